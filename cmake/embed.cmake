@@ -1,0 +1,20 @@
+# Embeds the language's own library (formats, models, recipes) and the demo text into the binary: each set becomes a small
+# library with one function that lists (name, text) pairs.
+function(lumen_embed target namespace_name)
+  set(files ${ARGN})
+  set(out ${CMAKE_BINARY_DIR}/embedded/${target}.cpp)
+  add_custom_command(
+    OUTPUT ${out}
+    COMMAND ${CMAKE_COMMAND} -DOUT=${out} -DNAME=${namespace_name} "-DFILES=${files}" -DROOT=${CMAKE_SOURCE_DIR}
+            -P ${CMAKE_SOURCE_DIR}/cmake/embed_script.cmake
+    DEPENDS ${files} ${CMAKE_SOURCE_DIR}/cmake/embed_script.cmake
+    VERBATIM)
+  add_library(${target} STATIC ${out})
+  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+endfunction()
+
+file(GLOB format_files CONFIGURE_DEPENDS formats/*.lum)
+file(GLOB model_files CONFIGURE_DEPENDS models/*.lum recipes/*.toml)
+lumen_embed(lumen_embedded_formats formats ${format_files})
+lumen_embed(lumen_embedded_models models ${model_files})
+lumen_embed(lumen_embedded_data data data/tinyshakespeare/input.txt)

@@ -1,0 +1,49 @@
+// The one error type for what users cause: bad files, bad flags, missing hardware. Our own mistakes are LUMEN_CHECKs
+// (check.h). An Error carries what was wrong, where, and what to do; the command line prints it and exits with its code.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace lumen {
+
+// Exit codes of the program; see docs/tour.md.
+enum class Exit : int {
+  ok = 0,
+  user = 1,       // bad input data or files
+  usage = 2,      // wrong flags or arguments
+  hardware = 3,   // hardware or memory refusal
+  numeric = 4,    // a numeric guard tripped
+  verify = 5,     // verification failed
+  interrupted = 130,
+};
+
+// Thrown for anything a user can cause and repair.
+class Error : public std::runtime_error {
+ public:
+  Error(Exit code, std::string message, std::string hint = {})
+      : std::runtime_error(message), code_(code), hint_(std::move(hint)) {}
+
+  Exit code() const { return code_; }
+  const std::string& hint() const { return hint_; }  // what to do; may be empty
+
+ private:
+  Exit code_;
+  std::string hint_;
+};
+
+// throw user_error("cannot read {}: {}", path, reason);
+template <typename... Args>
+[[nodiscard]] Error user_error(fmt::format_string<Args...> text, Args&&... args) {
+  return Error(Exit::user, fmt::format(text, std::forward<Args>(args)...));
+}
+
+template <typename... Args>
+[[nodiscard]] Error usage_error(fmt::format_string<Args...> text, Args&&... args) {
+  return Error(Exit::usage, fmt::format(text, std::forward<Args>(args)...));
+}
+
+}  // namespace lumen

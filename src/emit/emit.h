@@ -1,0 +1,43 @@
+// The code generator's door and the only floor that sees LLVM: loop kernels in; LLVM text, assembly or objects out, for any
+// target on any machine. It never sees tensors or a format's name.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernel/loop/loop.h"
+#include "kernel/machine/machine.h"
+
+namespace lumen::emit {
+
+enum class Output : uint8_t { llvm, assembly, object };
+
+// Calling convention on CPUs: void kernel(void* const* buffers, int64_t begin, int64_t end, int64_t* status)
+//   runs iterations [begin, end) of the top parallel loop; status points to {code, detail} and is written on the first guard failure.
+using CpuKernel = void (*)(void* const* buffers, int64_t begin, int64_t end, int64_t* status);
+
+// One module with all kernels; symbols are symbol_name(kernel). Object bytes are a relocatable file of the target's format.
+std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& target, Output output);
+std::string symbol_name(const loop::Kernel& k);
+
+// Versions that decide about cache validity: LLVM and this floor.
+std::string version();
+
+
+// Loads object bytes into this process; functions live as long as the module.
+class LoadedModule {
+ public:
+  explicit LoadedModule(std::span<const uint8_t> object);
+  LoadedModule(LoadedModule&&) noexcept;
+  LoadedModule& operator=(LoadedModule&&) noexcept;
+  ~LoadedModule();
+  CpuKernel find(const std::string& symbol) const;   // LUMEN_CHECK when missing
+
+ private:
+  struct State;
+  State* state_ = nullptr;
+};
+
+}  // namespace lumen::emit

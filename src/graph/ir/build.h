@@ -1,0 +1,54 @@
+// Builds graphs: each method checks its operands by the operator's rule (LUMEN_CHECK: callers are our own code; the language's checker
+// reports users' mistakes before) and infers the result type.
+#pragma once
+
+#include <initializer_list>
+
+#include "graph/ir/graph.h"
+
+namespace lumen::graph {
+
+class Builder {
+ public:
+  explicit Builder(Graph& g) : graph(g) {}
+  Graph& graph;
+
+  ValueId input(std::string name, Role role, Type type);
+  ValueId constant(Type type, std::vector<double> data);
+  ValueId scalar(double value, Scalar type = Scalar::f32);           // rank 0
+  ValueId iota(Type type, int axis);
+  ValueId map(Formula formula, std::vector<ValueId> operands);       // one output formulas
+  ValueId contract(ValueId a, ValueId b, std::string ia, std::string ib, std::string ir);
+  ValueId reduce(ValueId a, Reduction r, std::vector<int> axes);     // keeps axes as extent 1
+  ValueId gather(ValueId table, ValueId index);
+  ValueId scatter_add(ValueId value, ValueId index, Dim rows);
+  ValueId reshape(ValueId a, Shape shape);
+  ValueId permute(ValueId a, std::vector<int> axes);
+  ValueId broadcast(ValueId a, Shape shape);
+  ValueId slice(ValueId a, std::vector<int64_t> starts, Shape sizes, std::vector<int64_t> strides = {});
+  ValueId pad(ValueId a, Shape shape, std::vector<int64_t> starts, std::vector<int64_t> strides = {});
+  ValueId concat(std::vector<ValueId> parts, int axis);
+  ValueId cast(ValueId a, Element to, std::vector<std::pair<int, FieldSource>> sources = {}, std::vector<ValueId> fields = {});
+  ValueId random(ValueId seed, uint32_t salt, Shape shape);
+  ValueId update(ValueId state, ValueId value, std::vector<ValueId> starts = {});
+  ValueId call(std::shared_ptr<const Graph> callee, std::vector<ValueId> operands);
+  ValueId result(ValueId call, int index);
+
+  // Elementwise shorthands (maps with one operation).
+  ValueId unary(ScalarOp op, ValueId a);
+  ValueId binary(ScalarOp op, ValueId a, ValueId b);
+  ValueId add(ValueId a, ValueId b) { return binary(ScalarOp::add_, a, b); }
+  ValueId sub(ValueId a, ValueId b) { return binary(ScalarOp::sub_, a, b); }
+  ValueId mul(ValueId a, ValueId b) { return binary(ScalarOp::mul_, a, b); }
+  ValueId div(ValueId a, ValueId b) { return binary(ScalarOp::div_, a, b); }
+  ValueId select(ValueId c, ValueId a, ValueId b);
+  ValueId convert(ValueId a, Scalar to);                             // cast between scalar types, as a map
+
+  const Type& type(ValueId v) const { return graph[v].type; }
+};
+
+// Result type of a node from operands and attributes (reshape, broadcast, slice, pad and cast take it from the node itself
+// and only check). Returns an empty string or what is wrong.
+std::string check_type(const Graph& g, const Node& node);
+
+}  // namespace lumen::graph

@@ -1,0 +1,30 @@
+// The oracle: executes a graph node by node, plainly. Every kernel is tested against it.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "graph/ir/graph.h"
+
+namespace lumen::graph {
+
+// A tensor of numbers: floats and integers in double (i64 beyond 2^53 does not occur), formats as blobs.
+struct Tensor {
+  Type type;                       // numeric dims
+  std::vector<double> values;      // row-major; empty when the element is a format
+  std::vector<uint8_t> blob;       // formats
+};
+
+struct EvalOptions {
+  bool wide = false;               // all arithmetic in double, never rounded to f32: for finite differences
+  Bindings symbols;
+};
+
+// Inputs by name (states included). Returns results by order; `states` receives updated states by input name.
+std::vector<Tensor> eval(const Graph& g, const std::map<std::string, Tensor>& inputs, const EvalOptions& options = {},
+                         std::map<std::string, Tensor>* states = nullptr);
+
+// The uniform number of `random`: shared with kernels, bit for bit.
+float uniform_random(uint32_t seed, uint32_t salt, uint64_t element);
+
+}  // namespace lumen::graph

@@ -1,0 +1,75 @@
+// The graph IR: SSA, one result per node (calls aside), pure except for `update`. Read op.def first.
+// Invariants (verify.h): operands precede uses; types follow the operator's rule; `update` targets a state or parameter
+// input (through a chain of updates) and a state's old value is not read after its update.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/ir/type.h"
+#include "number/formula.h"
+
+namespace lumen::graph {
+
+enum class Op : uint8_t {
+#define X(name, operands, attributes, pure, text) name##_,
+#include "graph/ir/op.def"
+#undef X
+};
+
+struct OpInfo {
+  std::string_view name;
+  int operands;  // -1: any number
+  std::string_view attributes;
+  bool pure;
+  std::string_view text;
+};
+const OpInfo& op_info(Op op);
+int op_count();
+
+enum class Role : uint8_t { data, parameter, state };
+enum class Reduction : uint8_t { sum, max, min };
+
+class Graph;
+using ValueId = int;
+
+struct Attributes {
+  std::string name;                    // input; call (callee's name)
+  Role role = Role::data;
+  std::vector<double> data;            // constant; one entry = splat
+  int axis = 0;                        // iota, concat
+  std::vector<int> axes;               // reduce, permute
+  Reduction reduction = Reduction::sum;
+  Formula formula;                     // map
+  std::vector<std::string> indices;    // contract: {"bmk", "bnk", "bmn"}: one letter per axis of a, b, result
+  std::vector<int64_t> starts, strides;  // slice, pad
+  std::vector<std::pair<int, FieldSource>> sources;  // cast: (field, source) of the extra operands
+  uint32_t salt = 0;                   // random
+  std::shared_ptr<const Graph> callee; // call
+  int index = 0;                       // result
+};
+
+struct Node {
+  Op op;
+  Type type;
+  std::vector<ValueId> operands;
+  Attributes attributes;
+  std::string label;                   // for people: "layers.0.wq", kept by passes where it makes sense
+};
+
+class Graph {
+ public:
+  std::string name = "main";
+  std::vector<Node> nodes;             // ValueId indexes this
+  std::vector<ValueId> results;        // values handed back, in order
+  std::vector<std::string> result_names;
+  const Node& operator[](ValueId v) const { return nodes[v]; }
+  Node& operator[](ValueId v) { return nodes[v]; }
+
+  std::vector<ValueId> inputs() const;
+  ValueId find_input(std::string_view name) const;   // -1 when absent
+};
+
+}  // namespace lumen::graph

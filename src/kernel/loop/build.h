@@ -1,0 +1,56 @@
+// Builds kernels. Constants and pure scalar arithmetic fold and are shared inside a region; types are checked (LUMEN_CHECK).
+#pragma once
+
+#include <functional>
+
+#include "kernel/loop/loop.h"
+
+namespace lumen::loop {
+
+class Builder {
+ public:
+  Kernel kernel;
+  explicit Builder(std::string name);
+
+  BufferId param(std::string name, int64_t bytes, bool written, int align = 64);
+  BufferId alloc(int64_t bytes, int align = 64, Space space = Space::priv);
+
+  ValueId real(double x, VType type);                       // splat constant
+  ValueId integer(int64_t x, VType type);
+  ValueId i64(int64_t x) { return integer(x, {Scalar::i64, 1}); }
+  ValueId lanes_real(std::vector<double> x, Scalar s);      // one number per lane
+  ValueId lanes_integer(std::vector<int64_t> x, Scalar s);
+
+  ValueId op(ScalarOp op, ValueId a, ValueId b = -1, ValueId c = -1);
+  ValueId convert(ScalarOp op, Scalar to, ValueId a);       // cast, bitcast, exponent
+  ValueId add(ValueId a, ValueId b) { return op(ScalarOp::add_, a, b); }
+  ValueId mul(ValueId a, ValueId b) { return op(ScalarOp::mul_, a, b); }
+  ValueId splat(ValueId a, int lanes);                      // no-op for lanes == 1
+  ValueId extract(ValueId a, int lane);
+  ValueId insert(ValueId a, ValueId x, int lane);
+  ValueId shuffle(std::vector<ValueId> a, std::vector<int> mask);
+  ValueId fold(ScalarOp op, ValueId a);
+  ValueId load(BufferId b, VType type, ValueId offset, int align = 1, ValueId count = -1);
+  void store(BufferId b, ValueId value, ValueId offset, int align = 1, ValueId count = -1);
+  ValueId gather(BufferId b, Scalar s, ValueId offsets);
+  void scatter(BufferId b, ValueId value, ValueId offsets);
+  ValueId inst(const std::string& row, VType result, std::vector<ValueId> operands);
+  void guard(ValueId ok, ValueId detail, GuardCode code);
+  void barrier();
+
+  // body(counter) is called once to fill the region.
+  void loop(LoopKind kind, ValueId from, ValueId to, int64_t step, const std::function<void(ValueId)>& body);
+  void branch(ValueId condition, const std::function<void()>& then, const std::function<void()>& otherwise = nullptr);
+
+  // Applies a scalar program lane by lane; operands have one lane count.
+  std::vector<ValueId> apply(const Formula& f, const std::vector<ValueId>& inputs);
+
+  VType type(ValueId v) const { return kernel.value_types[v]; }
+  Kernel finish();                                          // verifies; sets tasks
+
+ private:
+  ValueId append(Instr instr, VType type);
+  std::vector<Region*> regions_;
+};
+
+}  // namespace lumen::loop

@@ -1,0 +1,23 @@
+// Executes kernels plainly, with every access bounds-checked: what a kernel means, whatever the machine.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "kernel/loop/loop.h"
+
+namespace lumen::loop {
+
+struct Status {
+  int code = kGuardNone;
+  int64_t detail = 0;
+};
+
+// Meaning of instruction rows by name; machine.h provides one.
+using RowLookup = std::function<const Function*(std::string_view row)>;
+
+// buffers[i] belongs to params[i] and has its size. Out-of-bounds accesses are LUMEN_CHECK failures with the instruction printed.
+Status eval(const Kernel& k, std::span<const std::span<uint8_t>> buffers, const RowLookup& rows);
+
+}  // namespace lumen::loop

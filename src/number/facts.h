@@ -1,0 +1,34 @@
+// What follows from a format's formulas alone; kernels and reports ask here instead of naming formats.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "number/format.h"
+
+namespace lumen {
+
+// decode(i) == scale(g) * q(i) + offset(g), where q is an exact small integer made of integer fields and tables, and scale
+// and offset are constant over groups of `group` consecutive elements. The pieces are expressions over i (parameter 0).
+struct AffineForm {
+  RoutineExpr scale;                  // f32
+  RoutineExpr q;                      // i32, as function of i
+  std::optional<RoutineExpr> offset;  // f32, absent when identically zero
+  int64_t group = 0;                  // largest run of elements over which scale and offset do not change
+  int64_t q_min = 0, q_max = 0;       // exact range of q over all bit patterns
+  bool q_is_table = false;            // q comes from a table look-up
+};
+
+struct FormatFacts {
+  std::optional<AffineForm> affine;   // nullopt: not affine in integers
+  bool power_of_two_scale = false;
+  int code_bits = 0;                  // bits per element of the code field, 0 without one
+  std::optional<std::vector<float>> values;   // when decode is a function of at most 8 bits and no scale: all values
+  bool symmetric = false;             // -x has a code for every x that has one
+  bool has_zero = false;
+  std::vector<std::string> lines;     // the same, for people
+};
+FormatFacts facts_of(const Format& f);
+
+}  // namespace lumen

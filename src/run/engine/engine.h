@@ -1,0 +1,89 @@
+// The engine: graph in, runnable program out. compile.cpp is the joint of the house: pipeline -> synth -> emit -> cache -> device.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/ir/eval.h"
+#include "graph/pass/pipeline.h"
+#include "kernel/synth/synth.h"
+#include "run/device/device.h"
+
+namespace lumen::run {
+
+struct CompileOptions {
+  std::vector<graph::FormatAssignment> assignments;
+  graph::Bindings symbols;
+  bool exact = false;
+};
+
+struct CompileReport {
+  int kernels = 0, compiled = 0, cached = 0;   // distinct kernels; how many LLVM had to make; how many the cache answered
+  double seconds = 0;
+};
+
+// Memory on a device with a type. Shared ownership: programs and sessions keep what they use.
+class DeviceTensor {
+ public:
+  DeviceTensor(Device& device, graph::Type type);
+  ~DeviceTensor();
+  DeviceTensor(const DeviceTensor&) = delete;
+  DeviceTensor& operator=(const DeviceTensor&) = delete;
+  const graph::Type& type() const { return type_; }
+  int64_t bytes() const { return bytes_; }
+  void* data() { return data_; }
+  void upload(const void* from, int64_t bytes);       // whole tensor, in its element's own bytes
+  void download(void* to, int64_t bytes) const;
+
+ private:
+  Device& device_;
+  graph::Type type_;
+  int64_t bytes_;
+  void* data_;
+};
+using DeviceTensorRef = std::shared_ptr<DeviceTensor>;
+
+// A compiled graph: a launch list over a fixed memory plan. Not thread-safe; allocation-free while running.
+class Program {
+ public:
+  virtual ~Program() = default;
+  // Binds an input (data, parameter or state) by name; type and size must match. All inputs must be bound before run().
+  virtual void bind(const std::string& input, DeviceTensorRef tensor) = 0;
+  virtual void run() = 0;                                          // Error on a failed guard, with the input's name and the place
+  virtual DeviceTensorRef result(const std::string& name) = 0;     // valid until the next run; a result that is an updated state is that state's tensor
+  virtual std::vector<std::string> input_names() const = 0;
+  virtual graph::Type input_type(const std::string& name) const = 0;
+  virtual const CompileReport& report() const = 0;
+  virtual std::string explain() const = 0;                         // one line per kernel: name, plan, last time
+  virtual int64_t arena_bytes() const = 0;
+};
+
+class Engine {
+ public:
+  struct Options {
+    std::string cache_folder;      // "" = $LUMEN_CACHE, else $XDG_CACHE_HOME/lumen, else ~/.cache/lumen; "off" = memory only
+    int threads = 0;
+    machine::MachineRef machine;   // null = native
+  };
+  explicit Engine(Options options);
+  ~Engine();
+
+  Device& device();
+  std::shared_ptr<Program> compile(const graph::Graph& g, const CompileOptions& options);
+
+  // Quantize and dequantize with compiled kernels; equal to the codec bit for bit. rows x columns, host memory.
+  std::vector<uint8_t> encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns);
+  std::vector<float> decode(const FormatRef& f, const uint8_t* blob, int64_t rows, int64_t columns);
+
+  const CompileReport& totals() const;   // of everything compiled by this engine
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lumen::run
