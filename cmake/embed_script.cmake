@@ -1,14 +1,14 @@
-# Writes OUT: the contents of FILES as byte arrays and a function lumen::embedded::NAME() that lists them.
-set(code "// Made by the build from files of the source tree.\n#include \"base/embedded.h\"\nnamespace {\n")
+# Writes OUT: the contents of FILES, taken in by the assembler, and a function lumen::embedded::NAME() that lists them.
+set(code "// Made by the build from files of the source tree.\n#include \"base/embedded.h\"\n")
 set(entries "")
 set(number 0)
 foreach(file IN LISTS FILES)
-  file(READ ${file} hex HEX)
   file(RELATIVE_PATH path ${ROOT} ${file})
-  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
-  string(APPEND code "const unsigned char file_${number}[] = {${bytes}0};\n")
-  string(APPEND entries "      {\"${path}\", {reinterpret_cast<const char*>(file_${number}), sizeof(file_${number}) - 1}},\n")
+  set(symbol "lumen_embedded_${NAME}_${number}")
+  string(APPEND code "asm(\".section .rodata\\n${symbol}:\\n.incbin \\\"${file}\\\"\\n${symbol}_end:\\n.byte 0\\n.globl ${symbol}\\n.globl ${symbol}_end\\n.previous\");\n"
+    "extern \"C\" const char ${symbol}[], ${symbol}_end[];\n")
+  string(APPEND entries "      {\"${path}\", {${symbol}, static_cast<size_t>(${symbol}_end - ${symbol})}},\n")
   math(EXPR number "${number} + 1")
 endforeach()
-string(APPEND code "}  // namespace\nnamespace lumen::embedded {\nstd::vector<File> ${NAME}() {\n  return {\n${entries}  };\n}\n}  // namespace lumen::embedded\n")
+string(APPEND code "namespace lumen::embedded {\nstd::vector<File> ${NAME}() {\n  return {\n${entries}  };\n}\n}  // namespace lumen::embedded\n")
 file(WRITE ${OUT} "${code}")
