@@ -1,0 +1,31 @@
+# The front door. `make demo` and `make test` work on a fresh Debian 12 as root.
+.PHONY: demo test build bench setup clean format fuzz
+JOBS ?= $(shell nproc)
+
+build: setup
+	cmake --preset release > build.log 2>&1 || { cat build.log; exit 1; }
+	@rm -f build.log
+	cmake --build --preset release -j $(JOBS)
+
+# What Debian packages are needed is listed in tools/setup.sh.
+setup:
+	@tools/setup.sh
+
+demo: build
+	build/lumen demo --output demo-out
+
+test: build
+	ctest --test-dir build --output-on-failure
+
+bench: build
+	build/bench_gemm
+
+fuzz: build
+	@tools/setup.sh --fuzz
+	tests/fuzz/run_fuzz.sh 60
+
+format:
+	git ls-files 'src/*.h' 'src/*.cpp' 'tests/*.cpp' 'tests/*.h' 'bench/*.cpp' | xargs clang-format-22 -i
+
+clean:
+	rm -rf build build-dev build-asan build-fuzz demo-out

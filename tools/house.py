@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Proves the laws of the house: who includes whom, where LLVM may be seen, where names of formats and families may stand.
+
+Usage: tools/house.py [ROOT]      exits 1 and lists every breach.  Run by the tests (ctest -R house).
+"""
+import re
+import sys
+from pathlib import Path
+
+# The include table of docs/tour.md. A floor may always include itself.
+MAY_INCLUDE = {
+    "base": set(),
+    "lang": {"base"},
+    "number": {"base", "lang"},
+    "graph": {"base", "lang", "number"},
+    "kernel": {"base", "number", "graph"},
+    "emit": {"base", "number", "kernel/loop", "kernel/machine"},
+    "run/device": {"base", "kernel/machine"},
+    "run/engine": {"base", "lang", "number", "graph", "kernel", "emit", "run/device"},
+    "model": {"base", "lang", "number", "graph", "run"},
+    "cli": {"base", "number", "run", "model"},
+}
+LONGEST_FILE = 700
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
+WORDS_LEFT_FOR_LATER = re.compile(r"\b(TODO|FIXME|XXX|HACK|not implemented|unimplemented)\b")
+BANNED_FILES = re.compile(r"(^|/|_)(utils?|helpers?|misc|common)(_|\.|/|$)")
+
+
+def floor_of(path: str) -> str:
+    """The row of the table a path under src/ belongs to."""
+    for floor in sorted(MAY_INCLUDE, key=len, reverse=True):
+        if path.startswith(floor + "/"):
+            return floor
+    return path.split("/")[0]
+
+
+def allowed(floor: str, header: str) -> bool:
+    if header.startswith(floor + "/"):
+        return True
+    return any(header.startswith(room + "/") for room in MAY_INCLUDE[floor])
+
+
+def include_cycles(graph: dict[str, list[str]]) -> list[str]:
+    state: dict[str, int] = {}
+    cycles: list[str] = []
+
+    def visit(node: str, trail: list[str]) -> None:
+        state[node] = 1
+        for target in graph.get(node, []):
+            if state.get(target) == 1:
+                cycles.append(" -> ".join(trail[trail.index(target):] + [target]) if target in trail else target)
+            elif target not in state:
+                visit(target, trail + [target])
+        state[node] = 2
+
+    for node in graph:
+        if node not in state:
+            visit(node, [node])
+    return cycles
+
+
+def names_in_definitions(root: Path) -> list[str]:
+    """Names of formats and model families, from their own texts; scalar types are not formats' property."""
+    scalars = {"f16", "bf16", "f32", "f64", "int8", "int4", "int3", "int2"}
+    names = set()
+    for folder, word in (("formats", "format"), ("models", "model")):
+        for file in sorted((root / folder).glob("*.lum")):
+            names.update(re.findall(rf"^{word}\s+([A-Za-z_]\w*)", file.read_text(), re.M))
+    return sorted(names - scalars)
+
+
+def main() -> int:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
+    breaches: list[str] = []
+    sources = sorted(p for p in (root / "src").rglob("*") if p.suffix in (".h", ".cpp", ".def"))
+    names = names_in_definitions(root)
+    forbidden = re.compile(r"\b(" + "|".join(map(re.escape, names)) + r"|qwen\d*|exaone|hyperclova)\b", re.I) if names else None
+    graph: dict[str, list[str]] = {}
+    for source in sources:
+        path = source.relative_to(root / "src").as_posix()
+        text = source.read_text()
+        floor = floor_of(path)
+        if floor not in MAY_INCLUDE:
+            breaches.append(f"src/{path}: folder is not in the table of the house")
+            continue
+        graph[path] = []
+        for header in INCLUDE.findall(text):
+            if header.startswith(("llvm/", "lld/", "llvm-c/")):
+                if floor != "emit":
+                    breaches.append(f"src/{path}: includes {header}; only src/emit may see LLVM")
+            elif (root / "src" / header).exists():
+                graph[path].append(header)
+                if not allowed(floor, header):
+                    breaches.append(f"src/{path}: {floor} must not include {header}")
+        for number, line in enumerate(text.splitlines(), 1):
+            if forbidden and (found := forbidden.search(line)):
+                breaches.append(f"src/{path}:{number}: names '{found.group(0)}'; formats and families live in .lum files only")
+            if found := WORDS_LEFT_FOR_LATER.search(line):
+                breaches.append(f"src/{path}:{number}: '{found.group(0)}' left in the code")
+        if len(text.splitlines()) > LONGEST_FILE:
+            breaches.append(f"src/{path}: {len(text.splitlines())} lines; more than {LONGEST_FILE} hold more than one thing")
+        if BANNED_FILES.search(path):
+            breaches.append(f"src/{path}: a dumping-ground name; name the file after the thing it holds")
+    breaches += [f"include cycle: {cycle}" for cycle in include_cycles(graph)]
+    for breach in breaches:
+        print(breach)
+    print(f"house: {len(sources)} files, {sum(map(len, graph.values()))} includes, {len(names)} names watched, {len(breaches)} breaches")
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
