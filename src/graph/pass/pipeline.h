@@ -23,14 +23,54 @@ void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments);
 // Symbols get numbers; afterwards all dims are numbers.
 Graph bind_symbols(const Graph& g, const Bindings& symbols);
 
-// fuse: partitions nodes into groups that become one kernel each. Views (reshape, permute, broadcast, slice) are folded into the loads of
-// their users where the access stays affine.
+// fuse: partitions a graph with numeric dims into groups, each of which becomes one kernel (synthesis may need a few steps).
+//
+// THE GROUP CONTRACT between fuse and synthesis; tests/graph/fuse_test.cpp evaluates plans group by group and checks it.
+//
+// 1. Memory. A value is in memory when it is a graph input, a constant of several numbers (not a splat), or in some group's
+//    `results`. `inputs` are the values in memory a group reads, `results` those it writes; every value in memory is row-major and
+//    dense (formats: one blob). Groups run in the order of Plan::groups. Inputs and non-splat constants belong to no group.
+// 2. Nodes. `nodes` lists, in graph order, everything the kernel evaluates. Every operand of a node in `nodes` is itself in `nodes`
+//    or in `inputs`. A node may be listed in several groups (then each computes it again), but is a result of at most one.
+// 3. Loads. A load is a chain of views (reshape, permute, broadcast, slice) over a source; a source is
+//      a value in memory | a cast out of a format of a value in memory | a splat constant | an iota with at most one axis above 1.
+//    The nodes of the chain, the cast, the constant and the iota are listed in `nodes`. Loads are read with affine_access
+//    (access.h): element [i..] of the load is element offset + sum i[d] * strides[d] of the source. Views are never applied to
+//    values a kernel computes, and there are no casts out of a format except directly on a value in memory. A load may also be
+//    the plain value in memory, with no node at all. affine_access succeeds for every load in a group.
+// 4. Compute nodes are all other nodes (map, random, contract, reduce, gather, ...). Their operands are loads or compute nodes of the
+//    same group. `random` is a map: random_formula(salt) of (the seed, the element's number) (ir/random.h).
+// 5. Shapes:
+//    map     only map and random nodes, all of one shape S (the shape of every result); operands broadcast to S as map does.
+//            One or several results. root == -1. A result may be an `update` without starts whose value is such a map: it is then
+//            written straight into the state's storage. In that case the old state is read only at the element being written
+//            (its loads have no view), so writing in place is safe.
+//    reduce  F = shape of the root's operand, A = the root's axes, R = F with A set to 1. Contains one or several reduce nodes, each from
+//            F to R with exactly the axes A (each with its own sum, max or min), and map / random nodes whose shape is F or R.
+//            When a map of shape F uses (directly or not) the result of a reduce, A are the trailing axes of F (those not of extent 1),
+//            so a kernel may hold one row after another. Operands of maps broadcast to the map's shape; a value of shape R broadcasts
+//            into F. Results have shape F or R, one or several. root = the first reduce.
+//    dot     exactly one contract (the root), whose operands are loads, then an epilogue of maps of the contract's result shape (other
+//            operands: loads that broadcast to it). One result: the last node.
+//            Every letter absent from the result occurs in both operands; no letter repeats within an operand.
+//    attend  root = s0 = contract(q, k), then maps of its shape S ending in the scores s (scale, mask: other operands are loads), then
+//            m = reduce max(s) over the last axis, e = exp(s - m), l = reduce sum(e) over the last axis, p = e / l, and the last node
+//            o = contract(p, v), the one result (exp(s - m) and the division are maps of exactly that meaning; several maps may
+//            have been needed to say it, so take the form as given: s = operand of the max, o = last node). q, k, v are loads.
+//            The axis of m and l is the letter summed in o; no letter of S but that one is absent from o.
+//    move    one root, which is the one result and the last node; all its operands are loads:
+//              gather, scatter_add (the result is zeroed first), concat, pad,
+//              update (writes value at starts into the state's storage; `value` never overlaps the state),
+//              cast into a format (encode; further operands supply fields),
+//              or a load itself (the root is a view, iota, splat constant or cast out of a format): copied to memory.
+//            A move with a load as root: read root by affine_access, write it densely.
+// 6. Results that are `update` nodes live in the storage of the state input (MemoryPlan: external, owner = the input).
 enum class KernelShape : uint8_t { map, reduce, dot, attend, move };   // the five shapes of kernels
 struct Group {
   KernelShape shape = KernelShape::map;
-  std::vector<ValueId> nodes;      // in order; the last is a result unless `results` says more
-  std::vector<ValueId> inputs;     // values read from memory
-  std::vector<ValueId> results;    // values written to memory
+  std::vector<ValueId> nodes;      // evaluated by the kernel, in graph order
+  std::vector<ValueId> inputs;     // values read from memory, each once, in order of first use
+  std::vector<ValueId> results;    // values written to memory, in graph order
   ValueId root = -1;               // the contract, reduce or move the group is built around; -1 for pure maps
 };
 struct Plan {

@@ -1,0 +1,15 @@
+// The counter-based generator behind `random`, as a formula, so that kernels and fused maps reproduce the oracle bit for bit.
+// Only 32-bit multiplications, additions, xors and shifts. Proved by tests/graph/random_test.cpp.
+#pragma once
+
+#include <cstdint>
+
+#include "number/formula.h"
+
+namespace lumen::graph {
+
+// Inputs (seed u32, low 32 bits of the element's row-major number u32) -> f32 in [0, 1).
+// Equal to uniform_random(seed, salt, element) of eval.h for every element below 2^32.
+Formula random_formula(uint32_t salt);
+
+}  // namespace lumen::graph
