@@ -1,0 +1,61 @@
+// safetensors: reading (mapped, all the rules of the reference reader) and writing (streamed, atomic).
+// dtype names become scalars or, through a format's `safetensors` attribute, formats. A format without a dtype is
+// written as U8 with "lumen.tensor.NAME.format", "lumen.tensor.NAME.shape" and "lumen.format.FORMAT" (its text) in
+// __metadata__. Nothing assumes alignment: data is only as aligned as the writer made it. Proved by
+// tests/model/safetensors_test.cpp, tests/model/safetensors_reference.py and tests/fuzz/safetensors.cpp.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "model/file/sections.h"
+#include "model/file/tensors.h"
+
+namespace lumen::model {
+
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+class SafetensorsFile : public TensorFile {
+ public:
+  SafetensorsFile(const std::filesystem::path& path, const FormatLibrary& formats);
+  SafetensorsFile(std::span<const std::byte> bytes, std::string name, const FormatLibrary& formats);
+
+  const SafetensorsMetadata& metadata() const { return metadata_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  void read(std::span<const std::byte> bytes, const FormatLibrary& formats);
+
+  MappedFile file_;
+  std::string name_;
+  SafetensorsMetadata metadata_;
+};
+
+// Several files as one, from a model.safetensors.index.json: a tensor must be in exactly the shard the index names.
+class ShardedSafetensors : public TensorFile {
+ public:
+  ShardedSafetensors(const std::filesystem::path& index_json, const FormatLibrary& formats);
+
+ private:
+  std::vector<std::unique_ptr<SafetensorsFile>> shards_;
+};
+
+// Writes one file. Blobs are written in the announced order, in parts of any size; nothing appears before commit().
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::filesystem::path& path, SafetensorsMetadata metadata,
+                    const std::vector<TensorSpec>& tensors);
+  void write(std::span<const uint8_t> part);
+  void commit();  // LUMEN_CHECKs that every blob is complete
+
+ private:
+  AtomicFile file_;
+  std::optional<BlobStream> stream_;
+};
+
+}  // namespace lumen::model

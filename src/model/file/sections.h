@@ -1,0 +1,71 @@
+// How a tensor's blob is laid out in a file: which raw tensors it becomes, and a stream that takes blobs in memory
+// order and writes the raw tensors. Used by the writers and readers of this folder only. Proved by
+// tests/model/gguf_test.cpp and tests/model/safetensors_test.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "model/file/tensors.h"
+
+namespace lumen::model {
+
+// One tensor as a file sees it: a range of a blob.
+struct RawTensor {
+  std::string name;
+  std::vector<int64_t> shape;  // outermost first
+  graph::Element element;      // meaningless when `bytes_only`
+  bool bytes_only = false;     // stored as bytes; the shape then counts bytes
+  uint64_t blob_begin = 0;     // range of the blob
+  uint64_t bytes = 0;
+};
+
+// Keys under which a format unknown to a file describes itself.
+std::string format_key(const std::string& tensor);  // "lumen.tensor.NAME.format": the format's name
+std::string shape_key(const std::string& tensor);   // "lumen.tensor.NAME.shape": "4096x4096", outermost first
+std::string text_key(const std::string& format);    // "lumen.format.FORMAT": the definition's text
+std::string print_shape(const std::vector<int64_t>& shape);
+std::vector<int64_t> parse_shape(const std::string& text, const std::string& where);  // Error
+
+constexpr const char* kSectionSuffix[kLevels] = {"", ".row", ".tile", ".tensor"};
+
+// The raw tensors of one tensor, main one first. `known`: the file has a type of its own for the element.
+std::vector<RawTensor> raw_tensors(const TensorSpec& tensor, bool known);
+
+// The format a file names: the library's own when it has the same text, else one read from the text in the file.
+FormatRef format_from_file(const FormatLibrary& formats, const std::string& name, const std::string& text,
+                           const std::string& where);
+
+// Product of the dimensions, each >= 0; Error naming `where` when it leaves 63 bits.
+int64_t checked_elements(const std::vector<int64_t>& shape, const std::string& where);
+// Bytes of the data section alone. Error when the last dimension is no multiple of the block, or on overflow.
+int64_t data_bytes(const graph::Element& element, const std::vector<int64_t>& shape, const std::string& where);
+
+// Finds NAME.row and so on among `tensors` for every tensor whose format has them, checks their sizes, attaches them
+// and removes them from the list.
+void join_sections(std::vector<StoredTensor>& tensors, const std::string& file);
+
+// Takes the blobs of the announced tensors in order, in parts of any size, and writes their raw tensors to `file`, each
+// followed by zeros up to a multiple of `alignment`.
+class BlobStream {
+ public:
+  struct Blob {
+    std::string name;
+    uint64_t bytes = 0;
+    std::vector<RawTensor> parts;
+  };
+  BlobStream(std::vector<Blob> blobs, uint64_t alignment) : blobs_(std::move(blobs)), alignment_(alignment) {}
+  void write(AtomicFile& file, std::span<const uint8_t> part);
+  bool complete() const { return blob_ == blobs_.size(); }
+
+ private:
+  void skip_empty(AtomicFile& file);
+
+  std::vector<Blob> blobs_;
+  uint64_t alignment_;
+  size_t blob_ = 0;
+  uint64_t done_ = 0;  // bytes of the current blob already taken
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,96 @@
+// Tokenizers: text to token ids and back. A Tokenizer is an immutable value made from GGUF metadata, from a
+// tokenizer.json, by training on a text, or from the characters of a text; copies share everything.
+//
+// Encoding:  text -> added tokens cut out -> normalised -> split into words (split.h) -> each word through the model
+// (byte_pair.h). Words are cached. Any bytes may be encoded; nothing is lost in encode and decode unless the tokenizer
+// normalises. Vocabularies, regexes and family names are data (models/pretokenizers.toml), never code.
+// Proved by tests/model/tokenizer_test.cpp with real vocabularies and the ids their owners' programs give.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lumen::model {
+
+class GgufMetadata;
+struct TokenizerParts;
+
+using TokenId = int32_t;
+
+// Values as in GGUF's token_type.
+enum class TokenKind : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+struct EncodeOptions {
+  bool add_special = false;    // put BOS / EOS where the tokenizer asks for them
+  bool parse_special = false;  // control tokens written in the text become tokens (templates); off for text of users
+};
+
+struct BpeTraining {
+  int64_t vocabulary = 512;           // tokens in all, specials included; at least 256 + specials
+  int64_t min_frequency = 2;          // pairs seen less often are not merged
+  std::vector<std::string> specials;  // control tokens, given the first ids
+  std::string end_of_text;            // one of specials: EOS (and BOS); empty = none
+  std::string split = "default";      // name of a row in the pre-tokenizer table
+};
+
+class Tokenizer {
+ public:
+  // From the tokenizer.* keys of a GGUF file.
+  static Tokenizer from_gguf(const GgufMetadata& metadata);
+  // From the text of a tokenizer.json (byte-level BPE and what belongs to it). `config`, if any, is the text of
+  // tokenizer_config.json: BOS, EOS and the chat template stand there.
+  static Tokenizer from_json(std::string_view text, const std::string& name, std::string_view config = {});
+  // From a .gguf or .json file, or a folder with tokenizer.json.
+  static Tokenizer load(const std::filesystem::path& path);
+  // Byte-level BPE learnt from a text. Deterministic: ties go to the lower pair of ids.
+  static Tokenizer train(std::string_view text, const BpeTraining& options);
+  // One token per distinct character (code point) of the text, in code point order; nothing else. A character outside
+  // the vocabulary is an Error at encode.
+  static Tokenizer characters(std::string_view text);
+
+  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
+  // Bytes of the tokens joined; control tokens are left out when `skip_special`. Ids outside the vocabulary: Error.
+  std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
+
+  int64_t size() const;                      // number of ids
+  std::string_view token(TokenId id) const;  // as in the vocabulary (byte-level alphabet)
+  std::string bytes(TokenId id) const;       // what it stands for in a text; control tokens: their name
+  TokenKind kind(TokenId id) const;
+  std::optional<TokenId> find(std::string_view token) const;  // by vocabulary text
+  std::optional<TokenId> bos() const;
+  std::optional<TokenId> eos() const;
+  std::vector<TokenId> end_of_generation() const;  // EOS, end of turn, end of message: where sampling stops
+  bool adds_bos() const;
+  bool adds_eos() const;
+  const std::string& chat_template() const;  // Jinja text, or empty
+
+  void to_gguf(GgufMetadata& metadata) const;  // sets the tokenizer.* keys
+  std::string to_json() const;                 // tokenizer.json
+
+  explicit Tokenizer(std::shared_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
+
+ private:
+  std::shared_ptr<const TokenizerParts> parts_;
+};
+
+// Decoding one token at a time: push() returns only complete UTF-8, an unfinished character waits for the next token.
+class TokenStream {
+ public:
+  explicit TokenStream(Tokenizer tokenizer, bool skip_special = true)
+      : tokenizer_(std::move(tokenizer)), skip_special_(skip_special) {}
+  std::string push(TokenId id);
+  std::string finish();  // what still waits, invalid bytes as U+FFFD
+
+ private:
+  Tokenizer tokenizer_;
+  bool skip_special_;
+  std::string pending_;
+};
+
+}  // namespace lumen::model
