@@ -48,9 +48,11 @@ struct FieldType {
 
   Scalar register_type() const;      // f32 for floats; i32 / u32 for integers (i64/u64 above 32 bits)
   double max_finite() const;         // floats
+  bool has_nan() const;              // floats that have a code for NaN
+  bool has_infinity() const;         // floats that have codes for Inf
 };
 double field_decode(const FieldType& t, uint64_t bits);         // exact
-uint64_t field_encode(const FieldType& t, double value);        // floats: nearest even, saturating, NaN kept where it exists;
+uint64_t field_encode(const FieldType& t, double value);        // floats: nearest even, saturating, NaN and Inf kept where they exist;
                                                                 // integers: clamped
 struct Field {
   std::string name;

@@ -64,7 +64,13 @@ struct ScalarValue {
   int64_t integer = 0;
 };
 
-// The definition of meaning. With `wide` set, f32 arithmetic is done in double and not rounded (for gradient tests).
+// A value as it is held in a register of the type: floats rounded to nearest even (directly, not through another type),
+// integers wrapped to their width, two's complement.
+double round_to_scalar(Scalar type, double value);
+int64_t wrap_to_scalar(Scalar type, int64_t value);
+
+// The definition of meaning. For select, `operand_type` is the type of the choices, otherwise that of the first operand.
+// Integer division by zero is an Error. Inf and NaN have the exponent 128 (f64: 1024). With `wide` set, f32 arithmetic is done in double and not rounded (for gradient tests).
 ScalarValue eval_scalar_op(const ScalarNode& node, Scalar operand_type, ScalarValue a, ScalarValue b, ScalarValue c,
                            bool wide = false);
 void eval_formula(const Formula& f, std::span<const ScalarValue> inputs, std::span<ScalarValue> outputs,
@@ -75,6 +81,7 @@ std::string print_formula(const Formula& f);
 // Parses from text at `position`, which is moved behind it.
 Formula parse_formula(SourceRef source, size_t* position);
 void verify_formula(const Formula& f);          // LUMEN_CHECKs
+std::optional<std::string> scalar_op_mistake(const ScalarNode& node, const Formula& f);  // what formula.def forbids, in words
 Formula simplify_formula(const Formula& f);     // exact rewrites only, dead code dropped
 
 // Substitutes `inner`'s output `k` for input `slot` of `outer`; inputs of the result: outer's without slot, then inner's.

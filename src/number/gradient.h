@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "number/codec.h"
+#include "number/formula.h"
 
 namespace lumen {
 
@@ -18,5 +20,25 @@ std::vector<float> straight_through_mask(const Format& f, std::span<const float>
 // dL/dfield for a learned field: per record and entry, given dL/dy (R x C).
 std::vector<double> field_gradient(const Format& f, int field, std::span<const float> x, std::span<const uint8_t> blob,
                                    std::span<const float> dy, int64_t rows, int64_t columns);
+
+// One field value an element's formula reads: entry `index` (an expression over i, parameter 0) of the record that holds
+// the element. Whole fields of one entry have the constant index 0.
+struct ElementField {
+  int field = 0;
+  RoutineExpr index;
+};
+
+// y = decode(code(x)) of ONE element as a straight-line formula. Input 0 is x (f32); inputs 1.. are the field values named
+// in `fields`, in that order, as f32 or as the field's register type; and, when `uses_index`, the last input is i (i32), the
+// element's place in its block. Absent when decode or code has loops or arrays, or code uses values kept from `fit`.
+struct FakeQuantize {
+  Formula formula;
+  std::vector<ElementField> fields;
+  bool uses_index = false;
+};
+std::optional<FakeQuantize> fake_quantize_formula(const Format& f);
+
+// Like derivative(), but floor, ceil, trunc, rint, round and conversions count as the identity, through integers as well.
+Formula straight_through_derivative(const Formula& f, int k, int slot);
 
 }  // namespace lumen
