@@ -4,6 +4,8 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -21,12 +23,6 @@ constexpr std::array kInfo = {
     ScalarOpInfo{"input", 0, "any", "same", no},
     ScalarOpInfo{"const", 0, "any", "same", no},
 };
-
-bool same_node(const ScalarNode& a, const ScalarNode& b) {
-  return a.op == b.op && a.type == b.type && a.args[0] == b.args[0] && a.args[1] == b.args[1] &&
-         a.args[2] == b.args[2] && a.index == b.index && a.integer == b.integer &&
-         std::bit_cast<uint64_t>(a.real) == std::bit_cast<uint64_t>(b.real);
-}
 
 // Integer division by zero has no value; it must stay in the program and be reported when it is reached.
 bool foldable(const ScalarNode& node, Scalar operand, const ScalarValue& b) {
@@ -51,7 +47,7 @@ int add_node(Formula& f, ScalarNode node) {
     }
   }
   for (size_t i = 0; i < f.nodes.size(); ++i) {
-    if (same_node(f.nodes[i], node)) return static_cast<int>(i);
+    if (f.nodes[i] == node) return static_cast<int>(i);
   }
   f.nodes.push_back(node);
   return static_cast<int>(f.nodes.size()) - 1;
@@ -63,6 +59,12 @@ void check_argument(const Formula& f, ScalarOp op, int argument) {
 }
 
 }  // namespace
+
+bool operator==(const ScalarNode& a, const ScalarNode& b) {
+  return a.op == b.op && a.type == b.type && a.args[0] == b.args[0] && a.args[1] == b.args[1] &&
+         a.args[2] == b.args[2] && a.index == b.index && a.integer == b.integer &&
+         std::bit_cast<uint64_t>(a.real) == std::bit_cast<uint64_t>(b.real);
+}
 
 const ScalarOpInfo& scalar_op_info(ScalarOp op) {
   const auto number = static_cast<size_t>(op);
@@ -87,7 +89,7 @@ int Formula::input(int index) {
 int Formula::constant(Scalar type, double value) {
   if (!is_float(type)) return integer(type, static_cast<int64_t>(value));
   ScalarNode node{ScalarOp::constant, type};
-  node.real = round_to_scalar(type, value);
+  node.real = std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : round_to_scalar(type, value);
   return add_node(*this, node);
 }
 

@@ -39,7 +39,7 @@ struct ScalarNode {
   int index = 0;            // input number
   double real = 0;
   int64_t integer = 0;
-  friend bool operator==(const ScalarNode&, const ScalarNode&) = default;
+  friend bool operator==(const ScalarNode& a, const ScalarNode& b);  // bit for bit: NaN equals NaN, -0 differs from 0
 };
 
 struct Formula {

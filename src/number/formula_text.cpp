@@ -5,7 +5,7 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
+#include <limits>
 
 #include "base/check.h"
 #include "number/formula.h"
@@ -148,6 +148,7 @@ class FormulaParser {
     if (is_float(node.type)) {
       const auto [stop, status] = std::from_chars(begin, end, node.real);
       good = status == std::errc() && stop == end;
+      if (std::isnan(node.real)) node.real = std::numeric_limits<double>::quiet_NaN();
       if (good && !std::isnan(node.real)) good = round_to_scalar(node.type, node.real) == node.real;
     } else if (node.type == Scalar::u64) {
       uint64_t value = 0;
