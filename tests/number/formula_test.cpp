@@ -135,6 +135,7 @@ RC_GTEST_PROP(FormulaText, ParseUndoesPrint, ()) {
   RC_ASSERT(text.find('\n') == std::string::npos);
   size_t position = 3;
   const Formula back = parse_formula(std::make_shared<Source>(Source{"test", "...  " + text + " rest"}), &position);
+  RC_LOG() << text << "\n" << print_formula(back);
   RC_ASSERT(back == f);
   RC_ASSERT(position == text.size() + 5);
 }
