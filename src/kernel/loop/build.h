@@ -1,7 +1,10 @@
-// Builds kernels. Constants and pure scalar arithmetic fold and are shared inside a region; types are checked (LUMEN_CHECK).
+// Builds kernels. Constants and pure scalar arithmetic fold and are shared inside a region; types are checked
+// (LUMEN_CHECK).
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <unordered_map>
 
 #include "kernel/loop/loop.h"
 
@@ -11,21 +14,23 @@ class Builder {
  public:
   Kernel kernel;
   explicit Builder(std::string name);
+  Builder(const Builder&) = delete;
+  Builder& operator=(const Builder&) = delete;
 
   BufferId param(std::string name, int64_t bytes, bool written, int align = 64);
   BufferId alloc(int64_t bytes, int align = 64, Space space = Space::priv);
 
-  ValueId real(double x, VType type);                       // splat constant
+  ValueId real(double x, VType type);  // splat constant
   ValueId integer(int64_t x, VType type);
   ValueId i64(int64_t x) { return integer(x, {Scalar::i64, 1}); }
-  ValueId lanes_real(std::vector<double> x, Scalar s);      // one number per lane
+  ValueId lanes_real(std::vector<double> x, Scalar s);  // one number per lane
   ValueId lanes_integer(std::vector<int64_t> x, Scalar s);
 
   ValueId op(ScalarOp op, ValueId a, ValueId b = -1, ValueId c = -1);
-  ValueId convert(ScalarOp op, Scalar to, ValueId a);       // cast, bitcast, exponent
+  ValueId convert(ScalarOp op, Scalar to, ValueId a);  // cast, bitcast, exponent
   ValueId add(ValueId a, ValueId b) { return op(ScalarOp::add_, a, b); }
   ValueId mul(ValueId a, ValueId b) { return op(ScalarOp::mul_, a, b); }
-  ValueId splat(ValueId a, int lanes);                      // no-op for lanes == 1
+  ValueId splat(ValueId a, int lanes);  // no-op for lanes == 1
   ValueId extract(ValueId a, int lane);
   ValueId insert(ValueId a, ValueId x, int lane);
   ValueId shuffle(std::vector<ValueId> a, std::vector<int> mask);
@@ -46,11 +51,26 @@ class Builder {
   std::vector<ValueId> apply(const Formula& f, const std::vector<ValueId>& inputs);
 
   VType type(ValueId v) const { return kernel.value_types[v]; }
-  Kernel finish();                                          // verifies; sets tasks
+  std::optional<int64_t> known_integer(ValueId v) const;  // the number behind a constant splat
+  Kernel finish();                                        // verifies; sets tasks
 
  private:
+  struct Scope {
+    Region* region;
+    std::unordered_map<std::string, ValueId> known;  // pure instructions of this region, by content
+  };
+  struct Constant {
+    std::vector<double> data;
+    std::vector<int64_t> integers;
+    bool empty() const { return data.empty() && integers.empty(); }
+  };
   ValueId append(Instr instr, VType type);
-  std::vector<Region*> regions_;
+  ValueId constant(VType type, std::vector<double> data, std::vector<int64_t> integers);
+  ValueId simplify(ScalarOp op, const std::vector<ValueId>& operands, VType type);
+  void check_access(BufferId b, ValueId offset, ValueId count, int lanes) const;
+
+  std::vector<Scope> scopes_;
+  std::vector<Constant> constants_;  // by ValueId
 };
 
 }  // namespace lumen::loop

@@ -17,7 +17,12 @@ struct Status {
 // Meaning of instruction rows by name; machine.h provides one.
 using RowLookup = std::function<const Function*(std::string_view row)>;
 
-// buffers[i] belongs to params[i] and has its size. Out-of-bounds accesses are LUMEN_CHECK failures with the instruction printed.
+// buffers[i] belongs to params[i] and has its size. Out-of-bounds accesses are LUMEN_CHECK failures with the
+// instruction printed.
 Status eval(const Kernel& k, std::span<const std::span<uint8_t>> buffers, const RowLookup& rows);
+
+// One call of a pure function: lanes of each operand in, lanes of the result out.
+std::vector<ScalarValue> eval(const Function& f, std::vector<std::vector<ScalarValue>> operands,
+                              const RowLookup& rows = nullptr);
 
 }  // namespace lumen::loop

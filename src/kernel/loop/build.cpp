@@ -1,0 +1,425 @@
+// Appends instructions to the innermost open region. Equal pure instructions of enclosing regions are shared; constants
+// fold by the evaluator of number/formula.h, so folding never changes a bit. Proved by
+// tests/kernel/loop_build_test.cpp.
+#include "kernel/loop/build.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/check.h"
+#include "kernel/loop/rules.h"
+#include "kernel/loop/verify.h"
+
+namespace lumen::loop {
+namespace {
+
+template <typename T>
+void put(std::string& key, const T& x) {
+  key.append(reinterpret_cast<const char*>(&x), sizeof(T));
+}
+template <typename T>
+void put(std::string& key, const std::vector<T>& x) {
+  put(key, x.size());
+  key.append(reinterpret_cast<const char*>(x.data()), x.size() * sizeof(T));
+}
+
+// Equal keys, equal values: everything a pure instruction depends on.
+std::string content_key(const Instr& instr, VType type) {
+  std::string key;
+  put(key, instr.op);
+  put(key, type.scalar);
+  put(key, type.lanes);
+  put(key, instr.scalar_op);
+  put(key, instr.lane);
+  put(key, instr.operands);
+  put(key, instr.data);
+  put(key, instr.integers);
+  put(key, instr.mask);
+  key += instr.row;
+  return key;
+}
+
+// Loads read what stores change, so they are neither shared nor folded.
+bool is_shareable(Op op) {
+  return !has_effect(op) && op != Op::load_ && op != Op::gather_;
+}
+
+// Their value depends on the expansion a target uses (expand.h), so they are left to it.
+bool is_transcendental(ScalarOp op) {
+  return op == ScalarOp::exp_ || op == ScalarOp::log_ || op == ScalarOp::sin_ || op == ScalarOp::cos_ ||
+         op == ScalarOp::tanh_ || op == ScalarOp::pow_;
+}
+
+bool all_equal(const std::vector<double>& x) {
+  return std::all_of(x.begin(), x.end(),
+                     [&](double v) { return std::bit_cast<uint64_t>(v) == std::bit_cast<uint64_t>(x[0]); });
+}
+bool all_equal(const std::vector<int64_t>& x) {
+  return std::all_of(x.begin(), x.end(), [&](int64_t v) { return v == x[0]; });
+}
+
+}  // namespace
+
+Builder::Builder(std::string name) {
+  kernel.name = std::move(name);
+  scopes_.push_back({&kernel.body, {}});
+}
+
+BufferId Builder::param(std::string name, int64_t bytes, bool written, int align) {
+  LUMEN_CHECK(kernel.buffer_count == static_cast<int>(kernel.params.size()), "params come before allocs");
+  kernel.params.push_back({std::move(name), bytes, written, align});
+  return kernel.buffer_count++;
+}
+
+BufferId Builder::alloc(int64_t bytes, int align, Space space) {
+  Instr instr{};
+  instr.op = Op::alloc_;
+  instr.buffer = kernel.buffer_count++;
+  instr.bytes = bytes;
+  instr.align = align;
+  instr.space = space;
+  scopes_.back().region->code.push_back(std::move(instr));
+  return kernel.buffer_count - 1;
+}
+
+ValueId Builder::append(Instr instr, VType type) {
+  std::string key;
+  if (is_shareable(instr.op)) {
+    key = content_key(instr, type);
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
+      if (const auto found = scope->known.find(key); found != scope->known.end()) return found->second;
+  }
+  const ValueId v = kernel.value_count++;
+  kernel.value_types.push_back(type);
+  constants_.emplace_back();
+  if (instr.op == Op::constant_) constants_.back() = {instr.data, instr.integers};
+  instr.type = type;
+  instr.result = v;
+  scopes_.back().region->code.push_back(std::move(instr));
+  if (!key.empty()) scopes_.back().known.emplace(std::move(key), v);
+  return v;
+}
+
+ValueId Builder::constant(VType type, std::vector<double> data, std::vector<int64_t> integers) {
+  LUMEN_CHECK(type.lanes >= 1 && type.lanes <= kMaxLanes, "{} lanes", type.lanes);
+  Instr instr{};
+  instr.op = Op::constant_;
+  for (double& x : data) x = round_to(type.scalar, x);
+  for (int64_t& x : integers) x = wrap_to(type.scalar, x);
+  if (!data.empty() && all_equal(data)) data.resize(1);
+  if (!integers.empty() && all_equal(integers)) integers.resize(1);
+  instr.data = std::move(data);
+  instr.integers = std::move(integers);
+  return append(std::move(instr), type);
+}
+
+ValueId Builder::real(double x, VType t) {
+  LUMEN_CHECK(is_float(t.scalar), "{} is not a float", print(t));
+  return constant(t, {x}, {});
+}
+
+ValueId Builder::integer(int64_t x, VType t) {
+  LUMEN_CHECK(!is_float(t.scalar), "{} is not an integer", print(t));
+  return constant(t, {}, {x});
+}
+
+ValueId Builder::lanes_real(std::vector<double> x, Scalar s) {
+  LUMEN_CHECK(is_float(s) && !x.empty(), "{} numbers of {}", x.size(), scalar_name(s));
+  const int lanes = static_cast<int>(x.size());
+  return constant({s, lanes}, std::move(x), {});
+}
+
+ValueId Builder::lanes_integer(std::vector<int64_t> x, Scalar s) {
+  LUMEN_CHECK(!is_float(s) && !x.empty(), "{} numbers of {}", x.size(), scalar_name(s));
+  const int lanes = static_cast<int>(x.size());
+  return constant({s, lanes}, {}, std::move(x));
+}
+
+std::optional<int64_t> Builder::known_integer(ValueId v) const {
+  if (v < 0 || constants_[v].integers.size() != 1) return std::nullopt;
+  return constants_[v].integers[0];
+}
+
+// A constant, or a value that is already there; -1 when nothing is known.
+ValueId Builder::simplify(ScalarOp op, const std::vector<ValueId>& operands, VType t) {
+  const VType from = kernel.value_types[operands[0]];
+  const auto known = [&](size_t i) { return i < operands.size() ? known_integer(operands[i]) : std::nullopt; };
+  if (op == ScalarOp::cast_ && from == t) return operands[0];
+  if (op == ScalarOp::select_)
+    if (const auto c = known(0)) return operands[*c != 0 ? 1 : 2];
+  if (!is_float(t.scalar) && t == from && operands.size() == 2) {  // exact in wrapping integers
+    const auto a = known(0), b = known(1);
+    if (op == ScalarOp::add_ && a == 0) return operands[1];
+    if ((op == ScalarOp::add_ || op == ScalarOp::sub_) && b == 0) return operands[0];
+    if (op == ScalarOp::mul_ && a == 1) return operands[1];
+    if ((op == ScalarOp::mul_ || op == ScalarOp::div_) && b == 1) return operands[0];
+    if (op == ScalarOp::mul_ && (a == 0 || b == 0)) return integer(0, t);
+    if (op == ScalarOp::rem_ && b == 1) return integer(0, t);
+  }
+  if (is_transcendental(op)) return -1;
+  size_t width = 1;
+  for (const ValueId v : operands) {
+    if (constants_[v].empty()) return -1;
+    width = std::max({width, constants_[v].data.size(), constants_[v].integers.size()});
+  }
+  if ((op == ScalarOp::div_ || op == ScalarOp::rem_) && !is_float(t.scalar))
+    for (const int64_t divisor : constants_[operands[1]].integers)
+      if (divisor == 0) return -1;
+  ScalarNode node{};
+  node.op = op;
+  node.type = t.scalar;
+  std::vector<double> data;
+  std::vector<int64_t> integers;
+  for (size_t lane = 0; lane < width; ++lane) {
+    ScalarValue args[3];
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const Constant& c = constants_[operands[i]];
+      if (!c.data.empty()) args[i].real = c.data[c.data.size() == 1 ? 0 : lane];
+      if (!c.integers.empty()) args[i].integer = c.integers[c.integers.size() == 1 ? 0 : lane];
+    }
+    const ScalarValue r = eval_scalar_op(node, from.scalar, args[0], args[1], args[2]);
+    if (is_float(t.scalar)) {
+      data.push_back(r.real);
+    } else {
+      integers.push_back(r.integer);
+    }
+  }
+  return constant(t, std::move(data), std::move(integers));
+}
+
+ValueId Builder::op(ScalarOp op, ValueId a, ValueId b, ValueId c) {
+  std::vector<ValueId> operands{a};
+  if (b >= 0) operands.push_back(b);
+  if (c >= 0) operands.push_back(c);
+  std::vector<VType> types;
+  for (const ValueId v : operands) types.push_back(type(v));
+  const Typing typing = type_of(op, types);
+  LUMEN_CHECK(typing.error.empty(), "{}", typing.error);
+  if (const ValueId v = simplify(op, operands, typing.type); v >= 0) return v;
+  Instr instr{};
+  instr.op = Op::op_;
+  instr.scalar_op = op;
+  instr.operands = std::move(operands);
+  return append(std::move(instr), typing.type);
+}
+
+ValueId Builder::convert(ScalarOp op, Scalar to, ValueId a) {
+  const VType from = type(a);
+  const Typing typing = type_of(op, std::span(&from, 1), to);
+  LUMEN_CHECK(typing.error.empty(), "{}", typing.error);
+  if (const ValueId v = simplify(op, {a}, typing.type); v >= 0) return v;
+  Instr instr{};
+  instr.op = Op::op_;
+  instr.scalar_op = op;
+  instr.operands = {a};
+  return append(std::move(instr), typing.type);
+}
+
+ValueId Builder::splat(ValueId a, int lanes) {
+  LUMEN_CHECK(type(a).lanes == 1, "splat of {}", print(type(a)));
+  if (lanes == 1) return a;
+  const VType to{type(a).scalar, lanes};
+  if (!constants_[a].empty()) return constant(to, constants_[a].data, constants_[a].integers);
+  Instr instr{};
+  instr.op = Op::splat_;
+  instr.operands = {a};
+  return append(std::move(instr), to);
+}
+
+ValueId Builder::extract(ValueId a, int lane) {
+  const VType from = type(a);
+  LUMEN_CHECK(lane >= 0 && lane < from.lanes, "lane {} of {}", lane, print(from));
+  if (from.lanes == 1) return a;
+  Instr instr{};
+  instr.op = Op::extract_;
+  instr.operands = {a};
+  instr.lane = lane;
+  return append(std::move(instr), {from.scalar, 1});
+}
+
+ValueId Builder::insert(ValueId a, ValueId x, int lane) {
+  const VType t = type(a);
+  LUMEN_CHECK(lane >= 0 && lane < t.lanes, "lane {} of {}", lane, print(t));
+  LUMEN_CHECK(type(x) == (VType{t.scalar, 1}), "insert of {} into {}", print(type(x)), print(t));
+  if (t.lanes == 1) return x;
+  Instr instr{};
+  instr.op = Op::insert_;
+  instr.operands = {a, x};
+  instr.lane = lane;
+  return append(std::move(instr), t);
+}
+
+ValueId Builder::shuffle(std::vector<ValueId> a, std::vector<int> mask) {
+  LUMEN_CHECK(a.size() == 1 || a.size() == 2, "shuffle of {} vectors", a.size());
+  const VType t = type(a[0]);
+  LUMEN_CHECK(a.size() == 1 || type(a[1]) == t, "shuffle of {} and {}", print(t), print(type(a.back())));
+  const int limit = t.lanes * static_cast<int>(a.size());
+  for (const int lane : mask) LUMEN_CHECK(lane >= -1 && lane < limit, "lane {} of {}", lane, limit);
+  const VType to{t.scalar, static_cast<int>(mask.size())};
+  LUMEN_CHECK(to.lanes >= 1 && to.lanes <= kMaxLanes, "{} lanes", to.lanes);
+  bool identity = to == t;
+  for (int i = 0; i < to.lanes; ++i) identity = identity && mask[i] == i;
+  if (identity) return a[0];
+  Instr instr{};
+  instr.op = Op::shuffle_;
+  instr.operands = std::move(a);
+  instr.mask = std::move(mask);
+  return append(std::move(instr), to);
+}
+
+ValueId Builder::fold(ScalarOp op, ValueId a) {
+  if (type(a).lanes == 1) return a;
+  Instr instr{};
+  instr.op = Op::fold_;
+  instr.scalar_op = op;
+  instr.operands = {a};
+  return append(std::move(instr), {type(a).scalar, 1});
+}
+
+void Builder::check_access(BufferId b, ValueId offset, ValueId count, int lanes) const {
+  LUMEN_CHECK(b >= 0 && b < kernel.buffer_count, "buffer {}", b);
+  LUMEN_CHECK(type(offset).lanes == lanes, "offset is {}", print(type(offset)));
+  LUMEN_CHECK(count < 0 || type(count) == (VType{Scalar::i64, 1}), "count is not i64");
+}
+
+ValueId Builder::load(BufferId b, VType t, ValueId offset, int align, ValueId count) {
+  check_access(b, offset, count, 1);
+  Instr instr{};
+  instr.op = Op::load_;
+  instr.buffer = b;
+  instr.align = align;
+  instr.operands = {offset};
+  if (count >= 0) instr.operands.push_back(count);
+  return append(std::move(instr), t);
+}
+
+void Builder::store(BufferId b, ValueId value, ValueId offset, int align, ValueId count) {
+  check_access(b, offset, count, 1);
+  Instr instr{};
+  instr.op = Op::store_;
+  instr.buffer = b;
+  instr.align = align;
+  instr.operands = {value, offset};
+  if (count >= 0) instr.operands.push_back(count);
+  scopes_.back().region->code.push_back(std::move(instr));
+}
+
+ValueId Builder::gather(BufferId b, Scalar s, ValueId offsets) {
+  check_access(b, offsets, -1, type(offsets).lanes);
+  Instr instr{};
+  instr.op = Op::gather_;
+  instr.buffer = b;
+  instr.operands = {offsets};
+  return append(std::move(instr), {s, type(offsets).lanes});
+}
+
+void Builder::scatter(BufferId b, ValueId value, ValueId offsets) {
+  check_access(b, offsets, -1, type(value).lanes);
+  Instr instr{};
+  instr.op = Op::scatter_;
+  instr.buffer = b;
+  instr.operands = {value, offsets};
+  scopes_.back().region->code.push_back(std::move(instr));
+}
+
+ValueId Builder::inst(const std::string& row, VType result, std::vector<ValueId> operands) {
+  Instr instr{};
+  instr.op = Op::inst_;
+  instr.row = row;
+  instr.operands = std::move(operands);
+  return append(std::move(instr), result);
+}
+
+void Builder::guard(ValueId ok, ValueId detail, GuardCode code) {
+  if (const auto c = known_integer(ok); c && *c != 0) return;
+  Instr instr{};
+  instr.op = Op::guard_;
+  instr.operands = {ok, detail};
+  instr.code = code;
+  scopes_.back().region->code.push_back(std::move(instr));
+}
+
+void Builder::barrier() {
+  Instr instr{};
+  instr.op = Op::barrier_;
+  scopes_.back().region->code.push_back(std::move(instr));
+}
+
+void Builder::loop(LoopKind kind, ValueId from, ValueId to, int64_t step, const std::function<void(ValueId)>& body) {
+  const VType i64_type{Scalar::i64, 1};
+  LUMEN_CHECK(type(from) == i64_type && type(to) == i64_type && step > 0, "loop bounds are i64, steps positive");
+  Instr instr{};
+  instr.op = Op::loop_;
+  instr.kind = kind;
+  instr.operands = {from, to};
+  instr.step = step;
+  instr.regions.resize(1);
+  const ValueId counter = kernel.value_count++;
+  kernel.value_types.push_back(i64_type);
+  constants_.emplace_back();
+  instr.regions[0].counter = counter;
+  scopes_.push_back({&instr.regions[0], {}});
+  body(counter);
+  scopes_.pop_back();
+  scopes_.back().region->code.push_back(std::move(instr));
+}
+
+void Builder::branch(ValueId condition, const std::function<void()>& then, const std::function<void()>& otherwise) {
+  if (const auto c = known_integer(condition)) {
+    if (*c != 0) {
+      then();
+    } else if (otherwise) {
+      otherwise();
+    }
+    return;
+  }
+  Instr instr{};
+  instr.op = Op::branch_;
+  instr.operands = {condition};
+  instr.regions.resize(2);
+  scopes_.push_back({&instr.regions[0], {}});
+  then();
+  scopes_.pop_back();
+  if (otherwise) {
+    scopes_.push_back({&instr.regions[1], {}});
+    otherwise();
+    scopes_.pop_back();
+  }
+  scopes_.back().region->code.push_back(std::move(instr));
+}
+
+std::vector<ValueId> Builder::apply(const Formula& f, const std::vector<ValueId>& inputs) {
+  LUMEN_CHECK(inputs.size() == f.inputs.size(), "{} inputs, not {}", f.inputs.size(), inputs.size());
+  const int lanes = inputs.empty() ? 1 : type(inputs[0]).lanes;
+  std::vector<ValueId> values;
+  values.reserve(f.nodes.size());
+  for (const ScalarNode& node : f.nodes) {
+    const auto arg = [&](int i) { return node.args[i] < 0 ? -1 : values[node.args[i]]; };
+    if (node.op == ScalarOp::input) {
+      const ValueId v = inputs[node.index];
+      LUMEN_CHECK(type(v) == (VType{node.type, lanes}), "input {} is {}", node.index, print(type(v)));
+      values.push_back(v);
+    } else if (node.op == ScalarOp::constant) {
+      const VType t{node.type, lanes};
+      values.push_back(is_float(node.type) ? real(node.real, t) : integer(node.integer, t));
+    } else if (scalar_op_info(node.op).result == "cast") {
+      values.push_back(convert(node.op, node.type, arg(0)));
+    } else {
+      values.push_back(op(node.op, arg(0), arg(1), arg(2)));
+    }
+  }
+  std::vector<ValueId> outputs;
+  for (const int output : f.outputs) outputs.push_back(values[output]);
+  return outputs;
+}
+
+Kernel Builder::finish() {
+  LUMEN_CHECK(scopes_.size() == 1, "finish inside a region");
+  const std::string wrong = verify(kernel);
+  LUMEN_CHECK(wrong.empty(), "kernel {}: {}", kernel.name, wrong);
+  kernel.tasks = count_tasks(kernel);
+  return std::move(kernel);
+}
+
+}  // namespace lumen::loop

@@ -1,0 +1,191 @@
+// See rules.h. Proved by tests/kernel/loop_build_test.cpp.
+#include "kernel/loop/rules.h"
+
+#include <array>
+#include <charconv>
+
+#include "base/check.h"
+
+namespace lumen::loop {
+namespace {
+
+struct OpRow {
+  std::string_view name;
+  bool effect;
+};
+constexpr bool yes = true, no = false;
+constexpr OpRow kOps[] = {
+#define X(name, operands, attributes, regions, effect, text) {#name, effect},
+#include "kernel/loop/op.def"
+#undef X
+};
+constexpr std::string_view kKinds[] = {"serial", "unroll", "parallel", "grid", "lane"};
+constexpr std::string_view kSpaces[] = {"global", "shared", "private"};
+constexpr std::string_view kGuards[] = {"none", "index", "update", "finite"};
+
+template <size_t N>
+std::optional<int> find(const std::string_view (&names)[N], std::string_view name) {
+  for (size_t i = 0; i < N; ++i)
+    if (names[i] == name) return static_cast<int>(i);
+  return std::nullopt;
+}
+
+bool in_domain(std::string_view domain, Scalar s, ScalarOp op) {
+  if (domain == "any") return true;
+  if (domain == "flt") return is_float(s);
+  if (domain == "bool") return s == Scalar::boolean;
+  if (s == Scalar::boolean)
+    return op == ScalarOp::and_ || op == ScalarOp::or_ || op == ScalarOp::xor_ || op == ScalarOp::not_;
+  return domain == "num" || !is_float(s);
+}
+
+}  // namespace
+
+std::string_view op_name(Op op) {
+  return kOps[static_cast<int>(op)].name;
+}
+bool has_effect(Op op) {
+  return kOps[static_cast<int>(op)].effect;
+}
+
+std::optional<Op> op_from_name(std::string_view name) {
+  for (size_t i = 0; i < std::size(kOps); ++i)
+    if (kOps[i].name == name) return static_cast<Op>(i);
+  return std::nullopt;
+}
+
+std::string_view kind_name(LoopKind kind) {
+  return kKinds[static_cast<int>(kind)];
+}
+std::optional<LoopKind> kind_from_name(std::string_view name) {
+  const auto i = find(kKinds, name);
+  return i ? std::optional(static_cast<LoopKind>(*i)) : std::nullopt;
+}
+
+std::string_view space_name(Space space) {
+  return kSpaces[static_cast<int>(space)];
+}
+std::optional<Space> space_from_name(std::string_view name) {
+  const auto i = find(kSpaces, name);
+  return i ? std::optional(static_cast<Space>(*i)) : std::nullopt;
+}
+
+std::string_view guard_name(int code) {
+  LUMEN_CHECK(code >= 0 && code < static_cast<int>(std::size(kGuards)), "guard code {}", code);
+  return kGuards[code];
+}
+std::optional<int> guard_from_name(std::string_view name) {
+  const auto i = find(kGuards, name);
+  return i && *i != kGuardNone ? i : std::nullopt;
+}
+
+std::string print(VType type) {
+  std::string out(scalar_name(type.scalar));
+  if (type.lanes != 1) out += fmt::format("x{}", type.lanes);
+  return out;
+}
+
+std::optional<VType> vtype_from_name(std::string_view name) {
+  const size_t x = name.rfind('x');
+  VType type;
+  if (x != std::string_view::npos) {
+    const std::string_view digits = name.substr(x + 1);
+    const auto [end, code] = std::from_chars(digits.data(), digits.data() + digits.size(), type.lanes);
+    if (code != std::errc() || end != digits.data() + digits.size() || digits[0] == '0') return std::nullopt;
+    if (type.lanes < 2 || type.lanes > kMaxLanes) return std::nullopt;
+    name = name.substr(0, x);
+  }
+  const auto scalar = scalar_from_name(name);
+  if (!scalar) return std::nullopt;
+  type.scalar = *scalar;
+  return type;
+}
+
+Typing type_of(ScalarOp op, std::span<const VType> operands, std::optional<Scalar> to) {
+  if (op == ScalarOp::input || op == ScalarOp::constant) return {{}, "not an operation of kernels"};
+  const ScalarOpInfo& info = scalar_op_info(op);
+  const auto fail = [&](std::string what) { return Typing{{}, fmt::format("{}: {}", info.name, what)}; };
+  if (static_cast<int>(operands.size()) != info.arity)
+    return fail(fmt::format("{} operands, not {}", info.arity, operands.size()));
+  for (const VType& t : operands)
+    if (t.lanes != operands[0].lanes) return fail("operands differ in lanes");
+  const int lanes = operands[0].lanes;
+  const Scalar first = operands[0].scalar;
+  if (op == ScalarOp::select_) {
+    if (first != Scalar::boolean) return fail("the condition must be a truth value");
+    if (operands[1] != operands[2]) return fail(fmt::format("{} and {}", print(operands[1]), print(operands[2])));
+    return {operands[1], {}};
+  }
+  if (!in_domain(info.domain, first, op)) return fail(fmt::format("not defined for {}", scalar_name(first)));
+  if (op == ScalarOp::ldexp_) {
+    if (operands[1].scalar != Scalar::i32) return fail("the exponent must be i32");
+    return {operands[0], {}};
+  }
+  if (info.result == "cast") {
+    if (!to) return fail("needs a written type");
+    if (op == ScalarOp::exponent_ && *to != Scalar::i32) return fail("yields i32");
+    if (op == ScalarOp::bitcast_ && (scalar_bits(first) != scalar_bits(*to)))
+      return fail(fmt::format("{} and {} differ in width", scalar_name(first), scalar_name(*to)));
+    return {{*to, lanes}, {}};
+  }
+  for (const VType& t : operands)
+    if (t != operands[0]) return fail(fmt::format("operands differ: {} and {}", print(operands[0]), print(t)));
+  return {{info.result == "bool" ? Scalar::boolean : first, lanes}, {}};
+}
+
+double round_to(Scalar s, double x) {
+  if (s == Scalar::f64) return x;
+  if (s == Scalar::f32) return static_cast<double>(static_cast<float>(x));
+  ScalarNode cast{};
+  cast.op = ScalarOp::cast_;
+  cast.type = s;
+  return eval_scalar_op(cast, Scalar::f64, {x, 0}, {}, {}).real;
+}
+
+int64_t wrap_to(Scalar s, int64_t x) {
+  switch (s) {
+    case Scalar::boolean:
+      return x != 0;
+    case Scalar::i8:
+      return static_cast<int8_t>(x);
+    case Scalar::u8:
+      return static_cast<uint8_t>(x);
+    case Scalar::i16:
+      return static_cast<int16_t>(x);
+    case Scalar::u16:
+      return static_cast<uint16_t>(x);
+    case Scalar::i32:
+      return static_cast<int32_t>(x);
+    case Scalar::u32:
+      return static_cast<uint32_t>(x);
+    default:
+      return x;
+  }
+}
+
+int64_t trip_count(int64_t from, int64_t to, int64_t step) {
+  LUMEN_CHECK(step > 0, "step {}", step);
+  if (to <= from) return 0;
+  const uint64_t length = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
+  return static_cast<int64_t>((length - 1) / static_cast<uint64_t>(step) + 1);
+}
+
+const Instr* top_loop(const Kernel& k) {
+  if (k.body.code.empty()) return nullptr;
+  const Instr& last = k.body.code.back();
+  if (last.op != Op::loop_ || (last.kind != LoopKind::parallel && last.kind != LoopKind::grid)) return nullptr;
+  return &last;
+}
+
+int64_t count_tasks(const Kernel& k) {
+  const Instr* loop = top_loop(k);
+  if (!loop) return 1;
+  std::array<std::optional<int64_t>, 2> bounds;
+  for (const Instr& instr : k.body.code)
+    for (int i = 0; i < 2; ++i)
+      if (instr.op == Op::constant_ && instr.result == loop->operands[i]) bounds[i] = instr.integers[0];
+  LUMEN_CHECK(bounds[0] && bounds[1], "the bounds of the top loop are not constants");
+  return trip_count(*bounds[0], *bounds[1], loop->step);
+}
+
+}  // namespace lumen::loop

@@ -1,0 +1,46 @@
+// Names of the loop IR's words and the typing rules builder, parser and verifier share.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "kernel/loop/loop.h"
+
+namespace lumen::loop {
+
+std::string_view op_name(Op op);
+std::optional<Op> op_from_name(std::string_view name);
+bool has_effect(Op op);  // the effect column of op.def
+std::string_view kind_name(LoopKind kind);
+std::optional<LoopKind> kind_from_name(std::string_view name);
+std::string_view space_name(Space space);
+std::optional<Space> space_from_name(std::string_view name);
+std::string_view guard_name(int code);  // "index", "update", "finite"
+std::optional<int> guard_from_name(std::string_view name);
+
+constexpr int kMaxLanes = 4096;
+std::string print(VType type);  // "f32", "f32x16"
+std::optional<VType> vtype_from_name(std::string_view name);
+
+// What a scalar operation over `operands` yields. `to` is the written type of cast, bitcast and exponent.
+struct Typing {
+  VType type;
+  std::string error;  // empty when well typed
+};
+Typing type_of(ScalarOp op, std::span<const VType> operands, std::optional<Scalar> to = std::nullopt);
+
+// Numbers as a register of the type holds them: floats rounded to nearest even, integers wrapped.
+double round_to(Scalar s, double x);
+int64_t wrap_to(Scalar s, int64_t x);
+
+// Iterations of a loop from `from` to `to`; checked against overflow.
+int64_t trip_count(int64_t from, int64_t to, int64_t step);
+
+// The parallel or grid loop a kernel consists of; null when the body is straight code.
+const Instr* top_loop(const Kernel& k);
+// Trip count of the top loop, whose bounds must be constants; 1 without one.
+int64_t count_tasks(const Kernel& k);
+
+}  // namespace lumen::loop

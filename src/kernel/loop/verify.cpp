@@ -1,0 +1,282 @@
+// Invariants, in the order they are checked:
+//   1. params have sizes, power-of-two alignments and buffer numbers 0..n-1; every value and every alloc is defined
+//   exactly once
+//   2. operands and buffers are visible: defined before, in the same or an enclosing region
+//   3. types follow the operation; offsets and counts are i64, gather offsets i32 or i64; only written params are
+//   stored to
+//   4. a parallel or grid loop is the last instruction of the body, behind pure ones only; nothing of the kind is
+//   nested
+#include "kernel/loop/verify.h"
+
+#include <bit>
+
+#include "base/check.h"
+#include "kernel/loop/rules.h"
+#include "kernel/loop/text.h"
+
+namespace lumen::loop {
+namespace {
+
+constexpr int kMaxDepth = 64;
+constexpr VType kI64{Scalar::i64, 1};
+
+class Verifier {
+ public:
+  explicit Verifier(const Kernel& k) : k_(k), defined_(k.value_count), visible_(k.value_count), live_(k.buffer_count) {}
+
+  // `inputs`: values that come from outside (a function's parameters).
+  std::string run(const std::vector<ValueId>& inputs) {
+    if (static_cast<int>(k_.value_types.size()) != k_.value_count) return "value_types and value_count disagree";
+    for (size_t i = 0; i < k_.params.size(); ++i) {
+      const BufferParam& p = k_.params[i];
+      if (p.bytes < 0) return fmt::format("param {} has {} bytes", p.name, p.bytes);
+      if (!std::has_single_bit(static_cast<unsigned>(p.align)))
+        return fmt::format("param {} is aligned to {}", p.name, p.align);
+      if (static_cast<int>(i) >= k_.buffer_count) return "buffer_count is below the number of params";
+      live_[i] = true;
+    }
+    allocated_ = static_cast<int>(k_.params.size());
+    for (const ValueId v : inputs) define(v, k_.value_types[v]);
+    region(k_.body, 0);
+    if (error_.empty() && values_ != k_.value_count) error_ = "value numbers have gaps";
+    if (error_.empty() && allocated_ != k_.buffer_count) error_ = "buffer numbers have gaps";
+    return error_;
+  }
+
+  bool is_visible(ValueId v) const { return v >= 0 && v < k_.value_count && visible_[v]; }
+
+ private:
+  template <typename... Args>
+  void fail(fmt::format_string<Args...> text, Args&&... args) {
+    if (error_.empty()) error_ = fmt::format(text, std::forward<Args>(args)...);
+  }
+  template <typename... Args>
+  void fail_at(const Instr& instr, fmt::format_string<Args...> text, Args&&... args) {
+    if (!error_.empty()) return;
+    std::string line = print(instr);
+    line = line.substr(0, line.find('\n'));
+    error_ = fmt::format("{} in: {}", fmt::format(text, std::forward<Args>(args)...), line);
+  }
+
+  void define(ValueId v, VType type) {
+    if (v < 0 || v >= k_.value_count) return fail("value %{} is outside 0..{}", v, k_.value_count);
+    if (defined_[v]) return fail("value %{} is defined twice", v);
+    if (k_.value_types[v] != type) return fail("value %{} is {}, not {}", v, print(k_.value_types[v]), print(type));
+    if (type.lanes < 1 || type.lanes > kMaxLanes) return fail("value %{} has {} lanes", v, type.lanes);
+    defined_[v] = visible_[v] = true;
+    scope_.push_back(v);
+    ++values_;
+  }
+
+  VType type(ValueId v) const { return k_.value_types[v]; }
+
+  void region(const Region& r, int depth) {
+    if (depth > kMaxDepth) return fail("regions nest deeper than {}", kMaxDepth);
+    const size_t mark = scope_.size(), buffer_mark = scope_buffers_.size();
+    if (r.counter >= 0) define(r.counter, kI64);
+    for (size_t i = 0; i < r.code.size() && error_.empty(); ++i) {
+      const Instr& instr = r.code[i];
+      if (instr.op == Op::loop_ && (instr.kind == LoopKind::parallel || instr.kind == LoopKind::grid)) {
+        if (depth != 0 || i + 1 != r.code.size()) fail_at(instr, "a {} loop must end the body", kind_name(instr.kind));
+        for (size_t j = 0; j < i; ++j)
+          if (has_effect(r.code[j].op)) fail_at(r.code[j], "an effect before the {} loop", kind_name(instr.kind));
+        for (const ValueId bound : instr.operands)
+          if (!is_constant(r, bound))
+            fail_at(instr, "the bounds of the {} loop must be constants", kind_name(instr.kind));
+      }
+      check(instr, depth);
+    }
+    while (depth > 0 && scope_.size() > mark) {
+      visible_[scope_.back()] = false;
+      scope_.pop_back();
+    }
+    while (scope_buffers_.size() > buffer_mark) {
+      live_[scope_buffers_.back()] = false;
+      scope_buffers_.pop_back();
+    }
+  }
+
+  static bool is_constant(const Region& r, ValueId v) {
+    for (const Instr& instr : r.code)
+      if (instr.result == v) return instr.op == Op::constant_;
+    return false;
+  }
+
+  bool count_operands(const Instr& instr, size_t least, size_t most) {
+    if (instr.operands.size() >= least && instr.operands.size() <= most) return true;
+    fail_at(instr, "{} operands", instr.operands.size());
+    return false;
+  }
+
+  void expect(const Instr& instr, size_t operand, VType wanted) {
+    const VType t = type(instr.operands[operand]);
+    if (t != wanted) fail_at(instr, "operand {} is {}, not {}", operand, print(t), print(wanted));
+  }
+  void expect_result(const Instr& instr, VType wanted) {
+    if (instr.type != wanted) fail_at(instr, "the result is {}, not {}", print(wanted), print(instr.type));
+  }
+
+  void access(const Instr& instr, bool writes) {
+    if (instr.buffer < 0 || instr.buffer >= k_.buffer_count || !live_[instr.buffer])
+      return fail_at(instr, "buffer @{} is not visible", instr.buffer);
+    if (!std::has_single_bit(static_cast<unsigned>(instr.align))) return fail_at(instr, "alignment {}", instr.align);
+    if (writes && instr.buffer < static_cast<int>(k_.params.size()) && !k_.params[instr.buffer].written)
+      fail_at(instr, "param @{} is not declared written", instr.buffer);
+  }
+
+  void check(const Instr& instr, int depth) {
+    for (const ValueId v : instr.operands)
+      if (!is_visible(v)) return fail_at(instr, "operand %{} is not visible", v);
+    check_op(instr, depth);
+    if (error_.empty() && instr.result >= 0) define(instr.result, instr.type);
+    const bool yields = instr.op <= Op::fold_ || instr.op == Op::load_ || instr.op == Op::gather_ ||
+                        instr.op == Op::inst_ || instr.op == Op::lane_id_;
+    if (yields != (instr.result >= 0)) fail_at(instr, "{}", yields ? "no result" : "an unexpected result");
+  }
+
+  void check_constant(const Instr& instr) {
+    const size_t n = is_float(instr.type.scalar) ? instr.data.size() : instr.integers.size();
+    const size_t other = is_float(instr.type.scalar) ? instr.integers.size() : instr.data.size();
+    if (other != 0 || (n != 1 && n != static_cast<size_t>(instr.type.lanes)))
+      return fail_at(instr, "{} numbers for {}", n + other, print(instr.type));
+    for (const int64_t x : instr.integers)
+      if (wrap_to(instr.type.scalar, x) != x) return fail_at(instr, "{} does not fit", x);
+    for (const double x : instr.data)
+      if (x == x && round_to(instr.type.scalar, x) != x) return fail_at(instr, "{} is not exact", x);
+  }
+
+  void check_op(const Instr& instr, int depth) {
+    switch (instr.op) {
+      case Op::constant_:
+        return check_constant(instr);
+      case Op::op_: {
+        std::vector<VType> types;
+        for (const ValueId v : instr.operands) types.push_back(type(v));
+        const Typing typing = type_of(instr.scalar_op, types, instr.type.scalar);
+        if (!typing.error.empty()) return fail_at(instr, "{}", typing.error);
+        return expect_result(instr, typing.type);
+      }
+      case Op::splat_:
+        if (count_operands(instr, 1, 1)) expect(instr, 0, {instr.type.scalar, 1});
+        return;
+      case Op::extract_:
+        if (!count_operands(instr, 1, 1)) return;
+        if (instr.lane < 0 || instr.lane >= type(instr.operands[0]).lanes) fail_at(instr, "no lane {}", instr.lane);
+        return expect_result(instr, {type(instr.operands[0]).scalar, 1});
+      case Op::insert_:
+        if (!count_operands(instr, 2, 2)) return;
+        if (instr.lane < 0 || instr.lane >= instr.type.lanes) fail_at(instr, "no lane {}", instr.lane);
+        expect(instr, 0, instr.type);
+        return expect(instr, 1, {instr.type.scalar, 1});
+      case Op::shuffle_: {
+        if (!count_operands(instr, 1, 2)) return;
+        const VType t = type(instr.operands[0]);
+        if (instr.operands.size() == 2) expect(instr, 1, t);
+        const int limit = t.lanes * static_cast<int>(instr.operands.size());
+        for (const int lane : instr.mask)
+          if (lane < -1 || lane >= limit) fail_at(instr, "no lane {}", lane);
+        return expect_result(instr, {t.scalar, static_cast<int>(instr.mask.size())});
+      }
+      case Op::fold_: {
+        if (!count_operands(instr, 1, 1)) return;
+        const VType t = type(instr.operands[0]);
+        if (instr.scalar_op != ScalarOp::add_ && instr.scalar_op != ScalarOp::min_ && instr.scalar_op != ScalarOp::max_)
+          fail_at(instr, "only add, min and max fold");
+        if (t.scalar == Scalar::boolean) fail_at(instr, "truth values do not fold");
+        if (!std::has_single_bit(static_cast<unsigned>(t.lanes))) fail_at(instr, "lanes must be a power of two");
+        return expect_result(instr, {t.scalar, 1});
+      }
+      case Op::load_:
+      case Op::store_: {
+        const size_t first = instr.op == Op::store_ ? 1 : 0;
+        if (!count_operands(instr, first + 1, first + 2)) return;
+        access(instr, first == 1);
+        for (size_t i = first; i < instr.operands.size(); ++i) expect(instr, i, kI64);
+        return;
+      }
+      case Op::gather_:
+      case Op::scatter_: {
+        const size_t first = instr.op == Op::scatter_ ? 1 : 0;
+        if (!count_operands(instr, first + 1, first + 1)) return;
+        access(instr, first == 1);
+        const VType offsets = type(instr.operands[first]);
+        if (offsets.scalar != Scalar::i32 && offsets.scalar != Scalar::i64)
+          fail_at(instr, "offsets must be i32 or i64");
+        const int lanes = first == 1 ? type(instr.operands[0]).lanes : instr.type.lanes;
+        if (offsets.lanes != lanes) fail_at(instr, "{} offsets for {} lanes", offsets.lanes, lanes);
+        return;
+      }
+      case Op::alloc_:
+        return check_alloc(instr);
+      case Op::inst_:
+        if (instr.row.empty()) fail_at(instr, "no row");
+        return;
+      case Op::loop_:
+        if (!count_operands(instr, 2, 2)) return;
+        expect(instr, 0, kI64);
+        expect(instr, 1, kI64);
+        if (instr.step <= 0) fail_at(instr, "step {}", instr.step);
+        if (instr.regions.size() != 1 || instr.regions[0].counter < 0)
+          return fail_at(instr, "needs a region with a counter");
+        return region(instr.regions[0], depth + 1);
+      case Op::branch_:
+        if (!count_operands(instr, 1, 1)) return;
+        expect(instr, 0, {Scalar::boolean, 1});
+        if (instr.regions.size() != 2) return fail_at(instr, "needs two regions");
+        for (const Region& r : instr.regions) region(r, depth + 1);
+        return;
+      case Op::guard_:
+        if (!count_operands(instr, 2, 2)) return;
+        expect(instr, 0, {Scalar::boolean, 1});
+        expect(instr, 1, kI64);
+        if (instr.code < kGuardIndex || instr.code > kGuardFinite) fail_at(instr, "guard code {}", instr.code);
+        return;
+      case Op::barrier_:
+        count_operands(instr, 0, 0);
+        return;
+      case Op::lane_id_:
+        if (count_operands(instr, 0, 0)) expect_result(instr, kI64);
+        return;
+    }
+  }
+
+  void check_alloc(const Instr& instr) {
+    if (instr.buffer < static_cast<int>(k_.params.size()) || instr.buffer >= k_.buffer_count)
+      return fail_at(instr, "buffer @{} is outside the allocs", instr.buffer);
+    if (live_[instr.buffer]) return fail_at(instr, "buffer @{} is defined twice", instr.buffer);
+    if (instr.bytes <= 0 || instr.bytes > (int64_t{1} << 24)) fail_at(instr, "{} bytes", instr.bytes);
+    if (!std::has_single_bit(static_cast<unsigned>(instr.align))) fail_at(instr, "alignment {}", instr.align);
+    if (instr.space == Space::global) fail_at(instr, "allocs are private or shared");
+    live_[instr.buffer] = true;
+    scope_buffers_.push_back(instr.buffer);
+    ++allocated_;
+  }
+
+  const Kernel& k_;
+  std::vector<bool> defined_, visible_, live_;
+  std::vector<ValueId> scope_;
+  std::vector<BufferId> scope_buffers_;
+  int values_ = 0, allocated_ = 0;
+  std::string error_;
+};
+
+}  // namespace
+
+std::string verify(const Kernel& k) {
+  return Verifier(k).run({});
+}
+
+std::string verify(const Function& f) {
+  if (!f.body.params.empty() || f.body.buffer_count != 0) return "functions have no buffers";
+  for (const ValueId v : f.params)
+    if (v < 0 || v >= f.body.value_count) return fmt::format("parameter %{} is not a value", v);
+  for (const Instr& instr : f.body.body.code)
+    if (has_effect(instr.op) || instr.op == Op::load_ || instr.op == Op::gather_)
+      return fmt::format("functions are pure, not so: {}", print(instr));
+  Verifier verifier(f.body);
+  std::string wrong = verifier.run(f.params);
+  if (wrong.empty() && !verifier.is_visible(f.result)) wrong = fmt::format("result %{} is not visible", f.result);
+  return wrong;
+}
+
+}  // namespace lumen::loop
