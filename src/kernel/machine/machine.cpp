@@ -1,0 +1,100 @@
+// Looks machines up by name, asks the processor what it is, and parses what rows mean, once.
+// Proved by tests/kernel/machine_rows_test.cpp.
+#include "kernel/machine/machine.h"
+
+#include <fmt/ranges.h>
+
+#include <map>
+#include <mutex>
+
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+#include "base/check.h"
+#include "base/error.h"
+#include "kernel/loop/text.h"
+
+namespace lumen::machine {
+namespace {
+
+const std::vector<MachineRef>& table() {
+  static const std::vector<MachineRef> all = [] {
+    std::vector<MachineRef> out;
+    for (auto* family : {&x86_machines, &arm_machines})
+      for (Machine& m : family()) out.push_back(std::make_shared<const Machine>(std::move(m)));
+    return out;
+  }();
+  return all;
+}
+
+bool processor_has(std::string_view name) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+                  __builtin_cpu_supports("f16c");
+  const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
+  if (name == "x86-64-v3") return v3;
+  if (name == "avx512") return v4;
+  if (name == "avx512-vnni") return v4 && __builtin_cpu_supports("avx512vnni");
+#elif defined(__aarch64__)
+  if (name == "neon") return true;
+  if (name == "neon-dotprod") return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+#endif
+  return false;
+}
+
+}  // namespace
+
+const Row* Machine::find_row(std::string_view wanted) const {
+  for (const Row& row : rows)
+    if (row.name == wanted) return &row;
+  return nullptr;
+}
+
+const loop::Function* Machine::meaning(std::string_view row) const {
+  // A row's text is its identity, so machines that share a row share what was parsed.
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<loop::Function>> parsed;
+  const Row* found = find_row(row);
+  if (!found) return nullptr;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<loop::Function>& entry = parsed[found->meaning];
+  if (!entry)
+    entry = std::make_unique<loop::Function>(
+        loop::parse_function(std::make_shared<Source>(Source{"<row " + found->name + ">", found->meaning})));
+  return entry.get();
+}
+
+std::vector<MachineRef> all_machines() { return table(); }
+
+MachineRef find_machine(std::string_view name) {
+  if (name == "native") return native_machine();
+  std::vector<std::string> names{"native"};
+  for (const MachineRef& m : table()) {
+    if (m->name == name) return m;
+    names.push_back(m->name);
+  }
+  throw Error(Exit::usage, fmt::format("no machine is called '{}'", name),
+              fmt::format("known machines: {}", fmt::join(names, ", ")));
+}
+
+MachineRef native_machine() {
+  static const MachineRef found = [] {
+    MachineRef best;
+    for (const MachineRef& m : table())  // families list their machines from the least to the most able
+      if (processor_has(m->name)) best = m;
+    if (!best)
+      throw Error(Exit::hardware, "this processor has none of the vector extensions Lumen generates code for",
+                  "x86-64 needs AVX2 and FMA (x86-64-v3), AArch64 needs Advanced SIMD");
+    return best;
+  }();
+  return found;
+}
+
+bool runs_here(const Machine& m) { return processor_has(m.name); }
+
+}  // namespace lumen::machine

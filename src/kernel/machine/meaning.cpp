@@ -1,0 +1,119 @@
+// Meanings of instruction families as loop IR text: what a row computes, said once for every width.
+// Proved by tests/kernel/machine_rows_test.cpp, which runs each row beside its meaning.
+#include <fmt/ranges.h>
+
+#include "kernel/machine/machine.h"
+
+namespace lumen::machine {
+namespace {
+
+// first, first + step, ... : `count` lanes.
+std::string lanes_from(int first, int step, int count) {
+  std::vector<int> lanes;
+  for (int i = 0; i < count; ++i) lanes.push_back(first + step * i);
+  return fmt::format("[{}]", fmt::join(lanes, ", "));
+}
+
+// Lines of a function, numbering values as they come.
+class Text {
+ public:
+  explicit Text(int params) : next_(params) {}
+
+  template <typename... Args>
+  int line(fmt::format_string<Args...> text, Args&&... args) {
+    body_ += fmt::format("  %{} = {}\n", next_, fmt::format(text, std::forward<Args>(args)...));
+    return next_++;
+  }
+  // Lanes first, first + step, ... of a value, widened.
+  int widened(int value, const std::string& from, int first, int step, int count, const std::string& to) {
+    const int lanes = line("shuffle {}x{} %{} {}", from, count, value, lanes_from(first, step, count));
+    return line("cast {}x{} %{}", to, count, lanes);
+  }
+  std::string function(const std::string& name, const std::string& params, const std::string& result, int value) const {
+    return fmt::format("func {}({}) -> {} {{\n{}  return %{}\n}}\n", name, params, result, body_, value);
+  }
+
+ private:
+  int next_;
+  std::string body_;
+};
+
+}  // namespace
+
+std::string dot_meaning(const std::string& name, const DotRow& d) {
+  const std::string a(scalar_name(d.a)), b(scalar_name(d.b)), acc(scalar_name(d.acc));
+  Text t(3);
+  int sum = 0;
+  for (int j = 0; j < d.k; ++j) {
+    const int x = t.widened(1, a, j, d.k, d.lanes, acc);
+    const int y = t.widened(2, b, j, d.k, d.lanes, acc);
+    const int product = t.line("mul {}x{} %{}, %{}", acc, d.lanes, x, y);
+    sum = t.line("add {}x{} %{}, %{}", acc, d.lanes, sum, product);
+  }
+  const int n = d.lanes * d.k;
+  return t.function(name, fmt::format("%0: {}x{}, %1: {}x{}, %2: {}x{}", acc, d.lanes, a, n, b, n),
+                    fmt::format("{}x{}", acc, d.lanes), sum);
+}
+
+std::string product_pairs_meaning(const std::string& name, int lanes) {
+  Text t(2);
+  int products[2];
+  for (int j = 0; j < 2; ++j) {
+    const int x = t.widened(0, "i16", j, 2, lanes, "i32"), y = t.widened(1, "i16", j, 2, lanes, "i32");
+    products[j] = t.line("mul i32x{} %{}, %{}", lanes, x, y);
+  }
+  const int sum = t.line("add i32x{} %{}, %{}", lanes, products[0], products[1]);
+  return t.function(name, fmt::format("%0: i16x{}, %1: i16x{}", 2 * lanes, 2 * lanes), fmt::format("i32x{}", lanes), sum);
+}
+
+std::string saturating_pairs_meaning(const std::string& name, int lanes) {
+  Text t(2);
+  int products[2];
+  for (int j = 0; j < 2; ++j) {
+    const int x = t.widened(0, "u8", j, 2, lanes, "i32"), y = t.widened(1, "i8", j, 2, lanes, "i32");
+    products[j] = t.line("mul i32x{} %{}, %{}", lanes, x, y);
+  }
+  int sum = t.line("add i32x{} %{}, %{}", lanes, products[0], products[1]);
+  const int low = t.line("constant i32x{} -32768", lanes), high = t.line("constant i32x{} 32767", lanes);
+  sum = t.line("max i32x{} %{}, %{}", lanes, sum, low);
+  sum = t.line("min i32x{} %{}, %{}", lanes, sum, high);
+  sum = t.line("cast i16x{} %{}", lanes, sum);
+  return t.function(name, fmt::format("%0: u8x{}, %1: i8x{}", 2 * lanes, 2 * lanes), fmt::format("i16x{}", lanes), sum);
+}
+
+std::string widening_product_meaning(const std::string& name, int lanes) {
+  Text t(2);
+  const int x = t.line("cast i16x{} %0", lanes), y = t.line("cast i16x{} %1", lanes);
+  const int product = t.line("mul i16x{} %{}, %{}", lanes, x, y);
+  return t.function(name, fmt::format("%0: i8x{}, %1: i8x{}", lanes, lanes), fmt::format("i16x{}", lanes), product);
+}
+
+std::string sum_pairs_meaning(const std::string& name, int lanes) {
+  Text t(1);
+  const int even = t.widened(0, "i16", 0, 2, lanes, "i32"), odd = t.widened(0, "i16", 1, 2, lanes, "i32");
+  const int sum = t.line("add i32x{} %{}, %{}", lanes, even, odd);
+  return t.function(name, fmt::format("%0: i16x{}", 2 * lanes), fmt::format("i32x{}", lanes), sum);
+}
+
+// Each sixteen lanes look up in the sixteen table bytes beside them. An index outside 0..15 yields zero (every such index), or
+// with high_bit_only: zero when bit 7 is set, else the entry of the low four bits.
+std::string lookup_meaning(const std::string& name, int lanes, bool high_bit_only) {
+  Text t(2);
+  const int fifteen = t.line("constant u8x{} 15", lanes), zero = t.line("constant u8x{} 0", lanes);
+  const int index = t.line("and u8x{} %1, %{}", lanes, fifteen);
+  int found = zero;
+  for (int entry = 0; entry < 16; ++entry) {
+    std::vector<int> beside;
+    for (int lane = 0; lane < lanes; ++lane) beside.push_back(lane / 16 * 16 + entry);
+    const int value = t.line("shuffle u8x{} %0 [{}]", lanes, fmt::join(beside, ", "));
+    const int number = t.line("constant u8x{} {}", lanes, entry);
+    const int hit = t.line("eq boolx{} %{}, %{}", lanes, index, number);
+    found = t.line("select u8x{} %{}, %{}, %{}", lanes, hit, value, found);
+  }
+  const int limit = high_bit_only ? t.line("constant u8x{} 128", lanes) : t.line("constant u8x{} 16", lanes);
+  const int inside = t.line("lt boolx{} %1, %{}", lanes, limit);
+  found = t.line("select u8x{} %{}, %{}, %{}", lanes, inside, found, zero);
+  return t.function(name, fmt::format("%0: u8x{}, %1: u8x{}", lanes, lanes), fmt::format("u8x{}", lanes), found);
+}
+
+}  // namespace lumen::machine

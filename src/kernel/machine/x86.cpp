@@ -1,0 +1,80 @@
+// The x86-64 machines: 256 and 512 bit vectors, integer dots by pairs or by VNNI. Facts and rows only.
+// Proved by tests/kernel/machine_rows_test.cpp on the processor the tests run on.
+#include "kernel/machine/machine.h"
+
+namespace lumen::machine {
+namespace {
+
+constexpr const char* kTriple = "x86_64-pc-linux-gnu";
+constexpr const char* kV3 =
+    "+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+sahf,+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe,+xsave";
+
+void add_dot(Machine& m, const std::string& llvm, const std::string& needs, DotRow d) {
+  m.rows.push_back({d.row, dot_meaning(d.row, d), llvm, needs, 1});
+  m.dots.push_back(std::move(d));
+}
+
+// u8 x i8 and i16 x i16 by pairs. The first saturates at 16 bits, so its weights stay within 0..127: two products of at most
+// 127 * 127 fit. Wider weights take the second after widening.
+void add_pairs(Machine& m, int bits, const std::string& bytes, const std::string& words, const std::string& needs) {
+  const int lanes = bits / 32;
+  const std::string mulpairs = "mulpairs.u8i8.i16x" + std::to_string(2 * lanes);
+  const std::string addpairs = "mulpairs.i16i16.i32x" + std::to_string(lanes);
+  m.rows.push_back({mulpairs, saturating_pairs_meaning(mulpairs, 2 * lanes), bytes, needs, 0.5});
+  m.rows.push_back({addpairs, product_pairs_meaning(addpairs, lanes), words, needs, 0.5});
+  m.dots.push_back({mulpairs, Scalar::u8, Scalar::i8, Scalar::i32, 4, lanes, false, addpairs, true, 127});
+  m.dots.push_back({addpairs, Scalar::i16, Scalar::i16, Scalar::i32, 2, lanes, false, "", false, 32767});
+}
+
+void add_lookup(Machine& m, int bits, const std::string& llvm, const std::string& needs) {
+  const std::string name = "lookup16.u8x" + std::to_string(bits / 8);
+  m.rows.push_back({name, lookup_meaning(name, bits / 8, true), llvm, needs, 0.5});
+}
+
+Machine v3() {
+  Machine m;
+  m.name = "x86-64-v3";
+  m.triple = kTriple;
+  m.cpu = "x86-64-v3";
+  m.features = kV3;
+  m.tier = Tier::measured;
+  add_lookup(m, 128, "llvm.x86.ssse3.pshuf.b.128", "ssse3");
+  add_lookup(m, 256, "llvm.x86.avx2.pshuf.b", "avx2");
+  add_pairs(m, 256, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd", "avx2");
+  return m;
+}
+
+Machine avx512() {
+  Machine m = v3();
+  m.name = "avx512";
+  m.cpu = "x86-64-v4";
+  m.features = std::string(kV3) + ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,-prefer-256-bit";
+  m.vector_bits = 512;
+  m.vector_registers = 32;
+  m.fma_cycles = 1;
+  m.load_cycles = 1;
+  m.dots.clear();
+  add_lookup(m, 512, "llvm.x86.avx512.pshuf.b.512", "avx512bw");
+  add_pairs(m, 512, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512", "avx512bw");
+  return m;
+}
+
+Machine avx512_vnni() {
+  Machine m = avx512();
+  m.name = "avx512-vnni";
+  m.features += ",+avx512vnni";
+  std::vector<DotRow> pairs = std::move(m.dots);
+  m.dots.clear();
+  add_dot(m, "llvm.x86.avx512.vpdpbusd.512", "avx512vnni",
+          {"dot4.u8i8.i32x16", Scalar::u8, Scalar::i8, Scalar::i32, 4, 16, true, "", false, 255});
+  add_dot(m, "llvm.x86.avx512.vpdpbusd.256", "avx512vnni",
+          {"dot4.u8i8.i32x8", Scalar::u8, Scalar::i8, Scalar::i32, 4, 8, true, "", false, 255});
+  m.dots.insert(m.dots.end(), pairs.begin(), pairs.end());
+  return m;
+}
+
+}  // namespace
+
+std::vector<Machine> x86_machines() { return {v3(), avx512(), avx512_vnni()}; }
+
+}  // namespace lumen::machine
