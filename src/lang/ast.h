@@ -44,6 +44,7 @@ struct Expr {
   std::vector<std::string> names;                     // call keywords
   std::vector<std::string> vars;                      // reduce variables
   std::vector<std::pair<ExprPtr, ExprPtr>> ranges;    // reduce ranges, same length as vars
+  int height = 1;                                     // longest path to a leaf; the parser bounds it, so walkers may recurse
 };
 
 enum class StmtKind {
@@ -78,6 +79,7 @@ struct TypeExpr {
   bool has_dims = false;       // `f32` against `f32[]`
   bool leading_any = false;    // starts with ...
   std::string leading_name;    // ...Name gives it a name, "" for a bare ...
+  bool is_state = false;       // `state f32[S]`: a value kept between runs
 };
 
 struct Param {

@@ -1,0 +1,131 @@
+// Models of the parser; see parse.h.
+#include "lang/parse.h"
+#include "lang/spelling.h"
+
+namespace lumen::lang {
+
+ModelDecl Parser::model() {
+  const uint32_t begin = next().begin;
+  ModelDecl m;
+  m.name = expect_name("the model's name");
+  expect("(", "behind the model's name", "a model is written 'model NAME(cfg) { }'");
+  if (!at_word("cfg"))
+    fail(peek(), fmt::format("expected 'cfg', found {}", describe(peek())), "a model's one parameter is called cfg");
+  next();
+  expect(")", "behind 'cfg'");
+  if (accept(":")) m.attributes = attributes();
+  expect("{", fmt::format("to open the body of model '{}'", m.name));
+  while (at_kind(TokenKind::newline) || at_symbol(";")) next();
+  while (!at_symbol("}")) {
+    const Token& t = peek();
+    if (at_word("fn")) {
+      m.functions.push_back(function());
+    } else if (at_word("config")) {
+      next();
+      expect("{", "behind 'config'");
+      while (at_kind(TokenKind::newline) || at_symbol(";")) next();
+      while (!at_symbol("}")) {
+        m.config.push_back(config_key());
+        end_of_member("the config key");
+      }
+      next();
+    } else if (at_word("size")) {
+      m.sizes.push_back(size());
+    } else if (at_word("param")) {
+      m.params.push_back(model_param());
+    } else if (at_word("layers")) {
+      layers(m);
+    } else {
+      const std::string otherwise = "a model holds 'config', 'size', 'param', 'layers' and 'fn'";
+      fail(t, fmt::format("expected a member of the model, found {}", describe(t)),
+           t.kind == TokenKind::name ? did_you_mean(t.text, {"config", "size", "param", "layers", "fn"}, otherwise)
+                                     : otherwise);
+    }
+    end_of_member("the member");
+  }
+  next();
+  m.place = place_from(begin);
+  return m;
+}
+
+ConfigKey Parser::config_key() {
+  const uint32_t begin = peek().begin;
+  ConfigKey k;
+  k.name = expect_name("a config key");
+  expect(":", fmt::format("behind the config key '{}'", k.name), "a key is written 'name : i32 = default'");
+  k.type = type();
+  if (accept("=")) {
+    skip_newlines();
+    k.default_value = expression();
+  }
+  k.attributes = trailing_attributes();
+  k.place = place_from(begin);
+  return k;
+}
+
+// The name may hold '-', '.' and digits: adjacent tokens are read as one word. It may also be a string.
+SizeDecl Parser::size() {
+  const uint32_t begin = next().begin;
+  SizeDecl s;
+  if (at_kind(TokenKind::string)) {
+    s.name = next().text;
+  } else {
+    const Token& first = peek();
+    uint32_t end = first.begin;
+    const auto part = [&] {
+      const Token& t = peek();
+      return t.begin == end &&
+             (t.kind == TokenKind::name || t.kind == TokenKind::number || at_symbol("-") || at_symbol("."));
+    };
+    while (part()) end = next().end;
+    s.name = source_->text.substr(first.begin, end - first.begin);
+  }
+  if (s.name.empty()) fail(peek(), fmt::format("expected the size's name, found {}", describe(peek())));
+  expect("{", fmt::format("to open the body of size '{}'", s.name));
+  while (at_kind(TokenKind::newline) || at_symbol(";") || at_symbol(",")) next();
+  while (!at_symbol("}")) {
+    std::string key = expect_name("a config key");
+    expect("=", fmt::format("behind the config key '{}'", key));
+    skip_newlines();
+    s.values.emplace_back(std::move(key), expression());
+    // Short sizes stand on one line, separated by commas.
+    if (accept(",")) {
+      skip_newlines();
+    } else {
+      end_of_member("the size's value");
+    }
+  }
+  next();
+  s.place = place_from(begin);
+  return s;
+}
+
+ModelParam Parser::model_param() {
+  const uint32_t begin = next().begin;
+  ModelParam p;
+  p.name = expect_name("the parameter's name");
+  expect(":", fmt::format("behind the parameter's name '{}'", p.name),
+         "a parameter is written 'param name : f32[shape]'");
+  p.type = type();
+  p.attributes = trailing_attributes();
+  p.place = place_from(begin);
+  return p;
+}
+
+void Parser::layers(ModelDecl& m) {
+  const Token& word = next();
+  if (m.layer_count) fail(word, "a model has one group of layers", "put all parameters of a layer into it");
+  m.layer_count = expression();
+  expect("{", "behind the number of layers");
+  while (at_kind(TokenKind::newline) || at_symbol(";")) next();
+  while (!at_symbol("}")) {
+    if (!at_word("param"))
+      fail(peek(), fmt::format("expected 'param', found {}", describe(peek())),
+           "layers hold parameters; functions stand beside them");
+    m.layer_params.push_back(model_param());
+    end_of_member("the parameter");
+  }
+  next();
+}
+
+}  // namespace lumen::lang
