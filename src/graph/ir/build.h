@@ -18,8 +18,9 @@ class Builder {
   ValueId scalar(double value, Scalar type = Scalar::f32);           // rank 0
   ValueId iota(Type type, int axis);
   ValueId map(Formula formula, std::vector<ValueId> operands);       // one output formulas
+  // A letter that is summed and occurs in one operand only is reduced there first.
   ValueId contract(ValueId a, ValueId b, std::string ia, std::string ib, std::string ir);
-  ValueId reduce(ValueId a, Reduction r, std::vector<int> axes);     // keeps axes as extent 1
+  ValueId reduce(ValueId a, Reduction r, std::vector<int> axes);     // keeps axes as extent 1; -1 is the last axis
   ValueId gather(ValueId table, ValueId index);
   ValueId scatter_add(ValueId value, ValueId index, Dim rows);
   ValueId reshape(ValueId a, Shape shape);
@@ -50,5 +51,9 @@ class Builder {
 // Result type of a node from operands and attributes (reshape, broadcast, slice, pad and cast take it from the node itself
 // and only check). Returns an empty string or what is wrong.
 std::string check_type(const Graph& g, const Node& node);
+
+// The same rule, giving the type instead of comparing: node.type is read only by the operators named above (and by input,
+// constant, iota, random and, for its rows, scatter_add). Operands must precede: they are looked up in g.
+std::string infer_type(const Graph& g, const Node& node, Type* result);
 
 }  // namespace lumen::graph

@@ -20,7 +20,8 @@ struct EvalOptions {
   Bindings symbols;
 };
 
-// Inputs by name (states included). Returns results by order; `states` receives updated states by input name.
+// Inputs by name (states included); symbols missing in the options follow from their shapes. Returns results by order; `states`
+// receives the updated states by input name. Error for missing or misshapen inputs and for indices out of range.
 std::vector<Tensor> eval(const Graph& g, const std::map<std::string, Tensor>& inputs, const EvalOptions& options = {},
                          std::map<std::string, Tensor>* states = nullptr);
 

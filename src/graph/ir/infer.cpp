@@ -1,0 +1,363 @@
+// The type rule of every operator: one function per row of op.def, found by name (a row without a rule does not compile).
+// Rules that can, compute the result's type; the others check the type the node carries. Proved by tests/graph/infer_test.cpp.
+#include <algorithm>
+#include <set>
+
+#include "graph/ir/build.h"
+
+namespace lumen::graph {
+
+namespace {
+
+struct Wrong {
+  std::string text;
+};
+
+template <typename... Args>
+void require(bool condition, fmt::format_string<Args...> text, Args&&... args) {
+  if (!condition) throw Wrong{fmt::format(text, std::forward<Args>(args)...)};
+}
+
+// What a rule sees: the node and its operands' types.
+struct Site {
+  const Graph& g;
+  const Node& node;
+  const Attributes& attributes = node.attributes;
+
+  const Type& operand(size_t i) const { return g[node.operands[i]].type; }
+  const Shape& shape(size_t i) const { return operand(i).shape; }
+  size_t rank(size_t i) const { return shape(i).size(); }
+  void scalar_operand(size_t i) const {
+    require(!operand(i).element.format, "operand {} is held in a format: cast it to f32 first", i);
+  }
+};
+
+std::string text_of(const Shape& s) { return print(Type{s, {}}); }
+
+void check_dims(const Type& t) {
+  Dim total(1);
+  for (const Dim& d : t.shape) {
+    require(d.coefficient >= 1, "extent {} in {}: extents are at least 1", print(d), print(t));
+    total = total * d;
+  }
+  if (!t.element.format) return;
+  require(!t.shape.empty(), "a rank-0 value cannot be held in a format");
+  const Dim& columns = t.shape.back();
+  const int64_t block = t.element.format->block;
+  require(!columns.is_number() || columns.coefficient % block == 0, "the last extent of {} is no multiple of the block ({})",
+          print(t), block);
+}
+
+// One axis of slice and pad: `count` elements at start, start + stride, ... must lie inside `extent`.
+void check_window(int axis, const Dim& extent, int64_t start, const Dim& count, int64_t stride) {
+  require(start >= 0 && stride >= 1, "axis {}: start {} must be >= 0 and stride {} >= 1", axis, start, stride);
+  if (!extent.is_number() || !count.is_number()) {  // what symbols leave open is checked again once they are bound
+    require(extent != count || (start == 0 && stride == 1), "axis {}: {} elements from {} leave the extent {}", axis,
+            print(count), start, print(extent));
+    return;
+  }
+  int64_t last = 0;
+  const bool overflow = __builtin_mul_overflow(count.coefficient - 1, stride, &last) ||
+                        __builtin_add_overflow(last, start, &last);
+  require(!overflow && last < extent.coefficient, "axis {}: {} elements from {} with stride {} leave the extent {}", axis,
+          count.coefficient, start, stride, extent.coefficient);
+}
+
+void check_windows(const Site& s, const Shape& outer, const Shape& inner) {
+  const auto& [starts, strides] = std::tie(s.attributes.starts, s.attributes.strides);
+  require(outer.size() == inner.size(), "ranks differ: {} and {}", text_of(outer), text_of(inner));
+  require(starts.size() == outer.size() && strides.size() == outer.size(), "needs a start and a stride per axis");
+  for (size_t d = 0; d < outer.size(); ++d) check_window(static_cast<int>(d), outer[d], starts[d], inner[d], strides[d]);
+}
+
+Shape stretch(const Shape& a, const Shape& b) {
+  const Shape& longer = a.size() >= b.size() ? a : b;
+  const Shape& shorter = a.size() >= b.size() ? b : a;
+  Shape r = longer;
+  const size_t shift = longer.size() - shorter.size();
+  for (size_t d = 0; d < shorter.size(); ++d) {
+    Dim& out = r[d + shift];
+    if (out == shorter[d] || shorter[d] == Dim(1)) continue;
+    require(out == Dim(1), "{} and {} do not broadcast", text_of(a), text_of(b));
+    out = shorter[d];
+  }
+  return r;
+}
+
+Type infer_input(const Site& s) {
+  require(!s.attributes.name.empty(), "an input needs a name");
+  return s.node.type;
+}
+
+Type infer_constant(const Site& s) {
+  const Type& t = s.node.type;
+  require(!t.element.format, "constants are plain scalars");
+  if (s.attributes.data.size() == 1) return t;
+  const Dim count = elements(t.shape);
+  require(count.is_number(), "a constant of symbolic shape must be a splat");
+  require(static_cast<int64_t>(s.attributes.data.size()) == count.coefficient, "{} numbers for {}",
+          s.attributes.data.size(), print(t));
+  return t;
+}
+
+Type infer_iota(const Site& s) {
+  const Type& t = s.node.type;
+  require(!t.element.format && t.element.scalar != Scalar::boolean, "iota is an integer or a float");
+  require(s.attributes.axis >= 0 && s.attributes.axis < static_cast<int>(t.shape.size()), "axis {} of {}",
+          s.attributes.axis, print(t));
+  return t;
+}
+
+Type infer_map(const Site& s) {
+  const Formula& f = s.attributes.formula;
+  require(!s.node.operands.empty(), "needs an operand");
+  require(f.outputs.size() == 1, "the formula must have one output, not {}", f.outputs.size());
+  require(f.inputs.size() == s.node.operands.size(), "the formula has {} inputs for {} operands", f.inputs.size(),
+          s.node.operands.size());
+  Shape shape;
+  for (size_t i = 0; i < f.inputs.size(); ++i) {
+    s.scalar_operand(i);
+    require(f.inputs[i] == s.operand(i).element.scalar, "operand {} is {}, the formula wants {}", i, print(s.operand(i)),
+            scalar_name(f.inputs[i]));
+    shape = stretch(shape, s.shape(i));
+  }
+  return {shape, {f.type(f.outputs[0]), nullptr}};
+}
+
+Type infer_contract(const Site& s) {
+  const auto& indices = s.attributes.indices;
+  require(indices.size() == 3, "needs three index lists");
+  std::map<char, Dim> extent;
+  for (size_t i = 0; i < 2; ++i) {
+    s.scalar_operand(i);
+    require(is_float(s.operand(i).element.scalar), "operand {} is not floating: {}", i, print(s.operand(i)));
+    require(indices[i].size() == s.rank(i), "{} letters for operand {} of {}", indices[i].size(), i, print(s.operand(i)));
+    require(std::set<char>(indices[i].begin(), indices[i].end()).size() == indices[i].size(),
+            "a letter repeats within operand {}", i);
+    for (size_t d = 0; d < s.rank(i); ++d) {
+      const auto [known, fresh] = extent.emplace(indices[i][d], s.shape(i)[d]);
+      require(fresh || known->second == s.shape(i)[d], "index {} is {} in one operand and {} in the other", indices[i][d],
+              print(known->second), print(s.shape(i)[d]));
+    }
+  }
+  require(std::set<char>(indices[2].begin(), indices[2].end()).size() == indices[2].size(),
+          "a letter repeats within the result");
+  Shape shape;
+  for (char c : indices[2]) {
+    require(extent.contains(c), "index {} of the result is in no operand", c);
+    shape.push_back(extent[c]);
+  }
+  for (const auto& [c, size] : extent) {
+    const bool summed = indices[2].find(c) == std::string::npos;
+    const bool in_both = indices[0].find(c) != std::string::npos && indices[1].find(c) != std::string::npos;
+    require(!summed || in_both, "index {} is summed but occurs in one operand only: reduce it first", c);
+  }
+  const bool wide = s.operand(0).element.scalar == Scalar::f64 && s.operand(1).element.scalar == Scalar::f64;
+  return {shape, {wide ? Scalar::f64 : Scalar::f32, nullptr}};
+}
+
+Type infer_reduce(const Site& s) {
+  s.scalar_operand(0);
+  require(s.operand(0).element.scalar != Scalar::boolean, "cannot reduce truth values: select numbers first");
+  Type t = s.operand(0);
+  int previous = -1;
+  for (int a : s.attributes.axes) {
+    require(a > previous && a < static_cast<int>(s.rank(0)), "axes must rise and lie inside {}", print(t));
+    previous = a;
+    t.shape[a] = Dim(1);
+  }
+  return t;
+}
+
+Type infer_gather(const Site& s) {
+  s.scalar_operand(0);
+  require(s.rank(0) >= 1, "the table needs rows");
+  require(!s.operand(1).element.format && !is_float(s.operand(1).element.scalar) &&
+              s.operand(1).element.scalar != Scalar::boolean,
+          "the index must be an integer tensor, not {}", print(s.operand(1)));
+  Type t{s.shape(1), s.operand(0).element};
+  t.shape.insert(t.shape.end(), s.shape(0).begin() + 1, s.shape(0).end());
+  return t;
+}
+
+Type infer_scatter_add(const Site& s) {
+  s.scalar_operand(0);
+  require(!s.operand(1).element.format && !is_float(s.operand(1).element.scalar) &&
+              s.operand(1).element.scalar != Scalar::boolean,
+          "the index must be an integer tensor, not {}", print(s.operand(1)));
+  require(s.operand(0).element.scalar != Scalar::boolean, "cannot add truth values");
+  require(s.rank(0) >= s.rank(1) && std::equal(s.shape(1).begin(), s.shape(1).end(), s.shape(0).begin()),
+          "the value {} must begin with the index's axes {}", print(s.operand(0)), print(s.operand(1)));
+  require(!s.node.type.shape.empty(), "the result needs rows");
+  Type t{{s.node.type.shape[0]}, s.operand(0).element};
+  t.shape.insert(t.shape.end(), s.shape(0).begin() + static_cast<int64_t>(s.rank(1)), s.shape(0).end());
+  return t;
+}
+
+Type infer_reshape(const Site& s) {
+  s.scalar_operand(0);
+  require(elements(s.shape(0)) == elements(s.node.type.shape), "{} and {} hold different numbers of elements",
+          text_of(s.shape(0)), text_of(s.node.type.shape));
+  return {s.node.type.shape, s.operand(0).element};
+}
+
+Type infer_permute(const Site& s) {
+  s.scalar_operand(0);
+  const auto& axes = s.attributes.axes;
+  std::vector<bool> seen(s.rank(0));
+  require(axes.size() == s.rank(0), "{} axes for {}", axes.size(), print(s.operand(0)));
+  Type t{{}, s.operand(0).element};
+  for (int a : axes) {
+    require(a >= 0 && a < static_cast<int>(axes.size()) && !seen[a], "axes must name every axis once");
+    seen[a] = true;
+    t.shape.push_back(s.shape(0)[a]);
+  }
+  return t;
+}
+
+Type infer_broadcast(const Site& s) {
+  s.scalar_operand(0);
+  const Shape& to = s.node.type.shape;
+  require(stretch(s.shape(0), to) == to, "{} does not broadcast to {}", text_of(s.shape(0)), text_of(to));
+  return {to, s.operand(0).element};
+}
+
+Type infer_slice(const Site& s) {
+  s.scalar_operand(0);
+  check_windows(s, s.shape(0), s.node.type.shape);
+  return {s.node.type.shape, s.operand(0).element};
+}
+
+Type infer_pad(const Site& s) {
+  s.scalar_operand(0);
+  check_windows(s, s.node.type.shape, s.shape(0));
+  return {s.node.type.shape, s.operand(0).element};
+}
+
+Type infer_concat(const Site& s) {
+  require(!s.node.operands.empty(), "needs an operand");
+  Type t = s.operand(0);
+  const int axis = s.attributes.axis;
+  require(axis >= 0 && axis < static_cast<int>(t.shape.size()), "axis {} of {}", axis, print(t));
+  for (size_t i = 0; i < s.node.operands.size(); ++i) {
+    s.scalar_operand(i);
+    if (i == 0) continue;
+    Type part = s.operand(i);
+    require(part.shape.size() == t.shape.size(), "ranks differ: {} and {}", print(t), print(part));
+    require(part.shape[axis].symbols == t.shape[axis].symbols, "cannot add the extents {} and {}", print(t.shape[axis]),
+            print(part.shape[axis]));
+    require(!__builtin_add_overflow(t.shape[axis].coefficient, part.shape[axis].coefficient, &t.shape[axis].coefficient),
+            "the result is too large");
+    part.shape[axis] = t.shape[axis];
+    require(part == t, "{} does not fit beside {}", print(s.operand(i)), print(s.operand(0)));
+  }
+  return t;
+}
+
+Type infer_cast(const Site& s) {
+  const Element &from = s.operand(0).element, &to = s.node.type.element;
+  require(!from.format || (!to.format && to.scalar == Scalar::f32), "a format is cast to f32, not to {}",
+          print(s.node.type));
+  require(!to.format || from.scalar == Scalar::f32, "only f32 is cast into a format, not {}", print(s.operand(0)));
+  const auto& sources = s.attributes.sources;
+  require(sources.size() + 1 == s.node.operands.size(), "{} sources for {} further operands", sources.size(),
+          s.node.operands.size() - 1);
+  require(sources.empty() || to.format, "only a cast into a format has sources");
+  for (size_t i = 0; i < sources.size(); ++i) {
+    s.scalar_operand(i + 1);
+    require(sources[i].first >= 0 && sources[i].first < static_cast<int>(to.format->fields.size()), "no field {} in {}",
+            sources[i].first, to.format->name);
+    require(is_float(s.operand(i + 1).element.scalar), "field values must be floating");
+  }
+  return {s.shape(0), to};
+}
+
+Type infer_random(const Site& s) {
+  require(s.operand(0) == Type{{}, {Scalar::u32, nullptr}}, "the seed must be tensor<u32>, not {}", print(s.operand(0)));
+  return {s.node.type.shape, {Scalar::f32, nullptr}};
+}
+
+Type infer_update(const Site& s) {
+  require(s.node.operands.size() >= 2, "needs a state and a value");
+  const Node& state = s.g[s.node.operands[0]];
+  require(state.op == Op::update_ || (state.op == Op::input_ && state.attributes.role != Role::data),
+          "the first operand must be a state, a parameter, or an update of one");
+  require(s.operand(0).element == s.operand(1).element, "{} cannot be written into {}", print(s.operand(1)),
+          print(s.operand(0)));
+  require(s.rank(0) == s.rank(1), "ranks differ: {} and {}", print(s.operand(0)), print(s.operand(1)));
+  for (size_t d = 0; d < s.rank(0); ++d) {
+    check_window(static_cast<int>(d), s.shape(0)[d], 0, s.shape(1)[d], 1);
+  }
+  const size_t starts = s.node.operands.size() - 2;
+  require(starts == 0 || starts == s.rank(0), "{} starts for rank {}", starts, s.rank(0));
+  for (size_t i = 2; i < s.node.operands.size(); ++i) {
+    require(s.operand(i) == Type{{}, {Scalar::i32, nullptr}}, "a start must be tensor<i32>, not {}", print(s.operand(i)));
+  }
+  if (const FormatRef& f = s.operand(0).element.format; f && s.operand(0) != s.operand(1)) {
+    require(s.shape(0).back() == s.shape(1).back(), "a state in a format is written in whole rows");
+    require(f->tile_bytes == 0 && f->tensor_bytes == 0, "a state in {} can only be written as a whole", f->name);
+  }
+  return s.operand(0);
+}
+
+Type infer_call(const Site& s) {
+  require(s.attributes.callee != nullptr, "needs a callee");
+  const Graph& callee = *s.attributes.callee;
+  const std::vector<ValueId> inputs = callee.inputs();
+  require(!callee.results.empty(), "{} has no results", callee.name);
+  require(inputs.size() == s.node.operands.size(), "{} takes {} operands, not {}", callee.name, inputs.size(),
+          s.node.operands.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    require(callee[inputs[i]].type == s.operand(i), "operand {} is {}, {} wants {}", i, print(s.operand(i)), callee.name,
+            print(callee[inputs[i]].type));
+  }
+  return callee[callee.results[0]].type;
+}
+
+Type infer_result(const Site& s) {
+  const Node& call = s.g[s.node.operands[0]];
+  require(call.op == Op::call_ && call.attributes.callee, "the operand must be a call");
+  const Graph& callee = *call.attributes.callee;
+  require(s.attributes.index >= 0 && s.attributes.index < static_cast<int>(callee.results.size()), "{} has no result {}",
+          callee.name, s.attributes.index);
+  return callee[callee.results[s.attributes.index]].type;
+}
+
+using Rule = Type (*)(const Site&);
+constexpr Rule kRules[] = {
+#define X(name, operands, attributes, pure, text) infer_##name,
+#include "graph/ir/op.def"
+#undef X
+};
+
+}  // namespace
+
+std::string infer_type(const Graph& g, const Node& node, Type* result) {
+  const OpInfo& info = op_info(node.op);
+  try {
+    require(info.operands < 0 || info.operands == static_cast<int>(node.operands.size()), "needs {} operands, not {}",
+            info.operands, node.operands.size());
+    for (ValueId v : node.operands) {
+      require(v >= 0 && v < static_cast<ValueId>(g.nodes.size()), "operand {} does not exist", v);
+    }
+    Type t = kRules[static_cast<int>(node.op)](Site{g, node});
+    check_dims(t);
+    *result = std::move(t);
+  } catch (const Wrong& wrong) {
+    return fmt::format("{}: {}", info.name, wrong.text);
+  } catch (const Error& error) {
+    return fmt::format("{}: {}", info.name, error.what());
+  }
+  return {};
+}
+
+std::string check_type(const Graph& g, const Node& node) {
+  Type expected;
+  std::string wrong = infer_type(g, node, &expected);
+  if (wrong.empty() && expected != node.type) {
+    wrong = fmt::format("{}: the result is {}, not {}", op_info(node.op).name, print(expected), print(node.type));
+  }
+  return wrong;
+}
+
+}  // namespace lumen::graph

@@ -1,0 +1,137 @@
+// Graphs as text. Each attribute named in a row of op.def has one spelling, so new operators print by themselves.
+// Invariant: parse(print(g)) == g. Proved by tests/graph/text_test.cpp.
+#include <algorithm>
+#include <cctype>
+
+#include "base/check.h"
+#include "graph/ir/text.h"
+
+namespace lumen::graph {
+
+namespace {
+
+std::string quote(std::string_view s) {
+  std::string text = "\"";
+  for (char c : s) {
+    if (c == '\n') {
+      text += "\\n";
+    } else if (c == '\t') {
+      text += "\\t";
+    } else {
+      if (c == '"' || c == '\\') text += '\\';
+      text += c;
+    }
+  }
+  return text + '"';
+}
+
+// A name that needs no quotes: a letter or _, then letters, digits, _ . and -.
+std::string print_name(std::string_view s) {
+  const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; };
+  const bool plain = !s.empty() && letter(s[0]) && std::all_of(s.begin(), s.end(), [&](char c) {
+    return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-';
+  });
+  return plain ? std::string(s) : quote(s);
+}
+
+template <typename List>
+std::string bracketed(const List& list) {
+  return fmt::format("[{}]", fmt::join(list, ", "));
+}
+
+std::string_view role_name(Role r) {
+  constexpr std::string_view kNames[] = {"data", "parameter", "state"};
+  return kNames[static_cast<int>(r)];
+}
+
+std::string print_value(const Graph& g, ValueId v) {
+  return "%" + (g[v].op == Op::input_ ? print_name(g[v].attributes.name) : std::to_string(v));
+}
+
+std::string print_attribute(const Attributes& a, std::string_view word) {
+  if (word == "name") return {};  // the value itself is called so
+  if (word == "role") return std::string(role_name(a.role));
+  if (word == "data") return fmt::format("{{{}}}", fmt::join(a.data, ", "));
+  if (word == "axis") return fmt::format("axis={}", a.axis);
+  if (word == "axes") return "axes=" + bracketed(a.axes);
+  if (word == "formula") return print_formula(a.formula);
+  if (word == "indices") return fmt::format("({},{}->{})", a.indices[0], a.indices[1], a.indices[2]);
+  if (word == "reduction") {
+    constexpr std::string_view kNames[] = {"sum", "max", "min"};
+    return std::string(kNames[static_cast<int>(a.reduction)]);
+  }
+  if (word == "starts") return "starts=" + bracketed(a.starts);
+  if (word == "strides") {
+    const bool dense = std::all_of(a.strides.begin(), a.strides.end(), [](int64_t s) { return s == 1; });
+    return dense ? std::string() : "strides=" + bracketed(a.strides);
+  }
+  if (word == "sources") {
+    if (a.sources.empty()) return {};
+    constexpr std::string_view kNames[] = {"fitted", "learned", "supplied", "delayed", "predicted"};
+    std::vector<std::string> items;
+    for (const auto& [field, source] : a.sources) items.push_back(fmt::format("{}:{}", field, kNames[static_cast<int>(source)]));
+    return "sources=" + bracketed(items);
+  }
+  if (word == "salt") return fmt::format("salt={}", a.salt);
+  if (word == "callee") return "@" + print_name(a.callee->name);
+  if (word == "index") return fmt::format("index={}", a.index);
+  LUMEN_UNREACHABLE("op.def names an attribute without a spelling: {}", word);
+}
+
+std::string print_node(const Graph& g, ValueId v) {
+  const Node& n = g[v];
+  std::string text = fmt::format("  {} = {}", print_value(g, v), op_info(n.op).name);
+  for (size_t i = 0; i < n.operands.size(); ++i) text += (i == 0 ? " " : ", ") + print_value(g, n.operands[i]);
+  std::string_view words = op_info(n.op).attributes;
+  while (!words.empty()) {
+    const size_t end = std::min(words.find(' '), words.size());
+    const std::string attribute = print_attribute(n.attributes, words.substr(0, end));
+    if (!attribute.empty()) text += " " + attribute;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  text += " : " + print(n.type);
+  if (!n.label.empty()) text += " " + quote(n.label);
+  return text + "\n";
+}
+
+// Inputs that open the graph stand in its head; later ones are statements.
+std::string print_one(const Graph& g) {
+  std::string text = "graph " + print_name(g.name) + "(";
+  ValueId v = 0;
+  const auto count = static_cast<ValueId>(g.nodes.size());
+  for (; v < count && g[v].op == Op::input_; ++v) {
+    if (v > 0) text += ", ";
+    text += fmt::format("{}: {} {}", print_value(g, v), role_name(g[v].attributes.role), print(g[v].type));
+    if (!g[v].label.empty()) text += " " + quote(g[v].label);
+  }
+  text += ") {\n";
+  for (; v < count; ++v) text += print_node(g, v);
+  for (size_t r = 0; r < g.results.size(); ++r) {
+    text += r == 0 ? "  return " : ", ";
+    if (!g.result_names[r].empty()) text += print_name(g.result_names[r]) + " = ";
+    text += print_value(g, g.results[r]);
+  }
+  return text + (g.results.empty() ? "}\n" : "\n}\n");
+}
+
+void print_all(const Graph& g, std::vector<const Graph*>& done, std::string& text) {
+  for (const Node& n : g.nodes) {
+    const Graph* callee = n.attributes.callee.get();
+    if (callee && std::find(done.begin(), done.end(), callee) == done.end()) print_all(*callee, done, text);
+  }
+  for (const Graph* other : done) LUMEN_CHECK(other->name != g.name, "two graphs are called {}", g.name);
+  if (!done.empty()) text += "\n";
+  text += print_one(g);
+  done.push_back(&g);
+}
+
+}  // namespace
+
+std::string print(const Graph& g) {
+  std::vector<const Graph*> done;
+  std::string text;
+  print_all(g, done, text);
+  return text;
+}
+
+}  // namespace lumen::graph
