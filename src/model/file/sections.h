@@ -55,12 +55,14 @@ class BlobStream {
     uint64_t bytes = 0;
     std::vector<RawTensor> parts;
   };
-  BlobStream(std::vector<Blob> blobs, uint64_t alignment) : blobs_(std::move(blobs)), alignment_(alignment) {}
+  BlobStream(std::vector<Blob> blobs, uint64_t alignment) : blobs_(std::move(blobs)), alignment_(alignment) {
+    skip_empty();
+  }
   void write(AtomicFile& file, std::span<const uint8_t> part);
   bool complete() const { return blob_ == blobs_.size(); }
 
  private:
-  void skip_empty(AtomicFile& file);
+  void skip_empty();
 
   std::vector<Blob> blobs_;
   uint64_t alignment_;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/place.h"
 
 namespace lumen::model {
@@ -38,7 +39,7 @@ class Toml {
   std::optional<Toml> table(std::string_view key) const;       // [key]; nothing when missing
   std::vector<Toml> tables(std::string_view key) const;        // [[key]]; empty when missing
 
-  // A value of any scalar kind as TOML text ("3", "true", "warmup"): for dispatch on kind by the caller.
+  // What kind of value a key has, for callers that accept several.
   enum class Kind { missing, text, integer, number, boolean, table, array, other };
   Kind kind(std::string_view key) const;
 
@@ -53,6 +54,10 @@ class Toml {
  private:
   struct Document;
   struct Node;
+  Error wrong(std::string_view key, std::string_view wanted) const;
+  Toml below(const void* table) const;
+  void refuse(const Node& node) const;
+
   std::shared_ptr<Document> document_;
   Node* node_ = nullptr;
 };
