@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "kernel/loop/build.h"
@@ -36,21 +35,21 @@ class Unpack {
  public:
   // The blob starts `start` bytes into the buffer (-1: at its beginning).
   Unpack(loop::Builder& b, const Format& f, loop::BufferId buffer, int64_t rows, int64_t columns, loop::ValueId start = -1);
-  ~Unpack();
   Unpack(const Unpack&) = delete;
   Unpack& operator=(const Unpack&) = delete;
 
-  // Loads the tensor-level fields here (otherwise they are loaded again for every block that needs them).
+  // Loads tensor-level fields and lays out look-up tables here: call it once per task, before the loops. Without it both are
+  // done again for every block that needs them.
   void enter_tensor();
   // Row r (i64 scalar): its row-level fields are loaded here. Blocks entered afterwards must lie in this row.
   void enter_row(loop::ValueId row);
-  // Blocks first .. first + count - 1 (i64 scalar, counted over the whole tensor) become readable.
+  // Blocks first .. first + count - 1 (i64 scalar, counted over the whole tensor, all in one row) become readable.
   void enter_block(loop::ValueId first, int64_t count = 1);
 
-  // Elements position .. position + lanes - 1, counted from the first element of the entered block; they may span the blocks entered.
+  // Elements position .. position + lanes - 1, counted from the first element of the entered blocks; they may span them.
   loop::ValueId values(int64_t position, int lanes);                             // f32, decoded
   loop::ValueId codes(int field, int64_t position, int lanes, bool as_bytes);    // raw codes of an element field: u8, or u32
-  // Any expression over i (variable 0), e.g. a piece of an AffineForm. A scalar when it is equal in all lanes and `splat` is not set.
+  // Any expression over i (variable 0), e.g. a piece of an AffineForm; one lane when it is equal in all lanes, unless `splat`.
   loop::ValueId expression(const RoutineExpr& e, int64_t position, int lanes, bool splat);
 
   // Element e (i64 scalar, anywhere in the tensor), decoded by the general way: slow, for irregular reads. Needs no enter_*.
@@ -58,18 +57,29 @@ class Unpack {
 
   // Whether decode is straight line, so that values() works lane by lane; otherwise values() decodes one element at a time.
   bool straight() const { return straight_; }
+  // Whether blocks must be entered row by row (the format has row or tile fields).
+  bool needs_rows() const;
   const Format& format() const { return format_; }
   const BlobLayout& layout() const { return layout_; }
 
  private:
-  struct Frame;
+  struct Frame {
+    int64_t position = 0;
+    int lanes = 1;
+    std::vector<std::optional<Lanes>> variables;
+  };
+  Frame frame_at(int64_t position, int lanes) const;
   Lanes evaluate(const RoutineExpr& e, const Frame& frame);
-  Lanes field_lanes(const RoutineExpr& e, const Frame& frame);
-  Lanes table_lanes(const RoutineExpr& e, const Frame& frame);
-  loop::ValueId materialize(const Lanes& x, int lanes);
-  Window& window_of(Level level, int64_t tile_position);
-  loop::ValueId data_start() const;
-  loop::ValueId offset(int64_t bytes);
+  Lanes apply(const RoutineExpr& e, const Frame& frame);
+  Lanes read_field_lanes(const RoutineExpr& e, const Frame& frame);
+  Lanes read_tile_lanes(const Field& field, int64_t entry, const Frame& frame);
+  Lanes read_table_lanes(const RoutineExpr& e, const Frame& frame);
+  loop::ValueId materialize(const Lanes& x, int lanes, bool splat);
+  loop::ValueId row_of_block();
+  Window record_window(Level level, loop::ValueId number);
+  loop::BufferId table_buffer(int table);
+  loop::ValueId table_entry(const FormatTable& t, int slot, loop::ValueId index);
+  loop::ValueId at(int64_t bytes);
 
   loop::Builder& b_;
   const Format& format_;
@@ -78,11 +88,12 @@ class Unpack {
   loop::ValueId start_;
   BlobLayout layout_;
   bool straight_ = true;
-  loop::ValueId row_ = -1, block_ = -1;
+  bool tensor_entered_ = false;
+  loop::ValueId entered_row_ = -1, block_ = -1;
   int64_t block_count_ = 1;
   std::optional<Window> block_window_, row_window_, tensor_window_;
-  std::map<int64_t, Window> tile_windows_;                    // by block of the entered ones
-  std::map<std::string, Lanes> shared_;                       // expressions equal in all lanes of a block, by block and text
+  std::map<int64_t, Window> tile_windows_;  // 0: the tile of the first block entered, 1: the next in its row
+  std::map<int, loop::BufferId> tables_;
 };
 
 }  // namespace lumen::synth

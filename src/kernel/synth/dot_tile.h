@@ -1,0 +1,13 @@
+// The tiled dot kernel: register tiles of rows x vectors, panels of packed operands in private memory, sums in registers (or in a
+// private tile when K is cut into stages). f32 throughout. Proved by tests/kernel/dot_tile_test.cpp.
+#pragma once
+
+#include "kernel/machine/machine.h"
+#include "kernel/synth/choose.h"
+#include "kernel/synth/synth.h"
+
+namespace lumen::synth {
+
+Step write_tile_kernel(const graph::Graph& g, const DotProblem& p, const TilePlan& t);
+
+}  // namespace lumen::synth

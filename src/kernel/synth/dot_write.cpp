@@ -1,0 +1,146 @@
+#include "kernel/synth/dot_write.h"
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "kernel/loop/text.h"
+#include "kernel/synth/unpack.h"
+
+namespace lumen::synth {
+
+using graph::ValueId;
+using loop::VType;
+using Value = loop::ValueId;
+
+DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string name)
+    : b(std::move(name)), graph_(g), problem_(p) {
+  std::map<ValueId, loop::BufferId> known;
+  for (size_t i = 0; i < p.loads.size(); ++i) {
+    const DotLoad& l = p.loads[i];
+    if (l.kind != DotLoad::Kind::memory && l.kind != DotLoad::Kind::packed) {
+      buffers_.push_back(-1);
+      continue;
+    }
+    auto [at, fresh] = known.try_emplace(l.source, -1);
+    if (fresh) {
+      at->second = b.param(i == 0 ? "a" : i == 1 ? "b" : fmt::format("e{}", i - 2), graph::byte_size(g[l.source].type), false);
+      arguments_.push_back({Argument::From::value, l.source});
+    }
+    buffers_.push_back(at->second);
+  }
+  result_ = b.param("result", p.result_bytes, true);
+  arguments_.push_back({Argument::From::value, p.result});
+  for (ValueId v : p.epilogue) epilogue_nodes_ += static_cast<int>(g[v].attributes.formula.nodes.size());
+}
+
+loop::BufferId DotWriter::scratch_param(std::string name, int number, int64_t bytes, bool written) {
+  arguments_.push_back({Argument::From::scratch, number});
+  return b.param(std::move(name), bytes, written);
+}
+
+void DotWriter::enter_outer(Value flat) {
+  bases_.clear();
+  for (const DotLoad& l : problem_.loads) bases_.push_back(i64(l.offset));
+  result_base_ = i64(0);
+  Value rest = flat;
+  for (size_t d = problem_.outer.size(); d-- > 0;) {
+    const DotIndex& index = problem_.outer[d];
+    Value digit = rest;
+    if (d > 0) {
+      digit = b.op(ScalarOp::rem_, rest, i64(index.extent));
+      rest = b.op(ScalarOp::div_, rest, i64(index.extent));
+    }
+    for (size_t l = 0; l < bases_.size(); ++l) bases_[l] = add(bases_[l], scaled(digit, index.strides[l]));
+    result_base_ = add(result_base_, scaled(digit, index.result));
+  }
+}
+
+Value DotWriter::read(size_t load, Value at, int64_t stride, int lanes, Value count) {
+  const DotLoad& l = problem_.loads[load];
+  const int64_t bytes = scalar_bytes(l.scalar);
+  if (l.kind == DotLoad::Kind::splat) {
+    const VType type{l.scalar, lanes};
+    return is_float(l.scalar) ? b.real(l.splat, type) : b.integer(static_cast<int64_t>(l.splat), type);
+  }
+  // Lanes that do not exist read the first element, so that gathers stay inside.
+  auto places = [&] {
+    std::vector<int64_t> steps;
+    for (int i = 0; i < lanes; ++i) steps.push_back(i * stride);
+    Value offsets = b.lanes_integer(steps, Scalar::i64);
+    if (count >= 0) {
+      std::vector<int64_t> numbers;
+      for (int i = 0; i < lanes; ++i) numbers.push_back(i);
+      const Value inside = b.op(ScalarOp::lt_, b.lanes_integer(numbers, Scalar::i64), b.splat(count, lanes));
+      offsets = b.op(ScalarOp::select_, inside, offsets, b.integer(0, {Scalar::i64, lanes}));
+    }
+    return add(b.splat(at, lanes), offsets);
+  };
+  if (l.kind == DotLoad::Kind::iota)
+    return b.convert(ScalarOp::cast_, l.scalar, stride == 0 ? b.splat(at, lanes) : places());
+  if (l.kind == DotLoad::Kind::packed) {
+    Unpack unpack(b, *l.format, buffers_[load], l.rows, l.columns);
+    if (stride == 0 || lanes == 1) return b.splat(unpack.value_at(at), lanes);
+    const Value elements = places();
+    Value out = zero(lanes);
+    for (int i = 0; i < lanes; ++i) out = b.insert(out, unpack.value_at(b.extract(elements, i)), i);
+    return out;
+  }
+  const int align = static_cast<int>(bytes);
+  if (stride == 0 || lanes == 1) return b.splat(b.load(buffers_[load], {l.scalar, 1}, scaled(at, bytes), align), lanes);
+  if (stride == 1) return b.load(buffers_[load], {l.scalar, lanes}, scaled(at, bytes), align, count);
+  return b.gather(buffers_[load], l.scalar, b.mul(places(), b.integer(bytes, {Scalar::i64, lanes})));
+}
+
+Value DotWriter::read_f32(size_t load, Value at, int64_t stride, int lanes, Value count) {
+  const Value v = read(load, at, stride, lanes, count);
+  return b.type(v).scalar == Scalar::f32 ? v : b.convert(ScalarOp::cast_, Scalar::f32, v);
+}
+
+void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
+  const int lanes = b.type(sums).lanes;
+  std::map<ValueId, Value> values{{problem_.contract, sums}};
+  for (ValueId map : problem_.epilogue) {
+    const graph::Node& node = graph_[map];
+    std::vector<Value> operands;
+    for (ValueId operand : node.operands) {
+      if (!values.count(operand)) {
+        size_t load = 2;
+        while (load < problem_.loads.size() && problem_.loads[load].value != operand) ++load;
+        LUMEN_CHECK(load < problem_.loads.size(), "an epilogue operand was not read");
+        const Value at = add(bases_[load], add(scaled(m, problem_.m.strides[load]), scaled(n, problem_.n.strides[load])));
+        values[operand] = read(load, at, problem_.n.strides[load], lanes, count);
+      }
+      operands.push_back(values[operand]);
+    }
+    values[map] = b.apply(node.attributes.formula, operands).at(0);
+  }
+  const Value out = values.at(problem_.result);
+  const int64_t bytes = scalar_bytes(problem_.result_scalar);
+  const Value at = add(result_base_, add(scaled(m, problem_.m.result), scaled(n, problem_.n.result)));
+  if (problem_.n.result == 1 || lanes == 1) {
+    b.store(result_, out, scaled(at, bytes), static_cast<int>(bytes), count);
+    return;
+  }
+  for (int i = 0; i < lanes; ++i) {
+    auto put = [&] {
+      b.store(result_, b.extract(out, i), scaled(add(at, i64(i * problem_.n.result)), bytes), static_cast<int>(bytes));
+    };
+    if (count >= 0) b.branch(b.op(ScalarOp::lt_, i64(i), count), put);
+    else put();
+  }
+}
+
+Step DotWriter::step(std::string plan) {
+  Step s;
+  s.kernel = b.finish();
+  // Equal work has equal text, and the text decides about the name; the plan alone does not say every stride.
+  s.kernel.name = plan;
+  const std::string identity = hash_text(loop::print(s.kernel)).hex().substr(0, 10);
+  for (char& c : s.kernel.name)
+    if (!isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '_';
+  s.kernel.name += "_" + identity;
+  s.arguments = std::move(arguments_);
+  s.plan = std::move(plan);
+  return s;
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,57 @@
+// What every dot kernel writes alike: its parameters, reads of operands through their strides, and the epilogue on a vector of
+// finished sums. Knows nothing of tiles. Proved by tests/kernel/dot_*_test.cpp.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "kernel/loop/build.h"
+#include "kernel/synth/dot_problem.h"
+#include "kernel/synth/synth.h"
+
+namespace lumen::synth {
+
+class DotWriter {
+ public:
+  DotWriter(const graph::Graph& g, const DotProblem& p, std::string name);
+
+  loop::Builder b;
+
+  loop::ValueId i64(int64_t x) { return b.i64(x); }
+  loop::ValueId add(loop::ValueId x, loop::ValueId y) { return b.add(x, y); }
+  loop::ValueId scaled(loop::ValueId x, int64_t factor) { return b.mul(x, b.i64(factor)); }
+  loop::ValueId min(loop::ValueId x, loop::ValueId y) { return b.op(ScalarOp::min_, x, y); }
+  loop::ValueId zero(int lanes) { return b.real(0, {Scalar::f32, lanes}); }
+
+  // Further parameters, before the body begins.
+  loop::BufferId scratch_param(std::string name, int number, int64_t bytes, bool written);
+
+  // The outer indices of a task: element offsets of every load, and of the result. Kept for reads and the epilogue.
+  void enter_outer(loop::ValueId flat);
+  loop::ValueId base(size_t load) const { return bases_[load]; }   // elements
+  loop::BufferId buffer(size_t load) const { return buffers_[load]; }
+
+  // `lanes` numbers of a load from element `at`, `stride` elements apart; only the first `count` (-1: all) exist. Numbers of any
+  // kind of load, in its own scalar type; f32 when packed.
+  loop::ValueId read(size_t load, loop::ValueId at, int64_t stride, int lanes, loop::ValueId count);
+  loop::ValueId read_f32(size_t load, loop::ValueId at, int64_t stride, int lanes, loop::ValueId count);
+
+  // Sums at (m, n .. n + lanes): applies the maps and stores the result.
+  void finish_vector(loop::ValueId sums, loop::ValueId m, loop::ValueId n, loop::ValueId count);
+  int epilogue_nodes() const { return epilogue_nodes_; }
+
+  Step step(std::string plan);
+
+ private:
+  const graph::Graph& graph_;
+  const DotProblem& problem_;
+  std::vector<loop::BufferId> buffers_;   // by load; -1: none
+  loop::BufferId result_ = -1;
+  std::vector<Argument> arguments_;
+  std::vector<loop::ValueId> bases_;
+  loop::ValueId result_base_ = -1;
+  int epilogue_nodes_ = 0;
+};
+
+}  // namespace lumen::synth

@@ -1,0 +1,306 @@
+#include "kernel/synth/field.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+
+namespace lumen::synth {
+
+using loop::ValueId;
+using loop::VType;
+
+namespace {
+
+constexpr int64_t kMaxWindow = 64;  // bytes one vector load may cover
+
+// Bits [bit, bit + bits) of the window hold bits [value_bit, ...) of a lane's code.
+struct Part {
+  int64_t bit = 0;
+  int bits = 0;
+  int value_bit = 0;
+};
+
+std::vector<Part> parts_of(const Field& field, const FieldPlace& place) {
+  std::vector<Part> parts;
+  for (const LayoutPiece& piece : field.layout.pieces)
+    if (place.element >= piece.first && place.element < piece.first + piece.count)
+      parts.push_back({place.record * 8 + piece.bit_of(place.element), piece.bits, piece.value_bit});
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.value_bit < b.value_bit; });
+  return parts;
+}
+
+uint64_t low_mask(int bits) { return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1; }
+
+Scalar unsigned_of(int bits) {
+  return bits == 8 ? Scalar::u8 : bits == 16 ? Scalar::u16 : bits == 32 ? Scalar::u32 : Scalar::u64;
+}
+
+ValueId constant_lanes(loop::Builder& b, const std::vector<int64_t>& x, Scalar s) {
+  return x.size() == 1 ? b.integer(x[0], {s, 1}) : b.lanes_integer(x, s);
+}
+
+// Lanes that lie one after another in whole bytes: one plain vector load.
+std::optional<int64_t> dense_bytes(const std::vector<std::vector<Part>>& parts, int bits) {
+  if (bits != 8 && bits != 16 && bits != 32 && bits != 64) return std::nullopt;
+  for (size_t l = 0; l < parts.size(); ++l) {
+    if (parts[l].size() != 1 || parts[l][0].bit % 8 != 0) return std::nullopt;
+    if (parts[l][0].bit != parts[0][0].bit + static_cast<int64_t>(l) * bits) return std::nullopt;
+  }
+  return parts[0][0].bit / 8;
+}
+
+}  // namespace
+
+Window::Window(loop::Builder& b, loop::BufferId buffer, ValueId base, int64_t bytes)
+    : builder_(b), buffer_(buffer), base_(base), size_(bytes) {}
+
+ValueId Window::load(VType type, int64_t byte) {
+  LUMEN_CHECK(byte >= 0 && byte + int64_t{scalar_bytes(type.scalar)} * type.lanes <= size_, "byte {} of {}", byte, size_);
+  const auto key = std::make_tuple(type.scalar, type.lanes, byte);
+  if (const auto found = loads_.find(key); found != loads_.end()) return found->second;
+  const ValueId v = builder_.load(buffer_, type, builder_.add(base_, builder_.i64(byte)), 1);
+  loads_.emplace(key, v);
+  return v;
+}
+
+ValueId Window::bytes(const std::vector<int64_t>& index) {
+  const int lanes = static_cast<int>(index.size());
+  const auto [low, high] = std::minmax_element(index.begin(), index.end());
+  const int64_t count = *high - *low + 1;
+  if (lanes == 1) return load({Scalar::u8, 1}, *low);
+  if (count > kMaxWindow) {  // far apart: half by half
+    const size_t half = index.size() / 2;
+    const ValueId a = bytes({index.begin(), index.begin() + static_cast<int64_t>(half)});
+    const ValueId c = bytes({index.begin() + static_cast<int64_t>(half), index.end()});
+    if (index.size() % 2 != 0) {  // unequal halves meet lane by lane
+      ValueId all = builder_.integer(0, {Scalar::u8, lanes});
+      for (int l = 0; l < lanes; ++l) {
+        const int h = static_cast<int>(half);
+        all = builder_.insert(all, l < h ? builder_.extract(a, l) : builder_.extract(c, l - h), l);
+      }
+      return all;
+    }
+    std::vector<int> mask(index.size());
+    for (int l = 0; l < lanes; ++l) mask[l] = l;
+    if (half == 1) return builder_.insert(builder_.splat(a, 2), c, 1);
+    return builder_.shuffle({a, c}, mask);
+  }
+  // A power of two of bytes: widened inside the window where that fits, else two overlapping loads.
+  int64_t wide = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+  std::vector<int> mask(index.size());
+  if (wide <= size_) {
+    const int64_t start = std::min(*low, size_ - wide);
+    if (wide == 1) return builder_.splat(load({Scalar::u8, 1}, start), lanes);
+    const ValueId window = load({Scalar::u8, static_cast<int>(wide)}, start);
+    for (int l = 0; l < lanes; ++l) mask[l] = static_cast<int>(index[l] - start);
+    return builder_.shuffle({window}, mask);
+  }
+  wide /= 2;
+  const int64_t second = *high + 1 - wide;
+  const VType type{Scalar::u8, static_cast<int>(wide)};
+  if (wide == 1) return builder_.shuffle({load({Scalar::u8, 2}, *low)}, mask);
+  const ValueId a = load(type, *low), c = load(type, second);
+  for (int l = 0; l < lanes; ++l)
+    mask[l] = static_cast<int>(index[l] < *low + wide ? index[l] - *low : wide + index[l] - second);
+  return builder_.shuffle({a, c}, mask);
+}
+
+ValueId Window::bits(int64_t bit, int bits) {
+  const Scalar result = bits > 32 ? Scalar::u64 : Scalar::u32;
+  int64_t byte = bit / 8;
+  int64_t count = (bit + bits + 7) / 8 - byte;
+  ValueId word = -1;
+  int64_t wide = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+  if (wide <= 8 && wide <= size_) {
+    byte = std::min(byte, size_ - wide);
+    word = load({unsigned_of(static_cast<int>(wide) * 8), 1}, byte);
+    if (wide < 4) word = builder_.convert(ScalarOp::cast_, Scalar::u32, word);
+  } else {
+    LUMEN_CHECK(count <= 8, "{} bits at {}", bits, bit);
+    for (int64_t k = 0; k < count; ++k) {
+      const ValueId one = builder_.convert(ScalarOp::cast_, Scalar::u64, load({Scalar::u8, 1}, byte + k));
+      const ValueId up = builder_.op(ScalarOp::shl_, one, builder_.integer(8 * k, {Scalar::u64, 1}));
+      word = word < 0 ? up : builder_.op(ScalarOp::or_, word, up);
+    }
+    wide = 8;
+  }
+  const VType type = builder_.type(word);
+  const int64_t shift = bit - byte * 8;
+  if (shift != 0) word = builder_.op(ScalarOp::shr_, word, builder_.integer(shift, type));
+  if (shift + bits < wide * 8)
+    word = builder_.op(ScalarOp::and_, word, builder_.integer(static_cast<int64_t>(low_mask(bits)), type));
+  return builder_.convert(ScalarOp::cast_, result, word);
+}
+
+ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places, bool as_bytes) {
+  loop::Builder& b = window.builder();
+  const int bits = field.type.bits;
+  LUMEN_CHECK(!as_bytes || bits <= 8, "{} bits as bytes", bits);
+  const Scalar wide = as_bytes ? Scalar::u8 : bits > 32 ? Scalar::u64 : Scalar::u32;
+  const bool equal = std::all_of(places.begin(), places.end(), [&](const FieldPlace& p) { return p == places[0]; });
+  std::vector<std::vector<Part>> parts;
+  for (size_t l = 0; l < (equal ? 1 : places.size()); ++l) parts.push_back(parts_of(field, places[l]));
+  const int lanes = static_cast<int>(parts.size());
+
+  if (lanes == 1) {
+    ValueId code = -1;
+    for (const Part& part : parts[0]) {
+      ValueId x = b.convert(ScalarOp::cast_, wide, window.bits(part.bit, part.bits));
+      if (part.value_bit != 0) x = b.op(ScalarOp::shl_, x, b.integer(part.value_bit, {wide, 1}));
+      code = code < 0 ? x : b.op(ScalarOp::or_, code, x);
+    }
+    return code;
+  }
+  if (const auto byte = dense_bytes(parts, bits))
+    return b.convert(ScalarOp::cast_, wide, window.load({unsigned_of(bits), lanes}, *byte));
+
+  size_t most = 0;
+  for (const auto& p : parts) most = std::max(most, p.size());
+  ValueId code = -1;
+  for (size_t k = 0; k < most; ++k) {
+    // Every lane's k-th part; a lane with fewer parts repeats its first with an empty mask.
+    std::vector<Part> part(parts.size());
+    int64_t bytes = 1;
+    for (int l = 0; l < lanes; ++l) {
+      part[l] = k < parts[l].size() ? parts[l][k] : Part{parts[l][0].bit, 0, 0};
+      bytes = std::max(bytes, (part[l].bit + std::max(part[l].bits, 1) + 7) / 8 - part[l].bit / 8);
+    }
+    const Scalar word = bytes == 1 && wide == Scalar::u8 ? Scalar::u8 : bytes <= 4 ? Scalar::u32 : Scalar::u64;
+    ValueId x = -1;
+    for (int64_t j = 0; j < bytes; ++j) {
+      std::vector<int64_t> index(parts.size());
+      for (int l = 0; l < lanes; ++l) {
+        const int64_t last = (part[l].bit + std::max(part[l].bits, 1) + 7) / 8 - 1;  // never past the part's own bytes
+        index[l] = std::min(part[l].bit / 8 + j, last);
+      }
+      ValueId y = b.convert(ScalarOp::cast_, word, window.bytes(index));
+      if (j > 0) y = b.op(ScalarOp::shl_, y, b.integer(8 * j, {word, lanes}));
+      x = x < 0 ? y : b.op(ScalarOp::or_, x, y);
+    }
+    std::vector<int64_t> shift(parts.size()), mask(parts.size()), up(parts.size());
+    bool shifts = false, ups = false, masks = false;
+    for (int l = 0; l < lanes; ++l) {
+      shift[l] = part[l].bit % 8;
+      mask[l] = static_cast<int64_t>(low_mask(part[l].bits));
+      up[l] = part[l].value_bit;
+      shifts = shifts || shift[l] != 0;
+      ups = ups || up[l] != 0;
+      masks = masks || shift[l] + part[l].bits < 8 * bytes;
+    }
+    if (shifts) x = b.op(ScalarOp::shr_, x, constant_lanes(b, shift, word));
+    if (masks) x = b.op(ScalarOp::and_, x, constant_lanes(b, mask, word));
+    x = b.convert(ScalarOp::cast_, wide, x);
+    if (ups) x = b.op(ScalarOp::shl_, x, constant_lanes(b, up, wide));
+    code = code < 0 ? x : b.op(ScalarOp::or_, code, x);
+  }
+  return code;
+}
+
+bool is_half(const FieldType& t) {
+  return t.is_float && t.has_sign && t.exponent_bits == 5 && t.mantissa_bits == 10 && t.bias == 15 &&
+         t.special == FieldType::Special::ieee;
+}
+bool is_bfloat(const FieldType& t) {
+  return t.is_float && t.has_sign && t.exponent_bits == 8 && t.mantissa_bits == 7 && t.bias == 127 &&
+         t.special == FieldType::Special::ieee;
+}
+bool is_single(const FieldType& t) {
+  return t.is_float && t.has_sign && t.exponent_bits == 8 && t.mantissa_bits == 23 && t.bias == 127 &&
+         t.special == FieldType::Special::ieee;
+}
+
+ValueId load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
+  return decode_codes(window.builder(), field.type, load_codes(window, field, places));
+}
+
+namespace {
+
+ValueId decode_small_float(loop::Builder& b, const FieldType& t, ValueId codes) {
+  const int lanes = b.type(codes).lanes;
+  const VType u32{Scalar::u32, lanes}, f32{Scalar::f32, lanes};
+  const auto u = [&](int64_t x) { return b.integer(x, u32); };
+  const auto as_float = [&](ValueId x) { return b.convert(ScalarOp::bitcast_, Scalar::f32, x); };
+  const int e_bits = t.exponent_bits, m_bits = t.mantissa_bits;
+  LUMEN_CHECK(e_bits <= 8 && m_bits <= 23 && m_bits + e_bits < 32, "a float of {} + {} bits", e_bits, m_bits);
+  const int64_t magnitude_mask = static_cast<int64_t>(low_mask(e_bits + m_bits));
+  const ValueId magnitude = t.has_sign ? b.op(ScalarOp::and_, codes, u(magnitude_mask)) : codes;
+  const int64_t rebias = 127 - t.bias;
+  // Fields whose exponents f32 cannot hold as they stand go through ldexp, which is exact or correctly rounded.
+  const int64_t top = rebias + static_cast<int64_t>(low_mask(e_bits));
+  const bool fits = rebias + 1 >= 1 && top <= 255 && (t.special != FieldType::Special::ieee ? top <= 254 || t.special == FieldType::Special::scale : true);
+  ValueId bits = -1;
+  if (t.special == FieldType::Special::scale && m_bits == 0) {
+    if (rebias >= 0 && top <= 255) {
+      bits = b.op(ScalarOp::shl_, b.add(magnitude, u(rebias)), u(23));
+      if (rebias == 0) bits = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, magnitude, u(0)), u(0x00400000), bits);
+    } else {
+      const ValueId e = b.add(b.convert(ScalarOp::cast_, Scalar::i32, magnitude), b.integer(-t.bias, {Scalar::i32, lanes}));
+      bits = b.convert(ScalarOp::bitcast_, Scalar::u32, b.op(ScalarOp::ldexp_, b.real(1, f32), e));
+    }
+  } else {
+    const int64_t one = int64_t{1} << m_bits;
+    const ValueId is_normal = b.op(ScalarOp::le_, u(one), magnitude);
+    const ValueId mantissa = b.convert(ScalarOp::cast_, Scalar::f32,
+                                       b.convert(ScalarOp::cast_, Scalar::i32, b.op(ScalarOp::and_, magnitude, u(one - 1))));
+    ValueId small = -1, normal = -1;
+    if (fits && 1 - t.bias - m_bits >= -126) {
+      small = b.mul(mantissa, b.real(std::ldexp(1.0, 1 - t.bias - m_bits), f32));
+      normal = as_float(b.add(b.op(ScalarOp::shl_, magnitude, u(23 - m_bits)), u(rebias << 23)));
+    } else {
+      small = b.op(ScalarOp::ldexp_, mantissa, b.integer(1 - t.bias - m_bits, {Scalar::i32, lanes}));
+      const ValueId e = b.convert(ScalarOp::cast_, Scalar::i32, b.op(ScalarOp::shr_, magnitude, u(m_bits)));
+      normal = b.op(ScalarOp::ldexp_, b.add(mantissa, b.real(static_cast<double>(one), f32)),
+                    b.add(e, b.integer(-t.bias - m_bits, {Scalar::i32, lanes})));
+    }
+    const ValueId value = b.op(ScalarOp::select_, is_normal, normal, small);
+    bits = b.convert(ScalarOp::bitcast_, Scalar::u32, value);
+    if (t.special == FieldType::Special::ieee) {
+      const int64_t infinity = static_cast<int64_t>(low_mask(e_bits)) << m_bits;
+      const ValueId special = b.op(ScalarOp::or_, b.op(ScalarOp::shl_, b.op(ScalarOp::and_, magnitude, u(one - 1)), u(23 - m_bits)), u(0x7f800000));
+      bits = b.op(ScalarOp::select_, b.op(ScalarOp::le_, u(infinity), magnitude), special, bits);
+    }
+  }
+  const bool all_ones_nan = t.special == FieldType::Special::fn || t.special == FieldType::Special::scale;
+  if (all_ones_nan) bits = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, magnitude, u(magnitude_mask)), u(0x7fc00000), bits);
+  if (t.has_sign) {
+    const int sign = e_bits + m_bits;
+    const ValueId raised = b.op(ScalarOp::shl_, b.op(ScalarOp::shr_, codes, u(sign)), u(31));
+    if (t.special == FieldType::Special::fnuz) {
+      const ValueId is_nan = b.op(ScalarOp::eq_, codes, u(int64_t{1} << sign));
+      bits = b.op(ScalarOp::select_, is_nan, u(0x7fc00000), b.op(ScalarOp::or_, bits, raised));
+    } else {
+      bits = b.op(ScalarOp::or_, bits, raised);
+    }
+  }
+  return as_float(bits);
+}
+
+}  // namespace
+
+ValueId decode_codes(loop::Builder& b, const FieldType& t, ValueId codes) {
+  const int lanes = b.type(codes).lanes;
+  if (!t.is_float) {
+    const Scalar to = t.register_type();
+    if (!t.is_signed) return b.convert(ScalarOp::cast_, to, codes);
+    const int width = t.bits > 32 ? 64 : 32;
+    const Scalar wide = width == 64 ? Scalar::i64 : Scalar::i32;
+    ValueId x = b.convert(ScalarOp::bitcast_, wide, codes);
+    if (t.bits < width) {
+      const ValueId shift = b.integer(width - t.bits, {wide, lanes});
+      x = b.op(ScalarOp::shr_, b.op(ScalarOp::shl_, x, shift), shift);
+    }
+    return b.convert(ScalarOp::cast_, to, x);
+  }
+  if (is_single(t)) return b.convert(ScalarOp::bitcast_, Scalar::f32, codes);
+  if (is_half(t)) {
+    const ValueId bits = b.convert(ScalarOp::cast_, Scalar::u16, codes);
+    return b.convert(ScalarOp::cast_, Scalar::f32, b.convert(ScalarOp::bitcast_, Scalar::f16, bits));
+  }
+  if (is_bfloat(t)) return b.convert(ScalarOp::bitcast_, Scalar::f32, b.op(ScalarOp::shl_, codes, b.integer(16, {Scalar::u32, lanes})));
+  return decode_small_float(b, t, codes);
+}
+
+}  // namespace lumen::synth

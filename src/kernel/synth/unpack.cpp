@@ -1,0 +1,324 @@
+#include "kernel/synth/unpack.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/synth/routine.h"
+
+namespace lumen::synth {
+
+using loop::BufferId;
+using loop::ValueId;
+using loop::VType;
+
+namespace {
+
+constexpr size_t kSelectTable = 16;  // tables up to this size are chosen by selects, larger ones from memory
+
+bool is_straight(const Routine& r) {
+  if (!r.has_result) return false;
+  for (const RoutineStmt& s : r.body)
+    if (s.kind != RoutineStmt::Kind::set || r.variables[s.slot].extent != 0) return false;
+  return true;
+}
+
+Lanes known(Scalar type, ScalarValue x) { return {type, -1, {x}}; }
+
+ScalarValue lane_of(const Lanes& x, size_t lane) { return x.known[x.known.size() == 1 ? 0 : lane]; }
+
+Lanes shrink(Lanes x) {
+  const auto same = [&](const ScalarValue& v) { return v.real == x.known[0].real && v.integer == x.known[0].integer; };
+  if (x.known.size() > 1 && std::all_of(x.known.begin(), x.known.end(), same)) x.known.resize(1);
+  return x;
+}
+
+}  // namespace
+
+Unpack::Unpack(loop::Builder& b, const Format& f, BufferId buffer, int64_t rows, int64_t columns, ValueId start)
+    : b_(b), format_(f), buffer_(buffer), rows_(rows), columns_(columns), start_(start), layout_(blob_layout(f, rows, columns)) {
+  straight_ = is_straight(f.decode);
+}
+
+bool Unpack::needs_rows() const { return format_.row_bytes > 0 || format_.tile_bytes > 0; }
+
+ValueId Unpack::at(int64_t bytes) { return start_ < 0 ? b_.i64(bytes) : b_.add(start_, b_.i64(bytes)); }
+
+Window Unpack::record_window(Level level, ValueId number) {
+  const int64_t bytes = level == Level::row    ? format_.row_bytes
+                        : level == Level::tile ? format_.tile_bytes
+                                               : format_.tensor_bytes;
+  ValueId base = at(layout_.section[static_cast<int>(level)]);
+  if (level != Level::tensor) base = b_.add(base, b_.mul(number, b_.i64(bytes)));
+  return Window(b_, buffer_, base, bytes);
+}
+
+void Unpack::enter_tensor() {
+  tensor_entered_ = true;
+  if (format_.tensor_bytes > 0) {
+    tensor_window_.emplace(record_window(Level::tensor, -1));
+    for (const Field& f : format_.fields)
+      for (int64_t i = 0; f.level == Level::tensor && i < std::min<int64_t>(f.count, 8); ++i) load_field(*tensor_window_, f, {{0, i}});
+  }
+  for (size_t t = 0; t < format_.tables.size(); ++t)
+    if (!straight_ || format_.tables[t].values.size() > kSelectTable) tables_[static_cast<int>(t)] = lay_table(b_, format_.tables[t]);
+}
+
+void Unpack::enter_row(ValueId row) {
+  entered_row_ = row;
+  if (format_.row_bytes == 0) return;
+  row_window_.emplace(record_window(Level::row, row));
+  for (const Field& f : format_.fields)
+    for (int64_t i = 0; f.level == Level::row && i < std::min<int64_t>(f.count, 8); ++i) load_field(*row_window_, f, {{0, i}});
+}
+
+void Unpack::enter_block(ValueId first, int64_t count) {
+  block_ = first;
+  block_count_ = count;
+  const ValueId base = b_.add(at(0), b_.mul(first, b_.i64(format_.block_bytes)));
+  block_window_.emplace(b_, buffer_, base, count * format_.block_bytes);
+  tile_windows_.clear();
+  if (!tensor_entered_) {
+    tensor_window_.reset();
+    tables_.clear();
+    if (format_.tensor_bytes > 0) tensor_window_.emplace(record_window(Level::tensor, -1));
+  }
+  if (format_.row_bytes > 0 && entered_row_ < 0) row_window_.emplace(record_window(Level::row, row_of_block()));
+}
+
+ValueId Unpack::row_of_block() {
+  if (entered_row_ >= 0) return entered_row_;
+  return b_.op(ScalarOp::div_, block_, b_.i64(columns_ / format_.block));
+}
+
+Unpack::Frame Unpack::frame_at(int64_t position, int lanes) const {
+  LUMEN_CHECK(position + lanes <= block_count_ * format_.block, "elements {} + {} of {} blocks", position, lanes, block_count_);
+  Frame frame{position, lanes, {}};
+  frame.variables.resize(std::max<size_t>(format_.decode.variables.size(), 1));
+  Lanes i{Scalar::i32, -1, {}};
+  if (!format_.decode.variables.empty()) i.type = format_.decode.variables[0].type;
+  for (int l = 0; l < lanes; ++l) i.known.push_back({0, (position + l) % format_.block});
+  frame.variables[0] = shrink(i);
+  return frame;
+}
+
+ValueId Unpack::materialize(const Lanes& x, int lanes, bool splat) {
+  if (!x.is_known()) return splat && b_.type(x.value).lanes == 1 ? b_.splat(x.value, lanes) : x.value;
+  if (x.known.size() == 1) {
+    const VType type{x.type, splat ? lanes : 1};
+    return is_float(x.type) ? b_.real(x.known[0].real, type) : b_.integer(x.known[0].integer, type);
+  }
+  std::vector<double> reals;
+  std::vector<int64_t> integers;
+  for (const ScalarValue& v : x.known) {
+    reals.push_back(v.real);
+    integers.push_back(v.integer);
+  }
+  return is_float(x.type) ? b_.lanes_real(std::move(reals), x.type) : b_.lanes_integer(std::move(integers), x.type);
+}
+
+Lanes Unpack::apply(const RoutineExpr& e, const Frame& frame) {
+  std::vector<Lanes> args;
+  for (const RoutineExpr& a : e.args) args.push_back(evaluate(a, frame));
+  const bool all_known = std::all_of(args.begin(), args.end(), [](const Lanes& a) { return a.is_known(); });
+  const size_t typed = e.op == ScalarOp::select_ ? 1 : 0;
+  const bool divides = e.op == ScalarOp::div_ || e.op == ScalarOp::rem_;
+  bool folds = all_known;
+  if (folds && divides && !is_float(args[0].type))
+    for (const ScalarValue& v : args[1].known) folds = folds && v.integer != 0;
+  if (folds) {
+    ScalarNode node{};
+    node.op = e.op;
+    node.type = e.type;
+    size_t width = 1;
+    for (const Lanes& a : args) width = std::max(width, a.known.size());
+    Lanes out{e.type, -1, {}};
+    for (size_t l = 0; l < width; ++l) {
+      ScalarValue v[3];
+      for (size_t k = 0; k < args.size(); ++k) v[k] = lane_of(args[k], l);
+      out.known.push_back(eval_scalar_op(node, args[typed].type, v[0], v[1], v[2]));
+    }
+    return shrink(out);
+  }
+  if (e.op == ScalarOp::select_ && args[0].is_known() && args[0].known.size() == 1) return args[args[0].known[0].integer ? 1 : 2];
+  std::vector<ValueId> values;
+  int lanes = 1;
+  for (const Lanes& a : args) {
+    values.push_back(materialize(a, frame.lanes, false));
+    lanes = std::max(lanes, b_.type(values.back()).lanes);
+  }
+  for (ValueId& v : values)
+    if (b_.type(v).lanes < lanes) v = b_.splat(v, lanes);
+  return {e.type, apply_op(b_, e, values), {}};
+}
+
+Lanes Unpack::read_tile_lanes(const Field& field, int64_t entry, const Frame& frame) {
+  // The lanes lie in one row, in the tile of the first or the one after it.
+  const ValueId row = row_of_block();
+  const ValueId in_row = b_.op(ScalarOp::sub_, block_, b_.mul(row, b_.i64(columns_ / format_.block)));
+  const ValueId column = b_.mul(in_row, b_.i64(format_.block));
+  const ValueId first = b_.add(column, b_.i64(frame.position));
+  const ValueId tile = b_.op(ScalarOp::div_, first, b_.i64(format_.tile_columns));
+  const ValueId tile_row = b_.op(ScalarOp::div_, row, b_.i64(format_.tile_rows));
+  const ValueId number = b_.add(b_.mul(tile_row, b_.i64(layout_.tile_columns)), tile);
+  Window window = record_window(Level::tile, number);
+  const ValueId here = load_field(window, field, {{0, entry}});
+  const Scalar type = field.type.register_type();
+  const bool aligned = format_.tile_columns % format_.block == 0 && format_.block % frame.lanes == 0 && frame.position % frame.lanes == 0;
+  if (frame.lanes == 1 || aligned) return {type, here, {}};
+  LUMEN_CHECK(frame.lanes <= format_.tile_columns, "{} lanes over tiles of {}", frame.lanes, format_.tile_columns);
+  const ValueId last = b_.op(ScalarOp::div_, b_.add(first, b_.i64(frame.lanes - 1)), b_.i64(format_.tile_columns));
+  Window next_window = record_window(Level::tile, b_.add(number, b_.op(ScalarOp::sub_, last, tile)));
+  const ValueId next = load_field(next_window, field, {{0, entry}});
+  std::vector<int64_t> iota;
+  for (int l = 0; l < frame.lanes; ++l) iota.push_back(l);
+  const ValueId left = b_.op(ScalarOp::sub_, b_.mul(b_.add(tile, b_.i64(1)), b_.i64(format_.tile_columns)), first);
+  const ValueId inside = b_.op(ScalarOp::lt_, b_.lanes_integer(iota, Scalar::i64), b_.splat(left, frame.lanes));
+  return {type, b_.op(ScalarOp::select_, inside, b_.splat(here, frame.lanes), b_.splat(next, frame.lanes)), {}};
+}
+
+Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
+  const Field& field = format_.fields[e.slot];
+  const Lanes index = evaluate(e.args[0], frame);
+  const Scalar type = field.type.register_type();
+  if (!index.is_known()) {  // an entry chosen by other bits: lane by lane
+    LUMEN_CHECK(field.level == Level::block, "a computed index into a field above the block");
+    ValueId all = -1;
+    for (int l = 0; l < frame.lanes; ++l) {
+      const ValueId record = b_.add(at(0), b_.mul(b_.add(block_, b_.i64((frame.position + l) / format_.block)), b_.i64(format_.block_bytes)));
+      const ValueId i = b_.convert(ScalarOp::cast_, Scalar::i64, b_.type(index.value).lanes == 1 ? index.value : b_.extract(index.value, l));
+      const ValueId one = read_field(b_, field, buffer_, record, i);
+      all = l == 0 ? b_.splat(one, frame.lanes) : b_.insert(all, one, l);
+    }
+    return {type, all, {}};
+  }
+  if (field.level == Level::tile) return read_tile_lanes(field, index.known[0].integer, frame);
+  std::vector<FieldPlace> places;
+  for (int l = 0; l < frame.lanes; ++l) {
+    const int64_t block = field.level == Level::block ? (frame.position + l) / format_.block : 0;
+    places.push_back({block * format_.block_bytes, lane_of(index, static_cast<size_t>(l)).integer});
+  }
+  Window& window = field.level == Level::block ? *block_window_ : field.level == Level::row ? *row_window_ : *tensor_window_;
+  return {type, load_field(window, field, places), {}};
+}
+
+BufferId Unpack::table_buffer(int table) {
+  const auto found = tables_.find(table);
+  if (found != tables_.end()) return found->second;
+  const BufferId buffer = lay_table(b_, format_.tables[table]);
+  if (tensor_entered_) return buffer;  // laid in an inner region: not to be kept
+  return tables_[table] = buffer;
+}
+
+ValueId Unpack::table_entry(const FormatTable& t, int slot, ValueId index) {
+  if (t.values.size() > kSelectTable) return read_table(b_, t, table_buffer(slot), index);
+  const int lanes = b_.type(index).lanes;
+  const Scalar s = is_float(t.type) ? Scalar::f32 : scalar_bits(t.type) >= 32 ? t.type : Scalar::i32;
+  const VType index_type = b_.type(index), entry_type{s, lanes};
+  std::vector<ValueId> level;
+  for (const double x : t.values) level.push_back(is_float(s) ? b_.real(x, entry_type) : b_.integer(static_cast<int64_t>(x), entry_type));
+  for (int bit = 0; level.size() > 1; ++bit) {
+    const ValueId one = b_.op(ScalarOp::and_, index, b_.integer(int64_t{1} << bit, index_type));
+    const ValueId set = b_.op(ScalarOp::ne_, one, b_.integer(0, index_type));
+    std::vector<ValueId> next;
+    for (size_t k = 0; k < level.size(); k += 2)
+      next.push_back(k + 1 == level.size() || level[k] == level[k + 1] ? level[k] : b_.op(ScalarOp::select_, set, level[k + 1], level[k]));
+    level = std::move(next);
+  }
+  return level[0];
+}
+
+Lanes Unpack::read_table_lanes(const RoutineExpr& e, const Frame& frame) {
+  const FormatTable& t = format_.tables[e.slot];
+  const Lanes index = evaluate(e.args[0], frame);
+  if (!index.is_known()) return {e.type, b_.convert(ScalarOp::cast_, e.type, table_entry(t, e.slot, index.value)), {}};
+  Lanes out{e.type, -1, {}};
+  for (const ScalarValue& i : index.known) {
+    LUMEN_CHECK(i.integer >= 0 && i.integer < static_cast<int64_t>(t.values.size()), "entry {} of table {}", i.integer, t.name);
+    const double x = t.values[static_cast<size_t>(i.integer)];
+    out.known.push_back(is_float(e.type) ? ScalarValue{x, 0} : ScalarValue{0, static_cast<int64_t>(x)});
+  }
+  return shrink(out);
+}
+
+Lanes Unpack::evaluate(const RoutineExpr& e, const Frame& frame) {
+  using Kind = RoutineExpr::Kind;
+  switch (e.kind) {
+    case Kind::constant: return known(e.type, {e.real, e.integer});
+    case Kind::variable: {
+      LUMEN_CHECK(frame.variables[e.slot].has_value(), "variable {} is read before it is set", e.slot);
+      return *frame.variables[e.slot];
+    }
+    case Kind::field: return read_field_lanes(e, frame);
+    case Kind::table: return read_table_lanes(e, frame);
+    case Kind::op: return apply(e, frame);
+    case Kind::element:
+    case Kind::source: break;
+  }
+  LUMEN_UNREACHABLE("expression kind {} in decode", static_cast<int>(e.kind));
+}
+
+ValueId Unpack::expression(const RoutineExpr& e, int64_t position, int lanes, bool splat) {
+  return materialize(evaluate(e, frame_at(position, lanes)), lanes, splat);
+}
+
+ValueId Unpack::codes(int field, int64_t position, int lanes, bool as_bytes) {
+  std::vector<FieldPlace> places;
+  for (int l = 0; l < lanes; ++l)
+    places.push_back({(position + l) / format_.block * format_.block_bytes, (position + l) % format_.block});
+  return load_codes(*block_window_, format_.fields[field], places, as_bytes);
+}
+
+ValueId Unpack::values(int64_t position, int lanes) {
+  if (!straight_) {
+    ValueId all = -1;
+    const ValueId first = b_.add(b_.mul(block_, b_.i64(format_.block)), b_.i64(position));
+    for (int l = 0; l < lanes; ++l) {
+      const ValueId one = value_at(b_.add(first, b_.i64(l)));
+      all = l == 0 ? b_.splat(one, lanes) : b_.insert(all, one, l);
+    }
+    return all;
+  }
+  Frame frame = frame_at(position, lanes);
+  for (const RoutineStmt& s : format_.decode.body) {
+    Lanes v = evaluate(s.value, frame);
+    const Scalar to = format_.decode.variables[s.slot].type;
+    LUMEN_CHECK(v.type == to, "a variable of {} set to {}", scalar_name(to), scalar_name(v.type));
+    frame.variables[s.slot] = std::move(v);
+  }
+  return materialize(evaluate(format_.decode.result, frame), lanes, true);
+}
+
+ValueId Unpack::value_at(ValueId element) {
+  const ValueId block = b_.op(ScalarOp::div_, element, b_.i64(format_.block));
+  const ValueId in_block = b_.op(ScalarOp::rem_, element, b_.i64(format_.block));
+  const ValueId row = b_.op(ScalarOp::div_, element, b_.i64(columns_));
+  const ValueId column = b_.op(ScalarOp::rem_, element, b_.i64(columns_));
+  RoutineHooks hooks;
+  hooks.field = [&](int slot, ValueId index) {
+    const Field& field = format_.fields[slot];
+    ValueId record = at(layout_.section[static_cast<int>(field.level)]);
+    switch (field.level) {
+      case Level::block: record = b_.add(record, b_.mul(block, b_.i64(format_.block_bytes))); break;
+      case Level::row: record = b_.add(record, b_.mul(row, b_.i64(format_.row_bytes))); break;
+      case Level::tile: {
+        const ValueId tile = b_.add(b_.mul(b_.op(ScalarOp::div_, row, b_.i64(format_.tile_rows)), b_.i64(layout_.tile_columns)),
+                                    b_.op(ScalarOp::div_, column, b_.i64(format_.tile_columns)));
+        record = b_.add(record, b_.mul(tile, b_.i64(format_.tile_bytes)));
+        break;
+      }
+      case Level::tensor: break;
+    }
+    return read_field(b_, field, buffer_, record, index);
+  };
+  hooks.table = [&](int slot, ValueId index) {
+    const FormatTable& t = format_.tables[slot];
+    if (t.values.size() <= kSelectTable && !tables_.contains(slot)) return table_entry(t, slot, index);
+    return read_table(b_, t, tables_.contains(slot) ? tables_.at(slot) : lay_table(b_, t), index);
+  };
+  RoutineRun run(b_, format_, format_.decode, std::move(hooks));
+  run.set_variable(0, in_block);
+  run.run();
+  return run.result();
+}
+
+}  // namespace lumen::synth
