@@ -25,14 +25,15 @@ std::vector<std::shared_ptr<Graph>> parse_text(std::string text) {
 }
 
 constexpr const char* kCanonical = R"(graph half(%a: data tensor<BxTx64xf32>) {
+  %1 = reshape %a : tensor<B*Tx64xf32>
   %half = input parameter : tensor<f32>
-  %2 = map %a, %half (%0: f32, %1: f32) { %2 = mul f32 %0, %1 } -> %2 : tensor<BxTx64xf32>
-  return %2
+  %3 = map %a, %half (%0: f32, %1: f32) { %2 = mul f32 %0, %1 } -> %2 : tensor<BxTx64xf32>
+  return %3
 }
 
 graph main(%x: data tensor<BxTxi32>, %w: parameter tensor<65x64xf32> "embedding", %"odd name": state tensor<2*T*(max)x64xmxq>, %c: data tensor<4x32x(Wide)>) {
   %4 = gather %w, %x : tensor<BxTx64xf32> "layers.0"
-  %5 = constant {0.5} : tensor<f32>
+  %5 = constant {0.5} : tensor<f32> "a \\ \"b\"\n"
   %6 = call %4, %5 @half : tensor<BxTx64xf32>
   %7 = result %6 index=0 : tensor<BxTx64xf32>
   %8 = contract %7, %w (btk,nk->btn) : tensor<BxTx65xf32>

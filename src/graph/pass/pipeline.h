@@ -61,10 +61,10 @@ Graph bind_symbols(const Graph& g, const Bindings& symbols);
 //    move    one root, which is the one result and the last node; all its operands are loads:
 //              gather, scatter_add (the result is zeroed first), concat, pad,
 //              update (writes value at starts into the state's storage; `value` never overlaps the state),
-//              cast into a format (encode; further operands supply fields),
-//              or a load itself (the root is a view, iota, splat constant or cast out of a format): copied to memory.
-//            A move with a load as root: read root by affine_access, write it densely.
-// 6. Results that are `update` nodes live in the storage of the state input (MemoryPlan: external, owner = the input).
+//              cast into a format (encode; further operands supply fields).
+// 6. A load that must be in memory (a result of the graph that is a view; a reshape that affine_access cannot express) is copied by a
+//    `map` whose formula returns its input; fuse adds these to the graph. Views and casts out of formats are never results.
+// 7. Results that are `update` nodes live in the storage of the state input (MemoryPlan: external, owner = the input).
 enum class KernelShape : uint8_t { map, reduce, dot, attend, move };   // the five shapes of kernels
 struct Group {
   KernelShape shape = KernelShape::map;

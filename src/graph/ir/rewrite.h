@@ -1,0 +1,32 @@
+// Makes a new graph from an old one, node by node, remembering where each value went: the frame of most passes.
+#pragma once
+
+#include <vector>
+
+#include "graph/ir/build.h"
+#include "graph/ir/graph.h"
+
+namespace lumen::graph {
+
+class Rewriter {
+ public:
+  explicit Rewriter(const Graph& from) : from(from), build(to), map(from.nodes.size(), -1) { to.name = from.name; }
+  Rewriter(const Rewriter&) = delete;
+  Rewriter& operator=(const Rewriter&) = delete;
+
+  const Graph& from;
+  Graph to;
+  Builder build;               // appends to `to`
+  std::vector<ValueId> map;    // old value -> new value, -1 while unknown
+
+  ValueId operator[](ValueId old) const { return map[old]; }
+  std::vector<ValueId> operands(ValueId old) const;     // of an old node, as new values
+  ValueId keep(ValueId old);                            // copies the node; returns and remembers the copy
+  ValueId replace(ValueId old, ValueId by) { return map[old] = by; }
+  Graph finish();                                       // results carried over; LUMEN_CHECKs that they were mapped
+};
+
+// Which values the results and the impure nodes need.
+std::vector<bool> live_values(const Graph& g);
+
+}  // namespace lumen::graph
