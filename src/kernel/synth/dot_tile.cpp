@@ -86,6 +86,7 @@ void TileKernel::write_task(Value task) {
   const int64_t tile_columns = t_.vectors * t_.lanes;
   if (t_.b != Fetch::direct) b_panel_ = b_.alloc(t_.n_task * padded_k() * tile_columns * 4);
   if (t_.b == Fetch::turn && p_.loads[1].kind == DotLoad::Kind::packed) temporary_ = b_.alloc(t_.lanes * kTurnColumns * 4);
+  if (t_.b == Fetch::copy && p_.loads[1].kind == DotLoad::Kind::packed) rows_ = b_.alloc(t_.n_task * tile_columns * 4);
   if (t_.a != Fetch::direct) {
     const int64_t rows = t_.m_task * t_.height;
     // A cache line more than the row, so that rows do not fall into one set of the cache.
@@ -258,8 +259,6 @@ void TileKernel::pack_b(const Stage& s) {
 }
 
 void TileKernel::write_stage(const Stage& s) {
-  if (t_.b == Fetch::copy && p_.loads[1].kind == DotLoad::Kind::packed && rows_ < 0)
-    rows_ = b_.alloc(t_.n_task * t_.vectors * lane_bytes_);
   if (t_.b != Fetch::direct) pack_b(s);
   if (t_.a != Fetch::direct) pack_a(s);
   b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Value m_tile) {

@@ -1,0 +1,237 @@
+#include "kernel/synth/choose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace lumen::synth {
+namespace {
+
+constexpr int64_t kPanelBytes = 192 << 10;   // of one operand in a task; they live on the stack and in the second-level cache
+constexpr int64_t kSumsBytes = 64 << 10;     // private sums when K has stages
+constexpr double kTaskCycles = 300;          // entering a task
+constexpr double kTileCycles = 12;           // entering a tile
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Candidate counts for cutting n things: all small ones, then coarser.
+std::vector<int64_t> counts(int64_t n) {
+  std::vector<int64_t> out;
+  for (int64_t i = 1; i <= n; i = i < 8 ? i + 1 : i + i / 4) out.push_back(i);
+  if (out.back() != n) out.push_back(n);
+  return out;
+}
+
+// Threads the cut should feed well; a fixed number, so that kernels do not depend on the machine they run on.
+double balanced(double cycles, int64_t tasks) {
+  const double threads = cycles > 4e5 ? 8 : cycles > 4e4 ? 2 : 1;
+  const double rounds = std::ceil(static_cast<double>(tasks) / threads);
+  return rounds * threads / static_cast<double>(tasks);
+}
+
+bool is_memory_f32(const DotLoad& l) { return l.kind == DotLoad::Kind::memory && l.scalar == Scalar::f32; }
+
+class TileChooser {
+ public:
+  TileChooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m), lanes_(m.f32_lanes()) {}
+
+  TilePlan choose() {
+    vectors_all_ = ceil_div(p_.n.extent, lanes_);
+    fetches();
+    TilePlan best;
+    best.cycles = -1;
+    for (int vectors = 1; vectors <= 4; ++vectors)
+      for (int height = 1; height <= 14; ++height) {
+        if (height * vectors + vectors + 1 > m_.vector_registers) continue;
+        if (height > p_.m.extent || (vectors > vectors_all_)) continue;
+        cut(height, vectors, best);
+      }
+    LUMEN_CHECK(best.cycles >= 0, "no tile fits {}", describe_shape(p_));
+    return best;
+  }
+
+ private:
+  void fetches();
+  void cut(int height, int vectors, TilePlan& best);
+  bool stage(TilePlan& t) const;
+  double tile_cycles(int height, int vectors) const;
+  double cost(const TilePlan& t) const;
+
+  const DotProblem& p_;
+  const machine::Machine& m_;
+  int lanes_;
+  int64_t vectors_all_ = 1;
+  Fetch a_ = Fetch::direct, b_ = Fetch::direct;
+  bool a_copy_allowed_ = false, b_copy_allowed_ = false, a_along_k_ = true;
+};
+
+// How operands can be read; where there is a choice, the model decides between direct and copy.
+void TileChooser::fetches() {
+  const DotLoad &a = p_.loads[0], &b = p_.loads[1];
+  a_along_k_ = p_.k.strides[0] == 1;
+  if (a.kind == DotLoad::Kind::packed) {
+    const bool along_k = unpacks_along(p_, 0, p_.k), along_m = unpacks_along(p_, 0, p_.m);
+    a_along_k_ = along_k;
+    a_ = along_k || along_m ? Fetch::copy : Fetch::gather;
+  } else if (is_memory_f32(a)) {
+    a_ = Fetch::direct;
+    a_copy_allowed_ = p_.k.strides[0] == 1 || p_.m.strides[0] == 1;
+  } else {
+    a_ = p_.k.strides[0] == 1 || p_.m.strides[0] == 1 ? Fetch::copy : Fetch::gather;
+  }
+  if (a_ == Fetch::gather) a_along_k_ = false;
+  if (b.kind == DotLoad::Kind::packed) {
+    b_ = unpacks_along(p_, 1, p_.n) ? Fetch::copy : unpacks_along(p_, 1, p_.k) ? Fetch::turn : Fetch::gather;
+  } else if (p_.n.strides[1] == 1 || p_.n.extent == 1) {
+    b_ = is_memory_f32(b) ? Fetch::direct : Fetch::copy;
+    b_copy_allowed_ = b_ == Fetch::direct;
+  } else {
+    b_ = p_.k.strides[1] == 1 ? Fetch::turn : Fetch::gather;
+  }
+}
+
+double TileChooser::tile_cycles(int height, int vectors) const {
+  const double latency = 4;  // of an fma: that many must be in flight
+  const double per_k = std::max({height * vectors * m_.fma_cycles, (height * 0.5 + vectors * m_.load_cycles), latency});
+  return per_k * static_cast<double>(p_.k_total()) + kTileCycles + 2.0 * height * vectors;
+}
+
+double TileChooser::cost(const TilePlan& t) const {
+  const double outer = static_cast<double>(p_.outer_extent()), k = static_cast<double>(p_.k_total());
+  auto column = [&](int vectors) {
+    return static_cast<double>(t.m_tiles - 1) * tile_cycles(t.height, vectors) + tile_cycles(t.last_height, vectors);
+  };
+  double cycles = static_cast<double>(t.n_tiles - 1) * column(t.vectors) + column(t.last_vectors);
+  // Panels are filled once per task.
+  const double b_vectors = k * static_cast<double>(vectors_all_ * t.m_tasks);
+  const double unpack = 4;  // cycles per vector out of a format, about
+  const double turned = t.lanes / 4.0;
+  double fill = t.b == Fetch::direct ? 0 : t.b == Fetch::copy ? 2 : t.b == Fetch::turn ? turned : t.lanes;
+  if (p_.loads[1].kind == DotLoad::Kind::packed) fill += unpack;
+  cycles += b_vectors * fill;
+  const double a_vectors = k * static_cast<double>(ceil_div(p_.m.extent, lanes_) * t.n_tasks);
+  fill = t.a == Fetch::direct ? 0 : t.a == Fetch::copy ? 2 : t.lanes;
+  if (p_.loads[0].kind == DotLoad::Kind::packed) fill += unpack;
+  cycles += a_vectors * fill;
+  // Strided rows read in place: each row of a tile touches lines and pages of its own.
+  if (t.b == Fetch::direct && k * static_cast<double>(p_.k.strides[1]) * 4 > 64 << 10)
+    cycles += k * static_cast<double>(t.n_tiles * t.m_tiles) * (p_.k.strides[1] * 4 >= 2048 ? 4.0 : 1.0) * t.vectors / 2;
+  if (t.a == Fetch::direct) {
+    const int64_t stride = (p_.k.strides[0] == 1 ? p_.m.strides[0] : p_.k.strides[0]) * 4;
+    if (p_.k.strides[0] == 1 && stride % 4096 == 0 && t.height >= 8)
+      cycles += k * static_cast<double>(t.n_tiles * p_.m.extent) / 8;
+    if (p_.k.strides[0] != 1 && stride >= 2048) cycles += k * static_cast<double>(t.n_tiles * t.m_tiles) * 3;
+  }
+  if (t.stages > 1) cycles += static_cast<double>(t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors) * 3;
+  const int64_t tasks = t.tasks(p_);
+  cycles = cycles * outer + kTaskCycles * static_cast<double>(tasks);
+  return cycles * balanced(cycles, tasks);
+}
+
+// Decides about stages of K; false when panels do not fit.
+bool TileChooser::stage(TilePlan& t) const {
+  const int64_t k_total = p_.k_total();
+  const int64_t columns = t.n_task * t.vectors * lanes_, rows = t.m_task * t.height;
+  auto fits = [&](int64_t k) {
+    return (t.b == Fetch::direct || k * columns * 4 <= kPanelBytes) && (t.a == Fetch::direct || k * rows * 4 <= kPanelBytes);
+  };
+  t.stages = 1;
+  t.stage_k = p_.k.extent;
+  if (fits(k_total)) return true;
+  if (rows * columns * 4 > kSumsBytes) return false;
+  int64_t unit = 1;
+  for (int side = 0; side < 2; ++side)
+    if (const DotLoad& l = p_.loads[side]; l.kind == DotLoad::Kind::packed) unit = std::lcm(unit, l.format->block);
+  int64_t k = p_.k.extent;
+  while (!fits(k)) {
+    if (k <= unit) return false;
+    k = std::max(unit, ceil_div(ceil_div(k, 2), unit) * unit);
+  }
+  t.stage_k = k;
+  t.stages = ceil_div(p_.k.extent, k) * (k_total / p_.k.extent);
+  return true;
+}
+
+void TileChooser::cut(int height, int vectors, TilePlan& best) {
+  TilePlan t;
+  t.lanes = lanes_;
+  t.m_tiles = ceil_div(p_.m.extent, height);
+  t.height = static_cast<int>(ceil_div(p_.m.extent, t.m_tiles));
+  t.n_tiles = ceil_div(vectors_all_, vectors);
+  t.vectors = static_cast<int>(ceil_div(vectors_all_, t.n_tiles));
+  t.n_tiles = ceil_div(vectors_all_, t.vectors);
+  t.m_tiles = ceil_div(p_.m.extent, t.height);
+  t.last_height = static_cast<int>(p_.m.extent - (t.m_tiles - 1) * t.height);
+  t.last_vectors = static_cast<int>(vectors_all_ - (t.n_tiles - 1) * t.vectors);
+  t.masked = p_.n.extent % lanes_ != 0;
+  t.a_along_k = a_along_k_;
+  t.unroll = static_cast<int>(std::min<int64_t>(p_.k.extent, t.height * t.vectors <= 8 ? 4 : 2));
+  const DotLoad &a = p_.loads[0], &b = p_.loads[1];
+  for (int64_t m_task : counts(t.m_tiles))
+    for (int64_t n_task : counts(t.n_tiles)) {
+      // Panels unpacked along n or m begin at whole blocks.
+      if (b.kind == DotLoad::Kind::packed && b_ == Fetch::copy && n_task != t.n_tiles &&
+          n_task * t.vectors * lanes_ % b.format->block != 0)
+        continue;
+      if (a.kind == DotLoad::Kind::packed && a_ == Fetch::copy && !a_along_k_ && m_task != t.m_tiles &&
+          m_task * t.height % a.format->block != 0)
+        continue;
+      t.m_task = m_task;
+      t.n_task = n_task;
+      t.m_tasks = ceil_div(t.m_tiles, m_task);
+      t.n_tasks = ceil_div(t.n_tiles, n_task);
+      for (int copies = 0; copies < 4; ++copies) {
+        if (((copies & 1) && !a_copy_allowed_) || ((copies & 2) && !b_copy_allowed_)) continue;
+        t.a = copies & 1 ? Fetch::copy : a_;
+        t.b = copies & 2 ? Fetch::copy : b_;
+        if (!stage(t)) continue;
+        t.cycles = cost(t);
+        if (best.cycles < 0 || t.cycles < best.cycles) best = t;
+      }
+    }
+}
+
+}  // namespace
+
+bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
+  const DotLoad& l = p.loads[load];
+  if (l.kind != DotLoad::Kind::packed || along.strides[load] != 1) return false;
+  const int64_t block = l.format->block;
+  if (along.extent % block != 0 || l.offset % block != 0) return false;
+  auto whole = [&](const DotIndex& i) { return &i == &along || i.strides[load] % block == 0; };
+  if (!whole(p.m) || !whole(p.n) || !whole(p.k)) return false;
+  for (const DotIndex& i : p.outer)
+    if (!whole(i)) return false;
+  for (const DotIndex& i : p.outer_k)
+    if (!whole(i)) return false;
+  // A run never leaves its row: all other strides are whole rows, or the run and its start stay inside one.
+  return l.columns % along.extent == 0;
+}
+
+TilePlan choose_tile(const DotProblem& p, const machine::Machine& m) { return TileChooser(p, m).choose(); }
+
+std::string describe_shape(const DotProblem& p) {
+  std::string text = "dot ";
+  if (p.outer_extent() > 1) text += fmt::format("{}x", p.outer_extent());
+  text += fmt::format("{}x{}x{}", p.m.extent, p.n.extent, p.k_total());
+  if (p.loads[0].format || p.loads[1].format) text += " packed";
+  if (!p.epilogue.empty()) text += fmt::format(" maps {}", p.epilogue.size());
+  return text;
+}
+
+std::string describe(const TilePlan& t) {
+  auto fetch = [](Fetch f) {
+    constexpr const char* kNames[] = {"direct", "copy", "turn", "gather"};
+    return kNames[static_cast<int>(f)];
+  };
+  std::string text = fmt::format("tile {}x{} task {}x{} a {} b {}", t.height, t.vectors * t.lanes, t.m_task * t.height,
+                                 t.n_task * t.vectors * t.lanes, fetch(t.a), fetch(t.b));
+  if (t.stages > 1) text += fmt::format(" k {}x{}", t.stages, t.stage_k);
+  return text + " f32 fma";
+}
+
+}  // namespace lumen::synth

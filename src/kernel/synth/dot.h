@@ -1,0 +1,12 @@
+// The door to dots: chooses between tiles, rows and integers, and writes the steps.
+// Proved by tests/kernel/dot_*_test.cpp.
+#pragma once
+
+#include "kernel/synth/synth.h"
+
+namespace lumen::synth {
+
+Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                         const Options& options);
+
+}  // namespace lumen::synth
