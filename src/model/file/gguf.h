@@ -62,6 +62,9 @@ std::string gguf_type_name(const GgufValue& value);
 // The value as one line, arrays shortened to `limit` elements.
 std::string gguf_print(const GgufValue& value, size_t limit = 8);
 
+// The metadata alone; tensors are not looked at. `name` is used in messages.
+GgufMetadata read_gguf_metadata(std::span<const std::byte> bytes, std::string name);
+
 class GgufFile : public TensorFile {
  public:
   GgufFile(const std::filesystem::path& path, const FormatLibrary& formats);

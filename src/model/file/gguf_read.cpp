@@ -132,22 +132,35 @@ void read_header(Cursor& in, int64_t* tensors, int64_t* pairs) {
     throw in.bad("the file claims {} keys, more than it can hold", *pairs);
 }
 
-}  // namespace
-
-void GgufFile::read(std::span<const std::byte> bytes, const FormatLibrary& formats) {
-  Cursor in(bytes, name_);
-  int64_t tensor_count = 0, pair_count = 0;
-  read_header(in, &tensor_count, &pair_count);
-  metadata_.source = name_;
-
+// Header and metadata; leaves `in` at the first tensor.
+GgufMetadata read_metadata(Cursor& in, const std::string& name, int64_t* tensor_count) {
+  int64_t pair_count = 0;
+  read_header(in, tensor_count, &pair_count);
+  GgufMetadata out;
+  out.source = name;
   for (int64_t i = 0; i < pair_count; ++i) {
     std::string key = in.take_string(fmt::format("key {}", i));
     if (key.empty()) throw in.bad("key {} is empty", i);
-    if (metadata_.has(key)) throw in.bad("the key '{}' occurs twice", key);
+    if (out.has(key)) throw in.bad("the key '{}' occurs twice", key);
     const std::string what = "key '" + key + "'";
     const int32_t type = in.take<int32_t>(what);
-    metadata_.set(std::move(key), take_typed(in, type, what));
+    out.set(std::move(key), take_typed(in, type, what));
   }
+  return out;
+}
+
+}  // namespace
+
+GgufMetadata read_gguf_metadata(std::span<const std::byte> bytes, std::string name) {
+  Cursor in(bytes, name);
+  int64_t tensor_count = 0;
+  return read_metadata(in, name, &tensor_count);
+}
+
+void GgufFile::read(std::span<const std::byte> bytes, const FormatLibrary& formats) {
+  Cursor in(bytes, name_);
+  int64_t tensor_count = 0;
+  metadata_ = read_metadata(in, name_, &tensor_count);
   if (const GgufValue* value = metadata_.find("general.alignment")) {
     const uint32_t* n = std::get_if<uint32_t>(value);
     if (!n || !std::has_single_bit(*n))

@@ -21,7 +21,7 @@ namespace lumen::model {
 class GgufMetadata;
 struct TokenizerParts;
 
-using TokenId = int32_t;
+using TokenId = int32_t;  // as in word_model.h
 
 // Values as in GGUF's token_type.
 enum class TokenKind : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
@@ -72,6 +72,7 @@ class Tokenizer {
 
   void to_gguf(GgufMetadata& metadata) const;  // sets the tokenizer.* keys
   std::string to_json() const;                 // tokenizer.json
+  std::string to_config_json() const;          // tokenizer_config.json: BOS, EOS, chat template
 
   explicit Tokenizer(std::shared_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
 

@@ -1,0 +1,114 @@
+#include "model/text/pretokenizers.h"
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "model/file/toml.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr std::string_view kFile = "models/pretokenizers.toml";
+
+Pretokenizer read_row(const Toml& row) {
+  Pretokenizer out;
+  out.names = row.texts("names");
+  if (out.names.empty()) throw error_at(row.place(), "a pre-tokenizer needs names");
+  for (std::string& pattern : row.texts("patterns")) out.steps.push_back({.pattern = std::move(pattern)});
+  out.nfc = row.boolean("nfc", false);
+  out.ignore_merges = row.boolean("ignore_merges", false);
+  out.add_bos = row.boolean("add_bos", false);
+  const Splitter check(out.steps, "pre-tokenizer '" + out.names[0] + "'");
+  return out;
+}
+
+struct State {
+  std::mutex mutex;
+  std::vector<std::pair<std::string, std::string>> added;  // text, name
+  std::unique_ptr<const PretokenizerTable> table;
+};
+
+State& state() {
+  static State instance;
+  return instance;
+}
+
+}  // namespace
+
+const Pretokenizer* PretokenizerTable::find(std::string_view name) const {
+  for (const Pretokenizer& row : rows) {
+    if (std::find(row.names.begin(), row.names.end(), name) != row.names.end()) return &row;
+  }
+  return nullptr;
+}
+
+const Pretokenizer* PretokenizerTable::match(const std::vector<SplitStep>& steps, bool nfc, bool ignore_merges) const {
+  for (const Pretokenizer& row : rows) {
+    if (row.steps == steps && row.nfc == nfc && row.ignore_merges == ignore_merges) return &row;
+  }
+  return nullptr;
+}
+
+std::string PretokenizerTable::kind_name(VocabularyKind kind) const {
+  for (const auto& [name, k] : kinds) {
+    if (k == kind) return name;
+  }
+  throw user_error("the table of pre-tokenizers names no vocabulary of this kind");
+}
+
+PretokenizerTable read_pretokenizers(std::string text, std::string name) {
+  const Toml file = Toml::parse(std::move(text), std::move(name));
+  PretokenizerTable out;
+  out.byte_level = file.text("byte_level", "");
+  out.train = file.text("train", "");
+  out.characters = file.text("characters", "");
+  out.plain = file.text("plain", "");
+  out.end_of_generation = file.texts("end_of_generation");
+  if (const auto kinds = file.table("kinds")) {
+    for (const std::string& key : kinds->keys()) {
+      if (kinds->text(key) != "byte_pair")
+        throw error_at(kinds->place(key), fmt::format("unknown kind of vocabulary '{}'", kinds->text(key)),
+                       "byte_pair");
+      out.kinds[key] = VocabularyKind::byte_pair;
+    }
+  }
+  for (const Toml& row : file.tables("split")) out.rows.push_back(read_row(row));
+  file.refuse_unknown();
+  return out;
+}
+
+const PretokenizerTable& pretokenizers() {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (s.table) return *s.table;
+  auto table = std::make_unique<PretokenizerTable>();
+  const auto take = [&](PretokenizerTable more) {
+    if (!more.byte_level.empty()) table->byte_level = more.byte_level;
+    if (!more.train.empty()) table->train = more.train;
+    if (!more.characters.empty()) table->characters = more.characters;
+    if (!more.plain.empty()) table->plain = more.plain;
+    table->kinds.merge(more.kinds);
+    table->end_of_generation.insert(table->end_of_generation.end(), more.end_of_generation.begin(),
+                                    more.end_of_generation.end());
+    table->rows.insert(table->rows.begin(), more.rows.begin(), more.rows.end());
+  };
+  for (const embedded::File& file : embedded::models()) {
+    if (file.path == kFile) take(read_pretokenizers(std::string(file.text), std::string(file.path)));
+  }
+  for (const auto& [text, name] : s.added) take(read_pretokenizers(text, name));
+  if (table->rows.empty()) throw user_error("the table of pre-tokenizers ({}) is not part of this program", kFile);
+  s.table = std::move(table);
+  return *s.table;
+}
+
+void add_pretokenizers(std::string text, std::string name) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (s.table) throw user_error("{}: pre-tokenizers must be added before the first tokenizer is loaded", name);
+  s.added.emplace_back(std::move(text), std::move(name));
+}
+
+}  // namespace lumen::model

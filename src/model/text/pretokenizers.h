@@ -1,0 +1,47 @@
+// The table of things that files call by name: which splits and flags a pre-tokenizer name in a GGUF file stands for,
+// which kind of vocabulary a name stands for, which tokens end a turn. Data (models/pretokenizers.toml), so that a new
+// family of models is a new row. Proved by tests/model/tokenizer_test.cpp.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/text/split.h"
+
+namespace lumen::model {
+
+struct Pretokenizer {
+  std::vector<std::string> names;  // the first is written, all are read
+  std::vector<SplitStep> steps;
+  bool nfc = false;            // texts are normalised (GGUF files do not say)
+  bool ignore_merges = false;  // a word that is a token is taken whole
+  bool add_bos = false;        // when the file does not say
+};
+
+enum class VocabularyKind { byte_pair };
+
+struct PretokenizerTable {
+  std::string byte_level;                       // the pattern that tokenizer.json calls ByteLevel with use_regex
+  std::string train;                            // row for tokenizers trained here
+  std::string characters;                       // row for tokenizers of single characters
+  std::string plain;                            // row for vocabularies of single bytes, which no split can change
+  std::map<std::string, VocabularyKind> kinds;  // tokenizer.ggml.model
+  std::vector<std::string> end_of_generation;   // token texts
+  std::vector<Pretokenizer> rows;
+
+  const Pretokenizer* find(std::string_view name) const;  // null when unknown
+  // The row with these steps and flags, or null.
+  const Pretokenizer* match(const std::vector<SplitStep>& steps, bool nfc, bool ignore_merges) const;
+  std::string kind_name(VocabularyKind kind) const;
+};
+
+PretokenizerTable read_pretokenizers(std::string text, std::string name);
+// The embedded table with the rows a user added.
+const PretokenizerTable& pretokenizers();
+// Adds the rows of a text in front of the embedded ones; for users' own families. Call before the first tokenizer is
+// made.
+void add_pretokenizers(std::string text, std::string name);
+
+}  // namespace lumen::model
