@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Runs what the documents say, so that they cannot rot.
+
+For each Markdown file, in a fresh folder where `build` and the source folders are linked:
+  - a block behind a line that says "Save this as `PATH`" is written to PATH;
+  - every ```sh block is run by bash, line by line as one script; a failing command fails the test;
+  - `make X` lines are not run again but must name a target of the Makefile.
+
+Usage: tools/run_docs.py BUILD_FOLDER FILE.md...
+"""
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", re.M | re.S)
+SAVE = re.compile(r"Save this as `([^`]+)`")
+
+
+def blocks(text: str):
+    """(language, content, the paragraph before) of each fenced block."""
+    for match in BLOCK.finditer(text):
+        before = text[: match.start()].rstrip().rsplit("\n\n", 1)[-1]
+        yield match.group(1), match.group(2), before
+
+
+def check_make_target(line: str) -> str | None:
+    target = line.split()[1]
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
+    return None if target in targets else f"Makefile has no target '{target}'"
+
+
+def run_file(document: Path, build: Path) -> tuple[int, list[str]]:
+    ran, failures = 0, []
+    with tempfile.TemporaryDirectory(prefix="lumen-docs-") as folder:
+        work = Path(folder)
+        (work / "build").symlink_to(build)
+        for name in ("formats", "models", "recipes", "data", "src", "tests", "tools"):
+            (work / name).symlink_to(ROOT / name)
+        for language, content, before in blocks(document.read_text()):
+            if found := SAVE.search(before):
+                path = work / found.group(1)
+                if not path.resolve().is_relative_to(work.resolve()):
+                    failures.append(f"{document}: saves outside its folder: {path}")
+                    continue
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(content)
+            if language != "sh":
+                continue
+            lines = content.splitlines()
+            for line in lines:
+                if line.startswith("make ") and (wrong := check_make_target(line)):
+                    failures.append(f"{document}: {wrong}")
+            script = "\n".join(line for line in lines if not line.startswith("make "))
+            if not script.strip():
+                continue
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=work, capture_output=True, text=True, timeout=900,
+                                  stdin=subprocess.DEVNULL)
+            ran += 1
+            if done.returncode != 0:
+                failures.append(f"{document}: exit {done.returncode} from\n{script}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    return ran, failures
+
+
+def main() -> int:
+    build, documents = Path(sys.argv[1]).resolve(), [Path(p) for p in sys.argv[2:]]
+    failures: list[str] = []
+    total = 0
+    for document in documents:
+        ran, wrong = run_file(document, build)
+        total += ran
+        failures += wrong
+        print(f"{document}: {ran} blocks run, {len(wrong)} failures", flush=True)
+    for failure in failures:
+        print(failure)
+    if total == 0:
+        print("no block was run: nothing is proved")
+        return 1
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
