@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "kernel/loop/expand.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/verify.h"
 
@@ -43,12 +44,6 @@ std::string content_key(const Instr& instr, VType type) {
 // Loads read what stores change, so they are neither shared nor folded.
 bool is_shareable(Op op) {
   return !has_effect(op) && op != Op::load_ && op != Op::gather_;
-}
-
-// Their value depends on the expansion a target uses (expand.h), so they are left to it.
-bool is_transcendental(ScalarOp op) {
-  return op == ScalarOp::exp_ || op == ScalarOp::log_ || op == ScalarOp::sin_ || op == ScalarOp::cos_ ||
-         op == ScalarOp::tanh_ || op == ScalarOp::pow_;
 }
 
 bool all_equal(const std::vector<double>& x) {
@@ -105,8 +100,8 @@ ValueId Builder::constant(VType type, std::vector<double> data, std::vector<int6
   LUMEN_CHECK(type.lanes >= 1 && type.lanes <= kMaxLanes, "{} lanes", type.lanes);
   Instr instr{};
   instr.op = Op::constant_;
-  for (double& x : data) x = round_to(type.scalar, x);
-  for (int64_t& x : integers) x = wrap_to(type.scalar, x);
+  for (double& x : data) x = round_to_scalar(type.scalar, x);
+  for (int64_t& x : integers) x = wrap_to_scalar(type.scalar, x);
   if (!data.empty() && all_equal(data)) data.resize(1);
   if (!integers.empty() && all_equal(integers)) integers.resize(1);
   instr.data = std::move(data);
@@ -157,7 +152,7 @@ ValueId Builder::simplify(ScalarOp op, const std::vector<ValueId>& operands, VTy
     if (op == ScalarOp::mul_ && (a == 0 || b == 0)) return integer(0, t);
     if (op == ScalarOp::rem_ && b == 1) return integer(0, t);
   }
-  if (is_transcendental(op)) return -1;
+  if (is_transcendental(op)) return -1;  // left to expand
   size_t width = 1;
   for (const ValueId v : operands) {
     if (constants_[v].empty()) return -1;

@@ -78,6 +78,7 @@ struct Kernel {
   std::vector<VType> value_types;  // by ValueId
   Region body;
   int64_t tasks = 1;               // trip count of the top parallel/grid loop; 1 without one
+  bool aliased = false;            // a written param may share memory with another one (in-place steps); otherwise all are disjoint
 };
 
 // A pure function over values: what an instruction row means.

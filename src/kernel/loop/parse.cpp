@@ -29,6 +29,7 @@ class Parser {
       } while (accept(","));
       expect(")");
     }
+    kernel_.aliased = accept_word("aliased");
     kernel_.buffer_count = static_cast<int>(kernel_.params.size());
     expect("{");
     kernel_.body = region(0);

@@ -133,36 +133,6 @@ Typing type_of(ScalarOp op, std::span<const VType> operands, std::optional<Scala
   return {{info.result == "bool" ? Scalar::boolean : first, lanes}, {}};
 }
 
-double round_to(Scalar s, double x) {
-  if (s == Scalar::f64) return x;
-  if (s == Scalar::f32) return static_cast<double>(static_cast<float>(x));
-  ScalarNode cast{};
-  cast.op = ScalarOp::cast_;
-  cast.type = s;
-  return eval_scalar_op(cast, Scalar::f64, {x, 0}, {}, {}).real;
-}
-
-int64_t wrap_to(Scalar s, int64_t x) {
-  switch (s) {
-    case Scalar::boolean:
-      return x != 0;
-    case Scalar::i8:
-      return static_cast<int8_t>(x);
-    case Scalar::u8:
-      return static_cast<uint8_t>(x);
-    case Scalar::i16:
-      return static_cast<int16_t>(x);
-    case Scalar::u16:
-      return static_cast<uint16_t>(x);
-    case Scalar::i32:
-      return static_cast<int32_t>(x);
-    case Scalar::u32:
-      return static_cast<uint32_t>(x);
-    default:
-      return x;
-  }
-}
-
 int64_t trip_count(int64_t from, int64_t to, int64_t step) {
   LUMEN_CHECK(step > 0, "step {}", step);
   if (to <= from) return 0;

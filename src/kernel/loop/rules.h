@@ -31,10 +31,6 @@ struct Typing {
 };
 Typing type_of(ScalarOp op, std::span<const VType> operands, std::optional<Scalar> to = std::nullopt);
 
-// Numbers as a register of the type holds them: floats rounded to nearest even, integers wrapped.
-double round_to(Scalar s, double x);
-int64_t wrap_to(Scalar s, int64_t x);
-
 // Iterations of a loop from `from` to `to`; checked against overflow.
 int64_t trip_count(int64_t from, int64_t to, int64_t step);
 

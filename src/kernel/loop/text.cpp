@@ -155,7 +155,7 @@ std::string print(const Kernel& k) {
     p.out += fmt::format("{}@{} {}: {} bytes align {}{}", i == 0 ? "" : ", ", i, quote(param.name), param.bytes,
                          param.align, param.written ? " written" : "");
   }
-  p.out += ") {\n";
+  p.out += k.aliased ? ") aliased {\n" : ") {\n";
   p.region(k.body, 1);
   p.out += "}\n";
   return p.out;

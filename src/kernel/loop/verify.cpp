@@ -140,9 +140,9 @@ class Verifier {
     if (other != 0 || (n != 1 && n != static_cast<size_t>(instr.type.lanes)))
       return fail_at(instr, "{} numbers for {}", n + other, print(instr.type));
     for (const int64_t x : instr.integers)
-      if (wrap_to(instr.type.scalar, x) != x) return fail_at(instr, "{} does not fit", x);
+      if (wrap_to_scalar(instr.type.scalar, x) != x) return fail_at(instr, "{} does not fit", x);
     for (const double x : instr.data)
-      if (x == x && round_to(instr.type.scalar, x) != x) return fail_at(instr, "{} is not exact", x);
+      if (x == x && round_to_scalar(instr.type.scalar, x) != x) return fail_at(instr, "{} is not exact", x);
   }
 
   void check_op(const Instr& instr, int depth) {
