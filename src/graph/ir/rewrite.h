@@ -10,7 +10,7 @@ namespace lumen::graph {
 
 class Rewriter {
  public:
-  explicit Rewriter(const Graph& from) : from(from), build(to), map(from.nodes.size(), -1) { to.name = from.name; }
+  explicit Rewriter(const Graph& graph) : from(graph), build(to), map(graph.nodes.size(), -1) { to.name = from.name; }
   Rewriter(const Rewriter&) = delete;
   Rewriter& operator=(const Rewriter&) = delete;
 

@@ -26,7 +26,7 @@ std::vector<ValueId> expand(Graph& to, const Graph& callee, const std::vector<Va
       calls[v] = expand(to, *node.attributes.callee, operands);
       for (ValueId r : calls[v]) {
         std::string& label = to[r].label;
-        if (label.empty()) label = node.label.empty() ? node.attributes.callee->name : node.label;
+        if (label.empty() && to[r].op != Op::input_) label = node.label.empty() ? node.attributes.callee->name : node.label;
       }
       map[v] = calls[v][0];
     } else if (node.op == Op::result_) {

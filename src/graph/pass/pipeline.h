@@ -31,7 +31,7 @@ Graph bind_symbols(const Graph& g, const Bindings& symbols);
 //    `results`. `inputs` are the values in memory a group reads, `results` those it writes; every value in memory is row-major and
 //    dense (formats: one blob). Groups run in the order of Plan::groups. Inputs and non-splat constants belong to no group.
 // 2. Nodes. `nodes` lists, in graph order, everything the kernel evaluates. Every operand of a node in `nodes` is itself in `nodes`
-//    or in `inputs`. A node may be listed in several groups (then each computes it again), but is a result of at most one.
+//    or in `inputs`. Only nodes of loads may be listed in several groups; every other node is in exactly one.
 // 3. Loads. A load is a chain of views (reshape, permute, broadcast, slice) over a source; a source is
 //      a value in memory | a cast out of a format of a value in memory | a splat constant | an iota with at most one axis above 1.
 //    The nodes of the chain, the cast, the constant and the iota are listed in `nodes`. Loads are read with affine_access
@@ -47,9 +47,11 @@ Graph bind_symbols(const Graph& g, const Bindings& symbols);
 //            (its loads have no view), so writing in place is safe.
 //    reduce  F = shape of the root's operand, A = the root's axes, R = F with A set to 1. Contains one or several reduce nodes, each from
 //            F to R with exactly the axes A (each with its own sum, max or min), and map / random nodes whose shape is F or R.
-//            When a map of shape F uses (directly or not) the result of a reduce, A are the trailing axes of F (those not of extent 1),
-//            so a kernel may hold one row after another. Operands of maps broadcast to the map's shape; a value of shape R broadcasts
-//            into F. Results have shape F or R, one or several. root = the first reduce.
+//            Operands of maps broadcast to the map's shape; a value of shape R broadcasts into F. root = the first reduce.
+//            When a result has shape F, or a map of shape F uses (directly or not) the result of a reduce, the group is a row kernel:
+//            A are the trailing axes of F (those of extent 1 aside), so that a kernel may hold one row after another, and there are at
+//            least 8 rows or a row has at most 65536 elements. Otherwise all results have shape R and every F-shaped map only feeds
+//            reduces: any axes, any size.
 //    dot     exactly one contract (the root), whose operands are loads, then an epilogue of maps of the contract's result shape (other
 //            operands: loads that broadcast to it). One result: the last node.
 //            Every letter absent from the result occurs in both operands; no letter repeats within an operand.

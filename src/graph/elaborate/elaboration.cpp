@@ -1,0 +1,225 @@
+// Nodes, names and parameters; see elaboration.h.
+#include "graph/elaborate/elaboration.h"
+
+#include <algorithm>
+
+#include "lang/spelling.h"
+
+namespace lumen::graph {
+namespace {
+
+constexpr int64_t kMaxWork = 5'000'000;
+constexpr size_t kMaxNodes = 1 << 20;
+
+}  // namespace
+
+void Session::spend(const Place& place) {
+  if (++work > kMaxWork) throw error_at(place, "this program unrolls into too many operations", "loops are unrolled while the graph is built: make them shorter");
+}
+
+Node Elaboration::make(Op op, std::vector<ValueId> operands, Type type) const {
+  Node n{op, std::move(type), std::move(operands), {}, {}};
+  return n;
+}
+
+ValueId Elaboration::append(Node node, const Place& place) {
+  if (graph_.nodes.size() >= kMaxNodes) throw error_at(place, "this program builds too many operations");
+  Type type = node.type;
+  const std::string wrong = infer_type(graph_, node, &type);
+  if (!wrong.empty()) throw error_at(place, wrong);
+  node.type = std::move(type);
+  if (node.label.empty() && !label_prefix_.empty() && node.op == Op::call_) node.label = label_prefix_ + node.attributes.name;
+  graph_.nodes.push_back(std::move(node));
+  return static_cast<ValueId>(graph_.nodes.size()) - 1;
+}
+
+Value Elaboration::use(const Value& v, const Place& place) {
+  const auto check = [&](ValueId id) {
+    if (newer_.contains(id))
+      throw error_at(place, "this is the state's value before its update", "read what update() gave back: 'cache = update(cache, ...)'");
+  };
+  if (v.is_tensor() && v.id >= 0) check(v.id);
+  if (v.is_pending())
+    for (ValueId id : v.operands) check(id);
+  return v;
+}
+
+Value Elaboration::finished(Value v, const Place& place) {
+  if (!v.is_pending()) return v;
+  use(v, place);
+  // A formula that only hands on its operand is that operand.
+  if (v.operands.size() == 1 && v.formula.nodes[static_cast<size_t>(v.formula.outputs[0])].op == ScalarOp::input)
+    return Value::of_node(graph_, v.operands[0]);
+  Node n = make(Op::map_, v.operands);
+  n.attributes.formula = v.formula;
+  return Value::of_node(graph_, append(std::move(n), place));
+}
+
+Value Elaboration::plain(Value v, const Place& place) {
+  if (!v.is_tensor()) return v;
+  use(v, place);
+  if (!v.element.format) return v;
+  const auto known = decoded_.find(v.id);
+  if (known != decoded_.end()) return Value::of_node(graph_, known->second);
+  const ValueId cast = append(make(Op::cast_, {v.id}, {v.shape, {Scalar::f32, nullptr}}), place);
+  decoded_[v.id] = cast;
+  return Value::of_node(graph_, cast);
+}
+
+ValueId Elaboration::constant(Number n, Scalar type, const Place& place) {
+  Node node = make(Op::constant_, {}, {{}, {type, nullptr}});
+  node.attributes.data = {is_float(type) ? round_to_scalar(type, n.value()) : n.value()};
+  return append(std::move(node), place);
+}
+
+ValueId Elaboration::count(const Dim& d, const Place& place) {
+  std::string key = written(d);
+  if (const auto known = counts_.find(key); known != counts_.end()) return known->second;
+  // The number of elements of a vector of ones: exact in integers, and foldable once the symbol is bound.
+  Node ones = make(Op::constant_, {}, {{d}, {Scalar::i32, nullptr}});
+  ones.attributes.data = {1};
+  Node sum = make(Op::reduce_, {append(std::move(ones), place)});
+  sum.attributes.axes = {0};
+  const ValueId id = append(make(Op::reshape_, {append(std::move(sum), place)}, {{}, {Scalar::i32, nullptr}}), place);
+  counts_[key] = id;
+  return id;
+}
+
+ValueId Elaboration::node_of(const Value& v, const Place& place, std::optional<Scalar> wanted) {
+  switch (v.kind) {
+    case Value::Kind::tensor: {
+      const Value done = finished(plain(v, place), place);
+      if (wanted && done.element.scalar != *wanted)
+        throw error_at(place, fmt::format("expected elements of {}, found {}", scalar_name(*wanted), written(done.type())),
+                       fmt::format("convert it: {}(...)", scalar_name(*wanted)));
+      return done.id;
+    }
+    case Value::Kind::number: {
+      const Scalar natural = v.number.kind == Number::Kind::real    ? Scalar::f32
+                             : v.number.kind == Number::Kind::truth ? Scalar::boolean
+                                                                    : Scalar::i32;
+      if (wanted && (*wanted == Scalar::boolean) != (natural == Scalar::boolean))
+        throw error_at(place, fmt::format("expected {}, found {}", scalar_name(*wanted), describe(v)));
+      if (wanted && !is_float(*wanted) && natural == Scalar::f32)
+        throw error_at(place, fmt::format("expected {}, found {}", scalar_name(*wanted), describe(v)), "write a whole number");
+      return constant(v.number, wanted.value_or(natural), place);
+    }
+    case Value::Kind::dim: {
+      const ValueId id = count(v.dim, place);
+      if (!wanted || *wanted == Scalar::i32) return id;
+      return node_of(convert(Value::of_node(graph_, id), *wanted, place), place);
+    }
+    default: throw error_at(place, fmt::format("expected a tensor, found {}", describe(v)));
+  }
+}
+
+Value Elaboration::reshape(const Value& v, Shape shape, const Place& place) {
+  const ValueId id = node_of(v, place);
+  if (graph_[id].type.shape == shape) return Value::of_node(graph_, id);
+  return Value::of_node(graph_, append(make(Op::reshape_, {id}, {std::move(shape), {}}), place));
+}
+
+// ---- names
+
+const Value* Elaboration::find(const std::string& name) const {
+  for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame)
+    if (const auto found = frame->find(name); found != frame->end()) return &found->second.value;
+  return nullptr;
+}
+
+Value Elaboration::name(const lang::Expr& e) {
+  if (const Value* v = find(e.text)) return use(*v, e.place);
+  if (context_.model) {
+    if (e.text == "cfg") {
+      Value v;
+      v.kind = Value::Kind::config;
+      return v;
+    }
+    for (const lang::ModelParam& p : context_.model->params)
+      if (p.name == e.text) return use(parameter(p, "", {}), e.place);
+  }
+  for (const lang::File* file : session_.scope.files)
+    for (const lang::Table& t : file->tables)
+      if (t.name == e.text) return table(t, e.place);
+  unknown_name(e.text, e.place);
+}
+
+void Elaboration::unknown_name(const std::string& name, const Place& place) const {
+  std::vector<std::string> near;
+  for (const Frame& f : frames_)
+    for (const auto& [known, unused] : f) near.push_back(known);
+  if (context_.model) {
+    near.push_back("cfg");
+    for (const lang::ModelParam& p : context_.model->params) near.push_back(p.name);
+    for (const lang::ModelParam& p : context_.model->layer_params)
+      if (p.name == name) throw error_at(place, fmt::format("'{}' is a parameter of a layer", name), fmt::format("inside 'for l in layers {{ }}' it is written 'l.{}'", name));
+    for (const lang::ConfigKey& k : context_.model->config)
+      if (k.name == name) throw error_at(place, fmt::format("unknown name '{}'", name), fmt::format("the config key is written 'cfg.{}'", name));
+  }
+  for (const lang::File* file : session_.scope.files)
+    for (const lang::Table& t : file->tables) near.push_back(t.name);
+  if (is_builtin(name) || find_function(name, place))
+    throw error_at(place, fmt::format("'{}' is a function, not a value", name), fmt::format("call it: {}(...)", name));
+  throw error_at(place, fmt::format("unknown name '{}'", name), lang::did_you_mean(name, near));
+}
+
+Value Elaboration::table(const lang::Table& t, const Place& place) {
+  if (const auto known = tables_.find(t.name); known != tables_.end()) return Value::of_node(graph_, known->second);
+  const auto scalar = scalar_from_name(t.type.name);
+  if (!scalar) throw error_at(t.type.place, fmt::format("a table holds numbers of a scalar type, not '{}'", t.type.name), "e.g. f32 or i32");
+  Node n = make(Op::constant_, {}, {{Dim(static_cast<int64_t>(t.values.size()))}, {*scalar, nullptr}});
+  for (const lang::ExprPtr& e : t.values) {
+    const double value = constant_number(*e, "a table's value").value();
+    n.attributes.data.push_back(is_float(*scalar) ? round_to_scalar(*scalar, value) : value);
+  }
+  const ValueId id = append(std::move(n), place);
+  tables_[t.name] = id;
+  return Value::of_node(graph_, id);
+}
+
+Value Elaboration::parameter(const lang::ModelParam& p, const std::string& prefix, std::optional<int64_t> layer) {
+  const std::string full = prefix + p.name;
+  if (const auto known = parameters_.find(full); known != parameters_.end()) {
+    // After an update the name stands for the newest value.
+    ValueId id = known->second;
+    while (newer_.contains(id)) id = newer_[id];
+    return Value::of_node(graph_, id);
+  }
+  // The shape may use the config, and the layer's number as `i`; nothing of the function.
+  std::vector<Frame> outer(1);
+  std::swap(outer, frames_);
+  if (layer) bind("i", Value::of(Number::of(*layer)));
+  Symbols none;
+  Type type = written_type(p.type, none);
+  std::swap(outer, frames_);
+  if (!none.dims.empty())
+    throw error_at(p.type.place, fmt::format("unknown name '{}' in the shape of parameter '{}'", none.dims.begin()->first, p.name), "shapes of parameters are made of config keys: 'cfg.hidden'");
+  if (graph_.find_input(full) >= 0)
+    throw error_at(p.place, fmt::format("'{}' is both a parameter of the model and a value handed to the function", full), "rename one of them");
+  Node n = make(Op::input_, {}, std::move(type));
+  n.attributes.name = full;
+  n.attributes.role = p.type.is_state ? Role::state : Role::parameter;
+  const ValueId id = append(std::move(n), p.place);
+  parameters_[full] = id;
+  return Value::of_node(graph_, id);
+}
+
+// Inputs come first, in the order they were made: data before parameters.
+Graph Elaboration::finish(std::vector<ValueId> results, std::vector<std::string> names) {
+  Graph out;
+  out.name = graph_.name;
+  std::vector<ValueId> moved(graph_.nodes.size(), -1);
+  for (const bool inputs : {true, false})
+    for (size_t v = 0; v < graph_.nodes.size(); ++v) {
+      if ((graph_.nodes[v].op == Op::input_) != inputs) continue;
+      Node n = std::move(graph_.nodes[v]);
+      for (ValueId& o : n.operands) o = moved[static_cast<size_t>(o)];
+      moved[v] = static_cast<ValueId>(out.nodes.size());
+      out.nodes.push_back(std::move(n));
+    }
+  for (ValueId r : results) out.results.push_back(moved[static_cast<size_t>(r)]);
+  out.result_names = std::move(names);
+  return out;
+}
+
+}  // namespace lumen::graph

@@ -1,0 +1,166 @@
+// Builds one graph from the body of one function. Split by deed: elaboration.cpp (nodes, names), elementwise.cpp (scalar
+// algebra over tensors and numbers), expression.cpp, builtin.cpp (operators with shapes), indexed.cpp (index notation),
+// unify.cpp (types and their symbols), statement.cpp, call.cpp. Private to the folder: others use elaborate.h.
+// Invariants: every node passes its operator's rule before it is appended, so a user's mistake is an Error with a place, never a
+// failed check; work is bounded by Session::spend; a state's old value is never read.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "graph/elaborate/elaborate.h"
+#include "graph/elaborate/value.h"
+#include "graph/ir/build.h"
+#include "lang/ast.h"
+
+namespace lumen::graph {
+
+// A constant was needed and a value known only at run time was found: check_file accepts functions that fail so because
+// a parameter has no value yet.
+class NeedsConstant : public Error {
+ public:
+  using Error::Error;
+};
+
+// What the graphs of one elaboration share.
+struct Session {
+  const Scope& scope;
+  std::map<std::string, std::shared_ptr<const Graph>> instances;  // of functions, by name, argument types and constants
+  std::set<std::string> graph_names;
+  int depth = 0;      // of functions inside functions
+  int64_t work = 0;   // expressions and statements seen
+
+  explicit Session(const Scope& s) : scope(s) {}
+  void spend(const Place& place);  // Error when a program unrolls without end
+};
+
+// The model a function belongs to; null members for functions of files.
+struct ModelContext {
+  const lang::ModelDecl* model = nullptr;
+  const Config* config = nullptr;
+};
+
+// Symbols of a function's types, and the leading extents of `...Name` ("" for a bare `...`).
+struct Symbols {
+  std::map<std::string, Dim> dims;
+  std::map<std::string, Shape> leading;
+};
+
+class Elaboration {
+ public:
+  Elaboration(Session& session, ModelContext context) : session_(session), context_(context) {}
+  Elaboration(const Elaboration&) = delete;
+  Elaboration& operator=(const Elaboration&) = delete;
+
+  // The graph of `fn`: tensor parameters become inputs of their written types.
+  Graph standalone(const lang::Function& fn);
+  // The graph of `fn` called with these arguments (in order of the parameters): tensors become inputs of exactly their types,
+  // the rest is built in.
+  Graph instance(const lang::Function& fn, const std::vector<Value>& arguments, const std::vector<Place>& places,
+                 const Place& call);
+
+ private:
+  friend class Indexed;
+  struct Binding {
+    Value value;
+    bool is_name_of_result = false;
+  };
+  using Frame = std::map<std::string, Binding>;
+
+  // ---- elaboration.cpp: nodes and names
+  ValueId append(Node node, const Place& place);
+  Node make(Op op, std::vector<ValueId> operands, Type type = {}) const;
+  ValueId node_of(const Value& v, const Place& place, std::optional<Scalar> wanted = {});  // finished, in no format
+  Value finished(Value v, const Place& place);   // a tensor that is a node; numbers and others as they are
+  Value plain(Value v, const Place& place);      // a tensor in no format
+  Value use(const Value& v, const Place& place); // refuses old values of states
+  ValueId constant(Number n, Scalar type, const Place& place);
+  ValueId count(const Dim& d, const Place& place);  // the extent as a rank-0 i32
+  Value reshape(const Value& v, Shape shape, const Place& place);
+  const Value* find(const std::string& name) const;
+  Value name(const lang::Expr& e);
+  Value table(const lang::Table& t, const Place& place);
+  [[noreturn]] void unknown_name(const std::string& name, const Place& place) const;
+  Value parameter(const lang::ModelParam& p, const std::string& prefix, std::optional<int64_t> layer);
+  void bind(const std::string& name, Value v) { frames_.back()[name].value = std::move(v); }
+  Graph finish(std::vector<ValueId> results, std::vector<std::string> names);
+
+  // ---- expression.cpp
+  Value expression(const lang::Expr& e);
+  Value member(const lang::Expr& e);
+  Value index(const lang::Expr& e);
+  Value index_value(Value base, const lang::Expr& e);
+  Value choose(const lang::Expr& e);
+  int64_t integer(const lang::Expr& e, std::string_view what);  // a constant integer
+  Number constant_number(const lang::Expr& e, std::string_view what);
+  Dim extent(const lang::Expr& e);
+  Shape shape_list(const lang::Expr& e, std::string_view what);
+  std::vector<int64_t> integer_list(const lang::Expr& e, std::string_view what);
+  Dim extent_of(const Value& v, const Place& place, std::string_view what) const;
+
+  // ---- elementwise.cpp
+  Value unary(const std::string& op, Value a, const Place& place);
+  Value binary(const std::string& op, Value a, Value b, const Place& place);
+  Value elementwise(const std::string& what, std::vector<Value> args, const Place& place);  // by name: exp, select, add, ...
+  Value convert(Value v, Scalar to, const Place& place);
+  Value select(Value c, Value a, Value b, const Place& place) { return elementwise("select", {std::move(c), std::move(a), std::move(b)}, place); }
+  std::optional<Value> dim_arithmetic(const std::string& op, const Value& a, const Value& b, const Place& place);
+
+  // ---- builtin.cpp
+  Value builtin(const lang::Expr& e);
+  Value reduction(const std::string& kind, Value v, std::vector<int> axes, const Place& place);  // axes stay, extent 1
+  Value axis_reduction(const lang::Expr& e);
+  Value update(const lang::Expr& e);
+  Value concat(const lang::Expr& e);
+  int axis_of(int64_t axis, size_t rank, const Place& place) const;
+
+  // ---- unify.cpp
+  Type written_type(const lang::TypeExpr& t, Symbols& symbols);  // unbound names become symbols
+  Element element_of(const lang::TypeExpr& t) const;
+  void match(const lang::TypeExpr& t, const Type& actual, Symbols& symbols, const Place& place, const std::string& who,
+             std::vector<std::function<bool(bool)>>& open);
+  void bind_symbols_in_frame(const Symbols& symbols);
+  bool mentions_unbound(const lang::Expr& e, const Symbols& symbols, std::string* which) const;
+
+  // ---- statement.cpp
+  std::optional<std::vector<Value>> run(const std::vector<lang::Stmt>& body);
+  std::optional<std::vector<Value>> run(const lang::Stmt& s);
+  std::optional<std::vector<Value>> loop(const lang::Stmt& s);
+  void assign(const lang::Stmt& s);
+  void bind_let(const std::string& name, Value v, const Place& place);
+  std::vector<Value> body_of(const lang::Function& fn);
+  std::vector<ValueId> checked_results(const lang::Function& fn, const std::vector<Value>& values, Symbols& symbols);
+
+  // ---- call.cpp
+  Value call(const lang::Expr& e);
+  const lang::Function* find_function(const std::string& name, const Place& from) const;
+  std::vector<Value> arguments(const lang::Function& fn, const lang::Expr& call_expr,
+                               const std::function<Value(const lang::Expr&)>& evaluate);
+  Value invoke(const lang::Function& fn, std::vector<Value> args, const lang::Expr& call_expr);
+  Value inlined(const lang::Function& fn, std::vector<Value> args, const lang::Expr& call_expr);
+  Symbols match_arguments(const lang::Function& fn, std::vector<Value>& args, const std::vector<Place>& places,
+                          const Place& call_place);
+  bool is_elementwise(const lang::Function& fn) const;
+
+  Session& session_;
+  ModelContext context_;
+  Graph graph_;
+  std::vector<Frame> frames_;
+  std::string label_prefix_;                       // "layers.3." inside a loop over layers
+  std::map<ValueId, ValueId> newer_;               // an updated state's old value -> its new one
+  std::map<ValueId, ValueId> decoded_;             // a value in a format -> its f32 cast
+  std::map<std::string, ValueId> parameters_;      // model parameters used so far
+  std::map<std::string, ValueId> counts_;          // symbols as numbers at run time
+  std::map<std::string, ValueId> tables_;
+};
+
+bool is_builtin(const std::string& name);
+bool is_elementwise_builtin(const std::string& name);
+std::vector<std::string> builtin_names();
+
+}  // namespace lumen::graph

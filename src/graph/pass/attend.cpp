@@ -1,0 +1,143 @@
+// Finds attention by its structure, whatever function it was written in: see `attend` in pipeline.h.
+// Proved by tests/graph/fuse_test.cpp.
+#include <algorithm>
+#include <set>
+
+#include "graph/pass/access.h"
+#include "graph/pass/partition.h"
+
+namespace lumen::graph {
+
+namespace {
+
+// A place in the scalar algebra that runs through several maps: node `index` of the formula of map `value`.
+struct Spot {
+  ValueId value;
+  int index;
+};
+
+class Matcher {
+ public:
+  Matcher(const Graph& g, const Users& users, ValueId output) : g_(g), users_(users), output_(output) {}
+
+  // All nodes of the pattern that ends in output_, or nothing.
+  std::vector<ValueId> match() {
+    const Node& out = g_[output_];
+    const ValueId p = out.operands[0];
+    if (g_[p].op != Op::map_ || g_[p].type.shape.empty()) return {};
+    score_shape_ = g_[p].type.shape;
+    if (!collect(p) || !softmax(p) || !letters()) return {};
+    region_.insert(output_);
+    for (ValueId v : region_) {
+      if (v == output_) continue;
+      for (ValueId user : users_[v]) {
+        if (!region_.contains(user)) return {};
+      }
+    }
+    return {region_.begin(), region_.end()};
+  }
+
+ private:
+  // Everything between p and the one contract it comes from.
+  bool collect(ValueId v) {
+    if (region_.contains(v)) return true;
+    if (region_.size() > 64) return false;
+    const Node& node = g_[v];
+    if (node.op == Op::contract_) {
+      if (scores_ >= 0 && scores_ != v) return false;
+      scores_ = v;
+      region_.insert(v);
+      return node.type.shape == score_shape_;
+    }
+    if (node.op == Op::reduce_) {
+      ValueId& place = node.attributes.reduction == Reduction::max ? maximum_ : total_;
+      const int last = static_cast<int>(score_shape_.size()) - 1;
+      if (node.attributes.reduction == Reduction::min || place >= 0 || node.attributes.axes != std::vector<int>{last} ||
+          g_[node.operands[0]].type.shape != score_shape_) {
+        return false;
+      }
+      place = v;
+      region_.insert(v);
+      return is_compute(g_, node.operands[0]) && collect(node.operands[0]);
+    }
+    if (node.op != Op::map_ || node.type.shape != score_shape_) return false;
+    region_.insert(v);
+    for (ValueId o : node.operands) {
+      // A computed mask belongs to the region as long as it is computed here alone; other values are read from memory.
+      const bool inside = is_compute(g_, o) && (g_[o].op == Op::map_ || depends_on_scores(o));
+      if (inside && g_[o].type.shape != score_shape_ && !depends_on_scores(o)) continue;
+      if (inside && !collect(o)) return false;
+    }
+    return true;
+  }
+
+  bool depends_on_scores(ValueId v) const { return g_[v].op == Op::reduce_ || g_[v].op == Op::contract_; }
+
+  Spot output_of(ValueId map) const { return {map, g_[map].attributes.formula.outputs[0]}; }
+  // Passes from an input of a formula to the map that computes it, as long as that map is no milestone.
+  Spot resolve(Spot s) const {
+    for (;;) {
+      const ScalarNode& n = g_[s.value].attributes.formula.nodes[s.index];
+      if (n.op != ScalarOp::input) return s;
+      const ValueId operand = g_[s.value].operands[n.index];
+      if (g_[operand].op != Op::map_ || operand == g_[maximum_].operands[0]) return s;
+      s = output_of(operand);
+    }
+  }
+  bool is_op(Spot s, ScalarOp op) const { return g_[s.value].attributes.formula.nodes[s.index].op == op; }
+  Spot argument(Spot s, int k) const {
+    return resolve({s.value, g_[s.value].attributes.formula.nodes[s.index].args[k]});
+  }
+  bool reads(Spot s, ValueId v) const {
+    const ScalarNode& n = g_[s.value].attributes.formula.nodes[s.index];
+    return n.op == ScalarOp::input && g_[s.value].operands[n.index] == v;
+  }
+  bool is_exponential(Spot s) const {  // exp(s - m)
+    if (!is_op(s, ScalarOp::exp_)) return false;
+    const Spot difference = argument(s, 0);
+    return is_op(difference, ScalarOp::sub_) && reads(argument(difference, 0), g_[maximum_].operands[0]) &&
+           reads(argument(difference, 1), maximum_);
+  }
+
+  bool softmax(ValueId p) const {
+    if (scores_ < 0 || maximum_ < 0 || total_ < 0) return false;
+    const ValueId summed = g_[total_].operands[0];
+    if (g_[summed].op != Op::map_ || g_[summed].type.element.scalar != Scalar::f32) return false;
+    const Spot quotient = resolve(output_of(p));
+    return is_exponential(resolve(output_of(summed))) && is_op(quotient, ScalarOp::div_) &&
+           is_exponential(argument(quotient, 0)) && reads(argument(quotient, 1), total_);
+  }
+
+  // o sums exactly the last axis of p, keeps all others, and v is a load.
+  bool letters() const {
+    const Node& out = g_[output_];
+    const auto& indices = out.attributes.indices;
+    if (out.operands[0] == out.operands[1] || region_.contains(out.operands[1])) return false;
+    for (size_t d = 0; d < indices[0].size(); ++d) {
+      const bool kept = indices[2].find(indices[0][d]) != std::string::npos;
+      if (kept == (d + 1 == indices[0].size())) return false;
+    }
+    return true;
+  }
+
+  const Graph& g_;
+  const Users& users_;
+  ValueId output_;
+  Shape score_shape_;
+  std::set<ValueId> region_;
+  ValueId scores_ = -1, maximum_ = -1, total_ = -1;
+};
+
+}  // namespace
+
+std::vector<std::vector<ValueId>> find_attention(const Graph& g, const Users& users) {
+  std::vector<std::vector<ValueId>> found;
+  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+    if (g[v].op != Op::contract_) continue;
+    std::vector<ValueId> nodes = Matcher(g, users, v).match();
+    if (!nodes.empty()) found.push_back(std::move(nodes));
+  }
+  return found;
+}
+
+}  // namespace lumen::graph

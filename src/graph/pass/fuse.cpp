@@ -1,0 +1,261 @@
+// fuse: the graph is arranged so that loads keep the contract (arrange.cpp), every compute node becomes a cluster, clusters merge as long
+// as the contract of a shape allows it and no cycle arises, and clusters become groups in an order that respects data and states.
+// Proved by tests/graph/fuse_test.cpp.
+#include <algorithm>
+#include <queue>
+#include <set>
+
+#include "base/check.h"
+#include "graph/pass/access.h"
+#include "graph/pass/partition.h"
+
+namespace lumen::graph {
+
+namespace {
+
+struct Cluster {
+  std::vector<ValueId> nodes;  // compute nodes, in graph order; empty once merged away
+  KernelShape shape = KernelShape::move;
+  ValueId root = -1;
+  std::set<int> next, previous;  // clusters that must run after or before
+};
+
+class Partition {
+ public:
+  explicit Partition(const Graph& g) : g_(g), users_(users_of(g)), updated_(updates_of(g)), cluster_(g.nodes.size(), -1) {
+    start();
+    connect();
+  }
+
+  void merge_all() {
+    for (const std::vector<ValueId>& nodes : find_attention(g_, users_)) {
+      attempt(nodes, {KernelShape::attend, first_contract(nodes)});
+    }
+    for (int c = 0; c < size(); ++c) {
+      if (clusters_[c].shape == KernelShape::dot) grow_epilogue(c);
+    }
+    for (bool changed = true; changed;) changed = merge_rows();
+  }
+
+  std::vector<Group> groups() const;
+
+ private:
+  int size() const { return static_cast<int>(clusters_.size()); }
+
+  void start() {
+    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+      if (!is_compute(g_, v)) continue;
+      Cluster c;
+      c.nodes = {v};
+      if (g_[v].op == Op::map_ || g_[v].op == Op::random_) {
+        c.shape = KernelShape::map;
+      } else {
+        c.root = v;
+        if (g_[v].op == Op::reduce_) c.shape = KernelShape::reduce;
+        if (g_[v].op == Op::contract_) c.shape = KernelShape::dot;
+      }
+      cluster_[v] = size();
+      clusters_.push_back(std::move(c));
+    }
+  }
+
+  // Edges: from what computes a value to what reads it, and from what reads a state's old value to its update.
+  void connect() {
+    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+      if (cluster_[v] < 0) continue;
+      for (ValueId o : g_[v].operands) {
+        const ValueId below = read_below(g_, o);
+        if (below < 0) continue;
+        if (cluster_[below] >= 0) edge(cluster_[below], cluster_[v]);
+        if (updated_[below] >= 0) edge(cluster_[v], cluster_[updated_[below]]);
+      }
+    }
+  }
+  void edge(int from, int to) {
+    if (from == to) return;
+    clusters_[from].next.insert(to);
+    clusters_[to].previous.insert(from);
+  }
+
+  static bool row_like(const Cluster& c) { return c.shape == KernelShape::map || c.shape == KernelShape::reduce; }
+
+  // Merging the clusters of a set is possible when no path leaves the set and comes back.
+  bool convex(const std::set<int>& members) const {
+    std::vector<int> stack;
+    std::set<int> seen;
+    for (int m : members) {
+      for (int n : clusters_[m].next) {
+        if (!members.contains(n) && seen.insert(n).second) stack.push_back(n);
+      }
+    }
+    while (!stack.empty()) {
+      const int c = stack.back();
+      stack.pop_back();
+      for (int n : clusters_[c].next) {
+        if (members.contains(n)) return false;
+        if (seen.insert(n).second) stack.push_back(n);
+      }
+    }
+    return true;
+  }
+
+  // Makes one cluster of whole clusters that hold `nodes`; false when that is impossible.
+  bool attempt(const std::vector<ValueId>& nodes, Form form) {
+    std::set<int> members;
+    size_t count = 0;
+    for (ValueId v : nodes) {
+      if (members.insert(cluster_[v]).second) count += clusters_[cluster_[v]].nodes.size();
+    }
+    if (count != nodes.size() || !convex(members)) return false;
+    const int target = *members.begin();
+    Cluster& merged = clusters_[target];
+    for (int m : members) {
+      for (int n : clusters_[m].next) {
+        clusters_[n].previous.erase(m);
+        if (!members.contains(n)) edge(target, n);
+      }
+      for (int p : clusters_[m].previous) {
+        clusters_[p].next.erase(m);
+        if (!members.contains(p)) edge(p, target);
+      }
+      if (m != target) clusters_[m] = {};
+    }
+    for (int m : members) {
+      merged.next.erase(m);
+      merged.previous.erase(m);
+    }
+    merged.nodes = nodes;
+    std::sort(merged.nodes.begin(), merged.nodes.end());
+    merged.shape = form.shape;
+    merged.root = form.root;
+    for (ValueId v : nodes) cluster_[v] = target;
+    return true;
+  }
+
+  ValueId first_contract(const std::vector<ValueId>& nodes) const {
+    return *std::find_if(nodes.begin(), nodes.end(), [&](ValueId v) { return g_[v].op == Op::contract_; });
+  }
+
+  // Takes in maps of the contract's shape for as long as exactly the last one is used elsewhere.
+  void grow_epilogue(int c) {
+    constexpr size_t kMaxEpilogue = 16;
+    std::vector<ValueId> nodes = clusters_[c].nodes, best;
+    const ValueId root = clusters_[c].root;
+    const auto taken = [&](ValueId v) { return std::find(nodes.begin(), nodes.end(), v) != nodes.end(); };
+    while (nodes.size() < kMaxEpilogue) {
+      ValueId grown = -1;  // the first map that uses what we have
+      for (ValueId v : nodes) {
+        for (ValueId u : users_[v]) {
+          const bool fits = u >= 0 && g_[u].op == Op::map_ && g_[u].type.shape == g_[root].type.shape && !taken(u);
+          if (fits && clusters_[cluster_[u]].nodes.size() == 1 && (grown < 0 || u < grown)) grown = u;
+        }
+      }
+      if (grown < 0) break;
+      nodes.push_back(grown);
+      const bool closed = std::all_of(nodes.begin(), nodes.end() - 1, [&](ValueId v) {
+        return std::all_of(users_[v].begin(), users_[v].end(), taken);
+      });
+      if (closed) best = nodes;
+    }
+    if (!best.empty()) attempt(best, {KernelShape::dot, root});
+  }
+
+  // One sweep over all uses of computed values; true when something merged.
+  bool merge_rows() {
+    bool changed = false;
+    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+      if (cluster_[v] < 0) continue;
+      for (ValueId o : g_[v].operands) {
+        const int a = cluster_[o], b = cluster_[v];  // loads have no cluster
+        if (a < 0 || a == b || !row_like(clusters_[a])) continue;
+        if (!row_like(clusters_[b]) && g_[v].op != Op::update_) continue;
+        std::vector<ValueId> nodes = clusters_[a].nodes;
+        nodes.insert(nodes.end(), clusters_[b].nodes.begin(), clusters_[b].nodes.end());
+        if (const auto form = row_form(g_, users_, nodes)) changed = attempt(nodes, *form) || changed;
+      }
+    }
+    return changed;
+  }
+
+  Group group_of(const Cluster& c) const;
+
+  const Graph& g_;
+  Users users_;
+  std::vector<ValueId> updated_;
+  std::vector<int> cluster_;  // by value; -1 for what is not computed
+  std::vector<Cluster> clusters_;
+};
+
+Group Partition::group_of(const Cluster& c) const {
+  Group group;
+  group.shape = c.shape;
+  group.root = c.root;
+  std::set<ValueId> nodes(c.nodes.begin(), c.nodes.end());
+  const auto add_input = [&](ValueId v) {
+    if (std::find(group.inputs.begin(), group.inputs.end(), v) == group.inputs.end()) group.inputs.push_back(v);
+  };
+  for (ValueId v : c.nodes) {
+    for (ValueId o : g_[v].operands) {
+      while (is_view(g_[o].op) || is_unpack(g_, o)) {
+        nodes.insert(o);
+        o = g_[o].operands[0];
+      }
+      if (is_splat(g_[o]) || g_[o].op == Op::iota_) {
+        nodes.insert(o);
+      } else if (!nodes.contains(o)) {
+        add_input(o);
+      }
+    }
+    const bool escapes = std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
+      return u < 0 || cluster_[u] != cluster_[v];
+    });
+    if (escapes || g_[v].op == Op::update_) group.results.push_back(v);
+  }
+  group.nodes.assign(nodes.begin(), nodes.end());
+  return group;
+}
+
+std::vector<Group> Partition::groups() const {
+  std::vector<Group> ordered;
+  std::vector<size_t> waiting(clusters_.size());
+  using Entry = std::pair<ValueId, int>;  // by the last node: close to the graph's own order
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  size_t total = 0;
+  for (int c = 0; c < size(); ++c) {
+    if (clusters_[c].nodes.empty()) continue;
+    ++total;
+    waiting[c] = clusters_[c].previous.size();
+    if (waiting[c] == 0) ready.emplace(clusters_[c].nodes.back(), c);
+  }
+  while (!ready.empty()) {
+    const int c = ready.top().second;
+    ready.pop();
+    ordered.push_back(group_of(clusters_[c]));
+    for (int n : clusters_[c].next) {
+      if (--waiting[n] == 0) ready.emplace(clusters_[n].nodes.back(), n);
+    }
+  }
+  LUMEN_CHECK(ordered.size() == total, "groups wait for each other in a circle");
+  return ordered;
+}
+
+}  // namespace
+
+Users users_of(const Graph& g) {
+  Users users(g.nodes.size());
+  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+    for (ValueId o : g[v].operands) users[o].push_back(v);
+  }
+  for (ValueId r : g.results) users[r].push_back(-1);
+  return users;
+}
+
+Plan fuse(const Graph& g) {
+  Plan plan{arrange(g), {}};
+  Partition partition(plan.graph);
+  partition.merge_all();
+  plan.groups = partition.groups();
+  return plan;
+}
+
+}  // namespace lumen::graph

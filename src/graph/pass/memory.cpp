@@ -1,0 +1,88 @@
+// plan_memory: states and inputs live in storage of their own, everything groups write lives in one arena. A value occupies its bytes
+// from the group that writes it to the last group that reads it, results of the graph to the end; two values whose lives touch
+// never overlap, so a kernel never writes what it still reads. Proved by tests/graph/memory_test.cpp.
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "graph/pass/access.h"
+#include "graph/pass/pipeline.h"
+
+namespace lumen::graph {
+
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+struct Life {
+  ValueId value;
+  int64_t bytes;
+  int first, last;  // groups, inclusive
+  int64_t offset = 0;
+};
+
+// First fit, large values first: each value takes the lowest gap between those placed before it that live at the same time.
+int64_t place(std::vector<Life>& lives) {
+  std::stable_sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) { return a.bytes > b.bytes; });
+  std::vector<const Life*> placed;  // by offset
+  int64_t end = 0;
+  for (Life& life : lives) {
+    int64_t at = 0;
+    for (const Life* other : placed) {
+      if (other->last < life.first || life.last < other->first) continue;
+      if (other->offset - at >= life.bytes) break;
+      at = std::max(at, other->offset + other->bytes);
+    }
+    life.offset = at;
+    end = std::max(end, at + life.bytes);
+    const auto behind = std::upper_bound(placed.begin(), placed.end(), at,
+                                         [](int64_t offset, const Life* other) { return offset < other->offset; });
+    placed.insert(behind, &life);
+  }
+  return end;
+}
+
+int64_t aligned_bytes(const Type& t) {
+  int64_t bytes = 0;
+  if (__builtin_add_overflow(byte_size(t), kAlignment - 1, &bytes)) throw user_error("{} is too large", print(t));
+  return bytes / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const Plan& plan) {
+  const Graph& g = plan.graph;
+  MemoryPlan memory;
+  memory.slots.resize(g.nodes.size());
+  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+    const Node& node = g[v];
+    Slot& slot = memory.slots[v];
+    const bool own = node.op == Op::input_ || (node.op == Op::constant_ && !is_splat(node));
+    if (!own && node.op != Op::update_) continue;
+    slot = {Slot::Where::external, 0, byte_size(node.type), own ? v : memory.slots[node.operands[0]].owner};
+  }
+
+  std::vector<Life> lives;
+  std::vector<int> life_of(g.nodes.size(), -1);
+  for (int k = 0; k < static_cast<int>(plan.groups.size()); ++k) {
+    for (ValueId v : plan.groups[k].results) {
+      if (memory.slots[v].where == Slot::Where::external) continue;
+      LUMEN_CHECK(life_of[v] < 0, "%{} is written by two groups", v);
+      life_of[v] = static_cast<int>(lives.size());
+      lives.push_back({v, aligned_bytes(g[v].type), k, k});
+    }
+    for (ValueId v : plan.groups[k].inputs) {
+      if (memory.slots[v].where == Slot::Where::external) continue;
+      LUMEN_CHECK(life_of[v] >= 0, "group {} reads %{} before it is written", k, v);
+      lives[life_of[v]].last = k;
+    }
+  }
+  for (ValueId r : g.results) {
+    if (life_of[r] >= 0) lives[life_of[r]].last = static_cast<int>(plan.groups.size());
+  }
+  memory.arena_bytes = place(lives);
+  for (const Life& life : lives) memory.slots[life.value] = {Slot::Where::arena, life.offset, byte_size(g[life.value].type), -1};
+  return memory;
+}
+
+}  // namespace lumen::graph

@@ -1,0 +1,296 @@
+// simplify: one sweep rewrites every node by the rules below and shares equal ones, a second drops dead ones; repeated until nothing
+// changes. Each rule keeps every bit of the result: sums are never reordered. Proved by tests/graph/pass_test.cpp and the texts
+// tests/graph/simplify_*.txt.
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/check.h"
+#include "graph/ir/eval.h"
+#include "graph/ir/rewrite.h"
+#include "graph/pass/access.h"
+#include "graph/pass/pipeline.h"
+
+namespace lumen::graph {
+
+namespace {
+
+constexpr int64_t kMaxFolded = 256;  // elements of a constant made at compile time
+constexpr int kMaxSweeps = 16;
+
+bool numeric(const Shape& s) {
+  return std::all_of(s.begin(), s.end(), [](const Dim& d) { return d.is_number(); });
+}
+
+// Equal keys mean equal values. Labels do not count.
+std::string key_of(const Node& n) {
+  const Attributes& a = n.attributes;
+  std::string key = fmt::format("{} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(n.op), print(n.type), fmt::join(n.operands, ","),
+                                a.axis, fmt::join(a.axes, ","), static_cast<int>(a.reduction), fmt::join(a.indices, ","),
+                                fmt::join(a.starts, ","), fmt::join(a.strides, ","), a.salt, a.index);
+  for (double x : a.data) key += fmt::format(" {}", x);
+  for (const auto& [field, source] : a.sources) key += fmt::format(" {}:{}", field, static_cast<int>(source));
+  if (n.op == Op::map_) key += " " + print_formula(a.formula);
+  if (a.callee) key += fmt::format(" {}", static_cast<const void*>(a.callee.get()));
+  return key;
+}
+
+class Simplifier {
+ public:
+  explicit Simplifier(const Graph& g) : r_(g) {}
+
+  Graph run() {
+    const std::vector<bool> live = live_values(r_.from);
+    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+      if (!live[v]) continue;
+      ValueId now = rewrite(v);
+      if (!share(now)) now = shared_;
+      r_.replace(v, now);
+      std::string& label = r_.to[now].label;
+      if (label.empty() && r_.to[now].op != Op::input_) label = r_.from[v].label;
+    }
+    return r_.finish();
+  }
+
+ private:
+  const Node& node(ValueId v) const { return r_.to[v]; }
+  const Shape& shape(ValueId v) const { return r_.to[v].type.shape; }
+
+  // The new value of an old node: an existing value, or a node appended last.
+  ValueId rewrite(ValueId v) {
+    const Node& old = r_.from[v];
+    const std::vector<ValueId> operands = r_.operands(v);
+    if (const ValueId folded = fold(old, operands); folded >= 0) return folded;
+    switch (old.op) {
+      case Op::map_: return map(old, operands);
+      case Op::contract_: return contract(old, operands);
+      case Op::reduce_: return reduce(old, operands[0]);
+      case Op::reshape_: return reshape(operands[0], old.type.shape);
+      case Op::permute_: return permute(operands[0], old.attributes.axes);
+      case Op::broadcast_: return broadcast(operands[0], old.type.shape);
+      case Op::slice_: return slice(old, operands[0]);
+      case Op::concat_: return operands.size() == 1 ? operands[0] : r_.keep(v);
+      case Op::cast_:
+        if (old.type == r_.build.type(operands[0])) return operands[0];
+        if (!old.type.element.format && !r_.build.type(operands[0]).element.format) {
+          return r_.build.convert(operands[0], old.type.element.scalar);
+        }
+        return r_.keep(v);
+      default: return r_.keep(v);
+    }
+  }
+
+  // Remembers the node appended last; false (and shared_ set) when an equal one exists, which then replaces it.
+  bool share(ValueId now) {
+    if (now + 1 != static_cast<ValueId>(r_.to.nodes.size()) || !op_info(node(now).op).pure) return true;
+    const auto [known, fresh] = known_.emplace(key_of(node(now)), now);
+    if (fresh || known->second == now) return true;
+    shared_ = known->second;
+    r_.to.nodes.pop_back();
+    return false;
+  }
+
+  // --- constants
+  ValueId splat(const Shape& s, Element e, double value) { return r_.build.constant({s, e}, {value}); }
+
+  ValueId fold(const Node& old, const std::vector<ValueId>& operands) {
+    const bool constants = !operands.empty() && std::all_of(operands.begin(), operands.end(), [&](ValueId o) {
+      return node(o).op == Op::constant_;
+    });
+    if (!constants || !op_info(old.op).pure || old.type.element.format || old.op == Op::call_) return -1;
+    const bool splats = std::all_of(operands.begin(), operands.end(), [&](ValueId o) { return is_splat(node(o)); });
+    const Element e = old.type.element;
+    if (splats && is_view(old.op)) return splat(old.type.shape, e, node(operands[0]).attributes.data[0]);
+    if (splats && old.op == Op::map_) {
+      Graph tiny;
+      Builder b(tiny);
+      std::vector<ValueId> numbers;
+      for (ValueId o : operands) numbers.push_back(b.scalar(node(o).attributes.data[0], node(o).type.element.scalar));
+      tiny.results = {b.map(old.attributes.formula, numbers)};
+      tiny.result_names = {""};
+      return splat(old.type.shape, e, eval(tiny, {})[0].values[0]);
+    }
+    if (!numeric(old.type.shape) || elements(old.type.shape).coefficient > kMaxFolded) return -1;
+    for (ValueId o : operands) {
+      if (!numeric(shape(o)) || elements(shape(o)).coefficient > kMaxFolded) return -1;
+    }
+    if (old.op == Op::gather_ || old.op == Op::scatter_add_) return -1;  // may be an error at run time, and must stay one
+    Graph tiny;
+    Node copy = old;
+    copy.operands.clear();
+    for (ValueId o : operands) {
+      copy.operands.push_back(static_cast<ValueId>(tiny.nodes.size()));
+      tiny.nodes.push_back(node(o));
+    }
+    tiny.nodes.push_back(std::move(copy));
+    tiny.results = {static_cast<ValueId>(tiny.nodes.size()) - 1};
+    tiny.result_names = {""};
+    return r_.build.constant(old.type, eval(tiny, {})[0].values);
+  }
+
+  // --- maps
+  ValueId map(const Node& old, std::vector<ValueId> operands) {
+    Formula f = old.attributes.formula;
+    const auto stretched = [&](const std::vector<ValueId>& of) {  // the shape these operands broadcast to
+      Shape s;
+      for (ValueId o : of) {
+        if (shape(o).size() > s.size()) s.insert(s.begin(), shape(o).size() - s.size(), Dim(1));
+        for (size_t d = 0; d < shape(o).size(); ++d) {
+          Dim& out = s[d + s.size() - shape(o).size()];
+          if (out == Dim(1)) out = shape(o)[d];
+        }
+      }
+      return s;
+    };
+    const auto without = [&](size_t i) {
+      std::vector<ValueId> rest = operands;
+      rest.erase(rest.begin() + static_cast<int64_t>(i));
+      return rest;
+    };
+    for (size_t i = operands.size(); i-- > 0;) {
+      // A broadcast that the other operands imply.
+      while (node(operands[i]).op == Op::broadcast_) {
+        std::vector<ValueId> narrow = operands;
+        narrow[i] = node(operands[i]).operands[0];
+        if (stretched(narrow) != old.type.shape) break;
+        operands = narrow;
+      }
+      if (operands.size() == 1 || stretched(without(i)) != old.type.shape) continue;
+      // A splat becomes a constant of the formula.
+      if (is_splat(node(operands[i]))) {
+        f = compose(f, static_cast<int>(i), constant_formula(node(operands[i])), 0);
+        operands = without(i);
+        continue;
+      }
+      // The same operand twice is read once.
+      const auto first = std::find(operands.begin(), operands.begin() + static_cast<int64_t>(i), operands[i]) - operands.begin();
+      if (first < static_cast<int64_t>(i)) {
+        f = with_shared_input(f, static_cast<int>(first), static_cast<int>(i));
+        operands = without(i);
+      }
+    }
+    f = simplify_formula(f);
+    for (size_t i = operands.size(); i-- > 0 && operands.size() > 1;) {
+      const bool used = std::any_of(f.nodes.begin(), f.nodes.end(), [&](const ScalarNode& n) {
+        return n.op == ScalarOp::input && n.index == static_cast<int>(i);
+      });
+      if (used || stretched(without(i)) != old.type.shape) continue;
+      f = without_input(f, static_cast<int>(i));
+      operands = without(i);
+    }
+    const bool identity = f.nodes[f.outputs[0]].op == ScalarOp::input && shape(operands[f.nodes[f.outputs[0]].index]) == old.type.shape;
+    if (identity) return operands[f.nodes[f.outputs[0]].index];
+    return r_.build.map(std::move(f), std::move(operands));
+  }
+
+  static Formula constant_formula(const Node& splat_node) {
+    Formula f;
+    const Scalar type = splat_node.type.element.scalar;
+    const double x = splat_node.attributes.data[0];
+    f.outputs = {is_float(type) ? f.constant(type, x) : f.integer(type, static_cast<int64_t>(x))};
+    return f;
+  }
+
+  static Formula without_input(Formula f, int unused) {
+    f.inputs.erase(f.inputs.begin() + unused);
+    for (ScalarNode& n : f.nodes) n.index -= n.op == ScalarOp::input && n.index > unused ? 1 : 0;
+    return f;
+  }
+
+  // Input `twin` of f becomes input `first`; inputs behind it move up.
+  static Formula with_shared_input(Formula f, int first, int twin) {
+    f.inputs.erase(f.inputs.begin() + twin);
+    for (ScalarNode& n : f.nodes) {
+      if (n.op != ScalarOp::input || n.index < twin) continue;
+      n.index = n.index == twin ? first : n.index - 1;
+    }
+    return f;
+  }
+
+  // --- contract: permutes of operands become letters in another order
+  ValueId contract(const Node& old, std::vector<ValueId> operands) {
+    std::vector<std::string> letters = old.attributes.indices;
+    for (size_t i = 0; i < 2; ++i) {
+      while (node(operands[i]).op == Op::permute_) {
+        const std::vector<int>& axes = node(operands[i]).attributes.axes;
+        std::string below(axes.size(), ' ');
+        for (size_t d = 0; d < axes.size(); ++d) below[axes[d]] = letters[i][d];
+        letters[i] = below;
+        operands[i] = node(operands[i]).operands[0];
+      }
+    }
+    return r_.build.contract(operands[0], operands[1], letters[0], letters[1], letters[2]);
+  }
+
+  ValueId reduce(const Node& old, ValueId a) {
+    std::vector<int> axes;
+    for (int axis : old.attributes.axes) {
+      if (shape(a)[axis] != Dim(1)) axes.push_back(axis);
+    }
+    return axes.empty() ? a : r_.build.reduce(a, old.attributes.reduction, axes);
+  }
+
+  // --- views
+  ValueId reshape(ValueId a, const Shape& to) {
+    while (node(a).op == Op::reshape_) a = node(a).operands[0];
+    return shape(a) == to ? a : r_.build.reshape(a, to);
+  }
+
+  ValueId permute(ValueId a, std::vector<int> axes) {
+    while (node(a).op == Op::permute_) {
+      for (int& axis : axes) axis = node(a).attributes.axes[axis];
+      a = node(a).operands[0];
+    }
+    std::vector<int> moving;  // axes that hold more than one element, in the new order
+    for (int axis : axes) {
+      if (shape(a)[axis] != Dim(1)) moving.push_back(axis);
+    }
+    if (!std::is_sorted(moving.begin(), moving.end())) return r_.build.permute(a, axes);
+    Shape to;
+    for (int axis : axes) to.push_back(shape(a)[axis]);
+    return reshape(a, to);
+  }
+
+  ValueId broadcast(ValueId a, const Shape& to) {
+    while (node(a).op == Op::broadcast_) a = node(a).operands[0];
+    return shape(a) == to ? a : r_.build.broadcast(a, to);
+  }
+
+  ValueId slice(const Node& old, ValueId a) {
+    std::vector<int64_t> starts = old.attributes.starts, strides = old.attributes.strides;
+    while (node(a).op == Op::slice_) {
+      const Attributes& below = node(a).attributes;
+      for (size_t d = 0; d < starts.size(); ++d) {
+        starts[d] = below.starts[d] + starts[d] * below.strides[d];
+        strides[d] *= below.strides[d];
+      }
+      a = node(a).operands[0];
+    }
+    return shape(a) == old.type.shape ? a : r_.build.slice(a, starts, old.type.shape, strides);
+  }
+
+  Rewriter r_;
+  std::map<std::string, ValueId> known_;
+  ValueId shared_ = -1;
+};
+
+bool same(const Graph& a, const Graph& b) {
+  if (a.nodes.size() != b.nodes.size() || a.results != b.results) return false;
+  for (size_t v = 0; v < a.nodes.size(); ++v) {
+    if (key_of(a.nodes[v]) != key_of(b.nodes[v])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void simplify(Graph& g) {
+  for (int sweep = 0; sweep < kMaxSweeps; ++sweep) {
+    Graph next = Simplifier(g).run();
+    const bool done = same(g, next);
+    g = std::move(next);
+    if (done) return;
+  }
+}
+
+}  // namespace lumen::graph
