@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kPanelBytes = 192 << 10;   // of one operand in a task; they live on the stack and in the second-level cache
 constexpr int64_t kSumsBytes = 64 << 10;     // private sums when K has stages
+constexpr int64_t kMostRows = 6;             // of a, for kernels along k
 constexpr double kTaskCycles = 300;          // entering a task
 constexpr double kTileCycles = 12;           // entering a tile
 
@@ -213,6 +214,37 @@ bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
 }
 
 TilePlan choose_tile(const DotProblem& p, const machine::Machine& m) { return TileChooser(p, m).choose(); }
+
+bool rows_possible(const DotProblem& p) {
+  if (p.m.extent > kMostRows || !p.outer_k.empty()) return false;
+  if (!is_memory_f32(p.loads[0]) || p.k.strides[0] != 1) return false;
+  if (p.loads[1].kind == DotLoad::Kind::packed) return unpacks_along(p, 1, p.k);
+  return p.loads[1].kind == DotLoad::Kind::memory && p.k.strides[1] == 1;
+}
+
+RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
+  RowsPlan t;
+  t.lanes = m.f32_lanes();
+  t.height = static_cast<int>(p.m.extent);
+  t.width = t.height * 4 + 2 <= m.vector_registers ? 4 : 2;
+  if (p.n.extent < t.width) t.width = static_cast<int>(p.n.extent);
+  const int64_t groups = ceil_div(p.n.extent, t.width);
+  const double per_k = std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, 4.0}) / t.lanes;
+  const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? 4.0 * t.width / t.lanes : 0;
+  const double group = (per_k + unpack) * static_cast<double>(p.k.extent) + 12.0 * t.height * t.width + kTileCycles;
+  const double cycles = group * static_cast<double>(groups * p.outer_extent());
+  // Tasks of at least some thousand cycles, at most 64 per outer index.
+  t.n_tasks = std::clamp<int64_t>(static_cast<int64_t>(group * static_cast<double>(groups) / 8000), 1, std::min<int64_t>(groups, 64));
+  t.n_task = ceil_div(groups, t.n_tasks);
+  t.n_tasks = ceil_div(groups, t.n_task);
+  const int64_t tasks = p.outer_extent() * t.n_tasks;
+  t.cycles = cycles * balanced(cycles, tasks) + kTaskCycles * static_cast<double>(tasks);
+  return t;
+}
+
+std::string describe(const RowsPlan& t) {
+  return fmt::format("rows {}x{} task {} f32 fma", t.height, t.width, t.n_task * t.width);
+}
 
 std::string describe_shape(const DotProblem& p) {
   std::string text = "dot ";

@@ -1,15 +1,24 @@
 #include "kernel/synth/dot.h"
 
 #include "kernel/synth/choose.h"
+#include "kernel/synth/dot_rows.h"
 #include "kernel/synth/dot_tile.h"
 
 namespace lumen::synth {
 
 Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                          const Options& options) {
-  const DotProblem p = normalise_dot(plan.graph, group);
+  const DotProblem p = normalise_dot(plan, group);
   Synthesis out;
-  out.steps.push_back(write_tile_kernel(plan.graph, p, choose_tile(p, target)));
+  const TilePlan tile = choose_tile(p, target);
+  if (rows_possible(p)) {
+    const RowsPlan rows = choose_rows(p, target);
+    if (rows.cycles < tile.cycles) {
+      out.steps.push_back(write_rows_kernel(plan.graph, p, rows));
+      return out;
+    }
+  }
+  out.steps.push_back(write_tile_kernel(plan.graph, p, tile));
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "graph/pass/access.h"
+#include "kernel/synth/access.h"
 
 namespace lumen::synth {
 namespace {
@@ -21,7 +22,7 @@ struct Reading {
   std::vector<int64_t> strides;  // by axis of the value, or of the target it broadcasts to
 };
 
-Reading read_through(const Graph& g, ValueId v, const graph::Access& access) {
+Reading read_through(const Graph& g, ValueId v, const Access& access) {
   Reading r;
   const Node& source = g[access.source];
   r.load.value = v;
@@ -107,7 +108,8 @@ double DotProblem::flops() const {
          static_cast<double>(k_total());
 }
 
-DotProblem normalise_dot(const Graph& g, const graph::Group& group) {
+DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
+  const Graph& g = plan.graph;
   LUMEN_CHECK(group.shape == graph::KernelShape::dot && group.root >= 0 && group.results.size() == 1);
   const Node& root = g[group.root];
   LUMEN_CHECK(root.op == graph::Op::contract_);
@@ -128,24 +130,20 @@ DotProblem normalise_dot(const Graph& g, const graph::Group& group) {
     }
   std::vector<Reading> readings;
   for (int side = 0; side < 2; ++side) {
-    auto access = graph::affine_access(g, root.operands[side]);
-    LUMEN_CHECK(access, "operand {} of a contraction is not affine", side);
-    readings.push_back(read_through(g, root.operands[side], *access));
+    readings.push_back(read_through(g, root.operands[side], follow(plan, group, root.operands[side])));
   }
   std::map<ValueId, int> seen;
   for (ValueId map : p.epilogue)
     for (ValueId operand : g[map].operands) {
       if (computed.count(operand) || seen.count(operand)) continue;
-      auto access = graph::broadcast_access(g, operand, root.type.shape);
-      LUMEN_CHECK(access, "an epilogue operand is not affine");
       seen[operand] = static_cast<int>(readings.size());
-      readings.push_back(read_through(g, operand, *access));
+      readings.push_back(read_through(g, operand, follow_to(plan, group, operand, extents_of(root.type.shape))));
     }
 
   const std::string& ia = root.attributes.indices[0];
   const std::string& ib = root.attributes.indices[1];
   const std::string& ir = root.attributes.indices[2];
-  const std::vector<int64_t> dense = graph::dense_strides(root.type.shape);
+  const std::vector<int64_t> dense = dense_strides_of(extents_of(root.type.shape));
   std::set<char> letters(ia.begin(), ia.end());
   letters.insert(ib.begin(), ib.end());
   std::vector<DotIndex> batch, m, n, k;

@@ -48,7 +48,7 @@ struct DotProblem {
 };
 
 // LUMEN_CHECKs the group contract of pipeline.h for dots.
-DotProblem normalise_dot(const graph::Graph& g, const graph::Group& group);
+DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group);
 
 // The canonical text of everything a kernel depends on: equal problems have equal text.
 std::string describe(const DotProblem& p);

@@ -12,13 +12,6 @@ using Value = loop::ValueId;
 
 constexpr int64_t kMostUnrolled = 1024;  // elements unpacked by straight code
 
-// Elements unpacked together: whole blocks and whole vectors.
-int64_t unpack_unit(const Format& f, int lanes) {
-  const int64_t unit = std::lcm(f.block, static_cast<int64_t>(lanes));
-  if (unit > kMostUnrolled) return f.block;
-  return unit >= 4 * lanes ? unit : unit * ((4 * lanes) / unit);
-}
-
 // The run of `blocks` blocks from block `first`, stored at byte `to` of the panel.
 void unpack_run(DotWriter& w, Unpack& unpack, Value first, int64_t blocks, loop::BufferId buffer, Value to, int lanes) {
   const int64_t block = unpack.format().block;
@@ -54,6 +47,12 @@ void unpack_rows(DotWriter& w, const DotLoad& load, const RowSource& from, Value
 }
 
 }  // namespace
+
+int64_t unpack_unit(const Format& f, int lanes) {
+  const int64_t unit = std::lcm(f.block, static_cast<int64_t>(lanes));
+  if (unit > kMostUnrolled) return f.block;
+  return unit >= 4 * lanes ? unit : unit * ((4 * lanes) / unit);
+}
 
 void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, Value rows, Value columns, const Panel& to,
                int lanes) {

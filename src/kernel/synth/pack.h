@@ -23,6 +23,9 @@ struct Panel {
 void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, loop::ValueId rows, loop::ValueId columns,
                const Panel& to, int lanes);
 
+// Elements unpacked together by straight code: whole blocks, and whole vectors where that stays short.
+int64_t unpack_unit(const Format& f, int lanes);
+
 // The transpose of lanes x lanes numbers held in vectors.
 std::vector<loop::ValueId> turn(loop::Builder& b, std::vector<loop::ValueId> rows);
 

@@ -1,0 +1,134 @@
+#include "kernel/synth/dot_rows.h"
+
+#include <functional>
+#include <memory>
+
+#include "kernel/synth/dot_write.h"
+#include "kernel/synth/pack.h"
+#include "kernel/synth/unpack.h"
+
+namespace lumen::synth {
+namespace {
+
+using Value = loop::ValueId;
+using loop::LoopKind;
+using loop::VType;
+
+class RowsKernel {
+ public:
+  RowsKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t) : p_(p), t_(t), w_(g, p, "dot"), b_(w_.b) {}
+
+  Step write(std::string plan) {
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Value task) { write_task(task); });
+    return w_.step(std::move(plan));
+  }
+
+ private:
+  void write_task(Value task);
+  void write_group(Value n);
+  void sum_memory(const std::vector<Value>& rows);
+  void sum_packed(const std::vector<Value>& rows);
+  Value sum(int i, int j) { return b_.load(sums_[i * t_.width + j], {Scalar::f32, t_.lanes}, w_.i64(0), 4); }
+  // sums += products of `right` (one vector per row of b) with a at k.
+  void products(Value k, const std::vector<Value>& right, Value count);
+
+  const DotProblem& p_;
+  const RowsPlan& t_;
+  DotWriter w_;
+  loop::Builder& b_;
+  std::vector<loop::BufferId> sums_;
+};
+
+void RowsKernel::write_task(Value task) {
+  const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(t_.n_tasks)), t_.n_task * t_.width);
+  w_.enter_outer(b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks)));
+  const Value last = w_.min(w_.add(first, w_.i64(t_.n_task * t_.width)), w_.i64(p_.n.extent));
+  for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(t_.lanes * 4));
+  b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
+}
+
+void RowsKernel::products(Value k, const std::vector<Value>& right, Value count) {
+  for (int i = 0; i < t_.height; ++i) {
+    const Value at = w_.add(w_.base(0), w_.add(k, w_.i64(i * p_.m.strides[0])));
+    const Value left = w_.read_f32(0, at, 1, b_.type(right[0]).lanes, count);
+    for (int j = 0; j < t_.width; ++j)
+      b_.store(sums_[i * t_.width + j], b_.op(ScalarOp::fma_, left, right[j], sum(i, j)), w_.i64(0), 4);
+  }
+}
+
+void RowsKernel::sum_memory(const std::vector<Value>& rows) {
+  const int64_t k = p_.k.extent, whole = k / t_.lanes * t_.lanes;
+  auto step = [&](Value at, Value count) {
+    std::vector<Value> right;
+    for (Value row : rows) right.push_back(w_.read_f32(1, w_.add(row, at), 1, t_.lanes, count));
+    products(at, right, count);
+  };
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), t_.lanes, [&](Value at) { step(at, -1); });
+  if (whole < k) step(w_.i64(whole), w_.i64(k - whole));
+}
+
+void RowsKernel::sum_packed(const std::vector<Value>& rows) {
+  const DotLoad& load = p_.loads[1];
+  const int64_t block = load.format->block, unit = unpack_unit(*load.format, t_.lanes);
+  std::vector<std::unique_ptr<Unpack>> cursors;
+  std::vector<Value> first;
+  for (Value row : rows) {
+    cursors.push_back(std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns));
+    cursors.back()->enter_tensor();
+    cursors.back()->enter_row(b_.op(ScalarOp::div_, row, w_.i64(load.columns)));
+    first.push_back(b_.op(ScalarOp::div_, row, w_.i64(block)));
+  }
+  auto run = [&](Value k, int64_t count) {
+    const Value ahead = b_.op(ScalarOp::div_, k, w_.i64(block));
+    for (size_t j = 0; j < rows.size(); ++j) cursors[j]->enter_block(w_.add(first[j], ahead), count / block);
+    for (int64_t position = 0; position < count; position += t_.lanes) {
+      const int lanes = static_cast<int>(std::min<int64_t>(t_.lanes, count - position));
+      std::vector<Value> right;
+      for (auto& cursor : cursors) {
+        Value v = cursor->values(position, lanes);
+        if (lanes < t_.lanes) {  // the rest of the vector is zero
+          std::vector<int> mask(static_cast<size_t>(t_.lanes), -1);
+          for (int lane = 0; lane < lanes; ++lane) mask[lane] = lane;
+          v = lanes == 1 ? b_.insert(w_.zero(t_.lanes), v, 0) : b_.shuffle({v}, mask);
+        }
+        right.push_back(v);
+      }
+      products(w_.add(k, w_.i64(position)), right, lanes < t_.lanes ? w_.i64(lanes) : -1);
+    }
+  };
+  const int64_t k = p_.k.extent, whole = k / unit * unit;
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), unit, [&](Value at) { run(at, unit); });
+  b_.loop(LoopKind::serial, w_.i64(whole), w_.i64(k), block, [&](Value at) { run(at, block); });
+}
+
+void RowsKernel::write_group(Value n) {
+  for (const loop::BufferId s : sums_) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
+  std::vector<Value> rows;  // rows that do not exist repeat the last one; their sums are not stored
+  for (int j = 0; j < t_.width; ++j) {
+    const Value r = w_.add(n, w_.i64(j));
+    rows.push_back(w_.add(w_.base(1), w_.scaled(p_.n.extent % t_.width ? w_.min(r, w_.i64(p_.n.extent - 1)) : r, p_.n.strides[1])));
+  }
+  if (p_.loads[1].kind == DotLoad::Kind::packed) sum_packed(rows);
+  else sum_memory(rows);
+  const Value count = p_.n.extent % t_.width
+                          ? w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(t_.width))
+                          : -1;
+  for (int i = 0; i < t_.height; ++i) {
+    Value v = w_.zero(t_.width);
+    for (int j = 0; j < t_.width; ++j) {
+      const Value total = b_.fold(ScalarOp::add_, sum(i, j));
+      v = t_.width == 1 ? total : b_.insert(v, total, j);
+    }
+    w_.finish_vector(v, w_.i64(i), n, count);
+  }
+}
+
+}  // namespace
+
+Step write_rows_kernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t) {
+  Step s = RowsKernel(g, p, t).write(describe_shape(p) + " " + describe(t));
+  s.flops = p.flops();
+  return s;
+}
+
+}  // namespace lumen::synth
