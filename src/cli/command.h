@@ -1,0 +1,53 @@
+// The commands of the program, one file each. A command adds its flags to the application and leaves an action behind, which runs
+// after everything was parsed. Errors are thrown as lumen::Error and printed in one place (app.cpp). Proved by tests/cli.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/arch/family.h"
+#include "run/engine/engine.h"
+
+namespace lumen::cli {
+
+// Flags every command has.
+struct Shared {
+  std::vector<std::string> format_folders, model_folders;
+  int threads = 0;
+  bool verbose = false, quiet = false;
+  std::string cache;                     // "" default, "off"
+  std::string machine = "native";
+
+  model::LibraryRef library() const;     // embedded texts plus the folders
+  run::Engine engine() const;
+};
+
+struct Command {
+  std::function<int()> action;           // set by the parsed subcommand; returns an exit code
+  std::shared_ptr<Shared> shared = std::make_shared<Shared>();
+};
+
+void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared);
+
+void add_demo(CLI::App& app, Command& command);
+void add_train(CLI::App& app, Command& command);
+void add_run(CLI::App& app, Command& command);
+void add_quantize(CLI::App& app, Command& command);
+void add_perplexity(CLI::App& app, Command& command);
+void add_inspect(CLI::App& app, Command& command);
+void add_compile(CLI::App& app, Command& command);
+void add_format(CLI::App& app, Command& command);
+void add_doctor(CLI::App& app, Command& command);
+
+// Set by Ctrl-C (the second one ends the program at once).
+const std::atomic<bool>& interrupted();
+void catch_interrupts();
+
+// The whole program: arguments in, exit code out. Output goes to stdout, notes and errors to stderr.
+int run_app(int argc, const char* const* argv);
+
+}  // namespace lumen::cli

@@ -1,0 +1,140 @@
+// lumen compile FILE
+#include <cstdio>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/names.h"
+#include "graph/elaborate/elaborate.h"
+#include "model/train/optimizer.h"
+#include "model/train/recipe.h"
+#include "run/engine/stages.h"
+
+namespace lumen::cli {
+namespace {
+
+struct Flags {
+  std::string file, shape, function = "forward", target = "native", emit = "graph", out;
+  std::vector<std::string> symbols, formats, config;
+  bool exact = false;
+};
+
+// "B=1,T=512" or several flags.
+graph::Bindings symbol_values(const std::vector<std::string>& texts) {
+  graph::Bindings symbols;
+  for (const std::string& text : texts) {
+    const size_t at = text.find('=');
+    char* end = nullptr;
+    const long long value = at == std::string::npos ? 0 : std::strtoll(text.c_str() + at + 1, &end, 10);
+    if (at == std::string::npos || at == 0 || *end != 0 || value < 1 || value > (1LL << 32)) {
+      throw usage_error("--symbols takes NAME=NUMBER, not '{}'", text);
+    }
+    symbols[text.substr(0, at)] = value;
+  }
+  return symbols;
+}
+
+// The graph a user means: a function of a model, its training step ("train"), or a plain function of the file.
+graph::Graph graph_of(model::Library& library, const Flags& flags) {
+  model::FamilyRef family;
+  const lang::File* file = nullptr;
+  if (flags.file.ends_with(".lum") && std::filesystem::exists(flags.file)) {
+    const auto source = std::make_shared<Source>(Source{flags.file, read_file(flags.file, 16 << 20)});
+    // The file stands in for the library's file that defines the same names.
+    file = &library.replace_model_text(source);
+    if (!file->models.empty()) family = library.family(file->models.front().name);
+  } else if (flags.file.ends_with(".lum")) {
+    throw user_error("{}: no such file", flags.file);
+  } else {
+    family = library.family(flags.file);
+  }
+  if (!family) {
+    const graph::Scope scope = library.scope();
+    for (const lang::Function& f : file->functions) {
+      if (f.name == flags.function) return graph::elaborate_function(scope, f);
+    }
+    throw user_error("{} has no function '{}'", flags.file, flags.function);
+  }
+  graph::Config values;
+  for (const std::string& text : flags.config) {
+    const size_t at = text.find('=');
+    if (at == std::string::npos) throw usage_error("--config takes KEY=NUMBER, not '{}'", text);
+    values[text.substr(0, at)] = std::strtod(text.c_str() + at + 1, nullptr);
+  }
+  const std::vector<std::string> sizes = family->sizes();
+  const std::string size = !flags.shape.empty() ? flags.shape : sizes.empty() ? "" : sizes.front();
+  const graph::Config config = family->config(size, values);
+  if (flags.function != "train" || family->has_function("train")) return family->function(flags.function, config);
+  std::vector<model::Parameter> trained = family->parameters(config);
+  std::erase_if(trained, [](const model::Parameter& p) { return p.frozen; });
+  return model::training_step(family->function("loss", config), trained, {});
+}
+
+int compile(const Shared& shared, const Flags& flags) {
+  auto library = model::Library::builtin();
+  for (const std::string& folder : shared.format_folders) library->add_format_folder(folder);
+  for (const std::string& folder : shared.model_folders) library->add_model_folder(folder);
+  const run::Stage stage = run::stage_from_name(flags.emit);
+  const graph::Graph g = graph_of(*library, flags);
+  run::CompileOptions options;
+  options.symbols = symbol_values(flags.symbols);
+  options.exact = flags.exact;
+  for (const std::string& text : flags.formats) {
+    const size_t at = text.find('=');
+    graph::FormatAssignment a;
+    a.what = graph::FormatAssignment::What::stored;
+    a.format = library->formats().get(at == std::string::npos ? text : text.substr(at + 1));
+    const std::string pattern = at == std::string::npos ? "*" : text.substr(0, at);
+    // Vectors stay f32, as everywhere.
+    for (graph::ValueId v : g.inputs()) {
+      const graph::Node& n = g[v];
+      if (n.attributes.role != graph::Role::parameter || n.type.shape.size() < 2 || !model::matches(pattern, n.attributes.name)) continue;
+      a.value = n.attributes.name;
+      options.assignments.push_back(a);
+    }
+  }
+  // Symbols nobody gave get small numbers, so that a first look needs no flags.
+  for (graph::ValueId v : g.inputs()) {
+    for (const graph::Dim& d : g[v].type.shape) {
+      for (const std::string& symbol : d.symbols) options.symbols.emplace(symbol, symbol == "B" || symbol == "R" ? 1 : 32);
+    }
+  }
+  const std::string text = run::stage_text(g, options, flags.target, stage);
+  if (flags.out.empty()) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  } else {
+    write_file_atomic(flags.out, text);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_compile(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* sub = app.add_subcommand("compile", "Show every stage from language to machine code, for any target");
+  sub->add_option("file", flags->file, "A .lum file with a model or functions, or a known family")->required()->type_name("FILE");
+  sub->add_option("--shape,--size", flags->shape, "Named size of the model; without it, the first one");
+  sub->add_option("--config", flags->config, "A config value; repeatable")->type_name("KEY=NUMBER");
+  sub->add_option("--function", flags->function, "Function; 'train' is a whole training step")->capture_default_str();
+  sub->add_option("--symbols", flags->symbols, "Sizes of symbols; others: B, R = 1, the rest 32")->type_name("B=1,T=512")->delimiter(',');
+  sub->add_option("--format", flags->formats, "Weights held in a format; repeatable")->type_name("[PATTERN=]FORMAT");
+  sub->add_option("--target", flags->target, "Machine; see `lumen doctor`")->capture_default_str()->type_name("MACHINE");
+  sub->add_option("--emit", flags->emit, "graph, loops, llvm, asm or obj")->capture_default_str();
+  sub->add_option("-o,--out", flags->out, "File to write instead of printing")->type_name("OUT");
+  sub->add_flag("--exact", flags->exact, "f32 activations in dots with held weights");
+  sub->footer([] {
+    return size_names() +
+           "\n\nExamples:\n"
+           "  lumen compile model.lum --function step --symbols T=1,S=512 --format " +
+           example_format(4.5) +
+           " --target native --emit asm\n"
+           "  lumen compile model.lum --function train --symbols B=12,T=64 --emit graph";
+  });
+  add_shared_flags(*sub, command.shared);
+  sub->callback([flags, &command] {
+    command.action = [flags, shared = command.shared] { return compile(*shared, *flags); };
+  });
+}
+
+}  // namespace lumen::cli

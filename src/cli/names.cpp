@@ -1,0 +1,62 @@
+#include "cli/names.h"
+
+#include <cmath>
+
+#include "model/train/recipe.h"
+
+namespace lumen::cli {
+namespace {
+
+std::string wrapped(const std::string& title, const std::vector<std::string>& names, size_t width) {
+  std::string out = title, line = title;
+  for (const std::string& name : names) {
+    if (line.size() + name.size() + 1 > width) {
+      out += "\n ";
+      line = " ";
+    }
+    out += " " + name;
+    line += " " + name;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string example_format(double bits) {
+  std::string best = "TYPE";
+  double distance = 1e9;
+  for (const FormatRef& f : FormatLibrary::builtin().all()) {
+    if (!f->gguf_file_type || !f->encodes()) continue;
+    const double d = std::abs(f->bits_per_weight() - bits);
+    if (d < distance) {
+      distance = d;
+      best = f->name;
+    }
+  }
+  return best;
+}
+
+std::string format_names(size_t width) {
+  const auto library = model::Library::builtin();
+  std::vector<std::string> formats, mixtures;
+  for (const FormatRef& f : library->formats().all()) {
+    if (f->encodes()) formats.push_back(f->name);
+  }
+  for (const std::string& name : library->recipe_names()) {
+    const model::Recipe recipe = model::parse_recipe(library->recipe(name)->text, name);
+    if (recipe.file_type >= 0) mixtures.push_back(name);
+  }
+  return wrapped("Formats:", formats, width) + "\n" + wrapped("Mixtures:", mixtures, width);
+}
+
+std::string size_names() {
+  const auto library = model::Library::builtin();
+  std::string text;
+  for (const std::string& family : library->family_names()) {
+    text += text.empty() ? "" : "\n";
+    text += wrapped(fmt::format("Sizes of {}:", family), library->family(family)->sizes(), 110);
+  }
+  return text;
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,269 @@
+// Reads families out of syntax trees. The attributes it understands: model: gguf, hf, hf_refuse; config keys: gguf, hf, gguf_length;
+// parameters: frozen, absent_if and hf_halves (both name a config key), and those elaborate.h lists.
+#include "model/arch/family.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "lang/parser.h"
+
+namespace lumen::model {
+namespace {
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::vector<std::string> attribute_texts(const std::vector<lang::Attribute>& attributes, std::string_view name) {
+  std::vector<std::string> texts;
+  for (const lang::Attribute& a : attributes) {
+    if (a.name != name) continue;
+    for (const lang::ExprPtr& value : a.values) {
+      if (value->kind != lang::ExprKind::string && value->kind != lang::ExprKind::name) {
+        throw error_at(value->place, fmt::format("attribute '{}' takes strings", name), "write the name in quotes");
+      }
+      texts.push_back(value->text);
+    }
+  }
+  return texts;
+}
+
+std::string join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& n : names) text += (text.empty() ? "" : ", ") + n;
+  return text;
+}
+
+std::string recipe_name(std::string_view path) {
+  return lower(std::filesystem::path(std::string(path)).stem().string());
+}
+
+}  // namespace
+
+std::shared_ptr<Library> Library::builtin() {
+  auto library = std::make_shared<Library>();
+  library->formats_ = FormatLibrary::builtin();
+  for (const embedded::File& file : embedded::models()) {
+    if (file.path.ends_with(".lum")) {
+      library->add_model_text(std::make_shared<Source>(
+          Source{fmt::format("<embedded {}>", file.path), std::string(file.text)}));
+    } else if (file.path.starts_with("recipes/")) {
+      library->recipes_.push_back({recipe_name(file.path), std::string(file.text)});
+    }
+  }
+  return library;
+}
+
+const lang::File& Library::add_model_text(SourceRef source) {
+  files_.push_back(std::make_unique<lang::File>(lang::parse_file(std::move(source))));
+  const lang::File& file = *files_.back();
+  if (!file.formats.empty() || !file.aliases.empty()) formats_.add(file);
+  return file;
+}
+
+const lang::File& Library::replace_model_text(SourceRef source) {
+  auto file = std::make_unique<lang::File>(lang::parse_file(std::move(source)));
+  const auto same_name = [&](const lang::File& other) {
+    for (const lang::ModelDecl& a : file->models) {
+      for (const lang::ModelDecl& b : other.models) {
+        if (a.name == b.name) return true;
+      }
+    }
+    for (const lang::Function& a : file->functions) {
+      for (const lang::Function& b : other.functions) {
+        if (a.name == b.name) return true;
+      }
+    }
+    return false;
+  };
+  std::erase_if(files_, [&](const auto& other) { return same_name(*other); });
+  if (!file->formats.empty() || !file->aliases.empty()) formats_.add(*file);
+  files_.push_back(std::move(file));
+  return *files_.back();
+}
+
+void Library::add_format_folder(const std::filesystem::path& folder) { formats_.add_folder(folder); }
+
+void Library::add_model_folder(const std::filesystem::path& folder) {
+  std::error_code failure;
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) paths.push_back(entry.path());
+  if (failure) throw user_error("cannot read folder {}: {}", folder.string(), failure.message());
+  std::sort(paths.begin(), paths.end());
+  for (const auto& path : paths) {
+    if (path.extension() == ".lum") {
+      add_model_text(std::make_shared<Source>(Source{path.string(), read_file(path, 16 << 20)}));
+    } else if (path.extension() == ".toml") {
+      recipes_.insert(recipes_.begin(), {recipe_name(path.string()), read_file(path, 16 << 20)});
+    }
+  }
+}
+
+graph::Scope Library::scope() const {
+  graph::Scope scope;
+  for (const auto& file : files_) scope.files.push_back(file.get());
+  scope.formats = &formats_;
+  return scope;
+}
+
+std::vector<FamilyRef> Library::families() const {
+  std::vector<FamilyRef> found;
+  for (const auto& file : files_) {
+    for (const lang::ModelDecl& decl : file->models) found.push_back(std::make_shared<Family>(shared_from_this(), decl));
+  }
+  return found;
+}
+
+std::vector<std::string> Library::family_names() const {
+  std::vector<std::string> names;
+  for (const FamilyRef& f : families()) names.push_back(f->name());
+  return names;
+}
+
+FamilyRef Library::family(const std::string& name) const {
+  for (const FamilyRef& f : families()) {
+    if (f->name() == name) return f;
+  }
+  throw Error(Exit::user, fmt::format("no model family is called '{}'", name),
+              fmt::format("known families: {}", join(family_names())));
+}
+
+FamilyRef Library::family_of_gguf(const std::string& architecture) const {
+  for (const FamilyRef& f : families()) {
+    if (f->gguf_architecture() == architecture) return f;
+  }
+  throw Error(Exit::user, fmt::format("no model family reads the GGUF architecture '{}'", architecture),
+              fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
+}
+
+FamilyRef Library::family_of_hf(const std::string& architecture) const {
+  for (const FamilyRef& f : families()) {
+    const auto& names = f->hf_architectures();
+    if (std::find(names.begin(), names.end(), architecture) != names.end()) return f;
+  }
+  throw Error(Exit::user, fmt::format("no model family reads the architecture '{}'", architecture),
+              fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
+}
+
+FamilyRef Library::family_with_size(const std::string& size) const {
+  for (const FamilyRef& f : families()) {
+    const auto sizes = f->sizes();
+    if (std::find(sizes.begin(), sizes.end(), size) != sizes.end()) return f;
+  }
+  return nullptr;
+}
+
+std::optional<Library::RecipeText> Library::recipe(const std::string& name) const {
+  const std::string key = lower(name);
+  for (const RecipeText& r : recipes_) {
+    if (r.name == key) return r;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> Library::recipe_names() const {
+  std::vector<std::string> names;
+  for (const RecipeText& r : recipes_) names.push_back(r.name);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+int64_t Parameter::count() const { return graph::elements(shape).number(); }
+
+Family::Family(LibraryRef library, const lang::ModelDecl& decl) : library_(std::move(library)), decl_(decl) {
+  const auto gguf = attribute_texts(decl.attributes, "gguf");
+  gguf_ = gguf.empty() ? decl.name : gguf.front();
+  hf_ = attribute_texts(decl.attributes, "hf");
+  hf_refused_ = attribute_texts(decl.attributes, "hf_refuse");
+  for (const lang::ConfigKey& key : decl.config) {
+    ConfigKey out;
+    out.name = key.name;
+    const auto scalar = scalar_from_name(key.type.name);
+    out.is_float = scalar && lumen::is_float(*scalar);
+    out.gguf = attribute_texts(key.attributes, "gguf");
+    out.hf = attribute_texts(key.attributes, "hf");
+    for (std::string& name : out.gguf) {
+      if (const size_t at = name.find("{a}"); at != std::string::npos) name.replace(at, 3, gguf_);
+    }
+    const auto length = attribute_texts(key.attributes, "gguf_length");
+    if (!length.empty()) out.gguf_length = length.front();
+    keys_.push_back(std::move(out));
+  }
+}
+
+std::vector<std::string> Family::sizes() const {
+  std::vector<std::string> names;
+  for (const lang::SizeDecl& size : decl_.sizes) names.push_back(size.name);
+  return names;
+}
+
+bool Family::has_function(const std::string& function) const {
+  return std::any_of(decl_.functions.begin(), decl_.functions.end(),
+                     [&](const lang::Function& f) { return f.name == function; });
+}
+
+graph::Config Family::config(const std::string& size, const graph::Config& values) const {
+  return graph::model_config(decl_, size, values);
+}
+
+std::vector<Parameter> Family::parameters(const graph::Config& config) const {
+  std::vector<Parameter> out = all_parameters(config);
+  std::erase_if(out, [&](const Parameter& p) { return !p.absent_if.empty() && config.at(p.absent_if) != 0; });
+  return out;
+}
+
+std::vector<Parameter> Family::all_parameters(const graph::Config& config) const {
+  // Attributes of the declaration behind "layers.3.wq" are those of the layer parameter "wq".
+  const auto find_decl = [&](const std::string& name) -> const lang::ModelParam* {
+    for (const lang::ModelParam& p : decl_.params) {
+      if (p.name == name) return &p;
+    }
+    const std::string last = name.substr(name.rfind('.') + 1);
+    for (const lang::ModelParam& p : decl_.layer_params) {
+      if (p.name == last) return &p;
+    }
+    return nullptr;
+  };
+  std::vector<Parameter> out;
+  for (graph::ModelParameter& p : graph::model_parameters(library_->scope(), decl_, config)) {
+    Parameter parameter;
+    static_cast<graph::ModelParameter&>(parameter) = std::move(p);
+    const lang::ModelParam* decl = find_decl(parameter.name);
+    LUMEN_CHECK(decl, "parameter {} without a declaration", parameter.name);
+    for (const lang::Attribute& a : decl->attributes) {
+      if (a.name == "frozen") parameter.frozen = true;
+    }
+    // Both attributes hold the name of a config key.
+    const auto key_of = [&](std::string_view attribute) -> std::string {
+      const auto names = attribute_texts(decl->attributes, attribute);
+      if (names.empty()) return "";
+      if (!config.contains(names.front())) {
+        throw error_at(decl->place, fmt::format("{} names no config key: '{}'", attribute, names.front()));
+      }
+      return names.front();
+    };
+    parameter.absent_if = key_of("absent_if");
+    if (const std::string key = key_of("hf_halves"); !key.empty()) {
+      parameter.hf_halves = static_cast<int64_t>(config.at(key));
+    }
+    out.push_back(std::move(parameter));
+  }
+  return out;
+}
+
+graph::Graph Family::function(const std::string& function, const graph::Config& config) const {
+  if (!has_function(function)) {
+    throw user_error("the family '{}' has no function '{}'", decl_.name, function);
+  }
+  graph::Graph g = graph::elaborate_model(library_->scope(), decl_, function, config);
+  if (g.results.size() == 1) g.result_names = {kResult};
+  return g;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,101 @@
+// Model families and the texts they come from: the embedded library of formats, functions, families and recipes, and
+// what users add. A family is one `model` of a .lum file; nothing here knows any of them by name. Proved by
+// tests/model/arch_test.cpp.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/elaborate/elaborate.h"
+#include "lang/ast.h"
+#include "number/library.h"
+
+namespace lumen::model {
+
+inline constexpr const char* kResult = "result";
+
+class Family;
+using FamilyRef = std::shared_ptr<const Family>;
+
+// Everything that is text: formats, functions, families, recipes. Add folders first, ask later.
+class Library : public std::enable_shared_from_this<Library> {
+ public:
+  static std::shared_ptr<Library> builtin();
+  void add_format_folder(const std::filesystem::path& folder);  // --formats DIR
+  void add_model_folder(const std::filesystem::path& folder);   // *.lum families and *.toml recipes
+  const lang::File& add_model_text(SourceRef source);           // one file of functions and families
+
+  // The same, in place of a file that defines a model or function of the same name (a changed copy of an embedded file).
+  const lang::File& replace_model_text(SourceRef source);
+
+  const FormatLibrary& formats() const { return formats_; }
+  FamilyRef family(const std::string& name) const;                  // Error with the known names
+  FamilyRef family_of_gguf(const std::string& architecture) const;  // by the attribute `gguf`
+  FamilyRef family_of_hf(const std::string& architecture) const;    // by the attribute `hf`
+  FamilyRef family_with_size(const std::string& size) const;        // null when no family has it
+  std::vector<std::string> family_names() const;
+  graph::Scope scope() const;
+
+  struct RecipeText {
+    std::string name, text;
+  };
+  std::optional<RecipeText> recipe(const std::string& name) const;  // case does not matter
+  std::vector<std::string> recipe_names() const;
+
+ private:
+  std::vector<FamilyRef> families() const;
+  FormatLibrary formats_;
+  std::vector<std::unique_ptr<lang::File>> files_;
+  std::vector<RecipeText> recipes_;
+};
+using LibraryRef = std::shared_ptr<const Library>;
+
+// A config key and its names in files; {a} stands for the architecture. All gguf names are written, the first present
+// is read.
+struct ConfigKey {
+  std::string name;
+  bool is_float = false;
+  std::vector<std::string> gguf, hf;
+  std::string gguf_length;  // an array whose length is the value when no gguf name is present
+};
+
+struct Parameter : graph::ModelParameter {
+  bool frozen = false;    // never trained
+  std::string absent_if;  // a config key: the parameter does not exist when its value is not 0 (an output tied to the embedding)
+  int64_t hf_halves =
+      0;  // n > 0: in HF files the rows are n heads of [2, d/2] rows; here they are [d/2, 2] (adjacent pairs)
+  int64_t count() const;
+};
+
+class Family {
+ public:
+  Family(LibraryRef library, const lang::ModelDecl& decl);
+
+  const std::string& name() const { return decl_.name; }
+  const std::string& gguf_architecture() const { return gguf_; }
+  const std::vector<std::string>& hf_architectures() const { return hf_; }
+  const std::vector<ConfigKey>& keys() const { return keys_; }
+  // Keys of config.json that this family has no meaning for unless they are null, false or absent.
+  const std::vector<std::string>& hf_refused() const { return hf_refused_; }
+  std::vector<std::string> sizes() const;
+  bool has_function(const std::string& function) const;
+  const Library& library() const { return *library_; }
+
+  graph::Config config(const std::string& size, const graph::Config& values) const;
+  std::vector<Parameter> parameters(const graph::Config& config) const;      // without absent ones
+  std::vector<Parameter> all_parameters(const graph::Config& config) const;
+  // Its one result is called kResult.
+  graph::Graph function(const std::string& function, const graph::Config& config) const;
+
+ private:
+  LibraryRef library_;
+  const lang::ModelDecl& decl_;
+  std::string gguf_;
+  std::vector<std::string> hf_, hf_refused_;
+  std::vector<ConfigKey> keys_;
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,136 @@
+#include "model/arch/model.h"
+
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "base/check.h"
+#include "graph/ir/eval.h"
+
+namespace lumen::model {
+namespace {
+
+// Box-Muller over the counter-based uniform numbers of the graph floor.
+float normal_value(uint32_t seed, uint32_t salt, uint64_t element) {
+  const double u = 1.0 - static_cast<double>(graph::uniform_random(seed, salt, 2 * element));
+  const double v = graph::uniform_random(seed, salt, 2 * element + 1);
+  return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
+}
+
+}  // namespace
+
+int64_t Weight::columns() const { return type.shape.empty() ? 1 : type.shape.back().number(); }
+
+int64_t Weight::rows() const {
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < type.shape.size(); ++i) rows *= type.shape[i].number();
+  return rows;
+}
+
+double Weight::bits_per_weight() const {
+  return is_f32() ? 32.0 : type.element.format->bits_per_weight(rows(), columns());
+}
+
+std::span<const float> Weight::f32() const {
+  LUMEN_CHECK(is_f32());
+  return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
+Weight f32_weight(const graph::Shape& shape, std::span<const float> values) {
+  Weight w;
+  w.type = {shape, {Scalar::f32, nullptr}};
+  LUMEN_CHECK(graph::elements(shape).number() == static_cast<int64_t>(values.size()));
+  w.bytes.resize(values.size_bytes());
+  std::memcpy(w.bytes.data(), values.data(), values.size_bytes());
+  return w;
+}
+
+int64_t Model::integer(const std::string& key) const {
+  const auto found = config.find(key);
+  LUMEN_CHECK(found != config.end(), "family {} has no config key {}", family->name(), key);
+  return static_cast<int64_t>(found->second);
+}
+
+int64_t Model::weight_count() const {
+  int64_t total = 0;
+  for (const Parameter& p : parameters) total += p.count();
+  return total;
+}
+
+int64_t Model::weight_bytes() const {
+  int64_t total = 0;
+  for (const auto& entry : weights) total += static_cast<int64_t>(entry.second.bytes.size());
+  return total;
+}
+
+const Parameter* Model::find(const std::string& parameter) const {
+  for (const Parameter& p : parameters) {
+    if (p.name == parameter) return &p;
+  }
+  return nullptr;
+}
+
+Weight initial_weight(const Family& family, const graph::Config& config, const Parameter& p, uint32_t seed, uint32_t salt) {
+  std::vector<float> values(static_cast<size_t>(p.count()));
+  if (p.init == "ones") {
+    std::fill(values.begin(), values.end(), 1.0F);
+  } else if (p.init == "zeros") {
+    std::fill(values.begin(), values.end(), 0.0F);
+  } else if (p.init == "normal" || p.init == "residual") {
+    double scale = p.init_scale;
+    if (p.init == "residual") scale /= std::sqrt(2.0 * std::max(1.0, config.at("layers")));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(scale * normal_value(seed, salt, i));
+  } else {
+    throw user_error("parameter '{}' of family '{}' has an unknown init '{}'", p.name, family.name(), p.init);
+  }
+  return f32_weight(p.shape, values);
+}
+
+Model initialise(FamilyRef family, const graph::Config& config, uint32_t seed) {
+  Model model;
+  model.name = family->name();
+  model.config = config;
+  model.family = std::move(family);
+  uint32_t salt = 0;
+  for (const Parameter& p : model.family->parameters(config)) {
+    ++salt;
+    model.weights[p.name] = initial_weight(*model.family, config, p, seed, salt);
+    model.parameters.push_back(p);
+  }
+  return model;
+}
+
+std::vector<graph::FormatAssignment> stored_formats(const Model& model) {
+  std::vector<graph::FormatAssignment> assignments;
+  for (const auto& [name, weight] : model.weights) {
+    if (weight.is_f32()) continue;
+    graph::FormatAssignment a;
+    a.what = graph::FormatAssignment::What::stored;
+    a.value = name;
+    a.format = weight.type.element.format;
+    assignments.push_back(std::move(a));
+  }
+  return assignments;
+}
+
+bool is_plain(const Format& format, Scalar scalar) {
+  if (format.block != 1 || format.fields.size() != 1 || format.decode.result.kind != RoutineExpr::Kind::field) return false;
+  if (format.fields[0].level != Level::block || format.fields[0].count != 1 || !format.decode.body.empty()) return false;
+  const FieldType& t = format.fields[0].type;
+  if (!t.is_float || !t.has_sign || t.special != FieldType::Special::ieee) return false;
+  switch (scalar) {
+    case Scalar::f32: return t.exponent_bits == 8 && t.mantissa_bits == 23;
+    case Scalar::bf16: return t.exponent_bits == 8 && t.mantissa_bits == 7;
+    case Scalar::f16: return t.exponent_bits == 5 && t.mantissa_bits == 10;
+    default: return false;
+  }
+}
+
+FormatRef format_of_scalar(const FormatLibrary& formats, Scalar scalar) {
+  for (const FormatRef& f : formats.all()) {
+    if (is_plain(*f, scalar)) return f;
+  }
+  return nullptr;
+}
+
+}  // namespace lumen::model

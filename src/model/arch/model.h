@@ -1,0 +1,59 @@
+// A model as a value: a family, its numbers, its weights in host memory and its tokenizer. Weights are f32 or blobs of
+// a format. Reading and writing: read.h, write.h. Proved by tests/model/arch_test.cpp.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/pass/pipeline.h"
+#include "model/arch/family.h"
+#include "model/file/gguf.h"
+#include "model/text/tokenizer.h"
+
+namespace lumen::model {
+
+struct Weight {
+  graph::Type type;            // numeric dims; element f32 or a format
+  std::vector<uint8_t> bytes;  // byte_size(type)
+
+  bool is_f32() const { return !type.element.format; }
+  int64_t rows() const;  // all dims but the last; 1 for vectors
+  int64_t columns() const;
+  double bits_per_weight() const;
+  std::span<const float> f32() const;  // LUMEN_CHECKs is_f32()
+};
+Weight f32_weight(const graph::Shape& shape, std::span<const float> values);
+
+struct Model {
+  std::string name;
+  FamilyRef family;
+  graph::Config config;
+  std::vector<Parameter> parameters;      // those this model has, in the family's order
+  std::map<std::string, Weight> weights;  // by parameter name, exactly `parameters`
+  std::optional<Tokenizer> tokenizer;
+  GgufMetadata metadata;                  // keys of the file it came from, carried along when it is written again
+
+  int64_t integer(const std::string& key) const;  // config value; LUMEN_CHECK when missing
+  int64_t weight_count() const;
+  int64_t weight_bytes() const;
+  const Parameter* find(const std::string& parameter) const;
+};
+
+// Fresh weights: normal(init_scale), ones, zeros; matrices that write into the residual stream (init "residual") are
+// divided by sqrt(2 * layers). Counter-based: a function of (seed, parameter number, element) only.
+Weight initial_weight(const Family& family, const graph::Config& config, const Parameter& p, uint32_t seed, uint32_t salt);
+Model initialise(FamilyRef family, const graph::Config& config, uint32_t seed);
+
+// The assignments that give each input of a graph the element its weight has.
+std::vector<graph::FormatAssignment> stored_formats(const Model& model);
+
+// The format whose one field is exactly this scalar type, or null: how f16 and bf16 tensors are held.
+FormatRef format_of_scalar(const FormatLibrary& formats, Scalar scalar);
+// True when a format's values are stored as plain f32.
+bool is_plain(const Format& format, Scalar scalar);
+
+}  // namespace lumen::model

@@ -1,0 +1,13 @@
+// The row order of rotated projections. HF files keep the two partners of a rotation half a head apart, [heads, 2, d/2] rows; GGUF files
+// (and our graphs) side by side, [heads, d/2, 2]. Which parameters need it is said by the family's text (hf_halves).
+#pragma once
+
+#include "model/arch/model.h"
+
+namespace lumen::model {
+
+// Reorders whole rows; Error when rows of this format cannot be moved one by one (fields shared by tiles of rows).
+void halves_to_pairs(Weight& w, int64_t heads);
+void pairs_to_halves(Weight& w, int64_t heads);
+
+}  // namespace lumen::model

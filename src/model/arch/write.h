@@ -1,0 +1,15 @@
+// Models to files. GGUF: loadable by other programs when every weight's format has a GGUF type; HF folders hold f32 or
+// formats with a safetensors dtype. Both are atomic. Proved by tests/model/arch_test.cpp.
+#pragma once
+
+#include <filesystem>
+
+#include "model/arch/model.h"
+
+namespace lumen::model {
+
+// `file_type` is general.file_type, a label; -1: the one of the format most weights are in, or 0.
+void write_gguf(const Model& model, const std::filesystem::path& path, int file_type = -1);
+void write_hf(const Model& model, const std::filesystem::path& folder);
+
+}  // namespace lumen::model

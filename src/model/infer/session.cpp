@@ -1,0 +1,106 @@
+#include "model/infer/session.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace lumen::model {
+
+LoadedModel::LoadedModel(run::Engine& engine, const Model& model) : engine_(engine), model_(model) {
+  for (const auto& [name, w] : model.weights) {
+    auto tensor = std::make_shared<run::DeviceTensor>(engine.device(), w.type);
+    tensor->upload(w.bytes.data(), static_cast<int64_t>(w.bytes.size()));
+    weights_[name] = std::move(tensor);
+  }
+}
+
+Session::Session(const LoadedModel& loaded, SessionOptions options) : loaded_(loaded), options_(options) {
+  const int64_t trained = loaded.model().integer("context");
+  if (options_.context == 0) options_.context = trained;
+  if (options_.context < 1) throw usage_error("the context must hold at least one token");
+  options_.chunk = std::clamp<int64_t>(options_.chunk, 1, options_.context);
+  graph_ = loaded.model().family->function("step", loaded.model().config);
+  position_in_ = std::make_shared<run::DeviceTensor>(loaded.engine().device(), graph::Type{{}, {Scalar::i32, nullptr}});
+  widths_.reserve(2);  // one token, one chunk: references stay valid
+  logits_.resize(static_cast<size_t>(loaded.model().integer("vocab")));
+}
+
+Session::Width Session::make(int64_t tokens) {
+  run::Engine& engine = loaded_.engine();
+  run::CompileOptions options;
+  options.assignments = stored_formats(loaded_.model());
+  options.symbols = {{"B", 1}, {"T", tokens}, {"R", 1}, {"S", options_.context}};
+  options.exact = options_.exact;
+  Width width;
+  width.tokens = tokens;
+  width.program = engine.compile(graph_, options);
+  for (const std::string& name : width.program->input_names()) {
+    const graph::Type type = width.program->input_type(name);
+    run::DeviceTensorRef tensor;
+    if (const auto w = loaded_.weights().find(name); w != loaded_.weights().end()) {
+      tensor = w->second;
+    } else if (name == "tokens" || name == "rows") {
+      tensor = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      (name == "tokens" ? width.tokens_in : width.rows_in) = tensor;
+    } else if (name == "position") {
+      tensor = position_in_;
+    } else {
+      auto& state = states_[name];
+      if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      tensor = state;
+    }
+    width.program->bind(name, tensor);
+  }
+  return width;
+}
+
+void Session::run(const Width& width, std::span<const TokenId> tokens) {
+  // Short chunks are filled up; what the filling writes behind the text is overwritten before anything may look at it.
+  std::vector<int32_t> ids(static_cast<size_t>(width.tokens), 0);
+  std::copy(tokens.begin(), tokens.end(), ids.begin());
+  width.tokens_in->upload(ids.data(), width.tokens_in->bytes());
+  const auto row = static_cast<int32_t>(tokens.size() - 1);
+  width.rows_in->upload(&row, sizeof row);
+  const auto position = static_cast<int32_t>(position_);
+  position_in_->upload(&position, sizeof position);
+  width.program->run();
+  position_ += static_cast<int64_t>(tokens.size());
+}
+
+std::span<const float> Session::feed(std::span<const TokenId> tokens) {
+  LUMEN_CHECK(!tokens.empty());
+  if (position_ + static_cast<int64_t>(tokens.size()) > options_.context) {
+    throw Error(Exit::user, fmt::format("the text needs {} tokens, but the context holds {}",
+                                        position_ + static_cast<int64_t>(tokens.size()), options_.context),
+                "shorten the prompt, ask for fewer tokens (-n), or raise --ctx-size");
+  }
+  const auto width_of = [&](int64_t count) -> const Width& {
+    for (const Width& w : widths_) {
+      if (w.tokens == count) return w;
+    }
+    widths_.push_back(make(count));
+    return widths_.back();
+  };
+  const Width* last = nullptr;
+  while (!tokens.empty()) {
+    const auto left = static_cast<int64_t>(tokens.size());
+    const bool wide = left > 1 && options_.chunk > 1 && position_ + options_.chunk <= options_.context;
+    const Width& width = width_of(wide ? options_.chunk : 1);
+    const auto count = static_cast<size_t>(std::min(left, width.tokens));
+    run(width, tokens.first(count));
+    tokens = tokens.subspan(count);
+    last = &width;
+  }
+  last->program->result(kResult)->download(logits_.data(), static_cast<int64_t>(logits_.size() * sizeof(float)));
+  return logits_;
+}
+
+void Session::rewind(int64_t position) {
+  LUMEN_CHECK(position >= 0 && position <= position_);
+  position_ = position;
+}
+
+std::string Session::explain() const { return widths_.empty() ? "" : widths_.front().program->explain(); }
+
+}  // namespace lumen::model

@@ -1,0 +1,66 @@
+// A running text: a model on a device with a key-value cache. Prompts go through in chunks, then token by token.
+// Nothing here knows the family: the cache is whatever states the family's `step` has. Proved by tests/model/infer_test.cpp.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/arch/model.h"
+#include "run/engine/engine.h"
+
+namespace lumen::model {
+
+// Weights of a model on a device, shared by sessions and evaluations.
+class LoadedModel {
+ public:
+  LoadedModel(run::Engine& engine, const Model& model);
+  run::Engine& engine() const { return engine_; }
+  const Model& model() const { return model_; }
+  const std::map<std::string, run::DeviceTensorRef>& weights() const { return weights_; }
+
+ private:
+  run::Engine& engine_;
+  const Model& model_;
+  std::map<std::string, run::DeviceTensorRef> weights_;
+};
+
+struct SessionOptions {
+  int64_t context = 0;   // cache length; 0: the model's context
+  int64_t chunk = 64;    // tokens of a prompt computed at once
+  bool exact = false;    // f32 activations throughout
+};
+
+class Session {
+ public:
+  Session(const LoadedModel& loaded, SessionOptions options);
+
+  // Appends tokens; returns the logits behind the last one (valid until the next call). Error when the context is full.
+  std::span<const float> feed(std::span<const TokenId> tokens);
+  int64_t position() const { return position_; }
+  int64_t context() const { return options_.context; }
+  void rewind(int64_t position);     // forgets what came later
+  std::string explain() const;       // kernels of the one-token step
+
+ private:
+  struct Width {                     // the step compiled for `tokens` tokens at once
+    int64_t tokens;
+    std::shared_ptr<run::Program> program;
+    run::DeviceTensorRef tokens_in, rows_in;
+  };
+  Width make(int64_t tokens);
+  void run(const Width& width, std::span<const TokenId> tokens);
+
+  const LoadedModel& loaded_;
+  SessionOptions options_;
+  graph::Graph graph_;
+  std::map<std::string, run::DeviceTensorRef> states_;
+  run::DeviceTensorRef position_in_;
+  std::vector<Width> widths_;        // made when first needed; the first is one token
+  std::vector<float> logits_;
+  int64_t position_ = 0;
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,144 @@
+#include "model/train/optimizer.h"
+
+#include "base/check.h"
+#include "graph/grad/reverse.h"
+#include "graph/ir/build.h"
+
+namespace lumen::model {
+namespace {
+
+using graph::Builder;
+using graph::Graph;
+using graph::Role;
+using graph::ValueId;
+
+graph::Type f32_type(graph::Shape shape) { return {std::move(shape), {Scalar::f32, nullptr}}; }
+
+// The optimizer's part, shared by both ways to come by gradients. Formulas are single maps, so that each parameter's moments and
+// values are read and written once.
+class AdamWGraph {
+ public:
+  AdamWGraph(Builder& build, const AdamW& settings) : build_(build), settings_(settings) {
+    rate_ = build.input(kLearningRate, Role::data, f32_type({}));
+    correction1_ = build.input(kCorrection1, Role::data, f32_type({}));
+    correction2_ = build.input(kCorrection2, Role::data, f32_type({}));
+  }
+
+  // |all gradients|, rank 0.
+  ValueId norm(const std::vector<ValueId>& gradients) {
+    ValueId total = -1;
+    for (ValueId g : gradients) {
+      const graph::Shape shape = build_.type(g).shape;
+      std::vector<int> axes;
+      for (size_t i = 0; i < shape.size(); ++i) axes.push_back(static_cast<int>(i));
+      const ValueId squares = build_.mul(g, g);
+      const ValueId sum = build_.reshape(axes.empty() ? squares : build_.reduce(squares, graph::Reduction::sum, axes), {});
+      total = total < 0 ? sum : build_.add(total, sum);
+    }
+    return build_.unary(ScalarOp::sqrt_, total);
+  }
+
+  // min(1, max_norm / norm); the tiny addend keeps 0 / 0 away.
+  ValueId clip(ValueId norm) {
+    if (settings_.max_norm <= 0) return build_.scalar(1.0);
+    const ValueId ratio = build_.div(build_.scalar(settings_.max_norm), build_.add(norm, build_.scalar(1e-12)));
+    return build_.binary(ScalarOp::min_, build_.scalar(1.0), ratio);
+  }
+
+  void apply(const Parameter& p, ValueId parameter, ValueId gradient, ValueId clip) {
+    const graph::Type type = f32_type(p.shape);
+    const ValueId m = build_.input(kFirstMoment + p.name, Role::state, type);
+    const ValueId v = build_.input(kSecondMoment + p.name, Role::state, type);
+    const auto number = [&](double x) { return build_.scalar(x); };
+    const ValueId g = build_.mul(gradient, clip);
+    const ValueId m_next = build_.add(build_.mul(m, number(settings_.beta1)), build_.mul(g, number(1 - settings_.beta1)));
+    const ValueId v_next =
+        build_.add(build_.mul(v, number(settings_.beta2)), build_.mul(build_.mul(g, g), number(1 - settings_.beta2)));
+    const ValueId root = build_.unary(ScalarOp::sqrt_, build_.div(v_next, correction2_));
+    ValueId move = build_.div(build_.div(m_next, correction1_), build_.add(root, number(settings_.epsilon)));
+    if (p.shape.size() >= 2 && settings_.weight_decay != 0) {
+      move = build_.add(move, build_.mul(parameter, number(settings_.weight_decay)));
+    }
+    const ValueId next = build_.sub(parameter, build_.mul(rate_, move));
+    build_.update(m, m_next);
+    build_.update(v, v_next);
+    build_.update(parameter, next);
+  }
+
+ private:
+  Builder& build_;
+  const AdamW& settings_;
+  ValueId rate_, correction1_, correction2_;
+};
+
+ValueId loss_of(const Graph& g) {
+  LUMEN_CHECK(g.results.size() == 1 && g[g.results[0]].type.shape.empty(), "a loss graph has one rank-0 result");
+  return g.results[0];
+}
+
+std::vector<ValueId> parameter_inputs(const Graph& g, const std::vector<Parameter>& trained) {
+  std::vector<ValueId> inputs;
+  for (const Parameter& p : trained) {
+    const ValueId v = g.find_input(p.name);
+    LUMEN_CHECK(v >= 0, "the loss does not use parameter {}", p.name);
+    inputs.push_back(v);
+  }
+  return inputs;
+}
+
+}  // namespace
+
+Graph training_step(Graph loss, const std::vector<Parameter>& trained, const AdamW& settings) {
+  Graph g = std::move(loss);
+  g.name = "train";
+  const std::vector<ValueId> parameters = parameter_inputs(g, trained);
+  const std::vector<ValueId> gradients = graph::differentiate(g, loss_of(g), parameters);
+  const ValueId loss_value = g.results[0];
+  Builder build(g);
+  AdamWGraph adam(build, settings);
+  const ValueId norm = adam.norm(gradients);
+  const ValueId clip = adam.clip(norm);
+  for (size_t i = 0; i < trained.size(); ++i) adam.apply(trained[i], parameters[i], gradients[i], clip);
+  g.results = {loss_value, norm};
+  g.result_names = {"loss", "norm"};
+  return g;
+}
+
+Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int parts) {
+  LUMEN_CHECK(parts >= 1);
+  Graph g = std::move(loss);
+  g.name = "accumulate";
+  const std::vector<ValueId> gradients = graph::differentiate(g, loss_of(g), parameter_inputs(g, trained));
+  const ValueId loss_value = g.results[0];
+  Builder build(g);
+  for (size_t i = 0; i < trained.size(); ++i) {
+    const ValueId sum = build.input(kGradient + trained[i].name, Role::state, f32_type(trained[i].shape));
+    build.update(sum, build.add(sum, build.mul(gradients[i], build.scalar(1.0 / parts))));
+  }
+  g.results = {loss_value};
+  g.result_names = {"loss"};
+  return g;
+}
+
+Graph apply_step(const std::vector<Parameter>& trained, const AdamW& settings) {
+  Graph g;
+  g.name = "apply";
+  Builder build(g);
+  std::vector<ValueId> parameters, gradients;
+  for (const Parameter& p : trained) {
+    parameters.push_back(build.input(p.name, Role::parameter, f32_type(p.shape)));
+    gradients.push_back(build.input(kGradient + p.name, Role::state, f32_type(p.shape)));
+  }
+  AdamWGraph adam(build, settings);
+  const ValueId norm = adam.norm(gradients);
+  const ValueId clip = adam.clip(norm);
+  for (size_t i = 0; i < trained.size(); ++i) {
+    adam.apply(trained[i], parameters[i], gradients[i], clip);
+    build.update(gradients[i], build.broadcast(build.scalar(0.0), trained[i].shape));
+  }
+  g.results = {norm};
+  g.result_names = {"norm"};
+  return g;
+}
+
+}  // namespace lumen::model
