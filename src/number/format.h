@@ -68,6 +68,15 @@ struct FormatTable {
   std::vector<double> values;
 };
 
+// A local of the block's fit that `code` reads: it is kept for every block. When the fit is skipped because its fields were
+// supplied, the local takes the stored value of `field` (the field it was plainly assigned to: `d = s`); -1: it has none, so
+// the fit cannot be skipped.
+struct KeptLocal {
+  int fit_variable = 0;   // in fit[block].variables
+  int code_variable = 0;  // in code.variables; same type and extent
+  int field = -1;
+};
+
 struct Format {
   std::string name;
   std::string doc;
@@ -83,6 +92,10 @@ struct Format {
   Routine decode;                          // (i) -> f32
   std::optional<Routine> code;             // (v, i) -> value for code_field[i]
   std::array<std::optional<Routine>, kLevels> fit;  // by level; run outermost level first; x[j] is relative to the level's extent
+  std::vector<KeptLocal> kept;
+  // fit(x, w) with the importance w[j] >= 0 of each value (RoutineExpr::source with slot 1), beside the plain fit(x).
+  std::array<std::optional<Routine>, kLevels> weighted_fit;
+  std::vector<KeptLocal> weighted_kept;    // kept locals of weighted_fit[block]
   bool encodes() const { return code || fit[0]; }   // decoder-only formats (codebooks) exist
   std::string source_text;                 // canonical text of the definition; the identity of the format
   Hash hash;                               // of source_text

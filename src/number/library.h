@@ -22,11 +22,15 @@ class FormatLibrary {
   std::vector<FormatRef> all() const;                      // in order of names
 
  private:
+  void add_all(std::vector<lang::File> files);
+
   std::map<std::string, FormatRef, std::less<>> formats_;
   std::vector<lang::File> files_;                          // shared fit functions and tables
 };
 
 // Meaning of one declaration: checks fields, layouts, routines; messages carry places and hints.
 FormatRef read_format(const lang::FormatDecl& decl, const std::vector<const lang::File*>& scope);
+
+FormatRef read_format_alias(const lang::FormatAlias& alias, const std::vector<const lang::File*>& scope);
 
 }  // namespace lumen

@@ -1,5 +1,7 @@
 // Structured scalar programs: the bodies of `fit`, `code` and `decode` after checking, with functions inlined and types
 // resolved. Small enough to interpret (codec.h) and to lower one to one into loop IR (kernel/synth/routine).
+// Every index is proved to stay inside its array, field or table when a format is read (number/read/range.h), so neither the
+// interpreter nor a kernel checks it. Loops have constant bounds or end at `extent`. Values of untouched locals are zero.
 // All values are scalars; arrays are local, of constant size. There is no aliasing and no unbounded loop.
 #pragma once
 
@@ -21,13 +23,14 @@ struct RoutineExpr {
     source,      // x[args[0]]: the values being encoded (f32), or importance when slot == 1
     field,       // field `slot`, args[0] is the index inside its level's record (constant 0 for single fields)
     table,       // constant table `slot` of the format, args[0] is the index
-  } kind;
-  Scalar type;
+    extent,      // i32: how many values are being encoded, len(x); a constant at block level, so seen in row, tile, tensor only
+  } kind = Kind::constant;
+  Scalar type = Scalar::i32;
   ScalarOp op = ScalarOp::add_;
   int slot = 0;
   double real = 0;
   int64_t integer = 0;
-  std::vector<RoutineExpr> args;
+  std::vector<RoutineExpr> args{};
 };
 
 struct RoutineStmt {
@@ -37,13 +40,13 @@ struct RoutineStmt {
     set_field,     // field slot[index] = value, converted to the field's type (floats round to nearest even, integers wrap is an error in the codec: values are clamped)
     loop,          // for slot in from..to step `step` (slot is an i32 variable)
     branch,        // if value { body } else { otherwise }
-  } kind;
+  } kind = Kind::set;
   int slot = 0;
-  RoutineExpr value;
-  RoutineExpr index;
-  RoutineExpr from, to;
+  RoutineExpr value{};
+  RoutineExpr index{};
+  RoutineExpr from{}, to{};
   int64_t step = 1;
-  std::vector<RoutineStmt> body, otherwise;
+  std::vector<RoutineStmt> body{}, otherwise{};
 };
 
 struct RoutineVariable {
