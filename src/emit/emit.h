@@ -1,5 +1,5 @@
-// The code generator's door and the only floor that sees LLVM: loop kernels in; LLVM text, assembly or objects out, for any
-// target on any machine. It never sees tensors or a format's name.
+// The code generator's door and the only floor that sees LLVM: loop kernels in; LLVM text, assembly or objects out, for
+// any target on any machine. It never sees tensors or a format's name.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,23 @@ namespace lumen::emit {
 enum class Output : uint8_t { llvm, assembly, object };
 
 // Calling convention on CPUs: void kernel(void* const* buffers, int64_t begin, int64_t end, int64_t* status)
-//   runs iterations [begin, end) of the top parallel loop; status points to {code, detail} and is written on the first guard failure.
+//   runs iterations [begin, end) of the top parallel loop; status points to {code, detail} and is written on the first
+//   guard failure.
 using CpuKernel = void (*)(void* const* buffers, int64_t begin, int64_t end, int64_t* status);
 
-// One module with all kernels; symbols are symbol_name(kernel). Object bytes are a relocatable file of the target's format.
+// One module with all kernels; symbols are symbol_name(kernel). Object bytes are a relocatable file of the target's
+// format.
 std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& target, Output output);
 std::string symbol_name(const loop::Kernel& k);
 
 // Versions that decide about cache validity: LLVM and this floor.
 std::string version();
 
+// This processor, as LLVM describes it.
+struct Host {
+  std::string triple, cpu, features;
+};
+Host host();
 
 // Loads object bytes into this process; functions live as long as the module.
 class LoadedModule {
@@ -33,7 +40,7 @@ class LoadedModule {
   LoadedModule(LoadedModule&&) noexcept;
   LoadedModule& operator=(LoadedModule&&) noexcept;
   ~LoadedModule();
-  CpuKernel find(const std::string& symbol) const;   // LUMEN_CHECK when missing
+  CpuKernel find(const std::string& symbol) const;  // LUMEN_CHECK when missing
 
  private:
   struct State;

@@ -1,0 +1,336 @@
+// See lower.h. Values of loop IR are visited in order and mapped to LLVM values; regions become blocks.
+// Contract with the engine: params of a kernel that is not `aliased` never overlap unless they are the same read-only
+// memory; bases are aligned as the params say. Proved by tests/emit/lower_test.cpp.
+#include "emit/lower.h"
+
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/MCSubtargetInfo.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "emit/memory.h"
+#include "emit/scalar.h"
+#include "emit/types.h"
+#include "kernel/loop/rules.h"
+#include "kernel/loop/text.h"
+
+namespace lumen::emit {
+namespace {
+
+using llvm::BasicBlock;
+using llvm::Value;
+using loop::Instr;
+using loop::Kernel;
+using loop::Op;
+using loop::VType;
+
+constexpr int64_t kUnrollLimit = 4096;  // iterations; beyond it an unroll loop stays a loop
+
+int masks_of(const llvm::MCSubtargetInfo& features, const llvm::Triple& triple) {
+  if (!triple.isX86()) return 0;
+  if (features.checkFeatures("+avx512bw,+avx512vl")) return 8;
+  return features.checkFeatures("+avx2") ? 32 : 0;
+}
+
+class KernelLowering {
+ public:
+  KernelLowering(const Kernel& k, const machine::Machine& target, const llvm::TargetMachine& machine,
+                 llvm::Module& module)
+      : k_(k),
+        target_(target),
+        features_(*machine.getMCSubtargetInfo()),
+        module_(module),
+        context_(module.getContext()),
+        b_(context_),
+        memory_(b_, masks_of(features_, machine.getTargetTriple())),
+        values_(static_cast<size_t>(k.value_count)),
+        buffers_(static_cast<size_t>(k.buffer_count)) {}
+
+  void run(const std::string& symbol) {
+    llvm::Type* pointer = b_.getPtrTy();
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {pointer, b_.getInt64Ty(), b_.getInt64Ty(), pointer}, false);
+    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
+    function_->setDoesNotThrow();
+    b_.SetInsertPoint(BasicBlock::Create(context_, "entry", function_));
+    bind_params();
+    const Instr* top = loop::top_loop(k_);
+    for (const Instr& instr : k_.body.code)
+      if (&instr != top) lower(instr);
+    if (top) lower_top(*top);
+    b_.CreateRetVoid();
+    std::string wrong;
+    llvm::raw_string_ostream stream(wrong);
+    LUMEN_CHECK(!llvm::verifyFunction(*function_, &stream), "kernel {}: {}", k_.name, wrong);
+  }
+
+ private:
+  void bind_params() {
+    llvm::MDBuilder metadata(context_);
+    llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain(k_.name);
+    std::vector<llvm::Metadata*> scopes;
+    for (const loop::BufferParam& p : k_.params) scopes.push_back(metadata.createAnonymousAliasScope(domain, p.name));
+    for (size_t i = 0; i < k_.params.size(); ++i) {
+      Value* slot = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(0), i);
+      buffers_[i].base = b_.CreateLoad(b_.getPtrTy(), slot, k_.params[i].name);
+      buffers_[i].align = k_.params[i].align;
+      if (k_.aliased) continue;
+      std::vector<llvm::Metadata*> others = scopes;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      buffers_[i].scope = llvm::MDNode::get(context_, {scopes[i]});
+      buffers_[i].others = llvm::MDNode::get(context_, others);
+    }
+  }
+
+  VType type(loop::ValueId v) const { return k_.value_types[static_cast<size_t>(v)]; }
+  Value* value(loop::ValueId v) const { return values_[static_cast<size_t>(v)]; }
+  Value* operand(const Instr& instr, size_t i) const { return value(instr.operands[i]); }
+  Value* optional_operand(const Instr& instr, size_t i) const {
+    return i < instr.operands.size() ? operand(instr, i) : nullptr;
+  }
+  const Memory& buffer(const Instr& instr) const { return buffers_[static_cast<size_t>(instr.buffer)]; }
+  BasicBlock* block(const char* name) { return BasicBlock::Create(context_, name, function_); }
+
+  // The thread's share [begin, end) of the iterations.
+  void lower_top(const Instr& instr) {
+    LUMEN_CHECK(instr.kind == loop::LoopKind::parallel, "grid kernels need a GPU, {} is none", target_.name);
+    Value* step = b_.getInt64(static_cast<uint64_t>(instr.step));
+    const auto bound = [&](unsigned argument) {
+      return b_.CreateNSWAdd(operand(instr, 0), b_.CreateNSWMul(function_->getArg(argument), step));
+    };
+    Value* from = bound(1);
+    rolled(instr, from, bound(2));
+  }
+
+  // Tested at the bottom, so that what does not change can be lifted in front of it.
+  void rolled(const Instr& instr, Value* from, Value* to) {
+    BasicBlock* before = b_.GetInsertBlock();
+    BasicBlock* body = block("loop");
+    BasicBlock* after = block("after");
+    b_.CreateCondBr(b_.CreateICmpSLT(from, to), body, after);
+    b_.SetInsertPoint(body);
+    llvm::PHINode* counter = b_.CreatePHI(b_.getInt64Ty(), 2);
+    counter->addIncoming(from, before);
+    values_[static_cast<size_t>(instr.regions[0].counter)] = counter;
+    region(instr.regions[0]);
+    Value* next = b_.CreateNSWAdd(counter, b_.getInt64(static_cast<uint64_t>(instr.step)));
+    counter->addIncoming(next, b_.GetInsertBlock());
+    b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
+    b_.SetInsertPoint(after);
+  }
+
+  void lower_loop(const Instr& instr) {
+    LUMEN_CHECK(instr.kind == loop::LoopKind::serial || instr.kind == loop::LoopKind::unroll,
+                "{} loops need a GPU, {} is none", loop::kind_name(instr.kind), target_.name);
+    const auto* from = llvm::dyn_cast<llvm::ConstantInt>(operand(instr, 0));
+    const auto* to = llvm::dyn_cast<llvm::ConstantInt>(operand(instr, 1));
+    if (from && to) {
+      const int64_t trips = loop::trip_count(from->getSExtValue(), to->getSExtValue(), instr.step);
+      if (trips <= 1 || (instr.kind == loop::LoopKind::unroll && trips <= kUnrollLimit)) {
+        for (int64_t i = 0; i < trips; ++i) {
+          values_[static_cast<size_t>(instr.regions[0].counter)] =
+              b_.getInt64(static_cast<uint64_t>(from->getSExtValue() + i * instr.step));
+          region(instr.regions[0]);
+        }
+        return;
+      }
+    }
+    rolled(instr, operand(instr, 0), operand(instr, 1));
+  }
+
+  void lower_branch(const Instr& instr) {
+    BasicBlock* then = block("then");
+    BasicBlock* otherwise = block("else");
+    BasicBlock* join = block("join");
+    b_.CreateCondBr(operand(instr, 0), then, otherwise);
+    b_.SetInsertPoint(then);
+    region(instr.regions[0]);
+    b_.CreateBr(join);
+    b_.SetInsertPoint(otherwise);
+    region(instr.regions[1]);
+    b_.CreateBr(join);
+    b_.SetInsertPoint(join);
+  }
+
+  // The first failure of this call is kept in status = {code, detail}.
+  void lower_guard(const Instr& instr) {
+    BasicBlock* failed = block("failed");
+    BasicBlock* first = block("first");
+    BasicBlock* join = block("ok");
+    llvm::MDNode* likely = llvm::MDBuilder(context_).createBranchWeights(1 << 20, 1);
+    b_.CreateCondBr(operand(instr, 0), join, failed, likely);
+    b_.SetInsertPoint(failed);
+    Value* status = function_->getArg(3);
+    b_.CreateCondBr(b_.CreateICmpEQ(b_.CreateLoad(b_.getInt64Ty(), status), b_.getInt64(0)), first, join);
+    b_.SetInsertPoint(first);
+    b_.CreateStore(b_.getInt64(static_cast<uint64_t>(instr.code)), status);
+    b_.CreateStore(operand(instr, 1), b_.CreateConstGEP1_64(b_.getInt64Ty(), status, 1));
+    b_.CreateBr(join);
+    b_.SetInsertPoint(join);
+  }
+
+  void lower_alloc(const Instr& instr) {
+    LUMEN_CHECK(instr.space == loop::Space::priv, "shared memory needs a GPU, {} is none", target_.name);
+    Memory& m = buffers_[static_cast<size_t>(instr.buffer)];
+    if (m.base) return;  // an unrolled copy of the region; content is undefined at its start, so the slot can be shared
+    BasicBlock& entry = function_->getEntryBlock();
+    Ir at_entry(&entry, entry.begin());
+    auto* slot = at_entry.CreateAlloca(llvm::ArrayType::get(b_.getInt8Ty(), static_cast<uint64_t>(instr.bytes)));
+    slot->setAlignment(llvm::Align(static_cast<uint64_t>(instr.align)));
+    m.base = slot;
+    m.align = instr.align;
+  }
+
+  void region(const loop::Region& r) {
+    for (const Instr& instr : r.code) lower(instr);
+  }
+
+  void lower(const Instr& instr) {
+    switch (instr.op) {
+      case Op::loop_:
+        return lower_loop(instr);
+      case Op::branch_:
+        return lower_branch(instr);
+      case Op::guard_:
+        return lower_guard(instr);
+      case Op::alloc_:
+        return lower_alloc(instr);
+      case Op::store_:
+        return memory_.store(buffer(instr), type(instr.operands[0]), operand(instr, 0), operand(instr, 1), instr.align,
+                             optional_operand(instr, 2));
+      case Op::scatter_:
+        return memory_.scatter(buffer(instr), type(instr.operands[0]), operand(instr, 0), operand(instr, 1));
+      case Op::barrier_:
+        LUMEN_UNREACHABLE("barriers need a GPU, {} is none", target_.name);
+      default:
+        values_[static_cast<size_t>(instr.result)] = compute(instr);
+        return;
+    }
+  }
+
+  Value* compute(const Instr& instr) {
+    switch (instr.op) {
+      case Op::constant_:
+        return constant(context_, instr);
+      case Op::op_: {
+        std::vector<Value*> x;
+        for (size_t i = 0; i < instr.operands.size(); ++i) x.push_back(operand(instr, i));
+        const size_t typed = instr.scalar_op == ScalarOp::select_ ? 1 : 0;
+        return lower_scalar(b_, instr.scalar_op, type(instr.operands[typed]), instr.type, x);
+      }
+      case Op::splat_:
+        return instr.type.lanes == 1 ? operand(instr, 0)
+                                     : b_.CreateVectorSplat(static_cast<unsigned>(instr.type.lanes), operand(instr, 0));
+      case Op::extract_:
+        return type(instr.operands[0]).lanes == 1
+                   ? operand(instr, 0)
+                   : b_.CreateExtractElement(operand(instr, 0), static_cast<uint64_t>(instr.lane));
+      case Op::insert_:
+        return instr.type.lanes == 1
+                   ? operand(instr, 1)
+                   : b_.CreateInsertElement(operand(instr, 0), operand(instr, 1), static_cast<uint64_t>(instr.lane));
+      case Op::shuffle_:
+        return shuffle(instr);
+      case Op::fold_:
+        return fold(instr);
+      case Op::load_:
+        return memory_.load(buffer(instr), instr.type, operand(instr, 0), instr.align, optional_operand(instr, 1));
+      case Op::gather_:
+        return memory_.gather(buffer(instr), instr.type, operand(instr, 0));
+      case Op::inst_:
+        return call_row(instr);
+      default:
+        LUMEN_UNREACHABLE("{} is not for {}", loop::print(instr), target_.name);
+    }
+  }
+
+  Value* shuffle(const Instr& instr) {
+    const int lanes = type(instr.operands[0]).lanes;
+    const auto as_vector = [&](Value* x) { return lanes == 1 ? b_.CreateVectorSplat(1, x) : x; };
+    Value* a = as_vector(operand(instr, 0));
+    const bool two = instr.operands.size() == 2;
+    bool zeros = false;
+    for (const int lane : instr.mask) zeros = zeros || lane < 0;
+    Value* none = llvm::Constant::getNullValue(a->getType());
+    Value* c = two ? as_vector(operand(instr, 1)) : none;
+    std::vector<int> mask = instr.mask;
+    for (int& lane : mask)
+      if (lane < 0)
+        lane = two ? -1 : lanes;  // lane `lanes` is the first of `none`; for two vectors zeros are put in below
+    Value* out = b_.CreateShuffleVector(a, c, mask);
+    if (two && zeros) {
+      const auto n = static_cast<int>(mask.size());
+      for (int i = 0; i < n; ++i) mask[static_cast<size_t>(i)] = instr.mask[static_cast<size_t>(i)] < 0 ? n : i;
+      out = b_.CreateShuffleVector(out, llvm::Constant::getNullValue(out->getType()), mask);
+    }
+    return instr.type.lanes == 1 ? b_.CreateExtractElement(out, uint64_t{0}) : out;
+  }
+
+  // (x0 op x[n/2]), ... until one lane is left.
+  Value* fold(const Instr& instr) {
+    Value* x = operand(instr, 0);
+    const Scalar s = instr.type.scalar;
+    for (int lanes = type(instr.operands[0]).lanes; lanes > 1;) {
+      const int half = lanes / 2;
+      const auto part = [&](int first) -> Value* {
+        if (half == 1) return b_.CreateExtractElement(x, static_cast<uint64_t>(first));
+        std::vector<int> mask;
+        for (int i = 0; i < half; ++i) mask.push_back(first + i);
+        return b_.CreateShuffleVector(x, mask);
+      };
+      x = lower_scalar(b_, instr.scalar_op, {s, half}, {s, half}, {part(0), part(half)});
+      lanes = half;
+    }
+    return x;
+  }
+
+  // A machine instruction by its LLVM intrinsic. Vectors of equal size but other lanes are regrouped.
+  Value* call_row(const Instr& instr) {
+    const machine::Row* row = target_.find_row(instr.row);
+    if (!row) throw Error(Exit::hardware, fmt::format("machine {} has no instruction '{}'", target_.name, instr.row));
+    if (!row->needs.empty() && !features_.checkFeatures("+" + row->needs))
+      throw Error(Exit::hardware, fmt::format("instruction '{}' needs {}, which machine {} lacks", instr.row,
+                                              row->needs, target_.name));
+    const llvm::Intrinsic::ID id = llvm::Intrinsic::lookupIntrinsicID(row->llvm);
+    LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not know {}", row->name, row->llvm);
+    std::vector<Value*> arguments;
+    std::vector<llvm::Type*> types;
+    for (size_t i = 0; i < instr.operands.size(); ++i) {
+      arguments.push_back(operand(instr, i));
+      types.push_back(arguments.back()->getType());
+    }
+    llvm::Type* result = register_type(context_, instr.type);
+    llvm::Function* callee = llvm::Intrinsic::isOverloaded(id)
+                                 ? llvm::Intrinsic::getOrInsertDeclaration(&module_, id, result, types)
+                                 : llvm::Intrinsic::getOrInsertDeclaration(&module_, id);
+    LUMEN_CHECK(callee->arg_size() == arguments.size(), "row {}: {} takes {} operands", row->name, row->llvm,
+                callee->arg_size());
+    for (size_t i = 0; i < arguments.size(); ++i)
+      arguments[i] = b_.CreateBitCast(arguments[i], callee->getArg(static_cast<unsigned>(i))->getType());
+    return b_.CreateBitCast(b_.CreateCall(callee, arguments), result);
+  }
+
+  const Kernel& k_;
+  const machine::Machine& target_;
+  const llvm::MCSubtargetInfo& features_;
+  llvm::Module& module_;
+  llvm::LLVMContext& context_;
+  Ir b_;
+  MemoryLowering memory_;
+  llvm::Function* function_ = nullptr;
+  std::vector<Value*> values_;
+  std::vector<Memory> buffers_;
+};
+
+}  // namespace
+
+void lower_kernel(const Kernel& k, const std::string& symbol, const machine::Machine& target,
+                  const llvm::TargetMachine& machine, llvm::Module& module) {
+  if (target.kind != machine::Kind::cpu)
+    throw Error(Exit::hardware, fmt::format("machine {} is not a CPU; only CPUs have a code generator", target.name));
+  KernelLowering(k, target, machine, module).run(symbol);
+}
+
+}  // namespace lumen::emit

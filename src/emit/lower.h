@@ -1,0 +1,18 @@
+// Loop kernels to LLVM IR functions. Private allocs become stack slots that the optimizer turns into registers;
+// constant `unroll` loops are unrolled here, so that offsets into them are constants at once.
+#pragma once
+
+#include <llvm/IR/Module.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include "kernel/loop/loop.h"
+#include "kernel/machine/machine.h"
+
+namespace lumen::emit {
+
+// Adds the function symbol_name(k) to the module. `k` has its transcendentals expanded.
+// Error when the target cannot run it: a row it lacks, a grid kernel on a CPU.
+void lower_kernel(const loop::Kernel& k, const std::string& symbol, const machine::Machine& target,
+                  const llvm::TargetMachine& machine, llvm::Module& module);
+
+}  // namespace lumen::emit

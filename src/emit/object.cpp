@@ -1,0 +1,76 @@
+// The door of the floor: kernels in, text or object bytes out. One LLVM context per call, so calls may run in parallel.
+// Proved by tests/emit/emit_test.cpp.
+#include <llvm/Config/llvm-config.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <set>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "emit/emit.h"
+#include "emit/lower.h"
+#include "emit/optimize.h"
+#include "emit/target.h"
+#include "kernel/loop/expand.h"
+#include "kernel/loop/text.h"
+
+namespace lumen::emit {
+namespace {
+
+constexpr int kRevision =
+    1;  // raised with every change of this floor that changes code; tests/emit/emit_test.cpp watches it
+
+std::string machine_text(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  const bool failed = machine.addPassesToEmitFile(passes, stream, nullptr, type);
+  LUMEN_CHECK(!failed, "{} emits no such file", machine.getTargetTriple().str());
+  passes.run(module);
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+std::string symbol_name(const loop::Kernel& k) {
+  constexpr size_t kLongest = 96;
+  std::string name = "lumen_";
+  for (const char c : k.name.substr(0, kLongest)) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    name += plain ? c : '_';
+  }
+  return name + "_" + hash_text(loop::print(k)).hex().substr(0, 16);
+}
+
+std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& target, Output output) {
+  llvm::LLVMContext context;
+  const std::unique_ptr<llvm::TargetMachine> machine = make_target(target);
+  llvm::Module module("lumen", context);
+  module.setTargetTriple(machine->getTargetTriple());
+  module.setDataLayout(machine->createDataLayout());
+  module.setPICLevel(llvm::PICLevel::SmallPIC);
+  std::set<std::string> symbols;
+  for (const loop::Kernel& k : kernels) {
+    const std::string symbol = symbol_name(k);
+    if (symbols.insert(symbol).second) lower_kernel(loop::expand(k), symbol, target, *machine, module);
+  }
+  optimize(module, *machine);
+  if (output == Output::llvm) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    module.print(stream, nullptr);
+    return text;
+  }
+  return machine_text(
+      module, *machine,
+      output == Output::object ? llvm::CodeGenFileType::ObjectFile : llvm::CodeGenFileType::AssemblyFile);
+}
+
+std::string version() {
+  return fmt::format("llvm {} emit {}", LLVM_VERSION_STRING, kRevision);
+}
+
+}  // namespace lumen::emit

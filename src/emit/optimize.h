@@ -1,0 +1,11 @@
+// The middle of LLVM: few passes, because every kernel is compiled while somebody waits.
+#pragma once
+
+#include <llvm/IR/Module.h>
+#include <llvm/Target/TargetMachine.h>
+
+namespace lumen::emit {
+
+void optimize(llvm::Module& module, llvm::TargetMachine& machine);
+
+}  // namespace lumen::emit

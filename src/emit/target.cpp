@@ -1,0 +1,58 @@
+// See target.h.
+#include "emit/target.h"
+
+#include <llvm/ADT/StringMap.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/TargetParser/Triple.h>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "base/error.h"
+#include "emit/emit.h"
+
+namespace lumen::emit {
+namespace {
+
+void initialize_targets() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<llvm::TargetMachine> make_target(const machine::Machine& m) {
+  initialize_targets();
+  const llvm::Triple triple(m.triple);
+  std::string wrong;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, wrong);
+  if (!target) throw Error(Exit::hardware, fmt::format("no code generator for {}: {}", m.triple, wrong));
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // fma only where we wrote fma
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, m.cpu, m.features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+  if (!machine) throw Error(Exit::hardware, fmt::format("LLVM has no machine for {}", m.triple));
+  return machine;
+}
+
+Host host() {
+  std::vector<std::string> features;
+  for (const auto& [name, on] : llvm::sys::getHostCPUFeatures()) features.push_back((on ? "+" : "-") + name.str());
+  std::sort(features.begin(), features.end());
+  return {llvm::sys::getProcessTriple(), llvm::sys::getHostCPUName().str(),
+          fmt::format("{}", fmt::join(features, ","))};
+}
+
+}  // namespace lumen::emit

@@ -1,0 +1,23 @@
+// How registers of loop IR look in LLVM. Only emit sees this.
+// bf16 lives in registers as its 16 bits: no machine must have it, and no library call may appear for it.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include "kernel/loop/loop.h"
+
+namespace lumen::emit {
+
+using Ir = llvm::IRBuilder<>;
+
+llvm::Type* scalar_type(llvm::LLVMContext& context, Scalar s);  // boolean: i1, bf16: i16
+llvm::Type* memory_type(llvm::LLVMContext& context, Scalar s);  // boolean: i8
+llvm::Type* with_lanes(llvm::Type* scalar, int lanes);          // a plain scalar for one lane
+llvm::Type* register_type(llvm::LLVMContext& context, loop::VType t);
+
+// The same number in all lanes of t's register type.
+llvm::Constant* splat_real(llvm::LLVMContext& context, loop::VType t, double x);
+llvm::Constant* splat_integer(llvm::LLVMContext& context, loop::VType t, int64_t x);
+llvm::Constant* constant(llvm::LLVMContext& context, const loop::Instr& instr);
+
+}  // namespace lumen::emit

@@ -1,0 +1,246 @@
+// Needs: cpu. Every loop operation and construct: machine equals evaluator.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "ladder.h"
+
+namespace lumen::emit {
+namespace {
+
+using loop::BufferId;
+using loop::Builder;
+using loop::LoopKind;
+using loop::ValueId;
+using loop::VType;
+
+constexpr int64_t kIn = 512, kOut = 512;
+
+// A kernel of two buffers; `body` runs for `tasks` iterations.
+loop::Kernel kernel(int64_t tasks, const std::function<void(Builder&, BufferId x, BufferId y, ValueId i)>& body) {
+  Builder b("lower");
+  const BufferId x = b.param("x", kIn, false), y = b.param("y", kOut, true);
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](ValueId i) { body(b, x, y, i); });
+  return b.finish();
+}
+
+void same(const loop::Kernel& k, Scalar s = Scalar::i32, uint64_t seed = 1) {
+  Bytes in = random_numbers(s, static_cast<size_t>(kIn / scalar_bytes(s)), seed);
+  quiet(in, s);
+  machine::Machine m = plain_host();
+  expect_same(k, {in, Bytes(static_cast<size_t>(kOut), 0x5A)}, 1, s, m);
+  // The same without masked moves of bytes and words, and without any.
+  m.features = "+avx2,+fma,+f16c";
+  m.cpu = "x86-64";
+  if (m.triple.starts_with("x86_64")) expect_same(k, {in, Bytes(static_cast<size_t>(kOut), 0x5A)}, 1, s, m);
+  m.features = "+sse4.2";
+  if (m.triple.starts_with("x86_64") && s != Scalar::f16)
+    expect_same(k, {in, Bytes(static_cast<size_t>(kOut), 0x5A)}, 1, s, m);
+}
+
+constexpr Scalar kTypes[] = {Scalar::boolean, Scalar::i8,   Scalar::u16, Scalar::i32, Scalar::u64,
+                             Scalar::f16,     Scalar::bf16, Scalar::f32, Scalar::f64};
+
+TEST(Lower, LoadsAndStores) {
+  for (const Scalar s : kTypes)
+    for (const int lanes : {1, 4, 5, 16}) {
+      const int64_t bytes = int64_t{lanes} * scalar_bytes(s);
+      same(kernel(2,
+                  [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+                    b.store(y, b.load(x, {s, lanes}, b.mul(i, b.i64(bytes))), b.add(b.mul(i, b.i64(bytes)), b.i64(8)));
+                  }),
+           s);
+    }
+}
+
+TEST(Lower, CountsKnownAndUnknown) {
+  for (const Scalar s : kTypes)
+    for (const int lanes : {1, 4, 16}) {
+      same(kernel(20,
+                  [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+                    // Counts -2 .. 17, kept apart in the result by the constant ones of the next test.
+                    const ValueId count = b.op(ScalarOp::sub_, i, b.i64(2));
+                    const ValueId v = b.load(x, {s, lanes}, i, 1, count);
+                    b.store(y, v, b.mul(i, b.i64(16)), 1, count);
+                    const ValueId whole = b.load(x, {s, lanes}, i, 1, count);
+                    b.branch(b.op(ScalarOp::eq_, i, b.i64(19)), [&] { b.store(y, whole, b.i64(384), 1); });
+                  }),
+           s);
+      for (const int64_t count : {-1, 0, 1, 3, 20})
+        same(kernel(1,
+                    [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+                      b.store(y, b.load(x, {s, lanes}, i, 1, b.i64(count)), i);
+                      b.store(y, b.load(x, {s, lanes}, i), b.i64(256), 1, b.i64(count));
+                    }),
+             s);
+    }
+}
+
+// The last bytes of a page with nothing behind it: lanes at or behind the count must not be touched.
+TEST(Lower, CountedAccessesDoNotTouchTheNextPage) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  auto* base =
+      static_cast<uint8_t*>(::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(base, MAP_FAILED);
+  ASSERT_EQ(::mprotect(base + page, page, PROT_NONE), 0);
+  for (const Scalar s : {Scalar::i8, Scalar::u16, Scalar::f32, Scalar::f64})
+    for (const std::string& features : {host().features, std::string("+avx2"), std::string("+sse4.2")}) {
+      machine::Machine m = plain_host();
+      if (features != m.features && !m.triple.starts_with("x86_64")) continue;
+      if (features != m.features) m.cpu = "x86-64";
+      m.features = features;
+      Builder b("edge");
+      const int64_t bytes = int64_t{3} * scalar_bytes(s);
+      const BufferId x = b.param("x", bytes, true, 1);
+      b.loop(LoopKind::parallel, b.i64(3), b.i64(4), 1,
+             [&](ValueId count) { b.store(x, b.load(x, {s, 16}, b.i64(0), 1, count), b.i64(0), 1, count); });
+      const loop::Kernel k = b.finish();
+      const LoadedModule module = compile({k}, m);
+      void* buffers[] = {base + page - bytes};
+      int64_t status[2] = {0, 0};
+      module.find(symbol_name(k))(buffers, 0, 1, status);
+    }
+  ::munmap(base, 2 * page);
+}
+
+TEST(Lower, LanesMove) {
+  for (const Scalar s : kTypes) {
+    same(kernel(1,
+                [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+                  const ValueId a = b.load(x, {s, 8}, i), c = b.load(x, {s, 8}, b.i64(128));
+                  auto put = [&, at = int64_t{0}](ValueId v) mutable {
+                    b.store(y, v, b.i64(at));
+                    at += 64;
+                  };
+                  put(b.shuffle({a}, {7, 6, -1, 0}));
+                  put(b.shuffle({a, c}, {0, 8, -1, 9, 15, -1, 3, 3}));
+                  put(b.shuffle({a, c}, {1, 14}));
+                  put(b.shuffle({a}, {5}));
+                  put(b.shuffle({b.extract(a, 2), b.extract(c, 3)}, {1, 0, -1, 1}));
+                  put(b.insert(a, b.extract(c, 7), 3));
+                  put(b.splat(b.extract(a, 1), 8));
+                }),
+         s);
+  }
+}
+
+TEST(Lower, FoldsInFixedOrder) {
+  for (const Scalar s : {Scalar::i8, Scalar::u32, Scalar::i64, Scalar::f16, Scalar::bf16, Scalar::f32, Scalar::f64})
+    for (const int lanes : {1, 2, 4, 16})
+      for (const ScalarOp op : {ScalarOp::add_, ScalarOp::min_, ScalarOp::max_})
+        same(kernel(4,
+                    [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+                      const ValueId at = b.mul(i, b.i64(int64_t{lanes} * scalar_bytes(s)));
+                      b.store(y, b.fold(op, b.load(x, {s, lanes}, at)), b.mul(i, b.i64(8)));
+                    }),
+             s, static_cast<uint64_t>(lanes));
+}
+
+TEST(Lower, GathersAndScatters) {
+  for (const Scalar s : kTypes)
+    for (const Scalar offset : {Scalar::i32, Scalar::i64}) {
+      const int64_t n = scalar_bytes(s);
+      same(kernel(1,
+                  [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+                    const std::vector<int64_t> from{9 * n, 0, 3 * n, 3 * n, 15 * n, 2 * n, n, 31 * n};
+                    const std::vector<int64_t> to{0,     n,     2 * n, 0, 5 * n,
+                                                  5 * n, 6 * n, 7 * n};  // two pairs collide: the later lane wins
+                    const ValueId delta = b.splat(b.convert(ScalarOp::cast_, offset, b.mul(i, b.i64(8))), 8);
+                    const ValueId v = b.gather(x, s, b.add(b.lanes_integer(from, offset), delta));
+                    b.scatter(y, v, b.add(b.lanes_integer(to, offset), delta));
+                    const ValueId one = b.convert(ScalarOp::cast_, offset, b.add(i, b.i64(4 * n)));
+                    b.scatter(y, b.gather(x, s, one), b.add(one, b.integer(128, {offset, 1})));
+                  }),
+           s);
+    }
+}
+
+TEST(Lower, LoopsAndPrivateMemory) {
+  for (const LoopKind kind : {LoopKind::serial, LoopKind::unroll})
+    for (const int64_t trips : {0, 1, 7})
+      same(kernel(5, [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+        const BufferId sums = b.alloc(64, 64);
+        b.loop(LoopKind::unroll, b.i64(0), b.i64(4), 1,
+               [&](ValueId k) { b.store(sums, b.integer(0, {Scalar::i32, 4}), b.mul(k, b.i64(16)), 16); });
+        b.loop(kind, b.i64(0), b.i64(trips * 4), 4, [&](ValueId j) {
+          b.loop(LoopKind::unroll, b.i64(0), b.i64(4), 1, [&](ValueId k) {
+            const ValueId slot = b.mul(k, b.i64(16));
+            const ValueId v = b.load(x, {Scalar::i32, 4}, b.add(b.mul(j, b.i64(4)), slot));
+            b.store(sums, b.add(b.load(sums, {Scalar::i32, 4}, slot, 16), v), slot, 16);
+          });
+        });
+        const ValueId total = b.load(sums, {Scalar::i32, 16}, b.i64(0), 64);
+        b.store(y, total, b.mul(i, b.i64(64)));
+      }));
+}
+
+// The bounds are values, and a step does not divide the length.
+TEST(Lower, LoopsWithBoundsKnownAtRunTime) {
+  same(kernel(6, [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+    b.loop(LoopKind::serial, i, b.mul(i, b.i64(3)), 2, [&](ValueId j) {
+      b.store(y, b.add(b.load(x, {Scalar::i32, 1}, b.mul(j, b.i64(4))), b.convert(ScalarOp::cast_, Scalar::i32, i)),
+              b.add(b.mul(i, b.i64(64)), b.mul(j, b.i64(2))));
+    });
+  }));
+}
+
+TEST(Lower, Branches) {
+  same(kernel(8, [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+    const ValueId v = b.load(x, {Scalar::i32, 1}, b.mul(i, b.i64(4)));
+    const ValueId at = b.mul(i, b.i64(4));
+    b.branch(
+        b.op(ScalarOp::lt_, v, b.integer(0, {Scalar::i32, 1})), [&] { b.store(y, b.i64(-1), b.mul(i, b.i64(8))); },
+        [&] { b.branch(b.op(ScalarOp::lt_, i, b.i64(4)), [&] { b.store(y, v, at); }); });
+  }));
+}
+
+TEST(Lower, GuardsKeepTheFirstFailure) {
+  const loop::Kernel k = kernel(9, [&](Builder& b, BufferId, BufferId y, ValueId i) {
+    b.guard(b.op(ScalarOp::lt_, i, b.i64(5)), b.mul(i, b.i64(10)), loop::kGuardUpdate);
+    b.guard(b.op(ScalarOp::lt_, i, b.i64(6)), i, loop::kGuardIndex);
+    b.store(y, i, b.mul(i, b.i64(8)));
+  });
+  same(k, Scalar::i64);
+  loop::Status status;
+  run_machine(compile({k}, plain_host()), k, {Bytes(kIn), Bytes(kOut)}, &status);
+  EXPECT_EQ(status.code, loop::kGuardUpdate);
+  EXPECT_EQ(status.detail, 50);
+}
+
+TEST(Lower, InPlaceKernelsMayShareMemory) {
+  Builder b("in place");
+  const BufferId x = b.param("x", 64, false), y = b.param("y", 64, true);
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId at) {
+    const VType one{Scalar::i32, 1};
+    b.loop(LoopKind::serial, b.i64(4), b.i64(64), 4, [&](ValueId j) {  // each element from the one before
+      b.store(y, b.add(b.load(x, one, b.op(ScalarOp::sub_, j, b.i64(4))), b.load(x, one, j)), j);
+    });
+    (void)at;
+  });
+  loop::Kernel k = b.finish();
+  k.aliased = true;
+  const LoadedModule module = compile({k}, plain_host());
+  alignas(64) int32_t memory[16];
+  for (int32_t& v : memory) v = 1;
+  void* buffers[] = {memory, memory};
+  int64_t status[2] = {0, 0};
+  module.find(symbol_name(k))(buffers, 0, 1, status);
+  for (int i = 0; i < 16; ++i) EXPECT_EQ(memory[i], i + 1);
+}
+
+TEST(Lower, StraightKernelsRunOnce) {
+  Builder b("straight");
+  const BufferId y = b.param("y", 8, true);
+  b.store(y, b.add(b.load(y, {Scalar::i64, 1}, b.i64(0)), b.i64(1)), b.i64(0));
+  const loop::Kernel k = b.finish();
+  EXPECT_EQ(k.tasks, 1);
+  const LoadedModule module = compile({k}, plain_host());
+  alignas(64) int64_t memory[1] = {41};
+  void* buffers[] = {memory};
+  int64_t status[2] = {0, 0};
+  module.find(symbol_name(k))(buffers, 0, 1, status);
+  EXPECT_EQ(memory[0], 42);
+}
+
+}  // namespace
+}  // namespace lumen::emit
