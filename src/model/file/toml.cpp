@@ -197,7 +197,7 @@ std::vector<T> list(const toml::node* node, const F& one, const auto& complain) 
   const toml::array* array = node->as_array();
   if (!array) throw complain();
   for (const toml::node& element : *array) {
-    T value;
+    T value{};
     if (!one(element, value)) throw complain();
     out.push_back(std::move(value));
   }

@@ -1,0 +1,185 @@
+// needs: none. Checkpoints under fire: killed writers, full disks, damaged files.
+#include "model/file/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "lumen-checkpoint-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    path_ = name;
+  }
+  ~Folder() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// A checkpoint whose every tensor is filled with a pattern of the step, so that mixtures would show.
+struct Sample {
+  std::vector<uint8_t> blob;
+  CheckpointContent content;
+
+  explicit Sample(int64_t step, int64_t width = 256) {
+    content.state = {
+        step, 42, static_cast<uint64_t>(step) * 3, static_cast<uint64_t>(step) * 5, "lr = 1e-3\n", {{"loss", 2.5}}};
+    content.weights = {{"a", {width, 64}, {}}, {"b", {7}, {Scalar::bf16, nullptr}}};
+    content.optimizer = {{"a.m", {width, 64}, {}}, {"a.v", {width, 64}, {}}};
+    content.files["tokenizer.json"] = "{}";
+    content.fetch = [this, step](const TensorSpec& t) {
+      blob.assign(static_cast<size_t>(t.blob_bytes()), static_cast<uint8_t>(step));
+      return std::span<const uint8_t>(blob);
+    };
+  }
+};
+
+void expect_whole(const fs::path& folder, int64_t step) {
+  const Checkpoint c = load_checkpoint(folder, FormatLibrary());
+  EXPECT_EQ(c.state.step, step);
+  EXPECT_EQ(c.state.seed, 42u);
+  EXPECT_EQ(c.state.random_counter, static_cast<uint64_t>(step) * 3);
+  EXPECT_EQ(c.state.data_position, static_cast<uint64_t>(step) * 5);
+  EXPECT_EQ(c.state.config, "lr = 1e-3\n");
+  EXPECT_EQ(c.state.more["loss"], 2.5);
+  for (const SafetensorsFile* file : {c.weights.get(), c.optimizer.get()}) {
+    ASSERT_EQ(file->tensors().size(), 2u);
+    for (const StoredTensor& t : file->tensors()) {
+      for (const uint8_t byte : t.data) ASSERT_EQ(byte, static_cast<uint8_t>(step));
+    }
+  }
+}
+
+size_t entries(const fs::path& folder) {
+  return static_cast<size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+TEST(Checkpoint, ComesBack) {
+  const Folder out;
+  const Sample s(7);
+  const fs::path path = save_checkpoint(out.path() / "run", s.content);
+  EXPECT_EQ(path.filename(), "checkpoint-7");
+  EXPECT_EQ(latest_checkpoint(out.path() / "run"), path);
+  expect_whole(path, 7);
+  EXPECT_EQ(entries(out.path() / "run"), 1u);
+  EXPECT_FALSE(latest_checkpoint(out.path() / "elsewhere"));
+}
+
+TEST(Checkpoint, KeepsAsManyAsAsked) {
+  const Folder out;
+  for (const int64_t step : {1, 2, 10, 9}) save_checkpoint(out.path(), Sample(step).content, 2);
+  const auto all = list_checkpoints(out.path());
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].filename(), "checkpoint-9");
+  EXPECT_EQ(all[1].filename(), "checkpoint-10");
+  EXPECT_EQ(entries(out.path()), 2u);
+  save_checkpoint(out.path(), Sample(10, 128).content, 2);  // replaces
+  expect_whole(*latest_checkpoint(out.path()), 10);
+  EXPECT_EQ(entries(out.path()), 2u);
+}
+
+TEST(Checkpoint, DamageIsFound) {
+  const Folder out;
+  const fs::path path = save_checkpoint(out.path(), Sample(3).content);
+  save_checkpoint(out.path(), Sample(2).content);
+  std::string bytes = read_file(path / "model.safetensors");
+  bytes[bytes.size() / 2] ^= 1;
+  write_file_atomic(path / "model.safetensors", bytes);
+  try {
+    load_checkpoint(path, FormatLibrary());
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::verify);
+    EXPECT_NE(std::string(e.what()).find("model.safetensors"), std::string::npos);
+  }
+  bytes.pop_back();
+  write_file_atomic(path / "model.safetensors", bytes);
+  EXPECT_EQ(latest_checkpoint(out.path())->filename(), "checkpoint-2");
+  fs::create_directory(out.path() / "checkpoint-9");
+  write_file_atomic(out.path() / "checkpoint-9" / "trainer_state.json", "{\"step\": 9");
+  write_file_atomic(out.path() / "checkpoint-5", "a file");
+  EXPECT_EQ(latest_checkpoint(out.path())->filename(), "checkpoint-2");
+}
+
+// Children write checkpoint after checkpoint and are killed at random moments; whatever is listed must be whole.
+TEST(Checkpoint, SurvivesKills) {
+  const Folder out;
+  std::mt19937 random(1);
+  int64_t step = 0;
+  save_checkpoint(out.path(), Sample(step).content);
+  int progressed = 0;
+  for (int round = 0; round < 40; ++round) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      try {
+        for (int64_t s = step;; ++s)
+          save_checkpoint(out.path(), Sample(s, 512).content, 2);  // first replaces the newest
+      } catch (...) {
+      }
+      ::_exit(1);
+    }
+    ::usleep(500 + static_cast<useconds_t>(random() % 30000));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the writer failed before it was killed";
+    const auto all = list_checkpoints(out.path());
+    ASSERT_FALSE(all.empty());
+    for (const fs::path& path : all) expect_whole(path, std::stoll(path.filename().string().substr(11)));
+    const int64_t latest = std::stoll(all.back().filename().string().substr(11));
+    ASSERT_GE(latest, step);
+    progressed += latest > step;
+    step = latest;
+  }
+  EXPECT_GT(progressed, 5);
+  clean_checkpoints(out.path());
+  EXPECT_LE(entries(out.path()), 4u);  // two kept, one not yet removed, one half removed under a name of its own
+  for (const auto& entry : fs::directory_iterator(out.path())) EXPECT_NE(entry.path().filename().string()[0], '.');
+}
+
+// A disk that takes no more: here a limit on the size of files.
+TEST(Checkpoint, SurvivesAFullDisk) {
+  const Folder out;
+  save_checkpoint(out.path(), Sample(1).content);
+  for (const rlim_t limit : {100, 5000, 66000, 70000, 131000}) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      ::signal(SIGXFSZ, SIG_IGN);
+      const rlimit r{limit, limit};
+      ::setrlimit(RLIMIT_FSIZE, &r);
+      try {
+        save_checkpoint(out.path(), Sample(2).content, 1);
+      } catch (const Error&) {
+        ::_exit(7);
+      } catch (...) {
+      }
+      ::_exit(1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 7) << "limit " << limit;
+    EXPECT_EQ(entries(out.path()), 1u);
+    expect_whole(*latest_checkpoint(out.path()), 1);
+  }
+}
+
+}  // namespace
+}  // namespace lumen::model
