@@ -252,6 +252,7 @@ Lanes Unpack::evaluate(const RoutineExpr& e, const Frame& frame) {
     case Kind::table: return read_table_lanes(e, frame);
     case Kind::op: return apply(e, frame);
     case Kind::element:
+    case Kind::extent:
     case Kind::source: break;
   }
   LUMEN_UNREACHABLE("expression kind {} in decode", static_cast<int>(e.kind));
@@ -315,7 +316,8 @@ ValueId Unpack::value_at(ValueId element) {
     if (t.values.size() <= kSelectTable && !tables_.contains(slot)) return table_entry(t, slot, index);
     return read_table(b_, t, tables_.contains(slot) ? tables_.at(slot) : lay_table(b_, t), index);
   };
-  RoutineRun run(b_, format_, format_.decode, std::move(hooks));
+  RoutineRun run(b_, format_.decode, std::move(hooks));
+  run.clear();
   run.set_variable(0, in_block);
   run.run();
   return run.result();

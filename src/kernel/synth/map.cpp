@@ -1,0 +1,45 @@
+// Elementwise kernels: formulas over loads that broadcast, one or several results of one shape, vectors along the last collapsed axis.
+// Proved by tests/kernel/synth_map_test.cpp.
+#include <numeric>
+
+#include "kernel/synth/nest.h"
+#include "kernel/synth/shapes.h"
+
+namespace lumen::synth {
+
+using loop::ValueId;
+
+namespace {
+constexpr int64_t kGrain = 8192;  // elements per task: 32 KB of f32 per operand
+}
+
+Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
+  const std::vector<int64_t> shape = extents_of(plan.graph[group.results.at(0)].type.shape);
+  Draft draft(plan.graph);
+  draft.declare(group);
+  loop::Builder& b = draft.b;
+  Body body(draft, plan, group, shape, {});
+  const int lanes = target.f32_lanes();
+  const int unroll = body.is_heavy() ? 2 : 4;
+  std::vector<int64_t> outer = body.extents();
+  const int64_t inner = outer.back();
+  outer.pop_back();
+  const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * unroll);
+  const Tasks tasks = cut(outer, inner, kGrain, unit);
+  for_tasks(b, tasks, outer, inner, [&] { body.begin_task(); },
+            [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+              for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+              body.hoist(lanes);
+              for_lanes(b, body, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
+                for (const graph::ValueId r : group.results) body.store(r, body.value(r));
+              });
+              for (size_t d = 0; d < counters.size(); ++d) body.close();
+            });
+  Synthesis out;
+  const double elements = static_cast<double>(product(shape));
+  out.steps.push_back(draft.finish(fmt::format("map {} {} x{}", shape_text(shape), body.summary(), lanes),
+                                   elements * body.operations(), body.traffic()));
+  return out;
+}
+
+}  // namespace lumen::synth

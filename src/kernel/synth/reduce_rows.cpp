@@ -1,0 +1,212 @@
+// Reductions over the last axis: one task takes some rows; over each row several passes may be needed (a maximum, then a sum that uses
+// it, then values that use both). Expensive values needed by more than one pass are kept in a private row.
+// Proved by tests/kernel/synth_reduce_test.cpp.
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/synth/reduce.h"
+
+namespace lumen::synth {
+
+using graph::Op;
+using loop::ValueId;
+
+namespace {
+
+constexpr int64_t kGrain = 8192;
+constexpr int64_t kResidentRow = 16384;  // elements of a row kept in private memory at most
+
+bool is_costly(const graph::Node& n) {
+  for (const ScalarNode& s : n.attributes.formula.nodes)
+    if (s.op == ScalarOp::exp_ || s.op == ScalarOp::log_ || s.op == ScalarOp::tanh_ || s.op == ScalarOp::sin_ ||
+        s.op == ScalarOp::cos_ || s.op == ScalarOp::pow_)
+      return true;
+  return n.op == Op::random_;
+}
+
+class RowKernel {
+ public:
+  RowKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts, const machine::Machine& target, Split split)
+      : plan_(plan), g_(plan.graph), group_(group), facts_(facts), split_(split), draft_(plan.graph), b_(draft_.b) {
+    declare_reduce(draft_, group, facts, split, true);
+    body_ = std::make_unique<Body>(draft_, plan, group, facts.full, facts.barrier());
+    lanes_ = target.f32_lanes();
+    for (size_t d = 0; d < body_->extents().size(); ++d) {
+      const int axis = body_->first_axis(static_cast<int>(d));
+      (axis < 0 || facts.is_reduced[axis] ? reduced_axes_ : kept_axes_).push_back(static_cast<int>(d));
+    }
+    int64_t ways = body_->extents().back() / lanes_ / 2;
+    ways_ = ways >= 4 ? 4 : ways >= 2 ? 2 : 1;
+    if (facts.reduces.size() > 2) ways_ = std::min(ways_, 2);
+    plan_passes();
+  }
+
+  Step run() {
+    std::vector<int64_t> outer;
+    for (const int axis : kept_axes_) outer.push_back(body_->extents()[axis]);
+    row_length_ = 1;
+    for (const int axis : reduced_axes_) row_length_ *= body_->extents()[axis];
+    const int64_t cut_extent = body_->extents()[reduced_axes_[0]];
+    Tasks tasks = cut(outer, row_length_, kGrain, 1, false);
+    if (split_.parts > 1) tasks = {product(outer), 1, split_.parts, split_.part};
+    if (tasks.part == row_length_) tasks.part = cut_extent;  // without a split the first reduced axis runs whole
+    for_tasks(
+        b_, tasks, outer, cut_extent, [&] { begin_task(); },
+        [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) { row(counters, from, to); });
+    const double elements = static_cast<double>(product(facts_.full));
+    return draft_.finish(fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(), facts_.passes,
+                                     lanes_, ways_, split_.parts > 1 ? fmt::format(" parts {}", split_.parts) : ""),
+                         elements * (body_->operations() + static_cast<double>(facts_.reduces.size())), body_->traffic());
+  }
+
+ private:
+  // Which full-shape nodes each pass evaluates, and which of them are worth keeping.
+  void plan_passes() {
+    visited_.resize(facts_.passes);
+    for (int p = 0; p < facts_.passes; ++p) {
+      for (const graph::ValueId r : reduces_of(p)) visit(g_[r].operands[0], p);
+      for (const graph::ValueId r : results_of(p)) visit(r, p);
+    }
+    int64_t length = 1;
+    for (const int axis : reduced_axes_) length *= body_->extents()[axis];
+    if (length > kResidentRow) return;
+    for (const graph::ValueId v : facts_.full_maps) {
+      int first = -1, uses = 0;
+      for (int p = 0; p < facts_.passes; ++p) {
+        if (!visited_[p].contains(v)) continue;
+        if (first < 0) first = p;
+        ++uses;
+      }
+      const Scalar s = g_[v].type.element.scalar;
+      if (uses > 1 && is_costly(g_[v]) && s == Scalar::f32) resident_[v] = {first, -1};
+    }
+  }
+  void visit(graph::ValueId v, int pass) {
+    if (!visited_[pass].insert(v).second) return;
+    if (is_load(plan_, group_, v) || g_[v].op == Op::reduce_) return;
+    for (const graph::ValueId a : g_[v].operands) visit(a, pass);
+  }
+  std::vector<graph::ValueId> reduces_of(int pass) const {
+    std::vector<graph::ValueId> out;
+    for (const graph::ValueId r : facts_.reduces)
+      if (facts_.level.at(r) == pass + 1) out.push_back(r);
+    return out;
+  }
+  std::vector<graph::ValueId> results_of(int pass) const {
+    std::vector<graph::ValueId> out;
+    for (const graph::ValueId r : facts_.full_results) {
+      const auto found = facts_.level.find(r);
+      if ((found == facts_.level.end() ? 0 : found->second) == pass) out.push_back(r);
+    }
+    return out;
+  }
+
+  void begin_task() {
+    body_->begin_task();
+    sums_ = std::make_unique<Accumulators>(b_, g_, facts_.reduces, lanes_, ways_);
+    for (auto& [v, row] : resident_) row.buffer = b_.alloc((row_length_ + lanes_) * 4, 64);
+  }
+
+  // Scalars of the row that are known once `done` reduces in a row are.
+  void kept_values(int done) {
+    for (const graph::ValueId v : facts_.kept_maps) {
+      if (facts_.level.at(v) != done) continue;
+      body_->open_scalar();
+      const ValueId x = body_->value(v);
+      body_->close();
+      body_->set(v, x);
+    }
+  }
+
+  void row(const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+    for (size_t d = 0; d < counters.size(); ++d) body_->open(kept_axes_[d], counters[d]);
+    if (split_.parts == 1) kept_values(0);
+    for (int p = 0; p < facts_.passes; ++p) {
+      const std::vector<graph::ValueId> reduces = reduces_of(p);
+      for (int k = 0; k < sums_->size(); ++k)
+        if (facts_.level.at(facts_.reduces[k]) == p + 1) sums_->reset(k);
+      nest(0, p, from, to, b_.i64(0));
+      for (int k = 0; k < sums_->size(); ++k) {
+        const graph::ValueId r = facts_.reduces[k];
+        if (facts_.level.at(r) != p + 1) continue;
+        const ValueId total = sums_->total(k);
+        if (split_.parts > 1) {
+          body_->open_scalar();
+          const ValueId part = b_.op(ScalarOp::div_, from, b_.i64(split_.part));
+          store_part(draft_, *body_, facts_, k, sums_->type(k), part, split_.parts, total);
+          body_->close();
+        } else {
+          body_->set(r, b_.convert(ScalarOp::cast_, g_[r].type.element.scalar, total));
+        }
+      }
+      if (split_.parts == 1) kept_values(p + 1);
+    }
+    if (split_.parts == 1) {
+      for (const graph::ValueId r : facts_.kept_results) {
+        body_->open_scalar();
+        body_->store(r, body_->value(r));
+        body_->close();
+      }
+    }
+    for (size_t d = 0; d < counters.size(); ++d) body_->close();
+  }
+
+  // Walks the reduced axes; `start`: number of the row's element where the axes to come begin.
+  void nest(size_t depth, int pass, ValueId from, ValueId to, ValueId start) {
+    const int axis = reduced_axes_[depth];
+    const int64_t extent = body_->extents()[axis];
+    const ValueId first = depth == 0 ? from : b_.i64(0), end = depth == 0 ? to : b_.i64(extent);
+    if (depth + 1 == reduced_axes_.size()) {
+      body_->hoist(lanes_);
+      for_lanes(b_, *body_, lanes_, ways_, first, end, extent % lanes_ == 0, [&](int way) { step(pass, way, b_.add(start, body_->at())); });
+      return;
+    }
+    int64_t below = 1;
+    for (size_t k = depth + 1; k < reduced_axes_.size(); ++k) below *= body_->extents()[reduced_axes_[k]];
+    b_.loop(loop::LoopKind::serial, first, end, 1, [&](ValueId i) {
+      body_->open(axis, i);
+      nest(depth + 1, pass, from, to, b_.add(start, b_.mul(i, b_.i64(below))));
+      body_->close();
+    });
+  }
+
+  void step(int pass, int way, ValueId in_row) {
+    const ValueId at = b_.mul(in_row, b_.i64(4));
+    for (const auto& [v, row] : resident_)
+      if (row.first < pass && visited_[pass].contains(v)) body_->set(v, b_.load(row.buffer, {Scalar::f32, body_->lanes()}, at, 4));
+    for (const auto& [v, row] : resident_)
+      if (row.first == pass) b_.store(row.buffer, body_->value(v), at, 4);
+    for (int k = 0; k < sums_->size(); ++k) {
+      const graph::ValueId r = facts_.reduces[k];
+      if (facts_.level.at(r) == pass + 1) sums_->add(k, way, body_->value(g_[r].operands[0]), body_->count());
+    }
+    for (const graph::ValueId r : results_of(pass)) body_->store(r, body_->value(r));
+  }
+
+  struct Resident {
+    int first = 0;
+    loop::BufferId buffer = -1;
+  };
+  const graph::Plan& plan_;
+  const graph::Graph& g_;
+  const graph::Group& group_;
+  const ReduceFacts& facts_;
+  Split split_;
+  Draft draft_;
+  loop::Builder& b_;
+  std::unique_ptr<Body> body_;
+  std::unique_ptr<Accumulators> sums_;
+  int lanes_ = 8, ways_ = 1;
+  int64_t row_length_ = 1;
+  std::vector<int> kept_axes_, reduced_axes_;
+  std::vector<std::set<graph::ValueId>> visited_;
+  std::map<graph::ValueId, Resident> resident_;
+};
+
+}  // namespace
+
+Step reduce_rows(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts, const machine::Machine& target, Split split) {
+  return RowKernel(plan, group, facts, target, split).run();
+}
+
+}  // namespace lumen::synth
