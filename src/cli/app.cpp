@@ -94,6 +94,7 @@ int run_app(int argc, const char* const* argv) {
     return print_error(error.what(), argc < 2 ? "try `lumen demo`, or `lumen --help`" : "see `lumen COMMAND --help`", Exit::usage);
   }
   try {
+    set_verbosity(Verbosity::normal);
     if (command.shared->verbose) set_verbosity(Verbosity::verbose);
     if (command.shared->quiet) set_verbosity(Verbosity::quiet);
     const int code = command.action();

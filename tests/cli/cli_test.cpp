@@ -1,0 +1,186 @@
+// needs: none. The program from the outside: arguments in, text and exit code out.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "cli/command.h"
+
+namespace lumen::cli {
+namespace {
+
+struct Outcome {
+  int code = 0;
+  std::string out, error;
+};
+
+Outcome lumen(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "lumen");
+  std::vector<const char*> argv;
+  for (const std::string& a : arguments) argv.push_back(a.c_str());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Outcome o;
+  o.code = run_app(static_cast<int>(argv.size()), argv.data());
+  std::fflush(stdout);
+  o.out = testing::internal::GetCapturedStdout();
+  o.error = testing::internal::GetCapturedStderr();
+  return o;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+class Cli : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "lumen-cli-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    setenv("LUMEN_CACHE", (std::filesystem::temp_directory_path() / "lumen-test-cache").c_str(), 1);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(Cli, HelpIsWorthReading) {
+  const Outcome all = lumen({"--help"});
+  EXPECT_EQ(all.code, 0);
+  for (const char* command : {"demo", "train", "run", "quantize", "perplexity", "inspect", "compile", "format", "doctor"}) {
+    EXPECT_TRUE(contains(all.out, command)) << command;
+    const Outcome one = lumen({command, "--help"});
+    EXPECT_EQ(one.code, 0) << command;
+    EXPECT_GT(one.out.size(), 300U) << command;
+  }
+  EXPECT_TRUE(contains(lumen({"quantize", "--help"}).out, "q4_0"));
+  EXPECT_TRUE(contains(lumen({"train", "--help"}).out, "llama-1b"));
+  EXPECT_TRUE(contains(lumen({"--version"}).out, "lumen 0."));
+}
+
+TEST_F(Cli, MistakesHaveCodesAndHints) {
+  EXPECT_EQ(lumen({}).code, 2);
+  EXPECT_EQ(lumen({"nonsense"}).code, 2);
+  EXPECT_EQ(lumen({"quantize", "only-one"}).code, 2);
+  EXPECT_EQ(lumen({"run", "-m", path("absent.gguf"), "-p", "x"}).code, 1);
+  const Outcome shape = lumen({"train", "--shape", "enormous", "-o", path("o")});
+  EXPECT_EQ(shape.code, 2);
+  EXPECT_TRUE(contains(shape.error, "lumen: error:") || contains(shape.error, "error:"));
+  EXPECT_TRUE(contains(shape.error, "llama-1b"));
+  const Outcome format = lumen({"format", "show", "q4_00"});
+  EXPECT_EQ(format.code, 1);
+  EXPECT_TRUE(contains(format.error, "hint:"));
+  EXPECT_TRUE(contains(format.error, "q4_0"));
+}
+
+TEST_F(Cli, RecipesResolve) {
+  const Outcome o = lumen({"train", "--recipe", "char", "--steps", "7", "--learning_rate", "0.25", "--print-config"});
+  EXPECT_EQ(o.code, 0);
+  EXPECT_TRUE(contains(o.out, "steps = 7"));
+  EXPECT_TRUE(contains(o.out, "learning_rate = 0.25"));
+  EXPECT_TRUE(contains(o.out, "beta2 = 0.99"));
+}
+
+TEST_F(Cli, FormatsAreListedAndShown) {
+  const Outcome list = lumen({"format", "list"});
+  EXPECT_EQ(list.code, 0);
+  EXPECT_TRUE(contains(list.out, "q4_0"));
+  EXPECT_TRUE(contains(list.out, "4.500"));
+  const Outcome show = lumen({"format", "show", "q4_0"});
+  EXPECT_TRUE(contains(show.out, "decode(i)"));
+}
+
+TEST_F(Cli, CompileShowsEveryStage) {
+  const std::vector<std::string> base = {"compile", "llama", "--shape", "tiny", "--symbols", "B=1,T=4", "--target", "x86-64-v3", "--emit"};
+  const std::vector<std::pair<std::string, std::string>> stages = {
+      {"graph", "graph"}, {"loops", "kernel"}, {"llvm", "define"}, {"asm", ".text"}, {"obj", "ELF"}};
+  for (const auto& [stage, word] : stages) {
+    std::vector<std::string> arguments = base;
+    arguments.push_back(stage);
+    const Outcome o = lumen(arguments);
+    EXPECT_EQ(o.code, 0) << stage << o.error;
+    EXPECT_TRUE(contains(o.out, word)) << stage;
+  }
+  EXPECT_EQ(lumen({"compile", "llama", "--emit", "poetry"}).code, 2);
+}
+
+TEST_F(Cli, TrainQuantizeRunInspectPerplexity) {
+  const std::string out = path("out");
+  const Outcome train = lumen({"train", "--shape", "tiny", "--length", "16", "--batch", "4", "--steps", "12", "--warmup", "2", "--lr", "1e-2",
+                               "--validation", "0.01", "-o", out, "-q"});
+  ASSERT_EQ(train.code, 0) << train.error;
+  EXPECT_TRUE(contains(train.out, "validation loss"));
+  EXPECT_TRUE(std::filesystem::exists(out + "/model.gguf"));
+  EXPECT_TRUE(std::filesystem::exists(out + "/metrics.jsonl"));
+
+  // Resuming a finished run does nothing more; resuming an earlier stop gives the same file, bit for bit.
+  const std::string half = path("half");
+  const std::vector<std::string> common = {"--shape", "tiny", "--length", "16", "--batch", "4", "--warmup", "2", "--lr", "1e-2",
+                                           "--validation", "0.01", "--eval-every", "0", "-q"};
+  auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> a = {"train"};
+    a.insert(a.end(), common.begin(), common.end());
+    a.insert(a.end(), more.begin(), more.end());
+    return lumen(a);
+  };
+  ASSERT_EQ(with({"--steps", "12", "--save-every", "5", "--keep", "0", "-o", half}).code, 0);
+  ASSERT_TRUE(std::filesystem::exists(half + "/checkpoint-5"));
+  const std::string again = path("again");
+  const Outcome resumed = with({"--steps", "12", "-o", again, "--resume", half + "/checkpoint-5"});
+  ASSERT_EQ(resumed.code, 0) << resumed.error;
+  const auto bytes = [](const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+  };
+  EXPECT_FALSE(bytes(half + "/model.gguf").empty());
+  EXPECT_TRUE(bytes(half + "/model.gguf") == bytes(again + "/model.gguf"));
+
+  const std::string small = path("small.gguf");
+  const Outcome quantize = lumen({"quantize", out + "/model.gguf", small, "Q4_0", "1", "-q"});
+  ASSERT_EQ(quantize.code, 0) << quantize.error;
+  EXPECT_TRUE(contains(quantize.out, "blk.1.ffn_down.weight"));
+  EXPECT_LT(std::filesystem::file_size(small), std::filesystem::file_size(out + "/model.gguf"));
+
+  const Outcome inspect = lumen({"inspect", small});
+  EXPECT_EQ(inspect.code, 0) << inspect.error;
+  EXPECT_TRUE(contains(inspect.out, "llama.embedding_length"));
+  EXPECT_TRUE(contains(inspect.out, "attention_q"));
+  EXPECT_EQ(lumen({"inspect", half + "/checkpoint-5"}).code, 0);
+
+  const Outcome a = lumen({"run", "-m", small, "-p", "ROMEO:", "-n", "8", "--seed", "3", "-q"});
+  const Outcome b = lumen({"chat", small, "-p", "ROMEO:", "-n", "8", "--seed", "3", "-q"});
+  ASSERT_EQ(a.code, 0) << a.error;
+  EXPECT_EQ(a.out, b.out);
+  EXPECT_TRUE(a.out.starts_with("ROMEO:"));
+  EXPECT_GE(a.out.size(), 14U);
+
+  const Outcome p = lumen({"perplexity", "-m", small, "-c", "16", "--chunks", "20", "-q"});
+  ASSERT_EQ(p.code, 0) << p.error;
+  EXPECT_TRUE(contains(p.out, "perplexity"));
+  EXPECT_TRUE(contains(p.out, "second half"));
+}
+
+TEST_F(Cli, AFormatOfOnesOwn) {
+  const std::string file = path("three.lum");
+  std::ofstream(file) << "format three_bits : block 16 {\n  d : f16\n  q : u3[16]\n  decode(i) = d * (q[i] - 4)\n"
+                         "  fit(x) { d = (max(j) abs(x[j])) / 4 }\n  code(v) = clamp(rint(v * recip(d)) + 4, 0, 7)\n}\n";
+  const Outcome check = lumen({"format", "check", file});
+  EXPECT_EQ(check.code, 0) << check.out << check.error;
+  EXPECT_TRUE(contains(check.out, "all checks passed"));
+  EXPECT_TRUE(contains(check.out, "backward dX"));
+  std::ofstream(file) << "format broken : block 16 {\n  d : f17\n}\n";
+  const Outcome broken = lumen({"format", "check", file});
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_TRUE(contains(broken.error, "three.lum:2:"));
+}
+
+TEST_F(Cli, DoctorSpeaksJson) {
+  const Outcome o = lumen({"doctor", "--json", "--quick"});
+  EXPECT_EQ(o.code, 0) << o.error;
+  EXPECT_TRUE(contains(o.out, "\"runs_here\": true"));
+}
+
+}  // namespace
+}  // namespace lumen::cli

@@ -1,0 +1,162 @@
+// needs: none. Training on the real engine: the loss falls, runs repeat and resume bit for bit, formats take part.
+#include "model/train/trainer.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "model/infer/perplexity.h"
+#include "model/train/loop.h"
+#include "tiny.h"
+
+namespace lumen::model {
+namespace {
+
+std::string text() {
+  std::string t;
+  for (int i = 0; i < 400; ++i) t += i % 3 == 0 ? "the cat sat on the mat. " : "a dog ran to the cat. ";
+  return t;
+}
+
+run::Engine make_engine(int threads) {
+  return run::Engine(run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
+                                          .threads = threads,
+                                          .machine = nullptr});
+}
+
+Recipe small_recipe() {
+  Recipe r;
+  r.batch = 4;
+  r.length = 16;
+  r.seed = 3;
+  r.schedule = {.shape = Schedule::Shape::cosine, .peak = 1e-2, .floor = 1e-3, .warmup = 4, .steps = 40};
+  r.evaluate_every = 0;
+  r.keep = 0;
+  return r;
+}
+
+struct Setup {
+  Model model;
+  std::shared_ptr<Dataset> data;
+  explicit Setup(uint32_t seed = 3) {
+    const Tokenizer tokenizer = Tokenizer::characters(text());
+    data = std::make_shared<Dataset>(Dataset::from_text(text(), tokenizer));
+    const FamilyRef family = test_library()->family("llama");
+    model = initialise(family, family->config("tiny", {{"vocab", static_cast<double>(tokenizer.size())}}), seed);
+    model.tokenizer = tokenizer;
+  }
+};
+
+std::map<std::string, std::vector<uint8_t>> weights_of(const Trainer& t) {
+  std::map<std::string, std::vector<uint8_t>> out;
+  for (const auto& [name, w] : t.model().weights) out[name] = w.bytes;
+  return out;
+}
+
+TEST(Trainer, LossFallsAndEvaluationAgrees) {
+  run::Engine engine = make_engine(2);
+  const Setup s;
+  Trainer trainer(engine, s.model, small_recipe(), s.data);
+  const double before = trainer.evaluate();
+  EXPECT_NEAR(before, std::log(static_cast<double>(s.model.integer("vocab"))), 0.2);
+  const LoopResult r = run_training(trainer, {});
+  EXPECT_LT(r.validation_loss, 0.7 * before);
+  // The same figure by the road of inference.
+  const Model m = trainer.model();
+  const LoadedModel loaded(engine, m);
+  PerplexityOptions o;
+  o.length = 16;
+  o.full = true;
+  const Perplexity p = perplexity(loaded, s.data->validation(), o);
+  EXPECT_NEAR(p.nats, r.validation_loss, 0.1);
+}
+
+TEST(Trainer, SameBitsForAnyThreadCount) {
+  const Setup s;
+  std::map<std::string, std::vector<uint8_t>> first;
+  for (const int threads : {1, 2, 3}) {
+    run::Engine engine = make_engine(threads);
+    Trainer trainer(engine, s.model, small_recipe(), s.data);
+    for (int i = 0; i < 3; ++i) (void)trainer.step();
+    if (first.empty()) {
+      first = weights_of(trainer);
+    } else {
+      EXPECT_EQ(weights_of(trainer), first) << threads;
+    }
+  }
+}
+
+class Resume : public testing::TestWithParam<int64_t> {};
+
+TEST_P(Resume, IsBitExact) {
+  run::Engine engine = make_engine(2);
+  const Setup s;
+  Recipe recipe = small_recipe();
+  recipe.accumulate = GetParam();
+  Trainer straight(engine, s.model, recipe, s.data);
+  for (int i = 0; i < 6; ++i) (void)straight.step();
+  const TestFolder folder;
+  Trainer first(engine, s.model, recipe, s.data);
+  for (int i = 0; i < 3; ++i) (void)first.step();
+  const auto saved = first.save(folder.path());
+  const Setup other(99);  // different weights: all must come from the checkpoint
+  Trainer second(engine, other.model, recipe, s.data);
+  second.restore(saved);
+  EXPECT_EQ(second.done(), 3);
+  for (int i = 0; i < 3; ++i) (void)second.step();
+  EXPECT_EQ(weights_of(second), weights_of(straight));
+}
+
+INSTANTIATE_TEST_SUITE_P(Accumulation, Resume, testing::Values(1, 3));
+
+TEST(Trainer, FormatsInTheLoopBeatRoundingAfterwards) {
+  run::Engine engine = make_engine(2);
+  const Setup s;
+  Trainer plain(engine, s.model, small_recipe(), s.data);
+  (void)run_training(plain, {});
+  Recipe recipe = small_recipe();
+  QuantizeRule rule;
+  rule.values = {"*"};
+  rule.format = "q4_0";
+  recipe.quantize = {rule};
+  // Evaluating the trained weights with the rounding in place costs something; training with it wins some back.
+  Trainer rounded(engine, plain.model(), recipe, s.data);
+  const double before = rounded.evaluate();
+  EXPECT_GT(before, plain.evaluate());
+  (void)run_training(rounded, {});
+  EXPECT_LT(rounded.evaluate(), before);
+}
+
+TEST(Trainer, StopsOnNumbersThatAreNotFinite) {
+  run::Engine engine = make_engine(2);
+  Setup s;
+  std::vector<float> values(s.model.weights.at("norm").f32().begin(), s.model.weights.at("norm").f32().end());
+  values[0] = std::numeric_limits<float>::infinity();
+  s.model.weights.at("norm") = f32_weight(s.model.weights.at("norm").type.shape, values);
+  Trainer trainer(engine, s.model, small_recipe(), s.data);
+  try {
+    (void)trainer.step();
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::numeric);
+    EXPECT_FALSE(e.hint().empty());
+  }
+}
+
+TEST(Loop, StopsOnRequestWithACheckpoint) {
+  run::Engine engine = make_engine(2);
+  const Setup s;
+  Trainer trainer(engine, s.model, small_recipe(), s.data);
+  (void)trainer.step();
+  const TestFolder folder;
+  const std::atomic<bool> stop{true};
+  LoopOptions o;
+  o.out = folder.path();
+  o.stop = &stop;
+  const LoopResult r = run_training(trainer, o);
+  EXPECT_TRUE(r.interrupted);
+  EXPECT_EQ(load_checkpoint(r.checkpoint, test_library()->formats()).state.step, 1);
+}
+
+}  // namespace
+}  // namespace lumen::model
