@@ -184,7 +184,8 @@ class RandomGraph {
       next = b_.update(2, row, {b_.scalar(2, Scalar::i32), b_.scalar(0, Scalar::i32)});
     } else {
       ValueId value = b_.mul(2, b_.scalar(0.75));
-      for (ValueId v = 8; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+      const auto count = static_cast<ValueId>(g_.nodes.size());
+      for (ValueId v = 8; v < count; ++v) {
         if (b_.type(v) == b_.type(2)) value = b_.add(value, v);
       }
       next = b_.update(2, value);
