@@ -19,6 +19,10 @@ struct SuppliedField {
 // format cannot hold them the Error names the position (never a silent wrong value).
 std::vector<uint8_t> encode(const Format& f, std::span<const float> x, int64_t rows, int64_t columns,
                             std::span<const SuppliedField> supplied = {});
+// The same with the importance of values for formats that have fit(x, w): `importance` has one non-negative number per column,
+// or one per element. Levels without a weighted fit use their plain one.
+std::vector<uint8_t> encode_weighted(const Format& f, std::span<const float> x, int64_t rows, int64_t columns,
+                                     std::span<const float> importance, std::span<const SuppliedField> supplied = {});
 std::vector<float> decode(const Format& f, std::span<const uint8_t> blob, int64_t rows, int64_t columns);
 
 // One element; (row, column) in an R x C blob.
