@@ -1,0 +1,228 @@
+// GFLOP/s of dot kernels on one core beside the peak of fused multiply-adds measured in the same run.
+//   bench_gemm [MACHINE] [FILTER]      MACHINE defaults to native; FILTER picks lines by a part of their name
+//   bench_gemm --asm NAME              the assembly of one line's kernels
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <memory>
+
+#include "emit/emit.h"
+#include "graph/ir/build.h"
+#include "graph/pass/access.h"
+#include "kernel/loop/build.h"
+#include "kernel/synth/dot.h"
+#include "number/codec.h"
+#include "number/library.h"
+
+namespace lumen {
+namespace {
+
+// Time this thread was given: other work on the machine does not count.
+double seconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+// Best of several timings, each at least a few milliseconds long.
+template <typename Run>
+double best_time(Run run) {
+  run();
+  int repeat = 1;
+  double best = 1e9;
+  for (int round = 0; round < 12; ++round) {
+    const double start = seconds();
+    for (int i = 0; i < repeat; ++i) run();
+    const double time = (seconds() - start) / repeat;
+    best = std::min(best, time);
+    if (time * repeat < 0.005) repeat = static_cast<int>(0.01 / std::max(time, 1e-8)) + 1;
+  }
+  return best;
+}
+
+struct Aligned {
+  explicit Aligned(int64_t bytes) : data(std::aligned_alloc(64, static_cast<size_t>((bytes + 127) / 64 * 64))) {
+    std::memset(data, 0, static_cast<size_t>(bytes));
+  }
+  ~Aligned() { std::free(data); }
+  Aligned(const Aligned&) = delete;
+  Aligned& operator=(const Aligned&) = delete;
+  void* data;
+};
+
+struct Compiled {
+  std::unique_ptr<emit::LoadedModule> module;
+  std::vector<emit::CpuKernel> kernels;
+  double seconds = 0;
+};
+
+Compiled compile(const std::vector<loop::Kernel>& kernels, const machine::Machine& m) {
+  Compiled c;
+  const double start = seconds();
+  const std::string object = emit::emit(kernels, m, emit::Output::object);
+  c.module = std::make_unique<emit::LoadedModule>(std::span(reinterpret_cast<const uint8_t*>(object.data()), object.size()));
+  for (const loop::Kernel& k : kernels) c.kernels.push_back(c.module->find(emit::symbol_name(k)));
+  c.seconds = seconds() - start;
+  return c;
+}
+
+// Independent chains of full-width fmas: what the core can do at best.
+double peak_gflops(const machine::Machine& m) {
+  constexpr int kChains = 14;
+  constexpr int64_t kRounds = 100000;
+  loop::Builder b("peak");
+  const loop::VType vector{Scalar::f32, m.f32_lanes()};
+  const loop::BufferId out = b.param("out", kChains * vector.lanes * 4, true);
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::ValueId) {
+    std::vector<loop::BufferId> sums;
+    for (int i = 0; i < kChains; ++i) {
+      sums.push_back(b.alloc(vector.lanes * 4));
+      b.store(sums[i], b.load(out, vector, b.i64(i * vector.lanes * 4)), b.i64(0));
+    }
+    const loop::ValueId x = b.load(out, vector, b.i64(0));
+    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(kRounds), 1, [&](loop::ValueId) {
+      for (loop::BufferId s : sums) b.store(s, b.op(ScalarOp::fma_, x, x, b.load(s, vector, b.i64(0))), b.i64(0));
+    });
+    for (int i = 0; i < kChains; ++i) b.store(out, b.load(sums[i], vector, b.i64(0)), b.i64(i * vector.lanes * 4));
+  });
+  const loop::Kernel k = b.finish();
+  Compiled c = compile({k}, m);
+  Aligned memory(k.params[0].bytes);
+  void* buffers[] = {memory.data};
+  int64_t status[2];
+  return 2.0 * kChains * kRounds * vector.lanes / best_time([&] { c.kernels[0](buffers, 0, 1, status); }) / 1e9;
+}
+
+struct Line {
+  std::string name;
+  std::vector<int64_t> a, b;
+  std::string ia, ib, ir;
+  std::string format;      // of b
+  bool exact = true;
+};
+
+graph::Type type_of(const std::vector<int64_t>& dims, FormatRef format = nullptr) {
+  graph::Type t;
+  for (int64_t d : dims) t.shape.emplace_back(d);
+  t.element.format = std::move(format);
+  return t;
+}
+
+graph::Plan plan_of(const Line& line, const FormatLibrary& formats) {
+  graph::Plan plan;
+  graph::Builder build(plan.graph);
+  graph::Group group;
+  group.shape = graph::KernelShape::dot;
+  const graph::ValueId a = build.input("a", graph::Role::data, type_of(line.a));
+  const FormatRef format = line.format.empty() ? nullptr : formats.find(line.format);
+  graph::ValueId b = build.input("b", graph::Role::parameter, type_of(line.b, format));
+  group.inputs = {a, b};
+  if (format) {
+    b = build.cast(b, {Scalar::f32, nullptr});
+    group.nodes.push_back(b);
+  }
+  group.root = build.contract(a, b, line.ia, line.ib, line.ir);
+  group.nodes.push_back(group.root);
+  group.results = {group.root};
+  plan.groups = {group};
+  return plan;
+}
+
+void run_line(const Line& line, const machine::Machine& m, const FormatLibrary& formats, double peak, bool assembly) {
+  const graph::Plan plan = plan_of(line, formats);
+  const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {.exact = line.exact});
+  std::vector<loop::Kernel> kernels;
+  for (const synth::Step& step : s.steps) kernels.push_back(step.kernel);
+  if (assembly) {
+    fmt::print("{}", emit::emit(kernels, m, emit::Output::assembly));
+    return;
+  }
+  std::vector<std::unique_ptr<Aligned>> values, scratch;
+  for (const graph::Node& n : plan.graph.nodes) {
+    const int64_t bytes = graph::byte_size(n.type);
+    values.push_back(std::make_unique<Aligned>(bytes));
+    if (n.type.element.format) continue;  // zero blocks decode to numbers; timing does not depend on them
+    float* x = static_cast<float*>(values.back()->data);
+    for (int64_t i = 0; i < bytes / 4; ++i) x[i] = static_cast<float>(i * 37 % 101) / 50.0F - 1;
+  }
+  for (int64_t bytes : s.scratch) scratch.push_back(std::make_unique<Aligned>(bytes));
+  const Compiled c = compile(kernels, m);
+  std::vector<std::vector<void*>> buffers;
+  for (const synth::Step& step : s.steps) {
+    buffers.emplace_back();
+    for (const synth::Argument& a : step.arguments)
+      buffers.back().push_back((a.from == synth::Argument::From::value ? values : scratch)[static_cast<size_t>(a.index)]->data);
+  }
+  const double time = best_time([&] {
+    int64_t status[2];
+    for (size_t i = 0; i < c.kernels.size(); ++i) c.kernels[i](buffers[i].data(), 0, kernels[i].tasks, status);
+  });
+  double flops = 0;
+  for (const synth::Step& step : s.steps) flops += step.flops;
+  const double gflops = flops / time / 1e9;
+  const double weight = static_cast<double>(graph::byte_size(plan.graph[1].type)) / time / 1e9;
+  fmt::print("{:<34} {:8.1f} us {:7.1f} GFLOP/s {:5.1f}% b {:6.1f} GB/s  {} tasks, compiled {:.0f} ms: {}\n", line.name, time * 1e6, gflops,
+             100 * gflops / peak, weight, s.steps.back().kernel.tasks, c.seconds * 1e3, s.steps.back().plan);
+}
+
+std::vector<Line> lines(const FormatLibrary& formats) {
+  std::vector<Line> out;
+  auto forward = [&](int64_t m, int64_t n, int64_t k) {
+    out.push_back({fmt::format("y=xw' {}x{}x{}", m, n, k), {m, k}, {n, k}, "mk", "nk", "mn", "", true});
+  };
+  auto backward_x = [&](int64_t m, int64_t n, int64_t k) {  // dx[m, k] = dy[m, n] w[n, k]
+    out.push_back({fmt::format("dx=dyw {}x{}x{}", m, k, n), {m, n}, {n, k}, "mn", "nk", "mk", "", true});
+  };
+  auto backward_w = [&](int64_t m, int64_t n, int64_t k) {  // dw[n, k] = dy[m, n] x[m, k]
+    out.push_back({fmt::format("dw=dy'x {}x{}x{}", n, k, m), {m, n}, {m, k}, "mn", "mk", "nk", "", true});
+  };
+  for (int64_t n : {256, 512, 1024, 2048}) {
+    forward(n, n, n);
+    backward_x(n, n, n);
+    backward_w(n, n, n);
+  }
+  for (auto [n, k] : {std::pair<int64_t, int64_t>{384, 128}, {128, 128}, {65, 128}, {512, 128}, {128, 512}}) {
+    forward(768, n, k);
+    backward_x(768, n, k);
+    backward_w(768, n, k);
+  }
+  out.push_back({"scores 48x64x64x32", {48, 64, 32}, {48, 64, 32}, "btd", "bsd", "bts", "", true});
+  out.push_back({"values 48x64x32x64", {48, 64, 64}, {48, 64, 32}, "bts", "bsd", "btd", "", true});
+  out.push_back({"dprobs 48x64x64x32", {48, 64, 32}, {48, 64, 32}, "btd", "bsd", "bts", "", true});
+  out.push_back({"dvalues 48x64x32x64", {48, 64, 64}, {48, 64, 32}, "bts", "btd", "bsd", "", true});
+  forward(1, 4096, 4096);
+  forward(4, 4096, 4096);
+  for (const char* format : {"q8_0", "q4_0", "q4_k", "q6_k", "iq4_nl", "mxfp4", "fp8_e4m3"}) {
+    if (!formats.find(format)) continue;
+    for (int64_t m : {1, 4, 32, 512})
+      for (bool exact : {true, false})
+        out.push_back({fmt::format("{} {}x4096x4096{}", format, m, exact ? " exact" : ""), {m, 4096}, {4096, 4096}, "mk", "nk", "mn",
+                       format, exact});
+    out.push_back({fmt::format("{} dx 256x4096x1024", format), {256, 1024}, {1024, 4096}, "mn", "nk", "mk", format, true});
+  }
+  return out;
+}
+
+}  // namespace
+}  // namespace lumen
+
+int main(int argc, char** argv) {
+  using namespace lumen;
+  try {
+    const bool assembly = argc > 2 && std::string(argv[1]) == "--asm";
+    const auto m = machine::find_machine(!assembly && argc > 1 ? argv[1] : "native");
+    const std::string filter = argc > 2 ? argv[2] : "";
+    const FormatLibrary formats = FormatLibrary::builtin();
+    const double peak = assembly ? 1 : peak_gflops(*m);
+    if (!assembly) fmt::print("{}: peak {:.1f} GFLOP/s on one core\n", m->name, peak);
+    for (const Line& line : lines(formats))
+      if (assembly ? line.name == filter : line.name.find(filter) != std::string::npos) run_line(line, *m, formats, peak, assembly);
+  } catch (const Error& e) {
+    fmt::print(stderr, "{}\n{}\n", e.what(), e.hint());
+    return static_cast<int>(e.code());
+  }
+  return 0;
+}
