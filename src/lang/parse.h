@@ -16,7 +16,7 @@
 namespace lumen::lang {
 
 constexpr int kMaxNesting = 200;
-constexpr int kMaxHeight = 1000;
+constexpr int kMaxHeight = 400;
 
 // Binding powers, loosest first.
 enum Power : int {

@@ -219,8 +219,8 @@ TEST(Parser, DepthIsBounded) {
     calls += ".m";
     powers += " ** x";
   }
-  EXPECT_NE(refusal(chain).find("more than 1000 levels"), std::string::npos);
-  EXPECT_NE(refusal(calls).find("more than 1000 levels"), std::string::npos);
+  EXPECT_NE(refusal(chain).find("more than 400 levels"), std::string::npos);
+  EXPECT_NE(refusal(calls).find("more than 400 levels"), std::string::npos);
   EXPECT_NE(refusal(powers).find("nested more than 200 deep"), std::string::npos);
   std::string branches = "fn f(x) { if x { x }";
   for (int i = 0; i < 5000; ++i) branches += " else if x { x }";

@@ -17,6 +17,13 @@ void Session::spend(const Place& place) {
   if (++work > kMaxWork) throw error_at(place, "this program unrolls into too many operations", "loops are unrolled while the graph is built: make them shorter");
 }
 
+Elaboration::Deeper::Deeper(Session& s, const Place& place) : session_(s) {
+  constexpr int kMaxExpressions = 1000;
+  if (++session_.expressions <= kMaxExpressions) return;
+  --session_.expressions;
+  throw error_at(place, "expressions and functions are nested too deeply here", "a function that calls itself never ends: graphs have no recursion");
+}
+
 Node Elaboration::make(Op op, std::vector<ValueId> operands, Type type) const {
   Node n{op, std::move(type), std::move(operands), {}, {}};
   return n;
@@ -123,7 +130,7 @@ Value Elaboration::reshape(const Value& v, Shape shape, const Place& place) {
 
 const Value* Elaboration::find(const std::string& name) const {
   for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame)
-    if (const auto found = frame->find(name); found != frame->end()) return &found->second.value;
+    if (const auto found = frame->find(name); found != frame->end()) return &found->second;
   return nullptr;
 }
 
@@ -185,15 +192,7 @@ Value Elaboration::parameter(const lang::ModelParam& p, const std::string& prefi
     while (newer_.contains(id)) id = newer_[id];
     return Value::of_node(graph_, id);
   }
-  // The shape may use the config, and the layer's number as `i`; nothing of the function.
-  std::vector<Frame> outer(1);
-  std::swap(outer, frames_);
-  if (layer) bind("i", Value::of(Number::of(*layer)));
-  Symbols none;
-  Type type = written_type(p.type, none);
-  std::swap(outer, frames_);
-  if (!none.dims.empty())
-    throw error_at(p.type.place, fmt::format("unknown name '{}' in the shape of parameter '{}'", none.dims.begin()->first, p.name), "shapes of parameters are made of config keys: 'cfg.hidden'");
+  Type type = parameter_type(p, layer);
   if (graph_.find_input(full) >= 0)
     throw error_at(p.place, fmt::format("'{}' is both a parameter of the model and a value handed to the function", full), "rename one of them");
   Node n = make(Op::input_, {}, std::move(type));
@@ -204,8 +203,29 @@ Value Elaboration::parameter(const lang::ModelParam& p, const std::string& prefi
   return Value::of_node(graph_, id);
 }
 
+// The shape may use the config, and the layer's number as `i`; nothing of the function.
+Type Elaboration::parameter_type(const lang::ModelParam& p, std::optional<int64_t> layer) {
+  std::vector<Frame> own(1);
+  std::swap(own, frames_);
+  if (layer) bind("i", Value::of(Number::of(*layer)));
+  Symbols symbols;
+  Type type = written_type(p.type, symbols);
+  std::swap(own, frames_);
+  if (!symbols.dims.empty() || !symbols.leading.empty())
+    throw error_at(p.type.place, fmt::format("the shape of parameter '{}' is not known from the config", p.name),
+                   symbols.dims.empty() ? "write each extent" : fmt::format("'{}' is no config key: those are written 'cfg.hidden'", symbols.dims.begin()->first));
+  return type;
+}
+
+Number Elaboration::number(const lang::Expr& e, std::string_view what) {
+  if (frames_.empty()) frames_.emplace_back();
+  const Value v = expression(e);
+  if (!v.is_number()) throw error_at(e.place, fmt::format("{} must be a number, found {}", what, describe(v)));
+  return v.number;
+}
+
 // Inputs come first, in the order they were made: data before parameters.
-Graph Elaboration::finish(std::vector<ValueId> results, std::vector<std::string> names) {
+Graph Elaboration::in_order(std::vector<ValueId> results, std::vector<std::string> names) {
   Graph out;
   out.name = graph_.name;
   std::vector<ValueId> moved(graph_.nodes.size(), -1);

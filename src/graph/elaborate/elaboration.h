@@ -32,7 +32,8 @@ struct Session {
   const Scope& scope;
   std::map<std::string, std::shared_ptr<const Graph>> instances;  // of functions, by name, argument types and constants
   std::set<std::string> graph_names;
-  int depth = 0;      // of functions inside functions
+  int functions = 0;    // functions inside functions now
+  int expressions = 0;  // expressions inside expressions now, across functions
   int64_t work = 0;   // expressions and statements seen
 
   explicit Session(const Scope& s) : scope(s) {}
@@ -57,20 +58,28 @@ class Elaboration {
   Elaboration(const Elaboration&) = delete;
   Elaboration& operator=(const Elaboration&) = delete;
 
-  // The graph of `fn`: tensor parameters become inputs of their written types.
+  // The graph of `fn`: tensor parameters become inputs of their written types, scalar ones with a default are built in.
   Graph standalone(const lang::Function& fn);
   // The graph of `fn` called with these arguments (in order of the parameters): tensors become inputs of exactly their types,
   // the rest is built in.
   Graph instance(const lang::Function& fn, const std::vector<Value>& arguments, const std::vector<Place>& places,
                  const Place& call);
+  // A number written in a declaration: a default, a size, the scale of an init.
+  Number number(const lang::Expr& e, std::string_view what);
+  Type parameter_type(const lang::ModelParam& p, std::optional<int64_t> layer);
 
  private:
   friend class Indexed;
-  struct Binding {
-    Value value;
-    bool is_name_of_result = false;
+  using Frame = std::map<std::string, Value>;
+  // A written extent and the one it must be equal to.
+  struct Equation {
+    const lang::Expr* written;
+    Dim actual;
+    std::string context;  // for messages: "argument 'w' of 'linear' is ..., axis 1"
+    Place place;
+    bool solved = false;
   };
-  using Frame = std::map<std::string, Binding>;
+  class Deeper;
 
   // ---- elaboration.cpp: nodes and names
   ValueId append(Node node, const Place& place);
@@ -87,8 +96,8 @@ class Elaboration {
   Value table(const lang::Table& t, const Place& place);
   [[noreturn]] void unknown_name(const std::string& name, const Place& place) const;
   Value parameter(const lang::ModelParam& p, const std::string& prefix, std::optional<int64_t> layer);
-  void bind(const std::string& name, Value v) { frames_.back()[name].value = std::move(v); }
-  Graph finish(std::vector<ValueId> results, std::vector<std::string> names);
+  void bind(const std::string& name, Value v) { frames_.back()[name] = std::move(v); }
+  Graph in_order(std::vector<ValueId> results, std::vector<std::string> names);
 
   // ---- expression.cpp
   Value expression(const lang::Expr& e);
@@ -122,19 +131,24 @@ class Elaboration {
   // ---- unify.cpp
   Type written_type(const lang::TypeExpr& t, Symbols& symbols);  // unbound names become symbols
   Element element_of(const lang::TypeExpr& t) const;
+  std::vector<std::string> unbound(const lang::Expr& e, const Symbols& symbols) const;
+  Dim written_extent(const lang::Expr& e, const Symbols& symbols);
   void match(const lang::TypeExpr& t, const Type& actual, Symbols& symbols, const Place& place, const std::string& who,
-             std::vector<std::function<bool(bool)>>& open);
-  void bind_symbols_in_frame(const Symbols& symbols);
-  bool mentions_unbound(const lang::Expr& e, const Symbols& symbols, std::string* which) const;
+             std::vector<Equation>& equations);
+  void solve(std::vector<Equation>& equations, Symbols& symbols);
+  void bind_symbols(const Symbols& symbols);
+  // Parameters get their arguments' types; numbers are checked and converted.
+  Symbols match_arguments(const lang::Function& fn, std::vector<Value>& args, const std::vector<Place>& places);
+  void check_results(const lang::Function& fn, std::vector<Value>& values, const Symbols& symbols);
 
   // ---- statement.cpp
   std::optional<std::vector<Value>> run(const std::vector<lang::Stmt>& body);
   std::optional<std::vector<Value>> run(const lang::Stmt& s);
   std::optional<std::vector<Value>> loop(const lang::Stmt& s);
   void assign(const lang::Stmt& s);
-  void bind_let(const std::string& name, Value v, const Place& place);
+  void bind_let(const std::string& name, Value v, const Place& place, size_t first_fresh);
   std::vector<Value> body_of(const lang::Function& fn);
-  std::vector<ValueId> checked_results(const lang::Function& fn, const std::vector<Value>& values, Symbols& symbols);
+  Graph finish(const lang::Function& fn, std::vector<Value> values, const Symbols& symbols);
 
   // ---- call.cpp
   Value call(const lang::Expr& e);
@@ -142,10 +156,10 @@ class Elaboration {
   std::vector<Value> arguments(const lang::Function& fn, const lang::Expr& call_expr,
                                const std::function<Value(const lang::Expr&)>& evaluate);
   Value invoke(const lang::Function& fn, std::vector<Value> args, const lang::Expr& call_expr);
-  Value inlined(const lang::Function& fn, std::vector<Value> args, const lang::Expr& call_expr);
-  Symbols match_arguments(const lang::Function& fn, std::vector<Value>& args, const std::vector<Place>& places,
-                          const Place& call_place);
+  // The body in place of the call. `checked`: arguments must have the written shapes; index notation arranges them otherwise.
+  Value inlined(const lang::Function& fn, std::vector<Value> args, const lang::Expr& call_expr, bool checked = true);
   bool is_elementwise(const lang::Function& fn) const;
+  bool is_of_model(const lang::Function& fn) const;
 
   Session& session_;
   ModelContext context_;
@@ -157,6 +171,18 @@ class Elaboration {
   std::map<std::string, ValueId> parameters_;      // model parameters used so far
   std::map<std::string, ValueId> counts_;          // symbols as numbers at run time
   std::map<std::string, ValueId> tables_;
+};
+
+// Counts expressions inside expressions, so that no program overflows the stack.
+class Elaboration::Deeper {
+ public:
+  Deeper(Session& s, const Place& place);
+  Deeper(const Deeper&) = delete;
+  Deeper& operator=(const Deeper&) = delete;
+  ~Deeper() { --session_.expressions; }
+
+ private:
+  Session& session_;
 };
 
 bool is_builtin(const std::string& name);

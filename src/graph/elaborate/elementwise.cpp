@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/check.h"
 #include "graph/elaborate/elaboration.h"
 
 namespace lumen::graph {
@@ -399,6 +400,7 @@ Value Elaboration::convert(Value v, Scalar to, const Place& place) {
   }
   if (!v.is_tensor()) throw error_at(place, fmt::format("{} cannot be converted to {}", describe(v), scalar_name(to)));
   if (v.element.scalar == to) return v;
+  if (to == Scalar::boolean) return elementwise("!=", {std::move(v), Value::of(Number::of(int64_t{0}))}, place);
   Merge merge;
   const int a = merge.tensor(v);
   return merge.value(merge.formula.convert(ScalarOp::cast_, to, a), v.shape);

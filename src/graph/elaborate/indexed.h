@@ -1,0 +1,52 @@
+// Index notation: `y[m, n] = sum(k) x[m, k] * w[n, k]`. Every index is an axis; a product of two factors summed over a shared index
+// is a contraction, everything else a map and a reduction. Proved by tests/graph/elaborate_test.cpp.
+#pragma once
+
+#include "graph/elaborate/elaboration.h"
+
+namespace lumen::graph {
+
+class Indexed {
+ public:
+  explicit Indexed(Elaboration& e) : e_(e) {}
+
+  Value define(const lang::Stmt& s);      // the tensor that `target[i, j] = value` defines
+  Value whole(const lang::Expr& reduce);  // a reduction without free indices: rank 0
+
+ private:
+  struct Index {
+    std::string name;
+    char letter = 'a';
+    std::optional<Dim> extent;
+    int64_t first = 0;  // of a given range
+    bool ranged = false;
+  };
+  // A tensor over some of the indices. loose: its axes are exactly `over`, in that order. Otherwise its axes are the indices in
+  // their order, at the right, with extent 1 for those it does not depend on. Without indices: anything that broadcasts.
+  struct Item {
+    Value value;
+    std::vector<int> over;  // numbers of indices, rising unless loose
+    bool loose = false;
+  };
+
+  int add_index(const std::string& name, const Place& place);
+  int find_index(const std::string& name) const;  // -1 when it is none
+  bool mentions(const lang::Expr& e) const;       // any index
+  bool mentions(const lang::Expr& e, const std::vector<int>& which) const;
+  void learn_extents(const lang::Expr& e);
+  void set_extent(int index, const Dim& d, const Place& place);
+
+  Item item(const lang::Expr& e);
+  Item element(const lang::Expr& e);  // x[i, j]
+  Item reduce(const lang::Expr& e);
+  Item contract(const Item& a, const Item& b, const std::vector<int>& summed, const Place& place);
+  Item call(const lang::Expr& e);
+  Item combine(const std::vector<Item>& parts, const std::function<Value(std::vector<Value>)>& op);
+  Value aligned(const Item& i, const Place& place);
+  Item loose(const Item& i, const Place& place);
+
+  Elaboration& e_;
+  std::vector<Index> indices_;
+};
+
+}  // namespace lumen::graph

@@ -1,0 +1,465 @@
+// needs: none. Functions and models as graphs: their text where it is short, their values by the evaluator elsewhere.
+#include "graph/elaborate/elaborate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <random>
+
+#include "base/file.h"
+#include "graph/ir/eval.h"
+#include "graph/ir/text.h"
+#include "graph/ir/verify.h"
+#include "graph/pass/pipeline.h"
+#include "lang/parser.h"
+
+namespace lumen::graph {
+namespace {
+
+lang::File parse_text(const std::string& text) { return lang::parse_file(std::make_shared<Source>(Source{"test.lum", text})); }
+
+const lang::File& library() {
+  static const lang::File file = [] {
+    const std::filesystem::path path = std::filesystem::path(LUMEN_SOURCE_DIR) / "models" / "functions.lum";
+    return lang::parse_file(std::make_shared<Source>(Source{"functions.lum", read_file(path)}));
+  }();
+  return file;
+}
+
+Graph checked(Graph g) {
+  EXPECT_EQ(verify(g), "");
+  return g;
+}
+
+// The last function of a text.
+Graph graph_of(const std::string& text) {
+  const lang::File file = parse_text(text);
+  Scope scope;
+  scope.files = {&library(), &file};
+  check_file(scope, file);
+  return checked(elaborate_function(scope, file.functions.back()));
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    graph_of(text);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+Tensor tensor(std::vector<int64_t> dims, std::vector<double> values, Scalar s = Scalar::f32) {
+  Tensor t;
+  for (int64_t d : dims) t.type.shape.emplace_back(d);
+  t.type.element.scalar = s;
+  t.values = std::move(values);
+  return t;
+}
+
+Tensor random_tensor(const std::vector<int64_t>& dims, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  int64_t n = 1;
+  for (int64_t d : dims) n *= d;
+  std::vector<double> values(static_cast<size_t>(n));
+  for (double& v : values) v = uniform(random);
+  return tensor(dims, std::move(values));
+}
+
+std::vector<double> run(const Graph& g, const std::map<std::string, Tensor>& inputs, const Bindings& symbols = {}) {
+  EvalOptions options;
+  options.symbols = symbols;
+  return eval(g, inputs, options).at(0).values;
+}
+
+void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance = 1e-5) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance) << "element " << i;
+}
+
+// ---- shapes of graphs
+
+TEST(Elaborate, ElementwiseExpressionsBecomeOneMap) {
+  EXPECT_EQ(print(graph_of("fn f(x: f32[N], y: f32[N]) -> f32[N] = 2 * x + y * y")),
+            "graph f(%x: data tensor<Nxf32>, %y: data tensor<Nxf32>) {\n"
+            "  %2 = map %x, %y (%0: f32, %1: f32) { %2 = const f32 2; %3 = mul f32 %0, %2; %4 = mul f32 %1, %1; %5 = add f32 "
+            "%3, %4 } -> %5 : tensor<Nxf32>\n"
+            "  return %2\n"
+            "}\n");
+}
+
+TEST(Elaborate, IndexNotationBecomesAContraction) {
+  EXPECT_EQ(print(graph_of("fn f(x: f32[M, K], w: f32[N, K]) -> f32[M, N] {\n y[m, n] = sum(k) x[m, k] * w[n, k]\n y\n}")),
+            "graph f(%x: data tensor<MxKxf32>, %w: data tensor<NxKxf32>) {\n"
+            "  %2 = contract %x, %w (mk,nk->mn) : tensor<MxNxf32> \"y\"\n"
+            "  return y = %2\n"
+            "}\n");
+}
+
+TEST(Elaborate, CallsKeepTheirNames) {
+  const Graph g = graph_of("fn f(x: f32[B, T, 8], w: f32[4, 8], n: f32[8]) -> f32[B, T, 4] = linear(rms_norm(x, n, 1e-5), w)");
+  std::vector<std::string> called;
+  for (const Node& n : g.nodes)
+    if (n.op == Op::call_) called.push_back(n.attributes.callee->name);
+  EXPECT_EQ(called, (std::vector<std::string>{"rms_norm", "linear"}));
+}
+
+TEST(Elaborate, InstancesAreSharedByTypesAndNamedApart) {
+  const Graph g = graph_of("fn f(x: f32[B, 8], y: f32[B, 4]) -> f32[B, 8], f32[B, 4] = g(softmax(softmax(x)), softmax(y))\nfn g(x, y) { return x, y }\n"
+                           "fn h(x: f32[B, 8], y: f32[B, 4]) -> f32[B, 8], f32[B, 4] = g(softmax(softmax(x)), softmax(y))");
+  std::vector<const Graph*> callees;
+  for (const Node& n : g.nodes)
+    if (n.op == Op::call_) callees.push_back(n.attributes.callee.get());
+  ASSERT_EQ(callees.size(), 3u);
+  EXPECT_EQ(callees[0], callees[1]);
+  EXPECT_NE(callees[1], callees[2]);
+  EXPECT_EQ(callees[2]->name, "softmax.2");
+  EXPECT_EQ(print(*parse(std::make_shared<Source>(Source{"g", print(g)}), nullptr).back()), print(g));
+}
+
+TEST(Elaborate, CostlyFormulasAreNotStretched) {
+  const Graph g = graph_of("fn f(x: f32[M, N], s: f32[M, 1]) -> f32[M, N] = x * exp(s)");
+  ASSERT_EQ(g.nodes.size(), 4u) << print(g);
+  EXPECT_EQ(print(g[2].type), "tensor<Mx1xf32>");
+}
+
+// ---- values
+
+TEST(Elaborate, Arithmetic) {
+  const Tensor x = tensor({4}, {-1.5, 0, 2, 3});
+  expect_near(run(graph_of("fn f(x: f32[4]) -> f32[4] = -x ** 2 + 1"), {{"x", x}}), {-1.25, 1, -3, -8});
+  expect_near(run(graph_of("fn f(x: f32[4]) -> f32[4] = if x > 0 then sqrt(x) else abs(x)"), {{"x", x}}), {1.5, 0, std::sqrt(2.0), std::sqrt(3.0)});
+  expect_near(run(graph_of("fn f(x: f32[4]) -> f32[4] = select(x >= 0 and not (x == 2), 1.0, 0.0)"), {{"x", x}}), {0, 1, 0, 1});
+  expect_near(run(graph_of("fn f(x: f32[4]) -> f32[4] = max(min(x, 2.5), -1) * 2 ** 3"), {{"x", x}}), {-8, 0, 16, 20});
+  expect_near(run(graph_of("fn f(x: f32[4]) -> i32[4] = i32(x) / 2 + (7 % 4)"), {{"x", x}}), {2, 3, 4, 4});
+  expect_near(run(graph_of("fn f(x: f32[4]) -> f32[4] = recip(x) + sign(x) + clamp(x, 0.0, 1.0)"), {{"x", x}}), {-2.0 / 3 - 1, 0, 2.5, 2 + 1.0 / 3});
+}
+
+TEST(Elaborate, AxisReductions) {
+  const Tensor x = tensor({2, 3}, {1, 5, 3, -1, -7, 4});
+  expect_near(run(graph_of("fn f(x: f32[M, N]) -> f32[M, 1] = sum(x, -1)"), {{"x", x}}, {{"M", 2}, {"N", 3}}), {9, -4});
+  expect_near(run(graph_of("fn f(x: f32[M, N]) -> f32[1, N] = mean(x, 0)"), {{"x", x}}, {{"M", 2}, {"N", 3}}), {0, -1, 3.5});
+  expect_near(run(graph_of("fn f(x: f32[M, N]) -> f32[] = mean(x)"), {{"x", x}}, {{"M", 2}, {"N", 3}}), {5.0 / 6});
+  expect_near(run(graph_of("fn f(x: f32[M, N]) -> f32[M, 1] = max(x, -1) - min(x, axis = 1)"), {{"x", x}}, {{"M", 2}, {"N", 3}}), {4, 11});
+  expect_near(run(graph_of("fn f(x: f32[M, N]) -> i32[M, 1] = argmax(x, -1)"), {{"x", x}}, {{"M", 2}, {"N", 3}}), {1, 2});
+  expect_near(run(graph_of("fn f(x: f32[M, N]) -> bool[M, 1] = any(x < -5, -1)"), {{"x", x}}, {{"M", 2}, {"N", 3}}), {0, 1});
+}
+
+TEST(Elaborate, IndexNotation) {
+  const Tensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6}), w = tensor({2, 3}, {1, 0, -1, 2, 1, 1});
+  const auto f = [&](const std::string& body, const std::string& result) {
+    return run(graph_of("fn f(x: f32[2, 3], w: f32[2, 3]) -> " + result + " {\n" + body + "\n return y\n}"), {{"x", x}, {"w", w}});
+  };
+  expect_near(f("y[i, j] = sum(k) x[i, k] * w[j, k]", "f32[2, 2]"), {-2, 7, -2, 19});
+  expect_near(f("y[k, i] = x[i, k] - w[i, k]", "f32[3, 2]"), {0, 2, 2, 4, 4, 5});
+  expect_near(f("y[i] = sum(k) x[i, k] * w[i, k]", "f32[2]"), {-2, 19});
+  expect_near(f("y[i] = max(k) abs(w[i, k] - 1)", "f32[2]"), {2, 1});
+  expect_near(f("y[i] = mean(k) x[i, k]", "f32[2]"), {2, 5});
+  expect_near(f("y[i] = sum(k in 1..3) x[i, k]", "f32[2]"), {5, 11});
+  expect_near(f("y[i, j] = 2 * (sum(k) x[i, k] * w[j, k]) / 4", "f32[2, 2]"), {-1, 3.5, -1, 9.5});
+  expect_near(f("y[i, j] = sum(k) x[i, k] * w[j, k] * x[1, k]", "f32[2, 2]"), {-14, 36, -20, 93});
+  expect_near(f("y[i, k] = select(k > i, x[i, k], 0.0)", "f32[2, 3]"), {0, 2, 3, 0, 0, 6});
+  expect_near(f("let y = sum(i, k) x[i, k] * w[i, k]", "f32[]"), {17});
+  expect_near(f("y[i] = sum(k) x[i, k] * (sum(j) w[j, k])", "f32[2]"), {5, 17});
+  expect_near(f("let y = sum(i, j, k) x[i, k] * w[j, k]", "f32[]"), {22});
+  expect_near(f("y[i] = f32(argmin(k) w[i, k])", "f32[2]"), {2, 1});
+}
+
+TEST(Elaborate, ComputedRowsAreGathers) {
+  const Tensor table = tensor({3, 2}, {1, 2, 3, 4, 5, 6}), rows = tensor({2}, {2, 0}, Scalar::i32);
+  const std::map<std::string, Tensor> in = {{"table", table}, {"rows", rows}};
+  const std::string head = "fn f(table: f32[3, 2], rows: i32[2]) -> ";
+  expect_near(run(graph_of(head + "f32[2, 2] = table[rows]"), in), {5, 6, 1, 2});
+  expect_near(run(graph_of(head + "f32[2, 1] = table[rows, 1:]"), in), {6, 2});
+  expect_near(run(graph_of(head + "f32[2, 2] {\n y[d, i] = table[rows[i], d]\n y\n}"), in), {5, 1, 6, 2});
+}
+
+TEST(Elaborate, ShapesAndSlices) {
+  const Tensor x = tensor({2, 3}, {1, 2, 3, 4, 5, 6});
+  const auto f = [&](const std::string& type, const std::string& body) {
+    return run(graph_of("fn f(x: f32[2, 3]) -> " + type + " = " + body), {{"x", x}});
+  };
+  expect_near(f("f32[3, 2]", "permute(x, [1, 0])"), {1, 4, 2, 5, 3, 6});
+  expect_near(f("f32[6]", "reshape(x, [-1])"), {1, 2, 3, 4, 5, 6});
+  expect_near(f("f32[2]", "x[:, -1]"), {3, 6});
+  expect_near(f("f32[1, 2]", "x[1:2, :2]"), {4, 5});
+  expect_near(f("f32[4, 3]", "concat(x, x + 1, axis = 0)"), {1, 2, 3, 4, 5, 6, 2, 3, 4, 5, 6, 7});
+  expect_near(f("f32[2, 4]", "pad(x, [2, 4], [0, 1])"), {0, 1, 2, 3, 0, 4, 5, 6});
+  expect_near(f("f32[2, 2, 3]", "broadcast(x, [2, 2, 3])"), {1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6});
+  expect_near(f("f32[2]", "broadcast(0.5, [shape(x, 0)])"), {0.5, 0.5});
+  expect_near(f("i32[2, 3]", "iota([2, 3], -1)"), {0, 1, 2, 0, 1, 2});
+}
+
+TEST(Elaborate, LoopsBranchesAndSeveralResults) {
+  const std::string text = R"(
+fn halves(x: f32[2 * P]) -> f32[P], f32[P] { return x[0:2], x[2:4] }
+fn f(x: f32[4], n: i32 = 3) -> f32[2] {
+  let (a, b) = halves(x)
+  var s = a
+  for i in 0..n { if i % 2 == 0 { s = s + b * i } else { s = s - 1 } }
+  return s
+}
+)";
+  EXPECT_NE(refusal(text), "accepted") << "x[0:2] is no f32[P]";
+  const Graph g = graph_of(R"(
+fn swapped(a: f32[P], b: f32[P]) -> f32[P], f32[P] { return b, a }
+fn f(x: f32[4], n: i32 = 3) -> f32[2] {
+  let (b, a) = swapped(x[0:2], x[2:4])
+  var s = a
+  for i in 0..n { if i % 2 == 0 { s = s + b * i } else { s = s - 1 } }
+  return s
+}
+)");
+  expect_near(run(g, {{"x", tensor({4}, {1, 2, 3, 4})}}), {6, 9});
+}
+
+TEST(Elaborate, TablesAreConstants) {
+  expect_near(run(graph_of("table steps : f32 = [0.5, -1, 2]\nfn f(i: i32[2]) -> f32[2] = steps[i] * 2"), {{"i", tensor({2}, {2, 0}, Scalar::i32)}}), {4, 1});
+}
+
+TEST(Elaborate, StatesAreWrittenAndOldValuesRefused) {
+  const Graph g = graph_of("fn f(cache: state f32[4, 2], x: f32[2], at: i32) -> f32[4, 2] {\n cache = update(cache, x, at, 0)\n return cache * 1\n}");
+  std::map<std::string, Tensor> states;
+  const std::map<std::string, Tensor> in = {{"cache", tensor({4, 2}, std::vector<double>(8, 1))}, {"x", tensor({2}, {5, 6})}, {"at", tensor({}, {2}, Scalar::i32)}};
+  eval(g, in, {}, &states);
+  expect_near(states.at("cache").values, {1, 1, 1, 1, 5, 6, 1, 1});
+  EXPECT_NE(refusal("fn f(c: state f32[4], x: f32[4]) -> f32[4] {\n let d = update(c, x)\n return c + d\n}").find("before its update"), std::string::npos);
+}
+
+TEST(Elaborate, RandomIsAFunctionOfItsSeed) {
+  const Graph g = graph_of("fn f(seed: u32) -> f32[3] = random([3], seed, 7)");
+  const auto a = run(g, {{"seed", tensor({}, {5}, Scalar::u32)}});
+  EXPECT_EQ(a, run(g, {{"seed", tensor({}, {5}, Scalar::u32)}}));
+  EXPECT_NE(a, run(g, {{"seed", tensor({}, {6}, Scalar::u32)}}));
+}
+
+// ---- the library
+
+TEST(Functions, TheLibraryChecks) {
+  Scope scope;
+  scope.files = {&library()};
+  EXPECT_NO_THROW(check_file(scope, library()));
+}
+
+TEST(Functions, NormsAndActivations) {
+  const Tensor x = random_tensor({2, 4}, 1), w = random_tensor({4}, 2), b = random_tensor({4}, 3);
+  const auto got = run(graph_of("fn f(x: f32[T, D], w: f32[D], b: f32[D]) -> f32[T, D] = layer_norm(x, w, b, 1e-5) + rms_norm(x, w, 1e-6)"), {{"x", x}, {"w", w}, {"b", b}}, {{"T", 2}, {"D", 4}});
+  std::vector<double> want(8);
+  for (size_t t = 0; t < 2; ++t) {
+    double mean = 0, square = 0, variance = 0;
+    for (size_t d = 0; d < 4; ++d) mean += x.values[t * 4 + d] / 4;
+    for (size_t d = 0; d < 4; ++d) square += std::pow(x.values[t * 4 + d], 2) / 4;
+    for (size_t d = 0; d < 4; ++d) variance += std::pow(x.values[t * 4 + d] - mean, 2) / 4;
+    for (size_t d = 0; d < 4; ++d)
+      want[t * 4 + d] = (x.values[t * 4 + d] - mean) / std::sqrt(variance + 1e-5) * w.values[d] + b.values[d] + x.values[t * 4 + d] / std::sqrt(square + 1e-6) * w.values[d];
+  }
+  expect_near(got, want);
+  const auto act = run(graph_of("fn f(x: f32[N]) -> f32[N] = silu(x) + gelu(x) + relu(x)"), {{"x", tensor({2}, {-0.5, 2})}}, {{"N", 2}});
+  expect_near(act, {-0.5 / (1 + std::exp(0.5)) - 0.154286, 2 / (1 + std::exp(-2.0)) + 1.954598 + 2}, 1e-4);
+}
+
+TEST(Functions, Rope) {
+  const Tensor x = random_tensor({2, 3, 4}, 4), positions = tensor({2}, {0, 5}, Scalar::i32), factors = tensor({2}, {1, 2});
+  EXPECT_NE(refusal("fn f(x: f32[T, H, 5], p: i32[T], q: f32[2]) -> f32[T, H, 5] = rope(x, p, q, 1e4)").find("rope"), std::string::npos);
+  for (const bool halves : {false, true}) {
+    std::vector<double> want(24);
+    for (size_t t = 0; t < 2; ++t)
+      for (size_t h = 0; h < 3; ++h)
+        for (size_t p = 0; p < 2; ++p) {
+          const double angle = positions.values[t] * std::pow(10000.0, -static_cast<double>(p) / 2) / factors.values[p];
+          const size_t i = (t * 3 + h) * 4 + (halves ? p : 2 * p), j = (t * 3 + h) * 4 + (halves ? p + 2 : 2 * p + 1);
+          want[i] = x.values[i] * std::cos(angle) - x.values[j] * std::sin(angle);
+          want[j] = x.values[i] * std::sin(angle) + x.values[j] * std::cos(angle);
+        }
+    SCOPED_TRACE(halves);
+    const Graph g = graph_of(std::string("fn f(x: f32[T, H, 4], p: i32[T], q: f32[2]) -> f32[T, H, 4] = ") + (halves ? "rope_halves" : "rope") + "(x, p, q, 10000.0)");
+    expect_near(run(g, {{"x", x}, {"p", positions}, {"q", factors}}, {{"T", 2}, {"H", 3}}), want);
+  }
+}
+
+std::vector<double> attention(const Tensor& q, const Tensor& k, const Tensor& v, size_t T, size_t S, size_t KV, size_t G, size_t D, size_t past) {
+  std::vector<double> out(T * KV * G * D);
+  for (size_t t = 0; t < T; ++t)
+    for (size_t h = 0; h < KV; ++h)
+      for (size_t g = 0; g < G; ++g) {
+        std::vector<double> p(S, 0);
+        double top = -1e30, total = 0;
+        for (size_t s = 0; s <= t + past; ++s) {
+          for (size_t d = 0; d < D; ++d) p[s] += q.values[((t * KV + h) * G + g) * D + d] * k.values[(s * KV + h) * D + d];
+          p[s] /= std::sqrt(static_cast<double>(D));
+          top = std::max(top, p[s]);
+        }
+        for (size_t s = 0; s <= t + past; ++s) total += p[s] = std::exp(p[s] - top);
+        for (size_t s = 0; s <= t + past; ++s)
+          for (size_t d = 0; d < D; ++d) out[((t * KV + h) * G + g) * D + d] += p[s] / total * v.values[(s * KV + h) * D + d];
+      }
+  return out;
+}
+
+TEST(Functions, AttentionWithGroupedHeads) {
+  const Tensor q = random_tensor({1, 3, 4, 2}, 5), k = random_tensor({1, 3, 2, 2}, 6), v = random_tensor({1, 3, 2, 2}, 7);
+  const Graph g = graph_of("fn f(q: f32[B, T, 4, 2], k: f32[B, T, 2, 2], v: f32[B, T, 2, 2]) -> f32[B, T, 4, 2] = causal_attention(q, k, v)");
+  expect_near(run(g, {{"q", q}, {"k", k}, {"v", v}}, {{"B", 1}, {"T", 3}}), attention(q, k, v, 3, 3, 2, 2, 2, 0));
+}
+
+TEST(Functions, AttentionAfterAPast) {
+  const Tensor q = random_tensor({1, 2, 2, 1, 4}, 8), k = random_tensor({1, 5, 2, 4}, 9), v = random_tensor({1, 5, 2, 4}, 10);
+  const std::string types = "q: f32[B, T, 2, 1, 4], k: f32[B, S, 2, 4], v: f32[B, S, 2, 4]";
+  const auto want = attention(q, k, v, 2, 5, 2, 1, 4, 3);
+  const Bindings symbols = {{"B", 1}, {"T", 2}, {"S", 5}};
+  expect_near(run(graph_of("fn f(" + types + ") -> f32[B, T, 2, 1, 4] = attention(q, k, v, 3)"), {{"q", q}, {"k", k}, {"v", v}}, symbols), want);
+  const Graph g = graph_of("fn f(" + types + ", past: i32) -> f32[B, T, 2, 1, 4] = attention(q, k, v, past)");
+  expect_near(run(g, {{"q", q}, {"k", k}, {"v", v}, {"past", tensor({}, {3}, Scalar::i32)}}, symbols), want);
+}
+
+TEST(Functions, AttentionOverACacheInAnyOrder) {
+  const Tensor q = random_tensor({1, 2, 2, 1, 4}, 8), k = random_tensor({1, 5, 2, 4}, 9), v = random_tensor({1, 5, 2, 4}, 10);
+  // The same keys, stored backwards with two empty places between.
+  Tensor k2 = tensor({1, 7, 2, 4}, std::vector<double>(56, 9)), v2 = k2;
+  std::vector<double> where(7, -1);
+  const size_t place[] = {6, 5, 3, 2, 0};
+  for (size_t s = 0; s < 5; ++s) {
+    where[place[s]] = static_cast<double>(s);
+    for (size_t d = 0; d < 8; ++d) {
+      k2.values[place[s] * 8 + d] = k.values[s * 8 + d];
+      v2.values[place[s] * 8 + d] = v.values[s * 8 + d];
+    }
+  }
+  const Graph g = graph_of("fn f(q: f32[B, T, 2, 1, 4], k: f32[B, S, 2, 4], v: f32[B, S, 2, 4], p: i32[T], kp: i32[S]) -> f32[B, T, 2, 1, 4] = cached_attention(q, k, v, p, kp)");
+  expect_near(run(g, {{"q", q}, {"k", k2}, {"v", v2}, {"p", tensor({2}, {3, 4}, Scalar::i32)}, {"kp", tensor({7}, where, Scalar::i32)}}, {{"B", 1}, {"T", 2}, {"S", 7}}),
+              attention(q, k, v, 2, 5, 2, 1, 4, 3));
+}
+
+TEST(Functions, CrossEntropyIsStable) {
+  const Tensor logits = tensor({2, 3}, {1000, 1001, 999, -3, 0, 2}), targets = tensor({2}, {1, 2}, Scalar::i32);
+  const double first = std::log(std::exp(-1.0) + 1 + std::exp(-2.0)), second = std::log(std::exp(-5.0) + std::exp(-2.0) + 1);
+  const std::string types = "(x: f32[N, V], t: i32[N]) -> ";
+  const Bindings symbols = {{"N", 2}, {"V", 3}};
+  expect_near(run(graph_of("fn f" + types + "f32[N] = cross_entropy(x, t)"), {{"x", logits}, {"t", targets}}, symbols), {first, second}, 1e-4);
+  expect_near(run(graph_of("fn f" + types + "f32[] = mean_cross_entropy(x, t)"), {{"x", logits}, {"t", targets}}, symbols), {(first + second) / 2}, 1e-4);
+}
+
+// ---- models
+
+const char* const kModel = R"(
+model tiny(cfg) : gguf "tiny" {
+  config {
+    vocab : i32 = 7
+    hidden : i32 = 4
+    layers : i32 = 2
+    head_dim : i32 = cfg.hidden / cfg.heads
+    heads : i32 = 2
+    eps : f32 = 1e-5
+    bias : i32 = 0
+  }
+  size big-1.5b { hidden = 8; heads = 4 }
+  param embed : f32[cfg.vocab, cfg.hidden], role embedding, init normal 0.05
+  layers cfg.layers {
+    param w : f32[cfg.hidden, cfg.heads * cfg.head_dim], gguf "blk.{i}.w", hf "m.{i}.w", role mix, optional
+    param b : f32[cfg.hidden], when (cfg.bias != 0), init zeros
+  }
+  param out : f32[cfg.vocab, cfg.hidden], role output
+  fn block(l, x) {
+    let h = linear(x, l.w)
+    if cfg.bias != 0 { return x + h + l.b } else { return x + h * (l.index + 1) }
+  }
+  fn forward(tokens: i32[B, T]) -> f32[B, T, cfg.vocab] {
+    var x = embed[tokens]
+    for l in layers { x = block(l, x) }
+    return linear(x, out)
+  }
+  fn loss(tokens: i32[B, T], targets: i32[B, T]) -> f32[] = mean_cross_entropy(forward(tokens), targets)
+}
+)";
+
+TEST(Models, Configs) {
+  const lang::File f = parse_text(kModel);
+  Config c = model_config(f.models[0], "", {});
+  EXPECT_EQ(c.at("head_dim"), 2);
+  c = model_config(f.models[0], "big-1.5b", {{"vocab", 11}});
+  EXPECT_EQ(c.at("head_dim"), 2);
+  EXPECT_EQ(c.at("hidden"), 8);
+  EXPECT_EQ(c.at("vocab"), 11);
+  EXPECT_THROW(model_config(f.models[0], "small", {}), Error);
+  EXPECT_THROW(model_config(f.models[0], "", {{"hiden", 3}}), Error);
+  EXPECT_THROW(model_config(f.models[0], "", {{"hidden", 3.5}}), Error);
+}
+
+TEST(Models, Parameters) {
+  const lang::File f = parse_text(kModel);
+  Scope scope;
+  scope.files = {&library(), &f};
+  const auto names = [&](const Config& config) {
+    std::vector<std::string> out;
+    for (const ModelParameter& p : model_parameters(scope, f.models[0], config)) out.push_back(p.name);
+    return out;
+  };
+  EXPECT_EQ(names(model_config(f.models[0], "", {})), (std::vector<std::string>{"embed", "out", "layers.0.w", "layers.1.w"}));
+  EXPECT_EQ(names(model_config(f.models[0], "", {{"bias", 1}, {"layers", 1}})), (std::vector<std::string>{"embed", "out", "layers.0.w", "layers.0.b"}));
+  const auto all = model_parameters(scope, f.models[0], model_config(f.models[0], "", {}));
+  EXPECT_EQ(all[0].init_scale, 0.05);
+  EXPECT_EQ(all[0].role, "embedding");
+  EXPECT_EQ(all[3].gguf, "blk.1.w");
+  EXPECT_EQ(all[3].hf, "m.1.w");
+  EXPECT_TRUE(all[3].optional);
+  EXPECT_EQ(all[3].shape, (Shape{4, 4}));
+}
+
+TEST(Models, FunctionsBecomeGraphs) {
+  const lang::File f = parse_text(kModel);
+  Scope scope;
+  scope.files = {&library(), &f};
+  check_file(scope, f);
+  const Graph g = checked(elaborate_model(scope, f.models[0], "loss", model_config(f.models[0], "", {})));
+  std::vector<std::string> inputs, labels;
+  for (ValueId v : g.inputs()) inputs.push_back(g[v].attributes.name);
+  for (const Node& n : g.nodes) labels.push_back(n.label);
+  EXPECT_EQ(inputs, (std::vector<std::string>{"tokens", "targets", "embed", "layers.0.w", "layers.1.w", "out"}));
+  EXPECT_NE(std::find(labels.begin(), labels.end(), "layers.1.h"), labels.end());
+  EXPECT_TRUE(g[g.results[0]].type.shape.empty());
+
+  std::map<std::string, Tensor> in = {{"tokens", tensor({1, 2}, {3, 6}, Scalar::i32)}, {"targets", tensor({1, 2}, {6, 0}, Scalar::i32)},
+                                      {"embed", random_tensor({7, 4}, 1)}, {"layers.0.w", random_tensor({4, 4}, 2)},
+                                      {"layers.1.w", random_tensor({4, 4}, 3)}, {"out", random_tensor({7, 4}, 4)}};
+  double want = 0;
+  for (size_t t = 0; t < 2; ++t) {
+    std::vector<double> x(4);
+    for (size_t d = 0; d < 4; ++d) x[d] = in["embed"].values[static_cast<size_t>(in["tokens"].values[t]) * 4 + d];
+    for (int l = 0; l < 2; ++l) {
+      const auto& w = in[l == 0 ? "layers.0.w" : "layers.1.w"].values;
+      std::vector<double> h(4);
+      for (size_t n = 0; n < 4; ++n)
+        for (size_t k = 0; k < 4; ++k) h[n] += x[k] * w[n * 4 + k];
+      for (size_t d = 0; d < 4; ++d) x[d] += h[d] * (l + 1);
+    }
+    std::vector<double> y(7);
+    double total = 0;
+    for (size_t n = 0; n < 7; ++n) {
+      for (size_t k = 0; k < 4; ++k) y[n] += x[k] * in["out"].values[n * 4 + k];
+      total += std::exp(y[n]);
+    }
+    want += (std::log(total) - y[static_cast<size_t>(in["targets"].values[t])]) / 2;
+  }
+  expect_near(run(g, in, {{"B", 1}, {"T", 2}}), {want}, 1e-4);
+}
+
+TEST(Models, EveryFamilyOfTheLibraryChecks) {
+  std::vector<lang::File> files;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(LUMEN_SOURCE_DIR) / "models"))
+    if (entry.path().extension() == ".lum")
+      files.push_back(lang::parse_file(std::make_shared<Source>(Source{entry.path().filename(), read_file(entry.path())})));
+  Scope scope;
+  for (const lang::File& f : files) scope.files.push_back(&f);
+  for (const lang::File& f : files) {
+    try {
+      check_file(scope, f);
+    } catch (const Error& e) {
+      ADD_FAILURE() << e.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lumen::graph
