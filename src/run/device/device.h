@@ -26,7 +26,8 @@ class Device {
   virtual void copy_in(void* to, const void* from, int64_t bytes) = 0;
   virtual void copy_out(void* to, const void* from, int64_t bytes) = 0;
   // `kernel` is what the engine got from loading an object for this device. Tasks are split over threads; same bits for any count.
-  virtual void launch(void* kernel, void* const* buffers, int64_t tasks, LaunchStatus* status) = 0;
+  // `small`: too little work to wake other threads for.
+  virtual void launch(void* kernel, void* const* buffers, int64_t tasks, LaunchStatus* status, bool small = false) = 0;
   virtual void synchronize() = 0;
 };
 

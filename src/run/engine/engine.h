@@ -30,6 +30,8 @@ struct CompileReport {
 class DeviceTensor {
  public:
   DeviceTensor(Device& device, graph::Type type);
+  // Part of memory somebody else allocated; `memory` keeps it alive.
+  DeviceTensor(Device& device, graph::Type type, std::shared_ptr<void> memory, void* data);
   ~DeviceTensor();
   DeviceTensor(const DeviceTensor&) = delete;
   DeviceTensor& operator=(const DeviceTensor&) = delete;
@@ -43,6 +45,7 @@ class DeviceTensor {
   Device& device_;
   graph::Type type_;
   int64_t bytes_;
+  std::shared_ptr<void> memory_;   // null: this tensor's own
   void* data_;
 };
 using DeviceTensorRef = std::shared_ptr<DeviceTensor>;
@@ -62,6 +65,7 @@ class Program {
   virtual int64_t arena_bytes() const = 0;
 };
 
+// The machine, the device and the cache of compiled kernels. Outlives its tensors and programs.
 class Engine {
  public:
   struct Options {

@@ -1,0 +1,34 @@
+// A device that accepts everything and computes nothing: measures what the host costs, and shows what a device must do.
+#include <cstring>
+
+#include "run/device/device.h"
+#include "run/device/memory.h"
+
+namespace lumen::run {
+namespace {
+
+class NullDevice : public Device {
+ public:
+  const machine::Machine& machine() const override { return *machine_; }
+  std::string describe() const override { return "null: accepts everything, computes nothing"; }
+  void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
+  void release(void* memory) override { memory_.release(memory); }
+  void copy_in(void* to, const void* from, int64_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void copy_out(void* to, const void* from, int64_t bytes) override { copy_in(to, from, bytes); }
+  void launch(void*, void* const*, int64_t, LaunchStatus*, bool) override {}
+  void synchronize() override {}
+
+ private:
+  machine::MachineRef machine_ = machine::native_machine();
+  HostMemory memory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> open_null() {
+  return std::make_unique<NullDevice>();
+}
+
+}  // namespace lumen::run

@@ -1,0 +1,216 @@
+// Where all floors meet. In order, and each a function below:
+//   pipeline    the graph through all passes; every value has bytes                      graph/pass
+//   synthesize  every group becomes kernels in loop IR                                   kernel/synth
+//   place       every kernel argument becomes an input, a constant or bytes of the arena
+//   cache       equal kernels once; from memory, from disk, or compiled                  emit
+//   list        what execute.cpp walks
+// Proved by tests/run/compile_test.cpp: compiled graphs against the graph evaluator.
+#include "run/engine/compile.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <functional>
+
+#include "base/check.h"
+
+namespace lumen::run {
+namespace {
+
+using graph::Graph;
+using graph::ValueId;
+using synth::Synthesis;
+
+constexpr int64_t kAlignment = 64;
+constexpr double kSmallFlops = 2e5,
+                 kSmallBytes = 1e5;  // some ten microseconds of one thread: waking others costs as much
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// A constant's numbers in the bytes of its element type.
+std::vector<uint8_t> constant_bytes(const graph::Node& node) {
+  LUMEN_CHECK(!node.type.element.format, "a constant in a format");
+  const Scalar s = node.type.element.scalar;
+  const auto width = static_cast<size_t>(scalar_bytes(s));
+  std::vector<uint8_t> out(static_cast<size_t>(graph::byte_size(node.type)));
+  const std::vector<double>& data = node.attributes.data;
+  for (size_t i = 0; i * width < out.size(); ++i) {
+    const double x = data[data.size() == 1 ? 0 : i];
+    uint64_t bits = 0;
+    switch (s) {
+      case Scalar::f64:
+        bits = std::bit_cast<uint64_t>(x);
+        break;
+      case Scalar::f32:
+        bits = std::bit_cast<uint32_t>(static_cast<float>(x));
+        break;
+      case Scalar::f16:
+        bits = f32_to_f16(static_cast<float>(x));
+        break;
+      case Scalar::bf16:
+        bits = f32_to_bf16(static_cast<float>(x));
+        break;
+      default:
+        bits = static_cast<uint64_t>(static_cast<int64_t>(x));
+        break;
+    }
+    std::memcpy(out.data() + i * width, &bits, width);
+  }
+  return out;
+}
+
+// Inputs, constants and arena values of a plan by their ValueId.
+class Places {
+ public:
+  Places(const graph::Pipeline& p, const std::shared_ptr<Device>& device)
+      : memory_(p.memory), numbers_(p.memory.slots.size(), -1) {
+    const Graph& g = p.plan.graph;
+    for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+      const graph::Slot& slot = memory_.slots[static_cast<size_t>(v)];
+      if (slot.where != graph::Slot::Where::external || slot.owner != v) continue;
+      if (g[v].op == graph::Op::input_) {
+        numbers_[static_cast<size_t>(v)] = static_cast<int64_t>(inputs.size());
+        inputs.push_back({g[v].attributes.name, g[v].type, false, true});
+      } else {
+        is_constant_.resize(numbers_.size());
+        is_constant_[static_cast<size_t>(v)] = true;
+        numbers_[static_cast<size_t>(v)] = static_cast<int64_t>(constants.size());
+        constants.push_back(std::make_shared<DeviceTensor>(*device, g[v].type));
+        const std::vector<uint8_t> bytes = constant_bytes(g[v]);
+        constants.back()->upload(bytes.data(), static_cast<int64_t>(bytes.size()));
+      }
+    }
+    is_constant_.resize(numbers_.size());
+    for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v)
+      if (g[v].op == graph::Op::update_) inputs[static_cast<size_t>(of(v).at)].written = true;
+  }
+
+  Place of(ValueId v) const {
+    const graph::Slot& slot = memory_.slots[static_cast<size_t>(v)];
+    LUMEN_CHECK(slot.where != graph::Slot::Where::none, "value %{} is not in memory", v);
+    if (slot.where == graph::Slot::Where::arena) return {Place::In::arena, slot.offset};
+    const auto owner = static_cast<size_t>(slot.owner);
+    return {is_constant_[owner] ? Place::In::constant : Place::In::input, numbers_[owner]};
+  }
+
+  std::vector<ProgramInput> inputs;
+  std::vector<DeviceTensorRef> constants;
+
+ private:
+  const graph::MemoryPlan& memory_;
+  std::vector<int64_t> numbers_;  // of inputs and of constants, by value
+  std::vector<bool> is_constant_;
+};
+
+// The node a group is about: where its guard stands, its root, or its result.
+ValueId subject(const Graph& g, const graph::Group& group) {
+  for (const ValueId v : group.nodes)
+    if (g[v].op == graph::Op::gather_ || g[v].op == graph::Op::scatter_add_ || g[v].op == graph::Op::update_) return v;
+  return group.root >= 0 ? group.root : group.results.back();
+}
+
+int64_t scratch_bytes(const Synthesis& s) {
+  int64_t bytes = 0;
+  for (const int64_t b : s.scratch) bytes += aligned(b);
+  return bytes;
+}
+
+// Launches without functions yet. Steps of one group share scratch, and groups use the same scratch one after another.
+void list_steps(const Synthesis& s, const std::function<Place(int)>& value, int64_t scratch_at,
+                std::vector<Launch>* out) {
+  std::vector<Place> scratch;
+  for (const int64_t bytes : s.scratch) {
+    scratch.push_back({Place::In::arena, scratch_at});
+    scratch_at += aligned(bytes);
+  }
+  for (const synth::Step& step : s.steps) {
+    Launch& launch = out->emplace_back();
+    launch.tasks = step.kernel.tasks;
+    launch.name = step.kernel.name;
+    launch.plan = step.plan;
+    launch.flops = step.flops;
+    launch.bytes = step.bytes;
+    launch.small = step.flops + step.bytes > 0 && step.flops < kSmallFlops && step.bytes < kSmallBytes;
+    for (const synth::Argument& a : step.arguments)
+      launch.places.push_back(a.from == synth::Argument::From::value ? value(a.index)
+                                                                     : scratch.at(static_cast<size_t>(a.index)));
+    LUMEN_CHECK(launch.places.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",
+                launch.name, step.kernel.params.size(), launch.places.size());
+  }
+}
+
+// Whether a written buffer is also handed in under another name: then the code generator may assume less.
+bool shares_memory(const loop::Kernel& k, const std::vector<Place>& places) {
+  for (size_t i = 0; i < places.size(); ++i)
+    for (size_t j = 0; j < places.size(); ++j)
+      if (i != j && k.params[i].written && places[i] == places[j]) return true;
+  return false;
+}
+
+void find_functions(const Workshop& shop, std::vector<Synthesis>& groups, std::vector<Launch>& launches,
+                    CompileReport* report) {
+  std::vector<const loop::Kernel*> kernels;
+  for (Synthesis& s : groups)
+    for (synth::Step& step : s.steps) {
+      step.kernel.aliased = shares_memory(step.kernel, launches[kernels.size()].places);
+      kernels.push_back(&step.kernel);
+    }
+  const std::vector<emit::CpuKernel> functions = shop.cache->get(kernels, shop.threads, report);
+  for (size_t i = 0; i < launches.size(); ++i) launches[i].function = functions[i];
+}
+
+}  // namespace
+
+LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols);
+  const graph::Plan& plan = pipeline.plan;
+
+  std::vector<Synthesis> groups;
+  int64_t scratch = 0;
+  for (const graph::Group& group : plan.groups) {
+    groups.push_back(synth::synthesize(plan, group, shop.device->machine(), {options.exact}));
+    scratch = std::max(scratch, scratch_bytes(groups.back()));
+  }
+
+  LaunchList list;
+  Places places(pipeline, shop.device);
+  const int64_t scratch_at = aligned(pipeline.memory.arena_bytes);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const size_t first = list.launches.size();
+    list_steps(groups[i], [&](int v) { return places.of(v); }, scratch_at, &list.launches);
+    for (size_t k = first; k < list.launches.size(); ++k) {
+      list.launches[k].blamed = subject(plan.graph, plan.groups[i]);
+      list.launches[k].label = plan.graph[list.launches[k].blamed].label;
+    }
+  }
+  find_functions(shop, groups, list.launches, &list.report);
+
+  for (size_t i = 0; i < plan.graph.results.size(); ++i) {
+    const ValueId v = plan.graph.results[i];
+    list.results.push_back({plan.graph.result_names[i], plan.graph[v].type, places.of(v)});
+  }
+  list.inputs = std::move(places.inputs);
+  for (const ValueId v : g.inputs())
+    if (plan.graph.find_input(g[v].attributes.name) < 0)
+      list.inputs.push_back({g[v].attributes.name, graph::bind(g[v].type, options.symbols), false, false});
+  list.constants = std::move(places.constants);
+  list.arena_bytes = scratch_at + scratch;
+  list.graph = plan.graph;
+  list.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return list;
+}
+
+std::vector<Launch> compile_steps(const Workshop& shop, const Synthesis& steps, const std::vector<Place>& values,
+                                  int64_t scratch_at, CompileReport* report) {
+  std::vector<Launch> launches;
+  list_steps(steps, [&](int v) { return values.at(static_cast<size_t>(v)); }, scratch_at, &launches);
+  std::vector<Synthesis> groups{steps};
+  find_functions(shop, groups, launches, report);
+  return launches;
+}
+
+}  // namespace lumen::run

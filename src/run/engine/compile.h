@@ -1,0 +1,21 @@
+// The joint of the house: a graph becomes a launch list.
+#pragma once
+
+#include "run/engine/execute.h"
+
+namespace lumen::run {
+
+// What a compilation works with.
+struct Workshop {
+  std::shared_ptr<Device> device;
+  std::shared_ptr<KernelCache> cache;
+  int threads = 1;
+};
+
+LaunchList compile(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
+
+// Steps that belong to no plan: values are numbered by the caller, scratch is placed from `scratch_at` on.
+std::vector<Launch> compile_steps(const Workshop& shop, const synth::Synthesis& steps, const std::vector<Place>& values,
+                                  int64_t scratch_at, CompileReport* report);
+
+}  // namespace lumen::run

@@ -1,0 +1,114 @@
+// The engine's own things: its device, its cache, tensors on the device, and conversion of host memory into and out of
+// formats. Compiling is compile.cpp, running execute.cpp.
+#include "run/engine/engine.h"
+
+#include <omp.h>
+
+#include "base/check.h"
+#include "run/engine/compile.h"
+
+namespace lumen::run {
+
+DeviceTensor::DeviceTensor(Device& device, graph::Type type)
+    : device_(device), type_(std::move(type)), bytes_(graph::byte_size(type_)), data_(device.allocate(bytes_)) {}
+
+DeviceTensor::DeviceTensor(Device& device, graph::Type type, std::shared_ptr<void> memory, void* data)
+    : device_(device),
+      type_(std::move(type)),
+      bytes_(graph::byte_size(type_)),
+      memory_(std::move(memory)),
+      data_(data) {}
+
+DeviceTensor::~DeviceTensor() {
+  if (!memory_) device_.release(data_);
+}
+
+void DeviceTensor::upload(const void* from, int64_t bytes) {
+  LUMEN_CHECK(bytes == bytes_, "{} bytes for {} of {}", bytes, graph::print(type_), bytes_);
+  device_.copy_in(data_, from, bytes);
+}
+
+void DeviceTensor::download(void* to, int64_t bytes) const {
+  LUMEN_CHECK(bytes == bytes_, "{} bytes for {} of {}", bytes, graph::print(type_), bytes_);
+  device_.copy_out(to, data_, bytes);
+}
+
+struct Engine::State {
+  Workshop shop;
+  CompileReport totals;
+
+  void add(const CompileReport& r) {
+    totals.kernels += r.kernels;
+    totals.compiled += r.compiled;
+    totals.cached += r.cached;
+    totals.seconds += r.seconds;
+  }
+
+  // Runs the steps of a conversion: value 0 is read, value 1 is written.
+  void convert(const synth::Synthesis& steps, const void* from, int64_t from_bytes, void* to, int64_t to_bytes) {
+    constexpr int64_t kAlign = 64;
+    const auto aligned = [](int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; };
+    const int64_t to_at = aligned(from_bytes), scratch_at = to_at + aligned(to_bytes);
+    int64_t end = scratch_at;
+    for (const int64_t bytes : steps.scratch) end += aligned(bytes);
+    CompileReport report;
+    const std::vector<Launch> launches =
+        compile_steps(shop, steps, {{Place::In::arena, 0}, {Place::In::arena, to_at}}, scratch_at, &report);
+    add(report);
+
+    const std::shared_ptr<void> memory = allocate_shared(shop.device, end);
+    auto* base = static_cast<std::byte*>(memory.get());
+    shop.device->copy_in(base, from, from_bytes);
+    LaunchStatus status;
+    for (const Launch& launch : launches) {
+      std::vector<void*> buffers;
+      for (const Place& place : launch.places) buffers.push_back(base + place.at);
+      shop.device->launch(reinterpret_cast<void*>(launch.function), buffers.data(), launch.tasks, &status,
+                          launch.small);
+    }
+    shop.device->synchronize();
+    if (status.code != 0) throw guard_error({}, -1, status);
+    shop.device->copy_out(to, base + to_at, to_bytes);
+  }
+};
+
+Engine::Engine(Options options) : state_(new State) {
+  machine::MachineRef machine = options.machine ? options.machine : machine::native_machine();
+  state_->shop.device = open_cpu(machine, options.threads);
+  state_->shop.cache = std::make_shared<KernelCache>(machine, cache_folder(options.cache_folder));
+  state_->shop.threads = options.threads == 0 ? omp_get_max_threads() : options.threads;
+}
+
+Engine::~Engine() = default;
+
+Device& Engine::device() {
+  return *state_->shop.device;
+}
+
+std::shared_ptr<Program> Engine::compile(const graph::Graph& g, const CompileOptions& options) {
+  LaunchList list = run::compile(state_->shop, g, options);
+  state_->add(list.report);
+  return make_program(state_->shop.device, state_->shop.cache, std::move(list));
+}
+
+std::vector<uint8_t> Engine::encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns) {
+  std::vector<uint8_t> blob(static_cast<size_t>(blob_layout(*f, rows, columns).total));
+  if (rows == 0 || columns == 0) return blob;
+  state_->convert(synth::synthesize_encode(*f, rows, columns, device().machine()), x, rows * columns * 4, blob.data(),
+                  static_cast<int64_t>(blob.size()));
+  return blob;
+}
+
+std::vector<float> Engine::decode(const FormatRef& f, const uint8_t* blob, int64_t rows, int64_t columns) {
+  std::vector<float> x(static_cast<size_t>(rows * columns));
+  if (x.empty()) return x;
+  state_->convert(synth::synthesize_decode(*f, rows, columns, device().machine()), blob,
+                  blob_layout(*f, rows, columns).total, x.data(), rows * columns * 4);
+  return x;
+}
+
+const CompileReport& Engine::totals() const {
+  return state_->totals;
+}
+
+}  // namespace lumen::run

@@ -1,0 +1,201 @@
+// See execute.h. run() walks the list: no allocation, no look-up; addresses change only in bind().
+// Proved by tests/run/execute_test.cpp.
+#include "run/engine/execute.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace lumen::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class CompiledProgram : public Program {
+ public:
+  CompiledProgram(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache, LaunchList list)
+      : device_(std::move(device)),
+        cache_(std::move(cache)),
+        list_(std::move(list)),
+        arena_(allocate_shared(device_, list_.arena_bytes)),
+        tensors_(list_.inputs.size()),
+        times_(list_.launches.size()) {
+    for (const Launch& launch : list_.launches) {
+      std::vector<void*>& buffers = buffers_.emplace_back();
+      for (const Place& place : launch.places) buffers.push_back(address(place));
+    }
+  }
+
+  ~CompiledProgram() override {
+    const char* trace = std::getenv("LUMEN_TRACE");
+    if (trace && std::string_view(trace) == "1") fmt::print(stderr, "{}", explain());
+  }
+
+  void bind(const std::string& name, DeviceTensorRef tensor) override {
+    const size_t i = input_number(name);
+    const ProgramInput& input = list_.inputs[i];
+    LUMEN_CHECK(tensor, "input '{}' is bound to nothing", name);
+    if (tensor->type() != input.type)
+      throw usage_error("input '{}' is {}, not {}", name, graph::print(input.type), graph::print(tensor->type()));
+    tensors_[i] = std::move(tensor);
+    checked_ = false;
+    for (size_t k = 0; k < list_.launches.size(); ++k)
+      for (size_t b = 0; b < list_.launches[k].places.size(); ++b)
+        if (list_.launches[k].places[b] == Place{Place::In::input, static_cast<int64_t>(i)})
+          buffers_[k][b] = tensors_[i]->data();
+  }
+
+  void run() override {
+    if (!checked_) check_inputs();
+    LaunchStatus status;
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      const Launch& launch = list_.launches[i];
+      const Clock::time_point start = Clock::now();
+      device_->launch(reinterpret_cast<void*>(launch.function), buffers_[i].data(), launch.tasks, &status,
+                      launch.small);
+      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      times_[i].last = seconds;
+      times_[i].total += seconds;
+      if (status.code != 0) throw guard_error(list_.graph, launch.blamed, status);
+    }
+    device_->synchronize();
+    ++runs_;
+  }
+
+  DeviceTensorRef result(const std::string& name) override {
+    for (const ProgramResult& r : list_.results) {
+      if (r.name != name) continue;
+      switch (r.place.in) {
+        case Place::In::input:
+          return tensors_[static_cast<size_t>(r.place.at)];
+        case Place::In::constant:
+          return list_.constants[static_cast<size_t>(r.place.at)];
+        case Place::In::arena:
+          return std::make_shared<DeviceTensor>(*device_, r.type, arena_, address(r.place));
+      }
+    }
+    LUMEN_UNREACHABLE("no result '{}'", name);
+  }
+
+  std::vector<std::string> input_names() const override {
+    std::vector<std::string> names;
+    for (const ProgramInput& input : list_.inputs) names.push_back(input.name);
+    return names;
+  }
+  graph::Type input_type(const std::string& name) const override { return list_.inputs[input_number(name)].type; }
+  const CompileReport& report() const override { return list_.report; }
+  int64_t arena_bytes() const override { return list_.arena_bytes; }
+
+  std::string explain() const override {
+    std::string out;
+    double total = 0;
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      const Launch& launch = list_.launches[i];
+      const double last = times_[i].last;
+      total += last;
+      out += fmt::format("{:4} {:9.3f} ms", i, last * 1e3);
+      if (last > 0)
+        out += fmt::format(" {:7.1f} GFLOP/s {:7.1f} GB/s", launch.flops / last / 1e9, launch.bytes / last / 1e9);
+      out += fmt::format("  {}", launch.plan);
+      if (!launch.label.empty()) out += fmt::format("  [{}]", launch.label);
+      out += '\n';
+    }
+    out += fmt::format("     {:9.3f} ms in {} launches, {} runs, {:.1f} MiB of memory for values\n", total * 1e3,
+                       list_.launches.size(), runs_, static_cast<double>(list_.arena_bytes) / (1 << 20));
+    return out;
+  }
+
+ private:
+  void* address(const Place& place) const {
+    switch (place.in) {
+      case Place::In::input:
+        return nullptr;  // comes with bind
+      case Place::In::constant:
+        return list_.constants[static_cast<size_t>(place.at)]->data();
+      case Place::In::arena:
+        return static_cast<std::byte*>(arena_.get()) + place.at;
+    }
+    return nullptr;
+  }
+
+  size_t input_number(const std::string& name) const {
+    for (size_t i = 0; i < list_.inputs.size(); ++i)
+      if (list_.inputs[i].name == name) return i;
+    LUMEN_UNREACHABLE("no input '{}'", name);
+  }
+
+  // All bound, and what is written belongs to one input alone: kernels assume that buffers do not overlap.
+  void check_inputs() {
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (!tensors_[i] && list_.inputs[i].used)
+        throw usage_error("input '{}' has no value: bind it before running", list_.inputs[i].name);
+      if (!list_.inputs[i].written) continue;
+      for (size_t j = 0; j < tensors_.size(); ++j)
+        if (i != j && tensors_[j] && tensors_[j]->data() == tensors_[i]->data())
+          throw usage_error("inputs '{}' and '{}' share memory, and the first is updated", list_.inputs[i].name,
+                            list_.inputs[j].name);
+    }
+    checked_ = true;
+  }
+
+  struct Time {
+    double last = 0, total = 0;
+  };
+
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<KernelCache> cache_;
+  LaunchList list_;
+  std::shared_ptr<void> arena_;
+  std::vector<DeviceTensorRef> tensors_;     // by input
+  std::vector<std::vector<void*>> buffers_;  // by launch
+  std::vector<Time> times_;
+  bool checked_ = false;
+  int64_t runs_ = 0;
+};
+
+// The input a value is computed from, through first operands.
+std::string source_name(const graph::Graph& g, graph::ValueId v) {
+  while (g[v].op != graph::Op::input_ && !g[v].operands.empty()) v = g[v].operands[0];
+  return g[v].op == graph::Op::input_ ? g[v].attributes.name : g[v].label;
+}
+
+}  // namespace
+
+Error guard_error(const graph::Graph& g, graph::ValueId node, const LaunchStatus& status) {
+  const std::string place = node < 0 || g[node].label.empty() ? "" : fmt::format(" (in {})", g[node].label);
+  switch (status.code) {
+    case loop::kGuardIndex: {
+      LUMEN_CHECK(node >= 0, "an index guard without a node");
+      const graph::Node& n = g[node];
+      const bool gather = n.op == graph::Op::gather_;
+      const graph::Type& rows = gather ? g[n.operands[0]].type : n.type;
+      return Error(Exit::user,
+                   fmt::format("{} '{}': index {} is outside 0..{}{}", gather ? "gather" : "scatter_add",
+                               source_name(g, n.operands[1]), status.detail, rows.shape[0].number() - 1, place));
+    }
+    case loop::kGuardUpdate:
+      LUMEN_CHECK(node >= 0, "an update guard without a node");
+      return Error(Exit::user, fmt::format("update of '{}': position {} does not fit into {}{}", source_name(g, node),
+                                           status.detail, graph::print(g[node].type), place));
+    case loop::kGuardFinite:
+      return Error(Exit::numeric, fmt::format("element {} is not a number the format can hold{}", status.detail, place),
+                   "look for NaN or infinity in what is quantized");
+    default:
+      LUMEN_UNREACHABLE("guard code {}", status.code);
+  }
+}
+
+std::shared_ptr<void> allocate_shared(const std::shared_ptr<Device>& device, int64_t bytes) {
+  return {device->allocate(bytes), [device](void* memory) { device->release(memory); }};
+}
+
+std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache,
+                                      LaunchList list) {
+  return std::make_shared<CompiledProgram>(std::move(device), std::move(cache), std::move(list));
+}
+
+}  // namespace lumen::run

@@ -1,0 +1,64 @@
+// A launch list and the program that runs it. Knows devices and addresses; of graphs only names, types and labels.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "run/engine/cache.h"
+#include "run/engine/engine.h"
+
+namespace lumen::run {
+
+// Where a buffer of a launch is.
+struct Place {
+  enum class In : uint8_t { input, constant, arena } in = In::arena;
+  int64_t at = 0;  // number of the input or constant; bytes into the arena
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+struct Launch {
+  emit::CpuKernel function = nullptr;
+  int64_t tasks = 0;
+  bool small = false;             // not worth waking other threads for
+  std::vector<Place> places;      // one per buffer
+  std::string name, plan, label;  // kernel, synthesizer's plan, what it computes
+  double flops = 0, bytes = 0;
+  graph::ValueId blamed = -1;  // node whose guard this is
+};
+
+struct ProgramInput {
+  std::string name;
+  graph::Type type;
+  bool written = false;  // a state some launch updates
+  bool used = true;      // no: passes found that nothing depends on it
+};
+
+struct ProgramResult {
+  std::string name;
+  graph::Type type;
+  Place place;
+};
+
+// What the compiler hands over.
+struct LaunchList {
+  std::vector<Launch> launches;
+  std::vector<ProgramInput> inputs;
+  std::vector<ProgramResult> results;
+  std::vector<DeviceTensorRef> constants;
+  int64_t arena_bytes = 0;  // values and scratch
+  graph::Graph graph;       // for messages
+  CompileReport report;
+};
+
+// The Error a failed guard means.
+Error guard_error(const graph::Graph& g, graph::ValueId node, const LaunchStatus& status);
+
+// The cache keeps the machine code alive.
+std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache,
+                                      LaunchList list);
+
+// Device memory with shared ownership.
+std::shared_ptr<void> allocate_shared(const std::shared_ptr<Device>& device, int64_t bytes);
+
+}  // namespace lumen::run

@@ -1,0 +1,111 @@
+// Needs: cpu. Devices: memory, the split of tasks over threads, and which failure is reported.
+#include "run/device/device.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "run/device/memory.h"
+
+namespace lumen::run {
+namespace {
+
+// Adds 1 to each task's cell; tasks from 100 on fail with their number.
+void count_tasks(void* const* buffers, int64_t begin, int64_t end, int64_t* status) {
+  auto* cells = static_cast<int64_t*>(buffers[0]);
+  for (int64_t i = begin; i < end; ++i) {
+    ++cells[i];
+    if (i >= 100 && status[0] == 0) {
+      status[0] = 1;
+      status[1] = i;
+    }
+  }
+}
+
+void* kernel() {
+  return reinterpret_cast<void*>(&count_tasks);
+}
+
+TEST(CpuDevice, EveryTaskRunsOnceAndTheFirstFailureWins) {
+  for (const int threads : {1, 2, 3, 8})
+    for (const int64_t tasks : {0, 1, 2, 7, 64, 101, 1000}) {
+      const auto device = open_cpu(machine::native_machine(), threads);
+      std::vector<int64_t> cells(1000);
+      void* buffers[] = {cells.data()};
+      LaunchStatus status;
+      device->launch(kernel(), buffers, tasks, &status);
+      for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(cells[static_cast<size_t>(i)], i < tasks) << threads << " " << tasks;
+      EXPECT_EQ(status.code, tasks > 100 ? 1 : 0);
+      EXPECT_EQ(status.detail, tasks > 100 ? 100 : 0);
+    }
+}
+
+TEST(CpuDevice, AnEarlierFailureIsKept) {
+  const auto device = open_cpu(machine::native_machine(), 2);
+  std::vector<int64_t> cells(200);
+  void* buffers[] = {cells.data()};
+  LaunchStatus status{3, 7};
+  device->launch(kernel(), buffers, 200, &status, true);
+  EXPECT_EQ(status.code, 3);
+  EXPECT_EQ(status.detail, 7);
+}
+
+TEST(CpuDevice, MemoryIsAlignedAndZero) {
+  const auto device = open_cpu(machine::native_machine(), 1);
+  for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{100}, int64_t{3} << 20}) {
+    auto* memory = static_cast<uint8_t*>(device->allocate(bytes));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0U);
+    for (int64_t i = 0; i < bytes; i += 97) ASSERT_EQ(memory[i], 0);
+    if (bytes > 0) {
+      device->copy_in(memory, "x", 1);
+      char back = 0;
+      device->copy_out(&back, memory, 1);
+      EXPECT_EQ(back, 'x');
+    }
+    device->release(memory);
+  }
+}
+
+TEST(CpuDevice, RefusesWhatDoesNotFit) {
+  const auto device = open_cpu(machine::native_machine(), 1);
+  try {
+    device->allocate(int64_t{1} << 50);
+    FAIL() << "a petabyte was granted";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::hardware);
+    EXPECT_NE(std::string(e.what()).find("1048576.0 GiB of memory are needed"), std::string::npos) << e.what();
+    EXPECT_FALSE(e.hint().empty());
+  }
+  EXPECT_GT(available_memory(), 0);
+}
+
+TEST(CpuDevice, RefusesForeignMachinesAndOddThreadCounts) {
+  for (const machine::MachineRef& m : machine::all_machines())
+    if (!machine::runs_here(*m)) {
+      EXPECT_THROW(open_cpu(m, 1), Error) << m->name;
+    }
+  EXPECT_THROW(open_cpu(machine::native_machine(), -1), Error);
+  EXPECT_THROW(open_cpu(machine::native_machine(), 100000), Error);
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(3);  // what OMP_NUM_THREADS sets
+  EXPECT_NE(open_cpu(machine::native_machine(), 0)->describe().find("3 threads"), std::string::npos);
+  omp_set_num_threads(before);
+}
+
+TEST(NullDevice, AcceptsEverythingAndComputesNothing) {
+  const auto device = open_null();
+  std::vector<int64_t> cells(8);
+  void* buffers[] = {cells.data()};
+  LaunchStatus status;
+  device->launch(kernel(), buffers, 8, &status);
+  EXPECT_EQ(cells, std::vector<int64_t>(8));
+  void* memory = device->allocate(64);
+  device->release(memory);
+  device->synchronize();
+}
+
+}  // namespace
+}  // namespace lumen::run
