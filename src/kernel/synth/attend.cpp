@@ -23,6 +23,7 @@ class AttendKernel {
  public:
   AttendKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
       : plan_(plan), g_(plan.graph), group_(group), draft_(plan.graph), b_(draft_.b), lanes_(target.f32_lanes()) {
+    nothing_.inputs = group.inputs;
     first_ = group.root;
     last_ = group.nodes.back();
     for (const graph::ValueId v : group.nodes) {
@@ -231,7 +232,7 @@ class AttendKernel {
   const graph::Plan& plan_;
   const graph::Graph& g_;
   const graph::Group& group_;
-  graph::Group nothing_;                   // for bodies that only read what they are given
+  graph::Group nothing_;                   // the same memory, no nodes: for bodies that only read what they are given
   Draft draft_;
   loop::Builder& b_;
   int lanes_;

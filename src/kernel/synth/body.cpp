@@ -373,7 +373,7 @@ void Body::store(graph::ValueId v, ValueId x) {
   const Load& access = loads_[store_of_.at(v)];
   const BufferId buffer = draft_.value(v, true);
   const Scalar type = plan_.graph[v].type.element.scalar;
-  LUMEN_CHECK(lanes_ == 1 || access.strides[vector_axis_] == 1, "a result is not contiguous along the lanes");
+  LUMEN_CHECK(lanes_ == 1 || access.strides[vector_axis_] == 1 || extents_[vector_axis_] == 1, "a result is not contiguous along the lanes");
   store_to(buffer, type, b_.mul(offset_of(access), b_.i64(scalar_bytes(memory_type(type)))), x);
 }
 

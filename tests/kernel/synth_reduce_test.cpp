@@ -1,0 +1,92 @@
+// Needs: none. Reduce groups against the graph evaluator: any axes, several reduces, softmax, norms, losses, norms over everything.
+#include "synth_harness.h"
+
+namespace lumen::test {
+namespace {
+
+using graph::Reduction;
+using graph::ValueId;
+
+bool any_contains(const std::vector<std::string>& plans, const std::string& what) {
+  for (const std::string& p : plans)
+    if (p.find(what) != std::string::npos) return true;
+  return false;
+}
+
+TEST(SynthReduce, EveryAxis) {
+  const std::vector<std::pair<std::vector<int64_t>, std::vector<int>>> cases = {
+      {{7}, {0}},       {{1}, {0}},          {{5, 33}, {1}},          {{5, 33}, {0}},           {{4, 6, 19}, {1}},
+      {{4, 6, 19}, {0, 2}}, {{4, 6, 19}, {0, 1}}, {{4, 6, 19}, {1, 2}}, {{4, 6, 19}, {0, 1, 2}}, {{3, 1, 40}, {1}}, {{37, 64}, {0}}, {{3, 5, 70}, {0}}};
+  for (const Reduction r : {Reduction::sum, Reduction::max, Reduction::min})
+    for (const auto& [shape, axes] : cases) {
+      G t;
+      const ValueId x = t.in("x", shape);
+      t.out(t.b.reduce(t.b.mul(x, x), r, axes));
+      check(t.g);
+    }
+}
+
+TEST(SynthReduce, BigOnesAreCutInParts) {
+  G t;
+  const ValueId x = t.in("x", {300, 307});
+  t.out(t.b.unary(ScalarOp::sqrt_, t.b.reduce(t.b.mul(x, x), Reduction::sum, {0, 1})));
+  EXPECT_TRUE(any_contains(check(t.g, {.machines = {"x86-64-v3"}}), "parts"));
+  G u;
+  const ValueId y = u.in("y", {2048, 37}), w = u.in("w", {37});
+  u.out(u.b.mul(u.b.reduce(u.b.mul(y, w), Reduction::sum, {0}), u.b.scalar(0.5)));
+  EXPECT_TRUE(any_contains(check(u.g, {.tolerance = 1e-4, .machines = {"x86-64-v3"}}), "parts"));
+}
+
+ValueId softmax(G& t, ValueId x) {
+  const int axis = static_cast<int>(t.b.type(x).shape.size()) - 1;
+  const ValueId e = t.b.unary(ScalarOp::exp_, t.b.sub(x, t.b.reduce(x, Reduction::max, {axis})));
+  return t.b.div(e, t.b.reduce(e, Reduction::sum, {axis}));
+}
+
+TEST(SynthReduce, Softmax) {
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{1, 1}, {3, 7}, {2, 5, 64}, {4, 131}, {1, 20000}}) {
+    G t;
+    t.out(softmax(t, t.in("x", shape)));
+    check(t.g, {.tolerance = 1e-5});
+  }
+}
+
+TEST(SynthReduce, NormAndItsGradientLikeShapes) {
+  G t;
+  const ValueId x = t.in("x", {6, 5, 48}), w = t.in("w", {48}), dy = t.in("dy", {6, 5, 48});
+  const ValueId mean = t.b.mul(t.b.reduce(t.b.mul(x, x), Reduction::sum, {2}), t.b.scalar(1.0 / 48));
+  const ValueId inverse = t.b.div(t.b.scalar(1), t.b.unary(ScalarOp::sqrt_, t.b.add(mean, t.b.scalar(1e-5))));
+  const ValueId normed = t.b.mul(x, inverse);
+  t.out(t.b.mul(normed, w));
+  t.out(t.b.reduce(t.b.mul(dy, normed), Reduction::sum, {0, 1}));
+  const ValueId dot = t.b.reduce(t.b.mul(t.b.mul(dy, w), normed), Reduction::sum, {2});
+  t.out(t.b.mul(t.b.sub(t.b.mul(dy, w), t.b.mul(normed, t.b.mul(dot, t.b.scalar(1.0 / 48)))), inverse));
+  check(t.g);
+}
+
+TEST(SynthReduce, CrossEntropy) {
+  G t;
+  const ValueId x = t.in("x", {12, 65}), target = t.in("target", {12, 1}, Scalar::i32);
+  const ValueId top = t.b.reduce(x, Reduction::max, {1});
+  const ValueId e = t.b.unary(ScalarOp::exp_, t.b.sub(x, top));
+  const ValueId sum = t.b.reduce(e, Reduction::sum, {1});
+  const ValueId is_target = t.b.binary(ScalarOp::eq_, t.b.iota(G::type({12, 65}, Scalar::i32), 1), target);
+  const ValueId picked = t.b.reduce(t.b.select(is_target, x, t.b.scalar(0)), Reduction::sum, {1});
+  const ValueId loss = t.b.sub(t.b.add(t.b.unary(ScalarOp::log_, sum), top), picked);
+  t.out(t.b.reduce(loss, Reduction::sum, {0, 1}));
+  t.out(t.b.sub(t.b.div(e, sum), t.b.select(is_target, t.b.scalar(1), t.b.scalar(0))));
+  check(t.g, {.limits = {{"target", 65}}});
+}
+
+TEST(SynthReduce, ViewsAndHalfPrecision) {
+  G t;
+  const ValueId x = t.in("x", {6, 8, 20}), h = t.in("h", {9, 50}, Scalar::f16);
+  t.out(t.b.reduce(t.b.mul(t.b.permute(x, {1, 0, 2}), t.b.scalar(2)), Reduction::sum, {1, 2}));
+  t.out(t.b.reduce(t.b.permute(x, {2, 0, 1}), Reduction::max, {2}));
+  t.out(t.b.reduce(t.b.convert(h, Scalar::f32), Reduction::sum, {1}));
+  t.out(t.b.reduce(t.b.slice(x, {0, 2, 1}, G::shape({6, 3, 17})), Reduction::sum, {0}));
+  check(t.g);
+}
+
+}  // namespace
+}  // namespace lumen::test
