@@ -15,12 +15,25 @@ struct AffineForm {
   RoutineExpr scale;                  // f32
   RoutineExpr q;                      // i32, as function of i
   std::optional<RoutineExpr> offset;  // f32, absent when identically zero
-  int64_t group = 0;                  // largest run of elements over which scale and offset do not change
+  int64_t group = 0;                  // largest aligned run of elements of a row over which scale and offset do not change;
+                                      // kWholeRow when they change with the row or the tensor only
   int64_t q_min = 0, q_max = 0;       // exact range of q over all bit patterns
   bool q_is_table = false;            // q comes from a table look-up
 };
 
+constexpr int64_t kWholeRow = int64_t{1} << 40;  // more columns than any tensor has
+
+// decode(i) == scale(g) * value(i) [+ offset(g)] with any value, integer or not, made of the element's code alone: what remains of
+// formats that are not affine (small floats, tables of floats). Every affine format is scaled as well.
+struct ScaledForm {
+  std::optional<RoutineExpr> scale;   // f32, absent when 1
+  RoutineExpr value;                  // f32
+  std::optional<RoutineExpr> offset;  // f32
+  int64_t group = 0;
+};
+
 struct FormatFacts {
+  std::optional<ScaledForm> scaled;
   std::optional<AffineForm> affine;   // nullopt: not affine in integers
   bool power_of_two_scale = false;
   int code_bits = 0;                  // bits per element of the code field, 0 without one
