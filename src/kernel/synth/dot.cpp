@@ -1,6 +1,7 @@
 #include "kernel/synth/dot.h"
 
 #include "kernel/synth/choose.h"
+#include "kernel/synth/dot_integer.h"
 #include "kernel/synth/dot_rows.h"
 #include "kernel/synth/dot_tile.h"
 
@@ -13,8 +14,16 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
   const TilePlan tile = choose_tile(p, target);
   if (rows_possible(p)) {
     const RowsPlan rows = choose_rows(p, target);
+    std::string why;
+    if (!options.exact && integer_possible(p)) {
+      if (const auto d = factor_integer(*p.loads[1].format, p.loads[1].columns, target, &why)) {
+        write_integer_kernels(plan.graph, p, rows, *d, target, out);
+        return out;
+      }
+    }
     if (rows.cycles < tile.cycles) {
       out.steps.push_back(write_rows_kernel(plan.graph, p, rows));
+      if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
       return out;
     }
   }

@@ -27,8 +27,10 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
     }
     buffers_.push_back(at->second);
   }
-  result_ = b.param("result", p.result_bytes, true);
-  arguments_.push_back({Argument::From::value, p.result});
+  if (p.result >= 0) {  // a preparing step writes scratch alone
+    result_ = b.param("result", p.result_bytes, true);
+    arguments_.push_back({Argument::From::value, p.result});
+  }
   for (ValueId v : p.epilogue) epilogue_nodes_ += static_cast<int>(g[v].attributes.formula.nodes.size());
 }
 
