@@ -26,6 +26,10 @@ class Rewriter {
   Graph finish();                                       // results carried over; LUMEN_CHECKs that they were mapped
 };
 
+// Appends the body of `callee`, its own calls expanded as well; returns its results as values of `to`. Error when the graph grows
+// beyond all measure (calls of calls can multiply).
+std::vector<ValueId> expand_call(Graph& to, const Graph& callee, const std::vector<ValueId>& arguments);
+
 // Which values the results and the impure nodes need.
 std::vector<bool> live_values(const Graph& g);
 

@@ -1,0 +1,175 @@
+// The drive: values are visited against their order, each once all its users have added to its gradient. Calls are expanded at the
+// end of the graph, and the gradient of their results flows through that copy (simplify shares it with the inlined original), so
+// that no value of the caller changes its number. Proved by tests/graph/grad_test.cpp.
+#include "graph/grad/reverse.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "graph/grad/rules.h"
+#include "graph/ir/rewrite.h"
+
+namespace lumen::graph {
+
+void Reverse::set_active(ValueId v) {
+  if (v >= static_cast<ValueId>(active_.size())) active_.resize(v + 1);
+  active_[v] = true;
+}
+
+void Reverse::add(ValueId v, ValueId gradient) {
+  if (!active(v)) return;
+  if (v >= static_cast<ValueId>(added_.size())) added_.resize(v + 1);
+  LUMEN_CHECK(build.type(gradient).shape == build.type(v).shape, "the gradient of %{} is {}", v, print(build.type(gradient)));
+  added_[v].push_back(gradient);
+}
+
+// One map adds all contributions, in pairs: the tree has the smallest rounding error and one pass over memory.
+ValueId Reverse::take(ValueId v) {
+  if (v >= static_cast<ValueId>(added_.size()) || added_[v].empty()) return -1;
+  const std::vector<ValueId> parts = std::move(added_[v]);
+  added_[v].clear();
+  if (parts.size() == 1) return parts[0];
+  Formula sum;
+  sum.inputs.assign(parts.size(), build.type(parts[0]).element.scalar);
+  std::vector<int> level;
+  for (size_t i = 0; i < parts.size(); ++i) level.push_back(sum.input(static_cast<int>(i)));
+  while (level.size() > 1) {
+    std::vector<int> next;
+    for (size_t i = 0; i + 1 < level.size(); i += 2) next.push_back(sum.op(ScalarOp::add_, level[i], level[i + 1]));
+    if (level.size() % 2 != 0) next.push_back(level.back());
+    level = std::move(next);
+  }
+  sum.outputs = {level[0]};
+  return build.map(std::move(sum), parts);
+}
+
+ValueId Reverse::reduce_to(ValueId g, const Shape& shape) {
+  const Shape from = build.type(g).shape;
+  if (from == shape) return g;
+  const size_t shift = from.size() - shape.size();
+  std::vector<int> axes;
+  for (size_t d = 0; d < from.size(); ++d) {
+    if (d < shift || (shape[d - shift] == Dim(1) && from[d] != Dim(1))) axes.push_back(static_cast<int>(d));
+  }
+  if (!axes.empty()) g = build.reduce(g, Reduction::sum, axes);
+  return build.type(g).shape == shape ? g : build.reshape(g, shape);
+}
+
+ValueId Reverse::lean_map(Formula formula, const std::vector<ValueId>& operands) {
+  formula = simplify_formula(formula);
+  std::vector<int> moved(operands.size(), -1);
+  std::vector<ValueId> used;
+  std::vector<Scalar> inputs;
+  for (ScalarNode& n : formula.nodes) {
+    if (n.op != ScalarOp::input) continue;
+    if (moved[n.index] < 0) {
+      moved[n.index] = static_cast<int>(used.size());
+      used.push_back(operands[n.index]);
+      inputs.push_back(formula.inputs[n.index]);
+    }
+    n.index = moved[n.index];
+  }
+  formula.inputs = std::move(inputs);
+  const ScalarNode& output = formula.nodes[formula.outputs[0]];
+  if (output.op == ScalarOp::input) return used[output.index];
+  return build.map(std::move(formula), std::move(used));
+}
+
+namespace {
+
+class Differentiation {
+ public:
+  Differentiation(Graph& g, ValueId loss, const std::vector<ValueId>& with_respect_to) : g_(g), r_(g), ends_{loss} {
+    for (ValueId v : with_respect_to) r_.set_active(v);
+    end_ = static_cast<ValueId>(g.nodes.size());
+    spread(0, end_);
+  }
+
+  // Visits values begin <= v < end, last first.
+  void sweep(ValueId begin, ValueId end, const std::vector<ValueId>& wanted, std::vector<ValueId>* gradients) {
+    for (ValueId v = end; v-- > begin;) {
+      if (!r_.active(v)) continue;
+      const Node node = g_[v];
+      if (node.op == Op::call_) {
+        through_call(v, node);
+        continue;
+      }
+      const ValueId gradient = r_.take(v);
+      if (gradient < 0) continue;
+      for (size_t k = 0; k < wanted.size(); ++k) {
+        if (wanted[k] == v) (*gradients)[k] = gradient;
+      }
+      if (node.op == Op::result_) {
+        by_result_[{node.operands[0], node.attributes.index}] = gradient;
+      } else if (node.op == Op::reduce_ && node.attributes.reduction == Reduction::max && shift_cancels(g_, v, end_, ends_)) {
+        continue;
+      } else {
+        gradient_rule(node.op)(r_, v, gradient);
+      }
+    }
+  }
+
+  Reverse& reverse() { return r_; }
+
+ private:
+  void spread(ValueId begin, ValueId end) {
+    for (ValueId v = begin; v < end; ++v) {
+      const auto& operands = g_[v].operands;
+      if (std::any_of(operands.begin(), operands.end(), [&](ValueId o) { return r_.active(o); })) r_.set_active(v);
+    }
+  }
+
+  void through_call(ValueId v, const Node& node) {
+    const Graph& callee = *node.attributes.callee;
+    const ValueId direct = r_.take(v);  // a call read as a value is its first result
+    std::vector<std::pair<int, ValueId>> arriving;
+    if (direct >= 0) arriving.emplace_back(0, direct);
+    for (int k = 0; k < static_cast<int>(callee.results.size()); ++k) {
+      const auto found = by_result_.find({v, k});
+      if (found != by_result_.end()) arriving.emplace_back(k, found->second);
+    }
+    if (arriving.empty()) return;
+    const auto begin = static_cast<ValueId>(g_.nodes.size());
+    const std::vector<ValueId> results = expand_call(g_, callee, node.operands);
+    const auto end = static_cast<ValueId>(g_.nodes.size());
+    spread(begin, end);
+    for (const auto& [k, gradient] : arriving) r_.add(results[k], gradient);
+    const ValueId outer_end = std::exchange(end_, end);
+    const std::vector<ValueId> outer_ends = std::exchange(ends_, results);
+    sweep(begin, end, {}, nullptr);
+    end_ = outer_end;
+    ends_ = outer_ends;
+  }
+
+  Graph& g_;
+  Reverse r_;
+  ValueId end_ = 0;            // of the forward values that the sweep covers
+  std::vector<ValueId> ends_;  // those of them that are read from outside: the loss, or the results of a call
+  std::map<std::pair<ValueId, int>, ValueId> by_result_;  // gradients of a call's results
+};
+
+}  // namespace
+
+std::vector<ValueId> differentiate(Graph& g, ValueId loss, const std::vector<ValueId>& with_respect_to) {
+  LUMEN_CHECK(loss >= 0 && loss < static_cast<ValueId>(g.nodes.size()), "no value %{}", loss);
+  const Type loss_type = g[loss].type;
+  if (!loss_type.shape.empty() || loss_type.element.format || !is_float(loss_type.element.scalar)) {
+    throw user_error("differentiate: the loss must be one number, not {}", print(loss_type));
+  }
+  Differentiation d(g, loss, with_respect_to);
+  Reverse& r = d.reverse();
+  std::vector<ValueId> gradients(with_respect_to.size(), -1);
+  r.add(loss, r.build.scalar(1, loss_type.element.scalar));
+  d.sweep(0, loss + 1, with_respect_to, &gradients);
+  for (size_t k = 0; k < gradients.size(); ++k) {
+    const Type type = g[with_respect_to[k]].type;
+    if (gradients[k] < 0) gradients[k] = r.build.constant({type.shape, {Scalar::f32, nullptr}}, {0});
+    gradients[k] = r.build.convert(gradients[k], Scalar::f32);
+  }
+  return gradients;
+}
+
+}  // namespace lumen::graph
