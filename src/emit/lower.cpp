@@ -13,7 +13,9 @@
 #include "base/error.h"
 #include "emit/memory.h"
 #include "emit/scalar.h"
+#include "emit/transcendental.h"
 #include "emit/types.h"
+#include "kernel/loop/expand.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/text.h"
 
@@ -46,6 +48,7 @@ class KernelLowering {
         context_(module.getContext()),
         b_(context_),
         memory_(b_, masks_of(features_, machine.getTargetTriple())),
+        transcendentals_(k, module),
         values_(static_cast<size_t>(k.value_count)),
         buffers_(static_cast<size_t>(k.buffer_count)) {}
 
@@ -217,6 +220,7 @@ class KernelLowering {
       case Op::op_: {
         std::vector<Value*> x;
         for (size_t i = 0; i < instr.operands.size(); ++i) x.push_back(operand(instr, i));
+        if (loop::is_transcendental(instr.scalar_op)) return transcendentals_.lower(b_, instr.scalar_op, instr.type, x);
         const size_t typed = instr.scalar_op == ScalarOp::select_ ? 1 : 0;
         return lower_scalar(b_, instr.scalar_op, type(instr.operands[typed]), instr.type, x);
       }
@@ -319,6 +323,7 @@ class KernelLowering {
   llvm::LLVMContext& context_;
   Ir b_;
   MemoryLowering memory_;
+  Transcendentals transcendentals_;
   llvm::Function* function_ = nullptr;
   std::vector<Value*> values_;
   std::vector<Memory> buffers_;

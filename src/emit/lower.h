@@ -10,7 +10,7 @@
 
 namespace lumen::emit {
 
-// Adds the function symbol_name(k) to the module. `k` has its transcendentals expanded.
+// Adds the kernel to the module as the function `symbol`.
 // Error when the target cannot run it: a row it lacks, a grid kernel on a CPU.
 void lower_kernel(const loop::Kernel& k, const std::string& symbol, const machine::Machine& target,
                   const llvm::TargetMachine& machine, llvm::Module& module);

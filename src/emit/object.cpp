@@ -14,7 +14,6 @@
 #include "emit/lower.h"
 #include "emit/optimize.h"
 #include "emit/target.h"
-#include "kernel/loop/expand.h"
 #include "kernel/loop/text.h"
 
 namespace lumen::emit {
@@ -55,7 +54,7 @@ std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& 
   std::set<std::string> symbols;
   for (const loop::Kernel& k : kernels) {
     const std::string symbol = symbol_name(k);
-    if (symbols.insert(symbol).second) lower_kernel(loop::expand(k), symbol, target, *machine, module);
+    if (symbols.insert(symbol).second) lower_kernel(k, symbol, target, *machine, module);
   }
   optimize(module, *machine);
   if (output == Output::llvm) {

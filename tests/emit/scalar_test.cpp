@@ -122,6 +122,25 @@ TEST(ScalarLanes, OddAndWideCountsWork) {
   check(cases);
 }
 
+// Many sites of one operation become calls; the bits stay.
+TEST(ScalarCalls, ManySitesEqualTheEvaluator) {
+  for (const Scalar s : {Scalar::f32, Scalar::f64, Scalar::bf16}) {
+    Builder b("many");
+    const Bytes in = random_numbers(s, 64, 3);
+    const auto bytes = static_cast<int64_t>(in.size());
+    const loop::BufferId x = b.param("x", bytes, false), y = b.param("y", bytes, true);
+    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::ValueId) {
+      b.loop(loop::LoopKind::unroll, b.i64(0), b.i64(bytes), bytes / 16, [&](loop::ValueId at) {
+        const loop::ValueId v = b.load(x, {s, 4}, at);
+        b.store(y, b.op(ScalarOp::tanh_, b.op(ScalarOp::pow_, b.op(ScalarOp::abs_, v), b.op(ScalarOp::exp_, v))), at);
+      });
+    });
+    const loop::Kernel k = b.finish();
+    EXPECT_NE(emit({&k, 1}, plain_host(), Output::llvm).find("call"), std::string::npos);
+    expect_same(k, {in, Bytes(in.size())}, 1, s, plain_host());
+  }
+}
+
 // A machine must not trap where the evaluator reports an error.
 TEST(ScalarDivision, ByZeroIsZero) {
   for (const Scalar s : {Scalar::i32, Scalar::u8, Scalar::i64}) {
