@@ -60,8 +60,8 @@ TEST(BytePair, LongRunsTakeNoQuadraticTime) {
   for (int b = 0; b < 256; ++b) bytes[b] = b;
   const BytePairModel model(bytes, std::move(merges), nullptr, nullptr, std::nullopt);
   std::vector<TokenId> out;
-  model.encode(std::string(1 << 20, 'a'), out);
-  EXPECT_EQ(out, std::vector<TokenId>(1 << 5, 270));
+  model.encode(std::string(1 << 17, 'a'), out);
+  EXPECT_EQ(out, std::vector<TokenId>(1 << 2, 270));
 }
 
 TEST(BytePair, MissingBytesAreUnknownOrErrors) {

@@ -80,8 +80,8 @@ TEST_P(GgufVocabulary, SurvivesBothFileForms) {
   GgufMetadata written;
   t.to_gguf(written);
   const Tokenizer again = Tokenizer::from_gguf(written);
-  const Tokenizer json = Tokenizer::from_json(t.to_json(), name, t.to_config_json());
-  for (const Tokenizer& other : {again, json}) {
+  const Tokenizer reread = Tokenizer::from_json(t.to_json(), name, t.to_config_json());
+  for (const Tokenizer& other : {again, reread}) {
     ASSERT_EQ(other.size(), t.size());
     EXPECT_EQ(other.bos(), t.bos());
     EXPECT_EQ(other.eos(), t.eos());
@@ -346,13 +346,14 @@ TEST(Tokenizer, RefusesWhatItCannotHonour) {
 }
 
 TEST(Tokenizer, RunawayPatternsEndInAnError) {
-  const Tokenizer t = bytes_and("", R"(,"pre_tokenizer_note":0)");
-  EXPECT_EQ(t.encode("a").size(), 1u);
-  const std::string bad = R"({"model":{"vocab":{"a":0},"merges":[]},"pre_tokenizer":{"type":"Sequence","pretokenizers":[
-      {"type":"Split","pattern":{"Regex":"(a+)+$b"},"behavior":"Isolated"},{"type":"ByteLevel","use_regex":false}]}})";
-  const Tokenizer runaway = Tokenizer::from_json(bad, "t.json");
+  const Tokenizer runaway = Tokenizer::from_json(
+      R"({"model":{"vocab":{"a":0,"x":1},"merges":[]},"pre_tokenizer":{"type":"Sequence","pretokenizers":[
+      {"type":"Split","pattern":{"Regex":"(a+)+[xy]"},"behavior":"Isolated"},{"type":"ByteLevel","use_regex":false}]}})",
+      "t.json");
+  EXPECT_EQ(runaway.encode("aax"), (std::vector<TokenId>{0, 0, 1}));
   try {
-    runaway.encode(std::string(64, 'a') + "c");
+    runaway.encode(std::string(64, 'a'));
+    FAIL();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("takes too long"), std::string::npos) << e.what();
   }

@@ -131,7 +131,8 @@ FormatRef format_from_file(const FormatLibrary& formats, const std::string& name
   if (text.size() > (1u << 20)) throw user_error("{}: the definition of format '{}' is too long", where, name);
   FormatLibrary own;
   own.add(lang::parse_file(std::make_shared<Source>(Source{where + ", format " + name, text})));
-  return own.get(name);
+  if (FormatRef f = own.find(name)) return f;
+  throw user_error("{}: the text under '{}' defines no format '{}'", where, text_key(name), name);
 }
 
 void join_sections(std::vector<StoredTensor>& tensors, const std::string& file) {

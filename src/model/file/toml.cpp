@@ -1,10 +1,19 @@
 #include "model/file/toml.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
+#include <stdexcept>
+
+// The library asserts, or in release builds assumes, things that a hostile text can make false. Here it throws instead.
+namespace lumen::model {
+[[noreturn]] static void refuse_text() {
+  throw std::logic_error("unexpected text");
+}
+}  // namespace lumen::model
+#define TOML_ASSERT(condition) ((condition) ? void() : ::lumen::model::refuse_text())
+#define TOML_ASSERT_ASSUME(condition) TOML_ASSERT(condition)
+#include <toml++/toml.h>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -89,6 +98,9 @@ Toml Toml::parse(std::string text, std::string name, size_t limit) {
     document->root = toml::parse(content, document->source->name);
   } catch (const toml::parse_error& error) {
     throw error_at(document->place(error.source()), error.description());
+  } catch (const std::logic_error&) {
+    throw user_error("{}: this is no TOML; perhaps a bare key has other characters than A-Z, a-z, 0-9, _ and -",
+                     document->source->name);
   }
   document->top.table = &document->root;
   Toml out;

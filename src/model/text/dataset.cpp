@@ -56,8 +56,9 @@ uint64_t mix(uint64_t x) {
 }
 
 // Uniform in [0, n): the high half of a 64 x 64 bit product; the bias is below n / 2^64.
+__extension__ using Wide = unsigned __int128;
 uint64_t below(uint64_t bits, uint64_t n) {
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(bits) * n) >> 64);
+  return static_cast<uint64_t>((static_cast<Wide>(bits) * n) >> 64);
 }
 
 void copy_window(const std::vector<TokenId>& tokens, int64_t first, int64_t length, std::vector<TokenId>& out) {

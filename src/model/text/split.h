@@ -21,7 +21,7 @@ struct SplitStep {
     literal,
     prefix_space
   } kind = Kind::pattern;  // prefix_space: put ' ' before every piece without
-  std::string pattern;
+  std::string pattern = {};
   SplitBehavior behavior = SplitBehavior::isolated;
   bool invert = false;  // gaps count as matches and matches as gaps
   friend bool operator==(const SplitStep&, const SplitStep&) = default;

@@ -32,11 +32,11 @@ struct EncodeOptions {
 };
 
 struct BpeTraining {
-  int64_t vocabulary = 512;           // tokens in all, specials included; at least 256 + specials
-  int64_t min_frequency = 2;          // pairs seen less often are not merged
-  std::vector<std::string> specials;  // control tokens, given the first ids
-  std::string end_of_text;            // one of specials: EOS (and BOS); empty = none
-  std::string split = "default";      // name of a row in the pre-tokenizer table
+  int64_t vocabulary = 512;                // tokens in all, specials included; at least 256 + specials
+  int64_t min_frequency = 2;               // pairs seen less often are not merged
+  std::vector<std::string> specials = {};  // control tokens, given the first ids
+  std::string end_of_text = {};            // one of specials: EOS (and BOS); empty = none
+  std::string split = "default";           // name of a row in the pre-tokenizer table
 };
 
 class Tokenizer {
