@@ -73,9 +73,8 @@ class Differential {
         return choose(op(ScalarOp::lt_, a, zero), negative(da), positive, a);
       }
       case ScalarOp::min_:
-        return choose(op(ScalarOp::lt_, a, b), da, db, a);
       case ScalarOp::max_:
-        return choose(op(ScalarOp::lt_, b, a), da, db, a);
+        return bound(node.op, a, b, da, db);
       case ScalarOp::floor_:
       case ScalarOp::ceil_:
       case ScalarOp::trunc_:
@@ -107,6 +106,17 @@ class Differential {
       default:
         return -1;  // exponent, bitcast and comparisons are flat almost everywhere
     }
+  }
+
+  // The differential of the operand that was chosen. Straight-through, a value that just reaches its bound still
+  // passes: rounding puts many codes exactly on the bound, and these were not clipped.
+  int bound(ScalarOp which, int a, int b, int da, int db) {
+    if (da < 0 && db < 0) return -1;
+    const int like = da < 0 ? db : da;
+    const bool first_passes_ties = straight_through_ && db < 0;
+    const int left = which == ScalarOp::min_ ? a : b;
+    const int right = which == ScalarOp::min_ ? b : a;
+    return choose(op(first_passes_ties ? ScalarOp::le_ : ScalarOp::lt_, left, right), da, db, like);
   }
 
   // a^b: b a^(b-1) da + a^b log(a) db, the second only where a > 0.
@@ -150,9 +160,8 @@ class Differential {
       case ScalarOp::mul_:
         return sum(da < 0 ? -1 : times(da, as_float(b)), db < 0 ? -1 : times(db, as_float(a)));
       case ScalarOp::min_:
-        return pick(op(ScalarOp::lt_, a, b), da, db);
       case ScalarOp::max_:
-        return pick(op(ScalarOp::lt_, b, a), da, db);
+        return bound(node.op, a, b, da, db);
       case ScalarOp::select_:
         return pick(a, db, dc);
       default:

@@ -30,7 +30,8 @@ struct ElementField {
 
 // y = decode(code(x)) of ONE element as a straight-line formula. Input 0 is x (f32); inputs 1.. are the field values named
 // in `fields`, in that order, as f32 or as the field's register type; and, when `uses_index`, the last input is i (i32), the
-// element's place in its block. Absent when decode or code has loops or arrays, or code uses values kept from `fit`.
+// element's place in its block. A local kept from `fit` that was plainly assigned to a field (`d = s`) stands for that field.
+// Absent when decode or code has loops or arrays, or code reads other locals of the fit.
 struct FakeQuantize {
   Formula formula;
   std::vector<ElementField> fields;
@@ -38,7 +39,8 @@ struct FakeQuantize {
 };
 std::optional<FakeQuantize> fake_quantize_formula(const Format& f);
 
-// Like derivative(), but floor, ceil, trunc, rint, round and conversions count as the identity, through integers as well.
+// Like derivative(), but floor, ceil, trunc, rint, round and conversions count as the identity, through integers as well,
+// and min and max pass a value that just reaches its bound.
 Formula straight_through_derivative(const Formula& f, int k, int slot);
 
 }  // namespace lumen

@@ -13,11 +13,11 @@ using Kind = RoutineExpr::Kind;
 
 class Substitution {
  public:
-  explicit Substitution(const Routine& r) : routine_(r) {}
+  Substitution(const Routine& r, const std::map<int, RoutineExpr>& given) : routine_(r), given_(given) {}
 
   std::optional<RoutineExpr> result() {
     if (!routine_.has_result) return std::nullopt;
-    State state;
+    State state = given_;
     if (!run(routine_.body, state)) return std::nullopt;
     RoutineExpr e;
     if (!replace(routine_.result, state, e)) return std::nullopt;
@@ -93,6 +93,7 @@ class Substitution {
   }
 
   const Routine& routine_;
+  const std::map<int, RoutineExpr>& given_;
   int64_t nodes_ = 0;
 };
 
@@ -133,8 +134,8 @@ std::string_view symbol(ScalarOp op) {
 
 }  // namespace
 
-std::optional<RoutineExpr> straight_line(const Routine& r) {
-  return Substitution(r).result();
+std::optional<RoutineExpr> straight_line(const Routine& r, const std::map<int, RoutineExpr>& given) {
+  return Substitution(r, given).result();
 }
 
 ScalarValue evaluate_expression(const Format& f, const RoutineExpr& e, const std::vector<ScalarValue>& variables,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 
 #include "number/format.h"
@@ -10,8 +11,8 @@
 namespace lumen {
 
 // The result of a routine as an expression over its parameters (variables 0 .. parameters - 1), fields and tables; nullopt when
-// it has loops or arrays, reads kept locals, or grows too large.
-std::optional<RoutineExpr> straight_line(const Routine& r);
+// it has loops or arrays, reads kept locals that are not `given` (by slot), or grows too large.
+std::optional<RoutineExpr> straight_line(const Routine& r, const std::map<int, RoutineExpr>& given = {});
 
 // Values of an expression: `variables` by slot; fields are asked from `field(slot, index)`. Tables come from the format.
 ScalarValue evaluate_expression(const Format& f, const RoutineExpr& e, const std::vector<ScalarValue>& variables,
