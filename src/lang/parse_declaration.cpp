@@ -58,7 +58,7 @@ std::vector<Param> Parser::params() {
   return out;
 }
 
-// '=' expression, or a block.
+// '=' expression, or a block, or one line of index notation whose tensor is the result.
 void Parser::body(Function& f) {
   for (const Param& p : f.params) bind(p.name);
   if (accept("=")) {
@@ -70,6 +70,16 @@ void Parser::body(Function& f) {
     f.body.push_back(std::move(s));
   } else if (at_symbol("{")) {
     f.body = block(fmt::format("'{}'", f.name));
+  } else if (in_function_ && at_kind(TokenKind::newline) && at_kind(TokenKind::name, 1) && at_symbol("[", 2)) {
+    next();
+    Stmt s = statement();
+    if (s.kind != StmtKind::define)
+      throw error_at(s.place, fmt::format("expected the body of '{}'", f.name),
+                     "without '=' or '{' it is one line of index notation: y[i, j] = ...");
+    Stmt result = start(StmtKind::result);
+    result.place = s.targets[0]->args[0]->place;
+    result.values = {s.targets[0]->args[0]};
+    f.body = {std::move(s), std::move(result)};
   } else {
     fail(peek(), fmt::format("expected '=' or '{{' before the body of '{}', found {}", f.name, describe(peek())),
          "a body is '= expression' or '{ statements }', and starts on the same line");

@@ -117,6 +117,13 @@ TEST(Parser, IndexNotationDefinesUnboundNames) {
   EXPECT_EQ(f.functions[0].results[0].dims.size(), 2u);
 }
 
+TEST(Parser, OneLineOfIndexNotationIsABody) {
+  const File a = parse_file(source("fn f(x: f32[M, K]) -> f32[K, M]\n  y[k, m] = x[m, k]\n\nfn g(x) = x\n"));
+  const File b =
+      parse_file(source("fn f(x: f32[M, K]) -> f32[K, M] {\n  y[k, m] = x[m, k]\n  return y\n}\nfn g(x) = x\n"));
+  EXPECT_TRUE(equal(a, b));
+}
+
 TEST(Parser, FormatWithEveryPart) {
   const File f = parse_file(source(R"(
 table values : f32 = [-1.0, 0,

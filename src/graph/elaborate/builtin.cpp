@@ -1,5 +1,5 @@
-// Functions the language knows itself: operators that change shapes, reductions over axes, state, conversions. One row each; what
-// can be written in the language stands in models/functions.lum instead.
+// Functions the language knows itself: operators that change shapes, reductions over axes, state, conversions. One row
+// each; what can be written in the language stands in models/functions.lum instead.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -18,8 +18,8 @@ namespace {
 
 struct Row {
   std::string_view name;
-  int least, most;             // arguments; most -1: any number
-  std::string_view keywords;   // names that may be given, space separated, in the order of the arguments
+  int least, most;            // arguments; most -1: any number
+  std::string_view keywords;  // names that may be given, space separated, in the order of the arguments
   std::string_view usage;
 };
 
@@ -72,7 +72,9 @@ std::vector<const Expr*> ordered(const Row& row, const Expr& e) {
       continue;
     }
     const int at = keyword_position(row, e.names[i]);
-    if (at < 0) throw error_at(e.args[i]->place, fmt::format("'{}' has no parameter '{}'", e.text, e.names[i]), fmt::format("usage: {}", row.usage));
+    if (at < 0)
+      throw error_at(e.args[i]->place, fmt::format("'{}' has no parameter '{}'", e.text, e.names[i]),
+                     fmt::format("usage: {}", row.usage));
     if (e.text == "concat") continue;
     if (at < static_cast<int>(out.size()) && out[static_cast<size_t>(at)])
       throw error_at(e.args[i]->place, fmt::format("'{}' is given twice", e.names[i]));
@@ -82,17 +84,21 @@ std::vector<const Expr*> ordered(const Row& row, const Expr& e) {
   const bool hole = std::find(out.begin(), out.end(), nullptr) != out.end();
   const auto count = static_cast<int>(out.size());
   if (hole || count < row.least || (row.most >= 0 && count > row.most))
-    throw error_at(e.place, fmt::format("wrong number of arguments for '{}'", e.text), fmt::format("usage: {}", row.usage));
+    throw error_at(e.place, fmt::format("wrong number of arguments for '{}'", e.text),
+                   fmt::format("usage: {}", row.usage));
   return out;
 }
 
 bool is_axis_reduction(std::string_view n) {
-  return n == "sum" || n == "mean" || n == "max" || n == "min" || n == "argmax" || n == "argmin" || n == "any" || n == "all";
+  return n == "sum" || n == "mean" || n == "max" || n == "min" || n == "argmax" || n == "argmin" || n == "any" ||
+         n == "all";
 }
 
 }  // namespace
 
-bool is_builtin(const std::string& name) { return row_of(name) || is_elementwise_builtin(name) || scalar_from_name(name); }
+bool is_builtin(const std::string& name) {
+  return row_of(name) || is_elementwise_builtin(name) || scalar_from_name(name);
+}
 
 std::vector<std::string> builtin_names() {
   std::vector<std::string> out = elementwise_builtin_names();
@@ -103,20 +109,24 @@ std::vector<std::string> builtin_names() {
 int Elaboration::axis_of(int64_t axis, size_t rank, const Place& place) const {
   const auto r = static_cast<int64_t>(rank);
   if (axis < -r || axis >= r)
-    throw error_at(place, fmt::format("axis {} does not exist: there are {} axes", axis, rank), "axes count from 0, or from the end with -1");
+    throw error_at(place,
+                   fmt::format("axis {} does not exist: the tensor has {} {}", axis, rank, rank == 1 ? "axis" : "axes"),
+                   "axes count from 0, or from the end with -1");
   return static_cast<int>(axis < 0 ? axis + r : axis);
 }
 
 Value Elaboration::builtin(const Expr& e) {
   if (const auto scalar = scalar_from_name(e.text)) {
-    if (e.args.size() != 1 || !e.names[0].empty()) throw error_at(e.place, fmt::format("a conversion takes one value: {}(x)", e.text));
+    if (e.args.size() != 1 || !e.names[0].empty())
+      throw error_at(e.place, fmt::format("a conversion takes one value: {}(x)", e.text));
     return convert(expression(*e.args[0]), *scalar, e.place);
   }
   if (is_axis_reduction(e.text)) return axis_reduction(e);
   if (is_elementwise_builtin(e.text)) {
     std::vector<Value> args;
     for (size_t i = 0; i < e.args.size(); ++i) {
-      if (!e.names[i].empty()) throw error_at(e.args[i]->place, fmt::format("'{}' takes its arguments by position", e.text));
+      if (!e.names[i].empty())
+        throw error_at(e.args[i]->place, fmt::format("'{}' takes its arguments by position", e.text));
       args.push_back(expression(*e.args[i]));
     }
     return elementwise(e.text, std::move(args), e.place);
@@ -135,7 +145,8 @@ Value Elaboration::builtin(const Expr& e) {
     // One extent may be left open: -1.
     Shape shape;
     std::optional<size_t> open;
-    if (list.kind != ExprKind::list) throw error_at(list.place, "the new shape is a list of extents", "e.g. [B, T, 64]");
+    if (list.kind != ExprKind::list)
+      throw error_at(list.place, "the new shape is a list of extents", "e.g. [B, T, 64]");
     for (const lang::ExprPtr& item : list.args) {
       const Value v = expression(*item);
       if (v.kind == Value::Kind::extents) {
@@ -151,7 +162,9 @@ Value Elaboration::builtin(const Expr& e) {
     const Dim have = elements(x.shape);
     if (open) {
       const auto rest = divide(have, elements(shape));
-      if (!rest) throw error_at(e.place, fmt::format("{} cannot be reshaped to {}: the elements do not divide", written(x.type()), written(shape)));
+      if (!rest)
+        throw error_at(e.place, fmt::format("{} cannot be reshaped to {}: the elements do not divide",
+                                            written(x.type()), written(shape)));
       shape[*open] = *rest;
     }
     if (have != elements(shape))
@@ -162,19 +175,23 @@ Value Elaboration::builtin(const Expr& e) {
   if (e.text == "permute") {
     const Value x = tensor(0);
     Node n = make(Op::permute_, {x.id});
-    for (int64_t a : integer_list(*args[1], "an axis")) n.attributes.axes.push_back(axis_of(a, x.shape.size(), args[1]->place));
+    for (int64_t a : integer_list(*args[1], "an axis"))
+      n.attributes.axes.push_back(axis_of(a, x.shape.size(), args[1]->place));
     std::vector<int> sorted = n.attributes.axes;
     std::sort(sorted.begin(), sorted.end());
     for (size_t i = 0; i < sorted.size() || i < x.shape.size(); ++i)
       if (i >= sorted.size() || sorted[i] != static_cast<int>(i))
-        throw error_at(args[1]->place, fmt::format("the axes must name each of the {} axes of {} once", x.shape.size(), written(x.type())));
+        throw error_at(args[1]->place, fmt::format("the axes must name each of the {} axes of {} once", x.shape.size(),
+                                                   written(x.type())));
     return Value::of_node(graph_, append(std::move(n), e.place));
   }
   if (e.text == "broadcast") {
     const Value v = expression(*args[0]);
     Shape shape = shape_list(*args[1], "the shape");
     if (v.is_number()) {  // a constant tensor
-      const Scalar s = v.number.kind == Number::Kind::real ? Scalar::f32 : v.number.kind == Number::Kind::truth ? Scalar::boolean : Scalar::i32;
+      const Scalar s = v.number.kind == Number::Kind::real    ? Scalar::f32
+                       : v.number.kind == Number::Kind::truth ? Scalar::boolean
+                                                              : Scalar::i32;
       Node n = make(Op::constant_, {}, {std::move(shape), {s, nullptr}});
       n.attributes.data = {is_float(s) ? round_to_scalar(s, v.number.value()) : v.number.value()};
       return Value::of_node(graph_, append(std::move(n), e.place));
@@ -199,7 +216,8 @@ Value Elaboration::builtin(const Expr& e) {
     const Value seed = expression(*args[1]);
     const Value whole = seed.is_tensor() ? convert(seed, Scalar::u32, args[1]->place) : seed;
     const int64_t salt = integer(*args[2], "the salt");
-    if (salt < 0 || salt > UINT32_MAX) throw error_at(args[2]->place, fmt::format("the salt {} does not fit into 32 bits", salt));
+    if (salt < 0 || salt > UINT32_MAX)
+      throw error_at(args[2]->place, fmt::format("the salt {} does not fit into 32 bits", salt));
     const ValueId id = node_of(whole, args[1]->place, Scalar::u32);
     Node n = make(Op::random_, {id}, {shape_list(*args[0], "the shape"), {}});
     n.attributes.salt = static_cast<uint32_t>(salt);
@@ -208,15 +226,16 @@ Value Elaboration::builtin(const Expr& e) {
   if (e.text == "shape") {
     const Value x = plain(expression(*args[0]), args[0]->place);
     if (!x.is_tensor()) throw error_at(args[0]->place, fmt::format("{} has no shape", describe(x)));
-    return Value::of(x.shape[static_cast<size_t>(axis_of(integer(*args[1], "the axis"), x.shape.size(), args[1]->place))]);
+    return Value::of(
+        x.shape[static_cast<size_t>(axis_of(integer(*args[1], "the axis"), x.shape.size(), args[1]->place))]);
   }
   // gather
   const Value x = tensor(0), rows = tensor(1);
   return Value::of_node(graph_, append(make(Op::gather_, {x.id, rows.id}), e.place));
 }
 
-// sum(x) over all axes has rank 0; sum(x, -1) keeps the axis with extent 1. max(a, b) is elementwise unless the second argument
-// is a negative whole number or is called axis.
+// sum(x) over all axes has rank 0; sum(x, -1) keeps the axis with extent 1. max(a, b) is elementwise unless the second
+// argument is a negative whole number or is called axis.
 Value Elaboration::axis_reduction(const Expr& e) {
   const bool of_two = (e.text == "max" || e.text == "min") && e.args.size() == 2 && e.names[1].empty();
   Value x = expression(*e.args.at(0));
@@ -228,11 +247,13 @@ Value Elaboration::axis_reduction(const Expr& e) {
   ordered(*row_of(e.text), e);
   x = plain(std::move(x), e.args[0]->place);
   if (!x.is_tensor())
-    throw error_at(e.args[0]->place, fmt::format("'{}' reduces a tensor, found {}", e.text, describe(x)), fmt::format("usage: {}", row_of(e.text)->usage));
+    throw error_at(e.args[0]->place, fmt::format("'{}' reduces a tensor, found {}", e.text, describe(x)),
+                   fmt::format("usage: {}", row_of(e.text)->usage));
   std::vector<int> axes;
   for (size_t i = 1; i < e.args.size(); ++i) {
     const int axis = axis_of(integer(*e.args[i], "the axis"), x.shape.size(), e.args[i]->place);
-    if (std::find(axes.begin(), axes.end(), axis) != axes.end()) throw error_at(e.args[i]->place, fmt::format("axis {} is reduced twice", axis));
+    if (std::find(axes.begin(), axes.end(), axis) != axes.end())
+      throw error_at(e.args[i]->place, fmt::format("axis {} is reduced twice", axis));
     axes.push_back(axis);
   }
   std::sort(axes.begin(), axes.end());
@@ -252,16 +273,24 @@ Value Elaboration::reduction(const std::string& kind, Value v, std::vector<int> 
     return Value::of_node(graph_, append(std::move(n), place));
   };
   if (kind == "any" || kind == "all") {
-    if (!truth) throw error_at(place, fmt::format("'{}' needs truth values, found {}", kind, written(v.type())), "a comparison makes them: x != 0");
-    const Value ones = select(std::move(v), Value::of(Number::of(int64_t{1})), Value::of(Number::of(int64_t{0})), place);
-    return elementwise("!=", {reduce(kind == "any" ? Reduction::max : Reduction::min, ones, axes), Value::of(Number::of(int64_t{0}))}, place);
+    if (!truth)
+      throw error_at(place, fmt::format("'{}' needs truth values, found {}", kind, written(v.type())),
+                     "a comparison makes them: x != 0");
+    const Value ones =
+        select(std::move(v), Value::of(Number::of(int64_t{1})), Value::of(Number::of(int64_t{0})), place);
+    return elementwise(
+        "!=", {reduce(kind == "any" ? Reduction::max : Reduction::min, ones, axes), Value::of(Number::of(int64_t{0}))},
+        place);
   }
-  if (truth) throw error_at(place, fmt::format("'{}' needs numbers, found {}", kind, written(v.type())), "choose numbers first: select(c, 1.0, 0.0)");
+  if (truth)
+    throw error_at(place, fmt::format("'{}' needs numbers, found {}", kind, written(v.type())),
+                   "choose numbers first: select(c, 1.0, 0.0)");
   if (kind == "sum") return reduce(Reduction::sum, std::move(v), axes);
   if (kind == "max") return reduce(Reduction::max, std::move(v), axes);
   if (kind == "min") return reduce(Reduction::min, std::move(v), axes);
   if (kind == "mean") {
-    if (!is_float(v.element.scalar)) throw error_at(place, fmt::format("'mean' needs floats, found {}", written(v.type())), "convert it: f32(...)");
+    if (!is_float(v.element.scalar))
+      throw error_at(place, fmt::format("'mean' needs floats, found {}", written(v.type())), "convert it: f32(...)");
     Dim n(1);
     for (int a : axes) n = n * v.shape[static_cast<size_t>(a)];
     Value divisor = n.is_number() ? Value::of(Number::of(n.coefficient)) : Value::of(n);
@@ -302,7 +331,8 @@ Value Elaboration::update(const Expr& e) {
                         (graph_[state.id].op == Op::update_ ||
                          (graph_[state.id].op == Op::input_ && graph_[state.id].attributes.role != Role::data));
   if (!is_state)
-    throw error_at(args[0]->place, fmt::format("only a state can be updated, found {}", describe(state)), "states are parameters typed 'state f32[...]'");
+    throw error_at(args[0]->place, fmt::format("only a state can be updated, found {}", describe(state)),
+                   "states are parameters typed 'state f32[...]'");
   Value value = expression(*args[1]);
   const size_t rank = state.shape.size();
   Shape shape;
@@ -321,7 +351,8 @@ Value Elaboration::update(const Expr& e) {
   std::vector<ValueId> operands = {state.id, id};
   const size_t starts = args.size() - 2;
   if (starts != 0 && starts != rank)
-    throw error_at(e.place, fmt::format("{} starts for a state with {} axes", starts, rank), "give one start for each axis, or none");
+    throw error_at(e.place, fmt::format("{} starts for a state with {} axes", starts, rank),
+                   "give one start for each axis, or none");
   for (size_t i = 2; i < args.size(); ++i) {
     const Value start = expression(*args[i]);
     ValueId s = node_of(start, args[i]->place, Scalar::i32);

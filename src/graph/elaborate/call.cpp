@@ -1,4 +1,5 @@
-// Calls of functions: found by name, checked, then a `call` node of an instance for these very types, or the body in place.
+// Calls of functions: found by name, checked, then a `call` node of an instance for these very types, or the body in
+// place.
 #include <algorithm>
 
 #include "graph/elaborate/elaboration.h"
@@ -44,11 +45,14 @@ const lang::Function* Elaboration::find_function(const std::string& name, const 
 
 // One result, an expression of elementwise operations over the parameters.
 bool Elaboration::is_elementwise(const lang::Function& fn) const {
-  if (is_of_model(fn) || fn.body.size() != 1 || fn.body[0].kind != lang::StmtKind::result || fn.body[0].values.size() != 1) return false;
+  if (is_of_model(fn) || fn.body.size() != 1 || fn.body[0].kind != lang::StmtKind::result ||
+      fn.body[0].values.size() != 1)
+    return false;
   const std::function<bool(const Expr&, int)> simple = [&](const Expr& e, int depth) {
     if (depth > 64) return false;
     switch (e.kind) {
-      case ExprKind::number: return true;
+      case ExprKind::number:
+        return true;
       case ExprKind::name:
         return std::any_of(fn.params.begin(), fn.params.end(), [&](const lang::Param& p) { return p.name == e.text; });
       case ExprKind::call: {
@@ -60,17 +64,23 @@ bool Elaboration::is_elementwise(const lang::Function& fn) const {
       }
       case ExprKind::unary:
       case ExprKind::binary:
-      case ExprKind::choose: break;
-      default: return false;
+      case ExprKind::choose:
+        break;
+      default:
+        return false;
     }
     return std::all_of(e.args.begin(), e.args.end(), [&](const auto& a) { return simple(*a, depth + 1); });
   };
-  const bool typed = std::all_of(fn.params.begin(), fn.params.end(), [](const lang::Param& p) { return p.type && p.type->dims.empty() && !p.type->is_state; });
+  const bool typed = std::all_of(fn.params.begin(), fn.params.end(), [](const lang::Param& p) {
+    return p.type && p.type->dims.empty() && !p.type->is_state;
+  });
   return typed && simple(*fn.body[0].values[0], 0);
 }
 
 Value Elaboration::call(const Expr& e) {
-  if (find(e.text)) throw error_at(e.place, fmt::format("'{}' is a value here, not a function", e.text), "choose another name for the value");
+  if (find(e.text))
+    throw error_at(e.place, fmt::format("'{}' is a value here, not a function", e.text),
+                   "choose another name for the value");
   if (is_builtin(e.text)) {
     if (e.args.empty()) throw error_at(e.place, fmt::format("'{}' needs arguments", e.text));
     return builtin(e);
@@ -81,7 +91,8 @@ Value Elaboration::call(const Expr& e) {
   }
   if (session_.scope.formats)
     if (FormatRef f = session_.scope.formats->find(e.text)) {
-      if (e.args.size() != 1 || !e.names[0].empty()) throw error_at(e.place, fmt::format("a conversion takes one value: {}(x)", e.text));
+      if (e.args.size() != 1 || !e.names[0].empty())
+        throw error_at(e.place, fmt::format("a conversion takes one value: {}(x)", e.text));
       const ValueId x = node_of(expression(*e.args[0]), e.args[0]->place, Scalar::f32);
       return Value::of_node(graph_, append(make(Op::cast_, {x}, {graph_[x].type.shape, {Scalar::f32, f}}), e.place));
     }
@@ -94,22 +105,26 @@ Value Elaboration::call(const Expr& e) {
 }
 
 // Arguments in the order of the parameters; what is missing takes its default.
-std::vector<Value> Elaboration::arguments(const lang::Function& fn, const Expr& e, const std::function<Value(const Expr&)>& evaluate) {
+std::vector<Value> Elaboration::arguments(const lang::Function& fn, const Expr& e,
+                                          const std::function<Value(const Expr&)>& evaluate) {
   const std::string usage = fmt::format("it is declared {}", signature(fn));
   std::vector<const Expr*> given(fn.params.size(), nullptr);
   for (size_t i = 0; i < e.args.size(); ++i) {
     size_t at = i;
     if (!e.names[i].empty()) {
-      const auto p = std::find_if(fn.params.begin(), fn.params.end(), [&](const lang::Param& q) { return q.name == e.names[i]; });
+      const auto p =
+          std::find_if(fn.params.begin(), fn.params.end(), [&](const lang::Param& q) { return q.name == e.names[i]; });
       if (p == fn.params.end()) {
         std::vector<std::string> near;
         for (const lang::Param& q : fn.params) near.push_back(q.name);
-        throw error_at(e.args[i]->place, fmt::format("'{}' has no parameter '{}'", fn.name, e.names[i]), lang::did_you_mean(e.names[i], near, usage));
+        throw error_at(e.args[i]->place, fmt::format("'{}' has no parameter '{}'", fn.name, e.names[i]),
+                       lang::did_you_mean(e.names[i], near, usage));
       }
       at = static_cast<size_t>(p - fn.params.begin());
     }
     if (at >= given.size())
-      throw error_at(e.place, fmt::format("'{}' takes {} arguments, not {}", fn.name, fn.params.size(), e.args.size()), usage);
+      throw error_at(e.place, fmt::format("'{}' takes {} arguments, not {}", fn.name, fn.params.size(), e.args.size()),
+                     usage);
     if (given[at]) throw error_at(e.args[i]->place, fmt::format("argument '{}' is given twice", fn.params[at].name));
     given[at] = e.args[i].get();
   }
@@ -134,7 +149,8 @@ Value Elaboration::invoke(const lang::Function& fn, std::vector<Value> args, con
   bool tensors = false;
   for (size_t i = 0; i < args.size(); ++i) {
     const auto& type = fn.params[i].type;
-    in_place = in_place || !type || type->is_state || (!args[i].is_tensor() && !args[i].is_number() && args[i].kind != Value::Kind::dim);
+    in_place = in_place || !type || type->is_state ||
+               (!args[i].is_tensor() && !args[i].is_number() && args[i].kind != Value::Kind::dim);
     tensors = tensors || args[i].is_tensor();
   }
   if (in_place || !tensors) return inlined(fn, std::move(args), e);
@@ -151,7 +167,8 @@ Value Elaboration::invoke(const lang::Function& fn, std::vector<Value> args, con
       operands.push_back(args[i].id);
       key += "|" + written(args[i].type());
     } else if (args[i].is_number()) {
-      key += fmt::format("|{}:{}:{}", static_cast<int>(args[i].number.kind), args[i].number.integer, args[i].number.real);
+      key +=
+          fmt::format("|{}:{}:{}", static_cast<int>(args[i].number.kind), args[i].number.integer, args[i].number.real);
     } else {
       key += "|dim " + written(args[i].dim);
     }
@@ -215,12 +232,15 @@ Graph Elaboration::finish(const lang::Function& fn, std::vector<Value> values, c
     ids.push_back(node_of(values[i], place));
     // A result that is a name is called so.
     std::string name;
-    if (last.kind == lang::StmtKind::result && last.values.size() == values.size() && last.values[i]->kind == ExprKind::name) name = last.values[i]->text;
+    if (last.kind == lang::StmtKind::result && last.values.size() == values.size() &&
+        last.values[i]->kind == ExprKind::name)
+      name = last.values[i]->text;
     if (std::find(names.begin(), names.end(), name) != names.end()) name.clear();
     names.push_back(std::move(name));
   }
   for (ValueId id : ids)
-    if (newer_.contains(id)) throw error_at(place, "this result is a state's value before its update", "hand back what update() gave");
+    if (newer_.contains(id))
+      throw error_at(place, "this result is a state's value before its update", "hand back what update() gave");
   return in_order(std::move(ids), std::move(names));
 }
 
@@ -228,9 +248,13 @@ Graph Elaboration::standalone(const lang::Function& fn) {
   graph_.name = fn.name;
   session_.graph_names.insert(fn.name);
   frames_.assign(1, {});
-  const auto built_in = [](const lang::Param& p) { return p.type && !p.type->has_dims && p.default_value && !p.type->is_state; };
+  const auto built_in = [](const lang::Param& p) {
+    return p.type && !p.type->has_dims && p.default_value && !p.type->is_state;
+  };
   for (const lang::Param& p : fn.params) {
-    if (!p.type) throw error_at(p.place, fmt::format("parameter '{}' of '{}' has no type", p.name, fn.name), "a graph needs the types of its inputs: x: f32[B, T]");
+    if (!p.type)
+      throw error_at(p.place, fmt::format("parameter '{}' of '{}' has no type", p.name, fn.name),
+                     "a graph needs the types of its inputs: x: f32[B, T]");
     if (!built_in(p)) continue;
     std::vector<Value> value = {expression(*p.default_value)};
     lang::Function one;
@@ -250,12 +274,15 @@ Graph Elaboration::standalone(const lang::Function& fn) {
   }
   for (const auto& [name, dim] : symbols.dims)
     for (const lang::Param& p : fn.params)
-      if (p.name == name) throw error_at(p.place, fmt::format("'{}' is both a parameter and an extent", name), "give a parameter used in shapes a default, or rename one of them");
+      if (p.name == name)
+        throw error_at(p.place, fmt::format("'{}' is both a parameter and an extent", name),
+                       "give a parameter used in shapes a default, or rename one of them");
   bind_symbols(symbols);
   return finish(fn, body_of(fn), symbols);
 }
 
-Graph Elaboration::instance(const lang::Function& fn, const std::vector<Value>& arguments, const std::vector<Place>& places, const Place& call_place) {
+Graph Elaboration::instance(const lang::Function& fn, const std::vector<Value>& arguments,
+                            const std::vector<Place>& places, const Place& call_place) {
   graph_.name = fn.name;
   for (int n = 2; !session_.graph_names.insert(graph_.name).second; ++n) graph_.name = fmt::format("{}.{}", fn.name, n);
   frames_.assign(1, {});

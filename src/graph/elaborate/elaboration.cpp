@@ -8,20 +8,45 @@
 namespace lumen::graph {
 namespace {
 
-constexpr int64_t kMaxWork = 5'000'000;
+constexpr int64_t kMaxWork = 1'000'000;
 constexpr size_t kMaxNodes = 1 << 20;
+
+// The same formula with its inputs in front, as people write it.
+Formula inputs_first(const Formula& f) {
+  Formula out;
+  out.inputs = f.inputs;
+  for (size_t i = 0; i < f.inputs.size(); ++i) out.input(static_cast<int>(i));
+  std::vector<int> moved(f.nodes.size(), -1);
+  for (size_t i = 0; i < f.nodes.size(); ++i) {
+    ScalarNode n = f.nodes[i];
+    if (n.op == ScalarOp::input) {
+      moved[i] = out.input(n.index);
+      continue;
+    }
+    for (int& a : n.args)
+      if (a >= 0) a = moved[static_cast<size_t>(a)];
+    if (scalar_op_info(n.op).commutative && n.args[0] > n.args[1]) std::swap(n.args[0], n.args[1]);
+    moved[i] = static_cast<int>(out.nodes.size());
+    out.nodes.push_back(n);
+  }
+  for (int o : f.outputs) out.outputs.push_back(moved[static_cast<size_t>(o)]);
+  return out;
+}
 
 }  // namespace
 
 void Session::spend(const Place& place) {
-  if (++work > kMaxWork) throw error_at(place, "this program unrolls into too many operations", "loops are unrolled while the graph is built: make them shorter");
+  if (++work > kMaxWork)
+    throw error_at(place, "this program unrolls into too many operations",
+                   "loops are unrolled while the graph is built: make them shorter");
 }
 
 Elaboration::Deeper::Deeper(Session& s, const Place& place) : session_(s) {
   constexpr int kMaxExpressions = 1000;
   if (++session_.expressions <= kMaxExpressions) return;
   --session_.expressions;
-  throw error_at(place, "expressions and functions are nested too deeply here", "a function that calls itself never ends: graphs have no recursion");
+  throw error_at(place, "expressions and functions are nested too deeply here",
+                 "a function that calls itself never ends: graphs have no recursion");
 }
 
 Node Elaboration::make(Op op, std::vector<ValueId> operands, Type type) const {
@@ -35,7 +60,8 @@ ValueId Elaboration::append(Node node, const Place& place) {
   const std::string wrong = infer_type(graph_, node, &type);
   if (!wrong.empty()) throw error_at(place, wrong);
   node.type = std::move(type);
-  if (node.label.empty() && !label_prefix_.empty() && node.op == Op::call_) node.label = label_prefix_ + node.attributes.name;
+  if (node.label.empty() && !label_prefix_.empty() && node.op == Op::call_)
+    node.label = label_prefix_ + node.attributes.name;
   graph_.nodes.push_back(std::move(node));
   return static_cast<ValueId>(graph_.nodes.size()) - 1;
 }
@@ -43,7 +69,8 @@ ValueId Elaboration::append(Node node, const Place& place) {
 Value Elaboration::use(const Value& v, const Place& place) {
   const auto check = [&](ValueId id) {
     if (newer_.contains(id))
-      throw error_at(place, "this is the state's value before its update", "read what update() gave back: 'cache = update(cache, ...)'");
+      throw error_at(place, "this is the state's value before its update",
+                     "read what update() gave back: 'cache = update(cache, ...)'");
   };
   if (v.is_tensor() && v.id >= 0) check(v.id);
   if (v.is_pending())
@@ -58,7 +85,7 @@ Value Elaboration::finished(Value v, const Place& place) {
   if (v.operands.size() == 1 && v.formula.nodes[static_cast<size_t>(v.formula.outputs[0])].op == ScalarOp::input)
     return Value::of_node(graph_, v.operands[0]);
   Node n = make(Op::map_, v.operands);
-  n.attributes.formula = v.formula;
+  n.attributes.formula = inputs_first(v.formula);
   return Value::of_node(graph_, append(std::move(n), place));
 }
 
@@ -97,7 +124,8 @@ ValueId Elaboration::node_of(const Value& v, const Place& place, std::optional<S
     case Value::Kind::tensor: {
       const Value done = finished(plain(v, place), place);
       if (wanted && done.element.scalar != *wanted)
-        throw error_at(place, fmt::format("expected elements of {}, found {}", scalar_name(*wanted), written(done.type())),
+        throw error_at(place,
+                       fmt::format("expected elements of {}, found {}", scalar_name(*wanted), written(done.type())),
                        fmt::format("convert it: {}(...)", scalar_name(*wanted)));
       return done.id;
     }
@@ -108,7 +136,8 @@ ValueId Elaboration::node_of(const Value& v, const Place& place, std::optional<S
       if (wanted && (*wanted == Scalar::boolean) != (natural == Scalar::boolean))
         throw error_at(place, fmt::format("expected {}, found {}", scalar_name(*wanted), describe(v)));
       if (wanted && !is_float(*wanted) && natural == Scalar::f32)
-        throw error_at(place, fmt::format("expected {}, found {}", scalar_name(*wanted), describe(v)), "write a whole number");
+        throw error_at(place, fmt::format("expected {}, found {}", scalar_name(*wanted), describe(v)),
+                       "write a whole number");
       return constant(v.number, wanted.value_or(natural), place);
     }
     case Value::Kind::dim: {
@@ -116,7 +145,8 @@ ValueId Elaboration::node_of(const Value& v, const Place& place, std::optional<S
       if (!wanted || *wanted == Scalar::i32) return id;
       return node_of(convert(Value::of_node(graph_, id), *wanted, place), place);
     }
-    default: throw error_at(place, fmt::format("expected a tensor, found {}", describe(v)));
+    default:
+      throw error_at(place, fmt::format("expected a tensor, found {}", describe(v)));
   }
 }
 
@@ -159,9 +189,13 @@ void Elaboration::unknown_name(const std::string& name, const Place& place) cons
     near.push_back("cfg");
     for (const lang::ModelParam& p : context_.model->params) near.push_back(p.name);
     for (const lang::ModelParam& p : context_.model->layer_params)
-      if (p.name == name) throw error_at(place, fmt::format("'{}' is a parameter of a layer", name), fmt::format("inside 'for l in layers {{ }}' it is written 'l.{}'", name));
+      if (p.name == name)
+        throw error_at(place, fmt::format("'{}' is a parameter of a layer", name),
+                       fmt::format("inside 'for l in layers {{ }}' it is written 'l.{}'", name));
     for (const lang::ConfigKey& k : context_.model->config)
-      if (k.name == name) throw error_at(place, fmt::format("unknown name '{}'", name), fmt::format("the config key is written 'cfg.{}'", name));
+      if (k.name == name)
+        throw error_at(place, fmt::format("unknown name '{}'", name),
+                       fmt::format("the config key is written 'cfg.{}'", name));
   }
   for (const lang::File* file : session_.scope.files)
     for (const lang::Table& t : file->tables) near.push_back(t.name);
@@ -173,7 +207,9 @@ void Elaboration::unknown_name(const std::string& name, const Place& place) cons
 Value Elaboration::table(const lang::Table& t, const Place& place) {
   if (const auto known = tables_.find(t.name); known != tables_.end()) return Value::of_node(graph_, known->second);
   const auto scalar = scalar_from_name(t.type.name);
-  if (!scalar) throw error_at(t.type.place, fmt::format("a table holds numbers of a scalar type, not '{}'", t.type.name), "e.g. f32 or i32");
+  if (!scalar)
+    throw error_at(t.type.place, fmt::format("a table holds numbers of a scalar type, not '{}'", t.type.name),
+                   "e.g. f32 or i32");
   Node n = make(Op::constant_, {}, {{Dim(static_cast<int64_t>(t.values.size()))}, {*scalar, nullptr}});
   for (const lang::ExprPtr& e : t.values) {
     const double value = constant_number(*e, "a table's value").value();
@@ -194,7 +230,9 @@ Value Elaboration::parameter(const lang::ModelParam& p, const std::string& prefi
   }
   Type type = parameter_type(p, layer);
   if (graph_.find_input(full) >= 0)
-    throw error_at(p.place, fmt::format("'{}' is both a parameter of the model and a value handed to the function", full), "rename one of them");
+    throw error_at(p.place,
+                   fmt::format("'{}' is both a parameter of the model and a value handed to the function", full),
+                   "rename one of them");
   Node n = make(Op::input_, {}, std::move(type));
   n.attributes.name = full;
   n.attributes.role = p.type.is_state ? Role::state : Role::parameter;
@@ -213,7 +251,9 @@ Type Elaboration::parameter_type(const lang::ModelParam& p, std::optional<int64_
   std::swap(own, frames_);
   if (!symbols.dims.empty() || !symbols.leading.empty())
     throw error_at(p.type.place, fmt::format("the shape of parameter '{}' is not known from the config", p.name),
-                   symbols.dims.empty() ? "write each extent" : fmt::format("'{}' is no config key: those are written 'cfg.hidden'", symbols.dims.begin()->first));
+                   symbols.dims.empty() ? "write each extent"
+                                        : fmt::format("'{}' is no config key: those are written 'cfg.hidden'",
+                                                      symbols.dims.begin()->first));
   return type;
 }
 

@@ -1,8 +1,8 @@
-// Builds one graph from the body of one function. Split by deed: elaboration.cpp (nodes, names), elementwise.cpp (scalar
-// algebra over tensors and numbers), expression.cpp, builtin.cpp (operators with shapes), indexed.cpp (index notation),
-// unify.cpp (types and their symbols), statement.cpp, call.cpp. Private to the folder: others use elaborate.h.
-// Invariants: every node passes its operator's rule before it is appended, so a user's mistake is an Error with a place, never a
-// failed check; work is bounded by Session::spend; a state's old value is never read.
+// Builds one graph from the body of one function. Split by deed: elaboration.cpp (nodes, names), elementwise.cpp
+// (scalar algebra over tensors and numbers), expression.cpp, builtin.cpp (operators with shapes), indexed.cpp (index
+// notation), unify.cpp (types and their symbols), statement.cpp, call.cpp. Private to the folder: others use
+// elaborate.h. Invariants: every node passes its operator's rule before it is appended, so a user's mistake is an Error
+// with a place, never a failed check; work is bounded by Session::spend; a state's old value is never read.
 #pragma once
 
 #include <functional>
@@ -34,7 +34,7 @@ struct Session {
   std::set<std::string> graph_names;
   int functions = 0;    // functions inside functions now
   int expressions = 0;  // expressions inside expressions now, across functions
-  int64_t work = 0;   // expressions and statements seen
+  int64_t work = 0;     // expressions and statements seen
 
   explicit Session(const Scope& s) : scope(s) {}
   void spend(const Place& place);  // Error when a program unrolls without end
@@ -60,8 +60,8 @@ class Elaboration {
 
   // The graph of `fn`: tensor parameters become inputs of their written types, scalar ones with a default are built in.
   Graph standalone(const lang::Function& fn);
-  // The graph of `fn` called with these arguments (in order of the parameters): tensors become inputs of exactly their types,
-  // the rest is built in.
+  // The graph of `fn` called with these arguments (in order of the parameters): tensors become inputs of exactly their
+  // types, the rest is built in.
   Graph instance(const lang::Function& fn, const std::vector<Value>& arguments, const std::vector<Place>& places,
                  const Place& call);
   // A number written in a declaration: a default, a size, the scale of an init.
@@ -85,9 +85,9 @@ class Elaboration {
   ValueId append(Node node, const Place& place);
   Node make(Op op, std::vector<ValueId> operands, Type type = {}) const;
   ValueId node_of(const Value& v, const Place& place, std::optional<Scalar> wanted = {});  // finished, in no format
-  Value finished(Value v, const Place& place);   // a tensor that is a node; numbers and others as they are
-  Value plain(Value v, const Place& place);      // a tensor in no format
-  Value use(const Value& v, const Place& place); // refuses old values of states
+  Value finished(Value v, const Place& place);    // a tensor that is a node; numbers and others as they are
+  Value plain(Value v, const Place& place);       // a tensor in no format
+  Value use(const Value& v, const Place& place);  // refuses old values of states
   ValueId constant(Number n, Scalar type, const Place& place);
   ValueId count(const Dim& d, const Place& place);  // the extent as a rank-0 i32
   Value reshape(const Value& v, Shape shape, const Place& place);
@@ -115,9 +115,12 @@ class Elaboration {
   // ---- elementwise.cpp
   Value unary(const std::string& op, Value a, const Place& place);
   Value binary(const std::string& op, Value a, Value b, const Place& place);
-  Value elementwise(const std::string& what, std::vector<Value> args, const Place& place);  // by name: exp, select, add, ...
+  Value elementwise(const std::string& what, std::vector<Value> args,
+                    const Place& place);  // by name: exp, select, add, ...
   Value convert(Value v, Scalar to, const Place& place);
-  Value select(Value c, Value a, Value b, const Place& place) { return elementwise("select", {std::move(c), std::move(a), std::move(b)}, place); }
+  Value select(Value c, Value a, Value b, const Place& place) {
+    return elementwise("select", {std::move(c), std::move(a), std::move(b)}, place);
+  }
   std::optional<Value> dim_arithmetic(const std::string& op, const Value& a, const Value& b, const Place& place);
 
   // ---- builtin.cpp
@@ -156,7 +159,8 @@ class Elaboration {
   std::vector<Value> arguments(const lang::Function& fn, const lang::Expr& call_expr,
                                const std::function<Value(const lang::Expr&)>& evaluate);
   Value invoke(const lang::Function& fn, std::vector<Value> args, const lang::Expr& call_expr);
-  // The body in place of the call. `checked`: arguments must have the written shapes; index notation arranges them otherwise.
+  // The body in place of the call. `checked`: arguments must have the written shapes; index notation arranges them
+  // otherwise.
   Value inlined(const lang::Function& fn, std::vector<Value> args, const lang::Expr& call_expr, bool checked = true);
   bool is_elementwise(const lang::Function& fn) const;
   bool is_of_model(const lang::Function& fn) const;
@@ -165,11 +169,11 @@ class Elaboration {
   ModelContext context_;
   Graph graph_;
   std::vector<Frame> frames_;
-  std::string label_prefix_;                       // "layers.3." inside a loop over layers
-  std::map<ValueId, ValueId> newer_;               // an updated state's old value -> its new one
-  std::map<ValueId, ValueId> decoded_;             // a value in a format -> its f32 cast
-  std::map<std::string, ValueId> parameters_;      // model parameters used so far
-  std::map<std::string, ValueId> counts_;          // symbols as numbers at run time
+  std::string label_prefix_;                   // "layers.3." inside a loop over layers
+  std::map<ValueId, ValueId> newer_;           // an updated state's old value -> its new one
+  std::map<ValueId, ValueId> decoded_;         // a value in a format -> its f32 cast
+  std::map<std::string, ValueId> parameters_;  // model parameters used so far
+  std::map<std::string, ValueId> counts_;      // symbols as numbers at run time
   std::map<std::string, ValueId> tables_;
 };
 

@@ -1,5 +1,5 @@
-// Scalar algebra over numbers, extents and tensors. An elementwise expression grows one formula until it is given a name,
-// is used by another operator, or is about to be stretched although it is costly: then it becomes one `map` node.
+// Scalar algebra over numbers, extents and tensors. An elementwise expression grows one formula until it is given a
+// name, is used by another operator, or is about to be stretched although it is costly: then it becomes one `map` node.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -23,8 +23,12 @@ struct Row {
   Build build;
 };
 
-int one(Formula& f, int a) { return f.constant(f.type(a), 1); }
-int zero(Formula& f, int a) { return f.constant(f.type(a), 0); }
+int one(Formula& f, int a) {
+  return f.constant(f.type(a), 1);
+}
+int zero(Formula& f, int a) {
+  return f.constant(f.type(a), 0);
+}
 
 template <ScalarOp op>
 int single(Formula& f, const int* a) {
@@ -43,19 +47,28 @@ int swapped(Formula& f, const int* a) {
   return f.op(op, a[1], a[0]);
 }
 
-int rsqrt(Formula& f, const int* a) { return f.op(ScalarOp::div_, one(f, a[0]), f.op(ScalarOp::sqrt_, a[0])); }
+int rsqrt(Formula& f, const int* a) {
+  return f.op(ScalarOp::div_, one(f, a[0]), f.op(ScalarOp::sqrt_, a[0]));
+}
 int recip(Formula& f, const int* a) {
-  return f.op(ScalarOp::select_, f.op(ScalarOp::ne_, a[0], zero(f, a[0])), f.op(ScalarOp::div_, one(f, a[0]), a[0]), zero(f, a[0]));
+  return f.op(ScalarOp::select_, f.op(ScalarOp::ne_, a[0], zero(f, a[0])), f.op(ScalarOp::div_, one(f, a[0]), a[0]),
+              zero(f, a[0]));
 }
 int sigmoid(Formula& f, const int* a) {
-  return f.op(ScalarOp::div_, one(f, a[0]), f.op(ScalarOp::add_, one(f, a[0]), f.op(ScalarOp::exp_, f.op(ScalarOp::neg_, a[0]))));
+  return f.op(ScalarOp::div_, one(f, a[0]),
+              f.op(ScalarOp::add_, one(f, a[0]), f.op(ScalarOp::exp_, f.op(ScalarOp::neg_, a[0]))));
 }
 int sign(Formula& f, const int* a) {
   const int up = f.op(ScalarOp::lt_, zero(f, a[0]), a[0]), down = f.op(ScalarOp::lt_, a[0], zero(f, a[0]));
-  return f.op(ScalarOp::select_, up, one(f, a[0]), f.op(ScalarOp::select_, down, f.constant(f.type(a[0]), -1), zero(f, a[0])));
+  return f.op(ScalarOp::select_, up, one(f, a[0]),
+              f.op(ScalarOp::select_, down, f.constant(f.type(a[0]), -1), zero(f, a[0])));
 }
-int clamp(Formula& f, const int* a) { return f.op(ScalarOp::min_, f.op(ScalarOp::max_, a[0], a[1]), a[2]); }
-int exponent(Formula& f, const int* a) { return f.convert(ScalarOp::exponent_, Scalar::i32, a[0]); }
+int clamp(Formula& f, const int* a) {
+  return f.op(ScalarOp::min_, f.op(ScalarOp::max_, a[0], a[1]), a[2]);
+}
+int exponent(Formula& f, const int* a) {
+  return f.convert(ScalarOp::exponent_, Scalar::i32, a[0]);
+}
 
 // Operators first, functions of the language behind.
 constexpr std::array<Row, 45> kRows = {{
@@ -112,7 +125,9 @@ const Row* row_of(std::string_view name) {
   return nullptr;
 }
 
-bool is_word(std::string_view name) { return name[0] >= 'a' && name[0] <= 'z' && name != "and" && name != "or" && name != "not" && name != "negate"; }
+bool is_word(std::string_view name) {
+  return name[0] >= 'a' && name[0] <= 'z' && name != "and" && name != "or" && name != "not" && name != "negate";
+}
 
 bool is_costly(const Formula& f) {
   return std::any_of(f.nodes.begin(), f.nodes.end(), [](const ScalarNode& n) {
@@ -125,8 +140,10 @@ bool is_costly(const Formula& f) {
       case ScalarOp::sin_:
       case ScalarOp::cos_:
       case ScalarOp::tanh_:
-      case ScalarOp::pow_: return true;
-      default: return false;
+      case ScalarOp::pow_:
+        return true;
+      default:
+        return false;
     }
   });
 }
@@ -156,7 +173,9 @@ class Merge {
   int tensor(const Value& v) {
     if (v.id >= 0) return slot(v.id, v.element.scalar);
     std::vector<int> moved(v.formula.nodes.size(), -1);
-    const auto arg = [&](const ScalarNode& n, int k) { return n.args[k] < 0 ? -1 : moved[static_cast<size_t>(n.args[k])]; };
+    const auto arg = [&](const ScalarNode& n, int k) {
+      return n.args[k] < 0 ? -1 : moved[static_cast<size_t>(n.args[k])];
+    };
     for (size_t i = 0; i < v.formula.nodes.size(); ++i) {
       const ScalarNode& n = v.formula.nodes[i];
       if (n.op == ScalarOp::input) {
@@ -210,7 +229,9 @@ Number folded(const Formula& f, int node) {
 
 }  // namespace
 
-bool is_elementwise_builtin(const std::string& name) { return !name.empty() && is_word(name) && row_of(name) != nullptr; }
+bool is_elementwise_builtin(const std::string& name) {
+  return !name.empty() && is_word(name) && row_of(name) != nullptr;
+}
 
 std::vector<std::string> elementwise_builtin_names() {
   std::vector<std::string> out;
@@ -224,7 +245,8 @@ Value Elaboration::elementwise(const std::string& what, std::vector<Value> args,
   LUMEN_CHECK(row, "no elementwise operation {}", what);
   const std::string who = spoken(what);
   if (static_cast<int>(args.size()) != row->arity)
-    throw error_at(place, fmt::format("{} takes {} argument{}, not {}", who, row->arity, row->arity == 1 ? "" : "s", args.size()));
+    throw error_at(
+        place, fmt::format("{} takes {} argument{}, not {}", who, row->arity, row->arity == 1 ? "" : "s", args.size()));
   for (Value& v : args) {
     v = plain(std::move(v), place);
     if (!v.is_tensor() && !v.is_number() && v.kind != Value::Kind::dim)
@@ -241,7 +263,8 @@ Value Elaboration::elementwise(const std::string& what, std::vector<Value> args,
     const Scalar s = args[i].element.scalar;
     if (common && *common != s) {
       const Scalar to = is_float(s) ? s : *common;
-      throw error_at(place, fmt::format("{} of different elements: {} and {}", who, scalar_name(*common), scalar_name(s)),
+      throw error_at(place,
+                     fmt::format("{} of different elements: {} and {}", who, scalar_name(*common), scalar_name(s)),
                      fmt::format("convert one of them: {}(...)", scalar_name(to)));
     }
     common = s;
@@ -249,10 +272,12 @@ Value Elaboration::elementwise(const std::string& what, std::vector<Value> args,
   if (!common) {
     const auto truth = [](const Value& v) { return v.is_number() && v.number.kind == Number::Kind::truth; };
     const auto real = [](const Value& v) { return v.is_number() && v.number.kind == Number::Kind::real; };
-    const auto begin = args.begin() + static_cast<int64_t>(first_alike), end = args.begin() + static_cast<int64_t>(last_alike);
+    const auto begin = args.begin() + static_cast<int64_t>(first_alike),
+               end = args.begin() + static_cast<int64_t>(last_alike);
     if (std::any_of(begin, end, truth)) {
       common = Scalar::boolean;
-    } else if (std::any_of(begin, end, real) || row->domain == Domain::floats || row->domain == Domain::scaled || (row->domain == Domain::choice && !all_numbers)) {
+    } else if (std::any_of(begin, end, real) || row->domain == Domain::floats || row->domain == Domain::scaled ||
+               (row->domain == Domain::choice && !all_numbers)) {
       common = all_numbers ? Scalar::f64 : Scalar::f32;
     } else {
       common = all_numbers ? Scalar::i64 : Scalar::i32;
@@ -263,12 +288,17 @@ Value Elaboration::elementwise(const std::string& what, std::vector<Value> args,
   const bool truth = *common == Scalar::boolean;
   if ((wants_float && !is_float(*common)) || (wants_integer && is_float(*common)) ||
       (truth && row->domain != Domain::any && row->domain != Domain::bits && row->domain != Domain::choice)) {
-    const char* wanted = wants_float ? "floats" : wants_integer ? row->domain == Domain::bits ? "truth values or integers" : "integers" : "numbers";
+    const char* wanted = wants_float     ? "floats"
+                         : wants_integer ? row->domain == Domain::bits ? "truth values or integers" : "integers"
+                                         : "numbers";
     throw error_at(place, fmt::format("{} needs {}, found {}", who, wanted, scalar_name(*common)),
-                   wants_float && !truth ? "convert it: f32(...)" : truth && !wants_float ? "choose numbers by it: select(c, 1.0, 0.0)" : "");
+                   wants_float && !truth   ? "convert it: f32(...)"
+                   : truth && !wants_float ? "choose numbers by it: select(c, 1.0, 0.0)"
+                                           : "");
   }
   if (row->domain == Domain::bits && (what == "and" || what == "or" || what == "not") && !truth)
-    throw error_at(place, fmt::format("{} needs truth values, found {}", who, scalar_name(*common)), "bits of integers are combined with & | ^ ~");
+    throw error_at(place, fmt::format("{} needs truth values, found {}", who, scalar_name(*common)),
+                   "bits of integers are combined with & | ^ ~");
 
   Shape shape;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -290,16 +320,22 @@ Value Elaboration::elementwise(const std::string& what, std::vector<Value> args,
     if (v.kind == Value::Kind::dim) v = Value::of_node(graph_, node_of(v, place, type));
     if (v.is_tensor()) {
       if (v.element.scalar != type)
-        throw error_at(place, fmt::format("{} needs {} as argument {}, found {}", who, type == Scalar::boolean ? "a truth value" : scalar_name(type), i + 1, written(v.type())),
-                       type == Scalar::boolean ? "a comparison makes truth values: x != 0" : "");
-      if (v.is_pending() && (v.formula.nodes.size() > kMaxFormula || (v.shape != shape && is_costly(v.formula)))) v = finished(std::move(v), place);
+        throw error_at(
+            place,
+            fmt::format("{} needs {} as argument {}, found {}", who,
+                        type == Scalar::boolean ? "a truth value" : scalar_name(type), i + 1, written(v.type())),
+            type == Scalar::boolean ? "a comparison makes truth values: x != 0" : "");
+      if (v.is_pending() && (v.formula.nodes.size() > kMaxFormula || (v.shape != shape && is_costly(v.formula))))
+        v = finished(std::move(v), place);
       nodes[i] = merge.tensor(v);
     } else {
       const bool is_truth = v.number.kind == Number::Kind::truth;
       if (is_truth != (type == Scalar::boolean))
         throw error_at(place, fmt::format("{} of {} and elements of {}", who, describe(v), scalar_name(type)));
       if (!is_float(type) && v.number.kind == Number::Kind::real)
-        throw error_at(place, fmt::format("{} of elements of {} and the real number {}", who, scalar_name(type), v.number.real), "convert the tensor: f32(...), or write a whole number");
+        throw error_at(
+            place, fmt::format("{} of elements of {} and the real number {}", who, scalar_name(type), v.number.real),
+            "convert the tensor: f32(...), or write a whole number");
       nodes[i] = merge.number(v.number, type);
     }
   }
@@ -321,7 +357,8 @@ Value Elaboration::unary(const std::string& op, Value a, const Place& place) {
 }
 
 // Extents stay extents where the result is again a product of symbols.
-std::optional<Value> Elaboration::dim_arithmetic(const std::string& op, const Value& a, const Value& b, const Place& place) {
+std::optional<Value> Elaboration::dim_arithmetic(const std::string& op, const Value& a, const Value& b,
+                                                 const Place& place) {
   const auto as_dim = [](const Value& v) -> std::optional<Dim> {
     if (v.kind == Value::Kind::dim) return v.dim;
     if (v.is_integer()) return Dim(v.number.integer);
@@ -379,7 +416,8 @@ Value Elaboration::binary(const std::string& op, Value a, Value b, const Place& 
       return p > 0 ? r : elementwise("/", {Value::of(Number::of(1.0)), std::move(r)}, place);
     }
   }
-  if (op == "**" && b.is_integer() && (!a.is_tensor() || is_float(a.element.scalar))) b.number = Number::of(b.number.value());
+  if (op == "**" && b.is_integer() && (!a.is_tensor() || is_float(a.element.scalar)))
+    b.number = Number::of(b.number.value());
   if ((op == "and" || op == "or") && (a.is_integer() || b.is_integer()))
     throw error_at(place, fmt::format("'{}' needs truth values", op), "a comparison makes a truth value: x != 0");
   return elementwise(op, {std::move(a), std::move(b)}, place);
@@ -391,7 +429,8 @@ Value Elaboration::convert(Value v, Scalar to, const Place& place) {
     if (to == Scalar::boolean) throw error_at(place, "a number is not a truth value", "write x != 0");
     if (is_float(to)) return Value::of(Number::of(round_to_scalar(to, v.number.value())));
     const double x = std::trunc(v.number.value());
-    if (v.number.kind == Number::Kind::real && std::abs(x) > 9e15) throw error_at(place, fmt::format("{} is too large for an integer", x));
+    if (v.number.kind == Number::Kind::real && std::abs(x) > 9e15)
+      throw error_at(place, fmt::format("{} is too large for an integer", x));
     return Value::of(Number::of(v.number.kind == Number::Kind::real ? static_cast<int64_t>(x) : v.number.integer));
   }
   if (v.kind == Value::Kind::dim) {

@@ -1,4 +1,5 @@
-// Expressions of functions: names, members, subscripts, choices; see elaboration.h. Calls are in call.cpp and builtin.cpp.
+// Expressions of functions: names, members, subscripts, choices; see elaboration.h. Calls are in call.cpp and
+// builtin.cpp.
 #include <algorithm>
 
 #include "base/check.h"
@@ -16,10 +17,14 @@ Value Elaboration::expression(const Expr& e) {
   session_.spend(e.place);
   const Deeper guard(session_, e.place);
   switch (e.kind) {
-    case ExprKind::number: return Value::of(e.is_integer ? Number::of(e.integer) : Number::of(e.number));
-    case ExprKind::string: throw error_at(e.place, "a string has no meaning in a function", "strings stand in attributes");
-    case ExprKind::name: return name(e);
-    case ExprKind::unary: return unary(e.text, expression(*e.args[0]), e.place);
+    case ExprKind::number:
+      return Value::of(e.is_integer ? Number::of(e.integer) : Number::of(e.number));
+    case ExprKind::string:
+      throw error_at(e.place, "a string has no meaning in a function", "strings stand in attributes");
+    case ExprKind::name:
+      return name(e);
+    case ExprKind::unary:
+      return unary(e.text, expression(*e.args[0]), e.place);
     case ExprKind::binary: {
       Value a = expression(*e.args[0]);
       if (e.text == "and" || e.text == "or") {
@@ -29,14 +34,21 @@ Value Elaboration::expression(const Expr& e) {
       }
       return binary(e.text, std::move(a), expression(*e.args[1]), e.place);
     }
-    case ExprKind::call: return call(e);
-    case ExprKind::index: return index(e);
-    case ExprKind::member: return member(e);
-    case ExprKind::list: throw error_at(e.place, "a list is not a value", "lists are shapes: reshape(x, [a, b])");
-    case ExprKind::reduce: return Indexed(*this).whole(e);
-    case ExprKind::choose: return choose(e);
+    case ExprKind::call:
+      return call(e);
+    case ExprKind::index:
+      return index(e);
+    case ExprKind::member:
+      return member(e);
+    case ExprKind::list:
+      throw error_at(e.place, "a list is not a value", "lists are shapes: reshape(x, [a, b])");
+    case ExprKind::reduce:
+      return Indexed(*this).whole(e);
+    case ExprKind::choose:
+      return choose(e);
     case ExprKind::slice:
-    case ExprKind::range: break;
+    case ExprKind::range:
+      break;
   }
   throw error_at(e.place, "a range is not a value");
 }
@@ -45,14 +57,17 @@ Value Elaboration::member(const Expr& e) {
   const Value base = expression(*e.args[0]);
   if (base.kind == Value::Kind::config) {
     const auto found = context_.config->find(e.text);
-    const auto key = std::find_if(context_.model->config.begin(), context_.model->config.end(), [&](const auto& k) { return k.name == e.text; });
+    const auto key = std::find_if(context_.model->config.begin(), context_.model->config.end(),
+                                  [&](const auto& k) { return k.name == e.text; });
     if (found == context_.config->end() || key == context_.model->config.end()) {
       std::vector<std::string> keys;
       for (const auto& k : context_.model->config) keys.push_back(k.name);
-      throw error_at(e.place, fmt::format("the config of '{}' has no key '{}'", context_.model->name, e.text), lang::did_you_mean(e.text, keys));
+      throw error_at(e.place, fmt::format("the config of '{}' has no key '{}'", context_.model->name, e.text),
+                     lang::did_you_mean(e.text, keys));
     }
     const auto scalar = scalar_from_name(key->type.name);
-    return Value::of(scalar && is_float(*scalar) ? Number::of(found->second) : Number::of(static_cast<int64_t>(found->second)));
+    return Value::of(scalar && is_float(*scalar) ? Number::of(found->second)
+                                                 : Number::of(static_cast<int64_t>(found->second)));
   }
   if (base.kind == Value::Kind::layer) {
     if (e.text == "index") return Value::of(Number::of(base.layer));
@@ -63,13 +78,16 @@ Value Elaboration::member(const Expr& e) {
     }
     throw error_at(e.place, fmt::format("a layer has no parameter '{}'", e.text), lang::did_you_mean(e.text, known));
   }
-  throw error_at(e.place, fmt::format("{} has no members", describe(base)), "'.' is for cfg.key and, inside 'for l in layers', l.parameter");
+  throw error_at(e.place, fmt::format("{} has no members", describe(base)),
+                 "'.' is for cfg.key and, inside 'for l in layers', l.parameter");
 }
 
 Value Elaboration::choose(const Expr& e) {
   const Value c = expression(*e.args[0]);
   if (c.is_number()) {
-    if (c.number.kind != Number::Kind::truth) throw error_at(e.args[0]->place, fmt::format("a condition is a truth value, not {}", describe(c)), "compare it: x != 0");
+    if (c.number.kind != Number::Kind::truth)
+      throw error_at(e.args[0]->place, fmt::format("a condition is a truth value, not {}", describe(c)),
+                     "compare it: x != 0");
     return expression(*e.args[c.number.integer != 0 ? 1 : 2]);
   }
   Value yes = expression(*e.args[1]);
@@ -81,32 +99,46 @@ Value Elaboration::choose(const Expr& e) {
 Number Elaboration::constant_number(const Expr& e, std::string_view what) {
   const Value v = expression(e);
   if (v.is_number() && v.number.kind != Number::Kind::truth) return v.number;
-  const std::string message = fmt::format("{} must be a number known when the graph is built, found {}", what, describe(v));
-  if (v.is_tensor()) throw NeedsConstant(Exit::user, render_diagnostic(e.place, message, "use a literal, a config key, or a parameter that is given a number"));
+  const std::string message =
+      fmt::format("{} must be a number known when the graph is built, found {}", what, describe(v));
+  if (v.is_tensor())
+    throw NeedsConstant(
+        Exit::user,
+        render_diagnostic(e.place, message, "use a literal, a config key, or a parameter that is given a number"));
   throw error_at(e.place, message);
 }
 
 int64_t Elaboration::integer(const Expr& e, std::string_view what) {
   const Number n = constant_number(e, what);
-  if (n.kind != Number::Kind::integer) throw error_at(e.place, fmt::format("{} must be a whole number, found {}", what, n.real));
+  if (n.kind != Number::Kind::integer)
+    throw error_at(e.place, fmt::format("{} must be a whole number, found {}", what, n.real));
   return n.integer;
 }
 
 Dim Elaboration::extent_of(const Value& v, const Place& place, std::string_view what) const {
   if (v.kind == Value::Kind::dim) return v.dim;
   if (v.is_integer()) {
-    if (v.number.integer < 1) throw error_at(place, fmt::format("{} must be at least 1, found {}", what, v.number.integer));
+    if (v.number.integer < 1)
+      throw error_at(place, fmt::format("{} must be at least 1, found {}", what, v.number.integer));
     return Dim(v.number.integer);
   }
   const std::string message = fmt::format("{} must be known when the graph is built, found {}", what, describe(v));
-  if (v.is_tensor()) throw NeedsConstant(Exit::user, render_diagnostic(place, message, "extents are numbers, config keys, symbols, and products of them; sums of symbols are not extents"));
+  if (v.is_tensor())
+    throw NeedsConstant(
+        Exit::user,
+        render_diagnostic(
+            place, message,
+            "extents are numbers, config keys, symbols, and products of them; sums of symbols are not extents"));
   throw error_at(place, message);
 }
 
-Dim Elaboration::extent(const Expr& e) { return extent_of(expression(e), e.place, "an extent"); }
+Dim Elaboration::extent(const Expr& e) {
+  return extent_of(expression(e), e.place, "an extent");
+}
 
 Shape Elaboration::shape_list(const Expr& e, std::string_view what) {
-  if (e.kind != ExprKind::list) throw error_at(e.place, fmt::format("{} is a list of extents", what), "e.g. [B, T, 64]");
+  if (e.kind != ExprKind::list)
+    throw error_at(e.place, fmt::format("{} is a list of extents", what), "e.g. [B, T, 64]");
   Shape out;
   for (const lang::ExprPtr& item : e.args) {
     const Value v = expression(*item);
@@ -120,7 +152,8 @@ Shape Elaboration::shape_list(const Expr& e, std::string_view what) {
 }
 
 std::vector<int64_t> Elaboration::integer_list(const Expr& e, std::string_view what) {
-  if (e.kind != ExprKind::list) throw error_at(e.place, fmt::format("{} is a list of whole numbers", what), "e.g. [1, 0, 2]");
+  if (e.kind != ExprKind::list)
+    throw error_at(e.place, fmt::format("{} is a list of whole numbers", what), "e.g. [1, 0, 2]");
   std::vector<int64_t> out;
   for (const lang::ExprPtr& item : e.args) out.push_back(integer(*item, what));
   return out;
@@ -128,7 +161,9 @@ std::vector<int64_t> Elaboration::integer_list(const Expr& e, std::string_view w
 
 // ---- subscripts
 
-Value Elaboration::index(const Expr& e) { return index_value(expression(*e.args[0]), e); }
+Value Elaboration::index(const Expr& e) {
+  return index_value(expression(*e.args[0]), e);
+}
 
 // Slices, single positions (the axis goes), and rows of a table picked by an integer tensor.
 Value Elaboration::index_value(Value base, const Expr& e) {
@@ -137,7 +172,8 @@ Value Elaboration::index_value(Value base, const Expr& e) {
   const size_t rank = base.shape.size();
   const size_t given = e.args.size() - 1;
   if (given > rank)
-    throw error_at(e.args[rank + 1]->place, fmt::format("{} subscripts for {}", given, written(base.type())), fmt::format("it has {} axes", rank));
+    throw error_at(e.args[rank + 1]->place, fmt::format("{} subscripts for {}", given, written(base.type())),
+                   fmt::format("it has {} {}", rank, rank == 1 ? "axis" : "axes"));
   std::vector<int64_t> starts(rank, 0);
   Shape sizes = base.shape, kept;
   std::optional<ValueId> rows;
@@ -147,7 +183,9 @@ Value Elaboration::index_value(Value base, const Expr& e) {
     int64_t n = integer(*s, "the bound of a slice");
     const Dim& d = base.shape[axis];
     if (n < 0) {
-      if (!d.is_number()) throw error_at(s->place, fmt::format("a bound counted from the end needs a known extent, this one is {}", written(d)));
+      if (!d.is_number())
+        throw error_at(s->place,
+                       fmt::format("a bound counted from the end needs a known extent, this one is {}", written(d)));
       n += d.coefficient;
     }
     if (n < 0 || (d.is_number() && n > d.coefficient))
@@ -169,7 +207,10 @@ Value Elaboration::index_value(Value base, const Expr& e) {
         if (const Value end = expression(*s->args[1]); end.kind == Value::Kind::dim) symbolic = end.dim;
       if (symbolic || (!s->args[1] && !whole.is_number())) {
         if (from != 0 || (symbolic && *symbolic != whole && whole.is_number()))
-          throw error_at(s->place, fmt::format("this slice of an axis of extent {} has no extent that could be written", written(whole)), "extents are products of symbols: begin at 0");
+          throw error_at(
+              s->place,
+              fmt::format("this slice of an axis of extent {} has no extent that could be written", written(whole)),
+              "extents are products of symbols: begin at 0");
         if (symbolic) sizes[axis] = *symbolic;
       } else {
         const int64_t to = position(s->args[1], axis, whole.is_number() ? whole.coefficient : 0);
@@ -189,13 +230,17 @@ Value Elaboration::index_value(Value base, const Expr& e) {
       starts[axis] = n;
       sizes[axis] = Dim(1);
       sliced = true;
-    } else if (v.is_tensor() && !is_float(v.element.scalar) && v.element.scalar != Scalar::boolean && !v.element.format) {
-      if (axis != 0) throw error_at(s->place, "rows can only be picked along the first axis", "permute the tensor first");
+    } else if (v.is_tensor() && !is_float(v.element.scalar) && v.element.scalar != Scalar::boolean &&
+               !v.element.format) {
+      if (axis != 0)
+        throw error_at(s->place, "rows can only be picked along the first axis", "permute the tensor first");
       rows = node_of(v, s->place);
       kept.push_back(sizes[axis]);
     } else {
-      throw error_at(s->place, fmt::format("a subscript is a whole number, a slice, or a tensor of integers, found {}", describe(v)),
-                     v.is_tensor() && is_float(v.element.scalar) ? "convert it: i32(...)" : "");
+      throw error_at(
+          s->place,
+          fmt::format("a subscript is a whole number, a slice, or a tensor of integers, found {}", describe(v)),
+          v.is_tensor() && is_float(v.element.scalar) ? "convert it: i32(...)" : "");
     }
   }
   Value out = base;

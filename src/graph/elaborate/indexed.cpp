@@ -18,7 +18,8 @@ int Indexed::find_index(const std::string& name) const {
 }
 
 int Indexed::add_index(const std::string& name, const Place& place) {
-  if (find_index(name) >= 0) throw error_at(place, fmt::format("index '{}' is in use already", name), "give the inner index another name");
+  if (find_index(name) >= 0)
+    throw error_at(place, fmt::format("index '{}' is in use already", name), "give the inner index another name");
   Index index;
   index.name = name;
   const auto taken = [&](char c) {
@@ -26,7 +27,8 @@ int Indexed::add_index(const std::string& name, const Place& place) {
   };
   char letter = static_cast<char>(std::tolower(static_cast<unsigned char>(name[0])));
   if (letter < 'a' || letter > 'z') letter = 'a';
-  for (int tries = 0; tries < 26 && taken(letter); ++tries) letter = letter == 'z' ? 'a' : static_cast<char>(letter + 1);
+  for (int tries = 0; tries < 26 && taken(letter); ++tries)
+    letter = letter == 'z' ? 'a' : static_cast<char>(letter + 1);
   if (taken(letter)) throw error_at(place, "more than 26 indices");
   index.letter = letter;
   indices_.push_back(std::move(index));
@@ -65,12 +67,14 @@ void Indexed::set_extent(int index, const Dim& d, const Place& place) {
 // Extents of indices that stand alone as subscripts of named tensors, before anything is built.
 void Indexed::learn_extents(const Expr& e) {
   e_.session_.spend(e.place);
-  if (e.kind == ExprKind::index && (e.args[0]->kind == ExprKind::name || e.args[0]->kind == ExprKind::member) && find_index(e.args[0]->text) < 0) {
+  if (e.kind == ExprKind::index && (e.args[0]->kind == ExprKind::name || e.args[0]->kind == ExprKind::member) &&
+      find_index(e.args[0]->text) < 0) {
     const Value base = e_.expression(*e.args[0]);
     if (base.is_tensor())
       for (size_t i = 1; i < e.args.size() && i <= base.shape.size(); ++i) {
         const Expr& s = *e.args[i];
-        if (const int index = s.kind == ExprKind::name ? find_index(s.text) : -1; index >= 0) set_extent(index, base.shape[i - 1], s.place);
+        if (const int index = s.kind == ExprKind::name ? find_index(s.text) : -1; index >= 0)
+          set_extent(index, base.shape[i - 1], s.place);
       }
   }
   for (const auto& a : e.args)
@@ -96,7 +100,8 @@ Value Indexed::aligned(const Item& i, const Place& place) {
   if (!i.loose || i.over.empty()) return i.value;
   std::vector<int> order(i.over.size());
   for (size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
-  std::sort(order.begin(), order.end(), [&](int a, int b) { return i.over[static_cast<size_t>(a)] < i.over[static_cast<size_t>(b)]; });
+  std::sort(order.begin(), order.end(),
+            [&](int a, int b) { return i.over[static_cast<size_t>(a)] < i.over[static_cast<size_t>(b)]; });
   Value v = Value::of_node(e_.graph_, e_.node_of(i.value, place));
   if (!std::is_sorted(i.over.begin(), i.over.end())) {
     Node n = e_.make(Op::permute_, {v.id});
@@ -106,7 +111,8 @@ Value Indexed::aligned(const Item& i, const Place& place) {
   // Extent 1 for the indices between and behind; those in front are left to broadcasting.
   const int first = i.over[static_cast<size_t>(order[0])];
   Shape shape(indices_.size() - static_cast<size_t>(first), Dim(1));
-  for (size_t k = 0; k < order.size(); ++k) shape[static_cast<size_t>(i.over[static_cast<size_t>(order[k])] - first)] = v.shape[k];
+  for (size_t k = 0; k < order.size(); ++k)
+    shape[static_cast<size_t>(i.over[static_cast<size_t>(order[k])] - first)] = v.shape[k];
   return e_.reshape(v, std::move(shape), place);
 }
 
@@ -132,44 +138,55 @@ Indexed::Item Indexed::item(const Expr& e) {
     Item out;
     out.value = e_.plain(e_.expression(e), e.place);
     if (out.value.is_tensor() && !out.value.shape.empty())
-      throw error_at(e.place, fmt::format("{} stands without indices in index notation", written(out.value.type())), "index each of its axes: x[i, j]");
+      throw error_at(e.place, fmt::format("{} stands without indices in index notation", written(out.value.type())),
+                     "index each of its axes: x[i, j]");
     return out;
   }
   switch (e.kind) {
     case ExprKind::name: {  // an index as a number
       const int k = find_index(e.text);
       const Index& index = indices_[static_cast<size_t>(k)];
-      if (!index.extent) throw error_at(e.place, fmt::format("the extent of index '{}' is not known", e.text), "use it as a subscript of a named tensor as well");
+      if (!index.extent)
+        throw error_at(e.place, fmt::format("the extent of index '{}' is not known", e.text),
+                       "use it as a subscript of a named tensor as well");
       Node n = e_.make(Op::iota_, {}, {{*index.extent}, {Scalar::i32, nullptr}});
       Item out;
       out.value = Value::of_node(e_.graph_, e_.append(std::move(n), e.place));
       out.over = {k};
       out.loose = true;
       if (index.first != 0) {
-        out.value = Value::of_node(e_.graph_, e_.node_of(e_.binary("+", out.value, Value::of(Number::of(index.first)), e.place), e.place));
+        out.value = Value::of_node(
+            e_.graph_, e_.node_of(e_.binary("+", out.value, Value::of(Number::of(index.first)), e.place), e.place));
       }
       return out;
     }
-    case ExprKind::index: return element(e);
-    case ExprKind::reduce: return reduce(e);
+    case ExprKind::index:
+      return element(e);
+    case ExprKind::reduce:
+      return reduce(e);
     case ExprKind::unary:
       return combine({item(*e.args[0])}, [&](std::vector<Value> v) { return e_.unary(e.text, v[0], e.place); });
     case ExprKind::binary:
-      return combine({item(*e.args[0]), item(*e.args[1])}, [&](std::vector<Value> v) { return e_.binary(e.text, v[0], v[1], e.place); });
+      return combine({item(*e.args[0]), item(*e.args[1])},
+                     [&](std::vector<Value> v) { return e_.binary(e.text, v[0], v[1], e.place); });
     case ExprKind::choose: {
       const Item c = item(*e.args[0]);
       if (c.value.is_number()) return item(*e.args[c.value.number.integer != 0 ? 1 : 2]);
-      return combine({c, item(*e.args[1]), item(*e.args[2])}, [&](std::vector<Value> v) { return e_.select(v[0], v[1], v[2], e.place); });
+      return combine({c, item(*e.args[1]), item(*e.args[2])},
+                     [&](std::vector<Value> v) { return e_.select(v[0], v[1], v[2], e.place); });
     }
-    case ExprKind::call: return call(e);
-    default: throw error_at(e.place, "this has no meaning in index notation", "compute it before, with 'let'");
+    case ExprKind::call:
+      return call(e);
+    default:
+      throw error_at(e.place, "this has no meaning in index notation", "compute it before, with 'let'");
   }
 }
 
 Indexed::Item Indexed::call(const Expr& e) {
   const lang::Function* fn = e_.find_function(e.text, e.place);
   if (!fn && scalar_from_name(e.text) && e.args.size() == 1)
-    return combine({item(*e.args[0])}, [&](std::vector<Value> v) { return e_.convert(v[0], *scalar_from_name(e.text), e.place); });
+    return combine({item(*e.args[0])},
+                   [&](std::vector<Value> v) { return e_.convert(v[0], *scalar_from_name(e.text), e.place); });
   if (!fn && is_elementwise_builtin(e.text)) {
     std::vector<Item> parts;
     for (const auto& a : e.args) parts.push_back(item(*a));
@@ -183,17 +200,20 @@ Indexed::Item Indexed::call(const Expr& e) {
     });
     return combine(parts, [&](const std::vector<Value>&) { return e_.inlined(*fn, given, e, false); });
   }
-  throw error_at(e.place, fmt::format("'{}' is not elementwise: it cannot be applied to single elements", e.text), "apply it to whole tensors before, with 'let'");
+  throw error_at(e.place, fmt::format("'{}' is not elementwise: it cannot be applied to single elements", e.text),
+                 "apply it to whole tensors before, with 'let'");
 }
 
 Indexed::Item Indexed::element(const Expr& e) {
-  if (mentions(*e.args[0])) throw error_at(e.args[0]->place, "an indexed expression cannot be indexed again", "define it with a name first");
+  if (mentions(*e.args[0]))
+    throw error_at(e.args[0]->place, "an indexed expression cannot be indexed again", "define it with a name first");
   Value base = e_.expression(*e.args[0]);
   if (!base.is_tensor()) throw error_at(e.args[0]->place, fmt::format("{} has no axes to index", describe(base)));
   base = Value::of_node(e_.graph_, e_.node_of(base, e.args[0]->place));
   const size_t rank = base.shape.size();
   if (e.args.size() - 1 != rank)
-    throw error_at(e.place, fmt::format("{} subscripts for {}", e.args.size() - 1, written(base.type())), fmt::format("index notation names each of the {} axes", rank));
+    throw error_at(e.place, fmt::format("{} subscripts for {}", e.args.size() - 1, written(base.type())),
+                   fmt::format("index notation names every axis, and it has {}", rank));
 
   Item out;
   out.loose = true;
@@ -208,27 +228,39 @@ Indexed::Item Indexed::element(const Expr& e) {
       set_extent(k, base.shape[axis], s.place);
       const Index& index = indices_[static_cast<size_t>(k)];
       if (std::find(out.over.begin(), out.over.end(), k) != out.over.end())
-        throw error_at(s.place, fmt::format("index '{}' stands twice in one subscript list", s.text), "a diagonal is select(i == j, x[i, j], 0.0), reduced over j");
+        throw error_at(s.place, fmt::format("index '{}' stands twice in one subscript list", s.text),
+                       "a diagonal is select(i == j, x[i, j], 0.0), reduced over j");
       out.over.push_back(k);
       starts[axis] = index.first;
       sizes[axis] = *index.extent;
       sliced = sliced || index.first != 0 || sizes[axis] != base.shape[axis];
       kept.push_back(sizes[axis]);
     } else if (s.kind == ExprKind::slice) {
-      throw error_at(s.place, "a slice has no place in index notation", "give the axis an index, or slice with 'let' before");
+      throw error_at(s.place, "a slice has no place in index notation",
+                     "give the axis an index, or slice with 'let' before");
+    } else if (s.kind == ExprKind::name && !e_.find(s.text)) {
+      throw error_at(s.place, fmt::format("index '{}' is neither on the left side nor reduced", s.text),
+                     fmt::format("reduce it: sum({}) ...", s.text));
     } else if (!mentions(s)) {
       const Value v = e_.expression(s);
-      if (!v.is_integer() || v.number.integer < 0 || (base.shape[axis].is_number() && v.number.integer >= base.shape[axis].coefficient))
-        throw error_at(s.place, fmt::format("a subscript in index notation is an index or a whole number inside the axis, found {}", describe(v)));
+      if (!v.is_integer() || v.number.integer < 0 ||
+          (base.shape[axis].is_number() && v.number.integer >= base.shape[axis].coefficient))
+        throw error_at(
+            s.place,
+            fmt::format("a subscript in index notation is an index or a whole number inside the axis, found {}",
+                        describe(v)));
       starts[axis] = v.number.integer;
       sizes[axis] = Dim(1);
       sliced = true;
     } else {
       if (axis != 0)
-        throw error_at(s.place, "only the first subscript may be computed from indices", "shift or reorder the tensor with slices, reshape or permute before");
+        throw error_at(s.place, "only the first subscript may be computed from indices",
+                       "shift or reorder the tensor with slices, reshape or permute before");
       rows = loose(item(s), s.place);
-      if (!rows->value.is_tensor() || is_float(rows->value.element.scalar) || rows->value.element.scalar == Scalar::boolean)
-        throw error_at(s.place, fmt::format("a computed subscript must be an integer, found {}", describe(rows->value)));
+      if (!rows->value.is_tensor() || is_float(rows->value.element.scalar) ||
+          rows->value.element.scalar == Scalar::boolean)
+        throw error_at(s.place,
+                       fmt::format("a computed subscript must be an integer, found {}", describe(rows->value)));
       kept.push_back(sizes[axis]);
     }
   }
@@ -242,7 +274,10 @@ Indexed::Item Indexed::element(const Expr& e) {
   if (rows) {
     for (int k : rows->over)
       if (std::find(out.over.begin(), out.over.end(), k) != out.over.end())
-        throw error_at(e.place, fmt::format("index '{}' both picks rows and runs along another axis", indices_[static_cast<size_t>(k)].name), "one element of each row is sum(j) select(j == rows[i], x[i, j], 0.0)");
+        throw error_at(e.place,
+                       fmt::format("index '{}' both picks rows and runs along another axis",
+                                   indices_[static_cast<size_t>(k)].name),
+                       "one element of each row is sum(j) select(j == rows[i], x[i, j], 0.0)");
     out.over.insert(out.over.begin(), rows->over.begin(), rows->over.end());
     out.value = Value::of_node(e_.graph_, e_.append(e_.make(Op::gather_, {out.value.id, rows->value.id}), e.place));
   }
@@ -313,11 +348,14 @@ Indexed::Item Indexed::reduce(const Expr& e) {
   const auto leave = [&](Item out) {
     for (size_t k = outer; k < indices_.size(); ++k)
       if (!indices_[k].extent)
-        throw error_at(e.place, fmt::format("index '{}' is not used in what is reduced", indices_[k].name), "use it as a subscript, or give it a range: sum(j in 0..8)");
+        throw error_at(e.place, fmt::format("index '{}' is not used in what is reduced", indices_[k].name),
+                       "use it as a subscript, or give it a range: sum(j in 0..8)");
     indices_.resize(outer);
     return out;
   };
-  const auto has = [](const std::vector<int>& list, int k) { return std::find(list.begin(), list.end(), k) != list.end(); };
+  const auto has = [](const std::vector<int>& list, int k) {
+    return std::find(list.begin(), list.end(), k) != list.end();
+  };
 
   // Sums of products: factors without the summed indices wait outside, two remaining ones are contracted.
   const bool sums = e.text == "sum" || e.text == "mean";
@@ -335,23 +373,29 @@ Indexed::Item Indexed::reduce(const Expr& e) {
     all = {body};
   }
   for (const auto& f : all) (mentions(*f, summed) ? inside : outside).push_back(f);
-  if (inside.empty()) throw error_at(e.place, fmt::format("index '{}' is not used in what is reduced", e.vars[0]), "remove it, or use it as a subscript");
+  if (inside.empty())
+    throw error_at(e.place, fmt::format("index '{}' is not used in what is reduced", e.vars[0]),
+                   "remove it, or use it as a subscript");
 
   std::vector<Item> parts;
   for (const auto& f : inside) parts.push_back(item(*f));
   Item product = parts[0];
   const auto floating = [](const Item& i) { return i.value.is_tensor() && is_float(i.value.element.scalar); };
   const auto same_indices = [&](const Item& a, const Item& b) {
-    return std::all_of(a.over.begin(), a.over.end(), [&](int k) { return has(b.over, k); }) && a.over.size() == b.over.size();
+    return std::all_of(a.over.begin(), a.over.end(), [&](int k) { return has(b.over, k); }) &&
+           a.over.size() == b.over.size();
   };
   for (size_t i = 1; i + 1 < parts.size(); ++i)
     product = combine({product, parts[i]}, [&](std::vector<Value> v) { return e_.binary("*", v[0], v[1], e.place); });
   const Item* last = parts.size() > 1 ? &parts.back() : nullptr;
-  const auto touches = [&](const Item& i) { return std::any_of(summed.begin(), summed.end(), [&](int k) { return has(i.over, k); }); };
+  const auto touches = [&](const Item& i) {
+    return std::any_of(summed.begin(), summed.end(), [&](int k) { return has(i.over, k); });
+  };
 
   Item result;
   bool done = false;
-  if (last && floating(product) && floating(*last) && touches(product) && touches(*last) && !same_indices(product, *last)) {
+  if (last && floating(product) && floating(*last) && touches(product) && touches(*last) &&
+      !same_indices(product, *last)) {
     // What only one factor has is summed there first.
     const auto alone = [&](Item i, const Item& other) {
       std::vector<int> axes, rest;
@@ -380,7 +424,8 @@ Indexed::Item Indexed::reduce(const Expr& e) {
     }
   }
   if (!done) {
-    if (last) product = combine({product, *last}, [&](std::vector<Value> v) { return e_.binary("*", v[0], v[1], e.place); });
+    if (last)
+      product = combine({product, *last}, [&](std::vector<Value> v) { return e_.binary("*", v[0], v[1], e.place); });
     product = loose(product, e.place);
     std::vector<int> axes, rest;
     Shape shape;
@@ -400,7 +445,8 @@ Indexed::Item Indexed::reduce(const Expr& e) {
   // An index that only waits outside of what is summed still multiplies: refuse it rather than guess.
   for (int k : summed)
     if (!std::any_of(parts.begin(), parts.end(), [&](const Item& i) { return has(i.over, k); }))
-      throw error_at(e.place, fmt::format("index '{}' is not used in what is reduced", indices_[static_cast<size_t>(k)].name));
+      throw error_at(e.place,
+                     fmt::format("index '{}' is not used in what is reduced", indices_[static_cast<size_t>(k)].name));
   Dim count(1);
   for (int k : summed) count = count * indices_[static_cast<size_t>(k)].extent.value_or(Dim(1));
   result = leave(std::move(result));
@@ -409,27 +455,35 @@ Indexed::Item Indexed::reduce(const Expr& e) {
   for (const auto& f : outside)
     result = combine({item(*f), result}, [&](std::vector<Value> v) { return e_.binary("*", v[0], v[1], f->place); });
   if (divisor)
-    result = combine({result, item(*divisor)}, [&](std::vector<Value> v) { return e_.binary("/", v[0], v[1], divisor->place); });
+    result = combine({result, item(*divisor)},
+                     [&](std::vector<Value> v) { return e_.binary("/", v[0], v[1], divisor->place); });
   return result;
 }
 
 // ---- doors
 
-Value Indexed::whole(const Expr& e) { return loose(item(e), e.place).value; }
+Value Indexed::whole(const Expr& e) {
+  return loose(item(e), e.place).value;
+}
 
 Value Indexed::define(const lang::Stmt& s) {
   const Expr& target = *s.targets[0];
   for (size_t i = 1; i < target.args.size(); ++i) {
     const Expr& t = *target.args[i];
-    if (t.kind != ExprKind::name) throw error_at(t.place, "on the left side of index notation stand only names of indices", "e.g. y[m, n] = sum(k) x[m, k] * w[n, k]");
-    if (find_index(t.text) >= 0) throw error_at(t.place, fmt::format("index '{}' stands twice on the left side", t.text));
+    if (t.kind != ExprKind::name)
+      throw error_at(t.place, "on the left side of index notation stand only names of indices",
+                     "e.g. y[m, n] = sum(k) x[m, k] * w[n, k]");
+    if (find_index(t.text) >= 0)
+      throw error_at(t.place, fmt::format("index '{}' stands twice on the left side", t.text));
     add_index(t.text, t.place);
   }
   learn_extents(*s.value);
   Item result = loose(item(*s.value), s.value->place);
   for (size_t k = 0; k < indices_.size(); ++k)
     if (!indices_[k].extent)
-      throw error_at(target.args[k + 1]->place, fmt::format("index '{}' is not used on the right side", indices_[k].name), "its extent would be unknown: use it as a subscript");
+      throw error_at(target.args[k + 1]->place,
+                     fmt::format("index '{}' is not used on the right side", indices_[k].name),
+                     "its extent would be unknown: use it as a subscript");
   Shape full;
   for (const Index& i : indices_) full.push_back(*i.extent);
   Value v = aligned(result, s.place);

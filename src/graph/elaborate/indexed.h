@@ -1,5 +1,5 @@
-// Index notation: `y[m, n] = sum(k) x[m, k] * w[n, k]`. Every index is an axis; a product of two factors summed over a shared index
-// is a contraction, everything else a map and a reduction. Proved by tests/graph/elaborate_test.cpp.
+// Index notation: `y[m, n] = sum(k) x[m, k] * w[n, k]`. Every index is an axis; a product of two factors summed over a
+// shared index is a contraction, everything else a map and a reduction. Proved by tests/graph/elaborate_test.cpp.
 #pragma once
 
 #include "graph/elaborate/elaboration.h"
@@ -21,8 +21,9 @@ class Indexed {
     int64_t first = 0;  // of a given range
     bool ranged = false;
   };
-  // A tensor over some of the indices. loose: its axes are exactly `over`, in that order. Otherwise its axes are the indices in
-  // their order, at the right, with extent 1 for those it does not depend on. Without indices: anything that broadcasts.
+  // A tensor over some of the indices. loose: its axes are exactly `over`, in that order. Otherwise its axes are the
+  // indices in their order, at the right, with extent 1 for those it does not depend on. Without indices: anything that
+  // broadcasts.
   struct Item {
     Value value;
     std::vector<int> over;  // numbers of indices, rising unless loose

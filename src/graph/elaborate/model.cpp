@@ -31,8 +31,10 @@ class Resolver {
     if (!size) return;
     for (const auto& [name, value] : size->values) {
       if (!find(name))
-        throw error_at(value->place, fmt::format("model '{}' has no config key '{}'", model.name, name), lang::did_you_mean(name, keys_of(model)));
-      if (!size_.emplace(name, value.get()).second) throw error_at(value->place, fmt::format("'{}' is set twice", name));
+        throw error_at(value->place, fmt::format("model '{}' has no config key '{}'", model.name, name),
+                       lang::did_you_mean(name, keys_of(model)));
+      if (!size_.emplace(name, value.get()).second)
+        throw error_at(value->place, fmt::format("'{}' is set twice", name));
     }
   }
 
@@ -51,17 +53,20 @@ class Resolver {
   void resolve(const lang::ConfigKey& k) {
     if (done_.contains(k.name)) return;
     const auto scalar = scalar_from_name(k.type.name);
-    if (!scalar || k.type.has_dims) throw error_at(k.type.place, fmt::format("config key '{}' must be one number", k.name), "e.g. i32 or f32");
+    if (!scalar || k.type.has_dims)
+      throw error_at(k.type.place, fmt::format("config key '{}' must be one number", k.name), "e.g. i32 or f32");
     if (const auto given = values_.find(k.name); given != values_.end()) {
       if (!is_float(*scalar) && given->second != std::floor(given->second))
-        throw user_error("config key '{}' of model '{}' must be a whole number, not {}", k.name, model_.name, given->second);
+        throw user_error("config key '{}' of model '{}' must be a whole number, not {}", k.name, model_.name,
+                         given->second);
       done_[k.name] = given->second;
       return;
     }
     const auto sized = size_.find(k.name);
     const Expr* e = sized != size_.end() ? sized->second : k.default_value.get();
     if (!e)
-      throw Error(Exit::user, fmt::format("config key '{}' of model '{}' has no value", k.name, model_.name), fmt::format("give it: {} = ...", k.name));
+      throw Error(Exit::user, fmt::format("config key '{}' of model '{}' has no value", k.name, model_.name),
+                  fmt::format("give it: {} = ...", k.name));
     if (std::find(busy_.begin(), busy_.end(), k.name) != busy_.end())
       throw error_at(e->place, fmt::format("the value of config key '{}' depends on itself", k.name));
     busy_.push_back(k.name);
@@ -91,7 +96,8 @@ class Resolver {
 std::string filled(std::string text, std::optional<int64_t> layer) {
   if (!layer) return text;
   const std::string number = std::to_string(*layer);
-  for (size_t at = text.find("{i}"); at != std::string::npos; at = text.find("{i}", at + number.size())) text.replace(at, 3, number);
+  for (size_t at = text.find("{i}"); at != std::string::npos; at = text.find("{i}", at + number.size()))
+    text.replace(at, 3, number);
   return text;
 }
 
@@ -105,16 +111,19 @@ std::string word_of(const lang::Attribute& a) {
 void check_spelling(const lang::Attribute& a, const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), a.name) != known.end()) return;
   const std::string near = lang::nearest(a.name, known);
-  if (!near.empty()) throw error_at(a.place, fmt::format("unknown attribute '{}'", a.name), fmt::format("did you mean '{}'?", near));
+  if (!near.empty())
+    throw error_at(a.place, fmt::format("unknown attribute '{}'", a.name), fmt::format("did you mean '{}'?", near));
 }
 
 const std::vector<std::string>& param_attributes() {
-  static const std::vector<std::string> known = {"gguf", "hf", "role", "init", "optional", "when", "frozen", "absent_if", "hf_halves", "doc"};
+  static const std::vector<std::string> known = {"gguf", "hf",     "role",      "init",      "optional",
+                                                 "when", "frozen", "absent_if", "hf_halves", "doc"};
   return known;
 }
 
 // Null when the parameter is not there in this config, or is a state.
-std::optional<ModelParameter> read_parameter(Session& session, const ModelContext& context, const lang::ModelParam& p, std::optional<int64_t> layer) {
+std::optional<ModelParameter> read_parameter(Session& session, const ModelContext& context, const lang::ModelParam& p,
+                                             std::optional<int64_t> layer) {
   Elaboration e(session, context);
   ModelParameter out;
   out.name = layer ? fmt::format("layers.{}.{}", *layer, p.name) : p.name;
@@ -152,7 +161,8 @@ int64_t layer_count(Session& session, const ModelContext& context) {
 void check_names(const ModelDecl& m) {
   std::map<std::string, Place> seen;
   const auto once = [&](const std::string& kind, const std::string& name, const Place& place) {
-    if (!seen.emplace(kind + " " + name, place).second) throw error_at(place, fmt::format("{} '{}' is declared twice in model '{}'", kind, name, m.name));
+    if (!seen.emplace(kind + " " + name, place).second)
+      throw error_at(place, fmt::format("{} '{}' is declared twice in model '{}'", kind, name, m.name));
   };
   for (const auto& k : m.config) {
     once("config key", k.name, k.place);
@@ -167,7 +177,8 @@ void check_names(const ModelDecl& m) {
 
 // A function that fails only because a parameter without a value must be a constant is checked where it is called.
 void check_function(const Scope& scope, const ModelContext& context, const lang::Function& fn) {
-  const bool typed = std::all_of(fn.params.begin(), fn.params.end(), [](const lang::Param& p) { return p.type.has_value(); });
+  const bool typed =
+      std::all_of(fn.params.begin(), fn.params.end(), [](const lang::Param& p) { return p.type.has_value(); });
   if (!typed) return;
   const bool has_scalar = std::any_of(fn.params.begin(), fn.params.end(), [](const lang::Param& p) {
     return p.type->dims.empty() && !p.type->leading_any && !p.default_value;
@@ -183,12 +194,14 @@ void check_function(const Scope& scope, const ModelContext& context, const lang:
 void check_model(const Scope& scope, const ModelDecl& m) {
   check_names(m);
   for (const lang::SizeDecl& s : m.sizes) model_config(m, s.name, {});
-  const bool complete = std::all_of(m.config.begin(), m.config.end(), [](const lang::ConfigKey& k) { return k.default_value != nullptr; });
+  const bool complete = std::all_of(m.config.begin(), m.config.end(),
+                                    [](const lang::ConfigKey& k) { return k.default_value != nullptr; });
   if (m.sizes.empty() && !complete) return;
   const Config config = model_config(m, m.sizes.empty() ? "" : m.sizes[0].name, {});
   model_parameters(scope, m, config);
   for (const lang::Function& f : m.functions) {
-    if (is_builtin(f.name)) throw error_at(f.place, fmt::format("'{}' is a function of the language already", f.name), "choose another name");
+    if (is_builtin(f.name))
+      throw error_at(f.place, fmt::format("'{}' is a function of the language already", f.name), "choose another name");
     check_function(scope, {&m, &config}, f);
   }
 }
@@ -198,7 +211,8 @@ void check_model(const Scope& scope, const ModelDecl& m) {
 Config model_config(const ModelDecl& model, const std::string& size, const Config& values) {
   for (const auto& [name, unused] : values)
     if (std::none_of(model.config.begin(), model.config.end(), [&](const auto& k) { return k.name == name; }))
-      throw Error(Exit::user, fmt::format("model '{}' has no config key '{}'", model.name, name), lang::did_you_mean(name, keys_of(model)));
+      throw Error(Exit::user, fmt::format("model '{}' has no config key '{}'", model.name, name),
+                  lang::did_you_mean(name, keys_of(model)));
   const lang::SizeDecl* found = nullptr;
   std::vector<std::string> sizes;
   for (const lang::SizeDecl& s : model.sizes) {
@@ -207,7 +221,9 @@ Config model_config(const ModelDecl& model, const std::string& size, const Confi
   }
   if (!size.empty() && !found)
     throw Error(Exit::user, fmt::format("model '{}' has no size '{}'", model.name, size),
-                lang::did_you_mean(size, sizes, sizes.empty() ? "it has no named sizes" : fmt::format("known are {}", fmt::join(sizes, ", "))));
+                lang::did_you_mean(
+                    size, sizes,
+                    sizes.empty() ? "it has no named sizes" : fmt::format("known are {}", fmt::join(sizes, ", "))));
   return Resolver(model, found, values).all();
 }
 
@@ -237,7 +253,8 @@ Graph elaborate_model(const Scope& scope, const ModelDecl& model, const std::str
     Session session(scope);
     return Elaboration(session, {&model, &config}).standalone(f);
   }
-  throw Error(Exit::user, fmt::format("model '{}' has no function '{}'", model.name, function), lang::did_you_mean(function, names));
+  throw Error(Exit::user, fmt::format("model '{}' has no function '{}'", model.name, function),
+              lang::did_you_mean(function, names));
 }
 
 void check_file(const Scope& given, const lang::File& file) {
@@ -251,12 +268,14 @@ void check_file(const Scope& given, const lang::File& file) {
   const bool routines = !file.formats.empty() && file.models.empty();
   for (const lang::Function& f : file.functions) {
     if (routines) break;
-    if (is_builtin(f.name)) throw error_at(f.place, fmt::format("'{}' is a function of the language already", f.name), "choose another name");
+    if (is_builtin(f.name))
+      throw error_at(f.place, fmt::format("'{}' is a function of the language already", f.name), "choose another name");
     check_function(scope, {}, f);
   }
   for (size_t i = 0; i < file.models.size(); ++i) {
     for (size_t j = 0; j < i; ++j)
-      if (file.models[i].name == file.models[j].name) throw error_at(file.models[i].place, fmt::format("model '{}' is declared twice", file.models[i].name));
+      if (file.models[i].name == file.models[j].name)
+        throw error_at(file.models[i].place, fmt::format("model '{}' is declared twice", file.models[i].name));
     check_model(scope, file.models[i]);
   }
 }

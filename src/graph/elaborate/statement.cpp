@@ -23,7 +23,8 @@ void Elaboration::bind_let(const std::string& name, Value v, const Place& place,
   if (v.kind == Value::Kind::tuple)
     throw error_at(place, fmt::format("{} values for one name", v.items.size()), "take them apart: let (a, b) = ...");
   v = finished(std::move(v), place);
-  if (v.is_tensor() && static_cast<size_t>(v.id) >= first_fresh && graph_[v.id].op != Op::input_) graph_[v.id].label = label_prefix_ + name;
+  if (v.is_tensor() && static_cast<size_t>(v.id) >= first_fresh && graph_[v.id].op != Op::input_)
+    graph_[v.id].label = label_prefix_ + name;
   // An assignment changes the binding it sees, a let makes its own.
   bind(name, std::move(v));
 }
@@ -34,25 +35,34 @@ std::optional<std::vector<Value>> Elaboration::run(const Stmt& s) {
   switch (s.kind) {
     case StmtKind::let:
     case StmtKind::var: {
-      if (s.extent) throw error_at(s.place, "local arrays exist only in the routines of formats", "a constant tensor is broadcast(0.0, [n])");
+      if (s.extent)
+        throw error_at(s.place, "local arrays exist only in the routines of formats",
+                       "a constant tensor is broadcast(0.0, [n])");
       Value v = expression(*s.value);
       if (s.names.size() == 1) {
         bind_let(s.names[0], std::move(v), s.place, fresh);
         return std::nullopt;
       }
       if (v.kind != Value::Kind::tuple || v.items.size() != s.names.size())
-        throw error_at(s.place, fmt::format("{} names for {}", s.names.size(), describe(v)), "the numbers of names and results must be equal");
+        throw error_at(s.place, fmt::format("{} names for {}", s.names.size(), describe(v)),
+                       "the numbers of names and results must be equal");
       for (size_t i = 0; i < s.names.size(); ++i) bind_let(s.names[i], v.items[i], s.place, fresh);
       return std::nullopt;
     }
     case StmtKind::define:
-    case StmtKind::assign: assign(s); return std::nullopt;
-    case StmtKind::loop: return loop(s);
+    case StmtKind::assign:
+      assign(s);
+      return std::nullopt;
+    case StmtKind::loop:
+      return loop(s);
     case StmtKind::branch: {
       const Value c = expression(*s.value);
       if (!c.is_number() || c.number.kind != Number::Kind::truth) {
-        const std::string message = fmt::format("the condition of 'if' must be known when the graph is built, found {}", describe(c));
-        if (c.is_tensor()) throw NeedsConstant(Exit::user, render_diagnostic(s.value->place, message, "choose between values instead: select(c, a, b)"));
+        const std::string message =
+            fmt::format("the condition of 'if' must be known when the graph is built, found {}", describe(c));
+        if (c.is_tensor())
+          throw NeedsConstant(
+              Exit::user, render_diagnostic(s.value->place, message, "choose between values instead: select(c, a, b)"));
         throw error_at(s.value->place, message, "compare it: x != 0");
       }
       frames_.emplace_back();
@@ -82,9 +92,12 @@ void Elaboration::assign(const Stmt& s) {
   if (first.kind == ExprKind::index) {
     if (s.targets.size() > 1) throw error_at(first.place, "index notation defines one tensor at a time");
     if (first.args[0]->kind == ExprKind::name && find(first.args[0]->text)) {
-      const bool indices = std::all_of(first.args.begin() + 1, first.args.end(), [&](const auto& a) { return a->kind == ExprKind::name && !find(a->text); });
+      const bool indices = std::all_of(first.args.begin() + 1, first.args.end(),
+                                       [&](const auto& a) { return a->kind == ExprKind::name && !find(a->text); });
       if (!indices)
-        throw error_at(first.place, fmt::format("'{}' is bound already, and tensors are not changed in place", first.args[0]->text), "give the new tensor its own name; states are changed with update()");
+        throw error_at(first.place,
+                       fmt::format("'{}' is bound already, and tensors are not changed in place", first.args[0]->text),
+                       "give the new tensor its own name; states are changed with update()");
     }
     Value v = Indexed(*this).define(s);
     bind_let(first.args[0]->text, std::move(v), s.place, fresh);
@@ -94,18 +107,21 @@ void Elaboration::assign(const Stmt& s) {
   std::vector<Value> values = {v};
   if (s.targets.size() > 1) {
     if (v.kind != Value::Kind::tuple || v.items.size() != s.targets.size())
-      throw error_at(s.place, fmt::format("{} names for {}", s.targets.size(), describe(v)), "the numbers of names and results must be equal");
+      throw error_at(s.place, fmt::format("{} names for {}", s.targets.size(), describe(v)),
+                     "the numbers of names and results must be equal");
     values = v.items;
   }
   for (size_t i = 0; i < values.size(); ++i) {
     const Expr& t = *s.targets[i];
     if (t.kind != ExprKind::name) throw error_at(t.place, "several results are taken by names");
-    const auto frame = std::find_if(frames_.rbegin(), frames_.rend(), [&](const Frame& f) { return f.contains(t.text); });
+    const auto frame =
+        std::find_if(frames_.rbegin(), frames_.rend(), [&](const Frame& f) { return f.contains(t.text); });
     if (frame == frames_.rend()) {
       std::vector<std::string> near;
       for (const Frame& f : frames_)
         for (const auto& [known, unused] : f) near.push_back(known);
-      throw error_at(t.place, fmt::format("'{}' is not bound, so it cannot be assigned", t.text), lang::did_you_mean(t.text, near, fmt::format("bind it first: let {} = ...", t.text)));
+      throw error_at(t.place, fmt::format("'{}' is not bound, so it cannot be assigned", t.text),
+                     lang::did_you_mean(t.text, near, fmt::format("bind it first: let {} = ...", t.text)));
     }
     std::swap(*frame, frames_.back());
     bind_let(t.text, values[i], s.place, fresh);
@@ -123,7 +139,8 @@ std::optional<std::vector<Value>> Elaboration::loop(const Stmt& s) {
   };
   if (!s.to) {  // for l in layers
     if (!context_.model || !context_.model->layer_count)
-      throw error_at(s.from->place, "there are no layers here", "'for l in layers' stands in a function of a model with 'layers n { }'");
+      throw error_at(s.from->place, "there are no layers here",
+                     "'for l in layers' stands in a function of a model with 'layers n { }'");
     std::vector<Frame> own(1);
     std::swap(own, frames_);
     const int64_t count = integer(*context_.model->layer_count, "the number of layers");
@@ -155,11 +172,14 @@ std::optional<std::vector<Value>> Elaboration::loop(const Stmt& s) {
 std::vector<Value> Elaboration::body_of(const lang::Function& fn) {
   constexpr int kMaxFunctions = 64;
   if (session_.functions >= kMaxFunctions)
-    throw error_at(fn.place, fmt::format("'{}' is called inside too many other functions", fn.name), "a function that calls itself never ends: graphs have no recursion");
+    throw error_at(fn.place, fmt::format("'{}' is called inside too many other functions", fn.name),
+                   "a function that calls itself never ends: graphs have no recursion");
   ++session_.functions;
   auto result = run(fn.body);
   --session_.functions;
-  if (!result) throw error_at(fn.place, fmt::format("'{}' ends without a result", fn.name), "its last line is the value, or 'return value'");
+  if (!result)
+    throw error_at(fn.place, fmt::format("'{}' ends without a result", fn.name),
+                   "its last line is the value, or 'return value'");
   return *result;
 }
 

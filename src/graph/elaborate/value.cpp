@@ -46,15 +46,22 @@ std::string written(const Type& t) {
 std::string describe(const Value& v) {
   switch (v.kind) {
     case Value::Kind::number:
-      if (v.number.kind == Number::Kind::truth) return v.number.integer != 0 ? "the truth value true" : "the truth value false";
+      if (v.number.kind == Number::Kind::truth)
+        return v.number.integer != 0 ? "the truth value true" : "the truth value false";
       return v.number.kind == Number::Kind::integer ? fmt::format("the number {}", v.number.integer)
                                                     : fmt::format("the number {}", v.number.real);
-    case Value::Kind::dim: return fmt::format("the extent {}", written(v.dim));
-    case Value::Kind::tensor: return written(v.type());
-    case Value::Kind::tuple: return fmt::format("{} values", v.items.size());
-    case Value::Kind::extents: return fmt::format("the extents {}", written(v.shape));
-    case Value::Kind::layer: return fmt::format("layer {}", v.layer);
-    case Value::Kind::config: return "the config";
+    case Value::Kind::dim:
+      return fmt::format("the extent {}", written(v.dim));
+    case Value::Kind::tensor:
+      return written(v.type());
+    case Value::Kind::tuple:
+      return fmt::format("{} values", v.items.size());
+    case Value::Kind::extents:
+      return fmt::format("the extents {}", written(v.shape));
+    case Value::Kind::layer:
+      return fmt::format("layer {}", v.layer);
+    case Value::Kind::config:
+      return "the config";
   }
   return {};
 }
