@@ -42,7 +42,7 @@ struct FieldType {
     fn,      // no Inf; all-ones is NaN (OCP E4M3)
     fnuz,    // no Inf, no -0; the code of -0 is NaN
     finite,  // every code is a number (FP4, FP6)
-    scale,   // unsigned power of two: all-ones is NaN, no zero (E8M0)
+    scale,   // unsigned power of two: all-ones is NaN, no zero
   } special = Special::ieee;
   friend bool operator==(const FieldType&, const FieldType&) = default;
 

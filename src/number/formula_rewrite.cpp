@@ -139,7 +139,10 @@ int simpler_unary(Formula& f, const ScalarNode& node) {
     case ScalarOp::round_:
       return is_integral(f, a) ? a : -1;
     case ScalarOp::bitcast_:
-      if (inner.op == ScalarOp::bitcast_) return f.convert(ScalarOp::bitcast_, node.type, inner.args[0]);
+      // A round trip through bits stays: it is how a formula says that a value has no derivative (gradient.h).
+      if (inner.op == ScalarOp::bitcast_ && f.type(inner.args[0]) != node.type) {
+        return f.convert(ScalarOp::bitcast_, node.type, inner.args[0]);
+      }
       return -1;
     default:
       return -1;
