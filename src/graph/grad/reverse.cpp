@@ -58,21 +58,28 @@ ValueId Reverse::reduce_to(ValueId g, const Shape& shape) {
   return build.type(g).shape == shape ? g : build.reshape(g, shape);
 }
 
-ValueId Reverse::lean_map(Formula formula, const std::vector<ValueId>& operands) {
-  formula = simplify_formula(formula);
-  std::vector<int> moved(operands.size(), -1);
+std::vector<ValueId> Reverse::used_operands(Formula* formula, const std::vector<ValueId>& operands) {
+  *formula = simplify_formula(*formula);
   std::vector<ValueId> used;
   std::vector<Scalar> inputs;
-  for (ScalarNode& n : formula.nodes) {
+  for (ScalarNode& n : formula->nodes) {
     if (n.op != ScalarOp::input) continue;
-    if (moved[n.index] < 0) {
-      moved[n.index] = static_cast<int>(used.size());
+    const auto known = std::find(used.begin(), used.end(), operands[n.index]);
+    if (known == used.end()) {
       used.push_back(operands[n.index]);
-      inputs.push_back(formula.inputs[n.index]);
+      inputs.push_back(formula->inputs[n.index]);
+      n.index = static_cast<int>(used.size()) - 1;
+    } else {
+      n.index = static_cast<int>(known - used.begin());
     }
-    n.index = moved[n.index];
   }
-  formula.inputs = std::move(inputs);
+  formula->inputs = std::move(inputs);
+  return used;
+}
+
+ValueId Reverse::lean_map(Formula formula, const std::vector<ValueId>& operands) {
+  std::vector<ValueId> used = used_operands(&formula, operands);
+  formula = simplify_formula(formula);  // inputs that became one may be equal nodes now
   const ScalarNode& output = formula.nodes[formula.outputs[0]];
   if (output.op == ScalarOp::input) return used[output.index];
   return build.map(std::move(formula), std::move(used));
@@ -116,6 +123,7 @@ class Differentiation {
 
  private:
   void spread(ValueId begin, ValueId end) {
+    r_.count_uses(begin, end);
     for (ValueId v = begin; v < end; ++v) {
       const auto& operands = g_[v].operands;
       if (std::any_of(operands.begin(), operands.end(), [&](ValueId o) { return r_.active(o); })) r_.set_active(v);

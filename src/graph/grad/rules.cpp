@@ -37,13 +37,14 @@ void grad_map(Reverse& r, ValueId v, ValueId dr) {
     Formula d = simplify_formula(derivative(node.attributes.formula, 0, static_cast<int>(i)));
     const ScalarNode slope = d.nodes[d.outputs[0]];
     if (slope.op == ScalarOp::constant && slope.real == 0) continue;
+    std::vector<ValueId> operands = r.used_operands(&d, node.operands);
+    r.recompute(&d, &operands, node.type.shape);
     const int output = d.outputs[0];
     d.inputs.push_back(type);
     const int seed = d.input(static_cast<int>(d.inputs.size()) - 1);
     const bool one = slope.op == ScalarOp::constant && slope.real == 1;
     d.outputs[0] = one ? seed : d.op(ScalarOp::mul_, seed, output);
     if (operand.element.scalar != type) d.outputs[0] = d.convert(ScalarOp::cast_, operand.element.scalar, d.outputs[0]);
-    std::vector<ValueId> operands = node.operands;
     operands.push_back(dr);
     r.add(a, r.reduce_to(r.lean_map(std::move(d), operands), operand.shape));
   }

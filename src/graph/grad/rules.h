@@ -21,12 +21,28 @@ class Reverse {
 
   // Sums over the axes along which a value of `shape` was stretched to g's shape.
   ValueId reduce_to(ValueId g, const Shape& shape);
-  // A map of `formula` that reads only the operands the formula uses; the others' inputs go.
+  // Drops the inputs the formula does not use; returns the operands of the others, each once.
+  std::vector<ValueId> used_operands(Formula* formula, const std::vector<ValueId>& operands);
+  // A map of `formula` that reads only what it uses.
   ValueId lean_map(Formula formula, const std::vector<ValueId>& operands);
 
+  // Forward maps that a gradient would have to find in memory are computed again instead, where what they read is in memory anyway:
+  // `formula` over `operands` becomes one over the values below such maps. See recompute.cpp.
+  void recompute(Formula* formula, std::vector<ValueId>* operands, const Shape& shape);
+  void count_uses(ValueId begin, ValueId end);   // of the forward values begin <= v < end
+
  private:
+  struct Uses {
+    int by_maps = 0;      // maps and reduces: kernels that can compute their operands themselves
+    int by_others = 0;    // products, views, moves: the value must be in memory
+  };
+  bool stored(ValueId v) const;       // in memory whatever the gradient needs
+  bool recomputable(ValueId v);
+
   std::vector<bool> active_;
   std::vector<std::vector<ValueId>> added_;
+  std::vector<Uses> uses_;
+  std::vector<int8_t> recomputable_;  // 0 unknown, 1 yes, -1 no
 };
 
 using GradientRule = void (*)(Reverse& r, ValueId v, ValueId gradient);

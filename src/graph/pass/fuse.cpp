@@ -136,6 +136,11 @@ class Partition {
     return *std::find_if(nodes.begin(), nodes.end(), [&](ValueId v) { return g_[v].op == Op::contract_; });
   }
 
+  // A map with its update writes in place; as an epilogue it would need a copy.
+  bool feeds_update(ValueId v) const {
+    return std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) { return u >= 0 && g_[u].op == Op::update_; });
+  }
+
   // Takes in maps of the contract's shape for as long as exactly the last one is used elsewhere.
   void grow_epilogue(int c) {
     constexpr size_t kMaxEpilogue = 16;
@@ -147,7 +152,7 @@ class Partition {
       for (ValueId v : nodes) {
         for (ValueId u : users_[v]) {
           const bool fits = u >= 0 && g_[u].op == Op::map_ && g_[u].type.shape == g_[root].type.shape && !taken(u);
-          if (fits && clusters_[cluster_[u]].nodes.size() == 1 && (grown < 0 || u < grown)) grown = u;
+          if (fits && clusters_[cluster_[u]].nodes.size() == 1 && !feeds_update(u) && (grown < 0 || u < grown)) grown = u;
         }
       }
       if (grown < 0) break;

@@ -1,0 +1,78 @@
+// Which forward values a gradient computes again rather than reads. A map is cheap where its operands of the same size are in memory for
+// other reasons (they feed a product, or several kernels) or are such maps themselves; then storing it would cost a write and a read of
+// a whole tensor for a few operations: exp(s - m) of a softmax, x / |x| of a norm, a gate's sigmoid. A map behind a product of one
+// use stays: it is that product's epilogue, and the product itself is never in memory. Operands of smaller shape (row sums) are read.
+// Proved by tests/graph/grad_test.cpp.
+#include <algorithm>
+
+#include "graph/grad/rules.h"
+
+namespace lumen::graph {
+
+namespace {
+
+constexpr size_t kMaxFormula = 64;  // scalar nodes of what one gradient map computes
+constexpr size_t kMaxOperands = 8;
+
+}  // namespace
+
+void Reverse::count_uses(ValueId begin, ValueId end) {
+  uses_.resize(end);
+  recomputable_.resize(end, 0);
+  for (ValueId v = begin; v < end; ++v) {
+    const Op op = build.graph[v].op;
+    for (ValueId o : build.graph[v].operands) {
+      (op == Op::map_ || op == Op::reduce_ ? uses_[o].by_maps : uses_[o].by_others) += 1;
+    }
+  }
+}
+
+bool Reverse::stored(ValueId v) const {
+  const Op op = build.graph[v].op;
+  const bool fused_when_single = op == Op::map_ || op == Op::contract_ || op == Op::random_;
+  return !fused_when_single || uses_[v].by_others > 0 || uses_[v].by_maps > 1;
+}
+
+bool Reverse::recomputable(ValueId v) {
+  if (v >= static_cast<ValueId>(recomputable_.size())) return false;  // part of the gradient
+  if (recomputable_[v] == 0) {
+    const Node& node = build.graph[v];
+    const bool yes = node.op == Op::map_ && node.attributes.formula.nodes.size() <= kMaxFormula &&
+                     std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId o) {
+                       return build.type(o).shape != node.type.shape || recomputable(o) || stored(o);
+                     });
+    recomputable_[v] = yes ? 1 : -1;
+  }
+  return recomputable_[v] == 1;
+}
+
+void Reverse::recompute(Formula* formula, std::vector<ValueId>* operands, const Shape& shape) {
+  for (size_t i = 0; i < operands->size();) {
+    const ValueId o = (*operands)[i];
+    const bool again = build.type(o).shape == shape && recomputable(o) && uses_[o].by_others == 0;
+    const Node& node = build.graph[o];
+    if (!again || formula->nodes.size() + node.attributes.formula.nodes.size() > kMaxFormula ||
+        operands->size() + node.operands.size() > kMaxOperands) {
+      ++i;
+      continue;
+    }
+    *formula = compose(*formula, static_cast<int>(i), node.attributes.formula, 0);
+    operands->erase(operands->begin() + static_cast<int64_t>(i));
+    for (ValueId below : node.operands) operands->push_back(below);
+    // The same value twice counts once, so that chains that meet again do not grow.
+    for (size_t a = 0; a < operands->size(); ++a) {
+      for (size_t b = operands->size() - 1; b > a; --b) {
+        if ((*operands)[a] != (*operands)[b]) continue;
+        for (ScalarNode& n : formula->nodes) {
+          if (n.op == ScalarOp::input && n.index == static_cast<int>(b)) n.index = static_cast<int>(a);
+          if (n.op == ScalarOp::input && n.index > static_cast<int>(b)) --n.index;
+        }
+        formula->inputs.erase(formula->inputs.begin() + static_cast<int64_t>(b));
+        operands->erase(operands->begin() + static_cast<int64_t>(b));
+      }
+    }
+    *formula = simplify_formula(*formula);
+  }
+}
+
+}  // namespace lumen::graph
