@@ -35,6 +35,7 @@ class Partition {
       if (clusters_[c].shape == KernelShape::dot) grow_epilogue(c);
     }
     for (bool changed = true; changed;) changed = merge_rows();
+    merge_siblings();
   }
 
   std::vector<Group> groups() const;
@@ -136,6 +137,16 @@ class Partition {
     return *std::find_if(nodes.begin(), nodes.end(), [&](ValueId v) { return g_[v].op == Op::contract_; });
   }
 
+  // A map of one use that reads next to nothing, like the masks arrange clones into their users.
+  bool is_mask(ValueId v, const Shape& shape) const {
+    const bool single = g_[v].op == Op::map_ && g_[v].type.shape == shape && users_[v].size() == 1 &&
+                        clusters_[cluster_[v]].nodes.size() == 1;
+    return single && std::all_of(g_[v].operands.begin(), g_[v].operands.end(), [&](ValueId o) {
+      const ValueId below = read_below(g_, o);
+      return below < 0 || elements(g_[below].type.shape) == Dim(1);
+    });
+  }
+
   // A map with its update writes in place; as an epilogue it would need a copy.
   bool feeds_update(ValueId v) const {
     return std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) { return u >= 0 && g_[u].op == Op::update_; });
@@ -157,6 +168,9 @@ class Partition {
       }
       if (grown < 0) break;
       nodes.push_back(grown);
+      for (ValueId o : g_[grown].operands) {
+        if (!taken(o) && is_mask(o, g_[root].type.shape)) nodes.insert(nodes.end() - 1, o);
+      }
       const bool closed = std::all_of(nodes.begin(), nodes.end() - 1, [&](ValueId v) {
         return std::all_of(users_[v].begin(), users_[v].end(), taken);
       });
@@ -180,6 +194,25 @@ class Partition {
       }
     }
     return changed;
+  }
+
+  // Maps of one shape that read the same tensor read it once.
+  void merge_siblings() {
+    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+      int first = -1;
+      for (ValueId u : users_[v]) {
+        if (u < 0 || cluster_[u] < 0 || clusters_[cluster_[u]].shape != KernelShape::map || g_[u].type.shape != g_[v].type.shape) continue;
+        const int other = cluster_[u];
+        if (first < 0 || first == other) {
+          first = other;
+          continue;
+        }
+        std::vector<ValueId> nodes = clusters_[first].nodes;
+        nodes.insert(nodes.end(), clusters_[other].nodes.begin(), clusters_[other].nodes.end());
+        const auto form = row_form(g_, users_, nodes);
+        if (form && attempt(nodes, *form)) first = cluster_[u];
+      }
+    }
   }
 
   Group group_of(const Cluster& c) const;
