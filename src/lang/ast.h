@@ -98,7 +98,7 @@ struct Function {
   std::vector<Stmt> body;  // `= e` is one result statement
 };
 
-// table nf4_values : f32 = [ ... ]      named constant data, usable in formats and functions
+// table steps : f32 = [ ... ]      named constant data, usable in formats and functions
 struct Table {
   Place place;
   std::string name;
@@ -140,7 +140,7 @@ struct FormatDecl {
   std::vector<Function> routines;      // decode(i) = ..., fit(x) { }, code(v) = ..., fit row(x) is named "fit row"
 };
 
-// A format made from another: format int4_g32 = int_sym(4, 32), gguf ...
+// A format made from another: format NAME : doc "..." = int_symmetric(4, 32)
 struct FormatAlias {
   Place place;
   std::string name;
@@ -163,7 +163,7 @@ struct ConfigKey {                     // hidden : i32 = 128, gguf "{a}.embeddin
   std::vector<Attribute> attributes;
 };
 
-struct SizeDecl {                      // size llama-1b { layers = 22, hidden = 2048 }
+struct SizeDecl {                      // size small-1b { layers = 22, hidden = 2048 }
   Place place;
   std::string name;
   std::vector<std::pair<std::string, ExprPtr>> values;
