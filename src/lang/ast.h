@@ -140,7 +140,7 @@ struct FormatDecl {
   std::vector<Function> routines;      // decode(i) = ..., fit(x) { }, code(v) = ..., fit row(x) is named "fit row"
 };
 
-// A format made from another: format NAME : doc "..." = int_symmetric(4, 32)
+// A format made from another: format NAME : doc "..." = OTHER(4, 32)
 struct FormatAlias {
   Place place;
   std::string name;
