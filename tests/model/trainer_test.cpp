@@ -19,9 +19,10 @@ std::string text() {
 }
 
 run::Engine make_engine(int threads) {
-  return run::Engine(run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
-                                          .threads = threads,
-                                          .machine = nullptr});
+  return run::Engine(
+      run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
+                           .threads = threads,
+                           .machine = nullptr});
 }
 
 Recipe small_recipe() {
@@ -35,10 +36,10 @@ Recipe small_recipe() {
   return r;
 }
 
-struct Setup {
+struct Fresh {
   Model model;
   std::shared_ptr<Dataset> data;
-  explicit Setup(uint32_t seed = 3) {
+  explicit Fresh(uint32_t seed = 3) {
     const Tokenizer tokenizer = Tokenizer::characters(text());
     data = std::make_shared<Dataset>(Dataset::from_text(text(), tokenizer));
     const FamilyRef family = test_library()->family("llama");
@@ -55,7 +56,7 @@ std::map<std::string, std::vector<uint8_t>> weights_of(const Trainer& t) {
 
 TEST(Trainer, LossFallsAndEvaluationAgrees) {
   run::Engine engine = make_engine(2);
-  const Setup s;
+  const Fresh s;
   Trainer trainer(engine, s.model, small_recipe(), s.data);
   const double before = trainer.evaluate();
   EXPECT_NEAR(before, std::log(static_cast<double>(s.model.integer("vocab"))), 0.2);
@@ -72,7 +73,7 @@ TEST(Trainer, LossFallsAndEvaluationAgrees) {
 }
 
 TEST(Trainer, SameBitsForAnyThreadCount) {
-  const Setup s;
+  const Fresh s;
   std::map<std::string, std::vector<uint8_t>> first;
   for (const int threads : {1, 2, 3}) {
     run::Engine engine = make_engine(threads);
@@ -90,7 +91,7 @@ class Resume : public testing::TestWithParam<int64_t> {};
 
 TEST_P(Resume, IsBitExact) {
   run::Engine engine = make_engine(2);
-  const Setup s;
+  const Fresh s;
   Recipe recipe = small_recipe();
   recipe.accumulate = GetParam();
   Trainer straight(engine, s.model, recipe, s.data);
@@ -99,7 +100,7 @@ TEST_P(Resume, IsBitExact) {
   Trainer first(engine, s.model, recipe, s.data);
   for (int i = 0; i < 3; ++i) (void)first.step();
   const auto saved = first.save(folder.path());
-  const Setup other(99);  // different weights: all must come from the checkpoint
+  const Fresh other(99);  // different weights: all must come from the checkpoint
   Trainer second(engine, other.model, recipe, s.data);
   second.restore(saved);
   EXPECT_EQ(second.done(), 3);
@@ -111,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(Accumulation, Resume, testing::Values(1, 3));
 
 TEST(Trainer, FormatsInTheLoopBeatRoundingAfterwards) {
   run::Engine engine = make_engine(2);
-  const Setup s;
+  const Fresh s;
   Trainer plain(engine, s.model, small_recipe(), s.data);
   (void)run_training(plain, {});
   Recipe recipe = small_recipe();
@@ -129,7 +130,7 @@ TEST(Trainer, FormatsInTheLoopBeatRoundingAfterwards) {
 
 TEST(Trainer, StopsOnNumbersThatAreNotFinite) {
   run::Engine engine = make_engine(2);
-  Setup s;
+  Fresh s;
   std::vector<float> values(s.model.weights.at("norm").f32().begin(), s.model.weights.at("norm").f32().end());
   values[0] = std::numeric_limits<float>::infinity();
   s.model.weights.at("norm") = f32_weight(s.model.weights.at("norm").type.shape, values);
@@ -145,7 +146,7 @@ TEST(Trainer, StopsOnNumbersThatAreNotFinite) {
 
 TEST(Loop, StopsOnRequestWithACheckpoint) {
   run::Engine engine = make_engine(2);
-  const Setup s;
+  const Fresh s;
   Trainer trainer(engine, s.model, small_recipe(), s.data);
   (void)trainer.step();
   const TestFolder folder;
