@@ -303,17 +303,26 @@ Toml::Kind Toml::kind(std::string_view key) const {
   }
 }
 
+// The unknown key that stands first in the text, so that the message does not depend on the order of tables in memory.
+struct Toml::Unknown {
+  const toml::key* key = nullptr;
+  const Node* holder = nullptr;
+};
+
 void Toml::refuse_unknown() const {
-  refuse(*node_);
+  Unknown first;
+  find_unknown(*node_, first);
+  if (!first.key) return;
+  throw error_at(document_->place(first.key->source()), fmt::format("unknown key '{}'", first.key->str()),
+                 nearest_hint(first.key->str(), first.holder->asked));
 }
 
-void Toml::refuse(const Node& node) const {
+void Toml::find_unknown(const Node& node, Unknown& first) const {
   for (const auto& [key, value] : *node.table) {
-    if (!node.asked.contains(key.str()))
-      throw error_at(document_->place(key.source()), fmt::format("unknown key '{}'", key.str()),
-                     nearest_hint(key.str(), node.asked));
+    if (node.asked.contains(key.str())) continue;
+    if (!first.key || key.source().begin < first.key->source().begin) first = {&key, &node};
   }
-  for (const auto& [table, child] : node.below) refuse(*child);
+  for (const auto& [table, child] : node.below) find_unknown(*child, first);
 }
 
 }  // namespace lumen::model

@@ -54,9 +54,10 @@ class Toml {
  private:
   struct Document;
   struct Node;
+  struct Unknown;
   Error wrong(std::string_view key, std::string_view wanted) const;
   Toml below(const void* table) const;
-  void refuse(const Node& node) const;
+  void find_unknown(const Node& node, Unknown& first) const;
 
   std::shared_ptr<Document> document_;
   Node* node_ = nullptr;

@@ -1,5 +1,7 @@
 // Tokenizers from a tokenizer.json: the byte-level BPE subset. Whatever the file asks for and we do not have is
 // refused.
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/file/json.h"
 #include "model/text/tokenizer_parts.h"
@@ -32,9 +34,11 @@ void read_model(const json& model, const std::string& where, TokenizerParts& p) 
 
   const json& vocabulary = json_member(model, "vocab", where);
   if (!vocabulary.is_object()) throw user_error("{}: \"vocab\" is no object", where);
+  // Ids may have gaps, but a short file shall not make a long table.
+  const uint64_t limit = std::min<uint64_t>(kMaxVocabulary, (1u << 18) + 64 * vocabulary.size());
   for (const auto& [token, id] : vocabulary.items()) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= static_cast<uint64_t>(kMaxVocabulary))
-      throw user_error("{}: the id of '{}' is no whole number below {}", where, token, kMaxVocabulary);
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= limit)
+      throw user_error("{}: the id of '{}' is no whole number below {}", where, token, limit);
     const size_t n = id.get<size_t>();
     if (n >= p.tokens.size()) p.tokens.resize(n + 1);
     if (!p.tokens[n].empty()) throw user_error("{}: '{}' and '{}' have the same id {}", where, p.tokens[n], token, n);
@@ -64,7 +68,8 @@ void read_added(const json& root, const std::string& where, TokenizerParts& p) {
     const std::string place = where + ": added_tokens";
     AddedToken token;
     const int64_t id = json_integer(entry, "id", place);
-    if (id < 0 || id >= kMaxVocabulary) throw user_error("{}: id {} is out of range", place, id);
+    if (id < 0 || id >= std::min<int64_t>(kMaxVocabulary, static_cast<int64_t>(p.tokens.size()) + (1 << 18)))
+      throw user_error("{}: id {} is out of range", place, id);
     token.id = static_cast<TokenId>(id);
     token.content = json_text(entry, "content", place);
     token.control = json_boolean(entry, "special", false, place);

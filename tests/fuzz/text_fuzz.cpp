@@ -1,0 +1,27 @@
+// Any bytes as a text: every byte comes back through encode and decode, and a stream gives the same text, repaired.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/check.h"
+#include "model/text/tokenizer.h"
+#include "model/text/unicode.h"
+#include "table.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lumen::model;
+  static const std::string folder = LUMEN_SOURCE_DIR "/tests/model/fixtures/tokenizers/";
+  static const Tokenizer tokenizers[] = {Tokenizer::load(folder + "gpt-2.gguf"),
+                                         Tokenizer::load(folder + "deepseek-llm.gguf"),
+                                         Tokenizer::load(folder + "ax-3.1-light.json")};
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  for (const Tokenizer& t : tokenizers) {
+    const auto ids = t.encode(text);
+    LUMEN_CHECK(t.decode(ids) == text, "the text does not come back");
+    TokenStream stream(t);
+    std::string out;
+    for (const TokenId id : ids) out += stream.push(id);
+    LUMEN_CHECK(out + stream.finish() == utf8_repair(text), "the stream gives another text");
+  }
+  return 0;
+}
