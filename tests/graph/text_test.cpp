@@ -18,7 +18,7 @@ FormatRef named(std::string_view name) {
   return f;
 }
 
-FormatRef lookup(std::string_view name) { return name == "mxq" || name == "Wide" ? named(name) : nullptr; }
+FormatRef lookup(std::string_view name) { return name == "mxq" || name == "Wide" || name == "f32" ? named(name) : nullptr; }
 
 std::vector<std::shared_ptr<Graph>> parse_text(std::string text) {
   return parse(std::make_shared<Source>(Source{"test", std::move(text)}), lookup);
@@ -31,25 +31,25 @@ constexpr const char* kCanonical = R"(graph half(%a: data tensor<BxTx64xf32>) {
   return %3
 }
 
-graph main(%x: data tensor<BxTxi32>, %w: parameter tensor<65x64xf32> "embedding", %"odd name": state tensor<2*T*(max)x64xmxq>, %c: data tensor<4x32x(Wide)>) {
-  %4 = gather %w, %x : tensor<BxTx64xf32> "layers.0"
-  %5 = constant {0.5} : tensor<f32> "a \\ \"b\"\n"
-  %6 = call %4, %5 @half : tensor<BxTx64xf32>
-  %7 = result %6 index=0 : tensor<BxTx64xf32>
-  %8 = contract %7, %w (btk,nk->btn) : tensor<BxTx65xf32>
-  %9 = reduce %8 max axes=[2] : tensor<BxTx1xf32>
-  %10 = slice %8 starts=[0, 0, 1] strides=[1, 1, 2] : tensor<BxTx32xf32>
-  %11 = permute %10 axes=[1, 0, 2] : tensor<TxBx32xf32>
-  %12 = iota axis=0 : tensor<7xi32>
-  %13 = constant {1, -2.5, inf} : tensor<3xf32>
-  %14 = cast %"odd name" : tensor<2*T*(max)x64xf32>
-  %15 = cast %10, %13 sources=[1:learned] : tensor<BxTx32xmxq>
-  %16 = constant {7} : tensor<u32>
-  %17 = random %16 salt=9 : tensor<5xf32>
-  %18 = concat %17, %17 axis=0 : tensor<10xf32>
-  %19 = cast %14 : tensor<2*T*(max)x64xmxq>
-  %20 = update %"odd name", %19 : tensor<2*T*(max)x64xmxq>
-  return logits = %8, %11, "a b" = %20
+graph main(%x: data tensor<BxTxi32>, %w: parameter tensor<65x64xf32> "embedding", %"odd name": state tensor<2*T*(max)x64xmxq>, %c: data tensor<4x32x(Wide)>, %d: data tensor<32x(f32)>) {
+  %5 = gather %w, %x : tensor<BxTx64xf32> "layers.0"
+  %6 = constant {0.5} : tensor<f32> "a \\ \"b\"\n"
+  %7 = call %5, %6 @half : tensor<BxTx64xf32>
+  %8 = result %7 index=0 : tensor<BxTx64xf32>
+  %9 = contract %8, %w (btk,nk->btn) : tensor<BxTx65xf32>
+  %10 = reduce %9 max axes=[2] : tensor<BxTx1xf32>
+  %11 = slice %9 starts=[0, 0, 1] strides=[1, 1, 2] : tensor<BxTx32xf32>
+  %12 = permute %11 axes=[1, 0, 2] : tensor<TxBx32xf32>
+  %13 = iota axis=0 : tensor<7xi32>
+  %14 = constant {1, -2.5, inf} : tensor<3xf32>
+  %15 = cast %"odd name" : tensor<2*T*(max)x64xf32>
+  %16 = cast %11, %14 sources=[1:learned] : tensor<BxTx32xmxq>
+  %17 = constant {7} : tensor<u32>
+  %18 = random %17 salt=9 : tensor<5xf32>
+  %19 = concat %18, %18 axis=0 : tensor<10xf32>
+  %20 = cast %15 : tensor<2*T*(max)x64xmxq>
+  %21 = update %"odd name", %20 : tensor<2*T*(max)x64xmxq>
+  return logits = %9, %12, "a b" = %21
 }
 )";
 
@@ -57,8 +57,8 @@ TEST(Text, CanonicalTextIsAFixedPoint) {
   const auto graphs = parse_text(kCanonical);
   ASSERT_EQ(graphs.size(), 2u);
   EXPECT_EQ(print(*graphs[1]), kCanonical);
-  EXPECT_EQ((*graphs[1])[4].label, "layers.0");
-  EXPECT_EQ((*graphs[1])[20].type.shape[0], Dim(2) * Dim("T") * Dim("max"));
+  EXPECT_EQ((*graphs[1])[5].label, "layers.0");
+  EXPECT_EQ((*graphs[1])[21].type.shape[0], Dim(2) * Dim("T") * Dim("max"));
 }
 
 struct Refused {

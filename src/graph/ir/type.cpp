@@ -18,7 +18,7 @@ int64_t checked_multiply(int64_t a, int64_t b) {
 }
 
 // Upper-case symbols without 'x' and lower-case element names need no parentheses: `TxI` and `4xmxf` stay readable by eye
-// and by the parser, which takes an upper-case word as a symbol and splits at 'x'.
+// and by the parser, which takes an upper-case word as a symbol and splits at 'x'. A format called like a scalar type gets them too.
 bool plain_symbol(const std::string& s) {
   return s[0] >= 'A' && s[0] <= 'Z' && s.find('x') == std::string::npos;
 }
@@ -66,8 +66,8 @@ std::string print(const Type& t) {
   for (const Dim& d : t.shape) text += print(d) + "x";
   if (!t.element.format) return text + std::string(scalar_name(t.element.scalar)) + ">";
   const std::string& name = t.element.format->name;
-  const bool symbol_like = name[0] >= 'A' && name[0] <= 'Z';
-  return text + (symbol_like ? "(" + name + ")" : name) + ">";
+  const bool ambiguous = (name[0] >= 'A' && name[0] <= 'Z') || scalar_from_name(name);
+  return text + (ambiguous ? "(" + name + ")" : name) + ">";
 }
 
 int64_t byte_size(const Type& t) {

@@ -46,13 +46,15 @@ class Assigner {
   }
 
  private:
-  // The last assignment that names this value decides.
+  // The last assignment that names this value decides. Patterns pass over what is not f32; a full name must mean what it says.
   const FormatAssignment* find(const Node& n) {
     const FormatAssignment* found = nullptr;
     for (size_t k = 0; k < assignments_.size(); ++k) {
       const bool named = n.op == Op::input_ && matches(assignments_[k].value, n.attributes.name);
       const bool labelled = !n.label.empty() && matches(assignments_[k].value, n.label);
       if (!named && !labelled) continue;
+      const bool pattern = assignments_[k].value.find_first_of("*?") != std::string::npos;
+      if (pattern && !(n.type.element == Element{})) continue;
       used_[k] = true;
       found = &assignments_[k];
     }
@@ -62,6 +64,9 @@ class Assigner {
   void check(const FormatAssignment& a, const Node& n, const std::string& name) const {
     LUMEN_CHECK(a.format != nullptr, "an assignment without a format");
     const Format& f = *a.format;
+    if (a.what == FormatAssignment::What::stored && n.op != Op::input_) {
+      throw user_error("assign: {} is computed, not an input, so it cannot be stored in {}", name, f.name);
+    }
     if (n.type.element.format || n.type.element.scalar != Scalar::f32) {
       throw user_error("assign: {} is {}; only f32 values can take the format {}", name, print(n.type), f.name);
     }
@@ -70,9 +75,6 @@ class Assigner {
     }
     if (a.what == FormatAssignment::What::fake && !f.encodes()) {
       throw user_error("assign: format {} can only be decoded, so {} cannot be cast to it", f.name, name);
-    }
-    if (a.what == FormatAssignment::What::stored && n.op != Op::input_) {
-      throw user_error("assign: {} is computed, not an input, so it cannot be stored in {}", name, f.name);
     }
   }
 
