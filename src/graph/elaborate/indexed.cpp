@@ -379,6 +379,10 @@ Indexed::Item Indexed::reduce(const Expr& e) {
 
   std::vector<Item> parts;
   for (const auto& f : inside) parts.push_back(item(*f));
+  for (int k : summed)
+    if (!std::any_of(parts.begin(), parts.end(), [&](const Item& i) { return has(i.over, k); }))
+      throw error_at(e.place,
+                     fmt::format("index '{}' is not used in what is reduced", indices_[static_cast<size_t>(k)].name));
   Item product = parts[0];
   const auto floating = [](const Item& i) { return i.value.is_tensor() && is_float(i.value.element.scalar); };
   const auto same_indices = [&](const Item& a, const Item& b) {
@@ -442,11 +446,6 @@ Indexed::Item Indexed::reduce(const Expr& e) {
     result.over = rest;
     result.loose = true;
   }
-  // An index that only waits outside of what is summed still multiplies: refuse it rather than guess.
-  for (int k : summed)
-    if (!std::any_of(parts.begin(), parts.end(), [&](const Item& i) { return has(i.over, k); }))
-      throw error_at(e.place,
-                     fmt::format("index '{}' is not used in what is reduced", indices_[static_cast<size_t>(k)].name));
   Dim count(1);
   for (int k : summed) count = count * indices_[static_cast<size_t>(k)].extent.value_or(Dim(1));
   result = leave(std::move(result));
