@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -41,6 +43,34 @@ TEST(CpuDevice, EveryTaskRunsOnceAndTheFirstFailureWins) {
       EXPECT_EQ(status.code, tasks > 100 ? 1 : 0);
       EXPECT_EQ(status.detail, tasks > 100 ? 100 : 0);
     }
+}
+
+// Many short launches with long and short gaps: workers asleep, awake and late.
+TEST(CpuDevice, ManyLaunchesLoseNoTask) {
+  const auto device = open_cpu(machine::native_machine(), 4);
+  std::vector<int64_t> cells(100);
+  void* buffers[] = {cells.data()};
+  LaunchStatus status;
+  for (int i = 0; i < 3000; ++i) {
+    device->launch(kernel(), buffers, 1 + i % 100, &status);
+    if (i % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (int64_t i = 0; i < 100; ++i) ASSERT_EQ(cells[static_cast<size_t>(i)], 30 * (100 - i));
+  EXPECT_EQ(status.code, 0);
+}
+
+TEST(CpuDevice, SeveralCallersAtOnce) {
+  const auto device = open_cpu(machine::native_machine(), 3);
+  std::vector<std::vector<int64_t>> cells(3, std::vector<int64_t>(100));
+  std::vector<std::thread> callers;
+  for (auto& mine : cells)
+    callers.emplace_back([&device, &mine] {
+      void* buffers[] = {mine.data()};
+      LaunchStatus status;
+      for (int i = 0; i < 500; ++i) device->launch(kernel(), buffers, 100, &status);
+    });
+  for (std::thread& t : callers) t.join();
+  for (const auto& mine : cells) EXPECT_EQ(mine, std::vector<int64_t>(100, 500));
 }
 
 TEST(CpuDevice, AnEarlierFailureIsKept) {

@@ -1,23 +1,20 @@
-// This processor as a device. Tasks are split into equal contiguous ranges, one per thread; kernels promise that any
-// split gives the same bits. Waiting threads sleep after the OpenMP runtime's short spin. Proved by
-// tests/run/device_test.cpp.
+// This processor as a device. Tasks are split into contiguous pieces; kernels promise that any split gives the same
+// bits. Proved by tests/run/device_test.cpp.
 #include <omp.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "run/device/device.h"
 #include "run/device/memory.h"
+#include "run/device/threads.h"
 
 namespace lumen::run {
 namespace {
 
 constexpr int kMaxThreads = 512;
-
-using Kernel = void (*)(void* const* buffers, int64_t begin, int64_t end, int64_t* status);
 
 class CpuDevice : public Device {
  public:
@@ -25,7 +22,7 @@ class CpuDevice : public Device {
 
   const machine::Machine& machine() const override { return *machine_; }
   std::string describe() const override {
-    return fmt::format("cpu {} with {} thread{}", machine_->name, threads_, threads_ == 1 ? "" : "s");
+    return fmt::format("cpu {} with {} thread{}", machine_->name, threads_.count(), threads_.count() == 1 ? "" : "s");
   }
   void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
   void release(void* memory) override { memory_.release(memory); }
@@ -34,43 +31,24 @@ class CpuDevice : public Device {
   void synchronize() override {}
 
   void launch(void* kernel, void* const* buffers, int64_t tasks, LaunchStatus* status, bool small) override {
-    const auto run = reinterpret_cast<Kernel>(kernel);
-    const auto threads = static_cast<int>(std::min<int64_t>(small ? 1 : threads_, tasks));
-    if (threads <= 1) {
-      std::array<int64_t, 2> failure{};
+    const auto run = reinterpret_cast<KernelFunction>(kernel);
+    Failure failure{};
+    if (!small) {
+      failure = threads_.run(run, buffers, tasks);
+    } else if (tasks > 0) {
       run(buffers, 0, tasks, failure.data());
-      keep_first(failure, status);
-      return;
     }
-    struct alignas(64) Failure {
-      std::array<int64_t, 2> value;
-    };
-    std::array<Failure, kMaxThreads> failures;
-    for (int i = 0; i < threads; ++i) failures[static_cast<size_t>(i)].value = {0, 0};
-#pragma omp parallel num_threads(threads)
-    {
-      // The runtime may give fewer threads than asked for: the split follows what is there.
-      const int64_t me = omp_get_thread_num(), all = omp_get_num_threads();
-      const auto cut = [&](int64_t i) { return tasks / all * i + std::min(i, tasks % all); };
-      std::array<int64_t, 2> failure{};
-      run(buffers, cut(me), cut(me + 1), failure.data());
-      failures[static_cast<size_t>(me)].value = failure;
-    }
-    // Ranges are in order, so the first failing thread has the first failing task.
-    for (int i = 0; i < threads; ++i) keep_first(failures[static_cast<size_t>(i)].value, status);
+    if (status->code == 0 && failure[0] != 0) *status = {failure[0], failure[1]};
   }
 
  private:
   static void copy(void* to, const void* from, int64_t bytes) {
     if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
   }
-  static void keep_first(const std::array<int64_t, 2>& failure, LaunchStatus* status) {
-    if (status->code == 0 && failure[0] != 0) *status = {failure[0], failure[1]};
-  }
 
   machine::MachineRef machine_;
-  int threads_;
   HostMemory memory_;
+  Threads threads_;
 };
 
 }  // namespace
