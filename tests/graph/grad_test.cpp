@@ -108,6 +108,10 @@ const std::vector<Case>& cases() {
       {"permute", {2, 3, 4}, {4, 2, 3}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.permute(x, {2, 0, 1}), y); }},
       {"broadcast", {3, 1}, {2, 3, 4}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.broadcast(x, {2, 3, 4}), y); }},
       {"slice", {4, 7}, {2, 3}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.slice(x, {1, 0}, {2, 3}, {1, 3}), y); }},
+      {"pieces", {4, 6}, {4, 1}, [](Builder& b, ValueId x, ValueId y) {
+         const ValueId p = b.slice(x, {0, 0}, {4, 2}), q = b.slice(x, {0, 2}, {4, 4});
+         return b.concat({b.mul(q, y), b.mul(p, p)}, 1);
+       }},
       {"pad", {2, 3}, {4, 7}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.pad(x, {4, 7}, {1, 0}, {1, 3}), b.mul(y, y)); }},
       {"concat", {2, 3}, {2, 2}, [](Builder& b, ValueId x, ValueId y) { return b.concat({x, y, b.mul(x, x)}, 1); }},
       {"softmax", {2, 4}, {2, 4}, [](Builder& b, ValueId x, ValueId y) { return b.mul(softmax(b, x), y); }},

@@ -55,6 +55,23 @@ TEST(Pass, SimplifyKeepsBits) {
   EXPECT_LT(after, before);
 }
 
+TEST(Pass, SplitContractsKeepsBits) {
+  int changed = 0;
+  for (uint32_t seed = 0; seed < kSeeds; ++seed) {
+    RandomGraph random(seed);
+    Graph g = random.graph();
+    const auto in = random.inputs();
+    const auto expected = eval(g, in);
+    const std::string before = print(g);
+    split_contracts(g);
+    ASSERT_EQ(verify(g), "") << "seed " << seed;
+    expect_same(expected, eval(g, in), fmt::format("seed {}\n{}", seed, print(g)));
+    if (HasFatalFailure()) return;
+    changed += print(g) != before ? 1 : 0;
+  }
+  EXPECT_GT(changed, 5);
+}
+
 void check_plan(const Graph& g, const std::map<std::string, Tensor>& in, const std::string& what) {
   std::map<std::string, Tensor> states;
   const auto expected = eval(g, in, {}, &states);

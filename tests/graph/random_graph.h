@@ -129,6 +129,7 @@ class RandomGraph {
         if (n % 2 == 0 && pick(2) == 0) to = {2, n / 2};
         if (n % 3 == 0 && pick(2) == 0) to = {n / 3, 1, 3};
         if (n == 24 && pick(2) == 0) to = {4, 6};
+        if (s.size() == 2 && s[0] == Dim(4) && pick(2) == 0) to = {2, 2, s[1]};
         b_.reshape(a, to);
         return;
       }

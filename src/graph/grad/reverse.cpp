@@ -29,8 +29,9 @@ void Reverse::add(ValueId v, ValueId gradient) {
 // One map adds all contributions, in pairs: the tree has the smallest rounding error and one pass over memory.
 ValueId Reverse::take(ValueId v) {
   if (v >= static_cast<ValueId>(added_.size()) || added_[v].empty()) return -1;
-  const std::vector<ValueId> parts = std::move(added_[v]);
+  std::vector<ValueId> parts = std::move(added_[v]);
   added_[v].clear();
+  join_pads(&parts);
   if (parts.size() == 1) return parts[0];
   Formula sum;
   sum.inputs.assign(parts.size(), build.type(parts[0]).element.scalar);
@@ -44,6 +45,35 @@ ValueId Reverse::take(ValueId v) {
   }
   sum.outputs = {level[0]};
   return build.map(std::move(sum), parts);
+}
+
+// Slices that cut a value into pieces along one axis give it gradients that do not overlap: their concatenation, not a sum of tensors
+// that are mostly zero.
+void Reverse::join_pads(std::vector<ValueId>* parts) {
+  if (parts->size() < 2) return;
+  const Shape full = build.type((*parts)[0]).shape;
+  int axis = -1;
+  std::map<int64_t, ValueId> pieces;  // by start
+  for (ValueId part : *parts) {
+    const Node& pad = build.graph[part];
+    if (pad.op != Op::pad_) return;
+    for (size_t d = 0; d < full.size(); ++d) {
+      if (build.type(pad.operands[0]).shape[d] == full[d]) continue;
+      if (axis >= 0 && axis != static_cast<int>(d)) return;
+      axis = static_cast<int>(d);
+    }
+    if (axis < 0 || pad.attributes.strides[axis] != 1 || !full[axis].is_number()) return;
+    if (!pieces.emplace(pad.attributes.starts[axis], pad.operands[0]).second) return;
+  }
+  std::vector<ValueId> ordered;
+  int64_t end = 0;
+  for (const auto& [start, piece] : pieces) {
+    const Dim& extent = build.type(piece).shape[axis];
+    if (start != end || !extent.is_number()) return;
+    end += extent.number();
+    ordered.push_back(piece);
+  }
+  if (end == full[axis].number()) *parts = {build.concat(ordered, axis)};
 }
 
 ValueId Reverse::reduce_to(ValueId g, const Shape& shape) {

@@ -36,6 +36,7 @@ class Reverse {
     int by_maps = 0;      // maps and reduces: kernels that can compute their operands themselves
     int by_others = 0;    // products, views, moves: the value must be in memory
   };
+  void join_pads(std::vector<ValueId>* parts);
   bool stored(ValueId v) const;       // in memory whatever the gradient needs
   bool recomputable(ValueId v);
 

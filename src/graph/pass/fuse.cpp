@@ -196,12 +196,14 @@ class Partition {
     return changed;
   }
 
-  // Maps of one shape that read the same tensor read it once.
+  // Groups of one kind that read the same tensor whole read it once.
   void merge_siblings() {
     for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
       int first = -1;
       for (ValueId u : users_[v]) {
-        if (u < 0 || cluster_[u] < 0 || clusters_[cluster_[u]].shape != KernelShape::map || g_[u].type.shape != g_[v].type.shape) continue;
+        if (u < 0 || cluster_[u] < 0 || !row_like(clusters_[cluster_[u]])) continue;
+        if (g_[u].op != Op::reduce_ && g_[u].type.shape != g_[v].type.shape) continue;
+        if (first >= 0 && clusters_[cluster_[u]].shape != clusters_[first].shape) continue;
         const int other = cluster_[u];
         if (first < 0 || first == other) {
           first = other;

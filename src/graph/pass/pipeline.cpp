@@ -25,6 +25,12 @@ Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments,
   simplify(g);                         // numbers enable more: axes of extent 1, constants of known size
   verify_or_die(g, "simplify");
 
+  split_contracts(g);                  // products take the shape of what follows them
+  verify_or_die(g, "split_contracts");
+
+  simplify(g);                         // the reshapes around them meet and go
+  verify_or_die(g, "simplify");
+
   Pipeline done;
   done.plan = fuse(g);                 // nodes become groups, one kernel each
   verify_or_die(done.plan.graph, "fuse");

@@ -23,6 +23,9 @@ void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments);
 // Symbols get numbers; afterwards all dims are numbers.
 Graph bind_symbols(const Graph& g, const Bindings& symbols);
 
+// split_contracts: products take the axes their users reshape them to, so that those become epilogues. Numeric dims.
+void split_contracts(Graph& g);
+
 // fuse: partitions a graph with numeric dims into groups, each of which becomes one kernel (synthesis may need a few steps).
 //
 // THE GROUP CONTRACT between fuse and synthesis; tests/graph/fuse_test.cpp evaluates plans group by group and checks it.
@@ -94,7 +97,7 @@ struct MemoryPlan {
 };
 MemoryPlan plan_memory(const Plan& plan);
 
-// The whole way: inline, simplify, assign, bind, simplify, fuse, plan_memory.
+// The whole way: inline, simplify, assign, bind, simplify, split, simplify, fuse, plan_memory.
 struct Pipeline {
   Plan plan;
   MemoryPlan memory;

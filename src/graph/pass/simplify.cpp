@@ -37,7 +37,12 @@ std::string key_of(const Node& n) {
 
 class Simplifier {
  public:
-  explicit Simplifier(const Graph& g) : r_(g) {}
+  explicit Simplifier(const Graph& g) : r_(g), uses_(g.nodes.size(), 0) {
+    for (const Node& n : g.nodes) {
+      for (ValueId o : n.operands) ++uses_[o];
+    }
+    for (ValueId result : g.results) ++uses_[result];
+  }
 
   Graph run() {
     const std::vector<bool> live = live_values(r_.from);
@@ -69,7 +74,7 @@ class Simplifier {
       case Op::permute_: return permute(operands[0], old.attributes.axes);
       case Op::broadcast_: return broadcast(operands[0], old.type.shape);
       case Op::slice_: return slice(old, operands[0]);
-      case Op::concat_: return operands.size() == 1 ? operands[0] : r_.keep(v);
+      case Op::concat_: return concat(v, operands);
       case Op::cast_:
         if (old.type == r_.build.type(operands[0])) return operands[0];
         if (!old.type.element.format && !r_.build.type(operands[0]).element.format) {
@@ -230,6 +235,40 @@ class Simplifier {
     return axes.empty() ? a : r_.build.reduce(a, old.attributes.reduction, axes);
   }
 
+  // Parts of extent 1 are interleaved by a map that picks by the index along the axis; parts that are maps are computed in it. One pass
+  // over memory instead of one per part and one more to join them.
+  ValueId concat(ValueId v, const std::vector<ValueId>& operands) {
+    constexpr size_t kMaxParts = 4, kMaxNodes = 64;
+    const Node& old = r_.from[v];
+    const int axis = old.attributes.axis;
+    if (operands.size() == 1) return operands[0];
+    const bool units = std::all_of(operands.begin(), operands.end(), [&](ValueId o) { return shape(o)[axis] == Dim(1); });
+    if (!units || operands.size() > kMaxParts) return r_.keep(v);
+    Shape line(old.type.shape.size(), Dim(1));
+    line[axis] = old.type.shape[axis];
+    std::vector<ValueId> reads = operands;
+    reads.push_back(r_.build.iota({line, {Scalar::i32, nullptr}}, axis));
+    Formula f;
+    f.inputs.assign(operands.size(), old.type.element.scalar);
+    f.inputs.push_back(Scalar::i32);
+    const int place = f.input(static_cast<int>(operands.size()));
+    int picked = f.input(static_cast<int>(operands.size()) - 1);
+    for (size_t k = operands.size() - 1; k-- > 0;) {
+      const int here = f.op(ScalarOp::eq_, place, f.integer(Scalar::i32, static_cast<int64_t>(k)));
+      picked = f.op(ScalarOp::select_, here, f.input(static_cast<int>(k)), picked);
+    }
+    f.outputs = {picked};
+    for (size_t k = operands.size(); k-- > 0;) {
+      const Node& part = node(operands[k]);
+      if (part.op != Op::map_ || uses_[old.operands[k]] != 1) continue;
+      if (f.nodes.size() + part.attributes.formula.nodes.size() > kMaxNodes) continue;
+      f = compose(f, static_cast<int>(k), part.attributes.formula, 0);
+      reads.erase(reads.begin() + static_cast<int64_t>(k));
+      reads.insert(reads.end(), part.operands.begin(), part.operands.end());
+    }
+    return r_.build.map(simplify_formula(f), reads);
+  }
+
   // --- views
   ValueId reshape(ValueId a, const Shape& to) {
     while (node(a).op == Op::reshape_) a = node(a).operands[0];
@@ -270,6 +309,7 @@ class Simplifier {
   }
 
   Rewriter r_;
+  std::vector<int> uses_;  // of old values
   std::map<std::string, ValueId> known_;
   ValueId shared_ = -1;
 };

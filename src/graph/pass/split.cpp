@@ -1,0 +1,111 @@
+// split_contracts: functions over any leading axes flatten them into rows for a product and restore them behind it. Here the product takes
+// the restored axes as letters of its own, so that what follows it has its shape and becomes its epilogue:
+//   reshape(contract(x[M,K], w[N,K]), [B,T,N])  ->  contract(reshape(x, [B,T,K]), w) (btk,nk->btn)
+// Sums are not touched, so every bit stays. Proved by tests/graph/pass_test.cpp.
+#include <algorithm>
+#include <optional>
+
+#include "graph/ir/rewrite.h"
+#include "graph/pass/access.h"
+#include "graph/pass/partition.h"
+
+namespace lumen::graph {
+
+namespace {
+
+using Factors = std::vector<int64_t>;
+
+// The extents above 1 into which a reshape splits each axis; nothing when it merges axes.
+std::optional<std::vector<Factors>> split_of(const Shape& from, const Shape& to) {
+  std::vector<Factors> split(from.size());
+  size_t t = 0;
+  for (size_t f = 0; f < from.size(); ++f) {
+    int64_t rest = from[f].number();
+    while (rest > 1) {
+      if (t == to.size() || rest % to[t].number() != 0) return std::nullopt;
+      if (to[t].number() > 1) split[f].push_back(to[t].number());
+      rest /= to[t++].number();
+    }
+  }
+  return split;
+}
+
+class Splitter {
+ public:
+  explicit Splitter(const Graph& g) : r_(g), users_(users_of(g)) {}
+
+  Graph run() {
+    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+      if (r_.from[v].op != Op::contract_ || !split(v)) r_.keep(v);
+    }
+    return r_.finish();
+  }
+
+ private:
+  // How all users that reshape the product split its axes; empty factors where they disagree or the axis stays whole.
+  std::vector<Factors> wanted(ValueId v) const {
+    const Shape& shape = r_.from[v].type.shape;
+    std::optional<std::vector<Factors>> common;
+    for (ValueId u : users_[v]) {
+      if (u >= 0 && r_.from[u].op == Op::contract_) continue;  // reads any view
+      if (u < 0 || r_.from[u].op != Op::reshape_) return {};
+      const auto split = split_of(shape, r_.from[u].type.shape);
+      if (!split) return {};
+      if (!common) common = split;
+      for (size_t d = 0; d < shape.size(); ++d) {
+        if ((*common)[d] != (*split)[d]) (*common)[d].clear();
+      }
+    }
+    return common.value_or(std::vector<Factors>{});
+  }
+
+  bool may_split(ValueId operand) const {  // weights keep their shape
+    const ValueId below = read_below(r_.from, operand);
+    return below >= 0 && !(r_.from[below].op == Op::input_ && r_.from[below].attributes.role == Role::parameter);
+  }
+
+  bool split(ValueId v) {
+    const Node& node = r_.from[v];
+    std::vector<Factors> factors = wanted(v);
+    std::vector<std::string> letters = node.attributes.indices;
+    std::vector<ValueId> operands = r_.operands(v);
+    char fresh = 'a';
+    bool changed = false;
+    for (size_t d = 0; d < factors.size(); ++d) {
+      const char letter = node.attributes.indices[2][d];
+      const int side = letters[0].find(letter) != std::string::npos ? 0 : 1;
+      if (factors[d].size() < 2 || (side == 0 && letters[1].find(letter) != std::string::npos)) continue;
+      if (!may_split(node.operands[side])) continue;
+      std::string parts;
+      for (size_t k = 0; k < factors[d].size(); ++k) {
+        while ((letters[0] + letters[1] + letters[2] + parts).find(fresh) != std::string::npos) {
+          if (fresh == 'z') return false;
+          ++fresh;
+        }
+        parts += fresh;
+      }
+      const size_t axis = letters[side].find(letter);
+      Shape shape = r_.build.type(operands[side]).shape;
+      shape.erase(shape.begin() + static_cast<int64_t>(axis));
+      shape.insert(shape.begin() + static_cast<int64_t>(axis), factors[d].begin(), factors[d].end());
+      operands[side] = r_.build.reshape(operands[side], shape);
+      letters[side].replace(axis, 1, parts);
+      letters[2].replace(letters[2].find(letter), 1, parts);
+      changed = true;
+    }
+    if (!changed) return false;
+    const ValueId product = r_.build.contract(operands[0], operands[1], letters[0], letters[1], letters[2]);
+    r_.to[product].label = node.label;
+    r_.replace(v, r_.build.reshape(product, node.type.shape));
+    return true;
+  }
+
+  Rewriter r_;
+  Users users_;
+};
+
+}  // namespace
+
+void split_contracts(Graph& g) { g = Splitter(g).run(); }
+
+}  // namespace lumen::graph
