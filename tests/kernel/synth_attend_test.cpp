@@ -33,6 +33,9 @@ TEST(SynthAttend, PrefillAndDecode) {
   attention(2, 7, 13, 2, 2, 8, nullptr);
   attention(1, 1, 19, 2, 2, 32, nullptr);
   attention(1, 3, 11, 1, 3, 20, nullptr);
+  attention(1, 21, 21, 2, 1, 16, nullptr);
+  attention(2, 1, 33, 1, 1, 48, nullptr);
+  attention(1, 37, 1, 1, 2, 16, nullptr);
 }
 
 TEST(SynthAttend, KeysInFormats) {

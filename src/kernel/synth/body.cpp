@@ -171,10 +171,6 @@ Body::Chunking Body::chunking(int machine_lanes) const {
   return c;
 }
 
-void Body::push_scope() {
-  scopes_.emplace_back();
-}
-
 void Body::begin_task() {
   scopes_.clear();
   push_scope();

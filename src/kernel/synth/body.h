@@ -48,6 +48,10 @@ class Body {
   // Scalars of the space where the vector axis is not open (values that do not vary along it).
   void open_scalar();
 
+  // Scopes of known values alone, without an axis.
+  void push_scope() { scopes_.emplace_back(); }
+  void pop_scope() { scopes_.pop_back(); }
+
   loop::ValueId value(graph::ValueId v);              // `lanes` lanes
   void set(graph::ValueId v, loop::ValueId x);        // result of a reduce, in the current scope
   bool has(graph::ValueId v) const;
@@ -94,7 +98,6 @@ class Body {
   loop::ValueId widen(loop::ValueId x) const;
   loop::ValueId compute(graph::ValueId v);
   const loop::ValueId* find(graph::ValueId v) const;
-  void push_scope();
 
   Draft& draft_;
   loop::Builder& b_;

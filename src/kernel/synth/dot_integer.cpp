@@ -29,13 +29,13 @@ Step write_quantize(const graph::Graph& g, const DotProblem& p, const IntegerDot
   DotWriter w(g, only_a, "quantize");
   loop::Builder& b = w.b;
   const loop::BufferId codes = w.scratch_param("codes", s.codes, layout.code_bytes(), true);
-  const loop::BufferId scales = w.scratch_param("scales", s.scales, layout.group_bytes(), true);
-  const loop::BufferId sums = w.scratch_param("sums", s.sums, layout.group_bytes(), true);
+  const loop::BufferId scales = w.scratch_param("scales", s.scales, layout.scale_bytes(), true);
+  const loop::BufferId sums = w.scratch_param("sums", s.sums, layout.sum_bytes(), true);
   const int lanes = m.f32_lanes();
   const int64_t groups = layout.groups(), per_task = 32;
   const int64_t parts = (groups + per_task - 1) / per_task;
   const VType vector{Scalar::f32, lanes};
-  const float lanes_of_group = static_cast<float>(kActivationGroup / d.row.k);
+  const float lanes_of_sum = static_cast<float>(layout.sum_group / d.row.k);
   b.loop(LoopKind::parallel, w.i64(0), w.i64(layout.rows * parts), 1, [&](Value task) {
     const Value row = b.op(ScalarOp::div_, task, w.i64(parts));
     const Value first = w.scaled(b.op(ScalarOp::rem_, task, w.i64(parts)), per_task);
@@ -63,17 +63,21 @@ Step write_quantize(const graph::Graph& g, const DotProblem& p, const IntegerDot
       const Value inverse = b.op(ScalarOp::select_, b.op(ScalarOp::lt_, zero, largest), b.op(ScalarOp::div_, full, largest), zero);
       const Value scale = b.op(ScalarOp::div_, largest, full);
       const Value place = w.add(w.scaled(row, groups), group);
+      b.store(scales, scale, w.scaled(place, 4), 4);
+      const Value sum_place = w.scaled(place, kActivationGroup / layout.sum_group);
       Value total = -1;
-      for (size_t i = 0; i < parts_of_group.size(); ++i) {
-        const Value scaled = b.op(ScalarOp::rint_, b.mul(parts_of_group[i], b.splat(inverse, lanes)));
+      for (int64_t i = 0; i < kActivationGroup / lanes; ++i) {
+        const Value scaled = b.op(ScalarOp::rint_, b.mul(parts_of_group[static_cast<size_t>(i)], b.splat(inverse, lanes)));
         const Value code = b.convert(ScalarOp::cast_, Scalar::i32, scaled);
         total = total < 0 ? code : b.add(total, code);
-        const Value at = w.add(w.add(w.scaled(row, layout.padded), k0), w.i64(static_cast<int64_t>(i) * lanes));
+        const Value at = w.add(w.add(w.scaled(row, layout.padded), k0), w.i64(i * lanes));
         b.store(codes, b.convert(ScalarOp::cast_, Scalar::i8, code), at);
+        if ((i + 1) * lanes % layout.sum_group != 0) continue;
+        const Value sum = b.convert(ScalarOp::cast_, Scalar::f32, b.fold(ScalarOp::add_, total));
+        const Value number = w.add(sum_place, w.i64(i * lanes / layout.sum_group));
+        b.store(sums, b.op(ScalarOp::div_, b.mul(scale, sum), b.real(lanes_of_sum, one)), w.scaled(number, 4), 4);
+        total = -1;
       }
-      const Value sum = b.convert(ScalarOp::cast_, Scalar::f32, b.fold(ScalarOp::add_, total));
-      b.store(scales, scale, w.scaled(place, 4), 4);
-      b.store(sums, b.op(ScalarOp::div_, b.mul(scale, sum), b.real(lanes_of_group, one)), w.scaled(place, 4), 4);
     });
   });
   Step step = w.step(fmt::format("quantize {}x{} i8 groups of {}", layout.rows, layout.columns, kActivationGroup));
@@ -87,8 +91,8 @@ class IntegerKernel {
                 const ActivationLayout& layout, const Scratch& s)
       : p_(p), t_(t), d_(d), m_(m), layout_(layout), w_(g, p, "dot"), b_(w_.b) {
     codes_ = w_.scratch_param("codes", s.codes, layout.code_bytes(), false);
-    scales_ = w_.scratch_param("scales", s.scales, layout.group_bytes(), false);
-    totals_ = w_.scratch_param("sums", s.sums, layout.group_bytes(), false);
+    scales_ = w_.scratch_param("scales", s.scales, layout.scale_bytes(), false);
+    totals_ = w_.scratch_param("sums", s.sums, layout.sum_bytes(), false);
   }
 
   Step write(std::string plan) {
@@ -109,7 +113,7 @@ class IntegerKernel {
   void write_group(Value n);
   Value codes_at(Unpack& cursor, int64_t position, int count);
   Value per_lane(Unpack& cursor, const RoutineExpr& e, int64_t position, int count);
-  Value activation_lanes(loop::BufferId buffer, Value row_group, Value k);
+  Value activation_lanes(loop::BufferId buffer, Value row_first, Value k, int64_t group);
   Value integer_dot(Value q, Value x);
 
   const DotProblem& p_;
@@ -152,13 +156,14 @@ Value IntegerKernel::per_lane(Unpack& cursor, const RoutineExpr& e, int64_t posi
   return b_.shuffle({few}, mask);
 }
 
-Value IntegerKernel::activation_lanes(loop::BufferId buffer, Value row_groups, Value k) {
-  const Value at = w_.scaled(w_.add(row_groups, b_.op(ScalarOp::div_, k, w_.i64(kActivationGroup))), 4);
-  const int groups = static_cast<int>(d_.step() / kActivationGroup);
+// Numbers the activations have one of per `group` elements, for each lane of the sums.
+Value IntegerKernel::activation_lanes(loop::BufferId buffer, Value row_first, Value k, int64_t group) {
+  const Value at = w_.scaled(w_.add(row_first, b_.op(ScalarOp::div_, k, w_.i64(group))), 4);
+  const int groups = static_cast<int>(d_.step() / group);
   if (groups <= 1) return b_.splat(b_.load(buffer, {Scalar::f32, 1}, at, 4), d_.row.lanes);
   const Value few = b_.load(buffer, {Scalar::f32, groups}, at, 4);
   std::vector<int> mask;
-  for (int lane = 0; lane < d_.row.lanes; ++lane) mask.push_back(lane * d_.row.k / static_cast<int>(kActivationGroup));
+  for (int lane = 0; lane < d_.row.lanes; ++lane) mask.push_back(lane * d_.row.k / static_cast<int>(group));
   return b_.shuffle({few}, mask);
 }
 
@@ -214,10 +219,10 @@ void IntegerKernel::write_group(Value n) {
         correction.push_back(c);
       }
       for (int i = 0; i < t_.height; ++i) {
-        const Value row = x_rows[static_cast<size_t>(i)], row_groups = w_.scaled(row, layout_.groups());
+        const Value row = x_rows[static_cast<size_t>(i)];
         const Value x = b_.load(codes_, {Scalar::i8, static_cast<int>(step)}, w_.add(w_.scaled(row, layout_.padded), at));
-        const Value x_scale = activation_lanes(scales_, row_groups, at);
-        const Value x_sum = corrects ? activation_lanes(totals_, row_groups, at) : -1;
+        const Value x_scale = activation_lanes(scales_, w_.scaled(row, layout_.groups()), at, kActivationGroup);
+        const Value x_sum = corrects ? activation_lanes(totals_, w_.scaled(row, layout_.sums()), at, layout_.sum_group) : -1;
         for (int j = 0; j < t_.width; ++j) {
           const Value dot = b_.convert(ScalarOp::cast_, Scalar::f32, integer_dot(q[static_cast<size_t>(j)], x));
           Value s = b_.op(ScalarOp::fma_, dot, b_.mul(scale[static_cast<size_t>(j)], x_scale), sum(i, j));
@@ -255,13 +260,14 @@ void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const Row
   ActivationLayout layout;
   layout.rows = p.outer_extent() * p.m.extent;
   layout.columns = p.k.extent;
+  layout.sum_group = d.sum_group;
   const int64_t unit = std::lcm(d.step(), kActivationGroup);
   layout.padded = (p.k.extent + unit - 1) / unit * unit;
   Scratch s;
   s.codes = static_cast<int>(out.scratch.size());
   s.scales = s.codes + 1;
   s.sums = s.codes + 2;
-  out.scratch.insert(out.scratch.end(), {layout.code_bytes(), layout.group_bytes(), layout.group_bytes()});
+  out.scratch.insert(out.scratch.end(), {layout.code_bytes(), layout.scale_bytes(), layout.sum_bytes()});
   out.steps.push_back(write_quantize(g, p, d, layout, s, m));
   Step step = IntegerKernel(g, p, t, d, m, layout, s)
                   .write(fmt::format("{} rows {}x{} task {} {}", describe_shape(p), t.height, t.width, t.n_task * t.width, d.row.row));

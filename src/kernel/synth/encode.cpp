@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "kernel/synth/routine.h"
+#include "kernel/synth/transpose.h"
 
 namespace lumen::synth {
 
@@ -101,7 +102,7 @@ class BlockEncoder {
         std::vector<ValueId> tile;
         for (int l = 0; l < lanes_; ++l)
           tile.push_back(b_.load(x_, {Scalar::f32, lanes_}, b_.add(start, b_.add(b_.mul(j, b_.i64(4)), b_.i64(l * block * 4))), 4));
-        turn(tile);
+        transpose(b_, tile);
         for (int k = 0; k < lanes_; ++k) b_.store(turned_, tile[k], b_.mul(b_.add(j, b_.i64(k)), b_.i64(lanes_ * 4)), 4);
       });
     }
@@ -110,23 +111,6 @@ class BlockEncoder {
         const ValueId at = b_.add(b_.splat(b_.add(start, b_.mul(j, b_.i64(4))), lanes_), lane_iota(block * 4));
         b_.store(turned_, b_.gather(x_, Scalar::f32, at), b_.mul(j, b_.i64(lanes_ * 4)), 4);
       });
-    }
-  }
-
-  // Transposes lanes x lanes: in stage s, vectors s apart exchange halves of runs of s.
-  void turn(std::vector<ValueId>& tile) {
-    for (int s = lanes_ / 2; s >= 1; s /= 2) {
-      for (int i = 0; i < lanes_; ++i) {
-        if (i & s) continue;
-        std::vector<int> low, high;
-        for (int l = 0; l < lanes_; ++l) {
-          low.push_back(l & s ? lanes_ + (l ^ s) : l);
-          high.push_back(l & s ? lanes_ + l : l ^ s);
-        }
-        const ValueId a = tile[i], c = tile[i + s];
-        tile[i] = b_.shuffle({a, c}, low);
-        tile[i + s] = b_.shuffle({a, c}, high);
-      }
     }
   }
 

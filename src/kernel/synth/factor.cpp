@@ -45,7 +45,8 @@ std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const
     // A group and an instruction nest one way or the other; whole blocks make whole instructions or the tail is padded.
     const int64_t step = int64_t{row.lanes} * row.k;
     if (d.group % step != 0 && step % d.group != 0) continue;
-    if (kActivationGroup % row.k != 0) continue;
+    d.sum_group = std::gcd(d.group, kActivationGroup);
+    if (d.sum_group % row.k != 0 || d.sum_group % m.f32_lanes() != 0 || (d.sum_group % step != 0 && step % d.sum_group != 0)) continue;
     d.row = row;
     d.bias = *bias;
     return d;

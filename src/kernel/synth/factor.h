@@ -20,6 +20,7 @@ struct IntegerDot {
   machine::DotRow row;
   int64_t bias = 0;           // q = q' + bias
   int64_t group = 0;          // elements over which a and c are constant
+  int64_t sum_group = 0;      // elements over which a, c and a' are constant: one sum of activations each
   int64_t step() const { return int64_t{row.lanes} * row.k; }   // elements of one instruction
 };
 

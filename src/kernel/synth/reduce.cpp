@@ -103,6 +103,11 @@ void Accumulators::reset_way(int reduce, int way) {
   b_.store(buffers_[reduce * ways_ + way], identity(reduce, lanes_), b_.i64(0), 64);
 }
 
+void Accumulators::multiply_add(int way, ValueId x, ValueId y, bool fused) {
+  const ValueId old = get(0, way);
+  b_.store(buffers_[way], fused ? b_.op(ScalarOp::fma_, x, y, old) : b_.add(b_.mul(x, y), old), b_.i64(0), 64);
+}
+
 ValueId Accumulators::get(int reduce, int way) {
   return b_.load(buffers_[reduce * ways_ + way], {type(reduce), lanes_}, b_.i64(0), 64);
 }

@@ -35,6 +35,8 @@ class Accumulators {
   void reset_way(int reduce, int way);
   // Adds lanes of a value (as many as `lanes`, or fewer); those from `count` on are ignored.
   void add(int reduce, int way, loop::ValueId x, loop::ValueId count);
+  // way += x * y, rounded once where the machine has it.
+  void multiply_add(int way, loop::ValueId x, loop::ValueId y, bool fused);
   loop::ValueId get(int reduce, int way);
   loop::ValueId total(int reduce);              // all ways and lanes, a scalar of the accumulator's type
   int size() const { return static_cast<int>(reduces_.size()); }
