@@ -1,8 +1,8 @@
 // Where all floors meet. In order, and each a function below:
 //   pipeline    the graph through all passes; every value has bytes                      graph/pass
-//   synthesize  every group becomes kernels in loop IR                                   kernel/synth
+//   synthesize  every group becomes kernels in loop IR, equal groups once                kernel/synth
+//   cache       machine code of every kernel: from memory, from disk, or compiled        emit
 //   place       every kernel argument becomes an input, a constant or bytes of the arena
-//   cache       equal kernels once; from memory, from disk, or compiled                  emit
 //   list        what execute.cpp walks
 // Proved by tests/run/compile_test.cpp: compiled graphs against the graph evaluator.
 #include "run/engine/compile.h"
@@ -14,6 +14,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "run/engine/repeat.h"
 
 namespace lumen::run {
 namespace {
@@ -118,48 +119,43 @@ int64_t scratch_bytes(const Synthesis& s) {
   return bytes;
 }
 
-// Launches without functions yet. Steps of one group share scratch, and groups use the same scratch one after another.
-void list_steps(const Synthesis& s, const std::function<Place(int)>& value, int64_t scratch_at,
-                std::vector<Launch>* out) {
+// Machine code of every step, by synthesis.
+std::vector<std::vector<emit::CpuKernel>> find_functions(const Workshop& shop, std::span<const Synthesis> parts,
+                                                         CompileReport* report) {
+  std::vector<const loop::Kernel*> kernels;
+  for (const Synthesis& s : parts)
+    for (const synth::Step& step : s.steps) kernels.push_back(&step.kernel);
+  const std::vector<emit::CpuKernel> found = shop.cache->get(kernels, shop.threads, report);
+  std::vector<std::vector<emit::CpuKernel>> functions;
+  auto next = found.begin();
+  for (const Synthesis& s : parts) {
+    functions.emplace_back(next, next + static_cast<std::ptrdiff_t>(s.steps.size()));
+    next += static_cast<std::ptrdiff_t>(s.steps.size());
+  }
+  return functions;
+}
+
+// Steps of one group share scratch; groups use the same scratch one after another.
+void list_steps(const Synthesis& s, const std::vector<emit::CpuKernel>& functions,
+                const std::function<Place(int)>& value, int64_t scratch_at, std::vector<Launch>* out) {
   std::vector<Place> scratch;
   for (const int64_t bytes : s.scratch) {
     scratch.push_back({Place::In::arena, scratch_at});
     scratch_at += aligned(bytes);
   }
-  for (const synth::Step& step : s.steps) {
+  for (size_t i = 0; i < s.steps.size(); ++i) {
+    const synth::Step& step = s.steps[i];
     Launch& launch = out->emplace_back();
+    launch.function = functions[i];
     launch.tasks = step.kernel.tasks;
-    launch.name = step.kernel.name;
+    launch.small = step.flops + step.bytes > 0 && step.flops < kSmallFlops && step.bytes < kSmallBytes;
     launch.plan = step.plan;
     launch.flops = step.flops;
     launch.bytes = step.bytes;
-    launch.small = step.flops + step.bytes > 0 && step.flops < kSmallFlops && step.bytes < kSmallBytes;
     for (const synth::Argument& a : step.arguments)
       launch.places.push_back(a.from == synth::Argument::From::value ? value(a.index)
                                                                      : scratch.at(static_cast<size_t>(a.index)));
-    LUMEN_CHECK(launch.places.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",
-                launch.name, step.kernel.params.size(), launch.places.size());
   }
-}
-
-// Whether a written buffer is also handed in under another name: then the code generator may assume less.
-bool shares_memory(const loop::Kernel& k, const std::vector<Place>& places) {
-  for (size_t i = 0; i < places.size(); ++i)
-    for (size_t j = 0; j < places.size(); ++j)
-      if (i != j && k.params[i].written && places[i] == places[j]) return true;
-  return false;
-}
-
-void find_functions(const Workshop& shop, std::vector<Synthesis>& groups, std::vector<Launch>& launches,
-                    CompileReport* report) {
-  std::vector<const loop::Kernel*> kernels;
-  for (Synthesis& s : groups)
-    for (synth::Step& step : s.steps) {
-      step.kernel.aliased = shares_memory(step.kernel, launches[kernels.size()].places);
-      kernels.push_back(&step.kernel);
-    }
-  const std::vector<emit::CpuKernel> functions = shop.cache->get(kernels, shop.threads, report);
-  for (size_t i = 0; i < launches.size(); ++i) launches[i].function = functions[i];
 }
 
 }  // namespace
@@ -168,27 +164,27 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
   const auto start = std::chrono::steady_clock::now();
   const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols);
   const graph::Plan& plan = pipeline.plan;
-
-  std::vector<Synthesis> groups;
-  int64_t scratch = 0;
-  for (const graph::Group& group : plan.groups) {
-    groups.push_back(synth::synthesize(plan, group, shop.device->machine(), {options.exact}));
-    scratch = std::max(scratch, scratch_bytes(groups.back()));
-  }
+  const DistinctKernels kernels = synthesize_distinct(plan, shop.device->machine(), {options.exact});
 
   LaunchList list;
+  const auto functions = find_functions(shop, kernels.distinct, &list.report);
   Places places(pipeline, shop.device);
+  int64_t scratch = 0;
+  for (const Synthesis& s : kernels.distinct) scratch = std::max(scratch, scratch_bytes(s));
   const int64_t scratch_at = aligned(pipeline.memory.arena_bytes);
-  for (size_t i = 0; i < groups.size(); ++i) {
+  list.arena_bytes = scratch_at + scratch;
+
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    const auto& [which, values] = kernels.groups[i];
     const size_t first = list.launches.size();
-    list_steps(groups[i], [&](int v) { return places.of(v); }, scratch_at, &list.launches);
+    list_steps(
+        kernels.distinct[which], functions[which],
+        [&, &mine = values](int v) { return places.of(mine[static_cast<size_t>(v)]); }, scratch_at, &list.launches);
     for (size_t k = first; k < list.launches.size(); ++k) {
       list.launches[k].blamed = subject(plan.graph, plan.groups[i]);
       list.launches[k].label = plan.graph[list.launches[k].blamed].label;
     }
   }
-  find_functions(shop, groups, list.launches, &list.report);
-
   for (size_t i = 0; i < plan.graph.results.size(); ++i) {
     const ValueId v = plan.graph.results[i];
     list.results.push_back({plan.graph.result_names[i], plan.graph[v].type, places.of(v)});
@@ -198,7 +194,6 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
     if (plan.graph.find_input(g[v].attributes.name) < 0)
       list.inputs.push_back({g[v].attributes.name, graph::bind(g[v].type, options.symbols), false, false});
   list.constants = std::move(places.constants);
-  list.arena_bytes = scratch_at + scratch;
   list.graph = plan.graph;
   list.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return list;
@@ -207,9 +202,8 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
 std::vector<Launch> compile_steps(const Workshop& shop, const Synthesis& steps, const std::vector<Place>& values,
                                   int64_t scratch_at, CompileReport* report) {
   std::vector<Launch> launches;
-  list_steps(steps, [&](int v) { return values.at(static_cast<size_t>(v)); }, scratch_at, &launches);
-  std::vector<Synthesis> groups{steps};
-  find_functions(shop, groups, launches, report);
+  const auto functions = find_functions(shop, {&steps, 1}, report);
+  list_steps(steps, functions[0], [&](int v) { return values.at(static_cast<size_t>(v)); }, scratch_at, &launches);
   return launches;
 }
 

@@ -1,0 +1,106 @@
+// See repeat.h. A form is the group printed as a graph of its own, values renumbered, labels dropped; and what a print
+// does not show: which formats stand behind the names, and which values share storage. Proved by
+// tests/run/repeat_test.cpp.
+#include "run/engine/repeat.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "graph/ir/text.h"
+
+namespace lumen::run {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::Op;
+using graph::ValueId;
+
+ValueId storage_of(const Graph& g, ValueId v) {
+  while (g[v].op == Op::update_) v = g[v].operands[0];
+  return v;
+}
+
+// An update that reads its old state may be handed the same storage twice; the code generator must know.
+bool shares_storage(const Graph& g, const synth::Step& step) {
+  using From = synth::Argument::From;
+  for (size_t i = 0; i < step.arguments.size(); ++i)
+    for (size_t j = 0; j < step.arguments.size(); ++j) {
+      const synth::Argument &a = step.arguments[i], &b = step.arguments[j];
+      if (i == j || !step.kernel.params[i].written || a.from != b.from) continue;
+      if (a.from == From::scratch ? a.index == b.index : storage_of(g, a.index) == storage_of(g, b.index)) return true;
+    }
+  return false;
+}
+
+}  // namespace
+
+GroupForm form_of(const Graph& g, const graph::Group& group) {
+  GroupForm form;
+  Graph alone;
+  std::map<ValueId, ValueId> at;
+  const auto add = [&](ValueId v, Node node) {
+    at[v] = static_cast<ValueId>(form.values.size());
+    form.values.push_back(v);
+    node.label.clear();
+    alone.nodes.push_back(std::move(node));
+  };
+  for (const ValueId v : group.inputs) {
+    Node input{};
+    input.op = Op::input_;
+    input.type = g[v].type;
+    input.attributes.name = fmt::format("v{}", form.values.size());
+    input.attributes.role = g[v].attributes.role;
+    add(v, std::move(input));
+  }
+  for (const ValueId v : group.nodes) {
+    Node node = g[v];
+    for (ValueId& operand : node.operands) operand = at.at(operand);
+    add(v, std::move(node));
+  }
+  for (const ValueId v : group.results) {
+    alone.results.push_back(at.at(v));
+    alone.result_names.push_back(fmt::format("r{}", alone.results.size()));
+  }
+  form.meaning = graph::print(alone);
+  form.meaning +=
+      fmt::format("shape {} root {}\n", static_cast<int>(group.shape), group.root < 0 ? -1 : at.at(group.root));
+  std::map<ValueId, size_t> storage;
+  for (size_t i = 0; i < form.values.size(); ++i) {
+    const Node& node = g[form.values[i]];
+    const size_t shared = storage.try_emplace(storage_of(g, form.values[i]), i).first->second;
+    const std::string format = node.type.element.format ? node.type.element.format->hash.hex() : "";
+    form.meaning += fmt::format("{} {} {} {}\n", i, static_cast<int>(node.op), shared, format);
+  }
+  return form;
+}
+
+DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
+                                    const synth::Options& options) {
+  DistinctKernels out;
+  std::unordered_map<std::string, size_t> known;
+  for (const graph::Group& group : plan.groups) {
+    GroupForm form = form_of(plan.graph, group);
+    const auto [place, first] = known.try_emplace(std::move(form.meaning), out.distinct.size());
+    if (first) {
+      synth::Synthesis& s = out.distinct.emplace_back(synth::synthesize(plan, group, machine, options));
+      for (synth::Step& step : s.steps) {
+        LUMEN_CHECK(step.arguments.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",
+                    step.kernel.name, step.kernel.params.size(), step.arguments.size());
+        step.kernel.aliased = shares_storage(plan.graph, step);
+        for (synth::Argument& a : step.arguments) {
+          if (a.from != synth::Argument::From::value) continue;
+          const auto local = std::find(form.values.begin(), form.values.end(), a.index);
+          LUMEN_CHECK(local != form.values.end(), "a kernel reads %{}, which its group does not list", a.index);
+          a.index = static_cast<int>(local - form.values.begin());
+        }
+      }
+    }
+    out.groups.push_back({place->second, std::move(form.values)});
+  }
+  return out;
+}
+
+}  // namespace lumen::run

@@ -1,0 +1,32 @@
+// Layers of a model repeat: groups that mean the same get the same kernels, so each is synthesized once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/pass/pipeline.h"
+#include "kernel/synth/synth.h"
+
+namespace lumen::run {
+
+// A group without its place in the graph. Equal meanings, equal kernels; values[i] of one stands for values[i] of
+// another.
+struct GroupForm {
+  std::string meaning;
+  std::vector<graph::ValueId> values;  // inputs, then nodes
+};
+GroupForm form_of(const graph::Graph& g, const graph::Group& group);
+
+// The kernels of a plan: every distinct form synthesized once, value arguments being positions in GroupForm::values.
+struct DistinctKernels {
+  std::vector<synth::Synthesis> distinct;
+  struct Use {
+    size_t which;  // of `distinct`
+    std::vector<graph::ValueId> values;
+  };
+  std::vector<Use> groups;  // by group of the plan
+};
+DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
+                                    const synth::Options& options);
+
+}  // namespace lumen::run
