@@ -45,6 +45,10 @@ const lang::Function* Elaboration::find_function(const std::string& name, const 
 
 // One result, an expression of elementwise operations over the parameters.
 bool Elaboration::is_elementwise(const lang::Function& fn) const {
+  // While a function is looked at it counts as not elementwise: those that call themselves are none.
+  const auto [known, fresh] = session_.elementwise.emplace(&fn, false);
+  constexpr int kDeepest = 32;
+  if (!fresh || session_.looking_at >= kDeepest) return known->second;
   if (is_of_model(fn) || fn.body.size() != 1 || fn.body[0].kind != lang::StmtKind::result ||
       fn.body[0].values.size() != 1)
     return false;
@@ -59,7 +63,7 @@ bool Elaboration::is_elementwise(const lang::Function& fn) const {
         const lang::Function* inner = is_builtin(e.text) ? nullptr : find_function(e.text, e.place);
         if (e.args.empty()) return false;
         if (!inner && !is_elementwise_builtin(e.text) && !scalar_from_name(e.text)) return false;
-        if (inner && (depth > 8 || inner == &fn || !is_elementwise(*inner))) return false;
+        if (inner && !is_elementwise(*inner)) return false;
         break;
       }
       case ExprKind::unary:
@@ -74,7 +78,11 @@ bool Elaboration::is_elementwise(const lang::Function& fn) const {
   const bool typed = std::all_of(fn.params.begin(), fn.params.end(), [](const lang::Param& p) {
     return p.type && p.type->dims.empty() && !p.type->is_state;
   });
-  return typed && simple(*fn.body[0].values[0], 0);
+  ++session_.looking_at;
+  const bool answer = typed && simple(*fn.body[0].values[0], 0);
+  --session_.looking_at;
+  session_.elementwise[&fn] = answer;
+  return answer;
 }
 
 Value Elaboration::call(const Expr& e) {
@@ -285,6 +293,7 @@ Graph Elaboration::instance(const lang::Function& fn, const std::vector<Value>& 
                             const std::vector<Place>& places, const Place& call_place) {
   graph_.name = fn.name;
   for (int n = 2; !session_.graph_names.insert(graph_.name).second; ++n) graph_.name = fmt::format("{}.{}", fn.name, n);
+  label_prefix_ = fn.name + ".";
   frames_.assign(1, {});
   std::vector<Value> args = arguments;
   const Symbols symbols = match_arguments(fn, args, places);

@@ -8,7 +8,7 @@
 namespace lumen::graph {
 namespace {
 
-constexpr int64_t kMaxWork = 1'000'000;
+constexpr int64_t kMaxWork = 300'000;
 constexpr size_t kMaxNodes = 1 << 20;
 
 // The same formula with its inputs in front, as people write it.

@@ -32,9 +32,11 @@ struct Session {
   const Scope& scope;
   std::map<std::string, std::shared_ptr<const Graph>> instances;  // of functions, by name, argument types and constants
   std::set<std::string> graph_names;
-  int functions = 0;    // functions inside functions now
-  int expressions = 0;  // expressions inside expressions now, across functions
-  int64_t work = 0;     // expressions and statements seen
+  std::map<const lang::Function*, bool> elementwise;  // what is known of functions
+  int looking_at = 0;                                 // functions whose elementwise nature is being found out
+  int functions = 0;                                  // functions inside functions now
+  int expressions = 0;                                // expressions inside expressions now, across functions
+  int64_t work = 0;                                   // expressions and statements seen
 
   explicit Session(const Scope& s) : scope(s) {}
   void spend(const Place& place);  // Error when a program unrolls without end

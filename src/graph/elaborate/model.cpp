@@ -69,6 +69,8 @@ class Resolver {
                   fmt::format("give it: {} = ...", k.name));
     if (std::find(busy_.begin(), busy_.end(), k.name) != busy_.end())
       throw error_at(e->place, fmt::format("the value of config key '{}' depends on itself", k.name));
+    constexpr size_t kLongest = 64;
+    if (busy_.size() >= kLongest) throw error_at(e->place, "config keys depend on each other in too long a chain");
     busy_.push_back(k.name);
     needs(*e);
     busy_.pop_back();
