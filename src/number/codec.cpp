@@ -138,7 +138,8 @@ class Encoder {
     }
     const auto& kept = weighted(Level::block) ? format_.weighted_kept : format_.kept;
     for (const KeptLocal& k : kept) {
-      if (skip_fit_[0] && k.field < 0) {
+      const bool codes_given = format_.code_field >= 0 && supplied_[static_cast<size_t>(format_.code_field)];
+      if (skip_fit_[0] && k.field < 0 && !codes_given) {
         throw user_error(
             "format {}: '{}' comes from the fit of a block and has no field of its own, so the fit's fields cannot be "
             "supplied",
@@ -254,7 +255,7 @@ class Encoder {
       engine_->records[index_of(Level::tensor)].unpack(record_at(Level::tensor, 0), cells.data());
     const int64_t blocks = columns_ / format_.block;
     for (int64_t row = from; row < to; ++row) {
-      if (format_.row_bytes > 0) {
+      if (format_.row_bytes > 0 || fit(Level::row)) {
         run_fit(Level::row, row, cells.data(), x_.data() + row * columns_, importance_of(row, 0), columns_);
         engine_->records[index_of(Level::row)].pack(cells.data(), record_at(Level::row, row));
       }
@@ -274,8 +275,11 @@ class Encoder {
 
   void encode_block(int64_t record, int64_t row, int64_t column, Cell* cells) {
     const float* const x = x_.data() + row * columns_ + column;
+    if (weighted(Level::block)) keep_row_locals(cells);
     run_fit(Level::block, record, cells, x, importance_of(row, column), format_.block);
-    if (engine_->code && !supplied_[static_cast<size_t>(format_.code_field)]) {
+    const bool code_is_set = engine_->code && (supplied_[static_cast<size_t>(format_.code_field)] ||
+                                               assigned(Level::block)[static_cast<size_t>(format_.code_field)]);
+    if (engine_->code && !code_is_set) {
       keep_locals(cells);
       const int32_t first = engine_->plan.field[static_cast<size_t>(format_.code_field)];
       const float* const sources[2] = {x, nullptr};
@@ -308,6 +312,17 @@ class Encoder {
       const int64_t extent = std::max<int64_t>(1, format_.code->variables[static_cast<size_t>(k.code_variable)].extent);
       const int32_t from = program->cell_of(k.fit_variable);
       for (int64_t j = 0; j < extent; ++j) cells[to + j] = cells[from + j];
+    }
+  }
+
+  void keep_row_locals(Cell* cells) const {
+    for (const KeptLocal& k : format_.weighted_row_kept) {
+      const Program& row = *engine_->weighted_fit[index_of(Level::row)];
+      const Program& block = *engine_->weighted_fit[index_of(Level::block)];
+      const RoutineVariable& v = format_.weighted_fit[0]->variables[static_cast<size_t>(k.code_variable)];
+      for (int64_t j = 0; j < std::max<int64_t>(1, v.extent); ++j) {
+        cells[block.cell_of(k.code_variable) + j] = cells[row.cell_of(k.fit_variable) + j];
+      }
     }
   }
 

@@ -124,8 +124,9 @@ class Analysis {
       if (rest->offset) rest->offset = times(factor, rest->offset, k == 1);
       return rest;
     }
-    // Neither is slow: with a scale of their own in one place only, e.g. (d * q) * r.
-    return Linear{{}, e, {}};
+    auto a = split(e.args[0]), b = split(e.args[1]);
+    if (!a || !b || a->offset || b->offset || (!a->scale && !b->scale)) return Linear{{}, e, {}};
+    return Linear{times(a->scale, b->scale, false), make_op(ScalarOp::mul_, {*a->part, *b->part}), {}};
   }
 
   std::optional<Linear> quotient(const RoutineExpr& e) const {

@@ -68,6 +68,7 @@ struct FormatTable {
   std::vector<double> values;
 };
 
+// When the fit of the block assigns the code field itself, `code` is not run.
 // A local of the block's fit that `code` reads: it is kept for every block. When the fit is skipped because its fields were
 // supplied, the local takes the stored value of `field` (the field it was plainly assigned to: `d = s`); -1: it has none, so
 // the fit cannot be skipped.
@@ -95,7 +96,8 @@ struct Format {
   std::vector<KeptLocal> kept;
   // fit(x, w) with the importance w[j] >= 0 of each value (RoutineExpr::source with slot 1), beside the plain fit(x).
   std::array<std::optional<Routine>, kLevels> weighted_fit;
-  std::vector<KeptLocal> weighted_kept;    // kept locals of weighted_fit[block]
+  std::vector<KeptLocal> weighted_kept;      // of weighted_fit[block] for code
+  std::vector<KeptLocal> weighted_row_kept;  // locals of weighted_fit[row] (fit_variable) read by weighted_fit[block] (code_variable)
   bool encodes() const { return code || fit[0]; }   // decoder-only formats (codebooks) exist
   std::string source_text;                 // canonical text of the definition; the identity of the format
   Hash hash;                               // of source_text

@@ -100,7 +100,7 @@ TEST(GaussianError, IsThatOfTheReference) {
                       {"q5_1", 1.43e-3, 1.14e-3}, {"q8_0", 2.86e-5, 0},         {"q2_k", 8.78e-2, 7.17e-2},
                       {"q3_k", 2.28e-2, 2.09e-2}, {"q4_k", 5.08e-3, 5.00e-3},   {"q5_k", 1.30e-3, 1.25e-3},
                       {"q6_k", 3.14e-4, 2.99e-4}, {"iq4_nl", 5.79e-3, 5.61e-3}, {"iq4_xs", 5.88e-3, 5.71e-3}};
-  constexpr int64_t kRows = 128, kColumns = 2048;
+  constexpr int64_t kRows = 48, kColumns = 2048;
   std::mt19937_64 random(20260101);
   std::normal_distribution<float> normal;
   std::vector<float> x(kRows * kColumns);

@@ -1,5 +1,6 @@
-// Blocks written by the reference encoders for known inputs: the input x_i = ((37 i + 11) mod 101 - 50) (1 + (i / 16) mod 5) / 256,
-// for the ternary ones x_i = ((i^2 + i / 16) mod 3 - 1) / 2, importance 1 + i mod 7; and the sum of the decoded values.
+// Blocks written by the reference encoders for known inputs: the input x_i = ((37 i + 11) mod 101 - 50) (1 + (i / 16)
+// mod 5) / 256, for the ternary ones x_i = ((i^2 + i / 16) mod 3 - 1) / 2, importance 1 + i mod 7; and the sum of the
+// decoded values.
 #pragma once
 
 namespace lumen {
@@ -12,28 +13,17 @@ struct GoldenVector {
 };
 
 constexpr GoldenVector kGoldenVectors[] = {
-    {"q4_0", false, -0.43945312,
-     "402af558bb1679dc3699f447aa0568cb2689"},
-    {"q4_0", true, -0.43847656,
-     "042bf568ba2679cb3799e557aa1568bb2689"},
-    {"q4_1", false, -0.39974976,
-     "892a40b6f558ba1578cb3689e447aa0568bb2678"},
-    {"q4_1", true, -0.41461182,
-     "812a41b6f558ba1578cb3689e447aa0568bb2679"},
-    {"q5_0", false, -0.43945312,
-     "4026b6b4a525fab0762be1a75d13d99f440ac0863cf2"},
-    {"q5_1", false, -0.39505005,
-     "532640b6b6b4a525fab0652be1a75d13d99e440ac0763cf2"},
-    {"q8_0", false, -0.43379402,
-     "4d1acefd2cdb0a39e817c6f524d20130df0e7ad73593f14fac0a68c62481df3d9af8"},
-    {"iq4_nl", false, -0.47003174,
-     "601af458cb1579dc269af337bb0458cc1579"},
-    {"mxfp4", false, -0.3125,
-     "7b7cc054fc9165ea127dd933fcb054eb91"},
-    {"nvfp4", false, 0.037109375,
-     "0f181c20ffa966ee0277dd3477dc35ffb956ee9156ee0267dc247fca347fba56fe9166ed"},
-    {"q1_0", false, 0.51953125,
-     "2834b4b4a5252d6d694b4b5adad29296b6b4"},
+    {"q4_0", false, -0.43945312, "402af558bb1679dc3699f447aa0568cb2689"},
+    {"q4_0", true, -0.43847656, "042bf568ba2679cb3799e557aa1568bb2689"},
+    {"q4_1", false, -0.39974976, "892a40b6f558ba1578cb3689e447aa0568bb2678"},
+    {"q4_1", true, -0.41461182, "812a41b6f558ba1578cb3689e447aa0568bb2679"},
+    {"q5_0", false, -0.43945312, "4026b6b4a525fab0762be1a75d13d99f440ac0863cf2"},
+    {"q5_1", false, -0.39505005, "532640b6b6b4a525fab0652be1a75d13d99e440ac0763cf2"},
+    {"q8_0", false, -0.43379402, "4d1acefd2cdb0a39e817c6f524d20130df0e7ad73593f14fac0a68c62481df3d9af8"},
+    {"iq4_nl", false, -0.47003174, "601af458cb1579dc269af337bb0458cc1579"},
+    {"mxfp4", false, -0.3125, "7b7cc054fc9165ea127dd933fcb054eb91"},
+    {"nvfp4", false, 0.037109375, "0f181c20ffa966ee0277dd3477dc35ffb956ee9156ee0267dc247fca347fba56fe9166ed"},
+    {"q1_0", false, 0.51953125, "2834b4b4a5252d6d694b4b5adad29296b6b4"},
     {"q2_k", false, 0.27362061,
      "2256899bef226567abde235699abff236cf21bacc61ba1c768b1d76cf61bacc61b71c628b1c66cb21b7dc618b1c62cb158b1"
      "d668b1176c821ba1c668b1d668b21b6d861b71862871d76cb61b6d861b71fe28222c"},

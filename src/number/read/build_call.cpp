@@ -37,11 +37,15 @@ RoutineExpr popcount(RoutineExpr n, const Place& place) {
 }  // namespace
 
 std::vector<RoutineExpr> RoutineBuilder::call(const lang::Expr& e) {
-  if (auto value = builtin(e)) return {std::move(*value)};
-  if (const lang::Function* f = context_.names.function(e.text)) return inline_function(*f, e);
+  const lang::Function* f = context_.names.function(e.text);
+  if (auto value = builtin(e)) {
+    if (f) throw error_at(f->place, fmt::format("'{}' is a function of the language", f->name), "choose another name");
+    return {std::move(*value)};
+  }
+  if (f) return inline_function(*f, e);
   std::vector<std::string> known = kBuiltins;
   for (const lang::File* file : context_.names.files()) {
-    for (const lang::Function& f : file->functions) known.push_back(f.name);
+    for (const lang::Function& other : file->functions) known.push_back(other.name);
   }
   throw error_at(e.place, fmt::format("there is no function '{}'", e.text), nearest_names(e.text, known));
 }
@@ -295,10 +299,7 @@ std::vector<RoutineExpr> RoutineBuilder::inline_function(const lang::Function& f
   results_.clear();
   result_variables_.clear();
   const bool gives = gives_result(f.body);
-  results_in_variables_ = gives && f.body.back().kind != lang::StmtKind::result;
-  for (const lang::Stmt& s : f.body) {
-    if (s.kind == lang::StmtKind::branch && gives_result({s})) results_in_variables_ = true;
-  }
+  results_in_variables_ = false;
   const bool ended = statements(f.body, 0);
   if (gives && !ended) throw error_at(f.place, fmt::format("'{}' does not give a value on every path", f.name));
   std::vector<RoutineExpr> values = std::move(results_);

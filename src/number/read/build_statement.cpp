@@ -12,23 +12,10 @@ constexpr int64_t kMaxArray = 1 << 17;
 
 bool RoutineBuilder::gives_result(const std::vector<lang::Stmt>& list) const {
   for (const lang::Stmt& s : list) {
-    if (s.kind == lang::StmtKind::result && !is_procedure(s)) return true;
+    if (s.kind == lang::StmtKind::result) return true;
     if (s.kind == lang::StmtKind::branch && (gives_result(s.body) || gives_result(s.otherwise))) return true;
   }
   return false;
-}
-
-bool RoutineBuilder::is_procedure(const lang::Stmt& s) const {
-  if (s.kind != lang::StmtKind::result || s.values.size() != 1 || s.values[0]->kind != lang::ExprKind::call)
-    return false;
-  const lang::Function* f = context_.names.function(s.values[0]->text);
-  // One level: a function that only calls another one is taken to give that one's values.
-  if (!f || f->body.empty()) return false;
-  for (const lang::Stmt& inside : f->body) {
-    if (inside.kind == lang::StmtKind::result) return false;
-    if (inside.kind == lang::StmtKind::branch && gives_result({inside})) return false;
-  }
-  return true;
 }
 
 bool RoutineBuilder::statements(const std::vector<lang::Stmt>& list, size_t first) {
@@ -54,10 +41,6 @@ bool RoutineBuilder::statements(const std::vector<lang::Stmt>& list, size_t firs
         branch(s, list, list.size());
         break;
       case lang::StmtKind::result:
-        if (is_procedure(s)) {
-          call(*s.values[0]);
-          break;
-        }
         if (k + 1 < list.size()) {
           throw error_at(list[k + 1].place, "nothing can follow a result", "a result ends its block");
         }
@@ -258,6 +241,7 @@ bool RoutineBuilder::branch(const lang::Stmt& s, const std::vector<lang::Stmt>& 
     frames_.back().scopes.pop_back();
     return ended || statements(list, next);
   }
+  if (gives_result(s.body) || gives_result(s.otherwise)) results_in_variables_ = true;
   RoutineStmt b{RoutineStmt::Kind::branch};
   b.value = condition;
   Body* const outer = out_;

@@ -114,6 +114,13 @@ int field_assigned_from(const std::vector<RoutineStmt>& body, int variable) {
   return -1;
 }
 
+bool assigns(const std::vector<RoutineStmt>& body, int field) {
+  return std::any_of(body.begin(), body.end(), [&](const RoutineStmt& s) {
+    return (s.kind == RoutineStmt::Kind::set_field && s.slot == field) || assigns(s.body, field) ||
+           assigns(s.otherwise, field);
+  });
+}
+
 void check_routine_names(const lang::FormatDecl& d) {
   for (const lang::Function& r : d.routines) {
     const bool known = r.name == "decode" || r.name == "code" ||
@@ -174,15 +181,20 @@ void read_routines(FormatContext& context, const lang::FormatDecl& d) {
 
   std::map<std::string, int> block_locals, weighted_locals;
   const lang::Function* weighted_source = nullptr;
-  for (size_t level = 0; level < kLevels; ++level) {
+  std::map<std::string, int> row_locals;  // of the weighted fit of rows, for that of blocks
+  for (size_t level = kLevels; level-- > 0;) {
     for (size_t parameters : {size_t{1}, size_t{2}}) {
       const lang::Function* fit = routine_named(d, kFitNames[level], parameters);
       if (!fit) continue;
       RoutineBuilder builder(context, RoutineBuilder::Role::fit, static_cast<Level>(level));
       auto& into = parameters == 1 ? f.fit : f.weighted_fit;
+      if (level == 0 && parameters == 2 && f.weighted_fit[1]) {
+        builder.may_keep(&*f.weighted_fit[1], &row_locals, &f.weighted_row_kept);
+      }
       into[level] = builder.build(*fit);
       if (level == 0) (parameters == 1 ? block_locals : weighted_locals) = builder.locals();
       if (level == 0 && parameters == 2) weighted_source = fit;
+      if (level == 1 && parameters == 2) row_locals = builder.locals();
     }
   }
   for (const lang::Function& r : d.routines) {
@@ -196,7 +208,7 @@ void read_routines(FormatContext& context, const lang::FormatDecl& d) {
     if (f.fit[0]) builder.may_keep(&*f.fit[0], &block_locals, &f.kept);
     f.code = builder.build(*code);
     if (f.fit[0]) f.kept = kept_in(f.kept, *f.fit[0], *f.code, block_locals, *code);
-    if (f.weighted_fit[0]) {
+    if (f.weighted_fit[0] && !assigns(f.weighted_fit[0]->body, f.code_field)) {
       f.weighted_kept = kept_in(f.kept, *f.weighted_fit[0], *f.code, weighted_locals, *weighted_source);
     }
   }

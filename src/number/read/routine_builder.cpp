@@ -71,10 +71,6 @@ Routine RoutineBuilder::build(const lang::Function& f) {
   if (role_ != Role::fit && !gives) {
     throw error_at(f.place, fmt::format("'{}' gives no value", f.name), "end it with an expression");
   }
-  results_in_variables_ = gives && !(f.body.back().kind == lang::StmtKind::result);
-  for (const lang::Stmt& s : f.body) {
-    if (s.kind == lang::StmtKind::branch && gives_result({s})) results_in_variables_ = true;
-  }
   const bool ended = statements(f.body, 0);
   if (role_ != Role::fit) {
     if (!ended) throw error_at(f.place, fmt::format("'{}' does not give a value on every path", f.name));

@@ -104,7 +104,6 @@ class RoutineBuilder {
   bool branch(const lang::Stmt& s, const std::vector<lang::Stmt>& list, size_t next);
   void result(const lang::Stmt& s);
   bool gives_result(const std::vector<lang::Stmt>& list) const;
-  bool is_procedure(const lang::Stmt& s) const;  // a bare call of a function that gives nothing
   std::vector<RoutineExpr> values_of(const lang::Expr& e, size_t count, const Place& place);
 
   // routine_builder.cpp
