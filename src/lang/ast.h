@@ -65,7 +65,7 @@ struct Stmt {
   ExprPtr value;                   // let, var, assign, branch condition
   std::vector<ExprPtr> values;     // result
   ExprPtr extent;                  // var a[extent]
-  ExprPtr from, to, step;          // loop
+  ExprPtr from, to, step;          // loop; `for l in layers` has the name `layers` as `from` and no `to`
   std::vector<Stmt> body;          // loop, branch
   std::vector<Stmt> otherwise;     // branch
 };
