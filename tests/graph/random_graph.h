@@ -110,7 +110,9 @@ class RandomGraph {
       case 6: {  // matrix product with w, or of the value with itself
         if (s.size() != 2) return;
         if (s[1] == Dim(6)) {
-          b_.contract(a, 1, "mk", pick(2) == 0 ? "nk" : "kn", pick(2) == 0 ? "mn" : "nm");
+          const ValueId y = b_.contract(a, 1, "mk", pick(2) == 0 ? "nk" : "kn", pick(2) == 0 ? "mn" : "nm");
+          const Shape t = b_.type(y).shape;
+          if (t[0].number() % 2 == 0 && pick(2) == 0) b_.reshape(y, {2, t[0].number() / 2, t[1]});
         } else {
           b_.contract(a, a, "mk", "nk", "mn");
         }

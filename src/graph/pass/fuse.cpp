@@ -258,21 +258,29 @@ Group Partition::group_of(const Cluster& c) const {
 std::vector<Group> Partition::groups() const {
   std::vector<Group> ordered;
   std::vector<size_t> waiting(clusters_.size());
-  using Entry = std::pair<ValueId, int>;  // by the last node: close to the graph's own order
+  using Entry = std::pair<ValueId, int>;  // by the last node: close to the graph's own order; updates at once, to free gradients
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  const auto turn = [&](const Cluster& c) {
+    const bool writes_states = std::all_of(c.nodes.begin(), c.nodes.end(), [&](ValueId v) {
+      return g_[v].op == Op::update_ || std::all_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
+        return u >= 0 && cluster_[u] == cluster_[v];
+      });
+    });
+    return writes_states ? -1 : c.nodes.back();
+  };
   size_t total = 0;
   for (int c = 0; c < size(); ++c) {
     if (clusters_[c].nodes.empty()) continue;
     ++total;
     waiting[c] = clusters_[c].previous.size();
-    if (waiting[c] == 0) ready.emplace(clusters_[c].nodes.back(), c);
+    if (waiting[c] == 0) ready.emplace(turn(clusters_[c]), c);
   }
   while (!ready.empty()) {
     const int c = ready.top().second;
     ready.pop();
     ordered.push_back(group_of(clusters_[c]));
     for (int n : clusters_[c].next) {
-      if (--waiting[n] == 0) ready.emplace(clusters_[n].nodes.back(), n);
+      if (--waiting[n] == 0) ready.emplace(turn(clusters_[n]), n);
     }
   }
   LUMEN_CHECK(ordered.size() == total, "groups wait for each other in a circle");

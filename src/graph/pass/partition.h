@@ -1,4 +1,4 @@
-// The inside of fuse: what arrange, attend and partition hand to each other. Only fuse.cpp and these files include it.
+// The inside of fuse: what arrange, attend and partition hand to each other. Other passes use its questions about uses and updates.
 #pragma once
 
 #include <optional>

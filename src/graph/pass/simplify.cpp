@@ -9,7 +9,7 @@
 #include "graph/ir/eval.h"
 #include "graph/ir/rewrite.h"
 #include "graph/pass/access.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pass/partition.h"
 
 namespace lumen::graph {
 
@@ -37,20 +37,34 @@ std::string key_of(const Node& n) {
 
 class Simplifier {
  public:
-  explicit Simplifier(const Graph& g) : r_(g), uses_(g.nodes.size(), 0) {
-    for (const Node& n : g.nodes) {
-      for (ValueId o : n.operands) ++uses_[o];
+  explicit Simplifier(const Graph& g)
+      : r_(g), uses_(g.nodes.size(), 0), last_use_(g.nodes.size(), -1), updated_(updates_of(g)) {
+    const auto count = static_cast<ValueId>(g.nodes.size());
+    for (ValueId v = 0; v < count; ++v) {
+      for (ValueId o : g[v].operands) {
+        ++uses_[o];
+        last_use_[o] = v;
+      }
     }
-    for (ValueId result : g.results) ++uses_[result];
+    for (ValueId result : g.results) {
+      ++uses_[result];
+      last_use_[result] = count;
+    }
   }
 
   Graph run() {
     const std::vector<bool> live = live_values(r_.from);
     for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
       if (!live[v]) continue;
+      const auto before = static_cast<ValueId>(r_.to.nodes.size());
       ValueId now = rewrite(v);
+      if (reads_late(v, now, before)) {
+        r_.to.nodes.erase(r_.to.nodes.begin() + before, r_.to.nodes.end());
+        now = r_.keep(v);
+      }
       if (!share(now)) now = shared_;
       r_.replace(v, now);
+      if (updated_[v] >= 0) doomed_[now] = updated_[v];
       std::string& label = r_.to[now].label;
       if (label.empty() && r_.to[now].op != Op::input_) label = r_.from[v].label;
     }
@@ -83,6 +97,21 @@ class Simplifier {
         return r_.keep(v);
       default: return r_.keep(v);
     }
+  }
+
+  // A view or copy of a state taken before its update must not become a read of the state behind it.
+  bool reads_late(ValueId v, ValueId now, ValueId before) const {
+    const auto gone = [&](ValueId value, ValueId when) {
+      const auto found = doomed_.find(value);
+      return found != doomed_.end() && found->second < when;
+    };
+    if (now < before) return r_.from[v].op != Op::update_ && gone(now, last_use_[v]);
+    for (auto fresh = before; fresh < static_cast<ValueId>(r_.to.nodes.size()); ++fresh) {
+      for (ValueId o : node(fresh).operands) {
+        if (gone(o, v)) return true;
+      }
+    }
+    return false;
   }
 
   // Remembers the node appended last; false (and shared_ set) when an equal one exists, which then replaces it.
@@ -309,7 +338,10 @@ class Simplifier {
   }
 
   Rewriter r_;
-  std::vector<int> uses_;  // of old values
+  std::vector<int> uses_;          // of old values
+  std::vector<ValueId> last_use_;  // of old values: the last node that reads them, or the number of nodes for results
+  std::vector<ValueId> updated_;   // of old values: the update that ends them, or -1
+  std::map<ValueId, ValueId> doomed_;  // new states and parameters -> the old number of the update that ends them
   std::map<std::string, ValueId> known_;
   ValueId shared_ = -1;
 };
