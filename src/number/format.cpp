@@ -1,5 +1,5 @@
 // Sizes that follow from a format: where the sections of a blob lie, and bits per weight.
-// Must not know any format's name. Proved by tests/number/format_test.cpp.
+// Must not know any format's name. Proved by tests/number/codec_test.cpp.
 #include "number/format.h"
 
 #include "base/check.h"

@@ -1,6 +1,6 @@
 // A routine as register code: what the codec runs. Everything a routine touches lies in one array of cells, so an
 // operand is an offset; f32 and i32 have their own instructions, other types go through eval_scalar_op. Must not know
-// blobs or levels. Proved by tests/number/codec_test.cpp and tests/number/program_test.cpp.
+// blobs or levels. Proved by tests/number/codec_test.cpp and tests/number/reader_test.cpp.
 #pragma once
 
 #include <cstdint>
