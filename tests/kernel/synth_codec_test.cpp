@@ -1,10 +1,13 @@
-// Needs: none. Every format of the library: kernels that encode and decode give the codec's bits, executed by the loop evaluator.
+// Needs: none. Every format of the library: kernels that encode and decode give the codec's bits, executed by the loop
+// evaluator.
 #include "synth_harness.h"
 
 namespace lumen::test {
 namespace {
 
-std::vector<FormatRef> formats() { return FormatLibrary::builtin().all(); }
+std::vector<FormatRef> formats() {
+  return FormatLibrary::builtin().all();
+}
 
 std::vector<float> sample(int64_t count, uint32_t seed) {
   std::mt19937 random(seed);
@@ -12,7 +15,10 @@ std::vector<float> sample(int64_t count, uint32_t seed) {
   std::vector<float> x;
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t kind = random() % 64;
-    x.push_back(kind == 0 ? 0.0f : kind == 1 ? 37 * normal(random) : kind == 2 ? 1e-6f * normal(random) : normal(random));
+    x.push_back(kind == 0   ? 0.0f
+                : kind == 1 ? 37 * normal(random)
+                : kind == 2 ? 1e-6f * normal(random)
+                            : normal(random));
   }
   return x;
 }
@@ -28,7 +34,9 @@ void run(const synth::Synthesis& s, Blob& from, Blob& to, const machine::Machine
   for (const synth::Step& step : s.steps) {
     std::vector<std::span<uint8_t>> buffers;
     for (const synth::Argument& a : step.arguments)
-      buffers.emplace_back(a.from == synth::Argument::From::scratch ? scratch.at(static_cast<size_t>(a.index)) : a.index == 0 ? from : to);
+      buffers.emplace_back(a.from == synth::Argument::From::scratch ? scratch.at(static_cast<size_t>(a.index))
+                           : a.index == 0                           ? from
+                                                                    : to);
     const loop::Status status = loop_evaluator(m)(step.kernel, buffers);
     EXPECT_EQ(status.code, 0);
   }
@@ -78,10 +86,12 @@ TEST(SynthCodec, DecodeGivesTheCodecsValues) {
           for (size_t i = 0; i < want.size() && bad < 3; ++i) {
             float x = 0;
             std::memcpy(&x, &got[i * 4], 4);
-            const bool same = std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(want[i]) || (std::isnan(x) && std::isnan(want[i]));
+            const bool same = std::bit_cast<uint32_t>(x) == std::bit_cast<uint32_t>(want[i]) ||
+                              (std::isnan(x) && std::isnan(want[i]));
             if (!same) {
               ++bad;
-              ADD_FAILURE() << f->name << (noise ? " noise " : " ") << rows << "x" << columns << " element " << i << ": " << x << ", not " << want[i];
+              ADD_FAILURE() << f->name << (noise ? " noise " : " ") << rows << "x" << columns << " element " << i
+                            << ": " << x << ", not " << want[i];
             }
           }
         }

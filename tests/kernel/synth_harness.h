@@ -1,5 +1,5 @@
-// Runs whole plans through synthesis and an executor of kernels, and compares with the graph's evaluator. Shared by the tests of synthesis
-// and by tests/ladder, which executes machine code.
+// Runs whole plans through synthesis and an executor of kernels, and compares with the graph's evaluator. Shared by the
+// tests of synthesis and by tests/ladder, which executes machine code.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -75,7 +75,8 @@ inline graph::Tensor tensor_of(const graph::Type& type, const Blob& memory) {
       t.values.push_back(std::bit_cast<double>(bits));
     } else {
       const int drop = 64 - 8 * static_cast<int>(size);
-      t.values.push_back(static_cast<double>(is_signed(s) ? static_cast<int64_t>(bits << drop) >> drop : static_cast<int64_t>(bits)));
+      t.values.push_back(
+          static_cast<double>(is_signed(s) ? static_cast<int64_t>(bits << drop) >> drop : static_cast<int64_t>(bits)));
     }
   }
   return t;
@@ -96,12 +97,21 @@ inline graph::Tensor random_values(const graph::Type& type, std::mt19937& random
   }
   for (const float v : x) {
     switch (type.element.scalar) {
-      case Scalar::f16: t.values.push_back(f16_to_f32(f32_to_f16(v))); break;
-      case Scalar::bf16: t.values.push_back(bf16_to_f32(f32_to_bf16(v))); break;
+      case Scalar::f16:
+        t.values.push_back(f16_to_f32(f32_to_f16(v)));
+        break;
+      case Scalar::bf16:
+        t.values.push_back(bf16_to_f32(f32_to_bf16(v)));
+        break;
       case Scalar::f32:
-      case Scalar::f64: t.values.push_back(v); break;
-      case Scalar::boolean: t.values.push_back(v > 0); break;
-      default: t.values.push_back(static_cast<double>(random() % static_cast<uint64_t>(limit)));
+      case Scalar::f64:
+        t.values.push_back(v);
+        break;
+      case Scalar::boolean:
+        t.values.push_back(v > 0);
+        break;
+      default:
+        t.values.push_back(static_cast<double>(random() % static_cast<uint64_t>(limit)));
     }
   }
   return t;
@@ -115,13 +125,15 @@ struct PlanRun {
   std::vector<std::string> plans;
 };
 
-inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, graph::Tensor>& inputs, const machine::Machine& m, const Execute& execute) {
+inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, graph::Tensor>& inputs,
+                        const machine::Machine& m, const Execute& execute) {
   const graph::Graph& g = plan.graph;
   std::map<graph::ValueId, Blob> memory;  // by storage
   for (graph::ValueId v = 0; v < static_cast<int>(g.nodes.size()); ++v) {
     const graph::Node& n = g[v];
     if (n.op == graph::Op::input_) memory[v] = memory_of(inputs.at(n.attributes.name));
-    if (n.op == graph::Op::constant_ && n.attributes.data.size() > 1) memory[v] = memory_of({n.type, n.attributes.data, {}});
+    if (n.op == graph::Op::constant_ && n.attributes.data.size() > 1)
+      memory[v] = memory_of({n.type, n.attributes.data, {}});
   }
   PlanRun out;
   for (const graph::Group& group : plan.groups) {
@@ -137,15 +149,18 @@ inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, gra
       std::vector<std::span<uint8_t>> buffers;
       for (size_t i = 0; i < step.arguments.size(); ++i) {
         const synth::Argument& a = step.arguments[i];
-        Blob& bytes = a.from == synth::Argument::From::value ? memory.at(synth::storage_of(g, a.index)) : scratch.at(static_cast<size_t>(a.index));
-        LUMEN_CHECK(static_cast<int64_t>(bytes.size()) == step.kernel.params[i].bytes, "{}: param {} has {} bytes, not {}", step.plan, i, bytes.size(), step.kernel.params[i].bytes);
+        Blob& bytes = a.from == synth::Argument::From::value ? memory.at(synth::storage_of(g, a.index))
+                                                             : scratch.at(static_cast<size_t>(a.index));
+        LUMEN_CHECK(static_cast<int64_t>(bytes.size()) == step.kernel.params[i].bytes,
+                    "{}: param {} has {} bytes, not {}", step.plan, i, bytes.size(), step.kernel.params[i].bytes);
         buffers.emplace_back(bytes);
       }
       const loop::Status status = execute(step.kernel, buffers);
       if (out.status.code == 0) out.status = status;
     }
   }
-  for (const graph::ValueId r : g.results) out.results.push_back(tensor_of(g[r].type, memory.at(synth::storage_of(g, r))));
+  for (const graph::ValueId r : g.results)
+    out.results.push_back(tensor_of(g[r].type, memory.at(synth::storage_of(g, r))));
   for (const graph::ValueId v : g.inputs()) out.states[g[v].attributes.name] = tensor_of(g[v].type, memory.at(v));
   return out;
 }
@@ -156,7 +171,8 @@ inline Execute loop_evaluator(const machine::Machine& m) {
   };
 }
 
-inline void expect_equal(const graph::Tensor& got, const graph::Tensor& want, double tolerance, const std::string& what) {
+inline void expect_equal(const graph::Tensor& got, const graph::Tensor& want, double tolerance,
+                         const std::string& what) {
   ASSERT_EQ(got.values.size(), want.values.size()) << what;
   if (want.type.element.format) {
     EXPECT_EQ(got.blob, want.blob) << what;
@@ -209,8 +225,10 @@ inline std::vector<std::string> check(const graph::Graph& g, const Check& c = {}
     EXPECT_EQ(got.status.code, 0) << got.status.detail;
     std::string what = name;
     for (const std::string& p : got.plans) what += "\n  " + p;
-    for (size_t i = 0; i < want.size(); ++i) expect_equal(got.results[i], want[i], c.tolerance, what + "\nresult " + std::to_string(i));
-    for (const auto& [state, value] : states) expect_equal(got.states.at(state), value, c.tolerance, what + "\nstate " + state);
+    for (size_t i = 0; i < want.size(); ++i)
+      expect_equal(got.results[i], want[i], c.tolerance, what + "\nresult " + std::to_string(i));
+    for (const auto& [state, value] : states)
+      expect_equal(got.states.at(state), value, c.tolerance, what + "\nstate " + state);
     plans.insert(plans.end(), got.plans.begin(), got.plans.end());
   }
   return plans;
@@ -226,10 +244,12 @@ struct G {
     return out;
   }
   static graph::Type type(const std::vector<int64_t>& s, Scalar e = Scalar::f32) { return {shape(s), {e, nullptr}}; }
-  graph::ValueId in(const std::string& name, const std::vector<int64_t>& s, Scalar e = Scalar::f32, graph::Role role = graph::Role::data) {
+  graph::ValueId in(const std::string& name, const std::vector<int64_t>& s, Scalar e = Scalar::f32,
+                    graph::Role role = graph::Role::data) {
     return b.input(name, role, type(s, e));
   }
-  graph::ValueId in(const std::string& name, const std::vector<int64_t>& s, const FormatRef& f, graph::Role role = graph::Role::data) {
+  graph::ValueId in(const std::string& name, const std::vector<int64_t>& s, const FormatRef& f,
+                    graph::Role role = graph::Role::data) {
     return b.input(name, role, {shape(s), {Scalar::f32, f}});
   }
   graph::ValueId decoded(graph::ValueId blob) { return b.cast(blob, {Scalar::f32, nullptr}); }

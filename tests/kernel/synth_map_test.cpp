@@ -1,4 +1,5 @@
-// Needs: none. Elementwise groups against the graph evaluator: broadcasting, views, tails, several results, states, random numbers.
+// Needs: none. Elementwise groups against the graph evaluator: broadcasting, views, tails, several results, states,
+// random numbers.
 #include "synth_harness.h"
 
 namespace lumen::test {
@@ -6,7 +7,8 @@ namespace {
 
 using graph::ValueId;
 
-const std::vector<std::vector<int64_t>> kShapes = {{1}, {7}, {8}, {64}, {131}, {3, 5}, {17, 16}, {5, 1, 33}, {2, 3, 4, 9}, {40000}, {3, 20011}};
+const std::vector<std::vector<int64_t>> kShapes = {{1},      {7},        {8},          {64},    {131},     {3, 5},
+                                                   {17, 16}, {5, 1, 33}, {2, 3, 4, 9}, {40000}, {3, 20011}};
 
 TEST(SynthMap, OneOperationOnEveryShape) {
   for (const auto& s : kShapes) {
@@ -18,8 +20,13 @@ TEST(SynthMap, OneOperationOnEveryShape) {
 }
 
 TEST(SynthMap, Broadcasting) {
-  for (const auto& [a, c] : std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>>{
-           {{6, 37}, {37}}, {{6, 37}, {6, 1}}, {{4, 6, 37}, {6, 1}}, {{4, 6, 37}, {4, 1, 37}}, {{4, 6, 37}, {}}, {{4, 1, 8}, {4, 9, 1}}}) {
+  for (const auto& [a, c] :
+       std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>>{{{6, 37}, {37}},
+                                                                          {{6, 37}, {6, 1}},
+                                                                          {{4, 6, 37}, {6, 1}},
+                                                                          {{4, 6, 37}, {4, 1, 37}},
+                                                                          {{4, 6, 37}, {}},
+                                                                          {{4, 1, 8}, {4, 9, 1}}}) {
     G t;
     const ValueId x = t.in("x", a), y = t.in("y", c);
     t.out(t.b.add(t.b.mul(x, y), t.b.scalar(0.5)));
@@ -43,7 +50,8 @@ TEST(SynthMap, ViewsAreFolded) {
 
 TEST(SynthMap, TypesAndChoices) {
   G t;
-  const ValueId x = t.in("x", {5, 19}), h = t.in("h", {5, 19}, Scalar::f16), n = t.in("n", {19}, Scalar::i32), m = t.in("m", {5, 19}, Scalar::boolean);
+  const ValueId x = t.in("x", {5, 19}), h = t.in("h", {5, 19}, Scalar::f16), n = t.in("n", {19}, Scalar::i32),
+                m = t.in("m", {5, 19}, Scalar::boolean);
   const ValueId i = t.b.iota(G::type({5, 19}, Scalar::i32), 1);
   const ValueId equal = t.b.binary(ScalarOp::eq_, i, n);
   t.out(t.b.select(equal, x, t.b.scalar(0)));
@@ -64,7 +72,8 @@ TEST(SynthMap, RandomNumbersAreTheOracles) {
 
 TEST(SynthMap, StatesAreUpdatedInPlace) {
   G t;
-  const ValueId m = t.in("m", {9, 31}, Scalar::f32, graph::Role::state), w = t.in("w", {9, 31}, Scalar::f32, graph::Role::parameter);
+  const ValueId m = t.in("m", {9, 31}, Scalar::f32, graph::Role::state),
+                w = t.in("w", {9, 31}, Scalar::f32, graph::Role::parameter);
   const ValueId g = t.in("g", {9, 31});
   const ValueId moment = t.b.add(t.b.mul(m, t.b.scalar(0.9)), t.b.mul(g, t.b.scalar(0.1)));
   t.out(t.b.update(m, moment));

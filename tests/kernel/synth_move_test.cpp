@@ -1,5 +1,5 @@
-// Needs: none. Moves against the graph evaluator: gather, scatter_add, concat, pad, copies of views, updates with starts, casts, and
-// refused indices.
+// Needs: none. Moves against the graph evaluator: gather, scatter_add, concat, pad, copies of views, updates with
+// starts, casts, and refused indices.
 #include "synth_harness.h"
 
 namespace lumen::test {
@@ -8,8 +8,14 @@ namespace {
 using graph::ValueId;
 
 TEST(SynthMove, Gather) {
-  for (const auto& [table, index] : std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>>{
-           {{11, 16}, {5}}, {{11, 37}, {2, 3}}, {{11, 3, 20}, {4}}, {{11}, {9}}, {{11}, {2, 5}}, {{1, 8}, {3}}, {{11, 1}, {3}}}) {
+  for (const auto& [table, index] :
+       std::vector<std::pair<std::vector<int64_t>, std::vector<int64_t>>>{{{11, 16}, {5}},
+                                                                          {{11, 37}, {2, 3}},
+                                                                          {{11, 3, 20}, {4}},
+                                                                          {{11}, {9}},
+                                                                          {{11}, {2, 5}},
+                                                                          {{1, 8}, {3}},
+                                                                          {{11, 1}, {3}}}) {
     G t;
     t.out(t.b.gather(t.in("table", table), t.in("index", index, Scalar::i32)));
     check(t.g, {.tolerance = 0, .limits = {{"index", table[0]}}});
@@ -40,9 +46,11 @@ TEST(SynthMove, IndexOutsideIsGuarded) {
 }
 
 TEST(SynthMove, ScatterAdd) {
-  for (const auto& [value, lead] : std::vector<std::pair<std::vector<int64_t>, size_t>>{{{5, 16}, 1}, {{2, 9, 37}, 2}, {{40}, 1}, {{3, 2, 3, 20}, 2}}) {
+  for (const auto& [value, lead] : std::vector<std::pair<std::vector<int64_t>, size_t>>{
+           {{5, 16}, 1}, {{2, 9, 37}, 2}, {{40}, 1}, {{3, 2, 3, 20}, 2}}) {
     G t;
-    const ValueId v = t.in("value", value), i = t.in("index", {value.begin(), value.begin() + static_cast<int64_t>(lead)}, Scalar::i32);
+    const ValueId v = t.in("value", value),
+                  i = t.in("index", {value.begin(), value.begin() + static_cast<int64_t>(lead)}, Scalar::i32);
     t.out(t.b.scatter_add(v, i, graph::Dim(6)));
     check(t.g, {.limits = {{"index", 6}}});
   }
@@ -69,6 +77,8 @@ TEST(SynthMove, ViewsAreCopied) {
   t.out(t.b.slice(x, {1, 2, 3}, G::shape({2, 5, 16})));
   t.out(t.b.broadcast(t.in("y", {1, 5}), G::shape({4, 5})));
   t.out(t.b.iota(G::type({3, 5}), 1));
+  t.out(t.b.permute(t.in("z", {37, 50}), {1, 0}));
+  t.out(t.b.permute(t.in("u", {3, 32, 2, 16}), {0, 3, 2, 1}));
   check(t.g, {.tolerance = 0});
 }
 

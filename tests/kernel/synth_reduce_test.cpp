@@ -1,4 +1,5 @@
-// Needs: none. Reduce groups against the graph evaluator: any axes, several reduces, softmax, norms, losses, norms over everything.
+// Needs: none. Reduce groups against the graph evaluator: any axes, several reduces, softmax, norms, losses, norms over
+// everything.
 #include "synth_harness.h"
 
 namespace lumen::test {
@@ -15,8 +16,9 @@ bool any_contains(const std::vector<std::string>& plans, const std::string& what
 
 TEST(SynthReduce, EveryAxis) {
   const std::vector<std::pair<std::vector<int64_t>, std::vector<int>>> cases = {
-      {{7}, {0}},       {{1}, {0}},          {{5, 33}, {1}},          {{5, 33}, {0}},           {{4, 6, 19}, {1}},
-      {{4, 6, 19}, {0, 2}}, {{4, 6, 19}, {0, 1}}, {{4, 6, 19}, {1, 2}}, {{4, 6, 19}, {0, 1, 2}}, {{3, 1, 40}, {1}}, {{37, 64}, {0}}, {{3, 5, 70}, {0}}};
+      {{7}, {0}},           {{1}, {0}},           {{5, 33}, {1}},       {{5, 33}, {0}},          {{4, 6, 19}, {1}},
+      {{4, 6, 19}, {0, 2}}, {{4, 6, 19}, {0, 1}}, {{4, 6, 19}, {1, 2}}, {{4, 6, 19}, {0, 1, 2}}, {{3, 1, 40}, {1}},
+      {{37, 64}, {0}},      {{3, 5, 70}, {0}}};
   for (const Reduction r : {Reduction::sum, Reduction::max, Reduction::min})
     for (const auto& [shape, axes] : cases) {
       G t;

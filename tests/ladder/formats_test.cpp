@@ -1,19 +1,23 @@
-// Needs: cpu. The ladder of formats: for every format of the library, codec == graph eval == loop eval == machine code, for encode, decode,
-// gathered rows and fake quantization, on shapes of one row, prime rows and several blocks. Nobody writes these cases: a new format gets
-// them by existing.
+// Needs: cpu. The ladder of formats: for every format of the library, codec == graph eval == loop eval == machine code,
+// for encode, decode, gathered rows and fake quantization, on shapes of one row, prime rows and several blocks. Nobody
+// writes these cases: a new format gets them by existing.
 #include "machine_code.h"
 
 namespace lumen::test {
 namespace {
 
-std::vector<FormatRef> formats() { return FormatLibrary::builtin().all(); }
+std::vector<FormatRef> formats() {
+  return FormatLibrary::builtin().all();
+}
 
 std::vector<std::pair<int64_t, int64_t>> shapes(const Format& f) {
   const int64_t unit = f.block;
   return {{1, unit}, {7, unit * 3}, {2, unit * (unit < 64 ? 64 / unit + 1 : 1)}};
 }
 
-bool same_float(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (std::isnan(a) && std::isnan(b)); }
+bool same_float(float a, float b) {
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+}
 
 class Formats : public ::testing::TestWithParam<std::string> {
  protected:
@@ -26,12 +30,16 @@ class Formats : public ::testing::TestWithParam<std::string> {
     for (const bool machine : {false, true}) {
       Aligned in(from), to(Blob(bytes, 0xcd));
       std::vector<std::unique_ptr<Aligned>> scratch;
-      for (const int64_t size : s.scratch) scratch.push_back(std::make_unique<Aligned>(Blob(static_cast<size_t>(size), 0xcd)));
+      for (const int64_t size : s.scratch)
+        scratch.push_back(std::make_unique<Aligned>(Blob(static_cast<size_t>(size), 0xcd)));
       for (const synth::Step& step : s.steps) {
         std::vector<std::span<uint8_t>> buffers;
         for (const synth::Argument& a : step.arguments)
-          buffers.push_back(a.from == synth::Argument::From::scratch ? scratch[static_cast<size_t>(a.index)]->span() : a.index == 0 ? in.span() : to.span());
-        const loop::Status status = machine ? call(module, step.kernel, buffers) : loop_evaluator(m)(step.kernel, buffers);
+          buffers.push_back(a.from == synth::Argument::From::scratch ? scratch[static_cast<size_t>(a.index)]->span()
+                            : a.index == 0                           ? in.span()
+                                                                     : to.span());
+        const loop::Status status =
+            machine ? call(module, step.kernel, buffers) : loop_evaluator(m)(step.kernel, buffers);
         EXPECT_EQ(status.code, 0);
       }
       out.push_back(to.blob());
@@ -68,7 +76,8 @@ TEST_P(Formats, EncodeDecode) {
         std::memcpy(&v, &got[static_cast<size_t>(rung)][i * 4], 4);
         if (same_float(v, want[i])) continue;
         ++bad;
-        ADD_FAILURE() << f->name << " decode, " << (rung ? "machine " : "loop eval ") << rows << "x" << columns << " element " << i << ": " << v << ", not " << want[i];
+        ADD_FAILURE() << f->name << " decode, " << (rung ? "machine " : "loop eval ") << rows << "x" << columns
+                      << " element " << i << ": " << v << ", not " << want[i];
       }
     }
   }

@@ -1,4 +1,5 @@
-// Needs: cpu. The ladder of graphs: random elementwise, reducing and moving graphs on awkward shapes, machine code == graph eval.
+// Needs: cpu. The ladder of graphs: random elementwise, reducing and moving graphs on awkward shapes, machine code ==
+// graph eval.
 #include "machine_code.h"
 
 namespace lumen::test {
@@ -35,12 +36,18 @@ ValueId tree(G& t, Random& r, const std::vector<int64_t>& shape, int depth, int*
   }
   const ValueId a = tree(t, r, shape, depth - 1, inputs);
   switch (r.below(6)) {
-    case 0: return t.b.add(a, tree(t, r, shape, depth - 1, inputs));
-    case 1: return t.b.mul(a, tree(t, r, shape, depth - 1, inputs));
-    case 2: return t.b.sub(tree(t, r, shape, depth - 1, inputs), a);
-    case 3: return t.b.unary(ScalarOp::tanh_, a);
-    case 4: return t.b.select(t.b.binary(ScalarOp::lt_, a, t.b.scalar(0)), a, tree(t, r, shape, depth - 1, inputs));
-    default: return t.b.unary(ScalarOp::exp_, t.b.unary(ScalarOp::tanh_, a));
+    case 0:
+      return t.b.add(a, tree(t, r, shape, depth - 1, inputs));
+    case 1:
+      return t.b.mul(a, tree(t, r, shape, depth - 1, inputs));
+    case 2:
+      return t.b.sub(tree(t, r, shape, depth - 1, inputs), a);
+    case 3:
+      return t.b.unary(ScalarOp::tanh_, a);
+    case 4:
+      return t.b.select(t.b.binary(ScalarOp::lt_, a, t.b.scalar(0)), a, tree(t, r, shape, depth - 1, inputs));
+    default:
+      return t.b.unary(ScalarOp::exp_, t.b.unary(ScalarOp::tanh_, a));
   }
 }
 
@@ -72,9 +79,11 @@ TEST(LadderGraphs, RandomGraphs) {
 TEST(LadderGraphs, AttentionAndSoftmax) {
   const machine::MachineRef m = machine::native_machine();
   const Execute execute = machine_code(*m);
-  for (const auto& [queries, keys, depth] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{{1, 1, 16}, {5, 17, 24}, {9, 40, 64}}) {
+  for (const auto& [queries, keys, depth] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t>>{{1, 1, 16}, {5, 17, 24}, {9, 40, 64}}) {
     G t;
-    const ValueId q = t.in("q", {2, queries, 3, depth}), k = t.in("k", {2, keys, 3, depth}), v = t.in("v", {2, keys, 3, depth});
+    const ValueId q = t.in("q", {2, queries, 3, depth}), k = t.in("k", {2, keys, 3, depth}),
+                  v = t.in("v", {2, keys, 3, depth});
     const ValueId s = t.b.mul(t.b.contract(q, k, "bthd", "bshd", "bhts"), t.b.scalar(0.25));
     const ValueId e = t.b.unary(ScalarOp::exp_, t.b.sub(s, t.b.reduce(s, Reduction::max, {3})));
     t.out(t.b.contract(t.b.div(e, t.b.reduce(e, Reduction::sum, {3})), v, "bhts", "bshd", "bthd"));

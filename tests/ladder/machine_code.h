@@ -1,4 +1,5 @@
-// Executes kernels as machine code on this processor, tasks split unevenly so that a kernel that depends on the split is found.
+// Executes kernels as machine code on this processor, tasks split unevenly so that a kernel that depends on the split
+// is found.
 #pragma once
 
 #include "../kernel/synth_harness.h"
@@ -11,7 +12,8 @@ inline emit::LoadedModule load(const std::vector<loop::Kernel>& kernels, const m
   return emit::LoadedModule({reinterpret_cast<const uint8_t*>(object.data()), object.size()});
 }
 
-inline loop::Status call(const emit::LoadedModule& module, const loop::Kernel& k, std::span<const std::span<uint8_t>> buffers, int64_t piece = 3) {
+inline loop::Status call(const emit::LoadedModule& module, const loop::Kernel& k,
+                         std::span<const std::span<uint8_t>> buffers, int64_t piece = 3) {
   const emit::CpuKernel f = module.find(emit::symbol_name(k));
   std::vector<void*> pointers;
   for (const auto& b : buffers) pointers.push_back(b.data());
@@ -23,7 +25,8 @@ inline loop::Status call(const emit::LoadedModule& module, const loop::Kernel& k
 // Buffers on 64-byte boundaries with no slack behind them.
 class Aligned {
  public:
-  explicit Aligned(const Blob& from) : size_(from.size()), data_(static_cast<uint8_t*>(std::aligned_alloc(64, (from.size() + 63) / 64 * 64 + 64))) {
+  explicit Aligned(const Blob& from)
+      : size_(from.size()), data_(static_cast<uint8_t*>(std::aligned_alloc(64, (from.size() + 63) / 64 * 64 + 64))) {
     std::memcpy(data_, from.data(), size_);
   }
   Aligned(const Aligned&) = delete;

@@ -33,12 +33,18 @@ int64_t product(const std::vector<int64_t>& x) {
 
 namespace {
 
-bool contains(const std::vector<graph::ValueId>& x, graph::ValueId v) { return std::find(x.begin(), x.end(), v) != x.end(); }
+bool contains(const std::vector<graph::ValueId>& x, graph::ValueId v) {
+  return std::find(x.begin(), x.end(), v) != x.end();
+}
 
-bool is_view(Op op) { return op == Op::reshape_ || op == Op::permute_ || op == Op::broadcast_ || op == Op::slice_; }
+bool is_view(Op op) {
+  return op == Op::reshape_ || op == Op::permute_ || op == Op::broadcast_ || op == Op::slice_;
+}
 
-// Strides of a reshaped view, or nothing: runs of old and new axes of equal size correspond; the old ones must lie one after another.
-std::optional<std::vector<int64_t>> reshape_strides(const std::vector<int64_t>& from, const std::vector<int64_t>& strides,
+// Strides of a reshaped view, or nothing: runs of old and new axes of equal size correspond; the old ones must lie one
+// after another.
+std::optional<std::vector<int64_t>> reshape_strides(const std::vector<int64_t>& from,
+                                                    const std::vector<int64_t>& strides,
                                                     const std::vector<int64_t>& to) {
   std::vector<int64_t> old_extents, old_strides;
   for (size_t d = 0; d < from.size(); ++d) {
@@ -128,14 +134,16 @@ Access follow(const graph::Plan& plan, const graph::Group& group, graph::ValueId
   return out;
 }
 
-Access follow_to(const graph::Plan& plan, const graph::Group& group, graph::ValueId v, const std::vector<int64_t>& target) {
+Access follow_to(const graph::Plan& plan, const graph::Group& group, graph::ValueId v,
+                 const std::vector<int64_t>& target) {
   const Access a = follow(plan, group, v);
   const std::vector<int64_t> shape = extents_of(plan.graph[v].type.shape);
   LUMEN_CHECK(shape.size() <= target.size(), "rank {} read at rank {}", shape.size(), target.size());
   Access out{a.source, a.offset, std::vector<int64_t>(target.size(), 0)};
   const size_t lead = target.size() - shape.size();
   for (size_t d = 0; d < shape.size(); ++d) {
-    LUMEN_CHECK(shape[d] == target[lead + d] || shape[d] == 1, "extent {} read at extent {}", shape[d], target[lead + d]);
+    LUMEN_CHECK(shape[d] == target[lead + d] || shape[d] == 1, "extent {} read at extent {}", shape[d],
+                target[lead + d]);
     if (shape[d] != 1) out.strides[lead + d] = a.strides[d];
   }
   return out;

@@ -1,5 +1,5 @@
-// How a value inside a group is read: views folded into strides over an iteration space. Knows graphs and numbers, not loops.
-// Proved by tests/kernel/synth_access_test.cpp.
+// How a value inside a group is read: views folded into strides over an iteration space. Knows graphs and numbers, not
+// loops. Proved by tests/kernel/synth_access_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,17 @@ int64_t product(const std::vector<int64_t>& x);
 // Whether a kernel of the group reads v rather than computing it.
 bool is_load(const graph::Plan& plan, const graph::Group& group, graph::ValueId v);
 
-// Follows the views above v, stopping at values the group reads from memory. LUMEN_CHECKs that strides can express it (fuse sees to that).
+// Follows the views above v, stopping at values the group reads from memory. LUMEN_CHECKs that strides can express it
+// (fuse sees to that).
 Access follow(const graph::Plan& plan, const graph::Group& group, graph::ValueId v);
 
 // The same over the axes of a shape v broadcasts to.
-Access follow_to(const graph::Plan& plan, const graph::Group& group, graph::ValueId v, const std::vector<int64_t>& target);
+Access follow_to(const graph::Plan& plan, const graph::Group& group, graph::ValueId v,
+                 const std::vector<int64_t>& target);
 
-// Merges axes that all accesses walk alike, outermost first. `barrier[d]`: axis d must not merge with axis d + 1 (e.g. a reduced axis
-// with a kept one). Axes of extent 1 vanish; at least one axis remains. `axis_of[k]` lists the original axes of the new axis k.
+// Merges axes that all accesses walk alike, outermost first. `barrier[d]`: axis d must not merge with axis d + 1 (e.g.
+// a reduced axis with a kept one). Axes of extent 1 vanish; at least one axis remains. `axis_of[k]` lists the original
+// axes of the new axis k.
 struct Collapsed {
   std::vector<int64_t> extents;
   std::vector<std::vector<int64_t>> strides;  // per access

@@ -1,6 +1,7 @@
-// Attention in one kernel: for a few query rows the scores stay in private memory from the first dot to the last, so that nothing of the
-// size queries x keys is ever written. All of a row's scores are known before the maximum is taken, so the result is that of the plain
-// formulas. Scale and mask are the group's own maps. Proved by tests/kernel/synth_attend_test.cpp.
+// Attention in one kernel: for a few query rows the scores stay in private memory from the first dot to the last, so
+// that nothing of the size queries x keys is ever written. All of a row's scores are known before the maximum is taken,
+// so the result is that of the plain formulas. Scale and mask are the group's own maps. Proved by
+// tests/kernel/synth_attend_test.cpp.
 #include <algorithm>
 
 #include "base/check.h"
@@ -13,19 +14,27 @@ using graph::Node;
 using graph::Op;
 using loop::BufferId;
 using loop::ValueId;
+using loop::VType;
 
 namespace {
 
-constexpr double kGrain = 131072;  // multiplications per task
-constexpr int64_t kRows = 16;         // query rows that share every load of keys and values
+constexpr double kGrain = 131072;       // multiplications per task
+constexpr int64_t kRows = 16;           // query rows that share every load of keys and values
 constexpr int64_t kRowBytes = 1 << 18;  // private memory for their scores
-constexpr int kTogether = 4;          // rows multiplied side by side
-constexpr int kVectors = 8;           // vectors of one result row held at once
+constexpr int64_t kKeys = 64;           // keys whose values are taken by all rows before the next
+constexpr int kTogether = 4;            // rows multiplied side by side
+constexpr int kVectors = 8;             // vectors of one result row held at once
 
 class AttendKernel {
  public:
   AttendKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
-      : plan_(plan), g_(plan.graph), group_(group), draft_(plan.graph), b_(draft_.b), lanes_(target.f32_lanes()), fused_(target.fma) {
+      : plan_(plan),
+        g_(plan.graph),
+        group_(group),
+        draft_(plan.graph),
+        b_(draft_.b),
+        lanes_(target.f32_lanes()),
+        fused_(target.fma) {
     nothing_.inputs = group.inputs;
     first_ = group.root;
     last_ = group.nodes.back();
@@ -63,7 +72,8 @@ class AttendKernel {
     }
     const std::vector<bool> apart(dot_space.size(), true);
     dot_ = std::make_unique<Body>(draft_, plan_, nothing_, dot_space, apart,
-                                  std::map<graph::ValueId, Access>{{q, by_letters(q, dot[0], dot_letters)}, {k, by_letters(k, dot[1], dot_letters)}});
+                                  std::map<graph::ValueId, Access>{{q, by_letters(q, dot[0], dot_letters)},
+                                                                   {k, by_letters(k, dot[1], dot_letters)}});
     map_ = std::make_unique<Body>(draft_, plan_, group_, scores_, apart);
     pick_ = std::make_unique<Body>(draft_, plan_, nothing_, sum_space, apart,
                                    std::map<graph::ValueId, Access>{{v, by_letters(v, sum[1], sum_letters)}},
@@ -75,13 +85,17 @@ class AttendKernel {
     Tasks tasks;
     tasks.rows = product(outer_axes);
     tasks.part = 1;
-    tasks.rows_per_task = std::clamp<int64_t>(static_cast<int64_t>(kGrain / work / static_cast<double>(block_)), 1, std::max<int64_t>(tasks.rows, 1));
-    for_tasks(b_, tasks, outer_axes, 1, [&] { begin(); }, [&](const std::vector<ValueId>& counters, ValueId, ValueId) { rows(counters, q, k, v); });
+    tasks.rows_per_task = std::clamp<int64_t>(static_cast<int64_t>(kGrain / work / static_cast<double>(block_)), 1,
+                                              std::max<int64_t>(tasks.rows, 1));
+    for_tasks(
+        b_, tasks, outer_axes, 1, [&] { begin(); },
+        [&](const std::vector<ValueId>& counters, ValueId, ValueId) { rows(counters, q, k, v); });
     Synthesis out;
     double bytes = static_cast<double>(graph::byte_size(g_[last_].type));
     for (const graph::ValueId input : group_.inputs) bytes += static_cast<double>(graph::byte_size(g_[input].type));
     const double count = static_cast<double>(product(scores_)) / static_cast<double>(std::max<int64_t>(keys_, 1));
-    out.steps.push_back(draft_.finish(fmt::format("attend {} depth {} width {} {} rows {} x{}", shape_text(scores_), depth_, width_, map_->summary(), block_, lanes_),
+    out.steps.push_back(draft_.finish(fmt::format("attend {} depth {} width {} {} rows {} x{}", shape_text(scores_),
+                                                  depth_, width_, map_->summary(), block_, lanes_),
                                       2.0 * count * work, bytes));
     return out;
   }
@@ -125,6 +139,7 @@ class AttendKernel {
   void begin() {
     for (Body* body : {dot_.get(), map_.get(), pick_.get()}) body->begin_task();
     row_ = b_.alloc(block_ * row_length() * 4, 64);
+    sums_ = b_.alloc(block_ * (width_ + lanes_) * 4, 64);
     turned_ = b_.alloc((depth_ + lanes_) * lanes_ * 4, 64);
     tops_ = std::make_unique<Accumulators>(b_, g_, std::vector<graph::ValueId>{top_, sum_}, lanes_, 1);
   }
@@ -149,7 +164,9 @@ class AttendKernel {
     ValueId count = b_.i64(1);
     if (block_axis_ >= 0) {
       first_row_ = b_.mul(counters[block_axis_], b_.i64(block_));
-      count = queries_ % block_ == 0 ? b_.i64(block_) : b_.op(ScalarOp::min_, b_.i64(block_), b_.op(ScalarOp::sub_, b_.i64(queries_), first_row_));
+      count = queries_ % block_ == 0
+                  ? b_.i64(block_)
+                  : b_.op(ScalarOp::min_, b_.i64(block_), b_.op(ScalarOp::sub_, b_.i64(queries_), first_row_));
     }
     int opened[3] = {0, 0, 0};
     Body* bodies[3] = {dot_.get(), map_.get(), pick_.get()};
@@ -158,7 +175,12 @@ class AttendKernel {
         if (static_cast<int>(d) != block_axis_) opened[n] += open_axis(*bodies[n], d, counters[d]);
     dots(q, k, count);
     b_.loop(loop::LoopKind::serial, b_.i64(0), count, 1, [&](ValueId i) { soften(i); });
-    in_groups(count, kTogether, [&](ValueId i, int n) { pick(v, i, n); });
+    // Some keys at a time, so that their values stay near while all rows take them.
+    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(keys_), kKeys, [&](ValueId key) {
+      const ValueId end = keys_ % kKeys == 0 ? b_.add(key, b_.i64(kKeys))
+                                             : b_.op(ScalarOp::min_, b_.add(key, b_.i64(kKeys)), b_.i64(keys_));
+      in_groups(count, kTogether, [&](ValueId i, int n) { pick(v, i, n, key, end); });
+    });
     for (int n = 0; n < 3; ++n)
       for (int d = 0; d < opened[n]; ++d) bodies[n]->close();
   }
@@ -173,10 +195,12 @@ class AttendKernel {
     b_.loop(loop::LoopKind::serial, whole, count, 1, [&](ValueId i) { body(i, 1); });
   }
 
-  bool open_row(Body& body, ValueId i) { return block_axis_ >= 0 && open_axis(body, block_axis_, b_.add(first_row_, i)); }
+  bool open_row(Body& body, ValueId i) {
+    return block_axis_ >= 0 && open_axis(body, block_axis_, b_.add(first_row_, i));
+  }
 
-  // Scores of all rows of the block: for as many keys as there are lanes, keys are turned so that lanes are keys, then every row
-  // multiplies its numbers with them.
+  // Scores of all rows of the block: for as many keys as there are lanes, keys are turned so that lanes are keys, then
+  // every row multiplies its numbers with them.
   void dots(graph::ValueId q, graph::ValueId k, ValueId count) {
     const size_t key_axis = scores_.size() - 1;
     const Body::Chunking chunking = dot_->chunking(lanes_);
@@ -184,8 +208,11 @@ class AttendKernel {
       // Keys beyond the last repeat it; their scores are never read.
       std::vector<ValueId> number;
       for (int j = 0; j < lanes_; ++j)
-        number.push_back(keys_ % lanes_ == 0 ? b_.add(key, b_.i64(j)) : b_.op(ScalarOp::min_, b_.add(key, b_.i64(j)), b_.i64(keys_ - 1)));
-      const int64_t square = chunking.lanes > 0 || !dot_->varies(k, static_cast<int>(dot_->extents().size()) - 1) ? 0 : depth_ / lanes_ * lanes_;
+        number.push_back(keys_ % lanes_ == 0 ? b_.add(key, b_.i64(j))
+                                             : b_.op(ScalarOp::min_, b_.add(key, b_.i64(j)), b_.i64(keys_ - 1)));
+      const int64_t square = chunking.lanes > 0 || !dot_->varies(k, static_cast<int>(dot_->extents().size()) - 1)
+                                 ? 0
+                                 : depth_ / lanes_ * lanes_;
       if (square > 0) {
         b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(square), lanes_, [&](ValueId at) {
           std::vector<ValueId> tile;
@@ -197,7 +224,8 @@ class AttendKernel {
             if (opened) dot_->close();
           }
           transpose(b_, tile);
-          for (int l = 0; l < lanes_; ++l) b_.store(turned_, tile[l], b_.mul(b_.add(at, b_.i64(l)), b_.i64(lanes_ * 4)), 4);
+          for (int l = 0; l < lanes_; ++l)
+            b_.store(turned_, tile[l], b_.mul(b_.add(at, b_.i64(l)), b_.i64(lanes_ * 4)), 4);
         });
       }
       if (square < depth_) {  // blocks of formats, and what is left
@@ -206,7 +234,8 @@ class AttendKernel {
           for_lanes(b_, *dot_, chunking.lanes > 0 ? lanes_ : 1, 1, b_.i64(square), b_.i64(depth_), true, [&](int) {
             const ValueId x = as_f32(dot_->value(k));
             for (int l = 0; l < dot_->lanes(); ++l)
-              b_.store(turned_, b_.extract(x, l), b_.mul(b_.add(b_.mul(b_.add(dot_->at(), b_.i64(l)), b_.i64(lanes_)), b_.i64(j)), b_.i64(4)), 4);
+              b_.store(turned_, b_.extract(x, l),
+                       b_.mul(b_.add(b_.mul(b_.add(dot_->at(), b_.i64(l)), b_.i64(lanes_)), b_.i64(j)), b_.i64(4)), 4);
           });
           if (opened) dot_->close();
         }
@@ -227,7 +256,8 @@ class AttendKernel {
       const bool opened = open_row(*dot_, i);
       for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(depth_), true, [&](int) {
         const ValueId x = as_f32(dot_->value(q));
-        for (int l = 0; l < dot_->lanes(); ++l) one(b_.add(dot_->at(), b_.i64(l)), [&](int) { return b_.extract(x, l); });
+        for (int l = 0; l < dot_->lanes(); ++l)
+          one(b_.add(dot_->at(), b_.i64(l)), [&](int) { return b_.extract(x, l); });
       });
       if (opened) dot_->close();
     } else {
@@ -268,7 +298,7 @@ class AttendKernel {
   }
 
   // Rows i .. i + n - 1 of the result: sums of values weighted by probabilities.
-  void pick(graph::ValueId v, ValueId i, int n) {
+  void pick(graph::ValueId v, ValueId i, int n, ValueId from_key, ValueId to_key) {
     const size_t key_axis = scores_.size() - 1;
     const Body::Chunking chunking = pick_->chunking(lanes_);
     const auto walk = [&](ValueId at, int lanes, int vectors, ValueId count, int64_t chunk) {
@@ -282,40 +312,75 @@ class AttendKernel {
         }
       };
       Accumulators sums(b_, g_, {last_}, lanes, vectors * n);
-      sums.reset(0);
-      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(keys_), 1, [&](ValueId key) {
+      const auto kept = [&](int r, int w) {
+        const ValueId number =
+            b_.add(b_.mul(b_.add(i, b_.i64(r)), b_.i64(width_ + lanes_)), b_.add(at, b_.i64(int64_t{w} * lanes)));
+        return b_.mul(number, b_.i64(4));
+      };
+      const bool one_pass = keys_ <= kKeys;
+      for (int r = 0; r < n; ++r)
+        for (int w = 0; w < vectors; ++w) {
+          if (one_pass) {
+            sums.reset_way(0, r * vectors + w);
+          } else {
+            const VType type{Scalar::f32, lanes};
+            const ValueId is_first = b_.splat(b_.op(ScalarOp::eq_, from_key, b_.i64(0)), lanes);
+            sums.put(r * vectors + w,
+                     b_.op(ScalarOp::select_, is_first, b_.real(0, type), b_.load(sums_, type, kept(r, w), 4)));
+          }
+        }
+      b_.loop(loop::LoopKind::serial, from_key, to_key, 1, [&](ValueId key) {
         const bool opened = open_axis(*pick_, key_axis, key);
         std::vector<ValueId> p;
-        for (int r = 0; r < n; ++r) p.push_back(b_.splat(b_.load(row_, {Scalar::f32, 1}, place(b_.add(i, b_.i64(r)), key), 4), lanes));
+        for (int r = 0; r < n; ++r)
+          p.push_back(b_.splat(b_.load(row_, {Scalar::f32, 1}, place(b_.add(i, b_.i64(r)), key), 4), lanes));
         each([&](int w) {
           const ValueId x = as_f32(pick_->value(v));
           for (int r = 0; r < n; ++r) sums.multiply_add(r * vectors + w, p[r], x, fused_);
         });
         if (opened) pick_->close();
       });
-      for (int r = 0; r < n; ++r) {
-        const bool opened = open_row(*pick_, b_.add(i, b_.i64(r)));
-        each([&](int w) { pick_->store(last_, b_.convert(ScalarOp::cast_, g_[last_].type.element.scalar, sums.get(0, r * vectors + w))); });
-        if (opened) pick_->close();
+      if (!one_pass)
+        for (int r = 0; r < n; ++r)
+          for (int w = 0; w < vectors; ++w) b_.store(sums_, sums.get(0, r * vectors + w), kept(r, w), 4);
+      const auto finish = [&] {
+        for (int r = 0; r < n; ++r) {
+          const bool opened = open_row(*pick_, b_.add(i, b_.i64(r)));
+          each([&](int w) {
+            pick_->store(last_,
+                         b_.convert(ScalarOp::cast_, g_[last_].type.element.scalar, sums.get(0, r * vectors + w)));
+          });
+          if (opened) pick_->close();
+        }
+      };
+      if (one_pass) {
+        finish();
+      } else {
+        b_.branch(b_.op(ScalarOp::eq_, to_key, b_.i64(keys_)), finish);
       }
     };
-    if (pick_->store_stride(last_) != 1 && width_ > 1) {  // a result whose new axis is not the last: one number at a time
+    if (pick_->store_stride(last_) != 1 &&
+        width_ > 1) {  // a result whose new axis is not the last: one number at a time
       LUMEN_CHECK(chunking.lanes == 0, "attend over a format into strided results");
       b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(width_), 1, [&](ValueId at) { walk(at, 1, 1, -1, 0); });
       return;
     }
     if (chunking.lanes > 0) {
       const int64_t whole = width_ / chunking.chunk * chunking.chunk;
-      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(whole), chunking.chunk,
-              [&](ValueId at) { walk(at, chunking.lanes, static_cast<int>(chunking.chunk / chunking.lanes), -1, chunking.chunk); });
-      b_.loop(loop::LoopKind::serial, b_.i64(whole), b_.i64(width_), chunking.unit,
-              [&](ValueId at) { walk(at, chunking.unit_lanes, static_cast<int>(chunking.unit / chunking.unit_lanes), -1, chunking.unit); });
+      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(whole), chunking.chunk, [&](ValueId at) {
+        walk(at, chunking.lanes, static_cast<int>(chunking.chunk / chunking.lanes), -1, chunking.chunk);
+      });
+      b_.loop(loop::LoopKind::serial, b_.i64(whole), b_.i64(width_), chunking.unit, [&](ValueId at) {
+        walk(at, chunking.unit_lanes, static_cast<int>(chunking.unit / chunking.unit_lanes), -1, chunking.unit);
+      });
       return;
     }
     int64_t at = 0;
     for (int vectors = n > 1 ? kVectors / 2 : kVectors; vectors >= 1; vectors /= 2) {
       const int64_t step = int64_t{lanes_} * vectors, end = at + (width_ - at) / step * step;
-      if (end > at) b_.loop(loop::LoopKind::serial, b_.i64(at), b_.i64(end), step, [&](ValueId from) { walk(from, lanes_, vectors, -1, 0); });
+      if (end > at)
+        b_.loop(loop::LoopKind::serial, b_.i64(at), b_.i64(end), step,
+                [&](ValueId from) { walk(from, lanes_, vectors, -1, 0); });
       at = end;
     }
     if (at < width_) walk(b_.i64(at), lanes_, 1, b_.i64(width_ - at), 0);
@@ -324,7 +389,7 @@ class AttendKernel {
   const graph::Plan& plan_;
   const graph::Graph& g_;
   const graph::Group& group_;
-  graph::Group nothing_;                   // the same memory, no nodes: for bodies that only read what they are given
+  graph::Group nothing_;  // the same memory, no nodes: for bodies that only read what they are given
   Draft draft_;
   loop::Builder& b_;
   int lanes_;
@@ -333,9 +398,9 @@ class AttendKernel {
   int64_t keys_ = 1, depth_ = 1, width_ = 1;
   std::unique_ptr<Body> dot_, map_, pick_;
   std::unique_ptr<Accumulators> tops_;
-  BufferId row_ = -1, turned_ = -1;
+  BufferId row_ = -1, turned_ = -1, sums_ = -1;
   bool fused_;
-  int block_axis_ = -1;                   // of the scores; its rows are taken block_ at a time
+  int block_axis_ = -1;  // of the scores; its rows are taken block_ at a time
   int64_t queries_ = 1, block_ = 1;
   ValueId first_row_ = -1;
 };

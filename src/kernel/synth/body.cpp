@@ -21,7 +21,9 @@ bool is_heavy_op(ScalarOp op) {
          op == ScalarOp::tanh_ || op == ScalarOp::pow_;
 }
 
-Scalar memory_type(Scalar s) { return s == Scalar::boolean ? Scalar::u8 : s; }
+Scalar memory_type(Scalar s) {
+  return s == Scalar::boolean ? Scalar::u8 : s;
+}
 
 }  // namespace
 
@@ -59,7 +61,8 @@ Body::Body(Draft& draft, const graph::Plan& plan, const graph::Group& group, con
   for (const graph::ValueId v : group.inputs) traffic_ += static_cast<double>(graph::byte_size(g[v].type));
   for (const graph::ValueId v : group.results) traffic_ += static_cast<double>(graph::byte_size(g[v].type));
 
-  // Formats with fields per row must not have their rows merged: one more walk, in which a row is longer than its columns.
+  // Formats with fields per row must not have their rows merged: one more walk, in which a row is longer than its
+  // columns.
   std::vector<std::vector<int64_t>> walks;
   for (const Load& load : loads_) walks.push_back(load.strides);
   for (const Load& load : loads_) {
@@ -123,7 +126,8 @@ int Body::add_load(graph::ValueId v, const std::vector<int64_t>& shape, Load::Ki
     load.kind = Load::Kind::blocks;
     load.buffer = draft_.value(n.operands[0], false);
     const int64_t columns = extents.empty() ? 1 : extents.back();
-    load.unpack = std::make_shared<Unpack>(b_, *blob.type.element.format, load.buffer, product(extents) / std::max<int64_t>(columns, 1), columns);
+    load.unpack = std::make_shared<Unpack>(b_, *blob.type.element.format, load.buffer,
+                                           product(extents) / std::max<int64_t>(columns, 1), columns);
   } else {
     LUMEN_CHECK(!n.type.element.format, "a format is read without a cast");
     load.kind = Load::Kind::memory;
@@ -150,7 +154,8 @@ void Body::set_vector_axis(int axis) {
       blocks = load.offset % columns + extents_[axis] <= columns;
       for (size_t d = 0; d < extents_.size(); ++d)
         if (static_cast<int>(d) != axis && load.strides[d] != 0)
-          blocks = blocks && (load.strides[d] % columns == 0 || load.offset == 0) && (load.strides[d] % extents_[axis] == 0);
+          blocks =
+              blocks && (load.strides[d] % columns == 0 || load.offset == 0) && (load.strides[d] % extents_[axis] == 0);
     }
     load.kind = blocks ? Load::Kind::blocks : Load::Kind::elements;
   }
@@ -165,7 +170,8 @@ Body::Chunking Body::chunking(int machine_lanes) const {
     c.unit = std::lcm(c.unit, block);
     const int64_t low = block & -block;
     c.unit_lanes = static_cast<int>(std::min<int64_t>(c.unit_lanes, low));
-    if (block % machine_lanes != 0 && machine_lanes % block != 0) c.lanes = static_cast<int>(std::min<int64_t>(c.lanes, low));
+    if (block % machine_lanes != 0 && machine_lanes % block != 0)
+      c.lanes = static_cast<int>(std::min<int64_t>(c.lanes, low));
   }
   if (c.lanes > 0) c.chunk = std::lcm(c.unit, int64_t{c.lanes});
   return c;
@@ -203,7 +209,9 @@ void Body::open_lanes(ValueId at, int lanes, ValueId count) {
   for (Load& load : loads_) load.partial.push_back(load.partial.back());
 }
 
-void Body::open_scalar() { open_lanes(-1, 1, -1); }
+void Body::open_scalar() {
+  open_lanes(-1, 1, -1);
+}
 
 void Body::enter_chunk(ValueId at, int64_t elements) {
   for (Load& load : loads_) {
@@ -221,7 +229,9 @@ ValueId Body::offset_of(const Load& load) const {
   return b_.add(load.partial.back(), b_.mul(at_, b_.i64(stride * load.scale)));
 }
 
-ValueId Body::widen(ValueId x) const { return b_.type(x).lanes == lanes_ ? x : b_.splat(x, lanes_); }
+ValueId Body::widen(ValueId x) const {
+  return b_.type(x).lanes == lanes_ ? x : b_.splat(x, lanes_);
+}
 
 // first + lane * stride, in a number type; `first` is i64.
 ValueId Body::lane_numbers(ValueId first, int64_t stride, Scalar type) {
@@ -261,13 +271,16 @@ ValueId Body::read_memory(const Load& load) {
 ValueId Body::read(Load& load) {
   const int64_t stride = at_ < 0 ? 0 : load.strides[vector_axis_];
   switch (load.kind) {
-    case Load::Kind::memory: return read_memory(load);
+    case Load::Kind::memory:
+      return read_memory(load);
     case Load::Kind::splat: {
       const double x = plan_.graph[load.source].attributes.data[0];
-      return is_float(load.type) ? b_.real(x, {load.type, lanes_}) : b_.integer(static_cast<int64_t>(x), {load.type, lanes_});
+      return is_float(load.type) ? b_.real(x, {load.type, lanes_})
+                                 : b_.integer(static_cast<int64_t>(x), {load.type, lanes_});
     }
     case Load::Kind::iota:
-    case Load::Kind::number: return lane_numbers(offset_of(load), stride, load.type);
+    case Load::Kind::number:
+      return lane_numbers(offset_of(load), stride, load.type);
     case Load::Kind::blocks:
       if (at_ >= 0) return load.unpack->values(position_, lanes_);
       [[fallthrough]];
@@ -294,9 +307,13 @@ const ValueId* Body::find(graph::ValueId v) const {
   return nullptr;
 }
 
-bool Body::has(graph::ValueId v) const { return find(v) != nullptr; }
+bool Body::has(graph::ValueId v) const {
+  return find(v) != nullptr;
+}
 
-void Body::set(graph::ValueId v, ValueId x) { scopes_.back()[{v, b_.type(x).lanes}] = x; }
+void Body::set(graph::ValueId v, ValueId x) {
+  scopes_.back()[{v, b_.type(x).lanes}] = x;
+}
 
 ValueId Body::value(graph::ValueId v) {
   if (const ValueId* known = find(v)) return widen(*known);
@@ -316,7 +333,8 @@ ValueId Body::compute(graph::ValueId v) {
       return b_.apply(n.attributes.formula, inputs)[0];
     }
     case Op::random_: {
-      const ValueId number = lane_numbers(offset_of(loads_[number_of_.at(v)]), at_ < 0 ? 0 : loads_[number_of_.at(v)].strides[vector_axis_], Scalar::u32);
+      const ValueId number = lane_numbers(offset_of(loads_[number_of_.at(v)]),
+                                          at_ < 0 ? 0 : loads_[number_of_.at(v)].strides[vector_axis_], Scalar::u32);
       const ValueId seed = b_.convert(ScalarOp::cast_, Scalar::u32, value(n.operands[0]));
       return b_.apply(graph::random_formula(n.attributes.salt), {seed, number})[0];
     }
@@ -325,9 +343,12 @@ ValueId Body::compute(graph::ValueId v) {
       const Scalar to = n.type.element.scalar;
       return b_.convert(ScalarOp::cast_, to, x);
     }
-    case Op::update_: return value(n.operands[1]);
-    case Op::reduce_: return b_.convert(ScalarOp::cast_, n.type.element.scalar, value(n.operands[0]));  // over axes of extent 1
-    default: break;
+    case Op::update_:
+      return value(n.operands[1]);
+    case Op::reduce_:
+      return b_.convert(ScalarOp::cast_, n.type.element.scalar, value(n.operands[0]));  // over axes of extent 1
+    default:
+      break;
   }
   LUMEN_UNREACHABLE("{} inside a map or reduce group", graph::op_info(n.op).name);
 }
@@ -336,8 +357,12 @@ void Body::shift(Load& load, ValueId elements) {
   load.partial.back() = b_.add(load.partial.back(), b_.mul(elements, b_.i64(load.scale)));
 }
 
-void Body::shift_load(graph::ValueId v, ValueId elements) { shift(loads_[load_of_.at(v)], elements); }
-void Body::shift_store(graph::ValueId v, ValueId elements) { shift(loads_[store_of_.at(v)], elements); }
+void Body::shift_load(graph::ValueId v, ValueId elements) {
+  shift(loads_[load_of_.at(v)], elements);
+}
+void Body::shift_store(graph::ValueId v, ValueId elements) {
+  shift(loads_[store_of_.at(v)], elements);
+}
 
 void Body::hoist(int lanes) {
   const int before = lanes_;
@@ -369,7 +394,8 @@ void Body::store(graph::ValueId v, ValueId x) {
   const Load& access = loads_[store_of_.at(v)];
   const BufferId buffer = draft_.value(v, true);
   const Scalar type = plan_.graph[v].type.element.scalar;
-  LUMEN_CHECK(lanes_ == 1 || access.strides[vector_axis_] == 1 || extents_[vector_axis_] == 1, "a result is not contiguous along the lanes");
+  LUMEN_CHECK(lanes_ == 1 || access.strides[vector_axis_] == 1 || extents_[vector_axis_] == 1,
+              "a result is not contiguous along the lanes");
   store_to(buffer, type, b_.mul(offset_of(access), b_.i64(scalar_bytes(memory_type(type)))), x);
 }
 

@@ -20,19 +20,20 @@ namespace {
 constexpr int64_t kGrain = 8192;
 
 // bytes [from, from + count) of one buffer to another; `count` known.
-void copy_bytes(loop::Builder& b, BufferId source, ValueId from, BufferId target, ValueId to, int64_t count, int lanes) {
+void copy_bytes(loop::Builder& b, BufferId source, ValueId from, BufferId target, ValueId to, int64_t count,
+                int lanes) {
   const int64_t wide = int64_t{lanes} * 4, whole = count / wide * wide;
   b.loop(loop::LoopKind::serial, b.i64(0), b.i64(whole), wide, [&](ValueId at) {
     b.store(target, b.load(source, {Scalar::i32, lanes}, b.add(from, at), 1), b.add(to, at), 1);
   });
   if (whole < count)
-    b.loop(loop::LoopKind::serial, b.i64(whole), b.i64(count), 1, [&](ValueId at) {
-      b.store(target, b.load(source, {Scalar::u8, 1}, b.add(from, at), 1), b.add(to, at), 1);
-    });
+    b.loop(loop::LoopKind::serial, b.i64(whole), b.i64(count), 1,
+           [&](ValueId at) { b.store(target, b.load(source, {Scalar::u8, 1}, b.add(from, at), 1), b.add(to, at), 1); });
 }
 }  // namespace
 
-Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::ValueId v, int scratch, const machine::Machine& target) {
+Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::ValueId v, int scratch,
+                     const machine::Machine& target) {
   const std::vector<int64_t> shape = extents_of(plan.graph[v].type.shape);
   const Access from = follow(plan, group, v);
   const std::vector<int64_t> dense = dense_strides_of(shape);
@@ -49,14 +50,16 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
   const int64_t inner = outer.back();
   outer.pop_back();
   const Tasks tasks = cut(outer, inner, kGrain, std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * 4));
-  for_tasks(b, tasks, outer, inner, [&] { body.begin_task(); }, [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
-    for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
-    for_lanes(b, body, lanes, 4, first, end, inner % lanes == 0, [&](int) {
-      const ValueId x = b.convert(ScalarOp::cast_, Scalar::f32, body.value(v));
-      body.store_to(buffer, Scalar::f32, b.mul(body.store_place(v), b.i64(4)), x);
-    });
-    for (size_t d = 0; d < counters.size(); ++d) body.close();
-  });
+  for_tasks(
+      b, tasks, outer, inner, [&] { body.begin_task(); },
+      [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
+        for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+        for_lanes(b, body, lanes, 4, first, end, inner % lanes == 0, [&](int) {
+          const ValueId x = b.convert(ScalarOp::cast_, Scalar::f32, body.value(v));
+          body.store_to(buffer, Scalar::f32, b.mul(body.store_place(v), b.i64(4)), x);
+        });
+        for (size_t d = 0; d < counters.size(); ++d) body.close();
+      });
   return draft.finish(fmt::format("copy {}", shape_text(shape)), 0, 8.0 * static_cast<double>(product(shape)));
 }
 
@@ -84,8 +87,9 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, int
         return;
       }
       const ValueId is_last = b.op(ScalarOp::eq_, task, b.i64(bytes / part));
-      b.branch(is_last, [&] { copy_bytes(b, source, from, target, from, bytes % part, lanes); },
-               [&] { copy_bytes(b, source, from, target, from, part, lanes); });
+      b.branch(
+          is_last, [&] { copy_bytes(b, source, from, target, from, bytes % part, lanes); },
+          [&] { copy_bytes(b, source, from, target, from, part, lanes); });
     });
     out.steps.push_back(draft.finish(fmt::format("update {} bytes", bytes), 0, 2.0 * static_cast<double>(bytes)));
     return out;
@@ -93,22 +97,25 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, int
   if (f.tile_bytes > 0 || f.tensor_bytes > 0)
     throw user_error("update: a part of a state cannot be written in a format with fields per tile or tensor");
   const std::vector<int64_t> whole = extents_of(root.type.shape), shape = extents_of(g[value].type.shape);
-  const int64_t columns = whole.back(), own_columns = shape.back(), own_rows = product(shape) / std::max<int64_t>(own_columns, 1);
+  const int64_t columns = whole.back(), own_columns = shape.back(),
+                own_rows = product(shape) / std::max<int64_t>(own_columns, 1);
   const BlobLayout to = blob_layout(f, product(whole) / columns, columns), from = blob_layout(f, own_rows, own_columns);
   if (f.row_bytes > 0 && own_columns != columns)
     throw user_error("update: a part of a row cannot be written in a format with fields per row");
   std::vector<int64_t> outer(shape.begin(), shape.end() - 1), outer_strides(whole.begin(), whole.end() - 1);
   outer_strides = dense_strides_of(outer_strides);
   Draft* d = &draft;
-  Body body(*d, plan, group, {1}, {}, [&] {
-    std::map<graph::ValueId, Access> loads;
-    for (const graph::ValueId s : starts) {
-      Access a = follow(plan, group, s);
-      a.strides.assign(1, 0);
-      loads[s] = a;
-    }
-    return loads;
-  }(), {{group.root, Access{group.root, 0, {0}}}});
+  Body body(*d, plan, group, {1}, {},
+            [&] {
+              std::map<graph::ValueId, Access> loads;
+              for (const graph::ValueId s : starts) {
+                Access a = follow(plan, group, s);
+                a.strides.assign(1, 0);
+                loads[s] = a;
+              }
+              return loads;
+            }(),
+            {{group.root, Access{group.root, 0, {0}}}});
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(own_rows), 1, [&](ValueId row) {
     body.begin_task();
     body.open_scalar();
@@ -119,7 +126,8 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, int
       const ValueId room = b.i64(whole[k] - shape[k]);
       ValueId ok = b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), at), b.op(ScalarOp::le_, at, room));
       const bool is_last = k + 1 == starts.size();
-      if (is_last) ok = b.op(ScalarOp::and_, ok, b.op(ScalarOp::eq_, b.op(ScalarOp::rem_, at, b.i64(f.block)), b.i64(0)));
+      if (is_last)
+        ok = b.op(ScalarOp::and_, ok, b.op(ScalarOp::eq_, b.op(ScalarOp::rem_, at, b.i64(f.block)), b.i64(0)));
       b.guard(ok, at, loop::kGuardUpdate);
       const ValueId inside = b.op(ScalarOp::max_, b.i64(0), b.op(ScalarOp::min_, at, room));
       if (is_last) {
@@ -130,12 +138,14 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, int
     }
     body.close();
     copy_bytes(b, source, b.mul(row, b.i64(from.row_stride)), target,
-               b.add(b.mul(target_row, b.i64(to.row_stride)), b.mul(target_block, b.i64(f.block_bytes))), from.row_stride, lanes);
+               b.add(b.mul(target_row, b.i64(to.row_stride)), b.mul(target_block, b.i64(f.block_bytes))),
+               from.row_stride, lanes);
     if (f.row_bytes > 0)
       copy_bytes(b, source, b.add(b.i64(from.section[1]), b.mul(row, b.i64(f.row_bytes))), target,
                  b.add(b.i64(to.section[1]), b.mul(target_row, b.i64(f.row_bytes))), f.row_bytes, lanes);
   });
-  out.steps.push_back(draft.finish(fmt::format("update records {} into {}", shape_text(shape), shape_text(whole)), 0, 2.0 * static_cast<double>(own_rows * from.row_stride)));
+  out.steps.push_back(draft.finish(fmt::format("update records {} into {}", shape_text(shape), shape_text(whole)), 0,
+                                   2.0 * static_cast<double>(own_rows * from.row_stride)));
   return out;
 }
 

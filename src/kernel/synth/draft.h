@@ -1,5 +1,5 @@
-// A kernel being written for a group: one buffer parameter for every value in memory it touches. Values enter by what they
-// hold, never by their number in the graph, so equal work gives equal kernels.
+// A kernel being written for a group: one buffer parameter for every value in memory it touches. Values enter by what
+// they hold, never by their number in the graph, so equal work gives equal kernels.
 #pragma once
 
 #include <map>
@@ -17,8 +17,8 @@ class Draft {
   explicit Draft(const graph::Graph& g);
   loop::Builder b;
 
-  // The parameter of a value in memory, declared at first use. An update without copies shares its state's storage, hence its
-  // parameter. All parameters come before the first alloc.
+  // The parameter of a value in memory, declared at first use. An update without copies shares its state's storage,
+  // hence its parameter. All parameters come before the first alloc.
   loop::BufferId value(graph::ValueId v, bool written);
   loop::BufferId scratch(int number, int64_t bytes, bool written);
   // Declares the inputs, then the results of a group, in their order.
@@ -39,6 +39,6 @@ class Draft {
 // The input whose storage an update (chain) writes; v itself for anything else.
 graph::ValueId storage_of(const graph::Graph& g, graph::ValueId v);
 
-std::string symbol_text(const std::string& plan);   // letters, digits and _ only
+std::string symbol_text(const std::string& plan);  // letters, digits and _ only
 
 }  // namespace lumen::synth

@@ -1,5 +1,5 @@
-// One group of blocks, lane by lane: values turned so that lanes are blocks, the routines run once for all, codes kept entry by entry in
-// private memory, records put together word by word.
+// One group of blocks, lane by lane: values turned so that lanes are blocks, the routines run once for all, codes kept
+// entry by entry in private memory, records put together word by word.
 #include "kernel/synth/encode.h"
 
 #include <algorithm>
@@ -19,13 +19,23 @@ namespace {
 
 constexpr int64_t kGrain = 8192;  // elements per task
 
-Scalar code_type(const Field& f) { return f.type.bits > 32 ? Scalar::u64 : Scalar::u32; }
+Scalar code_type(const Field& f) {
+  return f.type.bits > 32 ? Scalar::u64 : Scalar::u32;
+}
 
 class BlockEncoder {
  public:
   BlockEncoder(loop::Builder& b, const Format& f, int64_t rows, int64_t columns, BufferId x, BufferId blob,
                const std::vector<SuppliedValues>& supplied, int lanes)
-      : b_(b), format_(f), layout_(blob_layout(f, rows, columns)), rows_(rows), columns_(columns), x_(x), blob_(blob), supplied_(supplied), lanes_(lanes) {}
+      : b_(b),
+        format_(f),
+        layout_(blob_layout(f, rows, columns)),
+        rows_(rows),
+        columns_(columns),
+        x_(x),
+        blob_(blob),
+        supplied_(supplied),
+        lanes_(lanes) {}
 
   // In the task's region: private memory and tables.
   void begin() {
@@ -36,14 +46,19 @@ class BlockEncoder {
     RoutineHooks hooks;
     hooks.source = [&](ValueId index) { return source(index); };
     hooks.field = [&](int field, ValueId index) { return field_value(field, index); };
-    hooks.set_field = [&](int field, ValueId index, ValueId value, ValueId mask) { set_field(field, index, value, mask); };
-    hooks.table = [&](int table, ValueId index) { return read_table(b_, format_.tables[table], tables_[table], index); };
+    hooks.set_field = [&](int field, ValueId index, ValueId value, ValueId mask) {
+      set_field(field, index, value, mask);
+    };
+    hooks.table = [&](int table, ValueId index) {
+      return read_table(b_, format_.tables[table], tables_[table], index);
+    };
     hooks.extent = [&] { return b_.i64(format_.block); };
     if (fits()) fit_.emplace(b_, *format_.fit[0], hooks, lanes_);
     if (format_.code) code_.emplace(b_, *format_.code, hooks, lanes_, std::vector<int>{1});
   }
 
-  // Blocks first .. first + lanes - 1 (counted over the whole tensor); all of one row when the format has row or tile fields.
+  // Blocks first .. first + lanes - 1 (counted over the whole tensor); all of one row when the format has row or tile
+  // fields.
   void blocks(ValueId first) {
     first_ = first;
     load_values();
@@ -101,9 +116,11 @@ class BlockEncoder {
       b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(square), lanes_, [&](ValueId j) {
         std::vector<ValueId> tile;
         for (int l = 0; l < lanes_; ++l)
-          tile.push_back(b_.load(x_, {Scalar::f32, lanes_}, b_.add(start, b_.add(b_.mul(j, b_.i64(4)), b_.i64(l * block * 4))), 4));
+          tile.push_back(b_.load(x_, {Scalar::f32, lanes_},
+                                 b_.add(start, b_.add(b_.mul(j, b_.i64(4)), b_.i64(l * block * 4))), 4));
         transpose(b_, tile);
-        for (int k = 0; k < lanes_; ++k) b_.store(turned_, tile[k], b_.mul(b_.add(j, b_.i64(k)), b_.i64(lanes_ * 4)), 4);
+        for (int k = 0; k < lanes_; ++k)
+          b_.store(turned_, tile[k], b_.mul(b_.add(j, b_.i64(k)), b_.i64(lanes_ * 4)), 4);
       });
     }
     if (square < block) {
@@ -130,8 +147,9 @@ class BlockEncoder {
   ValueId load_code(int field, ValueId index) {
     const Field& f = format_.fields[field];
     const ValueId offset = code_offset(f, index);
-    return b_.type(offset).lanes == 1 ? b_.load(codes_[field], {code_type(f), lanes_}, offset, scalar_bytes(code_type(f)))
-                                      : b_.gather(codes_[field], code_type(f), offset);
+    return b_.type(offset).lanes == 1
+               ? b_.load(codes_[field], {code_type(f), lanes_}, offset, scalar_bytes(code_type(f)))
+               : b_.gather(codes_[field], code_type(f), offset);
   }
 
   void store_code(int field, ValueId index, ValueId code, ValueId mask) {
@@ -157,7 +175,8 @@ class BlockEncoder {
     const int field = static_cast<int>(&f - format_.fields.data());
     if (field == format_.code_field) return;  // written whole
     const Scalar s = code_type(f);
-    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1, [&](ValueId i) { store_code(field, i, b_.integer(0, {s, lanes_}), -1); });
+    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1,
+            [&](ValueId i) { store_code(field, i, b_.integer(0, {s, lanes_}), -1); });
   }
 
   // Fields above the block: known before the blocks are encoded; lanes may lie in different tiles.
@@ -183,9 +202,11 @@ class BlockEncoder {
     ValueId record = b_.i64(layout_.section[static_cast<int>(level)]);
     if (level == Level::row) record = b_.add(record, b_.mul(row, b_.i64(format_.row_bytes)));
     if (level == Level::tile) {
-      const ValueId block = b_.op(ScalarOp::sub_, b_.add(first_, b_.i64(lane)), b_.mul(row, b_.i64(columns_ / format_.block)));
+      const ValueId block =
+          b_.op(ScalarOp::sub_, b_.add(first_, b_.i64(lane)), b_.mul(row, b_.i64(columns_ / format_.block)));
       const ValueId column = b_.op(ScalarOp::div_, b_.mul(block, b_.i64(format_.block)), b_.i64(format_.tile_columns));
-      const ValueId tile = b_.add(b_.mul(b_.op(ScalarOp::div_, row, b_.i64(format_.tile_rows)), b_.i64(layout_.tile_columns)), column);
+      const ValueId tile =
+          b_.add(b_.mul(b_.op(ScalarOp::div_, row, b_.i64(format_.tile_rows)), b_.i64(layout_.tile_columns)), column);
       record = b_.add(record, b_.mul(tile, b_.i64(format_.tile_bytes)));
     }
     return record;
@@ -273,7 +294,8 @@ class BlockEncoder {
           const VType wide{code_type(f), lanes_};
           ValueId x = load_code(part.field, b_.i64(part.entry));
           if (part.value_bit > 0) x = b_.op(ScalarOp::shr_, x, b_.integer(part.value_bit, wide));
-          if (part.value_bit + part.bits < f.type.bits) x = b_.op(ScalarOp::and_, x, b_.integer((int64_t{1} << part.bits) - 1, wide));
+          if (part.value_bit + part.bits < f.type.bits)
+            x = b_.op(ScalarOp::and_, x, b_.integer((int64_t{1} << part.bits) - 1, wide));
           x = b_.convert(ScalarOp::cast_, Scalar::u32, x);
           if (part.shift > 0) x = b_.op(ScalarOp::shl_, x, b_.integer(part.shift, u32));
           word = b_.op(ScalarOp::or_, word, x);
@@ -328,7 +350,8 @@ void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t colu
   // Tasks: whole rows, or runs of blocks that are multiples of the lanes.
   const int64_t blocks_per_task = std::max<int64_t>((kGrain / f.block + width - 1) / width * width, width);
   const int64_t rows_per_task = std::max<int64_t>(1, kGrain / std::max<int64_t>(columns, 1));
-  const int64_t tasks = by_rows ? (rows + rows_per_task - 1) / rows_per_task : (total + blocks_per_task - 1) / blocks_per_task;
+  const int64_t tasks =
+      by_rows ? (rows + rows_per_task - 1) / rows_per_task : (total + blocks_per_task - 1) / blocks_per_task;
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(std::max<int64_t>(tasks, 1)), 1, [&](ValueId task) {
     BlockEncoder wide(b, f, rows, columns, x, blob, supplied, width);
     wide.begin();
@@ -360,11 +383,15 @@ void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t colu
     // Bytes between sections are zero.
     b.branch(b.op(ScalarOp::eq_, task, b.i64(0)), [&] {
       const auto zeros = [&](int64_t from, int64_t to) {
-        if (from < to) b.loop(loop::LoopKind::serial, b.i64(from), b.i64(to), 1, [&](ValueId at) { b.store(blob, b.integer(0, {Scalar::u8, 1}), at, 1); });
+        if (from < to)
+          b.loop(loop::LoopKind::serial, b.i64(from), b.i64(to), 1,
+                 [&](ValueId at) { b.store(blob, b.integer(0, {Scalar::u8, 1}), at, 1); });
       };
       std::vector<std::pair<int64_t, int64_t>> used{{0, layout.data_bytes}};
       if (f.row_bytes > 0) used.emplace_back(layout.section[1], rows * f.row_bytes);
-      if (f.tile_bytes > 0) used.emplace_back(layout.section[2], (rows + f.tile_rows - 1) / f.tile_rows * layout.tile_columns * f.tile_bytes);
+      if (f.tile_bytes > 0)
+        used.emplace_back(layout.section[2],
+                          (rows + f.tile_rows - 1) / f.tile_rows * layout.tile_columns * f.tile_bytes);
       if (f.tensor_bytes > 0) used.emplace_back(layout.section[3], f.tensor_bytes);
       for (size_t k = 0; k < used.size(); ++k)
         zeros(used[k].first + used[k].second, k + 1 < used.size() ? used[k + 1].first : layout.total);

@@ -1,5 +1,6 @@
-// Quantization as kernels: fits and codes run as many blocks side by side as the machine has lanes, records are assembled from words
-// known when the kernel is made. Equal to the codec bit for bit. Proved by tests/kernel/synth_codec_test.cpp and tests/ladder.
+// Quantization as kernels: fits and codes run as many blocks side by side as the machine has lanes, records are
+// assembled from words known when the kernel is made. Equal to the codec bit for bit. Proved by
+// tests/kernel/synth_codec_test.cpp and tests/ladder.
 #pragma once
 
 #include "kernel/synth/draft.h"
@@ -22,8 +23,8 @@ struct SuppliedValues {
 void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, int64_t columns, loop::BufferId x,
                   loop::BufferId blob, const std::vector<SuppliedValues>& supplied);
 // The data section, and zeros between sections. One kernel.
-void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t columns, loop::BufferId x, loop::BufferId blob,
-                   const std::vector<SuppliedValues>& supplied, int lanes);
+void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t columns, loop::BufferId x,
+                   loop::BufferId blob, const std::vector<SuppliedValues>& supplied, int lanes);
 bool has_level(const Format& f, Level level);
 
 }  // namespace lumen::synth

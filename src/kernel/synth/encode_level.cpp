@@ -1,5 +1,5 @@
-// Fields above the block: one record per row, tile or tensor, fitted from all its values, or supplied. Scalar; and the doors of the codec
-// kernels: encode, decode, casts into formats, updates of states held in formats.
+// Fields above the block: one record per row, tile or tensor, fitted from all its values, or supplied. Scalar; and the
+// doors of the codec kernels: encode, decode, casts into formats, updates of states held in formats.
 #include <algorithm>
 
 #include "base/check.h"
@@ -19,8 +19,8 @@ bool has_level(const Format& f, Level level) {
   return std::any_of(f.fields.begin(), f.fields.end(), [&](const Field& field) { return field.level == level; });
 }
 
-void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, int64_t columns, BufferId x, BufferId blob,
-                  const std::vector<SuppliedValues>& supplied) {
+void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, int64_t columns, BufferId x,
+                  BufferId blob, const std::vector<SuppliedValues>& supplied) {
   const BlobLayout layout = blob_layout(f, rows, columns);
   const int64_t bytes = level == Level::row ? f.row_bytes : level == Level::tile ? f.tile_bytes : f.tensor_bytes;
   const int64_t tile_rows = level == Level::tile ? (rows + f.tile_rows - 1) / f.tile_rows : 0;
@@ -103,7 +103,11 @@ void add_encode_steps(Synthesis& out, const Format& f, int64_t rows, int64_t col
     std::vector<SuppliedValues> values;
     for (const auto& [field, argument] : supplied) {
       const Field& info = f.fields[field];
-      const int64_t records = info.level == Level::block ? rows * columns / f.block : info.level == Level::row ? rows : info.level == Level::tensor ? 1 : (rows + f.tile_rows - 1) / f.tile_rows * blob_layout(f, rows, columns).tile_columns;
+      const int64_t records = info.level == Level::block ? rows * columns / f.block
+                              : info.level == Level::row ? rows
+                              : info.level == Level::tensor
+                                  ? 1
+                                  : (rows + f.tile_rows - 1) / f.tile_rows * blob_layout(f, rows, columns).tile_columns;
       values.push_back({field, b.param(fmt::format("field{}", values.size()), records * info.count * 4, false)});
       s.arguments.push_back(argument);
     }
@@ -117,9 +121,10 @@ void add_encode_steps(Synthesis& out, const Format& f, int64_t rows, int64_t col
   const std::string what = fmt::format("{}x{} {}", rows, columns, f.hash.hex().substr(0, 8));
   for (const Level level : kOutermostFirst) {
     if (!has_level(f, level)) continue;
-    step(fmt::format("encode level {} {}", static_cast<int>(level), what), [&](loop::Builder& b, BufferId from, BufferId to, const auto& values) {
-      encode_level(b, f, level, rows, columns, from, to, values);
-    });
+    step(fmt::format("encode level {} {}", static_cast<int>(level), what),
+         [&](loop::Builder& b, BufferId from, BufferId to, const auto& values) {
+           encode_level(b, f, level, rows, columns, from, to, values);
+         });
   }
   step(fmt::format("encode {}", what), [&](loop::Builder& b, BufferId from, BufferId to, const auto& values) {
     encode_blocks(b, f, rows, columns, from, to, values, target.f32_lanes());
@@ -171,7 +176,8 @@ Synthesis synthesize_cast(const graph::Plan& plan, const graph::Group& group, co
       if (extents[d] == 1) dense[d] = 0;
     const bool is_input = std::find(group.inputs.begin(), group.inputs.end(), a.source) != group.inputs.end();
     const bool whole = product(extents_of(g[a.source].type.shape)) == product(extents);
-    if (is_input && whole && a.offset == 0 && a.strides == dense && g[v].type.element == graph::Element{}) return {Argument::From::value, a.source};
+    if (is_input && whole && a.offset == 0 && a.strides == dense && g[v].type.element == graph::Element{})
+      return {Argument::From::value, a.source};
     const int number = static_cast<int>(out.scratch.size());
     out.scratch.push_back(product(extents) * 4);
     out.steps.push_back(copy_to_scratch(plan, group, v, number, target));
@@ -181,7 +187,8 @@ Synthesis synthesize_cast(const graph::Plan& plan, const graph::Group& group, co
   std::vector<std::pair<int, Argument>> supplied;
   for (size_t k = 0; k < root.attributes.sources.size() && k + 1 < root.operands.size(); ++k)
     supplied.emplace_back(root.attributes.sources[k].first, in_memory(root.operands[k + 1]));
-  add_encode_steps(out, *root.type.element.format, rows, columns, x, {Argument::From::value, group.root}, supplied, target);
+  add_encode_steps(out, *root.type.element.format, rows, columns, x, {Argument::From::value, group.root}, supplied,
+                   target);
   return out;
 }
 

@@ -32,7 +32,9 @@ std::vector<Part> parts_of(const Field& field, const FieldPlace& place) {
   return parts;
 }
 
-uint64_t low_mask(int bits) { return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1; }
+uint64_t low_mask(int bits) {
+  return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+}
 
 Scalar unsigned_of(int bits) {
   return bits == 8 ? Scalar::u8 : bits == 16 ? Scalar::u16 : bits == 32 ? Scalar::u32 : Scalar::u64;
@@ -58,7 +60,8 @@ Window::Window(loop::Builder& b, loop::BufferId buffer, ValueId base, int64_t by
     : builder_(b), buffer_(buffer), base_(base), size_(bytes) {}
 
 ValueId Window::load(VType type, int64_t byte) {
-  LUMEN_CHECK(byte >= 0 && byte + int64_t{scalar_bytes(type.scalar)} * type.lanes <= size_, "byte {} of {}", byte, size_);
+  LUMEN_CHECK(byte >= 0 && byte + int64_t{scalar_bytes(type.scalar)} * type.lanes <= size_, "byte {} of {}", byte,
+              size_);
   const auto key = std::make_tuple(type.scalar, type.lanes, byte);
   if (const auto found = loads_.find(key); found != loads_.end()) return found->second;
   const ValueId v = builder_.load(buffer_, type, builder_.add(base_, builder_.i64(byte)), 1);
@@ -230,21 +233,25 @@ ValueId decode_small_float(loop::Builder& b, const FieldType& t, ValueId codes) 
   const int64_t rebias = 127 - t.bias;
   // Fields whose exponents f32 cannot hold as they stand go through ldexp, which is exact or correctly rounded.
   const int64_t top = rebias + static_cast<int64_t>(low_mask(e_bits));
-  const bool fits = rebias + 1 >= 1 && top <= 255 && (t.special != FieldType::Special::ieee ? top <= 254 || t.special == FieldType::Special::scale : true);
+  const bool fits =
+      rebias + 1 >= 1 && top <= 255 &&
+      (t.special != FieldType::Special::ieee ? top <= 254 || t.special == FieldType::Special::scale : true);
   ValueId bits = -1;
   if (t.special == FieldType::Special::scale && m_bits == 0) {
     if (rebias >= 0 && top <= 255) {
       bits = b.op(ScalarOp::shl_, b.add(magnitude, u(rebias)), u(23));
       if (rebias == 0) bits = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, magnitude, u(0)), u(0x00400000), bits);
     } else {
-      const ValueId e = b.add(b.convert(ScalarOp::cast_, Scalar::i32, magnitude), b.integer(-t.bias, {Scalar::i32, lanes}));
+      const ValueId e =
+          b.add(b.convert(ScalarOp::cast_, Scalar::i32, magnitude), b.integer(-t.bias, {Scalar::i32, lanes}));
       bits = b.convert(ScalarOp::bitcast_, Scalar::u32, b.op(ScalarOp::ldexp_, b.real(1, f32), e));
     }
   } else {
     const int64_t one = int64_t{1} << m_bits;
     const ValueId is_normal = b.op(ScalarOp::le_, u(one), magnitude);
-    const ValueId mantissa = b.convert(ScalarOp::cast_, Scalar::f32,
-                                       b.convert(ScalarOp::cast_, Scalar::i32, b.op(ScalarOp::and_, magnitude, u(one - 1))));
+    const ValueId mantissa =
+        b.convert(ScalarOp::cast_, Scalar::f32,
+                  b.convert(ScalarOp::cast_, Scalar::i32, b.op(ScalarOp::and_, magnitude, u(one - 1))));
     ValueId small = -1, normal = -1;
     if (fits && 1 - t.bias - m_bits >= -126) {
       small = b.mul(mantissa, b.real(std::ldexp(1.0, 1 - t.bias - m_bits), f32));
@@ -259,12 +266,15 @@ ValueId decode_small_float(loop::Builder& b, const FieldType& t, ValueId codes) 
     bits = b.convert(ScalarOp::bitcast_, Scalar::u32, value);
     if (t.special == FieldType::Special::ieee) {
       const int64_t infinity = static_cast<int64_t>(low_mask(e_bits)) << m_bits;
-      const ValueId special = b.op(ScalarOp::or_, b.op(ScalarOp::shl_, b.op(ScalarOp::and_, magnitude, u(one - 1)), u(23 - m_bits)), u(0x7f800000));
+      const ValueId special =
+          b.op(ScalarOp::or_, b.op(ScalarOp::shl_, b.op(ScalarOp::and_, magnitude, u(one - 1)), u(23 - m_bits)),
+               u(0x7f800000));
       bits = b.op(ScalarOp::select_, b.op(ScalarOp::le_, u(infinity), magnitude), special, bits);
     }
   }
   const bool all_ones_nan = t.special == FieldType::Special::fn || t.special == FieldType::Special::scale;
-  if (all_ones_nan) bits = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, magnitude, u(magnitude_mask)), u(0x7fc00000), bits);
+  if (all_ones_nan)
+    bits = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, magnitude, u(magnitude_mask)), u(0x7fc00000), bits);
   if (t.has_sign) {
     const int sign = e_bits + m_bits;
     const ValueId raised = b.op(ScalarOp::shl_, b.op(ScalarOp::shr_, codes, u(sign)), u(31));
@@ -299,7 +309,8 @@ ValueId decode_codes(loop::Builder& b, const FieldType& t, ValueId codes) {
     const ValueId bits = b.convert(ScalarOp::cast_, Scalar::u16, codes);
     return b.convert(ScalarOp::cast_, Scalar::f32, b.convert(ScalarOp::bitcast_, Scalar::f16, bits));
   }
-  if (is_bfloat(t)) return b.convert(ScalarOp::bitcast_, Scalar::f32, b.op(ScalarOp::shl_, codes, b.integer(16, {Scalar::u32, lanes})));
+  if (is_bfloat(t))
+    return b.convert(ScalarOp::bitcast_, Scalar::f32, b.op(ScalarOp::shl_, codes, b.integer(16, {Scalar::u32, lanes})));
   return decode_small_float(b, t, codes);
 }
 

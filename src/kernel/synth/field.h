@@ -1,5 +1,6 @@
-// Stored bits to numbers and back, in loop IR: the codes of a field for lanes whose places are known when the kernel is made, and
-// the numbers they stand for. Knows layouts and field types only. Proved by tests/kernel/synth_unpack_test.cpp.
+// Stored bits to numbers and back, in loop IR: the codes of a field for lanes whose places are known when the kernel is
+// made, and the numbers they stand for. Knows layouts and field types only. Proved by
+// tests/kernel/synth_unpack_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@
 
 namespace lumen::synth {
 
-// Bytes [base, base + bytes) of a buffer that may be read. Loads of the same bytes are shared, so make a window where its
-// first load may stand and use it only inside that region and regions within.
+// Bytes [base, base + bytes) of a buffer that may be read. Loads of the same bytes are shared, so make a window where
+// its first load may stand and use it only inside that region and regions within.
 class Window {
  public:
   Window(loop::Builder& b, loop::BufferId buffer, loop::ValueId base, int64_t bytes);
@@ -46,9 +47,11 @@ struct FieldPlace {
 
 // Raw codes, one lane per place, as u8 (fields of at most 8 bits, when asked for), u32, or u64 (fields above 32 bits).
 // All places equal: a scalar of the same type; the caller splats.
-loop::ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places, bool as_bytes = false);
+loop::ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places,
+                         bool as_bytes = false);
 
-// Numbers of a field in its register type (f32, i32, u32, i64, u64); one lane per place or a scalar when all places are equal.
+// Numbers of a field in its register type (f32, i32, u32, i64, u64); one lane per place or a scalar when all places are
+// equal.
 loop::ValueId load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places);
 
 // Codes (u32, or u64 above 32 bits; any lane count) to numbers in the register type, and numbers to codes: equal to
@@ -57,7 +60,7 @@ loop::ValueId decode_codes(loop::Builder& b, const FieldType& type, loop::ValueI
 loop::ValueId encode_value(loop::Builder& b, const FieldType& type, loop::ValueId value);
 
 // True for the float types the loop IR loads and converts by itself.
-bool is_half(const FieldType& type);      // IEEE binary16
+bool is_half(const FieldType& type);  // IEEE binary16
 bool is_bfloat(const FieldType& type);
 bool is_single(const FieldType& type);
 

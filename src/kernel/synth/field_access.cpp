@@ -1,10 +1,9 @@
 // Entries of fields at run-time indices: general and scalar. Proved by tests/kernel/synth_codec_test.cpp.
-#include "kernel/synth/routine.h"
-
 #include <algorithm>
 #include <bit>
 
 #include "base/check.h"
+#include "kernel/synth/routine.h"
 
 namespace lumen::synth {
 
@@ -14,7 +13,9 @@ using loop::VType;
 
 namespace {
 
-uint64_t low_mask(int bits) { return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1; }
+uint64_t low_mask(int bits) {
+  return bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+}
 
 // Bit of the piece's lowest bit for a run-time element: the mixed-radix digits of (index - first) over the modes.
 ValueId bit_of(loop::Builder& b, const LayoutPiece& piece, ValueId index) {
@@ -83,7 +84,8 @@ ValueId read_field(loop::Builder& b, const Field& f, BufferId buffer, ValueId re
     if (whole_bytes(piece)) {
       x = b.convert(ScalarOp::cast_, wide, b.load(buffer, {unsigned_of(piece.bits), 1}, byte, 1));
     } else {
-      // Past-the-end bytes are never touched: byte j is read only where the entry reaches it, by clamping to its last byte.
+      // Past-the-end bytes are never touched: byte j is read only where the entry reaches it, by clamping to its last
+      // byte.
       const ValueId last = b.add(record, b.op(ScalarOp::shr_, b.add(bit, b.i64(piece.bits - 1)), b.i64(3)));
       for (int64_t j = 0; j < bytes_touched(piece); ++j) {
         const ValueId at = j == 0 ? byte : b.op(ScalarOp::min_, b.add(byte, b.i64(j)), last);
@@ -92,14 +94,16 @@ ValueId read_field(loop::Builder& b, const Field& f, BufferId buffer, ValueId re
         x = x < 0 ? y : b.op(ScalarOp::or_, x, y);
       }
       const ValueId shift = b.convert(ScalarOp::cast_, Scalar::u64, b.op(ScalarOp::and_, bit, b.i64(7)));
-      x = b.op(ScalarOp::and_, b.op(ScalarOp::shr_, x, shift), b.integer(static_cast<int64_t>(low_mask(piece.bits)), u64));
+      x = b.op(ScalarOp::and_, b.op(ScalarOp::shr_, x, shift),
+               b.integer(static_cast<int64_t>(low_mask(piece.bits)), u64));
       x = b.convert(ScalarOp::cast_, wide, x);
     }
     if (piece.value_bit != 0) x = b.op(ScalarOp::shl_, x, b.integer(piece.value_bit, {wide, 1}));
     if (one) {
       single = x;
     } else {
-      b.store(code, b.op(ScalarOp::or_, b.load(code, {wide, 1}, b.i64(0), scalar_bytes(wide)), x), b.i64(0), scalar_bytes(wide));
+      b.store(code, b.op(ScalarOp::or_, b.load(code, {wide, 1}, b.i64(0), scalar_bytes(wide)), x), b.i64(0),
+              scalar_bytes(wide));
     }
   });
   if (!one) single = b.load(code, {wide, 1}, b.i64(0), scalar_bytes(wide));
@@ -130,8 +134,10 @@ void write_field(loop::Builder& b, const Field& f, BufferId buffer, ValueId reco
         const ValueId at = b.add(byte, b.i64(j));
         const ValueId j8 = b.integer(8 * j, u64);
         const ValueId old = b.load(buffer, u8, at, 1);
-        const ValueId kept = b.op(ScalarOp::and_, old, b.convert(ScalarOp::cast_, Scalar::u8, b.op(ScalarOp::shr_, keep, j8)));
-        b.store(buffer, b.op(ScalarOp::or_, kept, b.convert(ScalarOp::cast_, Scalar::u8, b.op(ScalarOp::shr_, x, j8))), at, 1);
+        const ValueId kept =
+            b.op(ScalarOp::and_, old, b.convert(ScalarOp::cast_, Scalar::u8, b.op(ScalarOp::shr_, keep, j8)));
+        b.store(buffer, b.op(ScalarOp::or_, kept, b.convert(ScalarOp::cast_, Scalar::u8, b.op(ScalarOp::shr_, x, j8))),
+                at, 1);
       };
       if (j == 0) {
         put();

@@ -12,16 +12,21 @@ using loop::VType;
 
 namespace {
 
-int64_t ones(int bits) { return bits >= 63 ? INT64_MAX : (int64_t{1} << bits) - 1; }
+int64_t ones(int bits) {
+  return bits >= 63 ? INT64_MAX : (int64_t{1} << bits) - 1;
+}
 
 int64_t max_code(const FieldType& t) {
   const int magnitude = t.exponent_bits + t.mantissa_bits;
   switch (t.special) {
-    case FieldType::Special::ieee: return (ones(t.exponent_bits) << t.mantissa_bits) - 1;
+    case FieldType::Special::ieee:
+      return (ones(t.exponent_bits) << t.mantissa_bits) - 1;
     case FieldType::Special::fn:
-    case FieldType::Special::scale: return ones(magnitude) - 1;
+    case FieldType::Special::scale:
+      return ones(magnitude) - 1;
     case FieldType::Special::fnuz:
-    case FieldType::Special::finite: return ones(magnitude);
+    case FieldType::Special::finite:
+      return ones(magnitude);
   }
   LUMEN_UNREACHABLE("special {}", static_cast<int>(t.special));
 }
@@ -44,7 +49,8 @@ ValueId encode_integer(loop::Builder& b, const FieldType& t, ValueId value) {
   if (high_bits < (is_source_signed ? width - 1 : width)) value = b.op(ScalarOp::min_, value, b.integer(high, type));
   const Scalar wide = t.bits > 32 ? Scalar::u64 : Scalar::u32;
   value = b.convert(ScalarOp::cast_, wide, value);
-  if (t.is_signed && t.bits != 32 && t.bits != 64) value = b.op(ScalarOp::and_, value, b.integer(ones(t.bits), b.type(value)));
+  if (t.is_signed && t.bits != 32 && t.bits != 64)
+    value = b.op(ScalarOp::and_, value, b.integer(ones(t.bits), b.type(value)));
   return value;
 }
 
@@ -58,9 +64,9 @@ ValueId nearest_code(loop::Builder& b, const FieldType& t, ValueId a, ValueId ma
   const int drop = 23 - m;
   if (drop == 0 && rebias == 0) return a;
   // Round to nearest even on the f32 bits; with no mantissa left a tie always goes up.
-  const ValueId tie = m == 0 ? u(int64_t{1} << 22)
-                             : b.add(u((int64_t{1} << (drop - 1)) - 1),
-                                     b.op(ScalarOp::and_, b.op(ScalarOp::shr_, a, u(drop)), u(1)));
+  const ValueId tie =
+      m == 0 ? u(int64_t{1} << 22)
+             : b.add(u((int64_t{1} << (drop - 1)) - 1), b.op(ScalarOp::and_, b.op(ScalarOp::shr_, a, u(drop)), u(1)));
   const ValueId rounded = b.op(ScalarOp::shr_, b.add(a, tie), u(drop));
   const ValueId code = b.convert(ScalarOp::bitcast_, Scalar::i32, b.op(ScalarOp::sub_, rounded, u(rebias << m)));
   if (t.special == FieldType::Special::scale) {
@@ -100,12 +106,12 @@ ValueId encode_float(loop::Builder& b, const FieldType& t, ValueId value) {
     const double largest = std::min(t.max_finite(), static_cast<double>(3.4028234663852886e38));
     const ValueId inside = b.op(ScalarOp::min_, magnitude, b.real(largest, f32));
     const ValueId inside_bits = b.convert(ScalarOp::bitcast_, Scalar::u32, inside);
-    code = b.convert(ScalarOp::bitcast_, Scalar::u32,
-                     b.op(ScalarOp::min_, b.convert(ScalarOp::bitcast_, Scalar::i32, nearest_code(b, t, inside_bits, inside)),
-                          b.integer(max_code(t), {Scalar::i32, lanes})));
+    code = b.convert(
+        ScalarOp::bitcast_, Scalar::u32,
+        b.op(ScalarOp::min_, b.convert(ScalarOp::bitcast_, Scalar::i32, nearest_code(b, t, inside_bits, inside)),
+             b.integer(max_code(t), {Scalar::i32, lanes})));
   }
-  if (has_infinity)
-    code = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, a, u(0x7f800000)), u(max_code(t) + 1), code);
+  if (has_infinity) code = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, a, u(0x7f800000)), u(max_code(t) + 1), code);
   if (t.has_sign) {
     ValueId sign = b.op(ScalarOp::shl_, b.op(ScalarOp::shr_, bits, u(31)), u(magnitude_bits));
     if (t.special == FieldType::Special::fnuz)
@@ -120,14 +126,20 @@ ValueId encode_float(loop::Builder& b, const FieldType& t, ValueId value) {
   ValueId nan = u(0);
   switch (t.special) {
     case FieldType::Special::ieee:
-      nan = b.op(ScalarOp::or_, sign_only,
-                 u(t.mantissa_bits == 0 ? max_code(t)
-                                        : (ones(t.exponent_bits) << t.mantissa_bits) | (int64_t{1} << (t.mantissa_bits - 1))));
+      nan = b.op(
+          ScalarOp::or_, sign_only,
+          u(t.mantissa_bits == 0 ? max_code(t)
+                                 : (ones(t.exponent_bits) << t.mantissa_bits) | (int64_t{1} << (t.mantissa_bits - 1))));
       break;
     case FieldType::Special::fn:
-    case FieldType::Special::scale: nan = b.op(ScalarOp::or_, sign_only, u(ones(magnitude_bits))); break;
-    case FieldType::Special::fnuz: nan = u(int64_t{1} << magnitude_bits); break;
-    case FieldType::Special::finite: break;
+    case FieldType::Special::scale:
+      nan = b.op(ScalarOp::or_, sign_only, u(ones(magnitude_bits)));
+      break;
+    case FieldType::Special::fnuz:
+      nan = u(int64_t{1} << magnitude_bits);
+      break;
+    case FieldType::Special::finite:
+      break;
   }
   return b.op(ScalarOp::select_, is_nan, nan, code);
 }

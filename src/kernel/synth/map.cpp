@@ -1,5 +1,5 @@
-// Elementwise kernels: formulas over loads that broadcast, one or several results of one shape, vectors along the last collapsed axis.
-// Proved by tests/kernel/synth_map_test.cpp.
+// Elementwise kernels: formulas over loads that broadcast, one or several results of one shape, vectors along the last
+// collapsed axis. Proved by tests/kernel/synth_map_test.cpp.
 #include <numeric>
 
 #include "kernel/synth/nest.h"
@@ -26,15 +26,16 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   outer.pop_back();
   const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * unroll);
   const Tasks tasks = cut(outer, inner, kGrain, unit);
-  for_tasks(b, tasks, outer, inner, [&] { body.begin_task(); },
-            [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
-              for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
-              body.hoist(lanes);
-              for_lanes(b, body, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
-                for (const graph::ValueId r : group.results) body.store(r, body.value(r));
-              });
-              for (size_t d = 0; d < counters.size(); ++d) body.close();
-            });
+  for_tasks(
+      b, tasks, outer, inner, [&] { body.begin_task(); },
+      [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+        for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+        body.hoist(lanes);
+        for_lanes(b, body, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
+          for (const graph::ValueId r : group.results) body.store(r, body.value(r));
+        });
+        for (size_t d = 0; d < counters.size(); ++d) body.close();
+      });
   Synthesis out;
   const double elements = static_cast<double>(product(shape));
   out.steps.push_back(draft.finish(fmt::format("map {} {} x{}", shape_text(shape), body.summary(), lanes),

@@ -1,5 +1,5 @@
-// Kernels that place values: copies of views, gather, scatter_add, concat, pad and update with run-time starts. Casts into a format
-// go to encode.cpp. Proved by tests/kernel/synth_move_test.cpp.
+// Kernels that place values: copies of views, gather, scatter_add, concat, pad and update with run-time starts. Casts
+// into a format go to encode.cpp. Proved by tests/kernel/synth_move_test.cpp.
 #include <algorithm>
 #include <numeric>
 
@@ -21,11 +21,18 @@ constexpr int64_t kGrain = 8192;
 class MoveKernel {
  public:
   MoveKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
-      : plan_(plan), g_(plan.graph), group_(group), root_(group.root), node_(plan.graph[group.root]), lanes_(target.f32_lanes()) {}
+      : plan_(plan),
+        g_(plan.graph),
+        group_(group),
+        root_(group.root),
+        node_(plan.graph[group.root]),
+        lanes_(target.f32_lanes()) {}
 
   Synthesis run() {
     switch (node_.op) {
-      case Op::gather_: gather(); break;
+      case Op::gather_:
+        gather();
+        break;
       case Op::scatter_add_:
         fill_zero();
         scatter_add();
@@ -36,7 +43,8 @@ class MoveKernel {
           const graph::ValueId part = node_.operands[k];
           const std::vector<int64_t> shape = extents_of(g_[part].type.shape);
           std::vector<int64_t> starts(shape.size(), 0);
-          const int axis = node_.attributes.axis < 0 ? node_.attributes.axis + static_cast<int>(shape.size()) : node_.attributes.axis;
+          const int axis = node_.attributes.axis < 0 ? node_.attributes.axis + static_cast<int>(shape.size())
+                                                     : node_.attributes.axis;
           starts[axis] = start;
           start += shape[axis];
           place(part, starts, std::vector<int64_t>(shape.size(), 1), {}, "concat");
@@ -57,13 +65,16 @@ class MoveKernel {
         place(node_.operands[1], std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 1), starts, "update");
         break;
       }
-      default: LUMEN_UNREACHABLE("a move of {}", graph::op_info(node_.op).name);
+      default:
+        LUMEN_UNREACHABLE("a move of {}", graph::op_info(node_.op).name);
     }
     return std::move(out_);
   }
 
  private:
-  void finish(Draft& draft, const std::string& plan, double bytes) { out_.steps.push_back(draft.finish(plan, 0, bytes)); }
+  void finish(Draft& draft, const std::string& plan, double bytes) {
+    out_.steps.push_back(draft.finish(plan, 0, bytes));
+  }
 
   double result_bytes() const { return static_cast<double>(graph::byte_size(node_.type)); }
 
@@ -78,10 +89,10 @@ class MoveKernel {
       const ValueId from = b.mul(task, b.i64(grain));
       const ValueId to = b.op(ScalarOp::min_, b.add(from, b.i64(grain)), b.i64(bytes));
       const ValueId whole = b.op(ScalarOp::sub_, to, b.op(ScalarOp::rem_, b.op(ScalarOp::sub_, to, from), b.i64(wide)));
-      b.loop(loop::LoopKind::serial, from, whole, wide, [&](ValueId at) {
-        b.store(buffer, b.integer(0, {Scalar::i32, lanes_}), at, 4);
-      });
-      b.loop(loop::LoopKind::serial, whole, to, 1, [&](ValueId at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), at, 1); });
+      b.loop(loop::LoopKind::serial, from, whole, wide,
+             [&](ValueId at) { b.store(buffer, b.integer(0, {Scalar::i32, lanes_}), at, 4); });
+      b.loop(loop::LoopKind::serial, whole, to, 1,
+             [&](ValueId at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), at, 1); });
     });
     finish(draft, fmt::format("zero {} bytes", bytes), static_cast<double>(bytes));
   }
@@ -129,10 +140,12 @@ class MoveKernel {
     };
     for_tasks(b, tasks, outer, inner, begin, [&](const std::vector<ValueId>& counters, ValueId from, ValueId upto) {
       for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
-      for_lanes(b, body, lanes, lanes == 1 ? 1 : 4, from, upto, inner % lanes == 0, [&](int) { body.store(root_, body.value(value)); });
+      for_lanes(b, body, lanes, lanes == 1 ? 1 : 4, from, upto, inner % lanes == 0,
+                [&](int) { body.store(root_, body.value(value)); });
       for (size_t d = 0; d < counters.size(); ++d) body.close();
     });
-    finish(draft, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(whole)), 8.0 * static_cast<double>(product(shape)));
+    finish(draft, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(whole)),
+           8.0 * static_cast<double>(product(shape)));
   }
 
   void declare_load(Draft& draft, graph::ValueId source) {
@@ -145,7 +158,8 @@ class MoveKernel {
   // The row a run-time index names, checked; kept inside the table so that the kernel may go on.
   ValueId checked_index(loop::Builder& b, ValueId index, int64_t rows) {
     index = b.convert(ScalarOp::cast_, Scalar::i64, index);
-    const ValueId ok = b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), index), b.op(ScalarOp::lt_, index, b.i64(rows)));
+    const ValueId ok =
+        b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), index), b.op(ScalarOp::lt_, index, b.i64(rows)));
     b.guard(ok, index, loop::kGuardIndex);
     return b.op(ScalarOp::max_, b.i64(0), b.op(ScalarOp::min_, index, b.i64(rows - 1)));
   }
@@ -164,7 +178,8 @@ class MoveKernel {
     if (product(shape) == 0) return;
     const Access from = follow(plan_, group_, table), number = follow(plan_, group_, index);
     // Extent-1 axes have stride 0 in an access, but a table of one row needs none.
-    Access rows{from.source, from.offset, std::vector<int64_t>(shape.size(), 0)}, which{number.source, number.offset, std::vector<int64_t>(shape.size(), 0)};
+    Access rows{from.source, from.offset, std::vector<int64_t>(shape.size(), 0)},
+        which{number.source, number.offset, std::vector<int64_t>(shape.size(), 0)};
     for (size_t d = 0; d < lead; ++d) which.strides[d] = number.strides[d];
     for (size_t d = lead; d < shape.size(); ++d) rows.strides[d] = from.strides[1 + d - lead];
     std::vector<bool> barrier(shape.size(), false);
@@ -179,7 +194,8 @@ class MoveKernel {
     const int64_t inner = outer.back();
     outer.pop_back();
     const int last = static_cast<int>(outer.size());
-    const bool lanes_index = body.first_axis(last) >= 0 && body.first_axis(last) < static_cast<int>(lead);  // each lane another row
+    const bool lanes_index =
+        body.first_axis(last) >= 0 && body.first_axis(last) < static_cast<int>(lead);  // each lane another row
     const int64_t unit = lanes_index ? 1 : std::lcm<int64_t>(body.chunking(lanes_).chunk, int64_t{lanes_} * 4);
     const Tasks tasks = cut(outer, inner, kGrain, unit);
     const int64_t row_stride = from.strides[0];
@@ -187,24 +203,27 @@ class MoveKernel {
       const ValueId i = checked_index(b, body.value(index), table_shape[0]);
       body.shift_load(table, b.mul(i, b.i64(row_stride)));
     };
-    for_tasks(b, tasks, outer, inner, [&] { body.begin_task(); }, [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
-      for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
-      if (lanes_index) {
-        b.loop(loop::LoopKind::serial, first, end, 1, [&](ValueId at) {
-          body.open_lanes(at, 1, -1);
-          seek();
-          body.store(root_, body.value(table));
-          body.close();
+    for_tasks(
+        b, tasks, outer, inner, [&] { body.begin_task(); },
+        [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
+          for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+          if (lanes_index) {
+            b.loop(loop::LoopKind::serial, first, end, 1, [&](ValueId at) {
+              body.open_lanes(at, 1, -1);
+              seek();
+              body.store(root_, body.value(table));
+              body.close();
+            });
+          } else {
+            body.open_scalar();
+            const ValueId i = checked_index(b, body.value(index), table_shape[0]);
+            body.close();
+            body.shift_load(table, b.mul(i, b.i64(row_stride)));
+            for_lanes(b, body, lanes_, 4, first, end, inner % lanes_ == 0,
+                      [&](int) { body.store(root_, body.value(table)); });
+          }
+          for (size_t d = 0; d < counters.size(); ++d) body.close();
         });
-      } else {
-        body.open_scalar();
-        const ValueId i = checked_index(b, body.value(index), table_shape[0]);
-        body.close();
-        body.shift_load(table, b.mul(i, b.i64(row_stride)));
-        for_lanes(b, body, lanes_, 4, first, end, inner % lanes_ == 0, [&](int) { body.store(root_, body.value(table)); });
-      }
-      for (size_t d = 0; d < counters.size(); ++d) body.close();
-    });
     finish(draft, fmt::format("gather {} of {}", shape_text(shape), shape_text(table_shape)), 2 * result_bytes());
   }
 
@@ -239,10 +258,13 @@ class MoveKernel {
     const Scalar s = node_.type.element.scalar;
     const auto add = [&] {
       const ValueId place = b.mul(body.store_place(root_), b.i64(scalar_bytes(s)));
-      const ValueId old = b.load(buffer, {s, body.lanes()}, place, scalar_bytes(s), body.lanes() > 1 ? body.count() : -1);
+      const ValueId old =
+          b.load(buffer, {s, body.lanes()}, place, scalar_bytes(s), body.lanes() > 1 ? body.count() : -1);
       body.store(root_, b.add(old, body.value(value)));
     };
-    const auto seek = [&] { body.shift_store(root_, b.mul(checked_index(b, body.value(index), whole[0]), b.i64(dense[0]))); };
+    const auto seek = [&] {
+      body.shift_store(root_, b.mul(checked_index(b, body.value(index), whole[0]), b.i64(dense[0])));
+    };
     if (column_axes.empty()) {  // every value its own row: one task, one after another
       b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId) {
         body.begin_task();
@@ -262,23 +284,27 @@ class MoveKernel {
       tasks.rows = product(outer);
       tasks.part = std::min(unit, inner);
       tasks.parts = (inner + tasks.part - 1) / tasks.part;
-      for_tasks(b, tasks, outer, inner, [&] { body.begin_task(); }, [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
-        for (size_t k = 0; k < counters.size(); ++k) body.open(column_axes[k], counters[k]);
-        open_all(b, body, lead_axes, 0, [&] {
-          body.open_scalar();
-          const ValueId i = checked_index(b, body.value(index), whole[0]);
-          body.close();
-          body.shift_store(root_, b.mul(i, b.i64(dense[0])));
-          for_lanes(b, body, lanes_, 2, first, end, inner % lanes_ == 0, [&](int) { add(); });
-        });
-        for (size_t k = 0; k < counters.size(); ++k) body.close();
-      });
+      for_tasks(
+          b, tasks, outer, inner, [&] { body.begin_task(); },
+          [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
+            for (size_t k = 0; k < counters.size(); ++k) body.open(column_axes[k], counters[k]);
+            open_all(b, body, lead_axes, 0, [&] {
+              body.open_scalar();
+              const ValueId i = checked_index(b, body.value(index), whole[0]);
+              body.close();
+              body.shift_store(root_, b.mul(i, b.i64(dense[0])));
+              for_lanes(b, body, lanes_, 2, first, end, inner % lanes_ == 0, [&](int) { add(); });
+            });
+            for (size_t k = 0; k < counters.size(); ++k) body.close();
+          });
     }
-    finish(draft, fmt::format("scatter_add {} into {}", shape_text(shape), shape_text(whole)), 12.0 * static_cast<double>(product(shape)));
+    finish(draft, fmt::format("scatter_add {} into {}", shape_text(shape), shape_text(whole)),
+           12.0 * static_cast<double>(product(shape)));
   }
 
   // Loops over the axes, all opened.
-  void open_all(loop::Builder& b, Body& body, const std::vector<int>& axes, size_t depth, const std::function<void()>& inside) {
+  void open_all(loop::Builder& b, Body& body, const std::vector<int>& axes, size_t depth,
+                const std::function<void()>& inside) {
     if (depth == axes.size()) {
       inside();
       return;
@@ -290,7 +316,8 @@ class MoveKernel {
     });
   }
   // The same, the last axis being the vector axis, which is left to `inside`.
-  void nest(loop::Builder& b, Body& body, const std::vector<int>& axes, size_t depth, const std::function<void(ValueId)>& inside) {
+  void nest(loop::Builder& b, Body& body, const std::vector<int>& axes, size_t depth,
+            const std::function<void(ValueId)>& inside) {
     b.loop(loop::LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[depth]]), 1, [&](ValueId i) {
       if (depth + 1 == axes.size()) {
         inside(i);
@@ -316,7 +343,10 @@ class MoveKernel {
 Synthesis synthesize_move(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
   const Node& root = plan.graph[group.root];
   if (root.op == Op::cast_ && root.type.element.format) return synthesize_cast(plan, group, target);
-  if (is_load(plan, group, group.root)) return synthesize_map(plan, group, target);
+  if (is_load(plan, group, group.root)) {
+    if (auto turned = synthesize_turn(plan, group, target)) return *std::move(turned);
+    return synthesize_map(plan, group, target);
+  }
   return MoveKernel(plan, group, target).run();
 }
 

@@ -75,9 +75,11 @@ void for_lanes(loop::Builder& b, Body& body, int lanes, int unroll, ValueId from
       }
     };
     const ValueId whole = chunking.chunk == chunking.unit ? to : floor_to(chunking.chunk);
-    b.loop(loop::LoopKind::serial, from, whole, chunking.chunk, [&](ValueId at) { chunk(at, chunking.chunk, chunking.lanes); });
+    b.loop(loop::LoopKind::serial, from, whole, chunking.chunk,
+           [&](ValueId at) { chunk(at, chunking.chunk, chunking.lanes); });
     if (chunking.chunk != chunking.unit)
-      b.loop(loop::LoopKind::serial, whole, to, chunking.unit, [&](ValueId at) { chunk(at, chunking.unit, chunking.unit_lanes); });
+      b.loop(loop::LoopKind::serial, whole, to, chunking.unit,
+             [&](ValueId at) { chunk(at, chunking.unit, chunking.unit_lanes); });
     return;
   }
   ValueId at_end = from;

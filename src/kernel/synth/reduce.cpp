@@ -15,8 +15,8 @@ using loop::ValueId;
 using loop::VType;
 
 namespace {
-constexpr int64_t kPart = 32768;    // elements per part of a split reduction
-constexpr int64_t kEnough = 16;     // tasks that keep every thread busy without splitting
+constexpr int64_t kPart = 32768;  // elements per part of a split reduction
+constexpr int64_t kEnough = 16;   // tasks that keep every thread busy without splitting
 }  // namespace
 
 ReduceFacts::ReduceFacts(const graph::Plan& plan, const graph::Group& group) {
@@ -63,21 +63,29 @@ std::vector<bool> ReduceFacts::barrier() const {
   return out;
 }
 
-Scalar accumulator_type(Scalar s) { return s == Scalar::f16 || s == Scalar::bf16 ? Scalar::f32 : s; }
+Scalar accumulator_type(Scalar s) {
+  return s == Scalar::f16 || s == Scalar::bf16 ? Scalar::f32 : s;
+}
 
-Accumulators::Accumulators(loop::Builder& b, const graph::Graph& g, std::vector<graph::ValueId> reduces, int lanes, int ways)
+Accumulators::Accumulators(loop::Builder& b, const graph::Graph& g, std::vector<graph::ValueId> reduces, int lanes,
+                           int ways)
     : b_(b), graph_(g), reduces_(std::move(reduces)), lanes_(lanes), ways_(ways) {
   for (int k = 0; k < size(); ++k)
     for (int w = 0; w < ways_; ++w) buffers_.push_back(b.alloc(int64_t{lanes} * scalar_bytes(type(k)), 64));
 }
 
-Scalar Accumulators::type(int reduce) const { return accumulator_type(graph_[reduces_[reduce]].type.element.scalar); }
+Scalar Accumulators::type(int reduce) const {
+  return accumulator_type(graph_[reduces_[reduce]].type.element.scalar);
+}
 
 ScalarOp Accumulators::op(int reduce) const {
   switch (graph_[reduces_[reduce]].attributes.reduction) {
-    case graph::Reduction::sum: return ScalarOp::add_;
-    case graph::Reduction::max: return ScalarOp::max_;
-    case graph::Reduction::min: return ScalarOp::min_;
+    case graph::Reduction::sum:
+      return ScalarOp::add_;
+    case graph::Reduction::max:
+      return ScalarOp::max_;
+    case graph::Reduction::min:
+      return ScalarOp::min_;
   }
   LUMEN_UNREACHABLE("reduction");
 }
@@ -103,6 +111,10 @@ void Accumulators::reset_way(int reduce, int way) {
   b_.store(buffers_[reduce * ways_ + way], identity(reduce, lanes_), b_.i64(0), 64);
 }
 
+void Accumulators::put(int way, ValueId x) {
+  b_.store(buffers_[way], x, b_.i64(0), 64);
+}
+
 void Accumulators::multiply_add(int way, ValueId x, ValueId y, bool fused) {
   const ValueId old = get(0, way);
   b_.store(buffers_[way], fused ? b_.op(ScalarOp::fma_, x, y, old) : b_.add(b_.mul(x, y), old), b_.i64(0), 64);
@@ -118,7 +130,8 @@ void Accumulators::add(int reduce, int way, ValueId x, ValueId count) {
   if (count >= 0) {
     std::vector<int64_t> number;
     for (int l = 0; l < lanes; ++l) number.push_back(l);
-    const ValueId mask = b_.op(ScalarOp::lt_, b_.lanes_integer(number, Scalar::i32), b_.splat(b_.convert(ScalarOp::cast_, Scalar::i32, count), lanes));
+    const ValueId mask = b_.op(ScalarOp::lt_, b_.lanes_integer(number, Scalar::i32),
+                               b_.splat(b_.convert(ScalarOp::cast_, Scalar::i32, count), lanes));
     x = b_.op(ScalarOp::select_, mask, x, identity(reduce, lanes));
   }
   if (lanes < lanes_) {
@@ -155,7 +168,8 @@ void declare_reduce(Draft& draft, const graph::Group& group, const ReduceFacts& 
   }
 }
 
-void store_part(Draft& draft, Body& body, const ReduceFacts& facts, int reduce, Scalar type, ValueId part, int64_t parts, ValueId x) {
+void store_part(Draft& draft, Body& body, const ReduceFacts& facts, int reduce, Scalar type, ValueId part,
+                int64_t parts, ValueId x) {
   loop::Builder& b = draft.b;
   const int64_t elements = product(facts.kept);
   const ValueId number = b.add(b.mul(part, b.i64(elements)), body.element_number(facts.reduces[reduce]));
@@ -163,7 +177,8 @@ void store_part(Draft& draft, Body& body, const ReduceFacts& facts, int reduce, 
   body.store_to(buffer, type, b.mul(number, b.i64(scalar_bytes(type))), x);
 }
 
-Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts, const machine::Machine& target, Split split) {
+Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
+                  const machine::Machine& target, Split split) {
   Draft draft(plan.graph);
   loop::Builder& b = draft.b;
   declare_reduce(draft, group, facts, split, false);
@@ -174,30 +189,33 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   const int64_t inner = outer.back();
   outer.pop_back();
   const Tasks tasks = cut(outer, inner, std::max<int64_t>(kPart / split.parts, 64), lanes);
-  for_tasks(b, tasks, outer, inner, [&] { body.begin_task(); }, [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
-    Accumulators sums(b, plan.graph, facts.reduces, lanes, 1);
-    for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
-    for_lanes(b, body, lanes, 1, from, to, inner % lanes == 0, [&](int) {
-      const int width = body.lanes();
-      for (int k = 0; k < sums.size(); ++k) {
-        const Scalar s = sums.type(k);
-        const loop::BufferId scratch = draft.scratch(k, 0, false);
-        const ValueId number = body.element_number(facts.reduces[k]);
-        sums.reset(k);
-        b.loop(loop::LoopKind::serial, b.i64(0), b.i64(split.parts), 1, [&](ValueId part) {
-          const ValueId at = b.mul(b.add(b.mul(part, b.i64(elements)), number), b.i64(scalar_bytes(s)));
-          sums.add(k, 0, b.load(scratch, {s, width}, at, scalar_bytes(s), body.count()), body.count());
+  for_tasks(
+      b, tasks, outer, inner, [&] { body.begin_task(); },
+      [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+        Accumulators sums(b, plan.graph, facts.reduces, lanes, 1);
+        for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+        for_lanes(b, body, lanes, 1, from, to, inner % lanes == 0, [&](int) {
+          const int width = body.lanes();
+          for (int k = 0; k < sums.size(); ++k) {
+            const Scalar s = sums.type(k);
+            const loop::BufferId scratch = draft.scratch(k, 0, false);
+            const ValueId number = body.element_number(facts.reduces[k]);
+            sums.reset(k);
+            b.loop(loop::LoopKind::serial, b.i64(0), b.i64(split.parts), 1, [&](ValueId part) {
+              const ValueId at = b.mul(b.add(b.mul(part, b.i64(elements)), number), b.i64(scalar_bytes(s)));
+              sums.add(k, 0, b.load(scratch, {s, width}, at, scalar_bytes(s), body.count()), body.count());
+            });
+            ValueId x = sums.get(k, 0);
+            if (width == 1) x = b.extract(x, 0);
+            body.set(facts.reduces[k], b.convert(ScalarOp::cast_, plan.graph[facts.reduces[k]].type.element.scalar, x));
+          }
+          for (const graph::ValueId r : facts.kept_results) body.store(r, body.value(r));
         });
-        ValueId x = sums.get(k, 0);
-        if (width == 1) x = b.extract(x, 0);
-        body.set(facts.reduces[k], b.convert(ScalarOp::cast_, plan.graph[facts.reduces[k]].type.element.scalar, x));
-      }
-      for (const graph::ValueId r : facts.kept_results) body.store(r, body.value(r));
-    });
-    for (size_t d = 0; d < counters.size(); ++d) body.close();
-  });
-  return draft.finish(fmt::format("reduce parts {} of {} {} x{}", split.parts, shape_text(facts.kept), body.summary(), lanes),
-                      static_cast<double>(split.parts * elements), 4.0 * static_cast<double>(split.parts * elements));
+        for (size_t d = 0; d < counters.size(); ++d) body.close();
+      });
+  return draft.finish(
+      fmt::format("reduce parts {} of {} {} x{}", split.parts, shape_text(facts.kept), body.summary(), lanes),
+      static_cast<double>(split.parts * elements), 4.0 * static_cast<double>(split.parts * elements));
 }
 
 Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
@@ -207,7 +225,9 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
   Draft probe_draft(plan.graph);
   probe_draft.declare(group);
   const Body probe(probe_draft, plan, group, facts.full, facts.barrier());
-  const auto reduced = [&](size_t axis) { return probe.first_axis(static_cast<int>(axis)) < 0 || facts.is_reduced[probe.first_axis(static_cast<int>(axis))]; };
+  const auto reduced = [&](size_t axis) {
+    return probe.first_axis(static_cast<int>(axis)) < 0 || facts.is_reduced[probe.first_axis(static_cast<int>(axis))];
+  };
   const size_t axes = probe.extents().size();
   const bool rows = reduced(axes - 1);
   int64_t kept = 1, length = 1, cut_axis = -1;
@@ -216,7 +236,8 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
     if (reduced(d) && cut_axis < 0) cut_axis = static_cast<int64_t>(d);
   }
   const int64_t lanes = target.f32_lanes();
-  const int64_t busy = rows ? kept : kept / probe.extents().back() * ((probe.extents().back() + 8 * lanes - 1) / (8 * lanes));
+  const int64_t busy =
+      rows ? kept : kept / probe.extents().back() * ((probe.extents().back() + 8 * lanes - 1) / (8 * lanes));
   Split split;
   if (!facts.is_dependent && facts.passes == 1 && busy < kEnough && kept * length >= 2 * kPart) {
     const int64_t cut_extent = probe.extents()[cut_axis];
@@ -227,10 +248,12 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
     split.parts = (cut_extent + split.part - 1) / split.part;
   }
   Synthesis out;
-  out.steps.push_back(rows ? reduce_rows(plan, group, facts, target, split) : reduce_columns(plan, group, facts, target, split));
+  out.steps.push_back(rows ? reduce_rows(plan, group, facts, target, split)
+                           : reduce_columns(plan, group, facts, target, split));
   if (split.parts > 1) {
     for (const graph::ValueId v : facts.reduces)
-      out.scratch.push_back(split.parts * product(facts.kept) * scalar_bytes(accumulator_type(plan.graph[v].type.element.scalar)));
+      out.scratch.push_back(split.parts * product(facts.kept) *
+                            scalar_bytes(accumulator_type(plan.graph[v].type.element.scalar)));
     out.steps.push_back(reduce_parts(plan, group, facts, target, split));
   }
   return out;

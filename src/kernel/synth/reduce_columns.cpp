@@ -1,5 +1,5 @@
-// Reductions whose last axis stays (bias and norm gradients): vectors of columns, walked along the reduced axes; long walks are cut
-// into parts. Proved by tests/kernel/synth_reduce_test.cpp.
+// Reductions whose last axis stays (bias and norm gradients): vectors of columns, walked along the reduced axes; long
+// walks are cut into parts. Proved by tests/kernel/synth_reduce_test.cpp.
 #include <algorithm>
 
 #include "base/check.h"
@@ -16,13 +16,15 @@ constexpr int kVectors = 4;  // columns side by side, so that a cache line is us
 
 class ColumnKernel {
  public:
-  ColumnKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts, const machine::Machine& target, Split split)
+  ColumnKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
+               const machine::Machine& target, Split split)
       : g_(plan.graph), facts_(facts), split_(split), draft_(plan.graph), b_(draft_.b) {
     declare_reduce(draft_, group, facts, split, true);
     body_ = std::make_unique<Body>(draft_, plan, group, facts.full, facts.barrier());
     lanes_ = target.f32_lanes();
     for (size_t d = 0; d + 1 < body_->extents().size(); ++d)
-      (facts.is_reduced[body_->first_axis(static_cast<int>(d))] ? reduced_axes_ : kept_axes_).push_back(static_cast<int>(d));
+      (facts.is_reduced[body_->first_axis(static_cast<int>(d))] ? reduced_axes_ : kept_axes_)
+          .push_back(static_cast<int>(d));
   }
 
   Step run() {
@@ -36,19 +38,22 @@ class ColumnKernel {
     if (is_split) outer.push_back(split_.parts);
     const Body::Chunking chunking = body_->chunking(lanes_);
     const int64_t unit = std::max<int64_t>(chunking.chunk, int64_t{lanes_} * kVectors);
-    const Tasks tasks = is_split ? Tasks{product(outer), 1, 1, columns}
-                                 : cut(outer, columns, std::max<int64_t>(kGrain / std::max<int64_t>(length, 1), unit), unit);
-    for_tasks(b_, tasks, outer, columns, [&] { body_->begin_task(); },
-              [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
-                part_ = is_split ? counters.back() : -1;
-                for (size_t d = 0; d < kept_axes_.size(); ++d) body_->open(kept_axes_[d], counters[d]);
-                columns_of(from, to, columns);
-                for (size_t d = 0; d < kept_axes_.size(); ++d) body_->close();
-              });
-    return draft_.finish(fmt::format("reduce columns {} {} x{}{}", shape_text(facts_.full), body_->summary(), lanes_,
-                                     is_split ? fmt::format(" parts {}", split_.parts) : ""),
-                         static_cast<double>(product(facts_.full)) * (body_->operations() + static_cast<double>(facts_.reduces.size())),
-                         body_->traffic());
+    const Tasks tasks = is_split
+                            ? Tasks{product(outer), 1, 1, columns}
+                            : cut(outer, columns, std::max<int64_t>(kGrain / std::max<int64_t>(length, 1), unit), unit);
+    for_tasks(
+        b_, tasks, outer, columns, [&] { body_->begin_task(); },
+        [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+          part_ = is_split ? counters.back() : -1;
+          for (size_t d = 0; d < kept_axes_.size(); ++d) body_->open(kept_axes_[d], counters[d]);
+          columns_of(from, to, columns);
+          for (size_t d = 0; d < kept_axes_.size(); ++d) body_->close();
+        });
+    return draft_.finish(
+        fmt::format("reduce columns {} {} x{}{}", shape_text(facts_.full), body_->summary(), lanes_,
+                    is_split ? fmt::format(" parts {}", split_.parts) : ""),
+        static_cast<double>(product(facts_.full)) * (body_->operations() + static_cast<double>(facts_.reduces.size())),
+        body_->traffic());
   }
 
  private:
@@ -61,14 +66,16 @@ class ColumnKernel {
     if (chunking.lanes > 0) {
       const ValueId whole = floor_to(from, chunking.chunk);
       const auto blocks = [&](ValueId first, ValueId end, int64_t step, int lanes) {
-        b_.loop(loop::LoopKind::serial, first, end, step, [&](ValueId at) { walk(at, lanes, static_cast<int>(step / lanes), -1, step); });
+        b_.loop(loop::LoopKind::serial, first, end, step,
+                [&](ValueId at) { walk(at, lanes, static_cast<int>(step / lanes), -1, step); });
       };
       blocks(from, whole, chunking.chunk, chunking.lanes);
       if (chunking.chunk != chunking.unit) blocks(whole, to, chunking.unit, chunking.unit_lanes);
       return;
     }
     const ValueId wide = floor_to(from, int64_t{lanes_} * kVectors);
-    b_.loop(loop::LoopKind::serial, from, wide, int64_t{lanes_} * kVectors, [&](ValueId at) { walk(at, lanes_, kVectors, -1, 0); });
+    b_.loop(loop::LoopKind::serial, from, wide, int64_t{lanes_} * kVectors,
+            [&](ValueId at) { walk(at, lanes_, kVectors, -1, 0); });
     if (columns % (int64_t{lanes_} * kVectors) == 0) return;
     const ValueId whole = floor_to(wide, lanes_);
     b_.loop(loop::LoopKind::serial, wide, whole, lanes_, [&](ValueId at) { walk(at, lanes_, 1, -1, 0); });
@@ -141,7 +148,8 @@ class ColumnKernel {
 
 }  // namespace
 
-Step reduce_columns(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts, const machine::Machine& target, Split split) {
+Step reduce_columns(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
+                    const machine::Machine& target, Split split) {
   return ColumnKernel(plan, group, facts, target, split).run();
 }
 

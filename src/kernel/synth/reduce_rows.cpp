@@ -1,6 +1,6 @@
-// Reductions over the last axis: one task takes some rows; over each row several passes may be needed (a maximum, then a sum that uses
-// it, then values that use both). Expensive values needed by more than one pass are kept in a private row.
-// Proved by tests/kernel/synth_reduce_test.cpp.
+// Reductions over the last axis: one task takes some rows; over each row several passes may be needed (a maximum, then
+// a sum that uses it, then values that use both). Expensive values needed by more than one pass are kept in a private
+// row. Proved by tests/kernel/synth_reduce_test.cpp.
 #include <algorithm>
 
 #include "base/check.h"
@@ -26,7 +26,8 @@ bool is_costly(const graph::Node& n) {
 
 class RowKernel {
  public:
-  RowKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts, const machine::Machine& target, Split split)
+  RowKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
+            const machine::Machine& target, Split split)
       : plan_(plan), g_(plan.graph), group_(group), facts_(facts), split_(split), draft_(plan.graph), b_(draft_.b) {
     declare_reduce(draft_, group, facts, split, true);
     body_ = std::make_unique<Body>(draft_, plan, group, facts.full, facts.barrier());
@@ -54,9 +55,10 @@ class RowKernel {
         b_, tasks, outer, cut_extent, [&] { begin_task(); },
         [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) { row(counters, from, to); });
     const double elements = static_cast<double>(product(facts_.full));
-    return draft_.finish(fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(), facts_.passes,
-                                     lanes_, ways_, split_.parts > 1 ? fmt::format(" parts {}", split_.parts) : ""),
-                         elements * (body_->operations() + static_cast<double>(facts_.reduces.size())), body_->traffic());
+    return draft_.finish(
+        fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(), facts_.passes,
+                    lanes_, ways_, split_.parts > 1 ? fmt::format(" parts {}", split_.parts) : ""),
+        elements * (body_->operations() + static_cast<double>(facts_.reduces.size())), body_->traffic());
   }
 
  private:
@@ -158,7 +160,8 @@ class RowKernel {
     const ValueId first = depth == 0 ? from : b_.i64(0), end = depth == 0 ? to : b_.i64(extent);
     if (depth + 1 == reduced_axes_.size()) {
       body_->hoist(lanes_);
-      for_lanes(b_, *body_, lanes_, ways_, first, end, extent % lanes_ == 0, [&](int way) { step(pass, way, b_.add(start, body_->at())); });
+      for_lanes(b_, *body_, lanes_, ways_, first, end, extent % lanes_ == 0,
+                [&](int way) { step(pass, way, b_.add(start, body_->at())); });
       return;
     }
     int64_t below = 1;
@@ -173,7 +176,8 @@ class RowKernel {
   void step(int pass, int way, ValueId in_row) {
     const ValueId at = b_.mul(in_row, b_.i64(4));
     for (const auto& [v, row] : resident_)
-      if (row.first < pass && visited_[pass].contains(v)) body_->set(v, b_.load(row.buffer, {Scalar::f32, body_->lanes()}, at, 4));
+      if (row.first < pass && visited_[pass].contains(v))
+        body_->set(v, b_.load(row.buffer, {Scalar::f32, body_->lanes()}, at, 4));
     for (const auto& [v, row] : resident_)
       if (row.first == pass) b_.store(row.buffer, body_->value(v), at, 4);
     for (int k = 0; k < sums_->size(); ++k) {
@@ -205,7 +209,8 @@ class RowKernel {
 
 }  // namespace
 
-Step reduce_rows(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts, const machine::Machine& target, Split split) {
+Step reduce_rows(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
+                 const machine::Machine& target, Split split) {
   return RowKernel(plan, group, facts, target, split).run();
 }
 

@@ -27,7 +27,8 @@ BufferId lay_table(loop::Builder& b, const FormatTable& t) {
         v = b.lanes_real({first, first + width}, s);
       } else {
         std::vector<int64_t> whole;
-        for (auto x = first; x != first + width; ++x) whole.push_back(*x >= 9.2e18 ? static_cast<int64_t>(static_cast<uint64_t>(*x)) : static_cast<int64_t>(*x));
+        for (auto x = first; x != first + width; ++x)
+          whole.push_back(*x >= 9.2e18 ? static_cast<int64_t>(static_cast<uint64_t>(*x)) : static_cast<int64_t>(*x));
         v = b.lanes_integer(std::move(whole), s);
       }
       b.store(buffer, v, b.i64((i + at) * size), 1);
@@ -57,7 +58,8 @@ RoutineRun::RoutineRun(loop::Builder& b, const Routine& r, RoutineHooks hooks, i
   std::vector<bool> counted(r.variables.size()), assigned(r.variables.size());
   mark_counters(r.body, &counted, &assigned);
   uniform_.resize(r.variables.size());
-  for (size_t k = static_cast<size_t>(r.parameters); k < r.variables.size(); ++k) uniform_[k] = counted[k] && !assigned[k];
+  for (size_t k = static_cast<size_t>(r.parameters); k < r.variables.size(); ++k)
+    uniform_[k] = counted[k] && !assigned[k];
   for (const int slot : uniform) uniform_[slot] = !assigned[slot];
   for (size_t k = 0; k < r.variables.size(); ++k) {
     const int64_t size = int64_t{scalar_bytes(r.variables[k].type)} * slot_lanes(static_cast<int>(k));
@@ -65,7 +67,8 @@ RoutineRun::RoutineRun(loop::Builder& b, const Routine& r, RoutineHooks hooks, i
   }
 }
 
-void RoutineRun::mark_counters(const std::vector<RoutineStmt>& body, std::vector<bool>* counted, std::vector<bool>* assigned) const {
+void RoutineRun::mark_counters(const std::vector<RoutineStmt>& body, std::vector<bool>* counted,
+                               std::vector<bool>* assigned) const {
   for (const RoutineStmt& s : body) {
     if (s.kind == RoutineStmt::Kind::loop) (*counted)[s.slot] = true;
     if (s.kind == RoutineStmt::Kind::set || s.kind == RoutineStmt::Kind::set_element) (*assigned)[s.slot] = true;
@@ -79,7 +82,9 @@ Scalar RoutineRun::slot_type(int slot) const {
   return s == Scalar::boolean ? Scalar::u8 : s;
 }
 
-ValueId RoutineRun::widen(ValueId x) { return b_.type(x).lanes == lanes_ ? x : b_.splat(x, lanes_); }
+ValueId RoutineRun::widen(ValueId x) {
+  return b_.type(x).lanes == lanes_ ? x : b_.splat(x, lanes_);
+}
 
 void RoutineRun::set_variable(int slot, ValueId value) {
   const Scalar s = slot_type(slot);
@@ -88,7 +93,8 @@ void RoutineRun::set_variable(int slot, ValueId value) {
     LUMEN_CHECK(b_.type(value).lanes == 1, "a variable that is equal in all lanes set to lanes");
   } else {
     value = widen(value);
-    if (mask_ >= 0) value = b_.op(ScalarOp::select_, mask_, value, b_.load(buffers_[slot], {s, lanes_}, b_.i64(0), scalar_bytes(s)));
+    if (mask_ >= 0)
+      value = b_.op(ScalarOp::select_, mask_, value, b_.load(buffers_[slot], {s, lanes_}, b_.i64(0), scalar_bytes(s)));
   }
   b_.store(buffers_[slot], value, b_.i64(0), scalar_bytes(s));
 }
@@ -104,7 +110,8 @@ void RoutineRun::copy(int slot, const RoutineRun& from, int from_slot) {
   const Scalar s = slot_type(slot);
   const int size = scalar_bytes(s);
   for (int64_t k = 0; k < std::max<int64_t>(routine_.variables[slot].extent, 1); ++k) {
-    ValueId x = b_.load(from.buffers_[from_slot], {s, from.slot_lanes(from_slot)}, b_.i64(k * size * from.slot_lanes(from_slot)), size);
+    ValueId x = b_.load(from.buffers_[from_slot], {s, from.slot_lanes(from_slot)},
+                        b_.i64(k * size * from.slot_lanes(from_slot)), size);
     if (!uniform_[slot]) x = widen(x);
     b_.store(buffers_[slot], x, b_.i64(k * size * slot_lanes(slot)), size);
   }
@@ -126,7 +133,9 @@ void RoutineRun::clear() {
   }
 }
 
-ValueId RoutineRun::index_of(const RoutineExpr& e) { return b_.convert(ScalarOp::cast_, Scalar::i64, evaluate(e)); }
+ValueId RoutineRun::index_of(const RoutineExpr& e) {
+  return b_.convert(ScalarOp::cast_, Scalar::i64, evaluate(e));
+}
 
 // Entry `index` of an array: all lanes of an entry lie together.
 ValueId RoutineRun::element_offset(int slot, ValueId index) {
@@ -143,7 +152,8 @@ ValueId RoutineRun::evaluate(const RoutineExpr& e) {
   switch (e.kind) {
     case Kind::constant:
       return is_float(e.type) ? b_.real(e.real, {e.type, 1}) : b_.integer(e.integer, {e.type, 1});
-    case Kind::variable: return variable(e.slot);
+    case Kind::variable:
+      return variable(e.slot);
     case Kind::element: {
       const ValueId offset = element_offset(e.slot, index_of(e.args[0]));
       const Scalar s = slot_type(e.slot);
@@ -155,9 +165,12 @@ ValueId RoutineRun::evaluate(const RoutineExpr& e) {
       LUMEN_CHECK(e.slot == 0, "importance is not known to kernels");
       return hooks_.source(index_of(e.args[0]));
     }
-    case Kind::extent: return b_.convert(ScalarOp::cast_, e.type, hooks_.extent());
-    case Kind::field: return hooks_.field(e.slot, index_of(e.args[0]));
-    case Kind::table: return b_.convert(ScalarOp::cast_, e.type, hooks_.table(e.slot, index_of(e.args[0])));
+    case Kind::extent:
+      return b_.convert(ScalarOp::cast_, e.type, hooks_.extent());
+    case Kind::field:
+      return hooks_.field(e.slot, index_of(e.args[0]));
+    case Kind::table:
+      return b_.convert(ScalarOp::cast_, e.type, hooks_.table(e.slot, index_of(e.args[0])));
     case Kind::op: {
       std::vector<ValueId> args;
       int lanes = 1;
@@ -176,14 +189,17 @@ ValueId RoutineRun::evaluate(const RoutineExpr& e) {
 void RoutineRun::statement(const RoutineStmt& s) {
   using Kind = RoutineStmt::Kind;
   switch (s.kind) {
-    case Kind::set: set_variable(s.slot, evaluate(s.value)); return;
+    case Kind::set:
+      set_variable(s.slot, evaluate(s.value));
+      return;
     case Kind::set_element: {
       const Scalar type = slot_type(s.slot);
       ValueId value = widen(b_.convert(ScalarOp::cast_, type, evaluate(s.value)));
       const ValueId offset = element_offset(s.slot, index_of(s.index));
       const bool together = b_.type(offset).lanes == 1;
       if (mask_ >= 0) {
-        const ValueId old = together ? b_.load(buffers_[s.slot], {type, lanes_}, offset, scalar_bytes(type)) : b_.gather(buffers_[s.slot], type, offset);
+        const ValueId old = together ? b_.load(buffers_[s.slot], {type, lanes_}, offset, scalar_bytes(type))
+                                     : b_.gather(buffers_[s.slot], type, offset);
         value = b_.op(ScalarOp::select_, mask_, value, old);
       }
       if (together) {
@@ -193,7 +209,9 @@ void RoutineRun::statement(const RoutineStmt& s) {
       }
       return;
     }
-    case Kind::set_field: hooks_.set_field(s.slot, index_of(s.index), evaluate(s.value), mask_); return;
+    case Kind::set_field:
+      hooks_.set_field(s.slot, index_of(s.index), evaluate(s.value), mask_);
+      return;
     case Kind::loop: {
       const ValueId from = index_of(s.from), to = index_of(s.to);
       b_.loop(loop::LoopKind::serial, from, to, s.step, [&](ValueId i) {
@@ -226,8 +244,12 @@ void RoutineRun::statements(const std::vector<RoutineStmt>& body) {
   for (const RoutineStmt& s : body) statement(s);
 }
 
-void RoutineRun::run() { statements(routine_.body); }
+void RoutineRun::run() {
+  statements(routine_.body);
+}
 
-ValueId RoutineRun::result() { return evaluate(routine_.result); }
+ValueId RoutineRun::result() {
+  return evaluate(routine_.result);
+}
 
 }  // namespace lumen::synth

@@ -1,6 +1,7 @@
-// Lowers the structured programs of a format (fit, code, decode) one to one into loop IR: variables and arrays are private allocs,
-// loops serial, every operation in source order, so results equal the codec's bit for bit. Lanes run the program side by side on
-// different records: branches become masks, and no sum is ever reordered. Proved by tests/kernel/synth_codec_test.cpp.
+// Lowers the structured programs of a format (fit, code, decode) one to one into loop IR: variables and arrays are
+// private allocs, loops serial, every operation in source order, so results equal the codec's bit for bit. Lanes run
+// the program side by side on different records: branches become masks, and no sum is ever reordered. Proved by
+// tests/kernel/synth_codec_test.cpp.
 #pragma once
 
 #include <functional>
@@ -14,9 +15,9 @@ namespace lumen::synth {
 
 // What a routine sees of the world. Indices are i64, one lane when equal in all lanes; results have one lane or all.
 struct RoutineHooks {
-  std::function<loop::ValueId(loop::ValueId index)> source;                                        // x[index], f32
-  std::function<loop::ValueId()> extent;                                                           // len(x), i64 scalar
-  std::function<loop::ValueId(int field, loop::ValueId index)> field;                              // in its register type
+  std::function<loop::ValueId(loop::ValueId index)> source;            // x[index], f32
+  std::function<loop::ValueId()> extent;                               // len(x), i64 scalar
+  std::function<loop::ValueId(int field, loop::ValueId index)> field;  // in its register type
   // mask: lanes to be set, -1 for all.
   std::function<void(int field, loop::ValueId index, loop::ValueId value, loop::ValueId mask)> set_field;
   std::function<loop::ValueId(int table, loop::ValueId index)> table;
@@ -30,9 +31,9 @@ class RoutineRun {
   loop::ValueId variable(int slot);
   // Copies a variable or array of another run with as many lanes.
   void copy(int slot, const RoutineRun& from, int from_slot);
-  void clear();                                      // all variables zero
-  void run();                                        // the body
-  loop::ValueId result();                            // after run()
+  void clear();            // all variables zero
+  void run();              // the body
+  loop::ValueId result();  // after run()
   loop::ValueId evaluate(const RoutineExpr& e);
 
  private:
@@ -43,20 +44,22 @@ class RoutineRun {
   loop::ValueId widen(loop::ValueId x);
   int slot_lanes(int slot) const { return uniform_[slot] ? 1 : lanes_; }
   Scalar slot_type(int slot) const;
-  void mark_counters(const std::vector<RoutineStmt>& body, std::vector<bool>* counted, std::vector<bool>* assigned) const;
+  void mark_counters(const std::vector<RoutineStmt>& body, std::vector<bool>* counted,
+                     std::vector<bool>* assigned) const;
 
   loop::Builder& b_;
   const Routine& routine_;
   RoutineHooks hooks_;
   int lanes_;
-  std::vector<bool> uniform_;   // by slot: one lane in memory
+  std::vector<bool> uniform_;  // by slot: one lane in memory
   std::vector<loop::BufferId> buffers_;
   loop::ValueId mask_ = -1;
 };
 
-// A field's entry `index` (i64 scalar, known or not) of the record at `record` (i64 byte offset), in its register type; and back.
-// `write_field` clears the entry's bits first.
-loop::ValueId read_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::ValueId record, loop::ValueId index);
+// A field's entry `index` (i64 scalar, known or not) of the record at `record` (i64 byte offset), in its register type;
+// and back. `write_field` clears the entry's bits first.
+loop::ValueId read_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::ValueId record,
+                         loop::ValueId index);
 void write_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::ValueId record, loop::ValueId index,
                  loop::ValueId value);
 

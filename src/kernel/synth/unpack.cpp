@@ -22,9 +22,13 @@ bool is_straight(const Routine& r) {
   return true;
 }
 
-Lanes known(Scalar type, ScalarValue x) { return {type, -1, {x}}; }
+Lanes known(Scalar type, ScalarValue x) {
+  return {type, -1, {x}};
+}
 
-ScalarValue lane_of(const Lanes& x, size_t lane) { return x.known[x.known.size() == 1 ? 0 : lane]; }
+ScalarValue lane_of(const Lanes& x, size_t lane) {
+  return x.known[x.known.size() == 1 ? 0 : lane];
+}
 
 Lanes shrink(Lanes x) {
   const auto same = [&](const ScalarValue& v) { return v.real == x.known[0].real && v.integer == x.known[0].integer; };
@@ -35,13 +39,23 @@ Lanes shrink(Lanes x) {
 }  // namespace
 
 Unpack::Unpack(loop::Builder& b, const Format& f, BufferId buffer, int64_t rows, int64_t columns, ValueId start)
-    : b_(b), format_(f), buffer_(buffer), rows_(rows), columns_(columns), start_(start), layout_(blob_layout(f, rows, columns)) {
+    : b_(b),
+      format_(f),
+      buffer_(buffer),
+      rows_(rows),
+      columns_(columns),
+      start_(start),
+      layout_(blob_layout(f, rows, columns)) {
   straight_ = is_straight(f.decode);
 }
 
-bool Unpack::needs_rows() const { return format_.row_bytes > 0 || format_.tile_bytes > 0; }
+bool Unpack::needs_rows() const {
+  return format_.row_bytes > 0 || format_.tile_bytes > 0;
+}
 
-ValueId Unpack::at(int64_t bytes) { return start_ < 0 ? b_.i64(bytes) : b_.add(start_, b_.i64(bytes)); }
+ValueId Unpack::at(int64_t bytes) {
+  return start_ < 0 ? b_.i64(bytes) : b_.add(start_, b_.i64(bytes));
+}
 
 Window Unpack::record_window(Level level, ValueId number) {
   const int64_t bytes = level == Level::row    ? format_.row_bytes
@@ -57,10 +71,12 @@ void Unpack::enter_tensor() {
   if (format_.tensor_bytes > 0) {
     tensor_window_.emplace(record_window(Level::tensor, -1));
     for (const Field& f : format_.fields)
-      for (int64_t i = 0; f.level == Level::tensor && i < std::min<int64_t>(f.count, 8); ++i) load_field(*tensor_window_, f, {{0, i}});
+      for (int64_t i = 0; f.level == Level::tensor && i < std::min<int64_t>(f.count, 8); ++i)
+        load_field(*tensor_window_, f, {{0, i}});
   }
   for (size_t t = 0; t < format_.tables.size(); ++t)
-    if (!straight_ || format_.tables[t].values.size() > kSelectTable) tables_[static_cast<int>(t)] = lay_table(b_, format_.tables[t]);
+    if (!straight_ || format_.tables[t].values.size() > kSelectTable)
+      tables_[static_cast<int>(t)] = lay_table(b_, format_.tables[t]);
 }
 
 void Unpack::enter_row(ValueId row) {
@@ -68,7 +84,8 @@ void Unpack::enter_row(ValueId row) {
   if (format_.row_bytes == 0) return;
   row_window_.emplace(record_window(Level::row, row));
   for (const Field& f : format_.fields)
-    for (int64_t i = 0; f.level == Level::row && i < std::min<int64_t>(f.count, 8); ++i) load_field(*row_window_, f, {{0, i}});
+    for (int64_t i = 0; f.level == Level::row && i < std::min<int64_t>(f.count, 8); ++i)
+      load_field(*row_window_, f, {{0, i}});
 }
 
 void Unpack::enter_block(ValueId first, int64_t count) {
@@ -91,7 +108,8 @@ ValueId Unpack::row_of_block() {
 }
 
 Unpack::Frame Unpack::frame_at(int64_t position, int lanes) const {
-  LUMEN_CHECK(position + lanes <= block_count_ * format_.block, "elements {} + {} of {} blocks", position, lanes, block_count_);
+  LUMEN_CHECK(position + lanes <= block_count_ * format_.block, "elements {} + {} of {} blocks", position, lanes,
+              block_count_);
   Frame frame{position, lanes, {}};
   frame.variables.resize(std::max<size_t>(format_.decode.variables.size(), 1));
   Lanes i{Scalar::i32, -1, {}};
@@ -139,7 +157,8 @@ Lanes Unpack::apply(const RoutineExpr& e, const Frame& frame) {
     }
     return shrink(out);
   }
-  if (e.op == ScalarOp::select_ && args[0].is_known() && args[0].known.size() == 1) return args[args[0].known[0].integer ? 1 : 2];
+  if (e.op == ScalarOp::select_ && args[0].is_known() && args[0].known.size() == 1)
+    return args[args[0].known[0].integer ? 1 : 2];
   std::vector<ValueId> values;
   int lanes = 1;
   for (const Lanes& a : args) {
@@ -163,7 +182,8 @@ Lanes Unpack::read_tile_lanes(const Field& field, int64_t entry, const Frame& fr
   Window window = record_window(Level::tile, number);
   const ValueId here = load_field(window, field, {{0, entry}});
   const Scalar type = field.type.register_type();
-  const bool aligned = format_.tile_columns % format_.block == 0 && format_.block % frame.lanes == 0 && frame.position % frame.lanes == 0;
+  const bool aligned = format_.tile_columns % format_.block == 0 && format_.block % frame.lanes == 0 &&
+                       frame.position % frame.lanes == 0;
   if (frame.lanes == 1 || aligned) return {type, here, {}};
   LUMEN_CHECK(frame.lanes <= format_.tile_columns, "{} lanes over tiles of {}", frame.lanes, format_.tile_columns);
   const ValueId last = b_.op(ScalarOp::div_, b_.add(first, b_.i64(frame.lanes - 1)), b_.i64(format_.tile_columns));
@@ -184,8 +204,10 @@ Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
     LUMEN_CHECK(field.level == Level::block, "a computed index into a field above the block");
     ValueId all = -1;
     for (int l = 0; l < frame.lanes; ++l) {
-      const ValueId record = b_.add(at(0), b_.mul(b_.add(block_, b_.i64((frame.position + l) / format_.block)), b_.i64(format_.block_bytes)));
-      const ValueId i = b_.convert(ScalarOp::cast_, Scalar::i64, b_.type(index.value).lanes == 1 ? index.value : b_.extract(index.value, l));
+      const ValueId record = b_.add(
+          at(0), b_.mul(b_.add(block_, b_.i64((frame.position + l) / format_.block)), b_.i64(format_.block_bytes)));
+      const ValueId i = b_.convert(ScalarOp::cast_, Scalar::i64,
+                                   b_.type(index.value).lanes == 1 ? index.value : b_.extract(index.value, l));
       const ValueId one = read_field(b_, field, buffer_, record, i);
       all = l == 0 ? b_.splat(one, frame.lanes) : b_.insert(all, one, l);
     }
@@ -197,7 +219,9 @@ Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
     const int64_t block = field.level == Level::block ? (frame.position + l) / format_.block : 0;
     places.push_back({block * format_.block_bytes, lane_of(index, static_cast<size_t>(l)).integer});
   }
-  Window& window = field.level == Level::block ? *block_window_ : field.level == Level::row ? *row_window_ : *tensor_window_;
+  Window& window = field.level == Level::block ? *block_window_
+                   : field.level == Level::row ? *row_window_
+                                               : *tensor_window_;
   return {type, load_field(window, field, places), {}};
 }
 
@@ -215,13 +239,16 @@ ValueId Unpack::table_entry(const FormatTable& t, int slot, ValueId index) {
   const Scalar s = is_float(t.type) ? Scalar::f32 : scalar_bits(t.type) >= 32 ? t.type : Scalar::i32;
   const VType index_type = b_.type(index), entry_type{s, lanes};
   std::vector<ValueId> level;
-  for (const double x : t.values) level.push_back(is_float(s) ? b_.real(x, entry_type) : b_.integer(static_cast<int64_t>(x), entry_type));
+  for (const double x : t.values)
+    level.push_back(is_float(s) ? b_.real(x, entry_type) : b_.integer(static_cast<int64_t>(x), entry_type));
   for (int bit = 0; level.size() > 1; ++bit) {
     const ValueId one = b_.op(ScalarOp::and_, index, b_.integer(int64_t{1} << bit, index_type));
     const ValueId set = b_.op(ScalarOp::ne_, one, b_.integer(0, index_type));
     std::vector<ValueId> next;
     for (size_t k = 0; k < level.size(); k += 2)
-      next.push_back(k + 1 == level.size() || level[k] == level[k + 1] ? level[k] : b_.op(ScalarOp::select_, set, level[k + 1], level[k]));
+      next.push_back(k + 1 == level.size() || level[k] == level[k + 1]
+                         ? level[k]
+                         : b_.op(ScalarOp::select_, set, level[k + 1], level[k]));
     level = std::move(next);
   }
   return level[0];
@@ -233,7 +260,8 @@ Lanes Unpack::read_table_lanes(const RoutineExpr& e, const Frame& frame) {
   if (!index.is_known()) return {e.type, b_.convert(ScalarOp::cast_, e.type, table_entry(t, e.slot, index.value)), {}};
   Lanes out{e.type, -1, {}};
   for (const ScalarValue& i : index.known) {
-    LUMEN_CHECK(i.integer >= 0 && i.integer < static_cast<int64_t>(t.values.size()), "entry {} of table {}", i.integer, t.name);
+    LUMEN_CHECK(i.integer >= 0 && i.integer < static_cast<int64_t>(t.values.size()), "entry {} of table {}", i.integer,
+                t.name);
     const double x = t.values[static_cast<size_t>(i.integer)];
     out.known.push_back(is_float(e.type) ? ScalarValue{x, 0} : ScalarValue{0, static_cast<int64_t>(x)});
   }
@@ -243,17 +271,22 @@ Lanes Unpack::read_table_lanes(const RoutineExpr& e, const Frame& frame) {
 Lanes Unpack::evaluate(const RoutineExpr& e, const Frame& frame) {
   using Kind = RoutineExpr::Kind;
   switch (e.kind) {
-    case Kind::constant: return known(e.type, {e.real, e.integer});
+    case Kind::constant:
+      return known(e.type, {e.real, e.integer});
     case Kind::variable: {
       LUMEN_CHECK(frame.variables[e.slot].has_value(), "variable {} is read before it is set", e.slot);
       return *frame.variables[e.slot];
     }
-    case Kind::field: return read_field_lanes(e, frame);
-    case Kind::table: return read_table_lanes(e, frame);
-    case Kind::op: return apply(e, frame);
+    case Kind::field:
+      return read_field_lanes(e, frame);
+    case Kind::table:
+      return read_table_lanes(e, frame);
+    case Kind::op:
+      return apply(e, frame);
     case Kind::element:
     case Kind::extent:
-    case Kind::source: break;
+    case Kind::source:
+      break;
   }
   LUMEN_UNREACHABLE("expression kind {} in decode", static_cast<int>(e.kind));
 }
@@ -299,15 +332,21 @@ ValueId Unpack::value_at(ValueId element) {
     const Field& field = format_.fields[slot];
     ValueId record = at(layout_.section[static_cast<int>(field.level)]);
     switch (field.level) {
-      case Level::block: record = b_.add(record, b_.mul(block, b_.i64(format_.block_bytes))); break;
-      case Level::row: record = b_.add(record, b_.mul(row, b_.i64(format_.row_bytes))); break;
+      case Level::block:
+        record = b_.add(record, b_.mul(block, b_.i64(format_.block_bytes)));
+        break;
+      case Level::row:
+        record = b_.add(record, b_.mul(row, b_.i64(format_.row_bytes)));
+        break;
       case Level::tile: {
-        const ValueId tile = b_.add(b_.mul(b_.op(ScalarOp::div_, row, b_.i64(format_.tile_rows)), b_.i64(layout_.tile_columns)),
-                                    b_.op(ScalarOp::div_, column, b_.i64(format_.tile_columns)));
+        const ValueId tile =
+            b_.add(b_.mul(b_.op(ScalarOp::div_, row, b_.i64(format_.tile_rows)), b_.i64(layout_.tile_columns)),
+                   b_.op(ScalarOp::div_, column, b_.i64(format_.tile_columns)));
         record = b_.add(record, b_.mul(tile, b_.i64(format_.tile_bytes)));
         break;
       }
-      case Level::tensor: break;
+      case Level::tensor:
+        break;
     }
     return read_field(b_, field, buffer_, record, index);
   };

@@ -1,14 +1,15 @@
-// Reading a blob: the codes and values of a format's elements as vectors, with everything a lane's place decides folded at
-// synthesis time. A cursor over blocks. Formats enter through layouts, routines and facts alone. Used by every kernel that reads
-// a format. Proved by tests/kernel/synth_unpack_test.cpp.
+// Reading a blob: the codes and values of a format's elements as vectors, with everything a lane's place decides folded
+// at synthesis time. A cursor over blocks. Formats enter through layouts, routines and facts alone. Used by every
+// kernel that reads a format. Proved by tests/kernel/synth_unpack_test.cpp.
 //
 //   Unpack u(b, format, buffer, rows, columns);
 //   b.loop(.. row ..) { u.enter_row(row);                   optional: loads row fields here, once per row
 //     b.loop(.. block in the row ..) { u.enter_block(first block, how many blocks may be read);
 //       for position = 0, W, 2 W ..: v = u.values(position, W) } }
 //
-// What was loaded for a block or a row is kept until the next enter_*; so call enter_block inside the region that reads it, and
-// again in each sibling region. Element e of the tensor (row-major) lies in block e / format.block, counted over all rows.
+// What was loaded for a block or a row is kept until the next enter_*; so call enter_block inside the region that reads
+// it, and again in each sibling region. Element e of the tensor (row-major) lies in block e / format.block, counted
+// over all rows.
 #pragma once
 
 #include <cstdint>
@@ -26,36 +27,42 @@ namespace lumen::synth {
 // A number known for each lane when the kernel is made, or a loop value (a scalar when equal in all lanes).
 struct Lanes {
   Scalar type = Scalar::f32;
-  loop::ValueId value = -1;          // -1: known
-  std::vector<ScalarValue> known;    // one number (equal in all lanes) or one per lane
+  loop::ValueId value = -1;        // -1: known
+  std::vector<ScalarValue> known;  // one number (equal in all lanes) or one per lane
   bool is_known() const { return value < 0; }
 };
 
 class Unpack {
  public:
   // The blob starts `start` bytes into the buffer (-1: at its beginning).
-  Unpack(loop::Builder& b, const Format& f, loop::BufferId buffer, int64_t rows, int64_t columns, loop::ValueId start = -1);
+  Unpack(loop::Builder& b, const Format& f, loop::BufferId buffer, int64_t rows, int64_t columns,
+         loop::ValueId start = -1);
   Unpack(const Unpack&) = delete;
   Unpack& operator=(const Unpack&) = delete;
 
-  // Loads tensor-level fields and lays out look-up tables here: call it once per task, before the loops. Without it both are
-  // done again for every block that needs them.
+  // Loads tensor-level fields and lays out look-up tables here: call it once per task, before the loops. Without it
+  // both are done again for every block that needs them.
   void enter_tensor();
   // Row r (i64 scalar): its row-level fields are loaded here. Blocks entered afterwards must lie in this row.
   void enter_row(loop::ValueId row);
   // Blocks first .. first + count - 1 (i64 scalar, counted over the whole tensor, all in one row) become readable.
   void enter_block(loop::ValueId first, int64_t count = 1);
 
-  // Elements position .. position + lanes - 1, counted from the first element of the entered blocks; they may span them.
-  loop::ValueId values(int64_t position, int lanes);                             // f32, decoded
-  loop::ValueId codes(int field, int64_t position, int lanes, bool as_bytes);    // raw codes of an element field: u8, or u32
-  // Any expression over i (variable 0), e.g. a piece of an AffineForm; one lane when it is equal in all lanes, unless `splat`.
+  // Elements position .. position + lanes - 1, counted from the first element of the entered blocks; they may span
+  // them.
+  loop::ValueId values(int64_t position, int lanes);  // f32, decoded
+  loop::ValueId codes(int field, int64_t position, int lanes,
+                      bool as_bytes);  // raw codes of an element field: u8, or u32
+  // Any expression over i (variable 0), e.g. a piece of an AffineForm; one lane when it is equal in all lanes, unless
+  // `splat`.
   loop::ValueId expression(const RoutineExpr& e, int64_t position, int lanes, bool splat);
 
-  // Element e (i64 scalar, anywhere in the tensor), decoded by the general way: slow, for irregular reads. Needs no enter_*.
+  // Element e (i64 scalar, anywhere in the tensor), decoded by the general way: slow, for irregular reads. Needs no
+  // enter_*.
   loop::ValueId value_at(loop::ValueId element);
 
-  // Whether decode is straight line, so that values() works lane by lane; otherwise values() decodes one element at a time.
+  // Whether decode is straight line, so that values() works lane by lane; otherwise values() decodes one element at a
+  // time.
   bool straight() const { return straight_; }
   // Whether blocks must be entered row by row (the format has row or tile fields).
   bool needs_rows() const;
