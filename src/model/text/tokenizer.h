@@ -36,7 +36,7 @@ struct BpeTraining {
   int64_t min_frequency = 2;               // pairs seen less often are not merged
   std::vector<std::string> specials = {};  // control tokens, given the first ids
   std::string end_of_text = {};            // one of specials: EOS (and BOS); empty = none
-  std::string split = "default";           // name of a row in the pre-tokenizer table
+  std::string split = {};                  // a row of the pre-tokenizer table; empty: the table's own choice
 };
 
 class Tokenizer {
