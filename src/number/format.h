@@ -68,7 +68,7 @@ struct FormatTable {
   std::vector<double> values;
 };
 
-// When the fit of the block assigns the code field itself, `code` is not run.
+// When the weighted fit of the block assigns the code field itself, `code` is not run; a plain fit never does both.
 // A local of the block's fit that `code` reads: it is kept for every block. When the fit is skipped because its fields were
 // supplied, the local takes the stored value of `field` (the field it was plainly assigned to: `d = s`); -1: it has none, so
 // the fit cannot be skipped.

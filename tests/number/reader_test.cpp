@@ -196,6 +196,8 @@ TEST(Reader, TellsMistakesWithPlaceAndHint) {
        "tiles of 6 columns cut blocks of 4"},
       {"two codes", with("p : u8[4]\nq : u8[4]", "decode(i) = q[i]\ncode(v) = 1"),
        "2 fields have one entry per element"},
+      {"two writers", with("q : u8[4]", "decode(i) = q[i]\nfit(x) { q[0] = 1 }\ncode(v) = v"),
+       "'fit' and 'code' both write 'q'"},
       {"loop bound", with("q : u8[4]", "decode(i) { var a = 0.0\n for j in 0..q[0] { a = a + 1 }\n return a }"),
        "a loop ends at a number known"},
       {"builtin's name", "fn f16(a) = a\n" + decoding("f16(s)"), "'f16' is a function of the language"},
@@ -255,6 +257,66 @@ TEST(Reader, HostileTextsEndQuickly) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     EXPECT_LT(seconds, 2.0) << text.substr(0, 300);
   }
+}
+
+// Library texts with random damage are read or refused; what is read encodes and decodes without harm.
+TEST(Reader, DamagedTextsAreReadOrRefused) {
+  std::mt19937_64 random(17);
+  const std::vector<FormatRef> formats = builtin_formats().all();
+  const std::vector<std::string> words = {"i",
+                                          "x",
+                                          "j",
+                                          "0",
+                                          "1",
+                                          "-1",
+                                          "32",
+                                          "999999999",
+                                          "q",
+                                          "d",
+                                          "[",
+                                          "]",
+                                          "(",
+                                          ")",
+                                          "{",
+                                          "}",
+                                          "/",
+                                          "%",
+                                          "<<",
+                                          "halves",
+                                          "row",
+                                          "tensor",
+                                          "element",
+                                          "u1",
+                                          "u64",
+                                          "f32",
+                                          "int(",
+                                          "clamp(",
+                                          "for j in 0..9 {",
+                                          "if x[0] > 1 {",
+                                          "\n",
+                                          ","};
+  int read = 0, refused = 0;
+  for (int k = 0; k < 600; ++k) {
+    std::string text = formats[random() % formats.size()]->source_text;
+    for (uint64_t damage = 1 + random() % 2; damage > 0; --damage) {
+      const size_t at = random() % text.size(), length = random() % 6;
+      text.replace(at, std::min(length, text.size() - at), random() % 3 == 0 ? "" : words[random() % words.size()]);
+    }
+    try {
+      for (const FormatRef& f : library_of(text).all()) {
+        ++read;
+        const int64_t columns = f->block * (f->block < 64 ? 3 : 1);
+        const auto blob = random_blob(*f, 1, columns, random());
+        decode(*f, blob, 1, columns);
+        if (f->encodes()) encode(*f, gaussian(static_cast<size_t>(columns), random()), 1, columns);
+      }
+    } catch (const Error& e) {
+      ++refused;
+      EXPECT_STRNE(e.what(), "");
+    }
+  }
+  EXPECT_GT(read, 50);
+  EXPECT_GT(refused, 50);
 }
 
 }  // namespace

@@ -204,6 +204,11 @@ void read_routines(FormatContext& context, const lang::FormatDecl& d) {
     }
   }
   if (const lang::Function* code = routine_named(d, "code", 0)) {
+    if (f.fit[0] && assigns(f.fit[0]->body, f.code_field)) {
+      throw error_at(code->place,
+                     fmt::format("'fit' and 'code' both write '{}'", f.fields[static_cast<size_t>(f.code_field)].name),
+                     "keep one of them; only fit(x, w) may choose codes beside 'code'");
+    }
     RoutineBuilder builder(context, RoutineBuilder::Role::code, Level::block);
     if (f.fit[0]) builder.may_keep(&*f.fit[0], &block_locals, &f.kept);
     f.code = builder.build(*code);
