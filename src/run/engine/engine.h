@@ -1,5 +1,4 @@
-// The engine: graph in, runnable program out. compile.cpp is the joint of the house: pipeline -> synth -> emit -> cache
-// -> device.
+// The engine: graph in, runnable program out. compile.cpp is the joint of the house: pipeline -> synth -> emit -> cache -> device.
 #pragma once
 
 #include <functional>
@@ -23,8 +22,7 @@ struct CompileOptions {
 };
 
 struct CompileReport {
-  int kernels = 0, compiled = 0,
-      cached = 0;  // distinct kernels; how many LLVM had to make; how many the cache answered
+  int kernels = 0, compiled = 0, cached = 0;   // distinct kernels; how many LLVM had to make; how many the cache answered
   double seconds = 0;
 };
 
@@ -40,14 +38,14 @@ class DeviceTensor {
   const graph::Type& type() const { return type_; }
   int64_t bytes() const { return bytes_; }
   void* data() { return data_; }
-  void upload(const void* from, int64_t bytes);  // whole tensor, in its element's own bytes
+  void upload(const void* from, int64_t bytes);       // whole tensor, in its element's own bytes
   void download(void* to, int64_t bytes) const;
 
  private:
   Device& device_;
   graph::Type type_;
   int64_t bytes_;
-  std::shared_ptr<void> memory_;  // null: this tensor's own
+  std::shared_ptr<void> memory_;   // null: this tensor's own
   void* data_;
 };
 using DeviceTensorRef = std::shared_ptr<DeviceTensor>;
@@ -58,13 +56,12 @@ class Program {
   virtual ~Program() = default;
   // Binds an input (data, parameter or state) by name; type and size must match. All inputs must be bound before run().
   virtual void bind(const std::string& input, DeviceTensorRef tensor) = 0;
-  virtual void run() = 0;  // Error on a failed guard, with the input's name and the place
-  virtual DeviceTensorRef result(const std::string& name) = 0;  // valid until the next run; a result that is an updated
-                                                                // state is that state's tensor
+  virtual void run() = 0;                                          // Error on a failed guard, with the input's name and the place
+  virtual DeviceTensorRef result(const std::string& name) = 0;     // valid until the next run; a result that is an updated state is that state's tensor
   virtual std::vector<std::string> input_names() const = 0;
   virtual graph::Type input_type(const std::string& name) const = 0;
   virtual const CompileReport& report() const = 0;
-  virtual std::string explain() const = 0;  // one line per kernel: name, plan, last time
+  virtual std::string explain() const = 0;                         // one line per kernel: name, plan, last time
   virtual int64_t arena_bytes() const = 0;
 };
 
@@ -72,10 +69,9 @@ class Program {
 class Engine {
  public:
   struct Options {
-    std::string
-        cache_folder;  // "" = $LUMEN_CACHE, else $XDG_CACHE_HOME/lumen, else ~/.cache/lumen; "off" = memory only
+    std::string cache_folder;      // "" = $LUMEN_CACHE, else $XDG_CACHE_HOME/lumen, else ~/.cache/lumen; "off" = memory only
     int threads = 0;
-    machine::MachineRef machine;  // null = native
+    machine::MachineRef machine;   // null = native
   };
   explicit Engine(Options options);
   ~Engine();
@@ -87,7 +83,7 @@ class Engine {
   std::vector<uint8_t> encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns);
   std::vector<float> decode(const FormatRef& f, const uint8_t* blob, int64_t rows, int64_t columns);
 
-  const CompileReport& totals() const;  // of everything compiled by this engine
+  const CompileReport& totals() const;   // of everything compiled by this engine
 
  private:
   struct State;
