@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "model/arch/read.h"
 #include "model/arch/write.h"
 #include "model/compress/quantize.h"
 #include "model/infer/perplexity.h"

@@ -12,9 +12,10 @@ namespace lumen::model {
 namespace {
 
 run::Engine& engine() {
-  static run::Engine e(run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
-                                            .threads = 2,
-                                            .machine = nullptr});
+  static run::Engine e(
+      run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
+                           .threads = 2,
+                           .machine = nullptr});
   return e;
 }
 

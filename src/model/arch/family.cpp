@@ -209,7 +209,12 @@ bool Family::has_function(const std::string& function) const {
 }
 
 graph::Config Family::config(const std::string& size, const graph::Config& values) const {
-  return graph::model_config(decl_, size, values);
+  graph::Config config = graph::model_config(decl_, size, values);
+  // As files hold them: reading back what was written gives the same model.
+  for (const ConfigKey& key : keys_) {
+    if (key.is_float) config.at(key.name) = static_cast<float>(config.at(key.name));
+  }
+  return config;
 }
 
 std::vector<Parameter> Family::parameters(const graph::Config& config) const {
