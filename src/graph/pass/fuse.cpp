@@ -56,6 +56,8 @@ class Partition {
         if (g_[v].op == Op::contract_) c.shape = KernelShape::dot;
       }
       cluster_[v] = size();
+      order_.push_back(size());
+      place_.push_back(size());
       clusters_.push_back(std::move(c));
     }
   }
@@ -80,24 +82,39 @@ class Partition {
 
   static bool row_like(const Cluster& c) { return c.shape == KernelShape::map || c.shape == KernelShape::reduce; }
 
-  // Merging the clusters of a set is possible when no path leaves the set and comes back.
-  bool convex(const std::set<int>& members) const {
-    std::vector<int> stack;
-    std::set<int> seen;
-    for (int m : members) {
-      for (int n : clusters_[m].next) {
-        if (!members.contains(n) && seen.insert(n).second) stack.push_back(n);
-      }
-    }
+  // Merging the clusters of a set is possible when no path leaves the set and comes back. Such a path stays before the set's last
+  // member in `order_`, so only those clusters are searched; `after` receives what the set reaches among them.
+  bool convex(const std::set<int>& members, int last, std::set<int>* after) const {
+    std::vector<int> stack(members.begin(), members.end());
     while (!stack.empty()) {
       const int c = stack.back();
       stack.pop_back();
       for (int n : clusters_[c].next) {
-        if (members.contains(n)) return false;
-        if (seen.insert(n).second) stack.push_back(n);
+        if (members.contains(n)) {
+          if (members.contains(c)) continue;
+          return false;
+        }
+        if (place_[n] <= last && after->insert(n).second) stack.push_back(n);
       }
     }
     return true;
+  }
+
+  // Keeps order_ topological: within [first, last] what does not depend on the set comes before it, what does behind it.
+  void reorder(const std::set<int>& members, int target, int first, int last, const std::set<int>& after) {
+    std::vector<int> sorted, behind;
+    for (int place = first; place <= last; ++place) {
+      const int c = order_[place];
+      if (c < 0 || members.contains(c)) continue;
+      (after.contains(c) ? behind : sorted).push_back(c);
+    }
+    sorted.push_back(target);
+    sorted.insert(sorted.end(), behind.begin(), behind.end());
+    sorted.resize(static_cast<size_t>(last - first) + 1, -1);
+    for (int place = first; place <= last; ++place) {
+      order_[place] = sorted[place - first];
+      if (order_[place] >= 0) place_[order_[place]] = place;
+    }
   }
 
   // Makes one cluster of whole clusters that hold `nodes`; false when that is impossible.
@@ -107,8 +124,16 @@ class Partition {
     for (ValueId v : nodes) {
       if (members.insert(cluster_[v]).second) count += clusters_[cluster_[v]].nodes.size();
     }
-    if (count != nodes.size() || !convex(members)) return false;
+    if (count != nodes.size()) return false;
+    int first = size(), last = 0;
+    for (int m : members) {
+      first = std::min(first, place_[m]);
+      last = std::max(last, place_[m]);
+    }
+    std::set<int> after;
+    if (!convex(members, last, &after)) return false;
     const int target = *members.begin();
+    reorder(members, target, first, last, after);
     Cluster& merged = clusters_[target];
     for (int m : members) {
       for (int n : clusters_[m].next) {
@@ -224,6 +249,8 @@ class Partition {
   std::vector<ValueId> updated_;
   std::vector<int> cluster_;  // by value; -1 for what is not computed
   std::vector<Cluster> clusters_;
+  std::vector<int> order_;    // clusters in an order that respects `next`; -1 where one was merged away
+  std::vector<int> place_;    // of each cluster in order_
 };
 
 Group Partition::group_of(const Cluster& c) const {

@@ -275,8 +275,6 @@ class Simplifier {
     if (!units || operands.size() > kMaxParts) return r_.keep(v);
     Shape line(old.type.shape.size(), Dim(1));
     line[axis] = old.type.shape[axis];
-    std::vector<ValueId> reads = operands;
-    reads.push_back(r_.build.iota({line, {Scalar::i32, nullptr}}, axis));
     Formula f;
     f.inputs.assign(operands.size(), old.type.element.scalar);
     f.inputs.push_back(Scalar::i32);
@@ -287,15 +285,24 @@ class Simplifier {
       picked = f.op(ScalarOp::select_, here, f.input(static_cast<int>(k)), picked);
     }
     f.outputs = {picked};
-    for (size_t k = operands.size(); k-- > 0;) {
-      const Node& part = node(operands[k]);
-      if (part.op != Op::map_ || uses_[old.operands[k]] != 1) continue;
-      if (f.nodes.size() + part.attributes.formula.nodes.size() > kMaxNodes) continue;
+    std::vector<ValueId> reads = old.operands;  // old values; -1 stands for the index along the axis
+    reads.push_back(-1);
+    for (size_t k = 0; k < reads.size();) {
+      const bool map = reads[k] >= 0 && r_.from[reads[k]].op == Op::map_ && uses_[reads[k]] == 1 &&
+                       r_.from[reads[k]].type.shape == r_.from[old.operands[0]].type.shape;
+      if (!map || f.nodes.size() + r_.from[reads[k]].attributes.formula.nodes.size() > kMaxNodes) {
+        ++k;
+        continue;
+      }
+      const Node& part = r_.from[reads[k]];
       f = compose(f, static_cast<int>(k), part.attributes.formula, 0);
       reads.erase(reads.begin() + static_cast<int64_t>(k));
       reads.insert(reads.end(), part.operands.begin(), part.operands.end());
     }
-    return r_.build.map(simplify_formula(f), reads);
+    const ValueId index = r_.build.iota({line, {Scalar::i32, nullptr}}, axis);
+    std::vector<ValueId> values;
+    for (ValueId read : reads) values.push_back(read < 0 ? index : r_[read]);
+    return r_.build.map(simplify_formula(f), std::move(values));
   }
 
   // --- views
