@@ -206,7 +206,7 @@ RoutineExpr RoutineBuilder::nearest(const lang::Expr& e) {
   } else {
     const size_t size = std::bit_ceil(order.size());
     middle.resize(size - 1, std::numeric_limits<double>::infinity());
-    const Array middles{Array::Kind::table, add_table(table.name + " middles", Scalar::f32, middle)};
+    const Array middles{Array::Kind::table, add_table(table.name + " middles", Scalar::f32, middle, e.place)};
     for (size_t step = size / 2; step >= 1; step /= 2) {
       RoutineExpr index = binary("+", at, integer_constant(static_cast<int64_t>(step) - 1), e.place);
       RoutineExpr above = make_op(ScalarOp::le_, {read_array(middles, std::move(index), e.place), x});
@@ -221,7 +221,7 @@ RoutineExpr RoutineBuilder::nearest(const lang::Expr& e) {
   for (size_t k = 0; k < order.size(); ++k) in_order = in_order && order[k] == k;
   if (in_order) return at;
   const std::vector<double> entries(order.begin(), order.end());
-  const Array places{Array::Kind::table, add_table(table.name + " order", Scalar::i32, entries)};
+  const Array places{Array::Kind::table, add_table(table.name + " order", Scalar::i32, entries, e.place)};
   return read_array(places, std::move(at), e.place);
 }
 

@@ -199,12 +199,12 @@ void RoutineBuilder::check_indices(const Routine& r, const std::vector<Range>& p
   }
 }
 
-int RoutineBuilder::add_table(std::string name, Scalar type, std::vector<double> values) {
+int RoutineBuilder::add_table(std::string name, Scalar type, std::vector<double> values, const Place& place) {
   auto& tables = context_.format.tables;
   for (size_t k = 0; k < tables.size(); ++k) {
     if (tables[k].name == name) return static_cast<int>(k);
   }
-  LUMEN_CHECK(tables.size() < kMaxTables, "{} tables", tables.size());
+  if (tables.size() >= kMaxTables) throw error_at(place, fmt::format("a format uses at most {} tables", kMaxTables));
   tables.push_back({std::move(name), type, std::move(values)});
   return static_cast<int>(tables.size()) - 1;
 }
@@ -221,7 +221,6 @@ int RoutineBuilder::table_slot(const lang::Table& t) {
   }
   if (t.values.size() > kMaxEntries)
     throw error_at(t.place, fmt::format("a table has at most {} entries", kMaxEntries));
-  if (context_.format.tables.size() >= kMaxTables) throw error_at(t.place, "too many tables");
   const Scalar held = is_float(*type) ? Scalar::f32 : *type == Scalar::u32 ? Scalar::u32 : Scalar::i32;
   std::vector<double> values;
   for (const lang::ExprPtr& v : t.values) {
@@ -236,7 +235,7 @@ int RoutineBuilder::table_slot(const lang::Table& t) {
     }
     values.push_back(static_cast<double>(value.integer));
   }
-  return add_table(t.name, held, std::move(values));
+  return add_table(t.name, held, std::move(values), t.place);
 }
 
 RoutineExpr constant_expression(FormatContext& context, const lang::Expr& e) {

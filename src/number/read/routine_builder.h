@@ -117,7 +117,7 @@ class RoutineBuilder {
   void bind(const std::string& name, Binding b, const Place& place);
   void check_indices(const Routine& r, const std::vector<Range>& parameters);
   int table_slot(const lang::Table& t);
-  int add_table(std::string name, Scalar type, std::vector<double> values);
+  int add_table(std::string name, Scalar type, std::vector<double> values, const Place& place);
 
   struct PendingIndex {
     RoutineExpr index;
