@@ -1,5 +1,5 @@
 // How a value inside a group is read: views folded into strides over an iteration space. Knows graphs and numbers, not
-// loops. Proved by tests/kernel/synth_access_test.cpp.
+// loops. Proved by tests/kernel/synth_map_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,25 @@ namespace {
 constexpr int64_t kGrain = 8192;  // elements per task: 32 KB of f32 per operand
 }
 
+namespace {
+
+// What a group copies when it only copies: a load as its root, or a map that changes nothing; -1 otherwise.
+graph::ValueId copied(const graph::Plan& plan, const graph::Group& group) {
+  const graph::ValueId r = group.results[0];
+  if (group.results.size() != 1 || plan.graph[r].op == graph::Op::update_) return -1;
+  if (is_load(plan, group, r)) return r;
+  const graph::Node& n = plan.graph[r];
+  if (n.op != graph::Op::map_ || n.operands.size() != 1 || !is_load(plan, group, n.operands[0])) return -1;
+  const bool same = n.attributes.formula.nodes[n.attributes.formula.outputs[0]].op == ScalarOp::input;
+  return same && plan.graph[n.operands[0]].type == n.type ? n.operands[0] : -1;
+}
+
+}  // namespace
+
 Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
   const std::vector<int64_t> shape = extents_of(plan.graph[group.results.at(0)].type.shape);
+  if (const graph::ValueId load = copied(plan, group); load >= 0)
+    if (auto turned = synthesize_turn(plan, group, load, group.results[0], target)) return *std::move(turned);
   Draft draft(plan.graph);
   draft.declare(group);
   loop::Builder& b = draft.b;

@@ -343,10 +343,7 @@ class MoveKernel {
 Synthesis synthesize_move(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
   const Node& root = plan.graph[group.root];
   if (root.op == Op::cast_ && root.type.element.format) return synthesize_cast(plan, group, target);
-  if (is_load(plan, group, group.root)) {
-    if (auto turned = synthesize_turn(plan, group, target)) return *std::move(turned);
-    return synthesize_map(plan, group, target);
-  }
+  if (is_load(plan, group, group.root)) return synthesize_map(plan, group, target);
   return MoveKernel(plan, group, target).run();
 }
 

@@ -14,9 +14,10 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
 Synthesis synthesize_move(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 Synthesis synthesize_attend(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 
-// A move of a load whose last axis is strided in memory, by squares; nothing when another way is better.
-std::optional<Synthesis> synthesize_turn(const graph::Plan& plan, const graph::Group& group,
-                                         const machine::Machine& target);
+// A load whose last axis is strided in memory, copied to a result of its shape by squares; nothing when another way is
+// better.
+std::optional<Synthesis> synthesize_turn(const graph::Plan& plan, const graph::Group& group, graph::ValueId load,
+                                         graph::ValueId result, const machine::Machine& target);
 // A load of the group, written densely as f32 into a scratch buffer.
 Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::ValueId v, int scratch,
                      const machine::Machine& target);

@@ -17,14 +17,14 @@ namespace {
 constexpr int64_t kGrain = 16384;  // elements per task
 }
 
-std::optional<Synthesis> synthesize_turn(const graph::Plan& plan, const graph::Group& group,
-                                         const machine::Machine& target) {
+std::optional<Synthesis> synthesize_turn(const graph::Plan& plan, const graph::Group& group, graph::ValueId load,
+                                         graph::ValueId result, const machine::Machine& target) {
   const graph::Graph& g = plan.graph;
-  const Access from = follow(plan, group, group.root);
+  const Access from = follow(plan, group, load);
   const bool in_memory = std::find(group.inputs.begin(), group.inputs.end(), from.source) != group.inputs.end();
-  const Scalar s = g[group.root].type.element.scalar;
+  const Scalar s = g[load].type.element.scalar;
   if (!in_memory || g[from.source].type.element.format || scalar_bytes(s) != 4) return std::nullopt;
-  const std::vector<int64_t> shape = extents_of(g[group.root].type.shape);
+  const std::vector<int64_t> shape = extents_of(g[load].type.shape);
   const Collapsed c = collapse(shape, {from.strides, dense_strides_of(shape)}, {});
   const int last = static_cast<int>(c.extents.size()) - 1;
   int near = -1;  // the axis that is contiguous in the source
@@ -35,7 +35,7 @@ std::optional<Synthesis> synthesize_turn(const graph::Plan& plan, const graph::G
 
   Draft draft(g);
   loop::Builder& b = draft.b;
-  const BufferId in = draft.value(from.source, false), out = draft.value(group.root, true);
+  const BufferId in = draft.value(from.source, false), out = draft.value(result, true);
   std::vector<int> others;
   std::vector<int64_t> outer;
   for (int d = 0; d < last; ++d) {
@@ -80,10 +80,10 @@ std::optional<Synthesis> synthesize_turn(const graph::Plan& plan, const graph::G
           b.loop(loop::LoopKind::serial, b.i64(0), b.i64(far_extent), 1, [&](ValueId j) { one(i, j); });
         });
       });
-  Synthesis result;
-  result.steps.push_back(
+  Synthesis made;
+  made.steps.push_back(
       draft.finish(fmt::format("turn {} x{}", shape_text(shape), lanes), 0, 8.0 * static_cast<double>(product(shape))));
-  return result;
+  return made;
 }
 
 }  // namespace lumen::synth
