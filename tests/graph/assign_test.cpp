@@ -26,7 +26,8 @@ const FormatLibrary& library() {
 Graph product(bool with_update) {
   Graph g;
   Builder b(g);
-  const ValueId x = b.input("x", Role::data, {{3, 64}, kFloat}), w = b.input("layer.w", Role::parameter, {{4, 64}, kFloat});
+  const ValueId x = b.input("x", Role::data, {{3, 64}, kFloat}),
+                w = b.input("layer.w", Role::parameter, {{4, 64}, kFloat});
   const ValueId y = b.contract(x, w, "mk", "nk", "mn");
   g[y].label = "product";
   g.results = {y};
@@ -135,7 +136,8 @@ TEST(Assign, MistakesAreRefusedInWords) {
   refused({What::fake, "product", f, FieldSource::fitted}, "multiple of 32");
 }
 
-// y = sum(c * decode(code(x; scale))): the straight-through gradient of x and of the scale, against the number floor's own.
+// y = sum(c * decode(code(x; scale))): the straight-through gradient of x and of the scale, against the number floor's
+// own.
 TEST(Assign, LearnedFieldsGetGradients) {
   const FormatRef f = library().get("q8_0");
   Graph g;
@@ -167,12 +169,14 @@ TEST(Assign, LearnedFieldsGetGradients) {
   in[field_name].values = {1.0 / 128, 1.0 / 64, 1.0 / 256, 1.0 / 512};
   const auto r = eval(g, in);
 
-  const std::vector<float> values(in["x"].values.begin(), in["x"].values.end()), dy(in["c"].values.begin(), in["c"].values.end());
+  const std::vector<float> values(in["x"].values.begin(), in["x"].values.end()),
+      dy(in["c"].values.begin(), in["c"].values.end());
   const SuppliedField supplied[] = {{field_index, in[field_name].values}};
   const std::vector<uint8_t> blob = encode(*f, values, 2, 64, supplied);
   const std::vector<double> expected = field_gradient(*f, field_index, values, blob, dy, 2, 64);
   ASSERT_EQ(r[2].values.size(), expected.size());
-  for (size_t k = 0; k < expected.size(); ++k) EXPECT_NEAR(r[2].values[k], expected[k], 1e-3 * std::max(1.0, std::abs(expected[k])));
+  for (size_t k = 0; k < expected.size(); ++k)
+    EXPECT_NEAR(r[2].values[k], expected[k], 1e-3 * std::max(1.0, std::abs(expected[k])));
   const std::vector<float> mask = straight_through_mask(*f, values, blob, 2, 64);
   for (size_t k = 0; k < mask.size(); ++k) EXPECT_NEAR(r[1].values[k], mask[k] * dy[k], 1e-5) << k;
 }

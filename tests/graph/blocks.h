@@ -31,11 +31,13 @@ struct BlockSizes {
   int64_t batch = 2, tokens = 5, heads = 4, groups = 2, head = 4, hidden = 12, vocabulary = 11;
 };
 
-// tokens -> embedding -> norm, grouped-query causal attention, residual, norm, gated unit, residual -> logits -> mean cross entropy.
-// Returns the loss; logits by reference.
+// tokens -> embedding -> norm, grouped-query causal attention, residual, norm, gated unit, residual -> logits -> mean
+// cross entropy. Returns the loss; logits by reference.
 inline ValueId transformer(Builder& b, const BlockSizes& z, ValueId* logits = nullptr) {
   const int64_t width = z.heads * z.head, keys = z.groups * z.head, share = z.heads / z.groups;
-  const auto parameter = [&](const char* name, Shape s) { return b.input(name, Role::parameter, {std::move(s), kFloat}); };
+  const auto parameter = [&](const char* name, Shape s) {
+    return b.input(name, Role::parameter, {std::move(s), kFloat});
+  };
   const ValueId tokens = b.input("tokens", Role::data, {{z.batch, z.tokens}, kInt});
   const ValueId targets = b.input("targets", Role::data, {{z.batch, z.tokens}, kInt});
   const ValueId embed = parameter("embed", {z.vocabulary, z.hidden});
@@ -66,7 +68,8 @@ inline ValueId transformer(Builder& b, const BlockSizes& z, ValueId* logits = nu
   const ValueId top = b.reduce(l, Reduction::max, {-1});
   const ValueId total = b.reduce(b.unary(ScalarOp::exp_, b.sub(l, top)), Reduction::sum, {-1});
   const ValueId lse = b.add(b.unary(ScalarOp::log_, total), top);
-  const ValueId hit = b.binary(ScalarOp::eq_, b.iota({{z.vocabulary}, kInt}, 0), b.reshape(targets, {z.batch, z.tokens, 1}));
+  const ValueId hit =
+      b.binary(ScalarOp::eq_, b.iota({{z.vocabulary}, kInt}, 0), b.reshape(targets, {z.batch, z.tokens, 1}));
   const ValueId chosen = b.reduce(b.select(hit, l, b.scalar(0)), Reduction::sum, {-1});
   const ValueId losses = b.reshape(b.sub(lse, chosen), {z.batch * z.tokens});
   const ValueId mean = b.div(b.reduce(losses, Reduction::sum, {0}), b.scalar(static_cast<double>(z.batch * z.tokens)));
@@ -82,8 +85,9 @@ inline std::map<std::string, Tensor> random_inputs(const Graph& g, uint32_t seed
     Tensor t{g[v].type, {}, {}};
     const int64_t n = elements(t.type.shape).number();
     for (int64_t k = 0; k < n; ++k) {
-      t.values.push_back(is_float(t.type.element.scalar) ? static_cast<float>(normal(random))
-                                                         : static_cast<double>(random() % static_cast<uint32_t>(index_limit)));
+      t.values.push_back(is_float(t.type.element.scalar)
+                             ? static_cast<float>(normal(random))
+                             : static_cast<double>(random() % static_cast<uint32_t>(index_limit)));
     }
     in[g[v].attributes.name] = std::move(t);
   }

@@ -13,9 +13,13 @@ namespace {
 const Element kF32{Scalar::f32, nullptr};
 const Element kI32{Scalar::i32, nullptr};
 
-Tensor tensor(Shape shape, std::vector<double> values, Element e = kF32) { return {{std::move(shape), e}, std::move(values), {}}; }
+Tensor tensor(Shape shape, std::vector<double> values, Element e = kF32) {
+  return {{std::move(shape), e}, std::move(values), {}};
+}
 
-std::vector<double> one(const Graph& g, const std::map<std::string, Tensor>& inputs) { return eval(g, inputs)[0].values; }
+std::vector<double> one(const Graph& g, const std::map<std::string, Tensor>& inputs) {
+  return eval(g, inputs)[0].values;
+}
 
 void finish(Graph& g, ValueId v) {
   g.results.push_back(v);
@@ -45,7 +49,8 @@ TEST(Eval, ContractReducesLonelyLetters) {
   Builder b(g);
   const ValueId x = b.input("x", Role::data, {{2, 3}, kF32}), w = b.input("w", Role::parameter, {{2}, kF32});
   finish(g, b.contract(x, w, "mk", "m", "m"));
-  EXPECT_EQ(one(g, {{"x", tensor({2, 3}, {1, 2, 3, 4, 5, 6})}, {"w", tensor({2}, {1, 10})}}), (std::vector<double>{6, 150}));
+  EXPECT_EQ(one(g, {{"x", tensor({2, 3}, {1, 2, 3, 4, 5, 6})}, {"w", tensor({2}, {1, 10})}}),
+            (std::vector<double>{6, 150}));
 }
 
 TEST(Eval, ReduceKeepsAxes) {
@@ -67,7 +72,8 @@ TEST(Eval, GatherAndScatterAdd) {
   const ValueId rows = b.gather(table, index);
   finish(g, rows);
   finish(g, b.scatter_add(rows, index, 3));
-  const std::map<std::string, Tensor> in{{"t", tensor({3, 2}, {1, 2, 3, 4, 5, 6})}, {"i", tensor({2, 2}, {2, 0, 2, 2}, kI32)}};
+  const std::map<std::string, Tensor> in{{"t", tensor({3, 2}, {1, 2, 3, 4, 5, 6})},
+                                         {"i", tensor({2, 2}, {2, 0, 2, 2}, kI32)}};
   const auto r = eval(g, in);
   EXPECT_EQ(r[0].values, (std::vector<double>{5, 6, 1, 2, 5, 6, 5, 6}));
   EXPECT_EQ(r[1].values, (std::vector<double>{1, 2, 0, 0, 15, 18}));
@@ -176,9 +182,9 @@ TEST(Random, IsUniformAndUncorrelated) {
     neighbours += x * (uniform_random(1, 2, k + 1) - 0.5) / n;
     streams += x * (uniform_random(2, 2, k) - 0.5) / n;
   }
-  EXPECT_NEAR(mean, 0, 0.005);          // 4 standard errors: 4 * 0.289 / 256
+  EXPECT_NEAR(mean, 0, 0.005);  // 4 standard errors: 4 * 0.289 / 256
   EXPECT_NEAR(square, 1.0 / 12, 0.002);
-  EXPECT_NEAR(neighbours, 0, 0.0014);   // 4 / 12 / 256
+  EXPECT_NEAR(neighbours, 0, 0.0014);  // 4 / 12 / 256
   EXPECT_NEAR(streams, 0, 0.0014);
 }
 

@@ -78,62 +78,131 @@ struct Case {
   Make make;
 };
 
-ValueId indices(Builder& b) { return b.constant({{2, 2}, kInt}, {2, 0, 2, 1}); }
+ValueId indices(Builder& b) {
+  return b.constant({{2, 2}, kInt}, {2, 0, 2, 1});
+}
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"add_broadcast", {2, 3}, {3}, [](Builder& b, ValueId x, ValueId y) { return b.add(x, y); }},
       {"mul_stretch_both", {2, 1, 3}, {4, 1}, [](Builder& b, ValueId x, ValueId y) { return b.mul(x, y); }},
-      {"div", {2, 3}, {2, 3}, [](Builder& b, ValueId x, ValueId y) { return b.div(x, b.add(b.mul(y, y), b.scalar(1))); }},
-      {"same_operand_twice", {3}, {3}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.mul(x, x), b.add(x, y)); }},
-      {"unary_chain", {3}, {3}, [](Builder& b, ValueId x, ValueId y) {
+      {"div",
+       {2, 3},
+       {2, 3},
+       [](Builder& b, ValueId x, ValueId y) { return b.div(x, b.add(b.mul(y, y), b.scalar(1))); }},
+      {"same_operand_twice",
+       {3},
+       {3},
+       [](Builder& b, ValueId x, ValueId y) { return b.mul(b.mul(x, x), b.add(x, y)); }},
+      {"unary_chain",
+       {3},
+       {3},
+       [](Builder& b, ValueId x, ValueId y) {
          return b.mul(b.unary(ScalarOp::tanh_, x), b.unary(ScalarOp::sin_, b.unary(ScalarOp::exp_, y)));
        }},
-      {"select", {4}, {4}, [](Builder& b, ValueId x, ValueId y) { return b.select(b.binary(ScalarOp::lt_, x, y), b.mul(x, x), y); }},
-      {"min_max", {4}, {4}, [](Builder& b, ValueId x, ValueId y) {
+      {"select",
+       {4},
+       {4},
+       [](Builder& b, ValueId x, ValueId y) { return b.select(b.binary(ScalarOp::lt_, x, y), b.mul(x, x), y); }},
+      {"min_max",
+       {4},
+       {4},
+       [](Builder& b, ValueId x, ValueId y) {
          return b.add(b.binary(ScalarOp::max_, x, y), b.binary(ScalarOp::min_, x, b.scalar(0.1)));
        }},
       {"contract", {2, 3}, {4, 3}, [](Builder& b, ValueId x, ValueId y) { return b.contract(x, y, "mk", "nk", "mn"); }},
-      {"contract_batch", {2, 3, 4}, {2, 4, 2}, [](Builder& b, ValueId x, ValueId y) { return b.contract(x, y, "bmk", "bkn", "nbm"); }},
+      {"contract_batch",
+       {2, 3, 4},
+       {2, 4, 2},
+       [](Builder& b, ValueId x, ValueId y) { return b.contract(x, y, "bmk", "bkn", "nbm"); }},
       {"contract_outer", {2}, {3}, [](Builder& b, ValueId x, ValueId y) { return b.contract(x, y, "m", "n", "nm"); }},
-      {"contract_dot", {3, 2}, {2, 3}, [](Builder& b, ValueId x, ValueId y) { return b.contract(x, y, "ij", "ji", ""); }},
-      {"contract_lonely", {3, 2}, {3}, [](Builder& b, ValueId x, ValueId y) { return b.contract(x, y, "ij", "i", "i"); }},
-      {"contract_itself", {3, 2}, {1}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.contract(x, x, "ik", "jk", "ij"), y); }},
-      {"reduce_sum", {2, 3, 2}, {2, 1, 2}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.reduce(x, Reduction::sum, {1}), y); }},
-      {"reduce_max", {3, 4}, {3, 1}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.reduce(x, Reduction::max, {1}), y); }},
-      {"reduce_min", {3, 4}, {1, 4}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.reduce(x, Reduction::min, {0}), y); }},
+      {"contract_dot",
+       {3, 2},
+       {2, 3},
+       [](Builder& b, ValueId x, ValueId y) { return b.contract(x, y, "ij", "ji", ""); }},
+      {"contract_lonely",
+       {3, 2},
+       {3},
+       [](Builder& b, ValueId x, ValueId y) { return b.contract(x, y, "ij", "i", "i"); }},
+      {"contract_itself",
+       {3, 2},
+       {1},
+       [](Builder& b, ValueId x, ValueId y) { return b.mul(b.contract(x, x, "ik", "jk", "ij"), y); }},
+      {"reduce_sum",
+       {2, 3, 2},
+       {2, 1, 2},
+       [](Builder& b, ValueId x, ValueId y) { return b.mul(b.reduce(x, Reduction::sum, {1}), y); }},
+      {"reduce_max",
+       {3, 4},
+       {3, 1},
+       [](Builder& b, ValueId x, ValueId y) { return b.mul(b.reduce(x, Reduction::max, {1}), y); }},
+      {"reduce_min",
+       {3, 4},
+       {1, 4},
+       [](Builder& b, ValueId x, ValueId y) { return b.mul(b.reduce(x, Reduction::min, {0}), y); }},
       {"gather", {3, 2}, {2, 2, 2}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.gather(x, indices(b)), y); }},
-      {"scatter_add", {2, 2, 3}, {4, 3}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.scatter_add(x, indices(b), 4), y); }},
+      {"scatter_add",
+       {2, 2, 3},
+       {4, 3},
+       [](Builder& b, ValueId x, ValueId y) { return b.mul(b.scatter_add(x, indices(b), 4), y); }},
       {"reshape", {2, 6}, {3, 4}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.reshape(x, {3, 4}), y); }},
-      {"permute", {2, 3, 4}, {4, 2, 3}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.permute(x, {2, 0, 1}), y); }},
-      {"broadcast", {3, 1}, {2, 3, 4}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.broadcast(x, {2, 3, 4}), y); }},
-      {"slice", {4, 7}, {2, 3}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.slice(x, {1, 0}, {2, 3}, {1, 3}), y); }},
-      {"pieces", {4, 6}, {4, 1}, [](Builder& b, ValueId x, ValueId y) {
+      {"permute",
+       {2, 3, 4},
+       {4, 2, 3},
+       [](Builder& b, ValueId x, ValueId y) { return b.mul(b.permute(x, {2, 0, 1}), y); }},
+      {"broadcast",
+       {3, 1},
+       {2, 3, 4},
+       [](Builder& b, ValueId x, ValueId y) { return b.mul(b.broadcast(x, {2, 3, 4}), y); }},
+      {"slice",
+       {4, 7},
+       {2, 3},
+       [](Builder& b, ValueId x, ValueId y) { return b.mul(b.slice(x, {1, 0}, {2, 3}, {1, 3}), y); }},
+      {"pieces",
+       {4, 6},
+       {4, 1},
+       [](Builder& b, ValueId x, ValueId y) {
          const ValueId p = b.slice(x, {0, 0}, {4, 2}), q = b.slice(x, {0, 2}, {4, 4});
          return b.concat({b.mul(q, y), b.mul(p, p)}, 1);
        }},
-      {"pad", {2, 3}, {4, 7}, [](Builder& b, ValueId x, ValueId y) { return b.mul(b.pad(x, {4, 7}, {1, 0}, {1, 3}), b.mul(y, y)); }},
+      {"pad",
+       {2, 3},
+       {4, 7},
+       [](Builder& b, ValueId x, ValueId y) { return b.mul(b.pad(x, {4, 7}, {1, 0}, {1, 3}), b.mul(y, y)); }},
       {"concat", {2, 3}, {2, 2}, [](Builder& b, ValueId x, ValueId y) { return b.concat({x, y, b.mul(x, x)}, 1); }},
       {"softmax", {2, 4}, {2, 4}, [](Builder& b, ValueId x, ValueId y) { return b.mul(softmax(b, x), y); }},
-      {"log_sum_exp", {2, 4}, {2, 1}, [](Builder& b, ValueId x, ValueId y) {
+      {"log_sum_exp",
+       {2, 4},
+       {2, 1},
+       [](Builder& b, ValueId x, ValueId y) {
          const ValueId m = b.reduce(x, Reduction::max, {1});
          const ValueId e = b.reduce(b.unary(ScalarOp::exp_, b.sub(x, m)), Reduction::sum, {1});
          return b.mul(b.add(b.unary(ScalarOp::log_, e), m), y);
        }},
-      {"maximum_that_matters", {2, 4}, {2, 1}, [](Builder& b, ValueId x, ValueId y) {
+      {"maximum_that_matters",
+       {2, 4},
+       {2, 1},
+       [](Builder& b, ValueId x, ValueId y) {
          const ValueId m = b.reduce(x, Reduction::max, {1});
          return b.mul(b.reduce(b.unary(ScalarOp::exp_, b.sub(x, m)), Reduction::sum, {1}), y);
        }},
       {"rms_norm", {3, 4}, {4}, [](Builder& b, ValueId x, ValueId y) { return rms_norm(b, x, y); }},
-      {"double", {3}, {3}, [](Builder& b, ValueId x, ValueId y) {
+      {"double",
+       {3},
+       {3},
+       [](Builder& b, ValueId x, ValueId y) {
          return b.convert(b.mul(b.convert(x, Scalar::f64), b.convert(y, Scalar::f64)), Scalar::f32);
        }},
-      {"call", {2, 3}, {3}, [](Builder& b, ValueId x, ValueId y) {
+      {"call",
+       {2, 3},
+       {3},
+       [](Builder& b, ValueId x, ValueId y) {
          auto inner = std::make_shared<Graph>();
          inner->name = "inner";
          Builder i(*inner);
          const ValueId p = i.input("p", Role::data, {{2, 3}, kFloat}), q = i.input("q", Role::data, {{3}, kFloat});
-         const ValueId e = i.unary(ScalarOp::exp_, i.sub(p, i.reduce(p, Reduction::max, {1})));  // not invariant: leaves the call
+         const ValueId e =
+             i.unary(ScalarOp::exp_, i.sub(p, i.reduce(p, Reduction::max, {1})));  // not invariant: leaves the call
          inner->results = {i.mul(i.mul(p, p), q), i.mul(e, q)};
          inner->result_names = {"", ""};
          const ValueId outer = b.call(inner, {x, y});
@@ -172,7 +241,7 @@ TEST(Gradient, CasesReachEveryOperator) {
   for (int op = 0; op < op_count(); ++op) {
     const auto o = static_cast<Op>(op);
     const bool none = o == Op::iota_ || o == Op::random_ || o == Op::update_;  // no gradient
-    const bool elsewhere = o == Op::cast_;                                      // needs formats: see below
+    const bool elsewhere = o == Op::cast_;                                     // needs formats: see below
     EXPECT_TRUE(reached.contains(o) || none || elsewhere) << op_info(o).name;
   }
 }
@@ -217,8 +286,8 @@ TEST(Gradient, TransformerEqualsFiniteDifferences) {
   check(g, loss, random_inputs(g, 3, z.vocabulary), 12);
 }
 
-// What makes a gradient graph cheap, counted: no transposes are materialised, softmax and cross entropy need no gradient of
-// their maximum, and every product has exactly two more in the backward pass.
+// What makes a gradient graph cheap, counted: no transposes are materialised, softmax and cross entropy need no
+// gradient of their maximum, and every product has exactly two more in the backward pass.
 TEST(Gradient, GraphIsLean) {
   Graph g;
   Builder b(g);
@@ -230,7 +299,9 @@ TEST(Gradient, GraphIsLean) {
   g.results = differentiate(g, loss, wanted);
   g.result_names.assign(wanted.size(), "");
   simplify(g);
-  const auto count = [&](Op op) { return std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op == op; }); };
+  const auto count = [&](Op op) {
+    return std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op == op; });
+  };
   EXPECT_EQ(count(Op::contract_), 10 * 3);
   EXPECT_EQ(count(Op::permute_), 0);
   EXPECT_EQ(count(Op::broadcast_), 0);

@@ -1,4 +1,5 @@
-// Needs: none. Passes keep meaning: on random graphs, eval before equals eval after, bit for bit, down to the plan in its bytes.
+// Needs: none. Passes keep meaning: on random graphs, eval before equals eval after, bit for bit, down to the plan in
+// its bytes.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -49,7 +50,8 @@ TEST(Pass, SimplifyKeepsBits) {
     after += g.nodes.size();
     ASSERT_EQ(verify(g), "") << "seed " << seed;
     expect_same(expected, eval(g, in, {}, &simplified_states), fmt::format("seed {}\n{}", seed, print(g)));
-    for (const auto& [name, t] : states) expect_same({t}, {simplified_states[name]}, fmt::format("seed {} {}", seed, name));
+    for (const auto& [name, t] : states)
+      expect_same({t}, {simplified_states[name]}, fmt::format("seed {} {}", seed, name));
     if (HasFatalFailure()) return;
   }
   EXPECT_LT(after, before);

@@ -8,7 +8,9 @@ namespace lumen::graph {
 
 namespace {
 
-bool contains(const std::vector<ValueId>& list, ValueId v) { return std::find(list.begin(), list.end(), v) != list.end(); }
+bool contains(const std::vector<ValueId>& list, ValueId v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
 
 bool is_source(const Graph& g, const Group& group, ValueId v) {
   if (contains(group.inputs, v)) return true;
@@ -56,14 +58,18 @@ std::string check_group(const Graph& g, const Group& group) {
   for (ValueId r : group.results) {
     if (!contains(computes, r)) return fmt::format("result %{} is not computed", r);
   }
-  const auto count = [&](Op op) { return std::count_if(computes.begin(), computes.end(), [&](ValueId v) { return g[v].op == op; }); };
+  const auto count = [&](Op op) {
+    return std::count_if(computes.begin(), computes.end(), [&](ValueId v) { return g[v].op == op; });
+  };
   const auto maps = static_cast<size_t>(count(Op::map_) + count(Op::random_));
   switch (group.shape) {
     case KernelShape::map:
-      if (maps + static_cast<size_t>(count(Op::update_)) != computes.size() || group.root != -1) return "a map group has other nodes";
+      if (maps + static_cast<size_t>(count(Op::update_)) != computes.size() || group.root != -1)
+        return "a map group has other nodes";
       for (ValueId v : computes) {
         if (g[v].type.shape != g[computes[0]].type.shape) return "a map group of several shapes";
-        if (g[v].op == Op::update_ && !contains(computes, g[v].operands[1])) return "an update of a value from elsewhere";
+        if (g[v].op == Op::update_ && !contains(computes, g[v].operands[1]))
+          return "an update of a value from elsewhere";
       }
       return {};
     case KernelShape::reduce: {
@@ -72,20 +78,25 @@ std::string check_group(const Graph& g, const Group& group) {
       for (ValueId v : computes) {
         const bool wide = g[v].type.shape == full, narrow = g[v].type.shape == reduced;
         if (!wide && !narrow) return fmt::format("%{} has neither the full nor the reduced shape", v);
-        if (g[v].op == Op::reduce_ && g[v].attributes.axes != g[group.root].attributes.axes) return "reduces over different axes";
+        if (g[v].op == Op::reduce_ && g[v].attributes.axes != g[group.root].attributes.axes)
+          return "reduces over different axes";
       }
       return {};
     }
     case KernelShape::dot:
-      if (count(Op::contract_) != 1 || maps + 1 != computes.size() || group.results.size() != 1) return "a dot group has other nodes";
-      if (g[group.root].op != Op::contract_ || group.results[0] != computes.back()) return "a dot group without its end";
+      if (count(Op::contract_) != 1 || maps + 1 != computes.size() || group.results.size() != 1)
+        return "a dot group has other nodes";
+      if (g[group.root].op != Op::contract_ || group.results[0] != computes.back())
+        return "a dot group without its end";
       return {};
     case KernelShape::attend:
       if (count(Op::contract_) != 2 || count(Op::reduce_) != 2 || maps + 4 != computes.size()) return "no attention";
-      if (group.results.size() != 1 || group.results[0] != group.nodes.back()) return "attention has one result, the last node";
+      if (group.results.size() != 1 || group.results[0] != group.nodes.back())
+        return "attention has one result, the last node";
       return {};
     case KernelShape::move:
-      if (computes.size() != 1 || computes[0] != group.root || maps != 0) return "a move has one compute node, its root";
+      if (computes.size() != 1 || computes[0] != group.root || maps != 0)
+        return "a move has one compute node, its root";
       return {};
   }
   return {};
@@ -105,7 +116,8 @@ class Storage {
     if (slot.where == Slot::Where::external) {
       external_[slot.owner] = v;
     } else {
-      if (slot.offset % 64 != 0 || slot.offset + slot.bytes > memory_.arena_bytes) return fmt::format("%{} leaves the arena", v);
+      if (slot.offset % 64 != 0 || slot.offset + slot.bytes > memory_.arena_bytes)
+        return fmt::format("%{} leaves the arena", v);
       std::fill_n(owner_.begin() + slot.offset, slot.bytes, v);
     }
     values_[v] = std::move(t);

@@ -1,5 +1,5 @@
-// Executes a plan the way an engine does: group after group, values in the bytes the memory plan gave them. Every group is one tiny
-// graph for the oracle. Checks the group contract on the way; returns what went wrong, or nothing.
+// Executes a plan the way an engine does: group after group, values in the bytes the memory plan gave them. Every group
+// is one tiny graph for the oracle. Checks the group contract on the way; returns what went wrong, or nothing.
 #pragma once
 
 #include <cstring>

@@ -36,7 +36,8 @@ class RandomGraph {
       Tensor t{g_[v].type, {}, {}};
       const int64_t n = elements(t.type.shape).number();
       for (int64_t k = 0; k < n; ++k) {
-        t.values.push_back(is_float(t.type.element.scalar) ? std::uniform_int_distribution<int>(-8, 8)(random_) / 4.0 : pick(4));
+        t.values.push_back(is_float(t.type.element.scalar) ? std::uniform_int_distribution<int>(-8, 8)(random_) / 4.0
+                                                           : pick(4));
       }
       in[g_[v].attributes.name] = std::move(t);
     }

@@ -18,7 +18,9 @@ FormatRef named(std::string_view name) {
   return f;
 }
 
-FormatRef lookup(std::string_view name) { return name == "mxq" || name == "Wide" || name == "f32" ? named(name) : nullptr; }
+FormatRef lookup(std::string_view name) {
+  return name == "mxq" || name == "Wide" || name == "f32" ? named(name) : nullptr;
+}
 
 std::vector<std::shared_ptr<Graph>> parse_text(std::string text) {
   return parse(std::make_shared<Source>(Source{"test", std::move(text)}), lookup);
@@ -79,7 +81,8 @@ TEST(Text, WrongTextsAreRefused) {
       {"graph g(%x: data tensor<9223372036854775807x9xf32>) {}", "too large"},
       {"graph g(%x: data tensor<2xf32>) { %1 = slice %x starts=[1] : tensor<2xf32> }", "leave the extent 2"},
       {"graph g(%x: data tensor<2xf32>) { %1 = call %x @f : tensor<2xf32> }", "no graph @f above"},
-      {"graph g(%x: data tensor<2x3xf32>) { %1 = contract %x, %x (ij,jk->ik) : tensor<2x3xf32> }", "index j is 3 in one"},
+      {"graph g(%x: data tensor<2x3xf32>) { %1 = contract %x, %x (ij,jk->ik) : tensor<2x3xf32> }",
+       "index j is 3 in one"},
       {"graph g(%x: data tensor<2xf32>) { %1 = update %x, %x : tensor<2xf32> }", "must be a state, a parameter"},
       {"graph g(%x: state tensor<2xf32>) { %1 = update %x, %x : tensor<2xf32> return %x }", "old value"},
       {"graph g(%x: data tensor<2xf32>, %x: data tensor<2xf32>) {}", "defined twice"},

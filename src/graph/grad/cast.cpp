@@ -1,7 +1,7 @@
-// The gradient of casts. Between scalars: the gradient is converted. Out of a format: it belongs to the decoded value. Into a format
-// whose fields are fitted: straight through. With fields handed in (learned): x and the fields get the straight-through
-// derivative of decode(code(x)), as number/gradient.h defines it; x then gets nothing where it was clipped.
-// Proved by tests/graph/grad_test.cpp.
+// The gradient of casts. Between scalars: the gradient is converted. Out of a format: it belongs to the decoded value.
+// Into a format whose fields are fitted: straight through. With fields handed in (learned): x and the fields get the
+// straight-through derivative of decode(code(x)), as number/gradient.h defines it; x then gets nothing where it was
+// clipped. Proved by tests/graph/grad_test.cpp.
 #include <algorithm>
 
 #include "base/check.h"
@@ -44,7 +44,9 @@ class LearnedCast {
  public:
   LearnedCast(Reverse& r, ValueId v) : r_(r), node_(r.build.graph[v]), format_(*node_.type.element.format) {
     const auto fake = fake_quantize_formula(format_);
-    if (!fake) throw user_error("no gradient: the fields of format {} cannot be learned, its code is no single formula", format_.name);
+    if (!fake)
+      throw user_error("no gradient: the fields of format {} cannot be learned, its code is no single formula",
+                       format_.name);
     fake_ = *fake;
     shape_ = r.build.type(node_.operands[0]).shape;
     const auto blocks = divide(shape_.back(), Dim(format_.block));
@@ -89,14 +91,15 @@ class LearnedCast {
     for (size_t i = 0; i < node_.attributes.sources.size(); ++i) {
       if (node_.attributes.sources[i].first == field) return node_.operands[i + 1];
     }
-    throw user_error("no gradient: field {} of format {} is fitted while others are handed in", format_.fields[field].name, format_.name);
+    throw user_error("no gradient: field {} of format {} is fitted while others are handed in",
+                     format_.fields[field].name, format_.name);
   }
 
   int64_t run_of(const ElementField& use) const {
     const int64_t run = run_length(use.index, format_.block);
     if (run == 0 || format_.block % run != 0) {
-      throw user_error("no gradient: field {} of format {} is indexed in a way that cannot be learned", format_.fields[use.field].name,
-                       format_.name);
+      throw user_error("no gradient: field {} of format {} is indexed in a way that cannot be learned",
+                       format_.fields[use.field].name, format_.name);
     }
     return run;
   }
@@ -115,11 +118,17 @@ class LearnedCast {
     Shape s = split_shape(use);
     s.back() = Dim(1);
     switch (format_.fields[use.field].level) {
-      case Level::block: break;
-      case Level::row: s[s.size() - 3] = Dim(1); break;
-      case Level::tensor: std::fill(s.begin(), s.end() - 2, Dim(1)); break;
+      case Level::block:
+        break;
+      case Level::row:
+        s[s.size() - 3] = Dim(1);
+        break;
+      case Level::tensor:
+        std::fill(s.begin(), s.end() - 2, Dim(1));
+        break;
       case Level::tile:
-        throw user_error("no gradient: field {} of format {} belongs to a tile", format_.fields[use.field].name, format_.name);
+        throw user_error("no gradient: field {} of format {} belongs to a tile", format_.fields[use.field].name,
+                         format_.name);
     }
     return s;
   }

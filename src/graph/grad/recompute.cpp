@@ -1,8 +1,8 @@
-// Which forward values a gradient computes again rather than reads. A map is cheap where its operands of the same size are in memory for
-// other reasons (they feed a product, or several kernels) or are such maps themselves; then storing it would cost a write and a read of
-// a whole tensor for a few operations: exp(s - m) of a softmax, x / |x| of a norm, a gate's sigmoid. A map behind a product of one
-// use stays: it is that product's epilogue, and the product itself is never in memory. Operands of smaller shape (row sums) are read.
-// Proved by tests/graph/grad_test.cpp.
+// Which forward values a gradient computes again rather than reads. A map is cheap where its operands of the same size
+// are in memory for other reasons (they feed a product, or several kernels) or are such maps themselves; then storing
+// it would cost a write and a read of a whole tensor for a few operations: exp(s - m) of a softmax, x / |x| of a norm,
+// a gate's sigmoid. A map behind a product of one use stays: it is that product's epilogue, and the product itself is
+// never in memory. Operands of smaller shape (row sums) are read. Proved by tests/graph/grad_test.cpp.
 #include <algorithm>
 
 #include "graph/grad/rules.h"

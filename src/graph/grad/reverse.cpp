@@ -1,6 +1,6 @@
-// The drive: values are visited against their order, each once all its users have added to its gradient. Calls are expanded at the
-// end of the graph, and the gradient of their results flows through that copy (simplify shares it with the inlined original), so
-// that no value of the caller changes its number. Proved by tests/graph/grad_test.cpp.
+// The drive: values are visited against their order, each once all its users have added to its gradient. Calls are
+// expanded at the end of the graph, and the gradient of their results flows through that copy (simplify shares it with
+// the inlined original), so that no value of the caller changes its number. Proved by tests/graph/grad_test.cpp.
 #include "graph/grad/reverse.h"
 
 #include <algorithm>
@@ -22,7 +22,8 @@ void Reverse::set_active(ValueId v) {
 void Reverse::add(ValueId v, ValueId gradient) {
   if (!active(v)) return;
   if (v >= static_cast<ValueId>(added_.size())) added_.resize(v + 1);
-  LUMEN_CHECK(build.type(gradient).shape == build.type(v).shape, "the gradient of %{} is {}", v, print(build.type(gradient)));
+  LUMEN_CHECK(build.type(gradient).shape == build.type(v).shape, "the gradient of %{} is {}", v,
+              print(build.type(gradient)));
   added_[v].push_back(gradient);
 }
 
@@ -47,8 +48,8 @@ ValueId Reverse::take(ValueId v) {
   return build.map(std::move(sum), parts);
 }
 
-// Slices that cut a value into pieces along one axis give it gradients that do not overlap: their concatenation, not a sum of tensors
-// that are mostly zero.
+// Slices that cut a value into pieces along one axis give it gradients that do not overlap: their concatenation, not a
+// sum of tensors that are mostly zero.
 void Reverse::join_pads(std::vector<ValueId>* parts) {
   if (parts->size() < 2) return;
   const Shape full = build.type((*parts)[0]).shape;
@@ -141,7 +142,8 @@ class Differentiation {
       }
       if (node.op == Op::result_) {
         by_result_[{node.operands[0], node.attributes.index}] = gradient;
-      } else if (node.op == Op::reduce_ && node.attributes.reduction == Reduction::max && shift_cancels(g_, v, end_, ends_)) {
+      } else if (node.op == Op::reduce_ && node.attributes.reduction == Reduction::max &&
+                 shift_cancels(g_, v, end_, ends_)) {
         continue;
       } else {
         gradient_rule(node.op)(r_, v, gradient);

@@ -1,5 +1,5 @@
-// The gradient of every operator, one rule per row of op.def (a row without a rule does not compile). r = op(a, b, ..), dr is the
-// gradient of r; a rule adds to the gradients of a, b, ..
+// The gradient of every operator, one rule per row of op.def (a row without a rule does not compile). r = op(a, b, ..),
+// dr is the gradient of r; a rule adds to the gradients of a, b, ..
 //
 //   map          da = dr * d formula / d a, summed where a was stretched       (number's derivative())
 //   contract     da = contract(dr, b), db = contract(a, dr): index letters say it all, nothing is transposed
@@ -125,21 +125,28 @@ void grad_concat(Reverse& r, ValueId v, ValueId dr) {
     if (r.active(part)) r.add(part, r.build.slice(dr, starts, shape));
     if (part == node.operands.back()) break;
     if (!shape[node.attributes.axis].is_number()) {
-      throw user_error("no gradient: concat %{} has parts of symbolic extent along its axis; bind the symbols first", v);
+      throw user_error("no gradient: concat %{} has parts of symbolic extent along its axis; bind the symbols first",
+                       v);
     }
     starts[node.attributes.axis] += shape[node.attributes.axis].number();
   }
 }
 
-void grad_cast(Reverse& r, ValueId v, ValueId dr) { cast_gradient(r, v, dr); }
+void grad_cast(Reverse& r, ValueId v, ValueId dr) {
+  cast_gradient(r, v, dr);
+}
 
 void grad_update(Reverse& r, ValueId v, ValueId) {
   throw user_error("no gradient: the loss depends on update %{}{}; read the state before it is updated", v,
                    r.build.graph[v].label.empty() ? "" : " (" + r.build.graph[v].label + ")");
 }
 
-void grad_call(Reverse&, ValueId, ValueId) { LUMEN_UNREACHABLE("calls are expanded by reverse.cpp"); }
-void grad_result(Reverse&, ValueId, ValueId) { LUMEN_UNREACHABLE("calls are expanded by reverse.cpp"); }
+void grad_call(Reverse&, ValueId, ValueId) {
+  LUMEN_UNREACHABLE("calls are expanded by reverse.cpp");
+}
+void grad_result(Reverse&, ValueId, ValueId) {
+  LUMEN_UNREACHABLE("calls are expanded by reverse.cpp");
+}
 
 constexpr GradientRule kRules[] = {
 #define X(name, operands, attributes, pure, text) grad_##name,
@@ -149,6 +156,8 @@ constexpr GradientRule kRules[] = {
 
 }  // namespace
 
-GradientRule gradient_rule(Op op) { return kRules[static_cast<int>(op)]; }
+GradientRule gradient_rule(Op op) {
+  return kRules[static_cast<int>(op)];
+}
 
 }  // namespace lumen::graph

@@ -26,18 +26,18 @@ class Reverse {
   // A map of `formula` that reads only what it uses.
   ValueId lean_map(Formula formula, const std::vector<ValueId>& operands);
 
-  // Forward maps that a gradient would have to find in memory are computed again instead, where what they read is in memory anyway:
-  // `formula` over `operands` becomes one over the values below such maps. See recompute.cpp.
+  // Forward maps that a gradient would have to find in memory are computed again instead, where what they read is in
+  // memory anyway: `formula` over `operands` becomes one over the values below such maps. See recompute.cpp.
   void recompute(Formula* formula, std::vector<ValueId>* operands, const Shape& shape);
-  void count_uses(ValueId begin, ValueId end);   // of the forward values begin <= v < end
+  void count_uses(ValueId begin, ValueId end);  // of the forward values begin <= v < end
 
  private:
   struct Uses {
-    int by_maps = 0;      // maps and reduces: kernels that can compute their operands themselves
-    int by_others = 0;    // products, views, moves: the value must be in memory
+    int by_maps = 0;    // maps and reduces: kernels that can compute their operands themselves
+    int by_others = 0;  // products, views, moves: the value must be in memory
   };
   void join_pads(std::vector<ValueId>* parts);
-  bool stored(ValueId v) const;       // in memory whatever the gradient needs
+  bool stored(ValueId v) const;  // in memory whatever the gradient needs
   bool recomputable(ValueId v);
 
   std::vector<bool> active_;
@@ -51,8 +51,9 @@ GradientRule gradient_rule(Op op);
 
 // cast.cpp: the rule of casts, with learned fields.
 void cast_gradient(Reverse& r, ValueId v, ValueId gradient);
-// shift.cpp: whether no value in `ends` changes when every element of the maximum `v` grows by the same amount, as in a softmax or a
-// log-sum-exp. Its gradient is then zero by algebra and need not be computed. Only values before `end` count as users.
+// shift.cpp: whether no value in `ends` changes when every element of the maximum `v` grows by the same amount, as in a
+// softmax or a log-sum-exp. Its gradient is then zero by algebra and need not be computed. Only values before `end`
+// count as users.
 bool shift_cancels(const Graph& g, ValueId v, ValueId end, const std::vector<ValueId>& ends);
 
 }  // namespace lumen::graph

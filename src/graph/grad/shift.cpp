@@ -1,5 +1,5 @@
-// Softmax and log-sum-exp subtract a maximum only to keep exp in range; mathematically nothing depends on it. This follows what a
-// shift of the maximum by d does to every value computed from it. Proved by tests/graph/grad_test.cpp.
+// Softmax and log-sum-exp subtract a maximum only to keep exp in range; mathematically nothing depends on it. This
+// follows what a shift of the maximum by d does to every value computed from it. Proved by tests/graph/grad_test.cpp.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -25,13 +25,17 @@ std::optional<Answer> answer_of(ScalarOp op, Answer a, Answer b) {
       if (b == none) return a == scaled ? std::nullopt : std::optional(a);
       if (a == none) return b == plus ? std::optional(minus) : b == minus ? std::optional(plus) : std::nullopt;
       return a == b && a != scaled ? std::optional(none) : std::nullopt;
-    case ScalarOp::mul_: return (a == scaled) != (b == scaled) && (a == none || b == none) ? std::optional(scaled) : std::nullopt;
+    case ScalarOp::mul_:
+      return (a == scaled) != (b == scaled) && (a == none || b == none) ? std::optional(scaled) : std::nullopt;
     case ScalarOp::div_:
       if (a == scaled) return b == none ? std::optional(scaled) : b == scaled ? std::optional(none) : std::nullopt;
       return std::nullopt;
-    case ScalarOp::exp_: return a == minus ? std::optional(scaled) : std::nullopt;
-    case ScalarOp::log_: return a == scaled ? std::optional(minus) : std::nullopt;
-    default: return std::nullopt;
+    case ScalarOp::exp_:
+      return a == minus ? std::optional(scaled) : std::nullopt;
+    case ScalarOp::log_:
+      return a == scaled ? std::optional(minus) : std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -55,15 +59,20 @@ std::optional<Answer> answer_of(const Formula& f, const std::vector<Answer>& inp
 
 std::optional<Answer> answer_of(const Node& node, const std::vector<Answer>& inputs) {
   switch (node.op) {
-    case Op::map_: return answer_of(node.attributes.formula, inputs);
-    case Op::contract_: return answer_of(ScalarOp::mul_, inputs[0], inputs[1]);
+    case Op::map_:
+      return answer_of(node.attributes.formula, inputs);
+    case Op::contract_:
+      return answer_of(ScalarOp::mul_, inputs[0], inputs[1]);
     case Op::reduce_:
-      return node.attributes.reduction == Reduction::sum && inputs[0] != Answer::scaled ? std::nullopt : std::optional(inputs[0]);
+      return node.attributes.reduction == Reduction::sum && inputs[0] != Answer::scaled ? std::nullopt
+                                                                                        : std::optional(inputs[0]);
     case Op::reshape_:
     case Op::permute_:
     case Op::broadcast_:
-    case Op::slice_: return inputs[0];
-    default: return std::nullopt;
+    case Op::slice_:
+      return inputs[0];
+    default:
+      return std::nullopt;
   }
 }
 

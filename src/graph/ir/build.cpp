@@ -22,11 +22,13 @@ Node make(Op op, std::vector<ValueId> operands, Type type = {}) {
 }
 
 // Sums letters that only this operand has and the result lacks.
-ValueId reduce_lonely(Builder& b, ValueId v, std::string& letters, const std::string& other, const std::string& result) {
+ValueId reduce_lonely(Builder& b, ValueId v, std::string& letters, const std::string& other,
+                      const std::string& result) {
   std::vector<int> axes;
   std::string kept;
   Shape shape;
-  LUMEN_CHECK(letters.size() == b.type(v).shape.size(), "contract: {} letters for {}", letters.size(), print(b.type(v)));
+  LUMEN_CHECK(letters.size() == b.type(v).shape.size(), "contract: {} letters for {}", letters.size(),
+              print(b.type(v)));
   for (size_t d = 0; d < letters.size(); ++d) {
     if (other.find(letters[d]) == std::string::npos && result.find(letters[d]) == std::string::npos) {
       axes.push_back(static_cast<int>(d));
@@ -59,7 +61,9 @@ ValueId Builder::constant(Type t, std::vector<double> data) {
   return append(graph, std::move(node));
 }
 
-ValueId Builder::scalar(double value, Scalar t) { return constant({{}, {t, nullptr}}, {value}); }
+ValueId Builder::scalar(double value, Scalar t) {
+  return constant({{}, {t, nullptr}}, {value});
+}
 
 ValueId Builder::iota(Type t, int axis) {
   Node node = make(Op::iota_, {}, std::move(t));
@@ -92,7 +96,9 @@ ValueId Builder::reduce(ValueId a, Reduction r, std::vector<int> axes) {
   return append(graph, std::move(node));
 }
 
-ValueId Builder::gather(ValueId table, ValueId index) { return append(graph, make(Op::gather_, {table, index})); }
+ValueId Builder::gather(ValueId table, ValueId index) {
+  return append(graph, make(Op::gather_, {table, index}));
+}
 
 ValueId Builder::scatter_add(ValueId value, ValueId index, Dim rows) {
   return append(graph, make(Op::scatter_add_, {value, index}, {{std::move(rows)}, {}}));

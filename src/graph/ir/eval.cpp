@@ -1,5 +1,6 @@
-// The oracle's evaluator: one function per row of op.def, found by name (a row without one does not compile). Plain loops over
-// doubles; f32 results are rounded once per operator. It must never share code with kernels. Proved by tests/graph/eval_test.cpp.
+// The oracle's evaluator: one function per row of op.def, found by name (a row without one does not compile). Plain
+// loops over doubles; f32 results are rounded once per operator. It must never share code with kernels. Proved by
+// tests/graph/eval_test.cpp.
 #include "graph/ir/eval.h"
 
 #include <algorithm>
@@ -74,7 +75,9 @@ ScalarValue to_scalar(Scalar type, double x) {
   return is_float(type) ? ScalarValue{x, 0} : ScalarValue{0, static_cast<int64_t>(x)};
 }
 
-double from_scalar(Scalar type, const ScalarValue& v) { return is_float(type) ? v.real : static_cast<double>(v.integer); }
+double from_scalar(Scalar type, const ScalarValue& v) {
+  return is_float(type) ? v.real : static_cast<double>(v.integer);
+}
 
 int64_t wrap(Scalar type, int64_t x) {
   const int bits = scalar_bits(type);
@@ -105,11 +108,13 @@ Tensor eval_input(Machine& m, const Node& n, ValueId) {
   if (found == m.inputs.end()) throw user_error("eval: no value for input {}", n.attributes.name);
   const Type t = m.type_of(n);
   if (found->second.type != t) {
-    throw user_error("eval: input {} is {}, the graph wants {}", n.attributes.name, print(found->second.type), print(t));
+    throw user_error("eval: input {} is {}, the graph wants {}", n.attributes.name, print(found->second.type),
+                     print(t));
   }
   const size_t size = t.element.format ? found->second.blob.size() : found->second.values.size();
   const int64_t want = t.element.format ? byte_size(t) : product(extents(t));
-  if (static_cast<int64_t>(size) != want) throw user_error("eval: input {} holds {} of {}", n.attributes.name, size, want);
+  if (static_cast<int64_t>(size) != want)
+    throw user_error("eval: input {} holds {} of {}", n.attributes.name, size, want);
   return found->second;
 }
 
@@ -127,7 +132,8 @@ Tensor eval_constant(Machine& m, const Node& n, ValueId) {
 
 Tensor eval_iota(Machine& m, const Node& n, ValueId) {
   Tensor r = filled(m.type_of(n), 0);
-  for_each(extents(r.type), [&](int64_t k, const Index& i) { r.values[k] = static_cast<double>(i[n.attributes.axis]); });
+  for_each(extents(r.type),
+           [&](int64_t k, const Index& i) { r.values[k] = static_cast<double>(i[n.attributes.axis]); });
   return r;
 }
 
@@ -179,7 +185,8 @@ Tensor eval_contract(Machine& m, const Node& n, ValueId) {
   for_each(outer, [&](int64_t k, const Index& i) {
     const int64_t at_a = dot(strides[0], i), at_b = dot(strides[1], i);
     double sum = 0;
-    for (size_t s = 0; s < inner_offsets[0].size(); ++s) sum += a[at_a + inner_offsets[0][s]] * b[at_b + inner_offsets[1][s]];
+    for (size_t s = 0; s < inner_offsets[0].size(); ++s)
+      sum += a[at_a + inner_offsets[0][s]] * b[at_b + inner_offsets[1][s]];
     r.values[k] = round_float(r.type.element.scalar, sum, m.options.wide);
   });
   return r;
@@ -204,7 +211,8 @@ Tensor eval_reduce(Machine& m, const Node& n, ValueId) {
     seen[at] = true;
   });
   for (double& x : r.values) {
-    x = is_float(type) ? round_float(type, x, m.options.wide) : static_cast<double>(wrap(type, static_cast<int64_t>(x)));
+    x = is_float(type) ? round_float(type, x, m.options.wide)
+                       : static_cast<double>(wrap(type, static_cast<int64_t>(x)));
   }
   return r;
 }
@@ -241,7 +249,8 @@ Tensor eval_scatter_add(Machine& m, const Node& n, ValueId v) {
     for (int64_t j = 0; j < row; ++j) r.values[to + j] += value.values[k * row + j];
   }
   for (double& x : r.values) {
-    x = is_float(type) ? round_float(type, x, m.options.wide) : static_cast<double>(wrap(type, static_cast<int64_t>(x)));
+    x = is_float(type) ? round_float(type, x, m.options.wide)
+                       : static_cast<double>(wrap(type, static_cast<int64_t>(x)));
   }
   return r;
 }
@@ -355,7 +364,8 @@ Tensor eval_update(Machine& m, const Node& n, ValueId v) {
   }
   for (size_t d = 0; d < starts.size(); ++d) {
     if (starts[d] < 0 || starts[d] + part[d] > state[d]) {
-      throw user_error("update %{}: {} elements from {} leave axis {} of extent {}", v, part[d], starts[d], d, state[d]);
+      throw user_error("update %{}: {} elements from {} leave axis {} of extent {}", v, part[d], starts[d], d,
+                       state[d]);
     }
   }
   const Index dense = row_major(state);
@@ -395,7 +405,9 @@ Tensor eval_call(Machine& m, const Node& n, ValueId v) {
   return first;
 }
 
-Tensor eval_result(Machine& m, const Node& n, ValueId) { return m.calls.at(n.operands[0])[n.attributes.index]; }
+Tensor eval_result(Machine& m, const Node& n, ValueId) {
+  return m.calls.at(n.operands[0])[n.attributes.index];
+}
 
 using Evaluate = Tensor (*)(Machine&, const Node&, ValueId);
 constexpr Evaluate kEvaluate[] = {

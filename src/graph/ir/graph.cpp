@@ -23,7 +23,9 @@ const OpInfo& op_info(Op op) {
   return kOps[static_cast<int>(op)];
 }
 
-int op_count() { return static_cast<int>(std::size(kOps)); }
+int op_count() {
+  return static_cast<int>(std::size(kOps));
+}
 
 std::vector<ValueId> Graph::inputs() const {
   std::vector<ValueId> found;

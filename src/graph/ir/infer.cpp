@@ -1,5 +1,6 @@
-// The type rule of every operator: one function per row of op.def, found by name (a row without a rule does not compile).
-// Rules that can, compute the result's type; the others check the type the node carries. Proved by tests/graph/infer_test.cpp.
+// The type rule of every operator: one function per row of op.def, found by name (a row without a rule does not
+// compile). Rules that can, compute the result's type; the others check the type the node carries. Proved by
+// tests/graph/infer_test.cpp.
 #include <algorithm>
 #include <set>
 
@@ -32,7 +33,9 @@ struct Site {
   }
 };
 
-std::string text_of(const Shape& s) { return print(Type{s, {}}); }
+std::string text_of(const Shape& s) {
+  return print(Type{s, {}});
+}
 
 void check_dims(const Type& t) {
   Dim total(1);
@@ -44,8 +47,8 @@ void check_dims(const Type& t) {
   require(!t.shape.empty(), "a rank-0 value cannot be held in a format");
   const Dim& columns = t.shape.back();
   const int64_t block = t.element.format->block;
-  require(!columns.is_number() || columns.coefficient % block == 0, "the last extent of {} is no multiple of the block ({})",
-          print(t), block);
+  require(!columns.is_number() || columns.coefficient % block == 0,
+          "the last extent of {} is no multiple of the block ({})", print(t), block);
 }
 
 // One axis of slice and pad: `count` elements at start, start + stride, ... must lie inside `extent`.
@@ -57,17 +60,18 @@ void check_window(int axis, const Dim& extent, int64_t start, const Dim& count, 
     return;
   }
   int64_t last = 0;
-  const bool overflow = __builtin_mul_overflow(count.coefficient - 1, stride, &last) ||
-                        __builtin_add_overflow(last, start, &last);
-  require(!overflow && last < extent.coefficient, "axis {}: {} elements from {} with stride {} leave the extent {}", axis,
-          count.coefficient, start, stride, extent.coefficient);
+  const bool overflow =
+      __builtin_mul_overflow(count.coefficient - 1, stride, &last) || __builtin_add_overflow(last, start, &last);
+  require(!overflow && last < extent.coefficient, "axis {}: {} elements from {} with stride {} leave the extent {}",
+          axis, count.coefficient, start, stride, extent.coefficient);
 }
 
 void check_windows(const Site& s, const Shape& outer, const Shape& inner) {
   const auto& [starts, strides] = std::tie(s.attributes.starts, s.attributes.strides);
   require(outer.size() == inner.size(), "ranks differ: {} and {}", text_of(outer), text_of(inner));
   require(starts.size() == outer.size() && strides.size() == outer.size(), "needs a start and a stride per axis");
-  for (size_t d = 0; d < outer.size(); ++d) check_window(static_cast<int>(d), outer[d], starts[d], inner[d], strides[d]);
+  for (size_t d = 0; d < outer.size(); ++d)
+    check_window(static_cast<int>(d), outer[d], starts[d], inner[d], strides[d]);
 }
 
 Shape stretch(const Shape& a, const Shape& b) {
@@ -117,8 +121,8 @@ Type infer_map(const Site& s) {
   Shape shape;
   for (size_t i = 0; i < f.inputs.size(); ++i) {
     s.scalar_operand(i);
-    require(f.inputs[i] == s.operand(i).element.scalar, "operand {} is {}, the formula wants {}", i, print(s.operand(i)),
-            scalar_name(f.inputs[i]));
+    require(f.inputs[i] == s.operand(i).element.scalar, "operand {} is {}, the formula wants {}", i,
+            print(s.operand(i)), scalar_name(f.inputs[i]));
     shape = stretch(shape, s.shape(i));
   }
   return {shape, {f.type(f.outputs[0]), nullptr}};
@@ -131,13 +135,14 @@ Type infer_contract(const Site& s) {
   for (size_t i = 0; i < 2; ++i) {
     s.scalar_operand(i);
     require(is_float(s.operand(i).element.scalar), "operand {} is not floating: {}", i, print(s.operand(i)));
-    require(indices[i].size() == s.rank(i), "{} letters for operand {} of {}", indices[i].size(), i, print(s.operand(i)));
+    require(indices[i].size() == s.rank(i), "{} letters for operand {} of {}", indices[i].size(), i,
+            print(s.operand(i)));
     require(std::set<char>(indices[i].begin(), indices[i].end()).size() == indices[i].size(),
             "a letter repeats within operand {}", i);
     for (size_t d = 0; d < s.rank(i); ++d) {
       const auto [known, fresh] = extent.emplace(indices[i][d], s.shape(i)[d]);
-      require(fresh || known->second == s.shape(i)[d], "index {} is {} in one operand and {} in the other", indices[i][d],
-              print(known->second), print(s.shape(i)[d]));
+      require(fresh || known->second == s.shape(i)[d], "index {} is {} in one operand and {} in the other",
+              indices[i][d], print(known->second), print(s.shape(i)[d]));
     }
   }
   require(std::set<char>(indices[2].begin(), indices[2].end()).size() == indices[2].size(),
@@ -246,8 +251,9 @@ Type infer_concat(const Site& s) {
     require(part.shape.size() == t.shape.size(), "ranks differ: {} and {}", print(t), print(part));
     require(part.shape[axis].symbols == t.shape[axis].symbols, "cannot add the extents {} and {}", print(t.shape[axis]),
             print(part.shape[axis]));
-    require(!__builtin_add_overflow(t.shape[axis].coefficient, part.shape[axis].coefficient, &t.shape[axis].coefficient),
-            "the result is too large");
+    require(
+        !__builtin_add_overflow(t.shape[axis].coefficient, part.shape[axis].coefficient, &t.shape[axis].coefficient),
+        "the result is too large");
     part.shape[axis] = t.shape[axis];
     require(part == t, "{} does not fit beside {}", print(s.operand(i)), print(s.operand(0)));
   }
@@ -273,7 +279,8 @@ Type infer_cast(const Site& s) {
 }
 
 Type infer_random(const Site& s) {
-  require(s.operand(0) == Type{{}, {Scalar::u32, nullptr}}, "the seed must be tensor<u32>, not {}", print(s.operand(0)));
+  require(s.operand(0) == Type{{}, {Scalar::u32, nullptr}}, "the seed must be tensor<u32>, not {}",
+          print(s.operand(0)));
   return {s.node.type.shape, {Scalar::f32, nullptr}};
 }
 
@@ -291,7 +298,8 @@ Type infer_update(const Site& s) {
   const size_t starts = s.node.operands.size() - 2;
   require(starts == 0 || starts == s.rank(0), "{} starts for rank {}", starts, s.rank(0));
   for (size_t i = 2; i < s.node.operands.size(); ++i) {
-    require(s.operand(i) == Type{{}, {Scalar::i32, nullptr}}, "a start must be tensor<i32>, not {}", print(s.operand(i)));
+    require(s.operand(i) == Type{{}, {Scalar::i32, nullptr}}, "a start must be tensor<i32>, not {}",
+            print(s.operand(i)));
   }
   if (const FormatRef& f = s.operand(0).element.format; f && s.operand(0) != s.operand(1)) {
     require(s.shape(0).back() == s.shape(1).back(), "a state in a format is written in whole rows");
@@ -308,8 +316,8 @@ Type infer_call(const Site& s) {
   require(inputs.size() == s.node.operands.size(), "{} takes {} operands, not {}", callee.name, inputs.size(),
           s.node.operands.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    require(callee[inputs[i]].type == s.operand(i), "operand {} is {}, {} wants {}", i, print(s.operand(i)), callee.name,
-            print(callee[inputs[i]].type));
+    require(callee[inputs[i]].type == s.operand(i), "operand {} is {}, {} wants {}", i, print(s.operand(i)),
+            callee.name, print(callee[inputs[i]].type));
   }
   return callee[callee.results[0]].type;
 }
@@ -318,8 +326,8 @@ Type infer_result(const Site& s) {
   const Node& call = s.g[s.node.operands[0]];
   require(call.op == Op::call_ && call.attributes.callee, "the operand must be a call");
   const Graph& callee = *call.attributes.callee;
-  require(s.attributes.index >= 0 && s.attributes.index < static_cast<int>(callee.results.size()), "{} has no result {}",
-          callee.name, s.attributes.index);
+  require(s.attributes.index >= 0 && s.attributes.index < static_cast<int>(callee.results.size()),
+          "{} has no result {}", callee.name, s.attributes.index);
   return callee[callee.results[s.attributes.index]].type;
 }
 

@@ -51,7 +51,8 @@ std::vector<ValueId> expand_call(Graph& to, const Graph& callee, const std::vect
       calls[v] = expand_call(to, *node.attributes.callee, operands);
       for (ValueId r : calls[v]) {
         std::string& label = to[r].label;
-        if (label.empty() && to[r].op != Op::input_) label = node.label.empty() ? node.attributes.callee->name : node.label;
+        if (label.empty() && to[r].op != Op::input_)
+          label = node.label.empty() ? node.attributes.callee->name : node.label;
       }
       map[v] = calls[v][0];
     } else if (node.op == Op::result_) {

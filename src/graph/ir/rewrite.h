@@ -16,18 +16,18 @@ class Rewriter {
 
   const Graph& from;
   Graph to;
-  Builder build;               // appends to `to`
-  std::vector<ValueId> map;    // old value -> new value, -1 while unknown
+  Builder build;             // appends to `to`
+  std::vector<ValueId> map;  // old value -> new value, -1 while unknown
 
   ValueId operator[](ValueId old) const { return map[old]; }
-  std::vector<ValueId> operands(ValueId old) const;     // of an old node, as new values
-  ValueId keep(ValueId old);                            // copies the node; returns and remembers the copy
+  std::vector<ValueId> operands(ValueId old) const;  // of an old node, as new values
+  ValueId keep(ValueId old);                         // copies the node; returns and remembers the copy
   ValueId replace(ValueId old, ValueId by) { return map[old] = by; }
-  Graph finish();                                       // results carried over; LUMEN_CHECKs that they were mapped
+  Graph finish();  // results carried over; LUMEN_CHECKs that they were mapped
 };
 
-// Appends the body of `callee`, its own calls expanded as well; returns its results as values of `to`. Error when the graph grows
-// beyond all measure (calls of calls can multiply).
+// Appends the body of `callee`, its own calls expanded as well; returns its results as values of `to`. Error when the
+// graph grows beyond all measure (calls of calls can multiply).
 std::vector<ValueId> expand_call(Graph& to, const Graph& callee, const std::vector<ValueId>& arguments);
 
 // Which values the results and the impure nodes need.

@@ -17,8 +17,9 @@ int64_t checked_multiply(int64_t a, int64_t b) {
   return product;
 }
 
-// Upper-case symbols without 'x' and lower-case element names need no parentheses: `TxI` and `4xmxf` stay readable by eye
-// and by the parser, which takes an upper-case word as a symbol and splits at 'x'. A format called like a scalar type gets them too.
+// Upper-case symbols without 'x' and lower-case element names need no parentheses: `TxI` and `4xmxf` stay readable by
+// eye and by the parser, which takes an upper-case word as a symbol and splits at 'x'. A format called like a scalar
+// type gets them too.
 bool plain_symbol(const std::string& s) {
   return s[0] >= 'A' && s[0] <= 'Z' && s.find('x') == std::string::npos;
 }

@@ -2,7 +2,8 @@
 //   1. operands and results exist, and operands precede their uses;
 //   2. every node's type is what its rule says (infer.cpp); formulas are well formed; names of inputs are unique;
 //   3. `results` and `result_names` have equal length;
-//   4. a state has one newest value at any time: once updated, the older value is neither read, updated nor returned later.
+//   4. a state has one newest value at any time: once updated, the older value is neither read, updated nor returned
+//   later.
 //      Reads through views and casts count as reads when they happen: the node of the view.
 // Proved by tests/graph/verify_test.cpp.
 #include "graph/ir/verify.h"
@@ -25,7 +26,8 @@ std::string verify(const Graph& g) {
     for (ValueId operand : node.operands) {
       if (operand < 0 || operand >= v) return fmt::format("{}: operand %{} does not precede its use", where, operand);
       if (updated_by[operand] >= 0) {
-        return fmt::format("{}: reads %{}, a state's old value, after its update %{}", where, operand, updated_by[operand]);
+        return fmt::format("{}: reads %{}, a state's old value, after its update %{}", where, operand,
+                           updated_by[operand]);
       }
     }
     if (std::string wrong = check_type(g, node); !wrong.empty()) return fmt::format("%{} = {}", v, wrong);

@@ -8,8 +8,8 @@ namespace {
 
 using Extents = std::vector<int64_t>;
 
-// Strides of the same elements under another shape. Axes of extent 1 carry no information; the others are cut into runs of equal
-// element count, and a run of several old axes must be laid out one after another.
+// Strides of the same elements under another shape. Axes of extent 1 carry no information; the others are cut into runs
+// of equal element count, and a run of several old axes must be laid out one after another.
 std::optional<Extents> reshape_strides(const Extents& from, const Extents& strides, const Extents& to) {
   Extents result(to.size(), 0);
   size_t f = 0, t = 0;
@@ -75,9 +75,13 @@ std::optional<Access> step(const Graph& g, ValueId v, Access below) {
 
 }  // namespace
 
-bool is_view(Op op) { return op == Op::reshape_ || op == Op::permute_ || op == Op::broadcast_ || op == Op::slice_; }
+bool is_view(Op op) {
+  return op == Op::reshape_ || op == Op::permute_ || op == Op::broadcast_ || op == Op::slice_;
+}
 
-bool is_splat(const Node& node) { return node.op == Op::constant_ && node.attributes.data.size() == 1; }
+bool is_splat(const Node& node) {
+  return node.op == Op::constant_ && node.attributes.data.size() == 1;
+}
 
 bool is_unpack(const Graph& g, ValueId v) {
   return g[v].op == Op::cast_ && g[g[v].operands[0]].type.element.format != nullptr;

@@ -1,5 +1,6 @@
-// How a load reads its source: views (reshape, permute, broadcast, slice) folded into an affine index. Used by fuse to judge
-// what a kernel can absorb, and by synthesis to address memory. Knows nothing of kernels. Proved by tests/graph/access_test.cpp.
+// How a load reads its source: views (reshape, permute, broadcast, slice) folded into an affine index. Used by fuse to
+// judge what a kernel can absorb, and by synthesis to address memory. Knows nothing of kernels. Proved by
+// tests/graph/access_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -10,26 +11,28 @@
 
 namespace lumen::graph {
 
-// Element [i..] of the value is element  offset + sum_d i[d] * strides[d]  of `source`, counting source elements row-major.
+// Element [i..] of the value is element  offset + sum_d i[d] * strides[d]  of `source`, counting source elements
+// row-major.
 struct Access {
-  ValueId source = -1;               // below all views: a value in memory, a cast out of a format, a splat constant, an iota,
-                                     // or any computed value when asked for one
-  int64_t offset = 0;                // in elements
-  std::vector<int64_t> strides;      // one per axis of the value; 0 where broadcast; negative does not occur
+  ValueId source = -1;  // below all views: a value in memory, a cast out of a format, a splat constant, an iota,
+                        // or any computed value when asked for one
+  int64_t offset = 0;   // in elements
+  std::vector<int64_t> strides;  // one per axis of the value; 0 where broadcast; negative does not occur
 };
 
-// Follows the views above `v` down to the first node that is no view. Nothing when a reshape cannot be expressed by strides
-// (it merges axes that are not laid out one after another). All dims must be numbers. For a v that is no view: identity.
+// Follows the views above `v` down to the first node that is no view. Nothing when a reshape cannot be expressed by
+// strides (it merges axes that are not laid out one after another). All dims must be numbers. For a v that is no view:
+// identity.
 std::optional<Access> affine_access(const Graph& g, ValueId v);
 
-// The same, given the axes of a consumer of shape `target` to which v broadcasts (dims align at the right, 1 stretches): one
-// stride per axis of `target`.
+// The same, given the axes of a consumer of shape `target` to which v broadcasts (dims align at the right, 1
+// stretches): one stride per axis of `target`.
 std::optional<Access> broadcast_access(const Graph& g, ValueId v, const Shape& target);
 
-bool is_view(Op op);                          // reshape, permute, broadcast, slice
-bool is_splat(const Node& node);              // a constant that holds one number
-bool is_unpack(const Graph& g, ValueId v);    // a cast out of a format
-std::vector<int64_t> extents(const Shape& shape);          // numeric dims as plain numbers
-std::vector<int64_t> dense_strides(const Shape& shape);    // row-major, in elements
+bool is_view(Op op);                                     // reshape, permute, broadcast, slice
+bool is_splat(const Node& node);                         // a constant that holds one number
+bool is_unpack(const Graph& g, ValueId v);               // a cast out of a format
+std::vector<int64_t> extents(const Shape& shape);        // numeric dims as plain numbers
+std::vector<int64_t> dense_strides(const Shape& shape);  // row-major, in elements
 
 }  // namespace lumen::graph

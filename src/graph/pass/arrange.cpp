@@ -19,7 +19,12 @@ Formula identity(Scalar type) {
 
 class Arranger {
  public:
-  explicit Arranger(const Graph& g) : r_(g), live_(live_values(g)), updated_(updates_of(g)), last_use_(g.nodes.size(), -1), weight_(g.nodes.size(), 0) {
+  explicit Arranger(const Graph& g)
+      : r_(g),
+        live_(live_values(g)),
+        updated_(updates_of(g)),
+        last_use_(g.nodes.size(), -1),
+        weight_(g.nodes.size(), 0) {
     for (ValueId v = static_cast<ValueId>(g.nodes.size()) - 1; v >= 0; --v) {
       if (!live_[v]) continue;
       // A load is read when its user runs, so uses of a view count as uses of what lies below.
@@ -129,7 +134,8 @@ class Arranger {
     std::swap(node.attributes.indices[0], node.attributes.indices[1]);
   }
 
-  // A map of constants, iotas and single numbers, cheaper to compute anew than to read. Its operands were visited before.
+  // A map of constants, iotas and single numbers, cheaper to compute anew than to read. Its operands were visited
+  // before.
   bool is_free(ValueId v) const { return weight_[v] > 0; }
 
   void weigh(ValueId v) {

@@ -1,5 +1,6 @@
-// assign_formats: casts come to the values a recipe names. Fake: the value passes through its format and back, so later nodes see what the
-// format can hold. Stored: an input is held in the format and decoded where it is read. Proved by tests/graph/assign_test.cpp.
+// assign_formats: casts come to the values a recipe names. Fake: the value passes through its format and back, so later
+// nodes see what the format can hold. Stored: an input is held in the format and decoded where it is read. Proved by
+// tests/graph/assign_test.cpp.
 #include <map>
 
 #include "base/check.h"
@@ -46,7 +47,8 @@ class Assigner {
   }
 
  private:
-  // The last assignment that names this value decides. Patterns pass over what is not f32; a full name must mean what it says.
+  // The last assignment that names this value decides. Patterns pass over what is not f32; a full name must mean what
+  // it says.
   const FormatAssignment* find(const Node& n) {
     const FormatAssignment* found = nullptr;
     for (size_t k = 0; k < assignments_.size(); ++k) {
@@ -71,7 +73,8 @@ class Assigner {
       throw user_error("assign: {} is {}; only f32 values can take the format {}", name, print(n.type), f.name);
     }
     if (n.type.shape.empty() || (n.type.shape.back().is_number() && n.type.shape.back().coefficient % f.block != 0)) {
-      throw user_error("assign: {} is {}; format {} needs rows of a multiple of {} elements", name, print(n.type), f.name, f.block);
+      throw user_error("assign: {} is {}; format {} needs rows of a multiple of {} elements", name, print(n.type),
+                       f.name, f.block);
     }
     if (a.what == FormatAssignment::What::fake && !f.encodes()) {
       throw user_error("assign: format {} can only be decoded, so {} cannot be cast to it", f.name, name);
@@ -126,9 +129,14 @@ class Assigner {
     const Field& field = f.fields[index];
     Shape records(shape.begin(), shape.end() - 1);
     switch (field.level) {
-      case Level::block: records.push_back(divide(shape.back(), Dim(f.block)).value_or(shape.back())); break;
-      case Level::row: break;
-      case Level::tensor: records.clear(); break;
+      case Level::block:
+        records.push_back(divide(shape.back(), Dim(f.block)).value_or(shape.back()));
+        break;
+      case Level::row:
+        break;
+      case Level::tensor:
+        records.clear();
+        break;
       case Level::tile: {
         const Dim rows = elements(records);
         if (!rows.is_number() || !shape.back().is_number()) {

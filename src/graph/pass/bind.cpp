@@ -1,5 +1,5 @@
-// bind_symbols: symbols get numbers, callees included. What symbols had left open is checked by the operators' rules again.
-// Proved by tests/graph/pass_test.cpp.
+// bind_symbols: symbols get numbers, callees included. What symbols had left open is checked by the operators' rules
+// again. Proved by tests/graph/pass_test.cpp.
 #include "base/error.h"
 #include "graph/ir/build.h"
 #include "graph/pass/pipeline.h"
@@ -12,7 +12,8 @@ Graph bind_symbols(const Graph& g, const Bindings& symbols) {
     Node& node = bound[v];
     node.type = bind(node.type, symbols);
     for (const Dim& d : node.type.shape) {
-      if (!d.is_number()) throw user_error("{}: the symbol {} has no value (%{} is {})", g.name, d.symbols[0], v, print(node.type));
+      if (!d.is_number())
+        throw user_error("{}: the symbol {} has no value (%{} is {})", g.name, d.symbols[0], v, print(node.type));
     }
     if (node.attributes.callee) {
       node.attributes.callee = std::make_shared<const Graph>(bind_symbols(*node.attributes.callee, symbols));

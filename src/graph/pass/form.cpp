@@ -1,4 +1,5 @@
-// row_form: whether a set of nodes keeps the contract of a map or reduce group (pipeline.h). Proved by tests/graph/fuse_test.cpp.
+// row_form: whether a set of nodes keeps the contract of a map or reduce group (pipeline.h). Proved by
+// tests/graph/fuse_test.cpp.
 #include <algorithm>
 #include <set>
 
@@ -11,8 +12,8 @@ namespace {
 
 constexpr int64_t kFewRows = 8;
 constexpr int64_t kLongRow = 65536;
-constexpr size_t kMaxNodes = 256;   // per group: bounds compile time
-constexpr size_t kMaxMemory = 40;   // values read or written: bounds kernel parameters
+constexpr size_t kMaxNodes = 256;  // per group: bounds compile time
+constexpr size_t kMaxMemory = 40;  // values read or written: bounds kernel parameters
 
 // Axes of extent 1 say nothing about layout.
 bool trailing(const Shape& full, const std::vector<int>& axes) {
@@ -103,9 +104,8 @@ class RowForm {
   }
   bool reduced_after_reduce(ValueId v) const {  // a map of the reduced shape, downstream of a reduce
     if (g_[v].op != Op::map_ || g_[v].type.shape != reduced_) return false;
-    return std::any_of(g_[v].operands.begin(), g_[v].operands.end(), [&](ValueId o) {
-      return inside(o) && (g_[o].op == Op::reduce_ || reduced_after_reduce(o));
-    });
+    return std::any_of(g_[v].operands.begin(), g_[v].operands.end(),
+                       [&](ValueId o) { return inside(o) && (g_[o].op == Op::reduce_ || reduced_after_reduce(o)); });
   }
 
   // Written in place: the whole state, and the old state is only read at the element being written.

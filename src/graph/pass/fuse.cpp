@@ -1,6 +1,6 @@
-// fuse: the graph is arranged so that loads keep the contract (arrange.cpp), every compute node becomes a cluster, clusters merge as long
-// as the contract of a shape allows it and no cycle arises, and clusters become groups in an order that respects data and states.
-// Proved by tests/graph/fuse_test.cpp.
+// fuse: the graph is arranged so that loads keep the contract (arrange.cpp), every compute node becomes a cluster,
+// clusters merge as long as the contract of a shape allows it and no cycle arises, and clusters become groups in an
+// order that respects data and states. Proved by tests/graph/fuse_test.cpp.
 #include <algorithm>
 #include <queue>
 #include <set>
@@ -22,7 +22,8 @@ struct Cluster {
 
 class Partition {
  public:
-  explicit Partition(const Graph& g) : g_(g), users_(users_of(g)), updated_(updates_of(g)), cluster_(g.nodes.size(), -1) {
+  explicit Partition(const Graph& g)
+      : g_(g), users_(users_of(g)), updated_(updates_of(g)), cluster_(g.nodes.size(), -1) {
     start();
     connect();
   }
@@ -82,8 +83,9 @@ class Partition {
 
   static bool row_like(const Cluster& c) { return c.shape == KernelShape::map || c.shape == KernelShape::reduce; }
 
-  // Merging the clusters of a set is possible when no path leaves the set and comes back. Such a path stays before the set's last
-  // member in `order_`, so only those clusters are searched; `after` receives what the set reaches among them.
+  // Merging the clusters of a set is possible when no path leaves the set and comes back. Such a path stays before the
+  // set's last member in `order_`, so only those clusters are searched; `after` receives what the set reaches among
+  // them.
   bool convex(const std::set<int>& members, int last, std::set<int>* after) const {
     std::vector<int> stack(members.begin(), members.end());
     while (!stack.empty()) {
@@ -100,7 +102,8 @@ class Partition {
     return true;
   }
 
-  // Keeps order_ topological: within [first, last] what does not depend on the set comes before it, what does behind it.
+  // Keeps order_ topological: within [first, last] what does not depend on the set comes before it, what does behind
+  // it.
   void reorder(const std::set<int>& members, int target, int first, int last, const std::set<int>& after) {
     std::vector<int> sorted, behind;
     for (int place = first; place <= last; ++place) {
@@ -167,14 +170,15 @@ class Partition {
     const bool single = g_[v].op == Op::map_ && g_[v].type.shape == shape && users_[v].size() == 1 &&
                         clusters_[cluster_[v]].nodes.size() == 1;
     return single && std::all_of(g_[v].operands.begin(), g_[v].operands.end(), [&](ValueId o) {
-      const ValueId below = read_below(g_, o);
-      return below < 0 || elements(g_[below].type.shape) == Dim(1);
-    });
+             const ValueId below = read_below(g_, o);
+             return below < 0 || elements(g_[below].type.shape) == Dim(1);
+           });
   }
 
   // A map with its update writes in place; as an epilogue it would need a copy.
   bool feeds_update(ValueId v) const {
-    return std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) { return u >= 0 && g_[u].op == Op::update_; });
+    return std::any_of(users_[v].begin(), users_[v].end(),
+                       [&](ValueId u) { return u >= 0 && g_[u].op == Op::update_; });
   }
 
   // Takes in maps of the contract's shape for as long as exactly the last one is used elsewhere.
@@ -188,7 +192,8 @@ class Partition {
       for (ValueId v : nodes) {
         for (ValueId u : users_[v]) {
           const bool fits = u >= 0 && g_[u].op == Op::map_ && g_[u].type.shape == g_[root].type.shape && !taken(u);
-          if (fits && clusters_[cluster_[u]].nodes.size() == 1 && !feeds_update(u) && (grown < 0 || u < grown)) grown = u;
+          if (fits && clusters_[cluster_[u]].nodes.size() == 1 && !feeds_update(u) && (grown < 0 || u < grown))
+            grown = u;
         }
       }
       if (grown < 0) break;
@@ -249,8 +254,8 @@ class Partition {
   std::vector<ValueId> updated_;
   std::vector<int> cluster_;  // by value; -1 for what is not computed
   std::vector<Cluster> clusters_;
-  std::vector<int> order_;    // clusters in an order that respects `next`; -1 where one was merged away
-  std::vector<int> place_;    // of each cluster in order_
+  std::vector<int> order_;  // clusters in an order that respects `next`; -1 where one was merged away
+  std::vector<int> place_;  // of each cluster in order_
 };
 
 Group Partition::group_of(const Cluster& c) const {
@@ -273,9 +278,8 @@ Group Partition::group_of(const Cluster& c) const {
         add_input(o);
       }
     }
-    const bool escapes = std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
-      return u < 0 || cluster_[u] != cluster_[v];
-    });
+    const bool escapes =
+        std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) { return u < 0 || cluster_[u] != cluster_[v]; });
     if (escapes || g_[v].op == Op::update_) group.results.push_back(v);
   }
   group.nodes.assign(nodes.begin(), nodes.end());
@@ -285,13 +289,13 @@ Group Partition::group_of(const Cluster& c) const {
 std::vector<Group> Partition::groups() const {
   std::vector<Group> ordered;
   std::vector<size_t> waiting(clusters_.size());
-  using Entry = std::pair<ValueId, int>;  // by the last node: close to the graph's own order; updates at once, to free gradients
+  using Entry =
+      std::pair<ValueId, int>;  // by the last node: close to the graph's own order; updates at once, to free gradients
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
   const auto turn = [&](const Cluster& c) {
     const bool writes_states = std::all_of(c.nodes.begin(), c.nodes.end(), [&](ValueId v) {
-      return g_[v].op == Op::update_ || std::all_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
-        return u >= 0 && cluster_[u] == cluster_[v];
-      });
+      return g_[v].op == Op::update_ || std::all_of(users_[v].begin(), users_[v].end(),
+                                                    [&](ValueId u) { return u >= 0 && cluster_[u] == cluster_[v]; });
     });
     return writes_states ? -1 : c.nodes.back();
   };

@@ -1,6 +1,7 @@
-// plan_memory: states and inputs live in storage of their own, everything groups write lives in one arena. A value occupies its bytes
-// from the group that writes it to the last group that reads it, results of the graph to the end; two values whose lives touch
-// never overlap, so a kernel never writes what it still reads. Proved by tests/graph/memory_test.cpp.
+// plan_memory: states and inputs live in storage of their own, everything groups write lives in one arena. A value
+// occupies its bytes from the group that writes it to the last group that reads it, results of the graph to the end;
+// two values whose lives touch never overlap, so a kernel never writes what it still reads. Proved by
+// tests/graph/memory_test.cpp.
 #include <algorithm>
 
 #include "base/check.h"
@@ -21,7 +22,8 @@ struct Life {
   int64_t offset = 0;
 };
 
-// First fit, large values first: each value takes the lowest gap between those placed before it that live at the same time.
+// First fit, large values first: each value takes the lowest gap between those placed before it that live at the same
+// time.
 int64_t place(std::vector<Life>& lives) {
   std::stable_sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) { return a.bytes > b.bytes; });
   std::vector<const Life*> placed;  // by offset
@@ -81,7 +83,8 @@ MemoryPlan plan_memory(const Plan& plan) {
     if (life_of[r] >= 0) lives[life_of[r]].last = static_cast<int>(plan.groups.size());
   }
   memory.arena_bytes = place(lives);
-  for (const Life& life : lives) memory.slots[life.value] = {Slot::Where::arena, life.offset, byte_size(g[life.value].type), -1};
+  for (const Life& life : lives)
+    memory.slots[life.value] = {Slot::Where::arena, life.offset, byte_size(g[life.value].type), -1};
   return memory;
 }
 

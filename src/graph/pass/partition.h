@@ -1,4 +1,5 @@
-// The inside of fuse: what arrange, attend and partition hand to each other. Other passes use its questions about uses and updates.
+// The inside of fuse: what arrange, attend and partition hand to each other. Other passes use its questions about uses
+// and updates.
 #pragma once
 
 #include <optional>
@@ -8,8 +9,9 @@
 
 namespace lumen::graph {
 
-// Rebuilds the graph so that the group contract's rules on loads hold: dead nodes go, loads no kernel can read are copied by identity
-// maps, masks and the like are cloned into their users, iotas vary along one axis. Numeric dims, no calls.
+// Rebuilds the graph so that the group contract's rules on loads hold: dead nodes go, loads no kernel can read are
+// copied by identity maps, masks and the like are cloned into their users, iotas vary along one axis. Numeric dims, no
+// calls.
 Graph arrange(const Graph& g);
 
 // The memory or computed value a load reads: below views and casts out of formats. -1 for splat constants and iotas.
@@ -19,8 +21,9 @@ bool is_compute(const Graph& g, ValueId v);
 // For every value the update that replaces it, or -1.
 std::vector<ValueId> updates_of(const Graph& g);
 
-// contract -> maps -> softmax over the last axis -> contract, with scores used nowhere else. Each list is in graph order and has
-// the form of pipeline.h's `attend`. `users` lists for every value the nodes that read it (results count as a user -1).
+// contract -> maps -> softmax over the last axis -> contract, with scores used nowhere else. Each list is in graph
+// order and has the form of pipeline.h's `attend`. `users` lists for every value the nodes that read it (results count
+// as a user -1).
 using Users = std::vector<std::vector<ValueId>>;
 Users users_of(const Graph& g);
 std::vector<std::vector<ValueId>> find_attention(const Graph& g, const Users& users);

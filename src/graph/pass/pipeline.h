@@ -56,7 +56,8 @@ void split_contracts(Graph& g);
 //            least 8 rows or a row has at most 65536 elements. Otherwise all results have shape R and every F-shaped map only feeds
 //            reduces: any axes, any size.
 //    dot     exactly one contract (the root), whose operands are loads, then an epilogue of maps of the contract's result shape (other
-//            operands: loads that broadcast to it). One result: the last node.
+//            operands: loads that broadcast to it; a mask made of iotas and single numbers may be a map beside the contract). One
+//            result: the last node. A computed value is the contract's first operand, a parameter or state its second.
 //            Every letter absent from the result occurs in both operands; no letter repeats within an operand.
 //    attend  root = s0 = contract(q, k), then maps of its shape S ending in the scores s (scale, mask: other operands are loads), then
 //            m = reduce max(s) over the last axis, e = exp(s - m), l = reduce sum(e) over the last axis, p = e / l, and the last node

@@ -1,9 +1,9 @@
-// simplify: one sweep rewrites every node by the rules below and shares equal ones, a second drops dead ones; repeated until nothing
-// changes. Each rule keeps every bit of the result: sums are never reordered. Proved by tests/graph/pass_test.cpp and the texts
-// tests/graph/simplify_*.txt.
+// simplify: one sweep rewrites every node by the rules below and shares equal ones, a second drops dead ones; repeated
+// until nothing changes. Each rule keeps every bit of the result: sums are never reordered. Proved by
+// tests/graph/pass_test.cpp and the texts tests/graph/simplify_*.txt.
 #include <algorithm>
+#include <bit>
 #include <map>
-#include <numeric>
 
 #include "base/check.h"
 #include "graph/ir/eval.h"
@@ -25,9 +25,10 @@ bool numeric(const Shape& s) {
 // Equal keys mean equal values. Labels do not count.
 std::string key_of(const Node& n) {
   const Attributes& a = n.attributes;
-  std::string key = fmt::format("{} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(n.op), print(n.type), fmt::join(n.operands, ","),
-                                a.axis, fmt::join(a.axes, ","), static_cast<int>(a.reduction), fmt::join(a.indices, ","),
-                                fmt::join(a.starts, ","), fmt::join(a.strides, ","), a.salt, a.index);
+  std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(n.op), print(n.type), fmt::join(n.operands, ","),
+                  a.axis, fmt::join(a.axes, ","), static_cast<int>(a.reduction), fmt::join(a.indices, ","),
+                  fmt::join(a.starts, ","), fmt::join(a.strides, ","), a.salt, a.index);
   for (double x : a.data) key += fmt::format(" {}", x);
   for (const auto& [field, source] : a.sources) key += fmt::format(" {}:{}", field, static_cast<int>(source));
   if (n.op == Op::map_) key += " " + print_formula(a.formula);
@@ -81,21 +82,30 @@ class Simplifier {
     const std::vector<ValueId> operands = r_.operands(v);
     if (const ValueId folded = fold(old, operands); folded >= 0) return folded;
     switch (old.op) {
-      case Op::map_: return map(old, operands);
-      case Op::contract_: return contract(old, operands);
-      case Op::reduce_: return reduce(old, operands[0]);
-      case Op::reshape_: return reshape(operands[0], old.type.shape);
-      case Op::permute_: return permute(operands[0], old.attributes.axes);
-      case Op::broadcast_: return broadcast(operands[0], old.type.shape);
-      case Op::slice_: return slice(old, operands[0]);
-      case Op::concat_: return concat(v, operands);
+      case Op::map_:
+        return map(old, operands);
+      case Op::contract_:
+        return contract(old, operands);
+      case Op::reduce_:
+        return reduce(old, operands[0]);
+      case Op::reshape_:
+        return reshape(operands[0], old.type.shape);
+      case Op::permute_:
+        return permute(operands[0], old.attributes.axes);
+      case Op::broadcast_:
+        return broadcast(operands[0], old.type.shape);
+      case Op::slice_:
+        return slice(old, operands[0]);
+      case Op::concat_:
+        return concat(v, operands);
       case Op::cast_:
         if (old.type == r_.build.type(operands[0])) return operands[0];
         if (!old.type.element.format && !r_.build.type(operands[0]).element.format) {
           return r_.build.convert(operands[0], old.type.element.scalar);
         }
         return r_.keep(v);
-      default: return r_.keep(v);
+      default:
+        return r_.keep(v);
     }
   }
 
@@ -128,9 +138,8 @@ class Simplifier {
   ValueId splat(const Shape& s, Element e, double value) { return r_.build.constant({s, e}, {value}); }
 
   ValueId fold(const Node& old, const std::vector<ValueId>& operands) {
-    const bool constants = !operands.empty() && std::all_of(operands.begin(), operands.end(), [&](ValueId o) {
-      return node(o).op == Op::constant_;
-    });
+    const bool constants = !operands.empty() && std::all_of(operands.begin(), operands.end(),
+                                                            [&](ValueId o) { return node(o).op == Op::constant_; });
     if (!constants || !op_info(old.op).pure || old.type.element.format || old.op == Op::call_) return -1;
     const bool splats = std::all_of(operands.begin(), operands.end(), [&](ValueId o) { return is_splat(node(o)); });
     const Element e = old.type.element;
@@ -148,7 +157,8 @@ class Simplifier {
     for (ValueId o : operands) {
       if (!numeric(shape(o)) || elements(shape(o)).coefficient > kMaxFolded) return -1;
     }
-    if (old.op == Op::gather_ || old.op == Op::scatter_add_) return -1;  // may be an error at run time, and must stay one
+    if (old.op == Op::gather_ || old.op == Op::scatter_add_)
+      return -1;  // may be an error at run time, and must stay one
     Graph tiny;
     Node copy = old;
     copy.operands.clear();
@@ -197,7 +207,8 @@ class Simplifier {
         continue;
       }
       // The same operand twice is read once.
-      const auto first = std::find(operands.begin(), operands.begin() + static_cast<int64_t>(i), operands[i]) - operands.begin();
+      const auto first =
+          std::find(operands.begin(), operands.begin() + static_cast<int64_t>(i), operands[i]) - operands.begin();
       if (first < static_cast<int64_t>(i)) {
         f = with_shared_input(f, static_cast<int>(first), static_cast<int>(i));
         operands = without(i);
@@ -212,7 +223,8 @@ class Simplifier {
       f = without_input(f, static_cast<int>(i));
       operands = without(i);
     }
-    const bool identity = f.nodes[f.outputs[0]].op == ScalarOp::input && shape(operands[f.nodes[f.outputs[0]].index]) == old.type.shape;
+    const bool identity =
+        f.nodes[f.outputs[0]].op == ScalarOp::input && shape(operands[f.nodes[f.outputs[0]].index]) == old.type.shape;
     if (identity) return operands[f.nodes[f.outputs[0]].index];
     return r_.build.map(std::move(f), std::move(operands));
   }
@@ -264,14 +276,15 @@ class Simplifier {
     return axes.empty() ? a : r_.build.reduce(a, old.attributes.reduction, axes);
   }
 
-  // Parts of extent 1 are interleaved by a map that picks by the index along the axis; parts that are maps are computed in it. One pass
-  // over memory instead of one per part and one more to join them.
+  // Parts of extent 1 are interleaved by a map that picks by the index along the axis; parts that are maps are computed
+  // in it. One pass over memory instead of one per part and one more to join them.
   ValueId concat(ValueId v, const std::vector<ValueId>& operands) {
     constexpr size_t kMaxParts = 4, kMaxNodes = 64;
     const Node& old = r_.from[v];
     const int axis = old.attributes.axis;
     if (operands.size() == 1) return operands[0];
-    const bool units = std::all_of(operands.begin(), operands.end(), [&](ValueId o) { return shape(o)[axis] == Dim(1); });
+    const bool units =
+        std::all_of(operands.begin(), operands.end(), [&](ValueId o) { return shape(o)[axis] == Dim(1); });
     if (!units || operands.size() > kMaxParts) return r_.keep(v);
     Shape line(old.type.shape.size(), Dim(1));
     line[axis] = old.type.shape[axis];
@@ -353,12 +366,19 @@ class Simplifier {
   ValueId shared_ = -1;
 };
 
+bool same(const Node& a, const Node& b) {
+  const Attributes &x = a.attributes, &y = b.attributes;
+  const auto bits = [](double p, double q) { return std::bit_cast<uint64_t>(p) == std::bit_cast<uint64_t>(q); };
+  return a.op == b.op && a.operands == b.operands && a.type == b.type && x.name == y.name && x.role == y.role &&
+         std::equal(x.data.begin(), x.data.end(), y.data.begin(), y.data.end(), bits) && x.axis == y.axis &&
+         x.axes == y.axes && x.reduction == y.reduction && x.formula == y.formula && x.indices == y.indices &&
+         x.starts == y.starts && x.strides == y.strides && x.sources == y.sources && x.salt == y.salt &&
+         x.callee == y.callee && x.index == y.index;
+}
+
 bool same(const Graph& a, const Graph& b) {
-  if (a.nodes.size() != b.nodes.size() || a.results != b.results) return false;
-  for (size_t v = 0; v < a.nodes.size(); ++v) {
-    if (key_of(a.nodes[v]) != key_of(b.nodes[v])) return false;
-  }
-  return true;
+  return a.results == b.results && std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(),
+                                              [](const Node& x, const Node& y) { return same(x, y); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// split_contracts: functions over any leading axes flatten them into rows for a product and restore them behind it. Here the product takes
-// the restored axes as letters of its own, so that what follows it has its shape and becomes its epilogue:
+// split_contracts: functions over any leading axes flatten them into rows for a product and restore them behind it.
+// Here the product takes the restored axes as letters of its own, so that what follows it has its shape and becomes its
+// epilogue:
 //   reshape(contract(x[M,K], w[N,K]), [B,T,N])  ->  contract(reshape(x, [B,T,K]), w) (btk,nk->btn)
 // Sums are not touched, so every bit stays. Proved by tests/graph/pass_test.cpp.
 #include <algorithm>
@@ -106,6 +107,8 @@ class Splitter {
 
 }  // namespace
 
-void split_contracts(Graph& g) { g = Splitter(g).run(); }
+void split_contracts(Graph& g) {
+  g = Splitter(g).run();
+}
 
 }  // namespace lumen::graph
