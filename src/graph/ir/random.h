@@ -1,5 +1,5 @@
 // The counter-based generator behind `random`, as a formula, so that kernels and fused maps reproduce the oracle bit
-// for bit. Only 32-bit multiplications, additions, xors and shifts. Proved by tests/graph/random_test.cpp.
+// for bit. Only 32-bit multiplications, additions, xors and shifts. Proved by tests/graph/eval_test.cpp.
 #pragma once
 
 #include <cstdint>

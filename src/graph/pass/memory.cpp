@@ -1,7 +1,7 @@
 // plan_memory: states and inputs live in storage of their own, everything groups write lives in one arena. A value
 // occupies its bytes from the group that writes it to the last group that reads it, results of the graph to the end;
 // two values whose lives touch never overlap, so a kernel never writes what it still reads. Proved by
-// tests/graph/memory_test.cpp.
+// tests/graph/fuse_test.cpp.
 #include <algorithm>
 
 #include "base/check.h"

@@ -1,6 +1,6 @@
 // simplify: one sweep rewrites every node by the rules below and shares equal ones, a second drops dead ones; repeated
 // until nothing changes. Each rule keeps every bit of the result: sums are never reordered. Proved by
-// tests/graph/pass_test.cpp and the texts tests/graph/simplify_*.txt.
+// tests/graph/pass_test.cpp and the texts tests/graph/pass/simplify_*.txt.
 #include <algorithm>
 #include <bit>
 #include <map>
