@@ -60,6 +60,18 @@ TEST(Toml, MistakesHavePlaces) {
   refuse([&] { t.refuse_unknown(); }, "r.toml:4:1", "did you mean 'learning_rate'?");
 }
 
+TEST(Toml, CharactersAboveAsciiStandInStringsAndComments) {
+  const Toml t = parse(
+      "# \u00b5 'x\n\"\u00b5\" = \"a\\\"\u00b5\"\nb = '\u00b5\\'\nc = \"\"\"\n\"\u00b5\"\"\"\"\nd = "
+      "\'\'\'\u00b5''\'\'\'\n");
+  EXPECT_EQ(t.text("\u00b5"), "a\"\u00b5");
+  EXPECT_EQ(t.text("b"), "\u00b5\\");
+  EXPECT_EQ(t.text("c"), "\"\u00b5\"");
+  EXPECT_EQ(t.text("d"), "\u00b5''");
+  refuse([] { parse("a = 1\nb = \u03da3\n"); }, "r.toml:2:5", "above ASCII");
+  refuse([] { parse("a = ''\u03da\n"); }, "r.toml:1:7", "above ASCII");
+}
+
 TEST(Toml, HostileTexts) {
   EXPECT_THROW(Toml::parse(std::string(100, 'a'), "r.toml", 10), Error);
   EXPECT_THROW(parse("a = \"\xff\""), Error);

@@ -85,6 +85,35 @@ std::string nearest_hint(std::string_view key, const std::set<std::string, std::
 
 }  // namespace
 
+namespace {
+
+// The first byte above ASCII outside strings and comments, where TOML has none (the library's behaviour there is
+// undefined); text.size() when there is none. Quotes stand nowhere else than around strings, so this needs no parser.
+size_t stray_character(std::string_view text) {
+  size_t at = text.starts_with("\xef\xbb\xbf") ? 3 : 0;
+  while (at < text.size()) {
+    const char c = text[at];
+    if (static_cast<unsigned char>(c) >= 0x80) return at;
+    if (c == '#') {
+      at = std::min(text.find('\n', at), text.size());
+    } else if (c == '"' || c == '\'') {
+      const std::string_view three(c == '"' ? "\"\"\"" : "\'\'\'");
+      const bool multi = text.substr(at).starts_with(three);
+      const std::string_view quote = multi ? three : three.substr(0, 1);
+      at += quote.size();
+      while (at < text.size() && !text.substr(at).starts_with(quote) && (multi || text[at] != '\n'))
+        at += c == '"' && text[at] == '\\' ? 2 : 1;
+      at = std::min(text.size(), at + quote.size());
+      while (multi && at < text.size() && text[at] == c) ++at;  // up to two quotes may end the content
+    } else {
+      ++at;
+    }
+  }
+  return text.size();
+}
+
+}  // namespace
+
 Toml Toml::parse(std::string text, std::string name, size_t limit) {
   if (text.size() > limit) throw user_error("{}: {} bytes; at most {} are accepted", name, text.size(), limit);
   auto document = std::make_shared<Document>();
@@ -93,6 +122,10 @@ Toml Toml::parse(std::string text, std::string name, size_t limit) {
   document->line_starts.push_back(0);
   for (size_t i = 0; i < content.size(); ++i) {
     if (content[i] == '\n') document->line_starts.push_back(static_cast<uint32_t>(i + 1));
+  }
+  if (const size_t at = stray_character(content); at != content.size()) {
+    throw error_at({document->source, static_cast<uint32_t>(at), static_cast<uint32_t>(at + 1)},
+                   "a character above ASCII outside of a string or comment", "put keys with such characters in quotes");
   }
   try {
     document->root = toml::parse(content, document->source->name);
