@@ -90,13 +90,16 @@ namespace {
 // The first byte above ASCII outside strings and comments, where TOML has none (the library's behaviour there is
 // undefined); text.size() when there is none. Quotes stand nowhere else than around strings, so this needs no parser.
 size_t stray_character(std::string_view text) {
-  size_t at = text.starts_with("\xef\xbb\xbf") ? 3 : 0;
+  const size_t begin = text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // a byte order mark
+  size_t at = begin;
   while (at < text.size()) {
     const char c = text[at];
-    if (static_cast<unsigned char>(c) >= 0x80) return at;
+    if (static_cast<unsigned char>(c) >= 0x80 || c == 0x7f) return at;
+    if (c >= 0 && c < 0x20 && c != '\t' && c != '\n' && c != '\r') return at;
     if (c == '#') {
       at = std::min(text.find('\n', at), text.size());
     } else if (c == '"' || c == '\'') {
+      if (at > begin && std::string_view(" \t\r\n=[,{.").find(text[at - 1]) == std::string_view::npos) return at;
       const std::string_view three(c == '"' ? "\"\"\"" : "\'\'\'");
       const bool multi = text.substr(at).starts_with(three);
       const std::string_view quote = multi ? three : three.substr(0, 1);
@@ -125,15 +128,15 @@ Toml Toml::parse(std::string text, std::string name, size_t limit) {
   }
   if (const size_t at = stray_character(content); at != content.size()) {
     throw error_at({document->source, static_cast<uint32_t>(at), static_cast<uint32_t>(at + 1)},
-                   "a character above ASCII outside of a string or comment", "put keys with such characters in quotes");
+                   "this character can only stand in a string or comment",
+                   "put keys with other characters than A-Z, a-z, 0-9, _ and - in quotes");
   }
   try {
     document->root = toml::parse(content, document->source->name);
   } catch (const toml::parse_error& error) {
     throw error_at(document->place(error.source()), error.description());
   } catch (const std::logic_error&) {
-    throw user_error("{}: this is no TOML; perhaps a bare key has other characters than A-Z, a-z, 0-9, _ and -",
-                     document->source->name);
+    throw user_error("{}: this is no TOML", document->source->name);
   }
   document->top.table = &document->root;
   Toml out;
