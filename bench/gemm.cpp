@@ -63,7 +63,8 @@ Compiled compile(const std::vector<loop::Kernel>& kernels, const machine::Machin
   Compiled c;
   const double start = seconds();
   const std::string object = emit::emit(kernels, m, emit::Output::object);
-  c.module = std::make_unique<emit::LoadedModule>(std::span(reinterpret_cast<const uint8_t*>(object.data()), object.size()));
+  c.module =
+      std::make_unique<emit::LoadedModule>(std::span(reinterpret_cast<const uint8_t*>(object.data()), object.size()));
   for (const loop::Kernel& k : kernels) c.kernels.push_back(c.module->find(emit::symbol_name(k)));
   c.seconds = seconds() - start;
   return c;
@@ -100,7 +101,7 @@ struct Line {
   std::string name;
   std::vector<int64_t> a, b;
   std::string ia, ib, ir;
-  std::string format;      // of b
+  std::string format;  // of b
   bool exact = true;
 };
 
@@ -154,7 +155,8 @@ void run_line(const Line& line, const machine::Machine& m, const FormatLibrary& 
   for (const synth::Step& step : s.steps) {
     buffers.emplace_back();
     for (const synth::Argument& a : step.arguments)
-      buffers.back().push_back((a.from == synth::Argument::From::value ? values : scratch)[static_cast<size_t>(a.index)]->data);
+      buffers.back().push_back(
+          (a.from == synth::Argument::From::value ? values : scratch)[static_cast<size_t>(a.index)]->data);
   }
   const double time = best_time([&] {
     int64_t status[2];
@@ -164,8 +166,9 @@ void run_line(const Line& line, const machine::Machine& m, const FormatLibrary& 
   for (const synth::Step& step : s.steps) flops += step.flops;
   const double gflops = flops / time / 1e9;
   const double weight = static_cast<double>(graph::byte_size(plan.graph[1].type)) / time / 1e9;
-  fmt::print("{:<34} {:8.1f} us {:7.1f} GFLOP/s {:5.1f}% b {:6.1f} GB/s  {} tasks, compiled {:.0f} ms: {}\n", line.name, time * 1e6, gflops,
-             100 * gflops / peak, weight, s.steps.back().kernel.tasks, c.seconds * 1e3, s.steps.back().plan);
+  fmt::print("{:<34} {:8.1f} us {:7.1f} GFLOP/s {:5.1f}% b {:6.1f} GB/s  {} tasks, compiled {:.0f} ms: {}\n", line.name,
+             time * 1e6, gflops, 100 * gflops / peak, weight, s.steps.back().kernel.tasks, c.seconds * 1e3,
+             s.steps.back().plan);
 }
 
 std::vector<Line> lines(const FormatLibrary& formats) {
@@ -199,9 +202,16 @@ std::vector<Line> lines(const FormatLibrary& formats) {
     if (!formats.find(format)) continue;
     for (int64_t m : {1, 4, 32, 512})
       for (bool exact : {true, false})
-        out.push_back({fmt::format("{} {}x4096x4096{}", format, m, exact ? " exact" : ""), {m, 4096}, {4096, 4096}, "mk", "nk", "mn",
-                       format, exact});
-    out.push_back({fmt::format("{} dx 256x4096x1024", format), {256, 1024}, {1024, 4096}, "mn", "nk", "mk", format, true});
+        out.push_back({fmt::format("{} {}x4096x4096{}", format, m, exact ? " exact" : ""),
+                       {m, 4096},
+                       {4096, 4096},
+                       "mk",
+                       "nk",
+                       "mn",
+                       format,
+                       exact});
+    out.push_back(
+        {fmt::format("{} dx 256x4096x1024", format), {256, 1024}, {1024, 4096}, "mn", "nk", "mk", format, true});
   }
   return out;
 }
@@ -219,7 +229,8 @@ int main(int argc, char** argv) {
     const double peak = assembly ? 1 : peak_gflops(*m);
     if (!assembly) fmt::print("{}: peak {:.1f} GFLOP/s on one core\n", m->name, peak);
     for (const Line& line : lines(formats))
-      if (assembly ? line.name == filter : line.name.find(filter) != std::string::npos) run_line(line, *m, formats, peak, assembly);
+      if (assembly ? line.name == filter : line.name.find(filter) != std::string::npos)
+        run_line(line, *m, formats, peak, assembly);
   } catch (const Error& e) {
     fmt::print(stderr, "{}\n{}\n", e.what(), e.hint());
     return static_cast<int>(e.code());

@@ -1,5 +1,5 @@
-// needs: none. Dots with a weight in every format of the library, in f32: forward by rows and by tiles, and backward (contracting over
-// the weight's rows), against the graph's own evaluation.
+// needs: none. Dots with a weight in every format of the library, in f32: forward by rows and by tiles, and backward
+// (contracting over the weight's rows), against the graph's own evaluation.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,8 @@ graph::Type type_of(std::vector<int64_t> dims, FormatRef format = nullptr) {
   return t;
 }
 
-Graph product(const FormatRef& f, int64_t rows, int64_t columns, std::vector<int64_t> x, const std::string& ix, const std::string& ir) {
+Graph product(const FormatRef& f, int64_t rows, int64_t columns, std::vector<int64_t> x, const std::string& ix,
+              const std::string& ir) {
   Graph g;
   Builder build(g);
   const ValueId a = build.input("x", Role::data, type_of(std::move(x)));
@@ -37,19 +38,22 @@ Graph product(const FormatRef& f, int64_t rows, int64_t columns, std::vector<int
 void expect_close(const Graph& g, const machine::Machine& m, const std::string& what, const std::string& path) {
   std::mt19937 random(17);
   std::map<std::string, graph::Tensor> inputs;
-  for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = test::random_tensor(g[v].type, random);
+  for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
   const graph::Tensor want = graph::eval(g, inputs)[0];
-  const graph::Plan plan = test::one_dot_group(g);
+  const graph::Plan plan = dot_test::one_dot_group(g);
   const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {.exact = true});
   EXPECT_NE(s.steps[0].plan.find(path), std::string::npos) << s.steps[0].plan;
-  const std::vector<float> got = test::floats_of(test::run_evaluated(s, plan, inputs, m));
+  const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, m));
   ASSERT_EQ(got.size(), want.values.size());
   for (size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], want.values[i], 2e-5 * (1 + std::abs(want.values[i]))) << what << " " << s.steps[0].plan << " at " << i;
+    ASSERT_NEAR(got[i], want.values[i], 2e-5 * (1 + std::abs(want.values[i])))
+        << what << " " << s.steps[0].plan << " at " << i;
 }
 
 // Two blocks and a little more than a register of columns.
-int64_t columns_for(const Format& f) { return f.block * std::max<int64_t>(2, (40 + f.block - 1) / f.block); }
+int64_t columns_for(const Format& f) {
+  return f.block * std::max<int64_t>(2, (40 + f.block - 1) / f.block);
+}
 
 TEST(DotFormat, EveryFormatForwardAndBackward) {
   const FormatLibrary library = FormatLibrary::builtin();

@@ -1,4 +1,5 @@
-// Runs a group's kernels on small tensors by the loop evaluator. Shared by the tests of dots; tests/ladder runs the same as code.
+// Runs a group's kernels on small tensors by the loop evaluator. Shared by the tests of dots; tests/ladder runs the
+// same as code.
 #pragma once
 
 #include <cstring>
@@ -17,10 +18,9 @@
 #include "kernel/synth/synth.h"
 #include "number/codec.h"
 
-namespace lumen::test {
+namespace lumen::dot_test {
 
 using Bytes = std::vector<uint8_t>;
-
 
 // All nodes but inputs and stored constants in one dot group around the last contract.
 inline graph::Plan one_dot_group(const graph::Graph& g) {
@@ -80,10 +80,17 @@ inline graph::Tensor random_tensor(const graph::Type& type, std::mt19937& random
   }
   for (float v : x) {
     switch (type.element.scalar) {
-      case Scalar::boolean: t.values.push_back(v > 0); break;
-      case Scalar::f16: t.values.push_back(f16_to_f32(f32_to_f16(v))); break;
-      case Scalar::bf16: t.values.push_back(bf16_to_f32(f32_to_bf16(v))); break;
-      default: t.values.push_back(v);
+      case Scalar::boolean:
+        t.values.push_back(v > 0);
+        break;
+      case Scalar::f16:
+        t.values.push_back(f16_to_f32(f32_to_f16(v)));
+        break;
+      case Scalar::bf16:
+        t.values.push_back(bf16_to_f32(f32_to_bf16(v)));
+        break;
+      default:
+        t.values.push_back(v);
     }
   }
   return t;
@@ -105,7 +112,9 @@ class Memory {
       values_[v] = Bytes(static_cast<size_t>(graph::byte_size(plan.graph[v].type)), 0xcd);
     for (int64_t bytes : s.scratch) scratch_.emplace_back(static_cast<size_t>(bytes), 0xcd);
   }
-  Bytes& of(const synth::Argument& a) { return a.from == synth::Argument::From::value ? values_.at(a.index) : scratch_.at(static_cast<size_t>(a.index)); }
+  Bytes& of(const synth::Argument& a) {
+    return a.from == synth::Argument::From::value ? values_.at(a.index) : scratch_.at(static_cast<size_t>(a.index));
+  }
   Bytes& value(graph::ValueId v) { return values_.at(v); }
 
  private:
@@ -114,16 +123,16 @@ class Memory {
 };
 
 // Inputs by name; the bytes of the one result, by the loop evaluator.
-inline Bytes run_evaluated(const synth::Synthesis& s, const graph::Plan& plan, const std::map<std::string, graph::Tensor>& inputs,
-                    const machine::Machine& m) {
+inline Bytes run_evaluated(const synth::Synthesis& s, const graph::Plan& plan,
+                           const std::map<std::string, graph::Tensor>& inputs, const machine::Machine& m) {
   Memory memory(s, plan, inputs);
   for (const synth::Step& step : s.steps) {
     std::vector<std::span<uint8_t>> buffers;
     LUMEN_CHECK(step.arguments.size() == step.kernel.params.size());
     for (size_t i = 0; i < step.arguments.size(); ++i) {
       Bytes& bytes = memory.of(step.arguments[i]);
-      LUMEN_CHECK(static_cast<int64_t>(bytes.size()) == step.kernel.params[i].bytes, "{}: {} and {}", step.kernel.params[i].name,
-                  bytes.size(), step.kernel.params[i].bytes);
+      LUMEN_CHECK(static_cast<int64_t>(bytes.size()) == step.kernel.params[i].bytes, "{}: {} and {}",
+                  step.kernel.params[i].name, bytes.size(), step.kernel.params[i].bytes);
       buffers.emplace_back(bytes);
     }
     loop::eval(step.kernel, buffers, [&](std::string_view row) { return m.meaning(row); });
@@ -131,4 +140,4 @@ inline Bytes run_evaluated(const synth::Synthesis& s, const graph::Plan& plan, c
   return memory.value(plan.groups[0].results[0]);
 }
 
-}  // namespace lumen::test
+}  // namespace lumen::dot_test

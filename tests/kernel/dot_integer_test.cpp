@@ -1,5 +1,5 @@
-// needs: none. Integer dots of every format that has them: equal to exact sums over the same quantized activations, and as close to
-// the unquantized sums as eight bits allow.
+// needs: none. Integer dots of every format that has them: equal to exact sums over the same quantized activations, and
+// as close to the unquantized sums as eight bits allow.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,7 +51,7 @@ bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t 
   const ValueId w = build.cast(build.input("w", Role::parameter, type_of({n, k}, f)), {Scalar::f32, nullptr});
   g.results = {build.contract(a, w, "mk", "nk", "mn")};
   g.result_names = {"y"};
-  const graph::Plan plan = test::one_dot_group(g);
+  const graph::Plan plan = dot_test::one_dot_group(g);
   const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {});
   std::string why;
   if (!synth::factor_integer(*f, k, m, &why)) {
@@ -63,10 +63,11 @@ bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t 
   EXPECT_EQ(s.scratch.size(), 3U);
   std::mt19937 random(5);
   std::map<std::string, graph::Tensor> inputs;
-  for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = test::random_tensor(g[v].type, random);
-  for (int64_t i = 0; i < std::min<int64_t>(k, 32); ++i) inputs["x"].values[static_cast<size_t>(i)] = 0;  // a group of zeros
+  for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
+  for (int64_t i = 0; i < std::min<int64_t>(k, 32); ++i)
+    inputs["x"].values[static_cast<size_t>(i)] = 0;  // a group of zeros
   const std::vector<float> weight = decode(*f, inputs["w"].blob, n, k);
-  const std::vector<float> got = test::floats_of(test::run_evaluated(s, plan, inputs, m));
+  const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, m));
   for (int64_t r = 0; r < rows; ++r) {
     const double* x = inputs["x"].values.data() + r * k;
     const Quantized q = quantize(x, k);
@@ -80,7 +81,8 @@ bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t 
         bound += std::abs(v) * q.step[static_cast<size_t>(i)] * 0.5001;
       }
       const double y = got[static_cast<size_t>(r * n + c)];
-      EXPECT_NEAR(y, same, 2e-5 * (1 + size)) << f->name << " " << m.name << " " << r << "," << c << " " << s.steps[1].plan;
+      EXPECT_NEAR(y, same, 2e-5 * (1 + size))
+          << f->name << " " << m.name << " " << r << "," << c << " " << s.steps[1].plan;
       EXPECT_LE(std::abs(y - plain), bound + 2e-5 * (1 + size)) << f->name;
     }
   }
@@ -120,7 +122,7 @@ TEST(Factor, BiasBringsCodesIntoTheRow) {
   EXPECT_EQ(vnni->bias, -128);  // u8 codes
   const auto arm = synth::factor_integer(*f, 64, *machine::find_machine("neon-dotprod"), &why);
   ASSERT_TRUE(arm) << why;
-  EXPECT_EQ(arm->bias, 0);      // i8 codes
+  EXPECT_EQ(arm->bias, 0);  // i8 codes
   const auto pairs = synth::factor_integer(*f, 64, *machine::find_machine("x86-64-v3"), &why);
   ASSERT_TRUE(pairs) << why;
   EXPECT_EQ(pairs->row.a, Scalar::i16);  // the byte row would saturate

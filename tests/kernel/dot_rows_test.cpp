@@ -1,4 +1,6 @@
 // needs: none. Dots along k for few rows, by the loop evaluator.
+#include "kernel/synth/dot_rows.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,7 +8,6 @@
 #include "dot_harness.h"
 #include "kernel/synth/choose.h"
 #include "kernel/synth/dot.h"
-#include "kernel/synth/dot_rows.h"
 
 namespace lumen {
 namespace {
@@ -29,7 +30,7 @@ TEST(DotRows, FewRowsOfEveryAwkwardShape) {
           const auto bias = build.input("bias", graph::Role::data, f32_type({n}));
           g.results = {build.add(build.contract(x, w, "mk", "nk", "mn"), bias)};
           g.result_names = {"y"};
-          const graph::Plan plan = test::one_dot_group(g);
+          const graph::Plan plan = dot_test::one_dot_group(g);
           const auto m = machine::find_machine(name);
           const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
           if (!synth::rows_possible(p)) continue;  // the longer side became n
@@ -37,9 +38,9 @@ TEST(DotRows, FewRowsOfEveryAwkwardShape) {
           s.steps.push_back(synth::write_rows_kernel(plan.graph, p, synth::choose_rows(p, *m)));
           std::mt19937 random(9);
           std::map<std::string, graph::Tensor> inputs;
-          for (auto v : g.inputs()) inputs[g[v].attributes.name] = test::random_tensor(g[v].type, random);
+          for (auto v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
           const graph::Tensor want = graph::eval(g, inputs)[0];
-          const std::vector<float> got = test::floats_of(test::run_evaluated(s, plan, inputs, *m));
+          const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, *m));
           for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want.values[i], 1e-5) << s.steps[0].plan;
         }
 }
@@ -54,7 +55,7 @@ TEST(DotRows, EqualWorkGivesEqualKernels) {
     const auto w = build.input("w", graph::Role::data, f32_type({8, 64}));
     g.results = {build.contract(x, w, "mk", "nk", "mn")};
     g.result_names = {"y"};
-    const graph::Plan plan = test::one_dot_group(g);
+    const graph::Plan plan = dot_test::one_dot_group(g);
     return synth::synthesize_dot(plan, plan.groups[0], *machine::find_machine("avx512"), {}).steps[0].kernel.name;
   };
   EXPECT_EQ(kernel(false), kernel(true));

@@ -24,12 +24,12 @@ Type f32_type(std::vector<int64_t> dims) {
 void expect_close(const Graph& g, const std::string& machine, unsigned seed, double tolerance = 1e-5) {
   std::mt19937 random(seed);
   std::map<std::string, graph::Tensor> inputs;
-  for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = test::random_tensor(g[v].type, random);
+  for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
   const graph::Tensor want = graph::eval(g, inputs)[0];
   const auto m = machine::find_machine(machine);
-  const graph::Plan plan = test::one_dot_group(g);
+  const graph::Plan plan = dot_test::one_dot_group(g);
   const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *m, {.exact = true});
-  const std::vector<float> got = test::floats_of(test::run_evaluated(s, plan, inputs, *m));
+  const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, *m));
   ASSERT_EQ(got.size(), want.values.size());
   for (size_t i = 0; i < got.size(); ++i)
     ASSERT_NEAR(got[i], want.values[i], tolerance * (1 + std::abs(want.values[i]))) << s.steps[0].plan << " at " << i;
@@ -93,7 +93,8 @@ TEST(DotTile, SumsOverSeveralIndices) {
 TEST(DotTile, EpilogueReadsBiasResidualAndScalar) {
   Graph g;
   Builder build(g);
-  const ValueId x = build.input("x", Role::data, f32_type({10, 20})), w = build.input("w", Role::data, f32_type({35, 20}));
+  const ValueId x = build.input("x", Role::data, f32_type({10, 20})),
+                w = build.input("w", Role::data, f32_type({35, 20}));
   const ValueId bias = build.input("bias", Role::parameter, f32_type({35}));
   const ValueId residual = build.input("residual", Role::data, f32_type({10, 35}));
   const ValueId column = build.input("column", Role::data, f32_type({10, 1}));

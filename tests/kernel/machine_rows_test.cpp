@@ -63,7 +63,8 @@ TEST(MachineRows, DotsAddExactProducts) {
           if (!d.pairs.empty()) {
             std::vector<ScalarValue> ones(got.size());
             for (ScalarValue& v : ones) v.integer = 1;
-            got = d.pairs_ones ? loop::eval(*m->meaning(d.pairs), {got, ones}) : loop::eval(*m->meaning(d.pairs), {got});
+            got =
+                d.pairs_ones ? loop::eval(*m->meaning(d.pairs), {got, ones}) : loop::eval(*m->meaning(d.pairs), {got});
           }
           for (int i = 0; i < d.lanes; ++i) got[i].integer += acc[i].integer;
         }

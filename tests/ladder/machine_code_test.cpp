@@ -1,5 +1,5 @@
-// needs: cpu (machines this processor lacks are left out). Every instruction row against its meaning, bit for bit; the AArch64 rows
-// are proven by tests/ladder/dot_arm_test.cpp and tests/emit/foreign_test.cpp.
+// needs: cpu (machines this processor lacks are left out). Every instruction row against its meaning, bit for bit; the
+// AArch64 rows are proven by tests/ladder/dot_arm_test.cpp and tests/emit/foreign_test.cpp.
 #include <gtest/gtest.h>
 
 #include "dot_native.h"

@@ -16,10 +16,14 @@ Machine neon() {
   m.vector_registers = 32;
   m.l2_bytes = 512 << 10;
   m.tier = Tier::emulated;
-  m.rows.push_back({"lookup16.u8x16", lookup_meaning("lookup16.u8x16", 16, false), "llvm.aarch64.neon.tbl1.v16i8", "neon", 0.5});
-  m.rows.push_back({"mulwide.i8i8.i16x8", widening_product_meaning("mulwide.i8i8.i16x8", 8), "llvm.aarch64.neon.smull.v8i16", "neon", 0.5});
-  m.rows.push_back({"addpairs.i16.i32x4", sum_pairs_meaning("addpairs.i16.i32x4", 4), "llvm.aarch64.neon.saddlp.v4i32.v8i16", "neon", 0.5});
-  m.dots.push_back({"mulwide.i8i8.i16x8", Scalar::i8, Scalar::i8, Scalar::i32, 2, 4, false, "addpairs.i16.i32x4", false, 128});
+  m.rows.push_back(
+      {"lookup16.u8x16", lookup_meaning("lookup16.u8x16", 16, false), "llvm.aarch64.neon.tbl1.v16i8", "neon", 0.5});
+  m.rows.push_back({"mulwide.i8i8.i16x8", widening_product_meaning("mulwide.i8i8.i16x8", 8),
+                    "llvm.aarch64.neon.smull.v8i16", "neon", 0.5});
+  m.rows.push_back({"addpairs.i16.i32x4", sum_pairs_meaning("addpairs.i16.i32x4", 4),
+                    "llvm.aarch64.neon.saddlp.v4i32.v8i16", "neon", 0.5});
+  m.dots.push_back(
+      {"mulwide.i8i8.i16x8", Scalar::i8, Scalar::i8, Scalar::i32, 2, 4, false, "addpairs.i16.i32x4", false, 128});
   return m;
 }
 
@@ -35,6 +39,8 @@ Machine neon_dotprod() {
 
 }  // namespace
 
-std::vector<Machine> arm_machines() { return {neon(), neon_dotprod()}; }
+std::vector<Machine> arm_machines() {
+  return {neon(), neon_dotprod()};
+}
 
 }  // namespace lumen::machine

@@ -69,7 +69,9 @@ const loop::Function* Machine::meaning(std::string_view row) const {
   return entry.get();
 }
 
-std::vector<MachineRef> all_machines() { return table(); }
+std::vector<MachineRef> all_machines() {
+  return table();
+}
 
 MachineRef find_machine(std::string_view name) {
   if (name == "native") return native_machine();
@@ -95,6 +97,8 @@ MachineRef native_machine() {
   return found;
 }
 
-bool runs_here(const Machine& m) { return processor_has(m.name); }
+bool runs_here(const Machine& m) {
+  return processor_has(m.name);
+}
 
 }  // namespace lumen::machine

@@ -1,6 +1,6 @@
-// Machines as data: facts, and rows of instructions. A row says what it means (loop IR text), how LLVM spells it, what it
-// needs and what it costs; tests prove each row against its meaning natively or under an emulator.
-// Names of rows: family, operand types, result type; a lookup is the same name on every machine that has one.
+// Machines as data: facts, and rows of instructions. A row says what it means (loop IR text), how LLVM spells it, what
+// it needs and what it costs; tests prove each row against its meaning natively or under an emulator. Names of rows:
+// family, operand types, result type; a lookup is the same name on every machine that has one.
 #pragma once
 
 #include <memory>
@@ -15,63 +15,63 @@ namespace lumen::machine {
 
 // One machine instruction usable from loop IR through `inst`.
 struct Row {
-  std::string name;            // "dot4.u8i8.i32x16": family, operand types, accumulator
-  std::string meaning;         // text of a loop::Function
-  std::string llvm;            // intrinsic or a spelling emit knows: "llvm.x86.avx512.vpdpbusd.512"
-  std::string needs;           // feature, as LLVM names it: "avx512vnni"
-  double cycles = 1;           // issue cost, for the cost model
+  std::string name;     // "dot4.u8i8.i32x16": family, operand types, accumulator
+  std::string meaning;  // text of a loop::Function
+  std::string llvm;     // intrinsic or a spelling emit knows: "llvm.x86.avx512.vpdpbusd.512"
+  std::string needs;    // feature, as LLVM names it: "avx512vnni"
+  double cycles = 1;    // issue cost, for the cost model
 };
 
 // Dot families the synthesizer looks for: acc[i] += sum_{j<k} a[i*k+j] * b[i*k+j].
 // A dot is one row, acc = row(acc, a, b), or where the machine has none a chain of rows that widen step by step:
 //   t = row(a, b); t = pairs(t) or pairs(t, ones); acc = acc + t.
 struct DotRow {
-  std::string row;             // Row::name
-  Scalar a, b, acc;            // u8, i8, i32
-  int k = 4;                   // products per lane of acc
-  int lanes = 16;              // of acc
-  bool accumulates = true;     // row takes acc as its first operand
-  std::string pairs;           // row that adds neighbours of the products; empty: none needed
-  bool pairs_ones = false;     // `pairs` multiplies: its second operand is ones
-  int64_t a_max = 127;         // largest |a| for which no partial sum saturates, whatever b in -127..127 is
+  std::string row;          // Row::name
+  Scalar a, b, acc;         // u8, i8, i32
+  int k = 4;                // products per lane of acc
+  int lanes = 16;           // of acc
+  bool accumulates = true;  // row takes acc as its first operand
+  std::string pairs;        // row that adds neighbours of the products; empty: none needed
+  bool pairs_ones = false;  // `pairs` multiplies: its second operand is ones
+  int64_t a_max = 127;      // largest |a| for which no partial sum saturates, whatever b in -127..127 is
 };
 
 enum class Kind : uint8_t { cpu, gpu };
-enum class Tier : uint8_t { measured, emulated, compiled };   // how far support is proven
+enum class Tier : uint8_t { measured, emulated, compiled };  // how far support is proven
 
 struct Machine {
-  std::string name;            // what users type: "x86-64-v3", "avx512-vnni", "neon-dotprod", "native"
+  std::string name;  // what users type: "x86-64-v3", "avx512-vnni", "neon-dotprod", "native"
   Kind kind = Kind::cpu;
-  std::string triple, cpu, features;   // for LLVM
-  int vector_bits = 256;       // preferred width
+  std::string triple, cpu, features;  // for LLVM
+  int vector_bits = 256;              // preferred width
   int vector_registers = 16;
   bool fma = true;
-  double fma_cycles = 0.5;     // issue cost of one full-width fma
-  double load_cycles = 0.5;    // issue cost of one full-width load from the first-level cache
+  double fma_cycles = 0.5;   // issue cost of one full-width fma
+  double load_cycles = 0.5;  // issue cost of one full-width load from the first-level cache
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
-  int wave = 1;                // lanes that step together (GPUs)
+  int wave = 1;  // lanes that step together (GPUs)
   int64_t shared_bytes = 0;
   Tier tier = Tier::compiled;
   std::vector<Row> rows;
-  std::vector<DotRow> dots;    // best first
+  std::vector<DotRow> dots;  // best first
 
   int f32_lanes() const { return vector_bits / 32; }
   const Row* find_row(std::string_view name) const;
-  const loop::Function* meaning(std::string_view row) const;   // parsed once, null when unknown
+  const loop::Function* meaning(std::string_view row) const;  // parsed once, null when unknown
 };
 using MachineRef = std::shared_ptr<const Machine>;
 
 std::vector<MachineRef> all_machines();
-MachineRef find_machine(std::string_view name);      // Error with the known names as hint; "native" asks the processor
+MachineRef find_machine(std::string_view name);  // Error with the known names as hint; "native" asks the processor
 MachineRef native_machine();
-bool runs_here(const Machine& m);                    // this processor can execute its code
+bool runs_here(const Machine& m);  // this processor can execute its code
 
 // Meanings of the recurring families, as loop IR text.
 std::string dot_meaning(const std::string& name, const DotRow& d);
-std::string product_pairs_meaning(const std::string& name, int lanes);             // i16[2n], i16[2n] -> i32[n]
-std::string saturating_pairs_meaning(const std::string& name, int lanes);          // u8[2n], i8[2n] -> i16[n]
-std::string widening_product_meaning(const std::string& name, int lanes);          // i8[n], i8[n] -> i16[n]
-std::string sum_pairs_meaning(const std::string& name, int lanes);                 // i16[2n] -> i32[n]
+std::string product_pairs_meaning(const std::string& name, int lanes);               // i16[2n], i16[2n] -> i32[n]
+std::string saturating_pairs_meaning(const std::string& name, int lanes);            // u8[2n], i8[2n] -> i16[n]
+std::string widening_product_meaning(const std::string& name, int lanes);            // i8[n], i8[n] -> i16[n]
+std::string sum_pairs_meaning(const std::string& name, int lanes);                   // i16[2n] -> i32[n]
 std::string lookup_meaning(const std::string& name, int lanes, bool high_bit_only);  // u8 table, u8 index -> u8
 
 // The families, each in a file of its own.

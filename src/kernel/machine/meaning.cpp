@@ -63,7 +63,8 @@ std::string product_pairs_meaning(const std::string& name, int lanes) {
     products[j] = t.line("mul i32x{} %{}, %{}", lanes, x, y);
   }
   const int sum = t.line("add i32x{} %{}, %{}", lanes, products[0], products[1]);
-  return t.function(name, fmt::format("%0: i16x{}, %1: i16x{}", 2 * lanes, 2 * lanes), fmt::format("i32x{}", lanes), sum);
+  return t.function(name, fmt::format("%0: i16x{}, %1: i16x{}", 2 * lanes, 2 * lanes), fmt::format("i32x{}", lanes),
+                    sum);
 }
 
 std::string saturating_pairs_meaning(const std::string& name, int lanes) {
@@ -95,8 +96,8 @@ std::string sum_pairs_meaning(const std::string& name, int lanes) {
   return t.function(name, fmt::format("%0: i16x{}", 2 * lanes), fmt::format("i32x{}", lanes), sum);
 }
 
-// Each sixteen lanes look up in the sixteen table bytes beside them. An index outside 0..15 yields zero (every such index), or
-// with high_bit_only: zero when bit 7 is set, else the entry of the low four bits.
+// Each sixteen lanes look up in the sixteen table bytes beside them. An index outside 0..15 yields zero (every such
+// index), or with high_bit_only: zero when bit 7 is set, else the entry of the low four bits.
 std::string lookup_meaning(const std::string& name, int lanes, bool high_bit_only) {
   Text t(2);
   const int fifteen = t.line("constant u8x{} 15", lanes), zero = t.line("constant u8x{} 0", lanes);

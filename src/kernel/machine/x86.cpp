@@ -14,8 +14,8 @@ void add_dot(Machine& m, const std::string& llvm, const std::string& needs, DotR
   m.dots.push_back(std::move(d));
 }
 
-// u8 x i8 and i16 x i16 by pairs. The first saturates at 16 bits, so its weights stay within 0..127: two products of at most
-// 127 * 127 fit. Wider weights take the second after widening.
+// u8 x i8 and i16 x i16 by pairs. The first saturates at 16 bits, so its weights stay within 0..127: two products of at
+// most 127 * 127 fit. Wider weights take the second after widening.
 void add_pairs(Machine& m, int bits, const std::string& bytes, const std::string& words, const std::string& needs) {
   const int lanes = bits / 32;
   const std::string mulpairs = "mulpairs.u8i8.i16x" + std::to_string(2 * lanes);
@@ -75,6 +75,8 @@ Machine avx512_vnni() {
 
 }  // namespace
 
-std::vector<Machine> x86_machines() { return {v3(), avx512(), avx512_vnni()}; }
+std::vector<Machine> x86_machines() {
+  return {v3(), avx512(), avx512_vnni()};
+}
 
 }  // namespace lumen::machine

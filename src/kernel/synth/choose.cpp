@@ -11,13 +11,16 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kPanelBytes = 192 << 10;   // of one operand in a task; they live on the stack and in the second-level cache
-constexpr int64_t kSumsBytes = 64 << 10;     // private sums when K has stages
-constexpr int64_t kMostRows = 6;             // of a, for kernels along k
-constexpr double kTaskCycles = 300;          // entering a task
-constexpr double kTileCycles = 12;           // entering a tile
+constexpr int64_t kPanelBytes =
+    192 << 10;  // of one operand in a task; they live on the stack and in the second-level cache
+constexpr int64_t kSumsBytes = 64 << 10;  // private sums when K has stages
+constexpr int64_t kMostRows = 6;          // of a, for kernels along k
+constexpr double kTaskCycles = 300;       // entering a task
+constexpr double kTileCycles = 12;        // entering a tile
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 // Candidate counts for cutting n things: all small ones, then coarser.
 std::vector<int64_t> counts(int64_t n) {
@@ -34,7 +37,9 @@ double balanced(double cycles, int64_t tasks) {
   return rounds * threads / static_cast<double>(tasks);
 }
 
-bool is_memory_f32(const DotLoad& l) { return l.kind == DotLoad::Kind::memory && l.scalar == Scalar::f32; }
+bool is_memory_f32(const DotLoad& l) {
+  return l.kind == DotLoad::Kind::memory && l.scalar == Scalar::f32;
+}
 
 class TileChooser {
  public:
@@ -120,7 +125,8 @@ double TileChooser::cost(const TilePlan& t) const {
   cycles += a_vectors * fill;
   // Strided rows read in place: each row of a tile touches lines and pages of its own.
   if (t.b == Fetch::direct && k * static_cast<double>(p_.k.strides[1]) * 4 > 64 << 10)
-    cycles += k * static_cast<double>(t.n_tiles * t.m_tiles) * (p_.k.strides[1] * 4 >= 2048 ? 4.0 : 1.0) * t.vectors / 2;
+    cycles +=
+        k * static_cast<double>(t.n_tiles * t.m_tiles) * (p_.k.strides[1] * 4 >= 2048 ? 4.0 : 1.0) * t.vectors / 2;
   if (t.a == Fetch::direct) {
     const int64_t stride = (p_.k.strides[0] == 1 ? p_.m.strides[0] : p_.k.strides[0]) * 4;
     if (p_.k.strides[0] == 1 && stride % 4096 == 0 && t.height >= 8)
@@ -138,7 +144,8 @@ bool TileChooser::stage(TilePlan& t) const {
   const int64_t k_total = p_.k_total();
   const int64_t columns = t.n_task * t.vectors * lanes_, rows = t.m_task * t.height;
   auto fits = [&](int64_t k) {
-    return (t.b == Fetch::direct || k * columns * 4 <= kPanelBytes) && (t.a == Fetch::direct || k * rows * 4 <= kPanelBytes);
+    return (t.b == Fetch::direct || k * columns * 4 <= kPanelBytes) &&
+           (t.a == Fetch::direct || k * rows * 4 <= kPanelBytes);
   };
   t.stages = 1;
   t.stage_k = p_.k.extent;
@@ -213,7 +220,9 @@ bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
   return l.columns % along.extent == 0;
 }
 
-TilePlan choose_tile(const DotProblem& p, const machine::Machine& m) { return TileChooser(p, m).choose(); }
+TilePlan choose_tile(const DotProblem& p, const machine::Machine& m) {
+  return TileChooser(p, m).choose();
+}
 
 bool rows_possible(const DotProblem& p) {
   if (p.m.extent > kMostRows || !p.outer_k.empty()) return false;
@@ -229,12 +238,14 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
   t.width = t.height * 4 + 2 <= m.vector_registers ? 4 : 2;
   if (p.n.extent < t.width) t.width = static_cast<int>(p.n.extent);
   const int64_t groups = ceil_div(p.n.extent, t.width);
-  const double per_k = std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, 4.0}) / t.lanes;
+  const double per_k =
+      std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, 4.0}) / t.lanes;
   const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? 4.0 * t.width / t.lanes : 0;
   const double group = (per_k + unpack) * static_cast<double>(p.k.extent) + 12.0 * t.height * t.width + kTileCycles;
   const double cycles = group * static_cast<double>(groups * p.outer_extent());
   // Tasks of at least some thousand cycles, at most 64 per outer index.
-  t.n_tasks = std::clamp<int64_t>(static_cast<int64_t>(group * static_cast<double>(groups) / 8000), 1, std::min<int64_t>(groups, 64));
+  t.n_tasks = std::clamp<int64_t>(static_cast<int64_t>(group * static_cast<double>(groups) / 8000), 1,
+                                  std::min<int64_t>(groups, 64));
   t.n_task = ceil_div(groups, t.n_tasks);
   t.n_tasks = ceil_div(groups, t.n_task);
   const int64_t tasks = p.outer_extent() * t.n_tasks;

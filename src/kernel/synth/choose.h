@@ -1,5 +1,6 @@
-// Which kernel for which contraction: tile sizes, what is packed, how the work is cut into tasks. A cost model over the problem's
-// shape and the machine's facts; nothing here depends on how many threads will run. Proved by tests/kernel/dot_choose_test.cpp.
+// Which kernel for which contraction: tile sizes, what is packed, how the work is cut into tasks. A cost model over the
+// problem's shape and the machine's facts; nothing here depends on how many threads will run. Proved by
+// tests/kernel/dot_choose_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +22,18 @@ enum class Fetch : uint8_t {
 // Register tiles of `height` x `vectors`, m_task x n_task of which make a task; K in stages of stage_k.
 struct TilePlan {
   int lanes = 16;
-  int height = 1, vectors = 1;           // register tile
+  int height = 1, vectors = 1;            // register tile
   int last_height = 1, last_vectors = 1;  // of the last tile of a column, of a row
-  bool masked = false;                   // the last vector of a row is not full
+  bool masked = false;                    // the last vector of a row is not full
   int64_t m_tiles = 1, n_tiles = 1;
-  int64_t m_task = 1, n_task = 1;        // tiles of a task
+  int64_t m_task = 1, n_task = 1;  // tiles of a task
   int64_t m_tasks = 1, n_tasks = 1;
   Fetch a = Fetch::direct, b = Fetch::direct;
-  bool a_along_k = true;                 // copied panel of a: rows along k, else along m
-  int64_t stage_k = 1;                   // of the inner k
-  int64_t stages = 1;                    // 1: the sums stay in registers over all of K
+  bool a_along_k = true;  // copied panel of a: rows along k, else along m
+  int64_t stage_k = 1;    // of the inner k
+  int64_t stages = 1;     // 1: the sums stay in registers over all of K
   int unroll = 1;
-  double cycles = 0;                     // estimate
+  double cycles = 0;  // estimate
 
   int64_t tasks(const DotProblem& p) const { return p.outer_extent() * m_tasks * n_tasks; }
 };
@@ -40,9 +41,9 @@ struct TilePlan {
 // Rows of w along k beside rows of x along k, folded at the end: for few rows of x.
 struct RowsPlan {
   int lanes = 16;
-  int height = 1;       // rows of a together
-  int width = 4;        // rows of b together
-  int64_t n_task = 1;   // groups of `width` per task
+  int height = 1;      // rows of a together
+  int width = 4;       // rows of b together
+  int64_t n_task = 1;  // groups of `width` per task
   int64_t n_tasks = 1;
   double cycles = 0;
 };
@@ -56,7 +57,8 @@ std::string describe_shape(const DotProblem& p);
 std::string describe(const TilePlan& t);
 std::string describe(const RowsPlan& t);
 
-// A packed operand can be unpacked row by row: one unit-stride index over whole blocks, all others whole rows or blocks.
+// A packed operand can be unpacked row by row: one unit-stride index over whole blocks, all others whole rows or
+// blocks.
 bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along);
 
 }  // namespace lumen::synth

@@ -60,14 +60,16 @@ Step write_quantize(const graph::Graph& g, const DotProblem& p, const IntegerDot
       const Value largest = b.fold(ScalarOp::max_, most);
       const VType one{Scalar::f32, 1};
       const Value zero = b.real(0, one), full = b.real(127, one);
-      const Value inverse = b.op(ScalarOp::select_, b.op(ScalarOp::lt_, zero, largest), b.op(ScalarOp::div_, full, largest), zero);
+      const Value inverse =
+          b.op(ScalarOp::select_, b.op(ScalarOp::lt_, zero, largest), b.op(ScalarOp::div_, full, largest), zero);
       const Value scale = b.op(ScalarOp::div_, largest, full);
       const Value place = w.add(w.scaled(row, groups), group);
       b.store(scales, scale, w.scaled(place, 4), 4);
       const Value sum_place = w.scaled(place, kActivationGroup / layout.sum_group);
       Value total = -1;
       for (int64_t i = 0; i < kActivationGroup / lanes; ++i) {
-        const Value scaled = b.op(ScalarOp::rint_, b.mul(parts_of_group[static_cast<size_t>(i)], b.splat(inverse, lanes)));
+        const Value scaled =
+            b.op(ScalarOp::rint_, b.mul(parts_of_group[static_cast<size_t>(i)], b.splat(inverse, lanes)));
         const Value code = b.convert(ScalarOp::cast_, Scalar::i32, scaled);
         total = total < 0 ? code : b.add(total, code);
         const Value at = w.add(w.add(w.scaled(row, layout.padded), k0), w.i64(i * lanes));
@@ -87,8 +89,8 @@ Step write_quantize(const graph::Graph& g, const DotProblem& p, const IntegerDot
 
 class IntegerKernel {
  public:
-  IntegerKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const IntegerDot& d, const machine::Machine& m,
-                const ActivationLayout& layout, const Scratch& s)
+  IntegerKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const IntegerDot& d,
+                const machine::Machine& m, const ActivationLayout& layout, const Scratch& s)
       : p_(p), t_(t), d_(d), m_(m), layout_(layout), w_(g, p, "dot"), b_(w_.b) {
     codes_ = w_.scratch_param("codes", s.codes, layout.code_bytes(), false);
     scales_ = w_.scratch_param("scales", s.scales, layout.scale_bytes(), false);
@@ -202,7 +204,8 @@ void IntegerKernel::write_group(Value n) {
   const bool corrects = d_.bias != 0 || d_.form.offset.has_value();
   auto run = [&](Value k, int64_t count) {
     const Value ahead = b_.op(ScalarOp::div_, k, w_.i64(block));
-    for (int j = 0; j < t_.width; ++j) cursors[static_cast<size_t>(j)]->enter_block(w_.add(first[static_cast<size_t>(j)], ahead), count / block);
+    for (int j = 0; j < t_.width; ++j)
+      cursors[static_cast<size_t>(j)]->enter_block(w_.add(first[static_cast<size_t>(j)], ahead), count / block);
     for (int64_t position = 0; position < count; position += step) {
       const int here = static_cast<int>(std::min(step, count - position));
       const Value at = w_.add(k, w_.i64(position));
@@ -220,9 +223,11 @@ void IntegerKernel::write_group(Value n) {
       }
       for (int i = 0; i < t_.height; ++i) {
         const Value row = x_rows[static_cast<size_t>(i)];
-        const Value x = b_.load(codes_, {Scalar::i8, static_cast<int>(step)}, w_.add(w_.scaled(row, layout_.padded), at));
+        const Value x =
+            b_.load(codes_, {Scalar::i8, static_cast<int>(step)}, w_.add(w_.scaled(row, layout_.padded), at));
         const Value x_scale = activation_lanes(scales_, w_.scaled(row, layout_.groups()), at, kActivationGroup);
-        const Value x_sum = corrects ? activation_lanes(totals_, w_.scaled(row, layout_.sums()), at, layout_.sum_group) : -1;
+        const Value x_sum =
+            corrects ? activation_lanes(totals_, w_.scaled(row, layout_.sums()), at, layout_.sum_group) : -1;
         for (int j = 0; j < t_.width; ++j) {
           const Value dot = b_.convert(ScalarOp::cast_, Scalar::f32, integer_dot(q[static_cast<size_t>(j)], x));
           Value s = b_.op(ScalarOp::fma_, dot, b_.mul(scale[static_cast<size_t>(j)], x_scale), sum(i, j));
@@ -270,7 +275,8 @@ void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const Row
   out.scratch.insert(out.scratch.end(), {layout.code_bytes(), layout.scale_bytes(), layout.sum_bytes()});
   out.steps.push_back(write_quantize(g, p, d, layout, s, m));
   Step step = IntegerKernel(g, p, t, d, m, layout, s)
-                  .write(fmt::format("{} rows {}x{} task {} {}", describe_shape(p), t.height, t.width, t.n_task * t.width, d.row.row));
+                  .write(fmt::format("{} rows {}x{} task {} {}", describe_shape(p), t.height, t.width,
+                                     t.n_task * t.width, d.row.row));
   step.flops = p.flops();
   out.steps.push_back(std::move(step));
 }

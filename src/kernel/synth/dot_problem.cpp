@@ -164,10 +164,14 @@ DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
       for (size_t i = 2; i < readings.size(); ++i) index.strides[i] = readings[i].strides[at];
     }
     const bool in_a = ia.find(c) != std::string::npos, in_b = ib.find(c) != std::string::npos;
-    if (at == std::string::npos) k.push_back(index);
-    else if (in_a && in_b) batch.push_back(index);
-    else if (in_a) m.push_back(index);
-    else n.push_back(index);
+    if (at == std::string::npos)
+      k.push_back(index);
+    else if (in_a && in_b)
+      batch.push_back(index);
+    else if (in_a)
+      m.push_back(index);
+    else
+      n.push_back(index);
   }
   for (Reading& r : readings) p.loads.push_back(std::move(r.load));
 

@@ -1,6 +1,7 @@
-// A contraction as a dot kernel sees it: batch x M x N x K with one stride per operand, whatever letters and views said it.
-// N is the side the kernel's vectors run along (the result is stored along it where it can be); the vector operand is `b`,
-// the other, `a`, is broadcast. Knows nothing of tiles or machines. Proved by tests/kernel/dot_problem_test.cpp.
+// A contraction as a dot kernel sees it: batch x M x N x K with one stride per operand, whatever letters and views said
+// it. N is the side the kernel's vectors run along (the result is stored along it where it can be); the vector operand
+// is `b`, the other, `a`, is broadcast. Knows nothing of tiles or machines. Proved by
+// tests/kernel/dot_problem_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@ namespace lumen::synth {
 // One value a kernel reads, seen through its views.
 struct DotLoad {
   enum class Kind : uint8_t { memory, packed, splat, iota } kind = Kind::memory;
-  graph::ValueId source = -1;   // memory, packed: the value in memory; else the node
-  Scalar scalar = Scalar::f32;  // of the elements (packed: f32, what it decodes to)
-  FormatRef format;             // packed
+  graph::ValueId source = -1;     // memory, packed: the value in memory; else the node
+  Scalar scalar = Scalar::f32;    // of the elements (packed: f32, what it decodes to)
+  FormatRef format;               // packed
   int64_t rows = 1, columns = 1;  // packed: shape of the blob
-  int64_t elements = 1;         // of the source
-  int64_t offset = 0;           // in elements
+  int64_t elements = 1;           // of the source
+  int64_t offset = 0;             // in elements
   double splat = 0;
-  graph::ValueId value = -1;    // the node the group's maps name
+  graph::ValueId value = -1;  // the node the group's maps name
 };
 
 // One index of the iteration space; strides in elements, 0 where the operand does not depend on it.
@@ -32,19 +33,19 @@ struct DotIndex {
 };
 
 struct DotProblem {
-  std::vector<DotLoad> loads;      // 0 = a, 1 = b, the rest belong to the epilogue
-  DotIndex m, n, k;                // the inner indices, tiled
-  std::vector<DotIndex> outer;     // batch letters, and what of M and N did not merge into m and n; slowest first
-  std::vector<DotIndex> outer_k;   // what of K did not merge into k; slowest first
+  std::vector<DotLoad> loads;            // 0 = a, 1 = b, the rest belong to the epilogue
+  DotIndex m, n, k;                      // the inner indices, tiled
+  std::vector<DotIndex> outer;           // batch letters, and what of M and N did not merge into m and n; slowest first
+  std::vector<DotIndex> outer_k;         // what of K did not merge into k; slowest first
   std::vector<graph::ValueId> epilogue;  // maps in order
   graph::ValueId contract = -1, result = -1;
   Scalar result_scalar = Scalar::f32;
   int64_t result_bytes = 0;
-  bool swapped = false;            // a is the contract's second operand
+  bool swapped = false;  // a is the contract's second operand
 
   int64_t outer_extent() const;
   int64_t k_total() const;
-  double flops() const;            // multiplications and additions of the contraction
+  double flops() const;  // multiplications and additions of the contraction
 };
 
 // LUMEN_CHECKs the group contract of pipeline.h for dots.

@@ -19,7 +19,8 @@ class RowsKernel {
   RowsKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t) : p_(p), t_(t), w_(g, p, "dot"), b_(w_.b) {}
 
   Step write(std::string plan) {
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Value task) { write_task(task); });
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1,
+            [&](Value task) { write_task(task); });
     return w_.step(std::move(plan));
   }
 
@@ -106,13 +107,15 @@ void RowsKernel::write_group(Value n) {
   std::vector<Value> rows;  // rows that do not exist repeat the last one; their sums are not stored
   for (int j = 0; j < t_.width; ++j) {
     const Value r = w_.add(n, w_.i64(j));
-    rows.push_back(w_.add(w_.base(1), w_.scaled(p_.n.extent % t_.width ? w_.min(r, w_.i64(p_.n.extent - 1)) : r, p_.n.strides[1])));
+    rows.push_back(w_.add(w_.base(1),
+                          w_.scaled(p_.n.extent % t_.width ? w_.min(r, w_.i64(p_.n.extent - 1)) : r, p_.n.strides[1])));
   }
-  if (p_.loads[1].kind == DotLoad::Kind::packed) sum_packed(rows);
-  else sum_memory(rows);
-  const Value count = p_.n.extent % t_.width
-                          ? w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(t_.width))
-                          : -1;
+  if (p_.loads[1].kind == DotLoad::Kind::packed)
+    sum_packed(rows);
+  else
+    sum_memory(rows);
+  const Value count =
+      p_.n.extent % t_.width ? w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(t_.width)) : -1;
   for (int i = 0; i < t_.height; ++i) {
     Value v = w_.zero(t_.width);
     for (int j = 0; j < t_.width; ++j) {

@@ -12,23 +12,23 @@ using Value = loop::ValueId;
 using loop::LoopKind;
 using loop::VType;
 
-constexpr int64_t kTurnColumns = 256;     // of K, unpacked beside each other before they are turned
-constexpr int kStraightEpilogue = 96;     // operations of an epilogue written out tile-wide; longer ones loop over rows
+constexpr int64_t kTurnColumns = 256;  // of K, unpacked beside each other before they are turned
+constexpr int kStraightEpilogue = 96;  // operations of an epilogue written out tile-wide; longer ones loop over rows
 
 // One operand inside the register tile: bytes between neighbours.
 struct Walk {
   loop::BufferId buffer = -1;
-  Value start = -1;                 // byte of the tile's first element at k = 0
-  int64_t step = 0;                 // next row of a, next vector of b
-  int64_t k = 0;                    // next inner k
-  std::vector<int64_t> outer_k;     // next outer k, by digit
+  Value start = -1;              // byte of the tile's first element at k = 0
+  int64_t step = 0;              // next row of a, next vector of b
+  int64_t k = 0;                 // next inner k
+  std::vector<int64_t> outer_k;  // next outer k, by digit
 };
 
 // The piece of K a stage covers.
 struct Stage {
-  std::vector<Value> digits;        // outer k, when a stage has one of them
-  Value k0 = -1, count = -1;        // inner k
-  int64_t fixed = -1;               // count, where it is known
+  std::vector<Value> digits;  // outer k, when a stage has one of them
+  Value k0 = -1, count = -1;  // inner k
+  int64_t fixed = -1;         // count, where it is known
 };
 
 class TileKernel {
@@ -56,7 +56,8 @@ class TileKernel {
   void pack_a(const Stage& s);
   void pack_b(const Stage& s);
   void pack_b_columns(const Stage& s, Value tile, const std::function<void(Value, Value, Value)>& piece);
-  void turn_rows(const loop::BufferId buffer, const std::function<Value(int, Value, Value)>& read, Value count, Value to);
+  void turn_rows(const loop::BufferId buffer, const std::function<Value(int, Value, Value)>& read, Value count,
+                 Value to);
   void write_tile(const Stage& s, Value m_tile, Value n_tile, int height, int vectors, bool masked);
   void sum_products(const Stage& s, const Walk& a, const Walk& b, int height, int vectors, Value last_count);
   void finish_private();
@@ -72,8 +73,8 @@ class TileKernel {
   int64_t lane_bytes_;
   loop::BufferId a_panel_ = -1, b_panel_ = -1, sums_ = -1, temporary_ = -1, rows_ = -1;
   std::vector<loop::BufferId> accumulators_;
-  Value m_first_, m_last_, n_first_, n_last_;   // tiles of this task
-  int64_t a_row_bytes_ = 0;                     // of the copied panel of a
+  Value m_first_, m_last_, n_first_, n_last_;  // tiles of this task
+  int64_t a_row_bytes_ = 0;                    // of the copied panel of a
 };
 
 void TileKernel::write_task(Value task) {
@@ -85,7 +86,8 @@ void TileKernel::write_task(Value task) {
 
   const int64_t tile_columns = t_.vectors * t_.lanes;
   if (t_.b != Fetch::direct) b_panel_ = b_.alloc(t_.n_task * padded_k() * tile_columns * 4);
-  if (t_.b == Fetch::turn && p_.loads[1].kind == DotLoad::Kind::packed) temporary_ = b_.alloc(t_.lanes * kTurnColumns * 4);
+  if (t_.b == Fetch::turn && p_.loads[1].kind == DotLoad::Kind::packed)
+    temporary_ = b_.alloc(t_.lanes * kTurnColumns * 4);
   if (t_.b == Fetch::copy && p_.loads[1].kind == DotLoad::Kind::packed) rows_ = b_.alloc(t_.n_task * tile_columns * 4);
   if (t_.a != Fetch::direct) {
     const int64_t rows = t_.m_task * t_.height;
@@ -156,8 +158,8 @@ void TileKernel::pack_a(const Stage& s) {
     const Value first = w_.add(stage_base(0, here), w_.scaled(m0, p_.m.strides[0]));
     const Value k_first = w_.scaled(number, p_.k.extent);
     if (t_.a_along_k && t_.a == Fetch::copy)
-      return copy_rows(w_, p_, {0, first, p_.m.strides[0]}, rows, s.count, {a_panel_, w_.scaled(k_first, 4), a_row_bytes_},
-                       t_.lanes);
+      return copy_rows(w_, p_, {0, first, p_.m.strides[0]}, rows, s.count,
+                       {a_panel_, w_.scaled(k_first, 4), a_row_bytes_}, t_.lanes);
     const Value start = w_.scaled(k_first, a_row_bytes_);
     if (t_.a == Fetch::copy)
       return copy_rows(w_, p_, {0, first, p_.k.strides[0]}, s.count, rows, {a_panel_, start, a_row_bytes_}, t_.lanes);
@@ -173,7 +175,8 @@ void TileKernel::pack_a(const Stage& s) {
 }
 
 // Rows along k, `lanes` of them, become vectors along n: read(row, k, count or -1).
-void TileKernel::turn_rows(loop::BufferId buffer, const std::function<Value(int, Value, Value)>& read, Value count, Value to) {
+void TileKernel::turn_rows(loop::BufferId buffer, const std::function<Value(int, Value, Value)>& read, Value count,
+                           Value to) {
   const int64_t row = t_.vectors * lane_bytes_;
   const Value whole = w_.scaled(div(count, t_.lanes), t_.lanes);
   auto block = [&](Value k, Value k_count) {
@@ -188,8 +191,8 @@ void TileKernel::turn_rows(loop::BufferId buffer, const std::function<Value(int,
 }
 
 void TileKernel::pack_b(const Stage& s) {
-  const int64_t row = t_.vectors * lane_bytes_;          // bytes of one k of a tile
-  const int64_t panel = padded_k() * row;                // of a tile
+  const int64_t row = t_.vectors * lane_bytes_;  // bytes of one k of a tile
+  const int64_t panel = padded_k() * row;        // of a tile
   const int64_t n_stride = p_.n.strides[1], k_stride = p_.k.strides[1];
   const Value vectors_first = w_.scaled(n_first_, t_.vectors);
   const int64_t all_vectors = (p_.n.extent + t_.lanes - 1) / t_.lanes;
@@ -203,7 +206,8 @@ void TileKernel::pack_b(const Stage& s) {
     // Where vector v (counted over N) begins in the panel.
     auto place = [&](Value v) {
       const Value inside = sub(v, vectors_first);
-      return w_.add(k_first, w_.add(w_.scaled(div(inside, t_.vectors), panel), w_.scaled(rem(inside, t_.vectors), lane_bytes_)));
+      return w_.add(k_first,
+                    w_.add(w_.scaled(div(inside, t_.vectors), panel), w_.scaled(rem(inside, t_.vectors), lane_bytes_)));
     };
     if (t_.b == Fetch::copy && packed) {
       // Rows along n, unpacked into the tiles' panels side by side: a row at a time through a private row.
@@ -237,8 +241,10 @@ void TileKernel::pack_b(const Stage& s) {
         return w_.add(base, w_.scaled(t_.masked ? w_.min(r, w_.i64(p_.n.extent - 1)) : r, n_stride));
       };
       if (!packed) {
-        turn_rows(b_panel_, [&](int i, Value k, Value count) { return w_.read_f32(1, w_.add(row_first(i), k), 1, t_.lanes, count); },
-                  s.count, to);
+        turn_rows(
+            b_panel_,
+            [&](int i, Value k, Value count) { return w_.read_f32(1, w_.add(row_first(i), k), 1, t_.lanes, count); },
+            s.count, to);
         return;
       }
       const int64_t chunk = kTurnColumns / p_.loads[1].format->block * p_.loads[1].format->block;
@@ -250,9 +256,13 @@ void TileKernel::pack_b(const Stage& s) {
           copy_rows(w_, p_, {1, w_.add(base, w_.add(at, k)), 0}, w_.i64(1), columns,
                     {temporary_, w_.scaled(i, kTurnColumns * 4), 0}, t_.lanes);
         });
-        turn_rows(b_panel_, [&](int i, Value c, Value count) {
-          return b_.load(temporary_, {Scalar::f32, t_.lanes}, w_.add(w_.i64(i * kTurnColumns * 4), w_.scaled(c, 4)), 4, count);
-        }, columns, w_.add(to, w_.scaled(k, row)));
+        turn_rows(
+            b_panel_,
+            [&](int i, Value c, Value count) {
+              return b_.load(temporary_, {Scalar::f32, t_.lanes}, w_.add(w_.i64(i * kTurnColumns * 4), w_.scaled(c, 4)),
+                             4, count);
+            },
+            columns, w_.add(to, w_.scaled(k, row)));
       });
     });
   });
@@ -267,12 +277,17 @@ void TileKernel::write_stage(const Stage& s) {
         const bool narrow = t_.masked || t_.last_vectors != t_.vectors;
         auto whole = [&] { write_tile(s, m_tile, n_tile, height, t_.vectors, false); };
         auto last = [&] { write_tile(s, m_tile, n_tile, height, t_.last_vectors, t_.masked); };
-        if (!narrow) whole();
-        else if (t_.n_tiles == 1) last();
-        else b_.branch(lt(n_tile, w_.i64(t_.n_tiles - 1)), whole, last);
+        if (!narrow)
+          whole();
+        else if (t_.n_tiles == 1)
+          last();
+        else
+          b_.branch(lt(n_tile, w_.i64(t_.n_tiles - 1)), whole, last);
       };
-      if (t_.last_height == t_.height || t_.m_tiles == 1) widths(t_.last_height);
-      else b_.branch(lt(m_tile, w_.i64(t_.m_tiles - 1)), [&] { widths(t_.height); }, [&] { widths(t_.last_height); });
+      if (t_.last_height == t_.height || t_.m_tiles == 1)
+        widths(t_.last_height);
+      else
+        b_.branch(lt(m_tile, w_.i64(t_.m_tiles - 1)), [&] { widths(t_.height); }, [&] { widths(t_.last_height); });
     });
   });
 }
@@ -288,13 +303,19 @@ void TileKernel::write_tile(const Stage& s, Value m_tile, Value n_tile, int heig
   };
   Walk a, bw;
   if (t_.a == Fetch::direct) {
-    a = {w_.buffer(0), w_.scaled(w_.add(stage_base(0, s), w_.scaled(m, p_.m.strides[0])), 4), p_.m.strides[0] * 4,
-         p_.k.strides[0] * 4, {}};
+    a = {w_.buffer(0),
+         w_.scaled(w_.add(stage_base(0, s), w_.scaled(m, p_.m.strides[0])), 4),
+         p_.m.strides[0] * 4,
+         p_.k.strides[0] * 4,
+         {}};
     for (const DotIndex& i : p_.outer_k) a.outer_k.push_back(i.strides[0] * 4);
   } else {
     const Value inside = w_.scaled(sub(m_tile, m_first_), t_.height);
-    a = {a_panel_, w_.scaled(inside, t_.a_along_k ? a_row_bytes_ : 4), t_.a_along_k ? a_row_bytes_ : 4,
-         t_.a_along_k ? 4 : a_row_bytes_, {}};
+    a = {a_panel_,
+         w_.scaled(inside, t_.a_along_k ? a_row_bytes_ : 4),
+         t_.a_along_k ? a_row_bytes_ : 4,
+         t_.a_along_k ? 4 : a_row_bytes_,
+         {}};
     packed_outer(a);
   }
   if (t_.b == Fetch::direct) {
@@ -306,17 +327,18 @@ void TileKernel::write_tile(const Stage& s, Value m_tile, Value n_tile, int heig
     packed_outer(bw);
   }
 
-  const Value sums_at = t_.stages == 1 ? -1
-                                       : w_.add(w_.scaled(sub(m_tile, m_first_), t_.height * t_.n_task * t_.vectors * lane_bytes_),
-                                                w_.scaled(sub(n_tile, n_first_), t_.vectors * lane_bytes_));
+  const Value sums_at = t_.stages == 1
+                            ? -1
+                            : w_.add(w_.scaled(sub(m_tile, m_first_), t_.height * t_.n_task * t_.vectors * lane_bytes_),
+                                     w_.scaled(sub(n_tile, n_first_), t_.vectors * lane_bytes_));
   auto sums_place = [&](int i, int j) {
     return w_.add(sums_at, w_.i64(i * t_.n_task * t_.vectors * lane_bytes_ + j * lane_bytes_));
   };
   const VType vector{Scalar::f32, t_.lanes};
   for (int i = 0; i < height; ++i)
     for (int j = 0; j < vectors; ++j)
-      b_.store(accumulators_[i * vectors + j], t_.stages == 1 ? w_.zero(t_.lanes) : b_.load(sums_, vector, sums_place(i, j), 4),
-               w_.i64(0), 4);
+      b_.store(accumulators_[i * vectors + j],
+               t_.stages == 1 ? w_.zero(t_.lanes) : b_.load(sums_, vector, sums_place(i, j), 4), w_.i64(0), 4);
   sum_products(s, a, bw, height, vectors, t_.b == Fetch::direct ? last_count : -1);
   auto sum = [&](int i, int j) { return b_.load(accumulators_[i * vectors + j], vector, w_.i64(0), 4); };
   if (t_.stages > 1) {
@@ -348,12 +370,13 @@ void TileKernel::each_k_outer(const Stage& s, size_t digit, Value a, Value b, co
                               const std::function<void(Value, Value)>& body) {
   if (!stage_holds_outer() || digit == p_.outer_k.size()) return body(a, b);
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(p_.outer_k[digit].extent), 1, [&](Value x) {
-    each_k_outer(s, digit + 1, w_.add(a, w_.scaled(x, wa.outer_k[digit])), w_.add(b, w_.scaled(x, wb.outer_k[digit])), wa, wb,
-                 body);
+    each_k_outer(s, digit + 1, w_.add(a, w_.scaled(x, wa.outer_k[digit])), w_.add(b, w_.scaled(x, wb.outer_k[digit])),
+                 wa, wb, body);
   });
 }
 
-void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int height, int vectors, Value last_count) {
+void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int height, int vectors,
+                              Value last_count) {
   const VType vector{Scalar::f32, t_.lanes};
   auto products = [&](Value a_at, Value b_at, int64_t ahead, std::vector<Value>& sums) {
     std::vector<Value> right;

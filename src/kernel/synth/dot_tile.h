@@ -1,5 +1,5 @@
-// The tiled dot kernel: register tiles of rows x vectors, panels of packed operands in private memory, sums in registers (or in a
-// private tile when K is cut into stages). f32 throughout. Proved by tests/kernel/dot_tile_test.cpp.
+// The tiled dot kernel: register tiles of rows x vectors, panels of packed operands in private memory, sums in
+// registers (or in a private tile when K is cut into stages). f32 throughout. Proved by tests/kernel/dot_tile_test.cpp.
 #pragma once
 
 #include "kernel/machine/machine.h"

@@ -22,7 +22,10 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
     }
     auto [at, fresh] = known.try_emplace(l.source, -1);
     if (fresh) {
-      at->second = b.param(i == 0 ? "a" : i == 1 ? "b" : fmt::format("e{}", i - 2), graph::byte_size(g[l.source].type), false);
+      at->second = b.param(i == 0   ? "a"
+                           : i == 1 ? "b"
+                                    : fmt::format("e{}", i - 2),
+                           graph::byte_size(g[l.source].type), false);
       arguments_.push_back({Argument::From::value, l.source});
     }
     buffers_.push_back(at->second);
@@ -108,7 +111,8 @@ void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
         size_t load = 2;
         while (load < problem_.loads.size() && problem_.loads[load].value != operand) ++load;
         LUMEN_CHECK(load < problem_.loads.size(), "an epilogue operand was not read");
-        const Value at = add(bases_[load], add(scaled(m, problem_.m.strides[load]), scaled(n, problem_.n.strides[load])));
+        const Value at =
+            add(bases_[load], add(scaled(m, problem_.m.strides[load]), scaled(n, problem_.n.strides[load])));
         values[operand] = read(load, at, problem_.n.strides[load], lanes, count);
       }
       operands.push_back(values[operand]);
@@ -126,8 +130,10 @@ void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
     auto put = [&] {
       b.store(result_, b.extract(out, i), scaled(add(at, i64(i * problem_.n.result)), bytes), static_cast<int>(bytes));
     };
-    if (count >= 0) b.branch(b.op(ScalarOp::lt_, i64(i), count), put);
-    else put();
+    if (count >= 0)
+      b.branch(b.op(ScalarOp::lt_, i64(i), count), put);
+    else
+      put();
   }
 }
 

@@ -1,5 +1,5 @@
-// What every dot kernel writes alike: its parameters, reads of operands through their strides, and the epilogue on a vector of
-// finished sums. Knows nothing of tiles. Proved by tests/kernel/dot_*_test.cpp.
+// What every dot kernel writes alike: its parameters, reads of operands through their strides, and the epilogue on a
+// vector of finished sums. Knows nothing of tiles. Proved by tests/kernel/dot_*_test.cpp.
 #pragma once
 
 #include <functional>
@@ -29,11 +29,11 @@ class DotWriter {
 
   // The outer indices of a task: element offsets of every load, and of the result. Kept for reads and the epilogue.
   void enter_outer(loop::ValueId flat);
-  loop::ValueId base(size_t load) const { return bases_[load]; }   // elements
+  loop::ValueId base(size_t load) const { return bases_[load]; }  // elements
   loop::BufferId buffer(size_t load) const { return buffers_[load]; }
 
-  // `lanes` numbers of a load from element `at`, `stride` elements apart; only the first `count` (-1: all) exist. Numbers of any
-  // kind of load, in its own scalar type; f32 when packed.
+  // `lanes` numbers of a load from element `at`, `stride` elements apart; only the first `count` (-1: all) exist.
+  // Numbers of any kind of load, in its own scalar type; f32 when packed.
   loop::ValueId read(size_t load, loop::ValueId at, int64_t stride, int lanes, loop::ValueId count);
   loop::ValueId read_f32(size_t load, loop::ValueId at, int64_t stride, int lanes, loop::ValueId count);
 
@@ -46,7 +46,7 @@ class DotWriter {
  private:
   const graph::Graph& graph_;
   const DotProblem& problem_;
-  std::vector<loop::BufferId> buffers_;   // by load; -1: none
+  std::vector<loop::BufferId> buffers_;  // by load; -1: none
   loop::BufferId result_ = -1;
   std::vector<Argument> arguments_;
   std::vector<loop::ValueId> bases_;

@@ -29,7 +29,8 @@ std::optional<int64_t> bias_for(const AffineForm& form, const machine::DotRow& r
 
 }  // namespace
 
-std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const machine::Machine& m, std::string* why) {
+std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const machine::Machine& m,
+                                         std::string* why) {
   const FormatFacts facts = facts_of(f);
   if (!facts.affine) {
     *why = "not affine in integers";
@@ -37,7 +38,8 @@ std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const
   }
   IntegerDot d;
   d.form = *facts.affine;
-  const bool whole_rows = is_constant_in_row(f, d.form.scale) && (!d.form.offset || is_constant_in_row(f, *d.form.offset));
+  const bool whole_rows =
+      is_constant_in_row(f, d.form.scale) && (!d.form.offset || is_constant_in_row(f, *d.form.offset));
   d.group = whole_rows ? columns : d.form.group;
   for (const machine::DotRow& row : m.dots) {
     const auto bias = bias_for(d.form, row);
@@ -46,7 +48,9 @@ std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const
     const int64_t step = int64_t{row.lanes} * row.k;
     if (d.group % step != 0 && step % d.group != 0) continue;
     d.sum_group = std::gcd(d.group, kActivationGroup);
-    if (d.sum_group % row.k != 0 || d.sum_group % m.f32_lanes() != 0 || (d.sum_group % step != 0 && step % d.sum_group != 0)) continue;
+    if (d.sum_group % row.k != 0 || d.sum_group % m.f32_lanes() != 0 ||
+        (d.sum_group % step != 0 && step % d.sum_group != 0))
+      continue;
     d.row = row;
     d.bias = *bias;
     return d;

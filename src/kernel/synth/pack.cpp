@@ -41,8 +41,7 @@ void unpack_rows(DotWriter& w, const DotLoad& load, const RowSource& from, Value
       unpack_run(w, unpack, block, count / f.block, to.buffer, w.add(out, w.scaled(c, 4)), lanes);
     };
     b.loop(loop::LoopKind::serial, w.i64(0), whole, unit, [&](Value c) { run(c, unit); });
-    if (unit > f.block)
-      b.loop(loop::LoopKind::serial, whole, columns, f.block, [&](Value c) { run(c, f.block); });
+    if (unit > f.block) b.loop(loop::LoopKind::serial, whole, columns, f.block, [&](Value c) { run(c, f.block); });
   });
 }
 
@@ -68,7 +67,8 @@ void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, Value r
     });
     b.branch(b.op(ScalarOp::lt_, whole, columns), [&] {
       const Value count = b.op(ScalarOp::sub_, columns, whole);
-      b.store(to.buffer, w.read_f32(from.load, w.add(in, whole), 1, lanes, count), w.add(out, w.scaled(whole, 4)), 4, count);
+      b.store(to.buffer, w.read_f32(from.load, w.add(in, whole), 1, lanes, count), w.add(out, w.scaled(whole, 4)), 4,
+              count);
     });
   });
 }

@@ -1,5 +1,5 @@
-// Copies operands into panels: dense f32 rows in private memory, straight, turned or gathered, unpacking formats on the way.
-// Proved by tests/kernel/dot_tile_test.cpp and dot_format_test.cpp.
+// Copies operands into panels: dense f32 rows in private memory, straight, turned or gathered, unpacking formats on the
+// way. Proved by tests/kernel/dot_tile_test.cpp and dot_format_test.cpp.
 #pragma once
 
 #include "kernel/synth/dot_write.h"
@@ -9,13 +9,13 @@ namespace lumen::synth {
 // Rows of elements that lie side by side (unit stride along a row).
 struct RowSource {
   size_t load = 0;
-  loop::ValueId first = -1;     // element of row 0, column 0
-  int64_t row_stride = 0;       // elements
+  loop::ValueId first = -1;  // element of row 0, column 0
+  int64_t row_stride = 0;    // elements
 };
 
 struct Panel {
   loop::BufferId buffer = -1;
-  loop::ValueId start = -1;     // byte of row 0
+  loop::ValueId start = -1;  // byte of row 0
   int64_t row_bytes = 0;
 };
 

@@ -1,0 +1,82 @@
+// needs: aarch64-linux-gnu-gcc, its C library, and qemu-aarch64 (packages gcc-aarch64-linux-gnu, libc6-dev-arm64-cross,
+// qemu-user; skipped without). Instruction rows and dots of the AArch64 machines under emulation leave the bytes the
+// evaluator leaves.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/file.h"
+#include "dot_cases.h"
+#include "row_kernel.h"
+
+namespace lumen {
+namespace {
+
+using dot_test::Bytes;
+using dot_test::Case;
+
+bool have(const std::string& program) {
+  return std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+void put(std::string& out, uint64_t x) {
+  out.append(reinterpret_cast<const char*>(&x), 8);
+}
+
+void expect_equal_emulated(std::vector<Case> cases, const machine::Machine& m) {
+  std::string folder = (std::filesystem::temp_directory_path() / "lumen-arm-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  std::vector<loop::Kernel> kernels;
+  std::string table = "typedef void (*kernel)(void* const*, long, long, long*);\n", names, input;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    Case& c = cases[i];
+    c.kernel.name = "case" + std::to_string(i) + "_" + c.kernel.name;  // equal kernels occur twice
+    kernels.push_back(c.kernel);
+    const std::string symbol = emit::symbol_name(c.kernel);
+    table += "void " + symbol + "(void* const*, long, long, long*);\n";
+    names += symbol + ", ";
+    put(input, c.before.size());
+    put(input, static_cast<uint64_t>(c.kernel.tasks));
+    for (const Bytes& b : c.before) {
+      put(input, b.size());
+      input.append(b.begin(), b.end());
+    }
+  }
+  table += "const kernel table[] = {" + names + "};\nconst int table_size = " + std::to_string(cases.size()) + ";\n";
+  write_file_atomic(folder + "/kernels.o", emit::emit(kernels, m, emit::Output::object));
+  write_file_atomic(folder + "/table.c", table);
+  write_file_atomic(folder + "/input", input);
+  const std::string build = "aarch64-linux-gnu-gcc -static -O1 -o " + folder + "/runner " + LUMEN_SOURCE_DIR +
+                            "/tests/ladder/arm_runner.c " + folder + "/table.c " + folder + "/kernels.o";
+  ASSERT_EQ(std::system(build.c_str()), 0) << build;
+  ASSERT_EQ(std::system(
+                ("qemu-aarch64 -cpu max " + folder + "/runner < " + folder + "/input > " + folder + "/output").c_str()),
+            0);
+  const std::string output = read_file(folder + "/output");
+  std::filesystem::remove_all(folder);
+  size_t at = 0;
+  for (const Case& c : cases)
+    for (size_t i = 0; i < c.after.size(); ++i) {
+      const size_t size = c.after[i].size();
+      ASSERT_LE(at + size, output.size());
+      EXPECT_TRUE(std::memcmp(output.data() + at, c.after[i].data(), size) == 0)
+          << m.name << " " << c.kernel.name << " buffer " << i;
+      at += size;
+    }
+}
+
+TEST(DotArm, RowsAndDotsUnderEmulation) {
+  if (!have("aarch64-linux-gnu-gcc")) GTEST_SKIP() << "install gcc-aarch64-linux-gnu and libc6-dev-arm64-cross";
+  if (!have("qemu-aarch64")) GTEST_SKIP() << "install qemu-user";
+  for (const char* name : {"neon", "neon-dotprod"}) {
+    const auto m = machine::find_machine(name);
+    std::vector<Case> cases = dot_test::dot_cases(*m);
+    for (const machine::Row& row : m->rows) cases.push_back(dot_test::row_case(*m, row));
+    expect_equal_emulated(std::move(cases), *m);
+  }
+}
+
+}  // namespace
+}  // namespace lumen

@@ -1,0 +1,74 @@
+// Dots that exercise every path: tiles with each way of reading operands, stages of K, rows, integers, epilogues,
+// batches.
+#pragma once
+
+#include "dot_native.h"
+#include "kernel/synth/dot.h"
+#include "number/library.h"
+
+namespace lumen::dot_test {
+
+inline graph::Type type_of(std::vector<int64_t> dims, FormatRef format = nullptr) {
+  graph::Type t;
+  for (int64_t d : dims) t.shape.emplace_back(d);
+  t.element.format = std::move(format);
+  return t;
+}
+
+inline void add_cases(std::vector<Case>& out, const graph::Graph& g, const machine::Machine& m, bool exact) {
+  std::mt19937 random(23);
+  std::map<std::string, graph::Tensor> inputs;
+  for (graph::ValueId v : g.inputs()) inputs[g[v].attributes.name] = random_tensor(g[v].type, random);
+  const graph::Plan plan = one_dot_group(g);
+  const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {.exact = exact});
+  for (Case& c : cases_of(s, plan, inputs, m)) out.push_back(std::move(c));
+}
+
+inline graph::Graph contract_of(std::vector<int64_t> a, graph::Type b, const std::string& ia, const std::string& ib,
+                                const std::string& ir, bool maps) {
+  graph::Graph g;
+  graph::Builder build(g);
+  const graph::ValueId x = build.input("x", graph::Role::data, type_of(std::move(a)));
+  graph::ValueId y = build.input("y", graph::Role::data, b);
+  if (b.element.format) y = build.cast(y, {Scalar::f32, nullptr});
+  graph::ValueId r = build.contract(x, y, ia, ib, ir);
+  if (maps) {
+    const graph::Dim last = build.type(r).shape.back();
+    graph::Type row;
+    row.shape = {last};
+    r = build.unary(ScalarOp::tanh_, build.add(r, build.input("bias", graph::Role::data, row)));
+    r = build.mul(r, build.scalar(0.75));
+  }
+  g.results = {r};
+  g.result_names = {"r"};
+  return g;
+}
+
+inline std::vector<Case> dot_cases(const machine::Machine& m) {
+  std::vector<Case> out;
+  for (const char* ia : {"mk", "km"})
+    for (const char* ib : {"nk", "kn"}) {
+      auto dims = [](const std::string& i) {
+        std::vector<int64_t> d;
+        for (char c : i) d.push_back(c == 'm' ? 29 : c == 'n' ? 53 : 37);
+        return d;
+      };
+      add_cases(out, contract_of(dims(ia), type_of(dims(ib)), ia, ib, "mn", ia[0] == 'm'), m, true);
+    }
+  add_cases(out, contract_of({3, 9, 17}, type_of({3, 21, 17}), "btd", "bsd", "bts", false), m, true);
+  add_cases(out, contract_of({2, 300}, type_of({37, 300}), "mk", "nk", "mn", true), m, true);
+  add_cases(out, contract_of({18, 3000}, type_of({40, 3000}), "mk", "nk", "mn", false), m, true);
+  const FormatLibrary library = FormatLibrary::builtin();
+  for (const char* name : {"q8_0", "q4_0", "q4_k", "q6_k", "mxfp4", "nf4", "iq4_nl", "f16"}) {
+    const FormatRef f = library.find(name);
+    LUMEN_CHECK(f, "{}", name);
+    const int64_t k = f->block * std::max<int64_t>(1, 96 / f->block);
+    add_cases(out, contract_of({18, k}, type_of({21, k}, f), "mk", "nk", "mn", false), m, true);
+    add_cases(out, contract_of({18, 9}, type_of({9, k}, f), "mn", "nk", "mk", false), m, true);
+    add_cases(out, contract_of({2, k}, type_of({9, k}, f), "mk", "nk", "mn", false), m, true);
+    add_cases(out, contract_of({2, k}, type_of({9, k}, f), "mk", "nk", "mn", true), m, false);
+  }
+  return out;
+}
+
+}  // namespace lumen::dot_test

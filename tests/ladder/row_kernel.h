@@ -1,0 +1,40 @@
+// A kernel that is one instruction row, over random bytes.
+#pragma once
+
+#include "dot_native.h"
+#include "kernel/loop/build.h"
+
+namespace lumen::dot_test {
+
+inline Case row_case(const machine::Machine& m, const machine::Row& row) {
+  constexpr int kRounds = 64;
+  const loop::Function* f = m.meaning(row.name);
+  LUMEN_CHECK(f != nullptr);
+  loop::Builder b("row_" + row.name);
+  auto bytes = [](loop::VType t) { return int64_t{t.lanes} * scalar_bytes(t.scalar); };
+  std::vector<loop::BufferId> operands;
+  for (size_t i = 0; i < f->params.size(); ++i)
+    operands.push_back(b.param("x" + std::to_string(i), bytes(f->body.value_types[f->params[i]]) * kRounds, false));
+  const loop::VType type = f->body.value_types[f->result];
+  const loop::BufferId out = b.param("out", bytes(type) * kRounds, true);
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(kRounds), 1, [&](loop::ValueId round) {
+    std::vector<loop::ValueId> values;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const loop::VType t = f->body.value_types[f->params[i]];
+      values.push_back(b.load(operands[i], t, b.mul(round, b.i64(bytes(t)))));
+    }
+    b.store(out, b.inst(row.name, type, values), b.mul(round, b.i64(bytes(type))));
+  });
+  Case c{b.finish(), {}, {}};
+  std::mt19937 random(3);
+  for (const loop::BufferParam& p : c.kernel.params) {
+    c.before.emplace_back(static_cast<size_t>(p.bytes));
+    for (uint8_t& x : c.before.back()) x = static_cast<uint8_t>(random());
+  }
+  c.after = c.before;
+  std::vector<std::span<uint8_t>> spans(c.after.begin(), c.after.end());
+  loop::eval(c.kernel, spans, [&](std::string_view name) { return m.meaning(name); });
+  return c;
+}
+
+}  // namespace lumen::dot_test
