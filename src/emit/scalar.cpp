@@ -5,6 +5,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include <bit>
+#include <cmath>
 
 #include "base/check.h"
 
@@ -277,15 +278,33 @@ class ScalarLowering {
       if (to == Scalar::f32) return x;
     }
     if (to == Scalar::boolean) return b_.CreateFCmpUNE(x, real(from, 0));
-    if (!is_float(to)) {
-      const ID id = is_signed(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
-      return b_.CreateIntrinsic(id, {type(to), x->getType()}, {x});
-    }
+    if (!is_float(to)) return lanes_ == 1 ? saturate_scalar(to, x) : saturate_lanes(from, to, x);
     if (is_small(to)) return from == Scalar::f64 ? narrow_wide(x, to) : narrow(x, to);
     return to == Scalar::f64 ? b_.CreateFPExt(x, type(to)) : b_.CreateFPTrunc(x, type(to));
   }
 
  private:
+  Value* saturate_scalar(Scalar to, Value* x) {
+    const ID id = is_signed(to) ? llvm::Intrinsic::fptosi_sat : llvm::Intrinsic::fptoui_sat;
+    return b_.CreateIntrinsic(id, {type(to), x->getType()}, {x});
+  }
+
+  // LLVM lowers the saturating intrinsics lane by lane on x86. Here lanes that do not fit are zeroed before the plain
+  // conversion, which is then defined, and get their bound behind it.
+  Value* saturate_lanes(Scalar from, Scalar to, Value* x) {
+    const int bits = scalar_bits(to);
+    const bool with_sign = is_signed(to);
+    Value* above = b_.CreateFCmpOGE(x, real(from, std::ldexp(1.0, with_sign ? bits - 1 : bits)));
+    Value* below = b_.CreateFCmpOLT(x, real(from, with_sign ? -std::ldexp(1.0, bits - 1) : 0.0));
+    Value* unfit = b_.CreateOr(b_.CreateOr(above, below), b_.CreateFCmpUNO(x, x));
+    Value* safe = b_.CreateSelect(unfit, real(from, 0), x);
+    Value* whole = with_sign ? b_.CreateFPToSI(safe, type(to)) : b_.CreateFPToUI(safe, type(to));
+    const llvm::APInt most = with_sign ? llvm::APInt::getSignedMaxValue(bits) : llvm::APInt::getMaxValue(bits);
+    const llvm::APInt least = with_sign ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getMinValue(bits);
+    whole = b_.CreateSelect(above, llvm::ConstantInt::get(type(to), most), whole);
+    return b_.CreateSelect(below, llvm::ConstantInt::get(type(to), least), whole);
+  }
+
   Ir& b_;
   int lanes_;
 };
