@@ -169,6 +169,7 @@ void run_line(const Line& line, const machine::Machine& m, const FormatLibrary& 
   fmt::print("{:<34} {:8.1f} us {:7.1f} GFLOP/s {:5.1f}% b {:6.1f} GB/s  {} tasks, compiled {:.0f} ms: {}\n", line.name,
              time * 1e6, gflops, 100 * gflops / peak, weight, s.steps.back().kernel.tasks, c.seconds * 1e3,
              s.steps.back().plan);
+  std::fflush(stdout);
 }
 
 std::vector<Line> lines(const FormatLibrary& formats) {

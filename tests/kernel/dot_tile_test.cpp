@@ -1,9 +1,12 @@
 // needs: none. Tiled dots of every index order against the graph's own evaluation, by the loop evaluator.
+#include "kernel/synth/dot_tile.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "dot_harness.h"
+#include "kernel/synth/choose.h"
 #include "kernel/synth/dot.h"
 
 namespace lumen {
@@ -109,6 +112,59 @@ TEST(DotTile, EpilogueReadsBiasResidualAndScalar) {
 TEST(DotTile, LongSumsAreCutIntoStages) {
   expect_close(contract_graph({20, 5000}, {70, 5000}, "mk", "nk", "mn"), "avx512", 13, 1e-4);
   expect_close(contract_graph({3001, 20}, {3001, 70}, "km", "kn", "mn"), "x86-64-v3", 14, 1e-4);
+}
+
+// Whatever the cost model would prefer: every way of reading operands, with and without stages of K, over several outer
+// and inner indices.
+TEST(DotTile, EveryWayOfReadingOperands) {
+  Graph g;
+  Builder build(g);
+  const ValueId x = build.permute(build.input("x", Role::data, f32_type({3, 4, 18, 30})), {0, 2, 1, 3});  // b t h d
+  const ValueId w = build.input("w", Role::data, f32_type({3, 18, 37}));
+  g.results = {build.contract(x, w, "bthd", "bto", "hdo")};
+  g.result_names = {"dw"};
+  std::mt19937 random(31);
+  std::map<std::string, graph::Tensor> inputs;
+  for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
+  const graph::Tensor want = graph::eval(g, inputs)[0];
+  const auto m = machine::find_machine("x86-64-v3");
+  const graph::Plan plan = dot_test::one_dot_group(g);
+  const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
+  ASSERT_EQ(p.outer_k.size(), 1U);
+  ASSERT_EQ(p.m.strides[0], 1);
+  synth::TilePlan t = synth::choose_tile(p, *m);
+  const int64_t whole = p.k.extent;
+  for (synth::Fetch a : {synth::Fetch::direct, synth::Fetch::copy, synth::Fetch::gather, synth::Fetch::tiles})
+    for (synth::Fetch b : {synth::Fetch::direct, synth::Fetch::copy, synth::Fetch::gather})
+      for (int64_t stage : {whole, (whole + 1) / 2, int64_t{5}}) {
+        t.a = a;
+        t.b = b;
+        t.a_along_k = false;
+        t.stage_k = stage;
+        t.stages = stage == whole ? 1 : (whole + stage - 1) / stage * (p.k_total() / whole);
+        synth::Synthesis s;
+        synth::write_tile_kernels(plan.graph, p, t, s);
+        const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, *m));
+        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want.values[i], 1e-4) << s.steps.back().plan;
+      }
+}
+
+// Tiles and tasks leave nothing out, and a tile fits the registers.
+TEST(DotChoose, TilesCoverTheProblem) {
+  for (const char* name : {"avx512", "x86-64-v3", "neon"})
+    for (int64_t m : {1, 13, 64, 768})
+      for (int64_t n : {1, 17, 65, 384}) {
+        const Graph g = contract_graph({m, 40}, {n, 40}, "mk", "nk", "mn");
+        const graph::Plan plan = dot_test::one_dot_group(g);
+        const auto target = machine::find_machine(name);
+        const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
+        const synth::TilePlan t = synth::choose_tile(p, *target);
+        EXPECT_EQ((t.m_tiles - 1) * t.height + t.last_height, p.m.extent);
+        EXPECT_EQ((t.n_tiles - 1) * t.vectors + t.last_vectors, (p.n.extent + t.lanes - 1) / t.lanes);
+        EXPECT_GE(t.m_task * t.m_tasks, t.m_tiles);
+        EXPECT_GE(t.n_task * t.n_tasks, t.n_tiles);
+        EXPECT_LE(t.height * t.vectors + t.vectors + 1, target->vector_registers);
+      }
 }
 
 }  // namespace

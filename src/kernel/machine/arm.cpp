@@ -1,5 +1,5 @@
 // The AArch64 machines: 128 bit vectors, with and without the four-way integer dot. Facts and rows only.
-// Proved by tests/kernel/machine_arm_test.cpp under an emulator.
+// Proved by tests/ladder/dot_arm_test.cpp under an emulator.
 #include "kernel/machine/machine.h"
 
 namespace lumen::machine {

@@ -11,12 +11,12 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kPanelBytes =
-    192 << 10;  // of one operand in a task; they live on the stack and in the second-level cache
-constexpr int64_t kSumsBytes = 64 << 10;  // private sums when K has stages
-constexpr int64_t kMostRows = 6;          // of a, for kernels along k
-constexpr double kTaskCycles = 300;       // entering a task
-constexpr double kTileCycles = 12;        // entering a tile
+constexpr int64_t kLaidBytes = 64 << 20;  // of an operand laid out in scratch
+constexpr int64_t kSumsBytes = 256 << 10;  // private sums when K has stages
+constexpr int64_t kMostRows = 6;           // of a, for kernels along k
+constexpr double kLaunchCycles = 20000;    // one more step
+constexpr double kTaskCycles = 300;        // entering a task
+constexpr double kTileCycles = 12;         // entering a tile
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -116,12 +116,24 @@ double TileChooser::cost(const TilePlan& t) const {
   const double b_vectors = k * static_cast<double>(vectors_all_ * t.m_tasks);
   const double unpack = 4;  // cycles per vector out of a format, about
   const double turned = t.lanes / 4.0;
-  double fill = t.b == Fetch::direct ? 0 : t.b == Fetch::copy ? 2 : t.b == Fetch::turn ? turned : t.lanes;
+  // Rows far apart: every one begins with lines nobody fetched ahead.
+  auto copied = [&](size_t side, int64_t stride) {
+    return stride * 4 >= 1024 && p_.loads[side].elements * 4 > m_.l2_bytes / 2 ? 8.0 : 2.0;
+  };
+  double fill = t.b == Fetch::direct ? 0
+                : t.b == Fetch::copy ? copied(1, p_.k.strides[1])
+                : t.b == Fetch::turn ? turned
+                                     : t.lanes;
   if (p_.loads[1].kind == DotLoad::Kind::packed) fill += unpack;
   cycles += b_vectors * fill;
   const double a_vectors = k * static_cast<double>(ceil_div(p_.m.extent, lanes_) * t.n_tasks);
-  fill = t.a == Fetch::direct ? 0 : t.a == Fetch::copy ? 2 : t.lanes;
+  fill = t.a == Fetch::direct ? 0 : t.a == Fetch::copy ? (t.a_along_k ? 2 : copied(0, p_.k.strides[0])) : t.lanes;
   if (p_.loads[0].kind == DotLoad::Kind::packed) fill += unpack;
+  if (t.a == Fetch::tiles) {  // once for all, and a launch
+    const double once = k * static_cast<double>(t.m_tiles * ceil_div(t.height, t.lanes));
+    cycles += once * 1.5 * copied(0, p_.k.strides[0]) + kLaunchCycles / outer;
+    fill = 0;
+  }
   cycles += a_vectors * fill;
   // Strided rows read in place: each row of a tile touches lines and pages of its own.
   if (t.b == Fetch::direct && k * static_cast<double>(p_.k.strides[1]) * 4 > 64 << 10)
@@ -143,17 +155,19 @@ double TileChooser::cost(const TilePlan& t) const {
 bool TileChooser::stage(TilePlan& t) const {
   const int64_t k_total = p_.k_total();
   const int64_t columns = t.n_task * t.vectors * lanes_, rows = t.m_task * t.height;
+  const int64_t panel_bytes =
+      m_.l2_bytes / 4;  // of one operand; panels live on the stack and in the second-level cache
   auto fits = [&](int64_t k) {
-    return (t.b == Fetch::direct || k * columns * 4 <= kPanelBytes) &&
-           (t.a == Fetch::direct || k * rows * 4 <= kPanelBytes);
+    return (t.b == Fetch::direct || k * columns * 4 <= panel_bytes) &&
+           (t.a == Fetch::direct || t.a == Fetch::tiles || k * rows * 4 <= panel_bytes);
   };
   t.stages = 1;
   t.stage_k = p_.k.extent;
   if (fits(k_total)) return true;
   if (rows * columns * 4 > kSumsBytes) return false;
-  int64_t unit = 1;
-  for (int side = 0; side < 2; ++side)
-    if (const DotLoad& l = p_.loads[side]; l.kind == DotLoad::Kind::packed) unit = std::lcm(unit, l.format->block);
+  int64_t unit = 1;  // runs along k are unpacked by whole blocks
+  if (t.a == Fetch::copy && t.a_along_k && p_.loads[0].format) unit = p_.loads[0].format->block;
+  if (t.b == Fetch::turn && p_.loads[1].format) unit = std::lcm(unit, p_.loads[1].format->block);
   int64_t k = p_.k.extent;
   while (!fits(k)) {
     if (k <= unit) return false;
@@ -192,14 +206,18 @@ void TileChooser::cut(int height, int vectors, TilePlan& best) {
       t.n_task = n_task;
       t.m_tasks = ceil_div(t.m_tiles, m_task);
       t.n_tasks = ceil_div(t.n_tiles, n_task);
-      for (int copies = 0; copies < 4; ++copies) {
-        if (((copies & 1) && !a_copy_allowed_) || ((copies & 2) && !b_copy_allowed_)) continue;
-        t.a = copies & 1 ? Fetch::copy : a_;
-        t.b = copies & 2 ? Fetch::copy : b_;
-        if (!stage(t)) continue;
-        t.cycles = cost(t);
-        if (best.cycles < 0 || t.cycles < best.cycles) best = t;
-      }
+      for (Fetch a_fetch : {a_, Fetch::copy, Fetch::tiles})
+        for (Fetch b_fetch : {b_, Fetch::copy}) {
+          if ((a_fetch != a_ && !a_copy_allowed_) || (b_fetch != b_ && !b_copy_allowed_)) continue;
+          if (a_fetch == Fetch::tiles &&
+              (a_along_k_ || p_.outer_extent() * p_.m.extent * p_.k_total() * 4 > kLaidBytes))
+            continue;
+          t.a = a_fetch;
+          t.b = b_fetch;
+          if (!stage(t)) continue;
+          t.cycles = cost(t);
+          if (best.cycles < 0 || t.cycles < best.cycles) best = t;
+        }
     }
 }
 
@@ -268,7 +286,7 @@ std::string describe_shape(const DotProblem& p) {
 
 std::string describe(const TilePlan& t) {
   auto fetch = [](Fetch f) {
-    constexpr const char* kNames[] = {"direct", "copy", "turn", "gather"};
+    constexpr const char* kNames[] = {"direct", "copy", "turn", "gather", "tiles"};
     return kNames[static_cast<int>(f)];
   };
   std::string text = fmt::format("tile {}x{} task {}x{} a {} b {}", t.height, t.vectors * t.lanes, t.m_task * t.height,

@@ -1,6 +1,6 @@
 // Which kernel for which contraction: tile sizes, what is packed, how the work is cut into tasks. A cost model over the
 // problem's shape and the machine's facts; nothing here depends on how many threads will run. Proved by
-// tests/kernel/dot_choose_test.cpp.
+// tests/kernel/dot_tile_test.cpp (DotChoose).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ enum class Fetch : uint8_t {
   copy,    // rows copied (or unpacked) into a panel, in the order they lie
   turn,    // rows along k turned into rows along n
   gather,  // element by element
+  tiles,   // laid out tile by tile in scratch by a step before (a only)
 };
 
 // Register tiles of `height` x `vectors`, m_task x n_task of which make a task; K in stages of stage_k.

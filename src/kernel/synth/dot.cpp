@@ -27,7 +27,7 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
       return out;
     }
   }
-  out.steps.push_back(write_tile_kernel(plan.graph, p, tile));
+  write_tile_kernels(plan.graph, p, tile, out);
   return out;
 }
 

@@ -132,15 +132,27 @@ class IntegerKernel {
 
 // q' of `count` elements as the row's type, zero beyond them.
 Value IntegerKernel::codes_at(Unpack& cursor, int64_t position, int count) {
+  const int whole = static_cast<int>(d_.step());
+  auto padded = [&](Value v) {
+    if (count == whole) return v;
+    std::vector<int> mask(static_cast<size_t>(whole), -1);
+    for (int i = 0; i < count; ++i) mask[static_cast<size_t>(i)] = i;
+    return b_.shuffle({v}, mask);
+  };
+  if (!d_.table.empty()) {  // lanes beyond the count look up entry 0: harmless, for their activations are zero
+    std::vector<int64_t> entries;
+    for (int i = 0; i < whole; ++i) entries.push_back(d_.table[static_cast<size_t>(i % 16)] & 255);
+    const VType bytes{Scalar::u8, whole};
+    const Value index = padded(cursor.codes(d_.code_field, position, count, true));
+    const Value found =
+        b_.inst(fmt::format("lookup16.u8x{}", whole), bytes, {b_.lanes_integer(entries, Scalar::u8), index});
+    if (d_.row.a == Scalar::u8) return found;
+    return b_.convert(ScalarOp::cast_, d_.row.a, b_.convert(ScalarOp::bitcast_, Scalar::i8, found));
+  }
   Value q = cursor.expression(d_.form.q, position, count, true);
   const Scalar type = b_.type(q).scalar;
   if (d_.bias != 0) q = b_.op(ScalarOp::sub_, q, b_.integer(d_.bias, {type, count}));
-  q = b_.convert(ScalarOp::cast_, d_.row.a, q);
-  const int whole = static_cast<int>(d_.step());
-  if (count == whole) return q;
-  std::vector<int> mask(static_cast<size_t>(whole), -1);
-  for (int i = 0; i < count; ++i) mask[static_cast<size_t>(i)] = i;
-  return b_.shuffle({q}, mask);
+  return padded(b_.convert(ScalarOp::cast_, d_.row.a, q));
 }
 
 // An expression constant over groups, for each lane of the sums.

@@ -1,7 +1,7 @@
 // A contraction as a dot kernel sees it: batch x M x N x K with one stride per operand, whatever letters and views said
 // it. N is the side the kernel's vectors run along (the result is stored along it where it can be); the vector operand
 // is `b`, the other, `a`, is broadcast. Knows nothing of tiles or machines. Proved by
-// tests/kernel/dot_problem_test.cpp.
+// tests/kernel/dot_tile_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,11 @@
 #include "kernel/synth/dot_tile.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "base/check.h"
 #include "kernel/synth/pack.h"
+#include "kernel/synth/pack_step.h"
 
 namespace lumen::synth {
 namespace {
@@ -28,13 +30,18 @@ struct Walk {
 struct Stage {
   std::vector<Value> digits;  // outer k, when a stage has one of them
   Value k0 = -1, count = -1;  // inner k
+  Value flat_k = -1;          // where it begins, counted over all of K
   int64_t fixed = -1;         // count, where it is known
 };
 
 class TileKernel {
  public:
-  TileKernel(const graph::Graph& g, const DotProblem& p, const TilePlan& t)
-      : p_(p), t_(t), w_(g, p, "dot"), b_(w_.b), lane_bytes_(t.lanes * 4) {}
+  TileKernel(const graph::Graph& g, const DotProblem& p, const TilePlan& t, int scratch)
+      : p_(p), t_(t), w_(g, p, "dot"), b_(w_.b), lane_bytes_(t.lanes * 4) {
+    if (t.a != Fetch::tiles) return;
+    laid_ = synth::tiles_of_a(p, t);
+    a_panel_ = w_.scratch_param("tiles", scratch, laid_.bytes, false);
+  }
 
   Step write(std::string plan) {
     b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(t_.tasks(p_)), 1, [&](Value task) { write_task(task); });
@@ -45,6 +52,10 @@ class TileKernel {
   int64_t outer_k_extent() const { return p_.k_total() / p_.k.extent; }
   bool stage_holds_outer() const { return t_.stages == 1; }
   int64_t panel_k() const { return stage_holds_outer() ? p_.k_total() : t_.stage_k; }
+  int64_t turn_columns() const {  // whole blocks of a packed b
+    const int64_t block = p_.loads[1].format->block;
+    return std::max(kTurnColumns / block, int64_t{1}) * block;
+  }
   int64_t padded_k() const { return (panel_k() + t_.lanes - 1) / t_.lanes * t_.lanes; }
   Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
   Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
@@ -55,7 +66,11 @@ class TileKernel {
   void write_stage(const Stage& s);
   void pack_a(const Stage& s);
   void pack_b(const Stage& s);
-  void pack_b_columns(const Stage& s, Value tile, const std::function<void(Value, Value, Value)>& piece);
+  void each_width(Value tile, const std::function<void(int, bool)>& code);
+  bool tiles_of_a() const {  // the panel of a holds tile after tile: k rows of one tile's height
+    if (t_.a == Fetch::direct || t_.a == Fetch::tiles || t_.a_along_k) return false;
+    return t_.a == Fetch::gather || p_.loads[0].kind != DotLoad::Kind::packed;
+  }
   void turn_rows(const loop::BufferId buffer, const std::function<Value(int, Value, Value)>& read, Value count,
                  Value to);
   void write_tile(const Stage& s, Value m_tile, Value n_tile, int height, int vectors, bool masked);
@@ -74,32 +89,36 @@ class TileKernel {
   loop::BufferId a_panel_ = -1, b_panel_ = -1, sums_ = -1, temporary_ = -1, rows_ = -1;
   std::vector<loop::BufferId> accumulators_;
   Value m_first_, m_last_, n_first_, n_last_;  // tiles of this task
-  int64_t a_row_bytes_ = 0;                    // of the copied panel of a
+  Value outer_ = -1;
+  TilesOfA laid_;            // a, when a step before laid it out
+  int64_t a_row_bytes_ = 0;  // of the copied panel of a
 };
 
 void TileKernel::write_task(Value task) {
   n_first_ = w_.scaled(rem(task, t_.n_tasks), t_.n_task);
   m_first_ = w_.scaled(rem(div(task, t_.n_tasks), t_.m_tasks), t_.m_task);
-  w_.enter_outer(div(task, t_.n_tasks * t_.m_tasks));
+  outer_ = div(task, t_.n_tasks * t_.m_tasks);
+  w_.enter_outer(outer_);
   n_last_ = w_.min(w_.add(n_first_, w_.i64(t_.n_task)), w_.i64(t_.n_tiles));
   m_last_ = w_.min(w_.add(m_first_, w_.i64(t_.m_task)), w_.i64(t_.m_tiles));
 
   const int64_t tile_columns = t_.vectors * t_.lanes;
   if (t_.b != Fetch::direct) b_panel_ = b_.alloc(t_.n_task * padded_k() * tile_columns * 4);
   if (t_.b == Fetch::turn && p_.loads[1].kind == DotLoad::Kind::packed)
-    temporary_ = b_.alloc(t_.lanes * kTurnColumns * 4);
+    temporary_ = b_.alloc(t_.lanes * turn_columns() * 4);
   if (t_.b == Fetch::copy && p_.loads[1].kind == DotLoad::Kind::packed) rows_ = b_.alloc(t_.n_task * tile_columns * 4);
-  if (t_.a != Fetch::direct) {
+  if (t_.a != Fetch::direct && t_.a != Fetch::tiles) {
     const int64_t rows = t_.m_task * t_.height;
     // A cache line more than the row, so that rows do not fall into one set of the cache.
-    a_row_bytes_ = t_.a_along_k ? padded_k() * 4 + 64 : (rows + t_.lanes - 1) / t_.lanes * lane_bytes_;
-    a_panel_ = b_.alloc(t_.a_along_k ? rows * a_row_bytes_ : padded_k() * a_row_bytes_);
+    const int64_t across = tiles_of_a() ? t_.height : rows;
+    a_row_bytes_ = t_.a_along_k ? padded_k() * 4 + 64 : (across + t_.lanes - 1) / t_.lanes * lane_bytes_;
+    a_panel_ = b_.alloc((t_.a_along_k ? rows : padded_k() * (tiles_of_a() ? t_.m_task : 1)) * a_row_bytes_);
   }
   for (int i = 0; i < t_.height * t_.vectors; ++i) accumulators_.push_back(b_.alloc(lane_bytes_));
 
   Stage s;
   if (t_.stages == 1) {
-    s.k0 = w_.i64(0);
+    s.k0 = s.flat_k = w_.i64(0);
     s.fixed = p_.k.extent;
     s.count = w_.i64(s.fixed);
     return write_stage(s);
@@ -118,6 +137,7 @@ void TileKernel::write_task(Value task) {
       s.count = w_.min(w_.i64(t_.stage_k), sub(w_.i64(p_.k.extent), s.k0));
     }
     Value rest = div(number, inner_stages);
+    s.flat_k = w_.add(w_.scaled(rest, p_.k.extent), s.k0);
     s.digits.assign(p_.outer_k.size(), -1);
     for (size_t d = p_.outer_k.size(); d-- > 0;) {
       s.digits[d] = rem(rest, p_.outer_k[d].extent);
@@ -161,14 +181,19 @@ void TileKernel::pack_a(const Stage& s) {
       return copy_rows(w_, p_, {0, first, p_.m.strides[0]}, rows, s.count,
                        {a_panel_, w_.scaled(k_first, 4), a_row_bytes_}, t_.lanes);
     const Value start = w_.scaled(k_first, a_row_bytes_);
-    if (t_.a == Fetch::copy)
+    if (!tiles_of_a())
       return copy_rows(w_, p_, {0, first, p_.k.strides[0]}, s.count, rows, {a_panel_, start, a_row_bytes_}, t_.lanes);
-    LUMEN_CHECK(t_.a == Fetch::gather && !t_.a_along_k);
     b_.loop(LoopKind::serial, w_.i64(0), s.count, 1, [&](Value k) {
-      b_.loop(LoopKind::serial, w_.i64(0), rows, t_.lanes, [&](Value m) {
-        const Value at = w_.add(first, w_.add(w_.scaled(k, p_.k.strides[0]), w_.scaled(m, p_.m.strides[0])));
-        const Value v = w_.read_f32(0, at, p_.m.strides[0], t_.lanes, w_.min(sub(rows, m), w_.i64(t_.lanes)));
-        b_.store(a_panel_, v, w_.add(start, w_.add(w_.scaled(k, a_row_bytes_), w_.scaled(m, 4))), 4);
+      b_.loop(LoopKind::serial, w_.i64(0), sub(m_last_, m_first_), 1, [&](Value tile) {
+        const Value to = w_.add(start, w_.add(w_.scaled(k, a_row_bytes_), w_.scaled(tile, padded_k() * a_row_bytes_)));
+        for (int at = 0; at < t_.height; at += t_.lanes) {
+          const Value m = w_.add(w_.scaled(tile, t_.height), w_.i64(at));
+          Value count = w_.i64(std::min(t_.lanes, t_.height - at));
+          if (t_.last_height != t_.height) count = b_.op(ScalarOp::max_, w_.min(count, sub(rows, m)), w_.i64(0));
+          const Value from = w_.add(first, w_.add(w_.scaled(k, p_.k.strides[0]), w_.scaled(m, p_.m.strides[0])));
+          const Value v = w_.read_f32(0, from, p_.m.strides[0], t_.lanes, count);
+          b_.store(a_panel_, v, w_.add(to, w_.i64(at * 4)), 4);
+        }
       });
     });
   });
@@ -223,18 +248,30 @@ void TileKernel::pack_b(const Stage& s) {
       });
       return;
     }
+    if (t_.b != Fetch::turn) {
+      // Row by row within a tile: what a tile reads of a row lies together.
+      b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Value tile) {
+        const Value n = w_.scaled(tile, t_.vectors * t_.lanes);
+        const Value to = w_.add(k_first, w_.scaled(sub(tile, n_first_), panel));
+        auto fill = [&](int vectors, bool masked) {
+          const Value last =
+              masked ? sub(w_.i64(p_.n.extent), w_.add(n, w_.i64(static_cast<int64_t>(vectors - 1) * t_.lanes))) : -1;
+          b_.loop(LoopKind::serial, w_.i64(0), s.count, 1, [&](Value k) {
+            for (int j = 0; j < vectors; ++j) {
+              const Value column = w_.add(n, w_.i64(static_cast<int64_t>(j) * t_.lanes));
+              const Value at = w_.add(base, w_.add(w_.scaled(k, k_stride), w_.scaled(column, n_stride)));
+              const Value x = w_.read_f32(1, at, n_stride, t_.lanes, j == vectors - 1 ? last : -1);
+              b_.store(b_panel_, x, w_.add(to, w_.add(w_.scaled(k, row), w_.i64(j * lane_bytes_))), 4);
+            }
+          });
+        };
+        each_width(tile, fill);
+      });
+      return;
+    }
     b_.loop(LoopKind::serial, vectors_first, vectors_last, 1, [&](Value v) {
       const Value n = w_.scaled(v, t_.lanes);
       const Value to = place(v);
-      if (t_.b != Fetch::turn) {
-        const Value count = t_.masked ? w_.min(sub(w_.i64(p_.n.extent), n), w_.i64(t_.lanes)) : -1;
-        const Value first = w_.add(base, w_.scaled(n, n_stride));
-        b_.loop(LoopKind::serial, w_.i64(0), s.count, 1, [&](Value k) {
-          const Value x = w_.read_f32(1, w_.add(first, w_.scaled(k, k_stride)), n_stride, t_.lanes, count);
-          b_.store(b_panel_, x, w_.add(to, w_.scaled(k, row)), 4);
-        });
-        return;
-      }
       // Rows that do not exist repeat the last one; their sums are never stored.
       auto row_first = [&](int i) {
         const Value r = w_.add(n, w_.i64(i));
@@ -247,20 +284,20 @@ void TileKernel::pack_b(const Stage& s) {
             s.count, to);
         return;
       }
-      const int64_t chunk = kTurnColumns / p_.loads[1].format->block * p_.loads[1].format->block;
+      const int64_t chunk = turn_columns();
       b_.loop(LoopKind::serial, w_.i64(0), s.count, chunk, [&](Value k) {
         const Value columns = w_.min(w_.i64(chunk), sub(s.count, k));
         b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes), 1, [&](Value i) {
           const Value r = w_.add(n, i);
           const Value at = w_.scaled(t_.masked ? w_.min(r, w_.i64(p_.n.extent - 1)) : r, n_stride);
           copy_rows(w_, p_, {1, w_.add(base, w_.add(at, k)), 0}, w_.i64(1), columns,
-                    {temporary_, w_.scaled(i, kTurnColumns * 4), 0}, t_.lanes);
+                    {temporary_, w_.scaled(i, turn_columns() * 4), 0}, t_.lanes);
         });
         turn_rows(
             b_panel_,
             [&](int i, Value c, Value count) {
-              return b_.load(temporary_, {Scalar::f32, t_.lanes}, w_.add(w_.i64(i * kTurnColumns * 4), w_.scaled(c, 4)),
-                             4, count);
+              return b_.load(temporary_, {Scalar::f32, t_.lanes},
+                             w_.add(w_.i64(i * turn_columns() * 4), w_.scaled(c, 4)), 4, count);
             },
             columns, w_.add(to, w_.scaled(k, row)));
       });
@@ -268,21 +305,27 @@ void TileKernel::pack_b(const Stage& s) {
   });
 }
 
+// Code for a tile of full width, and for the last of a row where that is narrower or not full.
+void TileKernel::each_width(Value tile, const std::function<void(int, bool)>& code) {
+  const bool narrow = t_.masked || t_.last_vectors != t_.vectors;
+  auto whole = [&] { code(t_.vectors, false); };
+  auto last = [&] { code(t_.last_vectors, t_.masked); };
+  if (!narrow) {
+    whole();
+  } else if (t_.n_tiles == 1) {
+    last();
+  } else {
+    b_.branch(lt(tile, w_.i64(t_.n_tiles - 1)), whole, last);
+  }
+}
+
 void TileKernel::write_stage(const Stage& s) {
   if (t_.b != Fetch::direct) pack_b(s);
-  if (t_.a != Fetch::direct) pack_a(s);
+  if (t_.a != Fetch::direct && t_.a != Fetch::tiles) pack_a(s);
   b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Value m_tile) {
     b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Value n_tile) {
       auto widths = [&](int height) {
-        const bool narrow = t_.masked || t_.last_vectors != t_.vectors;
-        auto whole = [&] { write_tile(s, m_tile, n_tile, height, t_.vectors, false); };
-        auto last = [&] { write_tile(s, m_tile, n_tile, height, t_.last_vectors, t_.masked); };
-        if (!narrow)
-          whole();
-        else if (t_.n_tiles == 1)
-          last();
-        else
-          b_.branch(lt(n_tile, w_.i64(t_.n_tiles - 1)), whole, last);
+        each_width(n_tile, [&](int vectors, bool masked) { write_tile(s, m_tile, n_tile, height, vectors, masked); });
       };
       if (t_.last_height == t_.height || t_.m_tiles == 1)
         widths(t_.last_height);
@@ -309,10 +352,19 @@ void TileKernel::write_tile(const Stage& s, Value m_tile, Value n_tile, int heig
          p_.k.strides[0] * 4,
          {}};
     for (const DotIndex& i : p_.outer_k) a.outer_k.push_back(i.strides[0] * 4);
+  } else if (t_.a == Fetch::tiles) {
+    const Value tile = w_.add(w_.scaled(outer_, t_.m_tiles), m_tile);
+    a = {a_panel_,
+         w_.add(w_.scaled(tile, laid_.tile_bytes), w_.scaled(s.flat_k, laid_.row_bytes)),
+         4,
+         laid_.row_bytes,
+         {}};
+    packed_outer(a);
   } else {
     const Value inside = w_.scaled(sub(m_tile, m_first_), t_.height);
     a = {a_panel_,
-         w_.scaled(inside, t_.a_along_k ? a_row_bytes_ : 4),
+         tiles_of_a() ? w_.scaled(sub(m_tile, m_first_), padded_k() * a_row_bytes_)
+                      : w_.scaled(inside, t_.a_along_k ? a_row_bytes_ : 4),
          t_.a_along_k ? a_row_bytes_ : 4,
          t_.a_along_k ? 4 : a_row_bytes_,
          {}};
@@ -432,10 +484,15 @@ void TileKernel::finish_private() {
 
 }  // namespace
 
-Step write_tile_kernel(const graph::Graph& g, const DotProblem& p, const TilePlan& t) {
-  Step s = TileKernel(g, p, t).write(describe_shape(p) + " " + describe(t));
+void write_tile_kernels(const graph::Graph& g, const DotProblem& p, const TilePlan& t, Synthesis& out) {
+  const int scratch = static_cast<int>(out.scratch.size());
+  if (t.a == Fetch::tiles) {
+    out.scratch.push_back(tiles_of_a(p, t).bytes);
+    out.steps.push_back(write_pack_step(g, p, t, scratch));
+  }
+  Step s = TileKernel(g, p, t, scratch).write(describe_shape(p) + " " + describe(t));
   s.flops = p.flops();
-  return s;
+  out.steps.push_back(std::move(s));
 }
 
 }  // namespace lumen::synth

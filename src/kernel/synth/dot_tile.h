@@ -8,6 +8,7 @@
 
 namespace lumen::synth {
 
-Step write_tile_kernel(const graph::Graph& g, const DotProblem& p, const TilePlan& t);
+// One step, or two where a is laid out in scratch first.
+void write_tile_kernels(const graph::Graph& g, const DotProblem& p, const TilePlan& t, Synthesis& out);
 
 }  // namespace lumen::synth

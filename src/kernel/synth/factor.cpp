@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 namespace lumen::synth {
@@ -25,6 +26,71 @@ std::optional<int64_t> bias_for(const AffineForm& form, const machine::DotRow& r
   if (form.q_min >= low && form.q_max <= high) return 0;
   if (form.q_max - form.q_min <= high - low) return form.q_min - low;
   return std::nullopt;
+}
+
+// q as a function of one code field of at most four bits, by code; evaluates the expression as the codec would.
+class CodeTable {
+ public:
+  explicit CodeTable(const Format& f) : format_(f) {}
+
+  // False when the expression depends on anything but the element's own code.
+  bool accepts(const RoutineExpr& e) {
+    using Kind = RoutineExpr::Kind;
+    if (e.kind == Kind::field) {
+      const Field& f = format_.fields[static_cast<size_t>(e.slot)];
+      const bool own = f.level == Level::block && f.count == format_.block && f.type.bits <= 4 &&
+                       (format_.block == 1 || e.args[0].kind == Kind::variable) && (field == -1 || field == e.slot);
+      field = e.slot;
+      costly = costly || f.type.is_float;
+      return own;
+    }
+    if (e.kind == Kind::table) costly = true;
+    if (e.kind != Kind::op && e.kind != Kind::constant && e.kind != Kind::table) return false;
+    for (const RoutineExpr& a : e.args)
+      if (!accepts(a)) return false;
+    return true;
+  }
+
+  ScalarValue value(const RoutineExpr& e, uint64_t code) const {
+    using Kind = RoutineExpr::Kind;
+    if (e.kind == Kind::constant) return {e.real, e.integer};
+    if (e.kind == Kind::field) {
+      const double x = field_decode(format_.fields[static_cast<size_t>(e.slot)].type, code);
+      return is_float(e.type) ? ScalarValue{x, 0} : ScalarValue{0, static_cast<int64_t>(x)};
+    }
+    ScalarValue args[3];
+    for (size_t i = 0; i < e.args.size(); ++i) args[i] = value(e.args[i], code);
+    if (e.kind == Kind::table) {
+      const std::vector<double>& entries = format_.tables[static_cast<size_t>(e.slot)].values;
+      const size_t i = std::min(static_cast<size_t>(std::max<int64_t>(args[0].integer, 0)), entries.size() - 1);
+      return is_float(e.type) ? ScalarValue{entries[i], 0} : ScalarValue{0, static_cast<int64_t>(entries[i])};
+    }
+    ScalarNode node{};
+    node.op = e.op;
+    node.type = e.type;
+    return eval_scalar_op(node, e.args[e.op == ScalarOp::select_ ? 1 : 0].type, args[0], args[1], args[2]);
+  }
+
+  int field = -1;
+  bool costly = false;  // more than an addition
+
+ private:
+  const Format& format_;
+};
+
+void find_table(const Format& f, const machine::Machine& m, IntegerDot& d) {
+  CodeTable codes(f);
+  if (!codes.accepts(d.form.q) || codes.field < 0 || !codes.costly) return;
+  if (!m.find_row(fmt::format("lookup16.u8x{}", d.step()))) return;
+  const uint64_t count = uint64_t{1} << f.fields[static_cast<size_t>(codes.field)].type.bits;
+  std::vector<int64_t> table;
+  for (uint64_t code = 0; code < 16; ++code) {
+    const int64_t q = codes.value(d.form.q, code % count).integer - d.bias;
+    if (q < (d.row.a == Scalar::u8 ? 0 : -128) || q > (d.row.a == Scalar::u8 ? 255 : 127)) return;
+    table.push_back(q);
+  }
+  d.code_field = codes.field;
+  d.table = std::move(table);
 }
 
 }  // namespace
@@ -53,6 +119,7 @@ std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const
       continue;
     d.row = row;
     d.bias = *bias;
+    find_table(f, m, d);
     return d;
   }
   *why = fmt::format("no integer dot takes codes {}..{} in groups of {}", d.form.q_min, d.form.q_max, d.group);
