@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/names.h"
-#include "graph/elaborate/elaborate.h"
+#include "model/arch/source.h"
 #include "model/train/optimizer.h"
 #include "model/train/recipe.h"
 #include "run/engine/stages.h"
@@ -48,13 +48,7 @@ graph::Graph graph_of(model::Library& library, const Flags& flags) {
   } else {
     family = library.family(flags.file);
   }
-  if (!family) {
-    const graph::Scope scope = library.scope();
-    for (const lang::Function& f : file->functions) {
-      if (f.name == flags.function) return graph::elaborate_function(scope, f);
-    }
-    throw user_error("{} has no function '{}'", flags.file, flags.function);
-  }
+  if (!family) return model::function_graph(library, *file, flags.function);
   graph::Config values;
   for (const std::string& text : flags.config) {
     const size_t at = text.find('=');

@@ -174,7 +174,7 @@ class Demo {
     recipe.quantize = {rule};
     model::Trainer trainer(engine_, trained_, recipe, data_);
     (void)run_loop(trainer, "fine-tune " + name, false);
-    const Row tuned = measure(name, rounded(trainer.model(), name), name + "-trained");
+    const Row tuned = measure(name, trainer.rounded(), name + "-trained");
     for (Row& row : rows_) {
       if (row.format != name) continue;
       row.trained = tuned.perplexity;

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/command.h"
-#include "lang/parser.h"
+#include "model/arch/source.h"
 #include "number/facts.h"
 #include "run/engine/format_check.h"
 #include "run/engine/stages.h"
@@ -124,18 +124,7 @@ int check(const Shared& shared, const Flags& flags) {
     formats.push_back(known);
   } else {
     const auto source = std::make_shared<Source>(Source{flags.file, read_file(flags.file, 1 << 20)});
-    const lang::File file = lang::parse_file(source);
-    std::vector<std::string> names;
-    for (const lang::FormatDecl& d : file.formats) {
-      if (d.params.empty()) names.push_back(d.name);
-    }
-    for (const lang::FormatAlias& a : file.aliases) names.push_back(a.name);
-    if (names.empty()) throw user_error("{} defines no format", flags.file);
-    // A file of the library itself may be checked as it stands on disk: alone, if its names are taken.
-    const bool taken = std::any_of(names.begin(), names.end(), [&](const std::string& n) { return all.find(n) != nullptr; });
-    FormatLibrary own = taken ? FormatLibrary() : all;
-    own.add(file);
-    for (const std::string& name : names) formats.push_back(own.get(name));
+    formats = model::formats_of_text(all, source);
   }
   int failed = 0;
   for (const FormatRef& f : formats) failed += check_one(shared, all, f);

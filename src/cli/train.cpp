@@ -173,11 +173,17 @@ int train(const Shared& shared, Flags& flags) {
   const model::Model trained = trainer.model();
   const std::filesystem::path file = std::filesystem::path(flags.out) / "model.gguf";
   model::write_gguf(trained, file);
+  std::string rounded_note;
+  if (!recipe.quantize.empty()) {
+    const std::filesystem::path rounded = std::filesystem::path(flags.out) / "model-rounded.gguf";
+    model::write_gguf(trainer.rounded(), rounded);
+    rounded_note = fmt::format("wrote {} in the recipe's formats\n", rounded.string());
+  }
   if (flags.hf) model::write_hf(trained, std::filesystem::path(flags.out) / "hf");
   std::fputs(fmt::format("train loss {:.4f} | validation loss {:.4f} nats per token (perplexity {:.3f}) | {:.0f} tokens/s | {}\n"
-                         "wrote {} and {}\n",
+                         "wrote {} and {}\n{}",
                          result.train_loss, result.validation_loss, std::exp(result.validation_loss), result.tokens_per_second,
-                         format_duration(result.seconds), file.string(), result.checkpoint.string())
+                         format_duration(result.seconds), file.string(), result.checkpoint.string(), rounded_note)
                  .c_str(),
              stdout);
   return 0;

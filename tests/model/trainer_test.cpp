@@ -128,6 +128,58 @@ TEST(Trainer, FormatsInTheLoopBeatRoundingAfterwards) {
   EXPECT_LT(rounded.evaluate(), before);
 }
 
+TEST(Trainer, RoundingNeverTouchesTheWeightsThemselves) {
+  run::Engine engine = make_engine(2);
+  const Fresh s;
+  Recipe recipe = small_recipe();
+  recipe.schedule.peak = recipe.schedule.floor = 0;
+  recipe.quantize.resize(1);
+  recipe.quantize[0].values = {"*"};
+  recipe.quantize[0].format = "int2_g32";
+  Trainer trainer(engine, s.model, recipe, s.data);
+  (void)trainer.step();
+  for (const auto& [name, w] : trainer.model().weights) EXPECT_EQ(w.bytes, s.model.weights.at(name).bytes) << name;
+}
+
+// Scales as parameters: they begin where rounding fits them, move, beat fitted ones, resume exactly, and land in the file.
+TEST(Trainer, LearnedScales) {
+  run::Engine engine = make_engine(2);
+  const Fresh s;
+  Trainer plain(engine, s.model, small_recipe(), s.data);
+  (void)run_training(plain, {});
+  const Model start = plain.model();
+  Recipe recipe = small_recipe();
+  recipe.quantize.resize(1);
+  recipe.quantize[0].values = {"*"};
+  recipe.quantize[0].format = "int3_g32";
+  Trainer fitted(engine, start, recipe, s.data);
+  recipe.quantize[0].source = FieldSource::learned;
+  Trainer learned(engine, start, recipe, s.data);
+  const double before = learned.evaluate();
+  EXPECT_NEAR(before, fitted.evaluate(), 0.02);
+  const TestFolder folder;
+  for (int i = 0; i < 2; ++i) (void)learned.step();
+  const auto saved = learned.save(folder.path());
+  (void)run_training(learned, {});
+  const double after = learned.evaluate();
+  EXPECT_LT(after, before);
+  Trainer resumed(engine, start, recipe, s.data);
+  resumed.restore(saved);
+  (void)run_training(resumed, {});
+  EXPECT_EQ(weights_of(resumed), weights_of(learned));
+  EXPECT_EQ(resumed.evaluate(), after);
+  // What rounded() encodes is what training saw.
+  const Model m = learned.rounded();
+  EXPECT_EQ(m.weights.at("layers.0.wq").type.element.format->name, "int3_g32");
+  const LoadedModel loaded(engine, m);
+  PerplexityOptions o;
+  o.length = 16;
+  o.full = true;
+  o.exact = true;
+  const double nats = perplexity(loaded, s.data->validation(), o).nats;
+  EXPECT_NEAR(nats, after, 0.1);
+}
+
 TEST(Trainer, StopsOnNumbersThatAreNotFinite) {
   run::Engine engine = make_engine(2);
   Fresh s;

@@ -241,6 +241,7 @@ std::vector<Parameter> Family::all_parameters(const graph::Config& config) const
     static_cast<graph::ModelParameter&>(parameter) = std::move(p);
     const lang::ModelParam* decl = find_decl(parameter.name);
     LUMEN_CHECK(decl, "parameter {} without a declaration", parameter.name);
+    parameter.decays = parameter.shape.size() >= 2;
     for (const lang::Attribute& a : decl->attributes) {
       if (a.name == "frozen") parameter.frozen = true;
     }

@@ -65,8 +65,10 @@ struct ConfigKey {
 struct Parameter : graph::ModelParameter {
   bool frozen = false;    // never trained
   std::string absent_if;  // a config key: the parameter does not exist when its value is not 0 (an output tied to the embedding)
-  int64_t hf_halves =
-      0;  // n > 0: in HF files the rows are n heads of [2, d/2] rows; here they are [d/2, 2] (adjacent pairs)
+  bool decays = true;     // weight decay; norms and other vectors have none
+  double rate = 1;        // factor on the learning rate
+  // n > 0: in HF files the rows are n heads of [2, d/2] rows; here they are [d/2, 2] (adjacent pairs).
+  int64_t hf_halves = 0;
   int64_t count() const;
 };
 

@@ -79,7 +79,11 @@ Weight initial_weight(const Family& family, const graph::Config& config, const P
   } else if (p.init == "normal" || p.init == "residual") {
     double scale = p.init_scale;
     if (p.init == "residual") scale /= std::sqrt(2.0 * std::max(1.0, config.at("layers")));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(scale * normal_value(seed, salt, i));
+    const auto count = static_cast<int64_t>(values.size());
+#pragma omp parallel for if (count > 65536)
+    for (int64_t i = 0; i < count; ++i) {
+      values[static_cast<size_t>(i)] = static_cast<float>(scale * normal_value(seed, salt, static_cast<uint64_t>(i)));
+    }
   } else {
     throw user_error("parameter '{}' of family '{}' has an unknown init '{}'", p.name, family.name(), p.init);
   }

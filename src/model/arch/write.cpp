@@ -20,13 +20,6 @@ TensorSpec spec_of(const std::string& name, const Weight& w) {
   return spec;
 }
 
-// An optional parameter that still has its initial values need not be in a file.
-bool is_omitted(const Model& model, const Parameter& p) {
-  if (!p.optional || p.init == "normal" || p.init == "residual") return false;
-  const Weight& w = model.weights.at(p.name);
-  return w.is_f32() && w.bytes == initial_weight(*model.family, model.config, p, 0, 0).bytes;
-}
-
 // The format that holds most weights; null when that is f32.
 FormatRef main_format(const Model& model) {
   std::map<std::string, std::pair<int64_t, FormatRef>> counts;
@@ -48,6 +41,12 @@ std::string size_label(int64_t weights) {
 }
 
 }  // namespace
+
+bool is_omitted(const Model& model, const Parameter& p) {
+  if (!p.optional || p.init == "normal" || p.init == "residual") return false;
+  const Weight& w = model.weights.at(p.name);
+  return w.is_f32() && w.bytes == initial_weight(*model.family, model.config, p, 0, 0).bytes;
+}
 
 void write_gguf(const Model& model, const std::filesystem::path& path, int file_type) {
   GgufMetadata metadata = model.metadata;

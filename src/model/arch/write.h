@@ -8,6 +8,9 @@
 
 namespace lumen::model {
 
+// An optional parameter that still has its initial values: not written to files.
+bool is_omitted(const Model& model, const Parameter& p);
+
 // `file_type` is general.file_type, a label; -1: the one of the format most weights are in, or 0.
 void write_gguf(const Model& model, const std::filesystem::path& path, int file_type = -1);
 void write_hf(const Model& model, const std::filesystem::path& folder);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/arch/write.h"
 
 namespace lumen::model {
 namespace {
@@ -177,8 +178,9 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
       }
     }
     line.to = element_name(w);
-    line.bytes = static_cast<int64_t>(w.bytes.size());
     line.bits = w.bits_per_weight();
+    line.bytes = std::llround(line.bits * static_cast<double>(line.weights) / 8);
+    if (is_omitted(model, p)) continue;
     if (progress) progress(line);
     local.weights += line.weights;
     local.bytes += line.bytes;

@@ -41,7 +41,7 @@ struct QuantizeReport {
   std::string text() const;            // a table
 };
 
-// Looks names up as they are, then in lower case: users write Q4_0. Error with hints when neither format nor mixture.
+// Looks names up as they are, then in lower case: users write names in capitals. Error with hints when neither format nor mixture.
 FormatRef find_format(const FormatLibrary& formats, const std::string& name);
 
 // Decides without computing: format by parameter name. Absent: stays as it is.

@@ -101,6 +101,10 @@ void Session::rewind(int64_t position) {
   position_ = position;
 }
 
-std::string Session::explain() const { return widths_.empty() ? "" : widths_.front().program->explain(); }
+std::string Session::explain() const {
+  const auto one = std::find_if(widths_.begin(), widths_.end(), [](const Width& w) { return w.tokens == 1; });
+  if (one != widths_.end()) return one->program->explain();
+  return widths_.empty() ? "" : widths_.front().program->explain();
+}
 
 }  // namespace lumen::model

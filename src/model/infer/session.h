@@ -42,7 +42,7 @@ class Session {
   int64_t position() const { return position_; }
   int64_t context() const { return options_.context; }
   void rewind(int64_t position);     // forgets what came later
-  std::string explain() const;       // kernels of the one-token step
+  std::string explain() const;       // kernels of the one-token step (of the chunk before there was one)
 
  private:
   struct Width {                     // the step compiled for `tokens` tokens at once
@@ -58,7 +58,7 @@ class Session {
   graph::Graph graph_;
   std::map<std::string, run::DeviceTensorRef> states_;
   run::DeviceTensorRef position_in_;
-  std::vector<Width> widths_;        // made when first needed; the first is one token
+  std::vector<Width> widths_;        // made when first needed: one token, or a chunk
   std::vector<float> logits_;
   int64_t position_ = 0;
 };

@@ -56,9 +56,10 @@ class AdamWGraph {
         build_.add(build_.mul(v, number(settings_.beta2)), build_.mul(build_.mul(g, g), number(1 - settings_.beta2)));
     const ValueId root = build_.unary(ScalarOp::sqrt_, build_.div(v_next, correction2_));
     ValueId move = build_.div(build_.div(m_next, correction1_), build_.add(root, number(settings_.epsilon)));
-    if (p.shape.size() >= 2 && settings_.weight_decay != 0) {
+    if (p.decays && settings_.weight_decay != 0) {
       move = build_.add(move, build_.mul(parameter, number(settings_.weight_decay)));
     }
+    if (p.rate != 1) move = build_.mul(move, number(p.rate));
     const ValueId next = build_.sub(parameter, build_.mul(rate_, move));
     build_.update(m, m_next);
     build_.update(v, v_next);

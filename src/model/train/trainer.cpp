@@ -1,5 +1,6 @@
 #include "model/train/trainer.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -50,9 +51,18 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   }
 
   run::CompileOptions options;
-  options.assignments = fake_assignments(recipe_.quantize, model_);
   options.symbols = {{"B", recipe_.batch}, {"T", recipe_.length}};
-  const graph::Graph loss = model_.family->function("loss", model_.config);
+  // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights themselves.
+  graph::Graph loss = model_.family->function("loss", model_.config);
+  assignments_ = fake_assignments(recipe_.quantize, model_);
+  graph::assign_formats(loss, assignments_);
+  learned_ = learned_fields(loss, assignments_);
+  for (const LearnedField& f : learned_) {
+    trained_.push_back(f.parameter);
+    const std::vector<float> values = fitted_values(f, model_.weights.at(f.weight));
+    tensor(f.parameter.name, {f.parameter.shape, {Scalar::f32, nullptr}})
+        ->upload(values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
+  }
   if (recipe_.accumulate == 1) {
     step_ = engine_.compile(training_step(loss, trained_, recipe_.adam), options);
     bind_all(*step_);
@@ -142,7 +152,7 @@ double Trainer::evaluate(int64_t windows) {
   }
   if (!evaluate_) {
     run::CompileOptions options;
-    options.assignments = fake_assignments(recipe_.quantize, model_);
+    options.assignments = assignments_;
     options.symbols = {{"B", recipe_.batch}, {"T", recipe_.length}};
     evaluate_ = engine_.compile(model_.family->function("token_loss", model_.config), options);
     bind_all(*evaluate_);
@@ -168,6 +178,33 @@ Model Trainer::model() const {
   return copy;
 }
 
+Model Trainer::rounded() const {
+  Model out = model();
+  for (const graph::FormatAssignment& a : assignments_) {
+    Weight& w = out.weights.at(a.value);
+    std::map<int, std::vector<float>> fields;
+    for (const LearnedField& f : learned_) {
+      if (f.weight != a.value) continue;
+      std::vector<float>& values = fields[f.field];
+      values.resize(static_cast<size_t>(f.parameter.count()));
+      tensors_.at(f.parameter.name)->download(values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
+    }
+    if (is_plain(*a.format, Scalar::f32)) continue;
+    if (fields.empty()) {
+      const std::vector<float> values(w.f32().begin(), w.f32().end());
+      w.type.element = {Scalar::f32, a.format};
+      w.bytes = engine_.encode(a.format, values.data(), w.rows(), w.columns());
+    } else {
+      w = encode_with(a.format, w, fields);
+    }
+  }
+  return out;
+}
+
+bool Trainer::is_trained(const std::string& name) const {
+  return std::any_of(trained_.begin(), trained_.end(), [&](const Parameter& p) { return p.name == name; });
+}
+
 std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   CheckpointContent content;
   content.state.step = done_;
@@ -179,7 +216,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   content.state.more["family"] = model_.family->name();
   content.state.more["config"] = numbers;
   for (const auto& [name, t] : tensors_) {
-    if (model_.weights.contains(name)) content.weights.push_back(spec_of(name, t->type()));
+    if (is_trained(name) || model_.weights.contains(name)) content.weights.push_back(spec_of(name, t->type()));
     if (is_moment(name)) content.optimizer.push_back(spec_of(name, t->type()));
   }
   std::vector<uint8_t> buffer;
@@ -206,7 +243,7 @@ void Trainer::restore(const std::filesystem::path& folder) {
     to.upload(blob.data(), static_cast<int64_t>(blob.size()));
   };
   for (auto& [name, t] : tensors_) {
-    if (model_.weights.contains(name)) take(*checkpoint.weights, name, *t);
+    if (is_trained(name) || model_.weights.contains(name)) take(*checkpoint.weights, name, *t);
     if (is_moment(name)) take(*checkpoint.optimizer, name, *t);
   }
   if (checkpoint.state.seed != recipe_.seed) {

@@ -12,6 +12,7 @@
 #include "model/arch/model.h"
 #include "model/file/checkpoint.h"
 #include "model/text/dataset.h"
+#include "model/train/learned.h"
 #include "model/train/recipe.h"
 #include "run/engine/engine.h"
 
@@ -34,8 +35,8 @@ class Trainer {
   int64_t done() const { return done_; }    // steps
   const Recipe& recipe() const { return recipe_; }
 
-  Model model() const;                      // with the weights as they are now
-  void set_schedule(const Schedule& s) { recipe_.schedule = s; }
+  Model model() const;                      // with the weights as they are now, f32
+  Model rounded() const;                    // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
 
   std::filesystem::path save(const std::filesystem::path& out) const;   // a checkpoint folder
   void restore(const std::filesystem::path& checkpoint);                // Error when it belongs to another model
@@ -46,6 +47,7 @@ class Trainer {
   using Tensors = std::map<std::string, run::DeviceTensorRef>;
   run::DeviceTensorRef tensor(const std::string& name, const graph::Type& type);
   void bind_all(run::Program& program);
+  bool is_trained(const std::string& name) const;
   void set_scalar(const char* name, double value);
   double scalar(run::Program& program, const char* name);
   void put_batch(const std::vector<TokenId>& batch, int64_t rows);
@@ -54,7 +56,9 @@ class Trainer {
   Model model_;                             // weights are those at construction or restore
   Recipe recipe_;
   std::shared_ptr<const Dataset> data_;
-  std::vector<Parameter> trained_;
+  std::vector<graph::FormatAssignment> assignments_;
+  std::vector<LearnedField> learned_;
+  std::vector<Parameter> trained_;          // weights and learned fields
   Tensors tensors_;                         // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
   int64_t done_ = 0;
