@@ -83,7 +83,6 @@ Step write_quantize(const graph::Graph& g, const DotProblem& p, const IntegerDot
     });
   });
   Step step = w.step(fmt::format("quantize {}x{} i8 groups of {}", layout.rows, layout.columns, kActivationGroup));
-  step.bytes = static_cast<double>(layout.rows * layout.columns) * 5;
   return step;
 }
 

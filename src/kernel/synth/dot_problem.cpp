@@ -121,10 +121,12 @@ DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
   p.result_scalar = result_type.element.scalar;
   p.result_bytes = graph::byte_size(result_type);
 
-  // Epilogue: the maps of the group, and what they read besides the contraction.
+  // Epilogue: the maps of the group, masks beside the contraction among them, and what they read besides it. Shapes
+  // align at the right, so what broadcasts to a mask's shape reads the same elements when it broadcasts to the
+  // result's.
   std::set<ValueId> computed{group.root};
   for (ValueId v : group.nodes)
-    if (g[v].op == graph::Op::map_ && g[v].type.shape == root.type.shape) {
+    if (g[v].op == graph::Op::map_) {
       computed.insert(v);
       p.epilogue.push_back(v);
     }

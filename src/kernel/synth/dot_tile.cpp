@@ -56,7 +56,10 @@ class TileKernel {
     const int64_t block = p_.loads[1].format->block;
     return std::max(kTurnColumns / block, int64_t{1}) * block;
   }
-  int64_t padded_k() const { return (panel_k() + t_.lanes - 1) / t_.lanes * t_.lanes; }
+  // Turned squares write whole vectors of k, the last of them beyond the end.
+  int64_t padded_k() const {
+    return (panel_k() + t_.lanes - 1) / t_.lanes * t_.lanes + (p_.outer_k.empty() ? 0 : t_.lanes);
+  }
   Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
   Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
   Value sub(Value x, Value y) { return b_.op(ScalarOp::sub_, x, y); }

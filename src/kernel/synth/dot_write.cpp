@@ -117,7 +117,8 @@ void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
       }
       operands.push_back(values[operand]);
     }
-    values[map] = b.apply(node.attributes.formula, operands).at(0);
+    const Value v = b.apply(node.attributes.formula, operands).at(0);
+    values[map] = b.type(v).lanes == lanes ? v : b.splat(v, lanes);
   }
   const Value out = values.at(problem_.result);
   const int64_t bytes = scalar_bytes(problem_.result_scalar);
@@ -146,6 +147,7 @@ Step DotWriter::step(std::string plan) {
   for (char& c : s.kernel.name)
     if (!isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '_';
   s.kernel.name += "_" + identity;
+  for (const loop::BufferParam& param : s.kernel.params) s.bytes += static_cast<double>(param.bytes);
   s.arguments = std::move(arguments_);
   s.plan = std::move(plan);
   return s;

@@ -15,7 +15,6 @@ TilesOfA tiles_of_a(const DotProblem& p, const TilePlan& t) {
   TilesOfA s;
   s.row_bytes = (t.height + t.lanes - 1) / t.lanes * t.lanes * 4;
   s.tile_bytes = p.k_total() * s.row_bytes;
-  s.bytes = p.outer_extent() * t.m_tiles * s.tile_bytes;
   return s;
 }
 
@@ -56,7 +55,6 @@ Step write_pack_step(const graph::Graph& g, const DotProblem& p, const TilePlan&
     });
   });
   Step s = w.step(fmt::format("pack {}x{} in tiles of {}", p.m.extent, k_total, t.height));
-  s.bytes = static_cast<double>(p.outer_extent() * p.m.extent * k_total) * 8;
   return s;
 }
 
