@@ -15,6 +15,7 @@ TilesOfA tiles_of_a(const DotProblem& p, const TilePlan& t) {
   TilesOfA s;
   s.row_bytes = (t.height + t.lanes - 1) / t.lanes * t.lanes * 4;
   s.tile_bytes = p.k_total() * s.row_bytes;
+  s.bytes = p.outer_extent() * t.m_tiles * s.tile_bytes;
   return s;
 }
 
