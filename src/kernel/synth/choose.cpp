@@ -1,3 +1,5 @@
+// The cost model behind choose.h: cycles of tiles, of filling panels and of entering tasks, over all sensible cuts.
+// Constants were measured on one processor (bench/gemm.cpp); they decide about speed alone, never about results.
 #include "kernel/synth/choose.h"
 
 #include <fmt/format.h>
@@ -11,7 +13,7 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kLaidBytes = 64 << 20;  // of an operand laid out in scratch
+constexpr int64_t kLaidBytes = 64 << 20;   // of an operand laid out in scratch
 constexpr int64_t kSumsBytes = 256 << 10;  // private sums when K has stages
 constexpr int64_t kMostRows = 6;           // of a, for kernels along k
 constexpr double kLaunchCycles = 20000;    // one more step

@@ -1,3 +1,4 @@
+// Rows for few rows of a, integers where they are allowed and the format factors, tiles for everything else.
 #include "kernel/synth/dot.h"
 
 #include "kernel/synth/choose.h"

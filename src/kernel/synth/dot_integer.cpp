@@ -1,3 +1,5 @@
+// Two kernels: activations to codes, scales and sums; then rows of the weight meet them. Rounding happens once, in the
+// first.
 #include "kernel/synth/dot_integer.h"
 
 #include <memory>

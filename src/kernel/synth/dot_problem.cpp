@@ -1,3 +1,4 @@
+// Sorts letters into batch, M, N and K, merges those that lie one after another everywhere, and picks the tiled ones.
 #include "kernel/synth/dot_problem.h"
 
 #include <fmt/ranges.h>

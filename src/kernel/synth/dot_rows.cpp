@@ -1,3 +1,4 @@
+// One group of b's rows at a time, all of a's rows beside it; sums in registers, one vector each.
 #include "kernel/synth/dot_rows.h"
 
 #include <functional>

@@ -1,3 +1,5 @@
+// Writes the nest: tasks, stages of K, panels, tiles, products, epilogue. Sums of one element are added in the order of
+// k, whatever the cut into tasks, so the result depends on the plan alone.
 #include "kernel/synth/dot_tile.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Parameters, strided reads and the epilogue of dot kernels.
 #include "kernel/synth/dot_write.h"
 
 #include "base/check.h"

@@ -1,3 +1,4 @@
+// Chooses the row, the bias and, for costly codes, the look-up table.
 #include "kernel/synth/factor.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Copies and unpacks rows; the butterfly transpose.
 #include "kernel/synth/pack.h"
 
 #include <numeric>

@@ -1,3 +1,4 @@
+// Tasks take rows of k, so that memory is read in the order it lies.
 #include "kernel/synth/pack_step.h"
 
 #include <algorithm>
