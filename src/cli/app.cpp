@@ -20,15 +20,20 @@ extern "C" void on_interrupt(int) {
 
 int print_error(const std::string& message, const std::string& hint, Exit code) {
   const bool color = use_color();
-  std::fputs(fmt::format("lumen: {}error:{} {}\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "", message).c_str(), stderr);
+  std::fputs(fmt::format("lumen: {}error:{} {}\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "", message).c_str(),
+             stderr);
   if (!hint.empty()) std::fputs(fmt::format("  hint: {}\n", hint).c_str(), stderr);
   return static_cast<int>(code);
 }
 
 }  // namespace
 
-const std::atomic<bool>& interrupted() { return stop_requested; }
-void catch_interrupts() { std::signal(SIGINT, on_interrupt); }
+const std::atomic<bool>& interrupted() {
+  return stop_requested;
+}
+void catch_interrupts() {
+  std::signal(SIGINT, on_interrupt);
+}
 
 model::LibraryRef Shared::library() const {
   const auto library = model::Library::builtin();
@@ -55,8 +60,12 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
   app.add_option("-t,--threads", shared->threads, "Threads; 0 takes all cores this process may use")
       ->group("Common")
       ->check(CLI::Range(0, 4096));
-  app.add_option("--machine", shared->machine, "Code for which processor; see `lumen doctor`")->group("Common")->type_name("NAME");
-  app.add_option("--cache", shared->cache, "Folder of compiled kernels; 'off' keeps them in memory")->group("Common")->type_name("DIR");
+  app.add_option("--machine", shared->machine, "Code for which processor; see `lumen doctor`")
+      ->group("Common")
+      ->type_name("NAME");
+  app.add_option("--cache", shared->cache, "Folder of compiled kernels; 'off' keeps them in memory")
+      ->group("Common")
+      ->type_name("DIR");
   app.add_flag("-v,--verbose", shared->verbose, "Say more")->group("Common");
   app.add_flag("-q,--quiet", shared->quiet, "Say less")->group("Common");
 }
@@ -73,10 +82,12 @@ int run_app(int argc, const char* const* argv) {
       "  lumen quantize my-model/model.gguf small.gguf TYPE\n"
       "  lumen run -m small.gguf -p \"ROMEO:\" -n 200\n"
       "  lumen format check my_format.lum              kernels and errors of a format of your own\n"
-      "Every command has --help. Exit codes: 0 ok, 1 bad data, 2 usage, 3 hardware or memory, 4 numeric guard, 5 verification\n"
+      "Every command has --help. Exit codes: 0 ok, 1 bad data, 2 usage, 3 hardware or memory, 4 numeric guard, 5 "
+      "verification\n"
       "failed, 130 Ctrl-C after saving.");
   Command command;
-  for (auto* add : {add_demo, add_train, add_run, add_quantize, add_perplexity, add_inspect, add_compile, add_format, add_doctor}) {
+  for (auto* add :
+       {add_demo, add_train, add_run, add_quantize, add_perplexity, add_inspect, add_compile, add_format, add_doctor}) {
     add(app, command);
   }
   try {
@@ -91,7 +102,8 @@ int run_app(int argc, const char* const* argv) {
     std::cout << version.what() << "\n";
     return 0;
   } catch (const CLI::ParseError& error) {
-    return print_error(error.what(), argc < 2 ? "try `lumen demo`, or `lumen --help`" : "see `lumen COMMAND --help`", Exit::usage);
+    return print_error(error.what(), argc < 2 ? "try `lumen demo`, or `lumen --help`" : "see `lumen COMMAND --help`",
+                       Exit::usage);
   }
   try {
     set_verbosity(Verbosity::normal);

@@ -1,5 +1,6 @@
-// The commands of the program, one file each. A command adds its flags to the application and leaves an action behind, which runs
-// after everything was parsed. Errors are thrown as lumen::Error and printed in one place (app.cpp). Proved by tests/cli.
+// The commands of the program, one file each. A command adds its flags to the application and leaves an action behind,
+// which runs after everything was parsed. Errors are thrown as lumen::Error and printed in one place (app.cpp). Proved
+// by tests/cli.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,15 +20,15 @@ struct Shared {
   std::vector<std::string> format_folders, model_folders;
   int threads = 0;
   bool verbose = false, quiet = false;
-  std::string cache;                     // "" default, "off"
+  std::string cache;  // "" default, "off"
   std::string machine = "native";
 
-  model::LibraryRef library() const;     // embedded texts plus the folders
+  model::LibraryRef library() const;  // embedded texts plus the folders
   run::Engine engine() const;
 };
 
 struct Command {
-  std::function<int()> action;           // set by the parsed subcommand; returns an exit code
+  std::function<int()> action;  // set by the parsed subcommand; returns an exit code
   std::shared_ptr<Shared> shared = std::make_shared<Shared>();
 };
 

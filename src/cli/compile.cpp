@@ -82,7 +82,9 @@ int compile(const Shared& shared, const Flags& flags) {
     // Vectors stay f32, as everywhere.
     for (graph::ValueId v : g.inputs()) {
       const graph::Node& n = g[v];
-      if (n.attributes.role != graph::Role::parameter || n.type.shape.size() < 2 || !model::matches(pattern, n.attributes.name)) continue;
+      if (n.attributes.role != graph::Role::parameter || n.type.shape.size() < 2 ||
+          !model::matches(pattern, n.attributes.name))
+        continue;
       a.value = n.attributes.name;
       options.assignments.push_back(a);
     }
@@ -90,7 +92,8 @@ int compile(const Shared& shared, const Flags& flags) {
   // Symbols nobody gave get small numbers, so that a first look needs no flags.
   for (graph::ValueId v : g.inputs()) {
     for (const graph::Dim& d : g[v].type.shape) {
-      for (const std::string& symbol : d.symbols) options.symbols.emplace(symbol, symbol == "B" || symbol == "R" ? 1 : 32);
+      for (const std::string& symbol : d.symbols)
+        options.symbols.emplace(symbol, symbol == "B" || symbol == "R" ? 1 : 32);
     }
   }
   const std::string text = run::stage_text(g, options, flags.target, stage);
@@ -107,13 +110,19 @@ int compile(const Shared& shared, const Flags& flags) {
 void add_compile(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
   CLI::App* sub = app.add_subcommand("compile", "Show every stage from language to machine code, for any target");
-  sub->add_option("file", flags->file, "A .lum file with a model or functions, or a known family")->required()->type_name("FILE");
+  sub->add_option("file", flags->file, "A .lum file with a model or functions, or a known family")
+      ->required()
+      ->type_name("FILE");
   sub->add_option("--shape,--size", flags->shape, "Named size of the model; without it, the first one");
   sub->add_option("--config", flags->config, "A config value; repeatable")->type_name("KEY=NUMBER");
   sub->add_option("--function", flags->function, "Function; 'train' is a whole training step")->capture_default_str();
-  sub->add_option("--symbols", flags->symbols, "Sizes of symbols; others: B, R = 1, the rest 32")->type_name("B=1,T=512")->delimiter(',');
+  sub->add_option("--symbols", flags->symbols, "Sizes of symbols; others: B, R = 1, the rest 32")
+      ->type_name("B=1,T=512")
+      ->delimiter(',');
   sub->add_option("--format", flags->formats, "Weights held in a format; repeatable")->type_name("[PATTERN=]FORMAT");
-  sub->add_option("--target", flags->target, "Machine; see `lumen doctor`")->capture_default_str()->type_name("MACHINE");
+  sub->add_option("--target", flags->target, "Machine; see `lumen doctor`")
+      ->capture_default_str()
+      ->type_name("MACHINE");
   sub->add_option("--emit", flags->emit, "graph, loops, llvm, asm or obj")->capture_default_str();
   sub->add_option("-o,--out", flags->out, "File to write instead of printing")->type_name("OUT");
   sub->add_flag("--exact", flags->exact, "f32 activations in dots with held weights");
@@ -126,9 +135,8 @@ void add_compile(CLI::App& app, Command& command) {
            "  lumen compile model.lum --function train --symbols B=12,T=64 --emit graph";
   });
   add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return compile(*shared, *flags); };
-  });
+  sub->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return compile(*shared, *flags); }; });
 }
 
 }  // namespace lumen::cli

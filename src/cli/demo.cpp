@@ -31,8 +31,8 @@ struct Row {
   std::string format;
   double bits = 0;
   int64_t file_bytes = 0;
-  double perplexity = 0;          // after rounding
-  double trained = 0;             // after fine-tuning with rounding; 0: not done
+  double perplexity = 0;  // after rounding
+  double trained = 0;     // after fine-tuning with rounding; 0: not done
   double tokens_per_second = 0;
   std::filesystem::path best_file;  // the better one of rounded and fine-tuned
 };
@@ -41,14 +41,16 @@ struct Interrupted {};
 
 class Demo {
  public:
-  Demo(const Shared& shared, Flags flags) : flags_(std::move(flags)), library_(shared.library()), engine_(shared.engine()) {
+  Demo(const Shared& shared, Flags flags)
+      : flags_(std::move(flags)), library_(shared.library()), engine_(shared.engine()) {
     const auto text = library_->recipe(flags_.recipe);
     if (!text) throw usage_error("no recipe is called '{}'", flags_.recipe);
     recipe_ = model::parse_recipe(text->text, text->name);
     if (flags_.steps) recipe_.schedule.steps = *flags_.steps;
     if (flags_.tuning_steps) recipe_.demo_tuning_steps = *flags_.tuning_steps;
     recipe_.schedule.warmup = std::min(recipe_.schedule.warmup, recipe_.schedule.steps / 4);
-    for (const std::string& name : recipe_.demo_formats) (void)library_->formats().get(name);  // mistakes show before the work
+    for (const std::string& name : recipe_.demo_formats)
+      (void)library_->formats().get(name);  // mistakes show before the work
   }
 
   int run() {
@@ -80,8 +82,9 @@ class Demo {
     trained_.tokenizer = tokenizer;
     trained_.name = "demo";
     std::filesystem::create_directories(flags_.out);
-    std::cout << fmt::format("A character model of {:.2f} M parameters on {} characters of plays; everything lands in {}.\n",
-                             static_cast<double>(trained_.weight_count()) / 1e6, text.size(), flags_.out)
+    std::cout << fmt::format(
+                     "A character model of {:.2f} M parameters on {} characters of plays; everything lands in {}.\n",
+                     static_cast<double>(trained_.weight_count()) / 1e6, text.size(), flags_.out)
               << std::flush;
   }
 
@@ -99,8 +102,8 @@ class Demo {
     model::Trainer trainer(engine_, trained_, recipe_, data_);
     const model::LoopResult result = run_loop(trainer, "train f32", true);
     trained_ = trainer.model();
-    std::cout << fmt::format("trained {} steps: validation loss {:.4f} nats per character, {:.0f} tokens/s\n", recipe_.schedule.steps,
-                             result.validation_loss, result.tokens_per_second)
+    std::cout << fmt::format("trained {} steps: validation loss {:.4f} nats per character, {:.0f} tokens/s\n",
+                             recipe_.schedule.steps, result.validation_loss, result.tokens_per_second)
               << std::flush;
   }
 
@@ -183,13 +186,20 @@ class Demo {
   }
 
   void print_table() const {
-    std::string out = fmt::format("\n{:<14} {:>7} {:>12} {:>12} {:>14} {:>10}\n{:<14} {:>7} {:>12} {:>12} {:>14} {:>10}\n", "format", "bits per",
-                                  "file", "perplexity", "perplexity", "tokens/s", "", "weight", "bytes", "rounded", "fine-tuned", "generated");
+    std::string out = fmt::format(
+        "\n{:<14} {:>7} {:>12} {:>12} {:>14} {:>10}\n{:<14} {:>7} {:>12} {:>12} {:>14} {:>10}\n", "format", "bits per",
+        "file", "perplexity", "perplexity", "tokens/s", "", "weight", "bytes", "rounded", "fine-tuned", "generated");
     for (const Row& row : rows_) {
-      out += fmt::format("{:<14} {:>8.3f} {:>11} {:>12.4f} {:>14} {:>10.0f}\n", row.format, row.bits, row.file_bytes, row.perplexity,
-                         row.trained > 0 ? fmt::format("{:.4f}", row.trained) : "-", row.tokens_per_second);
+      out += fmt::format("{:<14} {:>8.3f} {:>11} {:>12.4f} {:>14} {:>10.0f}\n", row.format, row.bits, row.file_bytes,
+                         row.perplexity, row.trained > 0 ? fmt::format("{:.4f}", row.trained) : "-",
+                         row.tokens_per_second);
     }
-    std::cout << out << "perplexity per character on 600 windows of the validation text\n" << std::flush;
+    std::cout << out
+              << fmt::format(
+                     "perplexity per character on 600 windows of the validation text; fine-tuned: {} further steps "
+                     "with the rounding in the loop\n",
+                     recipe_.demo_tuning_steps)
+              << std::flush;
   }
 
   // A text from the best file of less than five bits.
@@ -209,7 +219,8 @@ class Demo {
     model::Sampler sampler(options);
     model::TokenStream stream(*model.tokenizer);
     std::vector<model::TokenId> text = model.tokenizer->encode(recipe_.demo_sample);
-    std::cout << fmt::format("\n{} writes:\n{}", best->best_file.filename().string(), recipe_.demo_sample) << std::flush;
+    std::cout << fmt::format("\n{} writes:\n{}", best->best_file.filename().string(), recipe_.demo_sample)
+              << std::flush;
     std::span<const float> logits = session.feed(text);
     for (int64_t i = 0; i < flags_.sample && !interrupted().load(); ++i) {
       const model::TokenId id = sampler.pick(logits);
@@ -241,12 +252,15 @@ class Demo {
 
 void add_demo(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* sub = app.add_subcommand("demo", "Train a small model, round it to many formats, fine-tune it: one table in minutes");
+  CLI::App* sub =
+      app.add_subcommand("demo", "Train a small model, round it to many formats, fine-tune it: one table in minutes");
   sub->add_option("-o,--out", flags->out, "Folder for the GGUF files")->capture_default_str()->type_name("DIR");
   sub->add_option("-r,--recipe", flags->recipe, "Recipe with a [demo] section")->capture_default_str();
   sub->add_option("--steps", flags->steps, "Training steps")->check(CLI::PositiveNumber);
   sub->add_option("--tuning-steps", flags->tuning_steps, "Steps of each fine-tuning")->check(CLI::PositiveNumber);
-  sub->add_option("--sample", flags->sample, "Characters written at the end")->capture_default_str()->check(CLI::NonNegativeNumber);
+  sub->add_option("--sample", flags->sample, "Characters written at the end")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   sub->footer("Examples:\n  lumen demo\n  lumen demo --steps 300 --tuning-steps 50 -o quick");
   add_shared_flags(*sub, command.shared);
   sub->callback([flags, &command] {

@@ -31,7 +31,9 @@ std::string processor_name() {
 // The folder the engine keeps kernels in; the same rule as run/engine/engine.h states.
 std::filesystem::path cache_folder(const Shared& shared) {
   if (!shared.cache.empty()) return shared.cache;
-  const auto variable = [](const char* name) { return std::getenv(name) ? std::string(std::getenv(name)) : std::string(); };
+  const auto variable = [](const char* name) {
+    return std::getenv(name) ? std::string(std::getenv(name)) : std::string();
+  };
   if (const std::string own = variable("LUMEN_CACHE"); !own.empty()) return own;
   if (const std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return std::filesystem::path(xdg) / "lumen";
   return std::filesystem::path(variable("HOME")) / ".cache" / "lumen";
@@ -83,8 +85,10 @@ std::vector<SelfTest> self_test(const Shared& shared, const Flags& flags) {
 
 int doctor(const Shared& shared, const Flags& flags) {
   const double gib = 1.0 / (1 << 30);
-  const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) * gib;
-  const double available = static_cast<double>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) * gib;
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) * gib;
+  const double available =
+      static_cast<double>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE)) * gib;
   const auto machines = run::machine_lines();
   const CacheState cache = look_at_cache(shared);
   const std::vector<SelfTest> tests = flags.quick ? std::vector<SelfTest>() : self_test(shared, flags);
@@ -102,30 +106,41 @@ int doctor(const Shared& shared, const Flags& flags) {
     out["memory_available_gib"] = available;
     out["native_machine"] = run::native_machine_name();
     for (const auto& m : machines) {
-      out["machines"].push_back({{"name", m.name}, {"triple", m.triple}, {"vector_bits", m.vector_bits}, {"tier", m.tier}, {"runs_here", m.runs_here}});
+      out["machines"].push_back({{"name", m.name},
+                                 {"triple", m.triple},
+                                 {"vector_bits", m.vector_bits},
+                                 {"tier", m.tier},
+                                 {"runs_here", m.runs_here}});
     }
     out["cache"] = {{"path", cache.path}, {"state", cache.state}, {"files", cache.files}, {"bytes", cache.bytes}};
     for (const SelfTest& t : tests) {
       for (const run::CheckLine& line : t.lines) {
-        out["self_test"].push_back({{"format", t.format}, {"what", line.what}, {"machine", line.machine}, {"ok", line.ok}, {"detail", line.detail}});
+        out["self_test"].push_back({{"format", t.format},
+                                    {"what", line.what},
+                                    {"machine", line.machine},
+                                    {"ok", line.ok},
+                                    {"detail", line.detail}});
       }
     }
     out["ok"] = ok;
     std::fputs((out.dump(2) + "\n").c_str(), stdout);
     return static_cast<int>(ok ? Exit::ok : Exit::verify);
   }
-  std::string out = fmt::format("lumen {} ({})\nprocessor  {}, {} cores\nmemory     {:.1f} GiB, {:.1f} GiB free\nkernels    {}\n", kVersion,
-                                run::compiler_version(), processor_name(), sysconf(_SC_NPROCESSORS_ONLN), memory, available,
-                                cache.path.empty() ? "cache off"
-                                                   : fmt::format("{} ({}, {} files, {:.1f} MiB)", cache.path, cache.state, cache.files,
-                                                                 static_cast<double>(cache.bytes) / (1 << 20)));
+  std::string out =
+      fmt::format("lumen {} ({})\nprocessor  {}, {} cores\nmemory     {:.1f} GiB, {:.1f} GiB free\nkernels    {}\n",
+                  kVersion, run::compiler_version(), processor_name(), sysconf(_SC_NPROCESSORS_ONLN), memory, available,
+                  cache.path.empty() ? "cache off"
+                                     : fmt::format("{} ({}, {} files, {:.1f} MiB)", cache.path, cache.state,
+                                                   cache.files, static_cast<double>(cache.bytes) / (1 << 20)));
   out += fmt::format("machines   code for this processor: {}\n", run::native_machine_name());
   for (const auto& m : machines) {
-    out += fmt::format("  {:<22} {:>5} bits  {:<10} {}\n", m.name, m.vector_bits, m.tier, m.runs_here ? "runs here" : "compiles only");
+    out += fmt::format("  {:<22} {:>5} bits  {:<10} {}\n", m.name, m.vector_bits, m.tier,
+                       m.runs_here ? "runs here" : "compiles only");
   }
   for (const SelfTest& t : tests) {
     for (const run::CheckLine& line : t.lines) {
-      out += fmt::format("self-test  {} {:<12} {:<32} {}\n", line.ok ? "ok  " : "FAIL", t.format, line.what, line.detail);
+      out +=
+          fmt::format("self-test  {} {:<12} {:<32} {}\n", line.ok ? "ok  " : "FAIL", t.format, line.what, line.detail);
     }
   }
   out += ok ? "all is well\n" : "some kernels disagree with the codec: do not trust results on this machine\n";
@@ -143,9 +158,8 @@ void add_doctor(CLI::App& app, Command& command) {
   sub->add_flag("--quick", flags->quick, "Skip the self-test");
   sub->footer("Exit code 5 when a self-test fails.");
   add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return doctor(*shared, *flags); };
-  });
+  sub->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return doctor(*shared, *flags); }; });
 }
 
 }  // namespace lumen::cli

@@ -43,7 +43,8 @@ int list(const Shared& shared) {
   std::vector<FormatRef> formats = library->formats().all();
   std::stable_sort(formats.begin(), formats.end(),
                    [](const FormatRef& a, const FormatRef& b) { return a->bits_per_weight() > b->bits_per_weight(); });
-  std::string out = fmt::format("{:<16} {:>7} {:>12} {:>5}  {:<24} {}\n", "format", "bits", "block", "gguf", "kind", "");
+  std::string out =
+      fmt::format("{:<16} {:>7} {:>12} {:>5}  {:<24} {}\n", "format", "bits", "block", "gguf", "kind", "");
   for (const FormatRef& f : formats) {
     out += fmt::format("{:<16} {:>7.3f} {:>12} {:>5}  {:<24} {}\n", f->name, f->bits_per_weight(), block_text(*f),
                        f->gguf_type ? std::to_string(*f->gguf_type) : "-", facts_text(*f), f->doc);
@@ -82,8 +83,8 @@ void print_errors(const FormatLibrary& library, const FormatRef& f) {
   std::string out = fmt::format("  {:<18} {:>7} {:>10} {:>12}\n", "relative error", "bits", "Gaussian", "heavy tails");
   for (const FormatRef& row : rows) {
     const run::FormatError error = run::format_error(*row);
-    out += fmt::format("{} {:<18} {:>7.3f} {:>10.5f} {:>12.5f}\n", row == f ? ">" : " ", row->name, row->bits_per_weight(),
-                       error.gaussian, error.heavy);
+    out += fmt::format("{} {:<18} {:>7.3f} {:>10.5f} {:>12.5f}\n", row == f ? ">" : " ", row->name,
+                       row->bits_per_weight(), error.gaussian, error.heavy);
   }
   std::fputs(out.c_str(), stdout);
 }
@@ -93,13 +94,17 @@ int print_lines(const std::vector<run::CheckLine>& lines) {
   int failed = 0;
   for (const run::CheckLine& line : lines) {
     failed += line.ok ? 0 : 1;
-    std::fputs(fmt::format("  {} {:<32} {:<16} {}\n", line.ok ? "ok  " : "FAIL", line.what, line.machine, line.detail).c_str(), stdout);
+    std::fputs(
+        fmt::format("  {} {:<32} {:<16} {}\n", line.ok ? "ok  " : "FAIL", line.what, line.machine, line.detail).c_str(),
+        stdout);
   }
   return failed;
 }
 
 int check_one(const Shared& shared, const FormatLibrary& library, const FormatRef& f) {
-  std::fputs(fmt::format("{}: {:.3f} bits per weight, block {}\n", f->name, f->bits_per_weight(), block_text(*f)).c_str(), stdout);
+  std::fputs(
+      fmt::format("{}: {:.3f} bits per weight, block {}\n", f->name, f->bits_per_weight(), block_text(*f)).c_str(),
+      stdout);
   for (const std::string& line : facts_of(*f).lines) std::fputs(fmt::format("  {}\n", line).c_str(), stdout);
   int failed = print_lines(run::check_codec(*f));
   for (const run::MachineLine& machine : run::machine_lines()) {
@@ -138,29 +143,28 @@ void add_format(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
   CLI::App* sub = app.add_subcommand("format", "Number formats: list them, show one, put one of your own to the test");
   sub->require_subcommand(1);
-  CLI::App* list_command = sub->add_subcommand("list", "All formats with bits per weight and what follows from their definitions");
+  CLI::App* list_command =
+      sub->add_subcommand("list", "All formats with bits per weight and what follows from their definitions");
   add_shared_flags(*list_command, command.shared);
-  list_command->callback([&command] {
-    command.action = [shared = command.shared] { return list(*shared); };
-  });
+  list_command->callback([&command] { command.action = [shared = command.shared] { return list(*shared); }; });
   CLI::App* show_command = sub->add_subcommand("show", "The definition of a format, and its facts");
   show_command->add_option("name", flags->name, "Format")->required();
   add_shared_flags(*show_command, command.shared);
-  show_command->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return show(*shared, *flags); };
-  });
-  CLI::App* check_command =
-      sub->add_subcommand("check", "Codec properties, kernels on every machine that runs here, errors beside similar formats");
-  check_command->add_option("file", flags->file, "A .lum file, or the name of a known format")->required()->type_name("FILE|NAME");
+  show_command->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return show(*shared, *flags); }; });
+  CLI::App* check_command = sub->add_subcommand(
+      "check", "Codec properties, kernels on every machine that runs here, errors beside similar formats");
+  check_command->add_option("file", flags->file, "A .lum file, or the name of a known format")
+      ->required()
+      ->type_name("FILE|NAME");
   check_command->footer(
       "Exit code 5 when a check fails.\n"
       "Examples:\n"
       "  lumen format check my_format.lum\n"
       "  lumen format check NAME --formats ./my-formats");
   add_shared_flags(*check_command, command.shared);
-  check_command->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return check(*shared, *flags); };
-  });
+  check_command->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return check(*shared, *flags); }; });
 }
 
 }  // namespace lumen::cli

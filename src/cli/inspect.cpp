@@ -18,11 +18,14 @@ struct Flags {
   bool tensors_only = false;
 };
 
-std::string element_text(const graph::Element& e) { return e.format ? e.format->name : std::string(scalar_name(e.scalar)); }
+std::string element_text(const graph::Element& e) {
+  return e.format ? e.format->name : std::string(scalar_name(e.scalar));
+}
 
 void print_tensors(const model::TensorFile& file, const std::map<std::string, std::string>& roles) {
   int64_t weights = 0, bytes = 0;
-  std::string out = fmt::format("{:<44} {:>20} {:<10} {:>14} {:>8}  {}\n", "tensor", "shape", "type", "bytes", "bpw", roles.empty() ? "" : "role");
+  std::string out = fmt::format("{:<44} {:>20} {:<10} {:>14} {:>8}  {}\n", "tensor", "shape", "type", "bytes", "bpw",
+                                roles.empty() ? "" : "role");
   for (const model::StoredTensor& t : file.tensors()) {
     std::string shape;
     for (size_t i = 0; i < t.shape.size(); ++i) shape += (i ? "x" : "") + std::to_string(t.shape[i]);
@@ -37,8 +40,8 @@ void print_tensors(const model::TensorFile& file, const std::map<std::string, st
                        count > 0 ? 8.0 * static_cast<double>(stored) / static_cast<double>(count) : 0.0,
                        role == roles.end() ? "" : role->second);
   }
-  out += fmt::format("{} tensors, {} weights, {} bytes, {:.3f} bits per weight\n", file.tensors().size(), weights, bytes,
-                     weights > 0 ? 8.0 * static_cast<double>(bytes) / static_cast<double>(weights) : 0.0);
+  out += fmt::format("{} tensors, {} weights, {} bytes, {:.3f} bits per weight\n", file.tensors().size(), weights,
+                     bytes, weights > 0 ? 8.0 * static_cast<double>(bytes) / static_cast<double>(weights) : 0.0);
   std::fputs(out.c_str(), stdout);
 }
 
@@ -46,7 +49,10 @@ void inspect_gguf(const model::LibraryRef& library, const Flags& flags) {
   const model::GgufFile file(flags.path, library->formats());
   if (!flags.tensors_only) {
     for (const auto& [key, value] : file.metadata().entries()) {
-      std::fputs(fmt::format("{:<44} {:<18} {}\n", key, model::gguf_type_name(value), model::gguf_print(value, flags.limit)).c_str(), stdout);
+      std::fputs(
+          fmt::format("{:<44} {:<18} {}\n", key, model::gguf_type_name(value), model::gguf_print(value, flags.limit))
+              .c_str(),
+          stdout);
     }
   }
   // Roles, where the file is a model of a known family.
@@ -62,8 +68,9 @@ void inspect_gguf(const model::LibraryRef& library, const Flags& flags) {
 
 void inspect_checkpoint(const model::LibraryRef& library, const std::filesystem::path& folder) {
   const model::Checkpoint checkpoint = model::load_checkpoint(folder, library->formats());
-  std::fputs(fmt::format("checkpoint of step {}, seed {}, next batch {}\n{}\n{}\n", checkpoint.state.step, checkpoint.state.seed,
-                         checkpoint.state.data_position, checkpoint.state.config, checkpoint.state.more.dump(2))
+  std::fputs(fmt::format("checkpoint of step {}, seed {}, next batch {}\n{}\n{}\n", checkpoint.state.step,
+                         checkpoint.state.seed, checkpoint.state.data_position, checkpoint.state.config,
+                         checkpoint.state.more.dump(2))
                  .c_str(),
              stdout);
   print_tensors(*checkpoint.weights, {});
@@ -109,9 +116,8 @@ void add_inspect(CLI::App& app, Command& command) {
   sub->add_flag("--tensors", flags->tensors_only, "Leave out the metadata");
   sub->footer("Examples:\n  lumen inspect model.gguf\n  lumen inspect my-model/checkpoint-2000");
   add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return inspect(*shared, *flags); };
-  });
+  sub->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return inspect(*shared, *flags); }; });
 }
 
 }  // namespace lumen::cli

@@ -1,4 +1,6 @@
 // lumen quantize IN OUT TYPE [threads]
+#include "model/compress/quantize.h"
+
 #include <cstdio>
 
 #include "base/error.h"
@@ -7,7 +9,6 @@
 #include "cli/names.h"
 #include "model/arch/read.h"
 #include "model/arch/write.h"
-#include "model/compress/quantize.h"
 
 namespace lumen::cli {
 namespace {
@@ -49,16 +50,21 @@ int quantize_file(const Shared& shared, Flags& flags) {
 
 void add_quantize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* sub = app.add_subcommand("quantize", "Round a model's weights to a number format, or to a mixture of formats");
+  CLI::App* sub =
+      app.add_subcommand("quantize", "Round a model's weights to a number format, or to a mixture of formats");
   sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")->required()->type_name("IN");
   sub->add_option("output", flags->out, "GGUF file to write")->required()->type_name("OUT");
   sub->add_option("type", flags->type, "Format or mixture; the names are below")->required()->type_name("TYPE");
   sub->add_option("nthreads", flags->threads, "Threads")->type_name("N")->check(CLI::Range(1, 4096));
-  sub->add_option("--tensor-type", flags->tensor_types, "Format of the tensors a regular expression finds; repeatable")->type_name("REGEX=FORMAT");
-  sub->add_option("--output-tensor-type", flags->options.output_type, "Format of the output matrix")->type_name("FORMAT");
-  sub->add_option("--token-embedding-type", flags->options.embedding_type, "Format of the token embedding")->type_name("FORMAT");
+  sub->add_option("--tensor-type", flags->tensor_types, "Format of the tensors a regular expression finds; repeatable")
+      ->type_name("REGEX=FORMAT");
+  sub->add_option("--output-tensor-type", flags->options.output_type, "Format of the output matrix")
+      ->type_name("FORMAT");
+  sub->add_option("--token-embedding-type", flags->options.embedding_type, "Format of the token embedding")
+      ->type_name("FORMAT");
   sub->add_option("--fallback", flags->options.fallbacks,
-                  "Format to take where a tensor's rows do not divide into blocks; repeatable, tried in order. Without it such a "
+                  "Format to take where a tensor's rows do not divide into blocks; repeatable, tried in order. Without "
+                  "it such a "
                   "tensor is an error")
       ->type_name("FORMAT");
   sub->add_flag("--pure", flags->options.pure, "The same format for every matrix");

@@ -28,12 +28,17 @@ struct Flags {
   bool ignore_eos = false, no_echo = false, explain = false;
 };
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 class Writer {
  public:
   Writer(const model::LoadedModel& loaded, const Flags& flags)
-      : flags_(flags), tokenizer_(*loaded.model().tokenizer), session_(loaded, flags.session), sampler_(flags.sampling) {}
+      : flags_(flags),
+        tokenizer_(*loaded.model().tokenizer),
+        session_(loaded, flags.session),
+        sampler_(flags.sampling) {}
 
   // Feeds a text and streams the continuation to stdout. False when Ctrl-C ended it.
   bool answer(const std::string& text) {
@@ -110,19 +115,32 @@ int generate(const Shared& shared, Flags& flags) {
 void add_run(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
   CLI::App* sub = app.add_subcommand("run", "Continue a text with a model")->alias("chat")->alias("cli");
-  sub->add_option("-m,--model,--model_name_or_path,model", flags->model, "GGUF file or Hugging Face folder")->required()->type_name("FILE");
+  sub->add_option("-m,--model,--model_name_or_path,model", flags->model, "GGUF file or Hugging Face folder")
+      ->required()
+      ->type_name("FILE");
   sub->add_option("-p,--prompt", flags->prompt, "The text to continue; without it, lines are read from the terminal");
   sub->add_option("-f,--file", flags->prompt_file, "File with the prompt")->type_name("FILE");
-  sub->add_option("-n,--predict,--n-predict", flags->predict, "Tokens to write; -1: until the context is full")->capture_default_str();
-  sub->add_option("-c,--ctx-size", flags->session.context, "Context length; 0: the model's")->capture_default_str()->check(CLI::NonNegativeNumber);
-  sub->add_option("-b,--batch-size", flags->session.chunk, "Prompt tokens computed at once")->capture_default_str()->check(CLI::PositiveNumber);
-  sub->add_option("-s,--seed", flags->seed, "Seed of sampling; -1: another each time")->capture_default_str()->check(CLI::Range(int64_t{-1}, int64_t{0xffffffff}));
+  sub->add_option("-n,--predict,--n-predict", flags->predict, "Tokens to write; -1: until the context is full")
+      ->capture_default_str();
+  sub->add_option("-c,--ctx-size", flags->session.context, "Context length; 0: the model's")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("-b,--batch-size", flags->session.chunk, "Prompt tokens computed at once")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  sub->add_option("-s,--seed", flags->seed, "Seed of sampling; -1: another each time")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{-1}, int64_t{0xffffffff}));
   sub->add_option("--temp,--temperature", flags->sampling.temperature, "0 is greedy")->capture_default_str();
   sub->add_option("--top-k", flags->sampling.top_k, "Only the k best tokens; 0: all")->capture_default_str();
-  sub->add_option("--top-p", flags->sampling.top_p, "The best tokens with this much probability together; 1: all")->capture_default_str();
-  sub->add_option("--min-p", flags->sampling.min_p, "Tokens at least this likely, relative to the best")->capture_default_str();
-  sub->add_option("--repeat-penalty", flags->sampling.repeat_penalty, "Above 1 makes repetitions rarer")->capture_default_str();
-  sub->add_option("--repeat-last-n", flags->sampling.repeat_last, "How far back repetitions count")->capture_default_str();
+  sub->add_option("--top-p", flags->sampling.top_p, "The best tokens with this much probability together; 1: all")
+      ->capture_default_str();
+  sub->add_option("--min-p", flags->sampling.min_p, "Tokens at least this likely, relative to the best")
+      ->capture_default_str();
+  sub->add_option("--repeat-penalty", flags->sampling.repeat_penalty, "Above 1 makes repetitions rarer")
+      ->capture_default_str();
+  sub->add_option("--repeat-last-n", flags->sampling.repeat_last, "How far back repetitions count")
+      ->capture_default_str();
   sub->add_flag("--ignore-eos", flags->ignore_eos, "Write on behind the end token");
   sub->add_flag("--no-display-prompt", flags->no_echo, "Print the continuation only");
   sub->add_flag("--exact", flags->session.exact, "f32 activations throughout");
@@ -133,9 +151,8 @@ void add_run(CLI::App& app, Command& command) {
       "  lumen run model.gguf -p \"ROMEO:\" --temp 0 --seed 1\n"
       "  lumen chat -m model.gguf");
   add_shared_flags(*sub, command.shared);
-  sub->callback([flags, &command] {
-    command.action = [flags, shared = command.shared] { return generate(*shared, *flags); };
-  });
+  sub->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return generate(*shared, *flags); }; });
 }
 
 }  // namespace lumen::cli

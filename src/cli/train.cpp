@@ -1,8 +1,9 @@
 // lumen train
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <optional>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -36,7 +37,8 @@ model::Recipe resolve(const model::Library& library, const Flags& flags) {
     } else {
       std::string known;
       for (const std::string& name : library.recipe_names()) known += (known.empty() ? "" : ", ") + name;
-      throw Error(Exit::usage, fmt::format("'{}' is neither a recipe nor a file", flags.recipe), "known recipes: " + known);
+      throw Error(Exit::usage, fmt::format("'{}' is neither a recipe nor a file", flags.recipe),
+                  "known recipes: " + known);
     }
   }
   const auto take = [](auto& value, const auto& flag) {
@@ -92,7 +94,8 @@ model::Tokenizer make_tokenizer(const model::Recipe& r, const std::string& text)
 }
 
 // The model a run begins with: a file, or fresh weights of a named size with the vocabulary of the tokenizer.
-model::Model starting_model(const model::LibraryRef& library, const Flags& flags, model::Recipe& r, const std::string& text) {
+model::Model starting_model(const model::LibraryRef& library, const Flags& flags, model::Recipe& r,
+                            const std::string& text) {
   if (!flags.model.empty()) {
     model::Model model = model::read_model(library, flags.model);
     if (!model.tokenizer) model.tokenizer = make_tokenizer(r, text);
@@ -120,10 +123,12 @@ void refuse_when_too_large(const model::Model& model) {
   const int64_t need = model::training_bytes(model);
   const int64_t have = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   if (need > have) {
-    throw Error(Exit::hardware,
-                fmt::format("training {} needs at least {:.1f} GiB (weights, gradients, two moments); this machine has {:.1f} GiB",
-                            model.name, static_cast<double>(need) / (1 << 30), static_cast<double>(have) / (1 << 30)),
-                "choose a smaller --shape");
+    throw Error(
+        Exit::hardware,
+        fmt::format(
+            "training {} needs at least {:.1f} GiB (weights, gradients, two moments); this machine has {:.1f} GiB",
+            model.name, static_cast<double>(need) / (1 << 30), static_cast<double>(have) / (1 << 30)),
+        "choose a smaller --shape");
   }
 }
 
@@ -180,12 +185,14 @@ int train(const Shared& shared, Flags& flags) {
     rounded_note = fmt::format("wrote {} in the recipe's formats\n", rounded.string());
   }
   if (flags.hf) model::write_hf(trained, std::filesystem::path(flags.out) / "hf");
-  std::fputs(fmt::format("train loss {:.4f} | validation loss {:.4f} nats per token (perplexity {:.3f}) | {:.0f} tokens/s | {}\n"
-                         "wrote {} and {}\n{}",
-                         result.train_loss, result.validation_loss, std::exp(result.validation_loss), result.tokens_per_second,
-                         format_duration(result.seconds), file.string(), result.checkpoint.string(), rounded_note)
-                 .c_str(),
-             stdout);
+  std::fputs(
+      fmt::format(
+          "train loss {:.4f} | validation loss {:.4f} nats per token (perplexity {:.3f}) | {:.0f} tokens/s | {}\n"
+          "wrote {} and {}\n{}",
+          result.train_loss, result.validation_loss, std::exp(result.validation_loss), result.tokens_per_second,
+          format_duration(result.seconds), file.string(), result.checkpoint.string(), rounded_note)
+          .c_str(),
+      stdout);
   return 0;
 }
 
@@ -194,33 +201,53 @@ int train(const Shared& shared, Flags& flags) {
 void add_train(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
   CLI::App* sub = app.add_subcommand("train", "Train or fine-tune a model, with any number format in the loop");
-  sub->add_option("-r,--recipe", flags->recipe, "A recipe by name, or a .toml file; flags below override it")->type_name("NAME|FILE");
-  sub->add_option("-m,--model,--model_name_or_path", flags->model, "Start from this model instead of fresh weights")->type_name("FILE");
+  sub->add_option("-r,--recipe", flags->recipe, "A recipe by name, or a .toml file; flags below override it")
+      ->type_name("NAME|FILE");
+  sub->add_option("-m,--model,--model_name_or_path", flags->model, "Start from this model instead of fresh weights")
+      ->type_name("FILE");
   sub->add_option("--family", flags->family, "Model family");
   sub->add_option("--shape,--size", flags->shape, "Named size of the family");
-  sub->add_option("--data,--dataset", flags->data, "Text, .jsonl or a folder; without it, the built-in text")->type_name("FILE");
+  sub->add_option("--data,--dataset", flags->data, "Text, .jsonl or a folder; without it, the built-in text")
+      ->type_name("FILE");
   sub->add_option("--tokenizer", flags->tokenizer, "characters, bytes:N (byte pairs, N tokens), or a tokenizer file");
-  sub->add_option("-o,--out,--output_dir,--output-dir", flags->out, "Folder for checkpoints, metrics and the model")->capture_default_str()->type_name("DIR");
+  sub->add_option("-o,--out,--output_dir,--output-dir", flags->out, "Folder for checkpoints, metrics and the model")
+      ->capture_default_str()
+      ->type_name("DIR");
   CLI::Option* resume = sub->add_option("--resume,--resume_from_checkpoint,--resume-from-checkpoint", flags->resume,
                                         "Go on from a checkpoint; without a value, the latest one in --out")
                             ->expected(0, 1)
                             ->type_name("[DIR]");
-  sub->add_option("-b,--batch,--batch-size,--per_device_train_batch_size", flags->batch, "Windows per step")->check(CLI::PositiveNumber);
-  sub->add_option("-c,--length,--max_seq_length,--max-seq-length", flags->length, "Tokens per window")->check(CLI::PositiveNumber);
+  sub->add_option("-b,--batch,--batch-size,--per_device_train_batch_size", flags->batch, "Windows per step")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("-c,--length,--max_seq_length,--max-seq-length", flags->length, "Tokens per window")
+      ->check(CLI::PositiveNumber);
   sub->add_option("--steps,--max_steps,--max-steps", flags->steps, "Optimizer steps")->check(CLI::PositiveNumber);
-  sub->add_option("--lr,--learning-rate,--learning_rate", flags->rate, "Peak learning rate")->check(CLI::NonNegativeNumber);
-  sub->add_option("--min-lr,--min-learning-rate", flags->min_rate, "Learning rate at the end")->check(CLI::NonNegativeNumber);
-  sub->add_option("--warmup,--warmup-steps,--warmup_steps", flags->warmup, "Steps to the peak")->check(CLI::NonNegativeNumber);
+  sub->add_option("--lr,--learning-rate,--learning_rate", flags->rate, "Peak learning rate")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--min-lr,--min-learning-rate", flags->min_rate, "Learning rate at the end")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--warmup,--warmup-steps,--warmup_steps", flags->warmup, "Steps to the peak")
+      ->check(CLI::NonNegativeNumber);
   sub->add_option("--schedule,--lr_scheduler_type,--lr-scheduler-type", flags->schedule, "cosine, linear or constant");
   sub->add_option("--weight-decay,--weight_decay", flags->decay, "On matrices only")->check(CLI::NonNegativeNumber);
-  sub->add_option("--max-grad-norm,--max_grad_norm,--clip", flags->clip, "Gradients are scaled down to this norm; 0: never")->check(CLI::NonNegativeNumber);
+  sub->add_option("--max-grad-norm,--max_grad_norm,--clip", flags->clip,
+                  "Gradients are scaled down to this norm; 0: never")
+      ->check(CLI::NonNegativeNumber);
   sub->add_option("--beta1,--adam_beta1", flags->beta1)->check(CLI::Range(0.0, 0.999999));
   sub->add_option("--beta2,--adam_beta2", flags->beta2)->check(CLI::Range(0.0, 0.9999999));
-  sub->add_option("--accumulate,--gradient_accumulation_steps,--gradient-accumulation-steps", flags->accumulate, "Batches per step")->check(CLI::PositiveNumber);
-  sub->add_option("--validation", flags->validation, "Share of the text kept for validation")->check(CLI::Range(0.001, 0.9));
-  sub->add_option("--eval-every,--eval_steps,--eval-steps", flags->evaluate_every, "Steps between evaluations; 0: only at the end")->check(CLI::NonNegativeNumber);
-  sub->add_option("--save-every,--save_steps,--save-steps", flags->save_every, "Steps between checkpoints; 0: only at the end")->check(CLI::NonNegativeNumber);
-  sub->add_option("--keep,--save_total_limit,--save-total-limit", flags->keep, "Checkpoints kept; 0: all")->check(CLI::NonNegativeNumber);
+  sub->add_option("--accumulate,--gradient_accumulation_steps,--gradient-accumulation-steps", flags->accumulate,
+                  "Batches per step")
+      ->check(CLI::PositiveNumber);
+  sub->add_option("--validation", flags->validation, "Share of the text kept for validation")
+      ->check(CLI::Range(0.001, 0.9));
+  sub->add_option("--eval-every,--eval_steps,--eval-steps", flags->evaluate_every,
+                  "Steps between evaluations; 0: only at the end")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--save-every,--save_steps,--save-steps", flags->save_every,
+                  "Steps between checkpoints; 0: only at the end")
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--keep,--save_total_limit,--save-total-limit", flags->keep, "Checkpoints kept; 0: all")
+      ->check(CLI::NonNegativeNumber);
   sub->add_option("-s,--seed", flags->seed, "Names initial weights and the order of the data");
   sub->add_option("--format,--qat", flags->format, "Quantization-aware: round every matrix to this format in the loop");
   sub->add_flag("--hf", flags->hf, "Also write a Hugging Face folder");
@@ -234,7 +261,8 @@ void add_train(CLI::App& app, Command& command) {
            "  lumen train --shape char --data poems.txt --steps 5000 --lr 1e-3 -o poems\n"
            "  lumen train -o my-model --resume\n"
            "  lumen train -m my-model/model.gguf --format " +
-           example_format(4.5) + " --steps 300 --lr 2e-4 -o tuned\n" + "  lumen train --recipe char --print-config > mine.toml";
+           example_format(4.5) + " --steps 300 --lr 2e-4 -o tuned\n" +
+           "  lumen train --recipe char --print-config > mine.toml";
   });
   add_shared_flags(*sub, command.shared);
   sub->callback([flags, resume, &command] {

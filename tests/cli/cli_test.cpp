@@ -30,7 +30,9 @@ Outcome lumen(std::vector<std::string> arguments) {
   return o;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 class Cli : public testing::Test {
  protected:
@@ -47,7 +49,8 @@ class Cli : public testing::Test {
 TEST_F(Cli, HelpIsWorthReading) {
   const Outcome all = lumen({"--help"});
   EXPECT_EQ(all.code, 0);
-  for (const char* command : {"demo", "train", "run", "quantize", "perplexity", "inspect", "compile", "format", "doctor"}) {
+  for (const char* command :
+       {"demo", "train", "run", "quantize", "perplexity", "inspect", "compile", "format", "doctor"}) {
     EXPECT_TRUE(contains(all.out, command)) << command;
     const Outcome one = lumen({command, "--help"});
     EXPECT_EQ(one.code, 0) << command;
@@ -91,7 +94,8 @@ TEST_F(Cli, FormatsAreListedAndShown) {
 }
 
 TEST_F(Cli, CompileShowsEveryStage) {
-  const std::vector<std::string> base = {"compile", "llama", "--shape", "tiny", "--symbols", "B=1,T=4", "--target", "x86-64-v3", "--emit"};
+  const std::vector<std::string> base = {"compile", "llama",    "--shape",   "tiny",  "--symbols",
+                                         "B=1,T=4", "--target", "x86-64-v3", "--emit"};
   const std::vector<std::pair<std::string, std::string>> stages = {
       {"graph", "graph"}, {"loops", "kernel"}, {"llvm", "define"}, {"asm", ".text"}, {"obj", "ELF"}};
   for (const auto& [stage, word] : stages) {
@@ -106,8 +110,8 @@ TEST_F(Cli, CompileShowsEveryStage) {
 
 TEST_F(Cli, TrainQuantizeRunInspectPerplexity) {
   const std::string out = path("out");
-  const Outcome train = lumen({"train", "--shape", "tiny", "--length", "16", "--batch", "4", "--steps", "12", "--warmup", "2", "--lr", "1e-2",
-                               "--validation", "0.01", "-o", out, "-q"});
+  const Outcome train = lumen({"train", "--shape", "tiny", "--length", "16", "--batch", "4", "--steps", "12",
+                               "--warmup", "2", "--lr", "1e-2", "--validation", "0.01", "-o", out, "-q"});
   ASSERT_EQ(train.code, 0) << train.error;
   EXPECT_TRUE(contains(train.out, "validation loss"));
   EXPECT_TRUE(std::filesystem::exists(out + "/model.gguf"));
@@ -115,8 +119,9 @@ TEST_F(Cli, TrainQuantizeRunInspectPerplexity) {
 
   // Resuming a finished run does nothing more; resuming an earlier stop gives the same file, bit for bit.
   const std::string half = path("half");
-  const std::vector<std::string> common = {"--shape", "tiny", "--length", "16", "--batch", "4", "--warmup", "2", "--lr", "1e-2",
-                                           "--validation", "0.01", "--eval-every", "0", "-q"};
+  const std::vector<std::string> common = {"--shape",      "tiny", "--length", "16",   "--batch",      "4",
+                                           "--warmup",     "2",    "--lr",     "1e-2", "--validation", "0.01",
+                                           "--eval-every", "0",    "-q"};
   auto with = [&](std::vector<std::string> more) {
     std::vector<std::string> a = {"train"};
     a.insert(a.end(), common.begin(), common.end());
@@ -164,8 +169,9 @@ TEST_F(Cli, TrainQuantizeRunInspectPerplexity) {
 
 TEST_F(Cli, AFormatOfOnesOwn) {
   const std::string file = path("three.lum");
-  std::ofstream(file) << "format three_bits : block 16 {\n  d : f16\n  q : u3[16]\n  decode(i) = d * (q[i] - 4)\n"
-                         "  fit(x) { d = (max(j) abs(x[j])) / 4 }\n  code(v) = clamp(rint(v * recip(d)) + 4, 0, 7)\n}\n";
+  std::ofstream(file)
+      << "format three_bits : block 16 {\n  d : f16\n  q : u3[16]\n  decode(i) = d * (q[i] - 4)\n"
+         "  fit(x) { d = (max(j) abs(x[j])) / 4 }\n  code(v) = clamp(rint(v * recip(d)) + 4, 0, 7)\n}\n";
   const Outcome check = lumen({"format", "check", file});
   EXPECT_EQ(check.code, 0) << check.out << check.error;
   EXPECT_TRUE(contains(check.out, "all checks passed"));

@@ -19,14 +19,14 @@ inline LibraryRef test_library() {
 // Two layers, grouped queries, nothing a multiple of anything else.
 inline graph::Config tiny_config(bool tied = false) {
   return test_library()->family("llama")->config("", {{"vocab", 11},
-                                                       {"hidden", 12},
-                                                       {"layers", 2},
-                                                       {"heads", 4},
-                                                       {"kv_heads", 2},
-                                                       {"head_dim", 4},
-                                                       {"ffn", 20},
-                                                       {"context", 16},
-                                                       {"tied", tied ? 1.0 : 0.0}});
+                                                      {"hidden", 12},
+                                                      {"layers", 2},
+                                                      {"heads", 4},
+                                                      {"kv_heads", 2},
+                                                      {"head_dim", 4},
+                                                      {"ffn", 20},
+                                                      {"context", 16},
+                                                      {"tied", tied ? 1.0 : 0.0}});
 }
 
 inline Model tiny_model(uint32_t seed = 1, bool tied = false) {
@@ -35,8 +35,10 @@ inline Model tiny_model(uint32_t seed = 1, bool tied = false) {
   for (auto& [name, w] : m.weights) {
     std::vector<float> values(w.f32().begin(), w.f32().end());
     for (size_t i = 0; i < values.size(); ++i) {
-      if (m.find(name)->init != "ones") values[i] *= 15;
-      else if (!m.find(name)->frozen) values[i] += 0.1F * static_cast<float>(i % 3);
+      if (m.find(name)->init != "ones")
+        values[i] *= 15;
+      else if (!m.find(name)->frozen)
+        values[i] += 0.1F * static_cast<float>(i % 3);
     }
     w = f32_weight(w.type.shape, values);
   }

@@ -141,7 +141,8 @@ TEST(Trainer, RoundingNeverTouchesTheWeightsThemselves) {
   for (const auto& [name, w] : trainer.model().weights) EXPECT_EQ(w.bytes, s.model.weights.at(name).bytes) << name;
 }
 
-// Scales as parameters: they begin where rounding fits them, move, beat fitted ones, resume exactly, and land in the file.
+// Scales as parameters: they begin where rounding fits them, move, beat fitted ones, resume exactly, and land in the
+// file.
 TEST(Trainer, LearnedScales) {
   run::Engine engine = make_engine(2);
   const Fresh s;

@@ -1,5 +1,5 @@
-// Reads families out of syntax trees. The attributes it understands: model: gguf, hf, hf_refuse; config keys: gguf, hf, gguf_length;
-// parameters: frozen, absent_if and hf_halves (both name a config key), and those elaborate.h lists.
+// Reads families out of syntax trees. The attributes it understands: model: gguf, hf, hf_refuse; config keys: gguf, hf,
+// gguf_length; parameters: frozen, absent_if and hf_halves (both name a config key), and those elaborate.h lists.
 #include "model/arch/family.h"
 
 #include <algorithm>
@@ -50,8 +50,8 @@ std::shared_ptr<Library> Library::builtin() {
   library->formats_ = FormatLibrary::builtin();
   for (const embedded::File& file : embedded::models()) {
     if (file.path.ends_with(".lum")) {
-      library->add_model_text(std::make_shared<Source>(
-          Source{fmt::format("<embedded {}>", file.path), std::string(file.text)}));
+      library->add_model_text(
+          std::make_shared<Source>(Source{fmt::format("<embedded {}>", file.path), std::string(file.text)}));
     } else if (file.path.starts_with("recipes/")) {
       library->recipes_.push_back({recipe_name(file.path), std::string(file.text)});
     }
@@ -87,7 +87,9 @@ const lang::File& Library::replace_model_text(SourceRef source) {
   return *files_.back();
 }
 
-void Library::add_format_folder(const std::filesystem::path& folder) { formats_.add_folder(folder); }
+void Library::add_format_folder(const std::filesystem::path& folder) {
+  formats_.add_folder(folder);
+}
 
 void Library::add_model_folder(const std::filesystem::path& folder) {
   std::error_code failure;
@@ -114,7 +116,8 @@ graph::Scope Library::scope() const {
 std::vector<FamilyRef> Library::families() const {
   std::vector<FamilyRef> found;
   for (const auto& file : files_) {
-    for (const lang::ModelDecl& decl : file->models) found.push_back(std::make_shared<Family>(shared_from_this(), decl));
+    for (const lang::ModelDecl& decl : file->models)
+      found.push_back(std::make_shared<Family>(shared_from_this(), decl));
   }
   return found;
 }
@@ -137,8 +140,9 @@ FamilyRef Library::family_of_gguf(const std::string& architecture) const {
   for (const FamilyRef& f : families()) {
     if (f->gguf_architecture() == architecture) return f;
   }
-  throw Error(Exit::user, fmt::format("no model family reads the GGUF architecture '{}'", architecture),
-              fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
+  throw Error(
+      Exit::user, fmt::format("no model family reads the GGUF architecture '{}'", architecture),
+      fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
 }
 
 FamilyRef Library::family_of_hf(const std::string& architecture) const {
@@ -146,8 +150,9 @@ FamilyRef Library::family_of_hf(const std::string& architecture) const {
     const auto& names = f->hf_architectures();
     if (std::find(names.begin(), names.end(), architecture) != names.end()) return f;
   }
-  throw Error(Exit::user, fmt::format("no model family reads the architecture '{}'", architecture),
-              fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
+  throw Error(
+      Exit::user, fmt::format("no model family reads the architecture '{}'", architecture),
+      fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
 }
 
 FamilyRef Library::family_with_size(const std::string& size) const {
@@ -174,7 +179,9 @@ std::vector<std::string> Library::recipe_names() const {
   return names;
 }
 
-int64_t Parameter::count() const { return graph::elements(shape).number(); }
+int64_t Parameter::count() const {
+  return graph::elements(shape).number();
+}
 
 Family::Family(LibraryRef library, const lang::ModelDecl& decl) : library_(std::move(library)), decl_(decl) {
   const auto gguf = attribute_texts(decl.attributes, "gguf");

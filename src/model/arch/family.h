@@ -28,7 +28,8 @@ class Library : public std::enable_shared_from_this<Library> {
   void add_model_folder(const std::filesystem::path& folder);   // *.lum families and *.toml recipes
   const lang::File& add_model_text(SourceRef source);           // one file of functions and families
 
-  // The same, in place of a file that defines a model or function of the same name (a changed copy of an embedded file).
+  // The same, in place of a file that defines a model or function of the same name (a changed copy of an embedded
+  // file).
   const lang::File& replace_model_text(SourceRef source);
 
   const FormatLibrary& formats() const { return formats_; }
@@ -64,7 +65,8 @@ struct ConfigKey {
 
 struct Parameter : graph::ModelParameter {
   bool frozen = false;    // never trained
-  std::string absent_if;  // a config key: the parameter does not exist when its value is not 0 (an output tied to the embedding)
+  std::string absent_if;  // a config key: the parameter does not exist when its value is not 0 (an output tied to the
+                          // embedding)
   bool decays = true;     // weight decay; norms and other vectors have none
   double rate = 1;        // factor on the learning rate
   // n > 0: in HF files the rows are n heads of [2, d/2] rows; here they are [d/2, 2] (adjacent pairs).
@@ -87,7 +89,7 @@ class Family {
   const Library& library() const { return *library_; }
 
   graph::Config config(const std::string& size, const graph::Config& values) const;
-  std::vector<Parameter> parameters(const graph::Config& config) const;      // without absent ones
+  std::vector<Parameter> parameters(const graph::Config& config) const;  // without absent ones
   std::vector<Parameter> all_parameters(const graph::Config& config) const;
   // Its one result is called kResult.
   graph::Graph function(const std::string& function, const graph::Config& config) const;

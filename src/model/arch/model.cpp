@@ -19,7 +19,9 @@ float normal_value(uint32_t seed, uint32_t salt, uint64_t element) {
 
 }  // namespace
 
-int64_t Weight::columns() const { return type.shape.empty() ? 1 : type.shape.back().number(); }
+int64_t Weight::columns() const {
+  return type.shape.empty() ? 1 : type.shape.back().number();
+}
 
 int64_t Weight::rows() const {
   int64_t rows = 1;
@@ -70,7 +72,8 @@ const Parameter* Model::find(const std::string& parameter) const {
   return nullptr;
 }
 
-Weight initial_weight(const Family& family, const graph::Config& config, const Parameter& p, uint32_t seed, uint32_t salt) {
+Weight initial_weight(const Family& family, const graph::Config& config, const Parameter& p, uint32_t seed,
+                      uint32_t salt) {
   std::vector<float> values(static_cast<size_t>(p.count()));
   if (p.init == "ones") {
     std::fill(values.begin(), values.end(), 1.0F);
@@ -118,15 +121,21 @@ std::vector<graph::FormatAssignment> stored_formats(const Model& model) {
 }
 
 bool is_plain(const Format& format, Scalar scalar) {
-  if (format.block != 1 || format.fields.size() != 1 || format.decode.result.kind != RoutineExpr::Kind::field) return false;
-  if (format.fields[0].level != Level::block || format.fields[0].count != 1 || !format.decode.body.empty()) return false;
+  if (format.block != 1 || format.fields.size() != 1 || format.decode.result.kind != RoutineExpr::Kind::field)
+    return false;
+  if (format.fields[0].level != Level::block || format.fields[0].count != 1 || !format.decode.body.empty())
+    return false;
   const FieldType& t = format.fields[0].type;
   if (!t.is_float || !t.has_sign || t.special != FieldType::Special::ieee) return false;
   switch (scalar) {
-    case Scalar::f32: return t.exponent_bits == 8 && t.mantissa_bits == 23;
-    case Scalar::bf16: return t.exponent_bits == 8 && t.mantissa_bits == 7;
-    case Scalar::f16: return t.exponent_bits == 5 && t.mantissa_bits == 10;
-    default: return false;
+    case Scalar::f32:
+      return t.exponent_bits == 8 && t.mantissa_bits == 23;
+    case Scalar::bf16:
+      return t.exponent_bits == 8 && t.mantissa_bits == 7;
+    case Scalar::f16:
+      return t.exponent_bits == 5 && t.mantissa_bits == 10;
+    default:
+      return false;
   }
 }
 

@@ -35,7 +35,7 @@ struct Model {
   std::vector<Parameter> parameters;      // those this model has, in the family's order
   std::map<std::string, Weight> weights;  // by parameter name, exactly `parameters`
   std::optional<Tokenizer> tokenizer;
-  GgufMetadata metadata;                  // keys of the file it came from, carried along when it is written again
+  GgufMetadata metadata;  // keys of the file it came from, carried along when it is written again
 
   int64_t integer(const std::string& key) const;  // config value; LUMEN_CHECK when missing
   int64_t weight_count() const;
@@ -45,7 +45,8 @@ struct Model {
 
 // Fresh weights: normal(init_scale), ones, zeros; matrices that write into the residual stream (init "residual") are
 // divided by sqrt(2 * layers). Counter-based: a function of (seed, parameter number, element) only.
-Weight initial_weight(const Family& family, const graph::Config& config, const Parameter& p, uint32_t seed, uint32_t salt);
+Weight initial_weight(const Family& family, const graph::Config& config, const Parameter& p, uint32_t seed,
+                      uint32_t salt);
 Model initialise(FamilyRef family, const graph::Config& config, uint32_t seed);
 
 // The assignments that give each input of a graph the element its weight has.

@@ -15,7 +15,8 @@ void move_rows(Weight& w, SourceOf source) {
   const std::vector<uint8_t> old = w.bytes;
   const auto move_section = [&](int64_t offset, int64_t stride) {
     for (int64_t r = 0; r < rows; ++r) {
-      std::memcpy(w.bytes.data() + offset + r * stride, old.data() + offset + source(r) * stride, static_cast<size_t>(stride));
+      std::memcpy(w.bytes.data() + offset + r * stride, old.data() + offset + source(r) * stride,
+                  static_cast<size_t>(stride));
     }
   };
   if (w.is_f32()) {
@@ -24,7 +25,8 @@ void move_rows(Weight& w, SourceOf source) {
   }
   const Format& f = *w.type.element.format;
   if (f.tile_bytes > 0) {
-    throw user_error("rows of a weight in format '{}' cannot be reordered: its tiles share fields between rows", f.name);
+    throw user_error("rows of a weight in format '{}' cannot be reordered: its tiles share fields between rows",
+                     f.name);
   }
   const BlobLayout layout = blob_layout(f, rows, w.columns());
   move_section(layout.section[0], layout.row_stride);

@@ -1,5 +1,6 @@
-// The row order of rotated projections. HF files keep the two partners of a rotation half a head apart, [heads, 2, d/2] rows; GGUF files
-// (and our graphs) side by side, [heads, d/2, 2]. Which parameters need it is said by the family's text (hf_halves).
+// The row order of rotated projections. HF files keep the two partners of a rotation half a head apart, [heads, 2, d/2]
+// rows; GGUF files (and our graphs) side by side, [heads, d/2, 2]. Which parameters need it is said by the family's
+// text (hf_halves).
 #pragma once
 
 #include "model/arch/model.h"

@@ -27,7 +27,8 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 }
 
 // A tensor of a file as a weight: plain f32 stays, other plain floats become their format, formats are blobs.
-Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const Parameter& p, const std::string& file) {
+Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const Parameter& p,
+                 const std::string& file) {
   const std::vector<int64_t> expected = numbers(p.shape);
   if (tensor.shape != expected) {
     throw Error(Exit::user,
@@ -59,7 +60,8 @@ Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const
 
 using NameOf = std::string (*)(const Parameter&);
 
-// Takes all weights of `model` from a file, deciding which parameters exist. Names the file has beyond them must be in `ignored`.
+// Takes all weights of `model` from a file, deciding which parameters exist. Names the file has beyond them must be in
+// `ignored`.
 void take_weights(Model& model, const TensorFile& file, const std::string& file_name, NameOf name_of,
                   const std::set<std::string>& ignored, bool halves) {
   const FormatLibrary& formats = model.family->library().formats();
@@ -85,9 +87,10 @@ void take_weights(Model& model, const TensorFile& file, const std::string& file_
   }
   for (const StoredTensor& tensor : file.tensors()) {
     if (used.contains(tensor.name) || ignored.contains(tensor.name)) continue;
-    throw Error(Exit::user, fmt::format("{}: tensor '{}' has no place in the family '{}'", file_name, tensor.name,
-                                        model.family->name()),
-                "the model is of a kind this family does not describe");
+    throw Error(
+        Exit::user,
+        fmt::format("{}: tensor '{}' has no place in the family '{}'", file_name, tensor.name, model.family->name()),
+        "the model is of a kind this family does not describe");
   }
 }
 
@@ -98,7 +101,8 @@ std::optional<double> gguf_number(const GgufMetadata& metadata, const std::strin
   if (values.empty()) throw user_error("{}: key '{}' is an empty array", metadata.source, key);
   for (double v : values) {
     if (v != values.front()) {
-      throw user_error("{}: key '{}' differs from layer to layer, which this family does not describe", metadata.source, key);
+      throw user_error("{}: key '{}' differs from layer to layer, which this family does not describe", metadata.source,
+                       key);
     }
   }
   return values.front();
@@ -133,7 +137,8 @@ Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
     if (!values.contains(key.name) && !key.gguf_length.empty() && metadata.has(key.gguf_length)) {
       values[key.name] = static_cast<double>(metadata.texts(key.gguf_length).size());
     }
-    if (const auto at = values.find(key.name); at != values.end()) at->second = checked_config(path.string(), key, at->second);
+    if (const auto at = values.find(key.name); at != values.end())
+      at->second = checked_config(path.string(), key, at->second);
   }
   model.config = model.family->config("", values);
   take_weights(model, file, path.string(), [](const Parameter& p) { return p.gguf; }, {}, false);
@@ -157,7 +162,8 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
   for (const std::string& refused : model.family->hf_refused()) {
     const auto value = config.find(refused);
     if (value == config.end() || value->is_null() || (value->is_boolean() && !value->get<bool>())) continue;
-    throw user_error("{}: \"{}\" is set, which the family '{}' does not describe", config_path, refused, model.family->name());
+    throw user_error("{}: \"{}\" is set, which the family '{}' does not describe", config_path, refused,
+                     model.family->name());
   }
   graph::Config values;
   for (const ConfigKey& key : model.family->keys()) {

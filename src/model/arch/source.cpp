@@ -22,7 +22,8 @@ std::vector<FormatRef> formats_of_text(const FormatLibrary& known, SourceRef sou
     if (d.params.empty()) names.push_back(d.name);
   for (const lang::FormatAlias& a : file.aliases) names.push_back(a.name);
   if (names.empty()) throw user_error("{} defines no format", source->name);
-  const bool taken = std::any_of(names.begin(), names.end(), [&](const std::string& n) { return known.find(n) != nullptr; });
+  const bool taken =
+      std::any_of(names.begin(), names.end(), [&](const std::string& n) { return known.find(n) != nullptr; });
   FormatLibrary own = taken ? FormatLibrary() : known;
   own.add(file);
   std::vector<FormatRef> formats;

@@ -94,8 +94,8 @@ void write_hf(const Model& model, const std::filesystem::path& folder) {
   for (const ConfigKey& key : model.family->keys()) {
     const auto value = model.config.find(key.name);
     if (value == model.config.end() || key.hf.empty()) continue;
-    const bool is_truth = std::any_of(all.begin(), all.end(),
-                                      [&](const Parameter& p) { return p.absent_if == key.name; });
+    const bool is_truth =
+        std::any_of(all.begin(), all.end(), [&](const Parameter& p) { return p.absent_if == key.name; });
     if (is_truth) {
       config[key.hf.front()] = value->second != 0;
     } else if (key.is_float) {

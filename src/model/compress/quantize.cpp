@@ -17,10 +17,13 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::string element_name(const Weight& w) { return w.is_f32() ? "f32" : w.type.element.format->name; }
+std::string element_name(const Weight& w) {
+  return w.is_f32() ? "f32" : w.type.element.format->name;
+}
 
 bool is_lossy(const Weight& w) {
-  return !w.is_f32() && !is_plain(*w.type.element.format, Scalar::f16) && !is_plain(*w.type.element.format, Scalar::bf16);
+  return !w.is_f32() && !is_plain(*w.type.element.format, Scalar::f16) &&
+         !is_plain(*w.type.element.format, Scalar::bf16);
 }
 
 double relative_error(std::span<const float> x, std::span<const float> y) {
@@ -48,12 +51,13 @@ FormatRef dividing_format(const Parameter& p, const FormatRef& format, const std
   if (columns % format->block == 0) return format;
   for (const FormatRef& f : fallbacks) {
     if (columns % f->block != 0) continue;
-    *remark = fmt::format("rows of {} do not divide by {}: {} instead of {}", columns, format->block, f->name, format->name);
+    *remark =
+        fmt::format("rows of {} do not divide by {}: {} instead of {}", columns, format->block, f->name, format->name);
     return f;
   }
   throw Error(Exit::user,
-              fmt::format("'{}' has rows of {}, which do not divide into blocks of {} ({})", p.gguf, columns, format->block,
-                          format->name),
+              fmt::format("'{}' has rows of {}, which do not divide into blocks of {} ({})", p.gguf, columns,
+                          format->block, format->name),
               "name what to take instead with --fallback FORMAT (repeatable), or give the tensor a format with "
               "--tensor-type REGEX=FORMAT");
 }
@@ -66,7 +70,8 @@ FormatRef find_format(const FormatLibrary& formats, const std::string& name) {
   return formats.get(name);
 }
 
-std::map<std::string, FormatRef> choose_formats(const Model& model, const QuantizeOptions& options, QuantizeReport* report) {
+std::map<std::string, FormatRef> choose_formats(const Model& model, const QuantizeOptions& options,
+                                                QuantizeReport* report) {
   const Library& library = model.family->library();
   const FormatLibrary& formats = library.formats();
   std::vector<QuantizeRule> rules;
@@ -161,7 +166,8 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
     line.weights = p.count();
     line.remark = remarks.contains(p.name) ? remarks.at(p.name) : "";
     const auto choice = chosen.find(p.name);
-    const bool same = choice == chosen.end() || (old.type.element.format && old.type.element.format->hash == choice->second->hash);
+    const bool same =
+        choice == chosen.end() || (old.type.element.format && old.type.element.format->hash == choice->second->hash);
     if (!same) {
       if (is_lossy(old) && !options.allow_requantize) {
         throw Error(Exit::user, fmt::format("'{}' is already in the lossy format '{}'", p.gguf, line.from),
@@ -200,7 +206,8 @@ Model dequantize(run::Engine& engine, const Model& model) {
 }
 
 std::string QuantizeReport::text() const {
-  std::string out = fmt::format("{:<32} {:>10} -> {:<12} {:>12} {:>7} {:>10}\n", "tensor", "from", "to", "bytes", "bpw", "rel. error");
+  std::string out = fmt::format("{:<32} {:>10} -> {:<12} {:>12} {:>7} {:>10}\n", "tensor", "from", "to", "bytes", "bpw",
+                                "rel. error");
   std::string remarks;
   for (const QuantizedTensor& t : tensors) {
     out += fmt::format("{:<32} {:>10} -> {:<12} {:>12} {:>7.3f} {:>10}\n", t.name, t.from, t.to, t.bytes, t.bits,

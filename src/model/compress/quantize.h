@@ -1,6 +1,6 @@
-// Round-to-nearest quantization of a model: every matrix gets a format, by the target, by role, or by name; vectors stay f32. Nothing is
-// silent: a matrix whose rows do not divide into the format's blocks is refused, unless the user named what to take instead, and
-// then the report says so. Proved by tests/model/compress_test.cpp.
+// Round-to-nearest quantization of a model: every matrix gets a format, by the target, by role, or by name; vectors
+// stay f32. Nothing is silent: a matrix whose rows do not divide into the format's blocks is refused, unless the user
+// named what to take instead, and then the report says so. Proved by tests/model/compress_test.cpp.
 #pragma once
 
 #include <functional>
@@ -15,37 +15,40 @@
 namespace lumen::model {
 
 struct QuantizeOptions {
-  std::string target;                  // a format, or a recipe with [[quantize]] rules (mixtures); case does not matter
-  std::vector<std::pair<std::string, std::string>> tensor_types;  // regular expression over file or parameter names -> format
-  std::string output_type, embedding_type;                        // by role "output" and "embedding"
-  bool pure = false;                   // the target for every matrix, mixtures and roles aside
-  std::vector<std::string> fallbacks;  // formats to try, in order, where the rows do not divide
-  bool allow_requantize = false;       // from another lossy format
-  bool leave_output = false;           // the output matrix stays as it is
+  std::string target;  // a format, or a recipe with [[quantize]] rules (mixtures); case does not matter
+  std::vector<std::pair<std::string, std::string>>
+      tensor_types;                         // regular expression over file or parameter names -> format
+  std::string output_type, embedding_type;  // by role "output" and "embedding"
+  bool pure = false;                        // the target for every matrix, mixtures and roles aside
+  std::vector<std::string> fallbacks;       // formats to try, in order, where the rows do not divide
+  bool allow_requantize = false;            // from another lossy format
+  bool leave_output = false;                // the output matrix stays as it is
 };
 
 struct QuantizedTensor {
-  std::string name;                    // GGUF name
+  std::string name;  // GGUF name
   std::string from, to;
   int64_t weights = 0, bytes = 0;
-  double bits = 0;                     // per weight
-  double error = 0;                    // |x - y| / |x|, Euclidean; 0 where nothing changed
-  std::string remark;                  // "rows of 896 do not divide by 256"
+  double bits = 0;     // per weight
+  double error = 0;    // |x - y| / |x|, Euclidean; 0 where nothing changed
+  std::string remark;  // "rows of 896 do not divide by 256"
 };
 
 struct QuantizeReport {
   std::vector<QuantizedTensor> tensors;
   int64_t weights = 0, bytes = 0;
   double bits = 0;
-  int file_type = -1;                  // general.file_type, when the target has one
-  std::string text() const;            // a table
+  int file_type = -1;        // general.file_type, when the target has one
+  std::string text() const;  // a table
 };
 
-// Looks names up as they are, then in lower case: users write names in capitals. Error with hints when neither format nor mixture.
+// Looks names up as they are, then in lower case: users write names in capitals. Error with hints when neither format
+// nor mixture.
 FormatRef find_format(const FormatLibrary& formats, const std::string& name);
 
 // Decides without computing: format by parameter name. Absent: stays as it is.
-std::map<std::string, FormatRef> choose_formats(const Model& model, const QuantizeOptions& options, QuantizeReport* report);
+std::map<std::string, FormatRef> choose_formats(const Model& model, const QuantizeOptions& options,
+                                                QuantizeReport* report);
 
 Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& options, QuantizeReport* report,
                const std::function<void(const QuantizedTensor&)>& progress = {});

@@ -44,9 +44,11 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t t = 0; t < length; ++t) {
         in[static_cast<size_t>(r * length + t)] = text[static_cast<size_t>((w + r) * length + t)];
-        if (t + 1 < length) out[static_cast<size_t>(r * length + t)] = text[static_cast<size_t>((w + r) * length + t + 1)];
+        if (t + 1 < length)
+          out[static_cast<size_t>(r * length + t)] = text[static_cast<size_t>((w + r) * length + t + 1)];
       }
-      if (options.bos && model.tokenizer && model.tokenizer->bos()) in[static_cast<size_t>(r * length)] = *model.tokenizer->bos();
+      if (options.bos && model.tokenizer && model.tokenizer->bos())
+        in[static_cast<size_t>(r * length)] = *model.tokenizer->bos();
     }
     tokens->upload(in.data(), tokens->bytes());
     targets->upload(out.data(), targets->bytes());

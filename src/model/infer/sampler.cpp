@@ -44,7 +44,9 @@ TokenId Sampler::pick(std::span<const float> logits) {
     }
   }
   // Ties go to the lower id, so that the order is the same everywhere.
-  const auto better = [](const Candidate& a, const Candidate& b) { return a.logit > b.logit || (a.logit == b.logit && a.id < b.id); };
+  const auto better = [](const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+  };
   if (options_.temperature == 0) return std::min_element(candidates.begin(), candidates.end(), better)->id;
 
   size_t kept = candidates.size();

@@ -1,5 +1,6 @@
-// Choosing the next token from logits. The order of filters is the one users know: repeat penalty, top-k, top-p, min-p, temperature.
-// Random numbers are a function of (seed, how many were drawn), so a seed names one text. Proved by tests/model/infer_test.cpp.
+// Choosing the next token from logits. The order of filters is the one users know: repeat penalty, top-k, top-p, min-p,
+// temperature. Random numbers are a function of (seed, how many were drawn), so a seed names one text. Proved by
+// tests/model/infer_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ class Sampler {
  public:
   explicit Sampler(SamplerOptions options);  // Error (exit 2) on values out of range
   TokenId pick(std::span<const float> logits);
-  void accept(TokenId token);                // prompt tokens count for the repeat penalty, too
+  void accept(TokenId token);  // prompt tokens count for the repeat penalty, too
 
  private:
   SamplerOptions options_;

@@ -71,8 +71,9 @@ void Session::run(const Width& width, std::span<const TokenId> tokens) {
 std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
   if (position_ + static_cast<int64_t>(tokens.size()) > options_.context) {
-    throw Error(Exit::user, fmt::format("the text needs {} tokens, but the context holds {}",
-                                        position_ + static_cast<int64_t>(tokens.size()), options_.context),
+    throw Error(Exit::user,
+                fmt::format("the text needs {} tokens, but the context holds {}",
+                            position_ + static_cast<int64_t>(tokens.size()), options_.context),
                 "shorten the prompt, ask for fewer tokens (-n), or raise --ctx-size");
   }
   const auto width_of = [&](int64_t count) -> const Width& {

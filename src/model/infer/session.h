@@ -1,5 +1,6 @@
 // A running text: a model on a device with a key-value cache. Prompts go through in chunks, then token by token.
-// Nothing here knows the family: the cache is whatever states the family's `step` has. Proved by tests/model/infer_test.cpp.
+// Nothing here knows the family: the cache is whatever states the family's `step` has. Proved by
+// tests/model/infer_test.cpp.
 #pragma once
 
 #include <map>
@@ -28,9 +29,9 @@ class LoadedModel {
 };
 
 struct SessionOptions {
-  int64_t context = 0;   // cache length; 0: the model's context
-  int64_t chunk = 64;    // tokens of a prompt computed at once
-  bool exact = false;    // f32 activations throughout
+  int64_t context = 0;  // cache length; 0: the model's context
+  int64_t chunk = 64;   // tokens of a prompt computed at once
+  bool exact = false;   // f32 activations throughout
 };
 
 class Session {
@@ -41,11 +42,11 @@ class Session {
   std::span<const float> feed(std::span<const TokenId> tokens);
   int64_t position() const { return position_; }
   int64_t context() const { return options_.context; }
-  void rewind(int64_t position);     // forgets what came later
-  std::string explain() const;       // kernels of the one-token step (of the chunk before there was one)
+  void rewind(int64_t position);  // forgets what came later
+  std::string explain() const;    // kernels of the one-token step (of the chunk before there was one)
 
  private:
-  struct Width {                     // the step compiled for `tokens` tokens at once
+  struct Width {  // the step compiled for `tokens` tokens at once
     int64_t tokens;
     std::shared_ptr<run::Program> program;
     run::DeviceTensorRef tokens_in, rows_in;
@@ -58,7 +59,7 @@ class Session {
   graph::Graph graph_;
   std::map<std::string, run::DeviceTensorRef> states_;
   run::DeviceTensorRef position_in_;
-  std::vector<Width> widths_;        // made when first needed: one token, or a chunk
+  std::vector<Width> widths_;  // made when first needed: one token, or a chunk
   std::vector<float> logits_;
   int64_t position_ = 0;
 };

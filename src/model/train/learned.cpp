@@ -5,7 +5,8 @@
 
 namespace lumen::model {
 
-std::vector<LearnedField> learned_fields(const graph::Graph& g, const std::vector<graph::FormatAssignment>& assignments) {
+std::vector<LearnedField> learned_fields(const graph::Graph& g,
+                                         const std::vector<graph::FormatAssignment>& assignments) {
   std::vector<LearnedField> fields;
   for (const graph::FormatAssignment& a : assignments) {
     if (a.source != FieldSource::learned) continue;

@@ -87,10 +87,11 @@ LoopResult run_training(Trainer& trainer, const LoopOptions& options) {
     const double spent = std::chrono::duration<double>(Clock::now() - begin).count();
     const double left = static_cast<double>(steps - trainer.done()) * step_seconds * static_cast<double>(step.tokens) /
                         static_cast<double>(tokens);
-    progress.update(fmt::format("{} step {}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.2e} | {:.1f} ms | {:.0f} tok/s | {}<{}",
-                                options.title, trainer.done(), steps, result.train_loss,
-                                validation >= 0 ? fmt::format(" (val {:.4f})", validation) : "", step.norm, step.rate,
-                                step.seconds * 1e3, result.tokens_per_second, format_duration(spent), format_duration(left)));
+    progress.update(
+        fmt::format("{} step {}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.2e} | {:.1f} ms | {:.0f} tok/s | {}<{}",
+                    options.title, trainer.done(), steps, result.train_loss,
+                    validation >= 0 ? fmt::format(" (val {:.4f})", validation) : "", step.norm, step.rate,
+                    step.seconds * 1e3, result.tokens_per_second, format_duration(spent), format_duration(left)));
     if (recipe.evaluate_every > 0 && trainer.done() % recipe.evaluate_every == 0 && trainer.done() < steps) {
       evaluate(kQuickWindows);
     }

@@ -11,17 +11,17 @@
 namespace lumen::model {
 
 struct LoopOptions {
-  std::filesystem::path out;                  // checkpoints and metrics.jsonl; empty: nothing is written
-  const std::atomic<bool>* stop = nullptr;    // set by a signal: save and return early
-  std::string title = "train";                // begins the live line
+  std::filesystem::path out;                // checkpoints and metrics.jsonl; empty: nothing is written
+  const std::atomic<bool>* stop = nullptr;  // set by a signal: save and return early
+  std::string title = "train";              // begins the live line
 };
 
 struct LoopResult {
-  double train_loss = 0;        // mean of the last 50 steps, nats per token
-  double validation_loss = 0;   // whole validation text (or the recipe's windows); not computed when interrupted
-  double best_validation = 0;   // of all evaluations
+  double train_loss = 0;       // mean of the last 50 steps, nats per token
+  double validation_loss = 0;  // whole validation text (or the recipe's windows); not computed when interrupted
+  double best_validation = 0;  // of all evaluations
   double seconds = 0;
-  double tokens_per_second = 0; // training steps alone
+  double tokens_per_second = 0;  // training steps alone
   bool interrupted = false;
   std::filesystem::path checkpoint;  // the last one written
 };

@@ -12,10 +12,12 @@ using graph::Graph;
 using graph::Role;
 using graph::ValueId;
 
-graph::Type f32_type(graph::Shape shape) { return {std::move(shape), {Scalar::f32, nullptr}}; }
+graph::Type f32_type(graph::Shape shape) {
+  return {std::move(shape), {Scalar::f32, nullptr}};
+}
 
-// The optimizer's part, shared by both ways to come by gradients. Formulas are single maps, so that each parameter's moments and
-// values are read and written once.
+// The optimizer's part, shared by both ways to come by gradients. Formulas are single maps, so that each parameter's
+// moments and values are read and written once.
 class AdamWGraph {
  public:
   AdamWGraph(Builder& build, const AdamW& settings) : build_(build), settings_(settings) {
@@ -32,7 +34,8 @@ class AdamWGraph {
       std::vector<int> axes;
       for (size_t i = 0; i < shape.size(); ++i) axes.push_back(static_cast<int>(i));
       const ValueId squares = build_.mul(g, g);
-      const ValueId sum = build_.reshape(axes.empty() ? squares : build_.reduce(squares, graph::Reduction::sum, axes), {});
+      const ValueId sum =
+          build_.reshape(axes.empty() ? squares : build_.reduce(squares, graph::Reduction::sum, axes), {});
       total = total < 0 ? sum : build_.add(total, sum);
     }
     return build_.unary(ScalarOp::sqrt_, total);
@@ -51,7 +54,8 @@ class AdamWGraph {
     const ValueId v = build_.input(kSecondMoment + p.name, Role::state, type);
     const auto number = [&](double x) { return build_.scalar(x); };
     const ValueId g = build_.mul(gradient, clip);
-    const ValueId m_next = build_.add(build_.mul(m, number(settings_.beta1)), build_.mul(g, number(1 - settings_.beta1)));
+    const ValueId m_next =
+        build_.add(build_.mul(m, number(settings_.beta1)), build_.mul(g, number(1 - settings_.beta1)));
     const ValueId v_next =
         build_.add(build_.mul(v, number(settings_.beta2)), build_.mul(build_.mul(g, g), number(1 - settings_.beta2)));
     const ValueId root = build_.unary(ScalarOp::sqrt_, build_.div(v_next, correction2_));

@@ -4,7 +4,8 @@
 //
 //   g      = clip * d loss / d p          clip = min(1, max_norm / |all gradients|)
 //   m, v   = b1 m + (1 - b1) g,  b2 v + (1 - b2) g^2
-//   p      = p - lr * (m / c1 / (sqrt(v / c2) + eps) + decay * p)      c = 1 - b^step; decay only where Parameter::decays
+//   p      = p - lr * (m / c1 / (sqrt(v / c2) + eps) + decay * p)      c = 1 - b^step; decay only where
+//   Parameter::decays
 #pragma once
 
 #include <string>

@@ -12,7 +12,8 @@ FieldSource field_source(const Toml& table, std::string_view key) {
   const std::string name = table.text(key, "fitted");
   if (name == "fitted") return FieldSource::fitted;
   if (name == "learned") return FieldSource::learned;
-  throw error_at(table.place(key), fmt::format("unknown source '{}'", name), "sources of a training recipe: fitted, learned");
+  throw error_at(table.place(key), fmt::format("unknown source '{}'", name),
+                 "sources of a training recipe: fitted, learned");
 }
 
 std::vector<std::string> one_or_many(const Toml& table, std::string_view key) {
@@ -26,7 +27,8 @@ int64_t first_layers(const std::string& choice, int64_t layers) {
   if (std::sscanf(choice.c_str(), "first 1/%4d%n", &share, &end) == 1 && share > 0 && choice.c_str()[end] == 0) {
     return layers / share;
   }
-  if (std::sscanf(choice.c_str(), "first %4d%n", &number, &end) == 1 && number >= 0 && choice.c_str()[end] == 0) return number;
+  if (std::sscanf(choice.c_str(), "first %4d%n", &number, &end) == 1 && number >= 0 && choice.c_str()[end] == 0)
+    return number;
   return -1;
 }
 
@@ -57,7 +59,9 @@ bool layer_chosen(const std::string& choice, int64_t layer, int64_t layers) {
   return layer < first_layers(choice, layers);
 }
 
-bool is_exact_name(const std::string& pattern) { return pattern.find_first_of("*?") == std::string::npos; }
+bool is_exact_name(const std::string& pattern) {
+  return pattern.find_first_of("*?") == std::string::npos;
+}
 
 bool rule_applies(const QuantizeRule& rule, const Parameter& p, int64_t layers) {
   if (!layer_chosen(rule.layers, layer_of(p.name), layers)) return false;
@@ -164,19 +168,23 @@ std::string describe(const Recipe& r) {
     out += "[model.config]\n";
     for (const auto& [key, value] : r.config) out += fmt::format("{} = {}\n", key, value);
   }
-  out += fmt::format("[data]\npath = {}\ntokenizer = {}\nvalidation = {}\n", quoted(r.data), quoted(r.tokenizer), r.validation);
-  out += fmt::format("[optimizer]\nbeta1 = {}\nbeta2 = {}\nepsilon = {}\nweight_decay = {}\nmax_grad_norm = {}\n", r.adam.beta1,
-                     r.adam.beta2, r.adam.epsilon, r.adam.weight_decay, r.adam.max_norm);
+  out += fmt::format("[data]\npath = {}\ntokenizer = {}\nvalidation = {}\n", quoted(r.data), quoted(r.tokenizer),
+                     r.validation);
+  out += fmt::format("[optimizer]\nbeta1 = {}\nbeta2 = {}\nepsilon = {}\nweight_decay = {}\nmax_grad_norm = {}\n",
+                     r.adam.beta1, r.adam.beta2, r.adam.epsilon, r.adam.weight_decay, r.adam.max_norm);
   const char* shapes[] = {"cosine", "linear", "constant"};
-  out += fmt::format("[schedule]\nshape = \"{}\"\nlearning_rate = {}\nmin_learning_rate = {}\nwarmup_steps = {}\nsteps = {}\n",
-                     shapes[static_cast<int>(r.schedule.shape)], r.schedule.peak, r.schedule.floor, r.schedule.warmup,
-                     r.schedule.steps);
   out += fmt::format(
-      "[run]\nbatch = {}\nlength = {}\naccumulate = {}\nevaluate_every = {}\nevaluate_windows = {}\nsave_every = {}\nkeep = {}\nseed = {}\n",
+      "[schedule]\nshape = \"{}\"\nlearning_rate = {}\nmin_learning_rate = {}\nwarmup_steps = {}\nsteps = {}\n",
+      shapes[static_cast<int>(r.schedule.shape)], r.schedule.peak, r.schedule.floor, r.schedule.warmup,
+      r.schedule.steps);
+  out += fmt::format(
+      "[run]\nbatch = {}\nlength = {}\naccumulate = {}\nevaluate_every = {}\nevaluate_windows = {}\nsave_every = "
+      "{}\nkeep = {}\nseed = {}\n",
       r.batch, r.length, r.accumulate, r.evaluate_every, r.evaluate_windows, r.save_every, r.keep, r.seed);
   for (const QuantizeRule& q : r.quantize) {
-    out += fmt::format("[[quantize]]\nvalue = {}\nrole = {}\nlayers = \"{}\"\nformat = {}\nsource = \"{}\"\n", list(q.values),
-                       list(q.roles), q.layers, quoted(q.format), q.source == FieldSource::learned ? "learned" : "fitted");
+    out += fmt::format("[[quantize]]\nvalue = {}\nrole = {}\nlayers = \"{}\"\nformat = {}\nsource = \"{}\"\n",
+                       list(q.values), list(q.roles), q.layers, quoted(q.format),
+                       q.source == FieldSource::learned ? "learned" : "fitted");
   }
   return out;
 }

@@ -1,6 +1,6 @@
-// Recipes: a training run as data. A TOML text with [model], [data], [optimizer], [schedule], [run] and [[quantize]]; every key is
-// optional, unknown keys are errors, and the command line overrides single values. `describe` prints the resolved recipe as a text that
-// parses to the same recipe. Proved by tests/model/train_test.cpp.
+// Recipes: a training run as data. A TOML text with [model], [data], [optimizer], [schedule], [run] and [[quantize]];
+// every key is optional, unknown keys are errors, and the command line overrides single values. `describe` prints the
+// resolved recipe as a text that parses to the same recipe. Proved by tests/model/train_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace lumen::model {
 struct QuantizeRule {
   std::vector<std::string> values;  // parameter names; * and ? match
   std::vector<std::string> roles;   // or parameter roles
-  std::string layers = "all";       // "all", "first 4", "first 1/8", "more" (both outer eighths and every third between)
+  std::string layers = "all";  // "all", "first 4", "first 1/8", "more" (both outer eighths and every third between)
   std::string format;
   FieldSource source = FieldSource::fitted;
 };
@@ -27,26 +27,26 @@ struct QuantizeRule {
 struct Recipe {
   std::string name;
   // [model]
-  std::string family, size;          // size alone finds its family
-  graph::Config config;              // single keys on top
+  std::string family, size;  // size alone finds its family
+  graph::Config config;      // single keys on top
   // [data]
-  std::string data;                  // file or folder; "" = the text that comes with the program
-  std::string tokenizer;             // "" or "characters", "bytes:N" (BPE of N tokens trained on the data), or a file
+  std::string data;       // file or folder; "" = the text that comes with the program
+  std::string tokenizer;  // "" or "characters", "bytes:N" (BPE of N tokens trained on the data), or a file
   double validation = 0.1;
   // [optimizer]
   AdamW adam;
   // [schedule]
   Schedule schedule;
   // [run]
-  int64_t batch = 12, length = 0;    // length 0: the model's context
+  int64_t batch = 12, length = 0;  // length 0: the model's context
   int64_t accumulate = 1;
   int64_t evaluate_every = 250, evaluate_windows = 0;  // windows 0: the whole validation text at the end, 64 on the way
-  int64_t save_every = 0;            // 0: only at the end and on Ctrl-C
-  int64_t keep = 2;                  // checkpoints kept
+  int64_t save_every = 0;                              // 0: only at the end and on Ctrl-C
+  int64_t keep = 2;                                    // checkpoints kept
   uint32_t seed = 1;
   // [[quantize]]
   std::vector<QuantizeRule> quantize;
-  int64_t file_type = -1;            // [file] type: label of GGUF files written by this mixture
+  int64_t file_type = -1;  // [file] type: label of GGUF files written by this mixture
   // [demo]
   std::vector<std::string> demo_formats, demo_trained;
   std::string demo_sample;
@@ -56,8 +56,9 @@ struct Recipe {
 Recipe parse_recipe(std::string text, std::string name);
 std::string describe(const Recipe& recipe);
 
-// The format each parameter gets by the rules; parameters without one are absent. Vectors and frozen parameters never get one unless
-// a rule names them in `values` without wildcards. Error when a rule names values or roles this model's family does not have.
+// The format each parameter gets by the rules; parameters without one are absent. Vectors and frozen parameters never
+// get one unless a rule names them in `values` without wildcards. Error when a rule names values or roles this model's
+// family does not have.
 std::map<std::string, std::pair<FormatRef, FieldSource>> formats_by_rule(const std::vector<QuantizeRule>& rules,
                                                                          const Model& model);
 

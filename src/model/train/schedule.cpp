@@ -20,9 +20,12 @@ double learning_rate(const Schedule& s, int64_t step) {
   const double span = static_cast<double>(std::max<int64_t>(1, s.steps - s.warmup));
   const double done = std::clamp(static_cast<double>(step - s.warmup) / span, 0.0, 1.0);
   switch (s.shape) {
-    case Schedule::Shape::constant: return s.peak;
-    case Schedule::Shape::linear: return s.peak + (s.floor - s.peak) * done;
-    case Schedule::Shape::cosine: break;
+    case Schedule::Shape::constant:
+      return s.peak;
+    case Schedule::Shape::linear:
+      return s.peak + (s.floor - s.peak) * done;
+    case Schedule::Shape::cosine:
+      break;
   }
   return s.floor + 0.5 * (1 + std::cos(std::numbers::pi * done)) * (s.peak - s.floor);
 }

@@ -13,9 +13,13 @@ namespace {
 constexpr const char* kTokens = "tokens";
 constexpr const char* kTargets = "targets";
 
-graph::Type f32_scalar() { return {{}, {Scalar::f32, nullptr}}; }
+graph::Type f32_scalar() {
+  return {{}, {Scalar::f32, nullptr}};
+}
 
-bool is_moment(const std::string& name) { return name.starts_with(kFirstMoment) || name.starts_with(kSecondMoment); }
+bool is_moment(const std::string& name) {
+  return name.starts_with(kFirstMoment) || name.starts_with(kSecondMoment);
+}
 
 TensorSpec spec_of(const std::string& name, const graph::Type& type) {
   TensorSpec spec;
@@ -27,16 +31,19 @@ TensorSpec spec_of(const std::string& name, const graph::Type& type) {
 
 }  // namespace
 
-int64_t training_bytes(const Model& model) { return model.weight_count() * 4 * 4; }
+int64_t training_bytes(const Model& model) {
+  return model.weight_count() * 4 * 4;
+}
 
 Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Dataset> data)
     : engine_(engine), model_(std::move(model)), recipe_(std::move(recipe)), data_(std::move(data)) {
   if (recipe_.length == 0) recipe_.length = model_.integer("context");
   for (const auto& [name, w] : model_.weights) {
     if (!w.is_f32()) {
-      throw Error(Exit::user, fmt::format("parameter '{}' is held in format '{}'; training needs f32", name,
-                                          w.type.element.format->name),
-                  "train the original model and name the format in the recipe's [[quantize]]");
+      throw Error(
+          Exit::user,
+          fmt::format("parameter '{}' is held in format '{}'; training needs f32", name, w.type.element.format->name),
+          "train the original model and name the format in the recipe's [[quantize]]");
     }
   }
   if (recipe_.batch < 1 || recipe_.accumulate < 1 || recipe_.length < 1) {
@@ -52,7 +59,8 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 
   run::CompileOptions options;
   options.symbols = {{"B", recipe_.batch}, {"T", recipe_.length}};
-  // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights themselves.
+  // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights
+  // themselves.
   graph::Graph loss = model_.family->function("loss", model_.config);
   assignments_ = fake_assignments(recipe_.quantize, model_);
   graph::assign_formats(loss, assignments_);
@@ -132,11 +140,12 @@ Trainer::Step Trainer::step() {
   result.norm = scalar(step_ ? *step_ : *apply_, "norm");
   result.tokens = recipe_.batch * recipe_.length * recipe_.accumulate;
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
-    throw Error(Exit::numeric,
-                fmt::format("step {}: loss {} and gradient norm {} are not finite; training stopped", done_ + 1, result.loss,
-                            result.norm),
-                "continue from the last checkpoint (--resume) with a lower --learning-rate, a longer --warmup-steps or a "
-                "smaller --max-grad-norm");
+    throw Error(
+        Exit::numeric,
+        fmt::format("step {}: loss {} and gradient norm {} are not finite; training stopped", done_ + 1, result.loss,
+                    result.norm),
+        "continue from the last checkpoint (--resume) with a lower --learning-rate, a longer --warmup-steps or a "
+        "smaller --max-grad-norm");
   }
   ++done_;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -174,7 +183,8 @@ double Trainer::evaluate(int64_t windows) {
 
 Model Trainer::model() const {
   Model copy = model_;
-  for (auto& [name, w] : copy.weights) tensors_.at(name)->download(w.bytes.data(), static_cast<int64_t>(w.bytes.size()));
+  for (auto& [name, w] : copy.weights)
+    tensors_.at(name)->download(w.bytes.data(), static_cast<int64_t>(w.bytes.size()));
   return copy;
 }
 
@@ -247,7 +257,8 @@ void Trainer::restore(const std::filesystem::path& folder) {
     if (is_moment(name)) take(*checkpoint.optimizer, name, *t);
   }
   if (checkpoint.state.seed != recipe_.seed) {
-    throw user_error("{} was made with seed {}, this run has seed {}", folder.string(), checkpoint.state.seed, recipe_.seed);
+    throw user_error("{} was made with seed {}, this run has seed {}", folder.string(), checkpoint.state.seed,
+                     recipe_.seed);
   }
   done_ = checkpoint.state.step;
 }

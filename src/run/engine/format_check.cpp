@@ -42,7 +42,9 @@ std::vector<float> heavy_values(uint32_t seed, int64_t count) {
 }
 
 // Rows and columns that show a format's own levels: several blocks, several tiles.
-int64_t columns_for(const Format& f) { return std::max<int64_t>(f.block, f.tile_columns) * ((256 + f.block - 1) / f.block > 1 ? 2 : 1); }
+int64_t columns_for(const Format& f) {
+  return std::max<int64_t>(f.block, f.tile_columns) * ((256 + f.block - 1) / f.block > 1 ? 2 : 1);
+}
 
 double relative_error(const std::vector<float>& x, const std::vector<float>& y) {
   double difference = 0, size = 0;
@@ -53,7 +55,9 @@ double relative_error(const std::vector<float>& x, const std::vector<float>& y) 
   return size > 0 ? std::sqrt(difference / size) : 0;
 }
 
-Type f32_type(graph::Shape shape) { return {std::move(shape), {Scalar::f32, nullptr}}; }
+Type f32_type(graph::Shape shape) {
+  return {std::move(shape), {Scalar::f32, nullptr}};
+}
 
 Tensor tensor_of(Type type, const std::vector<float>& x) {
   Tensor t;
@@ -147,7 +151,9 @@ FormatError format_error(const Format& f) {
 std::vector<CheckLine> check_codec(const Format& f) {
   std::vector<CheckLine> lines;
   const int64_t columns = columns_for(f), rows = 5;
-  const auto add = [&](const std::string& what, bool ok, const std::string& detail) { lines.push_back({what, "", ok, detail}); };
+  const auto add = [&](const std::string& what, bool ok, const std::string& detail) {
+    lines.push_back({what, "", ok, detail});
+  };
   const BlobLayout layout = blob_layout(f, rows, columns);
   add("codec: blob size", layout.total % 64 == 0 && layout.data_bytes == rows * columns / f.block * f.block_bytes,
       fmt::format("{} bytes for {} x {}", layout.total, rows, columns));
@@ -202,7 +208,8 @@ std::vector<CheckLine> check_kernels(Engine& engine, const FormatRef& f) {
         const std::vector<uint8_t> expected = encode(*f, data, n, k), got = engine.encode(f, data.data(), n, k);
         for (size_t i = 0; i < expected.size(); ++i) {
           if (i >= got.size() || got[i] != expected[i]) {
-            return CheckLine{"encode", machine, false, fmt::format("byte {} of {} differs from the codec", i, expected.size())};
+            return CheckLine{"encode", machine, false,
+                             fmt::format("byte {} of {} differs from the codec", i, expected.size())};
           }
         }
       }
@@ -211,7 +218,8 @@ std::vector<CheckLine> check_kernels(Engine& engine, const FormatRef& f) {
   }
   guarded("decode", [&] {
     const std::vector<float> expected = decode(*f, blob, n, k), got = engine.decode(f, blob.data(), n, k);
-    const bool same = got.size() == expected.size() && std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0;
+    const bool same =
+        got.size() == expected.size() && std::memcmp(got.data(), expected.data(), got.size() * sizeof(float)) == 0;
     return CheckLine{"decode", machine, same, same ? "equal to the codec, bit for bit" : "differs from the codec"};
   });
   Tensor held;
@@ -230,8 +238,10 @@ std::vector<CheckLine> check_kernels(Engine& engine, const FormatRef& f) {
   });
   if (f->encodes()) {
     guarded("straight-through dW", [&] {
-      return compare(engine, "straight-through dW", fake_graph(f, n, k),
-                     {{"c", tensor_of(f32_type({n, k}), gaussian_values(19, n * k))}, {"w", tensor_of(f32_type({n, k}), w)}}, 1, 1e-6);
+      return compare(
+          engine, "straight-through dW", fake_graph(f, n, k),
+          {{"c", tensor_of(f32_type({n, k}), gaussian_values(19, n * k))}, {"w", tensor_of(f32_type({n, k}), w)}}, 1,
+          1e-6);
     });
   }
   return lines;

@@ -1,5 +1,5 @@
-// A format on trial: its codec's properties, its kernels against the codec on every machine that runs here, and its error on typical
-// data. What `lumen format check` and `lumen doctor` run. Proved by tests/cli.
+// A format on trial: its codec's properties, its kernels against the codec on every machine that runs here, and its
+// error on typical data. What `lumen format check` and `lumen doctor` run. Proved by tests/cli.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 namespace lumen::run {
 
 struct CheckLine {
-  std::string what;      // "codec: encode is idempotent", "backward dX"
-  std::string machine;   // "" for the codec alone
+  std::string what;     // "codec: encode is idempotent", "backward dX"
+  std::string machine;  // "" for the codec alone
   bool ok = false;
-  std::string detail;    // first difference, or a figure
+  std::string detail;  // first difference, or a figure
 };
 
 // Relative Euclidean error of rounding, by kind of data.
@@ -22,12 +22,12 @@ struct FormatError {
 };
 FormatError format_error(const Format& f);
 
-// Properties that follow from the definition alone: decode(encode(x)) is near x, encoding what was decoded changes nothing, zeros stay
-// zeros, sizes add up.
+// Properties that follow from the definition alone: decode(encode(x)) is near x, encoding what was decoded changes
+// nothing, zeros stay zeros, sizes add up.
 std::vector<CheckLine> check_codec(const Format& f);
 
-// Compiled kernels against codec and graph oracle: encode, decode, y = x w^T, dX = dY w, the gradient of w through the rounding.
-// `engine` decides the machine.
+// Compiled kernels against codec and graph oracle: encode, decode, y = x w^T, dX = dY w, the gradient of w through the
+// rounding. `engine` decides the machine.
 std::vector<CheckLine> check_kernels(Engine& engine, const FormatRef& f);
 
 }  // namespace lumen::run

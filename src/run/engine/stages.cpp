@@ -12,11 +12,16 @@ namespace {
 
 const char* shape_name(graph::KernelShape shape) {
   switch (shape) {
-    case graph::KernelShape::map: return "map";
-    case graph::KernelShape::reduce: return "reduce";
-    case graph::KernelShape::dot: return "dot";
-    case graph::KernelShape::attend: return "attend";
-    case graph::KernelShape::move: return "move";
+    case graph::KernelShape::map:
+      return "map";
+    case graph::KernelShape::reduce:
+      return "reduce";
+    case graph::KernelShape::dot:
+      return "dot";
+    case graph::KernelShape::attend:
+      return "attend";
+    case graph::KernelShape::move:
+      return "move";
   }
   return "";
 }
@@ -31,8 +36,8 @@ std::string plan_text(const graph::Pipeline& pipeline) {
   std::string text = graph::print(pipeline.plan.graph);
   int number = 0;
   for (const graph::Group& g : pipeline.plan.groups) {
-    text += fmt::format("# group {} {}: reads {} | computes {} | writes {}\n", number++, shape_name(g.shape), value_list(g.inputs),
-                        value_list(g.nodes), value_list(g.results));
+    text += fmt::format("# group {} {}: reads {} | computes {} | writes {}\n", number++, shape_name(g.shape),
+                        value_list(g.inputs), value_list(g.nodes), value_list(g.results));
   }
   return text + fmt::format("# arena {} bytes\n", pipeline.memory.arena_bytes);
 }
@@ -68,10 +73,14 @@ std::string stage_text(const graph::Graph& g, const CompileOptions& options, con
     }
   }
   switch (stage) {
-    case Stage::loops: return loops;
-    case Stage::llvm: return emit::emit(kernels, *target, emit::Output::llvm);
-    case Stage::assembly: return emit::emit(kernels, *target, emit::Output::assembly);
-    default: return emit::emit(kernels, *target, emit::Output::object);
+    case Stage::loops:
+      return loops;
+    case Stage::llvm:
+      return emit::emit(kernels, *target, emit::Output::llvm);
+    case Stage::assembly:
+      return emit::emit(kernels, *target, emit::Output::assembly);
+    default:
+      return emit::emit(kernels, *target, emit::Output::object);
   }
 }
 
@@ -79,14 +88,19 @@ std::vector<MachineLine> machine_lines() {
   std::vector<MachineLine> lines;
   for (const machine::MachineRef& m : machine::all_machines()) {
     const char* tiers[] = {"measured", "emulated", "compiled"};
-    lines.push_back({m->name, m->triple, m->features, tiers[static_cast<int>(m->tier)], machine::runs_here(*m), m->vector_bits});
+    lines.push_back(
+        {m->name, m->triple, m->features, tiers[static_cast<int>(m->tier)], machine::runs_here(*m), m->vector_bits});
   }
   return lines;
 }
 
-std::string native_machine_name() { return machine::native_machine()->name; }
+std::string native_machine_name() {
+  return machine::native_machine()->name;
+}
 
-std::string compiler_version() { return emit::version(); }
+std::string compiler_version() {
+  return emit::version();
+}
 
 machine::MachineRef machine_to_run(const std::string& name) {
   const machine::MachineRef m = machine::find_machine(name);

@@ -1,5 +1,5 @@
-// Every stage a graph passes on its way to code, as text, for any machine on any machine; and which machines there are. What
-// `lumen compile` and `lumen doctor` show. Proved by tests/cli.
+// Every stage a graph passes on its way to code, as text, for any machine on any machine; and which machines there are.
+// What `lumen compile` and `lumen doctor` show. Proved by tests/cli.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 namespace lumen::run {
 
 enum class Stage : uint8_t {
-  graph,    // after all passes, with its groups
-  loops,    // loop IR of every distinct kernel
-  llvm,     // LLVM IR
+  graph,  // after all passes, with its groups
+  loops,  // loop IR of every distinct kernel
+  llvm,   // LLVM IR
   assembly,
-  object,   // bytes of a relocatable file
+  object,  // bytes of a relocatable file
 };
 Stage stage_from_name(const std::string& name);  // graph, loops, llvm, asm, obj; Error (exit 2) otherwise
 
@@ -28,7 +28,7 @@ struct MachineLine {
 };
 std::vector<MachineLine> machine_lines();
 std::string native_machine_name();
-std::string compiler_version();                                // LLVM's and the code generator's
+std::string compiler_version();  // LLVM's and the code generator's
 
 // A machine whose code this processor can execute; Error (exit 3) otherwise.
 machine::MachineRef machine_to_run(const std::string& name);
