@@ -141,7 +141,7 @@ class Demo {
     Row row;
     row.format = name;
     row.bits = 8.0 * static_cast<double>(model.weight_bytes()) / static_cast<double>(model.weight_count());
-    row.best_file = std::filesystem::path(flags_.out) / (file + ".gguf");
+    row.best_file = std::filesystem::path(flags_.out) / ("model-" + file + ".gguf");
     model::write_gguf(model, row.best_file);
     ++files_;
     row.file_bytes = static_cast<int64_t>(std::filesystem::file_size(row.best_file));
