@@ -15,12 +15,13 @@ demo: build
 	build/lumen demo --output demo-out
 
 test: build
-	ctest --test-dir build --output-on-failure
+	ctest --test-dir build --output-on-failure -j $(JOBS)
 
 bench: build
 	build/bench_gemm
 
-fuzz: build
+# Each fuzz target for a minute on its saved corpus.
+fuzz:
 	@tools/setup.sh --fuzz
 	tests/fuzz/run_fuzz.sh 60
 

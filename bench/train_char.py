@@ -109,7 +109,7 @@ def run_lumen(args):
     """Tokens per second as Lumen's own metrics state it, warm-up steps (compilation) left out."""
     with tempfile.TemporaryDirectory() as folder:
         command = [args.lumen, "train", "--shape", "char", "--data", args.text, "--max-steps", str(args.steps + args.warm),
-                   "--output-dir", folder, "--eval-steps", "0", "--logging-steps", str(args.warm), "--threads", str(args.threads)]
+                   "--output-dir", folder, "--eval-steps", "0", "--threads", str(args.threads)]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"lumen failed with {done.returncode}:\n{done.stderr}")
@@ -130,7 +130,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compile", action="store_true", help="also torch.compile (needs a C++ compiler)")
-    for name, value in (("width", 128), ("layers", 4), ("heads", 4), ("inner", 352), ("context", 64), ("batch", 12)):
+    for name, value in (("width", 128), ("layers", 4), ("heads", 4), ("inner", 384), ("context", 64), ("batch", 12)):
         parser.add_argument(f"--{name}", type=int, default=value)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)

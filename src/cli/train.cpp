@@ -210,7 +210,7 @@ void add_train(CLI::App& app, Command& command) {
   sub->add_option("--data,--dataset", flags->data, "Text, .jsonl or a folder; without it, the built-in text")
       ->type_name("FILE");
   sub->add_option("--tokenizer", flags->tokenizer, "characters, bytes:N (byte pairs, N tokens), or a tokenizer file");
-  sub->add_option("-o,--out,--output_dir,--output-dir", flags->out, "Folder for checkpoints, metrics and the model")
+  sub->add_option("-o,--out,--output,--output_dir,--output-dir", flags->out, "Folder for checkpoints, metrics and the model")
       ->capture_default_str()
       ->type_name("DIR");
   CLI::Option* resume = sub->add_option("--resume,--resume_from_checkpoint,--resume-from-checkpoint", flags->resume,

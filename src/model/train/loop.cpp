@@ -7,36 +7,41 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 
 namespace lumen::model {
 namespace {
 
-// Appends one JSON object per line. A resumed run first drops the lines of steps it will do again.
+// Appends one JSON object per line; a line that cannot be written (a full disk) ends the run with an error. A resumed run
+// first drops the lines of steps it will do again, by replacing the file as a whole.
 class Metrics {
  public:
   Metrics(const std::filesystem::path& out, int64_t done) {
     if (out.empty()) return;
     std::filesystem::create_directories(out);
-    const std::filesystem::path path = out / "metrics.jsonl";
+    path_ = out / "metrics.jsonl";
     std::string kept;
     if (done > 0) {
-      std::ifstream old(path);
+      std::ifstream old(path_);
       for (std::string line; std::getline(old, line);) {
         const auto json = nlohmann::json::parse(line, nullptr, false);
         if (json.is_object() && json.value("step", int64_t{0}) <= done) kept += line + "\n";
       }
     }
-    file_.open(path, std::ios::trunc);
-    if (!file_) throw user_error("cannot write {}", path.string());
-    file_ << kept << std::flush;
+    write_file_atomic(path_, kept);
+    file_.open(path_, std::ios::app);
+    if (!file_) throw user_error("cannot write {}", path_.string());
   }
 
   void write(const nlohmann::json& line) {
-    if (file_.is_open()) file_ << line.dump() << "\n" << std::flush;
+    if (!file_.is_open()) return;
+    file_ << line.dump() << "\n" << std::flush;
+    if (!file_) throw user_error("cannot write {}: is the disk full? The last checkpoint is whole", path_.string());
   }
 
  private:
+  std::filesystem::path path_;
   std::ofstream file_;
 };
 
@@ -83,6 +88,7 @@ LoopResult run_training(Trainer& trainer, const LoopOptions& options) {
                    {"norm", step.norm},
                    {"lr", step.rate},
                    {"seconds", step.seconds},
+                   {"elapsed", std::chrono::duration<double>(Clock::now() - begin).count()},
                    {"tokens_per_second", static_cast<double>(step.tokens) / std::max(step.seconds, 1e-9)}});
     const double spent = std::chrono::duration<double>(Clock::now() - begin).count();
     const double left = static_cast<double>(steps - trainer.done()) * step_seconds * static_cast<double>(step.tokens) /
