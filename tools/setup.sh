@@ -11,7 +11,7 @@ build=(
   python3 python3-venv
 )
 tests=(libgtest-dev librapidcheck-dev libbenchmark-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
-fuzz=(clang-22 libclang-rt-22-dev)
+fuzz=(clang-22 libclang-rt-22-dev libomp-22-dev)
 
 packages=("${build[@]}" "${tests[@]}")
 if [[ ${1:-} == --fuzz ]]; then packages+=("${fuzz[@]}"); fi

@@ -23,7 +23,7 @@ except ImportError as error:
     sys.exit(77)
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TYPES = ["q8_0", "q6_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0", "iq4_nl", "q3_k", "q2_k"]
+TYPES = ["f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_1", "q5_0", "q4_k", "q4_1", "q4_0", "iq4_nl", "iq4_xs", "mxfp4", "q3_k", "q2_k", "tq2_0", "tq1_0"]
 
 
 def lumen(binary, *args):
@@ -69,7 +69,7 @@ def main():
         work = Path(folder)
         recipe = work / "wide.toml"
         # A width of 256, so that super-blocks of 256 apply to every matrix.
-        recipe.write_text('[model]\nfamily = "llama"\nshape = "tiny"\n[model.config]\nhidden = 256\nheads = 4\nkv_heads = 2\nffn = 512\ncontext = 64\n')
+        recipe.write_text('[model]\nfamily = "llama"\nsize = "tiny"\n[model.config]\nhidden = 256\nheads = 4\nkv_heads = 2\nffn = 512\ncontext = 64\n')
         lumen(binary, "train", "--recipe", recipe, "--max-steps", args.steps, "--out", work / "run", "--eval-steps", 0)
         base = work / "run" / "model.gguf"
         text = (ROOT / "data/tinyshakespeare/input.txt").read_text()[-6500:]

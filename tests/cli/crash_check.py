@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Crashes of the program as a whole: a training run killed at random moments and resumed ends with the very bytes of a run left
+alone; Ctrl-C ends with code 130 and a checkpoint; a disk that fills up leaves the last checkpoint whole and says so; a second
+start compiles nothing.
+
+Usage: tests/cli/crash_check.py LUMEN [SEED]
+"""
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+STEPS = 400
+
+
+def command(lumen, cache, out, *more):
+    return [lumen, "train", "--shape", "tiny", "--steps", str(STEPS), "--save-every", "20", "--eval-every", "0", "--validation", "0.02",
+            "--cache", str(cache), "-o", str(out), *more]
+
+
+def run(words, **options):
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, **options)
+
+
+def checkpoints(out):
+    return sorted(p for p in Path(out).glob("checkpoint-*"))
+
+
+def killed_at_random(lumen, cache, out, rng):
+    """Kills and resumes until a run ends by itself; returns how many were killed."""
+    kills = 0
+    while True:
+        resume = ["--resume"] if checkpoints(out) else []
+        process = subprocess.Popen(command(lumen, cache, out, *resume), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            # The first kills come early and often, then the run is left to end.
+            process.wait(timeout=rng.uniform(0.15, 0.8) if kills < 6 else 300)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+            continue
+        assert process.returncode == 0, process.stderr.read().decode()
+        return kills
+
+
+def main():
+    lumen = str(Path(sys.argv[1]).resolve())
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.SystemRandom().randrange(1 << 30)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="lumen-crash-") as folder:
+        work = Path(folder)
+        cache = work / "cache"
+        done = run(command(lumen, cache, work / "whole"))
+        assert done.returncode == 0, done.stderr
+
+        kills = killed_at_random(lumen, cache, work / "killed", rng)
+        assert kills >= 3, f"only {kills} runs were killed: nothing is proved"
+        whole, killed = ((work / name / "model.gguf").read_bytes() for name in ("whole", "killed"))
+        assert whole == killed, "a killed and resumed run ended with other weights"
+        print(f"killed {kills} times, resumed: equal bytes")
+
+        process = subprocess.Popen(command(lumen, cache, work / "stopped"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(0.7)
+        process.send_signal(signal.SIGINT)
+        error = process.communicate(timeout=60)[1].decode()
+        assert process.returncode == 130, f"Ctrl-C ended with {process.returncode}: {error}"
+        assert checkpoints(work / "stopped"), "Ctrl-C left no checkpoint"
+        done = run(command(lumen, cache, work / "stopped", "--resume"))
+        assert done.returncode == 0, done.stderr
+        assert (work / "stopped" / "model.gguf").read_bytes() == whole, "stopped and resumed: other weights"
+        print("Ctrl-C: code 130, resumed: equal bytes")
+
+        # No file may grow beyond what the metrics need: checkpoints cannot be written any more.
+        def full():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
+
+        out = work / "full"
+        done = run([w if w != str(STEPS) else "40" for w in command(lumen, cache, out)])
+        assert done.returncode == 0, done.stderr
+        before = {p.name: {f.name: f.read_bytes() for f in p.iterdir()} for p in checkpoints(out)}
+        done = run(command(lumen, cache, out, "--resume"), preexec_fn=full)
+        assert done.returncode == 1 and "checkpoint" in done.stderr, (done.returncode, done.stderr)
+        after = {p.name: {f.name: f.read_bytes() for f in p.iterdir()} for p in checkpoints(out)}
+        assert before == after, "a full disk changed a checkpoint"
+        done = run(command(lumen, cache, out, "--resume"))
+        assert done.returncode == 0, done.stderr
+        print("full disk:", [line for line in done.stderr.splitlines() if "resumed" in line], "checkpoints whole")
+
+        files = {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in cache.rglob("*") if p.is_file()}
+        done = run(command(lumen, cache, work / "again", "-v"))
+        assert done.returncode == 0, done.stderr
+        assert files == {p: (p.stat().st_mtime_ns, p.stat().st_ino) for p in cache.rglob("*") if p.is_file()}, "compiled again"
+        assert os.path.getsize(work / "again" / "model.gguf") == len(whole)
+        print("second start: no kernel was compiled")
+
+
+if __name__ == "__main__":
+    main()
