@@ -114,6 +114,20 @@ TEST(Quantize, WeightsAreTheCodecsAndTheFileSaysSo) {
   EXPECT_NO_THROW((void)quantize(engine(), q, again, nullptr));
 }
 
+TEST(Quantize, RefusesWhatIsNotFiniteByNameAndPlace) {
+  Model m = small_model();
+  std::vector<float> values(m.weights.at("layers.0.up").f32().begin(), m.weights.at("layers.0.up").f32().end());
+  values[2 * 64 + 5] = std::numeric_limits<float>::quiet_NaN();
+  m.weights.at("layers.0.up") = f32_weight(m.weights.at("layers.0.up").type.shape, values);
+  try {
+    (void)quantize(engine(), m, to("q8_0"), nullptr);
+    FAIL() << "a NaN was rounded";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::numeric);
+    EXPECT_NE(std::string(e.what()).find("'blk.0.ffn_up.weight' holds nan in row 2, column 5"), std::string::npos) << e.what();
+  }
+}
+
 TEST(Quantize, MixturesComeFromRecipes) {
   const Model m = small_model(256, 512);
   QuantizeReport report;

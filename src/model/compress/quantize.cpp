@@ -143,6 +143,19 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
   return chosen;
 }
 
+namespace {
+
+// Encoders would make some code of these too, and the loss would pass unseen.
+void require_finite(std::span<const float> values, const Weight& w, const std::string& name) {
+  const auto bad = std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
+  if (bad == values.end()) return;
+  const int64_t at = bad - values.begin();
+  throw Error(Exit::numeric, fmt::format("'{}' holds {} in row {}, column {}", name, *bad, at / w.columns(), at % w.columns()),
+              "no number format keeps that; find out where the model's weights broke");
+}
+
+}  // namespace
+
 std::vector<float> values_of(run::Engine& engine, const Weight& w) {
   if (w.is_f32()) return {w.f32().begin(), w.f32().end()};
   return engine.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns());
@@ -174,6 +187,7 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
                     "start from an f32, f16 or bf16 file, or add --allow-requantize and accept the loss");
       }
       const std::vector<float> values = values_of(engine, old);
+      require_finite(values, old, p.gguf);
       const FormatRef& f = choice->second;
       if (is_plain(*f, Scalar::f32)) {
         w = f32_weight(p.shape, values);

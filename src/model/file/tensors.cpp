@@ -1,5 +1,6 @@
 #include "model/file/tensors.h"
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -39,7 +40,7 @@ void StoredTensor::copy_blob(uint8_t* to) const {
     return;
   }
   const BlobLayout layout = blob_layout(*element.format, rows(), columns());
-  std::memset(to, 0, static_cast<size_t>(layout.total));
+  std::fill_n(to, layout.total, uint8_t{0});
   for (int level = 0; level < kLevels; ++level) {
     const std::span<const uint8_t> part = level == 0 ? data : sections[level];
     if (part.empty()) continue;
