@@ -29,6 +29,7 @@ using loop::Kernel;
 using loop::Op;
 using loop::VType;
 
+constexpr int kScalableGranule = 128;   // bits of a scalable vector at scale 1
 constexpr int64_t kUnrollLimit = 4096;  // iterations; beyond it an unroll loop stays a loop
 
 int masks_of(const llvm::MCSubtargetInfo& features, const llvm::Triple& triple) {
@@ -57,6 +58,10 @@ class KernelLowering {
     auto* type = llvm::FunctionType::get(b_.getVoidTy(), {pointer, b_.getInt64Ty(), b_.getInt64Ty(), pointer}, false);
     function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
     function_->setDoesNotThrow();
+    if (target_.scalable) {  // the length is known: vectors of fixed lanes may use the whole register
+      const auto granules = static_cast<unsigned>(target_.vector_bits / kScalableGranule);
+      function_->addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(context_, granules, granules));
+    }
     b_.SetInsertPoint(BasicBlock::Create(context_, "entry", function_));
     bind_params();
     const Instr* top = loop::top_loop(k_);
@@ -299,21 +304,36 @@ class KernelLowering {
                                               row->needs, target_.name));
     const llvm::Intrinsic::ID id = llvm::Intrinsic::lookupIntrinsicID(row->llvm);
     LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not know {}", row->name, row->llvm);
+    const bool scalable = target_.scalable && llvm::Intrinsic::getBaseName(id).starts_with("llvm.aarch64.sve.");
     std::vector<Value*> arguments;
     std::vector<llvm::Type*> types;
     for (size_t i = 0; i < instr.operands.size(); ++i) {
-      arguments.push_back(operand(instr, i));
+      arguments.push_back(scalable ? to_scalable(operand(instr, i)) : operand(instr, i));
       types.push_back(arguments.back()->getType());
     }
     llvm::Type* result = register_type(context_, instr.type);
+    llvm::Type* returned = scalable ? scalable_type(result) : result;
     llvm::Function* callee = llvm::Intrinsic::isOverloaded(id)
-                                 ? llvm::Intrinsic::getOrInsertDeclaration(&module_, id, result, types)
+                                 ? llvm::Intrinsic::getOrInsertDeclaration(&module_, id, returned, types)
                                  : llvm::Intrinsic::getOrInsertDeclaration(&module_, id);
     LUMEN_CHECK(callee->arg_size() == arguments.size(), "row {}: {} takes {} operands", row->name, row->llvm,
                 callee->arg_size());
     for (size_t i = 0; i < arguments.size(); ++i)
       arguments[i] = b_.CreateBitCast(arguments[i], callee->getArg(static_cast<unsigned>(i))->getType());
-    return b_.CreateBitCast(b_.CreateCall(callee, arguments), result);
+    Value* out = b_.CreateCall(callee, arguments);
+    if (scalable) return b_.CreateExtractVector(result, out, b_.getInt64(0));
+    return b_.CreateBitCast(out, result);
+  }
+
+  // The scalable type that holds a vector of fixed lanes at this machine's length.
+  llvm::Type* scalable_type(llvm::Type* fixed) const {
+    auto* vector = llvm::cast<llvm::FixedVectorType>(fixed);
+    const unsigned granules = static_cast<unsigned>(target_.vector_bits / kScalableGranule);
+    return llvm::ScalableVectorType::get(vector->getElementType(), vector->getNumElements() / granules);
+  }
+  Value* to_scalable(Value* x) {
+    llvm::Type* type = scalable_type(x->getType());
+    return b_.CreateInsertVector(type, llvm::PoisonValue::get(type), x, b_.getInt64(0));
   }
 
   const Kernel& k_;

@@ -60,8 +60,11 @@ std::vector<Bytes> run_emulated(const std::vector<Case>& cases, const machine::M
   const std::string build = "aarch64-linux-gnu-gcc -static -O1 -o " + in("runner") + " " + LUMEN_SOURCE_DIR +
                             "/tests/emit/foreign_runner.c " + in("table.c") + " " + in("kernels.o");
   EXPECT_EQ(std::system(build.c_str()), 0) << build;
-  EXPECT_EQ(std::system(("qemu-aarch64 -cpu max " + in("runner") + " < " + in("input") + " > " + in("output")).c_str()),
-            0);
+  const std::string length = m.scalable ? fmt::format(",sve-default-vector-length={}", m.vector_bits / 8) : "";
+  EXPECT_EQ(
+      std::system(
+          ("qemu-aarch64 -cpu max" + length + " " + in("runner") + " < " + in("input") + " > " + in("output")).c_str()),
+      0);
   const std::string output = read_file(in("output"));
   std::vector<Bytes> results;
   size_t at = 0;

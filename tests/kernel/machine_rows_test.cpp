@@ -93,7 +93,9 @@ TEST(MachineRows, LookupsFindTheEntry) {
     for (const machine::Row& row : m->rows) {
       if (row.name.rfind("lookup16.", 0) != 0) continue;
       const int lanes = std::stoi(row.name.substr(row.name.find('x') + 1));
-      const auto table = random_lanes(Scalar::u8, lanes, random);
+      auto table = random_lanes(Scalar::u8, lanes, random);
+      for (int i = 16; i < lanes; ++i)
+        table[i] = table[i % 16];  // as kernels hand it in: rows differ in which sixteen they read
       auto index = random_lanes(Scalar::u8, lanes, random);
       for (ScalarValue& v : index) v.integer %= 16;
       const auto got = loop::eval(*m->meaning(row.name), {table, index});

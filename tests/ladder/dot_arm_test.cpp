@@ -51,9 +51,9 @@ void expect_equal_emulated(std::vector<Case> cases, const machine::Machine& m) {
   const std::string build = "aarch64-linux-gnu-gcc -static -O1 -o " + folder + "/runner " + LUMEN_SOURCE_DIR +
                             "/tests/ladder/arm_runner.c " + folder + "/table.c " + folder + "/kernels.o";
   ASSERT_EQ(std::system(build.c_str()), 0) << build;
-  ASSERT_EQ(std::system(
-                ("qemu-aarch64 -cpu max " + folder + "/runner < " + folder + "/input > " + folder + "/output").c_str()),
-            0);
+  const std::string length = m.scalable ? fmt::format(",sve-default-vector-length={}", m.vector_bits / 8) : "";
+  const std::string run = fmt::format("qemu-aarch64 -cpu max{0} {1}/runner < {1}/input > {1}/output", length, folder);
+  ASSERT_EQ(std::system(run.c_str()), 0) << run;
   const std::string output = read_file(folder + "/output");
   std::filesystem::remove_all(folder);
   size_t at = 0;
@@ -70,8 +70,8 @@ void expect_equal_emulated(std::vector<Case> cases, const machine::Machine& m) {
 TEST(DotArm, RowsAndDotsUnderEmulation) {
   if (!have("aarch64-linux-gnu-gcc")) GTEST_SKIP() << "install gcc-aarch64-linux-gnu and libc6-dev-arm64-cross";
   if (!have("qemu-aarch64")) GTEST_SKIP() << "install qemu-user";
-  for (const char* name : {"neon", "neon-dotprod"}) {
-    const auto m = machine::find_machine(name);
+  for (const machine::MachineRef& m : machine::all_machines()) {
+    if (!m->triple.starts_with("aarch64")) continue;
     std::vector<Case> cases = dot_test::dot_cases(*m);
     for (const machine::Row& row : m->rows) cases.push_back(dot_test::row_case(*m, row));
     expect_equal_emulated(std::move(cases), *m);

@@ -124,7 +124,8 @@ TEST(Quantize, RefusesWhatIsNotFiniteByNameAndPlace) {
     FAIL() << "a NaN was rounded";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::numeric);
-    EXPECT_NE(std::string(e.what()).find("'blk.0.ffn_up.weight' holds nan in row 2, column 5"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("'blk.0.ffn_up.weight' holds nan in row 2, column 5"), std::string::npos)
+        << e.what();
   }
 }
 

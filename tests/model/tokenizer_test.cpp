@@ -73,6 +73,20 @@ TEST_P(GgufVocabulary, GivesTheReferenceIds) {
   check_cases(Tokenizer::from_gguf(m), m, fixture("cases.inp"), fixture(name + ".out"));
 }
 
+// Bytes no valid UTF-8 has may lack a token: then they are the vocabulary's unknown token, or refused. Others come back.
+TEST_P(GgufVocabulary, SingleBytesComeBackOrAreRefused) {
+  const Tokenizer t = Tokenizer::load(fixture(std::string(GetParam()) + ".gguf"));
+  for (int b = 0; b < 256; ++b) {
+    const std::string byte(1, static_cast<char>(b));
+    try {
+      const std::string back = t.decode(t.encode(byte));
+      EXPECT_TRUE(back == byte || (b >= 0xc0 && back.empty())) << b;
+    } catch (const Error& e) {
+      EXPECT_GE(b, 0xc0) << e.what();
+    }
+  }
+}
+
 TEST_P(GgufVocabulary, SurvivesBothFileForms) {
   const std::string name = GetParam();
   const GgufMetadata m = metadata_of(fixture(name + ".gguf"));

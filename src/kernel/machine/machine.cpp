@@ -10,6 +10,7 @@
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #endif
 
 #include "base/check.h"
@@ -43,6 +44,12 @@ bool processor_has(std::string_view name) {
 #elif defined(__aarch64__)
   if (name == "neon") return true;
   if (name == "neon-dotprod") return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
+  const bool i8mm = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0 && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
+  if (name == "neon-i8mm") return i8mm;
+  if (name.starts_with("sve2-") && i8mm && (getauxval(AT_HWCAP2) & HWCAP2_SVE2) != 0) {
+    const int length = ::prctl(PR_SVE_GET_VL) & PR_SVE_VL_LEN_MASK;  // bytes
+    return name == fmt::format("sve2-{}", length * 8);
+  }
 #endif
   return false;
 }

@@ -44,6 +44,7 @@ struct Machine {
   Kind kind = Kind::cpu;
   std::string triple, cpu, features;  // for LLVM
   int vector_bits = 256;              // preferred width
+  bool scalable = false;              // vector_bits is a property of the processor, not of the instruction set
   int vector_registers = 16;
   bool fma = true;
   double fma_cycles = 0.5;   // issue cost of one full-width fma
@@ -73,6 +74,7 @@ std::string saturating_pairs_meaning(const std::string& name, int lanes);       
 std::string widening_product_meaning(const std::string& name, int lanes);            // i8[n], i8[n] -> i16[n]
 std::string sum_pairs_meaning(const std::string& name, int lanes);                   // i16[2n] -> i32[n]
 std::string lookup_meaning(const std::string& name, int lanes, bool high_bit_only);  // u8 table, u8 index -> u8
+std::string whole_lookup_meaning(const std::string& name, int lanes);  // the table is all lanes of operand 0
 
 // The families, each in a file of its own.
 std::vector<Machine> x86_machines();

@@ -117,4 +117,17 @@ std::string lookup_meaning(const std::string& name, int lanes, bool high_bit_onl
   return t.function(name, fmt::format("%0: u8x{}, %1: u8x{}", lanes, lanes), fmt::format("u8x{}", lanes), found);
 }
 
+// One table of as many bytes as there are lanes; an index outside it yields zero.
+std::string whole_lookup_meaning(const std::string& name, int lanes) {
+  Text t(2);
+  int found = t.line("constant u8x{} 0", lanes);
+  for (int entry = 0; entry < lanes; ++entry) {
+    const int value = t.line("shuffle u8x{} %0 [{}]", lanes, fmt::join(std::vector<int>(lanes, entry), ", "));
+    const int number = t.line("constant u8x{} {}", lanes, entry);
+    const int hit = t.line("eq boolx{} %1, %{}", lanes, number);
+    found = t.line("select u8x{} %{}, %{}, %{}", lanes, hit, value, found);
+  }
+  return t.function(name, fmt::format("%0: u8x{}, %1: u8x{}", lanes, lanes), fmt::format("u8x{}", lanes), found);
+}
+
 }  // namespace lumen::machine

@@ -30,7 +30,6 @@ class BlockEncoder {
       : b_(b),
         format_(f),
         layout_(blob_layout(f, rows, columns)),
-        rows_(rows),
         columns_(columns),
         x_(x),
         blob_(blob),
@@ -326,7 +325,7 @@ class BlockEncoder {
   loop::Builder& b_;
   const Format& format_;
   BlobLayout layout_;
-  int64_t rows_, columns_;
+  int64_t columns_;
   BufferId x_, blob_;
   std::vector<SuppliedValues> supplied_;
   int lanes_;

@@ -42,7 +42,6 @@ Unpack::Unpack(loop::Builder& b, const Format& f, BufferId buffer, int64_t rows,
     : b_(b),
       format_(f),
       buffer_(buffer),
-      rows_(rows),
       columns_(columns),
       start_(start),
       layout_(blob_layout(f, rows, columns)) {

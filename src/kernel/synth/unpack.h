@@ -91,7 +91,7 @@ class Unpack {
   loop::Builder& b_;
   const Format& format_;
   loop::BufferId buffer_;
-  int64_t rows_, columns_;
+  int64_t columns_;
   loop::ValueId start_;
   BlobLayout layout_;
   bool straight_ = true;

@@ -150,7 +150,8 @@ void require_finite(std::span<const float> values, const Weight& w, const std::s
   const auto bad = std::find_if(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
   if (bad == values.end()) return;
   const int64_t at = bad - values.begin();
-  throw Error(Exit::numeric, fmt::format("'{}' holds {} in row {}, column {}", name, *bad, at / w.columns(), at % w.columns()),
+  throw Error(Exit::numeric,
+              fmt::format("'{}' holds {} in row {}, column {}", name, *bad, at / w.columns(), at % w.columns()),
               "no number format keeps that; find out where the model's weights broke");
 }
 

@@ -142,7 +142,8 @@ void finish_tokenizer(TokenizerParts& p, const std::string& where) {
   std::array<TokenId, 256> bytes;
   for (int b = 0; b < 256; ++b) {
     const auto found = p.ids.find(to_alphabet(std::string(1, static_cast<char>(b))));
-    bytes[b] = found == p.ids.end() ? -1 : found->second;
+    // An added token that reads like a letter of the byte alphabet stands for that letter, not for the byte.
+    bytes[b] = found == p.ids.end() || p.verbatim[found->second] ? -1 : found->second;
   }
   PairTable merges(p.merges.size());
   for (size_t rank = 0; rank < p.merges.size(); ++rank) {

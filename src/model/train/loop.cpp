@@ -13,8 +13,8 @@
 namespace lumen::model {
 namespace {
 
-// Appends one JSON object per line; a line that cannot be written (a full disk) ends the run with an error. A resumed run
-// first drops the lines of steps it will do again, by replacing the file as a whole.
+// Appends one JSON object per line; a line that cannot be written (a full disk) ends the run with an error. A resumed
+// run first drops the lines of steps it will do again, by replacing the file as a whole.
 class Metrics {
  public:
   Metrics(const std::filesystem::path& out, int64_t done) {

@@ -168,8 +168,8 @@ CellPlan::CellPlan(const Format& f) {
 
 class Compiler {
  public:
-  Compiler(const Format& f, const Routine& r, CellPlan& plan, Program& program)
-      : format_(f), routine_(r), plan_(plan), program_(program) {}
+  Compiler(const Routine& r, CellPlan& plan, Program& program)
+      : routine_(r), plan_(plan), program_(program) {}
 
   void compile() {
     program_.first_local_ = plan_.size;
@@ -338,7 +338,6 @@ class Compiler {
     program_.code_[end].to = here();
   }
 
-  const Format& format_;
   const Routine& routine_;
   CellPlan& plan_;
   Program& program_;
@@ -348,7 +347,7 @@ class Compiler {
 };
 
 Program::Program(const Format& f, const Routine& routine, CellPlan& plan) : format_(f) {
-  Compiler(f, routine, plan, *this).compile();
+  Compiler(routine, plan, *this).compile();
 }
 
 void Program::prepare(Cell* cells) const {
