@@ -108,7 +108,8 @@ class Matcher {
            is_exponential(argument(quotient, 0)) && reads(argument(quotient, 1), total_);
   }
 
-  // o sums exactly the last axis of p, keeps all others, and v is a load.
+  // o sums exactly the last axis of p, keeps all others and brings one new one, and v is a load; the scores sum one
+  // letter, and the keys belong to one of their operands.
   bool letters() const {
     const Node& out = g_[output_];
     const auto& indices = out.attributes.indices;
@@ -117,7 +118,13 @@ class Matcher {
       const bool kept = indices[2].find(indices[0][d]) != std::string::npos;
       if (kept == (d + 1 == indices[0].size())) return false;
     }
-    return true;
+    const auto& dot = g_[scores_].attributes.indices;
+    const auto absent = [](const std::string& of, const std::string& from) {
+      return std::count_if(of.begin(), of.end(), [&](char c) { return from.find(c) == std::string::npos; });
+    };
+    const bool keys_in_both =
+        dot[0].find(dot[2].back()) != std::string::npos && dot[1].find(dot[2].back()) != std::string::npos;
+    return absent(indices[1], indices[0]) == 1 && absent(dot[0], dot[2]) == 1 && !keys_in_both;
   }
 
   const Graph& g_;

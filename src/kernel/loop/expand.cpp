@@ -53,10 +53,13 @@ class Math {
     return f_.convert(ScalarOp::bitcast_, s_, f_.op(ScalarOp::shl_, biased, integer(wide_ ? 52 : 23)));
   }
 
-  // e^x = 2^n e^r, |r| <= ln 2 / 2; the power in two factors, so that subnormal results round once.
+  // e^x = 2^n e^r, |r| <= ln 2 / 2; the power in two factors, so that subnormal results round once. Added to 1.5 times
+  // the number from which on all floats are integers, n rounds by itself and stands in the low bits.
   int exp(int x) {
     x = wide_ ? clamp(x, -750, 750) : clamp(x, -110, 100);
-    const int n = f_.op(ScalarOp::rint_, mul(x, number(1.4426950408889634)));
+    const int magic = number(wide_ ? 0x1.8p52 : 0x1.8p23);
+    const int shifted = fma(x, number(1.4426950408889634), magic);
+    const int n = sub(shifted, magic);
     int y;
     if (wide_) {
       int r = fma(n, number(-6.93147180369123816490e-01), x);
@@ -73,7 +76,8 @@ class Math {
           r, {1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1});
       y = add(fma(mul(r, r), p, r), number(1));
     }
-    const int whole = f_.convert(ScalarOp::cast_, bits(), n);
+    const int64_t magic_bits = wide_ ? 0x4338000000000000 : 0x4b400000;
+    const int whole = f_.op(ScalarOp::sub_, f_.convert(ScalarOp::bitcast_, bits(), shifted), integer(magic_bits));
     const int half = f_.op(ScalarOp::shr_, whole, integer(1));
     return mul(mul(y, power_of_two(half)), power_of_two(f_.op(ScalarOp::sub_, whole, half)));
   }

@@ -1,29 +1,43 @@
-// Attention in one kernel: for a few query rows the scores stay in private memory from the first dot to the last, so
-// that nothing of the size queries x keys is ever written. All of a row's scores are known before the maximum is taken,
-// so the result is that of the plain formulas. Scale and mask are the group's own maps. Proved by
+// Attention in one kernel that streams over the keys. A task owns a tile of query rows that share keys and values (the
+// queries of a head, and the heads of a group) and walks the keys in blocks: a block's keys are turned so that lanes
+// are keys, its values are unpacked, both once per tile; then for a few rows at a time scores, probabilities and the
+// weighted sum of values stay in the nearest cache. No more than rows x block scores exist at any time.
+//
+// Numbers: f32 throughout. Each row keeps the maximum m of the scores so far, the sum l of exp(s - m) in one partial
+// sum per lane, and the sum o of exp(s - m) v; when a block raises m, l and o are scaled by exp(m_old - m_new). The
+// result is o / l. Blocks follow each other in order, so the order of every sum is fixed by the shape and the machine.
+// Blocks that a row's mask hides (attend.h: KeyRange) are not computed: their probabilities are exactly 0. Where there
+// are few tiles and many keys, tasks take parts of the keys, joined in order by attend_merge. Proved by
 // tests/kernel/synth_attend_test.cpp.
+#include "kernel/synth/attend.h"
+
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
-#include "kernel/synth/reduce.h"
 #include "kernel/synth/transpose.h"
 
 namespace lumen::synth {
 
-using graph::Node;
-using graph::Op;
 using loop::BufferId;
+using loop::LoopKind;
 using loop::ValueId;
 using loop::VType;
 
 namespace {
 
 constexpr double kGrain = 131072;       // multiplications per task
-constexpr int64_t kRows = 16;           // query rows that share every load of keys and values
-constexpr int64_t kRowBytes = 1 << 18;  // private memory for their scores
-constexpr int64_t kKeys = 64;           // keys whose values are taken by all rows before the next
-constexpr int kTogether = 4;            // rows multiplied side by side
-constexpr int kVectors = 8;             // vectors of one result row held at once
+constexpr int64_t kRows = 64;           // query rows of a tile
+constexpr int64_t kFew = 3;             // rows for which keys are not worth turning
+constexpr int64_t kBlockBytes = 32768;  // of a block's keys, turned
+constexpr int64_t kMaxBlock = 128;      // keys
+constexpr int64_t kEnough = 32;         // tasks that keep every thread busy
+constexpr double kLowest = std::numeric_limits<float>::lowest();
+constexpr int64_t kPart = 512;  // keys per part of a split row, at least
+
+int64_t round_up(int64_t x, int64_t unit) {
+  return (x + unit - 1) / unit * unit;
+}
 
 class AttendKernel {
  public:
@@ -31,378 +45,543 @@ class AttendKernel {
       : plan_(plan),
         g_(plan.graph),
         group_(group),
+        a_(plan, group),
+        range_(plan, group, a_),
         draft_(plan.graph),
         b_(draft_.b),
         lanes_(target.f32_lanes()),
-        fused_(target.fma) {
+        fused_(target.fma),
+        line_(target.f32_lanes() * 4) {
     nothing_.inputs = group.inputs;
-    first_ = group.root;
-    last_ = group.nodes.back();
-    for (const graph::ValueId v : group.nodes) {
-      if (g_[v].op != Op::reduce_) continue;
-      (g_[v].attributes.reduction == graph::Reduction::max ? top_ : sum_) = v;
-    }
-    LUMEN_CHECK(top_ >= 0 && sum_ >= 0, "attend needs a maximum and a sum");
-    probability_ = g_[last_].operands[0];
-    scores_ = extents_of(g_[first_].type.shape);
-    keys_ = scores_.back();
+    choose_tile(target);
   }
 
   Synthesis run() {
-    draft_.declare(group_);
-    const auto& dot = g_[first_].attributes.indices;
-    const auto& sum = g_[last_].attributes.indices;
-    const char inner = only_letter(dot[0], dot[2]), outer = only_letter(sum[1], sum[0]);
-    // Spaces: the scores' axes, then the summed axis of the first dot, or the new axis of the second.
-    std::vector<int64_t> dot_space = scores_, sum_space = scores_;
-    const auto letters_extent = [&](graph::ValueId v, const std::string& letters, char c) {
-      return extents_of(g_[v].type.shape)[letters.find(c)];
-    };
-    const graph::ValueId q = g_[first_].operands[0], k = g_[first_].operands[1], v = g_[last_].operands[1];
-    depth_ = letters_extent(q, dot[0], inner);
-    width_ = letters_extent(v, sum[1], outer);
-    dot_space.push_back(depth_);
-    sum_space.push_back(width_);
-    const std::string dot_letters = dot[2] + inner, sum_letters = sum[0] + outer;
-    Access to{last_, 0, {}};
-    const std::vector<int64_t> dense = dense_strides_of(extents_of(g_[last_].type.shape));
-    for (size_t d = 0; d < sum_letters.size(); ++d) {
-      const size_t at = sum[2].find(sum_letters[d]);
-      to.strides.push_back(at == std::string::npos || sum_space[d] == 1 ? 0 : dense[at]);
-    }
-    const std::vector<bool> apart(dot_space.size(), true);
-    dot_ = std::make_unique<Body>(draft_, plan_, nothing_, dot_space, apart,
-                                  std::map<graph::ValueId, Access>{{q, by_letters(q, dot[0], dot_letters)},
-                                                                   {k, by_letters(k, dot[1], dot_letters)}});
-    map_ = std::make_unique<Body>(draft_, plan_, group_, scores_, apart);
-    pick_ = std::make_unique<Body>(draft_, plan_, nothing_, sum_space, apart,
-                                   std::map<graph::ValueId, Access>{{v, by_letters(v, sum[1], sum_letters)}},
-                                   std::map<graph::ValueId, Access>{{last_, to}});
-    choose_block(k, v);
-    std::vector<int64_t> outer_axes(scores_.begin(), scores_.end() - 1);
-    if (block_axis_ >= 0) outer_axes[block_axis_] = (queries_ + block_ - 1) / block_;
-    const double work = static_cast<double>(keys_) * static_cast<double>(depth_ + width_);
-    Tasks tasks;
-    tasks.rows = product(outer_axes);
-    tasks.part = 1;
-    tasks.rows_per_task = std::clamp<int64_t>(static_cast<int64_t>(kGrain / work / static_cast<double>(block_)), 1,
-                                              std::max<int64_t>(tasks.rows, 1));
-    for_tasks(
-        b_, tasks, outer_axes, 1, [&] { begin(); },
-        [&](const std::vector<ValueId>& counters, ValueId, ValueId) { rows(counters, q, k, v); });
+    for (const graph::ValueId v : group_.inputs) draft_.value(v, false);
+    const int64_t all_rows = product(a_.row_extents());
     Synthesis out;
-    double bytes = static_cast<double>(graph::byte_size(g_[last_].type));
+    if (parts_ == 1) {
+      draft_.value(a_.last, true);
+    } else {
+      out.scratch = {parts_ * all_rows * a_.width * 4, parts_ * all_rows * 8};
+      partial_ = draft_.scratch(0, out.scratch[0], true);
+      extremes_ = draft_.scratch(1, out.scratch[1], true);
+    }
+    const std::vector<bool> apart(a_.extents.size() + 1, true);
+    using Accesses = std::map<graph::ValueId, Access>;
+    dot_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart,
+                                  Accesses{{a_.q, a_.q_access}, {a_.k, a_.k_access}});
+    map_ = std::make_unique<Body>(draft_, plan_, group_, a_.extents, apart);
+    pick_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.pick_space(), apart, Accesses{{a_.v, a_.v_access}},
+                                   Accesses{{a_.last, a_.result_access}});
+    direct_keys_ = dot_->chunking(lanes_).lanes == 0;
+    direct_values_ = groups_ == 1 && pick_->chunking(lanes_).lanes == 0 && a_.width % lanes_ == 0;
+    // Every row axis outside the tile, then tiles, then parts of the keys.
+    std::vector<int64_t> outer = a_.row_extents();
+    for (const int d : tile_axes_) outer[d] = 1;
+    outer.push_back(tiles_);
+    outer.push_back(parts_);
+    const double work =
+        static_cast<double>(a_.keys) / static_cast<double>(parts_) * static_cast<double>((a_.depth + a_.width) * tile_);
+    Tasks tasks;
+    tasks.rows = product(outer);
+    tasks.part = 1;
+    tasks.rows_per_task = std::clamp<int64_t>(static_cast<int64_t>(kGrain / work), 1, std::max<int64_t>(tasks.rows, 1));
+    for_tasks(
+        b_, tasks, outer, 1, [&] { begin(); },
+        [&](const std::vector<ValueId>& counters, ValueId, ValueId) { tile(counters); });
+    double bytes = static_cast<double>(graph::byte_size(g_[a_.last].type));
     for (const graph::ValueId input : group_.inputs) bytes += static_cast<double>(graph::byte_size(g_[input].type));
-    const double count = static_cast<double>(product(scores_)) / static_cast<double>(std::max<int64_t>(keys_, 1));
-    out.steps.push_back(draft_.finish(fmt::format("attend {} depth {} width {} {} rows {} x{}", shape_text(scores_),
-                                                  depth_, width_, map_->summary(), block_, lanes_),
-                                      2.0 * count * work, bytes));
+    const double pairs = static_cast<double>(all_rows) * static_cast<double>(a_.keys);
+    out.steps.push_back(draft_.finish(
+        fmt::format("attend {} depth {} width {} {}{} tile {}x{} by {}x{}{}", shape_text(a_.extents), a_.depth,
+                    a_.width, map_->summary(), range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
+                    key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
+        2.0 * pairs * static_cast<double>(a_.depth + a_.width), bytes));
+    if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, *target_, parts_));
     return out;
   }
 
  private:
-  // The innermost row axis along which keys and values stay: its rows share every load of them.
-  void choose_block(graph::ValueId k, graph::ValueId v) {
-    for (int d = static_cast<int>(scores_.size()) - 2; d >= 0; --d) {
-      if (scores_[d] == 1) continue;
-      const int dot_axis = axis_of(*dot_, static_cast<size_t>(d)), pick_axis = axis_of(*pick_, static_cast<size_t>(d));
-      if (dot_->varies(k, dot_axis) || pick_->varies(v, pick_axis)) return;
-      block_axis_ = d;
-      queries_ = scores_[d];
-      block_ = std::clamp<int64_t>(kRowBytes / (row_length() * 4), 1, std::min<int64_t>(queries_, kRows));
-      return;
+  // Rows of a tile: axes along which keys and values stay, from the innermost outwards until there are enough.
+  void choose_tile(const machine::Machine& target) {
+    target_ = &target;
+    for (int d = static_cast<int>(a_.extents.size()) - 2; d >= 0 && rows_ < kRows; --d) {
+      if (a_.extents[d] == 1) continue;
+      if (a_.k_access.strides[d] != 0 || a_.v_access.strides[d] != 0) continue;
+      tile_axes_.insert(tile_axes_.begin(), d);
+      tile_extents_.insert(tile_extents_.begin(), a_.extents[d]);
+      rows_ *= a_.extents[d];
     }
-  }
-  int64_t row_length() const { return (keys_ + lanes_ - 1) / lanes_ * lanes_; }
-
-  static char only_letter(const std::string& of, const std::string& absent_from) {
-    char found = 0;
-    for (const char c : of) {
-      if (absent_from.find(c) != std::string::npos) continue;
-      LUMEN_CHECK(found == 0, "attend over two axes");
-      found = c;
+    const int sums = target.vector_registers >= 32 ? 16 : 8;  // vectors held at once
+    together_ = static_cast<int>(std::min<int64_t>(rows_, sums / 2));
+    few_ = rows_ <= kFew;
+    tiles_ = (rows_ + kRows - 1) / kRows;
+    tile_ = round_up((rows_ + tiles_ - 1) / tiles_, together_);
+    tiles_ = (rows_ + tile_ - 1) / tile_;
+    groups_ = tile_ / together_;
+    key_vectors_ = 1;
+    while (key_vectors_ * 2 * together_ <= sums && key_vectors_ * lanes_ < a_.keys && key_vectors_ < 8)
+      key_vectors_ *= 2;
+    const int64_t panel = int64_t{key_vectors_} * lanes_;
+    depth_ = round_up(a_.depth, lanes_);
+    width_ = round_up(a_.width, lanes_);
+    block_ = std::clamp<int64_t>(kBlockBytes / (depth_ * 4) / panel * panel, panel, round_up(kMaxBlock, panel));
+    block_ = std::min(block_, round_up(a_.keys, panel));
+    int64_t tasks = tiles_;
+    const std::vector<int64_t> rows = a_.row_extents();
+    for (size_t d = 0; d < rows.size(); ++d)
+      if (std::find(tile_axes_.begin(), tile_axes_.end(), static_cast<int>(d)) == tile_axes_.end()) tasks *= rows[d];
+    if (tasks < kEnough && a_.keys >= 2 * kPart) {
+      const int64_t part = round_up(std::max(kPart, a_.keys * tasks / kEnough), block_);
+      parts_ = (a_.keys + part - 1) / part;
+      part_ = part;
     }
-    LUMEN_CHECK(found != 0, "attend without a summed axis");
-    return found;
-  }
-
-  Access by_letters(graph::ValueId operand, const std::string& own, const std::string& space) const {
-    const Access a = follow(plan_, group_, operand);
-    Access out{a.source, a.offset, {}};
-    for (const char c : space) {
-      const size_t at = own.find(c);
-      out.strides.push_back(at == std::string::npos ? 0 : a.strides[at]);
-    }
-    return out;
   }
 
   void begin() {
     for (Body* body : {dot_.get(), map_.get(), pick_.get()}) body->begin_task();
-    row_ = b_.alloc(block_ * row_length() * 4, 64);
-    sums_ = b_.alloc(block_ * (width_ + lanes_) * 4, 64);
-    turned_ = b_.alloc((depth_ + lanes_) * lanes_ * 4, 64);
-    tops_ = std::make_unique<Accumulators>(b_, g_, std::vector<graph::ValueId>{top_, sum_}, lanes_, 1);
+    queries_ = b_.alloc(tile_ * depth_ * 4, 64);
+    turned_ = b_.alloc((few_ ? int64_t{together_} * lanes_ * lanes_ : block_ * depth_) * 4, 64);
+    if (!direct_keys_ && !few_) staged_ = b_.alloc(int64_t{lanes_} * depth_ * 4, 64);
+    if (!direct_values_) values_ = b_.alloc(block_ * width_ * 4, 64);
+    sums_ = b_.alloc(tile_ * width_ * 4, 64);
+    row_ = b_.alloc(together_ * block_ * 4, 64);
+    tops_ = b_.alloc(tile_ * 4, 64);
+    totals_ = b_.alloc(tile_ * lanes_ * 4, 64);
+    if (range_.is_bounded()) {
+      first_ = b_.alloc(groups_ * 8, 64);
+      end_ = b_.alloc(groups_ * 8, 64);
+      bounds_ = b_.alloc(16, 64);
+    }
+    softmax_ = std::make_unique<Accumulators>(b_, g_, std::vector<graph::ValueId>{a_.top, a_.sum}, lanes_, 1);
   }
 
-  // The collapsed axis that is the scores' axis d; -1 when it has extent 1.
+  // ---- places and axes
+
+  // The collapsed axis that is the space's axis d; -1 when it has extent 1.
   static int axis_of(const Body& body, size_t d) {
     for (size_t k = 0; k < body.extents().size(); ++k)
       if (body.first_axis(static_cast<int>(k)) == static_cast<int>(d)) return static_cast<int>(k);
     return -1;
   }
-  static bool open_axis(Body& body, size_t d, ValueId counter) {
+  static int open_axis(Body& body, size_t d, ValueId counter) {
     const int axis = axis_of(body, d);
     if (axis >= 0) body.open(axis, counter);
-    return axis >= 0;
+    return axis >= 0 ? 1 : 0;
   }
-  // Byte of a key's score in row i of the block.
-  ValueId place(ValueId i, ValueId key) { return b_.mul(b_.add(b_.mul(i, b_.i64(row_length())), key), b_.i64(4)); }
+  static void close(Body& body, int opened) {
+    for (int d = 0; d < opened; ++d) body.close();
+  }
+  // Row i of the tile; rows behind the last repeat it, and are never written.
+  int open_row(Body& body, ValueId i) {
+    ValueId row = b_.add(first_row_, i);
+    if (rows_ % tile_ != 0) row = b_.op(ScalarOp::min_, row, b_.i64(rows_ - 1));
+    const std::vector<ValueId> at = digits(b_, row, tile_extents_);
+    int opened = 0;
+    for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, static_cast<size_t>(tile_axes_[k]), at[k]);
+    return opened;
+  }
+  ValueId bytes(ValueId i, int64_t stride) { return b_.mul(i, b_.i64(stride * 4)); }
+  ValueId least(ValueId x, ValueId y) { return b_.op(ScalarOp::min_, x, y); }
+  ValueId most(ValueId x, ValueId y) { return b_.op(ScalarOp::max_, x, y); }
+  ValueId less(ValueId x, ValueId y) { return b_.op(ScalarOp::lt_, x, y); }
+  ValueId sub(ValueId x, ValueId y) { return b_.op(ScalarOp::sub_, x, y); }
+  ValueId down(ValueId x, int64_t unit) { return sub(x, b_.op(ScalarOp::rem_, x, b_.i64(unit))); }
   ValueId as_f32(ValueId x) { return b_.convert(ScalarOp::cast_, Scalar::f32, x); }
+  ValueId multiply_add(ValueId x, ValueId y, ValueId z) {
+    return fused_ ? b_.op(ScalarOp::fma_, x, y, z) : b_.add(b_.mul(x, y), z);
+  }
+  void serial(ValueId from, ValueId to, int64_t step, const std::function<void(ValueId)>& body) {
+    b_.loop(LoopKind::serial, from, to, step, body);
+  }
+  VType vector() const { return {Scalar::f32, lanes_}; }
 
-  void rows(std::vector<ValueId> counters, graph::ValueId q, graph::ValueId k, graph::ValueId v) {
-    first_row_ = b_.i64(0);
-    ValueId count = b_.i64(1);
-    if (block_axis_ >= 0) {
-      first_row_ = b_.mul(counters[block_axis_], b_.i64(block_));
-      count = queries_ % block_ == 0
-                  ? b_.i64(block_)
-                  : b_.op(ScalarOp::min_, b_.i64(block_), b_.op(ScalarOp::sub_, b_.i64(queries_), first_row_));
-    }
-    int opened[3] = {0, 0, 0};
+  // ---- one tile
+
+  void tile(std::vector<ValueId> counters) {
+    const ValueId part = counters.back();
+    counters.pop_back();
+    first_row_ = times(counters.back(), tile_);
+    counters.pop_back();
+    count_ = rows_ % tile_ == 0 ? b_.i64(tile_) : least(b_.i64(tile_), sub(b_.i64(rows_), first_row_));
     Body* bodies[3] = {dot_.get(), map_.get(), pick_.get()};
-    for (int n = 0; n < 3; ++n)
-      for (size_t d = 0; d < counters.size(); ++d)
-        if (static_cast<int>(d) != block_axis_) opened[n] += open_axis(*bodies[n], d, counters[d]);
-    dots(q, k, count);
-    b_.loop(loop::LoopKind::serial, b_.i64(0), count, 1, [&](ValueId i) { soften(i); });
-    // Some keys at a time, so that their values stay near while all rows take them.
-    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(keys_), kKeys, [&](ValueId key) {
-      const ValueId end = keys_ % kKeys == 0 ? b_.add(key, b_.i64(kKeys))
-                                             : b_.op(ScalarOp::min_, b_.add(key, b_.i64(kKeys)), b_.i64(keys_));
-      in_groups(count, kTogether, [&](ValueId i, int n) { pick(v, i, n, key, end); });
-    });
-    for (int n = 0; n < 3; ++n)
-      for (int d = 0; d < opened[n]; ++d) bodies[n]->close();
-  }
-
-  // Rows `together` at a time, then one by one.
-  void in_groups(ValueId count, int together, const std::function<void(ValueId, int)>& body) {
-    ValueId whole = b_.i64(0);
-    if (together > 1 && block_ >= together) {
-      whole = b_.op(ScalarOp::sub_, count, b_.op(ScalarOp::rem_, count, b_.i64(together)));
-      b_.loop(loop::LoopKind::serial, b_.i64(0), whole, together, [&](ValueId i) { body(i, together); });
+    int opened[3] = {0, 0, 0};
+    const std::vector<int64_t> dense = dense_strides_of(a_.row_extents());
+    row_number_ = b_.i64(0);
+    for (size_t d = 0; d < counters.size(); ++d) {
+      if (std::find(tile_axes_.begin(), tile_axes_.end(), static_cast<int>(d)) != tile_axes_.end()) continue;
+      row_number_ = b_.add(row_number_, times(counters[d], dense[d]));
+      for (int n = 0; n < 3; ++n) opened[n] += open_axis(*bodies[n], d, counters[d]);
     }
-    b_.loop(loop::LoopKind::serial, whole, count, 1, [&](ValueId i) { body(i, 1); });
+    load_queries();
+    serial(b_.i64(0), b_.i64(tile_), 1, [&](ValueId i) {
+      b_.store(tops_, b_.real(kLowest, {Scalar::f32, 1}), bytes(i, 1), 4);
+      b_.store(totals_, b_.real(0, vector()), bytes(i, lanes_), line_);
+      for (int64_t e = 0; e < width_; e += lanes_)
+        b_.store(sums_, b_.real(0, vector()), b_.add(bytes(i, width_), b_.i64(e * 4)), line_);
+    });
+    ValueId from = times(part, part_), to = b_.i64(a_.keys);
+    if (parts_ > 1) to = least(b_.add(from, b_.i64(part_)), to);
+    if (range_.is_bounded()) {
+      find_bounds();
+      from = most(from, down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(0), 8), block_));
+      to = least(to, b_.load(bounds_, {Scalar::i64, 1}, b_.i64(8), 8));
+    }
+    serial(from, to, block_, [&](ValueId key) { block(key, least(b_.add(key, b_.i64(block_)), to)); });
+    serial(b_.i64(0), count_, 1, [&](ValueId i) { parts_ > 1 ? keep(i, part) : finish(i); });
+    for (int n = 0; n < 3; ++n) close(*bodies[n], opened[n]);
+  }
+  ValueId times(ValueId x, int64_t stride) { return b_.mul(x, b_.i64(stride)); }
+
+  void load_queries() {
+    serial(b_.i64(0), b_.i64(tile_), 1, [&](ValueId i) {
+      if (a_.depth % lanes_ != 0)  // what is left of the last vector
+        b_.store(queries_, b_.real(0, vector()), b_.add(times(i, depth_ * 4), b_.i64((depth_ - lanes_) * 4)), line_);
+      const int opened = open_row(*dot_, i);
+      for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), a_.depth % lanes_ == 0, [&](int) {
+        b_.store(queries_, as_f32(dot_->value(a_.q)), bytes(b_.add(times(i, depth_), dot_->at()), 1), 4, dot_->count());
+      });
+      close(*dot_, opened);
+    });
   }
 
-  bool open_row(Body& body, ValueId i) {
-    return block_axis_ >= 0 && open_axis(body, block_axis_, b_.add(first_row_, i));
+  // The keys that some row of each group sees, and of the tile.
+  void find_bounds() {
+    const VType i64{Scalar::i64, 1};
+    const ValueId least_at = b_.i64(0), most_at = b_.i64(8);
+    b_.store(bounds_, b_.i64(a_.keys), least_at, 8);
+    b_.store(bounds_, b_.i64(0), most_at, 8);
+    serial(b_.i64(0), b_.i64(groups_), 1, [&](ValueId group) {
+      const ValueId at = b_.mul(group, b_.i64(8));
+      b_.store(first_, b_.i64(a_.keys), at, 8);
+      b_.store(end_, b_.i64(0), at, 8);
+      serial(b_.i64(0), b_.i64(together_), 1, [&](ValueId r) {
+        const int opened = open_row(*map_, b_.add(times(group, together_), r));
+        const auto [first, end] = range_.of_row(b_, *map_);
+        b_.store(first_, least(first, b_.load(first_, i64, at, 8)), at, 8);
+        b_.store(end_, most(end, b_.load(end_, i64, at, 8)), at, 8);
+        close(*map_, opened);
+      });
+      b_.store(bounds_, least(b_.load(first_, i64, at, 8), b_.load(bounds_, i64, least_at, 8)), least_at, 8);
+      b_.store(bounds_, most(b_.load(end_, i64, at, 8), b_.load(bounds_, i64, most_at, 8)), most_at, 8);
+    });
   }
 
-  // Scores of all rows of the block: for as many keys as there are lanes, keys are turned so that lanes are keys, then
-  // every row multiplies its numbers with them.
-  void dots(graph::ValueId q, graph::ValueId k, ValueId count) {
-    const size_t key_axis = scores_.size() - 1;
-    const Body::Chunking chunking = dot_->chunking(lanes_);
-    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(keys_), lanes_, [&](ValueId key) {
-      // Keys beyond the last repeat it; their scores are never read.
-      std::vector<ValueId> number;
-      for (int j = 0; j < lanes_; ++j)
-        number.push_back(keys_ % lanes_ == 0 ? b_.add(key, b_.i64(j))
-                                             : b_.op(ScalarOp::min_, b_.add(key, b_.i64(j)), b_.i64(keys_ - 1)));
-      const int64_t square = chunking.lanes > 0 || !dot_->varies(k, static_cast<int>(dot_->extents().size()) - 1)
-                                 ? 0
-                                 : depth_ / lanes_ * lanes_;
-      if (square > 0) {
-        b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(square), lanes_, [&](ValueId at) {
-          std::vector<ValueId> tile;
-          for (int j = 0; j < lanes_; ++j) {
-            const bool opened = open_axis(*dot_, key_axis, number[j]);
-            dot_->open_lanes(at, lanes_, -1);
-            tile.push_back(as_f32(dot_->value(k)));
+  // Keys key .. end - 1, for all groups of rows.
+  void block(ValueId key, ValueId end) {
+    if (!few_) turn_keys(key, end);
+    if (!direct_values_) unpack_values(key, end);
+    const ValueId used = tiles_ == 1 && rows_ == tile_
+                             ? b_.i64(groups_)
+                             : b_.op(ScalarOp::div_, b_.add(count_, b_.i64(together_ - 1)), b_.i64(together_));
+    serial(b_.i64(0), used, 1, [&](ValueId group) {
+      if (!range_.is_bounded()) {
+        rows(group, key, key, end);
+        return;
+      }
+      // Whole vectors of keys; what the mask hides in them it hides by itself.
+      const VType i64{Scalar::i64, 1};
+      const ValueId at = b_.mul(group, b_.i64(8));
+      const ValueId from = most(key, down(b_.load(first_, i64, at, 8), lanes_));
+      const ValueId seen = b_.load(end_, i64, at, 8);
+      const ValueId to = least(end, down(b_.add(seen, b_.i64(lanes_ - 1)), lanes_));
+      b_.branch(less(from, to), [&] { rows(group, key, from, to); });
+    });
+  }
+
+  // Vector panel p of the block holds, for each number of the depth, that number of key_vectors_ * lanes_ keys.
+  ValueId panel_place(ValueId key_in_block, ValueId depth) {
+    const int64_t panel = int64_t{key_vectors_} * lanes_;
+    const ValueId inside = b_.op(ScalarOp::rem_, key_in_block, b_.i64(panel));
+    return bytes(b_.add(b_.add(times(sub(key_in_block, inside), depth_), times(depth, panel)), inside), 1);
+  }
+
+  void turn_keys(ValueId key, ValueId end) {
+    const size_t key_axis = a_.extents.size() - 1;
+    serial(key, end, lanes_, [&](ValueId at) {
+      // Keys beyond the last repeat it; their scores are never used.
+      const auto number = [&](ValueId j) {
+        const ValueId n = b_.add(at, j);
+        return a_.keys % lanes_ == 0 ? n : least(n, b_.i64(a_.keys - 1));
+      };
+      const auto square = [&](ValueId depth, const std::function<ValueId(int)>& line) {
+        std::vector<ValueId> tile;
+        for (int j = 0; j < lanes_; ++j) tile.push_back(line(j));
+        transpose(b_, tile);
+        for (int l = 0; l < lanes_; ++l)
+          b_.store(turned_, tile[l], panel_place(sub(at, key), b_.add(depth, b_.i64(l))), 4);
+      };
+      if (direct_keys_) {
+        const auto from_memory = [&](ValueId depth, ValueId count) {
+          square(depth, [&](int j) {
+            const int opened = open_axis(*dot_, key_axis, number(b_.i64(j)));
+            dot_->open_lanes(depth, lanes_, count);
+            const ValueId x = as_f32(dot_->value(a_.k));
             dot_->close();
-            if (opened) dot_->close();
-          }
-          transpose(b_, tile);
-          for (int l = 0; l < lanes_; ++l)
-            b_.store(turned_, tile[l], b_.mul(b_.add(at, b_.i64(l)), b_.i64(lanes_ * 4)), 4);
-        });
-      }
-      if (square < depth_) {  // blocks of formats, and what is left
-        for (int j = 0; j < lanes_; ++j) {
-          const bool opened = open_axis(*dot_, key_axis, number[j]);
-          for_lanes(b_, *dot_, chunking.lanes > 0 ? lanes_ : 1, 1, b_.i64(square), b_.i64(depth_), true, [&](int) {
-            const ValueId x = as_f32(dot_->value(k));
-            for (int l = 0; l < dot_->lanes(); ++l)
-              b_.store(turned_, b_.extract(x, l),
-                       b_.mul(b_.add(b_.mul(b_.add(dot_->at(), b_.i64(l)), b_.i64(lanes_)), b_.i64(j)), b_.i64(4)), 4);
+            close(*dot_, opened);
+            return x;
           });
-          if (opened) dot_->close();
-        }
+        };
+        const int64_t whole = a_.depth / lanes_ * lanes_;
+        if (whole > 0) serial(b_.i64(0), b_.i64(whole), lanes_, [&](ValueId d) { from_memory(d, -1); });
+        if (whole < a_.depth) from_memory(b_.i64(whole), b_.i64(a_.depth - whole));
+        return;
       }
-      in_groups(count, chunking.lanes > 0 ? 1 : kTogether, [&](ValueId i, int n) { multiply(q, key, i, n); });
+      serial(b_.i64(0), b_.i64(lanes_), 1, [&](ValueId j) {
+        const int opened = open_axis(*dot_, key_axis, number(j));
+        for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), true, [&](int) {
+          b_.store(staged_, as_f32(dot_->value(a_.k)), bytes(b_.add(times(j, depth_), dot_->at()), 1), 4);
+        });
+        close(*dot_, opened);
+      });
+      serial(b_.i64(0), b_.i64(depth_), lanes_, [&](ValueId d) {
+        square(d, [&](int j) { return b_.load(staged_, vector(), bytes(b_.add(d, b_.i64(j * depth_)), 1), line_); });
+      });
     });
   }
 
-  void multiply(graph::ValueId q, ValueId key, ValueId i, int n) {
-    Accumulators sums(b_, g_, {first_}, lanes_, n);
-    sums.reset(0);
-    const auto one = [&](ValueId depth, const std::function<ValueId(int)>& number) {
-      const ValueId keys = b_.load(turned_, {Scalar::f32, lanes_}, b_.mul(depth, b_.i64(lanes_ * 4)), 4);
-      for (int r = 0; r < n; ++r) sums.multiply_add(r, b_.splat(number(r), lanes_), keys, fused_);
-    };
-    if (dot_->chunking(lanes_).lanes > 0) {  // blocks are entered once the row is known
-      LUMEN_CHECK(n == 1, "rows side by side over a format");
-      const bool opened = open_row(*dot_, i);
-      for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(depth_), true, [&](int) {
-        const ValueId x = as_f32(dot_->value(q));
-        for (int l = 0; l < dot_->lanes(); ++l)
-          one(b_.add(dot_->at(), b_.i64(l)), [&](int) { return b_.extract(x, l); });
+  void unpack_values(ValueId key, ValueId end) {
+    const size_t key_axis = a_.extents.size() - 1;
+    serial(key, end, 1, [&](ValueId at) {
+      const int opened = open_axis(*pick_, key_axis, at);
+      for_lanes(b_, *pick_, lanes_, 1, b_.i64(0), b_.i64(a_.width), a_.width % lanes_ == 0, [&](int) {
+        b_.store(values_, as_f32(pick_->value(a_.v)), bytes(b_.add(times(sub(at, key), width_), pick_->at()), 1), 4,
+                 pick_->count());
       });
-      if (opened) dot_->close();
-    } else {
-      for_lanes(b_, *dot_, 1, 1, b_.i64(0), b_.i64(depth_), true, [&](int) {
-        one(dot_->at(), [&](int r) {
-          const bool opened = open_row(*dot_, b_.add(i, b_.i64(r)));
-          const ValueId x = as_f32(dot_->value(q));
-          if (opened) dot_->close();
-          return x;
-        });
-      });
+      close(*pick_, opened);
+    });
+  }
+
+  // Rows group * together_ .. of the tile and keys from .. to - 1 of the block that begins at `key`; `from` is a
+  // multiple of the lanes.
+  void rows(ValueId group, ValueId key, ValueId from, ValueId to) {
+    const ValueId first = times(group, together_);
+    few_ ? score_few(key, from, to) : score(first, key, from, to);
+    const ValueId count = rows_ % together_ == 0 ? b_.i64(together_) : least(b_.i64(together_), sub(count_, first));
+    serial(b_.i64(0), count, 1, [&](ValueId r) { soften(first, r, key, from, to); });
+    for (int64_t e = 0; e < width_;) {
+      int vectors = key_vectors_;
+      while (e + int64_t{vectors} * lanes_ > width_) vectors /= 2;
+      const int64_t step = int64_t{vectors} * lanes_, end = e + (width_ - e) / step * step;
+      serial(b_.i64(e), b_.i64(end), step, [&](ValueId at) { pick(first, key, from, to, at, vectors); });
+      e = end;
     }
-    for (int r = 0; r < n; ++r) b_.store(row_, sums.get(0, r), place(b_.add(i, b_.i64(r)), key), 4);
   }
 
-  // Scores to probabilities, in place.
-  void soften(ValueId i) {
-    const graph::ValueId score = g_[top_].operands[0], power = g_[sum_].operands[0];
-    const bool opened = open_row(*map_, i);
-    const auto pass = [&](graph::ValueId known, graph::ValueId wanted, int reduce) {
-      for_lanes(b_, *map_, lanes_, 1, b_.i64(0), b_.i64(keys_), keys_ % lanes_ == 0, [&](int) {
-        const ValueId at = place(i, map_->at());
-        map_->set(known, b_.load(row_, {Scalar::f32, map_->lanes()}, at, 4));
-        const ValueId x = map_->value(wanted);
-        b_.store(row_, x, at, 4);
-        if (reduce >= 0) tops_->add(reduce, 0, x, map_->count());
-      });
-      if (reduce >= 0) map_->set(reduce == 0 ? top_ : sum_, tops_->total(reduce));
-    };
-    map_->push_scope();  // for the row's maximum and sum
-    tops_->reset(0);
-    tops_->reset(1);
-    pass(first_, score, 0);
-    pass(score, power, 1);
-    pass(power, probability_, -1);
-    map_->pop_scope();
-    if (opened) map_->close();
-  }
-
-  // Rows i .. i + n - 1 of the result: sums of values weighted by probabilities.
-  void pick(graph::ValueId v, ValueId i, int n, ValueId from_key, ValueId to_key) {
-    const size_t key_axis = scores_.size() - 1;
-    const Body::Chunking chunking = pick_->chunking(lanes_);
-    const auto walk = [&](ValueId at, int lanes, int vectors, ValueId count, int64_t chunk) {
-      const auto each = [&](const std::function<void(int)>& step) {
-        if (chunk > 0) pick_->enter_chunk(at, chunk);
-        for (int w = 0; w < vectors; ++w) {
-          if (chunk > 0) pick_->set_position(int64_t{w} * lanes);
-          pick_->open_lanes(b_.add(at, b_.i64(int64_t{w} * lanes)), lanes, count);
-          step(w);
-          pick_->close();
+  void score(ValueId first, ValueId key, ValueId from, ValueId to) {
+    const int64_t panel = int64_t{key_vectors_} * lanes_;
+    serial(down(sub(from, key), panel), sub(to, key), panel, [&](ValueId at) {
+      Accumulators sums(b_, g_, {a_.scores}, lanes_, together_ * key_vectors_);
+      sums.reset(0);
+      serial(b_.i64(0), b_.i64(a_.depth), 1, [&](ValueId d) {
+        std::vector<ValueId> keys;
+        for (int k = 0; k < key_vectors_; ++k)
+          keys.push_back(b_.load(turned_, vector(),
+                                 bytes(b_.add(b_.add(times(at, depth_), times(d, panel)), b_.i64(k * lanes_)), 1),
+                                 line_));
+        for (int r = 0; r < together_; ++r) {
+          const ValueId place = bytes(b_.add(b_.add(times(first, depth_), d), b_.i64(r * depth_)), 1);
+          const ValueId x = b_.splat(b_.load(queries_, {Scalar::f32, 1}, place, 4), lanes_);
+          for (int k = 0; k < key_vectors_; ++k) sums.multiply_add(r * key_vectors_ + k, x, keys[k], fused_);
         }
-      };
-      Accumulators sums(b_, g_, {last_}, lanes, vectors * n);
-      const auto kept = [&](int r, int w) {
-        const ValueId number =
-            b_.add(b_.mul(b_.add(i, b_.i64(r)), b_.i64(width_ + lanes_)), b_.add(at, b_.i64(int64_t{w} * lanes)));
-        return b_.mul(number, b_.i64(4));
-      };
-      const bool one_pass = keys_ <= kKeys;
-      for (int r = 0; r < n; ++r)
-        for (int w = 0; w < vectors; ++w) {
-          if (one_pass) {
-            sums.reset_way(0, r * vectors + w);
-          } else {
-            const VType type{Scalar::f32, lanes};
-            const ValueId is_first = b_.splat(b_.op(ScalarOp::eq_, from_key, b_.i64(0)), lanes);
-            sums.put(r * vectors + w,
-                     b_.op(ScalarOp::select_, is_first, b_.real(0, type), b_.load(sums_, type, kept(r, w), 4)));
+      });
+      for (int r = 0; r < together_; ++r)
+        for (int k = 0; k < key_vectors_; ++k)
+          b_.store(row_, sums.get(0, r * key_vectors_ + k), bytes(b_.add(at, b_.i64(r * block_ + k * lanes_)), 1),
+                   line_);
+    });
+  }
+
+  // The same where rows are so few that turning keys would cost more than multiplying them: lanes are numbers of the
+  // depth, and as many sums of lanes as there are lanes are folded together.
+  void score_few(ValueId key, ValueId from, ValueId to) {
+    const size_t key_axis = a_.extents.size() - 1;
+    serial(from, to, lanes_, [&](ValueId at) {
+      serial(b_.i64(0), b_.i64(lanes_), 1, [&](ValueId j) {
+        Accumulators sums(b_, g_, {a_.scores}, lanes_, together_);
+        sums.reset(0);
+        const ValueId number = b_.add(at, j);  // keys beyond the last repeat it
+        const int opened =
+            open_axis(*dot_, key_axis, a_.keys % lanes_ == 0 ? number : least(number, b_.i64(a_.keys - 1)));
+        for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), a_.depth % lanes_ == 0, [&](int) {
+          const ValueId x = as_f32(dot_->value(a_.k));
+          for (int r = 0; r < together_; ++r) {
+            const ValueId place = bytes(b_.add(dot_->at(), b_.i64(r * depth_)), 1);
+            const ValueId y = b_.load(queries_, {Scalar::f32, dot_->lanes()}, place, 4);
+            if (dot_->lanes() == lanes_) {
+              sums.multiply_add(r, y, x, fused_);
+            } else {
+              sums.add(0, r, b_.mul(y, x), -1);
+            }
           }
-        }
-      b_.loop(loop::LoopKind::serial, from_key, to_key, 1, [&](ValueId key) {
-        const bool opened = open_axis(*pick_, key_axis, key);
-        std::vector<ValueId> p;
-        for (int r = 0; r < n; ++r)
-          p.push_back(b_.splat(b_.load(row_, {Scalar::f32, 1}, place(b_.add(i, b_.i64(r)), key), 4), lanes));
-        each([&](int w) {
-          const ValueId x = as_f32(pick_->value(v));
-          for (int r = 0; r < n; ++r) sums.multiply_add(r * vectors + w, p[r], x, fused_);
         });
-        if (opened) pick_->close();
+        close(*dot_, opened);
+        for (int r = 0; r < together_; ++r)
+          b_.store(turned_, sums.get(0, r), bytes(b_.add(b_.i64(int64_t{r} * lanes_), j), lanes_), line_);
       });
-      if (!one_pass)
-        for (int r = 0; r < n; ++r)
-          for (int w = 0; w < vectors; ++w) b_.store(sums_, sums.get(0, r * vectors + w), kept(r, w), 4);
-      const auto finish = [&] {
-        for (int r = 0; r < n; ++r) {
-          const bool opened = open_row(*pick_, b_.add(i, b_.i64(r)));
-          each([&](int w) {
-            pick_->store(last_,
-                         b_.convert(ScalarOp::cast_, g_[last_].type.element.scalar, sums.get(0, r * vectors + w)));
-          });
-          if (opened) pick_->close();
-        }
-      };
-      if (one_pass) {
-        finish();
-      } else {
-        b_.branch(b_.op(ScalarOp::eq_, to_key, b_.i64(keys_)), finish);
+      for (int r = 0; r < together_; ++r) {
+        std::vector<ValueId> sums;
+        for (int j = 0; j < lanes_; ++j)
+          sums.push_back(b_.load(turned_, vector(), b_.i64((int64_t{r} * lanes_ + j) * line_), line_));
+        b_.store(row_, fold_each(std::move(sums)), bytes(b_.add(sub(at, key), b_.i64(r * block_)), 1), line_);
       }
+    });
+  }
+
+  // Lane l of the result: all lanes of vector l, added in halves.
+  ValueId fold_each(std::vector<ValueId> x) {
+    for (int s = lanes_ / 2; s >= 1; s /= 2) {
+      std::vector<int> low, high;
+      for (int l = 0; l < lanes_; ++l) {
+        low.push_back(l & s ? lanes_ + (l ^ s) : l);
+        high.push_back(l & s ? lanes_ + l : l ^ s);
+      }
+      for (int i = 0; i < s; ++i) x[i] = b_.add(b_.shuffle({x[i], x[i + s]}, low), b_.shuffle({x[i], x[i + s]}, high));
+      x.resize(s);
+    }
+    return x[0];
+  }
+
+  // Scores to powers of row r of the group, in place; keeps the row's maximum and sum.
+  void soften(ValueId first, ValueId r, ValueId key, ValueId from, ValueId to) {
+    const VType one{Scalar::f32, 1};
+    const ValueId i = b_.add(first, r), top_at = bytes(i, 1), total_at = bytes(i, lanes_);
+    const int opened = open_row(*map_, i);
+    const auto pass = [&](const std::function<ValueId(ValueId)>& step, int reduce) {
+      softmax_->reset(reduce);
+      for_lanes(b_, *map_, lanes_, 1, from, to, a_.keys % lanes_ == 0, [&](int) {
+        const ValueId at = bytes(b_.add(times(r, block_), sub(map_->at(), key)), 1);
+        const ValueId x = step(b_.load(row_, {Scalar::f32, map_->lanes()}, at, 4));
+        b_.store(row_, x, at, 4);
+        softmax_->add(reduce, 0, x, map_->count());
+      });
     };
-    if (pick_->store_stride(last_) != 1 &&
-        width_ > 1) {  // a result whose new axis is not the last: one number at a time
-      LUMEN_CHECK(chunking.lanes == 0, "attend over a format into strided results");
-      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(width_), 1, [&](ValueId at) { walk(at, 1, 1, -1, 0); });
+    pass(
+        [&](ValueId x) {
+          map_->set(a_.scores, x);
+          return map_->value(a_.score);
+        },
+        0);
+    const ValueId top = softmax_->total(0), before = b_.load(tops_, one, top_at, 4);
+    b_.branch(less(before, top), [&] {
+      b_.store(tops_, top, top_at, 4);
+      b_.branch(less(b_.real(kLowest, one), before), [&] {  // there is something to scale
+        const ValueId scale = b_.splat(b_.op(ScalarOp::exp_, sub(before, top)), lanes_);
+        b_.store(totals_, b_.mul(b_.load(totals_, vector(), total_at, line_), scale), total_at, line_);
+        serial(b_.i64(0), b_.i64(width_), lanes_, [&](ValueId e) {
+          const ValueId at = bytes(b_.add(times(i, width_), e), 1);
+          b_.store(sums_, b_.mul(b_.load(sums_, vector(), at, line_), scale), at, line_);
+        });
+      });
+    });
+    const ValueId now = b_.load(tops_, one, top_at, 4);
+    pass([&](ValueId x) { return b_.op(ScalarOp::exp_, sub(x, b_.splat(now, b_.type(x).lanes))); }, 1);
+    b_.store(totals_, b_.add(b_.load(totals_, vector(), total_at, line_), softmax_->get(1, 0)), total_at, line_);
+    close(*map_, opened);
+  }
+
+  // Numbers at .. of the weighted sums of the group's rows.
+  void pick(ValueId first, ValueId key, ValueId from, ValueId to, ValueId at, int vectors) {
+    const size_t key_axis = a_.extents.size() - 1;
+    Accumulators sums(b_, g_, {a_.last}, lanes_, together_ * vectors);
+    const auto kept = [&](int r, int w) {
+      return bytes(b_.add(b_.add(times(first, width_), at), b_.i64(r * width_ + int64_t{w} * lanes_)), 1);
+    };
+    for (int r = 0; r < together_; ++r)
+      for (int w = 0; w < vectors; ++w) sums.put(r * vectors + w, b_.load(sums_, vector(), kept(r, w), line_));
+    serial(sub(from, key), sub(to, key), 1, [&](ValueId n) {
+      std::vector<ValueId> values;
+      const int opened = direct_values_ ? open_axis(*pick_, key_axis, b_.add(key, n)) : 0;
+      for (int w = 0; w < vectors; ++w) {
+        const ValueId e = b_.add(at, b_.i64(int64_t{w} * lanes_));
+        if (direct_values_) {
+          pick_->open_lanes(e, lanes_, -1);
+          values.push_back(as_f32(pick_->value(a_.v)));
+          pick_->close();
+        } else {
+          values.push_back(b_.load(values_, vector(), bytes(b_.add(times(n, width_), e), 1), line_));
+        }
+      }
+      close(*pick_, opened);
+      for (int r = 0; r < together_; ++r) {
+        const ValueId p = b_.splat(b_.load(row_, {Scalar::f32, 1}, bytes(b_.add(n, b_.i64(r * block_)), 1), 4), lanes_);
+        for (int w = 0; w < vectors; ++w) sums.multiply_add(r * vectors + w, p, values[w], fused_);
+      }
+    });
+    for (int r = 0; r < together_; ++r)
+      for (int w = 0; w < vectors; ++w) b_.store(sums_, sums.get(0, r * vectors + w), kept(r, w), line_);
+  }
+
+  // The tile's lanes of a row's sums, as many as are stored at once.
+  void each_result(const std::function<void(ValueId at, int lanes, ValueId count)>& body, bool dense) {
+    if (!dense) {
+      serial(b_.i64(0), b_.i64(a_.width), 1, [&](ValueId at) { body(at, 1, -1); });
       return;
     }
-    if (chunking.lanes > 0) {
-      const int64_t whole = width_ / chunking.chunk * chunking.chunk;
-      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(whole), chunking.chunk, [&](ValueId at) {
-        walk(at, chunking.lanes, static_cast<int>(chunking.chunk / chunking.lanes), -1, chunking.chunk);
-      });
-      b_.loop(loop::LoopKind::serial, b_.i64(whole), b_.i64(width_), chunking.unit, [&](ValueId at) {
-        walk(at, chunking.unit_lanes, static_cast<int>(chunking.unit / chunking.unit_lanes), -1, chunking.unit);
-      });
-      return;
-    }
-    int64_t at = 0;
-    for (int vectors = n > 1 ? kVectors / 2 : kVectors; vectors >= 1; vectors /= 2) {
-      const int64_t step = int64_t{lanes_} * vectors, end = at + (width_ - at) / step * step;
-      if (end > at)
-        b_.loop(loop::LoopKind::serial, b_.i64(at), b_.i64(end), step,
-                [&](ValueId from) { walk(from, lanes_, vectors, -1, 0); });
-      at = end;
-    }
-    if (at < width_) walk(b_.i64(at), lanes_, 1, b_.i64(width_ - at), 0);
+    const int64_t whole = a_.width / lanes_ * lanes_;
+    if (whole > 0) serial(b_.i64(0), b_.i64(whole), lanes_, [&](ValueId at) { body(at, lanes_, -1); });
+    if (whole < a_.width) body(b_.i64(whole), lanes_, b_.i64(a_.width - whole));
+  }
+
+  void finish(ValueId i) {
+    const ValueId total = b_.fold(ScalarOp::add_, b_.load(totals_, vector(), bytes(i, lanes_), line_));
+    const int opened = open_row(*pick_, i);
+    each_result(
+        [&](ValueId at, int lanes, ValueId count) {
+          pick_->open_lanes(at, lanes, count);
+          const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), at), 1), 4);
+          const ValueId o = b_.op(ScalarOp::div_, sum, b_.splat(total, lanes));
+          pick_->store(a_.last, b_.convert(ScalarOp::cast_, g_[a_.last].type.element.scalar, o));
+          pick_->close();
+        },
+        pick_->store_stride(a_.last) == 1 || a_.width == 1);
+    close(*pick_, opened);
+  }
+
+  // A part's row for attend_merge.
+  void keep(ValueId i, ValueId part) {
+    ValueId number = row_number_;
+    const std::vector<int64_t> dense = dense_strides_of(a_.row_extents());
+    const std::vector<ValueId> at = digits(b_, b_.add(first_row_, i), tile_extents_);
+    for (size_t k = 0; k < at.size(); ++k) number = b_.add(number, times(at[k], dense[tile_axes_[k]]));
+    number = b_.add(number, times(part, product(a_.row_extents())));
+    const ValueId total = b_.fold(ScalarOp::add_, b_.load(totals_, vector(), bytes(i, lanes_), line_));
+    b_.store(extremes_, b_.load(tops_, {Scalar::f32, 1}, bytes(i, 1), 4), bytes(number, 2), 4);
+    b_.store(extremes_, total, b_.add(bytes(number, 2), b_.i64(4)), 4);
+    each_result(
+        [&](ValueId e, int lanes, ValueId count) {
+          const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), e), 1), 4);
+          b_.store(partial_, sum, bytes(b_.add(times(number, a_.width), e), 1), 4, count);
+        },
+        true);
   }
 
   const graph::Plan& plan_;
   const graph::Graph& g_;
   const graph::Group& group_;
   graph::Group nothing_;  // the same memory, no nodes: for bodies that only read what they are given
+  Attention a_;
+  KeyRange range_;
   Draft draft_;
   loop::Builder& b_;
   int lanes_;
-  graph::ValueId first_ = -1, last_ = -1, top_ = -1, sum_ = -1, probability_ = -1;
-  std::vector<int64_t> scores_;
-  int64_t keys_ = 1, depth_ = 1, width_ = 1;
-  std::unique_ptr<Body> dot_, map_, pick_;
-  std::unique_ptr<Accumulators> tops_;
-  BufferId row_ = -1, turned_ = -1, sums_ = -1;
   bool fused_;
-  int block_axis_ = -1;  // of the scores; its rows are taken block_ at a time
-  int64_t queries_ = 1, block_ = 1;
-  ValueId first_row_ = -1;
+  int line_;  // bytes of a vector
+  const machine::Machine* target_ = nullptr;
+  std::unique_ptr<Body> dot_, map_, pick_;  // over (rows, keys, depth), (rows, keys), (rows, keys, width)
+  std::unique_ptr<Accumulators> softmax_;
+  std::vector<int> tile_axes_;  // of the scores: their rows share keys and values
+  std::vector<int64_t> tile_extents_;
+  int64_t rows_ = 1, tile_ = 1, tiles_ = 1, groups_ = 1;  // rows there are, rows of a tile, tiles, groups of a tile
+  int together_ = 1, key_vectors_ = 1;                    // rows of a group, vectors of keys side by side
+  int64_t depth_ = 1, width_ = 1, block_ = 1;             // in whole vectors; keys of a block
+  int64_t parts_ = 1, part_ = 0;
+  bool direct_keys_ = false, direct_values_ = false;  // read where they lie
+  bool few_ = false;                                  // rows: keys are not turned
+  BufferId queries_ = -1, turned_ = -1, staged_ = -1, values_ = -1, sums_ = -1, row_ = -1, tops_ = -1, totals_ = -1;
+  BufferId first_ = -1, end_ = -1, bounds_ = -1, partial_ = -1, extremes_ = -1;
+  ValueId first_row_ = -1, count_ = -1, row_number_ = -1;
 };
 
 }  // namespace

@@ -1,0 +1,192 @@
+// What an attention group says: see attend.h. Proved by tests/kernel/synth_attend_test.cpp.
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/synth/attend.h"
+
+namespace lumen::synth {
+
+using graph::Node;
+using graph::Op;
+using loop::ValueId;
+
+namespace {
+
+constexpr double kVeryNegative = -1e20;  // no score comes near it, so exp(masked - seen) is 0
+
+char only_letter(const std::string& of, const std::string& absent_from) {
+  char found = 0;
+  for (const char c : of) {
+    if (absent_from.find(c) != std::string::npos) continue;
+    LUMEN_CHECK(found == 0, "attend over two axes");
+    found = c;
+  }
+  LUMEN_CHECK(found != 0, "attend without a summed axis");
+  return found;
+}
+
+}  // namespace
+
+Attention::Attention(const graph::Plan& plan, const graph::Group& group) {
+  const graph::Graph& g = plan.graph;
+  scores = group.root;
+  for (const graph::ValueId node : group.nodes) {
+    if (g[node].op == Op::contract_ && node != scores) last = node;
+    if (g[node].op == Op::reduce_) (g[node].attributes.reduction == graph::Reduction::max ? top : sum) = node;
+  }
+  LUMEN_CHECK(top >= 0 && sum >= 0 && last >= 0, "attend needs a maximum, a sum and a second dot");
+  score = g[top].operands[0];
+  extents = extents_of(g[scores].type.shape);
+  keys = extents.back();
+  const auto& dot = g[scores].attributes.indices;
+  const auto& pick = g[last].attributes.indices;
+  // Keys vary along the scores' last axis, queries do not.
+  const int key_side = dot[1].find(dot[2].back()) != std::string::npos ? 1 : 0;
+  k = g[scores].operands[key_side];
+  q = g[scores].operands[1 - key_side];
+  v = g[last].operands[1];
+  const char inner = only_letter(dot[0], dot[2]), outer = only_letter(pick[1], pick[0]);
+  const auto extent = [&](graph::ValueId value, const std::string& letters, char c) {
+    return extents_of(g[value].type.shape)[letters.find(c)];
+  };
+  depth = extent(q, dot[1 - key_side], inner);
+  width = extent(v, pick[1], outer);
+  const auto by_letters = [&](graph::ValueId operand, const std::string& own, const std::string& space) {
+    const Access a = follow(plan, group, operand);
+    Access out{a.source, a.offset, {}};
+    for (const char c : space) {
+      const size_t at = own.find(c);
+      out.strides.push_back(at == std::string::npos ? 0 : a.strides[at]);
+    }
+    return out;
+  };
+  q_access = by_letters(q, dot[1 - key_side], dot[2] + inner);
+  k_access = by_letters(k, dot[key_side], dot[2] + inner);
+  v_access = by_letters(v, pick[1], pick[0] + outer);
+  result_access = {last, 0, {}};
+  const std::vector<int64_t> space = pick_space(), dense = dense_strides_of(extents_of(g[last].type.shape));
+  const std::string letters = pick[0] + outer;
+  for (size_t d = 0; d < letters.size(); ++d) {
+    const size_t at = pick[2].find(letters[d]);
+    result_access.strides.push_back(at == std::string::npos || space[d] == 1 ? 0 : dense[at]);
+  }
+}
+
+std::vector<int64_t> Attention::dot_space() const {
+  std::vector<int64_t> space = extents;
+  space.push_back(depth);
+  return space;
+}
+
+std::vector<int64_t> Attention::pick_space() const {
+  std::vector<int64_t> space = extents;
+  space.push_back(width);
+  return space;
+}
+
+KeyRange::KeyRange(const graph::Plan& plan, const graph::Group& group, const Attention& attention)
+    : plan_(plan), group_(group), attention_(attention) {
+  if (attention.score == attention.scores) {
+    known_ = true;
+    return;
+  }
+  const Spot score = resolve(output_of(attention.score));
+  if (node(score).op != ScalarOp::select_) return;
+  known_ = is_very_negative(argument(score, 2)) && collect(argument(score, 0));
+  if (!known_) terms_.clear();
+}
+
+KeyRange::Spot KeyRange::resolve(Spot s) const {
+  for (;;) {
+    const ScalarNode& n = node(s);
+    if (n.op != ScalarOp::input) return s;
+    const graph::ValueId operand = plan_.graph[s.value].operands[n.index];
+    if (is_load(plan_, group_, operand) || plan_.graph[operand].op != Op::map_) return s;
+    s = output_of(operand);
+  }
+}
+
+bool KeyRange::is_very_negative(Spot s) const {
+  const ScalarNode& n = node(s);
+  if (n.op == ScalarOp::constant) return is_float(n.type) && n.real <= kVeryNegative;
+  if (n.op != ScalarOp::input) return false;
+  const graph::ValueId operand = plan_.graph[s.value].operands[n.index];
+  if (!is_load(plan_, group_, operand)) return false;
+  const Node& source = plan_.graph[follow(plan_, group_, operand).source];
+  return source.op == Op::constant_ && source.attributes.data.size() == 1 && source.attributes.data[0] <= kVeryNegative;
+}
+
+bool KeyRange::collect(Spot condition) {
+  const ScalarNode& n = node(condition);
+  if (n.op == ScalarOp::and_) return collect(argument(condition, 0)) && collect(argument(condition, 1));
+  if (n.op != ScalarOp::le_ && n.op != ScalarOp::lt_) return false;
+  const Spot left = argument(condition, 0), right = argument(condition, 1);
+  if (is_float(node(left).type) || node(left).type == Scalar::boolean) return false;
+  const auto l = slope(left), r = slope(right);
+  if (!l || !r || std::abs(*l - *r) != 1) return false;
+  terms_.push_back({n.op, left, right, *l - *r});
+  return true;
+}
+
+// By how much an integer grows from one key to the next; nothing when it is no straight line.
+std::optional<int> KeyRange::slope(Spot s) const {
+  const ScalarNode& n = node(s);
+  if (n.op == ScalarOp::constant) return 0;
+  if (n.op == ScalarOp::input) {
+    const graph::ValueId operand = plan_.graph[s.value].operands[n.index];
+    if (!is_load(plan_, group_, operand)) return std::nullopt;
+    const Access a = follow_to(plan_, group_, operand, attention_.extents);
+    if (a.strides.back() == 0) return 0;
+    if (plan_.graph[a.source].op != Op::iota_) return std::nullopt;
+    return static_cast<int>(a.strides.back());
+  }
+  const auto arg = [&](int k) { return slope(argument(s, k)); };
+  if (n.op == ScalarOp::add_ || n.op == ScalarOp::sub_) {
+    const auto a = arg(0), b = arg(1);
+    if (!a || !b) return std::nullopt;
+    return n.op == ScalarOp::add_ ? *a + *b : *a - *b;
+  }
+  for (int k = 0; k < 3 && n.args[k] >= 0; ++k)
+    if (arg(k) != 0) return std::nullopt;
+  return 0;
+}
+
+// At key 0.
+ValueId KeyRange::evaluate(loop::Builder& b, Body& map, Spot s) const {
+  const Node& n = plan_.graph[s.value];
+  Formula f = n.attributes.formula;
+  f.outputs = {s.index};
+  f = simplify_formula(f);
+  std::vector<bool> used(f.inputs.size(), false);
+  for (const ScalarNode& x : f.nodes)
+    if (x.op == ScalarOp::input) used[x.index] = true;
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < f.inputs.size(); ++i) {
+    const loop::VType type{f.inputs[i], 1};
+    inputs.push_back(used[i] ? map.value(n.operands[i]) : is_float(type.scalar) ? b.real(0, type) : b.integer(0, type));
+  }
+  return b.convert(ScalarOp::cast_, Scalar::i64, b.apply(f, inputs)[0]);
+}
+
+std::pair<ValueId, ValueId> KeyRange::of_row(loop::Builder& b, Body& map) const {
+  const ValueId none = b.i64(0), all = b.i64(attention_.keys);
+  ValueId first = none, end = all;
+  map.open_lanes(none, 1, -1);
+  for (const Term& t : terms_) {
+    // left - right = base + slope * key  against 0
+    const ValueId base = b.op(ScalarOp::sub_, evaluate(b, map, t.left), evaluate(b, map, t.right));
+    const ValueId crossing = t.slope > 0 ? b.op(ScalarOp::sub_, none, base) : base;  // the key where it is 0
+    const bool with = t.op == ScalarOp::le_;
+    if (t.slope > 0) {
+      end = b.op(ScalarOp::min_, end, with ? b.add(crossing, b.i64(1)) : crossing);
+    } else {
+      first = b.op(ScalarOp::max_, first, with ? crossing : b.add(crossing, b.i64(1)));
+    }
+  }
+  map.close();
+  if (terms_.empty()) return {first, end};
+  const ValueId sees = b.op(ScalarOp::lt_, first, end);
+  return {b.op(ScalarOp::select_, sees, first, none), b.op(ScalarOp::select_, sees, end, all)};
+}
+
+}  // namespace lumen::synth
