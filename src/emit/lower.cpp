@@ -255,7 +255,22 @@ class KernelLowering {
     }
   }
 
+  // A few lanes repeated over and over, as one wider number in all lanes: machines broadcast those from memory.
+  Value* repeated(const Instr& instr) {
+    const VType from = type(instr.operands[0]);
+    const int bits = from.lanes * scalar_bits(from.scalar), copies = instr.type.lanes / from.lanes;
+    if (instr.operands.size() != 1 || from.lanes == 1 || copies < 2 || instr.type.lanes % from.lanes != 0)
+      return nullptr;
+    if (from.scalar == Scalar::boolean || (bits != 16 && bits != 32 && bits != 64)) return nullptr;
+    for (size_t i = 0; i < instr.mask.size(); ++i)
+      if (instr.mask[i] != static_cast<int>(i) % from.lanes) return nullptr;
+    Value* word = b_.CreateBitCast(operand(instr, 0), b_.getIntNTy(static_cast<unsigned>(bits)));
+    return b_.CreateBitCast(b_.CreateVectorSplat(static_cast<unsigned>(copies), word),
+                            register_type(context_, instr.type));
+  }
+
   Value* shuffle(const Instr& instr) {
+    if (Value* splat = repeated(instr)) return splat;
     const int lanes = type(instr.operands[0]).lanes;
     const auto as_vector = [&](Value* x) { return lanes == 1 ? b_.CreateVectorSplat(1, x) : x; };
     Value* a = as_vector(operand(instr, 0));

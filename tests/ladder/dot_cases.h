@@ -67,6 +67,7 @@ inline std::vector<Case> dot_cases(const machine::Machine& m) {
     add_cases(out, contract_of({18, 9}, type_of({9, k}, f), "mn", "nk", "mk", false), m, true);
     add_cases(out, contract_of({2, k}, type_of({9, k}, f), "mk", "nk", "mn", false), m, true);
     add_cases(out, contract_of({2, k}, type_of({9, k}, f), "mk", "nk", "mn", true), m, false);
+    add_cases(out, contract_of({13, k}, type_of({21, k}, f), "mk", "nk", "mn", true), m, false);
   }
   return out;
 }

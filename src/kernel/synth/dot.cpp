@@ -1,8 +1,10 @@
-// Rows for few rows of a, integers where they are allowed and the format factors, tiles for everything else.
+// Rows for few rows of a; a panel of b for many, where its format factors into integers and they are allowed; tiles for
+// everything else.
 #include "kernel/synth/dot.h"
 
 #include "kernel/synth/choose.h"
 #include "kernel/synth/dot_integer.h"
+#include "kernel/synth/dot_matrix.h"
 #include "kernel/synth/dot_rows.h"
 #include "kernel/synth/dot_tile.h"
 
@@ -13,9 +15,9 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
   const DotProblem p = normalise_dot(plan, group);
   Synthesis out;
   const TilePlan tile = choose_tile(p, target);
+  std::string why;
   if (rows_possible(p)) {
     const RowsPlan rows = choose_rows(p, target);
-    std::string why;
     if (!options.exact && integer_possible(p)) {
       if (const auto d = factor_integer(*p.loads[1].format, p.loads[1].columns, target, &why)) {
         write_integer_kernels(plan.graph, p, rows, *d, target, out);
@@ -28,7 +30,14 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
       return out;
     }
   }
+  if (!options.exact && matrix_possible(p)) {
+    if (const auto matrix = choose_matrix(p, target, &why)) {
+      write_matrix_kernels(plan.graph, p, *matrix, target, out);
+      return out;
+    }
+  }
   write_tile_kernels(plan.graph, p, tile, out);
+  if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
   return out;
 }
 

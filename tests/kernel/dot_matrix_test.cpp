@@ -1,0 +1,120 @@
+// needs: none. Dots with many rows: integers equal exact sums over the same quantized activations and stay as close to
+// the unquantized sums as eight bits allow; tails of every index.
+#include "kernel/synth/dot_matrix.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "dot_harness.h"
+#include "kernel/synth/dot.h"
+#include "number/library.h"
+
+namespace lumen {
+namespace {
+
+using graph::Builder;
+using graph::Graph;
+using graph::Role;
+using graph::ValueId;
+
+graph::Type type_of(std::vector<int64_t> dims, FormatRef format = nullptr) {
+  graph::Type t;
+  for (int64_t d : dims) t.shape.emplace_back(d);
+  t.element.format = std::move(format);
+  return t;
+}
+
+// What the first step makes of one row: a' p, and a' by element.
+struct Quantized {
+  std::vector<double> x, step;
+};
+Quantized quantize(const double* x, int64_t columns, int64_t group) {
+  Quantized q;
+  for (int64_t first = 0; first < columns; first += group) {
+    const int64_t last = std::min(columns, first + group);
+    float most = 0;
+    for (int64_t i = first; i < last; ++i) most = std::max(most, std::abs(static_cast<float>(x[i])));
+    const float inverse = most > 0 ? 127.0F / most : 0.0F, scale = most / 127.0F;
+    for (int64_t i = first; i < last; ++i) {
+      q.x.push_back(double{scale} * std::nearbyint(static_cast<float>(x[i]) * inverse));
+      q.step.push_back(scale);
+    }
+  }
+  return q;
+}
+
+Graph product(int64_t rows, int64_t n, int64_t k, const FormatRef& f) {
+  Graph g;
+  Builder build(g);
+  const ValueId a = build.input("x", Role::data, type_of({rows, k}));
+  const ValueId w = build.cast(build.input("w", Role::parameter, type_of({n, k}, f)), {Scalar::f32, nullptr});
+  g.results = {build.contract(a, w, "mk", "nk", "mn")};
+  g.result_names = {"y"};
+  return g;
+}
+
+// Whether the machine has integers for the format; checks the product when it does.
+bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t n, int64_t k) {
+  const Graph g = product(rows, n, k, f);
+  const graph::Plan plan = dot_test::one_dot_group(g);
+  const synth::DotProblem problem = synth::normalise_dot(plan, plan.groups[0]);
+  const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {});
+  std::string why;
+  const auto chosen = synth::choose_matrix(problem, m, &why);
+  if (!chosen || !chosen->integers) {
+    EXPECT_NE(s.steps.back().plan.find(why), std::string::npos) << s.steps.back().plan;  // nothing silent
+    return false;
+  }
+  EXPECT_EQ(s.steps.size(), 2U);
+  if (s.steps.size() != 2) return false;
+  EXPECT_NE(s.steps[1].plan.find("matrix"), std::string::npos) << s.steps[1].plan;
+  std::mt19937 random(5);
+  std::map<std::string, graph::Tensor> inputs;
+  for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
+  for (int64_t i = 0; i < std::min<int64_t>(k, 128); ++i) inputs["x"].values[static_cast<size_t>(i)] = 0;  // all zero
+  const std::vector<float> weight = decode(*f, inputs["w"].blob, n, k);
+  const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, m));
+  for (int64_t r = 0; r < rows; ++r) {
+    const double* x = inputs["x"].values.data() + r * k;
+    const Quantized q = quantize(x, k, chosen->scale_group);
+    for (int64_t c = 0; c < n; ++c) {
+      double same = 0, plain = 0, size = 0, bound = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        const double v = weight[static_cast<size_t>(c * k + i)];
+        same += v * q.x[static_cast<size_t>(i)];
+        plain += v * x[i];
+        size += std::abs(v);
+        bound += std::abs(v) * q.step[static_cast<size_t>(i)] * 0.5001;
+      }
+      const double y = got[static_cast<size_t>(r * n + c)];
+      EXPECT_NEAR(y, same, 2e-5 * (1 + size))
+          << f->name << " " << m.name << " " << r << "," << c << " " << s.steps[1].plan;
+      EXPECT_LE(std::abs(y - plain), bound + 2e-5 * (1 + size)) << f->name;
+      if (testing::Test::HasFailure()) return true;
+    }
+  }
+  return true;
+}
+
+TEST(DotMatrix, IntegersEqualExactSumsOfTheSameCodes) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  std::map<std::string, int> with_integers;
+  for (const char* name : {"avx512-vnni", "avx512", "x86-64-v3", "neon", "neon-dotprod"}) {
+    const auto m = machine::find_machine(name);
+    for (const FormatRef& f : library.all())
+      if (f->encodes()) with_integers[name] += check(f, *m, 7, 5, f->block * std::max<int64_t>(1, 96 / f->block));
+  }
+  for (const auto& [name, count] : with_integers) EXPECT_GE(count, 8) << name;
+}
+
+TEST(DotMatrix, TailsOfEveryIndex) {
+  const FormatRef f = FormatLibrary::builtin().find("q4_0");
+  ASSERT_TRUE(f);
+  const auto m = machine::find_machine("avx512-vnni");
+  for (int64_t k : {32, 96, 160, 1696})  // the last in stages
+    for (int64_t n : {3, 16, 37, 130}) EXPECT_TRUE(check(f, *m, k == 96 ? 8 : 13, n, k)) << n << " " << k;
+}
+
+}  // namespace
+}  // namespace lumen
