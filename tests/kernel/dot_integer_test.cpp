@@ -92,12 +92,21 @@ bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t 
 TEST(DotInteger, EqualsExactSumsOfTheSameCodes) {
   const FormatLibrary library = FormatLibrary::builtin();
   std::map<std::string, int> with_integers;
-  for (const char* name : {"avx512-vnni", "avx512", "x86-64-v3", "neon", "neon-dotprod"}) {
+  for (const char* name : {"avx512-vbmi", "avx512-vnni", "avx512", "x86-64-v3", "neon", "neon-dotprod"}) {
     const auto m = machine::find_machine(name);
     for (const FormatRef& f : library.all())
       if (f->encodes()) with_integers[name] += check(f, *m, 2, 5, f->block * std::max<int64_t>(1, 96 / f->block));
   }
   for (const auto& [name, count] : with_integers) EXPECT_GE(count, 8) << name;
+}
+
+TEST(DotInteger, UnitsInTheOrderOfTheirBits) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  for (const char* name : {"avx512-vbmi", "x86-64-v3", "neon-dotprod"}) {
+    const auto m = machine::find_machine(name);
+    for (const FormatRef& f : library.all())
+      if (f->encodes()) check(f, *m, 1, 3, (1024 / f->block + 1) * f->block);
+  }
 }
 
 TEST(DotInteger, TailsThatFillNoInstruction) {

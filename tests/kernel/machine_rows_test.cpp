@@ -103,6 +103,23 @@ TEST(MachineRows, LookupsFindTheEntry) {
     }
 }
 
+TEST(MachineRows, EightBitsOfEightBytes) {
+  std::mt19937 random(3);
+  const auto m = machine::find_machine("avx512-vbmi");
+  const auto at = random_lanes(Scalar::u8, 64, random), bytes = random_lanes(Scalar::u8, 64, random);
+  const auto got = loop::eval(*m->meaning("bits8.u8x64"), {at, bytes});
+  const auto found = loop::eval(*m->meaning("lookup64.u8x64"), {bytes, at});
+  for (int i = 0; i < 64; ++i) {
+    int64_t want = 0;
+    for (int bit = 0; bit < 8; ++bit) {
+      const int64_t from = (at[i].integer + bit) % 64;
+      want |= (bytes[i / 8 * 8 + from / 8].integer >> (from % 8) & 1) << bit;
+    }
+    EXPECT_EQ(got[i].integer, want);
+    EXPECT_EQ(found[i].integer, bytes[at[i].integer % 64].integer);
+  }
+}
+
 TEST(Machines, AreFoundByName) {
   EXPECT_EQ(machine::find_machine("avx512-vnni")->vector_bits, 512);
   EXPECT_TRUE(machine::runs_here(*machine::find_machine("native")));

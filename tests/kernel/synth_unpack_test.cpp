@@ -53,6 +53,47 @@ TEST(SynthUnpack, AffinePiecesMakeTheValue) {
   EXPECT_GE(affine, 5);
 }
 
+// Integers of any elements in any order, in bytes, by the rows of a machine.
+void check_bytes(const Format& f, const RoutineExpr& q, const machine::Machine& m, int lanes, uint32_t seed) {
+  const int64_t blocks = std::max<int64_t>(2, lanes / f.block), columns = f.block * blocks;
+  std::mt19937 random(seed);
+  Blob blob(static_cast<size_t>(blob_layout(f, 1, columns).total));
+  for (uint8_t& byte : blob) byte = static_cast<uint8_t>(random());
+  std::vector<int64_t> elements(static_cast<size_t>(columns));
+  for (size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<int64_t>(i);
+  if (seed % 2 != 0) std::shuffle(elements.begin(), elements.end(), random);
+  elements.resize(static_cast<size_t>(lanes));
+  loop::Builder b("bytes");
+  const auto from = b.param("blob", static_cast<int64_t>(blob.size()), false), to = b.param("out", lanes * 5, true);
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::ValueId) {
+    synth::Unpack u(b, f, from, 1, columns);
+    u.enter_tensor();
+    u.enter_row(b.i64(0));
+    u.enter_block(b.i64(0), blocks);
+    b.store(to, b.convert(ScalarOp::cast_, Scalar::i32, u.expression(q, elements, true)), b.i64(0));
+    b.store(to, u.bytes(q, elements, m), b.i64(lanes * 4));
+  });
+  const loop::Kernel k = b.finish();
+  Blob out(static_cast<size_t>(lanes * 5));
+  const std::vector<std::span<uint8_t>> buffers{blob, out};
+  loop_evaluator(m)(k, buffers);
+  int bad = 0;
+  for (size_t i = 0; i < elements.size(); ++i) bad += out[4 * i] != out[4 * elements.size() + i];
+  EXPECT_EQ(bad, 0) << f.name << " " << m.name << " seed " << seed;
+}
+
+TEST(SynthUnpack, BytesAreTheIntegers) {
+  for (const FormatRef& f : FormatLibrary::builtin().all()) {
+    const FormatFacts facts = facts_of(*f);
+    if (!facts.affine) continue;
+    for (uint32_t seed : {1, 2}) {
+      check_bytes(*f, facts.affine->q, *machine::find_machine("avx512-vbmi"), 64, seed);
+      check_bytes(*f, facts.affine->q, *machine::find_machine("x86-64-v3"), 32, seed);
+      check_bytes(*f, facts.affine->q, *machine::find_machine("neon"), 16, seed);
+    }
+  }
+}
+
 TEST(SynthUnpack, CodesAreTheLayouts) {
   const auto m = machine::find_machine("x86-64-v3");
   for (const FormatRef& f : FormatLibrary::builtin().all()) {

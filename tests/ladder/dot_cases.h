@@ -69,6 +69,14 @@ inline std::vector<Case> dot_cases(const machine::Machine& m) {
     add_cases(out, contract_of({2, k}, type_of({9, k}, f), "mk", "nk", "mn", true), m, false);
     add_cases(out, contract_of({13, k}, type_of({21, k}, f), "mk", "nk", "mn", true), m, false);
   }
+  // Integer dots in the order of the formats' bits, and the rest of a row.
+  for (const char* name : {"q4_0", "q4_k", "q6_k", "q5_0", "q3_k", "q2_k", "tq1_0", "int3_g32", "int4_g32_asym",
+                           "int8_row", "mxfp6_e2m3", "nvfp4"}) {
+    const FormatRef f = library.find(name);
+    LUMEN_CHECK(f, "{}", name);
+    const int64_t k = (512 / f->block + 1) * f->block;
+    add_cases(out, contract_of({1, k}, type_of({5, k}, f), "mk", "nk", "mn", false), m, false);
+  }
   return out;
 }
 

@@ -40,7 +40,9 @@ bool processor_has(std::string_view name) {
                   __builtin_cpu_supports("avx512vl");
   if (name == "x86-64-v3") return v3;
   if (name == "avx512") return v4;
-  if (name == "avx512-vnni") return v4 && __builtin_cpu_supports("avx512vnni");
+  const bool vnni = v4 && __builtin_cpu_supports("avx512vnni");
+  if (name == "avx512-vnni") return vnni;
+  if (name == "avx512-vbmi") return vnni && __builtin_cpu_supports("avx512vbmi");
 #elif defined(__aarch64__)
   if (name == "neon") return true;
   if (name == "neon-dotprod") return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;

@@ -75,6 +75,8 @@ std::string widening_product_meaning(const std::string& name, int lanes);       
 std::string sum_pairs_meaning(const std::string& name, int lanes);                   // i16[2n] -> i32[n]
 std::string lookup_meaning(const std::string& name, int lanes, bool high_bit_only);  // u8 table, u8 index -> u8
 std::string whole_lookup_meaning(const std::string& name, int lanes);  // the table is all lanes of operand 0
+std::string lookup64_meaning(const std::string& name);                 // u8x64 table, u8x64 index -> u8x64
+std::string bits8_meaning(const std::string& name, int lanes);         // u8 bit, u8 bytes -> u8
 
 // The families, each in a file of its own.
 std::vector<Machine> x86_machines();

@@ -130,4 +130,39 @@ std::string whole_lookup_meaning(const std::string& name, int lanes) {
   return t.function(name, fmt::format("%0: u8x{}, %1: u8x{}", lanes, lanes), fmt::format("u8x{}", lanes), found);
 }
 
+// Each lane the entry of the low six bits of its index.
+std::string lookup64_meaning(const std::string& name) {
+  Text t(2);
+  const int limit = t.line("constant u8x64 63");
+  const int index = t.line("and u8x64 %1, %{}", limit);
+  int found = t.line("constant u8x64 0");
+  for (int entry = 0; entry < 64; ++entry) {
+    const int value = t.line("shuffle u8x64 %0 {}", lanes_from(entry, 0, 64));
+    const int number = t.line("constant u8x64 {}", entry);
+    const int hit = t.line("eq boolx64 %{}, %{}", index, number);
+    found = t.line("select u8x64 %{}, %{}, %{}", hit, value, found);
+  }
+  return t.function(name, "%0: u8x64, %1: u8x64", "u8x64", found);
+}
+
+// Eight bits from bit %0 (modulo 64, going round) of the eight bytes of %1 a lane lies in.
+std::string bits8_meaning(const std::string& name, int lanes) {
+  Text t(2);
+  int all = t.line("constant u8x{} 0", lanes);
+  const int limit = t.line("constant u8x{} 63", lanes), whole = t.line("constant u8x{} 64", lanes);
+  for (int byte = 0; byte < 8; ++byte) {
+    std::vector<int> beside;
+    for (int lane = 0; lane < lanes; ++lane) beside.push_back(lane / 8 * 8 + byte);
+    const int x = t.line("shuffle u8x{} %1 [{}]", lanes, fmt::join(beside, ", "));
+    const int at = t.line("constant u8x{} {}", lanes, 8 * byte);
+    const int apart = t.line("sub u8x{} %{}, %0", lanes, at);
+    const int up = t.line("and u8x{} %{}, %{}", lanes, apart, limit);
+    const int down = t.line("sub u8x{} %{}, %{}", lanes, whole, up);
+    const int raised = t.line("shl u8x{} %{}, %{}", lanes, x, up),
+              lowered = t.line("shr u8x{} %{}, %{}", lanes, x, down);
+    all = t.line("or u8x{} %{}, %{}", lanes, t.line("or u8x{} %{}, %{}", lanes, raised, lowered), all);
+  }
+  return t.function(name, fmt::format("%0: u8x{}, %1: u8x{}", lanes, lanes), fmt::format("u8x{}", lanes), all);
+}
+
 }  // namespace lumen::machine

@@ -73,10 +73,22 @@ Machine avx512_vnni() {
   return m;
 }
 
+// Bytes of a whole register in any order, and any eight bits of eight bytes (Ice Lake, Zen 4 and later).
+Machine avx512_vbmi() {
+  Machine m = avx512_vnni();
+  m.name = "avx512-vbmi";
+  m.features += ",+avx512vbmi";
+  m.rows.push_back(
+      {"lookup64.u8x64", lookup64_meaning("lookup64.u8x64"), "llvm.x86.avx512.permvar.qi.512", "avx512vbmi", 1});
+  m.rows.push_back(
+      {"bits8.u8x64", bits8_meaning("bits8.u8x64", 64), "llvm.x86.avx512.pmultishift.qb.512", "avx512vbmi", 1});
+  return m;
+}
+
 }  // namespace
 
 std::vector<Machine> x86_machines() {
-  return {v3(), avx512(), avx512_vnni()};
+  return {v3(), avx512(), avx512_vnni(), avx512_vbmi()};
 }
 
 }  // namespace lumen::machine

@@ -82,7 +82,7 @@ void MatrixKernel::write_task(Value task) {
   w_.enter_outer(outer_);
   n_last_ = w_.min(w_.add(n_first_, w_.i64(t_.n_task)), w_.i64(t_.n_tiles));
   m_last_ = w_.min(w_.add(m_first_, w_.i64(t_.m_task)), w_.i64(t_.m_tiles));
-  panel_ = std::make_unique<MatrixPanel>(w_, p_, t_, m_.f32_lanes());
+  panel_ = std::make_unique<MatrixPanel>(w_, p_, t_, m_);
   const int64_t rows = t_.m_task * t_.height;
   sums_ = b_.alloc(rows * sums_row());
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(rows * sums_row()), vector_bytes(),

@@ -2,6 +2,7 @@
 #include "kernel/synth/dot_matrix_panel.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/pack.h"
@@ -20,8 +21,8 @@ int64_t row_bytes(const MatrixPlan& t) {  // a cache line more than the row, so 
 
 }  // namespace
 
-MatrixPanel::MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, int value_lanes)
-    : w_(w), b_(w.b), p_(p), t_(t), value_lanes_(value_lanes) {
+MatrixPanel::MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m)
+    : w_(w), b_(w.b), p_(p), t_(t), m_(m), value_lanes_(m.f32_lanes()) {
   codes_ = b_.alloc(t.n_task * tile_bytes());
   rows_ = b_.alloc(t.lanes() * row_bytes(t));
   if (t.integers) scales_ = b_.alloc(t.stage_k / t.group * group_bytes());
@@ -83,7 +84,9 @@ void MatrixPanel::unpack_run(Value i, Value column, Value block, Value k, int64_
     if (here == 0) {
       v = is_float(type.scalar) ? b_.real(0, type) : b_.integer(0, type);
     } else if (t_.integers) {
-      v = integer_codes(position, here);
+      std::vector<int64_t> elements(static_cast<size_t>(chunk), -1);
+      std::iota(elements.begin(), elements.begin() + here, position);
+      v = integer_codes(b_, *cursor_, *t_.integers, m_, std::move(elements));
     } else {
       v = b_.convert(ScalarOp::cast_, t_.row.a, cursor_->values(position, here));
       if (here < chunk) {
@@ -112,31 +115,6 @@ void MatrixPanel::unpack_run(Value i, Value column, Value block, Value k, int64_
     }
     b_.store(offsets_, offset, at, 4);
   }
-}
-
-// q' of `count` elements as the row's type, zero beyond them.
-Value MatrixPanel::integer_codes(int64_t position, int count) {
-  const IntegerDot& d = *t_.integers;
-  const int whole = static_cast<int>(t_.step());
-  auto padded = [&](Value v) {
-    if (count == whole) return v;
-    std::vector<int> mask(static_cast<size_t>(whole), -1);
-    for (int i = 0; i < count; ++i) mask[static_cast<size_t>(i)] = i;
-    return b_.shuffle({v}, mask);
-  };
-  if (!d.table.empty()) {  // elements beyond the count look up entry 0: harmless, for their activations are zero
-    std::vector<int64_t> entries;
-    for (int i = 0; i < whole; ++i) entries.push_back(d.table[static_cast<size_t>(i % 16)] & 255);
-    const Value index = padded(cursor_->codes(d.code_field, position, count, true));
-    const Value found = b_.inst(fmt::format("lookup16.u8x{}", whole), {Scalar::u8, whole},
-                                {b_.lanes_integer(entries, Scalar::u8), index});
-    if (t_.row.a == Scalar::u8) return found;
-    return b_.convert(ScalarOp::cast_, t_.row.a, b_.convert(ScalarOp::bitcast_, Scalar::i8, found));
-  }
-  Value q = cursor_->expression(d.form.q, position, count, true);
-  const Scalar type = b_.type(q).scalar;
-  if (d.bias != 0) q = b_.op(ScalarOp::sub_, q, b_.integer(d.bias, {type, count}));
-  return padded(b_.convert(ScalarOp::cast_, t_.row.a, q));
 }
 
 // `lanes` private rows of words become words of `lanes` rows.

@@ -19,7 +19,7 @@ namespace lumen::synth {
 class MatrixPanel {
  public:
   // Allocates in the current region, that of a task.
-  MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, int value_lanes);
+  MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m);
 
   // Tiles first .. last - 1, elements k0 .. k0 + count - 1 of K.
   void fill(loop::ValueId first, loop::ValueId last, loop::ValueId k0, loop::ValueId count);
@@ -35,13 +35,13 @@ class MatrixPanel {
   void unpack_row(loop::ValueId i, loop::ValueId row, loop::ValueId column, loop::ValueId k0, loop::ValueId count);
   void unpack_run(loop::ValueId i, loop::ValueId column, loop::ValueId block, loop::ValueId k, int64_t count,
                   int64_t padded);
-  loop::ValueId integer_codes(int64_t position, int count);
   void turn_rows(loop::ValueId to, loop::ValueId count);
 
   DotWriter& w_;
   loop::Builder& b_;
   const DotProblem& p_;
   const MatrixPlan& t_;
+  const machine::Machine& m_;
   int value_lanes_;
   std::unique_ptr<Unpack> cursor_;
   loop::BufferId codes_ = -1, scales_ = -1, offsets_ = -1, rows_ = -1;

@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
+
+#include "number/read/typing.h"
 
 namespace lumen::synth {
 namespace {
@@ -29,7 +32,7 @@ std::optional<int64_t> bias_for(const AffineForm& form, const machine::DotRow& r
   return std::nullopt;
 }
 
-// q as a function of one code field of at most four bits, by code; evaluates the expression as the codec would.
+// An expression of one code field of at most eight bits, by code; evaluates the expression as the codec would.
 class CodeTable {
  public:
   explicit CodeTable(const Format& f) : format_(f) {}
@@ -39,7 +42,7 @@ class CodeTable {
     using Kind = RoutineExpr::Kind;
     if (e.kind == Kind::field) {
       const Field& f = format_.fields[static_cast<size_t>(e.slot)];
-      const bool own = f.level == Level::block && f.count == format_.block && f.type.bits <= 4 &&
+      const bool own = f.level == Level::block && f.count == format_.block && f.type.bits <= 8 &&
                        (format_.block == 1 || e.args[0].kind == Kind::variable) && (field == -1 || field == e.slot);
       field = e.slot;
       costly = costly || f.type.is_float;
@@ -79,19 +82,52 @@ class CodeTable {
   const Format& format_;
 };
 
-void find_table(const Format& f, const machine::Machine& m, IntegerDot& d) {
-  CodeTable codes(f);
-  if (!codes.accepts(d.form.q) || codes.field < 0 || !codes.costly) return;
-  if (!m.find_row(fmt::format("lookup16.u8x{}", d.step()))) return;
-  const uint64_t count = uint64_t{1} << f.fields[static_cast<size_t>(codes.field)].type.bits;
-  std::vector<int64_t> table;
-  for (uint64_t code = 0; code < 16; ++code) {
-    const int64_t q = codes.value(d.form.q, code % count).integer - d.bias;
-    if (q < (d.row.a == Scalar::u8 ? 0 : -128) || q > (d.row.a == Scalar::u8 ? 255 : 127)) return;
-    table.push_back(q);
+// Fills the table of q' where computing q costs more than looking it up; false when q must come from it and cannot.
+bool find_table(const machine::Machine& m, const std::vector<int64_t>& values, IntegerDot& d) {
+  d.table.clear();
+  if (values.empty()) return true;
+  const bool needed = !d.form_has_q;
+  if (!looks_up_bytes(static_cast<int64_t>(values.size()), static_cast<int>(d.step()), m)) return !needed;
+  for (const int64_t q : values) {
+    d.table.push_back(q - d.bias);
+    const bool fits = d.row.a == Scalar::u8 ? d.table.back() >= 0 && d.table.back() <= 255
+                                            : d.table.back() >= -128 && d.table.back() <= 127;
+    if (fits) continue;
+    d.table.clear();
+    return !needed;
   }
-  d.code_field = codes.field;
-  d.table = std::move(table);
+  return true;
+}
+
+// Values of a scaled form that are integers times a power of two: small floats, tables. The form with those integers,
+// which come out of a table alone.
+std::optional<AffineForm> integers_of(const Format& f, const ScaledForm& scaled, int* field,
+                                      std::vector<int64_t>* table) {
+  CodeTable codes(f);
+  if (!codes.accepts(scaled.value) || codes.field < 0) return std::nullopt;
+  const uint64_t count = uint64_t{1} << f.fields[static_cast<size_t>(codes.field)].type.bits;
+  std::vector<double> values;
+  for (uint64_t code = 0; code < count; ++code) values.push_back(codes.value(scaled.value, code).real);
+  for (int shift = 0; shift <= 16; ++shift) {
+    const double up = std::ldexp(1.0, shift);
+    const bool whole = std::all_of(values.begin(), values.end(), [&](double v) {
+      return std::isfinite(v) && std::fabs(v * up) < 32768 && v * up == std::nearbyint(v * up);
+    });
+    if (!whole) continue;
+    AffineForm form;
+    const RoutineExpr down = read::float_constant(1 / up);
+    form.scale = scaled.scale ? read::make_op(ScalarOp::mul_, {*scaled.scale, down}) : down;
+    form.offset = scaled.offset;
+    form.group = scaled.group;
+    for (const double v : values) {
+      table->push_back(static_cast<int64_t>(v * up));
+      form.q_min = std::min(form.q_min, table->back());
+      form.q_max = std::max(form.q_max, table->back());
+    }
+    *field = codes.field;
+    return form;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -99,32 +135,61 @@ void find_table(const Format& f, const machine::Machine& m, IntegerDot& d) {
 std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const machine::Machine& m,
                                          std::string* why) {
   const FormatFacts facts = facts_of(f);
-  if (!facts.affine) {
+  IntegerDot d;
+  std::vector<int64_t> values;  // of q by code, where there is such a table
+  if (facts.affine) {
+    d.form = *facts.affine;
+    CodeTable codes(f);
+    if (codes.accepts(d.form.q) && codes.field >= 0 && codes.costly) {
+      d.code_field = codes.field;
+      const uint64_t count = uint64_t{1} << f.fields[static_cast<size_t>(codes.field)].type.bits;
+      for (uint64_t code = 0; code < count; ++code) values.push_back(codes.value(d.form.q, code).integer);
+    }
+  } else if (auto form = facts.scaled ? integers_of(f, *facts.scaled, &d.code_field, &values) : std::nullopt) {
+    d.form = *form;
+    d.form_has_q = false;
+  } else {
     *why = "not affine in integers";
     return std::nullopt;
   }
-  IntegerDot d;
-  d.form = *facts.affine;
   const bool whole_rows =
       is_constant_in_row(f, d.form.scale) && (!d.form.offset || is_constant_in_row(f, *d.form.offset));
   d.group = whole_rows ? columns : d.form.group;
   for (const machine::DotRow& row : m.dots) {
     const auto bias = bias_for(d.form, row);
-    if (!bias || d.group <= 0 || d.group % row.k != 0 || row.acc != Scalar::i32) continue;
-    // A group and an instruction nest one way or the other; whole blocks make whole instructions or the tail is padded.
-    const int64_t step = int64_t{row.lanes} * row.k;
-    if (d.group % step != 0 && step % d.group != 0) continue;
-    d.sum_group = std::gcd(d.group, kActivationGroup);
-    if (d.sum_group % row.k != 0 || d.sum_group % m.f32_lanes() != 0 ||
-        (d.sum_group % step != 0 && step % d.sum_group != 0))
-      continue;
+    if (!bias || d.group <= 0 || row.acc != Scalar::i32) continue;
+    d.fine = whole_rows ? kActivationGroup : std::gcd(d.group, kActivationGroup);
+    if (d.fine % row.k != 0) continue;
     d.row = row;
     d.bias = *bias;
-    find_table(f, m, d);
-    return d;
+    if (find_table(m, values, d)) return d;
   }
   *why = fmt::format("no integer dot takes codes {}..{} in groups of {}", d.form.q_min, d.form.q_max, d.group);
   return std::nullopt;
+}
+
+loop::ValueId integer_codes(loop::Builder& b, Unpack& cursor, const IntegerDot& d, const machine::Machine& m,
+                            std::vector<int64_t> elements) {
+  const int lanes = static_cast<int>(elements.size());
+  const int64_t some = *std::max_element(elements.begin(), elements.end());
+  for (int64_t& e : elements) e = e < 0 ? some : e;
+  const loop::VType bytes{Scalar::u8, lanes};
+  const int64_t low = d.form.q_min - d.bias, high = d.form.q_max - d.bias;
+  loop::ValueId q = -1;
+  if (!d.table.empty()) {
+    const loop::ValueId index = cursor.codes(d.code_field, elements, true, &m);
+    q = look_up_bytes(b, d.table, b.type(index).lanes == 1 ? b.splat(index, lanes) : index, m);
+  } else if (low < -128 || high > (low < 0 ? 127 : 255)) {  // more than bytes hold
+    q = cursor.expression(d.form.q, elements, true);
+    if (d.bias != 0) q = b.op(ScalarOp::sub_, q, b.integer(d.bias, b.type(q)));
+    return b.convert(ScalarOp::cast_, d.row.a, q);
+  } else {
+    q = cursor.bytes(d.form.q, elements, m);
+    if (d.bias != 0) q = b.op(ScalarOp::sub_, q, b.integer(d.bias & 255, bytes));
+  }
+  if (d.row.a == Scalar::u8) return q;
+  if (low < 0 || d.row.a == Scalar::i8) q = b.convert(ScalarOp::bitcast_, Scalar::i8, q);
+  return b.convert(ScalarOp::cast_, d.row.a, q);
 }
 
 }  // namespace lumen::synth

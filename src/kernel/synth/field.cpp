@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -44,6 +45,19 @@ ValueId constant_lanes(loop::Builder& b, const std::vector<int64_t>& x, Scalar s
   return x.size() == 1 ? b.integer(x[0], {s, 1}) : b.lanes_integer(x, s);
 }
 
+// The largest power of two so that every aligned run of so many lanes reads bytes one after another; 1 where the lanes
+// are no power of two.
+int run_length(const std::vector<int64_t>& index) {
+  const size_t lanes = index.size();
+  if ((lanes & (lanes - 1)) != 0) return 1;
+  for (size_t run = lanes; run > 1; run /= 2) {
+    bool whole = true;
+    for (size_t l = 0; l < lanes; ++l) whole = whole && (l % run == 0 || index[l] == index[l - 1] + 1);
+    if (whole) return static_cast<int>(run);
+  }
+  return 1;
+}
+
 // Lanes that lie one after another in whole bytes: one plain vector load.
 std::optional<int64_t> dense_bytes(const std::vector<std::vector<Part>>& parts, int bits) {
   if (bits != 8 && bits != 16 && bits != 32 && bits != 64) return std::nullopt;
@@ -52,6 +66,22 @@ std::optional<int64_t> dense_bytes(const std::vector<std::vector<Part>>& parts, 
     if (parts[l][0].bit != parts[0][0].bit + static_cast<int64_t>(l) * bits) return std::nullopt;
   }
   return parts[0][0].bit / 8;
+}
+
+// Whole bytes scattered over the window: lane by lane, each place once.
+ValueId scattered(Window& window, const std::vector<int64_t>& byte, int bits) {
+  loop::Builder& b = window.builder();
+  const VType one{unsigned_of(bits), 1};
+  std::vector<int64_t> places;
+  std::vector<int> mask;
+  for (const int64_t at : byte) {
+    const auto found = std::find(places.begin(), places.end(), at);
+    mask.push_back(static_cast<int>(found - places.begin()));
+    if (found == places.end()) places.push_back(at);
+  }
+  ValueId all = b.splat(window.load(one, places[0]), static_cast<int>(places.size()));
+  for (size_t i = 1; i < places.size(); ++i) all = b.insert(all, window.load(one, places[i]), static_cast<int>(i));
+  return b.shuffle({all}, mask);
 }
 
 }  // namespace
@@ -74,6 +104,8 @@ ValueId Window::bytes(const std::vector<int64_t>& index) {
   const auto [low, high] = std::minmax_element(index.begin(), index.end());
   const int64_t count = *high - *low + 1;
   if (lanes == 1) return load({Scalar::u8, 1}, *low);
+  if (const int run = run_length(index); run == lanes || run >= (count > kMaxWindow ? 8 : 16)) return runs(index, run);
+  if (count > kMaxWindow && lanes <= 16 && count / lanes >= 8) return scattered(*this, index, 8);
   if (count > kMaxWindow) {  // far apart: half by half
     const size_t half = index.size() / 2;
     const ValueId a = bytes({index.begin(), index.begin() + static_cast<int64_t>(half)});
@@ -111,6 +143,17 @@ ValueId Window::bytes(const std::vector<int64_t>& index) {
   return builder_.shuffle({a, c}, mask);
 }
 
+// Vectors of `run` bytes, joined.
+ValueId Window::runs(const std::vector<int64_t>& index, int run) {
+  if (static_cast<int>(index.size()) == run) return load({Scalar::u8, run}, index[0]);
+  const auto half = static_cast<std::ptrdiff_t>(index.size() / 2);
+  const ValueId a = runs({index.begin(), index.begin() + half}, run);
+  const ValueId c = runs({index.begin() + half, index.end()}, run);
+  std::vector<int> mask(index.size());
+  std::iota(mask.begin(), mask.end(), 0);
+  return builder_.shuffle({a, c}, mask);
+}
+
 ValueId Window::bits(int64_t bit, int bits) {
   const Scalar result = bits > 32 ? Scalar::u64 : Scalar::u32;
   int64_t byte = bit / 8;
@@ -138,7 +181,89 @@ ValueId Window::bits(int64_t bit, int bits) {
   return builder_.convert(ScalarOp::cast_, result, word);
 }
 
-ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places, bool as_bytes) {
+namespace {
+
+// Every lane's k-th part; a lane with fewer parts repeats its first with no bits.
+std::vector<Part> parts_at(const std::vector<std::vector<Part>>& parts, size_t k) {
+  std::vector<Part> out;
+  for (const auto& p : parts) out.push_back(k < p.size() ? p[k] : Part{p[0].bit, 0, 0});
+  return out;
+}
+
+// The bits of one part of every lane, in their places of a byte.
+ValueId byte_parts(Window& window, const std::vector<Part>& part, const machine::Machine* m) {
+  loop::Builder& b = window.builder();
+  const int lanes = static_cast<int>(part.size());
+  const VType bytes{Scalar::u8, lanes};
+  std::vector<int64_t> index, net, keep, low_bit, put;
+  bool one_bit = true, crosses = false;
+  for (const Part& p : part) {
+    index.push_back(p.bit / 8);
+    net.push_back(p.bit % 8 - p.value_bit);
+    keep.push_back(static_cast<int64_t>(low_mask(p.bits)) << p.value_bit);
+    low_bit.push_back(p.bits == 0 ? 0 : int64_t{1} << (p.bit % 8));
+    put.push_back(int64_t{1} << p.value_bit);
+    one_bit = one_bit && p.bits <= 1;
+    crosses = crosses || p.bit % 8 + p.bits > 8;
+  }
+  const auto masked = [&](ValueId x) {
+    if (std::all_of(keep.begin(), keep.end(), [](int64_t k) { return k == 255; })) return x;
+    return b.op(ScalarOp::and_, x, constant_lanes(b, keep, Scalar::u8));
+  };
+  const bool uniform = std::all_of(net.begin(), net.end(), [&](int64_t n) { return n == net[0]; });
+  if (uniform && !crosses) {
+    ValueId x = window.bytes(index);
+    if (net[0] > 0) x = b.op(ScalarOp::shr_, x, b.integer(net[0], bytes));
+    if (net[0] < 0) x = b.op(ScalarOp::shl_, x, b.integer(-net[0], bytes));
+    return masked(x);
+  }
+  if (one_bit && !crosses) {
+    const ValueId x = b.op(ScalarOp::and_, window.bytes(index), b.lanes_integer(low_bit, Scalar::u8));
+    return b.op(ScalarOp::select_, b.op(ScalarOp::ne_, x, b.integer(0, bytes)), b.lanes_integer(put, Scalar::u8),
+                b.integer(0, bytes));
+  }
+  // Eight lanes read eight bytes and take any eight bits of them.
+  const std::string row = fmt::format("bits8.u8x{}", lanes);
+  if (m && m->find_row(row) && window.size() >= 8) {
+    std::vector<int64_t> bytes_of, from;
+    bool reaches = true;
+    for (int l = 0; l < lanes; l += 8) {
+      int64_t first = part[static_cast<size_t>(l)].bit / 8;
+      for (int i = l; i < l + 8; ++i) first = std::min(first, part[static_cast<size_t>(i)].bit / 8);
+      first = std::min(first, window.size() - 8);
+      for (int i = l; i < l + 8; ++i) {
+        const Part& p = part[static_cast<size_t>(i)];
+        const int64_t bit = p.bit - 8 * first;
+        reaches = reaches && bit + p.bits <= 64;
+        bytes_of.push_back(first + i - l);
+        from.push_back((bit - p.value_bit + 64) % 64);
+      }
+    }
+    if (reaches) return masked(b.inst(row, bytes, {b.lanes_integer(from, Scalar::u8), window.bytes(bytes_of)}));
+  }
+  const Scalar word = crosses ? Scalar::u16 : Scalar::u8;
+  ValueId x = b.convert(ScalarOp::cast_, word, window.bytes(index));
+  if (crosses) {
+    for (int l = 0; l < lanes; ++l) index[static_cast<size_t>(l)] = (part[l].bit + std::max(part[l].bits, 1) - 1) / 8;
+    const ValueId high = b.convert(ScalarOp::cast_, word, window.bytes(index));
+    x = b.op(ScalarOp::or_, x, b.op(ScalarOp::shl_, high, b.integer(8, {word, lanes})));
+  }
+  std::vector<int64_t> down, up;
+  for (const Part& p : part) {
+    down.push_back(p.bit % 8);
+    up.push_back(p.value_bit);
+  }
+  x = b.op(ScalarOp::shr_, x, constant_lanes(b, down, word));
+  x = b.convert(ScalarOp::cast_, Scalar::u8, x);
+  if (std::any_of(up.begin(), up.end(), [](int64_t u) { return u != 0; }))
+    x = b.op(ScalarOp::shl_, x, constant_lanes(b, up, Scalar::u8));
+  return masked(x);
+}
+
+}  // namespace
+
+ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places, bool as_bytes,
+                   const machine::Machine* m) {
   loop::Builder& b = window.builder();
   const int bits = field.type.bits;
   LUMEN_CHECK(!as_bytes || bits <= 8, "{} bits as bytes", bits);
@@ -161,17 +286,25 @@ ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPl
     return b.convert(ScalarOp::cast_, wide, window.load({unsigned_of(bits), lanes}, *byte));
 
   size_t most = 0;
-  for (const auto& p : parts) most = std::max(most, p.size());
+  bool whole = bits == 8 || bits == 16 || bits == 32 || bits == 64;
+  std::vector<int64_t> first_bytes;
+  for (const auto& p : parts) {
+    most = std::max(most, p.size());
+    whole = whole && p.size() == 1 && p[0].bit % 8 == 0;
+    first_bytes.push_back(p[0].bit / 8);
+  }
+  if (whole && bits > 8) return b.convert(ScalarOp::cast_, wide, scattered(window, first_bytes, bits));
   ValueId code = -1;
   for (size_t k = 0; k < most; ++k) {
-    // Every lane's k-th part; a lane with fewer parts repeats its first with an empty mask.
-    std::vector<Part> part(parts.size());
-    int64_t bytes = 1;
-    for (int l = 0; l < lanes; ++l) {
-      part[l] = k < parts[l].size() ? parts[l][k] : Part{parts[l][0].bit, 0, 0};
-      bytes = std::max(bytes, (part[l].bit + std::max(part[l].bits, 1) + 7) / 8 - part[l].bit / 8);
+    const std::vector<Part> part = parts_at(parts, k);
+    if (as_bytes) {
+      const ValueId x = byte_parts(window, part, m);
+      code = code < 0 ? x : b.op(ScalarOp::or_, code, x);
+      continue;
     }
-    const Scalar word = bytes == 1 && wide == Scalar::u8 ? Scalar::u8 : bytes <= 4 ? Scalar::u32 : Scalar::u64;
+    int64_t bytes = 1;
+    for (const Part& p : part) bytes = std::max(bytes, (p.bit + std::max(p.bits, 1) + 7) / 8 - p.bit / 8);
+    const Scalar word = bytes <= 4 ? Scalar::u32 : Scalar::u64;
     ValueId x = -1;
     for (int64_t j = 0; j < bytes; ++j) {
       std::vector<int64_t> index(parts.size());

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernel/loop/build.h"
+#include "kernel/machine/machine.h"
 #include "number/format.h"
 
 namespace lumen::synth {
@@ -35,6 +36,8 @@ class Window {
   loop::BufferId buffer_;
   loop::ValueId base_;
   int64_t size_;
+  loop::ValueId runs(const std::vector<int64_t>& index, int run);
+
   std::map<std::tuple<Scalar, int, int64_t>, loop::ValueId> loads_;
 };
 
@@ -46,9 +49,9 @@ struct FieldPlace {
 };
 
 // Raw codes, one lane per place, as u8 (fields of at most 8 bits, when asked for), u32, or u64 (fields above 32 bits).
-// All places equal: a scalar of the same type; the caller splats.
+// All places equal: a scalar of the same type; the caller splats. Rows of `m` are used for bytes where it has them.
 loop::ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places,
-                         bool as_bytes = false);
+                         bool as_bytes = false, const machine::Machine* m = nullptr);
 
 // Numbers of a field in its register type (f32, i32, u32, i64, u64); one lane per place or a scalar when all places are
 // equal.

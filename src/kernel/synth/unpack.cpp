@@ -1,6 +1,7 @@
 #include "kernel/synth/unpack.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/routine.h"
@@ -28,6 +29,12 @@ Lanes known(Scalar type, ScalarValue x) {
 
 ScalarValue lane_of(const Lanes& x, size_t lane) {
   return x.known[x.known.size() == 1 ? 0 : lane];
+}
+
+std::vector<int64_t> run_of(int64_t first, int count) {
+  std::vector<int64_t> run(static_cast<size_t>(count));
+  std::iota(run.begin(), run.end(), first);
+  return run;
 }
 
 Lanes shrink(Lanes x) {
@@ -106,14 +113,14 @@ ValueId Unpack::row_of_block() {
   return b_.op(ScalarOp::div_, block_, b_.i64(columns_ / format_.block));
 }
 
-Unpack::Frame Unpack::frame_at(int64_t position, int lanes) const {
-  LUMEN_CHECK(position + lanes <= block_count_ * format_.block, "elements {} + {} of {} blocks", position, lanes,
-              block_count_);
-  Frame frame{position, lanes, {}};
+Unpack::Frame Unpack::frame_at(std::vector<int64_t> elements) const {
+  for (const int64_t e : elements)
+    LUMEN_CHECK(e >= 0 && e < block_count_ * format_.block, "element {} of {} blocks", e, block_count_);
+  Frame frame{std::move(elements), {}};
   frame.variables.resize(std::max<size_t>(format_.decode.variables.size(), 1));
   Lanes i{Scalar::i32, -1, {}};
   if (!format_.decode.variables.empty()) i.type = format_.decode.variables[0].type;
-  for (int l = 0; l < lanes; ++l) i.known.push_back({0, (position + l) % format_.block});
+  for (const int64_t e : frame.elements) i.known.push_back({0, e % format_.block});
   frame.variables[0] = shrink(i);
   return frame;
 }
@@ -161,7 +168,7 @@ Lanes Unpack::apply(const RoutineExpr& e, const Frame& frame) {
   std::vector<ValueId> values;
   int lanes = 1;
   for (const Lanes& a : args) {
-    values.push_back(materialize(a, frame.lanes, false));
+    values.push_back(materialize(a, frame.lanes(), false));
     lanes = std::max(lanes, b_.type(values.back()).lanes);
   }
   for (ValueId& v : values)
@@ -174,25 +181,36 @@ Lanes Unpack::read_tile_lanes(const Field& field, int64_t entry, const Frame& fr
   const ValueId row = row_of_block();
   const ValueId in_row = b_.op(ScalarOp::sub_, block_, b_.mul(row, b_.i64(columns_ / format_.block)));
   const ValueId column = b_.mul(in_row, b_.i64(format_.block));
-  const ValueId first = b_.add(column, b_.i64(frame.position));
+  const int lanes = frame.lanes();
+  const int64_t position = frame.elements[0];
+  for (int l = 0; l < lanes; ++l) LUMEN_CHECK(frame.elements[l] == position + l, "lanes of a tile apart");
+  const ValueId first = b_.add(column, b_.i64(position));
   const ValueId tile = b_.op(ScalarOp::div_, first, b_.i64(format_.tile_columns));
   const ValueId tile_row = b_.op(ScalarOp::div_, row, b_.i64(format_.tile_rows));
   const ValueId number = b_.add(b_.mul(tile_row, b_.i64(layout_.tile_columns)), tile);
   Window window = record_window(Level::tile, number);
   const ValueId here = load_field(window, field, {{0, entry}});
   const Scalar type = field.type.register_type();
-  const bool aligned = format_.tile_columns % format_.block == 0 && format_.block % frame.lanes == 0 &&
-                       frame.position % frame.lanes == 0;
-  if (frame.lanes == 1 || aligned) return {type, here, {}};
-  LUMEN_CHECK(frame.lanes <= format_.tile_columns, "{} lanes over tiles of {}", frame.lanes, format_.tile_columns);
-  const ValueId last = b_.op(ScalarOp::div_, b_.add(first, b_.i64(frame.lanes - 1)), b_.i64(format_.tile_columns));
+  const bool aligned = format_.tile_columns % format_.block == 0 && format_.block % lanes == 0 && position % lanes == 0;
+  if (lanes == 1 || aligned) return {type, here, {}};
+  LUMEN_CHECK(lanes <= format_.tile_columns, "{} lanes over tiles of {}", lanes, format_.tile_columns);
+  const ValueId last = b_.op(ScalarOp::div_, b_.add(first, b_.i64(lanes - 1)), b_.i64(format_.tile_columns));
   Window next_window = record_window(Level::tile, b_.add(number, b_.op(ScalarOp::sub_, last, tile)));
   const ValueId next = load_field(next_window, field, {{0, entry}});
   std::vector<int64_t> iota;
-  for (int l = 0; l < frame.lanes; ++l) iota.push_back(l);
+  for (int l = 0; l < lanes; ++l) iota.push_back(l);
   const ValueId left = b_.op(ScalarOp::sub_, b_.mul(b_.add(tile, b_.i64(1)), b_.i64(format_.tile_columns)), first);
-  const ValueId inside = b_.op(ScalarOp::lt_, b_.lanes_integer(iota, Scalar::i64), b_.splat(left, frame.lanes));
-  return {type, b_.op(ScalarOp::select_, inside, b_.splat(here, frame.lanes), b_.splat(next, frame.lanes)), {}};
+  const ValueId inside = b_.op(ScalarOp::lt_, b_.lanes_integer(iota, Scalar::i64), b_.splat(left, lanes));
+  return {type, b_.op(ScalarOp::select_, inside, b_.splat(here, lanes), b_.splat(next, lanes)), {}};
+}
+
+std::vector<FieldPlace> Unpack::places_of(const Field& field, const Lanes& index, const Frame& frame) const {
+  std::vector<FieldPlace> places;
+  for (size_t l = 0; l < frame.elements.size(); ++l) {
+    const int64_t block = field.level == Level::block ? frame.elements[l] / format_.block : 0;
+    places.push_back({block * format_.block_bytes, lane_of(index, l).integer});
+  }
+  return places;
 }
 
 Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
@@ -202,26 +220,21 @@ Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
   if (!index.is_known()) {  // an entry chosen by other bits: lane by lane
     LUMEN_CHECK(field.level == Level::block, "a computed index into a field above the block");
     ValueId all = -1;
-    for (int l = 0; l < frame.lanes; ++l) {
-      const ValueId record = b_.add(
-          at(0), b_.mul(b_.add(block_, b_.i64((frame.position + l) / format_.block)), b_.i64(format_.block_bytes)));
+    for (int l = 0; l < frame.lanes(); ++l) {
+      const ValueId record =
+          b_.add(at(0), b_.mul(b_.add(block_, b_.i64(frame.elements[l] / format_.block)), b_.i64(format_.block_bytes)));
       const ValueId i = b_.convert(ScalarOp::cast_, Scalar::i64,
                                    b_.type(index.value).lanes == 1 ? index.value : b_.extract(index.value, l));
       const ValueId one = read_field(b_, field, buffer_, record, i);
-      all = l == 0 ? b_.splat(one, frame.lanes) : b_.insert(all, one, l);
+      all = l == 0 ? b_.splat(one, frame.lanes()) : b_.insert(all, one, l);
     }
     return {type, all, {}};
   }
   if (field.level == Level::tile) return read_tile_lanes(field, index.known[0].integer, frame);
-  std::vector<FieldPlace> places;
-  for (int l = 0; l < frame.lanes; ++l) {
-    const int64_t block = field.level == Level::block ? (frame.position + l) / format_.block : 0;
-    places.push_back({block * format_.block_bytes, lane_of(index, static_cast<size_t>(l)).integer});
-  }
   Window& window = field.level == Level::block ? *block_window_
                    : field.level == Level::row ? *row_window_
                                                : *tensor_window_;
-  return {type, load_field(window, field, places), {}};
+  return {type, load_field(window, field, places_of(field, index, frame)), {}};
 }
 
 BufferId Unpack::table_buffer(int table) {
@@ -290,15 +303,22 @@ Lanes Unpack::evaluate(const RoutineExpr& e, const Frame& frame) {
   LUMEN_UNREACHABLE("expression kind {} in decode", static_cast<int>(e.kind));
 }
 
+ValueId Unpack::expression(const RoutineExpr& e, const std::vector<int64_t>& elements, bool splat) {
+  return materialize(evaluate(e, frame_at(elements)), static_cast<int>(elements.size()), splat);
+}
+
 ValueId Unpack::expression(const RoutineExpr& e, int64_t position, int lanes, bool splat) {
-  return materialize(evaluate(e, frame_at(position, lanes)), lanes, splat);
+  return expression(e, run_of(position, lanes), splat);
+}
+
+ValueId Unpack::codes(int field, const std::vector<int64_t>& elements, bool as_bytes, const machine::Machine* rows) {
+  std::vector<FieldPlace> places;
+  for (const int64_t e : elements) places.push_back({e / format_.block * format_.block_bytes, e % format_.block});
+  return load_codes(*block_window_, format_.fields[field], places, as_bytes, rows);
 }
 
 ValueId Unpack::codes(int field, int64_t position, int lanes, bool as_bytes) {
-  std::vector<FieldPlace> places;
-  for (int l = 0; l < lanes; ++l)
-    places.push_back({(position + l) / format_.block * format_.block_bytes, (position + l) % format_.block});
-  return load_codes(*block_window_, format_.fields[field], places, as_bytes);
+  return codes(field, run_of(position, lanes), as_bytes);
 }
 
 ValueId Unpack::values(int64_t position, int lanes) {
@@ -311,7 +331,7 @@ ValueId Unpack::values(int64_t position, int lanes) {
     }
     return all;
   }
-  Frame frame = frame_at(position, lanes);
+  Frame frame = frame_at(run_of(position, lanes));
   for (const RoutineStmt& s : format_.decode.body) {
     Lanes v = evaluate(s.value, frame);
     const Scalar to = format_.decode.variables[s.slot].type;

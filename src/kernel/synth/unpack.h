@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "kernel/loop/build.h"
+#include "kernel/machine/machine.h"
 #include "kernel/synth/field.h"
 #include "number/facts.h"
 #include "number/format.h"
@@ -56,6 +57,13 @@ class Unpack {
   // Any expression over i (variable 0), e.g. a piece of an AffineForm; one lane when it is equal in all lanes, unless
   // `splat`.
   loop::ValueId expression(const RoutineExpr& e, int64_t position, int lanes, bool splat);
+  // The same for any elements of the entered blocks, in any order. `bytes` gives an integer expression modulo 256 as
+  // u8, computed in as few bits as its ranges allow; tables of small codes by the machine's look-up where `rows` has
+  // it.
+  loop::ValueId expression(const RoutineExpr& e, const std::vector<int64_t>& elements, bool splat);
+  loop::ValueId codes(int field, const std::vector<int64_t>& elements, bool as_bytes,
+                      const machine::Machine* rows = nullptr);
+  loop::ValueId bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows);
 
   // Element e (i64 scalar, anywhere in the tensor), decoded by the general way: slow, for irregular reads. Needs no
   // enter_*.
@@ -71,11 +79,13 @@ class Unpack {
 
  private:
   struct Frame {
-    int64_t position = 0;
-    int lanes = 1;
+    std::vector<int64_t> elements;  // by lane
     std::vector<std::optional<Lanes>> variables;
+    int lanes() const { return static_cast<int>(elements.size()); }
   };
-  Frame frame_at(int64_t position, int lanes) const;
+  Frame frame_at(std::vector<int64_t> elements) const;
+  std::vector<FieldPlace> places_of(const Field& field, const Lanes& index, const Frame& frame) const;
+  Lanes narrow(const RoutineExpr& e, const Frame& frame, int bits, const machine::Machine& rows);
   Lanes evaluate(const RoutineExpr& e, const Frame& frame);
   Lanes apply(const RoutineExpr& e, const Frame& frame);
   Lanes read_field_lanes(const RoutineExpr& e, const Frame& frame);
@@ -102,5 +112,10 @@ class Unpack {
   std::map<int64_t, Window> tile_windows_;  // 0: the tile of the first block entered, 1: the next in its row
   std::map<int, loop::BufferId> tables_;
 };
+
+// Entries (of up to 256, modulo 256) by the machine's look-up of bytes; whether it has one for so many lanes.
+loop::ValueId look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, loop::ValueId index,
+                            const machine::Machine& m);
+bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m);
 
 }  // namespace lumen::synth
