@@ -79,14 +79,22 @@ int compile(const Shared& shared, const Flags& flags) {
     a.what = graph::FormatAssignment::What::stored;
     a.format = library->formats().get(at == std::string::npos ? text : text.substr(at + 1));
     const std::string pattern = at == std::string::npos ? "*" : text.substr(0, at);
-    // Vectors stay f32, as everywhere.
+    // Vectors stay f32, as everywhere; inputs of a plain function are held in a format when they are named.
+    const bool named = pattern.find_first_of("*?") == std::string::npos;
+    const size_t before = options.assignments.size();
     for (graph::ValueId v : g.inputs()) {
       const graph::Node& n = g[v];
-      if (n.attributes.role != graph::Role::parameter || n.type.shape.size() < 2 ||
+      if ((n.attributes.role != graph::Role::parameter && !named) || n.type.shape.size() < 2 ||
           !model::matches(pattern, n.attributes.name))
         continue;
       a.value = n.attributes.name;
       options.assignments.push_back(a);
+    }
+    if (options.assignments.size() == before) {
+      std::string inputs;
+      for (graph::ValueId v : g.inputs()) inputs += (inputs.empty() ? "" : ", ") + g[v].attributes.name;
+      throw Error(Exit::usage, fmt::format("--format {}: no matrix is called '{}'", text, pattern),
+                  "inputs: " + inputs.substr(0, 300));
     }
   }
   // Symbols nobody gave get small numbers, so that a first look needs no flags.

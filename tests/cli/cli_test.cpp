@@ -108,6 +108,25 @@ TEST_F(Cli, CompileShowsEveryStage) {
   EXPECT_EQ(lumen({"compile", "llama", "--emit", "poetry"}).code, 2);
 }
 
+TEST_F(Cli, CompileHoldsNamedInputsInFormats) {
+  std::ofstream(path("product.lum")) << "fn product(x: f32[1, 64], w: f32[8, 64]) -> f32[1, 8]\n"
+                                        "  y[m, n] = sum(k) x[m, k] * w[n, k]\n";
+  const std::vector<std::string> base = {"compile", path("product.lum"), "--function", "product", "--emit", "loops"};
+  const auto with = [&](const std::string& format) {
+    std::vector<std::string> arguments = base;
+    arguments.insert(arguments.end(), {"--format", format});
+    return lumen(arguments);
+  };
+  const Outcome held = with("w=q4_0");
+  EXPECT_EQ(held.code, 0) << held.error;
+  EXPECT_TRUE(contains(held.out, "packed")) << held.out;
+  for (const char* nothing : {"q4_0", "v=q4_0"}) {  // no parameters here, and no v
+    const Outcome o = with(nothing);
+    EXPECT_EQ(o.code, 2);
+    EXPECT_TRUE(contains(o.error, "inputs: x, w")) << o.error;
+  }
+}
+
 TEST_F(Cli, TrainQuantizeRunInspectPerplexity) {
   const std::string out = path("out");
   const Outcome train = lumen({"train", "--shape", "tiny", "--length", "16", "--batch", "4", "--steps", "12",
