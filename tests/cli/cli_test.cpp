@@ -1,9 +1,11 @@
 // needs: none. The program from the outside: arguments in, text and exit code out.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "cli/command.h"
@@ -50,7 +52,7 @@ TEST_F(Cli, HelpIsWorthReading) {
   const Outcome all = lumen({"--help"});
   EXPECT_EQ(all.code, 0);
   for (const char* command :
-       {"demo", "train", "run", "quantize", "perplexity", "inspect", "compile", "format", "doctor"}) {
+       {"demo", "train", "run", "quantize", "perplexity", "bench", "inspect", "compile", "format", "doctor"}) {
     EXPECT_TRUE(contains(all.out, command)) << command;
     const Outcome one = lumen({command, "--help"});
     EXPECT_EQ(one.code, 0) << command;
@@ -199,6 +201,61 @@ TEST_F(Cli, AFormatOfOnesOwn) {
   const Outcome broken = lumen({"format", "check", file});
   EXPECT_EQ(broken.code, 1);
   EXPECT_TRUE(contains(broken.error, "three.lum:2:"));
+}
+
+TEST_F(Cli, BenchPrintsTheTableUsersKnow) {
+  const std::vector<std::string> base = {"bench", "--shape", "tiny", "--type", "q8_0", "-p", "8,4", "-n",
+                                         "2",     "-d",      "0,3",  "-r",     "2",    "-t", "2",   "-q"};
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = base;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lumen(arguments);
+  };
+  const Outcome table = with({"--pg", "4,2"});
+  ASSERT_EQ(table.code, 0) << table.error;
+  for (const char* word : {"| model", "t/s |", "pp8", "tg2", "pp4 @ d3", "tg2 @ d3", "pp4+tg2", "±", "q8_0"})
+    EXPECT_TRUE(contains(table.out, word)) << word << "\n" << table.out;
+
+  const Outcome lines = with({"-o", "jsonl"});
+  ASSERT_EQ(lines.code, 0) << lines.error;
+  std::stringstream text(lines.out);
+  int count = 0;
+  for (std::string line; std::getline(text, line); ++count) {
+    const nlohmann::json j = nlohmann::json::parse(line);
+    for (const char* field :
+         {"build_commit", "cpu_info",  "model_filename", "model_type", "model_size", "model_n_params", "n_batch",
+          "n_threads",    "type_k",    "type_v",         "n_prompt",   "n_gen",      "n_depth",        "test_time",
+          "avg_ns",       "stddev_ns", "avg_ts",         "stddev_ts",  "samples_ns", "samples_ts"})
+      EXPECT_TRUE(j.contains(field)) << field;
+    EXPECT_EQ(j["samples_ts"].size(), 2U);
+    EXPECT_EQ(j["n_threads"], 2);
+    EXPECT_GT(j["avg_ts"].get<double>(), 0);
+  }
+  EXPECT_EQ(count, 6);
+  EXPECT_EQ(nlohmann::json::parse(with({"-o", "json"}).out).size(), 6U);
+  const Outcome csv = with({"-o", "csv"});
+  EXPECT_TRUE(csv.out.starts_with("build_commit,")) << csv.out;
+  EXPECT_EQ(std::count(csv.out.begin(), csv.out.end(), '\n'), 7);
+
+  EXPECT_EQ(lumen({"bench"}).code, 2);
+  EXPECT_EQ(with({"-o", "poem"}).code, 2);
+  EXPECT_EQ(lumen({"bench", "--shape", "enormous"}).code, 2);
+  EXPECT_TRUE(contains(with({"-p", "4", "--explain"}).error, "of ceiling"));
+}
+
+TEST_F(Cli, BenchWritesAModelThatRuns) {
+  const std::string file = path("random.gguf");
+  const Outcome write = lumen({"bench", "--shape", "char-16m", "--type", "q8_0", "--write", file, "-q"});
+  // A vocabulary of characters is too small for a learnt one.
+  EXPECT_EQ(write.code, 2) << write.error;
+}
+
+TEST_F(Cli, BenchKernelsMeasuresCeilingsFirst) {
+  const Outcome o = lumen({"bench", "kernels", "--format", "q4_0", "--shape", "64x64", "-M", "1,3", "-q"});
+  ASSERT_EQ(o.code, 0) << o.error;
+  for (const char* word : {"GB/s", "f32", "q4_0", "64x64", "%"}) EXPECT_TRUE(contains(o.out, word)) << word;
+  EXPECT_LT(o.out.find("read"), o.out.find("q4_0"));
+  EXPECT_EQ(lumen({"bench", "kernels", "--shape", "64"}).code, 2);
 }
 
 TEST_F(Cli, DoctorSpeaksJson) {

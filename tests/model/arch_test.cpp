@@ -100,6 +100,10 @@ TEST_P(Files, GgufRoundTrip) {
   EXPECT_EQ(back.metadata.integer("llama.rope.dimension_count"), 4);
   EXPECT_EQ(back.metadata.integer("llama.attention.head_count_kv"), 2);
   EXPECT_FALSE(read_file(folder / "m.gguf").find("rope_freqs.weight") != std::string::npos);
+  // Weights lie in the map of the file, which lives as long as one of them.
+  const Bytes embedding = back.weights.at("embed").bytes;
+  EXPECT_EQ(embedding.keeper(), back.weights.at("layers.0.wq").bytes.keeper());
+  EXPECT_NE(embedding.keeper(), nullptr);
 }
 
 TEST_P(Files, HuggingFaceRoundTrip) {

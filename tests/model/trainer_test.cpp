@@ -50,7 +50,7 @@ struct Fresh {
 
 std::map<std::string, std::vector<uint8_t>> weights_of(const Trainer& t) {
   std::map<std::string, std::vector<uint8_t>> out;
-  for (const auto& [name, w] : t.model().weights) out[name] = w.bytes;
+  for (const auto& [name, w] : t.model().weights) out[name] = {w.bytes.begin(), w.bytes.end()};
   return out;
 }
 

@@ -42,8 +42,8 @@ Weight f32_weight(const graph::Shape& shape, std::span<const float> values) {
   Weight w;
   w.type = {shape, {Scalar::f32, nullptr}};
   LUMEN_CHECK(graph::elements(shape).number() == static_cast<int64_t>(values.size()));
-  w.bytes.resize(values.size_bytes());
-  std::memcpy(w.bytes.data(), values.data(), values.size_bytes());
+  const auto* first = reinterpret_cast<const uint8_t*>(values.data());
+  w.bytes = std::vector<uint8_t>(first, first + values.size_bytes());
   return w;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/pass/pipeline.h"
+#include "model/arch/bytes.h"
 #include "model/arch/family.h"
 #include "model/file/gguf.h"
 #include "model/text/tokenizer.h"
@@ -17,8 +18,8 @@
 namespace lumen::model {
 
 struct Weight {
-  graph::Type type;            // numeric dims; element f32 or a format
-  std::vector<uint8_t> bytes;  // byte_size(type)
+  graph::Type type;  // numeric dims; element f32 or a format
+  Bytes bytes;       // byte_size(type)
 
   bool is_f32() const { return !type.element.format; }
   int64_t rows() const;  // all dims but the last; 1 for vectors

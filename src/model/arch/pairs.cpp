@@ -12,15 +12,17 @@ namespace {
 template <typename SourceOf>
 void move_rows(Weight& w, SourceOf source) {
   const int64_t rows = w.rows();
-  const std::vector<uint8_t> old = w.bytes;
+  const Bytes old = w.bytes;
+  std::vector<uint8_t> moved(old.begin(), old.end());
   const auto move_section = [&](int64_t offset, int64_t stride) {
     for (int64_t r = 0; r < rows; ++r) {
-      std::memcpy(w.bytes.data() + offset + r * stride, old.data() + offset + source(r) * stride,
+      std::memcpy(moved.data() + offset + r * stride, old.data() + offset + source(r) * stride,
                   static_cast<size_t>(stride));
     }
   };
   if (w.is_f32()) {
     move_section(0, w.columns() * 4);
+    w.bytes = std::move(moved);
     return;
   }
   const Format& f = *w.type.element.format;
@@ -31,6 +33,7 @@ void move_rows(Weight& w, SourceOf source) {
   const BlobLayout layout = blob_layout(f, rows, w.columns());
   move_section(layout.section[0], layout.row_stride);
   if (f.row_bytes > 0) move_section(layout.section[static_cast<int>(Level::row)], f.row_bytes);
+  w.bytes = std::move(moved);
 }
 
 int64_t head_rows(const Weight& w, int64_t heads) {

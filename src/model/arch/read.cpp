@@ -28,7 +28,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 
 // A tensor of a file as a weight: plain f32 stays, other plain floats become their format, formats are blobs.
 Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const Parameter& p,
-                 const std::string& file) {
+                 const std::shared_ptr<const TensorFile>& opened, const std::string& file) {
   const std::vector<int64_t> expected = numbers(p.shape);
   if (tensor.shape != expected) {
     throw Error(Exit::user,
@@ -48,9 +48,14 @@ Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const
     }
     w.type.element = {Scalar::f32, format};
   }
-  const std::vector<uint8_t> blob = tensor.blob();
-  w.bytes.assign(static_cast<size_t>(graph::byte_size(w.type)), 0);
-  std::memcpy(w.bytes.data(), blob.data(), std::min(blob.size(), w.bytes.size()));
+  const auto size = static_cast<size_t>(graph::byte_size(w.type));
+  if (tensor.is_blob() && tensor.data.size() == size) {
+    w.bytes = Bytes(tensor.data, opened);  // where it lies in the file
+  } else {
+    std::vector<uint8_t> blob = tensor.blob();
+    blob.resize(size);
+    w.bytes = std::move(blob);
+  }
   // Vectors (norms) are always computed in f32.
   if (w.type.element.format && p.shape.size() < 2) {
     return f32_weight(p.shape, decode(*w.type.element.format, w.bytes, w.rows(), w.columns()));
@@ -62,8 +67,9 @@ using NameOf = std::string (*)(const Parameter&);
 
 // Takes all weights of `model` from a file, deciding which parameters exist. Names the file has beyond them must be in
 // `ignored`.
-void take_weights(Model& model, const TensorFile& file, const std::string& file_name, NameOf name_of,
-                  const std::set<std::string>& ignored, bool halves) {
+void take_weights(Model& model, const std::shared_ptr<const TensorFile>& opened, const std::string& file_name,
+                  NameOf name_of, const std::set<std::string>& ignored, bool halves) {
+  const TensorFile& file = *opened;
   const FormatLibrary& formats = model.family->library().formats();
   for (const Parameter& p : model.family->all_parameters(model.config)) {
     if (!p.absent_if.empty()) model.config[p.absent_if] = file.find(name_of(p)) ? 0 : 1;
@@ -81,7 +87,7 @@ void take_weights(Model& model, const TensorFile& file, const std::string& file_
       continue;
     }
     used.insert(name);
-    Weight w = weight_of(formats, *tensor, p, file_name);
+    Weight w = weight_of(formats, *tensor, p, opened, file_name);
     if (halves && p.hf_halves > 0) halves_to_pairs(w, p.hf_halves);
     model.weights[p.name] = std::move(w);
   }
@@ -119,8 +125,8 @@ double checked_config(const std::string& file, const ConfigKey& key, double valu
 }  // namespace
 
 Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
-  const GgufFile file(path, library->formats());
-  const GgufMetadata& metadata = file.metadata();
+  const auto file = std::make_shared<const GgufFile>(path, library->formats());
+  const GgufMetadata& metadata = file->metadata();
   Model model;
   model.family = library->family_of_gguf(metadata.text("general.architecture"));
   model.name = metadata.text("general.name", path.stem().string());
@@ -181,8 +187,8 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
     }
   }
   model.config = model.family->config("", values);
-  const auto file = open_tensors(folder, library->formats());
-  take_weights(model, *file, folder.string(), [](const Parameter& p) { return p.hf; }, {}, true);
+  const std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
+  take_weights(model, file, folder.string(), [](const Parameter& p) { return p.hf; }, {}, true);
   if (std::filesystem::exists(folder / "tokenizer.json")) model.tokenizer = Tokenizer::load(folder);
   return model;
 }

@@ -9,9 +9,7 @@ namespace lumen::model {
 
 LoadedModel::LoadedModel(run::Engine& engine, const Model& model) : engine_(engine), model_(model) {
   for (const auto& [name, w] : model.weights) {
-    auto tensor = std::make_shared<run::DeviceTensor>(engine.device(), w.type);
-    tensor->upload(w.bytes.data(), static_cast<int64_t>(w.bytes.size()));
-    weights_[name] = std::move(tensor);
+    weights_[name] = run::DeviceTensor::parameter(engine.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
 }
 
@@ -102,10 +100,18 @@ void Session::rewind(int64_t position) {
   position_ = position;
 }
 
-std::string Session::explain() const {
-  const auto one = std::find_if(widths_.begin(), widths_.end(), [](const Width& w) { return w.tokens == 1; });
-  if (one != widths_.end()) return one->program->explain();
-  return widths_.empty() ? "" : widths_.front().program->explain();
+std::string Session::explain(const run::Ceilings* ceilings) const {
+  std::vector<const Width*> ordered;
+  for (const Width& w : widths_) ordered.push_back(&w);
+  std::sort(ordered.begin(), ordered.end(), [](const Width* a, const Width* b) { return a->tokens > b->tokens; });
+  std::string text;
+  for (const Width* w : ordered)
+    text += fmt::format("step of {} token{}\n{}", w->tokens, w->tokens == 1 ? "" : "s", w->program->explain(ceilings));
+  return text;
+}
+
+void Session::forget_times() {
+  for (const Width& w : widths_) w.program->forget_times();
 }
 
 }  // namespace lumen::model

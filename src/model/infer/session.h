@@ -43,7 +43,9 @@ class Session {
   int64_t position() const { return position_; }
   int64_t context() const { return options_.context; }
   void rewind(int64_t position);  // forgets what came later
-  std::string explain() const;    // kernels of the one-token step (of the chunk before there was one)
+  // Kernels of each step that was compiled, the one-token step last.
+  std::string explain(const run::Ceilings* ceilings = nullptr) const;
+  void forget_times();  // explain() counts from here
 
  private:
   struct Width {  // the step compiled for `tokens` tokens at once

@@ -183,8 +183,11 @@ double Trainer::evaluate(int64_t windows) {
 
 Model Trainer::model() const {
   Model copy = model_;
-  for (auto& [name, w] : copy.weights)
-    tensors_.at(name)->download(w.bytes.data(), static_cast<int64_t>(w.bytes.size()));
+  for (auto& [name, w] : copy.weights) {
+    std::vector<uint8_t> bytes(w.bytes.size());
+    tensors_.at(name)->download(bytes.data(), static_cast<int64_t>(bytes.size()));
+    w.bytes = std::move(bytes);
+  }
   return copy;
 }
 

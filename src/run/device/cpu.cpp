@@ -24,6 +24,7 @@ class CpuDevice : public Device {
   std::string describe() const override {
     return fmt::format("cpu {} with {} thread{}", machine_->name, threads_.count(), threads_.count() == 1 ? "" : "s");
   }
+  bool reads_host_memory() const override { return true; }
   void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
   void release(void* memory) override { memory_.release(memory); }
   void copy_in(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }

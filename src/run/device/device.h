@@ -20,8 +20,9 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const machine::Machine& machine() const = 0;
-  virtual std::string describe() const = 0;   // one line for people
-  virtual void* allocate(int64_t bytes) = 0;  // 64-byte aligned, zeroed; Error (exit 3) when it does not fit
+  virtual std::string describe() const = 0;    // one line for people
+  virtual bool reads_host_memory() const = 0;  // kernels can be handed addresses of this process
+  virtual void* allocate(int64_t bytes) = 0;   // 64-byte aligned, zeroed; Error (exit 3) when it does not fit
   virtual void release(void* memory) = 0;
   virtual void copy_in(void* to, const void* from, int64_t bytes) = 0;
   virtual void copy_out(void* to, const void* from, int64_t bytes) = 0;

@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 #include "run/engine/compile.h"
+#include "run/engine/repeat.h"
+#include "run/engine/roofline.h"
 
 namespace lumen::run {
 
@@ -18,6 +20,20 @@ DeviceTensor::DeviceTensor(Device& device, graph::Type type, std::shared_ptr<voi
       bytes_(graph::byte_size(type_)),
       memory_(std::move(memory)),
       data_(data) {}
+
+DeviceTensorRef DeviceTensor::parameter(Device& device, graph::Type type, const void* bytes,
+                                        std::shared_ptr<const void> keeper) {
+  const bool readable = device.reads_host_memory() &&
+                        reinterpret_cast<uintptr_t>(bytes) % static_cast<uintptr_t>(kParameterAlignment) == 0;
+  if (!readable || !keeper) {
+    auto copy = std::make_shared<DeviceTensor>(device, std::move(type));
+    copy->upload(bytes, copy->bytes());
+    return copy;
+  }
+  // Programs write states alone, and refuse to write what is bound twice.
+  return std::make_shared<DeviceTensor>(device, std::move(type), std::const_pointer_cast<void>(keeper),
+                                        const_cast<void*>(bytes));
+}
 
 DeviceTensor::~DeviceTensor() {
   if (!memory_) device_.release(data_);
@@ -105,6 +121,14 @@ std::vector<float> Engine::decode(const FormatRef& f, const uint8_t* blob, int64
   state_->convert(synth::synthesize_decode(*f, rows, columns, device().machine()), blob,
                   blob_layout(*f, rows, columns).total, x.data(), rows * columns * 4);
   return x;
+}
+
+int Engine::threads() const {
+  return state_->shop.threads;
+}
+
+Ceilings Engine::measure_ceilings() {
+  return run::measure_ceilings(state_->shop);
 }
 
 const CompileReport& Engine::totals() const {

@@ -26,12 +26,35 @@ struct CompileReport {
   double seconds = 0;
 };
 
+// What the machine can do at best, all threads together, measured when asked for (roofline.h).
+struct Ceilings {
+  struct Row {
+    std::string name;              // of the machine's instruction
+    const char* kind;              // "int8", "bf16"
+    double flops = 0;              // multiplications and additions a second
+  };
+  double read_bytes = 0;           // a second, from memory
+  double f32_flops = 0;            // a second
+  std::vector<Row> rows;           // best first
+};
+
+// What one kernel did, all its launches together.
+struct KernelTime {
+  std::string plan;
+  int64_t launches = 0;            // in one run of the program
+  double seconds = 0;              // over all runs
+  double flops = 0, bytes = 0;     // of one run
+};
+
 // Memory on a device with a type. Shared ownership: programs and sessions keep what they use.
 class DeviceTensor {
  public:
   DeviceTensor(Device& device, graph::Type type);
   // Part of memory somebody else allocated; `memory` keeps it alive.
   DeviceTensor(Device& device, graph::Type type, std::shared_ptr<void> memory, void* data);
+  // A parameter's bytes: where they lie when the device can read them there, a copy otherwise. Never written.
+  static std::shared_ptr<DeviceTensor> parameter(Device& device, graph::Type type, const void* bytes,
+                                                 std::shared_ptr<const void> keeper);
   ~DeviceTensor();
   DeviceTensor(const DeviceTensor&) = delete;
   DeviceTensor& operator=(const DeviceTensor&) = delete;
@@ -61,7 +84,10 @@ class Program {
   virtual std::vector<std::string> input_names() const = 0;
   virtual graph::Type input_type(const std::string& name) const = 0;
   virtual const CompileReport& report() const = 0;
-  virtual std::string explain() const = 0;                         // one line per kernel: name, plan, last time
+  // One line per distinct kernel: calls, time, share, rates; the fraction of what binds it when ceilings are given.
+  virtual std::string explain(const Ceilings* ceilings = nullptr) const = 0;
+  virtual std::vector<KernelTime> times() const = 0;               // by launch, in order
+  virtual void forget_times() = 0;                                 // explain() counts from here
   virtual int64_t arena_bytes() const = 0;
 };
 
@@ -82,6 +108,9 @@ class Engine {
   // Quantize and dequantize with compiled kernels; equal to the codec bit for bit. rows x columns, host memory.
   std::vector<uint8_t> encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns);
   std::vector<float> decode(const FormatRef& f, const uint8_t* blob, int64_t rows, int64_t columns);
+
+  int threads() const;
+  Ceilings measure_ceilings();           // takes about a second
 
   const CompileReport& totals() const;   // of everything compiled by this engine
 

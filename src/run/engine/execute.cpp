@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "run/engine/explain.h"
 
 namespace lumen::run {
 namespace {
@@ -32,7 +33,7 @@ class CompiledProgram : public Program {
 
   ~CompiledProgram() override {
     const char* trace = std::getenv("LUMEN_TRACE");
-    if (trace && std::string_view(trace) == "1") fmt::print(stderr, "{}", explain());
+    if (trace && std::string_view(trace) == "1") fmt::print(stderr, "{}", explain(nullptr));
   }
 
   void bind(const std::string& name, DeviceTensorRef tensor) override {
@@ -52,14 +53,14 @@ class CompiledProgram : public Program {
   void run() override {
     if (!checked_) check_inputs();
     LaunchStatus status;
+    Clock::time_point last = Clock::now();
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      const Clock::time_point start = Clock::now();
       device_->launch(reinterpret_cast<void*>(launch.function), buffers_[i].data(), launch.tasks, &status,
                       launch.small);
-      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-      times_[i].last = seconds;
-      times_[i].total += seconds;
+      const Clock::time_point now = Clock::now();
+      times_[i] += std::chrono::duration<double>(now - last).count();
+      last = now;
       if (status.code != 0) throw guard_error(list_.graph, launch.blamed, status);
     }
     device_->synchronize();
@@ -90,23 +91,23 @@ class CompiledProgram : public Program {
   const CompileReport& report() const override { return list_.report; }
   int64_t arena_bytes() const override { return list_.arena_bytes; }
 
-  std::string explain() const override {
-    std::string out;
-    double total = 0;
+  std::string explain(const Ceilings* ceilings) const override {
+    return times_table(join_equal(times()), runs_, ceilings) +
+           fmt::format("{:.1f} MiB of memory for values\n", static_cast<double>(list_.arena_bytes) / (1 << 20));
+  }
+
+  std::vector<KernelTime> times() const override {
+    std::vector<KernelTime> out;
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      const double last = times_[i].last;
-      total += last;
-      out += fmt::format("{:4} {:9.3f} ms", i, last * 1e3);
-      if (last > 0)
-        out += fmt::format(" {:7.1f} GFLOP/s {:7.1f} GB/s", launch.flops / last / 1e9, launch.bytes / last / 1e9);
-      out += fmt::format("  {}", launch.plan);
-      if (!launch.label.empty()) out += fmt::format("  [{}]", launch.label);
-      out += '\n';
+      out.push_back({launch.plan, 1, times_[i], launch.flops, launch.bytes});
     }
-    out += fmt::format("     {:9.3f} ms in {} launches, {} runs, {:.1f} MiB of memory for values\n", total * 1e3,
-                       list_.launches.size(), runs_, static_cast<double>(list_.arena_bytes) / (1 << 20));
     return out;
+  }
+
+  void forget_times() override {
+    std::fill(times_.begin(), times_.end(), 0.0);
+    runs_ = 0;
   }
 
  private:
@@ -142,17 +143,13 @@ class CompiledProgram : public Program {
     checked_ = true;
   }
 
-  struct Time {
-    double last = 0, total = 0;
-  };
-
   std::shared_ptr<Device> device_;
   std::shared_ptr<KernelCache> cache_;
   LaunchList list_;
   std::shared_ptr<void> arena_;
   std::vector<DeviceTensorRef> tensors_;     // by input
   std::vector<std::vector<void*>> buffers_;  // by launch
-  std::vector<Time> times_;
+  std::vector<double> times_;                // seconds by launch, over all runs
   bool checked_ = false;
   int64_t runs_ = 0;
 };

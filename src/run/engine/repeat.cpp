@@ -23,6 +23,10 @@ ValueId storage_of(const Graph& g, ValueId v) {
   return v;
 }
 
+bool is_parameter(const Node& n) {
+  return n.op == Op::input_ && n.attributes.role == graph::Role::parameter;
+}
+
 // An update that reads its old state may be handed the same storage twice; the code generator must know.
 bool shares_storage(const Graph& g, const synth::Step& step) {
   using From = synth::Argument::From;
@@ -90,8 +94,10 @@ DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Mach
         LUMEN_CHECK(step.arguments.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",
                     step.kernel.name, step.kernel.params.size(), step.arguments.size());
         step.kernel.aliased = shares_storage(plan.graph, step);
-        for (synth::Argument& a : step.arguments) {
+        for (size_t i = 0; i < step.arguments.size(); ++i) {
+          synth::Argument& a = step.arguments[i];
           if (a.from != synth::Argument::From::value) continue;
+          if (is_parameter(plan.graph[a.index])) step.kernel.params[i].align = kParameterAlignment;
           const auto local = std::find(form.values.begin(), form.values.end(), a.index);
           LUMEN_CHECK(local != form.values.end(), "a kernel reads %{}, which its group does not list", a.index);
           a.index = static_cast<int>(local - form.values.begin());

@@ -1,0 +1,26 @@
+// What the launches of a program cost, as a table: equal kernels are one line, the most expensive first, each beside
+// the ceiling of the machine that binds it. Proved by tests/run/explain_test.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "run/engine/engine.h"
+
+namespace lumen::run {
+
+// Lines of equal plans added up, most seconds first.
+std::vector<KernelTime> join_equal(std::vector<KernelTime> times);
+
+// `runs`: how often the program ran. Without ceilings the column of fractions is left out.
+std::string times_table(const std::vector<KernelTime>& times, int64_t runs, const Ceilings* ceilings);
+
+// The least time work of a kernel can take, and by which ceiling.
+struct Bound {
+  double seconds = 0;
+  const char* ceiling = "";  // "read", "f32", "int8"
+};
+Bound bound_of(const std::string& plan, double flops, double bytes, const Ceilings& ceilings);
+
+}  // namespace lumen::run

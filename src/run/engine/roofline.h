@@ -1,0 +1,30 @@
+// What this machine can do at best, measured by kernels in loop IR through our own compiler, and single matrix products
+// beside it. What `lumen bench kernels` and `--explain` show. Proved by tests/run/roofline_test.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "run/engine/compile.h"
+
+namespace lumen::run {
+
+// Reading memory, f32 multiply-adds, and every dot row of the machine, by all threads at once. About a second.
+Ceilings measure_ceilings(const Workshop& shop);
+
+// y[m, n] = x[m, k] w[n, k], with w in a format (null: f32).
+struct ProductShape {
+  int64_t m = 1, n = 0, k = 0;
+};
+struct ProductTime {
+  double seconds = 0;           // median of one product, weights coming from memory
+  double flops = 0, bytes = 0;  // work, and the bytes of weights
+  double bound_seconds = 0;     // what the ceiling that binds allows
+  std::string ceiling;          // that ceiling
+  std::string plan;             // kernels, in order
+};
+// Several copies of the weights take turns, so that none is found in a cache.
+ProductTime time_product(Engine& engine, const FormatRef& format, const ProductShape& shape, bool exact,
+                         const Ceilings& ceilings);
+
+}  // namespace lumen::run

@@ -1,0 +1,63 @@
+// needs: cpu. The table of a program's kernels, the ceilings beside it, and single products against them.
+#include "run/engine/explain.h"
+
+#include <gtest/gtest.h>
+
+#include "number/library.h"
+#include "run/engine/roofline.h"
+
+namespace lumen::run {
+namespace {
+
+Ceilings some_ceilings() {
+  Ceilings c;
+  c.read_bytes = 10e9;
+  c.f32_flops = 100e9;
+  c.rows = {{"dot4.u8i8.i32x16", "int8", 1000e9}};
+  return c;
+}
+
+TEST(Explain, EqualPlansAreOneLineMostExpensiveFirst) {
+  const auto joined = join_equal({{"a", 1, 0.1, 10, 1}, {"b", 1, 0.5, 20, 2}, {"a", 1, 0.2, 10, 1}});
+  ASSERT_EQ(joined.size(), 2U);
+  EXPECT_EQ(joined[0].plan, "b");
+  EXPECT_EQ(joined[1].launches, 2);
+  EXPECT_DOUBLE_EQ(joined[1].seconds, 0.1 + 0.2);
+  EXPECT_EQ(joined[1].flops, 20);
+}
+
+TEST(Explain, TheCeilingThatBindsIsTheSlowerOne) {
+  const Ceilings c = some_ceilings();
+  EXPECT_STREQ(bound_of("dot f32 fma", 100e9, 1e9, c).ceiling, "f32");
+  EXPECT_DOUBLE_EQ(bound_of("dot f32 fma", 100e9, 1e9, c).seconds, 1);
+  EXPECT_STREQ(bound_of("rows dot4.u8i8.i32x16", 100e9, 0, c).ceiling, "int8");
+  EXPECT_DOUBLE_EQ(bound_of("rows dot4.u8i8.i32x16", 100e9, 0, c).seconds, 0.1);
+  EXPECT_STREQ(bound_of("rows dot4.u8i8.i32x16", 1e9, 10e9, c).ceiling, "read");
+  const std::string table = times_table({{"dot f32 fma", 2, 4.0, 50e9, 1e9}}, 2, &c);
+  EXPECT_NE(table.find("25% f32"), std::string::npos) << table;
+}
+
+// How fast is not a test; that what is measured makes sense is one.
+TEST(Roofline, CeilingsAndProductsAreMeasured) {
+  Engine::Options options;
+  options.threads = 2;
+  options.cache_folder = "off";
+  Engine engine(options);
+  const Ceilings c = engine.measure_ceilings();
+  EXPECT_GT(c.read_bytes, 1e8);
+  EXPECT_GT(c.f32_flops, 1e8);
+  EXPECT_EQ(c.rows.size(), engine.device().machine().dots.size());
+  for (size_t i = 0; i < c.rows.size(); ++i) {
+    EXPECT_GT(c.rows[i].flops, 1e8) << c.rows[i].name;
+    EXPECT_GE(c.rows[0].flops, c.rows[i].flops);
+  }
+  const FormatRef format = FormatLibrary::builtin().get("q4_0");
+  const ProductTime t = time_product(engine, format, {3, 64, 128}, false, c);
+  EXPECT_GT(t.seconds, 0);
+  EXPECT_EQ(t.flops, 2.0 * 3 * 64 * 128);
+  EXPECT_EQ(t.bytes, 64.0 * 128 * 18 / 32);
+  EXPECT_NE(t.plan, "");
+}
+
+}  // namespace
+}  // namespace lumen::run
