@@ -172,6 +172,8 @@ void add_bench(CLI::App& app, Command& command) {
       ->check(CLI::PositiveNumber);
   sub->add_option("-o,--output", flags->form, "md, csv, json or jsonl")->capture_default_str()->type_name("FORM");
   sub->add_flag("--no-warmup", flags->no_warm_up, "Count the first run too, with compilation");
+  sub->add_flag("--cpu-time", flags->speed.cpu_time,
+                "Count the time the process computes, not the time that passes: for a busy machine, with -t 1");
   sub->add_flag("--exact", flags->speed.session.exact, "f32 activations throughout");
   sub->add_flag("--explain", flags->explain,
                 "Also print each kernel's plan, time, and fraction of the ceiling that binds it, on stderr");

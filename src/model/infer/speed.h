@@ -18,6 +18,7 @@ struct SpeedTest {
 struct SpeedOptions {
   int64_t repetitions = 5;
   bool warm_up = true;     // one run that does not count: compiles kernels, touches memory
+  bool cpu_time = false;   // the time this process was given instead of the time that passed: for busy machines
   SessionOptions session;  // its context is chosen by the test
 };
 
