@@ -114,8 +114,9 @@ class Bench {
 
 int bench(const Shared& shared, Flags& flags) {
   if (flags.models.empty() == flags.shape.empty())
-    throw Error(Exit::usage, "either a model file (-m) or a shape (--shape) is measured",
-                "`lumen bench -m model.gguf`, or without a file `lumen bench --shape llama-1b`");
+    throw Error(
+        Exit::usage, "either a model file (-m) or a shape (--shape) is measured",
+        fmt::format("`lumen bench -m model.gguf`, or without a file `lumen bench --shape {}`", example_size(1e9)));
   if (flags.types.empty()) flags.types = {example_format(4.5)};
   if (!flags.write.empty() && (flags.shape.empty() || flags.types.size() != 1))
     throw usage_error("--write keeps one synthetic model: give --shape and one --type");
@@ -178,20 +179,21 @@ void add_bench(CLI::App& app, Command& command) {
   sub->add_flag("--explain", flags->explain,
                 "Also print each kernel's plan, time, and fraction of the ceiling that binds it, on stderr");
   sub->footer([] {
-    const std::string four = example_format(4.5);
+    const std::string four = example_format(4.5), size = example_size(1e9);
     return fmt::format(
-        "The table and its field names are llama-bench's: ppN reads a prompt of N tokens, tgN writes N tokens one by "
+        "The table and its field names are those GGUF users know: ppN reads a prompt of N tokens, tgN writes N tokens "
+        "one by "
         "one,\n"
         "@ dN does so behind N others; t/s is the mean of -r runs and their standard deviation, after one that does "
         "not count.\n"
         "A run lasts from token numbers to logits. Progress goes to stderr, the table to stdout.\n\n{}\n{}\n\n"
         "Examples:\n"
         "  lumen bench -m model.gguf                                    pp512 and tg128 of a file\n"
-        "  lumen bench --shape llama-1b --type {},f16 -r 3             no file: random weights\n"
+        "  lumen bench --shape {} --type {} -r 3                no file: random weights\n"
         "  lumen bench -m model.gguf -p 0 -n 64 -d 0,4096 -o json       how writing slows down behind a long text\n"
-        "  lumen bench --shape llama-1b --type {} -p 0 --explain       where the time of a token goes\n"
+        "  lumen bench --shape {} --type {} -p 0 --explain      where the time of a token goes\n"
         "  lumen bench kernels --format {} -M 1                        one kernel beside the machine's ceilings",
-        size_names(), format_names(), four, four, four);
+        size_names(), format_names(), size, four, size, four, four);
   });
   add_shared_flags(*sub, command.shared);
   sub->require_subcommand(0, 1);

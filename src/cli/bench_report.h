@@ -1,4 +1,4 @@
-// The table of `lumen bench`, in the forms and with the field names users of llama-bench know. Proved by tests/cli.
+// The table of `lumen bench`, in the forms and with the field names users of GGUF files know. Proved by tests/cli.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ enum class BenchForm : uint8_t { md, csv, json, jsonl };
 BenchForm bench_form(const std::string& name);  // Error (exit 2) otherwise
 
 struct BenchLine {
-  std::string file, type;  // "" for a synthetic model; "llama 1.1B q4_0"
+  std::string file, type;  // file: "" for a synthetic model
   int64_t model_bytes = 0, parameters = 0;
   int threads = 0;
   int64_t chunk = 0;
@@ -27,7 +27,7 @@ std::string bench_head(BenchForm form);
 std::string bench_line(BenchForm form, const BenchLine& line, bool first);
 std::string bench_foot(BenchForm form);
 
-// "llama 1.1B q4_0": the family, its size, and the format most weights are in.
+// The family, its size, and the format most weights are in.
 std::string model_type(const model::Model& model);
 
 }  // namespace lumen::cli

@@ -49,6 +49,24 @@ std::string format_names(size_t width) {
   return wrapped("Formats:", formats, width) + "\n" + wrapped("Mixtures:", mixtures, width);
 }
 
+std::string example_size(double weights) {
+  const auto library = model::Library::builtin();
+  std::string best;
+  double distance = 1e300;
+  for (const std::string& name : library->family_names()) {
+    const model::FamilyRef family = library->family(name);
+    for (const std::string& size : family->sizes()) {
+      double count = 0;
+      for (const model::Parameter& p : family->parameters(family->config(size, {})))
+        count += static_cast<double>(p.count());
+      if (std::abs(count - weights) >= distance) continue;
+      distance = std::abs(count - weights);
+      best = size;
+    }
+  }
+  return best;
+}
+
 std::string size_names() {
   const auto library = model::Library::builtin();
   std::string text;

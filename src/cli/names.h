@@ -12,6 +12,8 @@ namespace lumen::cli {
 std::string example_format(double bits);
 // "Formats: a b c ..." and "Mixtures: ..." in lines of at most `width` characters.
 std::string format_names(size_t width = 110);
+// The named size whose number of weights is nearest.
+std::string example_size(double weights);
 std::string size_names();
 
 }  // namespace lumen::cli
