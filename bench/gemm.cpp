@@ -1,12 +1,13 @@
-// GFLOP/s of dot kernels on one core beside the peak of fused multiply-adds measured in the same run.
+// GFLOP/s of dot kernels on one core beside the peak of their instruction measured in the same run.
 //   bench_gemm [MACHINE] [FILTER]      MACHINE defaults to native; FILTER picks lines by a part of their name
-//   bench_gemm --asm NAME              the assembly of one line's kernels
+//   bench_gemm --asm NAME [MACHINE]    the assembly of one line's kernels
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <map>
 #include <memory>
 
 #include "emit/emit.h"
@@ -70,31 +71,74 @@ Compiled compile(const std::vector<loop::Kernel>& kernels, const machine::Machin
   return c;
 }
 
-// Independent chains of full-width fmas: what the core can do at best.
-double peak_gflops(const machine::Machine& m) {
-  constexpr int kChains = 14;
-  constexpr int64_t kRounds = 100000;
+// Independent chains of one instruction, nothing else: what the core can do at best, in GFLOP/s. An empty row means f32
+// fused multiply-adds.
+double peak_gflops(const machine::Machine& m, const std::string& row = "") {
+  constexpr int64_t kRounds = 20000;
+  loop::VType sum{Scalar::f32, m.f32_lanes()}, code = sum;
+  double products = sum.lanes;
+  int chains = 14;
+  const machine::DotRow* dot = nullptr;
+  for (const machine::DotRow& d : m.dots)
+    if (d.row == row) {
+      dot = &d;
+      sum = {d.acc, d.lanes};
+      code = {d.a, d.lanes * d.k};
+      products = code.lanes;
+    }
+  for (const machine::TileRow& t : m.tiles)
+    if (t.row == row) {
+      sum = {t.acc, t.rows * t.columns};
+      code = {t.a, t.rows * t.k};
+      products = static_cast<double>(t.rows) * t.columns * t.k;
+      chains = 6;
+    }
+  if (m.vector_registers < 32) chains = std::min(chains, 12);
+  if (dot && !dot->accumulates) return 0;  // a chain of instructions, not one
+  const int64_t bytes = int64_t{sum.lanes} * scalar_bytes(sum.scalar);
   loop::Builder b("peak");
-  const loop::VType vector{Scalar::f32, m.f32_lanes()};
-  const loop::BufferId out = b.param("out", kChains * vector.lanes * 4, true);
+  const loop::BufferId out = b.param("out", chains * bytes, true);
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](loop::ValueId) {
     std::vector<loop::BufferId> sums;
-    for (int i = 0; i < kChains; ++i) {
-      sums.push_back(b.alloc(vector.lanes * 4));
-      b.store(sums[i], b.load(out, vector, b.i64(i * vector.lanes * 4)), b.i64(0));
+    for (int i = 0; i < chains; ++i) {
+      sums.push_back(b.alloc(bytes));
+      b.store(sums.back(), b.load(out, sum, b.i64(i * bytes), 64), b.i64(0), 64);
     }
-    const loop::ValueId x = b.load(out, vector, b.i64(0));
+    const loop::ValueId x = b.load(out, code, b.i64(0), 64);
+    const loop::ValueId y = dot && dot->b != dot->a ? b.load(out, {dot->b, code.lanes}, b.i64(0), 64) : x;
     b.loop(loop::LoopKind::serial, b.i64(0), b.i64(kRounds), 1, [&](loop::ValueId) {
-      for (loop::BufferId s : sums) b.store(s, b.op(ScalarOp::fma_, x, x, b.load(s, vector, b.i64(0))), b.i64(0));
+      for (loop::BufferId s : sums) {
+        const loop::ValueId before = b.load(s, sum, b.i64(0), 64);
+        b.store(s, row.empty() ? b.op(ScalarOp::fma_, x, x, before) : b.inst(row, sum, {before, x, y}), b.i64(0), 64);
+      }
     });
-    for (int i = 0; i < kChains; ++i) b.store(out, b.load(sums[i], vector, b.i64(0)), b.i64(i * vector.lanes * 4));
+    for (int i = 0; i < chains; ++i)
+      b.store(out, b.load(sums[static_cast<size_t>(i)], sum, b.i64(0), 64), b.i64(i * bytes), 64);
   });
   const loop::Kernel k = b.finish();
   Compiled c = compile({k}, m);
   Aligned memory(k.params[0].bytes);
   void* buffers[] = {memory.data};
   int64_t status[2];
-  return 2.0 * kChains * kRounds * vector.lanes / best_time([&] { c.kernels[0](buffers, 0, 1, status); }) / 1e9;
+  return 2.0 * chains * kRounds * products / best_time([&] { c.kernels[0](buffers, 0, 1, status); }) / 1e9;
+}
+
+using Peaks = std::map<std::string, double>;  // by row; "" for f32 fused multiply-adds
+
+Peaks measure_peaks(const machine::Machine& m) {
+  Peaks peaks{{"", peak_gflops(m)}};
+  for (const machine::DotRow& d : m.dots)
+    if (const double peak = peak_gflops(m, d.row); peak > 0) peaks[d.row] = peak;
+  for (const machine::TileRow& t : m.tiles) peaks[t.row] = peak_gflops(m, t.row);
+  return peaks;
+}
+
+// The peak of the instruction a plan names.
+double peak_of(const Peaks& peaks, const std::string& plan) {
+  double found = peaks.at("");
+  for (const auto& [row, peak] : peaks)
+    if (!row.empty() && plan.find(row) != std::string::npos) found = peak;
+  return found;
 }
 
 struct Line {
@@ -103,10 +147,12 @@ struct Line {
   std::string ia, ib, ir;
   std::string format;  // of b
   bool exact = true;
+  Scalar scalar = Scalar::f32;  // of operands without a format
 };
 
-graph::Type type_of(const std::vector<int64_t>& dims, FormatRef format = nullptr) {
+graph::Type type_of(const std::vector<int64_t>& dims, Scalar scalar, FormatRef format = nullptr) {
   graph::Type t;
+  t.element.scalar = scalar;
   for (int64_t d : dims) t.shape.emplace_back(d);
   t.element.format = std::move(format);
   return t;
@@ -117,9 +163,9 @@ graph::Plan plan_of(const Line& line, const FormatLibrary& formats) {
   graph::Builder build(plan.graph);
   graph::Group group;
   group.shape = graph::KernelShape::dot;
-  const graph::ValueId a = build.input("a", graph::Role::data, type_of(line.a));
+  const graph::ValueId a = build.input("a", graph::Role::data, type_of(line.a, line.scalar));
   const FormatRef format = line.format.empty() ? nullptr : formats.find(line.format);
-  graph::ValueId b = build.input("b", graph::Role::parameter, type_of(line.b, format));
+  graph::ValueId b = build.input("b", graph::Role::parameter, type_of(line.b, line.scalar, format));
   group.inputs = {a, b};
   if (format) {
     b = build.cast(b, {Scalar::f32, nullptr});
@@ -132,7 +178,8 @@ graph::Plan plan_of(const Line& line, const FormatLibrary& formats) {
   return plan;
 }
 
-void run_line(const Line& line, const machine::Machine& m, const FormatLibrary& formats, double peak, bool assembly) {
+void run_line(const Line& line, const machine::Machine& m, const FormatLibrary& formats, const Peaks& peaks,
+              bool assembly) {
   const graph::Plan plan = plan_of(line, formats);
   const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {.exact = line.exact});
   std::vector<loop::Kernel> kernels;
@@ -145,7 +192,8 @@ void run_line(const Line& line, const machine::Machine& m, const FormatLibrary& 
   for (const graph::Node& n : plan.graph.nodes) {
     const int64_t bytes = graph::byte_size(n.type);
     values.push_back(std::make_unique<Aligned>(bytes));
-    if (n.type.element.format) continue;  // zero blocks decode to numbers; timing does not depend on them
+    if (n.type.element.format || n.type.element.scalar != Scalar::f32)
+      continue;  // zeros: timing does not depend on them
     float* x = static_cast<float*>(values.back()->data);
     for (int64_t i = 0; i < bytes / 4; ++i) x[i] = static_cast<float>(i * 37 % 101) / 50.0F - 1;
   }
@@ -167,10 +215,13 @@ void run_line(const Line& line, const machine::Machine& m, const FormatLibrary& 
   const double gflops = flops / time / 1e9;
   const double weight = static_cast<double>(graph::byte_size(plan.graph[1].type)) / time / 1e9;
   fmt::print("{:<34} {:8.1f} us {:7.1f} GFLOP/s {:5.1f}% b {:6.1f} GB/s  {} tasks, compiled {:.0f} ms: {}\n", line.name,
-             time * 1e6, gflops, 100 * gflops / peak, weight, s.steps.back().kernel.tasks, c.seconds * 1e3,
-             s.steps.back().plan);
+             time * 1e6, gflops, 100 * gflops / peak_of(peaks, s.steps.back().plan), weight,
+             s.steps.back().kernel.tasks, c.seconds * 1e3, s.steps.back().plan);
   std::fflush(stdout);
 }
+
+constexpr const char* kFormats[] = {"q8_0", "q4_0",  "q4_k",  "q6_k",     "q3_k", "q5_k", "iq4_nl",
+                                    "nf4",  "mxfp4", "nvfp4", "fp8_e4m3", "f16",  "bf16", "int8_row"};
 
 std::vector<Line> lines(const FormatLibrary& formats) {
   std::vector<Line> out;
@@ -199,7 +250,14 @@ std::vector<Line> lines(const FormatLibrary& formats) {
   out.push_back({"dvalues 48x64x32x64", {48, 64, 64}, {48, 64, 32}, "bts", "btd", "bsd", "", true});
   forward(1, 4096, 4096);
   forward(4, 4096, 4096);
-  for (const char* format : {"q8_0", "q4_0", "q4_k", "q6_k", "iq4_nl", "mxfp4", "fp8_e4m3"}) {
+  for (auto [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{2048, 2048, 2048}, {512, 4096, 4096}}) {
+    if (m != 2048) forward(m, n, k);
+    const std::string shape = fmt::format("{}x{}x{}", m, n, k);
+    out.push_back({"bf16 y=xw' " + shape, {m, k}, {n, k}, "mk", "nk", "mn", "", true, Scalar::bf16});
+    out.push_back({"bf16 dx=dyw " + shape, {m, k}, {k, n}, "mk", "kn", "mn", "", true, Scalar::bf16});
+    out.push_back({"bf16 dw=dy'x " + shape, {k, m}, {k, n}, "km", "kn", "mn", "", true, Scalar::bf16});
+  }
+  for (const char* format : kFormats) {
     if (!formats.find(format)) continue;
     for (int64_t m : {1, 4, 32, 512})
       for (bool exact : {true, false})
@@ -223,15 +281,18 @@ std::vector<Line> lines(const FormatLibrary& formats) {
 int main(int argc, char** argv) {
   using namespace lumen;
   try {
-    const bool assembly = argc > 2 && std::string(argv[1]) == "--asm";
-    const auto m = machine::find_machine(!assembly && argc > 1 ? argv[1] : "native");
-    const std::string filter = argc > 2 ? argv[2] : "";
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    const bool assembly = !words.empty() && words[0] == "--asm";
+    auto word = [&](size_t i) { return i < words.size() ? words[i] : std::string(); };
+    const std::string name = word(assembly ? 2 : 0), filter = word(1);
+    const auto m = machine::find_machine(name.empty() ? "native" : name);
     const FormatLibrary formats = FormatLibrary::builtin();
-    const double peak = assembly ? 1 : peak_gflops(*m);
-    if (!assembly) fmt::print("{}: peak {:.1f} GFLOP/s on one core\n", m->name, peak);
+    const Peaks peaks = assembly ? Peaks{} : measure_peaks(*m);
+    for (const auto& [row, peak] : peaks)
+      fmt::print("{}: peak of {} {:.1f} GFLOP/s on one core\n", m->name, row.empty() ? "f32 fma" : row, peak);
     for (const Line& line : lines(formats))
       if (assembly ? line.name == filter : line.name.find(filter) != std::string::npos)
-        run_line(line, *m, formats, peak, assembly);
+        run_line(line, *m, formats, peaks, assembly);
   } catch (const Error& e) {
     fmt::print(stderr, "{}\n{}\n", e.what(), e.hint());
     return static_cast<int>(e.code());

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "emit/memory.h"
 #include "emit/scalar.h"
+#include "emit/tile.h"
 #include "emit/transcendental.h"
 #include "emit/types.h"
 #include "kernel/loop/expand.h"
@@ -206,6 +207,8 @@ class KernelLowering {
       case Op::alloc_:
         return lower_alloc(instr);
       case Op::store_:
+        if (is_tile_in_memory(instr, type(instr.operands[0])))
+          return store_tile(b_, operand(instr, 0), memory_.place(buffer(instr), operand(instr, 1)));
         return memory_.store(buffer(instr), type(instr.operands[0]), operand(instr, 0), operand(instr, 1), instr.align,
                              optional_operand(instr, 2));
       case Op::scatter_:
@@ -218,10 +221,20 @@ class KernelLowering {
     }
   }
 
+  // Tiles in private buffers of just their size stay in registers: the optimizer must see plain loads and stores.
+  bool is_tile_in_memory(const Instr& instr, VType t) {
+    if (!is_tile(target_, t) || optional_operand(instr, instr.op == Op::store_ ? 2 : 1)) return false;
+    const auto* slot = llvm::dyn_cast<llvm::AllocaInst>(buffer(instr).base);
+    return !slot || slot->getAllocatedType()->getArrayNumElements() != static_cast<uint64_t>(kTileBytes);
+  }
+
   Value* compute(const Instr& instr) {
     switch (instr.op) {
-      case Op::constant_:
-        return constant(context_, instr);
+      case Op::constant_: {
+        Value* value = constant(context_, instr);
+        const bool zero = llvm::cast<llvm::Constant>(value)->isNullValue();
+        return zero && is_tile(target_, instr.type) ? zero_tile(b_, value->getType()) : value;
+      }
       case Op::op_: {
         std::vector<Value*> x;
         for (size_t i = 0; i < instr.operands.size(); ++i) x.push_back(operand(instr, i));
@@ -245,6 +258,8 @@ class KernelLowering {
       case Op::fold_:
         return fold(instr);
       case Op::load_:
+        if (is_tile_in_memory(instr, instr.type))
+          return load_tile(b_, register_type(context_, instr.type), memory_.place(buffer(instr), operand(instr, 0)));
         return memory_.load(buffer(instr), instr.type, operand(instr, 0), instr.align, optional_operand(instr, 1));
       case Op::gather_:
         return memory_.gather(buffer(instr), instr.type, operand(instr, 0));
@@ -326,6 +341,7 @@ class KernelLowering {
       arguments.push_back(scalable ? to_scalable(operand(instr, i)) : operand(instr, i));
       types.push_back(arguments.back()->getType());
     }
+    if (is_tile_intrinsic(row->llvm)) return call_tile(b_, row->llvm, arguments);
     llvm::Type* result = register_type(context_, instr.type);
     llvm::Type* returned = scalable ? scalable_type(result) : result;
     llvm::Function* callee = llvm::Intrinsic::isOverloaded(id)

@@ -22,9 +22,9 @@ class MemoryLowering {
   void store(const Memory& m, loop::VType t, llvm::Value* value, llvm::Value* offset, int align, llvm::Value* count);
   llvm::Value* gather(const Memory& m, loop::VType t, llvm::Value* offsets);
   void scatter(const Memory& m, loop::VType t, llvm::Value* value, llvm::Value* offsets);
+  llvm::Value* place(const Memory& m, llvm::Value* offset);  // the address
 
  private:
-  llvm::Value* place(const Memory& m, llvm::Value* offset);
   llvm::Value* to_register(llvm::Value* x, loop::VType t);
   llvm::Value* to_memory(llvm::Value* x, loop::VType t);
   llvm::Value* mask(int lanes, llvm::Value* count);

@@ -1,5 +1,5 @@
 // needs: none. Dots with many rows: integers equal exact sums over the same quantized activations and stay as close to
-// the unquantized sums as eight bits allow; tails of every index.
+// the unquantized sums as eight bits allow; short floats as close as their rounding allows; tails of every index.
 #include "kernel/synth/dot_matrix.h"
 
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t 
   const synth::DotProblem problem = synth::normalise_dot(plan, plan.groups[0]);
   const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {});
   std::string why;
-  const auto chosen = synth::choose_matrix(problem, m, &why);
+  const auto chosen = synth::choose_matrix(problem, m, false, &why);
   if (!chosen || !chosen->integers) {
     EXPECT_NE(s.steps.back().plan.find(why), std::string::npos) << s.steps.back().plan;  // nothing silent
     return false;
@@ -114,6 +114,86 @@ TEST(DotMatrix, TailsOfEveryIndex) {
   const auto m = machine::find_machine("avx512-vnni");
   for (int64_t k : {32, 96, 160, 1696})  // the last in stages
     for (int64_t n : {3, 16, 37, 130}) EXPECT_TRUE(check(f, *m, k == 96 ? 8 : 13, n, k)) << n << " " << k;
+}
+
+TEST(DotMatrix, IntegersOnTheMatrixUnit) {
+  const FormatRef f = FormatLibrary::builtin().find("int8_row");
+  ASSERT_TRUE(f);
+  const auto m = machine::find_machine("amx");
+  for (int64_t k : {512, 768})
+    for (int64_t rows : {7, 37}) EXPECT_TRUE(check(f, *m, rows, rows == 7 ? 70 : 19, k));
+}
+
+// Sums of products of what the operands round to in bf16, and no further from the exact product than that explains.
+void check_rounded(const graph::Type& weight, const std::string& ia, const std::string& ib, Scalar left,
+                   const machine::Machine& m, int64_t rows, int64_t n, int64_t k) {
+  Graph g;
+  Builder build(g);
+  graph::Type activations = ia == "mk" ? type_of({rows, k}) : type_of({k, rows});
+  activations.element.scalar = left;
+  const ValueId a = build.input("x", Role::data, activations);
+  ValueId w = build.input("w", Role::parameter, weight);
+  const FormatRef f = weight.element.format;
+  if (f) w = build.cast(w, {Scalar::f32, nullptr});
+  g.results = {build.contract(a, w, ia, ib, "mn")};
+  g.result_names = {"y"};
+  const graph::Plan plan = dot_test::one_dot_group(g);
+  const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {.exact = !f});
+  ASSERT_EQ(s.steps.size(), 2U) << s.steps[0].plan;
+  EXPECT_NE(s.steps[1].plan.find("bf16bf16"), std::string::npos) << s.steps[1].plan;
+  std::mt19937 random(6);
+  std::map<std::string, graph::Tensor> inputs;
+  for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
+  const graph::Tensor &x = inputs["x"], &weights = inputs["w"];
+  std::vector<double> dense = weights.values;
+  if (f)
+    for (const float v : decode(*f, weights.blob, n, k)) dense.push_back(double{v});
+  const auto bytes = dot_test::run_evaluated(s, plan, inputs, m);
+  const bool short_result = g[g.results[0]].type.element.scalar == Scalar::bf16;
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < n; ++c) {
+      double same = 0, plain = 0, size = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        const double u = x.values[static_cast<size_t>(ia == "mk" ? r * k + i : i * rows + r)];
+        const double v = dense[static_cast<size_t>(ib == "nk" ? c * k + i : i * n + c)];
+        auto rounded = [](double z) { return double{bf16_to_f32(f32_to_bf16(static_cast<float>(z)))}; };
+        same += rounded(u) * rounded(v);
+        plain += u * v;
+        size += std::abs(u * v);
+      }
+      double y = 0;
+      const auto at = static_cast<size_t>(r * n + c);
+      if (short_result) {
+        uint16_t h;
+        std::memcpy(&h, &bytes[at * 2], 2);
+        y = double{bf16_to_f32(h)};
+      } else {
+        float z;
+        std::memcpy(&z, &bytes[at * 4], 4);
+        y = double{z};
+      }
+      const double store = short_result ? 0x1p-8 * std::abs(same) : 0;
+      ASSERT_NEAR(y, same, store + 1e-5 * (1 + size)) << m.name << " " << r << "," << c << " " << s.steps[1].plan;
+      ASSERT_LE(std::abs(y - plain), store + 0x1.02p-8 * size + 1e-5 * (1 + size));
+    }
+}
+
+TEST(DotMatrix, ShortFloatsRoundOnce) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  for (const char* machine_name : {"avx512-bf16", "amx"}) {
+    const auto m = machine::find_machine(machine_name);
+    for (const char* name : {"fp8_e4m3", "mxfp8_e4m3", "fp8_row", "f16"}) {
+      const FormatRef f = library.find(name);
+      ASSERT_TRUE(f) << name;
+      for (int64_t k : {32, 96, 352}) check_rounded(type_of({21, k}, f), "mk", "nk", Scalar::f32, *m, 13, 21, k);
+    }
+    for (const char* ia : {"mk", "km"})
+      for (const char* ib : {"nk", "kn"}) {
+        graph::Type w = std::string(ib) == "nk" ? type_of({37, 71}) : type_of({71, 37});
+        w.element.scalar = Scalar::bf16;
+        check_rounded(w, ia, ib, Scalar::bf16, *m, 19, 37, 71);
+      }
+  }
 }
 
 }  // namespace

@@ -77,6 +77,22 @@ inline std::vector<Case> dot_cases(const machine::Machine& m) {
     const int64_t k = (512 / f->block + 1) * f->block;
     add_cases(out, contract_of({1, k}, type_of({5, k}, f), "mk", "nk", "mn", false), m, false);
   }
+  for (const char* ia : {"mk", "km"})  // operands that are bf16 in memory
+    for (const char* ib : {"nk", "kn"}) {
+      auto type = [](const std::string& i) {
+        std::vector<int64_t> d;
+        for (char c : i) d.push_back(c == 'm' ? 29 : c == 'n' ? 53 : 71);
+        graph::Type t = type_of(d);
+        t.element.scalar = Scalar::bf16;
+        return t;
+      };
+      graph::Graph g;
+      graph::Builder build(g);
+      const graph::ValueId x = build.input("x", graph::Role::data, type(ia));
+      g.results = {build.contract(x, build.input("y", graph::Role::data, type(ib)), ia, ib, "mn")};
+      g.result_names = {"r"};
+      add_cases(out, g, m, true);
+    }
   return out;
 }
 

@@ -11,6 +11,10 @@
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #include "base/check.h"
@@ -30,6 +34,21 @@ const std::vector<MachineRef>& table() {
   return all;
 }
 
+#if defined(__x86_64__)
+// The processor has the matrix unit and the system lets this process, and every thread it starts from now on, use it.
+bool tiles_allowed() {
+  static const bool allowed = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    constexpr unsigned kBf16 = 1U << 22, kTile = 1U << 24, kInt8 = 1U << 25;
+    if ((d & (kBf16 | kTile | kInt8)) != (kBf16 | kTile | kInt8)) return false;
+    constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return allowed;
+}
+#endif
+
 bool processor_has(std::string_view name) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -41,8 +60,12 @@ bool processor_has(std::string_view name) {
   if (name == "x86-64-v3") return v3;
   if (name == "avx512") return v4;
   const bool vnni = v4 && __builtin_cpu_supports("avx512vnni");
+  const bool vbmi = vnni && __builtin_cpu_supports("avx512vbmi");
+  const bool bf16 = vbmi && __builtin_cpu_supports("avx512bf16");
   if (name == "avx512-vnni") return vnni;
-  if (name == "avx512-vbmi") return vnni && __builtin_cpu_supports("avx512vbmi");
+  if (name == "avx512-vbmi") return vbmi;
+  if (name == "avx512-bf16") return bf16;
+  if (name == "amx") return bf16 && tiles_allowed();
 #elif defined(__aarch64__)
   if (name == "neon") return true;
   if (name == "neon-dotprod") return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;

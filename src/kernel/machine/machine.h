@@ -36,6 +36,17 @@ struct DotRow {
   int64_t a_max = 127;      // largest |a| for which no partial sum saturates, whatever b in -127..127 is
 };
 
+// Matrix rows: acc = row(acc, a, b) with whole tiles as operands, stored as memory holds them, row after row of 64
+// bytes:
+//   acc[m][n] += sum_{k} a[m][k] * b[k / word][n][k % word],  word = 4 / bytes of an element.
+struct TileRow {
+  std::string row;   // Row::name
+  Scalar a, b, acc;  // i8, i8, i32 or bf16, bf16, f32
+  int rows = 16;     // of acc and a
+  int columns = 16;  // of acc
+  int k = 64;        // products per number of acc
+};
+
 enum class Kind : uint8_t { cpu, gpu };
 enum class Tier : uint8_t { measured, emulated, compiled };  // how far support is proven
 
@@ -54,7 +65,10 @@ struct Machine {
   int64_t shared_bytes = 0;
   Tier tier = Tier::compiled;
   std::vector<Row> rows;
-  std::vector<DotRow> dots;  // best first
+  std::vector<DotRow> dots;    // best first
+  std::vector<TileRow> tiles;  // empty: no matrix unit
+  int tile_registers = 8;
+  double tile_cycles = 16;  // issue cost of one matrix row
 
   int f32_lanes() const { return vector_bits / 32; }
   const Row* find_row(std::string_view name) const;
@@ -68,6 +82,8 @@ MachineRef native_machine();
 bool runs_here(const Machine& m);  // this processor can execute its code
 
 // Meanings of the recurring families, as loop IR text.
+std::string float_dot_meaning(const std::string& name, int lanes);  // bf16 pairs, f32
+std::string tile_meaning(const TileRow& t);
 std::string dot_meaning(const std::string& name, const DotRow& d);
 std::string product_pairs_meaning(const std::string& name, int lanes);               // i16[2n], i16[2n] -> i32[n]
 std::string saturating_pairs_meaning(const std::string& name, int lanes);            // u8[2n], i8[2n] -> i16[n]
@@ -77,6 +93,10 @@ std::string lookup_meaning(const std::string& name, int lanes, bool high_bit_onl
 std::string whole_lookup_meaning(const std::string& name, int lanes);  // the table is all lanes of operand 0
 std::string lookup64_meaning(const std::string& name);                 // u8x64 table, u8x64 index -> u8x64
 std::string bits8_meaning(const std::string& name, int lanes);         // u8 bit, u8 bytes -> u8
+
+// Shared by machines of a family: bf16 dots, and the matrix unit.
+void add_bf16(Machine& m);
+void add_amx(Machine& m);
 
 // The families, each in a file of its own.
 std::vector<Machine> x86_machines();

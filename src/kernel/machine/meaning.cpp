@@ -29,6 +29,14 @@ class Text {
     const int lanes = line("shuffle {}x{} %{} {}", from, count, value, lanes_from(first, step, count));
     return line("cast {}x{} %{}", to, count, lanes);
   }
+  // f32 lanes; those that are not normal become zero of their sign.
+  int normal(int value, int lanes) {
+    const int bits = line("bitcast u32x{} %{}", lanes, value);
+    const int exponent = line("and u32x{} %{}, %{}", lanes, bits, line("constant u32x{} 2139095040", lanes));
+    const int sign = line("and u32x{} %{}, %{}", lanes, bits, line("constant u32x{} 2147483648", lanes));
+    const int none = line("eq boolx{} %{}, %{}", lanes, exponent, line("constant u32x{} 0", lanes));
+    return line("bitcast f32x{} %{}", lanes, line("select u32x{} %{}, %{}, %{}", lanes, none, sign, bits));
+  }
   std::string function(const std::string& name, const std::string& params, const std::string& result, int value) const {
     return fmt::format("func {}({}) -> {} {{\n{}  return %{}\n}}\n", name, params, result, body_, value);
   }
@@ -53,6 +61,61 @@ std::string dot_meaning(const std::string& name, const DotRow& d) {
   const int n = d.lanes * d.k;
   return t.function(name, fmt::format("%0: {}x{}, %1: {}x{}, %2: {}x{}", acc, d.lanes, a, n, b, n),
                     fmt::format("{}x{}", acc, d.lanes), sum);
+}
+
+// Every product of a pair joins the sum in one rounding, the odd one first. Operands that are not normal count as zero
+// of their sign, and so does a sum that is not normal; numbers that are not finite follow IEEE.
+std::string float_dot_meaning(const std::string& name, int lanes) {
+  Text t(3);
+  int sum = t.normal(0, lanes);
+  for (int j = 1; j >= 0; --j) {
+    const int x = t.normal(t.widened(1, "bf16", j, 2, lanes, "f32"), lanes);
+    const int y = t.normal(t.widened(2, "bf16", j, 2, lanes, "f32"), lanes);
+    sum = t.normal(t.line("fma f32x{} %{}, %{}, %{}", lanes, x, y, sum), lanes);
+  }
+  return t.function(name, fmt::format("%0: f32x{}, %1: bf16x{}, %2: bf16x{}", lanes, 2 * lanes, 2 * lanes),
+                    fmt::format("f32x{}", lanes), sum);
+}
+
+// Integers: all products added, wrapping. Short floats: the even and the odd products of a row are summed apart from
+// zero, one rounding each, then added, then added to acc; what is not normal counts as zero, as above.
+std::string tile_meaning(const TileRow& d) {
+  const std::string a(scalar_name(d.a)), b(scalar_name(d.b)), acc(scalar_name(d.acc));
+  const int word = 4 / static_cast<int>(scalar_bytes(d.a)), lanes = d.rows * d.columns;
+  Text t(3);
+  auto spread = [&](int value, const std::string& from, auto lane) {
+    std::vector<int> mask;
+    for (int m = 0; m < d.rows; ++m)
+      for (int n = 0; n < d.columns; ++n) mask.push_back(lane(m, n));
+    const int shuffled = t.line("shuffle {}x{} %{} [{}]", from, lanes, value, fmt::join(mask, ", "));
+    return t.line("cast {}x{} %{}", acc, lanes, shuffled);
+  };
+  const bool floats = is_float(d.acc);
+  std::vector<int> sums(static_cast<size_t>(word), 0);
+  if (floats) sums.assign(sums.size(), t.line("constant {}x{} 0", acc, lanes));
+  int total = 0;
+  for (int quad = 0; quad < d.k / word; ++quad)
+    for (int j = 0; j < word; ++j) {
+      int x = spread(1, a, [&](int m, int) { return m * d.k + quad * word + j; });
+      int y = spread(2, b, [&](int, int n) { return (quad * d.columns + n) * word + j; });
+      if (floats) {
+        int& sum = sums[static_cast<size_t>(j)];
+        x = t.normal(x, lanes);
+        y = t.normal(y, lanes);
+        sum = t.normal(t.line("fma f32x{} %{}, %{}, %{}", lanes, x, y, sum), lanes);
+      } else {
+        const int product = t.line("mul {}x{} %{}, %{}", acc, lanes, x, y);
+        total = t.line("add {}x{} %{}, %{}", acc, lanes, total, product);
+      }
+    }
+  if (floats) {
+    const int sum = t.normal(t.line("add f32x{} %{}, %{}", lanes, sums[0], sums[1]), lanes);
+    const int before = t.normal(0, lanes);
+    total = t.normal(t.line("add f32x{} %{}, %{}", lanes, before, sum), lanes);
+  }
+  return t.function(d.row,
+                    fmt::format("%0: {}x{}, %1: {}x{}, %2: {}x{}", acc, lanes, a, d.rows * d.k, b, d.columns * d.k),
+                    fmt::format("{}x{}", acc, lanes), total);
 }
 
 std::string product_pairs_meaning(const std::string& name, int lanes) {

@@ -85,10 +85,33 @@ Machine avx512_vbmi() {
   return m;
 }
 
+// Zen 4, Sapphire Rapids and later.
+Machine avx512_bf16() {
+  Machine m = avx512_vbmi();
+  m.name = "avx512-bf16";
+  m.features += ",+avx512bf16";
+  add_bf16(m);
+  return m;
+}
+
+// Sapphire Rapids and later: tiles of 16 rows of 64 bytes.
+Machine amx() {
+  Machine m = avx512_bf16();
+  m.name = "amx";
+  m.features += ",+amx-tile,+amx-int8,+amx-bf16";
+  m.fma_cycles = 0.5;
+  m.load_cycles = 0.5;
+  m.l1_bytes = 48 << 10;
+  m.l2_bytes = 2 << 20;
+  m.tier = Tier::compiled;
+  add_amx(m);
+  return m;
+}
+
 }  // namespace
 
 std::vector<Machine> x86_machines() {
-  return {v3(), avx512(), avx512_vnni(), avx512_vbmi()};
+  return {v3(), avx512(), avx512_vnni(), avx512_vbmi(), avx512_bf16(), amx()};
 }
 
 }  // namespace lumen::machine

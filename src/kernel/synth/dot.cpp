@@ -30,11 +30,10 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
       return out;
     }
   }
-  if (!options.exact && matrix_possible(p)) {
-    if (const auto matrix = choose_matrix(p, target, &why)) {
-      write_matrix_kernels(plan.graph, p, *matrix, target, out);
-      return out;
-    }
+  if (const auto matrix = choose_matrix(p, target, options.exact, &why)) {
+    write_matrix_kernels(plan.graph, p, *matrix, target, out);
+    if (!why.empty() && !matrix->integers) out.steps.back().plan += ", no integers: " + why;
+    return out;
   }
   write_tile_kernels(plan.graph, p, tile, out);
   if (!why.empty()) out.steps.back().plan += ", no integers: " + why;

@@ -2,7 +2,7 @@
 // one after another.
 #include "kernel/synth/dot_matrix.h"
 
-#include <functional>
+#include <algorithm>
 
 #include "base/check.h"
 #include "kernel/synth/choose.h"
@@ -38,6 +38,9 @@ class MatrixKernel {
   VType sum_type() const { return {Scalar::f32, t_.lanes()}; }
   int64_t vector_bytes() const { return int64_t{t_.lanes()} * 4; }
   int64_t sums_row() const { return t_.n_task * t_.tile_columns() * 4; }
+  // The matrix unit's sums lie tile by tile: bytes of a tile, and of the tiles beside each other in a task.
+  int64_t unit_bytes() const { return int64_t{t_.tile->rows} * t_.tile->columns * 4; }
+  int64_t units_row() const { return t_.n_task * t_.vectors * unit_bytes(); }
   Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
   Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
   Value sub(Value x, Value y) { return b_.op(ScalarOp::sub_, x, y); }
@@ -57,6 +60,9 @@ class MatrixKernel {
   void write_tile(const Tile& tile);
   void sum_groups(const Tile& tile, std::vector<loop::BufferId>& sums);
   void sum_short_floats(const Tile& tile, std::vector<loop::BufferId>& sums);
+  void write_units(const Tile& tile);
+  void multiply_units(const Tile& tile, Value k, int units, const std::vector<loop::BufferId>& sums);
+  void scale_units(const Tile& tile, Value k, int units);
   void multiply(const Tile& tile, Value k, int64_t quads, std::vector<Value>& sums);
   Value meet(Value weight, Value x, Value sum);
   Value x_word(const Tile& tile, int i, Value k, int64_t quad);
@@ -70,7 +76,7 @@ class MatrixKernel {
   DotWriter w_;
   loop::Builder& b_;
   std::unique_ptr<MatrixPanel> panel_;
-  loop::BufferId x_codes_ = -1, x_scales_ = -1, x_starts_ = -1, x_sums_ = -1, sums_ = -1;
+  loop::BufferId x_codes_ = -1, x_scales_ = -1, x_starts_ = -1, x_sums_ = -1, sums_ = -1, integer_units_ = -1;
   std::vector<loop::BufferId> accumulators_, parts_, integers_;
   Value outer_ = -1, m_first_ = -1, m_last_ = -1, n_first_ = -1, n_last_ = -1;
 };
@@ -84,10 +90,14 @@ void MatrixKernel::write_task(Value task) {
   m_last_ = w_.min(w_.add(m_first_, w_.i64(t_.m_task)), w_.i64(t_.m_tiles));
   panel_ = std::make_unique<MatrixPanel>(w_, p_, t_, m_);
   const int64_t rows = t_.m_task * t_.height;
-  sums_ = b_.alloc(rows * sums_row());
+  sums_ = b_.alloc(rows * sums_row() + vector_bytes());
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(rows * sums_row()), vector_bytes(),
           [&](Value at) { b_.store(sums_, w_.zero(t_.lanes()), at, 4); });
-  for (int i = 0; i < t_.height * t_.vectors; ++i) {
+  // Never the size of one tile: those live in registers of the matrix unit.
+  if (t_.tile && t_.integers)
+    integer_units_ = b_.alloc(std::max(2, t_.height / t_.tile->rows * t_.vectors) * unit_bytes());
+  const int sums = t_.tile ? 0 : t_.height * t_.vectors;
+  for (int i = 0; i < sums; ++i) {
     accumulators_.push_back(b_.alloc(vector_bytes()));
     parts_.push_back(b_.alloc(vector_bytes()));
     integers_.push_back(b_.alloc(vector_bytes()));
@@ -111,15 +121,21 @@ void MatrixKernel::write_tiles(Value k0, Value count) {
       b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Value m_tile) {
         Tile tile;
         tile.vectors = vectors;
-        tile.row = w_.add(w_.scaled(outer_, p_.m.extent), w_.scaled(m_tile, t_.height));
+        tile.row = w_.add(w_.scaled(outer_, left_.padded_m), w_.scaled(m_tile, t_.height));
         tile.panel = w_.scaled(n_inside, panel_->tile_bytes());
         tile.column = w_.scaled(n_inside, t_.tile_columns() * 4);
-        tile.sums = w_.add(w_.scaled(sub(m_tile, m_first_), t_.height * sums_row()), tile.column);
+        const Value m_inside = sub(m_tile, m_first_);
+        tile.sums = t_.tile ? w_.add(w_.scaled(m_inside, t_.height / t_.tile->rows * units_row()),
+                                     w_.scaled(n_inside, t_.vectors * unit_bytes()))
+                            : w_.add(w_.scaled(m_inside, t_.height * sums_row()), tile.column);
         tile.k0 = k0;
         tile.count = count;
         auto of_height = [&](int height) {
           tile.height = height;
-          write_tile(tile);
+          if (t_.tile)
+            write_units(tile);
+          else
+            write_tile(tile);
         };
         if (t_.last_height == t_.height || t_.m_tiles == 1)
           of_height(t_.last_height);
@@ -194,7 +210,8 @@ void MatrixKernel::multiply(const Tile& tile, Value k, int64_t quads, std::vecto
   for (int64_t quad = 0; quad < quads; ++quad) {
     std::vector<Value> weights;
     for (int j = 0; j < tile.vectors; ++j)
-      weights.push_back(b_.load(panel_->codes(), codes, w_.add(panel, w_.i64(quad * panel_->quad_bytes() + j * bytes)),
+      weights.push_back(b_.load(panel_->codes(), codes,
+                                w_.add(panel, w_.i64(quad * panel_->quad_bytes() + j * panel_->vector_bytes())),
                                 static_cast<int>(bytes)));
     for (int i = 0; i < tile.height; ++i) {
       const Value x = x_word(tile, i, k, quad);
@@ -276,6 +293,80 @@ void MatrixKernel::sum_short_floats(const Tile& tile, std::vector<loop::BufferId
   });
 }
 
+// Tiles of the matrix unit: sums stay in its registers over a stage, or over a group where integers are scaled.
+void MatrixKernel::write_units(const Tile& tile) {
+  const int units = tile.height / t_.tile->rows, count = units * tile.vectors;
+  const VType type{t_.row.acc, static_cast<int>(unit_bytes() / 4)};
+  std::vector<loop::BufferId> sums;
+  for (int i = 0; i < count; ++i) sums.push_back(b_.alloc(unit_bytes()));
+  auto place = [&](int i) {
+    return w_.add(tile.sums, w_.i64(i / tile.vectors * units_row() + i % tile.vectors * unit_bytes()));
+  };
+  auto at = [&](int i) { return sums[static_cast<size_t>(i)]; };
+  if (!t_.integers) {
+    for (int i = 0; i < count; ++i) b_.store(at(i), b_.load(sums_, type, place(i), 64), w_.i64(0), 64);
+    b_.loop(LoopKind::serial, w_.i64(0), tile.count, t_.tile->k,
+            [&](Value k) { multiply_units(tile, k, units, sums); });
+    for (int i = 0; i < count; ++i) b_.store(sums_, b_.load(at(i), type, w_.i64(0), 64), place(i), 64);
+    return;
+  }
+  b_.loop(LoopKind::serial, w_.i64(0), tile.count, t_.scale_group, [&](Value first) {
+    for (int i = 0; i < count; ++i) b_.store(at(i), b_.integer(0, type), w_.i64(0), 64);
+    b_.loop(LoopKind::serial, first, w_.add(first, w_.i64(t_.scale_group)), t_.tile->k,
+            [&](Value k) { multiply_units(tile, k, units, sums); });
+    for (int i = 0; i < count; ++i)
+      b_.store(integer_units_, b_.load(at(i), type, w_.i64(0), 64), w_.i64(i * unit_bytes()), 64);
+    scale_units(tile, first, units);
+  });
+}
+
+void MatrixKernel::multiply_units(const Tile& tile, Value k, int units, const std::vector<loop::BufferId>& sums) {
+  const machine::TileRow& row = *t_.tile;
+  const int64_t bytes = unit_bytes(), piece = row.k * t_.element_bytes();
+  const VType sum{row.acc, static_cast<int>(bytes / 4)};
+  const VType codes{row.a, static_cast<int>(bytes / t_.element_bytes())};
+  const Value x = w_.add(w_.scaled(tile.row, left_.row_bytes),
+                         w_.scaled(w_.scaled(w_.add(tile.k0, k), t_.element_bytes()), row.rows));
+  LUMEN_CHECK(row.rows * piece == bytes, "a tile of {} rows of {} bytes", row.rows, piece);
+  std::vector<Value> left;
+  for (int i = 0; i < units; ++i)
+    left.push_back(b_.load(x_codes_, codes, w_.add(x, w_.i64(i * row.rows * left_.row_bytes)), 64));
+  const Value panel = w_.add(tile.panel, w_.scaled(div(k, t_.row.k), panel_->quad_bytes()));
+  for (int j = 0; j < tile.vectors; ++j) {
+    const Value right = b_.load(panel_->codes(), codes, w_.add(panel, w_.i64(j * panel_->vector_bytes())), 64);
+    for (int i = 0; i < units; ++i) {
+      const loop::BufferId s = sums[static_cast<size_t>(i * tile.vectors + j)];
+      const Value before = b_.load(s, sum, w_.i64(0), 64);
+      b_.store(s, b_.inst(row.row, sum, {before, left[static_cast<size_t>(i)], right}), w_.i64(0), 64);
+    }
+  }
+}
+
+// Integer sums of a group, row by row, times both scales.
+void MatrixKernel::scale_units(const Tile& tile, Value k, int units) {
+  const int rows = t_.tile->rows;
+  const VType integers{t_.row.acc, t_.lanes()};
+  const Value scales = w_.add(w_.scaled(div(k, t_.group), panel_->group_bytes()), tile.column);
+  const Value number = div(w_.add(tile.k0, k), t_.scale_group);
+  std::vector<Value> weight;
+  for (int j = 0; j < tile.vectors; ++j)
+    weight.push_back(b_.load(panel_->scales(), sum_type(), w_.add(scales, w_.i64(j * vector_bytes())), 4));
+  for (int u = 0; u < units; ++u)
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(rows), 1, [&](Value i) {
+      Tile row = tile;
+      row.row = w_.add(w_.add(tile.row, w_.i64(u * rows)), i);
+      const Value scale = x_number(x_scales_, row, 0, left_.scales, number, Scalar::f32);
+      for (int j = 0; j < tile.vectors; ++j) {
+        const Value inside = w_.scaled(i, vector_bytes());
+        const Value from = w_.add(inside, w_.i64((u * tile.vectors + j) * unit_bytes()));
+        const Value to = w_.add(w_.add(tile.sums, inside), w_.i64(u * units_row() + j * unit_bytes()));
+        const Value total = b_.convert(ScalarOp::cast_, Scalar::f32, b_.load(integer_units_, integers, from, 64));
+        const Value both = b_.mul(weight[static_cast<size_t>(j)], scale);
+        b_.store(sums_, b_.op(ScalarOp::fma_, total, both, b_.load(sums_, sum_type(), to, 64)), to, 64);
+      }
+    });
+}
+
 // The sums of the task go through the epilogue.
 void MatrixKernel::finish() {
   const Value m0 = w_.scaled(m_first_, t_.height), n0 = w_.scaled(n_first_, t_.tile_columns());
@@ -283,7 +374,13 @@ void MatrixKernel::finish() {
   const Value n_end = w_.min(w_.scaled(n_last_, t_.tile_columns()), w_.i64(p_.n.extent));
   b_.loop(LoopKind::serial, m0, m_end, 1, [&](Value m) {
     b_.loop(LoopKind::serial, n0, n_end, t_.lanes(), [&](Value n) {
-      const Value at = w_.add(w_.scaled(sub(m, m0), sums_row()), w_.scaled(sub(n, n0), 4));
+      Value at = w_.add(w_.scaled(sub(m, m0), sums_row()), w_.scaled(sub(n, n0), 4));
+      if (t_.tile) {
+        const Value row = sub(m, m0);
+        at = w_.add(w_.scaled(div(row, t_.tile->rows), units_row()),
+                    w_.scaled(div(sub(n, n0), t_.tile->columns), unit_bytes()));
+        at = w_.add(at, w_.scaled(rem(row, t_.tile->rows), vector_bytes()));
+      }
       const Value count = t_.masked ? w_.min(sub(n_end, n), w_.i64(t_.lanes())) : -1;
       w_.finish_vector(b_.load(sums_, sum_type(), at, 4), m, n, count);
     });

@@ -1,9 +1,10 @@
-// A task takes some groups of a row.
+// A task takes some groups of a row, or some squares of rows that lie the other way.
 #include "kernel/synth/dot_matrix_left.h"
 
 #include <algorithm>
 
 #include "kernel/synth/dot_write.h"
+#include "kernel/synth/pack.h"
 
 namespace lumen::synth {
 namespace {
@@ -25,15 +26,62 @@ class LeftWriter {
     if (s.sums >= 0) sums_ = w_.scratch_param("sums", s.sums, layout.rows * layout.sums * 4, true);
   }
 
+  // Rows along m in memory, rounded: squares of them are turned.
+  Step write_turned() {
+    const int64_t blocks = (p_.m.extent + lanes_ - 1) / lanes_, squares = t_.padded_k / lanes_;
+    const int64_t per_task = std::min<int64_t>(squares, 16), parts = (squares + per_task - 1) / per_task;
+    const bool ragged = p_.m.extent % lanes_ != 0, tail = t_.padded_k != p_.k.extent;
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * parts * blocks), 1, [&](Value task) {
+      const Value m = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(blocks)), lanes_);
+      const Value rest = b_.op(ScalarOp::div_, task, w_.i64(blocks));
+      const Value first = w_.scaled(b_.op(ScalarOp::rem_, rest, w_.i64(parts)), per_task);
+      const Value outer = b_.op(ScalarOp::div_, rest, w_.i64(parts));
+      w_.enter_outer(outer);
+      const Value columns = ragged ? w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.m.extent), m), w_.i64(lanes_)) : -1;
+      const Value last = w_.min(w_.add(first, w_.i64(per_task)), w_.i64(squares));
+      b_.loop(LoopKind::serial, first, last, 1, [&](Value square) {
+        const Value k0 = w_.scaled(square, lanes_);
+        std::vector<Value> rows;
+        for (int i = 0; i < lanes_; ++i) {
+          Value k = w_.add(k0, w_.i64(i)), count = columns;
+          if (tail) {  // rows beyond K are zero
+            const Value inside = b_.op(ScalarOp::lt_, k, w_.i64(p_.k.extent));
+            count = b_.op(ScalarOp::select_, inside, columns < 0 ? w_.i64(lanes_) : columns, w_.i64(0));
+            k = w_.min(k, w_.i64(p_.k.extent - 1));
+          }
+          const Value at = w_.add(w_.add(w_.base(0), m), w_.scaled(k, p_.k.strides[0]));
+          rows.push_back(w_.read_f32(0, at, 1, lanes_, count));
+        }
+        rows = turn(b_, std::move(rows));
+        const Value row = w_.add(w_.scaled(outer, layout_.padded_m), m);
+        for (int i = 0; i < lanes_; ++i) {
+          auto store = [&] {
+            row_ = w_.add(row, w_.i64(i));
+            store_codes(k0, rows[static_cast<size_t>(i)]);
+          };
+          if (ragged)
+            b_.branch(b_.op(ScalarOp::lt_, w_.i64(i), columns), store);
+          else
+            store();
+        }
+      });
+    });
+    return w_.step(fmt::format("round and turn {}x{} to {}", layout_.rows, p_.k.extent, scalar_name(t_.row.b)));
+  }
+
   Step write() {
+    if (!t_.integers && p_.k.strides[0] != 1 && p_.m.strides[0] == 1) return write_turned();
     const int64_t group = t_.integers ? t_.scale_group : lanes_, groups = t_.padded_k / group;
     const int64_t per_task = std::min(groups, std::max<int64_t>(1, kElementsOfTask / group));
     const int64_t parts = (groups + per_task - 1) / per_task;
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(layout_.rows * parts), 1, [&](Value task) {
-      row_ = b_.op(ScalarOp::div_, task, w_.i64(parts));
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * p_.m.extent * parts), 1, [&](Value task) {
+      const Value row = b_.op(ScalarOp::div_, task, w_.i64(parts));
       const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(parts)), per_task);
-      w_.enter_outer(b_.op(ScalarOp::div_, row_, w_.i64(p_.m.extent)));
-      x_ = w_.add(w_.base(0), w_.scaled(b_.op(ScalarOp::rem_, row_, w_.i64(p_.m.extent)), p_.m.strides[0]));
+      const Value outer = b_.op(ScalarOp::div_, row, w_.i64(p_.m.extent));
+      const Value m = b_.op(ScalarOp::rem_, row, w_.i64(p_.m.extent));
+      w_.enter_outer(outer);
+      row_ = w_.add(w_.scaled(outer, layout_.padded_m), m);
+      x_ = w_.add(w_.base(0), w_.scaled(m, p_.m.strides[0]));
       b_.loop(LoopKind::serial, first, w_.min(w_.add(first, w_.i64(per_task)), w_.i64(groups)), 1, [&](Value number) {
         if (t_.integers)
           quantize(number);
@@ -53,12 +101,24 @@ class LeftWriter {
       count = b_.op(ScalarOp::sub_, w_.i64(p_.k.extent), k);
       count = b_.op(ScalarOp::max_, w_.min(count, w_.i64(lanes_)), w_.i64(0));
     }
-    return w_.read_f32(0, w_.add(x_, k), 1, lanes_, count);
+    const int64_t stride = p_.k.strides[0];
+    if (count >= 0 && stride != 1)
+      k = w_.min(k, w_.i64(p_.k.extent - 1));  // one element is read even where none exists
+    return w_.read_f32(0, w_.add(x_, w_.scaled(k, stride)), stride, lanes_, count);
   }
 
   void store_codes(Value k, Value v) {
-    const Value at = w_.add(w_.scaled(row_, layout_.row_bytes), w_.scaled(k, t_.element_bytes()));
-    b_.store(codes_, b_.convert(ScalarOp::cast_, t_.row.b, v), at);
+    Value at = w_.scaled(k, t_.element_bytes());
+    if (t_.tile) {  // k goes by whole vectors, which never leave their piece
+      const int64_t rows = t_.tile->rows, piece = t_.tile->k * t_.element_bytes();
+      const Value in_piece = b_.op(ScalarOp::rem_, at, w_.i64(piece));
+      at = w_.add(w_.scaled(b_.op(ScalarOp::div_, at, w_.i64(piece)), rows * piece), in_piece);
+      at = w_.add(at, w_.scaled(b_.op(ScalarOp::div_, row_, w_.i64(rows)), rows * layout_.row_bytes));
+      at = w_.add(at, w_.scaled(b_.op(ScalarOp::rem_, row_, w_.i64(rows)), piece));
+    } else {
+      at = w_.add(at, w_.scaled(row_, layout_.row_bytes));
+    }
+    b_.store(codes_, b_.type(v).scalar == t_.row.b ? v : b_.convert(ScalarOp::cast_, t_.row.b, v), at);
   }
 
   void quantize(Value number) {
@@ -110,8 +170,9 @@ class LeftWriter {
 
 LeftLayout left_layout(const DotProblem& p, const MatrixPlan& t) {
   LeftLayout l;
-  l.rows = p.outer_extent() * p.m.extent;
-  l.row_bytes = t.padded_k * t.element_bytes() + 64;
+  l.padded_m = t.padded_m(p.m.extent);
+  l.rows = p.outer_extent() * l.padded_m;
+  l.row_bytes = t.padded_k * t.element_bytes() + (t.tile ? 0 : 64);
   if (!t.integers) return l;
   l.scales = t.padded_k / t.scale_group;
   if (t.starts) l.starts = t.padded_k / t.group;

@@ -8,13 +8,15 @@
 
 namespace lumen::synth {
 
-// Scratch, row by row of (outer indices, m); everything beyond the last element of a row is zero.
+// Scratch, row by row of (outer indices, m); everything beyond the last element of a row is zero. For the matrix unit
+// codes lie tile by tile: rows in blocks, within them pieces of a tile's bytes along K, row after row.
 struct LeftLayout {
   int64_t rows = 1;
   int64_t row_bytes = 0;  // of codes: a cache line more than the row, so that rows do not fall into one set
   int64_t scales = 0;     // f32 per row, 0: none
   int64_t starts = 0;     // i32 per row: bias times the sum of the codes of a group
   int64_t sums = 0;       // f32 per row: sum of the codes of a group
+  int64_t padded_m = 1;   // rows per outer index
   int64_t code_bytes() const { return rows * row_bytes; }
 };
 LeftLayout left_layout(const DotProblem& p, const MatrixPlan& t);

@@ -24,10 +24,12 @@ int64_t row_bytes(const MatrixPlan& t) {  // a cache line more than the row, so 
 MatrixPanel::MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m)
     : w_(w), b_(w.b), p_(p), t_(t), m_(m), value_lanes_(m.f32_lanes()) {
   codes_ = b_.alloc(t.n_task * tile_bytes());
+  if (p.loads[1].kind == DotLoad::Kind::memory && p.k.strides[1] != 1) return;
   rows_ = b_.alloc(t.lanes() * row_bytes(t));
   if (t.integers) scales_ = b_.alloc(t.stage_k / t.group * group_bytes());
   if (t.offsets) offsets_ = b_.alloc(t.stage_k / t.group * group_bytes());
   const DotLoad& load = p.loads[1];
+  if (load.kind == DotLoad::Kind::memory) return;
   cursor_ = std::make_unique<Unpack>(b_, *load.format, w.buffer(1), load.rows, load.columns);
   cursor_->enter_tensor();
 }
@@ -38,20 +40,33 @@ void MatrixPanel::fill(Value first, Value last, Value k0, Value count) {
   const Value to = w_.min(w_.scaled(last, t_.vectors), w_.i64(all));
   b_.loop(LoopKind::serial, from, to, 1, [&](Value vector) {
     const Value inside = b_.op(ScalarOp::sub_, vector, from);
+    const Value tile = b_.op(ScalarOp::div_, inside, w_.i64(t_.vectors));
+    const Value place = b_.op(ScalarOp::rem_, inside, w_.i64(t_.vectors));
+    const Value here = w_.add(w_.scaled(tile, tile_bytes()), w_.scaled(place, vector_bytes()));
+    if (rows_ < 0) return pair_rows(w_.scaled(vector, t_.lanes()), here, k0, count);
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes()), 1, [&](Value i) {
       Value n = w_.add(w_.scaled(vector, t_.lanes()), i);
       if (t_.masked) n = w_.min(n, w_.i64(p_.n.extent - 1));  // repeats the last row; its sums are not stored
       unpack_row(i, n, w_.add(w_.scaled(inside, t_.lanes()), i), k0, count);
     });
-    const Value tile = b_.op(ScalarOp::div_, inside, w_.i64(t_.vectors));
-    const Value place = b_.op(ScalarOp::rem_, inside, w_.i64(t_.vectors));
-    turn_rows(w_.add(w_.scaled(tile, tile_bytes()), w_.scaled(place, t_.lanes() * t_.word_bytes())), count);
+    turn_rows(here, count);
   });
 }
 
 void MatrixPanel::unpack_row(Value i, Value row, Value column, Value k0, Value count) {
-  const int64_t block = p_.loads[1].format->block;
   const Value element = w_.add(w_.base(1), w_.scaled(row, p_.n.strides[1]));
+  if (!cursor_) {
+    const VType type{t_.row.a, static_cast<int>(t_.step())};
+    b_.loop(LoopKind::serial, w_.i64(0), count, t_.step(), [&](Value k) {
+      const Value at = w_.add(k0, k);
+      const Value exist = p_.k.extent == t_.padded_k ? -1 : b_.op(ScalarOp::sub_, w_.i64(p_.k.extent), at);
+      const Value v = b_.load(w_.buffer(1), type, w_.scaled(w_.add(element, at), t_.element_bytes()),
+                              static_cast<int>(t_.element_bytes()), exist);
+      b_.store(rows_, v, w_.scaled(w_.add(w_.scaled(i, row_bytes(t_) / t_.element_bytes()), k), t_.element_bytes()));
+    });
+    return;
+  }
+  const int64_t block = p_.loads[1].format->block;
   cursor_->enter_row(b_.op(ScalarOp::div_, element, w_.i64(p_.loads[1].columns)));
   const Value first = b_.op(ScalarOp::div_, w_.add(element, k0), w_.i64(block));
   const int64_t whole = p_.k.extent / t_.unit * t_.unit, rest = p_.k.extent - whole;
@@ -115,6 +130,37 @@ void MatrixPanel::unpack_run(Value i, Value column, Value block, Value k, int64_
     }
     b_.store(offsets_, offset, at, 4);
   }
+}
+
+// Rows along n in memory, two by two: their numbers alternate in the panel. Nothing beyond the ends is read.
+void MatrixPanel::pair_rows(Value n, Value to, Value k0, Value count) {
+  LUMEN_CHECK(t_.row.k == 2, "{} rows at a time", t_.row.k);
+  const VType type{t_.row.a, t_.lanes()};
+  const Value columns = t_.masked ? b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n) : -1;
+  const bool tail = p_.k.extent != t_.padded_k;
+  std::vector<int> alternate;
+  for (int lane = 0; lane < t_.lanes(); ++lane) {
+    alternate.push_back(lane);
+    alternate.push_back(t_.lanes() + lane);
+  }
+  b_.loop(LoopKind::serial, w_.i64(0), count, 2, [&](Value k) {
+    std::vector<Value> rows;
+    for (int j = 0; j < 2; ++j) {
+      const Value at = w_.add(w_.add(k0, k), w_.i64(j));
+      Value exist = columns;
+      Value row = at;
+      if (tail) {  // rows beyond K are zero
+        const Value inside = b_.op(ScalarOp::lt_, at, w_.i64(p_.k.extent));
+        exist = b_.op(ScalarOp::select_, inside, columns < 0 ? w_.i64(t_.lanes()) : columns, w_.i64(0));
+        row = w_.min(at, w_.i64(p_.k.extent - 1));
+      }
+      const Value element = w_.add(w_.add(w_.base(1), n), w_.scaled(row, p_.k.strides[1]));
+      rows.push_back(b_.load(w_.buffer(1), type, w_.scaled(element, t_.element_bytes()),
+                             static_cast<int>(t_.element_bytes()), exist));
+    }
+    const Value quad = b_.op(ScalarOp::div_, k, w_.i64(2));
+    b_.store(codes_, b_.shuffle(rows, alternate), w_.add(to, w_.scaled(quad, quad_bytes())), 4);
+  });
 }
 
 // `lanes` private rows of words become words of `lanes` rows.

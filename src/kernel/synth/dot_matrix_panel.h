@@ -3,6 +3,7 @@
 //
 //   tile, then quad (row.k elements of K), then vector of the tile, then row of b, then the row.k elements
 //
+// and for the matrix unit, whose tiles are whole pieces of memory: tile, vector, quad, row of b, the row.k elements.
 // With integers, scales and offsets lie beside it: group, then row of b. Filled per stage of K. Proved by
 // tests/kernel/dot_matrix_test.cpp.
 #pragma once
@@ -27,8 +28,9 @@ class MatrixPanel {
   loop::BufferId codes() const { return codes_; }
   loop::BufferId scales() const { return scales_; }
   loop::BufferId offsets() const { return offsets_; }
-  int64_t tile_bytes() const { return t_.stage_k / t_.row.k * quad_bytes(); }
-  int64_t quad_bytes() const { return t_.tile_columns() * t_.word_bytes(); }
+  int64_t tile_bytes() const { return t_.stage_k * t_.tile_columns() * t_.element_bytes(); }
+  int64_t quad_bytes() const { return (t_.tile ? t_.lanes() : t_.tile_columns()) * t_.word_bytes(); }
+  int64_t vector_bytes() const { return t_.lanes() * t_.word_bytes() * (t_.tile ? t_.stage_k / t_.row.k : 1); }
   int64_t group_bytes() const { return t_.n_task * t_.tile_columns() * 4; }  // of scales
 
  private:
@@ -36,6 +38,7 @@ class MatrixPanel {
   void unpack_run(loop::ValueId i, loop::ValueId column, loop::ValueId block, loop::ValueId k, int64_t count,
                   int64_t padded);
   void turn_rows(loop::ValueId to, loop::ValueId count);
+  void pair_rows(loop::ValueId n, loop::ValueId to, loop::ValueId k0, loop::ValueId count);
 
   DotWriter& w_;
   loop::Builder& b_;

@@ -21,6 +21,9 @@ constexpr double kTaskCycles = 300;
 constexpr double kTileCycles = 20;       // entering a tile in a stage
 constexpr double kScalarCycles = 6;      // one scale or offset out of a format
 constexpr double kElementCycles = 0.35;  // one code out of a format, turned into the panel
+constexpr double kFloatCycles = 0.7;     // one number out of a format, rounded and turned
+constexpr double kCopyCycles = 0.15;     // one number from memory, turned
+constexpr int64_t kTileGroup = 512;      // elements that share an activation scale on the matrix unit
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -34,16 +37,18 @@ class MatrixChooser {
     const int64_t all = ceil_div(p_.n.extent, t_.lanes());
     t_.masked = p_.n.extent % t_.lanes() != 0;
     best_.cycles = -1;
+    const int grain = t_.tile ? t_.tile->rows : 1, most = t_.tile ? 3 * grain : 12;
+    const int64_t rows = t_.padded_m(p_.m.extent);
     for (int vectors = 1; vectors <= std::min<int64_t>(4, all); ++vectors)
-      for (int height = 1; height <= std::min<int64_t>(12, p_.m.extent); ++height) {
-        if (!fits_registers(height, vectors) && height * vectors > 1) continue;
+      for (int height = grain; height <= std::min<int64_t>(most, rows); height += grain) {
+        if (!fits_registers(height, vectors) && height * vectors > grain) continue;
         t_.vectors = vectors;
         t_.n_tiles = ceil_div(all, vectors);
         t_.last_vectors = static_cast<int>(all - (t_.n_tiles - 1) * vectors);
-        t_.m_tiles = ceil_div(p_.m.extent, height);
-        t_.height = static_cast<int>(ceil_div(p_.m.extent, t_.m_tiles));
-        t_.m_tiles = ceil_div(p_.m.extent, t_.height);
-        t_.last_height = static_cast<int>(p_.m.extent - (t_.m_tiles - 1) * t_.height);
+        t_.m_tiles = ceil_div(rows, height);
+        t_.height = static_cast<int>(ceil_div(rows / grain, t_.m_tiles)) * grain;
+        t_.m_tiles = ceil_div(rows, t_.height);
+        t_.last_height = static_cast<int>(rows - (t_.m_tiles - 1) * t_.height);
         stage();
         cut();
       }
@@ -51,9 +56,11 @@ class MatrixChooser {
   }
 
  private:
-  bool has_parts() const { return t_.integers && t_.group < t_.scale_group; }
-
   bool fits_registers(int height, int vectors) const {
+    if (t_.tile) {  // sums, a column of a, one of b
+      const int tiles = height / t_.tile->rows;
+      return tiles * vectors + tiles + 1 <= m_.tile_registers;
+    }
     const int sums = height * vectors, kinds = t_.integers ? 2 : 1;
     const int temporary = t_.row.accumulates ? 1 : 2;
     return kinds * sums + vectors + 1 + temporary <= m_.vector_registers;
@@ -70,6 +77,14 @@ class MatrixChooser {
 
   double tile_cycles(int height, int vectors) const {
     const double sums = height * vectors;
+    if (t_.tile) {
+      const double tiles = height / t_.tile->rows;
+      const double step = std::max(tiles * vectors, (tiles + vectors) / 2) * m_.tile_cycles;
+      double cycles = step * static_cast<double>(t_.padded_k / t_.tile->k) +
+                      static_cast<double>(t_.stages) * tiles * vectors * 3 * m_.tile_cycles;
+      if (t_.integers) cycles += sums * 3 * static_cast<double>(t_.padded_k / t_.scale_group);
+      return cycles;
+    }
     const double chain = t_.row.accumulates ? 1 : t_.row.pairs.empty() ? 1.5 : 2.5;
     const double quad = std::max({sums * chain * m_.fma_cycles, (height * 0.75 + vectors) * m_.load_cycles, 4.0});
     double cycles = quad * static_cast<double>(t_.padded_k / t_.row.k);
@@ -88,7 +103,9 @@ class MatrixChooser {
     };
     double cycles = static_cast<double>(t_.n_tiles - 1) * column(t_.vectors) + column(t_.last_vectors);
     const double n = static_cast<double>(p_.n.extent), k = static_cast<double>(p_.k.extent);
-    double fill = k * kElementCycles;
+    double fill = k * (t_.integers                                 ? kElementCycles
+                       : p_.loads[1].kind == DotLoad::Kind::packed ? kFloatCycles
+                                                                   : kCopyCycles);
     if (t_.integers) fill += k / static_cast<double>(t_.group) * kScalarCycles * (t_.offsets ? 2 : 1);
     cycles += fill * n * static_cast<double>(t_.m_tasks);
     // Rows of a come from beyond the second-level cache once for every column of tasks.
@@ -118,24 +135,34 @@ class MatrixChooser {
   MatrixPlan t_, best_;
 };
 
-}  // namespace
-
-bool matrix_possible(const DotProblem& p) {
-  if (p.m.extent < kFewestRows || !p.outer_k.empty()) return false;
-  const DotLoad &a = p.loads[0], &b = p.loads[1];
-  if (a.kind != DotLoad::Kind::memory || !is_float(a.scalar) || p.k.strides[0] != 1) return false;
-  return b.kind == DotLoad::Kind::packed && unpacks_along(p, 1, p.k);
+// The matrix unit's instruction as the panel sees it: words of neighbours along K for each of its columns.
+machine::DotRow as_dot(const machine::TileRow& t) {
+  const int word = static_cast<int>(4 / scalar_bytes(t.a));
+  return {t.row, t.b, t.a, t.acc, word, t.columns, true, "", false, t.a == Scalar::i8 ? 128 : 0};
 }
 
-std::optional<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machine& m, std::string* why) {
+std::optional<MatrixPlan> choose_integers(const DotProblem& p, const machine::Machine& m,
+                                          const std::optional<machine::TileRow>& tile, std::string* why) {
   const Format& f = *p.loads[1].format;
   MatrixPlan t;
-  t.integers = factor_integer(f, p.loads[1].columns, m, why);
+  t.tile = tile;
+  if (tile) {
+    machine::Machine with_tile = m;
+    with_tile.dots = {as_dot(*tile)};
+    t.integers = factor_integer(f, p.loads[1].columns, with_tile, why);
+  } else {
+    t.integers = factor_integer(f, p.loads[1].columns, m, why);
+  }
   if (!t.integers) return std::nullopt;
   const IntegerDot& d = *t.integers;
   t.row = d.row;
-  t.scale_group = d.group >= kWideScaleGroup && d.group % kWideScaleGroup == 0 ? kWideScaleGroup : kScaleGroup;
-  t.group = std::gcd(d.group, t.scale_group);
+  if (tile) {  // scaling costs as much as many products, so groups must be wide and need no corrections
+    t.scale_group = t.group = std::gcd(d.group, kTileGroup);
+    if (t.group < kTileGroup / 2 || d.bias != 0 || d.form.offset) return std::nullopt;
+  } else {
+    t.scale_group = d.group >= kWideScaleGroup && d.group % kWideScaleGroup == 0 ? kWideScaleGroup : kScaleGroup;
+    t.group = std::gcd(d.group, t.scale_group);
+  }
   if (t.group % t.row.k != 0 || t.group % m.f32_lanes() != 0) {
     *why = fmt::format("groups of {} do not fill the machine's vectors", d.group);
     return std::nullopt;
@@ -146,6 +173,45 @@ std::optional<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Mach
   const int64_t instruction = std::lcm(t.step(), t.scale_group);
   t.padded_k = ceil_div(p.k.extent, instruction) * instruction;
   return MatrixChooser(p, m, t).choose();
+}
+
+std::optional<MatrixPlan> choose_short_floats(const DotProblem& p, const machine::Machine& m,
+                                              const machine::DotRow& row, const std::optional<machine::TileRow>& tile) {
+  MatrixPlan t;
+  t.tile = tile;
+  t.row = row;
+  const DotLoad& b = p.loads[1];
+  t.unit = std::lcm(b.format ? b.format->block : 1, t.step());
+  t.padded_k = ceil_div(p.k.extent, t.step()) * t.step();
+  return MatrixChooser(p, m, t).choose();
+}
+
+}  // namespace
+
+std::optional<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why) {
+  if (p.m.extent < kFewestRows || !p.outer_k.empty()) return std::nullopt;
+  const DotLoad &a = p.loads[0], &b = p.loads[1];
+  if (a.kind != DotLoad::Kind::memory || !is_float(a.scalar)) return std::nullopt;
+  std::optional<MatrixPlan> best;
+  auto consider = [&](const std::optional<MatrixPlan>& t) {
+    if (t && (!best || t->cycles < best->cycles)) best = t;
+  };
+  if (b.kind == DotLoad::Kind::packed) {
+    if (exact || !unpacks_along(p, 1, p.k)) return std::nullopt;
+    consider(choose_integers(p, m, std::nullopt, why));
+    std::string no_tiles;
+    for (const machine::TileRow& tile : m.tiles)
+      if (tile.acc == Scalar::i32) consider(choose_integers(p, m, tile, &no_tiles));
+    if (b.format->block_bytes * 8 > 16 * b.format->block) return best;  // rounding would lose what the format keeps
+  } else if (a.scalar != Scalar::bf16 || b.kind != DotLoad::Kind::memory || b.scalar != Scalar::bf16 ||
+             (p.k.strides[1] != 1 && p.n.strides[1] != 1)) {
+    return std::nullopt;
+  }
+  for (const machine::TileRow& tile : m.tiles)
+    if (tile.acc == Scalar::f32) consider(choose_short_floats(p, m, as_dot(tile), tile));
+  for (const machine::DotRow& row : m.dots)
+    if (row.acc == Scalar::f32) consider(choose_short_floats(p, m, row, std::nullopt));
+  return best;
 }
 
 std::string describe(const MatrixPlan& t) {
