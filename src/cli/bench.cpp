@@ -142,7 +142,6 @@ int bench(const Shared& shared, Flags& flags) {
 
 void add_bench(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
-  flags->speed.session.chunk = 512;
   CLI::App* sub = app.add_subcommand("bench", "Measure how fast models read prompts and write tokens here");
   sub->add_option("-m,--model", flags->models, "GGUF file or Hugging Face folder; repeatable")->type_name("FILE");
   sub->add_option("--shape,--size", flags->shape, "A named size with random weights instead of a file")

@@ -43,11 +43,13 @@ class Writer {
   // Feeds a text and streams the continuation to stdout. False when Ctrl-C ended it.
   bool answer(const std::string& text) {
     model::EncodeOptions encode;
-    encode.add_special = session_.position() == 0;
+    encode.add_special = session_.position() == 0 && waiting_.empty();
     encode.parse_special = true;
-    const std::vector<model::TokenId> tokens = tokenizer_.encode(text, encode);
+    std::vector<model::TokenId> tokens = tokenizer_.encode(text, encode);
     if (tokens.empty()) throw usage_error("the prompt is empty");
     for (model::TokenId id : tokens) sampler_.accept(id);
+    tokens.insert(tokens.begin(), waiting_.begin(), waiting_.end());
+    waiting_.clear();
     auto start = Clock::now();
     std::span<const float> logits = session_.feed(tokens);
     const double prompt_seconds = seconds_since(start);
@@ -61,6 +63,10 @@ class Writer {
       if (!flags_.ignore_eos && std::find(ends.begin(), ends.end(), id) != ends.end()) break;
       sampler_.accept(id);
       std::cout << stream.push(id) << std::flush;
+      if (made == flags_.predict) {
+        waiting_ = {id};
+        break;
+      }
       if (session_.position() + 1 > session_.context()) {
         note("\nthe context is full");
         break;
@@ -82,6 +88,7 @@ class Writer {
   const model::Tokenizer& tokenizer_;
   model::Session session_;
   model::Sampler sampler_;
+  std::vector<model::TokenId> waiting_;  // written, but not yet read: nobody has asked what follows
 };
 
 int generate(const Shared& shared, Flags& flags) {

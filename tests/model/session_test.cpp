@@ -45,8 +45,8 @@ const std::vector<TokenId> kText = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
 TEST(Session, AgreesWithTheOracleHoweverTheTextIsCut) {
   const Model m = tiny_model();
   const LoadedModel loaded(engine(), m);
-  for (const int64_t chunk : {1, 4, 16}) {
-    Session s(loaded, {.context = 16, .chunk = chunk});
+  for (const int64_t chunk : {1, 4, 16, 32}) {
+    Session s(loaded, {.context = 32, .chunk = chunk});
     (void)s.feed(std::span(kText).first(6));
     (void)s.feed(std::span(kText).subspan(6, 1));
     EXPECT_LT(difference(s.feed(std::span(kText).subspan(7)), oracle_logits(m, kText)), 1e-4) << chunk;

@@ -6,6 +6,11 @@
 #include "base/error.h"
 
 namespace lumen::model {
+namespace {
+
+constexpr int64_t kWidthStep = 4, kNarrowest = 8;
+
+}  // namespace
 
 LoadedModel::LoadedModel(run::Engine& engine, const Model& model) : engine_(engine), model_(model) {
   for (const auto& [name, w] : model.weights) {
@@ -20,7 +25,6 @@ Session::Session(const LoadedModel& loaded, SessionOptions options) : loaded_(lo
   options_.chunk = std::clamp<int64_t>(options_.chunk, 1, options_.context);
   graph_ = loaded.model().family->function("step", loaded.model().config);
   position_in_ = std::make_shared<run::DeviceTensor>(loaded.engine().device(), graph::Type{{}, {Scalar::i32, nullptr}});
-  widths_.reserve(2);  // one token, one chunk: references stay valid
   logits_.resize(static_cast<size_t>(loaded.model().integer("vocab")));
 }
 
@@ -66,6 +70,18 @@ void Session::run(const Width& width, std::span<const TokenId> tokens) {
   position_ += static_cast<int64_t>(tokens.size());
 }
 
+// Whole chunks while there are so many tokens; the rest in the narrowest of a few widths that holds it, each compiled
+// once: a short prompt need not wait for a long one's work. Near the end of the context widths that fit are taken.
+const Session::Width& Session::width_for(int64_t left) {
+  int64_t tokens = options_.chunk;
+  while (tokens / kWidthStep >= std::max(left, kNarrowest)) tokens /= kWidthStep;
+  while (tokens >= kNarrowest && position_ + tokens > options_.context) tokens /= kWidthStep;
+  if (left == 1 || tokens < 2 || position_ + tokens > options_.context) tokens = 1;
+  for (const Width& w : widths_)
+    if (w.tokens == tokens) return w;
+  return widths_.emplace_back(make(tokens));
+}
+
 std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
   if (position_ + static_cast<int64_t>(tokens.size()) > options_.context) {
@@ -74,19 +90,10 @@ std::span<const float> Session::feed(std::span<const TokenId> tokens) {
                             position_ + static_cast<int64_t>(tokens.size()), options_.context),
                 "shorten the prompt, ask for fewer tokens (-n), or raise --ctx-size");
   }
-  const auto width_of = [&](int64_t count) -> const Width& {
-    for (const Width& w : widths_) {
-      if (w.tokens == count) return w;
-    }
-    widths_.push_back(make(count));
-    return widths_.back();
-  };
   const Width* last = nullptr;
   while (!tokens.empty()) {
-    const auto left = static_cast<int64_t>(tokens.size());
-    const bool wide = left > 1 && options_.chunk > 1 && position_ + options_.chunk <= options_.context;
-    const Width& width = width_of(wide ? options_.chunk : 1);
-    const auto count = static_cast<size_t>(std::min(left, width.tokens));
+    const Width& width = width_for(static_cast<int64_t>(tokens.size()));
+    const size_t count = std::min(tokens.size(), static_cast<size_t>(width.tokens));
     run(width, tokens.first(count));
     tokens = tokens.subspan(count);
     last = &width;

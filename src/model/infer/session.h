@@ -3,6 +3,7 @@
 // tests/model/infer_test.cpp.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -30,7 +31,7 @@ class LoadedModel {
 
 struct SessionOptions {
   int64_t context = 0;  // cache length; 0: the model's context
-  int64_t chunk = 64;   // tokens of a prompt computed at once
+  int64_t chunk = 512;  // tokens of a prompt computed at once, at most
   bool exact = false;   // f32 activations throughout
 };
 
@@ -54,6 +55,7 @@ class Session {
     run::DeviceTensorRef tokens_in, rows_in;
   };
   Width make(int64_t tokens);
+  const Width& width_for(int64_t left);
   void run(const Width& width, std::span<const TokenId> tokens);
 
   const LoadedModel& loaded_;
@@ -61,7 +63,7 @@ class Session {
   graph::Graph graph_;
   std::map<std::string, run::DeviceTensorRef> states_;
   run::DeviceTensorRef position_in_;
-  std::vector<Width> widths_;  // made when first needed: one token, or a chunk
+  std::deque<Width> widths_;  // made when first needed
   std::vector<float> logits_;
   int64_t position_ = 0;
 };
