@@ -17,6 +17,7 @@ constexpr int64_t kLaidBytes = 64 << 20;   // of an operand laid out in scratch
 constexpr int64_t kSumsBytes = 256 << 10;  // private sums when K has stages
 constexpr int64_t kMostRows = 6;           // of a, for kernels along k
 constexpr double kLaunchCycles = 20000;    // one more step
+constexpr double kStreamBytes = 8;         // a cycle, of tiles read from beyond the second-level cache
 constexpr double kTaskCycles = 300;        // entering a task
 constexpr double kTileCycles = 12;         // entering a tile
 
@@ -54,7 +55,8 @@ class TileChooser {
     best.cycles = -1;
     for (int vectors = 1; vectors <= 4; ++vectors)
       for (int height = 1; height <= 14; ++height) {
-        if (height * vectors + vectors + 1 > m_.vector_registers) continue;
+        // Sums, a row of b, one number of a; with many registers two are left to the allocator, which else spills sums.
+        if (height * vectors + vectors + 1 > m_.vector_registers - (m_.vector_registers > 16 ? 2 : 0)) continue;
         if (height > p_.m.extent || (vectors > vectors_all_)) continue;
         cut(height, vectors, best);
       }
@@ -120,7 +122,9 @@ double TileChooser::cost(const TilePlan& t) const {
   const double turned = t.lanes / 4.0;
   // Rows far apart: every one begins with lines nobody fetched ahead.
   auto copied = [&](size_t side, int64_t stride) {
-    return stride * 4 >= 1024 && p_.loads[side].elements * 4 > m_.l2_bytes / 2 ? 8.0 : 2.0;
+    const int64_t bytes = p_.loads[side].elements * 4;
+    if (stride * 4 < 1024 || bytes <= m_.l2_bytes / 2) return 2.0;
+    return bytes > 8 * m_.l2_bytes ? 24.0 : 8.0;
   };
   double fill = t.b == Fetch::direct ? 0
                 : t.b == Fetch::copy ? copied(1, p_.k.strides[1])
@@ -129,11 +133,14 @@ double TileChooser::cost(const TilePlan& t) const {
   if (p_.loads[1].kind == DotLoad::Kind::packed) fill += unpack;
   cycles += b_vectors * fill;
   const double a_vectors = k * static_cast<double>(ceil_div(p_.m.extent, lanes_) * t.n_tasks);
-  fill = t.a == Fetch::direct ? 0 : t.a == Fetch::copy ? (t.a_along_k ? 2 : copied(0, p_.k.strides[0])) : t.lanes;
+  fill = t.a == Fetch::direct ? 0 : t.a == Fetch::copy ? (t.a_along_k ? 2 : 3 * copied(0, p_.k.strides[0])) : t.lanes;
   if (p_.loads[0].kind == DotLoad::Kind::packed) fill += unpack;
   if (t.a == Fetch::tiles) {  // once for all, and a launch
     const double once = k * static_cast<double>(t.m_tiles * ceil_div(t.height, t.lanes));
     cycles += once * 1.5 * copied(0, p_.k.strides[0]) + kLaunchCycles / outer;
+    // Tiles that no cache holds are read from memory once for every column of tasks.
+    const double bytes = k * static_cast<double>(t.m_tiles * ceil_div(t.height, t.lanes) * t.lanes * 4);
+    if (bytes > static_cast<double>(m_.l2_bytes)) cycles += bytes * static_cast<double>(t.n_tasks) / kStreamBytes;
     fill = 0;
   }
   cycles += a_vectors * fill;
@@ -147,7 +154,7 @@ double TileChooser::cost(const TilePlan& t) const {
       cycles += k * static_cast<double>(t.n_tiles * p_.m.extent) / 8;
     if (p_.k.strides[0] != 1 && stride >= 2048) cycles += k * static_cast<double>(t.n_tiles * t.m_tiles) * 3;
   }
-  if (t.stages > 1) cycles += static_cast<double>(t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors) * 3;
+  if (t.stages > 1) cycles += static_cast<double>(t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors) * 8;
   const int64_t tasks = t.tasks(p_);
   cycles = cycles * outer + kTaskCycles * static_cast<double>(tasks);
   return cycles * balanced(cycles, tasks);

@@ -254,23 +254,23 @@ void TileKernel::pack_b(const Stage& s) {
       return;
     }
     if (t_.b != Fetch::turn) {
-      // Row by row within a tile: what a tile reads of a row lies together.
-      b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Value tile) {
-        const Value n = w_.scaled(tile, t_.vectors * t_.lanes);
-        const Value to = w_.add(k_first, w_.scaled(sub(tile, n_first_), panel));
-        auto fill = [&](int vectors, bool masked) {
-          const Value last =
-              masked ? sub(w_.i64(p_.n.extent), w_.add(n, w_.i64(static_cast<int64_t>(vectors - 1) * t_.lanes))) : -1;
-          b_.loop(LoopKind::serial, w_.i64(0), s.count, 1, [&](Value k) {
+      // Row by row through all tiles of the task: what they read of a row lies together.
+      b_.loop(LoopKind::serial, w_.i64(0), s.count, 1, [&](Value k) {
+        const Value from = w_.add(base, w_.scaled(k, k_stride));
+        b_.loop(LoopKind::serial, n_first_, n_last_, 1, [&](Value tile) {
+          const Value n = w_.scaled(tile, t_.vectors * t_.lanes);
+          const Value to = w_.add(w_.add(k_first, w_.scaled(sub(tile, n_first_), panel)), w_.scaled(k, row));
+          each_width(tile, [&](int vectors, bool masked) {
+            const Value last =
+                masked ? sub(w_.i64(p_.n.extent), w_.add(n, w_.i64(static_cast<int64_t>(vectors - 1) * t_.lanes))) : -1;
             for (int j = 0; j < vectors; ++j) {
               const Value column = w_.add(n, w_.i64(static_cast<int64_t>(j) * t_.lanes));
-              const Value at = w_.add(base, w_.add(w_.scaled(k, k_stride), w_.scaled(column, n_stride)));
+              const Value at = w_.add(from, w_.scaled(column, n_stride));
               const Value x = w_.read_f32(1, at, n_stride, t_.lanes, j == vectors - 1 ? last : -1);
-              b_.store(b_panel_, x, w_.add(to, w_.add(w_.scaled(k, row), w_.i64(j * lane_bytes_))), 4);
+              b_.store(b_panel_, x, w_.add(to, w_.i64(j * lane_bytes_)), 4);
             }
           });
-        };
-        each_width(tile, fill);
+        });
       });
       return;
     }
