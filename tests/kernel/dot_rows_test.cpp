@@ -35,7 +35,7 @@ TEST(DotRows, FewRowsOfEveryAwkwardShape) {
           const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
           if (!synth::rows_possible(p)) continue;  // the longer side became n
           synth::Synthesis s;
-          s.steps.push_back(synth::write_rows_kernel(plan.graph, p, synth::choose_rows(p, *m)));
+          s.steps.push_back(synth::write_rows_kernel(plan.graph, p, synth::choose_rows(p, *m), *m));
           std::mt19937 random(9);
           std::map<std::string, graph::Tensor> inputs;
           for (auto v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);

@@ -25,7 +25,7 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
       }
     }
     if (rows.cycles < tile.cycles) {
-      out.steps.push_back(write_rows_kernel(plan.graph, p, rows));
+      out.steps.push_back(write_rows_kernel(plan.graph, p, rows, target));
       if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
       return out;
     }

@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <memory>
+#include <numeric>
 
 #include "kernel/synth/dot_write.h"
+#include "kernel/synth/factor.h"
 #include "kernel/synth/pack.h"
 #include "kernel/synth/unpack.h"
 
@@ -17,7 +19,10 @@ using loop::VType;
 
 class RowsKernel {
  public:
-  RowsKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t) : p_(p), t_(t), w_(g, p, "dot"), b_(w_.b) {}
+  RowsKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const machine::Machine& m)
+      : p_(p), t_(t), m_(m), w_(g, p, "dot"), b_(w_.b) {
+    if (p.loads[1].kind == DotLoad::Kind::packed) find_scale(*p.loads[1].format);
+  }
 
   Step write(std::string plan) {
     b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1,
@@ -31,30 +36,56 @@ class RowsKernel {
   void sum_memory(const std::vector<Value>& rows);
   void sum_packed(const std::vector<Value>& rows);
   Value sum(int i, int j) { return b_.load(sums_[i * t_.width + j], {Scalar::f32, t_.lanes}, w_.i64(0), 4); }
-  // sums += products of `right` (one vector per row of b) with a at k.
-  void products(Value k, const std::vector<Value>& right, Value count);
+  void find_scale(const Format& f);
+  // `to` += products of `right` (one vector per row of b) with a at k.
+  void products(const std::vector<loop::BufferId>& to, Value k, const std::vector<Value>& right, Value count);
+  void sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Value k, int64_t first, int64_t count,
+               const RoutineExpr* value, const std::vector<loop::BufferId>& to);
 
   const DotProblem& p_;
   const RowsPlan& t_;
+  const machine::Machine& m_;
   DotWriter w_;
   loop::Builder& b_;
-  std::vector<loop::BufferId> sums_;
+  std::vector<loop::BufferId> sums_, partial_;
+  std::optional<ScaledForm> form_;  // scales are applied to sums of values: of a group, or of the row
+  bool whole_rows_ = false;
+  std::vector<Value> row_scales_;
 };
+
+// Scales that stay the same over vectors wait until these are added.
+void RowsKernel::find_scale(const Format& f) {
+  const FormatFacts facts = facts_of(f);
+  if (!facts.scaled || facts.scaled->offset || !facts.scaled->scale) return;
+  const int64_t unit = unpack_unit(f, t_.lanes);
+  whole_rows_ = is_constant_in_row(f, *facts.scaled->scale);
+  if (!whole_rows_ && (facts.scaled->group % (2 * t_.lanes) != 0 ||
+                       std::gcd(facts.scaled->group, unit) < 2 * t_.lanes || f.block % t_.lanes != 0))
+    return;
+  form_ = facts.scaled;
+}
 
 void RowsKernel::write_task(Value task) {
   const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(t_.n_tasks)), t_.n_task * t_.width);
   w_.enter_outer(b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks)));
   const Value last = w_.min(w_.add(first, w_.i64(t_.n_task * t_.width)), w_.i64(p_.n.extent));
-  for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(t_.lanes * 4));
+  for (int i = 0; i < t_.height * t_.width; ++i) {
+    sums_.push_back(b_.alloc(t_.lanes * 4));
+    if (form_ && !whole_rows_) partial_.push_back(b_.alloc(t_.lanes * 4));
+  }
   b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
 }
 
-void RowsKernel::products(Value k, const std::vector<Value>& right, Value count) {
+void RowsKernel::products(const std::vector<loop::BufferId>& to, Value k, const std::vector<Value>& right,
+                          Value count) {
   for (int i = 0; i < t_.height; ++i) {
     const Value at = w_.add(w_.base(0), w_.add(k, w_.i64(i * p_.m.strides[0])));
     const Value left = w_.read_f32(0, at, 1, b_.type(right[0]).lanes, count);
-    for (int j = 0; j < t_.width; ++j)
-      b_.store(sums_[i * t_.width + j], b_.op(ScalarOp::fma_, left, right[j], sum(i, j)), w_.i64(0), 4);
+    for (int j = 0; j < t_.width; ++j) {
+      const loop::BufferId at_sum = to[static_cast<size_t>(i * t_.width + j)];
+      const Value before = b_.load(at_sum, {Scalar::f32, t_.lanes}, w_.i64(0), 4);
+      b_.store(at_sum, b_.op(ScalarOp::fma_, left, right[j], before), w_.i64(0), 4);
+    }
   }
 }
 
@@ -63,10 +94,29 @@ void RowsKernel::sum_memory(const std::vector<Value>& rows) {
   auto step = [&](Value at, Value count) {
     std::vector<Value> right;
     for (Value row : rows) right.push_back(w_.read_f32(1, w_.add(row, at), 1, t_.lanes, count));
-    products(at, right, count);
+    products(sums_, at, right, count);
   };
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), t_.lanes, [&](Value at) { step(at, -1); });
   if (whole < k) step(w_.i64(whole), w_.i64(k - whole));
+}
+
+// Elements first .. first + count of the entered blocks, which begin at k.
+void RowsKernel::sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Value k, int64_t first, int64_t count,
+                         const RoutineExpr* value, const std::vector<loop::BufferId>& to) {
+  for (int64_t position = first; position < first + count; position += t_.lanes) {
+    const int lanes = static_cast<int>(std::min<int64_t>(t_.lanes, first + count - position));
+    std::vector<Value> right;
+    for (auto& cursor : cursors) {
+      Value v = value ? cursor->expression(*value, position, lanes, true) : cursor->values(position, lanes);
+      if (lanes < t_.lanes) {  // the rest of the vector is zero
+        std::vector<int> mask(static_cast<size_t>(t_.lanes), -1);
+        for (int lane = 0; lane < lanes; ++lane) mask[static_cast<size_t>(lane)] = lane;
+        v = lanes == 1 ? b_.insert(w_.zero(t_.lanes), v, 0) : b_.shuffle({v}, mask);
+      }
+      right.push_back(v);
+    }
+    products(to, w_.add(k, w_.i64(position)), right, lanes < t_.lanes ? w_.i64(lanes) : -1);
+  }
 }
 
 void RowsKernel::sum_packed(const std::vector<Value>& rows) {
@@ -76,31 +126,37 @@ void RowsKernel::sum_packed(const std::vector<Value>& rows) {
   std::vector<Value> first;
   for (Value row : rows) {
     cursors.push_back(std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns));
+    cursors.back()->use(m_);
     cursors.back()->enter_tensor();
     cursors.back()->enter_row(b_.op(ScalarOp::div_, row, w_.i64(load.columns)));
     first.push_back(b_.op(ScalarOp::div_, row, w_.i64(block)));
   }
+  row_scales_.clear();
   auto run = [&](Value k, int64_t count) {
     const Value ahead = b_.op(ScalarOp::div_, k, w_.i64(block));
     for (size_t j = 0; j < rows.size(); ++j) cursors[j]->enter_block(w_.add(first[j], ahead), count / block);
-    for (int64_t position = 0; position < count; position += t_.lanes) {
-      const int lanes = static_cast<int>(std::min<int64_t>(t_.lanes, count - position));
-      std::vector<Value> right;
-      for (auto& cursor : cursors) {
-        Value v = cursor->values(position, lanes);
-        if (lanes < t_.lanes) {  // the rest of the vector is zero
-          std::vector<int> mask(static_cast<size_t>(t_.lanes), -1);
-          for (int lane = 0; lane < lanes; ++lane) mask[lane] = lane;
-          v = lanes == 1 ? b_.insert(w_.zero(t_.lanes), v, 0) : b_.shuffle({v}, mask);
+    if (!form_ || whole_rows_) return sum_run(cursors, k, 0, count, form_ ? &form_->value : nullptr, sums_);
+    const int64_t group = std::gcd(form_->group, count);
+    for (int64_t position = 0; position < count; position += group) {
+      for (const loop::BufferId s : partial_) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
+      sum_run(cursors, k, position, group, &form_->value, partial_);
+      for (int i = 0; i < t_.height; ++i)
+        for (int j = 0; j < t_.width; ++j) {
+          const Value scale =
+              b_.splat(cursors[static_cast<size_t>(j)]->expression(*form_->scale, position, 1, false), t_.lanes);
+          const size_t at_sum = static_cast<size_t>(i * t_.width + j);
+          const Value part = b_.load(partial_[at_sum], {Scalar::f32, t_.lanes}, w_.i64(0), 4);
+          b_.store(sums_[at_sum], b_.op(ScalarOp::fma_, part, scale, sum(i, j)), w_.i64(0), 4);
         }
-        right.push_back(v);
-      }
-      products(w_.add(k, w_.i64(position)), right, lanes < t_.lanes ? w_.i64(lanes) : -1);
     }
   };
   const int64_t k = p_.k.extent, whole = k / unit * unit;
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), unit, [&](Value at) { run(at, unit); });
   b_.loop(LoopKind::serial, w_.i64(whole), w_.i64(k), block, [&](Value at) { run(at, block); });
+  for (size_t j = 0; form_ && whole_rows_ && j < rows.size(); ++j) {
+    cursors[j]->enter_block(first[j], 1);
+    row_scales_.push_back(cursors[j]->expression(*form_->scale, 0, 1, false));
+  }
 }
 
 void RowsKernel::write_group(Value n) {
@@ -120,7 +176,8 @@ void RowsKernel::write_group(Value n) {
   for (int i = 0; i < t_.height; ++i) {
     Value v = w_.zero(t_.width);
     for (int j = 0; j < t_.width; ++j) {
-      const Value total = b_.fold(ScalarOp::add_, sum(i, j));
+      Value total = b_.fold(ScalarOp::add_, sum(i, j));
+      if (!row_scales_.empty()) total = b_.mul(total, row_scales_[static_cast<size_t>(j)]);
       v = t_.width == 1 ? total : b_.insert(v, total, j);
     }
     w_.finish_vector(v, w_.i64(i), n, count);
@@ -129,8 +186,8 @@ void RowsKernel::write_group(Value n) {
 
 }  // namespace
 
-Step write_rows_kernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t) {
-  Step s = RowsKernel(g, p, t).write(describe_shape(p) + " " + describe(t));
+Step write_rows_kernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const machine::Machine& m) {
+  Step s = RowsKernel(g, p, t, m).write(describe_shape(p) + " " + describe(t));
   s.flops = p.flops();
   return s;
 }

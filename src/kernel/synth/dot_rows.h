@@ -8,6 +8,6 @@
 
 namespace lumen::synth {
 
-Step write_rows_kernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t);
+Step write_rows_kernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const machine::Machine& m);
 
 }  // namespace lumen::synth

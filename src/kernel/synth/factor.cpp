@@ -12,17 +12,6 @@
 namespace lumen::synth {
 namespace {
 
-// Neither depends on the element nor on fields of its block: constant over a row.
-bool is_constant_in_row(const Format& f, const RoutineExpr& e) {
-  if (e.kind == RoutineExpr::Kind::variable) return false;
-  if (e.kind == RoutineExpr::Kind::field && (f.fields[static_cast<size_t>(e.slot)].level == Level::block ||
-                                             f.fields[static_cast<size_t>(e.slot)].level == Level::tile))
-    return false;
-  for (const RoutineExpr& a : e.args)
-    if (!is_constant_in_row(f, a)) return false;
-  return true;
-}
-
 // Codes minus the bias lie in what the row takes without saturating; the bias, or nothing.
 std::optional<int64_t> bias_for(const AffineForm& form, const machine::DotRow& row) {
   const int64_t low = row.a == Scalar::u8 ? 0 : -row.a_max;
@@ -131,6 +120,16 @@ std::optional<AffineForm> integers_of(const Format& f, const ScaledForm& scaled,
 }
 
 }  // namespace
+
+bool is_constant_in_row(const Format& f, const RoutineExpr& e) {
+  if (e.kind == RoutineExpr::Kind::variable) return false;
+  if (e.kind == RoutineExpr::Kind::field && (f.fields[static_cast<size_t>(e.slot)].level == Level::block ||
+                                             f.fields[static_cast<size_t>(e.slot)].level == Level::tile))
+    return false;
+  for (const RoutineExpr& a : e.args)
+    if (!is_constant_in_row(f, a)) return false;
+  return true;
+}
 
 std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const machine::Machine& m,
                                          std::string* why) {

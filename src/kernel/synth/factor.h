@@ -31,6 +31,9 @@ struct IntegerDot {
   int64_t step() const { return int64_t{row.lanes} * row.k; }  // elements of one instruction
 };
 
+// Neither depends on the element nor on fields of its block or tile: constant over a row.
+bool is_constant_in_row(const Format& f, const RoutineExpr& e);
+
 // Nothing when the format is not affine in small integers or no row of the machine takes its codes; `why` then says so.
 std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const machine::Machine& m, std::string* why);
 

@@ -354,6 +354,31 @@ ValueId load_field(Window& window, const Field& field, const std::vector<FieldPl
 
 namespace {
 
+// Floats that f16 holds up to a power of two: their bits moved into place, and its conversion to f32, which machines
+// have and which knows subnormals.
+bool fits_half(const FieldType& t) {
+  if (!t.has_sign || t.mantissa_bits > 10 || t.mantissa_bits == 0) return false;
+  return t.exponent_bits <= 4 && t.special != FieldType::Special::ieee && t.special != FieldType::Special::scale;
+}
+
+ValueId decode_by_half(loop::Builder& b, const FieldType& t, ValueId codes) {
+  const int lanes = b.type(codes).lanes, size = t.exponent_bits + t.mantissa_bits;
+  const VType u16{Scalar::u16, lanes};
+  const auto u = [&](int64_t x) { return b.integer(x, u16); };
+  const int64_t top = static_cast<int64_t>(low_mask(size));
+  const ValueId code = b.convert(ScalarOp::cast_, Scalar::u16, codes);
+  const ValueId magnitude = b.op(ScalarOp::and_, code, u(top));
+  const ValueId sign = b.op(ScalarOp::and_, b.op(ScalarOp::shl_, code, u(15 - size)), u(0x8000));
+  ValueId bits = b.op(ScalarOp::shl_, magnitude, u(10 - t.mantissa_bits));
+  if (t.special == FieldType::Special::fn)
+    bits = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, magnitude, u(top)), u(0x7e00), bits);
+  bits = b.op(ScalarOp::or_, bits, sign);
+  if (t.special == FieldType::Special::fnuz)
+    bits = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, code, u(top + 1)), u(0x7e00), bits);
+  const ValueId half = b.convert(ScalarOp::cast_, Scalar::f32, b.convert(ScalarOp::bitcast_, Scalar::f16, bits));
+  return b.mul(half, b.real(std::ldexp(1.0, 15 - t.bias), {Scalar::f32, lanes}));
+}
+
 ValueId decode_small_float(loop::Builder& b, const FieldType& t, ValueId codes) {
   const int lanes = b.type(codes).lanes;
   const VType u32{Scalar::u32, lanes}, f32{Scalar::f32, lanes};
@@ -444,7 +469,7 @@ ValueId decode_codes(loop::Builder& b, const FieldType& t, ValueId codes) {
   }
   if (is_bfloat(t))
     return b.convert(ScalarOp::bitcast_, Scalar::f32, b.op(ScalarOp::shl_, codes, b.integer(16, {Scalar::u32, lanes})));
-  return decode_small_float(b, t, codes);
+  return fits_half(t) ? decode_by_half(b, t, codes) : decode_small_float(b, t, codes);
 }
 
 }  // namespace lumen::synth

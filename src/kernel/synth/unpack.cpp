@@ -46,12 +46,7 @@ Lanes shrink(Lanes x) {
 }  // namespace
 
 Unpack::Unpack(loop::Builder& b, const Format& f, BufferId buffer, int64_t rows, int64_t columns, ValueId start)
-    : b_(b),
-      format_(f),
-      buffer_(buffer),
-      columns_(columns),
-      start_(start),
-      layout_(blob_layout(f, rows, columns)) {
+    : b_(b), format_(f), buffer_(buffer), columns_(columns), start_(start), layout_(blob_layout(f, rows, columns)) {
   straight_ = is_straight(f.decode);
 }
 
@@ -100,6 +95,7 @@ void Unpack::enter_block(ValueId first, int64_t count) {
   const ValueId base = b_.add(at(0), b_.mul(first, b_.i64(format_.block_bytes)));
   block_window_.emplace(b_, buffer_, base, count * format_.block_bytes);
   tile_windows_.clear();
+  wide_codes_.clear();
   if (!tensor_entered_) {
     tensor_window_.reset();
     tables_.clear();
@@ -234,7 +230,54 @@ Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
   Window& window = field.level == Level::block ? *block_window_
                    : field.level == Level::row ? *row_window_
                                                : *tensor_window_;
+  if (e.args[0].kind == RoutineExpr::Kind::variable)
+    if (const ValueId codes = wide_codes(e.slot, frame); codes >= 0)
+      return {type, decode_codes(b_, field.type, codes), {}};
   return {type, load_field(window, field, places_of(field, index, frame)), {}};
+}
+
+// Codes of a run of lanes out of a vector of bytes that is taken from memory at once; -1 where that is no gain.
+ValueId Unpack::wide_codes(int slot, const Frame& frame) {
+  constexpr int64_t kWide = 64;
+  const Field& field = format_.fields[static_cast<size_t>(slot)];
+  const int64_t first = frame.elements[0], lanes = frame.lanes();
+  if (!machine_ || !machine_->find_row(fmt::format("bits8.u8x{}", kWide)) || field.type.bits >= 8 || lanes < 2)
+    return -1;
+  if (field.level != Level::block || kWide % lanes != 0 || first % lanes != 0) return -1;
+  for (int64_t l = 0; l < lanes; ++l)
+    if (frame.elements[static_cast<size_t>(l)] != first + l) return -1;
+  const int64_t chunk = first / kWide * kWide;
+  if (chunk + kWide > block_count_ * format_.block) return -1;
+  const auto [found, fresh] = wide_codes_.try_emplace({slot, chunk}, -1);
+  if (fresh) found->second = codes(slot, run_of(chunk, kWide), true, machine_);
+  std::vector<int> mask;
+  for (int64_t l = 0; l < lanes; ++l) mask.push_back(static_cast<int>(first - chunk + l));
+  return b_.convert(ScalarOp::cast_, Scalar::u32, b_.shuffle({found->second}, mask));
+}
+
+// Entries by the machine's look-up of floats; -1 without one.
+ValueId Unpack::look_up_floats(const FormatTable& t, ValueId index) {
+  const int lanes = b_.type(index).lanes;
+  const std::string row = fmt::format("lookup{}.f32x{}", lanes, lanes);
+  if (!machine_ || lanes < 2 || !is_float(t.type) || !machine_->find_row(row)) return -1;
+  const VType bits{Scalar::u32, lanes}, floats{Scalar::f32, lanes};
+  index = b_.convert(ScalarOp::cast_, Scalar::u32, index);
+  std::vector<ValueId> level;
+  for (size_t first = 0; first < t.values.size(); first += static_cast<size_t>(lanes)) {
+    std::vector<double> entries;
+    for (size_t i = first; i < first + static_cast<size_t>(lanes); ++i)
+      entries.push_back(t.values[std::min(i, t.values.size() - 1)]);
+    level.push_back(b_.inst(row, floats, {b_.lanes_real(std::move(entries), Scalar::f32), index}));
+  }
+  for (int64_t bit = lanes; level.size() > 1; bit *= 2) {
+    const ValueId one = b_.op(ScalarOp::and_, index, b_.integer(bit, bits));
+    const ValueId set = b_.op(ScalarOp::ne_, one, b_.integer(0, bits));
+    std::vector<ValueId> next;
+    for (size_t k = 0; k < level.size(); k += 2)
+      next.push_back(k + 1 == level.size() ? level[k] : b_.op(ScalarOp::select_, set, level[k + 1], level[k]));
+    level = std::move(next);
+  }
+  return level[0];
 }
 
 BufferId Unpack::table_buffer(int table) {
@@ -247,6 +290,7 @@ BufferId Unpack::table_buffer(int table) {
 
 ValueId Unpack::table_entry(const FormatTable& t, int slot, ValueId index) {
   if (t.values.size() > kSelectTable) return read_table(b_, t, table_buffer(slot), index);
+  if (const ValueId found = look_up_floats(t, index); found >= 0) return found;
   const int lanes = b_.type(index).lanes;
   const Scalar s = is_float(t.type) ? Scalar::f32 : scalar_bits(t.type) >= 32 ? t.type : Scalar::i32;
   const VType index_type = b_.type(index), entry_type{s, lanes};

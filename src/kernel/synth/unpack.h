@@ -41,6 +41,8 @@ class Unpack {
   Unpack(const Unpack&) = delete;
   Unpack& operator=(const Unpack&) = delete;
 
+  // Rows of this machine may be used: look-ups of floats, bits of many lanes at once.
+  void use(const machine::Machine& m) { machine_ = &m; }
   // Loads tensor-level fields and lays out look-up tables here: call it once per task, before the loops. Without it
   // both are done again for every block that needs them.
   void enter_tensor();
@@ -99,7 +101,11 @@ class Unpack {
   loop::ValueId at(int64_t bytes);
 
   loop::Builder& b_;
+  loop::ValueId wide_codes(int slot, const Frame& frame);
+  loop::ValueId look_up_floats(const FormatTable& t, loop::ValueId index);
+
   const Format& format_;
+  const machine::Machine* machine_ = nullptr;
   loop::BufferId buffer_;
   int64_t columns_;
   loop::ValueId start_;
@@ -111,6 +117,7 @@ class Unpack {
   std::optional<Window> block_window_, row_window_, tensor_window_;
   std::map<int64_t, Window> tile_windows_;  // 0: the tile of the first block entered, 1: the next in its row
   std::map<int, loop::BufferId> tables_;
+  std::map<std::pair<int, int64_t>, loop::ValueId> wide_codes_;  // by field and first element
 };
 
 // Entries (of up to 256, modulo 256) by the machine's look-up of bytes; whether it has one for so many lanes.
