@@ -33,8 +33,6 @@ class IntegerKernel {
     scales_ = w_.scratch_param("scales", s.scales, layout.rows * layout.groups() * 4, false);
     totals_ = w_.scratch_param("sums", s.sums, layout.rows * layout.groups() * 4, false);
     corrects_ = d_.bias != 0 || d_.form.offset.has_value();
-    const int64_t groups = layout.unit_groups();
-    narrow_ = corrects_ && groups % d_.row.lanes != 0 ? static_cast<int>(groups % d_.row.lanes) : 0;
   }
 
   Step write(std::string plan) {
@@ -45,7 +43,6 @@ class IntegerKernel {
       const Value last = w_.min(w_.add(first, w_.i64(t_.n_task * t_.width)), w_.i64(p_.n.extent));
       for (int i = 0; i < t_.height * t_.width; ++i) {
         sums_.push_back(b_.alloc(d_.row.lanes * 4));
-        if (narrow_ > 0) corrections_.push_back(b_.alloc(narrow_ * 4));
       }
       b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
     });
@@ -61,12 +58,6 @@ class IntegerKernel {
   Value integer_dots(const std::vector<Value>& q, const std::vector<Value>& x);
   Value sum(int i, int j) { return b_.load(sums_[at(i, j)], {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
   size_t at(int i, int j) const { return static_cast<size_t>(i * t_.width + j); }
-  std::vector<int> lanes_from(int64_t first, int64_t count, int lanes) const {
-    std::vector<int> mask(static_cast<size_t>(lanes), -1);
-    std::iota(mask.begin(), mask.begin() + count, static_cast<int>(first));
-    return mask;
-  }
-
   const DotProblem& p_;
   const RowsPlan& t_;
   const IntegerDot& d_;
@@ -75,9 +66,8 @@ class IntegerKernel {
   DotWriter w_;
   loop::Builder& b_;
   loop::BufferId codes_, scales_, totals_;
-  std::vector<loop::BufferId> sums_, corrections_;
+  std::vector<loop::BufferId> sums_;
   bool corrects_ = false;
-  int narrow_ = 0;  // lanes of a unit's corrections that fill no vector of sums
   Value outer_ = -1;
   std::vector<std::unique_ptr<Unpack>> cursors_;
   std::vector<Value> first_blocks_, x_rows_;
@@ -146,19 +136,14 @@ Value IntegerKernel::integer_dots(const std::vector<Value>& q, const std::vector
   return total;
 }
 
-// sums += c * x, one lane per group of the unit.
+// sums += c * x, one lane per group of the unit; lanes of the sums beyond them gain nothing.
 void IntegerKernel::add_corrections(int i, int j, Value c, Value x) {
   const int groups = b_.type(c).lanes, lanes = d_.row.lanes;
   for (int first = 0; first < groups; first += lanes) {
-    const int count = std::min(lanes, groups - first);
-    const bool apart = count == narrow_ && count < lanes;
-    const std::vector<int> mask = lanes_from(first, count, apart ? count : lanes);
-    const auto part = [&](Value v) {
-      return groups == 1 ? (apart ? v : b_.insert(w_.zero(lanes), v, 0)) : b_.shuffle({v}, mask);
-    };
-    const loop::BufferId to = apart ? corrections_[at(i, j)] : sums_[at(i, j)];
-    const Value before = b_.load(to, {Scalar::f32, apart ? count : lanes}, w_.i64(0), 4);
-    b_.store(to, b_.op(ScalarOp::fma_, part(c), part(x), before), w_.i64(0), 4);
+    std::vector<int> mask(static_cast<size_t>(lanes), -1);
+    std::iota(mask.begin(), mask.begin() + std::min(lanes, groups - first), first);
+    const auto part = [&](Value v) { return groups == 1 ? b_.insert(w_.zero(lanes), v, 0) : b_.shuffle({v}, mask); };
+    b_.store(sums_[at(i, j)], b_.op(ScalarOp::fma_, part(c), part(x), sum(i, j)), w_.i64(0), 4);
   }
 }
 
@@ -219,7 +204,6 @@ void IntegerKernel::write_group(Value n) {
   const DotLoad& load = p_.loads[1];
   const int64_t block = load.format->block;
   for (const loop::BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
-  for (const loop::BufferId s : corrections_) b_.store(s, w_.zero(narrow_), w_.i64(0), 4);
   cursors_.clear();
   first_blocks_.clear();
   for (int j = 0; j < t_.width; ++j) {
@@ -248,11 +232,7 @@ void IntegerKernel::write_group(Value n) {
   for (int i = 0; i < t_.height; ++i) {
     Value v = w_.zero(t_.width);
     for (int j = 0; j < t_.width; ++j) {
-      Value total = b_.fold(ScalarOp::add_, sum(i, j));
-      if (narrow_ > 0) {
-        const Value c = b_.load(corrections_[at(i, j)], {Scalar::f32, narrow_}, w_.i64(0), 4);
-        total = b_.add(total, b_.fold(ScalarOp::add_, c));
-      }
+      const Value total = b_.fold(ScalarOp::add_, sum(i, j));
       v = t_.width == 1 ? total : b_.insert(v, total, j);
     }
     w_.finish_vector(v, w_.i64(i), n, count);
