@@ -1,10 +1,10 @@
 // Dots with few rows of activations beside the machine: cycles per weight on one core from the cache, GB/s of packed
-// weight out of memory with all threads, and the reading of memory measured in turns with it.
+// weight out of memory with all threads, and the reading of memory measured in turns with it. Times are those the
+// threads were given, so that other work on the machine counts little.
 //   bench_decode [MACHINE] [--formats A,B] [--m 1,4] [--shape 2048x2048] [--memory] [--exact] [--asm]
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -28,10 +28,6 @@ double own_seconds() {
   timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 struct Free {
@@ -78,22 +74,25 @@ struct Program {
       tasks.push_back(k.tasks);
     }
   }
-  // All steps, each split over `threads`.
-  void run(int threads) const {
+  // All steps, each split over `threads`; the time of the slowest thread of each, as far as it was given to it.
+  double run(int threads) const {
+    double time = 0;
     for (size_t i = 0; i < kernels.size(); ++i) {
-      auto part = [&](int64_t t) {
+      std::vector<double> times(static_cast<size_t>(threads), 0.0);
+      auto part = [&](int64_t t, int64_t of) {
         int64_t status[2] = {0, 0};
-        kernels[i](const_cast<void**>(buffers[i].data()), tasks[i] * t / threads, tasks[i] * (t + 1) / threads, status);
+        const double start = own_seconds();
+        kernels[i](const_cast<void**>(buffers[i].data()), tasks[i] * t / of, tasks[i] * (t + 1) / of, status);
+        times[static_cast<size_t>(t)] = own_seconds() - start;
       };
       std::vector<std::thread> others;
-      if (tasks[i] > 1)
-        for (int t = 1; t < threads; ++t) others.emplace_back(part, t);
-      if (tasks[i] > 1)
-        part(0);
-      else
-        kernels[i](const_cast<void**>(buffers[i].data()), 0, tasks[i], std::array<int64_t, 2>{}.data());
+      const int64_t pieces = tasks[i] > 1 ? threads : 1;
+      for (int64_t t = 1; t < pieces; ++t) others.emplace_back(part, t, pieces);
+      part(0, pieces);
       for (std::thread& t : others) t.join();
+      time += *std::max_element(times.begin(), times.end());
     }
+    return time;
   }
 };
 
@@ -275,12 +274,8 @@ void print_memory(const Dot& dot, const Program& read, double read_bytes) {
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   std::vector<double> speed, ratio, ceiling;
   for (int round = 0; round < 15; ++round) {
-    double start = wall_seconds();
-    read.run(threads);
-    const double limit = read_bytes / (wall_seconds() - start);
-    start = wall_seconds();
-    dot.program.run(threads);
-    const double got = dot.bytes / (wall_seconds() - start);
+    const double limit = read_bytes / read.run(threads);
+    const double got = dot.bytes / dot.program.run(threads);
     speed.push_back(got / 1e9);
     ceiling.push_back(limit / 1e9);
     ratio.push_back(got / limit);

@@ -69,6 +69,12 @@ inline std::vector<Case> dot_cases(const machine::Machine& m) {
     add_cases(out, contract_of({2, k}, type_of({9, k}, f), "mk", "nk", "mn", true), m, false);
     add_cases(out, contract_of({13, k}, type_of({21, k}, f), "mk", "nk", "mn", true), m, false);
   }
+  // Rows in f32: look-ups of words, small floats by way of f16, scales of groups and of rows.
+  for (const char* name : {"nf4", "fp8_e4m3", "fp8_row", "fp8_tile", "fp8_e4m3fnuz", "mxfp6_e3m2", "mxfp8_e4m3"}) {
+    const FormatRef f = library.find(name);
+    LUMEN_CHECK(f, "{}", name);
+    add_cases(out, contract_of({1, 192}, type_of({5, 192}, f), "mk", "nk", "mn", false), m, true);
+  }
   // Integer dots in the order of the formats' bits, and the rest of a row.
   for (const char* name : {"q4_0", "q4_k", "q6_k", "q5_0", "q3_k", "q2_k", "tq1_0", "int3_g32", "int4_g32_asym",
                            "int8_row", "mxfp6_e2m3", "nvfp4"}) {

@@ -40,7 +40,7 @@ Machine v3() {
   m.tier = Tier::measured;
   add_lookup(m, 128, "llvm.x86.ssse3.pshuf.b.128", "ssse3");
   add_lookup(m, 256, "llvm.x86.avx2.pshuf.b", "avx2");
-  m.rows.push_back({"lookup8.f32x8", float_lookup_meaning("lookup8.f32x8", 8), "llvm.x86.avx2.permps", "avx2", 1});
+  m.rows.push_back({"lookup8.u32x8", word_lookup_meaning("lookup8.u32x8", 8), "llvm.x86.avx2.permd", "avx2", 1});
   add_pairs(m, 256, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd", "avx2");
   return m;
 }
@@ -57,7 +57,7 @@ Machine avx512() {
   m.dots.clear();
   add_lookup(m, 512, "llvm.x86.avx512.pshuf.b.512", "avx512bw");
   m.rows.push_back(
-      {"lookup16.f32x16", float_lookup_meaning("lookup16.f32x16", 16), "llvm.x86.avx512.permvar.sf.512", "avx512f", 1});
+      {"lookup16.u32x16", word_lookup_meaning("lookup16.u32x16", 16), "llvm.x86.avx512.permvar.si.512", "avx512f", 1});
   add_pairs(m, 512, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512", "avx512bw");
   return m;
 }

@@ -1,6 +1,7 @@
 #include "kernel/synth/unpack.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "base/check.h"
@@ -255,29 +256,29 @@ ValueId Unpack::wide_codes(int slot, const Frame& frame) {
   return b_.convert(ScalarOp::cast_, Scalar::u32, b_.shuffle({found->second}, mask));
 }
 
-// Entries by the machine's look-up of floats; -1 without one.
+// Entries by the machine's look-up of words; -1 without one.
 ValueId Unpack::look_up_floats(const FormatTable& t, ValueId index) {
   const int lanes = b_.type(index).lanes;
-  const std::string row = fmt::format("lookup{}.f32x{}", lanes, lanes);
+  const std::string row = fmt::format("lookup{}.u32x{}", lanes, lanes);
   if (!machine_ || lanes < 2 || !is_float(t.type) || !machine_->find_row(row)) return -1;
-  const VType bits{Scalar::u32, lanes}, floats{Scalar::f32, lanes};
+  const VType words{Scalar::u32, lanes};
   index = b_.convert(ScalarOp::cast_, Scalar::u32, index);
   std::vector<ValueId> level;
   for (size_t first = 0; first < t.values.size(); first += static_cast<size_t>(lanes)) {
-    std::vector<double> entries;
+    std::vector<int64_t> entries;
     for (size_t i = first; i < first + static_cast<size_t>(lanes); ++i)
-      entries.push_back(t.values[std::min(i, t.values.size() - 1)]);
-    level.push_back(b_.inst(row, floats, {b_.lanes_real(std::move(entries), Scalar::f32), index}));
+      entries.push_back(std::bit_cast<uint32_t>(static_cast<float>(t.values[std::min(i, t.values.size() - 1)])));
+    level.push_back(b_.inst(row, words, {b_.lanes_integer(std::move(entries), Scalar::u32), index}));
   }
   for (int64_t bit = lanes; level.size() > 1; bit *= 2) {
-    const ValueId one = b_.op(ScalarOp::and_, index, b_.integer(bit, bits));
-    const ValueId set = b_.op(ScalarOp::ne_, one, b_.integer(0, bits));
+    const ValueId one = b_.op(ScalarOp::and_, index, b_.integer(bit, words));
+    const ValueId set = b_.op(ScalarOp::ne_, one, b_.integer(0, words));
     std::vector<ValueId> next;
     for (size_t k = 0; k < level.size(); k += 2)
       next.push_back(k + 1 == level.size() ? level[k] : b_.op(ScalarOp::select_, set, level[k + 1], level[k]));
     level = std::move(next);
   }
-  return level[0];
+  return b_.convert(ScalarOp::bitcast_, Scalar::f32, level[0]);
 }
 
 BufferId Unpack::table_buffer(int table) {
