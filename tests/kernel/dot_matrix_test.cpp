@@ -100,7 +100,7 @@ bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t 
 TEST(DotMatrix, IntegersEqualExactSumsOfTheSameCodes) {
   const FormatLibrary library = FormatLibrary::builtin();
   std::map<std::string, int> with_integers;
-  for (const char* name : {"avx512-vnni", "avx512", "x86-64-v3", "neon", "neon-dotprod"}) {
+  for (const char* name : {"avx512-vnni", "avx512", "avx-vnni", "x86-64-v3", "neon", "neon-dotprod"}) {
     const auto m = machine::find_machine(name);
     for (const FormatRef& f : library.all())
       if (f->encodes()) with_integers[name] += check(f, *m, 7, 5, f->block * std::max<int64_t>(1, 96 / f->block));

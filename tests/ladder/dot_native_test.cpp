@@ -8,7 +8,8 @@ namespace {
 
 TEST(DotNative, EqualsTheEvaluatorForAnySplit) {
   int ran = 0;
-  for (const char* name : {"x86-64-v3", "avx512", "avx512-vnni", "avx512-vbmi", "avx512-bf16", "amx", "neon-dotprod"}) {
+  for (const char* name :
+       {"x86-64-v3", "avx-vnni", "avx512", "avx512-vnni", "avx512-vbmi", "avx512-bf16", "amx", "neon-dotprod"}) {
     const auto m = machine::find_machine(name);
     if (!machine::runs_here(*m)) continue;
     for (const dot_test::Case& c : dot_test::dot_cases(*m)) {

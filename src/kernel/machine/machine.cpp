@@ -35,6 +35,11 @@ const std::vector<MachineRef>& table() {
 }
 
 #if defined(__x86_64__)
+bool has_avx_vnni() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1U << 4) != 0;
+}
+
 // The processor has the matrix unit and the system lets this process, and every thread it starts from now on, use it.
 bool tiles_allowed() {
   static const bool allowed = [] {
@@ -59,6 +64,7 @@ bool processor_has(std::string_view name) {
                   __builtin_cpu_supports("avx512vl");
   if (name == "x86-64-v3") return v3;
   if (name == "avx512") return v4;
+  if (name == "avx-vnni") return v3 && has_avx_vnni();
   const bool vnni = v4 && __builtin_cpu_supports("avx512vnni");
   const bool vbmi = vnni && __builtin_cpu_supports("avx512vbmi");
   const bool bf16 = vbmi && __builtin_cpu_supports("avx512bf16");

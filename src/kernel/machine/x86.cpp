@@ -45,6 +45,20 @@ Machine v3() {
   return m;
 }
 
+// Alder Lake and later without 512 bit vectors.
+Machine avx_vnni() {
+  Machine m = v3();
+  m.name = "avx-vnni";
+  m.features += ",+avxvnni";
+  m.tier = Tier::compiled;
+  std::vector<DotRow> pairs = std::move(m.dots);
+  m.dots.clear();
+  add_dot(m, "llvm.x86.avx512.vpdpbusd.256", "avxvnni",
+          {"dot4.u8i8.i32x8", Scalar::u8, Scalar::i8, Scalar::i32, 4, 8, true, "", false, 255});
+  m.dots.insert(m.dots.end(), pairs.begin(), pairs.end());
+  return m;
+}
+
 Machine avx512() {
   Machine m = v3();
   m.name = "avx512";
@@ -114,7 +128,7 @@ Machine amx() {
 }  // namespace
 
 std::vector<Machine> x86_machines() {
-  return {v3(), avx512(), avx512_vnni(), avx512_vbmi(), avx512_bf16(), amx()};
+  return {v3(), avx_vnni(), avx512(), avx512_vnni(), avx512_vbmi(), avx512_bf16(), amx()};
 }
 
 }  // namespace lumen::machine

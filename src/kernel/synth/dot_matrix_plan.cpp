@@ -79,7 +79,7 @@ class MatrixChooser {
     const double sums = height * vectors;
     if (t_.tile) {
       const double tiles = height / t_.tile->rows;
-      const double step = std::max(tiles * vectors, (tiles + vectors) / 2) * m_.tile_cycles;
+      const double step = std::max(tiles * vectors, (tiles + vectors) * 0.75) * m_.tile_cycles;  // products, loads
       double cycles = step * static_cast<double>(t_.padded_k / t_.tile->k) +
                       static_cast<double>(t_.stages) * tiles * vectors * 3 * m_.tile_cycles;
       if (t_.integers) cycles += sums * 3 * static_cast<double>(t_.padded_k / t_.scale_group);
