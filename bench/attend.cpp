@@ -1,7 +1,8 @@
 // Attention on one core beside the peak of fused multiply-adds and of reading memory, measured in the same run.
 //   bench_attend [MACHINE] [FILTER]      MACHINE defaults to native; FILTER picks lines by a part of their name
 //   bench_attend --asm NAME              the assembly of one line's kernels
-// Useful work is what the mask lets through: 2 (depth + width) operations for every visible pair of query and key.
+// Useful work is what the mask lets through: 2 (depth + width) operations for every visible pair of query and key, and
+// 10 depth for gradients.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <memory>
 
 #include "emit/emit.h"
+#include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
 #include "graph/pass/access.h"
 #include "kernel/loop/build.h"
@@ -116,6 +118,7 @@ struct Line {
   int64_t start = 0;  // of the first query
   std::string format;
   bool heads_first = false;  // keys and values [batch, groups, keys, depth] instead of [batch, keys, groups, depth]
+  bool gradient = false;     // of q, k and v, and nothing else
 };
 
 graph::Graph graph_of(const Line& l, const FormatLibrary& formats) {
@@ -143,8 +146,14 @@ graph::Graph graph_of(const Line& l, const FormatLibrary& formats) {
   s = b.select(seen, s, b.scalar(-1e30));
   const graph::ValueId e = b.unary(ScalarOp::exp_, b.sub(s, b.reduce(s, graph::Reduction::max, {4})));
   const graph::ValueId p = b.div(e, b.reduce(e, graph::Reduction::sum, {4}));
-  g.results = {b.contract(p, v, "bgrts", letters, "btgrd")};
-  g.result_names = {"o"};
+  const graph::ValueId o = b.contract(p, v, "bgrts", letters, "btgrd");
+  g.results = {o};
+  if (l.gradient) {
+    const graph::ValueId all = b.reduce(b.mul(o, q), graph::Reduction::sum, {0, 1, 2, 3, 4});
+    g.results = graph::differentiate(g, b.reshape(all, {}), {q, k, v});
+  }
+  g.result_names.assign(g.results.size(), "r");
+  graph::simplify(g);
   return g;
 }
 
@@ -162,6 +171,7 @@ void run_line(const Line& l, const machine::Machine& m, const FormatLibrary& for
     for (int64_t i = 0; i < bytes / 4; ++i) x[i] = static_cast<float>(i * 37 % 101) / 50.0F - 1;
   }
   std::vector<loop::Kernel> kernels;
+  std::vector<size_t> timed;
   std::vector<std::vector<void*>> buffers;
   std::vector<Memory> scratch;
   std::string plans;
@@ -170,6 +180,8 @@ void run_line(const Line& l, const machine::Machine& m, const FormatLibrary& for
     const size_t first = scratch.size();
     for (const int64_t bytes : s.scratch) scratch.push_back(memory_of(bytes));
     for (const synth::Step& step : s.steps) {
+      const bool gradient = step.plan.starts_with("attend gradient");
+      if (gradient || !l.gradient) timed.push_back(kernels.size());
       kernels.push_back(step.kernel);
       buffers.emplace_back();
       for (const synth::Argument& a : step.arguments)
@@ -184,13 +196,14 @@ void run_line(const Line& l, const machine::Machine& m, const FormatLibrary& for
     return;
   }
   const Compiled c = compile(kernels, m);
+  int64_t status[2];
+  for (size_t i = 0; i < c.kernels.size(); ++i) c.kernels[i](buffers[i].data(), 0, kernels[i].tasks, status);
   const double time = best_time([&] {
-    int64_t status[2];
-    for (size_t i = 0; i < c.kernels.size(); ++i) c.kernels[i](buffers[i].data(), 0, kernels[i].tasks, status);
+    for (const size_t i : timed) c.kernels[i](buffers[i].data(), 0, kernels[i].tasks, status);
   });
   double pairs = 0;
   for (int64_t t = 0; t < l.queries; ++t) pairs += static_cast<double>(std::min(l.keys, l.start + t + 1));
-  const double flops = 4.0 * pairs * static_cast<double>(l.batch * l.groups * l.repeat * l.depth);
+  const double flops = (l.gradient ? 10.0 : 4.0) * pairs * static_cast<double>(l.batch * l.groups * l.repeat * l.depth);
   const double bytes = 2.0 * static_cast<double>(graph::byte_size(plan.graph[1].type));
   fmt::print("{:<34} {:9.1f} us {:7.1f} GFLOP/s {:5.1f}%  keys and values {:6.2f} GB/s {:5.1f}%\n{}", l.name,
              time * 1e6, flops / time / 1e9, 100 * flops / time / 1e9 / peak, bytes / time / 1e9,
@@ -206,6 +219,9 @@ std::vector<Line> lines() {
                            {"prefill 512 in cache 2048", 1, 512, 2048, 4, 8, 64, 0, ""},
                            {"train 24x64 depth 32", 24, 64, 64, 4, 1, 32, 0, ""},
                            {"train 8x256 depth 64", 8, 256, 256, 6, 1, 64, 0, ""}};
+  out.push_back({"gradient 12x64 depth 32", 12, 64, 64, 4, 1, 32, 0, "", false, true});
+  out.push_back({"gradient 8x256 depth 64", 8, 256, 256, 6, 1, 64, 0, "", false, true});
+  out.push_back({"gradient 1x1024 depth 64", 1, 1024, 1024, 4, 8, 64, 0, "", false, true});
   for (const char* format : {"", "f16", "bf16", "q8_0"})
     for (const int64_t repeat : {8, 1})
       for (const bool heads_first : {false, true})

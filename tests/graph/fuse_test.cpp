@@ -15,7 +15,7 @@ namespace {
 std::string shapes(const Plan& plan) {
   std::string text;
   for (const Group& g : plan.groups) {
-    constexpr const char* kNames[] = {"map", "reduce", "dot", "attend", "move"};
+    constexpr const char* kNames[] = {"map", "reduce", "dot", "attend", "attend_gradient", "move"};
     text += (text.empty() ? "" : " ") + std::string(kNames[static_cast<int>(g.shape)]);
   }
   return text;

@@ -22,7 +22,7 @@ std::string print_groups(const Plan& plan) {
   std::string text = print(plan.graph);
   const auto list = [](const std::vector<ValueId>& values) { return fmt::format("[{}]", fmt::join(values, " ")); };
   for (const Group& g : plan.groups) {
-    constexpr const char* kNames[] = {"map", "reduce", "dot", "attend", "move"};
+    constexpr const char* kNames[] = {"map", "reduce", "dot", "attend", "attend_gradient", "move"};
     text += fmt::format("{} root={} nodes={} inputs={} results={}\n", kNames[static_cast<int>(g.shape)], g.root,
                         list(g.nodes), list(g.inputs), list(g.results));
   }

@@ -91,8 +91,13 @@ std::string check_group(const Graph& g, const Group& group) {
       return {};
     case KernelShape::attend:
       if (count(Op::contract_) != 2 || count(Op::reduce_) != 2 || maps + 4 != computes.size()) return "no attention";
-      if (group.results.size() != 1 || group.results[0] != group.nodes.back())
-        return "attention has one result, the last node";
+      for (ValueId r : group.results)
+        if (r != group.nodes.back() && g[r].op != Op::reduce_) return "attention has a result inside";
+      return {};
+    case KernelShape::attend_gradient:
+      if (maps + 2 + group.results.size() != computes.size()) return "no gradient of attention";
+      for (ValueId r : group.results)
+        if (g[r].op != Op::contract_) return "a gradient of attention is a product";
       return {};
     case KernelShape::move:
       if (computes.size() != 1 || computes[0] != group.root || maps != 0)

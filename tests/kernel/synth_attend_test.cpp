@@ -1,5 +1,6 @@
 // Needs: none. Attention groups against the graph evaluator: prefill and decode, causal masks, grouped heads, keys in
 // formats.
+#include "graph/grad/reverse.h"
 #include "synth_harness.h"
 
 namespace lumen::test {
@@ -71,6 +72,43 @@ TEST(SynthAttend, FewHeadsSplitTheirKeys) {
 TEST(SynthAttend, KeysInFormats) {
   attention(1, 2, 9, 2, 2, 64, format_named("q8_0"));
   attention(1, 2, 9, 2, 1, 24, format_named("f16"));
+}
+
+// The gradients of q, k and v in one kernel, and the attention itself in another.
+void gradient(int64_t batch, int64_t length, int64_t groups, int64_t repeat, int64_t depth, int64_t width) {
+  G t;
+  const ValueId pairs = t.in("q", {batch, length, groups, repeat, depth / 2, 2});
+  const ValueId q = t.b.reshape(pairs, G::shape({batch, length, groups, repeat, depth}));
+  const ValueId k = t.in("k", {batch, length, groups, depth}), v = t.in("v", {batch, length, groups, width});
+  const ValueId weight = t.in("weight", {batch, length, groups, repeat, width});
+  const auto type = G::type({length, length}, Scalar::i32);
+  const ValueId seen = t.b.binary(ScalarOp::le_, t.b.iota(type, 1), t.b.iota(type, 0));
+  ValueId s = t.b.mul(t.b.contract(q, k, "btgrd", "bsgd", "bgrts"), t.b.scalar(0.3));
+  s = t.b.select(seen, s, t.b.scalar(-1e30));
+  const ValueId e = t.b.unary(ScalarOp::exp_, t.b.sub(s, t.b.reduce(s, Reduction::max, {4})));
+  const ValueId p = t.b.div(e, t.b.reduce(e, Reduction::sum, {4}));
+  const ValueId o = t.b.contract(p, v, "bgrts", "bsgd", "btgrd");
+  const ValueId loss = t.b.reshape(t.b.reduce(t.b.mul(o, weight), Reduction::sum, {0, 1, 2, 3, 4}), {});
+  for (const ValueId d : graph::differentiate(t.g, loss, {pairs, k, v})) t.out(d);
+  t.out(o);
+  graph::simplify(t.g);
+  graph::split_contracts(t.g);
+  graph::simplify(t.g);
+  int kernels = 0;
+  std::string all;
+  for (const std::string& plan : check(t.g, {.tolerance = 1e-5})) {
+    all += plan + "\n";
+    kernels += plan.starts_with("attend gradient") && plan.find("bounded") != std::string::npos ? 1 : 0;
+    EXPECT_FALSE(plan.starts_with("dot")) << plan;
+  }
+  EXPECT_EQ(kernels, 2) << all << graph::print(t.g);  // one for each machine
+}
+
+TEST(SynthAttend, GradientInOneKernel) {
+  gradient(1, 9, 2, 1, 16, 16);
+  gradient(2, 37, 1, 2, 20, 24);
+  gradient(1, 70, 2, 3, 8, 40);
+  gradient(1, 130, 1, 1, 32, 32);
 }
 
 }  // namespace

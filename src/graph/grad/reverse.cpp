@@ -140,7 +140,9 @@ class Differentiation {
       for (size_t k = 0; k < wanted.size(); ++k) {
         if (wanted[k] == v) (*gradients)[k] = gradient;
       }
-      if (node.op == Op::result_) {
+      if (const auto attention = attentions_.find(v); attention != attentions_.end()) {
+        attention_gradient(r_, attention->second, gradient);
+      } else if (node.op == Op::result_) {
         by_result_[{node.operands[0], node.attributes.index}] = gradient;
       } else if (node.op == Op::reduce_ && node.attributes.reduction == Reduction::max &&
                  shift_cancels(g_, v, end_, ends_)) {
@@ -156,6 +158,7 @@ class Differentiation {
  private:
   void spread(ValueId begin, ValueId end) {
     r_.count_uses(begin, end);
+    for (Attention& a : find_attention(g_, users_of(g_), begin, true)) attentions_[a.output] = std::move(a);
     for (ValueId v = begin; v < end; ++v) {
       const auto& operands = g_[v].operands;
       if (std::any_of(operands.begin(), operands.end(), [&](ValueId o) { return r_.active(o); })) r_.set_active(v);
@@ -188,6 +191,7 @@ class Differentiation {
   Reverse r_;
   ValueId end_ = 0;            // of the forward values that the sweep covers
   std::vector<ValueId> ends_;  // those of them that are read from outside: the loss, or the results of a call
+  std::map<ValueId, Attention> attentions_;               // by output
   std::map<std::pair<ValueId, int>, ValueId> by_result_;  // gradients of a call's results
 };
 

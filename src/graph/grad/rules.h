@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graph/ir/build.h"
+#include "graph/pass/attend.h"
 
 namespace lumen::graph {
 
@@ -51,6 +52,8 @@ GradientRule gradient_rule(Op op);
 
 // cast.cpp: the rule of casts, with learned fields.
 void cast_gradient(Reverse& r, ValueId v, ValueId gradient);
+// attention.cpp: the rule of a whole attention, from the gradient of its output.
+void attention_gradient(Reverse& r, const Attention& attention, ValueId d_output);
 // shift.cpp: whether no value in `ends` changes when every element of the maximum `v` grows by the same amount, as in a
 // softmax or a log-sum-exp. Its gradient is then zero by algebra and need not be computed. Only values before `end`
 // count as users.

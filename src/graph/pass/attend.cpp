@@ -1,10 +1,12 @@
 // Finds attention by its structure, whatever function it was written in: see `attend` in pipeline.h.
 // Proved by tests/graph/fuse_test.cpp.
+#include "graph/pass/attend.h"
+
 #include <algorithm>
 #include <set>
 
+#include "graph/ir/rewrite.h"
 #include "graph/pass/access.h"
-#include "graph/pass/partition.h"
 
 namespace lumen::graph {
 
@@ -20,21 +22,23 @@ class Matcher {
  public:
   Matcher(const Graph& g, const Users& users, ValueId output) : g_(g), users_(users), output_(output) {}
 
-  // All nodes of the pattern that ends in output_, or nothing.
-  std::vector<ValueId> match() {
+  std::optional<Attention> match(bool alone) {
     const Node& out = g_[output_];
     const ValueId p = out.operands[0];
-    if (g_[p].op != Op::map_ || g_[p].type.shape.empty()) return {};
+    if (g_[p].op != Op::map_ || g_[p].type.shape.empty()) return std::nullopt;
     score_shape_ = g_[p].type.shape;
-    if (!collect(p) || !softmax(p) || !letters()) return {};
+    if (!collect(p) || !softmax(p) || !letters()) return std::nullopt;
     region_.insert(output_);
+    Attention found{output_, p, g_[maximum_].operands[0], maximum_, total_, {region_.begin(), region_.end()}, false};
     for (ValueId v : region_) {
       if (v == output_) continue;
       for (ValueId user : users_[v]) {
-        if (!region_.contains(user)) return {};
+        if (region_.contains(user)) continue;
+        if (alone || user < output_) return std::nullopt;
+        found.is_shared = found.is_shared || (v != maximum_ && v != total_);
       }
     }
-    return {region_.begin(), region_.end()};
+    return found;
   }
 
  private:
@@ -137,14 +141,35 @@ class Matcher {
 
 }  // namespace
 
-std::vector<std::vector<ValueId>> find_attention(const Graph& g, const Users& users) {
-  std::vector<std::vector<ValueId>> found;
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+std::vector<Attention> find_attention(const Graph& g, const Users& users, ValueId begin, bool alone) {
+  std::vector<Attention> found;
+  for (ValueId v = begin; v < static_cast<ValueId>(g.nodes.size()); ++v) {
     if (g[v].op != Op::contract_) continue;
-    std::vector<ValueId> nodes = Matcher(g, users, v).match();
-    if (!nodes.empty()) found.push_back(std::move(nodes));
+    if (auto attention = Matcher(g, users, v).match(alone)) found.push_back(*std::move(attention));
   }
   return found;
+}
+
+Graph separate_attention(const Graph& g) {
+  const std::vector<Attention> all = find_attention(g, users_of(g), 0, false);
+  std::vector<const Attention*> inside(g.nodes.size(), nullptr);  // what must be copied for later uses
+  for (const Attention& a : all) {
+    if (!a.is_shared) continue;
+    for (ValueId v : a.nodes)
+      if (v != a.output && g[v].op != Op::reduce_) inside[v] = &a;
+  }
+  Rewriter r(g);
+  std::set<const Attention*> copied;
+  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+    for (ValueId o : g[v].operands) {
+      const Attention* a = inside[o];
+      if (!a || v <= a->output || !copied.insert(a).second) continue;
+      for (ValueId again : a->nodes)
+        if (inside[again]) r.keep(again);
+    }
+    r.keep(v);
+  }
+  return r.finish();
 }
 
 }  // namespace lumen::graph

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "graph/pass/access.h"
-#include "graph/pass/partition.h"
+#include "graph/pass/attend.h"
 
 namespace lumen::graph {
 
@@ -29,8 +29,11 @@ class Partition {
   }
 
   void merge_all() {
-    for (const std::vector<ValueId>& nodes : find_attention(g_, users_)) {
-      attempt(nodes, {KernelShape::attend, first_contract(nodes)});
+    for (const Attention& a : find_attention(g_, users_, 0, false)) {
+      if (!a.is_shared) attempt(a.nodes, {KernelShape::attend, first_contract(a.nodes)});
+    }
+    for (const AttentionGradient& a : find_attention_gradients(g_, users_)) {
+      attempt(a.nodes, {KernelShape::attend_gradient, a.root});
     }
     for (int c = 0; c < size(); ++c) {
       if (clusters_[c].shape == KernelShape::dot) grow_epilogue(c);
@@ -330,7 +333,7 @@ Users users_of(const Graph& g) {
 }
 
 Plan fuse(const Graph& g) {
-  Plan plan{arrange(g), {}};
+  Plan plan{arrange(separate_attention(g)), {}};
   Partition partition(plan.graph);
   partition.merge_all();
   plan.groups = partition.groups();

@@ -21,12 +21,9 @@ bool is_compute(const Graph& g, ValueId v);
 // For every value the update that replaces it, or -1.
 std::vector<ValueId> updates_of(const Graph& g);
 
-// contract -> maps -> softmax over the last axis -> contract, with scores used nowhere else. Each list is in graph
-// order and has the form of pipeline.h's `attend`. `users` lists for every value the nodes that read it (results count
-// as a user -1).
+// For every value the nodes that read it (results count as a user -1).
 using Users = std::vector<std::vector<ValueId>>;
 Users users_of(const Graph& g);
-std::vector<std::vector<ValueId>> find_attention(const Graph& g, const Users& users);
 
 // What a set of map, random, reduce and update nodes would be as one group; nothing when the contract forbids it.
 struct Form {

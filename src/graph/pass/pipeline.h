@@ -61,9 +61,14 @@ void split_contracts(Graph& g);
 //            Every letter absent from the result occurs in both operands; no letter repeats within an operand.
 //    attend  root = s0 = contract(q, k), then maps of its shape S ending in the scores s (scale, mask: other operands are loads), then
 //            m = reduce max(s) over the last axis, e = exp(s - m), l = reduce sum(e) over the last axis, p = e / l, and the last node
-//            o = contract(p, v), the one result (exp(s - m) and the division are maps of exactly that meaning; several maps may
+//            o = contract(p, v), a result (exp(s - m) and the division are maps of exactly that meaning; several maps may
 //            have been needed to say it, so take the form as given: s = operand of the max, o = last node). q, k, v are loads.
-//            The axis of m and l is the letter summed in o; no letter of S but that one is absent from o.
+//            The axis of m and l is the letter summed in o; no letter of S but that one is absent from o. m and l may be
+//            results, too.
+//    attend_gradient  two contracts of one shape S, of rows (any number of axes) and keys (the last axis of S): each has one operand
+//            that varies along keys and not along rows, and one the other way round, and sums one letter; maps of shape S over them
+//            and loads; then contracts of such maps, each with a load: either over the keys, the other operand as above without rows, or
+//            over all row axes, the other operand without keys. Those are the results. All numbers are f32.
 //    move    one root, which is the one result and the last node; all its operands are loads:
 //              gather, scatter_add (the result is zeroed first), concat, pad,
 //              update (writes value at starts into the state's storage; `value` never overlaps the state),
@@ -71,7 +76,7 @@ void split_contracts(Graph& g);
 // 6. A load that must be in memory (a result of the graph that is a view; a reshape that affine_access cannot express) is copied by a
 //    `map` whose formula returns its input; fuse adds these to the graph. Views and casts out of formats are never results.
 // 7. Results that are `update` nodes live in the storage of the state input (MemoryPlan: external, owner = the input).
-enum class KernelShape : uint8_t { map, reduce, dot, attend, move };   // the five shapes of kernels
+enum class KernelShape : uint8_t { map, reduce, dot, attend, attend_gradient, move };
 struct Group {
   KernelShape shape = KernelShape::map;
   std::vector<ValueId> nodes;      // evaluated by the kernel, in graph order

@@ -35,23 +35,14 @@ constexpr int64_t kEnough = 32;         // tasks that keep every thread busy
 constexpr double kLowest = std::numeric_limits<float>::lowest();
 constexpr int64_t kPart = 512;  // keys per part of a split row, at least
 
-int64_t round_up(int64_t x, int64_t unit) {
-  return (x + unit - 1) / unit * unit;
-}
-
-class AttendKernel {
+class AttendKernel : AttendWriter {
  public:
   AttendKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
-      : plan_(plan),
-        g_(plan.graph),
+      : AttendWriter(plan, target),
+        plan_(plan),
         group_(group),
         a_(plan, group),
-        range_(plan, group, a_),
-        draft_(plan.graph),
-        b_(draft_.b),
-        lanes_(target.f32_lanes()),
-        fused_(target.fma),
-        line_(target.f32_lanes() * 4) {
+        range_(plan, group, a_.extents, a_.score) {
     nothing_.inputs = group.inputs;
     choose_tile(target);
   }
@@ -61,7 +52,7 @@ class AttendKernel {
     const int64_t all_rows = product(a_.row_extents());
     Synthesis out;
     if (parts_ == 1) {
-      draft_.value(a_.last, true);
+      for (const graph::ValueId r : group_.results) draft_.value(r, true);
     } else {
       out.scratch = {parts_ * all_rows * a_.width * 4, parts_ * all_rows * 8};
       partial_ = draft_.scratch(0, out.scratch[0], true);
@@ -132,7 +123,7 @@ class AttendKernel {
     const std::vector<int64_t> rows = a_.row_extents();
     for (size_t d = 0; d < rows.size(); ++d)
       if (std::find(tile_axes_.begin(), tile_axes_.end(), static_cast<int>(d)) == tile_axes_.end()) tasks *= rows[d];
-    if (tasks < kEnough && a_.keys >= 2 * kPart) {
+    if (tasks < kEnough && a_.keys >= 2 * kPart && group_.results.size() == 1) {
       const int64_t part = round_up(std::max(kPart, a_.keys * tasks / kEnough), block_);
       parts_ = (a_.keys + part - 1) / part;
       part_ = part;
@@ -159,20 +150,6 @@ class AttendKernel {
 
   // ---- places and axes
 
-  // The collapsed axis that is the space's axis d; -1 when it has extent 1.
-  static int axis_of(const Body& body, size_t d) {
-    for (size_t k = 0; k < body.extents().size(); ++k)
-      if (body.first_axis(static_cast<int>(k)) == static_cast<int>(d)) return static_cast<int>(k);
-    return -1;
-  }
-  static int open_axis(Body& body, size_t d, ValueId counter) {
-    const int axis = axis_of(body, d);
-    if (axis >= 0) body.open(axis, counter);
-    return axis >= 0 ? 1 : 0;
-  }
-  static void close(Body& body, int opened) {
-    for (int d = 0; d < opened; ++d) body.close();
-  }
   // Row i of the tile; rows behind the last repeat it, and are never written.
   int open_row(Body& body, ValueId i) {
     ValueId row = b_.add(first_row_, i);
@@ -182,20 +159,6 @@ class AttendKernel {
     for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, static_cast<size_t>(tile_axes_[k]), at[k]);
     return opened;
   }
-  ValueId bytes(ValueId i, int64_t stride) { return b_.mul(i, b_.i64(stride * 4)); }
-  ValueId least(ValueId x, ValueId y) { return b_.op(ScalarOp::min_, x, y); }
-  ValueId most(ValueId x, ValueId y) { return b_.op(ScalarOp::max_, x, y); }
-  ValueId less(ValueId x, ValueId y) { return b_.op(ScalarOp::lt_, x, y); }
-  ValueId sub(ValueId x, ValueId y) { return b_.op(ScalarOp::sub_, x, y); }
-  ValueId down(ValueId x, int64_t unit) { return sub(x, b_.op(ScalarOp::rem_, x, b_.i64(unit))); }
-  ValueId as_f32(ValueId x) { return b_.convert(ScalarOp::cast_, Scalar::f32, x); }
-  ValueId multiply_add(ValueId x, ValueId y, ValueId z) {
-    return fused_ ? b_.op(ScalarOp::fma_, x, y, z) : b_.add(b_.mul(x, y), z);
-  }
-  void serial(ValueId from, ValueId to, int64_t step, const std::function<void(ValueId)>& body) {
-    b_.loop(LoopKind::serial, from, to, step, body);
-  }
-  VType vector() const { return {Scalar::f32, lanes_}; }
 
   // ---- one tile
 
@@ -232,7 +195,6 @@ class AttendKernel {
     serial(b_.i64(0), count_, 1, [&](ValueId i) { parts_ > 1 ? keep(i, part) : finish(i); });
     for (int n = 0; n < 3; ++n) close(*bodies[n], opened[n]);
   }
-  ValueId times(ValueId x, int64_t stride) { return b_.mul(x, b_.i64(stride)); }
 
   void load_queries() {
     serial(b_.i64(0), b_.i64(tile_), 1, [&](ValueId i) {
@@ -513,29 +475,25 @@ class AttendKernel {
       for (int w = 0; w < vectors; ++w) b_.store(sums_, sums.get(0, r * vectors + w), kept(r, w), line_);
   }
 
-  // The tile's lanes of a row's sums, as many as are stored at once.
-  void each_result(const std::function<void(ValueId at, int lanes, ValueId count)>& body, bool dense) {
-    if (!dense) {
-      serial(b_.i64(0), b_.i64(a_.width), 1, [&](ValueId at) { body(at, 1, -1); });
-      return;
-    }
-    const int64_t whole = a_.width / lanes_ * lanes_;
-    if (whole > 0) serial(b_.i64(0), b_.i64(whole), lanes_, [&](ValueId at) { body(at, lanes_, -1); });
-    if (whole < a_.width) body(b_.i64(whole), lanes_, b_.i64(a_.width - whole));
-  }
-
   void finish(ValueId i) {
     const ValueId total = b_.fold(ScalarOp::add_, b_.load(totals_, vector(), bytes(i, lanes_), line_));
+    for (const graph::ValueId r : group_.results) {
+      if (r == a_.last) continue;
+      const int opened = open_row(*map_, i);
+      map_->open_scalar();
+      map_->store(r, r == a_.top ? b_.load(tops_, {Scalar::f32, 1}, bytes(i, 1), 4) : total);
+      map_->close();
+      close(*map_, opened);
+    }
     const int opened = open_row(*pick_, i);
-    each_result(
-        [&](ValueId at, int lanes, ValueId count) {
-          pick_->open_lanes(at, lanes, count);
-          const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), at), 1), 4);
-          const ValueId o = b_.op(ScalarOp::div_, sum, b_.splat(total, lanes));
-          pick_->store(a_.last, b_.convert(ScalarOp::cast_, g_[a_.last].type.element.scalar, o));
-          pick_->close();
-        },
-        pick_->store_stride(a_.last) == 1 || a_.width == 1);
+    each_number(a_.width, pick_->store_stride(a_.last) == 1 || a_.width == 1,
+                [&](ValueId at, int lanes, ValueId count) {
+                  pick_->open_lanes(at, lanes, count);
+                  const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), at), 1), 4);
+                  const ValueId o = b_.op(ScalarOp::div_, sum, b_.splat(total, lanes));
+                  pick_->store(a_.last, b_.convert(ScalarOp::cast_, g_[a_.last].type.element.scalar, o));
+                  pick_->close();
+                });
     close(*pick_, opened);
   }
 
@@ -549,25 +507,17 @@ class AttendKernel {
     const ValueId total = b_.fold(ScalarOp::add_, b_.load(totals_, vector(), bytes(i, lanes_), line_));
     b_.store(extremes_, b_.load(tops_, {Scalar::f32, 1}, bytes(i, 1), 4), bytes(number, 2), 4);
     b_.store(extremes_, total, b_.add(bytes(number, 2), b_.i64(4)), 4);
-    each_result(
-        [&](ValueId e, int lanes, ValueId count) {
-          const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), e), 1), 4);
-          b_.store(partial_, sum, bytes(b_.add(times(number, a_.width), e), 1), 4, count);
-        },
-        true);
+    each_number(a_.width, true, [&](ValueId e, int lanes, ValueId count) {
+      const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), e), 1), 4);
+      b_.store(partial_, sum, bytes(b_.add(times(number, a_.width), e), 1), 4, count);
+    });
   }
 
   const graph::Plan& plan_;
-  const graph::Graph& g_;
   const graph::Group& group_;
   graph::Group nothing_;  // the same memory, no nodes: for bodies that only read what they are given
   Attention a_;
   KeyRange range_;
-  Draft draft_;
-  loop::Builder& b_;
-  int lanes_;
-  bool fused_;
-  int line_;  // bytes of a vector
   const machine::Machine* target_ = nullptr;
   std::unique_ptr<Body> dot_, map_, pick_;  // over (rows, keys, depth), (rows, keys), (rows, keys, width)
   std::unique_ptr<Accumulators> softmax_;

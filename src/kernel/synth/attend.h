@@ -31,20 +31,24 @@ struct Attention {
 // A key outside has a probability of exactly 0 as soon as another key of its row is inside.
 class KeyRange {
  public:
-  KeyRange(const graph::Plan& plan, const graph::Group& group, const Attention& attention);
-  // Whether every condition of the mask is such a comparison (or there is no mask): then a row whose interval holds a
-  // key sees one.
-  bool is_known() const { return known_; }
-  bool is_bounded() const { return known_ && !terms_.empty(); }
-  // First key and the one behind the last (i64), within 0 .. keys; a row that sees none has all of them. The row's axes
-  // are open in `map`, a body over the scores.
-  std::pair<loop::ValueId, loop::ValueId> of_row(loop::Builder& b, Body& map) const;
-
- private:
   struct Spot {  // node `index` of the formula of map `value`
     graph::ValueId value;
     int index;
+    friend bool operator==(const Spot&, const Spot&) = default;
   };
+  // `extents` of the scores, whose last axis are the keys.
+  KeyRange(const graph::Plan& plan, const graph::Group& group, std::vector<int64_t> extents, graph::ValueId score);
+  KeyRange(const graph::Plan& plan, const graph::Group& group, std::vector<int64_t> extents, Spot score);
+  // Whether every condition of the mask is such a comparison (or there is no mask): then a row whose interval holds a
+  // key sees one.
+  bool is_bounded() const { return !terms_.empty(); }
+  // First key and the one behind the last (i64), within 0 .. keys; a row that sees none has all of them. The row's axes
+  // are open in `map`, a body over the scores.
+  std::pair<loop::ValueId, loop::ValueId> of_row(loop::Builder& b, Body& map) const;
+  // Whether a value of the scores' shape is 0 wherever the mask hides the key.
+  bool vanishes(graph::ValueId v) const { return vanishes(resolve(output_of(v))); }
+
+ private:
   struct Term {
     ScalarOp op;
     Spot left, right;
@@ -55,19 +59,67 @@ class KeyRange {
   Spot resolve(Spot s) const;
   Spot argument(Spot s, int k) const { return resolve({s.value, node(s).args[k]}); }
   bool collect(Spot condition);
+  bool vanishes(Spot s) const;
   std::optional<int> slope(Spot s) const;
-  bool is_very_negative(Spot s) const;
+  std::optional<double> constant(Spot s) const;
   loop::ValueId evaluate(loop::Builder& b, Body& map, Spot s) const;
 
   const graph::Plan& plan_;
   const graph::Group& group_;
-  const Attention& attention_;
+  std::vector<int64_t> extents_;
+  Spot score_{-1, -1};
   std::vector<Term> terms_;
-  bool known_ = false;
 };
 
 // Adds up what tasks found for parts of the keys: partial results and, for each row and part, maximum and sum.
 Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Attention& attention,
                   const machine::Machine& target, int64_t parts);
+
+// What the kernels of attention are written with.
+class AttendWriter {
+ protected:
+  AttendWriter(const graph::Plan& plan, const machine::Machine& target)
+      : g_(plan.graph),
+        draft_(plan.graph),
+        b_(draft_.b),
+        lanes_(target.f32_lanes()),
+        line_(target.f32_lanes() * 4),
+        fused_(target.fma) {}
+
+  // The collapsed axis that is the space's axis d; -1 when it has extent 1.
+  static int axis_of(const Body& body, size_t d);
+  static int open_axis(Body& body, size_t d, loop::ValueId counter);
+  static void close(Body& body, int opened);
+  loop::ValueId times(loop::ValueId x, int64_t n) { return b_.mul(x, b_.i64(n)); }
+  loop::ValueId bytes(loop::ValueId i, int64_t stride) { return times(i, stride * 4); }
+  loop::ValueId least(loop::ValueId x, loop::ValueId y) { return b_.op(ScalarOp::min_, x, y); }
+  loop::ValueId most(loop::ValueId x, loop::ValueId y) { return b_.op(ScalarOp::max_, x, y); }
+  loop::ValueId less(loop::ValueId x, loop::ValueId y) { return b_.op(ScalarOp::lt_, x, y); }
+  loop::ValueId sub(loop::ValueId x, loop::ValueId y) { return b_.op(ScalarOp::sub_, x, y); }
+  loop::ValueId down(loop::ValueId x, int64_t unit) { return sub(x, b_.op(ScalarOp::rem_, x, b_.i64(unit))); }
+  loop::ValueId as_f32(loop::ValueId x) { return b_.convert(ScalarOp::cast_, Scalar::f32, x); }
+  void serial(loop::ValueId from, loop::ValueId to, int64_t step, const std::function<void(loop::ValueId)>& body) {
+    b_.loop(loop::LoopKind::serial, from, to, step, body);
+  }
+  loop::VType vector() const { return {Scalar::f32, lanes_}; }
+  // Numbers at .. of a row, as many as are stored at once.
+  void each_number(int64_t width, bool dense,
+                   const std::function<void(loop::ValueId at, int lanes, loop::ValueId count)>& body);
+
+  const graph::Graph& g_;
+  Draft draft_;
+  loop::Builder& b_;
+  int lanes_;
+  int line_;  // bytes of a vector
+  bool fused_;
+};
+
+int64_t round_up(int64_t x, int64_t unit);
+// Strides of an operand over the axes `space` names by letters: `own` are the operand's.
+Access access_by_letters(const graph::Plan& plan, const graph::Group& group, graph::ValueId operand,
+                         const std::string& own, const std::string& space);
+// The same of a result, element numbers of a dense tensor.
+Access result_by_letters(const graph::Graph& g, graph::ValueId result, const std::string& own, const std::string& space,
+                         const std::vector<int64_t>& extents);
 
 }  // namespace lumen::synth

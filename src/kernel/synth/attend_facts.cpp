@@ -27,6 +27,32 @@ char only_letter(const std::string& of, const std::string& absent_from) {
 
 }  // namespace
 
+int64_t round_up(int64_t x, int64_t unit) {
+  return (x + unit - 1) / unit * unit;
+}
+
+Access access_by_letters(const graph::Plan& plan, const graph::Group& group, graph::ValueId operand,
+                         const std::string& own, const std::string& space) {
+  const Access a = follow(plan, group, operand);
+  Access out{a.source, a.offset, {}};
+  for (const char c : space) {
+    const size_t at = own.find(c);
+    out.strides.push_back(at == std::string::npos ? 0 : a.strides[at]);
+  }
+  return out;
+}
+
+Access result_by_letters(const graph::Graph& g, graph::ValueId result, const std::string& own, const std::string& space,
+                         const std::vector<int64_t>& extents) {
+  Access out{result, 0, {}};
+  const std::vector<int64_t> dense = dense_strides_of(extents_of(g[result].type.shape));
+  for (size_t d = 0; d < space.size(); ++d) {
+    const size_t at = own.find(space[d]);
+    out.strides.push_back(at == std::string::npos || extents[d] == 1 ? 0 : dense[at]);
+  }
+  return out;
+}
+
 Attention::Attention(const graph::Plan& plan, const graph::Group& group) {
   const graph::Graph& g = plan.graph;
   scores = group.root;
@@ -51,25 +77,10 @@ Attention::Attention(const graph::Plan& plan, const graph::Group& group) {
   };
   depth = extent(q, dot[1 - key_side], inner);
   width = extent(v, pick[1], outer);
-  const auto by_letters = [&](graph::ValueId operand, const std::string& own, const std::string& space) {
-    const Access a = follow(plan, group, operand);
-    Access out{a.source, a.offset, {}};
-    for (const char c : space) {
-      const size_t at = own.find(c);
-      out.strides.push_back(at == std::string::npos ? 0 : a.strides[at]);
-    }
-    return out;
-  };
-  q_access = by_letters(q, dot[1 - key_side], dot[2] + inner);
-  k_access = by_letters(k, dot[key_side], dot[2] + inner);
-  v_access = by_letters(v, pick[1], pick[0] + outer);
-  result_access = {last, 0, {}};
-  const std::vector<int64_t> space = pick_space(), dense = dense_strides_of(extents_of(g[last].type.shape));
-  const std::string letters = pick[0] + outer;
-  for (size_t d = 0; d < letters.size(); ++d) {
-    const size_t at = pick[2].find(letters[d]);
-    result_access.strides.push_back(at == std::string::npos || space[d] == 1 ? 0 : dense[at]);
-  }
+  q_access = access_by_letters(plan, group, q, dot[1 - key_side], dot[2] + inner);
+  k_access = access_by_letters(plan, group, k, dot[key_side], dot[2] + inner);
+  v_access = access_by_letters(plan, group, v, pick[1], pick[0] + outer);
+  result_access = result_by_letters(g, last, pick[2], pick[0] + outer, pick_space());
 }
 
 std::vector<int64_t> Attention::dot_space() const {
@@ -84,16 +95,18 @@ std::vector<int64_t> Attention::pick_space() const {
   return space;
 }
 
-KeyRange::KeyRange(const graph::Plan& plan, const graph::Group& group, const Attention& attention)
-    : plan_(plan), group_(group), attention_(attention) {
-  if (attention.score == attention.scores) {
-    known_ = true;
-    return;
-  }
-  const Spot score = resolve(output_of(attention.score));
-  if (node(score).op != ScalarOp::select_) return;
-  known_ = is_very_negative(argument(score, 2)) && collect(argument(score, 0));
-  if (!known_) terms_.clear();
+KeyRange::KeyRange(const graph::Plan& plan, const graph::Group& group, std::vector<int64_t> extents,
+                   graph::ValueId score)
+    : KeyRange(plan, group, std::move(extents),
+               plan.graph[score].op == Op::map_ ? Spot{score, plan.graph[score].attributes.formula.outputs[0]}
+                                                : Spot{score, -1}) {}
+
+KeyRange::KeyRange(const graph::Plan& plan, const graph::Group& group, std::vector<int64_t> extents, Spot score)
+    : plan_(plan), group_(group), extents_(std::move(extents)), score_(score) {
+  if (score.index < 0) return;  // no mask
+  score_ = resolve(score);
+  if (node(score_).op != ScalarOp::select_) return;
+  if (constant(argument(score_, 2)).value_or(0) > kVeryNegative || !collect(argument(score_, 0))) terms_.clear();
 }
 
 KeyRange::Spot KeyRange::resolve(Spot s) const {
@@ -106,14 +119,40 @@ KeyRange::Spot KeyRange::resolve(Spot s) const {
   }
 }
 
-bool KeyRange::is_very_negative(Spot s) const {
+std::optional<double> KeyRange::constant(Spot s) const {
   const ScalarNode& n = node(s);
-  if (n.op == ScalarOp::constant) return is_float(n.type) && n.real <= kVeryNegative;
-  if (n.op != ScalarOp::input) return false;
+  if (n.op == ScalarOp::constant && is_float(n.type)) return n.real;
+  if (n.op != ScalarOp::input) return std::nullopt;
   const graph::ValueId operand = plan_.graph[s.value].operands[n.index];
-  if (!is_load(plan_, group_, operand)) return false;
+  if (!is_load(plan_, group_, operand)) return std::nullopt;
   const Node& source = plan_.graph[follow(plan_, group_, operand).source];
-  return source.op == Op::constant_ && source.attributes.data.size() == 1 && source.attributes.data[0] <= kVeryNegative;
+  if (source.op != Op::constant_ || source.attributes.data.size() != 1) return std::nullopt;
+  return source.attributes.data[0];
+}
+
+bool KeyRange::vanishes(Spot s) const {
+  const ScalarNode& n = node(s);
+  if (constant(s) == 0.0) return true;
+  const auto arg = [&](int k) { return vanishes(argument(s, k)); };
+  switch (n.op) {
+    case ScalarOp::exp_: {  // of score - maximum
+      const Spot difference = argument(s, 0);
+      return node(difference).op == ScalarOp::sub_ && argument(difference, 0) == score_;
+    }
+    case ScalarOp::mul_:
+      return arg(0) || arg(1);
+    case ScalarOp::div_:
+    case ScalarOp::neg_:
+    case ScalarOp::cast_:
+      return arg(0);
+    case ScalarOp::add_:
+    case ScalarOp::sub_:
+      return arg(0) && arg(1);
+    case ScalarOp::select_:
+      return arg(1) && arg(2);
+    default:
+      return false;
+  }
 }
 
 bool KeyRange::collect(Spot condition) {
@@ -135,7 +174,7 @@ std::optional<int> KeyRange::slope(Spot s) const {
   if (n.op == ScalarOp::input) {
     const graph::ValueId operand = plan_.graph[s.value].operands[n.index];
     if (!is_load(plan_, group_, operand)) return std::nullopt;
-    const Access a = follow_to(plan_, group_, operand, attention_.extents);
+    const Access a = follow_to(plan_, group_, operand, extents_);
     if (a.strides.back() == 0) return 0;
     if (plan_.graph[a.source].op != Op::iota_) return std::nullopt;
     return static_cast<int>(a.strides.back());
@@ -169,7 +208,7 @@ ValueId KeyRange::evaluate(loop::Builder& b, Body& map, Spot s) const {
 }
 
 std::pair<ValueId, ValueId> KeyRange::of_row(loop::Builder& b, Body& map) const {
-  const ValueId none = b.i64(0), all = b.i64(attention_.keys);
+  const ValueId none = b.i64(0), all = b.i64(extents_.back());
   ValueId first = none, end = all;
   map.open_lanes(none, 1, -1);
   for (const Term& t : terms_) {

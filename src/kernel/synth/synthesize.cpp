@@ -22,6 +22,8 @@ Synthesis synthesize(const graph::Plan& plan, const graph::Group& group, const m
       return synthesize_dot(plan, group, target, options);
     case graph::KernelShape::attend:
       return synthesize_attend(plan, group, target);
+    case graph::KernelShape::attend_gradient:
+      return synthesize_attend_gradient(plan, group, target);
     case graph::KernelShape::move:
       return synthesize_move(plan, group, target);
   }

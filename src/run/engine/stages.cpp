@@ -20,6 +20,8 @@ const char* shape_name(graph::KernelShape shape) {
       return "dot";
     case graph::KernelShape::attend:
       return "attend";
+    case graph::KernelShape::attend_gradient:
+      return "attend_gradient";
     case graph::KernelShape::move:
       return "move";
   }
