@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "emit/emit.h"
 #include "number/library.h"
 #include "run/engine/roofline.h"
 
@@ -37,6 +38,17 @@ TEST(Explain, TheCeilingThatBindsIsTheSlowerOne) {
   EXPECT_NE(table.find("25% f32"), std::string::npos) << table;
 }
 
+TEST(Roofline, EveryMachineHasItsCeilings) {
+  for (const machine::MachineRef& m : machine::all_machines()) {
+    if (m->kind != machine::Kind::cpu) continue;
+    for (const CeilingKernel& k : ceiling_kernels(*m, 4)) {
+      EXPECT_GT(k.work, 0) << m->name << " " << k.kernel.name;
+      const std::string text = emit::emit({&k.kernel, 1}, *m, emit::Output::assembly);
+      EXPECT_NE(text.find("ceiling"), std::string::npos) << m->name << " " << k.kernel.name;
+    }
+  }
+}
+
 // How fast is not a test; that what is measured makes sense is one.
 TEST(Roofline, CeilingsAndProductsAreMeasured) {
   Engine::Options options;
@@ -46,7 +58,7 @@ TEST(Roofline, CeilingsAndProductsAreMeasured) {
   const Ceilings c = engine.measure_ceilings();
   EXPECT_GT(c.read_bytes, 1e8);
   EXPECT_GT(c.f32_flops, 1e8);
-  EXPECT_EQ(c.rows.size(), engine.device().machine().dots.size());
+  EXPECT_EQ(c.rows.size(), engine.device().machine().dots.size() + engine.device().machine().tiles.size());
   for (size_t i = 0; i < c.rows.size(); ++i) {
     EXPECT_GT(c.rows[i].flops, 1e8) << c.rows[i].name;
     EXPECT_GE(c.rows[0].flops, c.rows[i].flops);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 
 #include "base/check.h"
 #include "graph/ir/build.h"
@@ -19,10 +20,11 @@ using loop::LoopKind;
 using loop::ValueId;
 using loop::VType;
 
-constexpr int kChains = 12;  // independent sums: more than latency times throughput, fewer than registers
+constexpr int kChains = 12;     // independent sums: more than latency times throughput, fewer than registers
+constexpr int kTileChains = 6;  // two of eight tile registers hold the operands
 constexpr int64_t kStreamBytes = int64_t{256} << 20;  // read for the bandwidth: no cache holds it
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
-constexpr int64_t kOutBytes = 64 * 64;                         // written by a task
+constexpr int64_t kOutBytes = 8192;                            // written by a task
 constexpr int64_t kCopiesBytes = int64_t{192} << 20;           // all copies of a product's weights
 constexpr double kTimeOfCeiling = 0.15, kTimeOfProduct = 0.3;  // seconds, at least
 
@@ -59,35 +61,54 @@ loop::Kernel stream_kernel(int lanes) {
   return b.finish();
 }
 
-// kChains sums go through `rounds` x `reads` steps; one operand is read anew in each, so that nothing is invariant.
-template <typename Step>
-loop::Kernel chains_kernel(const std::string& name, VType sum, VType a, VType b_type, int64_t tasks, int64_t rounds,
-                           Step step) {
-  constexpr int64_t kReads = 256;
-  Builder b(name);
+// Independent sums that go through steps of one instruction.
+struct Chains {
+  std::string name;
+  VType sum, a, b;
+  int count = kChains;
+  // Where an instruction does not take the sum, the operands differ from sum to sum and step to step: nothing is
+  // invariant, and nothing is computed once for all.
+  bool reread = false;
+  std::function<ValueId(Builder&, ValueId sum, ValueId a, ValueId b)> step;
+};
+
+constexpr int64_t kRounds = 40, kReads = 256;
+
+loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
+  Builder b(c.name);
   const auto bytes = [](VType t) { return static_cast<int64_t>(t.lanes) * scalar_bytes(t.scalar); };
-  const BufferId in = b.param("in", kReads * bytes(b_type), false), out = b.param("out", tasks * kOutBytes, true);
+  const int64_t step = bytes(c.b), reads = c.reread ? kReads : 1;
+  const BufferId in = b.param("in", std::max(reads * step, bytes(c.a)), false);
+  const BufferId out = b.param("out", tasks * kOutBytes, true);
+  LUMEN_CHECK(c.count * bytes(c.sum) <= kOutBytes);
   b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](ValueId task) {
-    const ValueId mine = b.mul(task, b.i64(kOutBytes));
+    const int align = static_cast<int>(std::min<int64_t>(64, bytes(c.sum)));
+    // Each sum begins at a place of its own: equal sums would be computed once.
+    const auto place = [&](int i) { return b.add(b.mul(task, b.i64(kOutBytes)), b.i64(i * bytes(c.sum))); };
     std::vector<BufferId> sums;
-    std::vector<ValueId> as;
-    for (int i = 0; i < kChains; ++i) {
-      sums.push_back(b.alloc(bytes(sum)));
-      b.store(sums.back(), b.load(out, sum, mine), b.i64(0));
-      as.push_back(b.load(in, a, b.i64(i * bytes(a))));
+    for (int i = 0; i < c.count; ++i) {
+      sums.push_back(b.alloc(bytes(c.sum)));
+      b.store(sums.back(), b.load(out, c.sum, place(i), align), b.i64(0), 64);
     }
-    b.loop(LoopKind::serial, b.i64(0), b.i64(rounds), 1, [&](ValueId) {
-      b.loop(LoopKind::serial, b.i64(0), b.i64(kReads * bytes(b_type)), bytes(b_type), [&](ValueId at) {
-        const ValueId x = b.load(in, b_type, at);
-        for (int i = 0; i < kChains; ++i) {
-          const auto s = static_cast<size_t>(i);
-          b.store(sums[s], step(b, b.load(sums[s], sum, b.i64(0)), as[s], x), b.i64(0));
-        }
+    std::vector<ValueId> as;
+    for (int i = 0; i < (c.reread ? c.count : 1); ++i) as.push_back(b.load(in, c.a, b.i64(i * bytes(c.a))));
+    const auto advance = [&](ValueId x) {
+      for (size_t i = 0; i < sums.size(); ++i) {
+        const ValueId before = b.load(sums[i], c.sum, b.i64(0), 64);
+        b.store(sums[i], c.step(b, before, as[i % as.size()], x), b.i64(0), 64);
+      }
+    };
+    if (c.reread) {
+      b.loop(LoopKind::serial, b.i64(0), b.i64(kRounds), 1, [&](ValueId) {
+        b.loop(LoopKind::serial, b.i64(0), b.i64(reads * step), step,
+               [&](ValueId at) { advance(b.load(in, c.b, at)); });
       });
-    });
-    ValueId all = b.load(sums[0], sum, b.i64(0));
-    for (size_t i = 1; i < sums.size(); ++i) all = b.add(all, b.load(sums[i], sum, b.i64(0)));
-    b.store(out, all, mine);
+    } else {
+      const ValueId x = b.load(in, c.b, b.i64(0), 64);
+      b.loop(LoopKind::serial, b.i64(0), b.i64(kRounds * kReads), 1, [&](ValueId) { advance(x); });
+    }
+    for (int i = 0; i < c.count; ++i)
+      b.store(out, b.load(sums[static_cast<size_t>(i)], c.sum, b.i64(0), 64), place(i), align);
   });
   return b.finish();
 }
@@ -136,33 +157,49 @@ const char* kind_of(Scalar operand) {
 
 }  // namespace
 
-Ceilings measure_ceilings(const Workshop& shop) {
-  const machine::Machine& m = shop.device->machine();
-  const int64_t tasks = 4 * shop.threads;
-  constexpr int64_t kRounds = 40;
-  constexpr double kSteps = static_cast<double>(kChains) * 256 * kRounds;
+std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t tasks) {
   const int lanes = m.f32_lanes();
-  Ceilings c;
-  c.read_bytes = static_cast<double>(kStreamBytes) / fastest(shop, stream_kernel(lanes));
+  std::vector<CeilingKernel> out;
+  out.push_back({"", "read", stream_kernel(lanes), static_cast<double>(kStreamBytes)});
+  const auto add = [&](const std::string& row, const char* kind, const Chains& chains, double products) {
+    const double steps = static_cast<double>(kRounds * kReads) * chains.count * static_cast<double>(tasks);
+    out.push_back({row, kind, chains_kernel(chains, tasks), 2 * products * steps});
+  };
   const VType f32{Scalar::f32, lanes};
-  c.f32_flops = 2.0 * lanes * kSteps * static_cast<double>(tasks) /
-                fastest(shop, chains_kernel("ceiling_f32", f32, f32, f32, tasks, kRounds,
-                                            [](Builder& b, ValueId sum, ValueId x, ValueId y) {
-                                              return b.op(ScalarOp::fma_, x, y, sum);
-                                            }));
+  const auto fma = [](Builder& b, ValueId sum, ValueId x, ValueId y) { return b.op(ScalarOp::fma_, x, y, sum); };
+  add("", "f32", {"ceiling_f32", f32, f32, f32, kChains, false, fma}, lanes);
   for (const machine::DotRow& d : m.dots) {
-    const VType acc{d.acc, d.lanes}, a{d.a, d.lanes * d.k}, x{d.b, d.lanes * d.k};
-    const loop::Kernel kernel = chains_kernel("ceiling_" + d.row, acc, a, x, tasks, kRounds,
-                                              [&](Builder& b, ValueId sum, ValueId u, ValueId v) {
-                                                if (d.accumulates) return b.inst(d.row, acc, {sum, u, v});
-                                                if (d.pairs.empty()) return b.add(sum, b.inst(d.row, acc, {u, v}));
-                                                const VType wide{Scalar::i16, 2 * d.lanes};
-                                                std::vector<ValueId> operands = {b.inst(d.row, wide, {u, v})};
-                                                if (d.pairs_ones) operands.push_back(b.integer(1, wide));
-                                                return b.add(sum, b.inst(d.pairs, acc, operands));
-                                              });
-    const double flops = 2.0 * d.lanes * d.k * kSteps * static_cast<double>(tasks) / fastest(shop, kernel);
-    c.rows.push_back({d.row, kind_of(d.a), flops});
+    const VType sum{d.acc, d.lanes}, a{d.a, d.lanes * d.k}, x{d.b, d.lanes * d.k};
+    const auto step = [&](Builder& b, ValueId acc, ValueId u, ValueId v) {
+      if (d.accumulates) return b.inst(d.row, sum, {acc, u, v});
+      if (d.pairs.empty()) return b.add(acc, b.inst(d.row, sum, {u, v}));
+      const VType wide{Scalar::i16, 2 * d.lanes};
+      std::vector<ValueId> operands = {b.inst(d.row, wide, {u, v})};
+      if (d.pairs_ones) operands.push_back(b.integer(1, wide));
+      return b.add(acc, b.inst(d.pairs, sum, operands));
+    };
+    add(d.row, kind_of(d.a), {"ceiling_" + d.row, sum, a, x, kChains, !d.accumulates, step}, a.lanes);
+  }
+  for (const machine::TileRow& t : m.tiles) {
+    const VType sum{t.acc, t.rows * t.columns}, a{t.a, t.rows * t.k}, x{t.b, t.columns * t.k};
+    const auto step = [&](Builder& b, ValueId acc, ValueId u, ValueId v) { return b.inst(t.row, sum, {acc, u, v}); };
+    add(t.row, kind_of(t.a), {"ceiling_" + t.row, sum, a, x, kTileChains, false, step},
+        static_cast<double>(t.rows) * t.columns * t.k);
+  }
+  return out;
+}
+
+Ceilings measure_ceilings(const Workshop& shop) {
+  Ceilings c;
+  for (const CeilingKernel& k : ceiling_kernels(shop.device->machine(), 4 * shop.threads)) {
+    const double rate = k.work / fastest(shop, k.kernel);
+    if (!k.row.empty()) {
+      c.rows.push_back({k.row, k.kind, rate});
+    } else if (std::string_view(k.kind) == "read") {
+      c.read_bytes = rate;
+    } else {
+      c.f32_flops = rate;
+    }
   }
   std::stable_sort(c.rows.begin(), c.rows.end(),
                    [](const Ceilings::Row& a, const Ceilings::Row& b) { return a.flops > b.flops; });

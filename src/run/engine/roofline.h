@@ -9,7 +9,17 @@
 
 namespace lumen::run {
 
-// Reading memory, f32 multiply-adds, and every dot row of the machine, by all threads at once. About a second.
+// A kernel that does nothing but what one ceiling is about, and how much of it: bytes or operations.
+struct CeilingKernel {
+  std::string row;   // instruction; "" for reading and for f32
+  const char* kind;  // "read", "f32", "int8", ...
+  loop::Kernel kernel;
+  double work = 0;
+};
+std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t tasks);
+
+// Reading memory, f32 multiply-adds, and every dot and matrix row of the machine, by all threads at once. About a
+// second.
 Ceilings measure_ceilings(const Workshop& shop);
 
 // y[m, n] = x[m, k] w[n, k], with w in a format (null: f32).
