@@ -22,6 +22,7 @@ struct Flags {
   std::string shape, write, form = "md";
   std::vector<int64_t> prompts = {512}, generates = {128}, depths = {0};
   std::vector<std::string> pairs;
+  CacheTypes cache;
   model::SpeedOptions speed;
   bool no_warm_up = false, explain = false;
 };
@@ -76,7 +77,9 @@ class Bench {
       line.threads = engine_.threads();
       line.chunk = flags_.speed.session.chunk;
       line.machine = engine_.device().machine().name;
-      line.type_k = line.type_v = "f32";
+      const auto name_of = [](const FormatRef& f) { return f ? f->name : std::string("f32"); };
+      line.type_k = name_of(flags_.speed.session.keys);
+      line.type_v = name_of(flags_.speed.session.values);
       line.exact = flags_.speed.session.exact;
       line.time = time_now();
       std::string explained;
@@ -122,6 +125,7 @@ int bench(const Shared& shared, Flags& flags) {
     throw usage_error("--write keeps one synthetic model: give --shape and one --type");
   flags.speed.warm_up = !flags.no_warm_up;
   const model::LibraryRef library = shared.library();
+  flags.cache.choose(*library, &flags.speed.session);
   if (!flags.write.empty()) {
     model::Model model = model::synthetic_model(library, flags.shape, flags.types.front());
     model::add_synthetic_tokenizer(model);
@@ -170,6 +174,7 @@ void add_bench(CLI::App& app, Command& command) {
   sub->add_option("-b,--batch-size,--ubatch-size", flags->speed.session.chunk, "Prompt tokens computed at once")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  flags->cache.add_flags(*sub);
   sub->add_option("-o,--output", flags->form, "md, csv, json or jsonl")->capture_default_str()->type_name("FORM");
   sub->add_flag("--no-warmup", flags->no_warm_up, "Count the first run too, with compilation");
   sub->add_flag("--cpu-time", flags->speed.cpu_time,

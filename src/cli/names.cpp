@@ -49,6 +49,17 @@ std::string format_names(size_t width) {
   return wrapped("Formats:", formats, width) + "\n" + wrapped("Mixtures:", mixtures, width);
 }
 
+void CacheTypes::add_flags(CLI::App& app) {
+  app.add_option("--cache-type-k,--ctk", keys, "Format of the keys in the cache; without it f32")->type_name("TYPE");
+  app.add_option("--cache-type-v,--ctv", values, "Format of the values in the cache; without it f32")
+      ->type_name("TYPE");
+}
+
+void CacheTypes::choose(const model::Library& library, model::SessionOptions* options) const {
+  if (!keys.empty()) options->keys = library.formats().get(keys);
+  if (!values.empty()) options->values = library.formats().get(values);
+}
+
 std::string example_size(double weights) {
   const auto library = model::Library::builtin();
   std::string best;

@@ -1,10 +1,12 @@
 // Names for help texts, asked from the library: no command knows a format or a family by name.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 
 #include "model/arch/family.h"
+#include "model/infer/session.h"
 
 namespace lumen::cli {
 
@@ -12,6 +14,12 @@ namespace lumen::cli {
 std::string example_format(double bits);
 // "Formats: a b c ..." and "Mixtures: ..." in lines of at most `width` characters.
 std::string format_names(size_t width = 110);
+// Flags that choose how a session's cache is held, and what they mean in the end.
+struct CacheTypes {
+  std::string keys, values;
+  void add_flags(CLI::App& app);
+  void choose(const model::Library& library, model::SessionOptions* options) const;  // Error with the nearest names
+};
 // The named size whose number of weights is nearest.
 std::string example_size(double weights);
 std::string size_names();

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/names.h"
 #include "model/arch/read.h"
 #include "model/infer/sampler.h"
 #include "model/infer/session.h"
@@ -25,6 +26,7 @@ struct Flags {
   model::SamplerOptions sampling;
   int64_t seed = -1;
   model::SessionOptions session;
+  CacheTypes cache;
   bool ignore_eos = false, no_echo = false, explain = false;
 };
 
@@ -93,7 +95,9 @@ class Writer {
 
 int generate(const Shared& shared, Flags& flags) {
   flags.sampling.seed = flags.seed >= 0 ? static_cast<uint32_t>(flags.seed) : std::random_device{}();
-  const model::Model model = model::read_model(shared.library(), flags.model);
+  const model::LibraryRef library = shared.library();
+  flags.cache.choose(*library, &flags.session);
+  const model::Model model = model::read_model(library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   run::Engine engine = shared.engine();
   const model::LoadedModel loaded(engine, model);
@@ -135,6 +139,7 @@ void add_run(CLI::App& app, Command& command) {
   sub->add_option("-b,--batch-size", flags->session.chunk, "Prompt tokens computed at once")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
+  flags->cache.add_flags(*sub);
   sub->add_option("-s,--seed", flags->seed, "Seed of sampling; -1: another each time")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{-1}, int64_t{0xffffffff}));

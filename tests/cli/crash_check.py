@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-STEPS = 400
+STEPS = 1200
 
 
 def command(lumen, cache, out, *more):
@@ -31,15 +31,15 @@ def checkpoints(out):
     return sorted(p for p in Path(out).glob("checkpoint-*"))
 
 
-def killed_at_random(lumen, cache, out, rng):
-    """Kills and resumes until a run ends by itself; returns how many were killed."""
+def killed_at_random(lumen, cache, out, rng, whole_takes):
+    """Kills and resumes until a run ends by itself; returns how many were killed. The first six starts get a moment of
+    a quarter of the whole run's time at most, so that several kills fall into any run, however fast the machine."""
     kills = 0
-    while True:
+    for start in range(100):
         resume = ["--resume"] if checkpoints(out) else []
         process = subprocess.Popen(command(lumen, cache, out, *resume), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
-            # The first kills come early and often, then the run is left to end.
-            process.wait(timeout=rng.uniform(0.15, 0.8) if kills < 6 else 300)
+            process.wait(timeout=rng.uniform(0.02, 0.25) * whole_takes if start < 6 else 300)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -60,14 +60,18 @@ def main():
         done = run(command(lumen, cache, work / "whole"))
         assert done.returncode == 0, done.stderr
 
-        kills = killed_at_random(lumen, cache, work / "killed", rng)
+        begin = time.monotonic()
+        done = run(command(lumen, cache, work / "warm"))
+        assert done.returncode == 0, done.stderr
+        kills = killed_at_random(lumen, cache, work / "killed", rng, time.monotonic() - begin)
         assert kills >= 3, f"only {kills} runs were killed: nothing is proved"
         whole, killed = ((work / name / "model.gguf").read_bytes() for name in ("whole", "killed"))
         assert whole == killed, "a killed and resumed run ended with other weights"
         print(f"killed {kills} times, resumed: equal bytes")
 
         process = subprocess.Popen(command(lumen, cache, work / "stopped"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        time.sleep(0.7)
+        while process.poll() is None and not checkpoints(work / "stopped"):
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         error = process.communicate(timeout=60)[1].decode()
         assert process.returncode == 130, f"Ctrl-C ended with {process.returncode}: {error}"

@@ -91,6 +91,22 @@ TEST(Session, WeightsInAFormat) {
   EXPECT_LT(difference(fast.feed(kText), expected), 0.1);
 }
 
+// A cache in half precision is near the one in f32, one of eight bits farther; both are what the text says they are.
+TEST(Session, CachesInAFormat) {
+  const Model m = tiny_model();
+  const LoadedModel loaded(engine(), m);
+  const auto expected = oracle_logits(m, kText);
+  const FormatLibrary& formats = m.family->library().formats();
+  for (const auto& [name, error] : {std::pair{"f16", 5e-3}, {"bf16", 5e-2}}) {
+    SessionOptions options{.context = 16, .chunk = 4};
+    options.keys = options.values = formats.get(name);
+    Session s(loaded, options);
+    const double off = difference(s.feed(kText), expected);
+    EXPECT_LT(off, error) << name;
+    EXPECT_GT(off, 1e-6) << name;  // it was rounded
+  }
+}
+
 TEST(Perplexity, ProtocolsByHand) {
   const Model m = tiny_model();
   const LoadedModel loaded(engine(), m);

@@ -32,6 +32,19 @@ Session::Width Session::make(int64_t tokens) {
   run::Engine& engine = loaded_.engine();
   run::CompileOptions options;
   options.assignments = stored_formats(loaded_.model());
+  bool first = true;
+  for (const graph::ValueId v : graph_.inputs()) {
+    const graph::Node& n = graph_[v];
+    if (n.attributes.role != graph::Role::state) continue;
+    const FormatRef& format = first ? options_.keys : options_.values;
+    first = false;
+    if (!format || is_plain(*format, Scalar::f32)) continue;
+    graph::FormatAssignment a;
+    a.what = graph::FormatAssignment::What::stored;
+    a.value = n.attributes.name;
+    a.format = format;
+    options.assignments.push_back(std::move(a));
+  }
   options.symbols = {{"B", 1}, {"T", tokens}, {"R", 1}, {"S", options_.context}};
   options.exact = options_.exact;
   Width width;

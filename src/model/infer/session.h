@@ -33,6 +33,8 @@ struct SessionOptions {
   int64_t context = 0;  // cache length; 0: the model's context
   int64_t chunk = 512;  // tokens of a prompt computed at once, at most
   bool exact = false;   // f32 activations throughout
+  // How the cache is held: the first state of the family's step (keys), and the others (values). Null: f32.
+  FormatRef keys = nullptr, values = nullptr;
 };
 
 class Session {
