@@ -262,11 +262,15 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
   RowsPlan t;
   t.lanes = m.f32_lanes();
   t.height = static_cast<int>(p.m.extent);
-  t.width = t.height * 4 + 2 <= m.vector_registers ? 4 : 2;
+  // One row of b after the other is one stream out of memory, which the machine fetches ahead; several at once are not.
+  // Rows of a that do not stay in the first cache beside it are read less often by several.
+  const bool stay = t.height == 1 || t.height * p.k.extent * 4 <= m.l1_bytes / 2;
+  t.width = stay || t.height * 4 + 2 > m.vector_registers ? 1 : 4;
+  t.chains = std::clamp(8 / t.height / t.width, 1, 4);
   if (p.n.extent < t.width) t.width = static_cast<int>(p.n.extent);
   const int64_t groups = ceil_div(p.n.extent, t.width);
   const double per_k =
-      std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, 4.0}) / t.lanes;
+      std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, 4.0 / t.chains}) / t.lanes;
   const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? 4.0 * t.width / t.lanes : 0;
   const double group = (per_k + unpack) * static_cast<double>(p.k.extent) + 12.0 * t.height * t.width + kTileCycles;
   const double cycles = group * static_cast<double>(groups * p.outer_extent());

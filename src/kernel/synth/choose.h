@@ -43,7 +43,8 @@ struct TilePlan {
 struct RowsPlan {
   int lanes = 16;
   int height = 1;      // rows of a together
-  int width = 4;       // rows of b together
+  int width = 1;       // rows of b together
+  int chains = 1;      // sums of one product, so that additions need not wait for each other
   int64_t n_task = 1;  // groups of `width` per task
   int64_t n_tasks = 1;
   double cycles = 0;

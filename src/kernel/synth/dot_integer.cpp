@@ -245,8 +245,11 @@ bool integer_possible(const DotProblem& p) {
   return p.loads[1].kind == DotLoad::Kind::packed && rows_possible(p);
 }
 
-void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const IntegerDot& d,
+void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& rows, const IntegerDot& d,
                            const machine::Machine& m, Synthesis& out) {
+  RowsPlan t = rows;  // codes of a are small: one row of b after the other, a single stream out of memory
+  t.n_task *= t.width;
+  t.width = 1;
   ActivationLayout layout;
   layout.rows = p.outer_extent() * p.m.extent;
   layout.columns = p.k.extent;

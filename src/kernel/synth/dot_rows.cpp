@@ -35,15 +35,18 @@ class RowsKernel {
   void write_group(Value n);
   void sum_memory(const std::vector<Value>& rows);
   void sum_packed(const std::vector<Value>& rows);
-  Value sum(int i, int j) { return b_.load(sums_[i * t_.width + j], {Scalar::f32, t_.lanes}, w_.i64(0), 4); }
+  size_t slot(int i, int j, int chain) const { return static_cast<size_t>((i * t_.width + j) * t_.chains + chain); }
+  Value read(loop::BufferId sum) { return b_.load(sum, {Scalar::f32, t_.lanes}, w_.i64(0), 4); }
+  Value sum(int i, int j);  // over the chains
   void find_scale(const Format& f);
-  // `to` += products of `right` (one vector per row of b) with a at k.
-  void products(const std::vector<loop::BufferId>& to, Value k, const std::vector<Value>& right, Value count);
+  // `to`, or the sums of a chain, += products of `right` (one vector per row of b) with a at k.
+  void products(const std::vector<loop::BufferId>* to, int64_t vector, Value k, const std::vector<Value>& right,
+                Value count);
   void sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Value k, int64_t first, int64_t count,
-               const RoutineExpr* value, const std::vector<loop::BufferId>& to);
+               const RoutineExpr* value, const std::vector<loop::BufferId>* to);
 
   const DotProblem& p_;
-  const RowsPlan& t_;
+  RowsPlan t_;
   const machine::Machine& m_;
   DotWriter w_;
   loop::Builder& b_;
@@ -63,46 +66,56 @@ void RowsKernel::find_scale(const Format& f) {
                        std::gcd(facts.scaled->group, unit) < 2 * t_.lanes || f.block % t_.lanes != 0))
     return;
   form_ = facts.scaled;
+  if (!whole_rows_) t_.chains = 1;  // sums of groups do not wait for each other
 }
 
 void RowsKernel::write_task(Value task) {
   const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(t_.n_tasks)), t_.n_task * t_.width);
   w_.enter_outer(b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks)));
   const Value last = w_.min(w_.add(first, w_.i64(t_.n_task * t_.width)), w_.i64(p_.n.extent));
-  for (int i = 0; i < t_.height * t_.width; ++i) {
-    sums_.push_back(b_.alloc(t_.lanes * 4));
-    if (form_ && !whole_rows_) partial_.push_back(b_.alloc(t_.lanes * 4));
-  }
+  for (int i = 0; i < t_.height * t_.width * t_.chains; ++i) sums_.push_back(b_.alloc(t_.lanes * 4));
+  for (int i = 0; form_ && !whole_rows_ && i < t_.height * t_.width; ++i) partial_.push_back(b_.alloc(t_.lanes * 4));
   b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
 }
 
-void RowsKernel::products(const std::vector<loop::BufferId>& to, Value k, const std::vector<Value>& right,
-                          Value count) {
+Value RowsKernel::sum(int i, int j) {
+  std::vector<Value> parts;
+  for (int chain = 0; chain < t_.chains; ++chain) parts.push_back(read(sums_[slot(i, j, chain)]));
+  for (; parts.size() > 1; parts.resize((parts.size() + 1) / 2))
+    for (size_t c = 0; c < parts.size() / 2; ++c) parts[c] = b_.add(parts[c], parts[(parts.size() + 1) / 2 + c]);
+  return parts[0];
+}
+
+void RowsKernel::products(const std::vector<loop::BufferId>* to, int64_t vector, Value k,
+                          const std::vector<Value>& right, Value count) {
+  const int chain = static_cast<int>(vector % t_.chains);
   for (int i = 0; i < t_.height; ++i) {
     const Value at = w_.add(w_.base(0), w_.add(k, w_.i64(i * p_.m.strides[0])));
     const Value left = w_.read_f32(0, at, 1, b_.type(right[0]).lanes, count);
     for (int j = 0; j < t_.width; ++j) {
-      const loop::BufferId at_sum = to[static_cast<size_t>(i * t_.width + j)];
-      const Value before = b_.load(at_sum, {Scalar::f32, t_.lanes}, w_.i64(0), 4);
-      b_.store(at_sum, b_.op(ScalarOp::fma_, left, right[j], before), w_.i64(0), 4);
+      const loop::BufferId sum = to ? (*to)[static_cast<size_t>(i * t_.width + j)] : sums_[slot(i, j, chain)];
+      b_.store(sum, b_.op(ScalarOp::fma_, left, right[j], read(sum)), w_.i64(0), 4);
     }
   }
 }
 
 void RowsKernel::sum_memory(const std::vector<Value>& rows) {
-  const int64_t k = p_.k.extent, whole = k / t_.lanes * t_.lanes;
-  auto step = [&](Value at, Value count) {
+  const int64_t k = p_.k.extent, unit = int64_t{t_.lanes} * t_.chains, whole = k / unit * unit;
+  auto step = [&](Value at, int64_t vector, Value count) {
     std::vector<Value> right;
     for (Value row : rows) right.push_back(w_.read_f32(1, w_.add(row, at), 1, t_.lanes, count));
-    products(sums_, at, right, count);
+    products(nullptr, vector, at, right, count);
   };
-  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), t_.lanes, [&](Value at) { step(at, -1); });
-  if (whole < k) step(w_.i64(whole), w_.i64(k - whole));
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), unit, [&](Value at) {
+    for (int64_t vector = 0; vector < t_.chains; ++vector) step(w_.add(at, w_.i64(vector * t_.lanes)), vector, -1);
+  });
+  for (int64_t at = whole; at < k; at += t_.lanes)
+    step(w_.i64(at), (at - whole) / t_.lanes, k - at < t_.lanes ? w_.i64(k - at) : -1);
 }
 
 // Elements first .. first + count of the entered blocks, which begin at k.
 void RowsKernel::sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Value k, int64_t first, int64_t count,
-                         const RoutineExpr* value, const std::vector<loop::BufferId>& to) {
+                         const RoutineExpr* value, const std::vector<loop::BufferId>* to) {
   for (int64_t position = first; position < first + count; position += t_.lanes) {
     const int lanes = static_cast<int>(std::min<int64_t>(t_.lanes, first + count - position));
     std::vector<Value> right;
@@ -115,7 +128,7 @@ void RowsKernel::sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Value k,
       }
       right.push_back(v);
     }
-    products(to, w_.add(k, w_.i64(position)), right, lanes < t_.lanes ? w_.i64(lanes) : -1);
+    products(to, position / t_.lanes, w_.add(k, w_.i64(position)), right, lanes < t_.lanes ? w_.i64(lanes) : -1);
   }
 }
 
@@ -135,18 +148,18 @@ void RowsKernel::sum_packed(const std::vector<Value>& rows) {
   auto run = [&](Value k, int64_t count) {
     const Value ahead = b_.op(ScalarOp::div_, k, w_.i64(block));
     for (size_t j = 0; j < rows.size(); ++j) cursors[j]->enter_block(w_.add(first[j], ahead), count / block);
-    if (!form_ || whole_rows_) return sum_run(cursors, k, 0, count, form_ ? &form_->value : nullptr, sums_);
+    if (!form_ || whole_rows_) return sum_run(cursors, k, 0, count, form_ ? &form_->value : nullptr, nullptr);
     const int64_t group = std::gcd(form_->group, count);
     for (int64_t position = 0; position < count; position += group) {
       for (const loop::BufferId s : partial_) b_.store(s, w_.zero(t_.lanes), w_.i64(0), 4);
-      sum_run(cursors, k, position, group, &form_->value, partial_);
+      sum_run(cursors, k, position, group, &form_->value, &partial_);
       for (int i = 0; i < t_.height; ++i)
         for (int j = 0; j < t_.width; ++j) {
           const Value scale =
               b_.splat(cursors[static_cast<size_t>(j)]->expression(*form_->scale, position, 1, false), t_.lanes);
-          const size_t at_sum = static_cast<size_t>(i * t_.width + j);
-          const Value part = b_.load(partial_[at_sum], {Scalar::f32, t_.lanes}, w_.i64(0), 4);
-          b_.store(sums_[at_sum], b_.op(ScalarOp::fma_, part, scale, sum(i, j)), w_.i64(0), 4);
+          const Value part = read(partial_[static_cast<size_t>(i * t_.width + j)]);
+          const loop::BufferId to = sums_[slot(i, j, 0)];
+          b_.store(to, b_.op(ScalarOp::fma_, part, scale, read(to)), w_.i64(0), 4);
         }
     }
   };
