@@ -286,6 +286,7 @@ int main(int argc, char** argv) {
     auto word = [&](size_t i) { return i < words.size() ? words[i] : std::string(); };
     const std::string name = word(assembly ? 2 : 0), filter = word(1);
     const auto m = machine::find_machine(name.empty() ? "native" : name);
+    if (!assembly && !machine::runs_here(*m)) throw user_error("this processor does not run code for {}", m->name);
     const FormatLibrary formats = FormatLibrary::builtin();
     const Peaks peaks = assembly ? Peaks{} : measure_peaks(*m);
     for (const auto& [row, peak] : peaks)

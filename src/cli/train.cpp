@@ -24,6 +24,7 @@ struct Flags {
   std::optional<std::string> family, shape, data, tokenizer, schedule;
   std::optional<int64_t> batch, length, steps, warmup, accumulate, evaluate_every, save_every, keep;
   std::optional<uint32_t> seed;
+  std::optional<std::string> precision;
   std::optional<double> rate, min_rate, decay, clip, beta1, beta2, validation;
 };
 
@@ -57,6 +58,7 @@ model::Recipe resolve(const model::Library& library, const Flags& flags) {
   take(r.save_every, flags.save_every);
   take(r.keep, flags.keep);
   take(r.seed, flags.seed);
+  take(r.precision, flags.precision);
   take(r.schedule.peak, flags.rate);
   take(r.schedule.floor, flags.min_rate);
   take(r.adam.weight_decay, flags.decay);
@@ -175,6 +177,7 @@ int train(const Shared& shared, Flags& flags) {
     note(fmt::format("stopped at step {}; continue with --resume {}", trainer.done(), result.checkpoint.string()));
     return static_cast<int>(Exit::interrupted);
   }
+  trainer.finish();
   const model::Model trained = trainer.model();
   const std::filesystem::path file = std::filesystem::path(flags.out) / "model.gguf";
   model::write_gguf(trained, file);
@@ -210,7 +213,8 @@ void add_train(CLI::App& app, Command& command) {
   sub->add_option("--data,--dataset", flags->data, "Text, .jsonl or a folder; without it, the built-in text")
       ->type_name("FILE");
   sub->add_option("--tokenizer", flags->tokenizer, "characters, bytes:N (byte pairs, N tokens), or a tokenizer file");
-  sub->add_option("-o,--out,--output,--output_dir,--output-dir", flags->out, "Folder for checkpoints, metrics and the model")
+  sub->add_option("-o,--out,--output,--output_dir,--output-dir", flags->out,
+                  "Folder for checkpoints, metrics and the model")
       ->capture_default_str()
       ->type_name("DIR");
   CLI::Option* resume = sub->add_option("--resume,--resume_from_checkpoint,--resume-from-checkpoint", flags->resume,
@@ -249,6 +253,10 @@ void add_train(CLI::App& app, Command& command) {
   sub->add_option("--keep,--save_total_limit,--save-total-limit", flags->keep, "Checkpoints kept; 0: all")
       ->check(CLI::NonNegativeNumber);
   sub->add_option("-s,--seed", flags->seed, "Names initial weights and the order of the data");
+  sub->add_option("--precision", flags->precision,
+                  "Float type that operands of products with parameters are rounded to; sums and parameters stay f32")
+      ->type_name("TYPE");
+  sub->add_flag_callback("--bf16", [flags] { flags->precision = "bf16"; }, "The same as --precision bf16");
   sub->add_option("--format,--qat", flags->format, "Quantization-aware: round every matrix to this format in the loop");
   sub->add_flag("--hf", flags->hf, "Also write a Hugging Face folder");
   sub->add_flag("--print-config", flags->print_config, "Print the resolved recipe and stop");

@@ -72,6 +72,25 @@ TEST(Trainer, LossFallsAndEvaluationAgrees) {
   EXPECT_NEAR(p.nats, r.validation_loss, 0.1);
 }
 
+// Operands rounded to a short float: other numbers, nearly the same training.
+TEST(Trainer, ShortFloatsInTheProducts) {
+  run::Engine engine = make_engine(2);
+  const Fresh s;
+  std::vector<double> losses;
+  for (const char* precision : {"f32", "bf16"}) {
+    Recipe recipe = small_recipe();
+    recipe.precision = precision;
+    Trainer trainer(engine, s.model, recipe, s.data);
+    losses.push_back(run_training(trainer, {}).validation_loss);
+  }
+  EXPECT_NE(losses[0], losses[1]);
+  EXPECT_NEAR(losses[1], losses[0], 0.05 * losses[0]);
+
+  Recipe unknown = small_recipe();
+  unknown.precision = "q4_0";
+  EXPECT_THROW(Trainer(engine, s.model, unknown, s.data), Error);
+}
+
 TEST(Trainer, SameBitsForAnyThreadCount) {
   const Fresh s;
   std::map<std::string, std::vector<uint8_t>> first;

@@ -1,13 +1,14 @@
 // What happens to a graph between its author and the kernels, in order, on one page.
 // Every pass is one file with one function and keeps the meaning of the graph: eval before == eval after, bit for bit
-// (assign aside, whose purpose is to change numbers). Proved by tests/graph/pass_test.cpp on random graphs.
+// (assign and round aside, whose purpose is to change numbers). Proved by tests/graph/pass_test.cpp on random graphs.
 #include "graph/pass/pipeline.h"
 
 #include "graph/ir/verify.h"
 
 namespace lumen::graph {
 
-Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols) {
+Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+                      Scalar products) {
   verify_or_die(g, "building");
 
   inline_calls(g);  // functions become their bodies
@@ -18,6 +19,9 @@ Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments,
 
   assign_formats(g, assignments);  // which number format for which value
   verify_or_die(g, "assign_formats");
+
+  round_products(g, products);  // in what precision parameters are multiplied
+  verify_or_die(g, "round_products");
 
   g = bind_symbols(g, symbols);  // batch, sequence and cache extents become numbers
   verify_or_die(g, "bind_symbols");

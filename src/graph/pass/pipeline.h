@@ -20,6 +20,9 @@ struct FormatAssignment {
 };
 void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments);
 
+// round: operands of products with parameters are rounded to a short float, sums stay f32 (mixed precision).
+void round_products(Graph& g, Scalar to);
+
 // Symbols get numbers; afterwards all dims are numbers.
 Graph bind_symbols(const Graph& g, const Bindings& symbols);
 
@@ -103,11 +106,12 @@ struct MemoryPlan {
 };
 MemoryPlan plan_memory(const Plan& plan);
 
-// The whole way: inline, simplify, assign, bind, simplify, split, simplify, fuse, plan_memory.
+// The whole way: inline, simplify, assign, round, bind, simplify, split, simplify, fuse, plan_memory.
 struct Pipeline {
   Plan plan;
   MemoryPlan memory;
 };
-Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols);
+Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+                      Scalar products = Scalar::f32);
 
 }  // namespace lumen::graph

@@ -135,6 +135,7 @@ Recipe parse_recipe(std::string text, std::string name) {
     const int64_t seed = t->integer("seed", r.seed);
     if (seed < 0 || seed > 0xffffffff) throw error_at(t->place("seed"), "a seed lies between 0 and 4294967295");
     r.seed = static_cast<uint32_t>(seed);
+    r.precision = t->text("precision", r.precision);
   }
   for (const Toml& t : file.tables("quantize")) r.quantize.push_back(read_rule(t));
   if (const auto t = file.table("file")) r.file_type = t->integer("type", -1);
@@ -146,6 +147,14 @@ Recipe parse_recipe(std::string text, std::string name) {
   }
   file.refuse_unknown();
   return r;
+}
+
+Scalar product_type(const Recipe& recipe, const FormatLibrary& formats) {
+  const FormatRef format = formats.get(recipe.precision);
+  for (const Scalar s : {Scalar::f32, Scalar::f16, Scalar::bf16})
+    if (is_plain(*format, s)) return s;
+  throw Error(Exit::user, fmt::format("precision '{}' is no plain float type", recipe.precision),
+              "name one such as f32, or round parameters to this format with --format or a [[quantize]] rule");
 }
 
 std::string describe(const Recipe& r) {
@@ -179,8 +188,9 @@ std::string describe(const Recipe& r) {
       r.schedule.steps);
   out += fmt::format(
       "[run]\nbatch = {}\nlength = {}\naccumulate = {}\nevaluate_every = {}\nevaluate_windows = {}\nsave_every = "
-      "{}\nkeep = {}\nseed = {}\n",
-      r.batch, r.length, r.accumulate, r.evaluate_every, r.evaluate_windows, r.save_every, r.keep, r.seed);
+      "{}\nkeep = {}\nseed = {}\nprecision = {}\n",
+      r.batch, r.length, r.accumulate, r.evaluate_every, r.evaluate_windows, r.save_every, r.keep, r.seed,
+      quoted(r.precision));
   for (const QuantizeRule& q : r.quantize) {
     out += fmt::format("[[quantize]]\nvalue = {}\nrole = {}\nlayers = \"{}\"\nformat = {}\nsource = \"{}\"\n",
                        list(q.values), list(q.roles), q.layers, quoted(q.format),

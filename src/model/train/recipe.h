@@ -44,6 +44,7 @@ struct Recipe {
   int64_t save_every = 0;                              // 0: only at the end and on Ctrl-C
   int64_t keep = 2;                                    // checkpoints kept
   uint32_t seed = 1;
+  std::string precision = "f32";  // a float type: operands of products with parameters are rounded to it, sums are f32
   // [[quantize]]
   std::vector<QuantizeRule> quantize;
   int64_t file_type = -1;  // [file] type: label of GGUF files written by this mixture
@@ -55,6 +56,9 @@ struct Recipe {
 
 Recipe parse_recipe(std::string text, std::string name);
 std::string describe(const Recipe& recipe);
+
+// What `precision` names. Error when it is no plain float type.
+Scalar product_type(const Recipe& recipe, const FormatLibrary& formats);
 
 // The format each parameter gets by the rules; parameters without one are absent. Vectors and frozen parameters never
 // get one unless a rule names them in `values` without wildcards. Error when a rule names values or roles this model's

@@ -59,6 +59,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 
   run::CompileOptions options;
   options.symbols = {{"B", recipe_.batch}, {"T", recipe_.length}};
+  options.products = product_type(recipe_, model_.family->library().formats());
   // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights
   // themselves.
   graph::Graph loss = model_.family->function("loss", model_.config);
@@ -82,6 +83,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     bind_all(*accumulate_);
     bind_all(*apply_);
   }
+  for (auto& [name, w] : model_.weights) w.bytes = {};  // the tensors are the weights from here on
 }
 
 run::DeviceTensorRef Trainer::tensor(const std::string& name, const graph::Type& type) {
@@ -181,10 +183,15 @@ double Trainer::evaluate(int64_t windows) {
   return total / static_cast<double>(windows * recipe_.length);
 }
 
+void Trainer::finish() {
+  step_ = accumulate_ = apply_ = evaluate_ = nullptr;
+  std::erase_if(tensors_, [](const auto& t) { return is_moment(t.first); });
+}
+
 Model Trainer::model() const {
   Model copy = model_;
   for (auto& [name, w] : copy.weights) {
-    std::vector<uint8_t> bytes(w.bytes.size());
+    std::vector<uint8_t> bytes(static_cast<size_t>(tensors_.at(name)->bytes()));
     tensors_.at(name)->download(bytes.data(), static_cast<int64_t>(bytes.size()));
     w.bytes = std::move(bytes);
   }

@@ -35,6 +35,8 @@ class Trainer {
   int64_t done() const { return done_; }  // steps
   const Recipe& recipe() const { return recipe_; }
 
+  // Frees what only further steps need (programs, moments); afterwards only model() and rounded() may be called.
+  void finish();
   Model model() const;    // with the weights as they are now, f32
   Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
 
@@ -53,7 +55,7 @@ class Trainer {
   void put_batch(const std::vector<TokenId>& batch, int64_t rows);
 
   run::Engine& engine_;
-  Model model_;  // weights are those at construction or restore
+  Model model_;  // without bytes of weights: those are tensors
   Recipe recipe_;
   std::shared_ptr<const Dataset> data_;
   std::vector<graph::FormatAssignment> assignments_;

@@ -162,7 +162,7 @@ void list_steps(const Synthesis& s, const std::vector<emit::CpuKernel>& function
 
 LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols);
+  const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
   const graph::Plan& plan = pipeline.plan;
   const DistinctKernels kernels = synthesize_distinct(plan, shop.device->machine(), {options.exact});
 

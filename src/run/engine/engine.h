@@ -19,6 +19,7 @@ struct CompileOptions {
   std::vector<graph::FormatAssignment> assignments;
   graph::Bindings symbols;
   bool exact = false;
+  Scalar products = Scalar::f32;               // what operands of products with parameters are rounded to
 };
 
 struct CompileReport {

@@ -57,7 +57,7 @@ Stage stage_from_name(const std::string& name) {
 
 std::string stage_text(const graph::Graph& g, const CompileOptions& options, const std::string& machine, Stage stage) {
   const machine::MachineRef target = machine::find_machine(machine);
-  const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols);
+  const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
   if (stage == Stage::graph) return plan_text(pipeline);
   synth::Options synth_options;
   synth_options.exact = options.exact;

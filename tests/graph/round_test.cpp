@@ -1,0 +1,91 @@
+// Needs: none. Mixed precision: which products are rounded, how often, and what their numbers are.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "blocks.h"
+#include "graph/grad/reverse.h"
+#include "graph/ir/text.h"
+#include "graph/ir/verify.h"
+#include "graph/pass/pipeline.h"
+#include "number/scalar.h"
+#include "plan_run.h"
+
+namespace lumen::graph {
+namespace {
+
+// Two products with one input, their meeting over a batch letter, and the gradient of a sum.
+Graph network() {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, {{2, 4, 16}, kFloat});
+  const ValueId w = b.input("w", Role::parameter, {{8, 16}, kFloat}),
+                u = b.input("u", Role::parameter, {{8, 16}, kFloat});
+  const ValueId rows = b.reshape(x, {8, 16});
+  const ValueId p = b.contract(rows, w, "mk", "nk", "mn"), q = b.contract(rows, u, "mk", "nk", "mn");
+  const ValueId scores = b.contract(b.reshape(p, {2, 4, 8}), b.reshape(q, {2, 4, 8}), "bmk", "bnk", "bmn");
+  g.results = {scores};
+  g.result_names = {"scores"};
+  return g;
+}
+
+double short_float(double x) {
+  return bf16_to_f32(f32_to_bf16(static_cast<float>(x)));
+}
+
+TEST(RoundProducts, RoundsEachOperandOnceBelowItsViews) {
+  Graph g = network();
+  round_products(g, Scalar::bf16);
+  ASSERT_EQ(verify(g), "");
+  int rounded = 0, products = 0;
+  for (const Node& node : g.nodes) {
+    if (node.op == Op::map_ && node.type.element.scalar == Scalar::bf16) {
+      ++rounded;
+      EXPECT_EQ(g[node.operands[0]].op, Op::input_) << "the input itself is rounded, not a view of it";
+    }
+    if (node.op != Op::contract_) continue;
+    EXPECT_EQ(node.type.element.scalar, Scalar::f32);
+    products += g[node.operands[0]].type.element.scalar == Scalar::bf16;
+  }
+  EXPECT_EQ(rounded, 3) << print(g);  // x, w, u
+  EXPECT_EQ(products, 2) << "the product over a batch stays";
+}
+
+TEST(RoundProducts, NothingHappensForF32) {
+  Graph g = network();
+  const std::string before = print(g);
+  round_products(g, Scalar::f32);
+  EXPECT_EQ(print(g), before);
+}
+
+// Inputs that the short type holds give the very numbers of the plain graph; others are rounded first.
+TEST(RoundProducts, NumbersAreThoseOfRoundedOperands) {
+  const Graph plain = network();
+  auto in = random_inputs(plain, 1, 3);
+  for (auto& [name, t] : in)
+    for (double& x : t.values) x = short_float(x);
+  Graph g = plain;
+  round_products(g, Scalar::bf16);
+  EXPECT_EQ(eval(plain, in)[0].values, eval(g, in)[0].values);
+
+  auto raw = random_inputs(plain, 1, 4), rounded = raw;
+  for (auto& [name, t] : rounded)
+    for (double& x : t.values) x = short_float(x);
+  EXPECT_EQ(eval(g, raw)[0].values, eval(plain, rounded)[0].values);
+  EXPECT_NE(eval(g, raw)[0].values, eval(plain, raw)[0].values);
+}
+
+// As a plan, group by group: the casts and products that fuse makes are the same numbers.
+TEST(RoundProducts, PlansEqualTheGraph) {
+  const Graph plain = network();
+  const auto in = random_inputs(plain, 1, 5);
+  Graph g = plain;
+  round_products(g, Scalar::bf16);
+  const Pipeline p = run_pipeline(plain, {}, {}, Scalar::bf16);
+  const PlanRun run = run_plan(p.plan, p.memory, in);
+  ASSERT_EQ(run.wrong, "");
+  EXPECT_EQ(run.results[0].values, eval(g, in)[0].values);
+}
+
+}  // namespace
+}  // namespace lumen::graph
