@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/names.h"
 #include "model/arch/source.h"
@@ -13,10 +14,12 @@
 namespace lumen::cli {
 namespace {
 
+constexpr int kExplainRuns = 5;
+
 struct Flags {
   std::string file, shape, function = "forward", target = "native", emit = "graph", out;
   std::vector<std::string> symbols, formats, config;
-  bool exact = false;
+  bool exact = false, explain = false;
 };
 
 // "B=1,T=512" or several flags.
@@ -64,6 +67,35 @@ graph::Graph graph_of(model::Library& library, const Flags& flags) {
   return model::training_step(family->function("loss", config), trained, {});
 }
 
+// Runs the graph on inputs of zeros and prints each kernel's plan, predicted and measured time.
+int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptions& options, const Flags& flags) {
+  Shared here = shared;
+  if (flags.target != "native") here.machine = flags.target;
+  run::Engine engine = here.engine();
+  const auto program = engine.compile(g, options);
+  note("measuring the machine's ceilings");
+  const run::Ceilings ceilings = engine.measure_ceilings();
+  for (const std::string& name : program->input_names()) {
+    const auto tensor = std::make_shared<run::DeviceTensor>(engine.device(), program->input_type(name));
+    const std::vector<uint8_t> zeros(static_cast<size_t>(tensor->bytes()));
+    tensor->upload(zeros.data(), tensor->bytes());
+    program->bind(name, tensor);
+  }
+  program->run();
+  program->forget_times();
+  for (int i = 0; i < kExplainRuns; ++i) program->run();
+  const std::string text =
+      fmt::format("{}, {} threads: reading {:.1f} GB/s, f32 {:.0f} GFLOP/s\n", engine.device().machine().name,
+                  engine.threads(), ceilings.read_bytes / 1e9, ceilings.f32_flops / 1e9) +
+      program->explain(&ceilings);
+  if (flags.out.empty()) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  } else {
+    write_file_atomic(flags.out, text);
+  }
+  return 0;
+}
+
 int compile(const Shared& shared, const Flags& flags) {
   auto library = model::Library::builtin();
   for (const std::string& folder : shared.format_folders) library->add_format_folder(folder);
@@ -104,6 +136,7 @@ int compile(const Shared& shared, const Flags& flags) {
         options.symbols.emplace(symbol, symbol == "B" || symbol == "R" ? 1 : 32);
     }
   }
+  if (flags.explain) return explain(shared, g, options, flags);
   const std::string text = run::stage_text(g, options, flags.target, stage);
   if (flags.out.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
@@ -133,6 +166,9 @@ void add_compile(CLI::App& app, Command& command) {
       ->type_name("MACHINE");
   sub->add_option("--emit", flags->emit, "graph, loops, llvm, asm or obj")->capture_default_str();
   sub->add_option("-o,--out", flags->out, "File to write instead of printing")->type_name("OUT");
+  sub->add_flag(
+      "--explain", flags->explain,
+      "Run it here, on zeros: each kernel's plan, predicted and measured time, and the ceiling that binds it");
   sub->add_flag("--exact", flags->exact, "f32 activations in dots with held weights");
   sub->footer([] {
     return size_names() +

@@ -38,6 +38,16 @@ TEST(Explain, TheCeilingThatBindsIsTheSlowerOne) {
   EXPECT_NE(table.find("25% f32"), std::string::npos) << table;
 }
 
+TEST(Explain, PredictionsAreTheModelsUnlessACeilingIsSlower) {
+  Ceilings c = some_ceilings();
+  c.cycles = 4e9;
+  EXPECT_DOUBLE_EQ(predicted({"dot f32 fma", 1, 0, 1e9, 1e6, 8e9}, c), 2);
+  EXPECT_DOUBLE_EQ(predicted({"dot f32 fma", 1, 0, 100e9, 1e6, 1e9}, c), 1);
+  EXPECT_DOUBLE_EQ(predicted({"map", 1, 0, 0, 20e9}, c), 2);
+  const std::string table = times_table({{"dot f32 fma", 2, 4.0, 50e9, 1e9, 8e9}}, 2, &c);
+  EXPECT_NE(table.find("2000.000"), std::string::npos) << table;
+}
+
 TEST(Roofline, EveryMachineHasItsCeilings) {
   for (const machine::MachineRef& m : machine::all_machines()) {
     if (m->kind != machine::Kind::cpu) continue;

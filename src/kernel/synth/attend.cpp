@@ -15,6 +15,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "graph/pass/access.h"
 #include "kernel/synth/transpose.h"
 
 namespace lumen::synth {
@@ -82,7 +83,12 @@ class AttendKernel : AttendWriter {
         b_, tasks, outer, 1, [&] { begin(); },
         [&](const std::vector<ValueId>& counters, ValueId, ValueId) { tile(counters); });
     double bytes = static_cast<double>(graph::byte_size(g_[a_.last].type));
-    for (const graph::ValueId input : group_.inputs) bytes += static_cast<double>(graph::byte_size(g_[input].type));
+    for (const graph::ValueId input : group_.inputs) {
+      int64_t whole = graph::byte_size(g_[input].type), viewed = 0;  // of a cache of many layers one is read
+      for (const graph::ValueId load : {a_.q, a_.k, a_.v})
+        if (memory_of(load) == input) viewed += graph::byte_size(g_[load].type);
+      bytes += static_cast<double>(viewed > 0 ? std::min(whole, viewed) : whole);
+    }
     const double pairs = static_cast<double>(all_rows) * static_cast<double>(a_.keys);
     out.steps.push_back(draft_.finish(
         fmt::format("attend {} depth {} width {} {}{} tile {}x{} by {}x{}{}", shape_text(a_.extents), a_.depth,
@@ -94,6 +100,12 @@ class AttendKernel : AttendWriter {
   }
 
  private:
+  // The value in memory a load reads, below views and casts.
+  graph::ValueId memory_of(graph::ValueId v) const {
+    while (graph::is_view(g_[v].op) || graph::is_unpack(g_, v)) v = g_[v].operands[0];
+    return v;
+  }
+
   // Rows of a tile: axes along which keys and values stay, from the innermost outwards until there are enough.
   void choose_tile(const machine::Machine& target) {
     target_ = &target;

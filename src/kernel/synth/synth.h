@@ -22,6 +22,7 @@ struct Step {
   std::vector<Argument> arguments;   // one per kernel param
   std::string plan;                  // for --explain: "dot 768x512x128 tile 6x32 f32 fma"
   double flops = 0, bytes = 0;       // useful work and unavoidable traffic, for rooflines
+  double cycles = 0;                 // of one core, by the cost model that chose the plan; 0: it has none
 };
 
 struct Synthesis {

@@ -136,7 +136,7 @@ std::vector<std::vector<emit::CpuKernel>> find_functions(const Workshop& shop, s
 }
 
 // Steps of one group share scratch; groups use the same scratch one after another.
-void list_steps(const Synthesis& s, const std::vector<emit::CpuKernel>& functions,
+void list_steps(const Workshop& shop, const Synthesis& s, const std::vector<emit::CpuKernel>& functions,
                 const std::function<Place(int)>& value, int64_t scratch_at, std::vector<Launch>* out) {
   std::vector<Place> scratch;
   for (const int64_t bytes : s.scratch) {
@@ -152,6 +152,7 @@ void list_steps(const Synthesis& s, const std::vector<emit::CpuKernel>& function
     launch.plan = step.plan;
     launch.flops = step.flops;
     launch.bytes = step.bytes;
+    launch.cycles = launch.small ? step.cycles * shop.threads : step.cycles;
     for (const synth::Argument& a : step.arguments)
       launch.places.push_back(a.from == synth::Argument::From::value ? value(a.index)
                                                                      : scratch.at(static_cast<size_t>(a.index)));
@@ -178,7 +179,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
     const auto& [which, values] = kernels.groups[i];
     const size_t first = list.launches.size();
     list_steps(
-        kernels.distinct[which], functions[which],
+        shop, kernels.distinct[which], functions[which],
         [&, &mine = values](int v) { return places.of(mine[static_cast<size_t>(v)]); }, scratch_at, &list.launches);
     for (size_t k = first; k < list.launches.size(); ++k) {
       list.launches[k].blamed = subject(plan.graph, plan.groups[i]);
@@ -203,7 +204,8 @@ std::vector<Launch> compile_steps(const Workshop& shop, const Synthesis& steps, 
                                   int64_t scratch_at, CompileReport* report) {
   std::vector<Launch> launches;
   const auto functions = find_functions(shop, {&steps, 1}, report);
-  list_steps(steps, functions[0], [&](int v) { return values.at(static_cast<size_t>(v)); }, scratch_at, &launches);
+  list_steps(
+      shop, steps, functions[0], [&](int v) { return values.at(static_cast<size_t>(v)); }, scratch_at, &launches);
   return launches;
 }
 

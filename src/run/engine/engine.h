@@ -36,6 +36,7 @@ struct Ceilings {
   };
   double read_bytes = 0;           // a second, from memory
   double f32_flops = 0;            // a second
+  double cycles = 0;               // a second, of all cores together
   std::vector<Row> rows;           // best first
 };
 
@@ -45,6 +46,7 @@ struct KernelTime {
   int64_t launches = 0;            // in one run of the program
   double seconds = 0;              // over all runs
   double flops = 0, bytes = 0;     // of one run
+  double cycles = 0;               // the cost model's estimate for one run, of one core; 0: none
 };
 
 // Memory on a device with a type. Shared ownership: programs and sessions keep what they use.

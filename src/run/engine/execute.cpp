@@ -100,7 +100,7 @@ class CompiledProgram : public Program {
     std::vector<KernelTime> out;
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      out.push_back({launch.plan, 1, times_[i], launch.flops, launch.bytes});
+      out.push_back({launch.plan, 1, times_[i], launch.flops, launch.bytes, launch.cycles});
     }
     return out;
   }

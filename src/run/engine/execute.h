@@ -23,7 +23,7 @@ struct Launch {
   bool small = false;             // not worth waking other threads for
   std::vector<Place> places;      // one per buffer
   std::string name, plan, label;  // kernel, synthesizer's plan, what it computes
-  double flops = 0, bytes = 0;
+  double flops = 0, bytes = 0, cycles = 0;  // cycles: estimate, of one core
   graph::ValueId blamed = -1;  // node whose guard this is
 };
 

@@ -31,6 +31,11 @@ Bound bound_of(const std::string& plan, double flops, double bytes, const Ceilin
   return compute > memory ? Bound{compute, name} : Bound{memory, "read"};
 }
 
+double predicted(const KernelTime& t, const Ceilings& ceilings) {
+  const double model = ceilings.cycles > 0 ? t.cycles / ceilings.cycles : 0;
+  return std::max(model, bound_of(t.plan, t.flops, t.bytes, ceilings).seconds);
+}
+
 std::vector<KernelTime> join_equal(std::vector<KernelTime> times) {
   std::vector<KernelTime> joined;
   std::unordered_map<std::string, size_t> at;
@@ -45,6 +50,7 @@ std::vector<KernelTime> join_equal(std::vector<KernelTime> times) {
     sum.seconds += t.seconds;
     sum.flops += t.flops;
     sum.bytes += t.bytes;
+    sum.cycles += t.cycles;
   }
   std::stable_sort(joined.begin(), joined.end(),
                    [](const KernelTime& a, const KernelTime& b) { return a.seconds > b.seconds; });
@@ -59,11 +65,14 @@ std::string times_table(const std::vector<KernelTime>& times, int64_t runs, cons
     launches += t.launches;
   }
   const double each = 1.0 / static_cast<double>(std::max<int64_t>(1, runs));
-  std::string out = fmt::format("{:>5} {:>10} {:>6} {:>9} {:>8}{}  kernel\n", "calls", "ms per run", "share", "GFLOP/s",
-                                "GB/s", ceilings ? "   of ceiling" : "");
+  std::string out =
+      fmt::format("{:>5} {:>10}{} {:>6} {:>9} {:>8}{}  kernel\n", "calls", "ms per run", ceilings ? "  predicted" : "",
+                  "share", "GFLOP/s", "GB/s", ceilings ? "   of ceiling" : "");
   for (const KernelTime& t : times) {
     const double seconds = t.seconds * each;
-    out += fmt::format("{:5} {:10.3f} {:5.1f}%", t.launches, seconds * 1e3, total > 0 ? 100 * t.seconds / total : 0);
+    out += fmt::format("{:5} {:10.3f}", t.launches, seconds * 1e3);
+    if (ceilings) out += fmt::format(" {:10.3f}", predicted(t, *ceilings) * 1e3);
+    out += fmt::format(" {:5.1f}%", total > 0 ? 100 * t.seconds / total : 0);
     out += seconds > 0 ? fmt::format(" {:9.1f} {:8.2f}", t.flops / seconds / 1e9, t.bytes / seconds / 1e9)
                        : fmt::format(" {:9} {:8}", "", "");
     if (ceilings) {

@@ -13,7 +13,11 @@ namespace lumen::run {
 // Lines of equal plans added up, most seconds first.
 std::vector<KernelTime> join_equal(std::vector<KernelTime> times);
 
-// `runs`: how often the program ran. Without ceilings the column of fractions is left out.
+// Seconds of one run that were to be expected: what the cost model says, or the ceiling that binds where it is slower
+// or there is no model.
+double predicted(const KernelTime& t, const Ceilings& ceilings);
+
+// `runs`: how often the program ran. Without ceilings the columns of predictions and fractions are left out.
 std::string times_table(const std::vector<KernelTime>& times, int64_t runs, const Ceilings* ceilings);
 
 // The least time work of a kernel can take, and by which ceiling.

@@ -198,7 +198,9 @@ Ceilings measure_ceilings(const Workshop& shop) {
     } else if (std::string_view(k.kind) == "read") {
       c.read_bytes = rate;
     } else {
+      const machine::Machine& m = shop.device->machine();
       c.f32_flops = rate;
+      c.cycles = rate * m.fma_cycles / (2 * m.f32_lanes());
     }
   }
   std::stable_sort(c.rows.begin(), c.rows.end(),
