@@ -176,6 +176,12 @@ TEST(MachineRows, EightBitsOfEightBytes) {
     EXPECT_EQ(got[i].integer, want);
     EXPECT_EQ(found[i].integer, bytes[at[i].integer % 64].integer);
   }
+  const auto upper = random_lanes(Scalar::u8, 64, random);
+  const auto wide = loop::eval(*m->meaning("lookup128.u8x64"), {bytes, at, upper});
+  for (int i = 0; i < 64; ++i) {
+    const int64_t entry = at[i].integer % 128;
+    EXPECT_EQ(wide[i].integer, (entry < 64 ? bytes[entry] : upper[entry - 64]).integer);
+  }
 }
 
 TEST(Machines, AreFoundByName) {

@@ -208,6 +208,21 @@ std::string lookup64_meaning(const std::string& name) {
   return t.function(name, "%0: u8x64, %1: u8x64", "u8x64", found);
 }
 
+// Each lane the entry of the low seven bits of its index, out of two registers.
+std::string lookup128_meaning(const std::string& name) {
+  Text t(3);
+  const int limit = t.line("constant u8x64 127");
+  const int index = t.line("and u8x64 %1, %{}", limit);
+  int found = t.line("constant u8x64 0");
+  for (int entry = 0; entry < 128; ++entry) {
+    const int value = t.line("shuffle u8x64 %{} {}", entry < 64 ? 0 : 2, lanes_from(entry % 64, 0, 64));
+    const int number = t.line("constant u8x64 {}", entry);
+    const int hit = t.line("eq boolx64 %{}, %{}", index, number);
+    found = t.line("select u8x64 %{}, %{}, %{}", hit, value, found);
+  }
+  return t.function(name, "%0: u8x64, %1: u8x64, %2: u8x64", "u8x64", found);
+}
+
 // Each lane the entry of its index modulo the number of lanes.
 std::string word_lookup_meaning(const std::string& name, int lanes) {
   Text t(2);

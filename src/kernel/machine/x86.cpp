@@ -98,6 +98,8 @@ Machine avx512_vbmi() {
   m.rows.push_back(
       {"lookup64.u8x64", lookup64_meaning("lookup64.u8x64"), "llvm.x86.avx512.permvar.qi.512", "avx512vbmi", 1});
   m.rows.push_back(
+      {"lookup128.u8x64", lookup128_meaning("lookup128.u8x64"), "llvm.x86.avx512.vpermi2var.qi.512", "avx512vbmi", 1});
+  m.rows.push_back(
       {"bits8.u8x64", bits8_meaning("bits8.u8x64", 64), "llvm.x86.avx512.pmultishift.qb.512", "avx512vbmi", 1});
   return m;
 }

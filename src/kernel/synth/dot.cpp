@@ -1,11 +1,12 @@
-// Rows for few rows of a; a panel of b for many, where its format factors into integers and they are allowed; tiles for
-// everything else.
+// Rows for few rows of a, in integers or short floats where the format and the machine have them; a panel of b for
+// many, where its format factors into integers and they are allowed; tiles for everything else.
 #include "kernel/synth/dot.h"
 
 #include "kernel/synth/choose.h"
 #include "kernel/synth/dot_integer.h"
 #include "kernel/synth/dot_matrix.h"
 #include "kernel/synth/dot_rows.h"
+#include "kernel/synth/dot_short.h"
 #include "kernel/synth/dot_tile.h"
 
 namespace lumen::synth {
@@ -23,6 +24,13 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
         write_integer_kernels(plan.graph, p, rows, *d, target, out);
         return out;
       }
+      std::string no_shorts;
+      if (const auto d = factor_short(*p.loads[1].format, target, &no_shorts)) {
+        write_short_kernels(plan.graph, p, rows, *d, target, out);
+        out.steps.back().plan += ", no integers: " + why;
+        return out;
+      }
+      why += ", no short floats: " + no_shorts;
     }
     if (rows.cycles < tile.cycles) {
       out.steps.push_back(write_rows_kernel(plan.graph, p, rows, target));

@@ -53,7 +53,6 @@ class IntegerKernel {
   void write_group(Value n);
   void write_unit(const LaneOrder& order, Value blocks, Value code, Value group);
   void add_corrections(int i, int j, Value c, Value x);
-  Value by_group(Unpack& cursor, const RoutineExpr& e, int64_t elements);
   std::vector<Chain> chains_of(const LaneOrder& order) const;
   Value integer_dots(const std::vector<Value>& q, const std::vector<Value>& x);
   Value sum(int i, int j) { return b_.load(sums_[at(i, j)], {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
@@ -72,18 +71,6 @@ class IntegerKernel {
   std::vector<std::unique_ptr<Unpack>> cursors_;
   std::vector<Value> first_blocks_, x_rows_;
 };
-
-// An expression constant over groups, one lane per group.
-Value IntegerKernel::by_group(Unpack& cursor, const RoutineExpr& e, int64_t elements) {
-  std::vector<int64_t> starts;
-  for (int64_t at = 0; at < elements; at += layout_.fine) starts.push_back(at);
-  if (cursor.format().tile_bytes == 0) return cursor.expression(e, starts, true);
-  const int groups = static_cast<int>(starts.size());
-  Value all = b_.splat(cursor.expression(e, {starts[0]}, true), groups);
-  for (int i = 1; i < groups; ++i)
-    all = b_.insert(all, cursor.expression(e, {starts[static_cast<size_t>(i)]}, true), i);
-  return all;
-}
 
 std::vector<Chain> IntegerKernel::chains_of(const LaneOrder& order) const {
   std::vector<Chain> chains;
@@ -156,9 +143,9 @@ void IntegerKernel::write_unit(const LaneOrder& order, Value blocks, Value code,
   for (int j = 0; j < width; ++j) {
     Unpack& cursor = *cursors_[static_cast<size_t>(j)];
     cursor.enter_block(w_.add(first_blocks_[static_cast<size_t>(j)], blocks), order.elements / block);
-    scale.push_back(by_group(cursor, d_.form.scale, order.elements));
+    scale.push_back(lanes_by_group(b_, cursor, d_.form.scale, layout_.fine, order.elements));
     if (!corrects_) continue;
-    Value c = d_.form.offset ? by_group(cursor, *d_.form.offset, order.elements) : -1;
+    Value c = d_.form.offset ? lanes_by_group(b_, cursor, *d_.form.offset, layout_.fine, order.elements) : -1;
     if (d_.bias != 0) {
       const Value bias = b_.real(static_cast<double>(d_.bias), numbers);
       c = c < 0 ? b_.mul(scale.back(), bias) : b_.op(ScalarOp::fma_, scale.back(), bias, c);

@@ -92,11 +92,9 @@ bool find_table(const machine::Machine& m, const std::vector<int64_t>& values, I
 // which come out of a table alone.
 std::optional<AffineForm> integers_of(const Format& f, const ScaledForm& scaled, int* field,
                                       std::vector<int64_t>* table) {
-  CodeTable codes(f);
-  if (!codes.accepts(scaled.value) || codes.field < 0) return std::nullopt;
-  const uint64_t count = uint64_t{1} << f.fields[static_cast<size_t>(codes.field)].type.bits;
-  std::vector<double> values;
-  for (uint64_t code = 0; code < count; ++code) values.push_back(codes.value(scaled.value, code).real);
+  const auto by_code = values_by_code(f, scaled.value);
+  if (!by_code) return std::nullopt;
+  const std::vector<double>& values = by_code->values;
   for (int shift = 0; shift <= 16; ++shift) {
     const double up = std::ldexp(1.0, shift);
     const bool whole = std::all_of(values.begin(), values.end(), [&](double v) {
@@ -113,13 +111,35 @@ std::optional<AffineForm> integers_of(const Format& f, const ScaledForm& scaled,
       form.q_min = std::min(form.q_min, table->back());
       form.q_max = std::max(form.q_max, table->back());
     }
-    *field = codes.field;
+    *field = by_code->field;
     return form;
   }
   return std::nullopt;
 }
 
 }  // namespace
+
+std::optional<CodeValues> values_by_code(const Format& f, const RoutineExpr& e) {
+  CodeTable codes(f);
+  if (!codes.accepts(e) || codes.field < 0) return std::nullopt;
+  CodeValues out{codes.field, {}};
+  const uint64_t count = uint64_t{1} << f.fields[static_cast<size_t>(codes.field)].type.bits;
+  for (uint64_t code = 0; code < count; ++code) {
+    const ScalarValue v = codes.value(e, code);
+    out.values.push_back(is_float(e.type) ? v.real : static_cast<double>(v.integer));
+  }
+  return out;
+}
+
+loop::ValueId lanes_by_group(loop::Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t group, int64_t elements) {
+  std::vector<int64_t> starts;
+  for (int64_t at = 0; at < elements; at += group) starts.push_back(at);
+  if (cursor.format().tile_bytes == 0) return cursor.expression(e, starts, true);
+  const int groups = static_cast<int>(starts.size());  // lanes of a tile lie side by side
+  loop::ValueId all = b.splat(cursor.expression(e, {starts[0]}, true), groups);
+  for (int i = 1; i < groups; ++i) all = b.insert(all, cursor.expression(e, {starts[static_cast<size_t>(i)]}, true), i);
+  return all;
+}
 
 bool is_constant_in_row(const Format& f, const RoutineExpr& e) {
   if (e.kind == RoutineExpr::Kind::variable) return false;

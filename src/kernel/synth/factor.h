@@ -31,6 +31,16 @@ struct IntegerDot {
   int64_t step() const { return int64_t{row.lanes} * row.k; }  // elements of one instruction
 };
 
+// What an expression of the element's own code alone is, by code; nothing for any other expression.
+struct CodeValues {
+  int field = -1;              // of the codes, at most eight bits each
+  std::vector<double> values;  // 2^bits
+};
+std::optional<CodeValues> values_by_code(const Format& f, const RoutineExpr& e);
+
+// An expression constant over groups of `group` elements of the entered blocks, one lane per group.
+loop::ValueId lanes_by_group(loop::Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t group, int64_t elements);
+
 // Neither depends on the element nor on fields of its block or tile: constant over a row.
 bool is_constant_in_row(const Format& f, const RoutineExpr& e);
 

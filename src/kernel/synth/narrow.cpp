@@ -49,12 +49,18 @@ ValueId look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, Value
     LUMEN_CHECK(m.find_row(sixteen), "{} has no {}", m.name, sixteen);
     return b.inst(sixteen, bytes, {part(0, 16), index});
   }
-  const bool has_wide = m.find_row(wide) != nullptr;
-  const size_t size = has_wide ? 64 : 16;
-  const ValueId low = b.op(ScalarOp::and_, index, b.integer(static_cast<int64_t>(size) - 1, bytes));
+  const std::string widest = fmt::format("lookup128.u8x{}", lanes);
+  const bool has_widest = table.size() > 64 && m.find_row(widest), has_wide = m.find_row(wide) != nullptr;
+  const size_t size = has_widest ? 128 : has_wide ? 64 : 16;
+  // Wide rows take the bits of the index they need.
+  const ValueId low = size > 16 ? index : b.op(ScalarOp::and_, index, b.integer(15, bytes));
   std::vector<ValueId> level;
-  for (size_t first = 0; first < table.size(); first += size)
-    level.push_back(b.inst(has_wide ? wide : sixteen, bytes, {part(first, static_cast<int64_t>(size)), low}));
+  for (size_t first = 0; first < table.size(); first += size) {
+    if (has_widest)
+      level.push_back(b.inst(widest, bytes, {part(first, 64), low, part(first + 64, 64)}));
+    else
+      level.push_back(b.inst(has_wide ? wide : sixteen, bytes, {part(first, static_cast<int64_t>(size)), low}));
+  }
   for (size_t bit = size; level.size() > 1; bit *= 2) {
     const ValueId one = b.op(ScalarOp::and_, index, b.integer(static_cast<int64_t>(bit), bytes));
     const ValueId set = b.op(ScalarOp::ne_, one, b.integer(0, bytes));
