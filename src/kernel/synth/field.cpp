@@ -68,6 +68,24 @@ std::optional<int64_t> dense_bytes(const std::vector<std::vector<Part>>& parts, 
   return parts[0][0].bit / 8;
 }
 
+// Pieces of memory that hold the bytes, each found by one load of a vector.
+int clusters(std::vector<int64_t> index) {
+  std::sort(index.begin(), index.end());
+  int pieces = 1;
+  int64_t first = index[0];
+  for (const int64_t at : index) {
+    if (at - first < 16) continue;
+    ++pieces;
+    first = at;
+  }
+  return pieces;
+}
+
+int64_t places_in(std::vector<int64_t> index) {
+  std::sort(index.begin(), index.end());
+  return std::unique(index.begin(), index.end()) - index.begin();
+}
+
 // Whole bytes scattered over the window: lane by lane, each place once.
 ValueId scattered(Window& window, const std::vector<int64_t>& byte, int bits) {
   loop::Builder& b = window.builder();
@@ -105,7 +123,8 @@ ValueId Window::bytes(const std::vector<int64_t>& index) {
   const int64_t count = *high - *low + 1;
   if (lanes == 1) return load({Scalar::u8, 1}, *low);
   if (const int run = run_length(index); run == lanes || run >= (count > kMaxWindow ? 8 : 16)) return runs(index, run);
-  if (count > kMaxWindow && lanes <= 16 && count / lanes >= 8) return scattered(*this, index, 8);
+  if (lanes <= 16 && count > 16 && places_in(index) <= 4) return scattered(*this, index, 8);
+  if (count > kMaxWindow && lanes <= 16 && 2 * clusters(index) > lanes) return scattered(*this, index, 8);
   if (count > kMaxWindow) {  // far apart: half by half
     const size_t half = index.size() / 2;
     const ValueId a = bytes({index.begin(), index.begin() + static_cast<int64_t>(half)});
