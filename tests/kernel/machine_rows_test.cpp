@@ -154,8 +154,9 @@ TEST(MachineRows, LookupsFindTheEntry) {
 
 TEST(MachineRows, WordsAreFoundByTheirLane) {
   std::mt19937 random(4);
-  for (const auto& [name, lanes] : {std::pair{"lookup8.u32x8", 8}, {"lookup16.u32x16", 16}}) {
-    const auto table = random_lanes(Scalar::u32, lanes, random), index = random_lanes(Scalar::u32, lanes, random);
+  for (const auto& [name, lanes] : {std::pair{"lookup8.u32x8", 8}, {"lookup16.u32x16", 16}, {"lookup32.u16x32", 32}}) {
+    const Scalar word = lanes == 32 ? Scalar::u16 : Scalar::u32;
+    const auto table = random_lanes(word, lanes, random), index = random_lanes(word, lanes, random);
     const auto got = loop::eval(*machine::find_machine("avx512")->meaning(name), {table, index});
     for (int i = 0; i < lanes; ++i) EXPECT_EQ(got[i].integer, table[index[i].integer % lanes].integer);
   }

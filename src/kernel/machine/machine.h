@@ -93,7 +93,8 @@ std::string lookup_meaning(const std::string& name, int lanes, bool high_bit_onl
 std::string whole_lookup_meaning(const std::string& name, int lanes);  // the table is all lanes of operand 0
 std::string lookup64_meaning(const std::string& name);                 // u8x64 table, u8x64 index -> u8x64
 std::string lookup128_meaning(const std::string& name);  // u8x64 table, u8x64 index, the table's upper half -> u8x64
-std::string word_lookup_meaning(const std::string& name, int lanes);   // u32 table, u32 index -> u32
+// Words (u32 or u16) out of a table of as many.
+std::string word_lookup_meaning(const std::string& name, int lanes, const std::string& word = "u32");
 std::string bits8_meaning(const std::string& name, int lanes);         // u8 bit, u8 bytes -> u8
 
 // Shared by machines of a family: bf16 dots, and the matrix unit.

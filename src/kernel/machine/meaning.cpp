@@ -224,18 +224,19 @@ std::string lookup128_meaning(const std::string& name) {
 }
 
 // Each lane the entry of its index modulo the number of lanes.
-std::string word_lookup_meaning(const std::string& name, int lanes) {
+std::string word_lookup_meaning(const std::string& name, int lanes, const std::string& word) {
   Text t(2);
-  const int limit = t.line("constant u32x{} {}", lanes, lanes - 1);
-  const int index = t.line("and u32x{} %1, %{}", lanes, limit);
-  int found = t.line("shuffle u32x{} %0 {}", lanes, lanes_from(0, 0, lanes));
+  const std::string type = fmt::format("{}x{}", word, lanes);
+  const int limit = t.line("constant {} {}", type, lanes - 1);
+  const int index = t.line("and {} %1, %{}", type, limit);
+  int found = t.line("shuffle {} %0 {}", type, lanes_from(0, 0, lanes));
   for (int entry = 1; entry < lanes; ++entry) {
-    const int value = t.line("shuffle u32x{} %0 {}", lanes, lanes_from(entry, 0, lanes));
-    const int number = t.line("constant u32x{} {}", lanes, entry);
+    const int value = t.line("shuffle {} %0 {}", type, lanes_from(entry, 0, lanes));
+    const int number = t.line("constant {} {}", type, entry);
     const int hit = t.line("eq boolx{} %{}, %{}", lanes, index, number);
-    found = t.line("select u32x{} %{}, %{}, %{}", lanes, hit, value, found);
+    found = t.line("select {} %{}, %{}, %{}", type, hit, value, found);
   }
-  return t.function(name, fmt::format("%0: u32x{}, %1: u32x{}", lanes, lanes), fmt::format("u32x{}", lanes), found);
+  return t.function(name, fmt::format("%0: {}, %1: {}", type, type), type, found);
 }
 
 // Eight bits from bit %0 (modulo 64, going round) of the eight bytes of %1 a lane lies in.

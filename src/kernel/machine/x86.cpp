@@ -72,6 +72,8 @@ Machine avx512() {
   add_lookup(m, 512, "llvm.x86.avx512.pshuf.b.512", "avx512bw");
   m.rows.push_back(
       {"lookup16.u32x16", word_lookup_meaning("lookup16.u32x16", 16), "llvm.x86.avx512.permvar.si.512", "avx512f", 1});
+  m.rows.push_back({"lookup32.u16x32", word_lookup_meaning("lookup32.u16x32", 32, "u16"),
+                    "llvm.x86.avx512.permvar.hi.512", "avx512bw", 1});
   add_pairs(m, 512, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512", "avx512bw");
   return m;
 }

@@ -1,5 +1,6 @@
 // Low and high bytes of a vector of codes come out of tables and are interleaved, sixteen by sixteen, into two vectors
-// of words; activations lie in scratch in that order.
+// of words; or, of few codes, the words themselves, those of the even and those of the odd codes. Activations lie in
+// scratch in that order.
 #include "kernel/synth/dot_short.h"
 
 #include <algorithm>
@@ -26,6 +27,10 @@ bool same_number(uint16_t a, uint16_t b) {
   return a == b || (std::isnan(bf16_to_f32(a)) && std::isnan(bf16_to_f32(b)));
 }
 
+std::string lookup_of_words(int lanes) {
+  return fmt::format("lookup{}.u16x{}", lanes, lanes);
+}
+
 // What a code with the top bit is, where it is not the opposite of the one without.
 std::vector<size_t> odd_codes(const std::vector<uint16_t>& table) {
   std::vector<size_t> odd;
@@ -39,16 +44,19 @@ struct ShortLayout {
   RowOrder order;
   int64_t rows = 1, fine = 0;  // elements over which the scale is constant; 0: the row
   int lanes = 64;              // codes of a vector
+  bool whole_words = false;
   int64_t stride() const {
     return order.units * unit_codes() + static_cast<int64_t>(order.rest.vectors.size()) * lanes;
   }
   int64_t unit_codes() const { return static_cast<int64_t>(order.unit.vectors.size()) * lanes; }
+  std::vector<int> lanes_of_half(int half) const;
 };
 
 // Lanes of a vector of codes that the words of half 0 or 1 hold.
-std::vector<int> lanes_of_half(int lanes, int half) {
+std::vector<int> ShortLayout::lanes_of_half(int half) const {
   std::vector<int> out;
-  for (int piece = 0; piece < lanes; piece += kPiece)
+  for (int lane = half; whole_words && lane < lanes; lane += 2) out.push_back(lane);
+  for (int piece = 0; !whole_words && piece < lanes; piece += kPiece)
     for (int i = 0; i < kPiece / 2; ++i) out.push_back(piece + half * kPiece / 2 + i);
   return out;
 }
@@ -87,7 +95,7 @@ class RoundKernel {
     int64_t written = 0;
     for (const std::vector<int64_t>& vector : order.vectors)
       for (int half = 0; half < 2; ++half) {
-        const std::vector<int> from_lanes = lanes_of_half(layout_.lanes, half);
+        const std::vector<int> from_lanes = layout_.lanes_of_half(half);
         for (size_t first = 0; first < from_lanes.size(); first += static_cast<size_t>(lanes_)) {
           std::vector<int64_t> places, exist;
           for (size_t i = first; i < first + static_cast<size_t>(lanes_); ++i) {
@@ -145,6 +153,7 @@ class ShortKernel {
   std::vector<Value> weights(Unpack& cursor, std::vector<int64_t> elements);
   Value bytes_of(const std::vector<uint16_t>& table, int shift, Value codes, const std::vector<size_t>& odd);
   Value as_words(Value low, Value high, int half);
+  Value words_of(const std::vector<uint16_t>& table, Value codes, int half, const std::vector<int64_t>& keep);
   std::vector<int> groups_of(const std::vector<int64_t>& vector, int half) const;
   loop::BufferId sum_at(int i, int chain) const { return sums_[static_cast<size_t>(i * t_.chains + chain)]; }
   Value read(loop::BufferId sum) { return b_.load(sum, {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
@@ -181,12 +190,29 @@ Value ShortKernel::bytes_of(const std::vector<uint16_t>& table, int shift, Value
 
 Value ShortKernel::as_words(Value low, Value high, int half) {
   std::vector<int> mask;
-  for (const int lane : lanes_of_half(layout_.lanes, half)) {
+  for (const int lane : layout_.lanes_of_half(half)) {
     mask.push_back(lane);
     mask.push_back(layout_.lanes + lane);
   }
   b_.store(words_, b_.shuffle({low, high}, mask), w_.i64(0), 4);
   return b_.load(words_, {d_.row.a, layout_.lanes / 2}, w_.i64(0), 4);
+}
+
+// The words of every other code; a word of two codes is a good index after a shift, for only its low bits count.
+Value ShortKernel::words_of(const std::vector<uint16_t>& table, Value codes, int half,
+                            const std::vector<int64_t>& keep) {
+  const int lanes = layout_.lanes / 2;
+  const loop::VType words{Scalar::u16, lanes};
+  b_.store(words_, codes, w_.i64(0), 4);
+  Value index = b_.load(words_, words, w_.i64(0), 4);
+  if (half == 1) index = b_.op(ScalarOp::shr_, index, b_.integer(8, words));
+  std::vector<int64_t> entries, mask;
+  for (size_t i = 0; i < static_cast<size_t>(lanes); ++i) entries.push_back(table[i % table.size()]);
+  Value found = b_.inst(lookup_of_words(lanes), words, {b_.lanes_integer(entries, Scalar::u16), index});
+  for (const int lane : layout_.lanes_of_half(half)) mask.push_back(keep[static_cast<size_t>(lane)] == 0 ? 0 : 0xffff);
+  if (std::count(mask.begin(), mask.end(), 0) > 0)
+    found = b_.op(ScalarOp::and_, found, b_.lanes_integer(mask, Scalar::u16));
+  return b_.convert(ScalarOp::bitcast_, d_.row.a, found);
 }
 
 // Words of the elements: for each part the two halves.
@@ -202,6 +228,10 @@ std::vector<Value> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> ele
   if (b_.type(codes).lanes == 1) codes = b_.splat(codes, lanes);
   std::vector<Value> out;
   for (const std::vector<uint16_t>& table : d_.parts) {
+    if (d_.whole_words) {
+      for (int half = 0; half < 2; ++half) out.push_back(words_of(table, codes, half, keep));
+      continue;
+    }
     const std::vector<size_t> odd = odd_codes(table);
     Value low = bytes_of(table, 0, codes, odd), high = bytes_of(table, 8, codes, odd);
     if (std::count(keep.begin(), keep.end(), 0) > 0) {  // lanes without an element are zero: theirs may be no number
@@ -217,7 +247,7 @@ std::vector<Value> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> ele
 // By lane of the sums.
 std::vector<int> ShortKernel::groups_of(const std::vector<int64_t>& vector, int half) const {
   std::vector<int> groups;
-  const std::vector<int> lanes = lanes_of_half(layout_.lanes, half);
+  const std::vector<int> lanes = layout_.lanes_of_half(half);
   for (size_t lane = 0; lane < lanes.size(); lane += static_cast<size_t>(d_.row.k))
     groups.push_back(static_cast<int>(std::max<int64_t>(vector[static_cast<size_t>(lanes[lane])], 0) / layout_.fine));
   return groups;
@@ -328,7 +358,7 @@ std::optional<ShortDot> factor_short(const Format& f, const machine::Machine& m,
     *why = "not numbers by code";
     return std::nullopt;
   }
-  ShortDot d{*facts.scaled, {}, codes->field, *parts, false};
+  ShortDot d{*facts.scaled, {}, codes->field, *parts, false, false};
   d.whole_rows = !d.form.scale || is_constant_in_row(f, *d.form.scale);
   for (const machine::DotRow& row : m.dots) {
     const int words = row.lanes * row.k;
@@ -337,6 +367,8 @@ std::optional<ShortDot> factor_short(const Format& f, const machine::Machine& m,
     if (!looks_up_bytes(static_cast<int64_t>(codes->values.size()), 2 * words, m)) continue;
     if (!d.whole_rows && d.form.group % row.k != 0) continue;
     d.row = row;
+    d.whole_words = static_cast<int64_t>(codes->values.size()) <= words && m.find_row(lookup_of_words(words)) &&
+                    (d.whole_rows || d.form.group % (2 * row.k) == 0);
     return d;
   }
   *why = "no dot of short floats";
@@ -352,8 +384,10 @@ void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsP
   ShortLayout layout;
   layout.rows = p.outer_extent() * p.m.extent;
   layout.lanes = 2 * d.row.lanes * d.row.k;
+  layout.whole_words = d.whole_words;
+  const int run = d.whole_words ? 2 * d.row.k : d.row.k;
   const int64_t group = d.whole_rows ? layout.lanes : std::gcd<int64_t>(d.form.group, layout.lanes);
-  layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, d.row.k, group, kMostGroups);
+  layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, run, group, kMostGroups);
   if (!d.whole_rows) layout.fine = std::gcd(d.form.group, layout.order.unit.elements);
   const int scratch = static_cast<int>(out.scratch.size());
   out.scratch.push_back(layout.rows * layout.stride() * scalar_bytes(d.row.b));

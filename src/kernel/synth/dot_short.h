@@ -19,6 +19,7 @@ struct ShortDot {
   machine::DotRow row;
   int code_field = -1;
   std::vector<std::vector<uint16_t>> parts;  // by code: each element is the sum of these; one where that is exact
+  bool whole_words = false;                  // so few codes that the machine looks up words, not their bytes
   bool whole_rows = false;                   // no scale, or one that is constant over a row
 };
 
