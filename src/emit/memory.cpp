@@ -149,7 +149,26 @@ void MemoryLowering::store(const Memory& m, VType t, Value* value, Value* offset
     if (*n <= 0) return;
   }
   if (has_masks(t)) {
-    tag(b_.CreateMaskedStore(x, place(m, offset), aligned, mask(t.lanes, count)), m);
+    const auto masked = [&] { tag(b_.CreateMaskedStore(x, place(m, offset), aligned, mask(t.lanes, count)), m); };
+    if (scalar_bytes(t.scalar) >= 4) return masked();
+    // LLVM makes one lane of a narrowed value a store of the wide number, which ends behind it: one lane is stored as
+    // such.
+    const auto one = [&] {
+      tag(b_.CreateAlignedStore(b_.CreateExtractElement(x, uint64_t{0}), place(m, offset), llvm::Align(1)), m);
+    };
+    if (const auto n = known(count)) return *n == 1 ? one() : masked();
+    llvm::Function* f = b_.GetInsertBlock()->getParent();
+    auto* single = llvm::BasicBlock::Create(b_.getContext(), "single", f);
+    auto* several = llvm::BasicBlock::Create(b_.getContext(), "several", f);
+    auto* join = llvm::BasicBlock::Create(b_.getContext(), "join", f);
+    b_.CreateCondBr(b_.CreateICmpEQ(count, b_.getInt64(1)), single, several);
+    b_.SetInsertPoint(single);
+    one();
+    b_.CreateBr(join);
+    b_.SetInsertPoint(several);
+    masked();
+    b_.CreateBr(join);
+    b_.SetInsertPoint(join);
     return;
   }
   llvm::Type* element = memory_type(b_.getContext(), t.scalar);

@@ -103,6 +103,31 @@ TEST(Lower, CountedAccessesDoNotTouchTheNextPage) {
   ::munmap(base, 2 * page);
 }
 
+// One lane of numbers narrowed on the way to memory, by a count known early, late, or never: nothing behind it changes.
+TEST(Lower, NarrowedLanesEndWhereTheyShould) {
+  for (const Scalar to : {Scalar::bf16, Scalar::i16, Scalar::u8})
+    for (const int64_t count : {1, 2, 3, 17}) {
+      const auto narrowed = [&](Builder& b, BufferId x, ValueId i) {
+        return b.convert(ScalarOp::cast_, to, b.load(x, {Scalar::f32, 16}, b.mul(i, b.i64(64))));
+      };
+      same(kernel(4, [&](Builder& b, BufferId x, BufferId y,
+                         ValueId i) { b.store(y, narrowed(b, x, i), b.mul(i, b.i64(64)), 1, b.i64(count)); }),
+           Scalar::f32);
+      same(kernel(4,
+                  [&](Builder& b, BufferId x, BufferId y, ValueId i) {
+                    b.loop(LoopKind::serial, b.i64(0), b.i64(count), 16, [&](ValueId at) {
+                      const ValueId left = b.op(ScalarOp::sub_, b.i64(count), at);
+                      b.store(y, narrowed(b, x, i), b.add(b.mul(i, b.i64(64)), at), 1,
+                              b.op(ScalarOp::min_, left, b.i64(16)));
+                    });
+                  }),
+           Scalar::f32);
+      same(kernel(4, [&](Builder& b, BufferId x, BufferId y,
+                         ValueId i) { b.store(y, narrowed(b, x, i), b.mul(i, b.i64(64)), 1, i); }),
+           Scalar::f32);
+    }
+}
+
 TEST(Lower, LanesMove) {
   for (const Scalar s : kTypes) {
     same(kernel(1,

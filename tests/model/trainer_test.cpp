@@ -93,15 +93,19 @@ TEST(Trainer, ShortFloatsInTheProducts) {
 
 TEST(Trainer, SameBitsForAnyThreadCount) {
   const Fresh s;
-  std::map<std::string, std::vector<uint8_t>> first;
-  for (const int threads : {1, 2, 3}) {
-    run::Engine engine = make_engine(threads);
-    Trainer trainer(engine, s.model, small_recipe(), s.data);
-    for (int i = 0; i < 3; ++i) (void)trainer.step();
-    if (first.empty()) {
-      first = weights_of(trainer);
-    } else {
-      EXPECT_EQ(weights_of(trainer), first) << threads;
+  for (const char* precision : {"f32", "bf16"}) {
+    std::map<std::string, std::vector<uint8_t>> first;
+    for (const int threads : {1, 2, 3}) {
+      run::Engine engine = make_engine(threads);
+      Recipe recipe = small_recipe();
+      recipe.precision = precision;
+      Trainer trainer(engine, s.model, recipe, s.data);
+      for (int i = 0; i < 3; ++i) (void)trainer.step();
+      if (first.empty()) {
+        first = weights_of(trainer);
+      } else {
+        EXPECT_EQ(weights_of(trainer), first) << precision << ", " << threads << " threads";
+      }
     }
   }
 }
