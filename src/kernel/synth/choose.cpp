@@ -284,6 +284,13 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
   return t;
 }
 
+RowsPlan RowsPlan::single() const {
+  RowsPlan t = *this;
+  t.n_task *= t.width;
+  t.width = 1;
+  return t;
+}
+
 std::string describe(const RowsPlan& t) {
   return fmt::format("rows {}x{} task {} f32 fma", t.height, t.width, t.n_task * t.width);
 }

@@ -48,6 +48,9 @@ struct RowsPlan {
   int64_t n_task = 1;  // groups of `width` per task
   int64_t n_tasks = 1;
   double cycles = 0;
+
+  // The same tasks, one row of b after the other: a single stream out of memory.
+  RowsPlan single() const;
 };
 
 TilePlan choose_tile(const DotProblem& p, const machine::Machine& m);

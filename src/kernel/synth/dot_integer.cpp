@@ -234,9 +234,7 @@ bool integer_possible(const DotProblem& p) {
 
 void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& rows, const IntegerDot& d,
                            const machine::Machine& m, Synthesis& out) {
-  RowsPlan t = rows;  // codes of a are small: one row of b after the other, a single stream out of memory
-  t.n_task *= t.width;
-  t.width = 1;
+  const RowsPlan t = rows.single();  // codes of a are small: more rows of b would save nothing
   ActivationLayout layout;
   layout.rows = p.outer_extent() * p.m.extent;
   layout.columns = p.k.extent;

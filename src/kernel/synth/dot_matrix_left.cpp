@@ -182,10 +182,7 @@ LeftLayout left_layout(const DotProblem& p, const MatrixPlan& t) {
 
 LeftScratch write_left_step(const graph::Graph& g, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m,
                             Synthesis& out) {
-  DotProblem only_a = p;  // reads a, writes scratch: no result, no epilogue
-  only_a.loads.resize(1);
-  only_a.epilogue.clear();
-  only_a.result = -1;
+  const DotProblem only_a = p.only_a();
   const LeftLayout layout = left_layout(p, t);
   auto add = [&](int64_t bytes) {
     if (bytes == 0) return -1;

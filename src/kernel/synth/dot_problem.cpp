@@ -98,6 +98,14 @@ int64_t DotProblem::outer_extent() const {
   return total;
 }
 
+DotProblem DotProblem::only_a() const {
+  DotProblem p = *this;
+  p.loads.resize(1);
+  p.epilogue.clear();
+  p.result = -1;
+  return p;
+}
+
 int64_t DotProblem::k_total() const {
   int64_t total = k.extent;
   for (const DotIndex& i : outer_k) total *= i.extent;

@@ -45,7 +45,8 @@ struct DotProblem {
 
   int64_t outer_extent() const;
   int64_t k_total() const;
-  double flops() const;  // multiplications and additions of the contraction
+  double flops() const;       // multiplications and additions of the contraction
+  DotProblem only_a() const;  // for a step that reads a and writes scratch: no b, no result, no epilogue
 };
 
 // LUMEN_CHECKs the group contract of pipeline.h for dots.

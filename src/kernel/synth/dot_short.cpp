@@ -377,9 +377,7 @@ std::optional<ShortDot> factor_short(const Format& f, const machine::Machine& m,
 
 void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& rows, const ShortDot& d,
                          const machine::Machine& m, Synthesis& out) {
-  RowsPlan t = rows;  // one row of b after the other, a single stream out of memory
-  t.n_task *= t.width;
-  t.width = 1;
+  RowsPlan t = rows.single();
   t.chains = d.whole_rows ? std::clamp(8 / t.height, 1, 4) : 1;  // sums of groups do not wait for each other
   ShortLayout layout;
   layout.rows = p.outer_extent() * p.m.extent;
@@ -391,10 +389,7 @@ void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsP
   if (!d.whole_rows) layout.fine = std::gcd(d.form.group, layout.order.unit.elements);
   const int scratch = static_cast<int>(out.scratch.size());
   out.scratch.push_back(layout.rows * layout.stride() * scalar_bytes(d.row.b));
-  DotProblem only_a = p;  // reads a, writes scratch: no result, no epilogue
-  only_a.loads.resize(1);
-  only_a.epilogue.clear();
-  only_a.result = -1;
+  const DotProblem only_a = p.only_a();
   out.steps.push_back(RoundKernel(g, only_a, layout, scratch, d.row.b, m.f32_lanes()).write());
   Step step = ShortKernel(g, p, t, d, m, layout, scratch)
                   .write(fmt::format("{} rows {}x1 task {} activations {} {}", describe_shape(p), t.height, t.n_task,

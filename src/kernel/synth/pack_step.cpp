@@ -21,10 +21,7 @@ TilesOfA tiles_of_a(const DotProblem& p, const TilePlan& t) {
 }
 
 Step write_pack_step(const graph::Graph& g, const DotProblem& p, const TilePlan& t, int scratch) {
-  DotProblem only_a = p;  // reads a, writes scratch: no result, no epilogue
-  only_a.loads.resize(1);
-  only_a.epilogue.clear();
-  only_a.result = -1;
+  const DotProblem only_a = p.only_a();
   const TilesOfA tiles = tiles_of_a(p, t);
   DotWriter w(g, only_a, "pack");
   loop::Builder& b = w.b;

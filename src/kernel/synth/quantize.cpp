@@ -184,10 +184,7 @@ ActivationScratch declare_activations(const ActivationLayout& layout, Synthesis&
 
 Step write_quantize(const graph::Graph& g, const DotProblem& p, const ActivationLayout& layout,
                     const ActivationScratch& s, const machine::Machine& m) {
-  DotProblem only_a = p;  // reads a, writes scratch: no result, no epilogue
-  only_a.loads.resize(1);
-  only_a.epilogue.clear();
-  only_a.result = -1;
+  const DotProblem only_a = p.only_a();
   return QuantizeKernel(g, only_a, layout, s, m).write();
 }
 
