@@ -22,6 +22,7 @@ struct Shared {
   bool verbose = false, quiet = false;
   std::string cache;  // "" default, "off"
   std::string machine = "native";
+  bool tune = true;
 
   model::LibraryRef library() const;  // embedded texts plus the folders
   run::Engine engine() const;

@@ -93,6 +93,9 @@ Engine::Engine(Options options) : state_(new State) {
   state_->shop.device = open_cpu(machine, options.threads);
   state_->shop.cache = std::make_shared<KernelCache>(machine, cache_folder(options.cache_folder));
   state_->shop.threads = options.threads == 0 ? omp_get_max_threads() : options.threads;
+  if (options.tune && machine->kind == machine::Kind::cpu)
+    state_->shop.tuner =
+        std::make_shared<Tuner>(state_->shop.cache, cache_folder(options.cache_folder), state_->shop.threads);
 }
 
 Engine::~Engine() = default;
@@ -129,6 +132,10 @@ int Engine::threads() const {
 
 Ceilings Engine::measure_ceilings() {
   return run::measure_ceilings(state_->shop);
+}
+
+void Engine::finish_tuning() {
+  if (state_->shop.tuner) state_->shop.tuner->wait();
 }
 
 const CompileReport& Engine::totals() const {

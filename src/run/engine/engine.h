@@ -20,6 +20,7 @@ struct CompileOptions {
   graph::Bindings symbols;
   bool exact = false;
   Scalar products = Scalar::f32;               // what operands of products with parameters are rounded to
+  int candidate = 0;                           // the plan of every kernel that has so many (synth::Options); 0: see Engine
 };
 
 struct CompileReport {
@@ -101,6 +102,7 @@ class Engine {
     std::string cache_folder;      // "" = $LUMEN_CACHE, else $XDG_CACHE_HOME/lumen, else ~/.cache/lumen; "off" = memory only
     int threads = 0;
     machine::MachineRef machine;   // null = native
+    bool tune = false;             // kernels try other plans while programs run (tune.h); results are the same bits
   };
   explicit Engine(Options options);
   ~Engine();
@@ -116,6 +118,7 @@ class Engine {
   Ceilings measure_ceilings();           // takes about a second
 
   const CompileReport& totals() const;   // of everything compiled by this engine
+  void finish_tuning();                  // waits until what programs asked for is compiled or written
 
  private:
   struct State;

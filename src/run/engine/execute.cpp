@@ -56,10 +56,18 @@ class CompiledProgram : public Program {
     Clock::time_point last = Clock::now();
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      device_->launch(reinterpret_cast<void*>(launch.function), buffers_[i].data(), launch.tasks, &status,
-                      launch.small);
+      emit::CpuKernel function = launch.function;
+      int64_t tasks = launch.tasks;
+      if (launch.trial) {
+        const Trial::Plan& plan = launch.trial->next();
+        function = plan.function;
+        tasks = plan.tasks;
+      }
+      device_->launch(reinterpret_cast<void*>(function), buffers_[i].data(), tasks, &status, launch.small);
       const Clock::time_point now = Clock::now();
-      times_[i] += std::chrono::duration<double>(now - last).count();
+      const double seconds = std::chrono::duration<double>(now - last).count();
+      if (launch.trial) launch.trial->record(seconds);
+      times_[i] += seconds;
       last = now;
       if (status.code != 0) throw guard_error(list_.graph, launch.blamed, status);
     }
@@ -100,7 +108,8 @@ class CompiledProgram : public Program {
     std::vector<KernelTime> out;
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      out.push_back({launch.plan, 1, times_[i], launch.flops, launch.bytes, launch.cycles});
+      const std::string& plan = launch.trial ? launch.trial->best().plan : launch.plan;
+      out.push_back({plan, 1, times_[i], launch.flops, launch.bytes, launch.cycles});
     }
     return out;
   }
