@@ -1,6 +1,7 @@
 // See tune.h.
 #include "run/engine/tune.h"
 
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -164,7 +165,10 @@ void Tuner::wait() {
 }
 
 void Tuner::work() {
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority);  // of this thread; may fail: no harm
+  // This thread runs when nobody else wants to. Either may fail: no harm.
+  const sched_param none{};
+  ::sched_setscheduler(0, SCHED_IDLE, &none);
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority);
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });
