@@ -120,13 +120,13 @@ int64_t scratch_bytes(const Synthesis& s) {
 }
 
 // Machine code of every step, by synthesis.
-std::vector<std::vector<emit::CpuKernel>> find_functions(const Workshop& shop, std::span<const Synthesis> parts,
-                                                         CompileReport* report) {
+std::vector<std::vector<void*>> find_functions(const Workshop& shop, std::span<const Synthesis> parts,
+                                               CompileReport* report) {
   std::vector<const loop::Kernel*> kernels;
   for (const Synthesis& s : parts)
     for (const synth::Step& step : s.steps) kernels.push_back(&step.kernel);
-  const std::vector<emit::CpuKernel> found = shop.cache->get(kernels, shop.threads, report);
-  std::vector<std::vector<emit::CpuKernel>> functions;
+  const std::vector<void*> found = shop.cache->get(kernels, shop.threads, report);
+  std::vector<std::vector<void*>> functions;
   auto next = found.begin();
   for (const Synthesis& s : parts) {
     functions.emplace_back(next, next + static_cast<std::ptrdiff_t>(s.steps.size()));
@@ -136,7 +136,7 @@ std::vector<std::vector<emit::CpuKernel>> find_functions(const Workshop& shop, s
 }
 
 // Steps of one group share scratch; groups use the same scratch one after another.
-void list_steps(const Workshop& shop, const Synthesis& s, const std::vector<emit::CpuKernel>& functions,
+void list_steps(const Workshop& shop, const Synthesis& s, const std::vector<void*>& functions,
                 const std::function<Place(int)>& value, int64_t scratch_at, std::vector<Launch>* out) {
   std::vector<Place> scratch;
   for (const int64_t bytes : s.scratch) {
@@ -146,13 +146,13 @@ void list_steps(const Workshop& shop, const Synthesis& s, const std::vector<emit
   for (size_t i = 0; i < s.steps.size(); ++i) {
     const synth::Step& step = s.steps[i];
     Launch& launch = out->emplace_back();
-    launch.function = functions[i];
-    launch.tasks = step.kernel.tasks;
-    launch.small = step.flops + step.bytes > 0 && step.flops < kSmallFlops && step.bytes < kSmallBytes;
+    launch.kernel = functions[i];
+    const bool small = step.flops + step.bytes > 0 && step.flops < kSmallFlops && step.bytes < kSmallBytes;
+    launch.spread = spread_of(step.kernel, shop.device->machine(), small);
     launch.plan = step.plan;
     launch.flops = step.flops;
     launch.bytes = step.bytes;
-    launch.cycles = launch.small ? step.cycles * shop.threads : step.cycles;
+    launch.cycles = small ? step.cycles * shop.threads : step.cycles;
     for (const synth::Argument& a : step.arguments)
       launch.places.push_back(a.from == synth::Argument::From::value ? value(a.index)
                                                                      : scratch.at(static_cast<size_t>(a.index)));
