@@ -17,7 +17,9 @@ using graph::Role;
 class GpuEngine : public testing::TestWithParam<GpuVendor> {
  protected:
   GpuEngine() : fake(GetParam()) { fake.run_machine_code(); }
-  Engine::Options on_gpu(const std::string& folder = "off") const {
+  // Kernels are compiled once for all tests, unless a test is about that.
+  static std::string kept() { return (std::filesystem::temp_directory_path() / "lumen-test-cache").string(); }
+  Engine::Options on_gpu(const std::string& folder = kept()) const {
     Engine::Options o = options(folder);
     o.device = fake.device();
     o.machine = machine::native_machine();
@@ -31,7 +33,7 @@ class GpuEngine : public testing::TestWithParam<GpuVendor> {
 TEST_P(GpuEngine, ANetworkGivesTheProcessorsBits) {
   const graph::Graph g = small_network();
   const auto inputs = random_inputs(g, 2);
-  Engine here(options()), there(on_gpu());
+  Engine here(options(kept())), there(on_gpu());
   const auto expected = run_once(here, g, inputs), got = run_once(there, g, inputs);
   for (const char* name : {"logits", "norm"}) EXPECT_EQ(bytes_of(got->result(name)), bytes_of(expected->result(name)));
   EXPECT_GT(there.totals().kernels, 0);
@@ -41,7 +43,7 @@ TEST_P(GpuEngine, ANetworkGivesTheProcessorsBits) {
 TEST_P(GpuEngine, StepsAreRecordedOnceAndReplayed) {
   const graph::Graph g = small_network();
   const auto inputs = random_inputs(g, 3);
-  Engine here(options()), there(on_gpu());
+  Engine here(options(kept())), there(on_gpu());
   const auto expected = bytes_of(run_once(here, g, inputs)->result("logits"));
   const auto program = run_once(there, g, inputs);
   const int64_t launches = calls("launch");
@@ -69,7 +71,7 @@ TEST_P(GpuEngine, WithoutRecordingsResultsAreTheSame) {
   fake->captures = false;
   const graph::Graph g = small_network();
   const auto inputs = random_inputs(g, 4);
-  Engine here(options()), there(on_gpu());
+  Engine here(options(kept())), there(on_gpu());
   testing::internal::CaptureStderr();
   const auto program = run_once(there, g, inputs);
   for (int i = 0; i < 3; ++i) program->run();

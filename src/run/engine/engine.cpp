@@ -149,6 +149,10 @@ Ceilings Engine::measure_ceilings() {
   return run::measure_ceilings(state_->shop);
 }
 
+double Engine::measure_memory() {
+  return run::measure_memory(state_->shop);
+}
+
 const CompileReport& Engine::totals() const {
   return state_->totals;
 }

@@ -118,6 +118,7 @@ class Engine {
 
   int threads() const;
   Ceilings measure_ceilings();           // takes about a second
+  double measure_memory();               // bytes a second: a processor reading, a GPU copying
 
   const CompileReport& totals() const;   // of everything compiled by this engine
 

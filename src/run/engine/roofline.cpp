@@ -192,11 +192,17 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
   return out;
 }
 
+double measure_memory(const Workshop& shop) {
+  if (shop.device->is_asynchronous()) return shop.device->measure_copies().value_or(0);
+  const loop::Kernel kernel = stream_kernel(shop.device->machine().f32_lanes());
+  return static_cast<double>(kStreamBytes) / fastest(shop, kernel);
+}
+
 Ceilings measure_ceilings(const Workshop& shop) {
   Ceilings c;
   if (shop.device->is_asynchronous()) {
     // The kernels above measure processors. Of a GPU the memory is known: its own copies.
-    c.read_bytes = shop.device->measure_copies().value_or(0);
+    c.read_bytes = measure_memory(shop);
     return c;
   }
   for (const CeilingKernel& k : ceiling_kernels(shop.device->machine(), 4 * shop.threads)) {

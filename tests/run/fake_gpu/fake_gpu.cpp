@@ -71,8 +71,15 @@ struct Link {
 
 constexpr size_t kRange = size_t{4} << 30;  // of device addresses
 
-struct State {
+Gpu fresh() {
   Gpu gpu;
+  gpu.version = kHip ? 60342134 : 12080;
+  gpu.architecture = "gfx90a:sramecc+:xnack-";
+  return gpu;
+}
+
+struct State {
+  Gpu gpu = fresh();
   std::recursive_mutex mutex;
   bool started = false;
   int sticky = 0;  // after a bad address every call fails
@@ -233,9 +240,7 @@ Gpu* fake_gpu() {
 void fake_gpu_reset() {
   State& s = state();
   const std::scoped_lock lock(s.mutex);
-  s.gpu = Gpu{};
-  s.gpu.version = kHip ? 60342134 : 12080;
-  s.gpu.architecture = "gfx90a:sramecc+:xnack-";
+  s.gpu = fresh();
   s.started = false;
   s.sticky = 0;
   s.blocks.clear();
