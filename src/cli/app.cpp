@@ -42,12 +42,14 @@ model::LibraryRef Shared::library() const {
   return library;
 }
 
-run::Engine Shared::engine() const {
+run::Engine Shared::engine(bool timed) const {
   run::Engine::Options options;
   options.cache_folder = cache;
   options.threads = threads;
   options.tune = tune;
-  if (machine != "native") options.machine = run::machine_to_run(machine);
+  options.device = device;
+  options.timed = timed;
+  if (machine != "native") options.machine = run::machine_to_run(machine, device);
   return run::Engine(options);
 }
 
@@ -61,7 +63,11 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
   app.add_option("-t,--threads", shared->threads, "Threads; 0 takes all cores this process may use")
       ->group("Common")
       ->check(CLI::Range(0, 4096));
-  app.add_option("--machine", shared->machine, "Code for which processor; see `lumen doctor`")
+  app.add_option("--device", shared->device, "cpu, cuda[:N], hip[:N], or auto: a GPU where there is one")
+      ->group("Common")
+      ->capture_default_str()
+      ->type_name("DEVICE");
+  app.add_option("--machine", shared->machine, "Code for which processor or GPU; see `lumen doctor`")
       ->group("Common")
       ->type_name("NAME");
   app.add_option("--cache", shared->cache, "Folder of compiled kernels; 'off' keeps them in memory")

@@ -59,7 +59,7 @@ std::string time_now() {
 class Bench {
  public:
   Bench(const Shared& shared, const Flags& flags)
-      : flags_(flags), form_(bench_form(flags.form)), tests_(tests_of(flags)), engine_(shared.engine()) {}
+      : flags_(flags), form_(bench_form(flags.form)), tests_(tests_of(flags)), engine_(shared.engine(flags.explain)) {}
 
   void measure(const model::Model& model, const std::string& file) {
     const model::LoadedModel loaded(engine_, model);

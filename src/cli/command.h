@@ -23,9 +23,11 @@ struct Shared {
   std::string cache;  // "" default, "off"
   std::string machine = "native";
   bool tune = true;
+  std::string device = "cpu";
 
   model::LibraryRef library() const;  // embedded texts plus the folders
-  run::Engine engine() const;
+  // `timed`: times of single kernels will be asked for.
+  run::Engine engine(bool timed = false) const;
 };
 
 struct Command {

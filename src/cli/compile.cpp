@@ -71,7 +71,7 @@ graph::Graph graph_of(model::Library& library, const Flags& flags) {
 int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptions& options, const Flags& flags) {
   Shared here = shared;
   if (flags.target != "native") here.machine = flags.target;
-  run::Engine engine = here.engine();
+  run::Engine engine = here.engine(true);
   const auto program = engine.compile(g, options);
   note("measuring the machine's ceilings");
   const run::Ceilings ceilings = engine.measure_ceilings();

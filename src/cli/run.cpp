@@ -99,7 +99,7 @@ int generate(const Shared& shared, Flags& flags) {
   flags.cache.choose(*library, &flags.session);
   const model::Model model = model::read_model(library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
-  run::Engine engine = shared.engine();
+  run::Engine engine = shared.engine(flags.explain);
   const model::LoadedModel loaded(engine, model);
   Writer writer(loaded, flags);
   catch_interrupts();

@@ -1,6 +1,4 @@
 // lumen train
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -121,19 +119,6 @@ model::Model starting_model(const model::LibraryRef& library, const Flags& flags
   return model;
 }
 
-void refuse_when_too_large(const model::Model& model) {
-  const int64_t need = model::training_bytes(model);
-  const int64_t have = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  if (need > have) {
-    throw Error(
-        Exit::hardware,
-        fmt::format(
-            "training {} needs at least {:.1f} GiB (weights, gradients, two moments); this machine has {:.1f} GiB",
-            model.name, static_cast<double>(need) / (1 << 30), static_cast<double>(have) / (1 << 30)),
-        "choose a smaller --shape");
-  }
-}
-
 int train(const Shared& shared, Flags& flags) {
   const model::LibraryRef library = shared.library();
   model::Recipe recipe = resolve(*library, flags);
@@ -143,7 +128,9 @@ int train(const Shared& shared, Flags& flags) {
   }
   const std::string text = training_text(recipe);
   model::Model model = starting_model(library, flags, recipe, text);
-  refuse_when_too_large(model);
+  run::Engine engine = shared.engine(flags.explain);
+  engine.require_memory(model::training_bytes(model),
+                        fmt::format("training {} (weights, gradients, two moments)", model.name));
   model::DatasetOptions data_options;
   data_options.validation = recipe.validation;
   const auto data = std::make_shared<model::Dataset>(
@@ -152,7 +139,6 @@ int train(const Shared& shared, Flags& flags) {
   note(fmt::format("{}: {:.2f} M parameters, vocabulary {}, {} training and {} validation tokens", model.name,
                    static_cast<double>(model.weight_count()) / 1e6, model.tokenizer->size(), data->train().size(),
                    data->validation().size()));
-  run::Engine engine = shared.engine();
   model::Trainer trainer(engine, std::move(model), recipe, data);
   if (flags.resume_given) {
     std::optional<std::filesystem::path> checkpoint;

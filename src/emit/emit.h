@@ -33,6 +33,15 @@ struct Host {
 };
 Host host();
 
+// GPU kernels: symbol(ptr buffer0, ..., ptr bufferN-1, ptr status): one 8-byte device address per kernel param in order,
+// then that of an int64 {code, detail} in device memory, zeroed by the caller; the first guard failure wins.
+struct LaunchShape {
+  int64_t blocks;
+  int threads;
+  int64_t shared_bytes;
+};
+LaunchShape launch_shape(const loop::Kernel&, const machine::Machine&);
+
 // Loads object bytes into this process; functions live as long as the module.
 class LoadedModule {
  public:

@@ -68,6 +68,11 @@ std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& 
       output == Output::object ? llvm::CodeGenFileType::ObjectFile : llvm::CodeGenFileType::AssemblyFile);
 }
 
+LaunchShape launch_shape(const loop::Kernel& k, const machine::Machine&) {
+  constexpr int64_t kThreads = 128;
+  return {(k.tasks + kThreads - 1) / kThreads, static_cast<int>(kThreads), 0};
+}
+
 std::string version() {
   return fmt::format("llvm {} emit {}", LLVM_VERSION_STRING, kRevision);
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "../run/stand_in.h"
 #include "cli/command.h"
 
 namespace lumen::cli {
@@ -262,6 +263,44 @@ TEST_F(Cli, DoctorSpeaksJson) {
   const Outcome o = lumen({"doctor", "--json", "--quick"});
   EXPECT_EQ(o.code, 0) << o.error;
   EXPECT_TRUE(contains(o.out, "\"runs_here\": true"));
+  const auto json = nlohmann::json::parse(o.out);
+  EXPECT_EQ(json["devices"][0]["device"], "cpu");
+  EXPECT_EQ(json["devices"][0]["usable"], true);
+  EXPECT_EQ(json["drivers"].size(), 2U);
+}
+
+TEST_F(Cli, DoctorTestsTheProcessor) {
+  const Outcome o = lumen({"doctor", "--device", "cpu", "-v"});
+  EXPECT_EQ(o.code, 0) << o.error;
+  for (const char* word : {"usable", "attend gradient", "GB/s", "same bits"})
+    EXPECT_TRUE(contains(o.out, word)) << word;
+  EXPECT_FALSE(contains(o.out, "libamdhip64")) << "one device was asked for";
+}
+
+// A GPU nobody has code for: refused with a reason; alone it leaves nothing usable.
+TEST_F(Cli, DoctorRefusesWithAReason) {
+  run::StandIn cuda(run::GpuVendor::cuda);
+  cuda->major = 3;
+  const Outcome all = lumen({"doctor", "--quick"});
+  EXPECT_EQ(all.code, 0) << all.error;
+  EXPECT_TRUE(contains(all.out, "cuda:0   REFUSED")) << all.out;
+  EXPECT_TRUE(contains(all.out, "sm_30"));
+  const Outcome one = lumen({"doctor", "--quick", "--device", "cuda", "--json"});
+  EXPECT_EQ(one.code, 3);
+  const auto json = nlohmann::json::parse(one.out);
+  EXPECT_EQ(json["ok"], false);
+  EXPECT_EQ(json["devices"].size(), 1U);
+  EXPECT_FALSE(json["devices"][0]["refusal"].get<std::string>().empty());
+}
+
+TEST_F(Cli, DevicesThatAreNotHereEndWithCodeThree) {
+  setenv("LUMEN_CUDA_LIBRARY", "/nowhere/libcuda.so.1", 1);
+  const Outcome train = lumen({"train", "--shape", "tiny", "--steps", "1", "-o", path("out"), "--device", "cuda"});
+  EXPECT_EQ(train.code, 3) << train.error;
+  EXPECT_TRUE(contains(train.error, "LUMEN_CUDA_LIBRARY")) << train.error;
+  const Outcome wrong = lumen({"train", "--shape", "tiny", "--steps", "1", "-o", path("out"), "--device", "gpu"});
+  EXPECT_EQ(wrong.code, 2) << wrong.error;
+  unsetenv("LUMEN_CUDA_LIBRARY");
 }
 
 }  // namespace

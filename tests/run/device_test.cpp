@@ -38,7 +38,7 @@ TEST(CpuDevice, EveryTaskRunsOnceAndTheFirstFailureWins) {
       std::vector<int64_t> cells(1000);
       void* buffers[] = {cells.data()};
       LaunchStatus status;
-      device->launch(kernel(), buffers, tasks, &status);
+      device->launch(kernel(), buffers, {tasks}, &status);
       for (int64_t i = 0; i < 1000; ++i) ASSERT_EQ(cells[static_cast<size_t>(i)], i < tasks) << threads << " " << tasks;
       EXPECT_EQ(status.code, tasks > 100 ? 1 : 0);
       EXPECT_EQ(status.detail, tasks > 100 ? 100 : 0);
@@ -52,7 +52,7 @@ TEST(CpuDevice, ManyLaunchesLoseNoTask) {
   void* buffers[] = {cells.data()};
   LaunchStatus status;
   for (int i = 0; i < 3000; ++i) {
-    device->launch(kernel(), buffers, 1 + i % 100, &status);
+    device->launch(kernel(), buffers, {1 + i % 100}, &status);
     if (i % 500 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (int64_t i = 0; i < 100; ++i) ASSERT_EQ(cells[static_cast<size_t>(i)], 30 * (100 - i));
@@ -67,7 +67,7 @@ TEST(CpuDevice, SeveralCallersAtOnce) {
     callers.emplace_back([&device, &mine] {
       void* buffers[] = {mine.data()};
       LaunchStatus status;
-      for (int i = 0; i < 500; ++i) device->launch(kernel(), buffers, 100, &status);
+      for (int i = 0; i < 500; ++i) device->launch(kernel(), buffers, {100}, &status);
     });
   for (std::thread& t : callers) t.join();
   for (const auto& mine : cells) EXPECT_EQ(mine, std::vector<int64_t>(100, 500));
@@ -78,7 +78,7 @@ TEST(CpuDevice, AnEarlierFailureIsKept) {
   std::vector<int64_t> cells(200);
   void* buffers[] = {cells.data()};
   LaunchStatus status{3, 7};
-  device->launch(kernel(), buffers, 200, &status, true);
+  device->launch(kernel(), buffers, {200, true}, &status);
   EXPECT_EQ(status.code, 3);
   EXPECT_EQ(status.detail, 7);
 }
@@ -130,7 +130,7 @@ TEST(NullDevice, AcceptsEverythingAndComputesNothing) {
   std::vector<int64_t> cells(8);
   void* buffers[] = {cells.data()};
   LaunchStatus status;
-  device->launch(kernel(), buffers, 8, &status);
+  device->launch(kernel(), buffers, {8}, &status);
   EXPECT_EQ(cells, std::vector<int64_t>(8));
   void* memory = device->allocate(64);
   device->release(memory);

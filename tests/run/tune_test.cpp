@@ -14,7 +14,9 @@ namespace {
 using graph::Role;
 
 Trial::Plan named(const char* name, int number) {
-  return {nullptr, number, name, {number, name}};
+  Spread spread;
+  spread.tasks = number;
+  return {nullptr, spread, name, {number, name}};
 }
 
 // A trial fed with the time each plan takes; returns the plan that won and how often each was launched.
@@ -24,7 +26,7 @@ std::string winner(const std::vector<double>& seconds, std::vector<int>* launche
   Trial trial(named("0", 0), [&] { asked = true; }, [&](const Trial::Plan& best) { decided = best.plan; });
   launches->assign(seconds.size(), 0);
   for (int i = 0; i < 1000 && !trial.done(); ++i) {
-    const int plan = static_cast<int>(trial.next().tasks);
+    const int plan = static_cast<int>(trial.next().spread.tasks);
     ++(*launches)[static_cast<size_t>(plan)];
     trial.record(seconds[static_cast<size_t>(plan)]);
     if (!asked) continue;

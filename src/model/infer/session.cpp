@@ -13,6 +13,11 @@ constexpr int64_t kWidthStep = 4, kNarrowest = 8;
 }  // namespace
 
 LoadedModel::LoadedModel(run::Engine& engine, const Model& model) : engine_(engine), model_(model) {
+  if (!engine.device().reads_host_memory()) {
+    int64_t bytes = 0;
+    for (const auto& [name, w] : model.weights) bytes += static_cast<int64_t>(w.bytes.size());
+    engine.require_memory(bytes, fmt::format("'{}' (its weights)", model.name));
+  }
   for (const auto& [name, w] : model.weights) {
     weights_[name] = run::DeviceTensor::parameter(engine.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }

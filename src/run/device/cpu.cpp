@@ -18,7 +18,8 @@ constexpr int kMaxThreads = 512;
 
 class CpuDevice : public Device {
  public:
-  CpuDevice(machine::MachineRef machine, int threads) : machine_(std::move(machine)), threads_(threads) {}
+  CpuDevice(machine::MachineRef machine, int threads, Loader loader)
+      : machine_(std::move(machine)), loader_(std::move(loader)), threads_(threads) {}
 
   const machine::Machine& machine() const override { return *machine_; }
   std::string describe() const override {
@@ -29,15 +30,21 @@ class CpuDevice : public Device {
   void release(void* memory) override { memory_.release(memory); }
   void copy_in(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
   void copy_out(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
+  DeviceMemory memory() const override { return {total_memory(), available_memory()}; }
   void synchronize() override {}
 
-  void launch(void* kernel, void* const* buffers, int64_t tasks, LaunchStatus* status, bool small) override {
+  std::unique_ptr<Module> load(std::string_view object) override {
+    LUMEN_CHECK(loader_, "a processor without a loader");
+    return loader_({reinterpret_cast<const uint8_t*>(object.data()), object.size()});
+  }
+
+  void launch(void* kernel, std::span<void* const> buffers, const Spread& spread, LaunchStatus* status) override {
     const auto run = reinterpret_cast<KernelFunction>(kernel);
     Failure failure{};
-    if (!small) {
-      failure = threads_.run(run, buffers, tasks);
-    } else if (tasks > 0) {
-      run(buffers, 0, tasks, failure.data());
+    if (!spread.small) {
+      failure = threads_.run(run, buffers.data(), spread.tasks);
+    } else if (spread.tasks > 0) {
+      run(buffers.data(), 0, spread.tasks, failure.data());
     }
     if (status->code == 0 && failure[0] != 0) *status = {failure[0], failure[1]};
   }
@@ -48,13 +55,14 @@ class CpuDevice : public Device {
   }
 
   machine::MachineRef machine_;
+  Loader loader_;
   HostMemory memory_;
   Threads threads_;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> open_cpu(machine::MachineRef machine, int threads) {
+std::unique_ptr<Device> open_cpu(machine::MachineRef machine, int threads, Loader loader) {
   if (threads < 0 || threads > kMaxThreads)
     throw usage_error("{} threads; choose 1..{}, or 0 for all cores of this process", threads, kMaxThreads);
   if (!machine::runs_here(*machine))
@@ -62,7 +70,7 @@ std::unique_ptr<Device> open_cpu(machine::MachineRef machine, int threads) {
                 "choose 'native', or look at what `lumen doctor` says");
   // 0: what OMP_NUM_THREADS or the set of cores of this process says.
   const int count = threads == 0 ? std::min(omp_get_max_threads(), kMaxThreads) : threads;
-  return std::make_unique<CpuDevice>(std::move(machine), count);
+  return std::make_unique<CpuDevice>(std::move(machine), count, std::move(loader));
 }
 
 }  // namespace lumen::run

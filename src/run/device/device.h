@@ -1,19 +1,45 @@
-// Where code runs. A device owns memory and launches kernels; it never sees graphs or formats.
+// Where code runs. A device owns memory, loads machine code and launches kernels; it never sees graphs or formats.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "kernel/machine/machine.h"
 
 namespace lumen::run {
 
-// First failed guard of a launch list: {GuardCode, detail}; code 0 when all is well.
+// First failed guard of a launch: {GuardCode, detail}; code 0 when all is well.
 struct LaunchStatus {
   int64_t code = 0;
   int64_t detail = 0;
+};
+
+// How a kernel's tasks are spread: over the threads of a processor, or over the blocks of a grid.
+struct Spread {
+  int64_t tasks = 0;
+  bool small = false;  // processors: too little work to wake other threads for
+  int64_t blocks = 0;  // grids
+  int threads = 1;     // of a block
+  int64_t shared_bytes = 0;
+};
+
+// Machine code a device has loaded. A kernel found in it is opaque to everybody else and lives as long as the module.
+class Module {
+ public:
+  virtual ~Module() = default;
+  virtual void* find(const std::string& symbol, int64_t shared_bytes) = 0;  // Error (exit 3) when missing
+};
+
+// Loads object bytes into this process. Processors get one from the engine: devices know no object files.
+using Loader = std::function<std::unique_ptr<Module>(std::span<const uint8_t> object)>;
+
+struct DeviceMemory {
+  int64_t total = 0, free = 0;  // bytes
 };
 
 class Device {
@@ -22,17 +48,51 @@ class Device {
   virtual const machine::Machine& machine() const = 0;
   virtual std::string describe() const = 0;    // one line for people
   virtual bool reads_host_memory() const = 0;  // kernels can be handed addresses of this process
-  virtual void* allocate(int64_t bytes) = 0;   // 64-byte aligned, zeroed; Error (exit 3) when it does not fit
+
+  virtual void* allocate(int64_t bytes) = 0;  // 64-byte aligned, zeroed; Error (exit 3) when it does not fit
   virtual void release(void* memory) = 0;
-  virtual void copy_in(void* to, const void* from, int64_t bytes) = 0;
+  virtual void copy_in(void* to, const void* from, int64_t bytes) = 0;  // `from` may change as soon as this returns
   virtual void copy_out(void* to, const void* from, int64_t bytes) = 0;
-  // `kernel` is what the engine got from loading an object for this device. Tasks are split over threads; same bits for
-  // any count. `small`: too little work to wake other threads for.
-  virtual void launch(void* kernel, void* const* buffers, int64_t tasks, LaunchStatus* status, bool small = false) = 0;
+  virtual DeviceMemory memory() const = 0;
+
+  // What decides, beside the machine, whether prepared code fits: a driver's version, say. Part of the cache's keys.
+  virtual std::string identity() const { return {}; }
+  // What the code generator made, brought as near to execution as can be kept for another start.
+  virtual std::string prepare(std::string object) { return object; }
+  virtual std::unique_ptr<Module> load(std::string_view object) = 0;  // of prepare()
+
+  // True: launches return before they are done, failures land in device memory, and only synchronize() or copy_out()
+  // wait.
+  virtual bool is_asynchronous() const { return false; }
+  // Same bits for any spread. `status` is host memory, or device memory where launches are asynchronous.
+  virtual void launch(void* kernel, std::span<void* const> buffers, const Spread& spread, LaunchStatus* status) = 0;
   virtual void synchronize() = 0;
+
+  // Launches between begin and end are not executed but kept, to be replayed as one.
+  class Recording {
+   public:
+    virtual ~Recording() = default;
+  };
+  virtual bool records() const { return false; }
+  virtual void begin_recording() {}
+  // Null when it could not be recorded; then records() is false from now on, and people have been told.
+  virtual std::unique_ptr<Recording> end_recording() { return nullptr; }
+  virtual void replay(Recording&) {}
+
+  // Points in the order of launches, for timing asynchronous ones.
+  class Marks {
+   public:
+    virtual ~Marks() = default;
+    virtual void set(size_t i) = 0;
+    virtual double seconds(size_t from, size_t to) = 0;  // waits for `to`
+  };
+  virtual std::unique_ptr<Marks> make_marks(size_t) { return nullptr; }
+
+  // Bytes read and written a second by copies within the device's memory; nothing where the engine's kernels measure.
+  virtual std::optional<double> measure_copies() { return std::nullopt; }
 };
 
-std::unique_ptr<Device> open_cpu(machine::MachineRef machine, int threads);  // threads 0: all cores of this process
-std::unique_ptr<Device> open_null();                                         // accepts everything, computes nothing
+std::unique_ptr<Device> open_cpu(machine::MachineRef machine, int threads, Loader loader = {});  // threads 0: all cores
+std::unique_ptr<Device> open_null();  // accepts everything, computes nothing
 
 }  // namespace lumen::run

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -22,12 +23,12 @@ constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kAlwaysFits = int64_t{16} << 20;  // below this the check would cost more than it saves
 
-// The number behind "MemAvailable:" in bytes.
-int64_t system_available() {
+// The number behind `name`, "MemAvailable:" for instance, in bytes.
+int64_t system_memory(std::string_view name) {
   std::ifstream file("/proc/meminfo");
   for (std::string word; file >> word;) {
     int64_t kilobytes = 0;
-    if (word == "MemAvailable:" && file >> kilobytes) return kilobytes * 1024;
+    if (word == name && file >> kilobytes) return kilobytes * 1024;
   }
   return kUnknown;
 }
@@ -58,7 +59,12 @@ std::string amount(int64_t bytes) {
 }  // namespace
 
 int64_t available_memory() {
-  return std::min(system_available(), group_available());
+  return std::min(system_memory("MemAvailable:"), group_available());
+}
+
+int64_t total_memory() {
+  const int64_t limit = read_number("/sys/fs/cgroup/memory.max");
+  return std::min(system_memory("MemTotal:"), limit < 0 ? kUnknown : limit);
 }
 
 void* HostMemory::allocate(int64_t bytes) {

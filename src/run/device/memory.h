@@ -9,6 +9,8 @@ namespace lumen::run {
 
 // Bytes this process may still take: the smaller of what the system and its control group have left.
 int64_t available_memory();
+// Bytes of the whole machine, or of the control group where that is less.
+int64_t total_memory();
 
 class HostMemory {
  public:

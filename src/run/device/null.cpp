@@ -7,6 +7,11 @@
 namespace lumen::run {
 namespace {
 
+class NoCode : public Module {
+ public:
+  void* find(const std::string&, int64_t) override { return nullptr; }
+};
+
 class NullDevice : public Device {
  public:
   const machine::Machine& machine() const override { return *machine_; }
@@ -18,7 +23,9 @@ class NullDevice : public Device {
     if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
   }
   void copy_out(void* to, const void* from, int64_t bytes) override { copy_in(to, from, bytes); }
-  void launch(void*, void* const*, int64_t, LaunchStatus*, bool) override {}
+  DeviceMemory memory() const override { return {total_memory(), available_memory()}; }
+  std::unique_ptr<Module> load(std::string_view) override { return std::make_unique<NoCode>(); }
+  void launch(void*, std::span<void* const>, const Spread&, LaunchStatus*) override {}
   void synchronize() override {}
 
  private:

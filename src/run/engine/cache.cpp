@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "emit/emit.h"
 #include "kernel/loop/text.h"
 
 namespace lumen::run {
@@ -42,9 +43,14 @@ bool is_trusted(const std::filesystem::path& path) {
   return (info.st_uid == ::geteuid() || info.st_uid == 0) && (info.st_mode & S_IWOTH) == 0;
 }
 
-std::span<const uint8_t> bytes_of(const std::string& s) {
-  return {reinterpret_cast<const uint8_t*>(s.data()), s.size()};
-}
+class CodeHere : public Module {
+ public:
+  explicit CodeHere(std::span<const uint8_t> object) : module_(object) {}
+  void* find(const std::string& symbol, int64_t) override { return reinterpret_cast<void*>(module_.find(symbol)); }
+
+ private:
+  emit::LoadedModule module_;
+};
 
 }  // namespace
 
@@ -58,11 +64,23 @@ std::filesystem::path cache_folder(const std::string& option) {
   return {};
 }
 
-KernelCache::KernelCache(machine::MachineRef machine, std::filesystem::path folder)
-    : machine_(std::move(machine)), folder_(std::move(folder)) {
-  identity_ = fmt::format("{}\n{}\n{}\n{}\n{}\n", machine_->name, machine_->triple, machine_->cpu, machine_->features,
-                          emit::version());
-  for (const machine::Row& row : machine_->rows) identity_ += fmt::format("{} {}\n", row.name, row.llvm);
+std::unique_ptr<Module> load_here(std::span<const uint8_t> object) {
+  return std::make_unique<CodeHere>(object);
+}
+
+Spread spread_of(const loop::Kernel& kernel, const machine::Machine& machine, bool small) {
+  // Code for processors on a device with a grid, as tests have it: one task per block.
+  if (machine.kind == machine::Kind::cpu) return {kernel.tasks, small, kernel.tasks, 1, 0};
+  const emit::LaunchShape shape = emit::launch_shape(kernel, machine);
+  return {kernel.tasks, small, shape.blocks, shape.threads, shape.shared_bytes};
+}
+
+KernelCache::KernelCache(std::shared_ptr<Device> device, std::filesystem::path folder)
+    : device_(std::move(device)), folder_(std::move(folder)) {
+  const machine::Machine& m = device_->machine();
+  identity_ =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}", m.name, m.triple, m.cpu, m.features, emit::version(), device_->identity());
+  for (const machine::Row& row : m.rows) identity_ += fmt::format("{} {}\n", row.name, row.llvm);
   if (folder_.empty()) return;
   folder_ /= "kernels";
   disk_ = true;
@@ -127,8 +145,7 @@ struct KernelCache::Entry {
   bool on_disk = false;
 };
 
-std::vector<emit::CpuKernel> KernelCache::get(std::span<const loop::Kernel* const> kernels, int threads,
-                                              CompileReport* report) {
+std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report) {
   std::vector<std::string> keys;
   std::vector<Entry> missing;
   {
@@ -154,7 +171,7 @@ std::vector<emit::CpuKernel> KernelCache::get(std::span<const loop::Kernel* cons
       entry.object = find_on_disk(entry.key);
       entry.on_disk = !entry.object.empty();
       if (entry.on_disk) continue;
-      entry.object = emit::emit({entry.kernel, 1}, *machine_, emit::Output::object);
+      entry.object = device_->prepare(emit::emit({entry.kernel, 1}, device_->machine(), emit::Output::object));
       keep_on_disk(entry.key, entry.object);
     } catch (...) {
       const std::scoped_lock lock(mutex_);
@@ -166,10 +183,11 @@ std::vector<emit::CpuKernel> KernelCache::get(std::span<const loop::Kernel* cons
   const std::scoped_lock lock(mutex_);
   for (const Entry& entry : missing) {
     ++(entry.on_disk ? report->cached : report->compiled);
-    modules_.emplace_back(bytes_of(entry.object));
-    loaded_[entry.key] = modules_.back().find(emit::symbol_name(*entry.kernel));
+    modules_.push_back(device_->load(entry.object));
+    const int64_t shared_bytes = spread_of(*entry.kernel, device_->machine(), false).shared_bytes;
+    loaded_[entry.key] = modules_.back()->find(emit::symbol_name(*entry.kernel), shared_bytes);
   }
-  std::vector<emit::CpuKernel> functions;
+  std::vector<void*> functions;
   for (const std::string& key : keys) functions.push_back(loaded_.at(key));
   return functions;
 }

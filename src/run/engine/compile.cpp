@@ -122,13 +122,13 @@ int64_t scratch_bytes(const Synthesis& s) {
 }
 
 // Machine code of every step, by synthesis.
-std::vector<std::vector<emit::CpuKernel>> find_functions(const Workshop& shop, std::span<const Synthesis> parts,
-                                                         CompileReport* report) {
+std::vector<std::vector<void*>> find_functions(const Workshop& shop, std::span<const Synthesis> parts,
+                                               CompileReport* report) {
   std::vector<const loop::Kernel*> kernels;
   for (const Synthesis& s : parts)
     for (const synth::Step& step : s.steps) kernels.push_back(&step.kernel);
-  const std::vector<emit::CpuKernel> found = shop.cache->get(kernels, shop.threads, report);
-  std::vector<std::vector<emit::CpuKernel>> functions;
+  const std::vector<void*> found = shop.cache->get(kernels, shop.threads, report);
+  std::vector<std::vector<void*>> functions;
   auto next = found.begin();
   for (const Synthesis& s : parts) {
     functions.emplace_back(next, next + static_cast<std::ptrdiff_t>(s.steps.size()));
@@ -138,7 +138,7 @@ std::vector<std::vector<emit::CpuKernel>> find_functions(const Workshop& shop, s
 }
 
 // Steps of one group share scratch; groups use the same scratch one after another.
-void list_steps(const Workshop& shop, const Synthesis& s, const std::vector<emit::CpuKernel>& functions,
+void list_steps(const Workshop& shop, const Synthesis& s, const std::vector<void*>& functions,
                 const std::function<Place(int)>& value, int64_t scratch_at, std::vector<Launch>* out) {
   std::vector<Place> scratch;
   for (const int64_t bytes : s.scratch) {
@@ -148,13 +148,13 @@ void list_steps(const Workshop& shop, const Synthesis& s, const std::vector<emit
   for (size_t i = 0; i < s.steps.size(); ++i) {
     const synth::Step& step = s.steps[i];
     Launch& launch = out->emplace_back();
-    launch.function = functions[i];
-    launch.tasks = step.kernel.tasks;
-    launch.small = step.flops + step.bytes > 0 && step.flops < kSmallFlops && step.bytes < kSmallBytes;
+    launch.kernel = functions[i];
+    const bool small = step.flops + step.bytes > 0 && step.flops < kSmallFlops && step.bytes < kSmallBytes;
+    launch.spread = spread_of(step.kernel, shop.device->machine(), small);
     launch.plan = step.plan;
     launch.flops = step.flops;
     launch.bytes = step.bytes;
-    launch.cycles = launch.small ? step.cycles * shop.threads : step.cycles;
+    launch.cycles = small ? step.cycles * shop.threads : step.cycles;
     for (const synth::Argument& a : step.arguments)
       launch.places.push_back(a.from == synth::Argument::From::value ? value(a.index)
                                                                      : scratch.at(static_cast<size_t>(a.index)));
@@ -207,8 +207,8 @@ std::vector<bool> use_remembered_plans(const Workshop& shop, const graph::Plan& 
 
 // The other plans of a distinct form are synthesized and compiled when its last step has run for a while.
 std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<const graph::Pipeline>& pipeline,
-                                  const DistinctKernels& kernels, size_t i,
-                                  const std::vector<emit::CpuKernel>& functions, bool exact) {
+                                  const DistinctKernels& kernels, size_t i, const std::vector<void*>& functions,
+                                  bool exact) {
   const Synthesis& s = kernels.distinct[i];
   if (s.candidates < 2) return nullptr;
   const std::string key = plan_key(shop, pipeline->plan, kernels, i, exact);
@@ -227,14 +227,14 @@ std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<co
       const loop::Kernel* kernel = &other.steps.back().kernel;
       CompileReport report;
       others.push_back({cache->get({&kernel, 1}, 1, &report)[0],
-                        kernel->tasks,
+                        spread_of(*kernel, device->machine(), false),
                         other.steps.back().plan + ", tuned",
                         {candidate, hash_of(other)}});
     }
     if (const auto trial = place->lock()) trial->offer(std::move(others));
   };
   auto trial = std::make_shared<Trial>(
-      Trial::Plan{functions.back(), last.kernel.tasks, last.plan, {0, hash_of(s)}},
+      Trial::Plan{functions.back(), spread_of(last.kernel, shop.device->machine(), false), last.plan, {0, hash_of(s)}},
       [tuner, job = std::move(job)] {
         if (const auto t = tuner.lock()) t->later(job);
       },
@@ -274,7 +274,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
     list_steps(
         shop, kernels.distinct[which], functions[which],
         [&, &mine = values](int v) { return places.of(mine[static_cast<size_t>(v)]); }, scratch_at, &list.launches);
-    list.launches.back().trial = list.launches.back().small ? nullptr : trials[which];
+    list.launches.back().trial = list.launches.back().spread.small ? nullptr : trials[which];
     for (size_t k = first; k < list.launches.size(); ++k) {
       list.launches[k].blamed = subject(plan.graph, plan.groups[i]);
       list.launches[k].label = plan.graph[list.launches[k].blamed].label;

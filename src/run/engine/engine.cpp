@@ -5,6 +5,8 @@
 #include <omp.h>
 
 #include "base/check.h"
+#include "base/error.h"
+#include "run/device/choose.h"
 #include "run/engine/compile.h"
 #include "run/engine/repeat.h"
 #include "run/engine/roofline.h"
@@ -52,6 +54,7 @@ void DeviceTensor::download(void* to, int64_t bytes) const {
 struct Engine::State {
   Workshop shop;
   CompileReport totals;
+  bool timed = false;
 
   void add(const CompileReport& r) {
     totals.kernels += r.kernels;
@@ -67,6 +70,8 @@ struct Engine::State {
     const int64_t to_at = aligned(from_bytes), scratch_at = to_at + aligned(to_bytes);
     int64_t end = scratch_at;
     for (const int64_t bytes : steps.scratch) end += aligned(bytes);
+    const int64_t status_at = end;
+    end += aligned(sizeof(LaunchStatus));
     CompileReport report;
     const std::vector<Launch> launches =
         compile_steps(shop, steps, {{Place::In::arena, 0}, {Place::In::arena, to_at}}, scratch_at, &report);
@@ -76,24 +81,26 @@ struct Engine::State {
     auto* base = static_cast<std::byte*>(memory.get());
     shop.device->copy_in(base, from, from_bytes);
     LaunchStatus status;
+    const bool waits = shop.device->is_asynchronous();
+    LaunchStatus* const shared = waits ? reinterpret_cast<LaunchStatus*>(base + status_at) : &status;
     for (const Launch& launch : launches) {
       std::vector<void*> buffers;
       for (const Place& place : launch.places) buffers.push_back(base + place.at);
-      shop.device->launch(reinterpret_cast<void*>(launch.function), buffers.data(), launch.tasks, &status,
-                          launch.small);
+      shop.device->launch(launch.kernel, buffers, launch.spread, shared);
     }
     shop.device->synchronize();
+    if (waits) shop.device->copy_out(&status, shared, sizeof status);
     if (status.code != 0) throw guard_error({}, -1, status);
     shop.device->copy_out(to, base + to_at, to_bytes);
   }
 };
 
 Engine::Engine(Options options) : state_(new State) {
-  machine::MachineRef machine = options.machine ? options.machine : machine::native_machine();
-  state_->shop.device = open_cpu(machine, options.threads);
-  state_->shop.cache = std::make_shared<KernelCache>(machine, cache_folder(options.cache_folder));
+  state_->shop.device = open_device(parse_device(options.device), options.machine, options.threads, load_here);
+  state_->shop.cache = std::make_shared<KernelCache>(state_->shop.device, cache_folder(options.cache_folder));
+  state_->timed = options.timed;
   state_->shop.threads = options.threads == 0 ? omp_get_max_threads() : options.threads;
-  if (options.tune && machine->kind == machine::Kind::cpu)
+  if (options.tune && device().machine().kind == machine::Kind::cpu)
     state_->shop.tuner =
         std::make_shared<Tuner>(state_->shop.cache, cache_folder(options.cache_folder), state_->shop.threads);
 }
@@ -104,10 +111,21 @@ Device& Engine::device() {
   return *state_->shop.device;
 }
 
+void Engine::require_memory(int64_t bytes, const std::string& what) {
+  const DeviceMemory memory = device().memory();
+  // A processor's memory is also what other programs' files lie in; what really does not fit is refused when asked for.
+  if (bytes <= (device().reads_host_memory() ? memory.total : memory.free)) return;
+  const auto gib = [](int64_t n) { return static_cast<double>(n) / (1 << 30); };
+  throw Error(Exit::hardware,
+              fmt::format("{} needs at least {:.1f} GiB; {} has {:.1f} GiB, {:.1f} of them free", what, gib(bytes),
+                          device().describe(), gib(memory.total), gib(memory.free)),
+              "choose a smaller model, batch, context or format, or another --device");
+}
+
 std::shared_ptr<Program> Engine::compile(const graph::Graph& g, const CompileOptions& options) {
   LaunchList list = run::compile(state_->shop, g, options);
   state_->add(list.report);
-  return make_program(state_->shop.device, state_->shop.cache, std::move(list));
+  return make_program(state_->shop.device, state_->shop.cache, std::move(list), state_->timed);
 }
 
 std::vector<uint8_t> Engine::encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns) {
@@ -136,6 +154,10 @@ Ceilings Engine::measure_ceilings() {
 
 void Engine::finish_tuning() {
   if (state_->shop.tuner) state_->shop.tuner->wait();
+}
+
+double Engine::measure_memory() {
+  return run::measure_memory(state_->shop);
 }
 
 const CompileReport& Engine::totals() const {

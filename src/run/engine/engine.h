@@ -90,7 +90,7 @@ class Program {
   virtual const CompileReport& report() const = 0;
   // One line per distinct kernel: calls, time, share, rates; the fraction of what binds it when ceilings are given.
   virtual std::string explain(const Ceilings* ceilings = nullptr) const = 0;
-  virtual std::vector<KernelTime> times() const = 0;               // by launch, in order
+  virtual std::vector<KernelTime> times() const = 0;               // by launch, in order; GPUs: zeros unless Options::timed
   virtual void forget_times() = 0;                                 // explain() counts from here
   virtual int64_t arena_bytes() const = 0;
 };
@@ -101,13 +101,17 @@ class Engine {
   struct Options {
     std::string cache_folder;      // "" = $LUMEN_CACHE, else $XDG_CACHE_HOME/lumen, else ~/.cache/lumen; "off" = memory only
     int threads = 0;
-    machine::MachineRef machine;   // null = native
     bool tune = false;             // kernels try other plans while programs run (tune.h); results are the same bits
+    machine::MachineRef machine;   // null = the device's own
+    std::string device = "cpu";    // cpu, cuda[:N], hip[:N], auto
+    bool timed = false;            // times of single kernels are wanted: on GPUs they cost, and nothing is recorded
   };
   explicit Engine(Options options);
   ~Engine();
 
   Device& device();
+  // Refuses (exit 3) what the device cannot hold, before any of it is made. `what` begins the message.
+  void require_memory(int64_t bytes, const std::string& what);
   std::shared_ptr<Program> compile(const graph::Graph& g, const CompileOptions& options);
 
   // Quantize and dequantize with compiled kernels; equal to the codec bit for bit. rows x columns, host memory.
@@ -116,6 +120,7 @@ class Engine {
 
   int threads() const;
   Ceilings measure_ceilings();           // takes about a second
+  double measure_memory();               // bytes a second: a processor reading, a GPU copying
 
   const CompileReport& totals() const;   // of everything compiled by this engine
   void finish_tuning();                  // waits until what programs asked for is compiled or written

@@ -1,5 +1,7 @@
-// See execute.h. run() walks the list: no allocation, no look-up; addresses change only in bind().
-// Proved by tests/run/execute_test.cpp.
+// See execute.h. run() walks the list: no allocation, no look-up; addresses change only in bind(). A device whose
+// launches are asynchronous is waited for once, at the end, when every launch's status is read; from the second run
+// with the same addresses on, such a device replays the whole list as one recording. Proved by
+// tests/run/execute_test.cpp.
 #include "run/engine/execute.h"
 
 #include <algorithm>
@@ -18,13 +20,18 @@ using Clock = std::chrono::steady_clock;
 
 class CompiledProgram : public Program {
  public:
-  CompiledProgram(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache, LaunchList list)
+  CompiledProgram(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache, LaunchList list, bool timed)
       : device_(std::move(device)),
         cache_(std::move(cache)),
         list_(std::move(list)),
         arena_(allocate_shared(device_, list_.arena_bytes)),
         tensors_(list_.inputs.size()),
         times_(list_.launches.size()) {
+    if (device_->is_asynchronous()) {
+      statuses_.resize(std::max<size_t>(1, list_.launches.size()));
+      shared_statuses_ = allocate_shared(device_, status_bytes());
+      if (timed) marks_ = device_->make_marks(list_.launches.size() + 1);
+    }
     for (const Launch& launch : list_.launches) {
       std::vector<void*>& buffers = buffers_.emplace_back();
       for (const Place& place : launch.places) buffers.push_back(address(place));
@@ -42,6 +49,7 @@ class CompiledProgram : public Program {
     LUMEN_CHECK(tensor, "input '{}' is bound to nothing", name);
     if (tensor->type() != input.type)
       throw usage_error("input '{}' is {}, not {}", name, graph::print(input.type), graph::print(tensor->type()));
+    if (!tensors_[i] || tensors_[i]->data() != tensor->data()) forget_recording();
     tensors_[i] = std::move(tensor);
     checked_ = false;
     for (size_t k = 0; k < list_.launches.size(); ++k)
@@ -52,26 +60,11 @@ class CompiledProgram : public Program {
 
   void run() override {
     if (!checked_) check_inputs();
-    LaunchStatus status;
-    Clock::time_point last = Clock::now();
-    for (size_t i = 0; i < list_.launches.size(); ++i) {
-      const Launch& launch = list_.launches[i];
-      emit::CpuKernel function = launch.function;
-      int64_t tasks = launch.tasks;
-      if (launch.trial) {
-        const Trial::Plan& plan = launch.trial->next();
-        function = plan.function;
-        tasks = plan.tasks;
-      }
-      device_->launch(reinterpret_cast<void*>(function), buffers_[i].data(), tasks, &status, launch.small);
-      const Clock::time_point now = Clock::now();
-      const double seconds = std::chrono::duration<double>(now - last).count();
-      if (launch.trial) launch.trial->record(seconds);
-      times_[i] += seconds;
-      last = now;
-      if (status.code != 0) throw guard_error(list_.graph, launch.blamed, status);
+    if (shared_statuses_) {
+      run_ahead();
+    } else {
+      run_step_by_step();
     }
-    device_->synchronize();
     ++runs_;
   }
 
@@ -120,6 +113,74 @@ class CompiledProgram : public Program {
   }
 
  private:
+  void run_step_by_step() {
+    LaunchStatus status;
+    Clock::time_point last = Clock::now();
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      const Launch& launch = list_.launches[i];
+      const Trial::Plan* plan = launch.trial ? &launch.trial->next() : nullptr;
+      device_->launch(plan ? plan->kernel : launch.kernel, buffers_[i], plan ? plan->spread : launch.spread, &status);
+      const Clock::time_point now = Clock::now();
+      const double seconds = std::chrono::duration<double>(now - last).count();
+      if (plan) launch.trial->record(seconds);
+      times_[i] += seconds;
+      last = now;
+      if (status.code != 0) throw guard_error(list_.graph, launch.blamed, status);
+    }
+    device_->synchronize();
+  }
+
+  // Everything is launched, then waited for. The first failure in the order of launches is the one to blame: what ran
+  // behind it may have worked on its leavings.
+  void run_ahead() {
+    if (!recording_ && may_record()) record();
+    if (recording_) {
+      device_->replay(*recording_);
+    } else {
+      launch_all();
+      ++same_addresses_;
+    }
+    device_->copy_out(statuses_.data(), shared_statuses_.get(), status_bytes());
+    if (marks_)
+      for (size_t i = 0; i < times_.size(); ++i) times_[i] += marks_->seconds(i, i + 1);
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      if (statuses_[i].code == 0) continue;
+      const LaunchStatus failed = statuses_[i];
+      std::fill(statuses_.begin(), statuses_.end(), LaunchStatus{});
+      device_->copy_in(shared_statuses_.get(), statuses_.data(), status_bytes());
+      throw guard_error(list_.graph, list_.launches[i].blamed, failed);
+    }
+  }
+
+  void launch_all() {
+    auto* const statuses = static_cast<LaunchStatus*>(shared_statuses_.get());
+    if (marks_) marks_->set(0);
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      const Launch& launch = list_.launches[i];
+      device_->launch(launch.kernel, buffers_[i], launch.spread, statuses + i);
+      if (marks_) marks_->set(i + 1);
+    }
+  }
+
+  bool may_record() const { return !marks_ && same_addresses_ > 0 && device_->records(); }
+
+  void record() {
+    device_->begin_recording();
+    try {
+      launch_all();
+    } catch (const Error&) {
+      // Not while recording; launching one by one will tell whether it can be launched at all.
+    }
+    recording_ = device_->end_recording();
+  }
+
+  void forget_recording() {
+    recording_ = nullptr;
+    same_addresses_ = 0;
+  }
+
+  int64_t status_bytes() const { return static_cast<int64_t>(statuses_.size() * sizeof(LaunchStatus)); }
+
   void* address(const Place& place) const {
     switch (place.in) {
       case Place::In::input:
@@ -159,6 +220,12 @@ class CompiledProgram : public Program {
   std::vector<DeviceTensorRef> tensors_;     // by input
   std::vector<std::vector<void*>> buffers_;  // by launch
   std::vector<double> times_;                // seconds by launch, over all runs
+  // Asynchronous devices: a status per launch, all zero between runs.
+  std::vector<LaunchStatus> statuses_;
+  std::shared_ptr<void> shared_statuses_;
+  std::unique_ptr<Device::Marks> marks_;  // launches are timed
+  std::unique_ptr<Device::Recording> recording_;
+  int64_t same_addresses_ = 0;  // runs since an address changed
   bool checked_ = false;
   int64_t runs_ = 0;
 };
@@ -200,8 +267,8 @@ std::shared_ptr<void> allocate_shared(const std::shared_ptr<Device>& device, int
 }
 
 std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache,
-                                      LaunchList list) {
-  return std::make_shared<CompiledProgram>(std::move(device), std::move(cache), std::move(list));
+                                      LaunchList list, bool timed) {
+  return std::make_shared<CompiledProgram>(std::move(device), std::move(cache), std::move(list), timed);
 }
 
 }  // namespace lumen::run

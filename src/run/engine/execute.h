@@ -19,9 +19,8 @@ struct Place {
 };
 
 struct Launch {
-  emit::CpuKernel function = nullptr;
-  int64_t tasks = 0;
-  bool small = false;             // not worth waking other threads for
+  void* kernel = nullptr;         // as the device has loaded it
+  Spread spread;
   std::vector<Place> places;      // one per buffer
   std::string name, plan, label;  // kernel, synthesizer's plan, what it computes
   double flops = 0, bytes = 0, cycles = 0;  // cycles: estimate, of one core
@@ -56,9 +55,9 @@ struct LaunchList {
 // The Error a failed guard means.
 Error guard_error(const graph::Graph& g, graph::ValueId node, const LaunchStatus& status);
 
-// The cache keeps the machine code alive.
+// The cache keeps the machine code alive. `timed`: launches of asynchronous devices are timed one by one, which costs.
 std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache,
-                                      LaunchList list);
+                                      LaunchList list, bool timed);
 
 // Device memory with shared ownership.
 std::shared_ptr<void> allocate_shared(const std::shared_ptr<Device>& device, int64_t bytes);

@@ -8,6 +8,7 @@
 #include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
 #include "number/codec.h"
+#include "run/engine/family_check.h"
 
 namespace lumen::run {
 namespace {
@@ -102,41 +103,6 @@ Graph fake_graph(const FormatRef& f, int64_t n, int64_t k) {
   return g;
 }
 
-// Runs a graph on the engine and by the oracle; both see the same inputs.
-CheckLine compare(Engine& engine, const std::string& what, const Graph& g, const std::map<std::string, Tensor>& inputs,
-                  size_t result_index, double tolerance) {
-  CheckLine line;
-  line.what = what;
-  line.machine = engine.device().machine().name;
-  const std::vector<Tensor> expected = graph::eval(g, inputs);
-  CompileOptions options;
-  options.exact = true;
-  const auto program = engine.compile(g, options);
-  for (const auto& [name, t] : inputs) {
-    const auto device = std::make_shared<DeviceTensor>(engine.device(), t.type);
-    if (t.type.element.format) {
-      device->upload(t.blob.data(), static_cast<int64_t>(t.blob.size()));
-    } else {
-      const std::vector<float> values(t.values.begin(), t.values.end());
-      device->upload(values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
-    }
-    program->bind(name, device);
-  }
-  program->run();
-  const Tensor& want = expected[result_index];
-  std::vector<float> got(want.values.size());
-  program->result(g.result_names[result_index])->download(got.data(), static_cast<int64_t>(got.size() * sizeof(float)));
-  double largest = 0, worst = 0;
-  for (double v : want.values) largest = std::max(largest, std::abs(v));
-  for (size_t i = 0; i < got.size(); ++i) {
-    const double d = std::abs(got[i] - want.values[i]);
-    if (!(d <= worst)) worst = d;
-  }
-  line.ok = worst <= tolerance * std::max(largest, 1e-30);
-  line.detail = fmt::format("largest difference {:.2e} of {:.2e}", worst, largest);
-  return line;
-}
-
 }  // namespace
 
 FormatError format_error(const Format& f) {
@@ -228,17 +194,19 @@ std::vector<CheckLine> check_kernels(Engine& engine, const FormatRef& f) {
   for (const int64_t m : {int64_t{1}, rows}) {
     const std::string name = fmt::format("forward y = x w^T, {} row{}", m, m == 1 ? "" : "s");
     guarded(name, [&] {
-      return compare(engine, name, forward_graph(f, m, n, k),
-                     {{"x", tensor_of(f32_type({m, k}), gaussian_values(13, m * k))}, {"w", held}}, 0, 1e-5);
+      return compare_with_oracle(engine, name, forward_graph(f, m, n, k),
+                                 {{"x", tensor_of(f32_type({m, k}), gaussian_values(13, m * k))}, {"w", held}}, 0,
+                                 1e-5);
     });
   }
   guarded("backward dX", [&] {
-    return compare(engine, "backward dX", backward_graph(f, rows, n, k),
-                   {{"x", tensor_of(f32_type({rows, n}), gaussian_values(17, rows * n))}, {"w", held}}, 0, 1e-5);
+    return compare_with_oracle(engine, "backward dX", backward_graph(f, rows, n, k),
+                               {{"x", tensor_of(f32_type({rows, n}), gaussian_values(17, rows * n))}, {"w", held}}, 0,
+                               1e-5);
   });
   if (f->encodes()) {
     guarded("straight-through dW", [&] {
-      return compare(
+      return compare_with_oracle(
           engine, "straight-through dW", fake_graph(f, n, k),
           {{"c", tensor_of(f32_type({n, k}), gaussian_values(19, n * k))}, {"w", tensor_of(f32_type({n, k}), w)}}, 1,
           1e-6);

@@ -5,16 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "run/engine/engine.h"
+#include "run/engine/family_check.h"
 
 namespace lumen::run {
-
-struct CheckLine {
-  std::string what;     // "codec: encode is idempotent", "backward dX"
-  std::string machine;  // "" for the codec alone
-  bool ok = false;
-  std::string detail;  // first difference, or a figure
-};
 
 // Relative Euclidean error of rounding, by kind of data.
 struct FormatError {

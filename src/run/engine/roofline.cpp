@@ -117,18 +117,21 @@ loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
 double fastest(const Workshop& shop, const loop::Kernel& kernel) {
   CompileReport report;
   const loop::Kernel* one[] = {&kernel};
-  void* function = reinterpret_cast<void*>(shop.cache->get(one, 1, &report)[0]);
+  void* function = shop.cache->get(one, 1, &report)[0];
   std::vector<std::shared_ptr<void>> memory;
   std::vector<void*> buffers;
   for (const loop::BufferParam& p : kernel.params) {
     memory.push_back(allocate_shared(shop.device, p.bytes));
     buffers.push_back(memory.back().get());
-    if (!p.written) std::memset(buffers.back(), 0x3c, static_cast<size_t>(p.bytes));  // small numbers of every type
+    if (p.written) continue;
+    const std::vector<uint8_t> small_numbers(static_cast<size_t>(p.bytes), 0x3c);  // of every type
+    shop.device->copy_in(buffers.back(), small_numbers.data(), p.bytes);
   }
   LaunchStatus status;
+  const Spread spread = spread_of(kernel, shop.device->machine(), false);
   const auto launch = [&] {
     const auto start = std::chrono::steady_clock::now();
-    shop.device->launch(function, buffers.data(), kernel.tasks, &status);
+    shop.device->launch(function, buffers, spread, &status);
     shop.device->synchronize();
     return seconds_since(start);
   };
@@ -189,8 +192,19 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
   return out;
 }
 
+double measure_memory(const Workshop& shop) {
+  if (shop.device->is_asynchronous()) return shop.device->measure_copies().value_or(0);
+  const loop::Kernel kernel = stream_kernel(shop.device->machine().f32_lanes());
+  return static_cast<double>(kStreamBytes) / fastest(shop, kernel);
+}
+
 Ceilings measure_ceilings(const Workshop& shop) {
   Ceilings c;
+  if (shop.device->is_asynchronous()) {
+    // The kernels above measure processors. Of a GPU the memory is known: its own copies.
+    c.read_bytes = measure_memory(shop);
+    return c;
+  }
   for (const CeilingKernel& k : ceiling_kernels(shop.device->machine(), 4 * shop.threads)) {
     const double rate = k.work / fastest(shop, k.kernel);
     if (!k.row.empty()) {

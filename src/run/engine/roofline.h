@@ -19,8 +19,9 @@ struct CeilingKernel {
 std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t tasks);
 
 // Reading memory, f32 multiply-adds, and every dot and matrix row of the machine, by all threads at once. About a
-// second.
+// second. Of GPUs the memory alone, by copies.
 Ceilings measure_ceilings(const Workshop& shop);
+double measure_memory(const Workshop& shop);  // of them, reading alone
 
 // y[m, n] = x[m, k] w[n, k], with w in a format (null: f32).
 struct ProductShape {

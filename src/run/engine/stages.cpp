@@ -6,6 +6,7 @@
 #include "emit/emit.h"
 #include "graph/ir/text.h"
 #include "kernel/loop/text.h"
+#include "run/device/choose.h"
 
 namespace lumen::run {
 namespace {
@@ -104,8 +105,14 @@ std::string compiler_version() {
   return emit::version();
 }
 
-machine::MachineRef machine_to_run(const std::string& name) {
+machine::MachineRef machine_to_run(const std::string& name, const std::string& device) {
   const machine::MachineRef m = machine::find_machine(name);
+  const DeviceChoice::Kind kind = parse_device(device).kind;
+  if (m->kind == machine::Kind::gpu && kind != DeviceChoice::Kind::cpu) return m;
+  if (m->kind == machine::Kind::gpu || kind == DeviceChoice::Kind::gpu) {
+    throw Error(Exit::hardware, fmt::format("machine '{}' is no machine of device '{}'", name, device),
+                "`lumen doctor` lists machines and devices");
+  }
   if (!machine::runs_here(*m)) {
     throw Error(Exit::hardware, fmt::format("this processor cannot execute code for '{}'", name),
                 "`lumen doctor` lists the machines that run here; `lumen compile --target` makes code for any");

@@ -30,7 +30,8 @@ std::vector<MachineLine> machine_lines();
 std::string native_machine_name();
 std::string compiler_version();  // LLVM's and the code generator's
 
-// A machine whose code this processor can execute; Error (exit 3) otherwise.
-machine::MachineRef machine_to_run(const std::string& name);
+// A machine whose code `device` (as people type it) executes; Error (exit 3) otherwise. Of GPUs the driver has the last
+// word.
+machine::MachineRef machine_to_run(const std::string& name, const std::string& device = "cpu");
 
 }  // namespace lumen::run

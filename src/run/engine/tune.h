@@ -1,7 +1,7 @@
-// The tuner: kernels with several plans try them during the first real launches, and the fastest is kept for the machine.
-// All plans of a kernel give the same bits (synth::Synthesis::candidates), so trying changes no result; other plans are
-// compiled by a thread of the lowest priority, and only for kernels that have already taken their time. Proved by
-// tests/run/tune_test.cpp.
+// The tuner: kernels with several plans try them during the first real launches, and the fastest is kept for the
+// machine. All plans of a kernel give the same bits (synth::Synthesis::candidates), so trying changes no result; other
+// plans are compiled by a thread of the lowest priority, and only for kernels that have already taken their time.
+// Proved by tests/run/tune_test.cpp.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "emit/emit.h"
 #include "run/engine/cache.h"
 
 namespace lumen::run {
@@ -34,8 +33,8 @@ struct ChosenPlan {
 class Trial {
  public:
   struct Plan {
-    emit::CpuKernel function = nullptr;
-    int64_t tasks = 0;
+    void* kernel = nullptr;  // as the device has loaded it
+    Spread spread;
     std::string plan;
     ChosenPlan chosen;
   };

@@ -1,0 +1,47 @@
+// What a device is and whether it can be trusted: opened, described, measured, and its kernels put on trial. What
+// `lumen doctor` shows of each device. Proved by tests/run/examine_test.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "run/device/gpu.h"
+#include "run/engine/family_check.h"
+
+namespace lumen::run {
+
+struct Examination {
+  std::string device;       // as people type it: "cpu", "cuda:0"
+  std::string description;  // one line; what could be learned when it cannot be opened
+  std::string machine, tier;
+  std::vector<std::string> products;  // kinds of numbers it multiplies with instructions of their own
+  std::vector<std::string> emulated;  // kinds that go through f32 instead
+  std::string determinism;
+  DeviceMemory memory;
+  double memory_rate = 0;  // bytes a second: a processor reading, a GPU copying; 0: not measured
+  struct Trial {
+    std::string format;  // "" for the families
+    CheckLine line;
+  };
+  std::vector<Trial> trials;
+  bool usable = false;
+  std::string refusal, advice;  // why not
+};
+
+struct ExamineOptions {
+  std::vector<FormatRef> formats;  // whose kernels are tried beside the families
+  bool tries = true;               // false: nothing is compiled or measured
+};
+
+// Opens the device that the options name and puts it on trial. Never throws for what the device lacks.
+Examination examine(Engine::Options options, const ExamineOptions& what);
+
+// This processor: its most able machine that passes, behind those that were refused.
+std::vector<Examination> examine_cpu(const Engine::Options& options, const ExamineOptions& what);
+
+// Every GPU of a vendor; empty when there is no driver or no GPU (the survey says why).
+std::vector<Examination> examine_gpus(const GpuSurvey& survey, const Engine::Options& options,
+                                      const ExamineOptions& what);
+
+}  // namespace lumen::run

@@ -1,0 +1,655 @@
+// See fake_gpu.h. Compiled twice: as libcuda, and with LUMEN_FAKE_HIP as libamdhip64.
+#include "fake_gpu.h"
+
+#include <elf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#ifdef LUMEN_FAKE_HIP
+#define NAME(cuda, hip) hip
+constexpr bool kHip = true;
+#else
+#define NAME(cuda, hip) cuda
+constexpr bool kHip = false;
+#endif
+
+namespace {
+
+using lumen::fake::Gpu;
+using lumen::fake::Launch;
+
+enum : int {
+  kOk = 0,
+  kInvalid = 1,
+  kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kNoDevice = 100,
+  kBadDevice = 101,
+  kBadImage = 200,
+  kBadContext = 201,
+  kBadText = 218,
+  kBadHandle = 400,
+  kNotFound = 500,
+  kBadAddress = 700,
+  kNotSupported = 801,
+  kCaptureUnsupported = 900,
+  kCaptureInvalid = 901
+};
+
+struct Stream;
+struct Module {
+  std::string image;
+};
+struct Function {
+  std::string symbol;
+  void* host = nullptr;
+};
+struct Event {
+  Stream* stream = nullptr;
+  size_t position = 0;
+};
+struct Graph {
+  std::vector<std::function<int()>> work;
+};
+struct Stream {
+  std::deque<std::function<int()>> queue;  // what was asked for and not done yet
+  size_t done = 0;                         // of all work ever asked for
+  std::unique_ptr<Graph> capturing;
+  bool capture_broken = false;
+};
+struct Link {
+  std::string text;
+  char* log = nullptr;
+  size_t log_bytes = 0;
+};
+
+constexpr size_t kRange = size_t{4} << 30;  // of device addresses
+
+Gpu fresh() {
+  Gpu gpu;
+  gpu.version = kHip ? 60342134 : 12080;
+  gpu.architecture = "gfx90a:sramecc+:xnack-";
+  return gpu;
+}
+
+struct State {
+  Gpu gpu = fresh();
+  std::recursive_mutex mutex;
+  bool started = false;
+  int sticky = 0;  // after a bad address every call fails
+  char *device = nullptr, *host = nullptr;
+  std::map<char*, size_t> blocks;  // of device memory, by device address
+  std::map<char*, bool> pooled;
+  int64_t reserved = 0, used = 0, plain = 0;
+  std::map<void*, std::unique_ptr<Function>> functions;
+  std::vector<std::unique_ptr<Link>> links;
+
+  void open() {
+    if (device) return;
+    const int file = ::memfd_create("fake-gpu", 0);
+    if (file < 0 || ::ftruncate(file, static_cast<off_t>(kRange)) != 0) std::abort();
+    device = static_cast<char*>(::mmap(nullptr, kRange, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    host = static_cast<char*>(::mmap(nullptr, kRange, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0));
+    ::close(file);
+  }
+
+  // The host's view of [address, address + bytes), or null when that is no live memory of the device.
+  char* view(const void* address, size_t bytes) {
+    auto* p = static_cast<char*>(const_cast<void*>(address));
+    auto after = blocks.upper_bound(p);
+    if (after == blocks.begin()) return nullptr;
+    --after;
+    if (p + bytes > after->first + after->second) return nullptr;
+    return host + (p - device);
+  }
+
+  void* take(size_t bytes, bool pool) {
+    open();
+    const auto size = static_cast<int64_t>(bytes);
+    const int64_t held = plain + (pool ? used : std::max(reserved, used));
+    if (held + size > gpu.bytes) return nullptr;
+    // First fit.
+    char* at = device;
+    for (const auto& [begin, length] : blocks) {
+      if (begin - at >= static_cast<std::ptrdiff_t>(bytes)) break;
+      at = begin + (length + 255) / 256 * 256;
+    }
+    if (at + bytes > device + kRange) return nullptr;
+    blocks[at] = bytes;
+    pooled[at] = pool;
+    (pool ? used : plain) += size;
+    reserved = std::max(reserved, used);
+    ++gpu.device_blocks;
+    gpu.device_bytes += size;
+    gpu.most_bytes = std::max(gpu.most_bytes, gpu.device_bytes);
+    std::memset(host + (at - device), 0xcd, bytes);
+    return at;
+  }
+
+  int give_back(void* memory) {
+    const auto block = blocks.find(static_cast<char*>(memory));
+    if (block == blocks.end()) return kInvalid;
+    const auto size = static_cast<int64_t>(block->second);
+    (pooled[block->first] ? used : plain) -= size;
+    --gpu.device_blocks;
+    gpu.device_bytes -= size;
+    blocks.erase(block);
+    return kOk;
+  }
+};
+
+State& state() {
+  static auto* s = new State;  // outlives whoever still calls at the end of the program
+  return *s;
+}
+thread_local bool has_context = false;
+
+// Every function begins here: the record, the injected failure, and what a real driver checks first.
+int enter(const char* symbol, bool needs_context = true) {
+  State& s = state();
+  Gpu& gpu = s.gpu;
+  gpu.calls.emplace_back(symbol);
+  if (gpu.fail_at > 0 && static_cast<int64_t>(gpu.calls.size()) == gpu.fail_at) return gpu.fail_code;
+  if (gpu.fail_symbol == symbol && gpu.fail_after-- <= 0) return gpu.fail_code;
+  if (needs_context && !s.started) return kNotInitialized;
+  if (needs_context && !has_context) return kBadContext;
+  return needs_context ? s.sticky : kOk;
+}
+#define ENTER(...)                            \
+  const std::scoped_lock lock(state().mutex); \
+  if (const int wrong = enter(__func__ __VA_OPT__(, ) __VA_ARGS__)) return wrong
+
+int finish(Stream& stream, size_t until) {
+  State& s = state();
+  while (stream.done < until && !stream.queue.empty()) {
+    const auto work = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    ++stream.done;
+    if (const int error = work(); error != 0 && s.sticky == 0) s.sticky = error;
+  }
+  return s.sticky;
+}
+size_t asked(const Stream& stream) {
+  return stream.done + stream.queue.size();
+}
+
+int push(void* handle, bool may_be_captured, std::function<int()> work) {
+  auto* stream = static_cast<Stream*>(handle);
+  if (!stream) return kBadHandle;
+  if (stream->capturing) {
+    if (!may_be_captured) {
+      stream->capture_broken = true;
+      return kCaptureUnsupported;
+    }
+    stream->capturing->work.push_back(std::move(work));
+    return kOk;
+  }
+  stream->queue.push_back(std::move(work));
+  return kOk;
+}
+
+// Texts end with a zero; object files say where their last table ends.
+std::string image_of(const void* image) {
+  const auto* bytes = static_cast<const char*>(image);
+  Elf64_Ehdr header;
+  if (std::memcmp(bytes, ELFMAG, SELFMAG) != 0 || bytes[EI_CLASS] != ELFCLASS64) return bytes;
+  std::memcpy(&header, bytes, sizeof header);
+  return {bytes, static_cast<size_t>(header.e_shoff) + static_cast<size_t>(header.e_shnum) * header.e_shentsize};
+}
+
+void say(const std::string& text, char* to, size_t bytes) {
+  if (!to || bytes == 0) return;
+  const size_t n = std::min(bytes - 1, text.size());
+  std::memcpy(to, text.data(), n);
+  to[n] = 0;
+}
+
+// The buffer among the options of a compiler.
+[[maybe_unused]] void find_log(unsigned count, const int* options, void** values, char** log, size_t* bytes) {
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == 5) *log = static_cast<char*>(values[i]);
+    if (options[i] == 6) *bytes = reinterpret_cast<size_t>(values[i]);
+  }
+}
+
+[[maybe_unused]] int load(void** module, std::string image, char* log, size_t log_bytes) {
+  State& s = state();
+  if (image.find("syntax error") != std::string::npos) {
+    say(s.gpu.log, log, log_bytes);
+    return kHip ? kBadImage : kBadText;
+  }
+  *module = new Module{std::move(image)};
+  ++s.gpu.modules;
+  return kOk;
+}
+
+}  // namespace
+
+extern "C" {
+
+Gpu* fake_gpu() {
+  return &state().gpu;
+}
+// As if the process had just begun; a driver knows no such thing.
+void fake_gpu_reset() {
+  State& s = state();
+  const std::scoped_lock lock(s.mutex);
+  s.gpu = fresh();
+  s.started = false;
+  s.sticky = 0;
+  s.blocks.clear();
+  s.pooled.clear();
+  s.reserved = s.used = s.plain = 0;
+  has_context = false;
+}
+
+int NAME(cuInit, hipInit)(unsigned) {
+  ENTER(false);
+  if (state().gpu.devices == 0) return kNoDevice;
+  state().started = true;
+  return kOk;
+}
+int NAME(cuDriverGetVersion, hipDriverGetVersion)(int* version) {
+  ENTER(false);
+  *version = state().gpu.version;
+  return kOk;
+}
+int NAME(cuGetErrorName, hipDrvGetErrorName)(int error, const char** name) {
+  switch (error) {
+    case kOutOfMemory:
+      *name = kHip ? "hipErrorOutOfMemory" : "CUDA_ERROR_OUT_OF_MEMORY";
+      return kOk;
+    case kNoDevice:
+      *name = kHip ? "hipErrorNoDevice" : "CUDA_ERROR_NO_DEVICE";
+      return kOk;
+    case kBadText:
+      *name = kHip ? "hipErrorInvalidKernelFile" : "CUDA_ERROR_INVALID_PTX";
+      return kOk;
+    case kNotFound:
+      *name = kHip ? "hipErrorNotFound" : "CUDA_ERROR_NOT_FOUND";
+      return kOk;
+    case kBadAddress:
+      *name = kHip ? "hipErrorIllegalAddress" : "CUDA_ERROR_ILLEGAL_ADDRESS";
+      return kOk;
+    case 999:
+      *name = kHip ? "hipErrorUnknown" : "CUDA_ERROR_UNKNOWN";
+      return kOk;
+    default:
+      return kInvalid;
+  }
+}
+int NAME(cuGetErrorString, hipDrvGetErrorString)(int error, const char** text) {
+  if (error == kInvalid) return kInvalid;
+  *text = "as the stand-in says";
+  return kOk;
+}
+int NAME(cuDeviceGetCount, hipGetDeviceCount)(int* count) {
+  ENTER(false);
+  *count = state().gpu.devices;
+  return kOk;
+}
+int NAME(cuDeviceGet, hipDeviceGet)(int* device, int ordinal) {
+  ENTER(false);
+  if (ordinal < 0 || ordinal >= state().gpu.devices) return kBadDevice;
+  *device = ordinal;
+  return kOk;
+}
+int NAME(cuDeviceGetName, hipDeviceGetName)(char* name, int size, int device) {
+  ENTER(false);
+  say(std::string("Stand-in ") + static_cast<char>('A' + device), name, static_cast<size_t>(size));
+  return kOk;
+}
+int NAME(cuDeviceTotalMem_v2, hipDeviceTotalMem)(size_t* bytes, int) {
+  ENTER(false);
+  *bytes = static_cast<size_t>(state().gpu.bytes);
+  return kOk;
+}
+int NAME(cuDeviceGetAttribute, hipDeviceGetAttribute)(int* value, int attribute, int) {
+  ENTER(false);
+  const Gpu& gpu = state().gpu;
+  const bool units = attribute == (kHip ? 63 : 16), pools = attribute == (kHip ? 88 : 115);
+  const bool integrated = attribute == (kHip ? 16 : 18);
+  if (!kHip && attribute == 75) {
+    *value = gpu.major;
+  } else if (!kHip && attribute == 76) {
+    *value = gpu.minor;
+  } else if (units || pools || integrated) {
+    *value = units ? gpu.units : pools && gpu.pools ? 1 : 0;
+  } else {
+    return kInvalid;
+  }
+  return kOk;
+}
+#ifdef LUMEN_FAKE_HIP
+int hipGetDevicePropertiesR0600(void* properties, int) {
+  ENTER(false);
+  constexpr size_t kSize = 1472, kArchitecture = 1160;
+  std::memset(properties, 0, kSize);
+  say(state().gpu.architecture, static_cast<char*>(properties) + kArchitecture, 256);
+  return kOk;
+}
+int hipSetDevice(int device) {
+  ENTER(false);
+  if (device < 0 || device >= state().gpu.devices) return kBadDevice;
+  has_context = true;
+  return kOk;
+}
+int hipModuleLoadData(void** module, const void* image) {
+  ENTER();
+  return load(module, image_of(image), nullptr, 0);
+}
+#else
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  ENTER(false);
+  if (!state().started) return kNotInitialized;
+  *context = reinterpret_cast<void*>(static_cast<uintptr_t>(device + 1));
+  ++state().gpu.contexts;
+  return kOk;
+}
+int cuDevicePrimaryCtxRelease_v2(int) {
+  ENTER(false);
+  --state().gpu.contexts;
+  return kOk;
+}
+int cuCtxSetCurrent(void* context) {
+  ENTER(false);
+  has_context = context != nullptr;
+  return kOk;
+}
+int cuModuleLoadDataEx(void** module, const void* image, unsigned count, int* options, void** values) {
+  ENTER();
+  char* log = nullptr;
+  size_t bytes = 0;
+  find_log(count, options, values, &log, &bytes);
+  return load(module, image_of(image), log, bytes);
+}
+int cuFuncSetAttribute(void*, int attribute, int value) {
+  ENTER();
+  return attribute == 8 && value > 0 ? kOk : kInvalid;
+}
+int cuLinkCreate_v2(unsigned count, int* options, void** values, void** out) {
+  ENTER();
+  auto link = std::make_unique<Link>();
+  find_log(count, options, values, &link->log, &link->log_bytes);
+  *out = link.get();
+  state().links.push_back(std::move(link));
+  ++state().gpu.links_open;
+  return state().gpu.links ? kOk : kNotSupported;
+}
+int cuLinkAddData_v2(void* handle, int type, void* data, size_t size, const char*, unsigned, int*, void**) {
+  ENTER();
+  auto* link = static_cast<Link*>(handle);
+  const auto* text = static_cast<const char*>(data);
+  if (type != 1 || size == 0 || text[size - 1] != 0) return kInvalid;
+  link->text = text;
+  if (link->text.find("syntax error") == std::string::npos) return kOk;
+  say(state().gpu.log, link->log, link->log_bytes);
+  return kBadText;
+}
+int cuLinkComplete(void* handle, void** image, size_t* size) {
+  ENTER();
+  auto* link = static_cast<Link*>(handle);
+  link->text =
+      "\x7f"
+      "ELF made from " +
+      link->text;
+  *image = link->text.data();
+  *size = link->text.size();
+  return kOk;
+}
+int cuLinkDestroy(void* handle) {
+  ENTER();
+  std::erase_if(state().links, [&](const auto& l) { return l.get() == handle; });
+  --state().gpu.links_open;
+  return kOk;
+}
+#endif
+int NAME(cuMemGetInfo_v2, hipMemGetInfo)(size_t* free, size_t* total) {
+  ENTER();
+  const State& s = state();
+  *total = static_cast<size_t>(s.gpu.bytes);
+  *free = static_cast<size_t>(s.gpu.bytes - s.plain - s.reserved);
+  return kOk;
+}
+int NAME(cuMemAlloc_v2, hipMalloc)(void** memory, size_t bytes) {
+  ENTER();
+  *memory = state().take(bytes, false);
+  return *memory ? kOk : kOutOfMemory;
+}
+int NAME(cuMemFree_v2, hipFree)(void* memory) {
+  ENTER();
+  return state().give_back(memory);
+}
+int NAME(cuMemAllocAsync, hipMallocAsync)(void** memory, size_t bytes, void*) {
+  ENTER();
+  if (!state().gpu.pools) return kNotSupported;
+  *memory = state().take(bytes, true);
+  return *memory ? kOk : kOutOfMemory;
+}
+int NAME(cuMemFreeAsync, hipFreeAsync)(void* memory, void* stream) {
+  ENTER();
+  return push(stream, false, [memory] { return state().give_back(memory); });
+}
+int NAME(cuDeviceGetDefaultMemPool, hipDeviceGetDefaultMemPool)(void** pool, int) {
+  ENTER();
+  *pool = &state().reserved;
+  return kOk;
+}
+int NAME(cuMemPoolSetAttribute, hipMemPoolSetAttribute)(void*, int attribute, void*) {
+  ENTER();
+  return attribute == 4 ? kOk : kInvalid;
+}
+int NAME(cuMemPoolGetAttribute, hipMemPoolGetAttribute)(void*, int attribute, void* value) {
+  ENTER();
+  if (attribute != 5 && attribute != 7) return kInvalid;
+  const auto number = static_cast<uint64_t>(attribute == 5 ? state().reserved : state().used);
+  std::memcpy(value, &number, sizeof number);
+  return kOk;
+}
+int NAME(cuMemPoolTrimTo, hipMemPoolTrimTo)(void*, size_t) {
+  ENTER();
+  state().reserved = state().used;
+  return kOk;
+}
+int NAME(cuMemHostAlloc, hipHostMalloc)(void** memory, size_t bytes, unsigned) {
+  ENTER();
+  if (!state().gpu.page_locks) return kOutOfMemory;
+  *memory = std::malloc(bytes);
+  ++state().gpu.host_blocks;
+  return kOk;
+}
+int NAME(cuMemFreeHost, hipHostFree)(void* memory) {
+  ENTER();
+  std::free(memory);
+  --state().gpu.host_blocks;
+  return kOk;
+}
+int NAME(cuMemcpyHtoDAsync_v2, hipMemcpyHtoDAsync)(void* to, const void* from, size_t bytes, void* stream) {
+  ENTER();
+  return push(stream, false, [=] {
+    char* at = state().view(to, bytes);
+    if (!at) return int{kBadAddress};
+    std::memcpy(at, from, bytes);
+    return int{kOk};
+  });
+}
+int NAME(cuMemcpyDtoHAsync_v2, hipMemcpyDtoHAsync)(void* to, void* from, size_t bytes, void* stream) {
+  ENTER();
+  return push(stream, false, [=] {
+    const char* at = state().view(from, bytes);
+    if (!at) return int{kBadAddress};
+    std::memcpy(to, at, bytes);
+    return int{kOk};
+  });
+}
+int NAME(cuMemcpyDtoDAsync_v2, hipMemcpyDtoDAsync)(void* to, void* from, size_t bytes, void* stream) {
+  ENTER();
+  return push(stream, false, [=] {
+    char *a = state().view(to, bytes), *b = state().view(from, bytes);
+    if (!a || !b) return int{kBadAddress};
+    std::memcpy(a, b, bytes);
+    return int{kOk};
+  });
+}
+int NAME(cuMemsetD8Async, hipMemsetD8Async)(void* to, unsigned char byte, size_t count, void* stream) {
+  ENTER();
+  return push(stream, false, [=] {
+    char* at = state().view(to, count);
+    if (!at) return int{kBadAddress};
+    std::memset(at, byte, count);
+    return int{kOk};
+  });
+}
+int NAME(cuStreamCreate, hipStreamCreateWithFlags)(void** stream, unsigned flags) {
+  ENTER();
+  if (flags != 1) return kInvalid;
+  *stream = new Stream;
+  ++state().gpu.streams;
+  return kOk;
+}
+int NAME(cuStreamDestroy_v2, hipStreamDestroy)(void* stream) {
+  ENTER();
+  delete static_cast<Stream*>(stream);
+  --state().gpu.streams;
+  return kOk;
+}
+int NAME(cuStreamSynchronize, hipStreamSynchronize)(void* handle) {
+  ENTER();
+  auto* stream = static_cast<Stream*>(handle);
+  if (stream->capturing) {
+    stream->capture_broken = true;
+    return kCaptureUnsupported;
+  }
+  return finish(*stream, asked(*stream));
+}
+int NAME(cuEventCreate, hipEventCreateWithFlags)(void** event, unsigned) {
+  ENTER();
+  *event = new Event;
+  ++state().gpu.events;
+  return kOk;
+}
+int NAME(cuEventRecord, hipEventRecord)(void* handle, void* stream) {
+  ENTER();
+  auto* event = static_cast<Event*>(handle);
+  event->stream = static_cast<Stream*>(stream);
+  event->position = asked(*event->stream);
+  return kOk;
+}
+int NAME(cuEventSynchronize, hipEventSynchronize)(void* handle) {
+  ENTER();
+  const auto* event = static_cast<Event*>(handle);
+  return event->stream ? finish(*event->stream, event->position) : int{kOk};
+}
+int NAME(cuEventElapsedTime, hipEventElapsedTime)(float* milliseconds, void* from, void* to) {
+  ENTER();
+  *milliseconds = 0.25F * static_cast<float>(static_cast<Event*>(to)->position - static_cast<Event*>(from)->position);
+  return kOk;
+}
+int NAME(cuEventDestroy_v2, hipEventDestroy)(void* event) {
+  ENTER();
+  delete static_cast<Event*>(event);
+  --state().gpu.events;
+  return kOk;
+}
+int NAME(cuModuleUnload, hipModuleUnload)(void* module) {
+  ENTER();
+  delete static_cast<Module*>(module);
+  --state().gpu.modules;
+  return kOk;
+}
+int NAME(cuModuleGetFunction, hipModuleGetFunction)(void** function, void* module, const char* symbol) {
+  ENTER();
+  State& s = state();
+  void* host = s.gpu.find ? s.gpu.find(static_cast<Module*>(module)->image, symbol) : nullptr;
+  if (!host) return kNotFound;
+  auto f = std::make_unique<Function>(Function{symbol, host});
+  *function = f.get();
+  s.functions[f.get()] = std::move(f);
+  return kOk;
+}
+int NAME(cuLaunchKernel, hipModuleLaunchKernel)(void* handle, unsigned blocks, unsigned y, unsigned z, unsigned threads,
+                                                unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream,
+                                                void** parameters, void** extra) {
+  ENTER();
+  State& s = state();
+  const auto found = s.functions.find(handle);
+  if (found == s.functions.end()) return kBadHandle;
+  if (y != 1 || z != 1 || block_y != 1 || block_z != 1 || blocks == 0 || threads == 0 || threads > 1024 || parameters)
+    return kInvalid;
+  const bool ends = extra && extra[4] == (kHip ? reinterpret_cast<void*>(3) : nullptr);
+  if (!ends || extra[0] != reinterpret_cast<void*>(1) || extra[2] != reinterpret_cast<void*>(2)) return kInvalid;
+  const size_t bytes = *static_cast<size_t*>(extra[3]);
+  if (bytes == 0 || bytes % sizeof(void*) != 0) return kInvalid;
+  std::vector<void*> arguments(bytes / sizeof(void*));
+  std::memcpy(arguments.data(), extra[1], bytes);
+  return push(stream, true, [=, f = found->second.get()] {
+    State& now = state();
+    now.gpu.launches.push_back({f->symbol, blocks, threads, shared_bytes, bytes});
+    std::vector<void*> host;
+    for (void* argument : arguments) {
+      host.push_back(now.view(argument, 1));
+      if (!host.back()) return int{kBadAddress};
+    }
+    if (now.gpu.execute) now.gpu.execute(f->host, host, blocks, threads);
+    if (now.gpu.corrupts)
+      for (size_t i = 0; i + 1 < host.size(); ++i) *static_cast<char*>(host[i]) ^= 0x40;
+    return int{kOk};
+  });
+}
+int NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void* handle, int mode) {
+  ENTER();
+  auto* stream = static_cast<Stream*>(handle);
+  if (mode != 1 || stream->capturing) return kInvalid;
+  stream->capturing = std::make_unique<Graph>();
+  stream->capture_broken = !state().gpu.captures;
+  return kOk;
+}
+int NAME(cuStreamEndCapture, hipStreamEndCapture)(void* handle, void** graph) {
+  const std::scoped_lock lock(state().mutex);
+  auto* stream = static_cast<Stream*>(handle);
+  if (const int wrong = enter(__func__)) {
+    stream->capturing = nullptr;  // it ends, whatever comes of it
+    return wrong;
+  }
+  if (!stream->capturing) return kInvalid;
+  auto captured = std::move(stream->capturing);
+  *graph = nullptr;
+  if (stream->capture_broken) return kCaptureInvalid;
+  *graph = captured.release();
+  ++state().gpu.graphs;
+  return kOk;
+}
+int NAME(cuGraphInstantiateWithFlags, hipGraphInstantiateWithFlags)(void** executable, void* graph,
+                                                                    unsigned long long flags) {
+  ENTER();
+  if (flags != 0) return kInvalid;
+  *executable = new Graph(*static_cast<Graph*>(graph));
+  ++state().gpu.executables;
+  return kOk;
+}
+int NAME(cuGraphLaunch, hipGraphLaunch)(void* executable, void* stream) {
+  ENTER();
+  for (const auto& work : static_cast<Graph*>(executable)->work)
+    if (const int error = push(stream, false, work)) return error;
+  return kOk;
+}
+int NAME(cuGraphDestroy, hipGraphDestroy)(void* graph) {
+  ENTER();
+  delete static_cast<Graph*>(graph);
+  --state().gpu.graphs;
+  return kOk;
+}
+int NAME(cuGraphExecDestroy, hipGraphExecDestroy)(void* executable) {
+  ENTER();
+  delete static_cast<Graph*>(executable);
+  --state().gpu.executables;
+  return kOk;
+}
+
+}  // extern "C"

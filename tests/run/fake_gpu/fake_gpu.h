@@ -1,0 +1,60 @@
+// A stand-in for a GPU driver's library: the functions Lumen calls (gpu_symbols.def), over memory of this process, with
+// a record of every call. What it is strict about is what real drivers are strict about:
+//   - device addresses cannot be read by the host: they lie in a range of their own without any access;
+//   - work on a stream is done when somebody waits, so buffers that change too early show;
+//   - memory is never zero to begin with; every call needs a started driver and a context on its thread;
+//   - nothing but launches may happen while a stream is captured.
+// Tests reach its state through fake_gpu(), exported by each library.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lumen::fake {
+
+struct Launch {
+  std::string symbol;
+  unsigned blocks = 0, threads = 0, shared_bytes = 0;
+  size_t argument_bytes = 0;
+};
+
+struct Gpu {
+  // What it pretends to be.
+  int devices = 1, version = 0, units = 4;
+  int major = 9, minor = 0;          // of the CUDA one
+  std::string architecture;          // of the HIP one
+  int64_t bytes = int64_t{1} << 30;  // at most this much memory
+  bool pools = true, page_locks = true, captures = true, links = true;
+  std::string log;  // what its compiler says
+  // Failures: `fail_symbol` fails with `fail_code` after `fail_after` successes; or the n-th call of all does.
+  std::string fail_symbol;
+  int fail_code = 999;
+  int64_t fail_after = 0, fail_at = 0;
+  bool corrupts = false;  // every buffer of a kernel ends up with a wrong bit
+
+  // Kernels are functions of the host: `find` gives one for a symbol of an image, null when there is none; `execute`
+  // runs it with host addresses of the arguments, the status last.
+  std::function<void*(const std::string& image, const std::string& symbol)> find;
+  std::function<void(void* function, std::span<void* const> arguments, unsigned blocks, unsigned threads)> execute;
+
+  // What happened.
+  std::vector<std::string> calls;
+  std::vector<Launch> launches;  // as executed
+  int64_t contexts = 0, streams = 0, events = 0, modules = 0, graphs = 0, executables = 0, links_open = 0;
+  int64_t host_blocks = 0, device_blocks = 0, device_bytes = 0, most_bytes = 0;
+
+  int64_t count(const std::string& symbol) const {
+    int64_t n = 0;
+    for (const std::string& call : calls) n += call == symbol ? 1 : 0;
+    return n;
+  }
+  // Things taken and not given back.
+  int64_t held() const {
+    return contexts + streams + events + modules + graphs + executables + links_open + host_blocks + device_blocks;
+  }
+};
+
+}  // namespace lumen::fake
