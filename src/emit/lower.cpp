@@ -11,6 +11,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "emit/emit.h"
+#include "emit/grid.h"
 #include "emit/memory.h"
 #include "emit/scalar.h"
 #include "emit/tile.h"
@@ -49,20 +51,19 @@ class KernelLowering {
         module_(module),
         context_(module.getContext()),
         b_(context_),
-        memory_(b_, masks_of(features_, machine.getTargetTriple())),
-        transcendentals_(k, module),
+        memory_(b_, target.kind == machine::Kind::gpu ? MemoryLowering::kLanesApart
+                                                      : masks_of(features_, machine.getTargetTriple())),
+        transcendentals_(k, module, target.kind == machine::Kind::cpu),
         values_(static_cast<size_t>(k.value_count)),
-        buffers_(static_cast<size_t>(k.buffer_count)) {}
+        buffers_(static_cast<size_t>(k.buffer_count)) {
+    if (target.kind == machine::Kind::gpu) {
+      shape_ = launch_shape(k, target);
+      grid_.emplace(b_, machine.getTargetTriple(), target);
+    }
+  }
 
   void run(const std::string& symbol) {
-    llvm::Type* pointer = b_.getPtrTy();
-    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {pointer, b_.getInt64Ty(), b_.getInt64Ty(), pointer}, false);
-    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
-    function_->setDoesNotThrow();
-    if (target_.scalable) {  // the length is known: vectors of fixed lanes may use the whole register
-      const auto granules = static_cast<unsigned>(target_.vector_bits / kScalableGranule);
-      function_->addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(context_, granules, granules));
-    }
+    function_ = grid_ ? grid_->declare(module_, symbol, k_.params.size(), shape_.threads) : declare(symbol);
     b_.SetInsertPoint(BasicBlock::Create(context_, "entry", function_));
     bind_params();
     const Instr* top = loop::top_loop(k_);
@@ -76,14 +77,32 @@ class KernelLowering {
   }
 
  private:
+  llvm::Function* declare(const std::string& symbol) {
+    llvm::Type* pointer = b_.getPtrTy();
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {pointer, b_.getInt64Ty(), b_.getInt64Ty(), pointer}, false);
+    auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
+    f->setDoesNotThrow();
+    if (target_.scalable) {  // the length is known: vectors of fixed lanes may use the whole register
+      const auto granules = static_cast<unsigned>(target_.vector_bits / kScalableGranule);
+      f->addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(context_, granules, granules));
+    }
+    return f;
+  }
+
+  Value* address_of(size_t param) {
+    if (grid_) return function_->getArg(static_cast<unsigned>(param));
+    Value* slot = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(0), param);
+    return b_.CreateLoad(b_.getPtrTy(), slot, k_.params[param].name);
+  }
+  Value* status() const { return function_->getArg(grid_ ? static_cast<unsigned>(k_.params.size()) : 3); }
+
   void bind_params() {
     llvm::MDBuilder metadata(context_);
     llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain(k_.name);
     std::vector<llvm::Metadata*> scopes;
     for (const loop::BufferParam& p : k_.params) scopes.push_back(metadata.createAnonymousAliasScope(domain, p.name));
     for (size_t i = 0; i < k_.params.size(); ++i) {
-      Value* slot = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(0), i);
-      buffers_[i].base = b_.CreateLoad(b_.getPtrTy(), slot, k_.params[i].name);
+      buffers_[i].base = address_of(i);
       buffers_[i].align = k_.params[i].align;
       if (k_.aliased) continue;
       std::vector<llvm::Metadata*> others = scopes;
@@ -104,6 +123,7 @@ class KernelLowering {
 
   // The thread's share [begin, end) of the iterations.
   void lower_top(const Instr& instr) {
+    if (grid_) return lower_tasks(instr);
     LUMEN_CHECK(instr.kind == loop::LoopKind::parallel, "grid kernels need a GPU, {} is none", target_.name);
     Value* step = b_.getInt64(static_cast<uint64_t>(instr.step));
     const auto bound = [&](unsigned argument) {
@@ -113,8 +133,28 @@ class KernelLowering {
     rolled(instr, from, bound(2));
   }
 
+  // On a GPU every thread takes one iteration, or where a launch has too few threads, every so manieth.
+  void lower_tasks(const Instr& instr) {
+    Value* first = b_.CreateNSWAdd(b_.CreateNSWMul(grid_->block(), b_.getInt64(static_cast<uint64_t>(shape_.threads))),
+                                   grid_->thread());
+    const auto in_steps = [&](Value* tasks) {
+      return b_.CreateNSWAdd(operand(instr, 0), b_.CreateNSWMul(tasks, b_.getInt64(static_cast<uint64_t>(instr.step))));
+    };
+    const int64_t all = shape_.blocks * shape_.threads;
+    if (all < k_.tasks)
+      return rolled(instr, in_steps(first), in_steps(b_.getInt64(static_cast<uint64_t>(k_.tasks))), all);
+    BasicBlock* body = block("task");
+    BasicBlock* after = block("done");
+    b_.CreateCondBr(b_.CreateICmpSLT(first, b_.getInt64(static_cast<uint64_t>(k_.tasks))), body, after);
+    b_.SetInsertPoint(body);
+    values_[static_cast<size_t>(instr.regions[0].counter)] = in_steps(first);
+    region(instr.regions[0]);
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+  }
+
   // Tested at the bottom, so that what does not change can be lifted in front of it.
-  void rolled(const Instr& instr, Value* from, Value* to) {
+  void rolled(const Instr& instr, Value* from, Value* to, int64_t stride = 1) {
     BasicBlock* before = b_.GetInsertBlock();
     BasicBlock* body = block("loop");
     BasicBlock* after = block("after");
@@ -124,7 +164,7 @@ class KernelLowering {
     counter->addIncoming(from, before);
     values_[static_cast<size_t>(instr.regions[0].counter)] = counter;
     region(instr.regions[0]);
-    Value* next = b_.CreateNSWAdd(counter, b_.getInt64(static_cast<uint64_t>(instr.step)));
+    Value* next = b_.CreateNSWAdd(counter, b_.getInt64(static_cast<uint64_t>(instr.step * stride)));
     counter->addIncoming(next, b_.GetInsertBlock());
     b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
     b_.SetInsertPoint(after);
@@ -166,16 +206,19 @@ class KernelLowering {
   // The first failure of this call is kept in status = {code, detail}.
   void lower_guard(const Instr& instr) {
     BasicBlock* failed = block("failed");
-    BasicBlock* first = block("first");
     BasicBlock* join = block("ok");
     llvm::MDNode* likely = llvm::MDBuilder(context_).createBranchWeights(1 << 20, 1);
     b_.CreateCondBr(operand(instr, 0), join, failed, likely);
     b_.SetInsertPoint(failed);
-    Value* status = function_->getArg(3);
-    b_.CreateCondBr(b_.CreateICmpEQ(b_.CreateLoad(b_.getInt64Ty(), status), b_.getInt64(0)), first, join);
-    b_.SetInsertPoint(first);
-    b_.CreateStore(b_.getInt64(static_cast<uint64_t>(instr.code)), status);
-    b_.CreateStore(operand(instr, 1), b_.CreateConstGEP1_64(b_.getInt64Ty(), status, 1));
+    if (grid_) {
+      grid_->fail(status(), instr.code, operand(instr, 1));
+    } else {
+      BasicBlock* first = block("first");
+      b_.CreateCondBr(b_.CreateICmpEQ(b_.CreateLoad(b_.getInt64Ty(), status()), b_.getInt64(0)), first, join);
+      b_.SetInsertPoint(first);
+      b_.CreateStore(b_.getInt64(static_cast<uint64_t>(instr.code)), status());
+      b_.CreateStore(operand(instr, 1), b_.CreateConstGEP1_64(b_.getInt64Ty(), status(), 1));
+    }
     b_.CreateBr(join);
     b_.SetInsertPoint(join);
   }
@@ -375,6 +418,8 @@ class KernelLowering {
   Ir b_;
   MemoryLowering memory_;
   Transcendentals transcendentals_;
+  std::optional<Grid> grid_;  // of a GPU
+  LaunchShape shape_;
   llvm::Function* function_ = nullptr;
   std::vector<Value*> values_;
   std::vector<Memory> buffers_;
@@ -384,8 +429,6 @@ class KernelLowering {
 
 void lower_kernel(const Kernel& k, const std::string& symbol, const machine::Machine& target,
                   const llvm::TargetMachine& machine, llvm::Module& module) {
-  if (target.kind != machine::Kind::cpu)
-    throw Error(Exit::hardware, fmt::format("machine {} is not a CPU; only CPUs have a code generator", target.name));
   KernelLowering(k, target, machine, module).run(symbol);
 }
 

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "emit/emit.h"
+#include "emit/link.h"
 #include "emit/lower.h"
 #include "emit/optimize.h"
 #include "emit/target.h"
@@ -20,7 +21,7 @@ namespace lumen::emit {
 namespace {
 
 // Raised with every change of this floor that changes code; tests/emit/emit_test.cpp watches it.
-constexpr int kRevision = 6;
+constexpr int kRevision = 7;
 
 std::string machine_text(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
   llvm::SmallVector<char, 0> bytes;
@@ -50,7 +51,7 @@ std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& 
   llvm::Module module("lumen", context);
   module.setTargetTriple(machine->getTargetTriple());
   module.setDataLayout(machine->createDataLayout());
-  module.setPICLevel(llvm::PICLevel::SmallPIC);
+  if (target.kind == machine::Kind::cpu) module.setPICLevel(llvm::PICLevel::SmallPIC);
   std::set<std::string> symbols;
   for (const loop::Kernel& k : kernels) {
     const std::string symbol = symbol_name(k);
@@ -63,9 +64,11 @@ std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& 
     module.print(stream, nullptr);
     return text;
   }
-  return machine_text(
-      module, *machine,
-      output == Output::object ? llvm::CodeGenFileType::ObjectFile : llvm::CodeGenFileType::AssemblyFile);
+  // NVIDIA's loader takes PTX, which is text.
+  const bool text = output == Output::assembly || machine->getTargetTriple().isNVPTX();
+  std::string bytes =
+      machine_text(module, *machine, text ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile);
+  return output == Output::object && machine->getTargetTriple().isAMDGCN() ? link_shared(bytes) : bytes;
 }
 
 std::string version() {

@@ -27,7 +27,7 @@ namespace {
 const std::vector<MachineRef>& table() {
   static const std::vector<MachineRef> all = [] {
     std::vector<MachineRef> out;
-    for (auto* family : {&x86_machines, &arm_machines})
+    for (auto* family : {&x86_machines, &arm_machines, &nvidia_machines, &amd_machines})
       for (Machine& m : family()) out.push_back(std::make_shared<const Machine>(std::move(m)));
     return out;
   }();

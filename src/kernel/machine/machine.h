@@ -3,6 +3,7 @@
 // family, operand types, result type; a lookup is the same name on every machine that has one.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -61,8 +62,13 @@ struct Machine {
   double fma_cycles = 0.5;   // issue cost of one full-width fma
   double load_cycles = 0.5;  // issue cost of one full-width load from the first-level cache
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
-  int wave = 1;  // lanes that step together (GPUs)
-  int64_t shared_bytes = 0;
+  int wave = 1;              // lanes that step together (GPUs)
+  int64_t shared_bytes = 0;  // of a block
+  int registers = 0;         // 32 bit ones a lane may use, 0: a CPU
+  // How work is cut: a CPU wants few large tasks, a GPU one small task for each of its thousands of threads.
+  int64_t task_divisor = 1;        // tasks are this much smaller than a CPU's
+  int64_t busy_tasks = 0;          // tasks that keep the whole machine busy; 0: a few
+  int64_t task_bytes = 256 << 10;  // of private sums a task may keep
   Tier tier = Tier::compiled;
   std::vector<Row> rows;
   std::vector<DotRow> dots;    // best first
@@ -71,6 +77,8 @@ struct Machine {
   double tile_cycles = 16;  // issue cost of one matrix row
 
   int f32_lanes() const { return vector_bits / 32; }
+  int64_t grain(int64_t elements) const { return std::max<int64_t>(elements / task_divisor, 1); }  // of a task
+  int64_t enough(int64_t tasks) const { return std::max(tasks, busy_tasks); }  // tasks that keep it busy
   const Row* find_row(std::string_view name) const;
   const loop::Function* meaning(std::string_view row) const;  // parsed once, null when unknown
 };
@@ -95,7 +103,10 @@ std::string lookup64_meaning(const std::string& name);                 // u8x64 
 std::string lookup128_meaning(const std::string& name);  // u8x64 table, u8x64 index, the table's upper half -> u8x64
 // Words (u32 or u16) out of a table of as many.
 std::string word_lookup_meaning(const std::string& name, int lanes, const std::string& word = "u32");
-std::string bits8_meaning(const std::string& name, int lanes);         // u8 bit, u8 bytes -> u8
+std::string bits8_meaning(const std::string& name, int lanes);  // u8 bit, u8 bytes -> u8
+
+// Facts of a GPU on which every thread takes one task of its own.
+void as_threads(Machine& m);
 
 // Shared by machines of a family: bf16 dots, and the matrix unit.
 void add_bf16(Machine& m);
@@ -104,5 +115,7 @@ void add_amx(Machine& m);
 // The families, each in a file of its own.
 std::vector<Machine> x86_machines();
 std::vector<Machine> arm_machines();
+std::vector<Machine> nvidia_machines();
+std::vector<Machine> amd_machines();
 
 }  // namespace lumen::machine

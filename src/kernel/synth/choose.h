@@ -53,6 +53,10 @@ struct RowsPlan {
   RowsPlan single() const;
 };
 
+// How much longer `cycles` of work take because their tasks do not divide evenly among the threads a machine is thought
+// to have.
+double balance(const machine::Machine& m, double cycles, double tasks);
+
 TilePlan choose_tile(const DotProblem& p, const machine::Machine& m);
 RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m);
 bool rows_possible(const DotProblem& p);
