@@ -6,6 +6,7 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include "base/check.h"
+#include "emit/row.h"
 
 namespace lumen::emit {
 
@@ -70,6 +71,57 @@ void Grid::barrier() {
   b_.CreateFence(llvm::AtomicOrdering::Release, scope);
   call(Intrinsic::amdgcn_s_barrier);
   b_.CreateFence(llvm::AtomicOrdering::Acquire, scope);
+}
+
+Value* Grid::lane() {
+  return b_.CreateAnd(thread(), b_.getInt64(static_cast<uint64_t>(m_.wave - 1)));
+}
+
+Value* Grid::exchange(Value* x, Value* lane) {
+  constexpr unsigned kWord = 32, kAllLanes = ~0U, kWholeWarp = 31;
+  llvm::Type* type = x->getType();
+  const auto bits = static_cast<unsigned>(type->getPrimitiveSizeInBits().getFixedValue());
+  Value* whole = b_.CreateBitCast(x, b_.getIntNTy(bits));
+  const unsigned words = (bits + kWord - 1) / kWord;
+  whole = b_.CreateZExt(whole, b_.getIntNTy(words * kWord));
+  Value* from = b_.CreateTrunc(lane, b_.getInt32Ty());
+  std::vector<Value*> got;
+  for (Value* word : split_bits(b_, whole, words))
+    got.push_back(
+        nvidia_ ? call(Intrinsic::nvvm_shfl_sync_idx_i32, {b_.getInt32(kAllLanes), word, from, b_.getInt32(kWholeWarp)})
+                : call(Intrinsic::amdgcn_ds_bpermute, {b_.CreateShl(from, b_.getInt32(2)), word}));
+  return b_.CreateBitCast(b_.CreateTrunc(join_bits(b_, got, whole->getType()), b_.getIntNTy(bits)), type);
+}
+
+void Grid::copy(Value* to, Value* from, int bytes) {
+  if (m_.async_copies) {
+    const Intrinsic::ID id = bytes == 16  ? Intrinsic::nvvm_cp_async_cg_shared_global_16
+                             : bytes == 8 ? Intrinsic::nvvm_cp_async_ca_shared_global_8
+                                          : Intrinsic::nvvm_cp_async_ca_shared_global_4;
+    call(id, {to, from});
+    return;
+  }
+  const llvm::Align align(static_cast<uint64_t>(bytes));
+  llvm::Type* words = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(bytes) / 4);
+  b_.CreateAlignedStore(b_.CreateAlignedLoad(words, from, align), to, align);
+}
+
+void Grid::commit_copies() {
+  if (m_.async_copies) call(Intrinsic::nvvm_cp_async_commit_group);
+}
+
+void Grid::wait_copies(int groups) {
+  if (m_.async_copies) call(Intrinsic::nvvm_cp_async_wait_group, {b_.getInt32(static_cast<uint32_t>(groups))});
+}
+
+Value* Grid::shared(llvm::Module& module, const std::string& symbol, int64_t bytes, int align, bool dynamic) {
+  auto* type = llvm::ArrayType::get(b_.getInt8Ty(), dynamic ? 0 : static_cast<uint64_t>(bytes));
+  auto* memory = new llvm::GlobalVariable(
+      module, type, false, dynamic ? llvm::GlobalValue::ExternalLinkage : llvm::GlobalValue::InternalLinkage,
+      dynamic ? nullptr : llvm::PoisonValue::get(type), symbol + "_shared", nullptr, llvm::GlobalValue::NotThreadLocal,
+      kSharedSpace);
+  memory->setAlignment(llvm::Align(static_cast<uint64_t>(align)));
+  return memory;
 }
 
 void Grid::fail(Value* status, int code, Value* detail) {

@@ -21,6 +21,15 @@ class Grid {
   llvm::Value* block();   // i64
   llvm::Value* thread();  // i64, of the block
   void barrier();
+  llvm::Value* lane();  // i64, of the wave
+  // The value of another lane of the wave, whatever its type.
+  llvm::Value* exchange(llvm::Value* x, llvm::Value* lane);
+  // 4, 8 or 16 bytes from global memory to shared; where the machine can, without waiting.
+  void copy(llvm::Value* to, llvm::Value* from, int bytes);
+  void commit_copies();
+  void wait_copies(int groups);
+  // The shared memory of a kernel, `bytes` in all; `dynamic`: its size is the launch's.
+  llvm::Value* shared(llvm::Module& module, const std::string& symbol, int64_t bytes, int align, bool dynamic);
   // Records a failure in status = {code, detail} unless one stands there.
   void fail(llvm::Value* status, int code, llvm::Value* detail);
 

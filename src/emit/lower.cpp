@@ -9,15 +9,21 @@
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
+#include <map>
+#include <optional>
+
 #include "base/check.h"
 #include "base/error.h"
 #include "emit/emit.h"
 #include "emit/grid.h"
 #include "emit/memory.h"
+#include "emit/row.h"
 #include "emit/scalar.h"
 #include "emit/tile.h"
 #include "emit/transcendental.h"
 #include "emit/types.h"
+#include "emit/wgmma.h"
 #include "kernel/loop/expand.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/text.h"
@@ -41,6 +47,12 @@ int masks_of(const llvm::MCSubtargetInfo& features, const llvm::Triple& triple) 
   return features.checkFeatures("+avx2") ? 32 : 0;
 }
 
+bool contains_products(const loop::Region& r) {
+  return std::any_of(r.code.begin(), r.code.end(), [](const Instr& instr) {
+    return instr.op == Op::product_ || std::any_of(instr.regions.begin(), instr.regions.end(), contains_products);
+  });
+}
+
 class KernelLowering {
  public:
   KernelLowering(const Kernel& k, const machine::Machine& target, const llvm::TargetMachine& machine,
@@ -58,12 +70,16 @@ class KernelLowering {
         buffers_(static_cast<size_t>(k.buffer_count)) {
     if (target.kind == machine::Kind::gpu) {
       shape_ = launch_shape(k, target);
+      has_products_ = contains_products(k.body);
       grid_.emplace(b_, machine.getTargetTriple(), target);
     }
   }
 
   void run(const std::string& symbol) {
     function_ = grid_ ? grid_->declare(module_, symbol, k_.params.size(), shape_.threads) : declare(symbol);
+    // Where matrix sums may lie in any register, they do not move between files in every round of a loop.
+    if (module_.getTargetTriple().isAMDGCN() && features_.checkFeatures("+gfx90a-insts"))
+      function_->addFnAttr("amdgpu-agpr-alloc", "0");
     b_.SetInsertPoint(BasicBlock::Create(context_, "entry", function_));
     bind_params();
     const Instr* top = loop::top_loop(k_);
@@ -104,6 +120,7 @@ class KernelLowering {
     for (size_t i = 0; i < k_.params.size(); ++i) {
       buffers_[i].base = address_of(i);
       buffers_[i].align = k_.params[i].align;
+      buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written;
       if (k_.aliased) continue;
       std::vector<llvm::Metadata*> others = scopes;
       others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
@@ -123,6 +140,7 @@ class KernelLowering {
 
   // The thread's share [begin, end) of the iterations.
   void lower_top(const Instr& instr) {
+    if (grid_ && instr.kind == loop::LoopKind::grid) return lower_block(instr);
     if (grid_) return lower_tasks(instr);
     LUMEN_CHECK(instr.kind == loop::LoopKind::parallel, "grid kernels need a GPU, {} is none", target_.name);
     Value* step = b_.getInt64(static_cast<uint64_t>(instr.step));
@@ -131,6 +149,19 @@ class KernelLowering {
     };
     Value* from = bound(1);
     rolled(instr, from, bound(2));
+  }
+
+  void lower_block(const Instr& instr) {
+    for (const loop::SharedPlace& p : loop::shared_places(k_)) shared_at_[p.buffer] = p.offset;
+    if (!shared_at_.empty()) {
+      constexpr int kAlign = 1024;  // what swizzled products need
+      shared_ =
+          grid_->shared(module_, function_->getName().str(), loop::shared_bytes(k_), kAlign, shape_.shared_bytes > 0);
+    }
+    thread_ = grid_->thread();
+    Value* steps = b_.CreateNSWMul(grid_->block(), b_.getInt64(static_cast<uint64_t>(instr.step)));
+    values_[static_cast<size_t>(instr.regions[0].counter)] = b_.CreateNSWAdd(operand(instr, 0), steps);
+    region(instr.regions[0]);
   }
 
   // On a GPU every thread takes one iteration, or where a launch has too few threads, every so manieth.
@@ -171,6 +202,10 @@ class KernelLowering {
   }
 
   void lower_loop(const Instr& instr) {
+    if (thread_ && instr.kind == loop::LoopKind::lane) {  // the block has just as many threads
+      values_[static_cast<size_t>(instr.regions[0].counter)] = thread_;
+      return region(instr.regions[0]);
+    }
     LUMEN_CHECK(instr.kind == loop::LoopKind::serial || instr.kind == loop::LoopKind::unroll,
                 "{} loops need a GPU, {} is none", loop::kind_name(instr.kind), target_.name);
     const auto* from = llvm::dyn_cast<llvm::ConstantInt>(operand(instr, 0));
@@ -224,8 +259,13 @@ class KernelLowering {
   }
 
   void lower_alloc(const Instr& instr) {
-    LUMEN_CHECK(instr.space == loop::Space::priv, "shared memory needs a GPU, {} is none", target_.name);
     Memory& m = buffers_[static_cast<size_t>(instr.buffer)];
+    if (instr.space == loop::Space::shared) {
+      LUMEN_CHECK(shared_, "shared memory needs a GPU, {} is none", target_.name);
+      m.base = b_.CreateConstGEP1_64(b_.getInt8Ty(), shared_, static_cast<uint64_t>(shared_at_.at(instr.buffer)));
+      m.align = instr.align;
+      return;
+    }
     if (m.base) return;  // an unrolled copy of the region; content is undefined at its start, so the slot can be shared
     BasicBlock& entry = function_->getEntryBlock();
     Ir at_entry(&entry, entry.begin());
@@ -236,7 +276,26 @@ class KernelLowering {
   }
 
   void region(const loop::Region& r) {
-    for (const Instr& instr : r.code) lower(instr);
+    const Op* before = nullptr;
+    for (const Instr& instr : r.code) {
+      if (instr.op == Op::product_ && !(before && *before == Op::product_)) settle_products(b_);
+      lower(instr);
+      before = &instr.op;
+    }
+  }
+
+  Value* place(loop::BufferId buffer, Value* offset) {
+    return memory_.place(buffers_[static_cast<size_t>(buffer)], offset);
+  }
+
+  Value* lower_product(const Instr& instr) {
+    const machine::Row* row = target_.find_row(instr.row);
+    const auto matrix = std::find_if(target_.matrices.begin(), target_.matrices.end(),
+                                     [&](const machine::MatrixRow& r) { return r.row == instr.row; });
+    if (!row || matrix == target_.matrices.end() || !matrix->in_shared)
+      throw Error(Exit::hardware, fmt::format("machine {} has no instruction '{}'", target_.name, instr.row));
+    return begin_product(b_, *row, *matrix, operand(instr, 0), place(instr.buffer, operand(instr, 1)),
+                         place(instr.from, operand(instr, 2)));
   }
 
   void lower(const Instr& instr) {
@@ -257,7 +316,16 @@ class KernelLowering {
       case Op::scatter_:
         return memory_.scatter(buffer(instr), type(instr.operands[0]), operand(instr, 0), operand(instr, 1));
       case Op::barrier_:
-        LUMEN_UNREACHABLE("barriers need a GPU, {} is none", target_.name);
+        LUMEN_CHECK(grid_, "barriers need a GPU, {} is none", target_.name);
+        if (has_products_) publish_to_products(b_);
+        return grid_->barrier();
+      case Op::copy_:
+        return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)),
+                           static_cast<int>(instr.bytes));
+      case Op::commit_:
+        return instr.flow == loop::Flow::copies ? grid_->commit_copies() : commit_products(b_);
+      case Op::wait_:
+        return instr.flow == loop::Flow::copies ? grid_->wait_copies(instr.groups) : wait_products(b_, instr.groups);
       default:
         values_[static_cast<size_t>(instr.result)] = compute(instr);
         return;
@@ -308,6 +376,12 @@ class KernelLowering {
         return memory_.gather(buffer(instr), instr.type, operand(instr, 0));
       case Op::inst_:
         return call_row(instr);
+      case Op::lane_id_:
+        return grid_->lane();
+      case Op::exchange_:
+        return grid_->exchange(operand(instr, 0), operand(instr, 1));
+      case Op::product_:
+        return lower_product(instr);
       default:
         LUMEN_UNREACHABLE("{} is not for {}", loop::print(instr), target_.name);
     }
@@ -375,6 +449,11 @@ class KernelLowering {
     if (!row->needs.empty() && !features_.checkFeatures("+" + row->needs))
       throw Error(Exit::hardware, fmt::format("instruction '{}' needs {}, which machine {} lacks", instr.row,
                                               row->needs, target_.name));
+    if (!row->arguments.empty()) {
+      std::vector<Value*> operands;
+      for (size_t i = 0; i < instr.operands.size(); ++i) operands.push_back(operand(instr, i));
+      return call_spelled(b_, *row, operands, register_type(context_, instr.type));
+    }
     const llvm::Intrinsic::ID id = llvm::Intrinsic::lookupIntrinsicID(row->llvm);
     LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not know {}", row->name, row->llvm);
     const bool scalable = target_.scalable && llvm::Intrinsic::getBaseName(id).starts_with("llvm.aarch64.sve.");
@@ -420,6 +499,10 @@ class KernelLowering {
   Transcendentals transcendentals_;
   std::optional<Grid> grid_;  // of a GPU
   LaunchShape shape_;
+  Value* thread_ = nullptr;  // of a block, in grid kernels
+  Value* shared_ = nullptr;
+  std::map<loop::BufferId, int64_t> shared_at_;
+  bool has_products_ = false;
   llvm::Function* function_ = nullptr;
   std::vector<Value*> values_;
   std::vector<Memory> buffers_;

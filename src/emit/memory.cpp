@@ -33,6 +33,7 @@ template <typename T>
 T* MemoryLowering::tag(T* access, const Memory& m) {
   if (m.scope) access->setMetadata(llvm::LLVMContext::MD_alias_scope, m.scope);
   if (m.others) access->setMetadata(llvm::LLVMContext::MD_noalias, m.others);
+  if (m.constant) access->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
   return access;
 }
 

@@ -11,6 +11,7 @@ struct Memory {
   int align = 1;                   // of base
   llvm::MDNode* scope = nullptr;   // alias scope of this buffer, null when nothing is known
   llvm::MDNode* others = nullptr;  // scopes of buffers this one never overlaps
+  bool constant = false;           // nobody writes it while the kernel runs
 };
 
 class MemoryLowering {

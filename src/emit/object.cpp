@@ -23,6 +23,8 @@ namespace {
 // Raised with every change of this floor that changes code; tests/emit/emit_test.cpp watches it.
 constexpr int kRevision = 7;
 
+constexpr uint32_t kCodeObjectVersion = 500;  // 5, in hundreds
+
 std::string machine_text(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
@@ -47,11 +49,13 @@ std::string symbol_name(const loop::Kernel& k) {
 
 std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& target, Output output) {
   llvm::LLVMContext context;
-  const std::unique_ptr<llvm::TargetMachine> machine = make_target(target);
+  const std::unique_ptr<llvm::TargetMachine> machine = make_target(target, output == Output::commented_assembly);
   llvm::Module module("lumen", context);
   module.setTargetTriple(machine->getTargetTriple());
   module.setDataLayout(machine->createDataLayout());
   if (target.kind == machine::Kind::cpu) module.setPICLevel(llvm::PICLevel::SmallPIC);
+  if (machine->getTargetTriple().isAMDGCN())  // the version that loaders of ROCm 6 and 7 know alike
+    module.addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version", kCodeObjectVersion);
   std::set<std::string> symbols;
   for (const loop::Kernel& k : kernels) {
     const std::string symbol = symbol_name(k);
@@ -65,7 +69,7 @@ std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& 
     return text;
   }
   // NVIDIA's loader takes PTX, which is text.
-  const bool text = output == Output::assembly || machine->getTargetTriple().isNVPTX();
+  const bool text = output != Output::object || machine->getTargetTriple().isNVPTX();
   std::string bytes =
       machine_text(module, *machine, text ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile);
   return output == Output::object && machine->getTargetTriple().isAMDGCN() ? link_shared(bytes) : bytes;
