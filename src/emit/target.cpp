@@ -28,7 +28,8 @@ void set_option(const char* name, bool value) {
 }
 
 // Sums of matrix instructions that a loop carries stay one value: broken into numbers they would be copied between
-// register files in every round.
+// register files in every round. Private memory stays what the kernel says: as vectors with computed lanes it becomes
+// chains of selects, and shared memory is the synthesizer's to give.
 void initialize_targets() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -49,6 +50,8 @@ void initialize_targets() {
     LLVMInitializeAMDGPUTargetMC();
     LLVMInitializeAMDGPUAsmPrinter();
     set_option("amdgpu-codegenprepare-break-large-phis", false);
+    set_option("disable-promote-alloca-to-vector", true);
+    set_option("disable-promote-alloca-to-lds", true);
   });
 }
 

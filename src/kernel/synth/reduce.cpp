@@ -188,7 +188,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   std::vector<int64_t> outer = body.extents();
   const int64_t inner = outer.back();
   outer.pop_back();
-  const Tasks tasks = cut(outer, inner, std::max<int64_t>(target.grain(kPart) / split.parts, lanes), lanes);
+  const Tasks tasks = cut(outer, inner, std::max<int64_t>(target.grain(kPart) / split.parts, std::min<int64_t>(64, target.grain(kPart))), lanes);
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
       [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
