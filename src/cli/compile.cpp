@@ -19,7 +19,7 @@ constexpr int kExplainRuns = 5;
 struct Flags {
   std::string file, shape, function = "forward", target = "native", emit = "graph", out;
   std::vector<std::string> symbols, formats, config;
-  bool exact = false, explain = false;
+  bool exact = false, explain = false, check = false;
 };
 
 // "B=1,T=512" or several flags.
@@ -137,7 +137,8 @@ int compile(const Shared& shared, const Flags& flags) {
     }
   }
   if (flags.explain) return explain(shared, g, options, flags);
-  const std::string text = run::stage_text(g, options, flags.target, stage);
+  const std::string text =
+      flags.check ? run::check_text(g, options, flags.target) : run::stage_text(g, options, flags.target, stage);
   if (flags.out.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
   } else {
@@ -169,6 +170,8 @@ void add_compile(CLI::App& app, Command& command) {
   sub->add_flag(
       "--explain", flags->explain,
       "Run it here, on zeros: each kernel's plan, predicted and measured time, and the ceiling that binds it");
+  sub->add_flag("--check", flags->check,
+                "For a GPU: each kernel's registers, spills, memory, and what its inner loop is made of");
   sub->add_flag("--exact", flags->exact, "f32 activations in dots with held weights");
   sub->footer([] {
     return size_names() +

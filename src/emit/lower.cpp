@@ -9,13 +9,21 @@
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include <algorithm>
+#include <map>
+#include <optional>
+
 #include "base/check.h"
 #include "base/error.h"
+#include "emit/emit.h"
+#include "emit/grid.h"
 #include "emit/memory.h"
+#include "emit/row.h"
 #include "emit/scalar.h"
 #include "emit/tile.h"
 #include "emit/transcendental.h"
 #include "emit/types.h"
+#include "emit/wgmma.h"
 #include "kernel/loop/expand.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/text.h"
@@ -39,6 +47,12 @@ int masks_of(const llvm::MCSubtargetInfo& features, const llvm::Triple& triple) 
   return features.checkFeatures("+avx2") ? 32 : 0;
 }
 
+bool contains_products(const loop::Region& r) {
+  return std::any_of(r.code.begin(), r.code.end(), [](const Instr& instr) {
+    return instr.op == Op::product_ || std::any_of(instr.regions.begin(), instr.regions.end(), contains_products);
+  });
+}
+
 class KernelLowering {
  public:
   KernelLowering(const Kernel& k, const machine::Machine& target, const llvm::TargetMachine& machine,
@@ -49,20 +63,23 @@ class KernelLowering {
         module_(module),
         context_(module.getContext()),
         b_(context_),
-        memory_(b_, masks_of(features_, machine.getTargetTriple())),
-        transcendentals_(k, module),
+        memory_(b_, target.kind == machine::Kind::gpu ? MemoryLowering::kLanesApart
+                                                      : masks_of(features_, machine.getTargetTriple())),
+        transcendentals_(k, module, target.kind == machine::Kind::cpu),
         values_(static_cast<size_t>(k.value_count)),
-        buffers_(static_cast<size_t>(k.buffer_count)) {}
+        buffers_(static_cast<size_t>(k.buffer_count)) {
+    if (target.kind == machine::Kind::gpu) {
+      shape_ = launch_shape(k, target);
+      has_products_ = contains_products(k.body);
+      grid_.emplace(b_, machine.getTargetTriple(), target);
+    }
+  }
 
   void run(const std::string& symbol) {
-    llvm::Type* pointer = b_.getPtrTy();
-    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {pointer, b_.getInt64Ty(), b_.getInt64Ty(), pointer}, false);
-    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
-    function_->setDoesNotThrow();
-    if (target_.scalable) {  // the length is known: vectors of fixed lanes may use the whole register
-      const auto granules = static_cast<unsigned>(target_.vector_bits / kScalableGranule);
-      function_->addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(context_, granules, granules));
-    }
+    function_ = grid_ ? grid_->declare(module_, symbol, k_.params.size(), shape_.threads) : declare(symbol);
+    // Where matrix sums may lie in any register, they do not move between files in every round of a loop.
+    if (module_.getTargetTriple().isAMDGCN() && features_.checkFeatures("+gfx90a-insts"))
+      function_->addFnAttr("amdgpu-agpr-alloc", "0");
     b_.SetInsertPoint(BasicBlock::Create(context_, "entry", function_));
     bind_params();
     const Instr* top = loop::top_loop(k_);
@@ -76,15 +93,34 @@ class KernelLowering {
   }
 
  private:
+  llvm::Function* declare(const std::string& symbol) {
+    llvm::Type* pointer = b_.getPtrTy();
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {pointer, b_.getInt64Ty(), b_.getInt64Ty(), pointer}, false);
+    auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
+    f->setDoesNotThrow();
+    if (target_.scalable) {  // the length is known: vectors of fixed lanes may use the whole register
+      const auto granules = static_cast<unsigned>(target_.vector_bits / kScalableGranule);
+      f->addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(context_, granules, granules));
+    }
+    return f;
+  }
+
+  Value* address_of(size_t param) {
+    if (grid_) return function_->getArg(static_cast<unsigned>(param));
+    Value* slot = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(0), param);
+    return b_.CreateLoad(b_.getPtrTy(), slot, k_.params[param].name);
+  }
+  Value* status() const { return function_->getArg(grid_ ? static_cast<unsigned>(k_.params.size()) : 3); }
+
   void bind_params() {
     llvm::MDBuilder metadata(context_);
     llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain(k_.name);
     std::vector<llvm::Metadata*> scopes;
     for (const loop::BufferParam& p : k_.params) scopes.push_back(metadata.createAnonymousAliasScope(domain, p.name));
     for (size_t i = 0; i < k_.params.size(); ++i) {
-      Value* slot = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(0), i);
-      buffers_[i].base = b_.CreateLoad(b_.getPtrTy(), slot, k_.params[i].name);
+      buffers_[i].base = address_of(i);
       buffers_[i].align = k_.params[i].align;
+      buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written;
       if (k_.aliased) continue;
       std::vector<llvm::Metadata*> others = scopes;
       others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
@@ -104,6 +140,8 @@ class KernelLowering {
 
   // The thread's share [begin, end) of the iterations.
   void lower_top(const Instr& instr) {
+    if (grid_ && instr.kind == loop::LoopKind::grid) return lower_block(instr);
+    if (grid_) return lower_tasks(instr);
     LUMEN_CHECK(instr.kind == loop::LoopKind::parallel, "grid kernels need a GPU, {} is none", target_.name);
     Value* step = b_.getInt64(static_cast<uint64_t>(instr.step));
     const auto bound = [&](unsigned argument) {
@@ -113,8 +151,41 @@ class KernelLowering {
     rolled(instr, from, bound(2));
   }
 
+  void lower_block(const Instr& instr) {
+    for (const loop::SharedPlace& p : loop::shared_places(k_)) shared_at_[p.buffer] = p.offset;
+    if (!shared_at_.empty()) {
+      constexpr int kAlign = 1024;  // what swizzled products need
+      shared_ =
+          grid_->shared(module_, function_->getName().str(), loop::shared_bytes(k_), kAlign, shape_.shared_bytes > 0);
+    }
+    thread_ = grid_->thread();
+    Value* steps = b_.CreateNSWMul(grid_->block(), b_.getInt64(static_cast<uint64_t>(instr.step)));
+    values_[static_cast<size_t>(instr.regions[0].counter)] = b_.CreateNSWAdd(operand(instr, 0), steps);
+    region(instr.regions[0]);
+  }
+
+  // On a GPU every thread takes one iteration, or where a launch has too few threads, every so manieth.
+  void lower_tasks(const Instr& instr) {
+    Value* first = b_.CreateNSWAdd(b_.CreateNSWMul(grid_->block(), b_.getInt64(static_cast<uint64_t>(shape_.threads))),
+                                   grid_->thread());
+    const auto in_steps = [&](Value* tasks) {
+      return b_.CreateNSWAdd(operand(instr, 0), b_.CreateNSWMul(tasks, b_.getInt64(static_cast<uint64_t>(instr.step))));
+    };
+    const int64_t all = shape_.blocks * shape_.threads;
+    if (all < k_.tasks)
+      return rolled(instr, in_steps(first), in_steps(b_.getInt64(static_cast<uint64_t>(k_.tasks))), all);
+    BasicBlock* body = block("task");
+    BasicBlock* after = block("done");
+    b_.CreateCondBr(b_.CreateICmpSLT(first, b_.getInt64(static_cast<uint64_t>(k_.tasks))), body, after);
+    b_.SetInsertPoint(body);
+    values_[static_cast<size_t>(instr.regions[0].counter)] = in_steps(first);
+    region(instr.regions[0]);
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+  }
+
   // Tested at the bottom, so that what does not change can be lifted in front of it.
-  void rolled(const Instr& instr, Value* from, Value* to) {
+  void rolled(const Instr& instr, Value* from, Value* to, int64_t stride = 1) {
     BasicBlock* before = b_.GetInsertBlock();
     BasicBlock* body = block("loop");
     BasicBlock* after = block("after");
@@ -124,13 +195,17 @@ class KernelLowering {
     counter->addIncoming(from, before);
     values_[static_cast<size_t>(instr.regions[0].counter)] = counter;
     region(instr.regions[0]);
-    Value* next = b_.CreateNSWAdd(counter, b_.getInt64(static_cast<uint64_t>(instr.step)));
+    Value* next = b_.CreateNSWAdd(counter, b_.getInt64(static_cast<uint64_t>(instr.step * stride)));
     counter->addIncoming(next, b_.GetInsertBlock());
     b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
     b_.SetInsertPoint(after);
   }
 
   void lower_loop(const Instr& instr) {
+    if (thread_ && instr.kind == loop::LoopKind::lane) {  // the block has just as many threads
+      values_[static_cast<size_t>(instr.regions[0].counter)] = thread_;
+      return region(instr.regions[0]);
+    }
     LUMEN_CHECK(instr.kind == loop::LoopKind::serial || instr.kind == loop::LoopKind::unroll,
                 "{} loops need a GPU, {} is none", loop::kind_name(instr.kind), target_.name);
     const auto* from = llvm::dyn_cast<llvm::ConstantInt>(operand(instr, 0));
@@ -166,23 +241,31 @@ class KernelLowering {
   // The first failure of this call is kept in status = {code, detail}.
   void lower_guard(const Instr& instr) {
     BasicBlock* failed = block("failed");
-    BasicBlock* first = block("first");
     BasicBlock* join = block("ok");
     llvm::MDNode* likely = llvm::MDBuilder(context_).createBranchWeights(1 << 20, 1);
     b_.CreateCondBr(operand(instr, 0), join, failed, likely);
     b_.SetInsertPoint(failed);
-    Value* status = function_->getArg(3);
-    b_.CreateCondBr(b_.CreateICmpEQ(b_.CreateLoad(b_.getInt64Ty(), status), b_.getInt64(0)), first, join);
-    b_.SetInsertPoint(first);
-    b_.CreateStore(b_.getInt64(static_cast<uint64_t>(instr.code)), status);
-    b_.CreateStore(operand(instr, 1), b_.CreateConstGEP1_64(b_.getInt64Ty(), status, 1));
+    if (grid_) {
+      grid_->fail(status(), instr.code, operand(instr, 1));
+    } else {
+      BasicBlock* first = block("first");
+      b_.CreateCondBr(b_.CreateICmpEQ(b_.CreateLoad(b_.getInt64Ty(), status()), b_.getInt64(0)), first, join);
+      b_.SetInsertPoint(first);
+      b_.CreateStore(b_.getInt64(static_cast<uint64_t>(instr.code)), status());
+      b_.CreateStore(operand(instr, 1), b_.CreateConstGEP1_64(b_.getInt64Ty(), status(), 1));
+    }
     b_.CreateBr(join);
     b_.SetInsertPoint(join);
   }
 
   void lower_alloc(const Instr& instr) {
-    LUMEN_CHECK(instr.space == loop::Space::priv, "shared memory needs a GPU, {} is none", target_.name);
     Memory& m = buffers_[static_cast<size_t>(instr.buffer)];
+    if (instr.space == loop::Space::shared) {
+      LUMEN_CHECK(shared_, "shared memory needs a GPU, {} is none", target_.name);
+      m.base = b_.CreateConstGEP1_64(b_.getInt8Ty(), shared_, static_cast<uint64_t>(shared_at_.at(instr.buffer)));
+      m.align = instr.align;
+      return;
+    }
     if (m.base) return;  // an unrolled copy of the region; content is undefined at its start, so the slot can be shared
     BasicBlock& entry = function_->getEntryBlock();
     Ir at_entry(&entry, entry.begin());
@@ -193,7 +276,26 @@ class KernelLowering {
   }
 
   void region(const loop::Region& r) {
-    for (const Instr& instr : r.code) lower(instr);
+    const Op* before = nullptr;
+    for (const Instr& instr : r.code) {
+      if (instr.op == Op::product_ && !(before && *before == Op::product_)) settle_products(b_);
+      lower(instr);
+      before = &instr.op;
+    }
+  }
+
+  Value* place(loop::BufferId buffer, Value* offset) {
+    return memory_.place(buffers_[static_cast<size_t>(buffer)], offset);
+  }
+
+  Value* lower_product(const Instr& instr) {
+    const machine::Row* row = target_.find_row(instr.row);
+    const auto matrix = std::find_if(target_.matrices.begin(), target_.matrices.end(),
+                                     [&](const machine::MatrixRow& r) { return r.row == instr.row; });
+    if (!row || matrix == target_.matrices.end() || !matrix->in_shared)
+      throw Error(Exit::hardware, fmt::format("machine {} has no instruction '{}'", target_.name, instr.row));
+    return begin_product(b_, *row, *matrix, operand(instr, 0), place(instr.buffer, operand(instr, 1)),
+                         place(instr.from, operand(instr, 2)));
   }
 
   void lower(const Instr& instr) {
@@ -214,7 +316,16 @@ class KernelLowering {
       case Op::scatter_:
         return memory_.scatter(buffer(instr), type(instr.operands[0]), operand(instr, 0), operand(instr, 1));
       case Op::barrier_:
-        LUMEN_UNREACHABLE("barriers need a GPU, {} is none", target_.name);
+        LUMEN_CHECK(grid_, "barriers need a GPU, {} is none", target_.name);
+        if (has_products_) publish_to_products(b_);
+        return grid_->barrier();
+      case Op::copy_:
+        return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)),
+                           static_cast<int>(instr.bytes));
+      case Op::commit_:
+        return instr.flow == loop::Flow::copies ? grid_->commit_copies() : commit_products(b_);
+      case Op::wait_:
+        return instr.flow == loop::Flow::copies ? grid_->wait_copies(instr.groups) : wait_products(b_, instr.groups);
       default:
         values_[static_cast<size_t>(instr.result)] = compute(instr);
         return;
@@ -265,6 +376,12 @@ class KernelLowering {
         return memory_.gather(buffer(instr), instr.type, operand(instr, 0));
       case Op::inst_:
         return call_row(instr);
+      case Op::lane_id_:
+        return grid_->lane();
+      case Op::exchange_:
+        return grid_->exchange(operand(instr, 0), operand(instr, 1));
+      case Op::product_:
+        return lower_product(instr);
       default:
         LUMEN_UNREACHABLE("{} is not for {}", loop::print(instr), target_.name);
     }
@@ -332,6 +449,11 @@ class KernelLowering {
     if (!row->needs.empty() && !features_.checkFeatures("+" + row->needs))
       throw Error(Exit::hardware, fmt::format("instruction '{}' needs {}, which machine {} lacks", instr.row,
                                               row->needs, target_.name));
+    if (!row->arguments.empty()) {
+      std::vector<Value*> operands;
+      for (size_t i = 0; i < instr.operands.size(); ++i) operands.push_back(operand(instr, i));
+      return call_spelled(b_, *row, operands, register_type(context_, instr.type));
+    }
     const llvm::Intrinsic::ID id = llvm::Intrinsic::lookupIntrinsicID(row->llvm);
     LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not know {}", row->name, row->llvm);
     const bool scalable = target_.scalable && llvm::Intrinsic::getBaseName(id).starts_with("llvm.aarch64.sve.");
@@ -375,6 +497,12 @@ class KernelLowering {
   Ir b_;
   MemoryLowering memory_;
   Transcendentals transcendentals_;
+  std::optional<Grid> grid_;  // of a GPU
+  LaunchShape shape_;
+  Value* thread_ = nullptr;  // of a block, in grid kernels
+  Value* shared_ = nullptr;
+  std::map<loop::BufferId, int64_t> shared_at_;
+  bool has_products_ = false;
   llvm::Function* function_ = nullptr;
   std::vector<Value*> values_;
   std::vector<Memory> buffers_;
@@ -384,8 +512,6 @@ class KernelLowering {
 
 void lower_kernel(const Kernel& k, const std::string& symbol, const machine::Machine& target,
                   const llvm::TargetMachine& machine, llvm::Module& module) {
-  if (target.kind != machine::Kind::cpu)
-    throw Error(Exit::hardware, fmt::format("machine {} is not a CPU; only CPUs have a code generator", target.name));
   KernelLowering(k, target, machine, module).run(symbol);
 }
 

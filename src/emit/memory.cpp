@@ -33,6 +33,7 @@ template <typename T>
 T* MemoryLowering::tag(T* access, const Memory& m) {
   if (m.scope) access->setMetadata(llvm::LLVMContext::MD_alias_scope, m.scope);
   if (m.others) access->setMetadata(llvm::LLVMContext::MD_noalias, m.others);
+  if (m.constant) access->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b_.getContext(), {}));
   return access;
 }
 
@@ -45,7 +46,7 @@ Value* MemoryLowering::to_memory(Value* x, VType t) {
 }
 
 bool MemoryLowering::has_masks(VType t) const {
-  return t.lanes > 1 && masks_ != 0 && 8 * scalar_bytes(t.scalar) >= masks_;
+  return t.lanes > 1 && masks_ != 0 && masks_ != kLanesApart && 8 * scalar_bytes(t.scalar) >= masks_;
 }
 
 // Lane i is on when i < count.
@@ -107,6 +108,48 @@ void MemoryLowering::each_lane(Value* count, int lanes, const Body& body) {
   b_.SetInsertPoint(done);
 }
 
+// Lane by lane without memory of its own, which on a GPU would be far away.
+Value* MemoryLowering::load_apart(const Memory& m, VType t, Value* offset, int align, Value* count) {
+  llvm::Type* element = memory_type(b_.getContext(), t.scalar);
+  const int bytes = scalar_bytes(t.scalar);
+  const llvm::Align aligned(static_cast<uint64_t>(std::min({align, m.align, bytes})));
+  llvm::Function* f = b_.GetInsertBlock()->getParent();
+  Value* out = llvm::Constant::getNullValue(memory_vector(b_, t));
+  for (int lane = 0; lane < t.lanes; ++lane) {
+    auto* before = b_.GetInsertBlock();
+    auto* read = llvm::BasicBlock::Create(b_.getContext(), "read", f);
+    auto* join = llvm::BasicBlock::Create(b_.getContext(), "next", f);
+    b_.CreateCondBr(b_.CreateICmpSGT(count, b_.getInt64(static_cast<uint64_t>(lane))), read, join);
+    b_.SetInsertPoint(read);
+    Value* at = b_.CreateAdd(offset, b_.getInt64(static_cast<uint64_t>(lane * bytes)));
+    Value* x = tag(b_.CreateAlignedLoad(element, place(m, at), aligned), m);
+    b_.CreateBr(join);
+    b_.SetInsertPoint(join);
+    auto* chosen = b_.CreatePHI(element, 2);
+    chosen->addIncoming(llvm::Constant::getNullValue(element), before);
+    chosen->addIncoming(x, read);
+    out = t.lanes == 1 ? chosen : b_.CreateInsertElement(out, chosen, static_cast<uint64_t>(lane));
+  }
+  return to_register(out, t);
+}
+
+void MemoryLowering::store_apart(const Memory& m, VType t, Value* value, Value* offset, int align, Value* count) {
+  const int bytes = scalar_bytes(t.scalar);
+  const llvm::Align aligned(static_cast<uint64_t>(std::min({align, m.align, bytes})));
+  llvm::Function* f = b_.GetInsertBlock()->getParent();
+  for (int lane = 0; lane < t.lanes; ++lane) {
+    auto* write = llvm::BasicBlock::Create(b_.getContext(), "write", f);
+    auto* join = llvm::BasicBlock::Create(b_.getContext(), "next", f);
+    b_.CreateCondBr(b_.CreateICmpSGT(count, b_.getInt64(static_cast<uint64_t>(lane))), write, join);
+    b_.SetInsertPoint(write);
+    Value* at = b_.CreateAdd(offset, b_.getInt64(static_cast<uint64_t>(lane * bytes)));
+    Value* x = t.lanes == 1 ? value : b_.CreateExtractElement(value, static_cast<uint64_t>(lane));
+    tag(b_.CreateAlignedStore(x, place(m, at), aligned), m);
+    b_.CreateBr(join);
+    b_.SetInsertPoint(join);
+  }
+}
+
 Value* MemoryLowering::load(const Memory& m, VType t, Value* offset, int align, Value* count) {
   llvm::Type* vector = memory_vector(b_, t);
   const llvm::Align aligned(static_cast<uint64_t>(std::min(align, m.align)));
@@ -116,6 +159,7 @@ Value* MemoryLowering::load(const Memory& m, VType t, Value* offset, int align, 
     if (*n >= t.lanes) return to_register(whole(), t);
     if (*n <= 0) return llvm::Constant::getNullValue(register_type(b_.getContext(), t));
   }
+  if (masks_ == kLanesApart) return load_apart(m, t, offset, align, count);
   llvm::Constant* zero = llvm::Constant::getNullValue(vector);
   if (has_masks(t))
     return to_register(tag(b_.CreateMaskedLoad(vector, place(m, offset), aligned, mask(t.lanes, count), zero), m), t);
@@ -148,6 +192,7 @@ void MemoryLowering::store(const Memory& m, VType t, Value* value, Value* offset
     if (*n >= t.lanes) return whole();
     if (*n <= 0) return;
   }
+  if (masks_ == kLanesApart) return store_apart(m, t, x, offset, align, count);
   if (has_masks(t)) {
     const auto masked = [&] { tag(b_.CreateMaskedStore(x, place(m, offset), aligned, mask(t.lanes, count)), m); };
     if (scalar_bytes(t.scalar) >= 4) return masked();
@@ -188,7 +233,7 @@ void MemoryLowering::store(const Memory& m, VType t, Value* value, Value* offset
 
 Value* MemoryLowering::gather(const Memory& m, VType t, Value* offsets) {
   if (t.lanes == 1) return load(m, t, b_.CreateSExt(offsets, b_.getInt64Ty()), 1, nullptr);
-  if (scalar_bytes(t.scalar) >= 4 && masks_ != 0) {
+  if (scalar_bytes(t.scalar) >= 4 && masks_ != 0 && masks_ != kLanesApart) {
     Value* places = b_.CreateGEP(b_.getInt8Ty(), m.base, offsets);
     return tag(b_.CreateMaskedGather(memory_vector(b_, t), places, llvm::Align(1)), m);
   }

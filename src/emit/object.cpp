@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "emit/emit.h"
+#include "emit/link.h"
 #include "emit/lower.h"
 #include "emit/optimize.h"
 #include "emit/target.h"
@@ -21,6 +22,8 @@ namespace {
 
 // Raised with every change of this floor that changes code; tests/emit/emit_test.cpp watches it.
 constexpr int kRevision = 6;
+
+constexpr uint32_t kCodeObjectVersion = 500;  // 5, in hundreds
 
 std::string machine_text(llvm::Module& module, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
   llvm::SmallVector<char, 0> bytes;
@@ -46,11 +49,13 @@ std::string symbol_name(const loop::Kernel& k) {
 
 std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& target, Output output) {
   llvm::LLVMContext context;
-  const std::unique_ptr<llvm::TargetMachine> machine = make_target(target);
+  const std::unique_ptr<llvm::TargetMachine> machine = make_target(target, output == Output::commented_assembly);
   llvm::Module module("lumen", context);
   module.setTargetTriple(machine->getTargetTriple());
   module.setDataLayout(machine->createDataLayout());
-  module.setPICLevel(llvm::PICLevel::SmallPIC);
+  if (target.kind == machine::Kind::cpu) module.setPICLevel(llvm::PICLevel::SmallPIC);
+  if (machine->getTargetTriple().isAMDGCN())  // the version that loaders of ROCm 6 and 7 know alike
+    module.addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version", kCodeObjectVersion);
   std::set<std::string> symbols;
   for (const loop::Kernel& k : kernels) {
     const std::string symbol = symbol_name(k);
@@ -63,14 +68,11 @@ std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& 
     module.print(stream, nullptr);
     return text;
   }
-  return machine_text(
-      module, *machine,
-      output == Output::object ? llvm::CodeGenFileType::ObjectFile : llvm::CodeGenFileType::AssemblyFile);
-}
-
-LaunchShape launch_shape(const loop::Kernel& k, const machine::Machine&) {
-  constexpr int64_t kThreads = 128;
-  return {(k.tasks + kThreads - 1) / kThreads, static_cast<int>(kThreads), 0};
+  // NVIDIA's loader takes PTX, which is text.
+  const bool text = output != Output::object || machine->getTargetTriple().isNVPTX();
+  std::string bytes =
+      machine_text(module, *machine, text ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile);
+  return output == Output::object && machine->getTargetTriple().isAMDGCN() ? link_shared(bytes) : bytes;
 }
 
 std::string version() {

@@ -3,6 +3,7 @@
 
 #include <llvm/ADT/StringMap.h>
 #include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/Triple.h>
@@ -11,12 +12,24 @@
 #include <mutex>
 #include <vector>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "emit/emit.h"
 
 namespace lumen::emit {
 namespace {
 
+// An option of LLVM that it only offers on command lines.
+void set_option(const char* name, bool value) {
+  auto& options = llvm::cl::getRegisteredOptions();
+  const auto found = options.find(name);
+  LUMEN_CHECK(found != options.end(), "LLVM has no option {}", name);
+  static_cast<llvm::cl::opt<bool>*>(found->second)->setValue(value);
+}
+
+// Sums of matrix instructions that a loop carries stay one value: broken into numbers they would be copied between
+// register files in every round. Private memory stays what the kernel says: as vectors with computed lanes it becomes
+// chains of selects, and shared memory is the synthesizer's to give.
 void initialize_targets() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -28,12 +41,23 @@ void initialize_targets() {
     LLVMInitializeAArch64Target();
     LLVMInitializeAArch64TargetMC();
     LLVMInitializeAArch64AsmPrinter();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    LLVMInitializeAMDGPUTargetInfo();
+    LLVMInitializeAMDGPUTarget();
+    LLVMInitializeAMDGPUTargetMC();
+    LLVMInitializeAMDGPUAsmPrinter();
+    set_option("amdgpu-codegenprepare-break-large-phis", false);
+    set_option("disable-promote-alloca-to-vector", true);
+    set_option("disable-promote-alloca-to-lds", true);
   });
 }
 
 }  // namespace
 
-std::unique_ptr<llvm::TargetMachine> make_target(const machine::Machine& m) {
+std::unique_ptr<llvm::TargetMachine> make_target(const machine::Machine& m, bool comments) {
   initialize_targets();
   const llvm::Triple triple(m.triple);
   std::string wrong;
@@ -41,6 +65,7 @@ std::unique_ptr<llvm::TargetMachine> make_target(const machine::Machine& m) {
   if (!target) throw Error(Exit::hardware, fmt::format("no code generator for {}: {}", m.triple, wrong));
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;  // fma only where we wrote fma
+  options.MCOptions.AsmVerbose = comments;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, m.cpu, m.features, options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
   if (!machine) throw Error(Exit::hardware, fmt::format("LLVM has no machine for {}", m.triple));

@@ -9,7 +9,7 @@
 
 namespace lumen::emit {
 
-std::unique_ptr<llvm::TargetMachine> make_target(
-    const machine::Machine& m);  // Error when this build has no such target
+std::unique_ptr<llvm::TargetMachine> make_target(const machine::Machine& m,
+                                                 bool comments = false);  // Error when this build has no such target
 
 }  // namespace lumen::emit

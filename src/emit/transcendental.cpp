@@ -37,7 +37,8 @@ Value* write_out(Ir& b, const Formula& f, int lanes, const std::vector<Value*>& 
 
 }  // namespace
 
-Transcendentals::Transcendentals(const loop::Kernel& k, llvm::Module& module) : module_(module) {
+Transcendentals::Transcendentals(const loop::Kernel& k, llvm::Module& module, bool calls)
+    : module_(module), calls_(calls) {
   count(k.body, 1);
 }
 
@@ -76,7 +77,7 @@ llvm::Function* Transcendentals::function(ScalarOp op, VType type) {
 }
 
 Value* Transcendentals::lower(Ir& b, ScalarOp op, VType type, const std::vector<Value*>& x) {
-  if (sites_[{op, {type.scalar, type.lanes}}] <= kInPlace)
+  if (!calls_ || sites_[{op, {type.scalar, type.lanes}}] <= kInPlace)
     return write_out(b, loop::expansion(op, type.scalar), type.lanes, x);
   return b.CreateCall(function(op, type), x);
 }

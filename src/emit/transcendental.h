@@ -12,8 +12,8 @@ namespace lumen::emit {
 
 class Transcendentals {
  public:
-  // `k` is scanned for how often each operation would be written out.
-  Transcendentals(const loop::Kernel& k, llvm::Module& module);
+  // `k` is scanned for how often each operation would be written out; without `calls` all are.
+  Transcendentals(const loop::Kernel& k, llvm::Module& module, bool calls);
   llvm::Value* lower(Ir& b, ScalarOp op, loop::VType type, const std::vector<llvm::Value*>& x);
 
  private:
@@ -22,6 +22,7 @@ class Transcendentals {
   llvm::Function* function(ScalarOp op, loop::VType type);
 
   llvm::Module& module_;
+  bool calls_;
   std::map<loop::ValueId, int64_t> constants_;
   std::map<Site, int64_t> sites_;
 };

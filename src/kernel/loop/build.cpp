@@ -341,6 +341,59 @@ void Builder::barrier() {
   scopes_.back().region->code.push_back(std::move(instr));
 }
 
+ValueId Builder::lane_id() {
+  Instr instr{};
+  instr.op = Op::lane_id_;
+  return append(std::move(instr), {Scalar::i64, 1});
+}
+
+ValueId Builder::exchange(ValueId value, ValueId lane) {
+  Instr instr{};
+  instr.op = Op::exchange_;
+  instr.operands = {value, lane};
+  return append(std::move(instr), type(value));
+}
+
+void Builder::copy(BufferId to, ValueId to_offset, BufferId from, ValueId from_offset, int64_t bytes) {
+  check_access(to, to_offset, -1, 1);
+  check_access(from, from_offset, -1, 1);
+  Instr instr{};
+  instr.op = Op::copy_;
+  instr.buffer = to;
+  instr.from = from;
+  instr.bytes = bytes;
+  instr.operands = {to_offset, from_offset};
+  scopes_.back().region->code.push_back(std::move(instr));
+}
+
+ValueId Builder::product(const std::string& row, ValueId acc, BufferId a, ValueId a_offset, BufferId b,
+                         ValueId b_offset) {
+  check_access(a, a_offset, -1, 1);
+  check_access(b, b_offset, -1, 1);
+  Instr instr{};
+  instr.op = Op::product_;
+  instr.row = row;
+  instr.buffer = a;
+  instr.from = b;
+  instr.operands = {acc, a_offset, b_offset};
+  return append(std::move(instr), type(acc));
+}
+
+void Builder::commit(Flow flow) {
+  Instr instr{};
+  instr.op = Op::commit_;
+  instr.flow = flow;
+  scopes_.back().region->code.push_back(std::move(instr));
+}
+
+void Builder::wait(Flow flow, int groups) {
+  Instr instr{};
+  instr.op = Op::wait_;
+  instr.flow = flow;
+  instr.groups = groups;
+  scopes_.back().region->code.push_back(std::move(instr));
+}
+
 void Builder::loop(LoopKind kind, ValueId from, ValueId to, int64_t step, const std::function<void(ValueId)>& body) {
   const VType i64_type{Scalar::i64, 1};
   LUMEN_CHECK(type(from) == i64_type && type(to) == i64_type && step > 0, "loop bounds are i64, steps positive");

@@ -42,6 +42,12 @@ class Builder {
   ValueId inst(const std::string& row, VType result, std::vector<ValueId> operands);
   void guard(ValueId ok, ValueId detail, GuardCode code);
   void barrier();
+  ValueId lane_id();
+  ValueId exchange(ValueId value, ValueId lane);
+  void copy(BufferId to, ValueId to_offset, BufferId from, ValueId from_offset, int64_t bytes);
+  ValueId product(const std::string& row, ValueId acc, BufferId a, ValueId a_offset, BufferId b, ValueId b_offset);
+  void commit(Flow flow);
+  void wait(Flow flow, int groups);
 
   // body(counter) is called once to fill the region.
   void loop(LoopKind kind, ValueId from, ValueId to, int64_t step, const std::function<void(ValueId)>& body);

@@ -1,11 +1,18 @@
 // The loop IR: how one step is computed. Structured control flow, SSA numbers and vectors, byte-addressed buffers in
 // address spaces. Mutable variables are private allocs (the emitter turns them into registers). Read op.def first.
-// Invariants (verify.h): values are defined before use in an enclosing or the same region; offsets are i64; a kernel's body
-// is ONE loop of kind parallel or grid (its trip count, `tasks`, is constant), optionally after pure instructions; parallel iterations do
-// not communicate, so any split over threads gives the same bits.
+// Invariants (verify.h): values are defined before use in an enclosing or the same region; offsets are i64; a kernel's
+// body is ONE loop of kind parallel or grid (its trip count, `tasks`, is constant), optionally after pure instructions;
+// parallel iterations do not communicate, so any split over threads gives the same bits. A grid kernel
+// (docs/decisions/0007): each iteration of its grid loop is a block. A block's code is the same for all lanes (its
+// values, loops and branches are uniform) and has no effects but lane loops, barriers and allocs. A lane loop (from 0
+// to the block's number of lanes, the same in the whole kernel) is what each lane does; lanes go on at any pace until a
+// barrier, which stands between lane loops only. No value leaves a lane loop: what a lane keeps for itself is private
+// memory of the block (each lane has its own), what lanes tell each other is shared memory, exchange, or the
+// instructions that a wave executes together.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,34 +36,38 @@ enum class Op : uint8_t {
 
 enum class LoopKind : uint8_t { serial, unroll, parallel, grid, lane };
 enum class Space : uint8_t { global, shared, priv };
+enum class Flow : uint8_t { copies, products };  // what is begun and waited for
 
 using ValueId = int;
 using BufferId = int;
 
 struct Instr;
 struct Region {
-  ValueId counter = -1;            // loops: the induction variable (i64)
+  ValueId counter = -1;  // loops: the induction variable (i64)
   std::vector<Instr> code;
 };
 
 struct Instr {
   Op op;
-  VType type;                      // of the result
-  ValueId result = -1;             // -1: none
+  VType type;           // of the result
+  ValueId result = -1;  // -1: none
   std::vector<ValueId> operands;
   ScalarOp scalar_op = ScalarOp::add_;
-  std::vector<double> data;        // constant (floats)
-  std::vector<int64_t> integers;   // constant (integers, truth values)
-  std::vector<int> mask;           // shuffle
-  int lane = 0;                    // extract, insert
-  BufferId buffer = -1;            // load, store, gather, scatter, alloc
-  int align = 1;                   // bytes
-  Space space = Space::priv;       // alloc
-  int64_t bytes = 0;               // alloc
+  std::vector<double> data;       // constant (floats)
+  std::vector<int64_t> integers;  // constant (integers, truth values)
+  std::vector<int> mask;          // shuffle
+  int lane = 0;                   // extract, insert
+  BufferId buffer = -1;           // load, store, gather, scatter, alloc, copy (to), product (a)
+  BufferId from = -1;             // copy, product (b)
+  Flow flow = Flow::copies;       // commit, wait
+  int groups = 0;                 // wait
+  int align = 1;                  // bytes
+  Space space = Space::priv;      // alloc
+  int64_t bytes = 0;              // alloc, copy
   LoopKind kind = LoopKind::serial;
   int64_t step = 1;
-  int code = 0;                    // guard: GuardCode
-  std::string row;                 // inst
+  int code = 0;     // guard: GuardCode
+  std::string row;  // inst, product
   std::vector<Region> regions;
 };
 
@@ -65,28 +76,32 @@ enum GuardCode : int { kGuardNone = 0, kGuardIndex = 1, kGuardUpdate = 2, kGuard
 
 struct BufferParam {
   std::string name;
-  int64_t bytes = 0;               // the evaluator checks bounds with it
+  int64_t bytes = 0;  // the evaluator checks bounds with it
   bool written = false;
   int align = 64;
 };
 
 struct Kernel {
-  std::string name;                // the plan printed in one line, made into a symbol
-  std::vector<BufferParam> params; // buffers 0..n-1, address space global; allocs continue the numbering
-  int buffer_count = 0;            // params and allocs
+  std::string name;                 // the plan printed in one line, made into a symbol
+  std::vector<BufferParam> params;  // buffers 0..n-1, address space global; allocs continue the numbering
+  int buffer_count = 0;             // params and allocs
   int value_count = 0;
   std::vector<VType> value_types;  // by ValueId
   Region body;
-  int64_t tasks = 1;               // trip count of the top parallel/grid loop; 1 without one
-  bool aliased = false;            // a written param may share memory with another one (in-place steps); otherwise all are disjoint
+  int64_t tasks = 1;  // trip count of the top parallel/grid loop; 1 without one
+  bool aliased =
+      false;  // a written param may share memory with another one (in-place steps); otherwise all are disjoint
 };
 
-// A pure function over values: what an instruction row means.
+// A pure function over values: what an instruction row means. With a collective it is what one element of a product
+// means: acc, row of a, row of b (and more of either) -> acc.
+struct Collective;
 struct Function {
   std::string name;
   std::vector<ValueId> params;
-  Kernel body;                     // params empty; value_types as in kernels
+  Kernel body;  // params empty; value_types as in kernels
   ValueId result = -1;
+  std::shared_ptr<const Collective> collective;
 };
 
 }  // namespace lumen::loop

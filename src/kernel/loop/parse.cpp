@@ -335,10 +335,49 @@ class Parser {
         instr.code = *code;
         return operands(instr);
       }
+      case Op::exchange_:
+        instr.operands.push_back(value());
+        expect_word("from");
+        instr.operands.push_back(value());
+        return;
+      case Op::copy_:
+        place(instr);
+        expect_word("from");
+        second_place(instr);
+        instr.bytes = integer();
+        expect_word("bytes");
+        return;
+      case Op::product_:
+        instr.row = name();
+        instr.operands.push_back(value());
+        expect(",");
+        place(instr);
+        expect(",");
+        second_place(instr);
+        return;
+      case Op::commit_:
+        instr.flow = flow();
+        return;
+      case Op::wait_:
+        instr.flow = flow();
+        instr.groups = bounded(0, kMostGroups, "a number of groups");
+        return;
       case Op::barrier_:
       case Op::lane_id_:
         return;
     }
+  }
+
+  Flow flow() {
+    const auto f = flow_from_name(word());
+    if (!f) fail("expected copies or products");
+    return *f;
+  }
+  void second_place(Instr& instr) {
+    instr.from = buffer();
+    expect("[");
+    instr.operands.push_back(value());
+    expect("]");
   }
 
   void loop(Instr& instr, int depth) {

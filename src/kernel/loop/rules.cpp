@@ -1,6 +1,7 @@
 // See rules.h. Proved by tests/kernel/loop_build_test.cpp.
 #include "kernel/loop/rules.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -68,6 +69,15 @@ std::string_view space_name(Space space) {
 std::optional<Space> space_from_name(std::string_view name) {
   const auto i = find(kSpaces, name);
   return i ? std::optional(static_cast<Space>(*i)) : std::nullopt;
+}
+
+std::string_view flow_name(Flow flow) {
+  return flow == Flow::copies ? "copies" : "products";
+}
+std::optional<Flow> flow_from_name(std::string_view name) {
+  if (name == "copies") return Flow::copies;
+  if (name == "products") return Flow::products;
+  return std::nullopt;
 }
 
 std::string_view guard_name(int code) {
@@ -138,6 +148,50 @@ int64_t trip_count(int64_t from, int64_t to, int64_t step) {
   if (to <= from) return 0;
   const uint64_t length = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
   return static_cast<int64_t>((length - 1) / static_cast<uint64_t>(step) + 1);
+}
+
+namespace {
+
+// Every instruction of a region and of those inside.
+template <typename Visit>
+void each(const Region& r, const Visit& visit) {
+  for (const Instr& instr : r.code) {
+    visit(instr);
+    for (const Region& inner : instr.regions) each(inner, visit);
+  }
+}
+
+}  // namespace
+
+int64_t block_lanes(const Kernel& k) {
+  std::vector<int64_t> constants(static_cast<size_t>(k.value_count), 0);
+  int64_t lanes = 1;
+  each(k.body, [&](const Instr& instr) {
+    if (instr.op == Op::constant_ && instr.integers.size() == 1)
+      constants[static_cast<size_t>(instr.result)] = instr.integers[0];
+    if (instr.op == Op::loop_ && instr.kind == LoopKind::lane)
+      lanes = constants[static_cast<size_t>(instr.operands[1])];
+  });
+  return lanes;
+}
+
+std::vector<SharedPlace> shared_places(const Kernel& k) {
+  constexpr int64_t kLeast = 16;
+  std::vector<SharedPlace> places;
+  int64_t at = 0;
+  each(k.body, [&](const Instr& instr) {
+    if (instr.op != Op::alloc_ || instr.space != Space::shared) return;
+    const int64_t align = std::max<int64_t>(instr.align, kLeast);
+    at = (at + align - 1) / align * align;
+    places.push_back({instr.buffer, at, instr.bytes});
+    at += instr.bytes;
+  });
+  return places;
+}
+
+int64_t shared_bytes(const Kernel& k) {
+  const std::vector<SharedPlace> places = shared_places(k);
+  return places.empty() ? 0 : places.back().offset + places.back().bytes;
 }
 
 const Instr* top_loop(const Kernel& k) {

@@ -114,6 +114,23 @@ class Printer {
       case Op::guard_:
         out += fmt::format(" {} %{}, %{}", guard_name(instr.code), instr.operands[0], instr.operands[1]);
         return;
+      case Op::exchange_:
+        out += fmt::format(" %{} from %{}", instr.operands[0], instr.operands[1]);
+        return;
+      case Op::copy_:
+        out += fmt::format(" @{}[%{}] from @{}[%{}] {} bytes", instr.buffer, instr.operands[0], instr.from,
+                           instr.operands[1], instr.bytes);
+        return;
+      case Op::product_:
+        out += fmt::format(" {} %{}, @{}[%{}], @{}[%{}]", quote(instr.row), instr.operands[0], instr.buffer,
+                           instr.operands[1], instr.from, instr.operands[2]);
+        return;
+      case Op::commit_:
+        out += fmt::format(" {}", flow_name(instr.flow));
+        return;
+      case Op::wait_:
+        out += fmt::format(" {} {}", flow_name(instr.flow), instr.groups);
+        return;
       case Op::barrier_:
       case Op::lane_id_:
         return;

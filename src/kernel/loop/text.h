@@ -21,6 +21,11 @@
 //       branch %18 { ... } else { ... }                  # else may be left out
 //       barrier
 //       %19 = lane_id i64
+//       %20 = exchange f32 %7 from %19                   # the %7 of that lane
+//       copy @2[%21] from @0[%22] 16 bytes
+//       commit copies                                    # or products
+//       wait copies 1
+//       %23 = product f32x64 ROW %24, @2[%25], @3[%26]
 //     }
 //   }
 //   kernel NAME(...) aliased { ... }                     # written params may share memory with others

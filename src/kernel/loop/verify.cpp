@@ -6,9 +6,12 @@
 //   stored to
 //   4. a parallel or grid loop is the last instruction of the body, behind pure ones only; nothing of the kind is
 //   nested
+//   5. in a grid kernel: what docs/decisions/0007 says about blocks and lanes (check_level)
 #include "kernel/loop/verify.h"
 
 #include <bit>
+#include <map>
+#include <utility>
 
 #include "base/check.h"
 #include "kernel/loop/rules.h"
@@ -18,11 +21,17 @@ namespace lumen::loop {
 namespace {
 
 constexpr int kMaxDepth = 64;
+constexpr int64_t kMostBlockLanes = 1024;
 constexpr VType kI64{Scalar::i64, 1};
 
 class Verifier {
  public:
-  explicit Verifier(const Kernel& k) : k_(k), defined_(k.value_count), visible_(k.value_count), live_(k.buffer_count) {}
+  explicit Verifier(const Kernel& k)
+      : k_(k),
+        defined_(k.value_count),
+        visible_(k.value_count),
+        live_(k.buffer_count),
+        spaces_(k.buffer_count, Space::global) {}
 
   // `inputs`: values that come from outside (a function's parameters).
   std::string run(const std::vector<ValueId>& inputs) {
@@ -69,6 +78,46 @@ class Verifier {
   }
 
   VType type(ValueId v) const { return k_.value_types[v]; }
+
+  // Whose code this is: that of no block (outside grid loops), of a block, of a lane.
+  enum class Level : uint8_t { task, block, lane };
+
+  bool is_shared(BufferId b) const { return spaces_[static_cast<size_t>(b)] == Space::shared; }
+  bool is_private(BufferId b) const { return spaces_[static_cast<size_t>(b)] == Space::priv; }
+  bool is_buffer(BufferId b) const { return b >= 0 && b < k_.buffer_count && live_[b]; }
+
+  void check_level(const Instr& instr) {
+    const bool of_lanes = instr.op == Op::exchange_ || instr.op == Op::copy_ || instr.op == Op::product_ ||
+                          instr.op == Op::commit_ || instr.op == Op::wait_ || instr.op == Op::lane_id_;
+    if (of_lanes && level_ != Level::lane) return fail_at(instr, "only lanes do this");
+    if (instr.op == Op::barrier_ && level_ != Level::block)
+      return fail_at(instr, "a barrier stands between lane loops");
+    if (instr.op == Op::alloc_ && instr.space == Space::shared && level_ != Level::block)
+      return fail_at(instr, "shared memory belongs to a block");
+    if (level_ != Level::block) return;
+    if (instr.op == Op::store_ || instr.op == Op::scatter_ || instr.op == Op::guard_)
+      return fail_at(instr, "an effect outside the lane loops of a block");
+    if ((instr.op == Op::load_ || instr.op == Op::gather_) && is_buffer(instr.buffer) && is_private(instr.buffer))
+      return fail_at(instr, "private memory is read outside the lane loops of a block");
+  }
+
+  void lane_loop(const Instr& instr, int depth) {
+    if (level_ != Level::block) return fail_at(instr, "a lane loop stands in the code of a block");
+    const auto from = numbers_.find(instr.operands[0]), to = numbers_.find(instr.operands[1]);
+    if (from == numbers_.end() || to == numbers_.end() || from->second != 0 || to->second < 1 ||
+        to->second > kMostBlockLanes || instr.step != 1)
+      return fail_at(instr, "lanes are counted from 0 to a constant of at most {}, by 1", kMostBlockLanes);
+    if (block_lanes_ == 0) block_lanes_ = to->second;
+    if (block_lanes_ != to->second)
+      return fail_at(instr, "a block of {} lanes has a loop over {}", block_lanes_, to->second);
+    enter(Level::lane, instr, depth);
+  }
+
+  void enter(Level level, const Instr& instr, int depth) {
+    const Level before = std::exchange(level_, level);
+    region(instr.regions[0], depth + 1);
+    level_ = before;
+  }
 
   void region(const Region& r, int depth) {
     if (depth > kMaxDepth) return fail("regions nest deeper than {}", kMaxDepth);
@@ -127,10 +176,14 @@ class Verifier {
   void check(const Instr& instr, int depth) {
     for (const ValueId v : instr.operands)
       if (!is_visible(v)) return fail_at(instr, "operand %{} is not visible", v);
+    check_level(instr);
     check_op(instr, depth);
+    if (instr.op == Op::constant_ && instr.integers.size() == 1 && instr.type == kI64)
+      numbers_[instr.result] = instr.integers[0];
     if (error_.empty() && instr.result >= 0) define(instr.result, instr.type);
     const bool yields = instr.op <= Op::fold_ || instr.op == Op::load_ || instr.op == Op::gather_ ||
-                        instr.op == Op::inst_ || instr.op == Op::lane_id_;
+                        instr.op == Op::inst_ || instr.op == Op::lane_id_ || instr.op == Op::exchange_ ||
+                        instr.op == Op::product_;
     if (yields != (instr.result >= 0)) fail_at(instr, "{}", yields ? "no result" : "an unexpected result");
   }
 
@@ -218,6 +271,8 @@ class Verifier {
         if (instr.step <= 0) fail_at(instr, "step {}", instr.step);
         if (instr.regions.size() != 1 || instr.regions[0].counter < 0)
           return fail_at(instr, "needs a region with a counter");
+        if (instr.kind == LoopKind::lane) return lane_loop(instr, depth);
+        if (instr.kind == LoopKind::grid) return enter(Level::block, instr, depth);
         return region(instr.regions[0], depth + 1);
       case Op::branch_:
         if (!count_operands(instr, 1, 1)) return;
@@ -230,6 +285,34 @@ class Verifier {
         expect(instr, 0, {Scalar::boolean, 1});
         expect(instr, 1, kI64);
         if (instr.code < kGuardIndex || instr.code > kGuardFinite) fail_at(instr, "guard code {}", instr.code);
+        return;
+      case Op::exchange_:
+        if (!count_operands(instr, 2, 2)) return;
+        expect(instr, 1, kI64);
+        return expect_result(instr, type(instr.operands[0]));
+      case Op::copy_:
+        if (!count_operands(instr, 2, 2)) return;
+        expect(instr, 0, kI64);
+        expect(instr, 1, kI64);
+        if (!is_buffer(instr.buffer) || !is_buffer(instr.from)) return fail_at(instr, "a buffer is not visible");
+        if (!is_shared(instr.buffer) || is_shared(instr.from) || is_private(instr.from))
+          return fail_at(instr, "copies go from global to shared memory");
+        if (instr.bytes != 4 && instr.bytes != 8 && instr.bytes != 16) fail_at(instr, "{} bytes", instr.bytes);
+        return;
+      case Op::product_:
+        if (!count_operands(instr, 3, 3)) return;
+        expect(instr, 1, kI64);
+        expect(instr, 2, kI64);
+        if (instr.row.empty()) fail_at(instr, "no row");
+        if (!is_buffer(instr.buffer) || !is_buffer(instr.from) || !is_shared(instr.buffer) || !is_shared(instr.from))
+          return fail_at(instr, "both factors lie in shared memory");
+        return expect_result(instr, type(instr.operands[0]));
+      case Op::commit_:
+        count_operands(instr, 0, 0);
+        return;
+      case Op::wait_:
+        count_operands(instr, 0, 0);
+        if (instr.groups < 0 || instr.groups > kMostGroups) fail_at(instr, "{} groups", instr.groups);
         return;
       case Op::barrier_:
         count_operands(instr, 0, 0);
@@ -248,6 +331,7 @@ class Verifier {
     if (!std::has_single_bit(static_cast<unsigned>(instr.align))) fail_at(instr, "alignment {}", instr.align);
     if (instr.space == Space::global) fail_at(instr, "allocs are private or shared");
     live_[instr.buffer] = true;
+    spaces_[static_cast<size_t>(instr.buffer)] = instr.space;
     scope_buffers_.push_back(instr.buffer);
     ++allocated_;
   }
@@ -256,6 +340,10 @@ class Verifier {
   std::vector<bool> defined_, visible_, live_;
   std::vector<ValueId> scope_;
   std::vector<BufferId> scope_buffers_;
+  std::vector<Space> spaces_;  // by buffer
+  std::map<ValueId, int64_t> numbers_;
+  Level level_ = Level::task;
+  int64_t block_lanes_ = 0;
   int values_ = 0, allocated_ = 0;
   std::string error_;
 };

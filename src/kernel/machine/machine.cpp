@@ -27,7 +27,7 @@ namespace {
 const std::vector<MachineRef>& table() {
   static const std::vector<MachineRef> all = [] {
     std::vector<MachineRef> out;
-    for (auto* family : {&x86_machines, &arm_machines})
+    for (auto* family : {&x86_machines, &arm_machines, &nvidia_machines, &amd_machines})
       for (Machine& m : family()) out.push_back(std::make_shared<const Machine>(std::move(m)));
     return out;
   }();
@@ -100,10 +100,16 @@ const loop::Function* Machine::meaning(std::string_view row) const {
   const Row* found = find_row(row);
   if (!found) return nullptr;
   const std::lock_guard lock(mutex);
-  std::unique_ptr<loop::Function>& entry = parsed[found->meaning];
-  if (!entry)
+  const loop::Collective* collective = nullptr;  // fragments are part of the identity, too
+  for (const MatrixRow& r : matrices)
+    if (r.row == found->name) collective = r.collective.get();
+  std::unique_ptr<loop::Function>& entry = parsed[fmt::format("{} {}", fmt::ptr(collective), found->meaning)];
+  if (!entry) {
     entry = std::make_unique<loop::Function>(
         loop::parse_function(std::make_shared<Source>(Source{"<row " + found->name + ">", found->meaning})));
+    for (const MatrixRow& r : matrices)
+      if (r.row == found->name) entry->collective = r.collective;
+  }
   return entry.get();
 }
 

@@ -3,12 +3,14 @@
 // family, operand types, result type; a lookup is the same name on every machine that has one.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kernel/loop/fragment.h"
 #include "kernel/loop/loop.h"
 
 namespace lumen::machine {
@@ -20,6 +22,9 @@ struct Row {
   std::string llvm;     // intrinsic or a spelling emit knows: "llvm.x86.avx512.vpdpbusd.512"
   std::string needs;    // feature, as LLVM names it: "avx512vnni"
   double cycles = 1;    // issue cost, for the cost model
+  // Arguments of the intrinsic where they are not the operands in order: "1:v4i32 2:v4i32 0 =0" are operands 1 and 2
+  // as that type, operand 0, and the constant 0.
+  std::string arguments = {};
 };
 
 // Dot families the synthesizer looks for: acc[i] += sum_{j<k} a[i*k+j] * b[i*k+j].
@@ -47,6 +52,35 @@ struct TileRow {
   int k = 64;        // products per number of acc
 };
 
+// How a short float is spelled in hardware that takes its codes as they are.
+struct FloatCode {
+  int exponent = 4, mantissa = 3, bias = 7;
+  enum class Special : uint8_t { ieee, all_ones, negative_zero, none } special = Special::all_ones;
+  // ieee: the largest exponent is infinity and NaN; all_ones: NaN is all ones, no infinity; negative_zero: NaN is the
+  // code of -0, no infinity; none: every code is a number
+};
+
+// What a matrix instruction multiplies.
+struct Factor {
+  Scalar scalar = Scalar::f16;  // u8 with a code
+  std::optional<FloatCode> code;
+  int bits() const { return code ? 1 + code->exponent + code->mantissa : scalar_bits(scalar); }
+};
+
+// Matrix instructions of GPUs: the lanes of a wave (or several) execute one together, acc = row(acc, a, b), each giving
+// its fragment (Function::collective of the meaning says which). acc[m][n] += sum_k a[m][k] * b[k][n]. With scales
+// every `scale_group` products along k are multiplied by 2^(sa[m] - 127) * 2^(sb[n] - 127). Sums of floats are rounded
+// by the hardware in an order that is not published: the meaning adds k after k.
+struct MatrixRow {
+  std::string row;  // Row::name
+  int m = 16, n = 16, k = 16;
+  Factor a, b;
+  Scalar acc = Scalar::f32;
+  int scale_group = 0;     // 0: no scales
+  bool in_shared = false;  // a and b lie in shared memory (loop op `product`)
+  std::shared_ptr<const loop::Collective> collective = {};
+};
+
 enum class Kind : uint8_t { cpu, gpu };
 enum class Tier : uint8_t { measured, emulated, compiled };  // how far support is proven
 
@@ -61,16 +95,27 @@ struct Machine {
   double fma_cycles = 0.5;   // issue cost of one full-width fma
   double load_cycles = 0.5;  // issue cost of one full-width load from the first-level cache
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
-  int wave = 1;  // lanes that step together (GPUs)
-  int64_t shared_bytes = 0;
+  int wave = 1;                           // lanes that step together (GPUs)
+  int64_t shared_bytes = 0;               // of a block
+  int64_t static_shared_bytes = 1 << 30;  // of a block that a module may ask for itself; more is the launch's to give
+  int registers = 0;                      // 32 bit ones a lane may use, 0: a CPU
+  // How work is cut: a CPU wants few large tasks, a GPU one small task for each of its thousands of threads.
+  int64_t task_divisor = 1;        // tasks are this much smaller than a CPU's
+  int64_t busy_tasks = 0;          // tasks that keep the whole machine busy; 0: a few
+  int64_t task_bytes = 256 << 10;  // of private sums a task may keep
   Tier tier = Tier::compiled;
   std::vector<Row> rows;
-  std::vector<DotRow> dots;    // best first
-  std::vector<TileRow> tiles;  // empty: no matrix unit
+  std::vector<DotRow> dots;         // best first
+  std::vector<TileRow> tiles;       // empty: no matrix unit
+  std::vector<MatrixRow> matrices;  // of GPUs
+  std::vector<FloatCode> codes;     // 8 bit floats that matrix instructions take
+  bool async_copies = false;        // loop op `copy` is an instruction; else it is a load and a store
   int tile_registers = 8;
   double tile_cycles = 16;  // issue cost of one matrix row
 
   int f32_lanes() const { return vector_bits / 32; }
+  int64_t grain(int64_t elements) const { return std::max<int64_t>(elements / task_divisor, 1); }  // of a task
+  int64_t enough(int64_t tasks) const { return std::max(tasks, busy_tasks); }  // tasks that keep it busy
   const Row* find_row(std::string_view name) const;
   const loop::Function* meaning(std::string_view row) const;  // parsed once, null when unknown
 };
@@ -86,6 +131,7 @@ std::string float_dot_meaning(const std::string& name, int lanes);  // bf16 pair
 std::string tile_meaning(const TileRow& t);
 // f32[n] above, f32[n] below -> bf16[2n], below first; numbers that are not normal become zero of their sign.
 std::string round_pair_meaning(const std::string& name, int lanes);
+std::string matrix_meaning(const MatrixRow& r);  // of one element
 std::string dot_meaning(const std::string& name, const DotRow& d);
 std::string product_pairs_meaning(const std::string& name, int lanes);               // i16[2n], i16[2n] -> i32[n]
 std::string saturating_pairs_meaning(const std::string& name, int lanes);            // u8[2n], i8[2n] -> i16[n]
@@ -99,6 +145,26 @@ std::string lookup128_meaning(const std::string& name);  // u8x64 table, u8x64 i
 std::string word_lookup_meaning(const std::string& name, int lanes, const std::string& word = "u32");
 std::string bits8_meaning(const std::string& name, int lanes);  // u8 bit, u8 bytes -> u8
 
+// Facts of a GPU on which every thread takes one task of its own.
+void as_threads(Machine& m);
+
+// Codes of 8 bit floats that hardware speaks: OCP's, and the ones without -0 and infinities.
+constexpr FloatCode kOcp4{4, 3, 7, FloatCode::Special::all_ones}, kOcp5{5, 2, 15, FloatCode::Special::ieee};
+constexpr FloatCode kNoMinus4{4, 3, 8, FloatCode::Special::negative_zero},
+    kNoMinus5{5, 2, 16, FloatCode::Special::negative_zero};
+constexpr FloatCode kTwoBits{2, 1, 1, FloatCode::Special::none};  // 4 bits in all
+
+std::string code_name(const FloatCode& c);  // "e4m3", "e4m3u" without -0
+std::string factor_name(const Factor& f);   // that, or the scalar's
+// "mma.16x8x16.f16f16.f32"
+std::string matrix_name(const MatrixRow& r);
+
+// Adds a dot of four bytes that the machine has for one lane of acc, for four at a time.
+void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments);
+
+// Adds a matrix row with its meaning; `llvm` and `arguments` as in Row.
+void add_matrix(Machine& m, MatrixRow row, std::string llvm, double cycles, std::string arguments = {});
+
 // Shared by machines of a family: bf16 dots, and the matrix unit.
 void add_bf16(Machine& m);
 void add_amx(Machine& m);
@@ -106,5 +172,7 @@ void add_amx(Machine& m);
 // The families, each in a file of its own.
 std::vector<Machine> x86_machines();
 std::vector<Machine> arm_machines();
+std::vector<Machine> nvidia_machines();
+std::vector<Machine> amd_machines();
 
 }  // namespace lumen::machine

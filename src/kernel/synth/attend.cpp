@@ -78,7 +78,9 @@ class AttendKernel : AttendWriter {
     Tasks tasks;
     tasks.rows = product(outer);
     tasks.part = 1;
-    tasks.rows_per_task = std::clamp<int64_t>(static_cast<int64_t>(kGrain / work), 1, std::max<int64_t>(tasks.rows, 1));
+    tasks.rows_per_task =
+        std::clamp<int64_t>(static_cast<int64_t>(kGrain / static_cast<double>(target_->task_divisor) / work), 1,
+                            std::max<int64_t>(tasks.rows, 1));
     for_tasks(
         b_, tasks, outer, 1, [&] { begin(); },
         [&](const std::vector<ValueId>& counters, ValueId, ValueId) { tile(counters); });
@@ -109,7 +111,10 @@ class AttendKernel : AttendWriter {
   // Rows of a tile: axes along which keys and values stay, from the innermost outwards until there are enough.
   void choose_tile(const machine::Machine& target) {
     target_ = &target;
-    for (int d = static_cast<int>(a_.extents.size()) - 2; d >= 0 && rows_ < kRows; --d) {
+    depth_ = round_up(a_.depth, lanes_);
+    width_ = round_up(a_.width, lanes_);
+    const int64_t most = std::clamp<int64_t>(target.task_bytes / (depth_ * 32), 1, kRows);
+    for (int d = static_cast<int>(a_.extents.size()) - 2; d >= 0 && rows_ < most; --d) {
       if (a_.extents[d] == 1) continue;
       if (a_.k_access.strides[d] != 0 || a_.v_access.strides[d] != 0) continue;
       tile_axes_.insert(tile_axes_.begin(), d);
@@ -119,7 +124,7 @@ class AttendKernel : AttendWriter {
     const int sums = target.vector_registers >= 32 ? 16 : 8;  // vectors held at once
     together_ = static_cast<int>(std::min<int64_t>(rows_, sums / 2));
     few_ = rows_ <= kFew;
-    tiles_ = (rows_ + kRows - 1) / kRows;
+    tiles_ = (rows_ + most - 1) / most;
     tile_ = round_up((rows_ + tiles_ - 1) / tiles_, together_);
     tiles_ = (rows_ + tile_ - 1) / tile_;
     groups_ = tile_ / together_;
@@ -127,16 +132,15 @@ class AttendKernel : AttendWriter {
     while (key_vectors_ * 2 * together_ <= sums && key_vectors_ * lanes_ < a_.keys && key_vectors_ < 8)
       key_vectors_ *= 2;
     const int64_t panel = int64_t{key_vectors_} * lanes_;
-    depth_ = round_up(a_.depth, lanes_);
-    width_ = round_up(a_.width, lanes_);
-    block_ = std::clamp<int64_t>(kBlockBytes / (depth_ * 4) / panel * panel, panel, round_up(kMaxBlock, panel));
+    block_ = std::clamp<int64_t>(std::min(kBlockBytes, target.task_bytes) / (depth_ * 4) / panel * panel, panel,
+                                 round_up(kMaxBlock, panel));
     block_ = std::min(block_, round_up(a_.keys, panel));
     int64_t tasks = tiles_;
     const std::vector<int64_t> rows = a_.row_extents();
     for (size_t d = 0; d < rows.size(); ++d)
       if (std::find(tile_axes_.begin(), tile_axes_.end(), static_cast<int>(d)) == tile_axes_.end()) tasks *= rows[d];
-    if (tasks < kEnough && a_.keys >= 2 * kPart && group_.results.size() == 1) {
-      const int64_t part = round_up(std::max(kPart, a_.keys * tasks / kEnough), block_);
+    if (tasks < target.enough(kEnough) && a_.keys >= 2 * target.grain(kPart) && group_.results.size() == 1) {
+      const int64_t part = round_up(std::max(target.grain(kPart), a_.keys * tasks / target.enough(kEnough)), block_);
       parts_ = (a_.keys + part - 1) / part;
       part_ = part;
     }

@@ -63,6 +63,7 @@ class GradientKernel : AttendWriter {
     nothing_.inputs = group.inputs;
     extents_ = extents_of(g_[group.root].type.shape);
     keys_ = extents_.back();
+    task_bytes_ = target.task_bytes;
     const int sums = target.vector_registers >= 32 ? 16 : 8;
     vectors_ = 2;
     together_ = sums / vectors_;
@@ -134,11 +135,15 @@ class GradientKernel : AttendWriter {
     }
     for (const int d : row_axes_) row_extents_.push_back(extents_[d]);
     rows_ = product(row_extents_);
-    tiles_ = (rows_ + kRows - 1) / kRows;
+    int64_t row_bytes = 0;  // of what is kept beside a row or a key
+    for (const Operand& o : operands_) row_bytes += o.padded * 4;
+    const int64_t fitting = std::max<int64_t>(task_bytes_ / row_bytes, 1);
+    const int64_t most = std::min(kRows, fitting);
+    tiles_ = (rows_ + most - 1) / most;
     tile_ = round_up((rows_ + tiles_ - 1) / tiles_, together_);
     tiles_ = (rows_ + tile_ - 1) / tile_;
     const int64_t panel = int64_t{vectors_} * lanes_;
-    block_ = std::min(round_up(kKeys, panel), round_up(keys_, panel));
+    block_ = std::min(round_up(std::min(kKeys, fitting), panel), round_up(keys_, panel));
   }
 
   int operand_of(graph::ValueId v, const Access& access, int64_t width, bool by_key) {
@@ -462,6 +467,7 @@ class GradientKernel : AttendWriter {
   graph::Group nothing_;
   std::vector<int64_t> extents_, row_extents_;  // of the scores; of their row axes
   std::vector<int> row_axes_;
+  int64_t task_bytes_ = 0;
   int64_t keys_ = 1, rows_ = 1, tile_ = 1, tiles_ = 1, block_ = 1;
   int together_ = 8, vectors_ = 2;
   std::vector<Operand> operands_;

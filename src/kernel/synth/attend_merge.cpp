@@ -30,7 +30,7 @@ Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Atte
   };
   const bool dense = body.store_stride(attention.last) == 1 || width == 1;
   const int lanes = dense ? target.f32_lanes() : 1;
-  const Tasks tasks = cut(rows, width, std::max<int64_t>(kGrain / parts, 1), lanes);
+  const Tasks tasks = cut(rows, width, std::max<int64_t>(target.grain(kGrain) / parts, 1), lanes);
   const loop::VType one{Scalar::f32, 1};
   for_tasks(
       b, tasks, rows, width, [&] { body.begin_task(); },

@@ -16,11 +16,13 @@ namespace {
 
 constexpr int64_t kLaidBytes = 64 << 20;   // of an operand laid out in scratch
 constexpr int64_t kSumsBytes = 256 << 10;  // private sums when K has stages
-constexpr int64_t kMostRows = 6;           // of a, for kernels along k
-constexpr double kLaunchCycles = 20000;    // one more step
-constexpr double kStreamBytes = 8;         // a cycle, of tiles read from beyond the second-level cache
-constexpr double kTaskCycles = 300;        // entering a task
-constexpr double kTileCycles = 12;         // entering a tile
+constexpr int64_t kLargestPanel = 8 << 20;
+constexpr int64_t kPackedRows = 16;      // along k, of a task that lays out
+constexpr int64_t kMostRows = 6;         // of a, for kernels along k
+constexpr double kLaunchCycles = 20000;  // one more step
+constexpr double kStreamBytes = 8;       // a cycle, of tiles read from beyond the second-level cache
+constexpr double kTaskCycles = 300;      // entering a task
+constexpr double kTileCycles = 12;       // entering a tile
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -34,13 +36,6 @@ std::vector<int64_t> counts(int64_t n) {
   return out;
 }
 
-// Threads the cut should feed well; a fixed number, so that kernels do not depend on the machine they run on.
-double balanced(double cycles, int64_t tasks) {
-  const double threads = cycles > 4e5 ? 8 : cycles > 4e4 ? 2 : 1;
-  const double rounds = std::ceil(static_cast<double>(tasks) / threads);
-  return rounds * threads / static_cast<double>(tasks);
-}
-
 bool is_memory_f32(const DotLoad& l) {
   return l.kind == DotLoad::Kind::memory && l.scalar == Scalar::f32;
 }
@@ -52,13 +47,7 @@ class TileChooser {
   std::vector<TilePlan> choose() {
     vectors_all_ = ceil_div(p_.n.extent, lanes_);
     fetches();
-    for (int vectors = 1; vectors <= 4; ++vectors)
-      for (int height = 1; height <= 14; ++height) {
-        // Sums, a row of b, one number of a; with many registers two are left to the allocator, which else spills sums.
-        if (height * vectors + vectors + 1 > m_.vector_registers - (m_.vector_registers > 16 ? 2 : 0)) continue;
-        if (height > p_.m.extent || (vectors > vectors_all_)) continue;
-        cut(height, vectors);
-      }
+    for (panel_limit_ = m_.l2_bytes / 4; plans_.empty() && panel_limit_ <= kLargestPanel; panel_limit_ *= 2) search();
     std::vector<TilePlan> chosen = shortlist(std::move(plans_));
     LUMEN_CHECK(!chosen.empty(), "no tile fits {}", describe_shape(p_));
     std::erase_if(chosen, [best = chosen.front()](const TilePlan& t) {
@@ -68,6 +57,15 @@ class TileChooser {
   }
 
  private:
+  void search() {
+    for (int vectors = 1; vectors <= 4; ++vectors)
+      for (int height = 1; height <= 14; ++height) {
+        // Sums, a row of b, one number of a; with many registers two are left to the allocator, which else spills sums.
+        if (height * vectors + vectors + 1 > m_.vector_registers - (m_.vector_registers > 16 ? 2 : 0)) continue;
+        if (height > p_.m.extent || (vectors > vectors_all_)) continue;
+        cut(height, vectors);
+      }
+  }
   void fetches();
   void cut(int height, int vectors);
   bool stage(TilePlan& t) const;
@@ -78,6 +76,7 @@ class TileChooser {
   const machine::Machine& m_;
   int lanes_;
   int64_t vectors_all_ = 1;
+  int64_t panel_limit_ = 0;  // bytes of one operand; panels live on the stack and in the second-level cache
   Fetch a_ = Fetch::direct, b_ = Fetch::direct;
   bool a_copy_allowed_ = false, b_copy_allowed_ = false, a_along_k_ = true;
   std::vector<TilePlan> plans_;  // the best cut for every register tile and way of reading
@@ -160,24 +159,22 @@ double TileChooser::cost(const TilePlan& t) const {
   }
   if (t.stages > 1) cycles += static_cast<double>(t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors) * 8;
   const int64_t tasks = t.tasks(p_);
-  cycles = cycles * outer + kTaskCycles * static_cast<double>(tasks);
-  return cycles * balanced(cycles, tasks);
+  cycles = cycles * outer + kTaskCycles / static_cast<double>(m_.task_divisor) * static_cast<double>(tasks);
+  return cycles * balance(m_, cycles, static_cast<double>(tasks));
 }
 
 // Decides about stages of K; false when panels do not fit.
 bool TileChooser::stage(TilePlan& t) const {
   const int64_t k_total = p_.k_total();
   const int64_t columns = t.n_task * t.vectors * lanes_, rows = t.m_task * t.height;
-  const int64_t panel_bytes =
-      m_.l2_bytes / 4;  // of one operand; panels live on the stack and in the second-level cache
   auto fits = [&](int64_t k) {
-    return (t.b == Fetch::direct || k * columns * 4 <= panel_bytes) &&
-           (t.a == Fetch::direct || t.a == Fetch::tiles || k * rows * 4 <= panel_bytes);
+    return (t.b == Fetch::direct || k * columns * 4 <= panel_limit_) &&
+           (t.a == Fetch::direct || t.a == Fetch::tiles || k * rows * 4 <= panel_limit_);
   };
   t.stages = 1;
   t.stage_k = p_.k.extent;
   if (fits(k_total)) return true;
-  if (rows * columns * 4 > kSumsBytes) return false;
+  if (rows * columns * 4 > std::min(kSumsBytes, m_.task_bytes)) return false;
   int64_t unit = 1;  // runs along k are unpacked by whole blocks
   if (t.a == Fetch::copy && t.a_along_k && p_.loads[0].format) unit = p_.loads[0].format->block;
   if (t.b == Fetch::turn && p_.loads[1].format) unit = std::lcm(unit, p_.loads[1].format->block);
@@ -223,6 +220,7 @@ void TileChooser::cut(int height, int vectors) {
       for (Fetch a_fetch : {a_, Fetch::copy, Fetch::tiles})
         for (Fetch b_fetch : {b_, Fetch::copy}) {
           if ((a_fetch != a_ && !a_copy_allowed_) || (b_fetch != b_ && !b_copy_allowed_)) continue;
+          if (a_fetch == Fetch::tiles && p_.outer_extent() * p_.k_total() / kPackedRows < m_.busy_tasks) continue;
           if (a_fetch == Fetch::tiles &&
               (a_along_k_ || p_.outer_extent() * p_.m.extent * p_.k_total() * 4 > kLaidBytes))
             continue;
@@ -241,6 +239,13 @@ void TileChooser::cut(int height, int vectors) {
 }
 
 }  // namespace
+
+// A fixed number of threads, so that kernels do not depend on the machine they run on.
+double balance(const machine::Machine& m, double cycles, double tasks) {
+  const double few = cycles > 4e5 ? 8 : cycles > 4e4 ? 2 : 1;
+  const double threads = std::max(few, static_cast<double>(m.busy_tasks));
+  return std::ceil(tasks / threads) * threads / tasks;
+}
 
 bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
   const DotLoad& l = p.loads[load];
@@ -285,12 +290,14 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
   const double group = (per_k + unpack) * static_cast<double>(p.k.extent) + 12.0 * t.height * t.width + kTileCycles;
   const double cycles = group * static_cast<double>(groups * p.outer_extent());
   // Tasks of at least some thousand cycles, at most 64 per outer index.
-  t.n_tasks = std::clamp<int64_t>(static_cast<int64_t>(group * static_cast<double>(groups) / 8000), 1,
-                                  std::min<int64_t>(groups, 64));
+  const double grain = 8000 / static_cast<double>(m.task_divisor);
+  t.n_tasks = std::clamp<int64_t>(static_cast<int64_t>(group * static_cast<double>(groups) / grain), 1,
+                                  std::min<int64_t>(groups, m.enough(64)));
   t.n_task = ceil_div(groups, t.n_tasks);
   t.n_tasks = ceil_div(groups, t.n_task);
   const int64_t tasks = p.outer_extent() * t.n_tasks;
-  t.cycles = cycles * balanced(cycles, tasks) + kTaskCycles * static_cast<double>(tasks);
+  t.cycles = cycles * balance(m, cycles, static_cast<double>(tasks)) +
+             kTaskCycles / static_cast<double>(m.task_divisor) * static_cast<double>(tasks);
   return t;
 }
 

@@ -54,6 +54,10 @@ struct RowsPlan {
   RowsPlan single() const;
 };
 
+// How much longer `cycles` of work take because their tasks do not divide evenly among the threads a machine is thought
+// to have.
+double balance(const machine::Machine& m, double cycles, double tasks);
+
 // The model's choice first, then others worth a measurement: the same sums in the same order, and the same step before.
 std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m);
 RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m);

@@ -49,7 +49,8 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
   std::vector<int64_t> outer = body.extents();
   const int64_t inner = outer.back();
   outer.pop_back();
-  const Tasks tasks = cut(outer, inner, kGrain, std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * 4));
+  const Tasks tasks =
+      cut(outer, inner, target.grain(kGrain), std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * 4));
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
       [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
@@ -63,7 +64,8 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
   return draft.finish(fmt::format("copy {}", shape_text(shape)), 0, 8.0 * static_cast<double>(product(shape)));
 }
 
-Synthesis update_records(const graph::Plan& plan, const graph::Group& group, int lanes) {
+Synthesis update_records(const graph::Plan& plan, const graph::Group& group, const machine::Machine& machine) {
+  const int lanes = machine.f32_lanes();
   const graph::Graph& g = plan.graph;
   const Node& root = g[group.root];
   const graph::ValueId value = root.operands[1];
@@ -79,7 +81,7 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, int
   const BufferId target = draft.value(group.root, true);
   const int64_t bytes = graph::byte_size(root.type);
   if (starts.empty()) {
-    const int64_t part = 4 * kGrain;
+    const int64_t part = 4 * machine.grain(kGrain);
     b.loop(loop::LoopKind::parallel, b.i64(0), b.i64((bytes + part - 1) / part), 1, [&](ValueId task) {
       const ValueId from = b.mul(task, b.i64(part));
       if (bytes % part == 0) {

@@ -113,9 +113,9 @@ class MatrixChooser {
     // Rows of a come from beyond the second-level cache once for every column of tasks.
     cycles += static_cast<double>(p_.m.extent * t_.n_tasks) * k * static_cast<double>(t_.element_bytes()) / 16;
     const auto tasks = static_cast<double>(t_.tasks(p_));
-    cycles = cycles * static_cast<double>(p_.outer_extent()) + kTaskCycles * tasks;
-    const double threads = cycles > 4e5 ? 8 : cycles > 4e4 ? 2 : 1;
-    return cycles * std::ceil(tasks / threads) * threads / tasks;
+    cycles =
+        cycles * static_cast<double>(p_.outer_extent()) + kTaskCycles / static_cast<double>(m_.task_divisor) * tasks;
+    return cycles * balance(m_, cycles, tasks);
   }
 
   void cut() {
@@ -124,7 +124,9 @@ class MatrixChooser {
       for (int64_t m_tasks = 1; m_tasks <= std::min<int64_t>(t_.m_tiles, 64); m_tasks *= 2) {
         t_.n_task = n_task;
         t_.m_task = ceil_div(t_.m_tiles, m_tasks);
-        if (t_.m_task * t_.height * n_task * t_.tile_columns() * 4 > kSumsBytes && t_.m_task > 1) continue;
+        if (t_.m_task * t_.height * n_task * t_.tile_columns() * 4 > std::min(kSumsBytes, m_.task_bytes) &&
+            t_.m_task > 1)
+          continue;
         if (n_task * t_.tile_columns() * t_.stage_k * t_.element_bytes() > m_.l2_bytes / 4 && n_task > 1) continue;
         t_.n_tasks = ceil_div(t_.n_tiles, n_task);
         t_.m_tasks = ceil_div(t_.m_tiles, t_.m_task);

@@ -339,7 +339,8 @@ class BlockEncoder {
 }  // namespace
 
 void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t columns, BufferId x, BufferId blob,
-                   const std::vector<SuppliedValues>& supplied, int lanes) {
+                   const std::vector<SuppliedValues>& supplied, const machine::Machine& target) {
+  const int lanes = target.f32_lanes();
   LUMEN_CHECK(f.encodes(), "a format that only decodes");
   const BlobLayout layout = blob_layout(f, rows, columns);
   const int64_t per_row = columns / f.block, total = rows * per_row;
@@ -347,8 +348,9 @@ void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t colu
   const int64_t run = by_rows ? per_row : total;  // blocks that may share a group of lanes
   const int width = run >= lanes ? lanes : 1;
   // Tasks: whole rows, or runs of blocks that are multiples of the lanes.
-  const int64_t blocks_per_task = std::max<int64_t>((kGrain / f.block + width - 1) / width * width, width);
-  const int64_t rows_per_task = std::max<int64_t>(1, kGrain / std::max<int64_t>(columns, 1));
+  const int64_t blocks_per_task =
+      std::max<int64_t>((target.grain(kGrain) / f.block + width - 1) / width * width, width);
+  const int64_t rows_per_task = std::max<int64_t>(1, target.grain(kGrain) / std::max<int64_t>(columns, 1));
   const int64_t tasks =
       by_rows ? (rows + rows_per_task - 1) / rows_per_task : (total + blocks_per_task - 1) / blocks_per_task;
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(std::max<int64_t>(tasks, 1)), 1, [&](ValueId task) {

@@ -11,7 +11,7 @@ namespace lumen::synth {
 // A move group whose root is a cast into a format.
 Synthesis synthesize_cast(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 // A move group that updates a state held in a format: whole records are copied.
-Synthesis update_records(const graph::Plan& plan, const graph::Group& group, int lanes);
+Synthesis update_records(const graph::Plan& plan, const graph::Group& group, const machine::Machine& machine);
 
 // A field whose values are handed in rather than fitted: f32, one per entry and record of its level, row-major.
 struct SuppliedValues {
@@ -24,7 +24,7 @@ void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, 
                   loop::BufferId blob, const std::vector<SuppliedValues>& supplied);
 // The data section, and zeros between sections. One kernel.
 void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t columns, loop::BufferId x,
-                   loop::BufferId blob, const std::vector<SuppliedValues>& supplied, int lanes);
+                   loop::BufferId blob, const std::vector<SuppliedValues>& supplied, const machine::Machine& target);
 bool has_level(const Format& f, Level level);
 
 }  // namespace lumen::synth

@@ -127,7 +127,7 @@ void add_encode_steps(Synthesis& out, const Format& f, int64_t rows, int64_t col
          });
   }
   step(fmt::format("encode {}", what), [&](loop::Builder& b, BufferId from, BufferId to, const auto& values) {
-    encode_blocks(b, f, rows, columns, from, to, values, target.f32_lanes());
+    encode_blocks(b, f, rows, columns, from, to, values, target);
   });
 }
 

@@ -42,7 +42,7 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   const int64_t inner = outer.back();
   outer.pop_back();
   const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * unroll);
-  const Tasks tasks = cut(outer, inner, kGrain, unit);
+  const Tasks tasks = cut(outer, inner, target.grain(kGrain), unit);
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
       [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {

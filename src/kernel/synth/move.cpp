@@ -26,6 +26,7 @@ class MoveKernel {
         group_(group),
         root_(group.root),
         node_(plan.graph[group.root]),
+        target_(target),
         lanes_(target.f32_lanes()) {}
 
   Synthesis run() {
@@ -61,7 +62,7 @@ class MoveKernel {
       case Op::update_: {
         const size_t rank = node_.type.shape.size();
         const std::vector<graph::ValueId> starts(node_.operands.begin() + 2, node_.operands.end());
-        if (node_.type.element.format) return update_records(plan_, group_, lanes_);
+        if (node_.type.element.format) return update_records(plan_, group_, target_);
         place(node_.operands[1], std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 1), starts, "update");
         break;
       }
@@ -83,7 +84,7 @@ class MoveKernel {
     Draft draft(g_);
     loop::Builder& b = draft.b;
     const loop::BufferId buffer = draft.value(root_, true);
-    const int64_t bytes = graph::byte_size(node_.type), wide = int64_t{lanes_} * 4, grain = 4 * kGrain;
+    const int64_t bytes = graph::byte_size(node_.type), wide = int64_t{lanes_} * 4, grain = 4 * target_.grain(kGrain);
     const int64_t tasks = (bytes + grain - 1) / grain;
     b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](ValueId task) {
       const ValueId from = b.mul(task, b.i64(grain));
@@ -120,7 +121,7 @@ class MoveKernel {
     const int64_t inner = outer.back();
     outer.pop_back();
     const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * 4);
-    const Tasks tasks = cut(outer, inner, kGrain, unit);
+    const Tasks tasks = cut(outer, inner, target_.grain(kGrain), unit);
     const auto begin = [&] {
       body.begin_task();
       if (starts.empty()) return;
@@ -197,7 +198,7 @@ class MoveKernel {
     const bool lanes_index =
         body.first_axis(last) >= 0 && body.first_axis(last) < static_cast<int>(lead);  // each lane another row
     const int64_t unit = lanes_index ? 1 : std::lcm<int64_t>(body.chunking(lanes_).chunk, int64_t{lanes_} * 4);
-    const Tasks tasks = cut(outer, inner, kGrain, unit);
+    const Tasks tasks = cut(outer, inner, target_.grain(kGrain), unit);
     const int64_t row_stride = from.strides[0];
     const auto seek = [&] {
       const ValueId i = checked_index(b, body.value(index), table_shape[0]);
@@ -334,6 +335,7 @@ class MoveKernel {
   const graph::Group& group_;
   graph::ValueId root_;
   const Node& node_;
+  const machine::Machine& target_;
   int lanes_;
   Synthesis out_;
 };

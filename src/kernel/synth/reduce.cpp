@@ -188,7 +188,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   std::vector<int64_t> outer = body.extents();
   const int64_t inner = outer.back();
   outer.pop_back();
-  const Tasks tasks = cut(outer, inner, std::max<int64_t>(kPart / split.parts, 64), lanes);
+  const Tasks tasks = cut(outer, inner, std::max<int64_t>(target.grain(kPart) / split.parts, std::min<int64_t>(64, target.grain(kPart))), lanes);
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
       [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
@@ -239,12 +239,16 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
   const int64_t busy =
       rows ? kept : kept / probe.extents().back() * ((probe.extents().back() + 8 * lanes - 1) / (8 * lanes));
   Split split;
-  if (!facts.is_dependent && facts.passes == 1 && busy < kEnough && kept * length >= 2 * kPart) {
+  if (!facts.is_dependent && facts.passes == 1 && busy < target.enough(kEnough) &&
+      kept * length >= 2 * target.grain(kPart)) {
     const int64_t cut_extent = probe.extents()[cut_axis];
     const int64_t per_step = kept * length / cut_extent;  // elements beside one step of the cut axis
     const bool cuts_lanes = rows && cut_axis == static_cast<int64_t>(axes) - 1;
     const int64_t unit = cuts_lanes ? std::max<int64_t>(probe.chunking(static_cast<int>(lanes)).chunk, 4 * lanes) : 1;
-    split.part = std::max<int64_t>((kPart / std::max<int64_t>(per_step, 1) + unit - 1) / unit * unit, unit);
+    split.part =
+        std::max<int64_t>((target.grain(kPart) / std::max<int64_t>(per_step, 1) + unit - 1) / unit * unit, unit);
+    if (target.busy_tasks > 0)  // no more parts than keep the machine busy
+      split.part = std::max(split.part, (cut_extent * busy / target.busy_tasks + unit - 1) / unit * unit);
     split.parts = (cut_extent + split.part - 1) / split.part;
   }
   Synthesis out;

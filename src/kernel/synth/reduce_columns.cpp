@@ -18,7 +18,7 @@ class ColumnKernel {
  public:
   ColumnKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
                const machine::Machine& target, Split split)
-      : g_(plan.graph), facts_(facts), split_(split), draft_(plan.graph), b_(draft_.b) {
+      : g_(plan.graph), facts_(facts), target_(target), split_(split), draft_(plan.graph), b_(draft_.b) {
     declare_reduce(draft_, group, facts, split, true);
     body_ = std::make_unique<Body>(draft_, plan, group, facts.full, facts.barrier());
     lanes_ = target.f32_lanes();
@@ -38,9 +38,10 @@ class ColumnKernel {
     if (is_split) outer.push_back(split_.parts);
     const Body::Chunking chunking = body_->chunking(lanes_);
     const int64_t unit = std::max<int64_t>(chunking.chunk, int64_t{lanes_} * kVectors);
-    const Tasks tasks = is_split
-                            ? Tasks{product(outer), 1, 1, columns}
-                            : cut(outer, columns, std::max<int64_t>(kGrain / std::max<int64_t>(length, 1), unit), unit);
+    const Tasks tasks =
+        is_split
+            ? Tasks{product(outer), 1, 1, columns}
+            : cut(outer, columns, std::max<int64_t>(target_.grain(kGrain) / std::max<int64_t>(length, 1), unit), unit);
     for_tasks(
         b_, tasks, outer, columns, [&] { body_->begin_task(); },
         [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
@@ -137,6 +138,7 @@ class ColumnKernel {
 
   const graph::Graph& g_;
   const ReduceFacts& facts_;
+  const machine::Machine& target_;
   Split split_;
   Draft draft_;
   loop::Builder& b_;

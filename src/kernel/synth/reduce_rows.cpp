@@ -28,7 +28,14 @@ class RowKernel {
  public:
   RowKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
             const machine::Machine& target, Split split)
-      : plan_(plan), g_(plan.graph), group_(group), facts_(facts), split_(split), draft_(plan.graph), b_(draft_.b) {
+      : plan_(plan),
+        g_(plan.graph),
+        group_(group),
+        facts_(facts),
+        target_(target),
+        split_(split),
+        draft_(plan.graph),
+        b_(draft_.b) {
     declare_reduce(draft_, group, facts, split, true);
     body_ = std::make_unique<Body>(draft_, plan, group, facts.full, facts.barrier());
     lanes_ = target.f32_lanes();
@@ -48,7 +55,7 @@ class RowKernel {
     row_length_ = 1;
     for (const int axis : reduced_axes_) row_length_ *= body_->extents()[axis];
     const int64_t cut_extent = body_->extents()[reduced_axes_[0]];
-    Tasks tasks = cut(outer, row_length_, kGrain, 1, false);
+    Tasks tasks = cut(outer, row_length_, target_.grain(kGrain), 1, false);
     if (split_.parts > 1) tasks = {product(outer), 1, split_.parts, split_.part};
     if (tasks.part == row_length_) tasks.part = cut_extent;  // without a split the first reduced axis runs whole
     for_tasks(
@@ -71,7 +78,7 @@ class RowKernel {
     }
     int64_t length = 1;
     for (const int axis : reduced_axes_) length *= body_->extents()[axis];
-    if (length > kResidentRow) return;
+    if (length > kResidentRow || length * 4 > target_.task_bytes) return;
     for (const graph::ValueId v : facts_.full_maps) {
       int first = -1, uses = 0;
       for (int p = 0; p < facts_.passes; ++p) {
@@ -195,6 +202,7 @@ class RowKernel {
   const graph::Graph& g_;
   const graph::Group& group_;
   const ReduceFacts& facts_;
+  const machine::Machine& target_;
   Split split_;
   Draft draft_;
   loop::Builder& b_;

@@ -45,7 +45,8 @@ std::optional<Synthesis> synthesize_turn(const graph::Plan& plan, const graph::G
   }
   const int64_t near_extent = c.extents[near], far_extent = c.extents[last];
   const int64_t near_in = 4, far_in = c.strides[0][last] * 4, near_out = c.strides[1][near] * 4, far_out = 4;
-  const Tasks tasks = cut(outer, near_extent, std::max<int64_t>(kGrain / far_extent / lanes * lanes, lanes), lanes);
+  const Tasks tasks =
+      cut(outer, near_extent, std::max<int64_t>(target.grain(kGrain) / far_extent / lanes * lanes, lanes), lanes);
   const auto nothing = [] {};
   for_tasks(
       b, tasks, outer, near_extent, nothing, [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {

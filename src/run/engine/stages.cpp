@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "emit/emit.h"
+#include "emit/report.h"
 #include "graph/ir/text.h"
 #include "kernel/loop/text.h"
 #include "run/device/choose.h"
@@ -47,6 +48,69 @@ std::string plan_text(const graph::Pipeline& pipeline) {
 
 }  // namespace
 
+namespace {
+
+struct Written {
+  std::vector<loop::Kernel> kernels;
+  std::vector<std::string> plans;
+  std::string loops;  // as text
+};
+
+// Every distinct kernel of a plan.
+Written write_kernels(const graph::Pipeline& pipeline, const machine::Machine& target, bool exact) {
+  synth::Options options;
+  options.exact = exact;
+  Written out;
+  std::set<std::string> seen;
+  for (const graph::Group& group : pipeline.plan.groups) {
+    for (synth::Step& step : synth::synthesize(pipeline.plan, group, target, options).steps) {
+      std::string text = loop::print(step.kernel);
+      if (!seen.insert(text).second) continue;
+      out.loops += fmt::format("# {}\n{}\n", step.plan, text);
+      // Equal plans with other constants must not share a symbol.
+      step.kernel.name += fmt::format("_{}", out.kernels.size());
+      out.kernels.push_back(std::move(step.kernel));
+      out.plans.push_back(step.plan);
+    }
+  }
+  return out;
+}
+
+std::string number(const std::optional<int>& x) {
+  return x ? fmt::format("{}", *x) : "?";
+}
+
+}  // namespace
+
+std::string check_text(const graph::Graph& g, const CompileOptions& options, const std::string& machine) {
+  const machine::MachineRef target = machine::find_machine(machine);
+  if (target->kind != machine::Kind::gpu)
+    throw Error(Exit::usage, fmt::format("--check is about kernels of GPUs, {} is a CPU", target->name));
+  const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
+  const Written written = write_kernels(pipeline, *target, options.exact);
+  const std::vector<emit::KernelReport> reports = emit::report(written.kernels, *target);
+  std::string text = fmt::format(
+      "{}: {} kernels; vgpr, agpr, sgpr: registers of a lane, for sums, of a wave; bytes: private of a "
+      "lane, shared of a block; inner loop: matrix + dot of all instructions\n",
+      target->name, reports.size());
+  text += fmt::format("{:>5} {:>5} {:>5} {:>7} {:>8} {:>7} {:>6} {:>13} {:>14}  {}\n", "vgpr", "agpr", "sgpr", "spills",
+                      "private", "shared", "waves", "blocks", "inner loop", "plan");
+  bool unknown = false;
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const emit::KernelReport& r = reports[i];
+    unknown = unknown || !r.vector_registers;
+    const std::optional<int> spills =
+        r.vector_spills ? std::optional(*r.vector_spills + r.scalar_spills.value_or(0)) : std::nullopt;
+    text += fmt::format("{:>5} {:>5} {:>5} {:>7} {:>8} {:>7} {:>6} {:>13} {:>14}  {}\n", number(r.vector_registers),
+                        number(r.accumulators), number(r.scalar_registers), number(spills), r.private_bytes,
+                        r.shared_bytes, number(r.waves), fmt::format("{}x{}", r.launch.blocks, r.launch.threads),
+                        fmt::format("{}+{}/{}", r.loop_matrix, r.loop_dots, r.loop_instructions), written.plans[i]);
+  }
+  if (unknown)
+    text += "?: PTX does not say it; registers and spills are decided when the driver compiles it for its card\n";
+  return text;
+}
+
 Stage stage_from_name(const std::string& name) {
   if (name == "graph") return Stage::graph;
   if (name == "loops" || name == "loop") return Stage::loops;
@@ -60,21 +124,7 @@ std::string stage_text(const graph::Graph& g, const CompileOptions& options, con
   const machine::MachineRef target = machine::find_machine(machine);
   const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
   if (stage == Stage::graph) return plan_text(pipeline);
-  synth::Options synth_options;
-  synth_options.exact = options.exact;
-  std::vector<loop::Kernel> kernels;
-  std::set<std::string> seen;
-  std::string loops;
-  for (const graph::Group& group : pipeline.plan.groups) {
-    for (synth::Step& step : synth::synthesize(pipeline.plan, group, *target, synth_options).steps) {
-      std::string text = loop::print(step.kernel);
-      if (!seen.insert(text).second) continue;
-      loops += fmt::format("# {}\n{}\n", step.plan, text);
-      // Equal plans with other constants must not share a symbol.
-      step.kernel.name += fmt::format("_{}", kernels.size());
-      kernels.push_back(std::move(step.kernel));
-    }
-  }
+  const auto [kernels, plans, loops] = write_kernels(pipeline, *target, options.exact);
   switch (stage) {
     case Stage::loops:
       return loops;

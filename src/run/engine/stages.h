@@ -21,6 +21,9 @@ Stage stage_from_name(const std::string& name);  // graph, loops, llvm, asm, obj
 // `machine` as users type it. Error names what a target lacks.
 std::string stage_text(const graph::Graph& g, const CompileOptions& options, const std::string& machine, Stage stage);
 
+// What each distinct kernel needs of a GPU (emit/report.h), as a table. Error (exit 2) for a CPU.
+std::string check_text(const graph::Graph& g, const CompileOptions& options, const std::string& machine);
+
 struct MachineLine {
   std::string name, triple, features, tier;  // tier: measured, emulated, compiled
   bool runs_here = false;

@@ -1,0 +1,37 @@
+// See fragment.h. Proved by tests/kernel/fragment_test.cpp.
+#include "kernel/loop/fragment.h"
+
+namespace lumen::loop {
+
+Fragment fragment(int bits, int per_lane, const std::vector<Digit>& row, const std::vector<Digit>& column) {
+  Fragment f;
+  f.bits = bits;
+  f.lane_bits = bits * per_lane;
+  LayoutPiece piece;
+  piece.bits = bits;
+  const auto add = [&](const std::vector<Digit>& digits) {
+    int extent = 1;
+    for (const Digit& d : digits) {
+      piece.modes.push_back({d.extent, int64_t{d.lanes} * f.lane_bits + int64_t{d.elements} * bits});
+      extent *= d.extent;
+    }
+    return extent;
+  };
+  f.rows = add(row);
+  f.columns = add(column);
+  piece.count = int64_t{f.rows} * f.columns;
+  f.layout.pieces.push_back(std::move(piece));
+  return f;
+}
+
+Fragment shared_fragment(int bits, int rows, int columns, int64_t row_bytes, int swizzle) {
+  Fragment f;
+  f.rows = rows;
+  f.columns = columns;
+  f.bits = bits;
+  f.swizzle = swizzle;
+  f.layout.pieces.push_back({0, int64_t{rows} * columns, 0, bits, 0, {{rows, row_bytes * 8}, {columns, bits}}});
+  return f;
+}
+
+}  // namespace lumen::loop

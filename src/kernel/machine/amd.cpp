@@ -1,0 +1,205 @@
+// The AMD machines: GCN and CDNA with waves of 64 lanes and MFMA, RDNA with waves of 32 and WMMA. Facts and rows only.
+// Proved by tests/emit/gpu_test.cpp and tests/kernel/machine_matrix_test.cpp.
+#include <fmt/format.h>
+
+#include "kernel/machine/machine.h"
+
+namespace lumen::machine {
+namespace {
+
+using loop::Collective;
+using loop::Fragment;
+using loop::fragment;
+
+constexpr Factor kF32{Scalar::f32, {}}, kF16{Scalar::f16, {}}, kBf16{Scalar::bf16, {}}, kI8{Scalar::i8, {}};
+
+Machine generation(const std::string& name, int wave, int64_t shared_bytes) {
+  Machine m;
+  m.name = name;
+  m.kind = Kind::gpu;
+  m.triple = "amdgcn-amd-amdhsa";
+  m.cpu = name;
+  m.features = wave == 64 ? "+wavefrontsize64" : "+wavefrontsize32";
+  m.wave = wave;
+  m.shared_bytes = shared_bytes;
+  m.registers = 256;
+  as_threads(m);
+  return m;
+}
+
+std::shared_ptr<const Collective> wave_of(int lanes, Fragment acc, Fragment a, Fragment b) {
+  Collective c{lanes, acc.rows, acc.columns, {}};
+  c.operands = {{Collective::Side::acc, std::move(acc), false},
+                {Collective::Side::a, std::move(a), false},
+                {Collective::Side::b, std::move(b), false}};
+  return std::make_shared<const Collective>(std::move(c));
+}
+
+// ---- MFMA, one block. "AMD Instinct MI100/MI200/MI300/CDNA4 Instruction Set Architecture", chapter on matrix
+// arithmetic instructions, and AMD's matrix instruction calculator: lane = row + rows * (k / share), a lane holds
+// `share` neighbours along k; of the sums lane % columns is the column, a group of four rows lies in four registers,
+// groups change with lane / columns first, then with the registers.
+Fragment mfma_factor(int rows, int k, int bits) {
+  const int groups = 64 / rows, share = k / groups;
+  return fragment(bits, share, {{rows, 1, 0}}, {{groups, rows, 0}, {share, 0, 1}});
+}
+Fragment mfma_sums(int size) {
+  if (size == 16) return fragment(32, 4, {{4, 16, 0}, {4, 0, 1}}, {{16, 1, 0}});
+  return fragment(32, 16, {{4, 0, 4}, {2, 32, 0}, {4, 0, 1}}, {{32, 1, 0}});
+}
+
+// `as`: the type of the intrinsic's factors where it is not the fragment's.
+void add_mfma(Machine& m, int size, int k, const Factor& f, Scalar acc, const std::string& llvm,
+              const std::string& as = {}) {
+  MatrixRow r;
+  r.m = r.n = size;
+  r.k = k;
+  r.a = r.b = f;
+  r.acc = acc;
+  r.row = matrix_name(r);
+  r.collective = wave_of(64, mfma_sums(size), mfma_factor(size, k, f.bits()), mfma_factor(size, k, f.bits()));
+  const std::string type = as.empty() ? "" : ":" + as;
+  add_matrix(m, r, "llvm.amdgcn.mfma." + llvm, size == 16 ? 8 : 16, fmt::format("1{} 2{} 0 =0 =0 =0", type, type));
+}
+
+void add_mfma_of_mi100(Machine& m) {
+  add_mfma(m, 32, 2, kF32, Scalar::f32, "f32.32x32x2f32");
+  add_mfma(m, 16, 4, kF32, Scalar::f32, "f32.16x16x4f32");
+  add_mfma(m, 32, 8, kF16, Scalar::f32, "f32.32x32x8f16");
+  add_mfma(m, 16, 16, kF16, Scalar::f32, "f32.16x16x16f16");
+}
+void add_bytes_of_mi100(Machine& m) {
+  add_mfma(m, 32, 8, kI8, Scalar::i32, "i32.32x32x8i8");
+  add_mfma(m, 16, 16, kI8, Scalar::i32, "i32.16x16x16i8");
+}
+void add_bf16_of_mi200(Machine& m) {
+  add_mfma(m, 32, 8, kBf16, Scalar::f32, "f32.32x32x8bf16.1k");
+  add_mfma(m, 16, 16, kBf16, Scalar::f32, "f32.16x16x16bf16.1k");
+}
+
+void add_mfma_of_mi300(Machine& m, const FloatCode& four, const FloatCode& five) {
+  m.codes = {four, five};
+  add_mfma(m, 32, 16, kI8, Scalar::i32, "i32.32x32x16.i8");
+  add_mfma(m, 16, 32, kI8, Scalar::i32, "i32.16x16x32.i8");
+  // The hardware calls the code of more precision fp8, the other bf8.
+  add_mfma(m, 32, 16, {Scalar::u8, four}, Scalar::f32, "f32.32x32x16.fp8.fp8");
+  add_mfma(m, 16, 32, {Scalar::u8, four}, Scalar::f32, "f32.16x16x32.fp8.fp8");
+  add_mfma(m, 32, 16, {Scalar::u8, five}, Scalar::f32, "f32.32x32x16.bf8.bf8");
+  add_mfma(m, 16, 32, {Scalar::u8, five}, Scalar::f32, "f32.16x16x32.bf8.bf8");
+}
+
+// CDNA4, V_MFMA_SCALE_F32_*_F8F6F4: a lane gives 32 elements of its row and the scale of one group of 32. Codes of 4
+// bits lie as above; codes of 8 bits in two runs of 16, the second half of k behind the first. Scales: lane = row +
+// rows * group, the low byte.
+void add_scaled(Machine& m, int size, const FloatCode& code) {
+  constexpr int kGroup = 32;
+  MatrixRow r;
+  r.m = r.n = size;
+  r.k = size == 16 ? 128 : 64;
+  r.a = r.b = {Scalar::u8, code};
+  r.scale_group = kGroup;
+  r.row = matrix_name(r);
+  const int groups = 64 / size, bits = r.a.bits();
+  const Fragment factor = bits == 4 ? mfma_factor(size, r.k, 4)
+                                    : fragment(8, kGroup, {{size, 1, 0}}, {{2, 0, 16}, {groups, size, 0}, {16, 0, 1}});
+  Fragment scale = fragment(8, 4, {{size, 1, 0}}, {{groups, size, 0}});
+  Collective c{64, size, size, {}};
+  c.operands = {{Collective::Side::acc, mfma_sums(size), false},
+                {Collective::Side::a, factor, false},
+                {Collective::Side::b, factor, false},
+                {Collective::Side::a, scale, false},
+                {Collective::Side::b, scale, false}};
+  r.collective = std::make_shared<const Collective>(std::move(c));
+  const int format = bits == 4 ? 4 : code.mantissa == 3 ? 0 : 1;
+  const char* type = bits == 4 ? "v4i32" : "v8i32";
+  add_matrix(m, r, fmt::format("llvm.amdgcn.mfma.scale.f32.{}x{}x{}.f8f6f4", size, size, r.k), 16,
+             fmt::format("1:{} 2:{} 0 ={} ={} =0 3:i32 =0 4:i32", type, type, format, format));
+}
+
+void add_mfma_of_mi350(Machine& m) {
+  add_mfma(m, 32, 16, kF16, Scalar::f32, "f32.32x32x16.f16");
+  add_mfma(m, 16, 32, kF16, Scalar::f32, "f32.16x16x32.f16");
+  add_mfma(m, 32, 16, kBf16, Scalar::f32, "f32.32x32x16.bf16", "v8bf16");
+  add_mfma(m, 16, 32, kBf16, Scalar::f32, "f32.16x16x32.bf16", "v8bf16");
+  add_mfma(m, 32, 32, kI8, Scalar::i32, "i32.32x32x32.i8");
+  add_mfma(m, 16, 64, kI8, Scalar::i32, "i32.16x16x64.i8");
+  for (const FloatCode& code : {kOcp4, kOcp5, kTwoBits})
+    for (const int size : {32, 16}) add_scaled(m, size, code);
+}
+
+// ---- WMMA, 16 x 16 x 16, waves of 32. "RDNA3 Instruction Set Architecture", chapter on WMMA: lanes 0..15 hold a row
+// (column) of a factor, lanes 16..31 the same again; of the sums lane % 16 is the column, lane / 16 the low bit of the
+// row. "RDNA4 ...": each half of the lanes holds half of k, and of the sums eight neighbouring rows.
+Fragment wmma_factor(int bits, bool twice) {
+  if (!twice) return fragment(bits, 8, {{16, 1, 0}}, {{2, 16, 0}, {8, 0, 1}});
+  Fragment f = fragment(bits, 16, {{16, 1, 0}}, {{16, 0, 1}});
+  f.copies = 2;
+  f.copy_bits = int64_t{16} * f.lane_bits;
+  return f;
+}
+Fragment wmma_sums(bool twice) {
+  return twice ? fragment(32, 8, {{8, 0, 1}, {2, 16, 0}}, {{16, 1, 0}})
+               : fragment(32, 8, {{2, 16, 0}, {8, 0, 1}}, {{16, 1, 0}});
+}
+
+void add_wmma(Machine& m, bool twice, const Factor& f, Scalar acc, const std::string& llvm,
+              const std::string& arguments) {
+  MatrixRow r;
+  r.a = r.b = f;
+  r.acc = acc;
+  r.row = matrix_name(r);
+  r.collective = wave_of(32, wmma_sums(twice), wmma_factor(f.bits(), twice), wmma_factor(f.bits(), twice));
+  add_matrix(m, r, "llvm.amdgcn.wmma." + llvm, 16, arguments);
+}
+
+void add_wmma(Machine& m, bool twice) {
+  const int n = twice ? 16 : 8;
+  const std::string halves = fmt::format("1:v{}f16 2:v{}f16 0", n, n), words = fmt::format("1:v{}i16 2:v{}i16 0", n, n);
+  const std::string bytes = fmt::format("=1:i1 1:v{}i32 =1:i1 2:v{}i32 0:v8i32 =0:i1", n / 4, n / 4);
+  add_wmma(m, twice, kF16, Scalar::f32, "f32.16x16x16.f16", halves);
+  add_wmma(m, twice, kBf16, Scalar::f32, "f32.16x16x16.bf16", words);
+  add_wmma(m, twice, kI8, Scalar::i32, "i32.16x16x16.iu8", bytes);
+  if (twice) return;
+  m.codes = {kOcp4, kOcp5};
+  add_wmma(m, twice, {Scalar::u8, kOcp4}, Scalar::f32, "f32.16x16x16.fp8.fp8", "1:v2i32 2:v2i32 0");
+  add_wmma(m, twice, {Scalar::u8, kOcp5}, Scalar::f32, "f32.16x16x16.bf8.bf8", "1:v2i32 2:v2i32 0");
+}
+
+// V_DOT4_I32_I8 and, on RDNA from the third generation on, V_DOT4_I32_IU8 that takes the sign of each factor.
+void add_dots(Machine& m, bool either_sign) {
+  if (!either_sign) return add_dot4(m, Scalar::i8, "llvm.amdgcn.sdot4", "1 2 0 =0");
+  add_dot4(m, Scalar::i8, "llvm.amdgcn.sudot4", "=1 1 =1 2 0 =0");
+  add_dot4(m, Scalar::u8, "llvm.amdgcn.sudot4", "=0 1 =1 2 0 =0");
+}
+
+}  // namespace
+
+// Wave sizes and LDS: LLVM's AMDGPU usage guide (processors) and the instruction set documents.
+std::vector<Machine> amd_machines() {
+  std::vector<Machine> out;
+  for (const char* name : {"gfx906", "gfx908", "gfx90a", "gfx942"}) {
+    out.push_back(generation(name, 64, 64 << 10));
+    add_dots(out.back(), false);
+  }
+  out.push_back(generation("gfx950", 64, 160 << 10));
+  add_dots(out.back(), false);
+  Machine &mi100 = out[1], &mi200 = out[2], &mi300 = out[3], &mi350 = out[4];
+  for (Machine* m : {&mi100, &mi200, &mi300, &mi350}) add_mfma_of_mi100(*m);
+  for (Machine* m : {&mi100, &mi200}) add_bytes_of_mi100(*m);
+  add_mfma(mi100, 32, 4, kBf16, Scalar::f32, "f32.32x32x4bf16");
+  add_mfma(mi100, 16, 8, kBf16, Scalar::f32, "f32.16x16x8bf16");
+  for (Machine* m : {&mi200, &mi300, &mi350}) add_bf16_of_mi200(*m);
+  add_mfma_of_mi300(mi300, kNoMinus4, kNoMinus5);
+  add_mfma_of_mi300(mi350, kOcp4, kOcp5);
+  add_mfma_of_mi350(mi350);
+  for (const char* name : {"gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1151", "gfx1200", "gfx1201"}) {
+    Machine m = generation(name, 32, 64 << 10);
+    const bool third = m.name.starts_with("gfx11"), fourth = m.name.starts_with("gfx12");
+    add_dots(m, third || fourth);
+    if (third || fourth) add_wmma(m, third);
+    out.push_back(std::move(m));
+  }
+  return out;
+}
+
+}  // namespace lumen::machine

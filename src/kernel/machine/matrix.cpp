@@ -1,0 +1,132 @@
+// Meanings of matrix rows: one element of the product, from a row of each factor.
+// Proved by tests/kernel/machine_matrix_test.cpp.
+#include <fmt/format.h>
+
+#include "kernel/machine/machine.h"
+
+namespace lumen::machine {
+namespace {
+
+// "f32" or "f32x4"
+std::string type(Scalar s, int lanes) {
+  return lanes == 1 ? std::string(scalar_name(s)) : fmt::format("{}x{}", scalar_name(s), lanes);
+}
+
+// Lines of a function.
+class Text {
+ public:
+  explicit Text(int params) : next_(params) {}
+  template <typename... Args>
+  int line(fmt::format_string<Args...> text, Args&&... args) {
+    body += fmt::format("  %{} = {}\n", next_, fmt::format(text, std::forward<Args>(args)...));
+    return next_++;
+  }
+  std::string body;
+
+ private:
+  int next_;
+};
+
+// Codes of a short float, as f32: every one of them is exact.
+int decoded(Text& t, int codes, int lanes, const FloatCode& c) {
+  const std::string u8 = type(Scalar::u8, lanes), i32 = type(Scalar::i32, lanes), f32 = type(Scalar::f32, lanes),
+                    truth = type(Scalar::boolean, lanes);
+  const auto number = [&](int64_t x) { return t.line("constant {} {}", i32, x); };
+  const int bits = t.line("cast {} %{}", i32, codes);
+  const int sign = t.line("and {} %{}, %{}", i32, bits, number(int64_t{1} << (c.exponent + c.mantissa)));
+  const int magnitude = t.line("and {} %{}, %{}", i32, bits, number((int64_t{1} << (c.exponent + c.mantissa)) - 1));
+  const int exponent = t.line("shr {} %{}, %{}", i32, magnitude, number(c.mantissa));
+  const int fraction = t.line("and {} %{}, %{}", i32, magnitude, number((int64_t{1} << c.mantissa) - 1));
+  const int subnormal = t.line("eq {} %{}, %{}", truth, exponent, number(0));
+  const int whole = t.line("add {} %{}, %{}", i32, fraction, number(int64_t{1} << c.mantissa));
+  const int steps = t.line("select {} %{}, %{}, %{}", i32, subnormal, fraction, whole);
+  const int least = t.line("select {} %{}, %{}, %{}", i32, subnormal, number(1), exponent);
+  const int power = t.line("sub {} %{}, %{}", i32, least, number(c.bias + c.mantissa));
+  const int size = t.line("ldexp {} %{}, %{}", f32, t.line("cast {} %{}", f32, steps), power);
+  const int negative = t.line("ne {} %{}, %{}", truth, sign, number(0));
+  int value = t.line("select {} %{}, %{}, %{}", f32, negative, t.line("neg {} %{}", f32, size), size);
+  const auto becomes = [&](int where, const char* special) {
+    value = t.line("select {} %{}, %{}, %{}", f32, where, t.line("constant {} {}", f32, special), value);
+  };
+  const int64_t top = (int64_t{1} << c.exponent) - 1, ones = (int64_t{1} << (c.exponent + c.mantissa)) - 1;
+  if (c.special == FloatCode::Special::all_ones)
+    becomes(t.line("eq {} %{}, %{}", truth, magnitude, number(ones)), "nan");
+  if (c.special == FloatCode::Special::negative_zero)
+    becomes(t.line("eq {} %{}, %{}", truth, bits, number(ones + 1)), "nan");
+  if (c.special == FloatCode::Special::ieee) {
+    const int highest = t.line("eq {} %{}, %{}", truth, exponent, number(top));
+    const int infinite = t.line("eq {} %{}, %{}", truth, magnitude, number(top << c.mantissa));
+    const int plus = t.line("constant {} inf", f32), minus = t.line("constant {} -inf", f32);
+    const int infinity = t.line("select {} %{}, %{}, %{}", f32, negative, minus, plus);
+    const int special = t.line("select {} %{}, %{}, %{}", f32, infinite, infinity, t.line("constant {} nan", f32));
+    value = t.line("select {} %{}, %{}, %{}", f32, highest, special, value);
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string matrix_meaning(const MatrixRow& r) {
+  const bool floats = is_float(r.acc);
+  const int scales = r.scale_group > 0 ? r.k / r.scale_group : 0;
+  Text t(scales > 0 ? 5 : 3);
+  const std::string acc = type(r.acc, 1), wide = type(r.acc, r.k);
+  const auto factor = [&](int value, const Factor& f) {
+    return f.code ? decoded(t, value, r.k, *f.code) : t.line("cast {} %{}", wide, value);
+  };
+  const int a = factor(1, r.a), b = factor(2, r.b);
+  std::vector<int> scaled;  // a factor for each group
+  for (int g = 0; g < scales; ++g) {
+    const auto power = [&](int value) {
+      const int code = scales == 1 ? value : t.line("extract u8 %{} lane {}", value, g);
+      return t.line("sub i32 %{}, %{}", t.line("cast i32 %{}", code), t.line("constant i32 127"));
+    };
+    scaled.push_back(t.line("add i32 %{}, %{}", power(3), power(4)));
+  }
+  int sum = 0;
+  for (int k = 0; k < r.k; ++k) {
+    int x = t.line("extract {} %{} lane {}", acc, a, k);
+    const int y = t.line("extract {} %{} lane {}", acc, b, k);
+    if (scales > 0) x = t.line("ldexp f32 %{}, %{}", x, scaled[static_cast<size_t>(k / r.scale_group)]);
+    sum = floats ? t.line("fma {} %{}, %{}, %{}", acc, x, y, sum)
+                 : t.line("add {} %{}, %{}", acc, sum, t.line("mul {} %{}, %{}", acc, x, y));
+  }
+  std::string params = fmt::format("%0: {}, %1: {}, %2: {}", acc, type(r.a.scalar, r.k), type(r.b.scalar, r.k));
+  if (scales > 0) params += fmt::format(", %3: {}, %4: {}", type(Scalar::u8, scales), type(Scalar::u8, scales));
+  return fmt::format("func {}({}) -> {} {{\n{}  return %{}\n}}\n", r.row, params, acc, t.body, sum);
+}
+
+std::string code_name(const FloatCode& c) {
+  return fmt::format("e{}m{}{}", c.exponent, c.mantissa, c.special == FloatCode::Special::negative_zero ? "u" : "");
+}
+
+std::string factor_name(const Factor& f) {
+  return f.code ? code_name(*f.code) : std::string(scalar_name(f.scalar));
+}
+
+std::string matrix_name(const MatrixRow& r) {
+  return fmt::format("{}.{}x{}x{}.{}{}.{}{}", r.in_shared ? "product" : "mma", r.m, r.n, r.k, factor_name(r.a),
+                     factor_name(r.b), scalar_name(r.acc), r.scale_group > 0 ? ".scaled" : "");
+}
+
+void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments) {
+  const DotRow d{fmt::format("dot4.{}i8.i32x4", scalar_name(a)),
+                 a,
+                 Scalar::i8,
+                 Scalar::i32,
+                 4,
+                 4,
+                 true,
+                 "",
+                 false,
+                 a == Scalar::u8 ? 255 : 128};
+  m.rows.push_back({d.row, dot_meaning(d.row, d), llvm, "", 4, arguments});
+  m.dots.insert(m.dots.begin(), d);
+}
+
+void add_matrix(Machine& m, MatrixRow row, std::string llvm, double cycles, std::string arguments) {
+  m.rows.push_back({row.row, matrix_meaning(row), std::move(llvm), "", cycles, std::move(arguments)});
+  m.matrices.push_back(std::move(row));
+}
+
+}  // namespace lumen::machine

@@ -1,0 +1,126 @@
+// The NVIDIA machines. Facts and rows only; LLVM makes PTX for them, the driver makes machine code of it.
+// Proved by tests/emit/gpu_test.cpp and tests/kernel/machine_matrix_test.cpp.
+#include <fmt/format.h>
+
+#include "kernel/machine/machine.h"
+
+namespace lumen::machine {
+namespace {
+
+using loop::Collective;
+using loop::Fragment;
+using loop::fragment;
+
+constexpr int kWarp = 32, kWarpGroup = 128;
+
+Machine generation(const std::string& name, const std::string& ptx, int64_t shared_bytes) {
+  Machine m;
+  m.name = name;
+  m.kind = Kind::gpu;
+  m.triple = "nvptx64-nvidia-cuda";
+  m.cpu = name;
+  m.features = "+" + ptx;
+  m.wave = kWarp;
+  m.shared_bytes = shared_bytes;
+  m.static_shared_bytes = 48 << 10;
+  m.registers = 255;
+  m.async_copies = true;
+  as_threads(m);
+  // PTX ISA, dp4a: four products of bytes and a 32 bit sum, wrapping.
+  add_dot4(m, Scalar::i8, "llvm.nvvm.idp4a.s.s", "1 2 0");
+  add_dot4(m, Scalar::u8, "llvm.nvvm.idp4a.u.s", "1 2 0");
+  return m;
+}
+
+std::shared_ptr<const Collective> warp(Fragment acc, Fragment a, Fragment b) {
+  Collective c{kWarp, acc.rows, acc.columns, {}};
+  c.operands = {{Collective::Side::acc, std::move(acc), false},
+                {Collective::Side::a, std::move(a), false},
+                {Collective::Side::b, std::move(b), false}};
+  return std::make_shared<const Collective>(std::move(c));
+}
+
+// PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type" and "... for mma.m16n8k32": groupID = lane / 4
+// is the row (and the column of B), threadID = lane % 4 times neighbours in a register the other number; registers go
+// first to the rows' second half (A, C), then to K's second half.
+Fragment sums() {
+  return fragment(32, 4, {{2, 0, 2}, {8, 4, 0}}, {{4, 1, 0}, {2, 0, 1}});
+}
+Fragment left(int bits) {  // 16 x 16 of 16 bits, or 16 x 32 of 8
+  const int near = 32 / bits;
+  return fragment(bits, 4 * near, {{2, 0, near}, {8, 4, 0}}, {{2, 0, 2 * near}, {4, 1, 0}, {near, 0, 1}});
+}
+Fragment right(int bits) {  // rows are columns of B
+  const int near = 32 / bits;
+  return fragment(bits, 2 * near, {{8, 4, 0}}, {{2, 0, near}, {4, 1, 0}, {near, 0, 1}});
+}
+
+void add_mma(Machine& m, Factor f, Scalar acc, const std::string& llvm) {
+  MatrixRow r;
+  r.m = 16;
+  r.n = 8;
+  r.k = 256 / f.bits();
+  r.a = r.b = f;
+  r.acc = acc;
+  r.row = matrix_name(r);
+  r.collective = warp(sums(), left(f.bits()), right(f.bits()));
+  add_matrix(m, r, "llvm.nvvm.mma." + llvm, 16, "1 2 0");
+}
+
+void add_mma(Machine& m, bool short_codes) {
+  add_mma(m, {Scalar::f16, {}}, Scalar::f32, "m16n8k16.row.col.f32.f32");
+  add_mma(m, {Scalar::bf16, {}}, Scalar::f32, "m16n8k16.row.col.bf16");
+  add_mma(m, {Scalar::i8, {}}, Scalar::i32, "m16n8k32.row.col.s8");
+  if (!short_codes) return;
+  m.codes = {kOcp4, kOcp5};
+  add_mma(m, {Scalar::u8, kOcp4}, Scalar::f32, "m16n8k32.row.col.f32.e4m3.e4m3.f32");
+  add_mma(m, {Scalar::u8, kOcp5}, Scalar::f32, "m16n8k32.row.col.f32.e5m2.e5m2.f32");
+}
+
+// PTX ISA, "Asynchronous warpgroup level matrix instructions": D's fragment for m64nNk16; A and B K-major in shared
+// memory, 128 byte rows, 128 byte swizzle. Four warps execute one; its row name says the shape to src/emit/wgmma.cpp.
+void add_wgmma(Machine& m, Factor f, Scalar acc) {
+  constexpr int kRowBytes = 128, kSwizzle = 8;
+  for (const int n : {64, 128, 256}) {
+    MatrixRow r;
+    r.m = 64;
+    r.n = n;
+    r.k = 256 / f.bits();
+    r.a = r.b = f;
+    r.acc = acc;
+    r.in_shared = true;
+    r.row = matrix_name(r);
+    Collective c{kWarpGroup, r.m, n, {}};
+    c.operands = {
+        {Collective::Side::acc,
+         fragment(32, n / 2, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{n / 8, 0, 4}, {4, 1, 0}, {2, 0, 1}}), false},
+        {Collective::Side::a, loop::shared_fragment(f.bits(), r.m, r.k, kRowBytes, kSwizzle), true},
+        {Collective::Side::b, loop::shared_fragment(f.bits(), n, r.k, kRowBytes, kSwizzle), true}};
+    r.collective = std::make_shared<const Collective>(std::move(c));
+    const std::string type = f.code ? code_name(*f.code) : f.scalar == Scalar::i8 ? "s8" : factor_name(f);
+    add_matrix(m, r,
+               fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}.{}.{}.{}", n, r.k,
+                           acc == Scalar::i32 ? "s32" : scalar_name(acc), type, type),
+               n / 2.0);
+  }
+}
+
+}  // namespace
+
+// Shared memory: CUDA programming guide, technical specifications per compute capability, most of one block. PTX
+// versions: the lowest that knows the target and its instructions (PTX ISA, release notes).
+std::vector<Machine> nvidia_machines() {
+  std::vector<Machine> all = {generation("sm_80", "ptx71", 163 << 10), generation("sm_89", "ptx84", 99 << 10),
+                              generation("sm_90a", "ptx84", 227 << 10), generation("sm_100a", "ptx86", 227 << 10),
+                              generation("sm_120", "ptx87", 99 << 10)};
+  for (size_t i = 0; i < all.size(); ++i) add_mma(all[i], i > 0);
+  Machine& hopper = all[2];
+  add_wgmma(hopper, {Scalar::f16, {}}, Scalar::f32);
+  add_wgmma(hopper, {Scalar::bf16, {}}, Scalar::f32);
+  add_wgmma(hopper, {Scalar::u8, kOcp4}, Scalar::f32);
+  add_wgmma(hopper, {Scalar::u8, kOcp5}, Scalar::f32);
+  add_wgmma(hopper, {Scalar::i8, {}}, Scalar::i32);
+  return all;
+}
+
+}  // namespace lumen::machine

@@ -1,0 +1,320 @@
+// needs: none. GPU code: every machine makes loadable modules, rows become the instructions they name, arithmetic keeps
+// the bits of the evaluator (no contraction, no flushing), blocks get barriers and shared memory.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "emit/emit.h"
+#include "emit/report.h"
+#include "kernel/loop/build.h"
+#include "kernel/loop/rules.h"
+#include "kernel/loop/text.h"
+
+namespace lumen::emit {
+namespace {
+
+using loop::Builder;
+using loop::LoopKind;
+using loop::ValueId;
+using machine::Kind;
+
+std::vector<machine::MachineRef> gpus() {
+  std::vector<machine::MachineRef> out;
+  for (const auto& m : machine::all_machines())
+    if (m->kind == Kind::gpu) out.push_back(m);
+  return out;
+}
+bool is_amd(const machine::Machine& m) {
+  return m.triple.starts_with("amdgcn");
+}
+bool contains(const std::string& text, const std::string& what) {
+  return text.find(what) != std::string::npos;
+}
+
+// y = a / b + sqrt(a) * b of whole tasks of four, and a guard.
+loop::Kernel arithmetic(int64_t tasks) {
+  Builder b("arithmetic");
+  const auto x = b.param("x", tasks * 32, false), y = b.param("y", tasks * 16, true);
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](ValueId task) {
+    const loop::VType f32x4{Scalar::f32, 4};
+    const ValueId at = b.mul(task, b.i64(16));
+    const ValueId a = b.load(x, f32x4, at, 16), c = b.load(x, f32x4, b.add(at, b.i64(tasks * 16)), 16);
+    const ValueId root = b.op(ScalarOp::sqrt_, a);
+    const ValueId sum = b.add(b.op(ScalarOp::div_, a, c), b.mul(root, c));
+    b.guard(b.op(ScalarOp::lt_, b.extract(sum, 0), b.real(1e30, {Scalar::f32, 1})), task, loop::kGuardFinite);
+    b.store(y, sum, at, 16);
+  });
+  return b.finish();
+}
+
+TEST(Gpu, ArithmeticKeepsItsBits) {
+  const loop::Kernel k = arithmetic(1000);
+  for (const auto& m : gpus()) {
+    SCOPED_TRACE(m->name);
+    const std::string text = emit({&k, 1}, *m, Output::assembly);
+    EXPECT_TRUE(contains(text, symbol_name(k)));
+    if (is_amd(*m)) {
+      EXPECT_TRUE(contains(text, "v_div_fixup_f32"));  // correctly rounded
+      EXPECT_TRUE(contains(text, ".amdhsa_float_denorm_mode_32 3"));
+      EXPECT_TRUE(contains(text, ".amdhsa_float_denorm_mode_16_64 3"));
+      EXPECT_TRUE(contains(text, "cmpswap")) << "a guard";
+    } else {
+      for (const char* rounded : {"add.rn.f32", "mul.rn.f32", "div.rn.f32", "sqrt.rn.f32", "atom."})
+        EXPECT_TRUE(contains(text, rounded)) << rounded;
+      EXPECT_TRUE(contains(text, ".visible .entry " + symbol_name(k)));
+      EXPECT_FALSE(contains(text, ".ftz") || contains(text, "approx") || contains(text, "fma.rn.f32"));
+      EXPECT_TRUE(contains(text, "ld.global"));
+      EXPECT_TRUE(contains(text, ".target " + m->cpu));
+    }
+  }
+}
+
+TEST(Gpu, ObjectsAreWhatLoadersTake) {
+  const std::vector<loop::Kernel> kernels{arithmetic(1000), arithmetic(10)};
+  for (const auto& m : gpus()) {
+    SCOPED_TRACE(m->name);
+    const std::string object = emit(kernels, *m, Output::object);
+    if (!is_amd(*m)) {
+      EXPECT_EQ(object, emit(kernels, *m, Output::assembly));
+      continue;
+    }
+    ASSERT_GT(object.size(), 64U);
+    EXPECT_EQ(object.substr(0, 4),
+              "\x7f"
+              "ELF");
+    EXPECT_EQ(object[7], 64) << "AMD HSA";
+    EXPECT_EQ(object[8], 3) << "code object version 5";
+    EXPECT_EQ(object[16], 3) << "a shared object";
+    EXPECT_EQ(static_cast<uint8_t>(object[18]), 224) << "AMDGPU";
+    for (const loop::Kernel& k : kernels) EXPECT_TRUE(contains(object, symbol_name(k) + ".kd"));
+  }
+}
+
+TEST(Gpu, LaunchesCoverAllTasks) {
+  const auto h = machine::find_machine("sm_90a"), c = machine::find_machine("gfx942");
+  EXPECT_EQ(launch_shape(arithmetic(1), *h).blocks, 1);
+  EXPECT_EQ(launch_shape(arithmetic(1), *h).threads, 32);
+  EXPECT_EQ(launch_shape(arithmetic(65), *c).blocks, 2);
+  EXPECT_EQ(launch_shape(arithmetic(1 << 20), *h).threads, 128);
+  EXPECT_EQ(launch_shape(arithmetic(1 << 20), *h).blocks, 1 << 13);
+  EXPECT_EQ(launch_shape(arithmetic(1 << 20), *h).shared_bytes, 0);
+}
+
+// One lane loop that loads fragments, executes a row and stores the sums.
+loop::Kernel of_row(const machine::MatrixRow& r) {
+  Builder b(r.row);
+  const loop::Collective& c = *r.collective;
+  const auto type = [&](size_t i) -> loop::VType {
+    const loop::Fragment& f = c.operands[i].fragment;
+    if (i == 0) return {r.acc, f.lane_bits / 32};
+    const machine::Factor& factor = c.operands[i].side == loop::Collective::Side::a ? r.a : r.b;
+    if (i > 2 || factor.code) return {Scalar::u8, f.lane_bits / 8};
+    return {factor.scalar, f.lane_bits / scalar_bits(factor.scalar)};
+  };
+  std::vector<loop::BufferId> buffers;
+  for (size_t i = 0; i < c.operands.size(); ++i) buffers.push_back(b.param("x", 1 << 20, i == 0));
+  b.loop(LoopKind::grid, b.i64(0), b.i64(1), 1, [&](ValueId) {
+    loop::BufferId a = -1, d = -1;
+    if (r.in_shared) {
+      a = b.alloc(64 * 128, 1024, loop::Space::shared);
+      d = b.alloc(int64_t{r.n} * 128, 1024, loop::Space::shared);
+    }
+    b.loop(LoopKind::lane, b.i64(0), b.i64(c.lanes), 1, [&](ValueId lane) {
+      std::vector<ValueId> x;
+      for (size_t i = 0; i < c.operands.size(); ++i)
+        if (!c.operands[i].in_memory)
+          x.push_back(b.load(buffers[i], type(i), b.mul(lane, b.i64(c.operands[i].fragment.lane_bits / 8)), 4));
+      ValueId out = -1;
+      if (r.in_shared) {
+        out = b.product(r.row, x[0], a, b.i64(0), d, b.i64(0));
+        b.commit(loop::Flow::products);
+        b.wait(loop::Flow::products, 0);
+      } else {
+        out = b.inst(r.row, type(0), x);
+      }
+      b.store(buffers[0], out, b.mul(lane, b.i64(c.operands[0].fragment.lane_bits / 8)), 4);
+    });
+  });
+  return b.finish();
+}
+
+TEST(Gpu, MatrixRowsAreInstructions) {
+  for (const auto& m : gpus()) {
+    for (const machine::MatrixRow& r : m->matrices) {
+      SCOPED_TRACE(m->name + " " + r.row);
+      const loop::Kernel k = of_row(r);
+      const std::string text = emit({&k, 1}, *m, Output::assembly);
+      const std::string shape = fmt::format("{}x{}x{}", r.m, r.n, r.k);
+      if (is_amd(*m)) {
+        const char* family = m->wave == 64 ? r.scale_group > 0 ? "v_mfma_scale_" : "v_mfma_" : "v_wmma_";
+        EXPECT_TRUE(contains(text, std::string(family) + (is_float(r.acc) ? "f32_" : "i32_") + shape));
+      } else if (r.in_shared) {
+        EXPECT_TRUE(contains(text, fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}", r.n, r.k)));
+        for (const char* needed : {"wgmma.fence.sync.aligned", "wgmma.commit_group", "wgmma.wait_group"})
+          EXPECT_TRUE(contains(text, needed)) << needed;
+      } else {
+        EXPECT_TRUE(contains(text, fmt::format("mma.sync.aligned.m{}n{}k{}", r.m, r.n, r.k)));
+      }
+    }
+    const loop::Kernel plain = arithmetic(1);
+    if (m->matrices.empty()) {
+      EXPECT_FALSE(contains(emit({&plain, 1}, *m, Output::assembly), "mma"));
+    }
+  }
+}
+
+TEST(Gpu, DotRowsAreInstructions) {
+  for (const auto& m : gpus())
+    for (const machine::DotRow& d : m->dots) {
+      SCOPED_TRACE(m->name + " " + d.row);
+      Builder b("dot");
+      const auto x = b.param("x", 48, false), y = b.param("y", 16, true);
+      b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId) {
+        const ValueId acc = b.load(x, {Scalar::i32, 4}, b.i64(0), 4);
+        const ValueId left = b.load(x, {d.a, 16}, b.i64(16), 4), right = b.load(x, {Scalar::i8, 16}, b.i64(32), 4);
+        b.store(y, b.inst(d.row, {Scalar::i32, 4}, {acc, left, right}), b.i64(0), 4);
+      });
+      const loop::Kernel k = b.finish();
+      const std::string text = emit({&k, 1}, *m, Output::assembly);
+      size_t found = 0;
+      const std::string word = is_amd(*m) ? "v_dot4" : "dp4a.";
+      for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+      EXPECT_EQ(found, 4U);
+    }
+}
+
+constexpr const char* kBlocks = R"(kernel turn(@0 x: 1024 bytes align 64, @1 y: 1024 bytes align 64 written) {
+  %0 = constant i64 0
+  %1 = constant i64 2
+  %2 = constant i64 128
+  %3 = constant i64 4
+  %4 = constant i64 127
+  %5 = constant i64 512
+  loop grid %6 from %0 to %1 step 1 {
+    @2 = alloc shared 512 bytes align 16
+    %7 = mul i64 %6, %5
+    loop lane %8 from %0 to %2 step 1 {
+      %9 = mul i64 %8, %3
+      %10 = add i64 %7, %9
+      copy @2[%9] from @0[%10] 4 bytes
+      commit copies
+      wait copies 0
+    }
+    barrier
+    loop lane %11 from %0 to %2 step 1 {
+      %12 = sub i64 %4, %11
+      %13 = mul i64 %12, %3
+      %14 = load f32 @2[%13] align 4
+      %15 = lane_id i64
+      %16 = exchange f32 %14 from %15
+      %17 = mul i64 %11, %3
+      %18 = add i64 %7, %17
+      store @1[%18] %16 align 4
+    }
+  }
+}
+)";
+
+TEST(Gpu, BlocksHaveBarriersAndSharedMemory) {
+  const loop::Kernel k = loop::parse_kernel(std::make_shared<Source>(Source{"test", kBlocks}));
+  for (const auto& m : gpus()) {
+    SCOPED_TRACE(m->name);
+    const LaunchShape shape = launch_shape(k, *m);
+    EXPECT_EQ(shape.blocks, 2);
+    EXPECT_EQ(shape.threads, 128);
+    EXPECT_EQ(shape.shared_bytes, 0);
+    const std::string text = emit({&k, 1}, *m, Output::assembly);
+    const std::vector<std::string> wanted = is_amd(*m) ? std::vector<std::string>{"ds_write",
+                                                                                  "ds_read",
+                                                                                  "ds_bpermute_b32",
+                                                                                  "s_barrier",
+                                                                                  ".group_segment_fixed_size: 512",
+                                                                                  ".max_flat_workgroup_size: 128"}
+                                                       : std::vector<std::string>{"cp.async.ca.shared.global",
+                                                                                  "cp.async.commit_group",
+                                                                                  "cp.async.wait_group",
+                                                                                  "shfl.sync.idx.b32",
+                                                                                  ".shared",
+                                                                                  ".maxntid 128"};
+    for (const std::string& w : wanted) {
+      std::string renamed = w;  // later RDNA spell these otherwise
+      if (is_amd(*m) && m->name >= "gfx11" && w == "ds_write") renamed = "ds_store";
+      if (is_amd(*m) && m->name >= "gfx11" && w == "ds_read") renamed = "ds_load";
+      if (is_amd(*m) && m->wave == 64 && (w == "ds_write" || w == "ds_read")) renamed = w;
+      EXPECT_TRUE(contains(text, renamed)) << renamed;
+    }
+    if (!is_amd(*m)) {
+      EXPECT_TRUE(contains(text, "bar.sync") || contains(text, "barrier.sync"));
+    }
+    const std::vector<KernelReport> facts = report({&k, 1}, *m);
+    EXPECT_EQ(facts[0].shared_bytes, 512);
+    EXPECT_EQ(facts[0].private_bytes, 0);
+    EXPECT_EQ(facts[0].waves.has_value(), is_amd(*m));
+  }
+}
+
+// More than a module may ask for itself is the launch's to give.
+TEST(Gpu, MuchSharedMemoryIsDynamic) {
+  std::string text = kBlocks;
+  text.replace(text.find("alloc shared 512"), 16, "alloc shared 60000");
+  const loop::Kernel k = loop::parse_kernel(std::make_shared<Source>(Source{"test", text}));
+  const auto h = machine::find_machine("sm_90a");
+  EXPECT_EQ(launch_shape(k, *h).shared_bytes, 60000);
+  EXPECT_TRUE(contains(emit({&k, 1}, *h, Output::assembly), ".extern .shared"));
+  EXPECT_EQ(report({&k, 1}, *h)[0].shared_bytes, 60000);
+  EXPECT_EQ(launch_shape(k, *machine::find_machine("gfx942")).shared_bytes, 0);
+  text.replace(text.find("alloc shared 60000"), 18, "alloc shared 100000");
+  const loop::Kernel large = loop::parse_kernel(std::make_shared<Source>(Source{"test", text}));
+  EXPECT_THROW(launch_shape(large, *machine::find_machine("gfx942")), Error);
+  EXPECT_NO_THROW(launch_shape(large, *machine::find_machine("gfx950")));
+}
+
+// What inner loops are made of is counted, on both families.
+TEST(Gpu, ReportsCountProductsOfLoops) {
+  for (const char* name : {"gfx90a", "gfx1100", "sm_80"}) {
+    const auto m = machine::find_machine(name);
+    const machine::MatrixRow& r =
+        *std::find_if(m->matrices.begin(), m->matrices.end(), [](const auto& x) { return x.a.scalar == Scalar::f16; });
+    const loop::Fragment &acc = r.collective->operands[0].fragment, &a = r.collective->operands[1].fragment,
+                         &f = r.collective->operands[2].fragment;
+    Builder b("loop");
+    const auto x = b.param("x", 1 << 20, false), y = b.param("y", 1 << 20, true);
+    b.loop(LoopKind::grid, b.i64(0), b.i64(1), 1, [&](ValueId) {
+      b.loop(LoopKind::lane, b.i64(0), b.i64(m->wave), 1, [&](ValueId lane) {
+        const loop::VType sums{Scalar::f32, acc.lane_bits / 32};
+        const auto sum = b.alloc(acc.lane_bits / 8, 16);
+        b.store(sum, b.real(0, sums), b.i64(0), 16);
+        b.loop(LoopKind::serial, b.i64(0), b.i64(64), 1, [&](ValueId k) {
+          const ValueId at = b.mul(b.add(b.mul(k, b.i64(m->wave)), lane), b.i64(64));
+          const ValueId left = b.load(x, {Scalar::f16, a.lane_bits / 16}, at, 16);
+          const ValueId right = b.load(x, {Scalar::f16, f.lane_bits / 16}, at, 16);
+          b.store(sum, b.inst(r.row, sums, {b.load(sum, sums, b.i64(0), 16), left, right}), b.i64(0), 16);
+        });
+        b.store(y, b.load(sum, sums, b.i64(0), 16), b.mul(lane, b.i64(acc.lane_bits / 8)), 16);
+      });
+    });
+    const loop::Kernel k = b.finish();
+    const KernelReport facts = report({&k, 1}, *m)[0];
+    EXPECT_EQ(facts.loop_matrix, 1) << name;
+    EXPECT_GT(facts.loop_instructions, 3) << name;
+    EXPECT_LT(facts.loop_instructions, 40) << name;
+    EXPECT_EQ(facts.private_bytes, 0) << name;
+    if (m->name != "sm_80") {
+      EXPECT_GT(facts.vector_registers.value_or(0), 8) << name;
+      EXPECT_EQ(facts.vector_spills, 0) << name;
+    }
+  }
+}
+
+TEST(Gpu, AKernelOfAnotherMachineIsRefused) {
+  const auto h = machine::find_machine("sm_90a"), c = machine::find_machine("gfx942"),
+             x = machine::find_machine("avx512");
+  const loop::Kernel k = of_row(c->matrices[0]);
+  EXPECT_THROW(emit({&k, 1}, *h, Output::object), Error);
+  const loop::Kernel blocks = loop::parse_kernel(std::make_shared<Source>(Source{"test", kBlocks}));
+  EXPECT_DEATH(emit({&blocks, 1}, *x, Output::object), "grid kernels need a GPU");
+}
+
+}  // namespace
+}  // namespace lumen::emit

@@ -1,0 +1,96 @@
+// needs: none. The ladder for GPUs without a card: kernels synthesized for them are right by the loop evaluator, and
+// become code that fits the hardware, on one target of each family (tools/gpu_table.py does it for all).
+#include <set>
+
+#include "dot_cases.h"
+#include "emit/report.h"
+#include "graph_cases.h"
+
+namespace lumen::test {
+namespace {
+
+TEST(LadderGpuCompile, KernelsAreRightByTheEvaluator) {
+  const std::vector<std::string> machines{"sm_90a", "gfx942"};
+  for (uint32_t seed = 1; seed <= 12; ++seed) {
+    Check c{.tolerance = 1e-4, .machines = {machines[seed % 2]}};
+    c.seed = seed;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    check(random_graph(seed).g, c);
+  }
+  for (const auto& [queries, keys, depth] : kAttentions)
+    check(attention(queries, keys, depth).g, {.tolerance = 1e-5, .machines = {"gfx1100"}});
+}
+
+TEST(LadderGpuCompile, FormatsAreRightByTheEvaluator) {
+  const machine::MachineRef m = machine::find_machine("gfx942");
+  std::mt19937 random(5);
+  for (const FormatRef& f : FormatLibrary::builtin().all()) {
+    if (!f->encodes()) continue;
+    const int64_t rows = 2, columns = f->block * (f->block < 64 ? 64 / f->block + 1 : 1);
+    Blob x(static_cast<size_t>(rows * columns * 4));
+    std::vector<float> numbers;
+    std::normal_distribution<float> normal(0, 1);
+    for (int64_t i = 0; i < rows * columns; ++i) numbers.push_back(normal(random));
+    std::memcpy(x.data(), numbers.data(), x.size());
+    const Blob want = encode(*f, numbers, rows, columns);
+    Blob got(want.size(), 0xcd);
+    const synth::Synthesis s = synth::synthesize_encode(*f, rows, columns, *m);
+    for (const synth::Step& step : s.steps) {
+      std::vector<std::span<uint8_t>> spans;
+      for (const synth::Argument& a : step.arguments) spans.emplace_back(a.index == 0 ? x : got);
+      loop_evaluator (*m)(step.kernel, spans);
+    }
+    EXPECT_EQ(got, want) << f->name;
+  }
+}
+
+// All kernels of some graphs, contractions and formats.
+std::vector<loop::Kernel> kernels_for(const machine::Machine& m) {
+  std::vector<loop::Kernel> out;
+  std::set<std::string> seen;
+  const auto add = [&](const synth::Synthesis& s) {
+    for (const synth::Step& step : s.steps)
+      if (seen.insert(emit::symbol_name(step.kernel)).second) out.push_back(step.kernel);
+  };
+  const auto add_graph = [&](const graph::Graph& g) {
+    const graph::Plan plan = graph::fuse(g);
+    for (const graph::Group& group : plan.groups) add(synth::synthesize(plan, group, m));
+  };
+  for (uint32_t seed = 1; seed <= 3; ++seed) add_graph(random_graph(seed).g);
+  add_graph(attention(5, 17, 24).g);
+  int number = 0;
+  for (const FormatRef& f : FormatLibrary::builtin().all()) {
+    if (f->encodes() && number % 12 == 0) add(synth::synthesize_encode(*f, 2, f->block * 2, m));
+    if (number % 8 == 0) add(synth::synthesize_decode(*f, 2, f->block * 2, m));
+    if (number++ % 8 != 1) continue;
+    for (const int64_t rows : {1, 16}) {  // few and many rows beside a weight in the format
+      graph::Type weight = dot_test::type_of({24, f->block * 4}, f);
+      add_graph(dot_test::contract_of({rows, f->block * 4}, weight, "mk", "nk", "mn", false));
+    }
+  }
+  return out;
+}
+
+TEST(LadderGpuCompile, CodeFitsTheHardware) {
+  for (const char* name : {"gfx1201", "sm_90a"}) {
+    const machine::MachineRef m = machine::find_machine(name);
+    const std::vector<loop::Kernel> kernels = kernels_for(*m);
+    ASSERT_GT(kernels.size(), 30U);
+    int dots = 0;
+    for (const emit::KernelReport& r : emit::report(kernels, *m)) {
+      SCOPED_TRACE(m->name + " " + r.symbol);
+      EXPECT_LE(r.shared_bytes, m->shared_bytes);
+      EXPECT_LE(r.private_bytes, 128 << 10);
+      EXPECT_LE(r.launch.threads, 128);
+      dots += r.loop_dots > 0;
+      if (r.vector_registers) {
+        EXPECT_LE(*r.vector_registers, 512);
+        EXPECT_GE(r.waves.value_or(0), 1);
+      }
+    }
+    EXPECT_GT(dots, 1) << name;
+  }
+}
+
+}  // namespace
+}  // namespace lumen::test

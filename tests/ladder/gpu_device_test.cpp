@@ -1,0 +1,174 @@
+// Needs: an NVIDIA GPU (skipped without one). The ladder's rung on the card: scalar operations bit for bit, formats
+// equal to the codec, random graphs and attentions, dots equal to the evaluator, matrix instructions by their
+// fragments, blocks that exchange.
+#include "../emit/scalar_cases.h"
+#include "dot_cases.h"
+#include "gpu_code.h"
+#include "graph_cases.h"
+#include "kernel/loop/expand.h"
+#include "number/codec.h"
+#include "wave_case.h"
+
+namespace lumen::test {
+namespace {
+
+class LadderGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    gpu_ = GpuCode::open();
+    if (!gpu_) GTEST_SKIP() << "no NVIDIA GPU, or no driver";
+  }
+  const machine::Machine& machine() const { return gpu_->machine(); }
+  Check at(double tolerance) const { return {.tolerance = tolerance, .machines = {machine().name}}; }
+
+  std::vector<Blob> run(const loop::Kernel& k, std::vector<Blob> buffers) {
+    std::vector<std::span<uint8_t>> spans(buffers.begin(), buffers.end());
+    EXPECT_EQ(gpu_->run(k, spans).code, 0);
+    return buffers;
+  }
+
+  GpuCode* gpu_ = nullptr;
+};
+
+TEST_F(LadderGpu, ScalarOperationsHaveTheEvaluatorsBits) {
+  for (int op = 0; op < static_cast<int>(ScalarOp::input); ++op) {
+    for (const int lanes : {1, 4}) {
+      std::vector<emit::Case> cases = emit::cases_of(static_cast<ScalarOp>(op), lanes);
+      std::vector<loop::Kernel> kernels;
+      for (const emit::Case& c : cases) kernels.push_back(c.kernel);
+      if (kernels.empty()) continue;
+      gpu_->prepare(kernels);
+      for (const emit::Case& c : cases) {
+        Blob want = emit::run_eval(c.kernel, c.buffers, nullptr).back(), got = run(c.kernel, c.buffers).back();
+        emit::quiet(want, c.result);
+        emit::quiet(got, c.result);
+        EXPECT_EQ(got, want) << c.kernel.name;
+      }
+    }
+  }
+}
+
+TEST_F(LadderGpu, FormatsEqualTheCodec) {
+  std::mt19937 random(5);
+  for (const FormatRef& f : FormatLibrary::builtin().all()) {
+    const int64_t rows = 7, columns = f->block * 3;
+    std::vector<float> x;
+    std::normal_distribution<float> normal(0, 1);
+    for (int64_t i = 0; i < rows * columns; ++i) x.push_back(random() % 32 == 0 ? 0.0F : normal(random));
+    const auto steps = [&](const synth::Synthesis& s, const Blob& from, size_t bytes) {
+      std::vector<Blob> values{from, Blob(bytes, 0xcd)}, scratch;
+      for (const int64_t size : s.scratch) scratch.emplace_back(static_cast<size_t>(size), 0xcd);
+      for (const synth::Step& step : s.steps) {
+        std::vector<std::span<uint8_t>> spans;
+        for (const synth::Argument& a : step.arguments)
+          spans.emplace_back(a.from == synth::Argument::From::scratch ? scratch[static_cast<size_t>(a.index)]
+                                                                      : values[a.index == 0 ? 0 : 1]);
+        EXPECT_EQ(gpu_->run(step.kernel, spans).code, 0);
+      }
+      return values[1];
+    };
+    Blob blob(static_cast<size_t>(blob_layout(*f, rows, columns).total));
+    if (f->encodes()) {
+      blob = encode(*f, x, rows, columns);
+      Blob from(x.size() * 4);
+      std::memcpy(from.data(), x.data(), from.size());
+      EXPECT_EQ(steps(synth::synthesize_encode(*f, rows, columns, machine()), from, blob.size()), blob)
+          << f->name << " encode";
+    } else {
+      for (uint8_t& byte : blob) byte = static_cast<uint8_t>(random());
+    }
+    const std::vector<float> decoded = decode(*f, blob, rows, columns);
+    Blob want(decoded.size() * 4);
+    std::memcpy(want.data(), decoded.data(), want.size());
+    Blob got = steps(synth::synthesize_decode(*f, rows, columns, machine()), blob, want.size());
+    emit::quiet(want, Scalar::f32);
+    emit::quiet(got, Scalar::f32);
+    EXPECT_EQ(got, want) << f->name << " decode";
+  }
+}
+
+TEST_F(LadderGpu, RandomGraphs) {
+  const Execute execute = gpu_->execute();
+  for (uint32_t seed = 1; seed <= 40; ++seed) {
+    const G t = random_graph(seed);
+    SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + graph::print(t.g));
+    Check c = at(1e-4);
+    c.seed = seed;
+    check(t.g, c, &execute);
+  }
+}
+
+TEST_F(LadderGpu, Attentions) {
+  const Execute execute = gpu_->execute();
+  for (const auto& [queries, keys, depth] : kAttentions) check(attention(queries, keys, depth).g, at(1e-5), &execute);
+}
+
+TEST_F(LadderGpu, DotsEqualTheEvaluator) {
+  std::vector<dot_test::Case> cases = dot_test::dot_cases(machine());
+  std::vector<loop::Kernel> kernels;
+  for (const dot_test::Case& c : cases) kernels.push_back(c.kernel);
+  gpu_->prepare(kernels);
+  for (const dot_test::Case& c : cases) EXPECT_EQ(run(c.kernel, c.before), c.after) << c.kernel.name;
+}
+
+// Integers exactly. Sums of floats are rounded in an order of the hardware's own, on some cards with fewer bits.
+TEST_F(LadderGpu, MatrixInstructionsMeanWhatTheirRowsSay) {
+  for (const machine::MatrixRow& r : machine().matrices) {
+    const dot_test::Case c = dot_test::wave_case(machine(), r);
+    const Blob want = c.after[0], got = run(c.kernel, c.before)[0];
+    if (!is_float(r.acc)) {
+      EXPECT_EQ(got, want) << r.row;
+      continue;
+    }
+    int bad = 0;
+    for (size_t at = 0; at < want.size() && bad < 3; at += 4) {
+      float x = 0, y = 0;
+      std::memcpy(&x, got.data() + at, 4);
+      std::memcpy(&y, want.data() + at, 4);
+      if (std::fabs(x - y) <= 1e-3F * (1 + std::fabs(y))) continue;
+      ++bad;
+      ADD_FAILURE() << r.row << " register " << at / 4 << ": " << x << ", not " << y;
+    }
+  }
+}
+
+// Sums of a wave by exchange, and two stages of copies, the older one read.
+TEST_F(LadderGpu, BlocksExchangeAndCopy) {
+  loop::Builder b("blocks");
+  constexpr int64_t kLanes = 128, kBlocks = 40;
+  const auto x = b.param("x", kBlocks * kLanes * 32, false), y = b.param("y", kBlocks * kLanes * 16, true);
+  b.loop(loop::LoopKind::grid, b.i64(0), b.i64(kBlocks), 1, [&](loop::ValueId block) {
+    const auto shared = b.alloc(kLanes * 32, 16, loop::Space::shared);
+    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(kLanes), 1, [&](loop::ValueId lane) {
+      for (int64_t stage = 0; stage < 2; ++stage) {
+        const loop::ValueId at = b.add(b.mul(lane, b.i64(16)), b.i64(stage * kLanes * 16));
+        b.copy(shared, at, x, b.add(at, b.mul(block, b.i64(kLanes * 32))), 16);
+        b.commit(loop::Flow::copies);
+      }
+      b.wait(loop::Flow::copies, 1);
+    });
+    b.barrier();
+    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(kLanes), 1, [&](loop::ValueId lane) {
+      const loop::VType f32x4{Scalar::f32, 4};
+      const loop::ValueId turned = b.op(ScalarOp::sub_, b.i64(kLanes - 1), lane);
+      loop::ValueId sum = b.load(shared, f32x4, b.mul(turned, b.i64(16)), 16);
+      for (int64_t step = 1; step < machine().wave; step *= 2)
+        sum = b.add(sum, b.exchange(sum, b.op(ScalarOp::xor_, b.lane_id(), b.i64(step))));
+      b.store(y, sum, b.add(b.mul(lane, b.i64(16)), b.mul(block, b.i64(kLanes * 16))), 16);
+    });
+  });
+  const loop::Kernel k = b.finish();
+  std::vector<Blob> before{emit::random_numbers(Scalar::i32, static_cast<size_t>(kBlocks * kLanes * 8), 3),
+                           Blob(static_cast<size_t>(kBlocks * kLanes * 16))};
+  for (size_t at = 0; at < before[0].size(); at += 4) {
+    const auto f = static_cast<float>(before[0][at] % 100);
+    std::memcpy(before[0].data() + at, &f, 4);
+  }
+  std::vector<Blob> want = before;
+  std::vector<std::span<uint8_t>> spans(want.begin(), want.end());
+  loop::eval(k, spans, nullptr, machine().wave);
+  EXPECT_EQ(run(k, before), want);
+}
+
+}  // namespace
+}  // namespace lumen::test
