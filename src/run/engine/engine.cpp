@@ -6,10 +6,12 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "run/device/choose.h"
 #include "run/engine/compile.h"
 #include "run/engine/repeat.h"
 #include "run/engine/roofline.h"
+#include "run/engine/verdict.h"
 
 namespace lumen::run {
 
@@ -96,10 +98,24 @@ struct Engine::State {
 };
 
 Engine::Engine(Options options) : state_(new State) {
-  state_->shop.device = open_device(parse_device(options.device), options.machine, options.threads, load_here);
-  state_->shop.cache = std::make_shared<KernelCache>(state_->shop.device, cache_folder(options.cache_folder));
-  state_->timed = options.timed;
+  const std::filesystem::path folder = cache_folder(options.cache_folder);
+  const auto open = [&](const DeviceChoice& choice) {
+    state_->shop.device = open_device(choice, options.machine, options.threads, load_here);
+    state_->shop.cache = std::make_shared<KernelCache>(state_->shop.device, folder);
+  };
   state_->shop.threads = options.threads == 0 ? omp_get_max_threads() : options.threads;
+  state_->timed = options.timed;
+  const DeviceChoice choice = parse_device(options.device);
+  open(choice);
+  if (!options.tries || !state_->shop.device->is_asynchronous()) return;
+  try {
+    require_sound(*this, folder);
+  } catch (const Error& refusal) {
+    if (choice.kind != DeviceChoice::Kind::automatic || options.machine) throw;
+    warn(refusal.what());
+    open({});
+    note(fmt::format("device: {}", state_->shop.device->describe()));
+  }
 }
 
 Engine::~Engine() = default;

@@ -102,6 +102,7 @@ class Engine {
     int threads = 0;
     machine::MachineRef machine;   // null = the device's own
     std::string device = "cpu";    // cpu, cuda[:N], hip[:N], auto
+    bool tries = true;             // a GPU's kernels are tested on first use (verdict.h)
     bool timed = false;            // times of single kernels are wanted: on GPUs they cost, and nothing is recorded
   };
   explicit Engine(Options options);
