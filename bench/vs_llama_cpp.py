@@ -5,7 +5,7 @@ Needs `llama-cpp-python` from PyPI, built for this machine (CMAKE_ARGS=-DGGML_NA
 first lines say what it was built with. Files are written by `lumen bench --write` with random weights, or given.
 
 Usage: bench/vs_llama_cpp.py [--lumen build/lumen] [--types q4_0,q8_0,q4_k,q6_k,f16] [--files FILE...] [--shape llama-1b]
-                             [-p 512] [-n 64] [-d 0] [-t 2] [-r 3]
+                             [-p 512] [-n 64] [-d 0] [-t 2] [-r 3] [--machine x86-64-v3]
 
 Each round runs one program after the other, each in a process of its own with one warm-up; medians over rounds, and the
 median of the rounds' ratios, which a busy machine disturbs least.
@@ -87,7 +87,7 @@ def llama_cpp(args, file):
 
 
 def lumen(args, file):
-    command = [args.lumen, "bench", "-m", file, "-p", args.prompt, "-n", args.generate, "-d", args.depth, "-t", args.threads, "-r", 1, "-q", "-o", "jsonl"] + ["--cpu-time"] * args.cpu_time
+    command = [args.lumen, "bench", "-m", file, "-p", args.prompt, "-n", args.generate, "-d", args.depth, "-t", args.threads, "-r", 1, "-q", "-o", "jsonl", "--machine", args.machine] + ["--cpu-time"] * args.cpu_time
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"lumen: {done.stderr}")
@@ -110,6 +110,7 @@ def main():
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("-r", "--rounds", type=int, default=3)
     parser.add_argument("--cpu-time", action="store_true", help="time the processes compute, for a busy machine; with -t 1")
+    parser.add_argument("--machine", default="native", help="code for which processor Lumen makes; llama.cpp's is a matter of its build")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:

@@ -46,6 +46,7 @@ run::Engine Shared::engine(bool timed) const {
   run::Engine::Options options;
   options.cache_folder = cache;
   options.threads = threads;
+  options.tune = tune;
   options.device = device;
   options.timed = timed;
   if (machine != "native") options.machine = run::machine_to_run(machine, device);
@@ -72,6 +73,9 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
   app.add_option("--cache", shared->cache, "Folder of compiled kernels; 'off' keeps them in memory")
       ->group("Common")
       ->type_name("DIR");
+  app.add_flag("!--no-tune", shared->tune,
+               "Keep the cost model's plans; by default heavy kernels try others while they work")
+      ->group("Common");
   app.add_flag("-v,--verbose", shared->verbose, "Say more")->group("Common");
   app.add_flag("-q,--quiet", shared->quiet, "Say less")->group("Common");
 }

@@ -62,7 +62,7 @@ bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t 
   const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {});
   std::string why;
   const auto chosen = synth::choose_matrix(problem, m, false, &why);
-  if (!chosen || !chosen->integers) {
+  if (chosen.empty() || !chosen.front().integers) {
     EXPECT_NE(s.steps.back().plan.find(why), std::string::npos) << s.steps.back().plan;  // nothing silent
     return false;
   }
@@ -77,7 +77,7 @@ bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t 
   const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, m));
   for (int64_t r = 0; r < rows; ++r) {
     const double* x = inputs["x"].values.data() + r * k;
-    const Quantized q = quantize(x, k, chosen->scale_group);
+    const Quantized q = quantize(x, k, chosen.front().scale_group);
     for (int64_t c = 0; c < n; ++c) {
       double same = 0, plain = 0, size = 0, bound = 0;
       for (int64_t i = 0; i < k; ++i) {

@@ -132,7 +132,7 @@ TEST(DotTile, EveryWayOfReadingOperands) {
   const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
   ASSERT_EQ(p.outer_k.size(), 1U);
   ASSERT_EQ(p.m.strides[0], 1);
-  synth::TilePlan t = synth::choose_tile(p, *m);
+  synth::TilePlan t = synth::choose_tiles(p, *m).front();
   const int64_t whole = p.k.extent;
   for (synth::Fetch a : {synth::Fetch::direct, synth::Fetch::copy, synth::Fetch::gather, synth::Fetch::tiles})
     for (synth::Fetch b : {synth::Fetch::direct, synth::Fetch::copy, synth::Fetch::gather})
@@ -158,7 +158,7 @@ TEST(DotChoose, TilesCoverTheProblem) {
         const graph::Plan plan = dot_test::one_dot_group(g);
         const auto target = machine::find_machine(name);
         const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
-        const synth::TilePlan t = synth::choose_tile(p, *target);
+        const synth::TilePlan t = synth::choose_tiles(p, *target).front();
         EXPECT_EQ((t.m_tiles - 1) * t.height + t.last_height, p.m.extent);
         EXPECT_EQ((t.n_tiles - 1) * t.vectors + t.last_vectors, (p.n.extent + t.lanes - 1) / t.lanes);
         EXPECT_GE(t.m_task * t.m_tasks, t.m_tiles);

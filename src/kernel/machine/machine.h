@@ -84,6 +84,8 @@ bool runs_here(const Machine& m);  // this processor can execute its code
 // Meanings of the recurring families, as loop IR text.
 std::string float_dot_meaning(const std::string& name, int lanes);  // bf16 pairs, f32
 std::string tile_meaning(const TileRow& t);
+// f32[n] above, f32[n] below -> bf16[2n], below first; numbers that are not normal become zero of their sign.
+std::string round_pair_meaning(const std::string& name, int lanes);
 std::string dot_meaning(const std::string& name, const DotRow& d);
 std::string product_pairs_meaning(const std::string& name, int lanes);               // i16[2n], i16[2n] -> i32[n]
 std::string saturating_pairs_meaning(const std::string& name, int lanes);            // u8[2n], i8[2n] -> i16[n]
@@ -95,7 +97,7 @@ std::string lookup64_meaning(const std::string& name);                 // u8x64 
 std::string lookup128_meaning(const std::string& name);  // u8x64 table, u8x64 index, the table's upper half -> u8x64
 // Words (u32 or u16) out of a table of as many.
 std::string word_lookup_meaning(const std::string& name, int lanes, const std::string& word = "u32");
-std::string bits8_meaning(const std::string& name, int lanes);         // u8 bit, u8 bytes -> u8
+std::string bits8_meaning(const std::string& name, int lanes);  // u8 bit, u8 bytes -> u8
 
 // Shared by machines of a family: bf16 dots, and the matrix unit.
 void add_bf16(Machine& m);

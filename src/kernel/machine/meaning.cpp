@@ -77,6 +77,14 @@ std::string float_dot_meaning(const std::string& name, int lanes) {
                     fmt::format("f32x{}", lanes), sum);
 }
 
+std::string round_pair_meaning(const std::string& name, int lanes) {
+  Text t(2);
+  const int above = t.line("cast bf16x{} %{}", lanes, t.normal(0, lanes));
+  const int below = t.line("cast bf16x{} %{}", lanes, t.normal(1, lanes));
+  const int both = t.line("shuffle bf16x{} %{}, %{} {}", 2 * lanes, below, above, lanes_from(0, 1, 2 * lanes));
+  return t.function(name, fmt::format("%0: f32x{}, %1: f32x{}", lanes, lanes), fmt::format("bf16x{}", 2 * lanes), both);
+}
+
 // Integers: all products added, wrapping. Short floats: the even and the odd products of a row are summed apart from
 // zero, one rounding each, then added, then added to acc; what is not normal counts as zero, as above.
 std::string tile_meaning(const TileRow& d) {

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "kernel/synth/shortlist.h"
 
 namespace lumen::synth {
 namespace {
@@ -48,25 +49,27 @@ class TileChooser {
  public:
   TileChooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m), lanes_(m.f32_lanes()) {}
 
-  TilePlan choose() {
+  std::vector<TilePlan> choose() {
     vectors_all_ = ceil_div(p_.n.extent, lanes_);
     fetches();
-    TilePlan best;
-    best.cycles = -1;
     for (int vectors = 1; vectors <= 4; ++vectors)
       for (int height = 1; height <= 14; ++height) {
         // Sums, a row of b, one number of a; with many registers two are left to the allocator, which else spills sums.
         if (height * vectors + vectors + 1 > m_.vector_registers - (m_.vector_registers > 16 ? 2 : 0)) continue;
         if (height > p_.m.extent || (vectors > vectors_all_)) continue;
-        cut(height, vectors, best);
+        cut(height, vectors);
       }
-    LUMEN_CHECK(best.cycles >= 0, "no tile fits {}", describe_shape(p_));
-    return best;
+    std::vector<TilePlan> chosen = shortlist(std::move(plans_));
+    LUMEN_CHECK(!chosen.empty(), "no tile fits {}", describe_shape(p_));
+    std::erase_if(chosen, [best = chosen.front()](const TilePlan& t) {
+      return (t.a == Fetch::tiles) != (best.a == Fetch::tiles) || (t.a == Fetch::tiles && t.height != best.height);
+    });
+    return chosen;
   }
 
  private:
   void fetches();
-  void cut(int height, int vectors, TilePlan& best);
+  void cut(int height, int vectors);
   bool stage(TilePlan& t) const;
   double tile_cycles(int height, int vectors) const;
   double cost(const TilePlan& t) const;
@@ -77,6 +80,7 @@ class TileChooser {
   int64_t vectors_all_ = 1;
   Fetch a_ = Fetch::direct, b_ = Fetch::direct;
   bool a_copy_allowed_ = false, b_copy_allowed_ = false, a_along_k_ = true;
+  std::vector<TilePlan> plans_;  // the best cut for every register tile and way of reading
 };
 
 // How operands can be read; where there is a choice, the model decides between direct and copy.
@@ -187,7 +191,7 @@ bool TileChooser::stage(TilePlan& t) const {
   return true;
 }
 
-void TileChooser::cut(int height, int vectors, TilePlan& best) {
+void TileChooser::cut(int height, int vectors) {
   TilePlan t;
   t.lanes = lanes_;
   t.m_tiles = ceil_div(p_.m.extent, height);
@@ -202,6 +206,7 @@ void TileChooser::cut(int height, int vectors, TilePlan& best) {
   t.a_along_k = a_along_k_;
   t.unroll = static_cast<int>(std::min<int64_t>(p_.k.extent, t.height * t.vectors <= 8 ? 4 : 2));
   const DotLoad &a = p_.loads[0], &b = p_.loads[1];
+  const auto begin = static_cast<std::ptrdiff_t>(plans_.size());
   for (int64_t m_task : counts(t.m_tiles))
     for (int64_t n_task : counts(t.n_tiles)) {
       // Panels unpacked along n or m begin at whole blocks.
@@ -225,7 +230,12 @@ void TileChooser::cut(int height, int vectors, TilePlan& best) {
           t.b = b_fetch;
           if (!stage(t)) continue;
           t.cycles = cost(t);
-          if (best.cycles < 0 || t.cycles < best.cycles) best = t;
+          const auto same = std::find_if(plans_.begin() + begin, plans_.end(),
+                                         [&](const TilePlan& other) { return other.a == t.a && other.b == t.b; });
+          if (same == plans_.end())
+            plans_.push_back(t);
+          else if (t.cycles < same->cycles)
+            *same = t;
         }
     }
 }
@@ -247,7 +257,7 @@ bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
   return l.columns % along.extent == 0;
 }
 
-TilePlan choose_tile(const DotProblem& p, const machine::Machine& m) {
+std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m) {
   return TileChooser(p, m).choose();
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "kernel/machine/machine.h"
 #include "kernel/synth/dot_problem.h"
@@ -53,7 +54,8 @@ struct RowsPlan {
   RowsPlan single() const;
 };
 
-TilePlan choose_tile(const DotProblem& p, const machine::Machine& m);
+// The model's choice first, then others worth a measurement: the same sums in the same order, and the same step before.
+std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m);
 RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m);
 bool rows_possible(const DotProblem& p);
 

@@ -15,7 +15,11 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
                          const Options& options) {
   const DotProblem p = normalise_dot(plan, group);
   Synthesis out;
-  const TilePlan tile = choose_tile(p, target);
+  const std::vector<TilePlan> tiles = choose_tiles(p, target);
+  const auto pick = [&](const auto& plans) {
+    out.candidates = static_cast<int>(plans.size());
+    return plans[options.candidate < out.candidates ? static_cast<size_t>(options.candidate) : 0];
+  };
   std::string why;
   if (rows_possible(p)) {
     const RowsPlan rows = choose_rows(p, target);
@@ -32,18 +36,18 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
       }
       why += ", no short floats: " + no_shorts;
     }
-    if (rows.cycles < tile.cycles) {
+    if (rows.cycles < tiles.front().cycles) {
       out.steps.push_back(write_rows_kernel(plan.graph, p, rows, target));
       if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
       return out;
     }
   }
-  if (const auto matrix = choose_matrix(p, target, options.exact, &why)) {
-    write_matrix_kernels(plan.graph, p, *matrix, target, out);
-    if (!why.empty() && !matrix->integers) out.steps.back().plan += ", no integers: " + why;
+  if (const auto plans = choose_matrix(p, target, options.exact, &why); !plans.empty()) {
+    write_matrix_kernels(plan.graph, p, pick(plans), target, out);
+    if (!why.empty() && !plans.front().integers) out.steps.back().plan += ", no integers: " + why;
     return out;
   }
-  write_tile_kernels(plan.graph, p, tile, out);
+  write_tile_kernels(plan.graph, p, pick(tiles), out);
   if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
   return out;
 }

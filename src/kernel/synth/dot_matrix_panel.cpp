@@ -91,7 +91,10 @@ void MatrixPanel::unpack_run(Value i, Value column, Value block, Value k, int64_
   const int64_t bytes = t_.element_bytes();
   if (count > 0) cursor_->enter_block(block, count / p_.loads[1].format->block);
   const Value to = w_.add(w_.scaled(i, row_bytes(t_)), w_.scaled(k, bytes));
-  const int64_t chunk = t_.integers ? t_.step() : value_lanes_;
+  // Two vectors are rounded at once where the machine can; what it flushes, its products would.
+  const std::string pair = fmt::format("roundpair.f32f32.{}x{}", scalar_name(t_.row.a), 2 * value_lanes_);
+  const bool by_pairs = !t_.integers && m_.find_row(pair) && count % (2 * value_lanes_) == 0;
+  const int64_t chunk = t_.integers ? t_.step() : by_pairs ? 2 * value_lanes_ : value_lanes_;
   const VType type{t_.row.a, static_cast<int>(chunk)};
   for (int64_t position = 0; position < padded; position += chunk) {
     Value v = -1;
@@ -102,6 +105,9 @@ void MatrixPanel::unpack_run(Value i, Value column, Value block, Value k, int64_
       std::vector<int64_t> elements(static_cast<size_t>(chunk), -1);
       std::iota(elements.begin(), elements.begin() + here, position);
       v = integer_codes(b_, *cursor_, *t_.integers, m_, std::move(elements));
+    } else if (by_pairs) {
+      const Value below = cursor_->values(position, value_lanes_);
+      v = b_.inst(pair, type, {cursor_->values(position + value_lanes_, value_lanes_), below});
     } else {
       v = b_.convert(ScalarOp::cast_, t_.row.a, cursor_->values(position, here));
       if (here < chunk) {

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "kernel/synth/choose.h"
+#include "kernel/synth/shortlist.h"
 
 namespace lumen::synth {
 namespace {
@@ -33,10 +34,9 @@ class MatrixChooser {
  public:
   MatrixChooser(const DotProblem& p, const machine::Machine& m, MatrixPlan plan) : p_(p), m_(m), t_(std::move(plan)) {}
 
-  MatrixPlan choose() {
+  std::vector<MatrixPlan> choose() {
     const int64_t all = ceil_div(p_.n.extent, t_.lanes());
     t_.masked = p_.n.extent % t_.lanes() != 0;
-    best_.cycles = -1;
     const int grain = t_.tile ? t_.tile->rows : 1, most = t_.tile ? 3 * grain : 12;
     const int64_t rows = t_.padded_m(p_.m.extent);
     for (int vectors = 1; vectors <= std::min<int64_t>(4, all); ++vectors)
@@ -52,7 +52,9 @@ class MatrixChooser {
         stage();
         cut();
       }
-    return best_;
+    std::vector<MatrixPlan> plans;
+    for (const MatrixCut& cut : shortlist(std::move(cuts_))) static_cast<MatrixCut&>(plans.emplace_back(t_)) = cut;
+    return plans;
   }
 
  private:
@@ -117,7 +119,8 @@ class MatrixChooser {
   }
 
   void cut() {
-    for (int64_t n_task = 1; n_task <= std::min<int64_t>(t_.n_tiles, 8); ++n_task)
+    for (int64_t n_task = 1; n_task <= std::min<int64_t>(t_.n_tiles, 8); ++n_task) {
+      std::optional<MatrixCut> best;
       for (int64_t m_tasks = 1; m_tasks <= std::min<int64_t>(t_.m_tiles, 64); m_tasks *= 2) {
         t_.n_task = n_task;
         t_.m_task = ceil_div(t_.m_tiles, m_tasks);
@@ -126,13 +129,16 @@ class MatrixChooser {
         t_.n_tasks = ceil_div(t_.n_tiles, n_task);
         t_.m_tasks = ceil_div(t_.m_tiles, t_.m_task);
         t_.cycles = cost();
-        if (best_.cycles < 0 || t_.cycles < best_.cycles) best_ = t_;
+        if (!best || t_.cycles < best->cycles) best = t_;
       }
+      if (best) cuts_.push_back(*best);
+    }
   }
 
   const DotProblem& p_;
   const machine::Machine& m_;
-  MatrixPlan t_, best_;
+  MatrixPlan t_;
+  std::vector<MatrixCut> cuts_;  // for every register tile and every number of them beside each other, the best
 };
 
 // The matrix unit's instruction as the panel sees it: words of neighbours along K for each of its columns.
@@ -141,8 +147,8 @@ machine::DotRow as_dot(const machine::TileRow& t) {
   return {t.row, t.b, t.a, t.acc, word, t.columns, true, "", false, t.a == Scalar::i8 ? 128 : 0};
 }
 
-std::optional<MatrixPlan> choose_integers(const DotProblem& p, const machine::Machine& m,
-                                          const std::optional<machine::TileRow>& tile, std::string* why) {
+std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Machine& m,
+                                        const std::optional<machine::TileRow>& tile, std::string* why) {
   const Format& f = *p.loads[1].format;
   MatrixPlan t;
   t.tile = tile;
@@ -153,19 +159,19 @@ std::optional<MatrixPlan> choose_integers(const DotProblem& p, const machine::Ma
   } else {
     t.integers = factor_integer(f, p.loads[1].columns, m, why);
   }
-  if (!t.integers) return std::nullopt;
+  if (!t.integers) return {};
   const IntegerDot& d = *t.integers;
   t.row = d.row;
   if (tile) {  // scaling costs as much as many products, so groups must be wide and need no corrections
     t.scale_group = t.group = std::gcd(d.group, kTileGroup);
-    if (t.group < kTileGroup / 2 || d.bias != 0 || d.form.offset) return std::nullopt;
+    if (t.group < kTileGroup / 2 || d.bias != 0 || d.form.offset) return {};
   } else {
     t.scale_group = d.group >= kWideScaleGroup && d.group % kWideScaleGroup == 0 ? kWideScaleGroup : kScaleGroup;
     t.group = std::gcd(d.group, t.scale_group);
   }
   if (t.group % t.row.k != 0 || t.group % m.f32_lanes() != 0) {
     *why = fmt::format("groups of {} do not fill the machine's vectors", d.group);
-    return std::nullopt;
+    return {};
   }
   t.offsets = d.form.offset.has_value();
   t.starts = d.bias != 0 && !t.offsets;  // with offsets, the bias is part of them
@@ -175,8 +181,8 @@ std::optional<MatrixPlan> choose_integers(const DotProblem& p, const machine::Ma
   return MatrixChooser(p, m, t).choose();
 }
 
-std::optional<MatrixPlan> choose_short_floats(const DotProblem& p, const machine::Machine& m,
-                                              const machine::DotRow& row, const std::optional<machine::TileRow>& tile) {
+std::vector<MatrixPlan> choose_short_floats(const DotProblem& p, const machine::Machine& m, const machine::DotRow& row,
+                                            const std::optional<machine::TileRow>& tile) {
   MatrixPlan t;
   t.tile = tile;
   t.row = row;
@@ -188,16 +194,16 @@ std::optional<MatrixPlan> choose_short_floats(const DotProblem& p, const machine
 
 }  // namespace
 
-std::optional<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why) {
-  if (p.m.extent < kFewestRows || !p.outer_k.empty()) return std::nullopt;
+std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why) {
+  if (p.m.extent < kFewestRows || !p.outer_k.empty()) return {};
   const DotLoad &a = p.loads[0], &b = p.loads[1];
-  if (a.kind != DotLoad::Kind::memory || !is_float(a.scalar)) return std::nullopt;
-  std::optional<MatrixPlan> best;
-  auto consider = [&](const std::optional<MatrixPlan>& t) {
-    if (t && (!best || t->cycles < best->cycles)) best = t;
+  if (a.kind != DotLoad::Kind::memory || !is_float(a.scalar)) return {};
+  std::vector<MatrixPlan> best;
+  auto consider = [&](std::vector<MatrixPlan> plans) {
+    if (!plans.empty() && (best.empty() || plans.front().cycles < best.front().cycles)) best = std::move(plans);
   };
   if (b.kind == DotLoad::Kind::packed) {
-    if (exact || !unpacks_along(p, 1, p.k)) return std::nullopt;
+    if (exact || !unpacks_along(p, 1, p.k)) return {};
     consider(choose_integers(p, m, std::nullopt, why));
     std::string no_tiles;
     for (const machine::TileRow& tile : m.tiles)
@@ -205,7 +211,7 @@ std::optional<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Mach
     if (b.format->block_bytes * 8 > 16 * b.format->block) return best;  // rounding would lose what the format keeps
   } else if (a.scalar != Scalar::bf16 || b.kind != DotLoad::Kind::memory || b.scalar != Scalar::bf16 ||
              (p.k.strides[1] != 1 && p.n.strides[1] != 1)) {
-    return std::nullopt;
+    return {};
   }
   for (const machine::TileRow& tile : m.tiles)
     if (tile.acc == Scalar::f32) consider(choose_short_floats(p, m, as_dot(tile), tile));

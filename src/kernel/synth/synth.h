@@ -15,6 +15,7 @@ namespace lumen::synth {
 struct Argument {
   enum class From : uint8_t { value, scratch } from = From::value;
   int index = 0;                  // graph::ValueId or scratch number
+  friend bool operator==(const Argument&, const Argument&) = default;
 };
 
 struct Step {
@@ -28,10 +29,12 @@ struct Step {
 struct Synthesis {
   std::vector<Step> steps;           // run in order
   std::vector<int64_t> scratch;      // bytes of each scratch buffer
+  int candidates = 1;                // plans worth a measurement, this one included; all give the same bits
 };
 
 struct Options {
   bool exact = false;                // f32 activations in dots with quantized weights (no dynamic activation quantization)
+  int candidate = 0;                 // 0, or beyond Synthesis::candidates: the cost model's choice
 };
 
 // Views (reshape, permute, broadcast, slice) that fuse folded away are followed here. Every value has numeric dims.

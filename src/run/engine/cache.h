@@ -34,10 +34,10 @@ class KernelCache {
   // One loaded kernel per kernel, equal ones sharing one. What is on disk is loaded, the rest compiled by `threads`
   // threads. Adds to the report.
   std::vector<void*> get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report);
+  std::string key_of(const std::string& text) const;  // of what belongs to this machine and code generator
 
  private:
   struct Entry;
-  std::string key_of(const std::string& text) const;
   std::string find_on_disk(const std::string& key) const;  // object bytes, or empty
   void keep_on_disk(const std::string& key, const std::string& object);
   void give_up_disk(const std::string& why);

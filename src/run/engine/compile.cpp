@@ -14,6 +14,8 @@
 #include <functional>
 
 #include "base/check.h"
+#include "base/hash.h"
+#include "kernel/loop/text.h"
 #include "run/engine/repeat.h"
 
 namespace lumen::run {
@@ -159,16 +161,107 @@ void list_steps(const Workshop& shop, const Synthesis& s, const std::vector<void
   }
 }
 
+std::string hash_of(const Synthesis& s) {
+  std::string text;
+  for (const synth::Step& step : s.steps) text += loop::print(step.kernel);
+  return hash_text(text).hex();
+}
+
+// Two plans of a kernel can take each other's place in a launch list: only the last step differs.
+bool interchangeable(const Synthesis& a, const Synthesis& b) {
+  if (a.steps.size() != b.steps.size() || a.scratch != b.scratch) return false;
+  for (size_t i = 0; i < a.steps.size(); ++i) {
+    if (a.steps[i].arguments != b.steps[i].arguments) return false;
+    if (i + 1 < a.steps.size() && loop::print(a.steps[i].kernel) != loop::print(b.steps[i].kernel)) return false;
+  }
+  return true;
+}
+
+std::string plan_key(const Workshop& shop, const graph::Plan& plan, const DistinctKernels& kernels, size_t i,
+                     bool exact) {
+  return shop.tuner->key_of((exact ? "exact " : "") + form_of(plan.graph, plan.groups[kernels.first[i]]).meaning);
+}
+
+// Replaces plans by those that were measured to be faster; true by distinct form where a measurement exists.
+std::vector<bool> use_remembered_plans(const Workshop& shop, const graph::Plan& plan, const CompileOptions& options,
+                                       DistinctKernels* kernels) {
+  std::vector<bool> settled(kernels->distinct.size(), true);
+  for (size_t i = 0; i < settled.size() && shop.tuner; ++i) {
+    Synthesis& s = kernels->distinct[i];
+    if (s.candidates < 2 || options.candidate != 0) continue;
+    const std::optional<ChosenPlan> chosen = shop.tuner->remembered(plan_key(shop, plan, *kernels, i, options.exact));
+    settled[i] = chosen.has_value();
+    if (!chosen || chosen->number == 0) continue;
+    settled[i] = false;
+    if (chosen->number >= s.candidates) continue;
+    const graph::Group& group = plan.groups[kernels->first[i]];
+    Synthesis tuned = synthesize_form(plan, group, form_of(plan.graph, group), shop.device->machine(),
+                                      {options.exact, chosen->number});
+    if (hash_of(tuned) != chosen->hash || !interchangeable(s, tuned)) continue;  // another version's
+    tuned.steps.back().plan += ", tuned";
+    s = std::move(tuned);
+    settled[i] = true;
+  }
+  return settled;
+}
+
+// The other plans of a distinct form are synthesized and compiled when its last step has run for a while.
+std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<const graph::Pipeline>& pipeline,
+                                  const DistinctKernels& kernels, size_t i, const std::vector<void*>& functions,
+                                  bool exact) {
+  const Synthesis& s = kernels.distinct[i];
+  if (s.candidates < 2) return nullptr;
+  const std::string key = plan_key(shop, pipeline->plan, kernels, i, exact);
+  const synth::Step& last = s.steps.back();
+  const std::weak_ptr<Tuner> tuner = shop.tuner;
+  const auto place = std::make_shared<std::weak_ptr<Trial>>();
+  auto job = [place, pipeline, key, exact, first = s, cache = shop.cache, device = shop.device,
+              number = kernels.first[i]] {
+    const graph::Group& group = pipeline->plan.groups[number];
+    const GroupForm form = form_of(pipeline->plan.graph, group);
+    std::vector<Trial::Plan> others;
+    for (int candidate = 1; candidate < first.candidates; ++candidate) {
+      if (place->expired()) return;
+      const Synthesis other = synthesize_form(pipeline->plan, group, form, device->machine(), {exact, candidate});
+      if (!interchangeable(first, other)) continue;
+      const loop::Kernel* kernel = &other.steps.back().kernel;
+      CompileReport report;
+      others.push_back({cache->get({&kernel, 1}, 1, &report)[0],
+                        spread_of(*kernel, device->machine(), false),
+                        other.steps.back().plan + ", tuned",
+                        {candidate, hash_of(other)}});
+    }
+    if (const auto trial = place->lock()) trial->offer(std::move(others));
+  };
+  auto trial = std::make_shared<Trial>(
+      Trial::Plan{functions.back(), spread_of(last.kernel, shop.device->machine(), false), last.plan, {0, hash_of(s)}},
+      [tuner, job = std::move(job)] {
+        if (const auto t = tuner.lock()) t->later(job);
+      },
+      [tuner, key](const Trial::Plan& best) {
+        if (const auto t = tuner.lock())
+          t->later([raw = t.get(), key, chosen = best.chosen] { raw->remember(key, chosen); });
+      });
+  *place = trial;
+  return trial;
+}
+
 }  // namespace
 
 LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
+  const auto shared = std::make_shared<const graph::Pipeline>(
+      graph::run_pipeline(g, options.assignments, options.symbols, options.products));
+  const graph::Pipeline& pipeline = *shared;
   const graph::Plan& plan = pipeline.plan;
-  const DistinctKernels kernels = synthesize_distinct(plan, shop.device->machine(), {options.exact});
+  DistinctKernels kernels = synthesize_distinct(plan, shop.device->machine(), {options.exact, options.candidate});
+  const std::vector<bool> settled = use_remembered_plans(shop, plan, options, &kernels);
 
   LaunchList list;
   const auto functions = find_functions(shop, kernels.distinct, &list.report);
+  std::vector<std::shared_ptr<Trial>> trials(kernels.distinct.size());
+  for (size_t i = 0; i < trials.size(); ++i)
+    if (!settled[i]) trials[i] = make_trial(shop, shared, kernels, i, functions[i], options.exact);
   Places places(pipeline, shop.device);
   int64_t scratch = 0;
   for (const Synthesis& s : kernels.distinct) scratch = std::max(scratch, scratch_bytes(s));
@@ -181,6 +274,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
     list_steps(
         shop, kernels.distinct[which], functions[which],
         [&, &mine = values](int v) { return places.of(mine[static_cast<size_t>(v)]); }, scratch_at, &list.launches);
+    list.launches.back().trial = list.launches.back().spread.small ? nullptr : trials[which];
     for (size_t k = first; k < list.launches.size(); ++k) {
       list.launches[k].blamed = subject(plan.graph, plan.groups[i]);
       list.launches[k].label = plan.graph[list.launches[k].blamed].label;

@@ -10,6 +10,7 @@ struct Workshop {
   std::shared_ptr<Device> device;
   std::shared_ptr<KernelCache> cache;
   int threads = 1;
+  std::shared_ptr<Tuner> tuner = nullptr;  // null: plans are what the cost model says
 };
 
 LaunchList compile(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);

@@ -107,15 +107,19 @@ Engine::Engine(Options options) : state_(new State) {
   state_->timed = options.timed;
   const DeviceChoice choice = parse_device(options.device);
   open(choice);
-  if (!options.tries || !state_->shop.device->is_asynchronous()) return;
-  try {
-    require_sound(*this, folder);
-  } catch (const Error& refusal) {
-    if (choice.kind != DeviceChoice::Kind::automatic || options.machine) throw;
-    warn(refusal.what());
-    open({});
-    note(fmt::format("device: {}", state_->shop.device->describe()));
+  if (options.tries && state_->shop.device->is_asynchronous()) {
+    try {
+      require_sound(*this, folder);
+    } catch (const Error& refusal) {
+      if (choice.kind != DeviceChoice::Kind::automatic || options.machine) throw;
+      warn(refusal.what());
+      open({});
+      note(fmt::format("device: {}", state_->shop.device->describe()));
+    }
   }
+  // Trials are timed by the host's clock, launch by launch.
+  if (options.tune && !state_->shop.device->is_asynchronous())
+    state_->shop.tuner = std::make_shared<Tuner>(state_->shop.cache, folder, state_->shop.threads);
 }
 
 Engine::~Engine() = default;
@@ -167,6 +171,10 @@ Ceilings Engine::measure_ceilings() {
 
 double Engine::measure_memory() {
   return run::measure_memory(state_->shop);
+}
+
+void Engine::finish_tuning() {
+  if (state_->shop.tuner) state_->shop.tuner->wait();
 }
 
 const CompileReport& Engine::totals() const {

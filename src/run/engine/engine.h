@@ -20,6 +20,7 @@ struct CompileOptions {
   graph::Bindings symbols;
   bool exact = false;
   Scalar products = Scalar::f32;               // what operands of products with parameters are rounded to
+  int candidate = 0;                           // the plan of every kernel that has so many (synth::Options); 0: see Engine
 };
 
 struct CompileReport {
@@ -104,6 +105,7 @@ class Engine {
     std::string device = "cpu";    // cpu, cuda[:N], hip[:N], auto
     bool tries = true;             // a GPU's kernels are tested on first use (verdict.h)
     bool timed = false;            // times of single kernels are wanted: on GPUs they cost, and nothing is recorded
+    bool tune = false;             // kernels try other plans while programs run (tune.h), on processors; same bits
   };
   explicit Engine(Options options);
   ~Engine();
@@ -122,6 +124,7 @@ class Engine {
   double measure_memory();               // bytes a second: a processor reading, a GPU copying
 
   const CompileReport& totals() const;   // of everything compiled by this engine
+  void finish_tuning();                  // waits until what programs asked for is compiled or written
 
  private:
   struct State;

@@ -101,7 +101,8 @@ class CompiledProgram : public Program {
     std::vector<KernelTime> out;
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      out.push_back({launch.plan, 1, times_[i], launch.flops, launch.bytes, launch.cycles});
+      const std::string& plan = launch.trial ? launch.trial->best().plan : launch.plan;
+      out.push_back({plan, 1, times_[i], launch.flops, launch.bytes, launch.cycles});
     }
     return out;
   }
@@ -117,9 +118,16 @@ class CompiledProgram : public Program {
     Clock::time_point last = Clock::now();
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      device_->launch(launch.kernel, buffers_[i], launch.spread, &status);
+      if (launch.trial) {
+        const Trial::Plan& plan = launch.trial->next();
+        device_->launch(plan.kernel, buffers_[i], plan.spread, &status);
+      } else {
+        device_->launch(launch.kernel, buffers_[i], launch.spread, &status);
+      }
       const Clock::time_point now = Clock::now();
-      times_[i] += std::chrono::duration<double>(now - last).count();
+      const double seconds = std::chrono::duration<double>(now - last).count();
+      if (launch.trial) launch.trial->record(seconds);
+      times_[i] += seconds;
       last = now;
       if (status.code != 0) throw guard_error(list_.graph, launch.blamed, status);
     }

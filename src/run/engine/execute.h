@@ -7,6 +7,7 @@
 
 #include "run/engine/cache.h"
 #include "run/engine/engine.h"
+#include "run/engine/tune.h"
 
 namespace lumen::run {
 
@@ -24,6 +25,7 @@ struct Launch {
   std::string name, plan, label;  // kernel, synthesizer's plan, what it computes
   double flops = 0, bytes = 0, cycles = 0;  // cycles: estimate, of one core
   graph::ValueId blamed = -1;  // node whose guard this is
+  std::shared_ptr<Trial> trial;  // other plans of this kernel; null: there are none, or none are tried
 };
 
 struct ProgramInput {

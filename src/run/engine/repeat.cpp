@@ -81,28 +81,35 @@ GroupForm form_of(const Graph& g, const graph::Group& group) {
   return form;
 }
 
+synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
+                                 const machine::Machine& machine, const synth::Options& options) {
+  synth::Synthesis s = synth::synthesize(plan, group, machine, options);
+  for (synth::Step& step : s.steps) {
+    LUMEN_CHECK(step.arguments.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",
+                step.kernel.name, step.kernel.params.size(), step.arguments.size());
+    step.kernel.aliased = shares_storage(plan.graph, step);
+    for (size_t i = 0; i < step.arguments.size(); ++i) {
+      synth::Argument& a = step.arguments[i];
+      if (a.from != synth::Argument::From::value) continue;
+      if (is_parameter(plan.graph[a.index])) step.kernel.params[i].align = kParameterAlignment;
+      const auto local = std::find(form.values.begin(), form.values.end(), a.index);
+      LUMEN_CHECK(local != form.values.end(), "a kernel reads %{}, which its group does not list", a.index);
+      a.index = static_cast<int>(local - form.values.begin());
+    }
+  }
+  return s;
+}
+
 DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
                                     const synth::Options& options) {
   DistinctKernels out;
   std::unordered_map<std::string, size_t> known;
-  for (const graph::Group& group : plan.groups) {
-    GroupForm form = form_of(plan.graph, group);
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    GroupForm form = form_of(plan.graph, plan.groups[i]);
     const auto [place, first] = known.try_emplace(std::move(form.meaning), out.distinct.size());
     if (first) {
-      synth::Synthesis& s = out.distinct.emplace_back(synth::synthesize(plan, group, machine, options));
-      for (synth::Step& step : s.steps) {
-        LUMEN_CHECK(step.arguments.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",
-                    step.kernel.name, step.kernel.params.size(), step.arguments.size());
-        step.kernel.aliased = shares_storage(plan.graph, step);
-        for (size_t i = 0; i < step.arguments.size(); ++i) {
-          synth::Argument& a = step.arguments[i];
-          if (a.from != synth::Argument::From::value) continue;
-          if (is_parameter(plan.graph[a.index])) step.kernel.params[i].align = kParameterAlignment;
-          const auto local = std::find(form.values.begin(), form.values.end(), a.index);
-          LUMEN_CHECK(local != form.values.end(), "a kernel reads %{}, which its group does not list", a.index);
-          a.index = static_cast<int>(local - form.values.begin());
-        }
-      }
+      out.distinct.push_back(synthesize_form(plan, plan.groups[i], form, machine, options));
+      out.first.push_back(i);
     }
     out.groups.push_back({place->second, std::move(form.values)});
   }

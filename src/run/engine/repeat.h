@@ -20,9 +20,14 @@ struct GroupForm {
 };
 GroupForm form_of(const graph::Graph& g, const graph::Group& group);
 
-// The kernels of a plan: every distinct form synthesized once, value arguments being positions in GroupForm::values.
+// The kernels of one group; value arguments are positions in GroupForm::values.
+synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
+                                 const machine::Machine& machine, const synth::Options& options);
+
+// The kernels of a plan: every distinct form synthesized once.
 struct DistinctKernels {
   std::vector<synth::Synthesis> distinct;
+  std::vector<size_t> first;  // by distinct form: the first group that has it
   struct Use {
     size_t which;  // of `distinct`
     std::vector<graph::ValueId> values;
