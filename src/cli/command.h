@@ -22,8 +22,8 @@ struct Shared {
   bool verbose = false, quiet = false;
   std::string cache;  // "" default, "off"
   std::string machine = "native";
-  bool tune = true;
   std::string device = "cpu";
+  bool tune = true;
 
   model::LibraryRef library() const;  // embedded texts plus the folders
   // `timed`: times of single kernels will be asked for.

@@ -97,7 +97,6 @@ struct Findings {
 Findings look(const Shared& shared, const Flags& flags) {
   Findings found;
   found.cache = look_at_cache(shared);
-  found.machines = run::machine_lines();
   found.libraries = run::look_for_libraries();
   const run::DeviceChoice choice = run::parse_device(shared.device);
   using Kind = run::DeviceChoice::Kind;
@@ -130,6 +129,9 @@ Findings look(const Shared& shared, const Flags& flags) {
     for (run::Examination& e : run::examine_gpus(survey, options, what)) found.devices.push_back(std::move(e));
     found.surveys.push_back(std::move(survey));
   }
+  found.machines = run::machine_lines();
+  for (run::MachineLine& m : found.machines)
+    for (const run::Examination& e : found.devices) m.runs_here = m.runs_here || (e.usable && e.machine == m.name);
   return found;
 }
 

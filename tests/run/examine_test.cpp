@@ -64,7 +64,10 @@ TEST_P(ExamineGpu, OneThatComputesIsUsable) {
 
 TEST_P(ExamineGpu, OneThatComputesWronglyIsRefused) {
   fake->corrupts = true;
-  const auto all = examine_gpus(survey_gpus(GetParam()), on_gpu(), {});
+  const TemporaryFolder folder;  // verdicts are remembered
+  Engine::Options mine = on_gpu();
+  mine.cache_folder = folder.path();
+  const auto all = examine_gpus(survey_gpus(GetParam()), mine, {});
   ASSERT_EQ(all.size(), 1U);
   EXPECT_FALSE(all[0].usable);
   EXPECT_NE(all[0].refusal.find("disagree with the codec"), std::string::npos) << all[0].refusal;

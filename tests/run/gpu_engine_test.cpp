@@ -23,6 +23,7 @@ class GpuEngine : public testing::TestWithParam<GpuVendor> {
     Engine::Options o = options(folder);
     o.device = fake.device();
     o.machine = machine::native_machine();
+    o.tries = false;
     return o;
   }
   int64_t calls(const char* name) { return fake->count(symbol_of(GetParam(), name)); }

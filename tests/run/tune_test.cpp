@@ -14,9 +14,7 @@ namespace {
 using graph::Role;
 
 Trial::Plan named(const char* name, int number) {
-  Spread spread;
-  spread.tasks = number;
-  return {nullptr, spread, name, {number, name}};
+  return {nullptr, {number}, name, {number, name}};
 }
 
 // A trial fed with the time each plan takes; returns the plan that won and how often each was launched.

@@ -6,10 +6,12 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "run/device/choose.h"
 #include "run/engine/compile.h"
 #include "run/engine/repeat.h"
 #include "run/engine/roofline.h"
+#include "run/engine/verdict.h"
 
 namespace lumen::run {
 
@@ -96,13 +98,28 @@ struct Engine::State {
 };
 
 Engine::Engine(Options options) : state_(new State) {
-  state_->shop.device = open_device(parse_device(options.device), options.machine, options.threads, load_here);
-  state_->shop.cache = std::make_shared<KernelCache>(state_->shop.device, cache_folder(options.cache_folder));
-  state_->timed = options.timed;
+  const std::filesystem::path folder = cache_folder(options.cache_folder);
+  const auto open = [&](const DeviceChoice& choice) {
+    state_->shop.device = open_device(choice, options.machine, options.threads, load_here);
+    state_->shop.cache = std::make_shared<KernelCache>(state_->shop.device, folder);
+  };
   state_->shop.threads = options.threads == 0 ? omp_get_max_threads() : options.threads;
-  if (options.tune && device().machine().kind == machine::Kind::cpu)
-    state_->shop.tuner =
-        std::make_shared<Tuner>(state_->shop.cache, cache_folder(options.cache_folder), state_->shop.threads);
+  state_->timed = options.timed;
+  const DeviceChoice choice = parse_device(options.device);
+  open(choice);
+  if (options.tries && state_->shop.device->is_asynchronous()) {
+    try {
+      require_sound(*this, folder);
+    } catch (const Error& refusal) {
+      if (choice.kind != DeviceChoice::Kind::automatic || options.machine) throw;
+      warn(refusal.what());
+      open({});
+      note(fmt::format("device: {}", state_->shop.device->describe()));
+    }
+  }
+  // Trials are timed by the host's clock, launch by launch.
+  if (options.tune && !state_->shop.device->is_asynchronous())
+    state_->shop.tuner = std::make_shared<Tuner>(state_->shop.cache, folder, state_->shop.threads);
 }
 
 Engine::~Engine() = default;
@@ -152,12 +169,12 @@ Ceilings Engine::measure_ceilings() {
   return run::measure_ceilings(state_->shop);
 }
 
-void Engine::finish_tuning() {
-  if (state_->shop.tuner) state_->shop.tuner->wait();
-}
-
 double Engine::measure_memory() {
   return run::measure_memory(state_->shop);
+}
+
+void Engine::finish_tuning() {
+  if (state_->shop.tuner) state_->shop.tuner->wait();
 }
 
 const CompileReport& Engine::totals() const {

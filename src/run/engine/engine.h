@@ -101,10 +101,11 @@ class Engine {
   struct Options {
     std::string cache_folder;      // "" = $LUMEN_CACHE, else $XDG_CACHE_HOME/lumen, else ~/.cache/lumen; "off" = memory only
     int threads = 0;
-    bool tune = false;             // kernels try other plans while programs run (tune.h); results are the same bits
     machine::MachineRef machine;   // null = the device's own
     std::string device = "cpu";    // cpu, cuda[:N], hip[:N], auto
+    bool tries = true;             // a GPU's kernels are tested on first use (verdict.h)
     bool timed = false;            // times of single kernels are wanted: on GPUs they cost, and nothing is recorded
+    bool tune = false;             // kernels try other plans while programs run (tune.h), on processors; same bits
   };
   explicit Engine(Options options);
   ~Engine();

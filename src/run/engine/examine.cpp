@@ -4,8 +4,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "run/engine/cache.h"
 #include "run/engine/format_check.h"
 #include "run/engine/roofline.h"
+#include "run/engine/verdict.h"
 
 namespace lumen::run {
 namespace {
@@ -48,10 +50,14 @@ Examination examine(Engine::Options options, const ExamineOptions& what) {
   e.device = options.device;
   if (options.machine) e.machine = options.machine->name;
   try {
+    options.tries = false;  // this is the trial
     Engine engine(options);
     describe_machine(engine.device(), &e);
     if (what.tries) {
-      for (CheckLine& line : check_families(engine)) e.trials.push_back({"", std::move(line)});
+      std::vector<CheckLine> lines = check_families(engine);
+      if (engine.device().is_asynchronous())
+        remember_verdict(engine.device(), cache_folder(options.cache_folder), disagreement(lines));
+      for (CheckLine& line : lines) e.trials.push_back({"", std::move(line)});
       for (const FormatRef& f : what.formats)
         for (CheckLine& line : check_kernels(engine, f)) e.trials.push_back({f->name, std::move(line)});
       e.memory_rate = engine.measure_memory();
@@ -59,9 +65,9 @@ Examination examine(Engine::Options options, const ExamineOptions& what) {
     const auto failed = std::find_if(e.trials.begin(), e.trials.end(), [](const auto& t) { return !t.line.ok; });
     e.usable = failed == e.trials.end();
     if (!e.usable) {
-      e.refusal =
-          fmt::format("its kernels disagree with the codec: {}{}: {}",
-                      failed->format.empty() ? "" : failed->format + " ", failed->line.what, failed->line.detail);
+      e.refusal = fmt::format(
+          "{}: {}{}: {}", failed->line.ran ? "its kernels disagree with the codec" : "a kernel cannot be run",
+          failed->format.empty() ? "" : failed->format + " ", failed->line.what, failed->line.detail);
       e.advice = "do not trust results of this device; please report it with the output of `lumen doctor --json`";
     }
   } catch (const Error& error) {

@@ -118,11 +118,15 @@ class CompiledProgram : public Program {
     Clock::time_point last = Clock::now();
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      const Trial::Plan* plan = launch.trial ? &launch.trial->next() : nullptr;
-      device_->launch(plan ? plan->kernel : launch.kernel, buffers_[i], plan ? plan->spread : launch.spread, &status);
+      if (launch.trial) {
+        const Trial::Plan& plan = launch.trial->next();
+        device_->launch(plan.kernel, buffers_[i], plan.spread, &status);
+      } else {
+        device_->launch(launch.kernel, buffers_[i], launch.spread, &status);
+      }
       const Clock::time_point now = Clock::now();
       const double seconds = std::chrono::duration<double>(now - last).count();
-      if (plan) launch.trial->record(seconds);
+      if (launch.trial) launch.trial->record(seconds);
       times_[i] += seconds;
       last = now;
       if (status.code != 0) throw guard_error(list_.graph, launch.blamed, status);

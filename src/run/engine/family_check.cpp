@@ -187,7 +187,7 @@ std::vector<CheckLine> check_families(Engine& engine) {
     try {
       lines.push_back(compare_with_oracle(engine, t.family, t.graph, inputs, t.result, t.tolerance));
     } catch (const Error& error) {
-      lines.push_back({t.family, engine.device().machine().name, false, error.what()});
+      lines.push_back({t.family, engine.device().machine().name, false, error.what(), false});
     }
   }
   return lines;

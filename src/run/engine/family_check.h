@@ -15,6 +15,7 @@ struct CheckLine {
   std::string machine;  // "" for the codec alone
   bool ok = false;
   std::string detail;  // first difference, or a figure
+  bool ran = true;     // no: it could not be compiled or launched, and `detail` says why
 };
 
 // Runs a graph on the engine and by the evaluator; both see the same inputs (f32, i32, or held in a format). The result

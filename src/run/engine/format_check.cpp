@@ -164,7 +164,7 @@ std::vector<CheckLine> check_kernels(Engine& engine, const FormatRef& f) {
     try {
       lines.push_back(check());
     } catch (const Error& error) {
-      lines.push_back({what, machine, false, error.what()});
+      lines.push_back({what, machine, false, error.what(), false});
     }
   };
   if (f->encodes()) {

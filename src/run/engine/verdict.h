@@ -1,0 +1,23 @@
+// Whether a GPU computes what the evaluator says: tried once for each GPU, driver and code generator, and remembered in
+// the cache's folder. What disagrees is not used. Proved by tests/run/verdict_test.cpp.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "run/engine/family_check.h"
+
+namespace lumen::run {
+
+// The first kernel that ran and disagreed, as a sentence; empty when none did. A family that could not be compiled or
+// launched computes nothing wrong: it says so itself when it is needed.
+std::string disagreement(const std::vector<CheckLine>& lines);
+
+// Keeps what a trial of the device found. `folder` empty: nothing is kept.
+void remember_verdict(const Device& device, const std::filesystem::path& folder, const std::string& disagreement);
+
+// Puts the device on trial unless its verdict is known. Error (exit 3) when it disagreed.
+void require_sound(Engine& engine, const std::filesystem::path& folder);
+
+}  // namespace lumen::run
