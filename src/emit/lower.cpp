@@ -241,6 +241,7 @@ class KernelLowering {
   // The first failure of this call is kept in status = {code, detail}.
   void lower_guard(const Instr& instr) {
     BasicBlock* failed = block("failed");
+    BasicBlock* first = grid_ ? nullptr : block("first");
     BasicBlock* join = block("ok");
     llvm::MDNode* likely = llvm::MDBuilder(context_).createBranchWeights(1 << 20, 1);
     b_.CreateCondBr(operand(instr, 0), join, failed, likely);
@@ -248,7 +249,6 @@ class KernelLowering {
     if (grid_) {
       grid_->fail(status(), instr.code, operand(instr, 1));
     } else {
-      BasicBlock* first = block("first");
       b_.CreateCondBr(b_.CreateICmpEQ(b_.CreateLoad(b_.getInt64Ty(), status()), b_.getInt64(0)), first, join);
       b_.SetInsertPoint(first);
       b_.CreateStore(b_.getInt64(static_cast<uint64_t>(instr.code)), status());

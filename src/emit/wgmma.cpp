@@ -42,17 +42,17 @@ Value* begin_product(Ir& b, const machine::Row& row, const machine::MatrixRow& m
   }
   // Added to what is there, neither factor negated; factors of 16 bits both K-major.
   const std::string tail = matrix.acc == Scalar::i32 ? "" : matrix.a.bits() == 16 ? ", 1, 1, 0, 0" : ", 1, 1";
-  const std::string text = fmt::format("{{ .reg .pred p; setp.ne.b32 p, 1, 0; {} {{{}}}, ${}, ${}, p{}; }}", row.llvm,
-                                       registers, n, n + 1, tail);
-  std::vector<Value*> operands{descriptor(b, a), descriptor(b, c)};
-  std::vector<llvm::Type*> types{b.getInt64Ty(), b.getInt64Ty()};
+  const std::string text = fmt::format("{{ .reg .pred p; setp.ne.b32 p, ${}, 0; {} {{{}}}, ${}, ${}, p{}; }}", n + 2,
+                                       row.llvm, registers, n, n + 1, tail);
+  std::vector<Value*> operands{descriptor(b, a), descriptor(b, c), b.getInt32(1)};
+  std::vector<llvm::Type*> types{b.getInt64Ty(), b.getInt64Ty(), b.getInt32Ty()};
   for (unsigned i = 0; i < n; ++i) {
     operands.push_back(b.CreateExtractElement(acc, uint64_t{i}));
     types.push_back(element);
   }
   llvm::Type* results = llvm::StructType::get(b.getContext(), std::vector<llvm::Type*>(n, element));
   auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(results, types, false), text,
-                                    outputs + "l,l," + inputs + "~{memory}", true);
+                                    outputs + "l,l,r," + inputs + "~{memory}", true);
   llvm::CallInst* out = b.CreateCall(code, operands);
   out->setConvergent();
   Value* sum = llvm::PoisonValue::get(vector);

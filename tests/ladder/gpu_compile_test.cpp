@@ -56,13 +56,13 @@ std::vector<loop::Kernel> kernels_for(const machine::Machine& m) {
     const graph::Plan plan = graph::fuse(g);
     for (const graph::Group& group : plan.groups) add(synth::synthesize(plan, group, m));
   };
-  for (uint32_t seed = 1; seed <= 3; ++seed) add_graph(random_graph(seed).g);
+  for (uint32_t seed = 1; seed <= 2; ++seed) add_graph(random_graph(seed).g);
   add_graph(attention(5, 17, 24).g);
   int number = 0;
   for (const FormatRef& f : FormatLibrary::builtin().all()) {
-    if (f->encodes() && number % 12 == 0) add(synth::synthesize_encode(*f, 2, f->block * 2, m));
-    if (number % 8 == 0) add(synth::synthesize_decode(*f, 2, f->block * 2, m));
-    if (number++ % 8 != 1) continue;
+    if (f->encodes() && number % 16 == 3) add(synth::synthesize_encode(*f, 2, f->block * 2, m));
+    if (number % 10 == 0) add(synth::synthesize_decode(*f, 2, f->block * 2, m));
+    if (number++ % 12 != 1) continue;
     for (const int64_t rows : {1, 16}) {  // few and many rows beside a weight in the format
       graph::Type weight = dot_test::type_of({24, f->block * 4}, f);
       add_graph(dot_test::contract_of({rows, f->block * 4}, weight, "mk", "nk", "mn", false));
@@ -75,7 +75,7 @@ TEST(LadderGpuCompile, CodeFitsTheHardware) {
   for (const char* name : {"gfx1201", "sm_90a"}) {
     const machine::MachineRef m = machine::find_machine(name);
     const std::vector<loop::Kernel> kernels = kernels_for(*m);
-    ASSERT_GT(kernels.size(), 30U);
+    ASSERT_GT(kernels.size(), 20U);
     int dots = 0;
     for (const emit::KernelReport& r : emit::report(kernels, *m)) {
       SCOPED_TRACE(m->name + " " + r.symbol);
@@ -88,7 +88,7 @@ TEST(LadderGpuCompile, CodeFitsTheHardware) {
         EXPECT_GE(r.waves.value_or(0), 1);
       }
     }
-    EXPECT_GT(dots, 1) << name;
+    EXPECT_GT(dots, 0) << name;
   }
 }
 

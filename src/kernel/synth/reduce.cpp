@@ -3,6 +3,7 @@
 #include "kernel/synth/reduce.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/check.h"
@@ -188,7 +189,9 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   std::vector<int64_t> outer = body.extents();
   const int64_t inner = outer.back();
   outer.pop_back();
-  const Tasks tasks = cut(outer, inner, std::max<int64_t>(target.grain(kPart) / split.parts, std::min<int64_t>(64, target.grain(kPart))), lanes);
+  const Tasks tasks =
+      cut(outer, inner,
+          std::max<int64_t>(target.grain(kPart) / split.parts, std::min<int64_t>(64, target.grain(kPart))), lanes);
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
       [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
@@ -247,8 +250,11 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
     const int64_t unit = cuts_lanes ? std::max<int64_t>(probe.chunking(static_cast<int>(lanes)).chunk, 4 * lanes) : 1;
     split.part =
         std::max<int64_t>((target.grain(kPart) / std::max<int64_t>(per_step, 1) + unit - 1) / unit * unit, unit);
-    if (target.busy_tasks > 0)  // no more parts than keep the machine busy
+    // No more parts than keep the machine busy, and no more than one has elements: somebody adds the parts.
+    if (target.busy_tasks > 0) {
+      split.part = std::max(split.part, static_cast<int64_t>(std::sqrt(static_cast<double>(cut_extent))) / unit * unit);
       split.part = std::max(split.part, (cut_extent * busy / target.busy_tasks + unit - 1) / unit * unit);
+    }
     split.parts = (cut_extent + split.part - 1) / split.part;
   }
   Synthesis out;
