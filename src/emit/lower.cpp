@@ -120,6 +120,10 @@ class KernelLowering {
     for (size_t i = 0; i < k_.params.size(); ++i) {
       buffers_[i].base = address_of(i);
       buffers_[i].align = k_.params[i].align;
+      if (grid_) {  // alignments of what is read are found from it
+        const llvm::Align align(static_cast<uint64_t>(k_.params[i].align));
+        function_->addParamAttr(static_cast<unsigned>(i), llvm::Attribute::getWithAlignment(context_, align));
+      }
       buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written;
       if (k_.aliased) continue;
       std::vector<llvm::Metadata*> others = scopes;

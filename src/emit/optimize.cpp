@@ -8,6 +8,7 @@
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/GVN.h>
 #include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/InferAlignment.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/LoopStrengthReduce.h>
 #include <llvm/Transforms/Scalar/SROA.h>
@@ -35,6 +36,7 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), true));
   passes.addPass(llvm::GVNPass());
   passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::InferAlignmentPass());
   passes.addPass(llvm::SimplifyCFGPass());
   for (llvm::Function& f : module)
     if (!f.isDeclaration()) passes.run(f, functions);

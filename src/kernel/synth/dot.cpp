@@ -23,6 +23,10 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
   std::string why;
   if (rows_possible(p)) {
     const RowsPlan rows = choose_rows(p, target);
+    if (target.wave > 1) {
+      out.steps.push_back(write_rows_kernel(plan.graph, p, rows, target));
+      return out;
+    }
     if (!options.exact && integer_possible(p)) {
       if (const auto d = factor_integer(*p.loads[1].format, p.loads[1].columns, target, &why)) {
         write_integer_kernels(plan.graph, p, rows, *d, target, out);

@@ -1,4 +1,5 @@
-// One group of b's rows at a time, all of a's rows beside it; sums in registers, one vector each.
+// One group of b's rows at a time, all of a's rows beside it; sums in registers, one vector each. Where lanes step
+// together in waves, a wave takes a group: each lane its share of K, and the lanes' sums are added at the end.
 #include "kernel/synth/dot_rows.h"
 
 #include <functional>
@@ -17,6 +18,8 @@ using Value = loop::ValueId;
 using loop::LoopKind;
 using loop::VType;
 
+constexpr int64_t kBlockLanes = 128;  // of a block of waves
+
 class RowsKernel {
  public:
   RowsKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const machine::Machine& m)
@@ -25,13 +28,21 @@ class RowsKernel {
   }
 
   Step write(std::string plan) {
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1,
-            [&](Value task) { write_task(task); });
+    if (m_.wave > 1)
+      write_blocks();
+    else
+      b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1,
+              [&](Value task) { write_task(task); });
     return w_.step(std::move(plan));
   }
 
  private:
   void write_task(Value task);
+  void write_blocks();
+  void declare_sums();
+  // Steps of `step` along K from `from` to `to`, or those of them that are this lane's.
+  void along_k(int64_t from, int64_t to, int64_t step, const std::function<void(Value)>& body);
+  Value over_wave(Value total);  // the sum of all lanes'
   void write_group(Value n);
   void sum_memory(const std::vector<Value>& rows);
   void sum_packed(const std::vector<Value>& rows);
@@ -54,6 +65,8 @@ class RowsKernel {
   std::optional<ScaledForm> form_;  // scales are applied to sums of values: of a group, or of the row
   bool whole_rows_ = false;
   std::vector<Value> row_scales_;
+  Value lane_ = -1;    // of the wave; -1: this task has all of K
+  Value exists_ = -1;  // this wave has rows of its own; -1: it always does
 };
 
 // Scales that stay the same over vectors wait until these are added.
@@ -73,9 +86,44 @@ void RowsKernel::write_task(Value task) {
   const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(t_.n_tasks)), t_.n_task * t_.width);
   w_.enter_outer(b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks)));
   const Value last = w_.min(w_.add(first, w_.i64(t_.n_task * t_.width)), w_.i64(p_.n.extent));
+  declare_sums();
+  b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
+}
+
+void RowsKernel::declare_sums() {
   for (int i = 0; i < t_.height * t_.width * t_.chains; ++i) sums_.push_back(b_.alloc(t_.lanes * 4));
   for (int i = 0; form_ && !whole_rows_ && i < t_.height * t_.width; ++i) partial_.push_back(b_.alloc(t_.lanes * 4));
-  b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
+}
+
+void RowsKernel::write_blocks() {
+  const int64_t per_outer = (p_.n.extent + t_.width - 1) / t_.width, groups = p_.outer_extent() * per_outer;
+  const int64_t waves = kBlockLanes / m_.wave;
+  b_.loop(LoopKind::grid, w_.i64(0), w_.i64((groups + waves - 1) / waves), 1, [&](Value block) {
+    b_.loop(LoopKind::lane, w_.i64(0), w_.i64(kBlockLanes), 1, [&](Value lane) {
+      lane_ = b_.lane_id();
+      Value group = w_.add(w_.scaled(block, waves), b_.op(ScalarOp::div_, lane, w_.i64(m_.wave)));
+      if (groups % waves != 0) {  // waves without rows of their own repeat the last ones
+        exists_ = b_.op(ScalarOp::lt_, group, w_.i64(groups));
+        group = w_.min(group, w_.i64(groups - 1));
+      }
+      w_.enter_outer(b_.op(ScalarOp::div_, group, w_.i64(per_outer)));
+      declare_sums();
+      write_group(w_.scaled(b_.op(ScalarOp::rem_, group, w_.i64(per_outer)), t_.width));
+    });
+  });
+}
+
+void RowsKernel::along_k(int64_t from, int64_t to, int64_t step, const std::function<void(Value)>& body) {
+  if (from >= to) return;
+  const Value first = lane_ < 0 ? w_.i64(from) : w_.add(w_.i64(from), w_.scaled(lane_, step));
+  b_.loop(LoopKind::serial, first, w_.i64(to), lane_ < 0 ? step : step * m_.wave, body);
+}
+
+Value RowsKernel::over_wave(Value total) {
+  if (lane_ < 0) return total;
+  for (int64_t apart = m_.wave / 2; apart > 0; apart /= 2)
+    total = b_.add(total, b_.exchange(total, b_.op(ScalarOp::xor_, lane_, w_.i64(apart))));
+  return total;
 }
 
 Value RowsKernel::sum(int i, int j) {
@@ -106,11 +154,17 @@ void RowsKernel::sum_memory(const std::vector<Value>& rows) {
     for (Value row : rows) right.push_back(w_.read_f32(1, w_.add(row, at), 1, t_.lanes, count));
     products(nullptr, vector, at, right, count);
   };
-  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), unit, [&](Value at) {
+  along_k(0, whole, unit, [&](Value at) {
     for (int64_t vector = 0; vector < t_.chains; ++vector) step(w_.add(at, w_.i64(vector * t_.lanes)), vector, -1);
   });
-  for (int64_t at = whole; at < k; at += t_.lanes)
-    step(w_.i64(at), (at - whole) / t_.lanes, k - at < t_.lanes ? w_.i64(k - at) : -1);
+  const auto rest = [&] {
+    for (int64_t at = whole; at < k; at += t_.lanes)
+      step(w_.i64(at), (at - whole) / t_.lanes, k - at < t_.lanes ? w_.i64(k - at) : -1);
+  };
+  if (lane_ < 0)
+    rest();
+  else if (whole < k)
+    b_.branch(b_.op(ScalarOp::eq_, lane_, w_.i64(0)), rest);
 }
 
 // Elements first .. first + count of the entered blocks, which begin at k.
@@ -164,8 +218,8 @@ void RowsKernel::sum_packed(const std::vector<Value>& rows) {
     }
   };
   const int64_t k = p_.k.extent, whole = k / unit * unit;
-  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), unit, [&](Value at) { run(at, unit); });
-  b_.loop(LoopKind::serial, w_.i64(whole), w_.i64(k), block, [&](Value at) { run(at, block); });
+  along_k(0, whole, unit, [&](Value at) { run(at, unit); });
+  along_k(whole, k, block, [&](Value at) { run(at, block); });
   for (size_t j = 0; form_ && whole_rows_ && j < rows.size(); ++j) {
     cursors[j]->enter_block(first[j], 1);
     row_scales_.push_back(cursors[j]->expression(*form_->scale, 0, 1, false));
@@ -186,15 +240,23 @@ void RowsKernel::write_group(Value n) {
     sum_memory(rows);
   const Value count =
       p_.n.extent % t_.width ? w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(t_.width)) : -1;
+  std::vector<Value> results;
   for (int i = 0; i < t_.height; ++i) {
     Value v = w_.zero(t_.width);
     for (int j = 0; j < t_.width; ++j) {
-      Value total = b_.fold(ScalarOp::add_, sum(i, j));
+      Value total = over_wave(b_.fold(ScalarOp::add_, sum(i, j)));
       if (!row_scales_.empty()) total = b_.mul(total, row_scales_[static_cast<size_t>(j)]);
       v = t_.width == 1 ? total : b_.insert(v, total, j);
     }
-    w_.finish_vector(v, w_.i64(i), n, count);
+    results.push_back(v);
   }
+  const auto finish = [&] {
+    for (int i = 0; i < t_.height; ++i) w_.finish_vector(results[static_cast<size_t>(i)], w_.i64(i), n, count);
+  };
+  if (lane_ < 0) return finish();
+  Value first = b_.op(ScalarOp::eq_, lane_, w_.i64(0));
+  if (exists_ >= 0) first = b_.op(ScalarOp::and_, first, exists_);
+  b_.branch(first, finish);
 }
 
 }  // namespace
