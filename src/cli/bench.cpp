@@ -75,6 +75,7 @@ class Bench {
       line.model_bytes = model.weight_bytes();
       line.parameters = model.weight_count();
       line.threads = engine_.threads();
+      if (engine_.device().is_asynchronous()) line.gpu = engine_.device().describe();
       line.chunk = flags_.speed.session.chunk;
       line.machine = engine_.device().machine().name;
       const auto name_of = [](const FormatRef& f) { return f ? f->name : std::string("f32"); };

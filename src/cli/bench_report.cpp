@@ -21,6 +21,14 @@ std::string processor_name() {
   return "";
 }
 
+// "CPU", or the interface a GPU is driven by.
+std::string backend(const BenchLine& line) {
+  if (line.gpu.empty()) return "CPU";
+  std::string name = line.gpu.substr(0, line.gpu.find_first_of(": "));
+  for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
 // Every field once; the forms differ in how they are written.
 Json fields(const BenchLine& line) {
   const model::Speed& s = line.speed;
@@ -28,8 +36,8 @@ Json fields(const BenchLine& line) {
   Json out;
   out["build_commit"] = fmt::format("lumen {}", kVersion);
   out["cpu_info"] = processor_name();
-  out["gpu_info"] = "";
-  out["backends"] = "CPU";
+  out["gpu_info"] = line.gpu;
+  out["backends"] = backend(line);
   out["machine"] = line.machine;
   out["model_filename"] = line.file;
   out["model_type"] = line.type;
@@ -124,7 +132,7 @@ std::string bench_head(BenchForm form) {
 std::string bench_line(BenchForm form, const BenchLine& line, bool first) {
   switch (form) {
     case BenchForm::md:
-      return markdown_row(line.type, size_text(line.model_bytes), count_text(line.parameters), "CPU",
+      return markdown_row(line.type, size_text(line.model_bytes), count_text(line.parameters), backend(line),
                           std::to_string(line.threads), line.speed.test.name(),
                           fmt::format("{:.2f} ± {:.2f}", line.speed.mean_rate(), line.speed.deviation_rate()));
     case BenchForm::csv: {

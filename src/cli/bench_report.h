@@ -17,6 +17,7 @@ struct BenchLine {
   int threads = 0;
   int64_t chunk = 0;
   std::string machine, type_k, type_v;
+  std::string gpu;  // the device as it describes itself; "": a processor
   bool exact = false;
   std::string time;  // UTC, ISO 8601
   model::Speed speed;

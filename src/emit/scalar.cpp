@@ -169,6 +169,9 @@ class ScalarLowering {
   Value* shift(ScalarOp op, Scalar s, Value* a, Value* amount) {
     const int bits = scalar_bits(s);
     Value* outside = b_.CreateICmpUGE(amount, integer(s, bits));
+    // Where an instruction takes 32 bits of the amount, LLVM 22 lets it answer for the select above, whatever lies
+    // beyond these bits.
+    if (bits == 64) amount = b_.CreateAnd(amount, integer(s, bits - 1));
     if (op == ScalarOp::shl_) return b_.CreateSelect(outside, integer(s, 0), b_.CreateShl(a, amount));
     if (!is_signed(s)) return b_.CreateSelect(outside, integer(s, 0), b_.CreateLShr(a, amount));
     return b_.CreateAShr(a, b_.CreateSelect(outside, integer(s, bits - 1), amount));
