@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/arch/config_file.h"
 #include "model/arch/write.h"
 
 namespace lumen::model {
@@ -171,6 +172,7 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
   local.tensors.clear();
 
   Model out = model;
+  const graph::Config back = config_in_gguf(*model.family, model.config, model.metadata);
   for (const Parameter& p : model.parameters) {
     const Weight& old = model.weights.at(p.name);
     Weight& w = out.weights.at(p.name);
@@ -201,7 +203,7 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
     line.to = element_name(w);
     line.bits = w.bits_per_weight();
     line.bytes = std::llround(line.bits * static_cast<double>(line.weights) / 8);
-    if (is_omitted(model, p)) continue;
+    if (is_omitted(model, p, back)) continue;
     if (progress) progress(line);
     local.weights += line.weights;
     local.bytes += line.bytes;
