@@ -36,7 +36,8 @@ const ConfigKey* key_of_entry(const ModelDecl& m, const std::string& name) {
   if (const ConfigKey* k = find_key(m, name)) return k;
   const size_t dot = name.rfind('.');
   if (dot == std::string::npos || dot + 1 == name.size() || name.size() - dot > 10 ||
-      !std::all_of(name.begin() + static_cast<int64_t>(dot) + 1, name.end(), [](char c) { return c >= '0' && c <= '9'; }))
+      !std::all_of(name.begin() + static_cast<int64_t>(dot) + 1, name.end(),
+                   [](char c) { return c >= '0' && c <= '9'; }))
     return nullptr;
   const ConfigKey* k = find_key(m, name.substr(0, dot));
   return k && k->type.has_dims ? k : nullptr;
@@ -66,7 +67,8 @@ class Resolver {
     if (std::find(resolved_.begin(), resolved_.end(), k.name) != resolved_.end()) return;
     check_type(k);
     if (std::find(busy_.begin(), busy_.end(), k.name) != busy_.end())
-      throw error_at(k.place, fmt::format("the value of config key '{}' depends on itself", k.name));
+      throw error_at(k.default_value ? k.default_value->place : k.place,
+                     fmt::format("the value of config key '{}' depends on itself", k.name));
     constexpr size_t kLongest = 64;
     if (busy_.size() >= kLongest) throw error_at(k.place, "config keys depend on each other in too long a chain");
     busy_.push_back(k.name);
@@ -76,12 +78,13 @@ class Resolver {
       needs(*k.type.dims[0]);
       const int64_t count = whole(*k.type.dims[0], "the extent of a config key");
       constexpr int64_t kMost = 100'000;
-      if (count < 0 || count > kMost) throw error_at(k.type.place, fmt::format("{} is no extent of a config key", count));
+      if (count < 0 || count > kMost)
+        throw error_at(k.type.place, fmt::format("{} is no extent of a config key", count));
       for (int64_t i = 0; i < count; ++i) done_[fmt::format("{}.{}", k.name, i)] = value(k, e, i);
       for (const auto& [name, unused] : values_)
         if (name != k.name && key_of_entry(model_, name) == &k && !done_.contains(name))
-          throw user_error("config key '{}' of model '{}' has {} values, so there is no '{}'", k.name, model_.name, count,
-                           name);
+          throw user_error("config key '{}' of model '{}' has {} values, so there is no '{}'", k.name, model_.name,
+                           count, name);
     } else {
       done_[k.name] = value(k, e, {});
     }
@@ -111,7 +114,8 @@ class Resolver {
       if ((!scalar || !is_float(*scalar)) && v != std::floor(v))
         throw user_error("config key '{}' of model '{}' must be a whole number, not {}", k.name, model_.name, v);
       if (!choices.empty() && (v < 0 || v >= static_cast<double>(choices.size())))
-        throw user_error("config key '{}' of model '{}' has {} choices, not {}", k.name, model_.name, choices.size(), v);
+        throw user_error("config key '{}' of model '{}' has {} choices, not {}", k.name, model_.name, choices.size(),
+                         v);
       return v;
     }
     if (!e)
@@ -130,11 +134,12 @@ class Resolver {
       return static_cast<double>(at - choices.begin());
     }
     const bool truth = scalar == Scalar::boolean;
-    if (truth && v.is_number() && (v.number.kind == Number::Kind::truth || v.number.value() == 0 || v.number.value() == 1))
+    if (truth && v.is_number() &&
+        (v.number.kind == Number::Kind::truth || v.number.value() == 0 || v.number.value() == 1))
       return v.number.value();
     if (truth || !v.is_number() || v.number.kind == Number::Kind::truth)
-      throw error_at(e->place, fmt::format("config key '{}' must be a {}, found {}", k.name, truth ? "truth value" : "number",
-                                            describe(v)));
+      throw error_at(e->place, fmt::format("config key '{}' must be a {}, found {}", k.name,
+                                           truth ? "truth value" : "number", describe(v)));
     if (!is_float(*scalar) && v.number.kind != Number::Kind::integer)
       throw error_at(e->place, fmt::format("config key '{}' must be a whole number, found {}", k.name, v.number.real));
     return v.number.value();

@@ -1,7 +1,8 @@
-// Models that extend others: `model b(cfg) : extends a { .. }` has all members of a, where those of b with the same name
-// take their places. Sizes and the names in files (gguf, hf, ..) are not taken over: they belong to one family.
+// Models that extend others: `model b(cfg) : extends a { .. }` has all members of a, where those of b with the same
+// name take their places. Sizes and the names in files (gguf, hf, ..) are not taken over: they belong to one family.
 // Proved by tests/graph/elaborate_test.cpp.
 #include <algorithm>
+#include <optional>
 
 #include "graph/elaborate/elaborate.h"
 #include "lang/spelling.h"
@@ -31,34 +32,42 @@ const lang::Attribute* extends_of(const ModelDecl& m) {
   return nullptr;
 }
 
+// `over` with what it takes from `base`.
+ModelDecl extended(const ModelDecl& base, const ModelDecl& over) {
+  ModelDecl out = over;
+  out.config = joined(base.config, over.config);
+  out.params = joined(base.params, over.params);
+  out.layer_params = joined(base.layer_params, over.layer_params);
+  out.functions = joined(base.functions, over.functions);
+  if (!out.layer_count) out.layer_count = base.layer_count;
+  return out;
+}
+
 ModelDecl complete(const Scope& scope, const ModelDecl& m, int depth) {
   const lang::Attribute* extends = extends_of(m);
   if (!extends) return m;
-  if (extends->values.size() != 1 || extends->values[0]->kind != lang::ExprKind::name)
-    throw error_at(extends->place, "'extends' needs the name of a model", "e.g. extends llama");
-  const std::string& name = extends->values[0]->text;
   constexpr int kDeepest = 16;
   if (depth > kDeepest)
     throw error_at(extends->place, fmt::format("'{}' extends too long a chain of models", m.name),
                    "a model that extends itself never ends");
   std::vector<std::string> known;
   for (const lang::File* file : scope.files)
-    for (const ModelDecl& other : file->models) {
-      known.push_back(other.name);
-      if (other.name != name) continue;
-      const ModelDecl base = complete(scope, other, depth + 1);
-      if (m.layer_count)
-        for (const lang::ModelParam& p : m.layer_params)
-          if (!base.layer_count) throw error_at(p.place, fmt::format("'{}' has no layers", name));
-      ModelDecl out = m;
-      out.config = joined(base.config, m.config);
-      out.params = joined(base.params, m.params);
-      out.layer_params = joined(base.layer_params, m.layer_params);
-      out.functions = joined(base.functions, m.functions);
-      if (!out.layer_count) out.layer_count = base.layer_count;
-      return out;
-    }
-  throw error_at(extends->place, fmt::format("there is no model '{}'", name), lang::did_you_mean(name, known));
+    for (const ModelDecl& other : file->models) known.push_back(other.name);
+  if (extends->values.empty())
+    throw error_at(extends->place, "'extends' needs the name of a model", "e.g. extends base");
+  std::optional<ModelDecl> base;
+  for (const lang::ExprPtr& value : extends->values) {
+    const ModelDecl* found = nullptr;
+    for (const lang::File* file : scope.files)
+      for (const ModelDecl& other : file->models)
+        if (value->kind == lang::ExprKind::name && other.name == value->text && !found) found = &other;
+    if (!found)
+      throw error_at(extends->place, fmt::format("there is no model '{}'", value->text),
+                     lang::did_you_mean(value->text, known));
+    const ModelDecl next = complete(scope, *found, depth + 1);
+    base = base ? extended(*base, next) : next;
+  }
+  return extended(*base, m);
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ void check_spelling(const lang::Attribute& a, const std::vector<std::string>& kn
 }
 
 const std::vector<std::string>& param_attributes() {
-  static const std::vector<std::string> known = {"gguf", "hf",     "role",      "init",      "optional",
-                                                 "when", "frozen", "absent_if", "hf_halves", "hf_plus",
+  static const std::vector<std::string> known = {"gguf",          "hf",       "role",      "init",      "optional",
+                                                 "when",          "frozen",   "absent_if", "hf_halves", "hf_plus",
                                                  "hf_transposed", "hf_fused", "doc"};
   return known;
 }
@@ -64,7 +64,8 @@ std::optional<ModelParameter> read_parameter(Session& session, const ModelContex
     if (a.name == "init") {
       out.init = word_of(a);
       if (out.init == "each") {
-        if (a.values.size() != 2) throw error_at(a.place, "'init each' needs a formula", "e.g. init each (1.0 / (j + 1))");
+        if (a.values.size() != 2)
+          throw error_at(a.place, "'init each' needs a formula", "e.g. init each (1.0 / (j + 1))");
         formula = a.values[1].get();
       } else if (a.values.size() > 1) {
         out.init_scale = e.number(*a.values[1], "the scale of an init").value();
@@ -104,13 +105,16 @@ void check_names(const ModelDecl& m) {
   };
   for (const auto& k : m.config) {
     once("config key", k.name, k.place);
-    for (const auto& a : k.attributes) check_spelling(a, {"gguf", "hf", "gguf_length", "choices", "gguf_choices", "when", "doc"});
+    for (const auto& a : k.attributes)
+      check_spelling(a,
+                     {"gguf", "hf", "gguf_length", "choices", "gguf_choices", "hf_words", "hf_members", "when", "doc"});
   }
   for (const auto& s : m.sizes) once("size", s.name, s.place);
   for (const auto& p : m.params) once("parameter", p.name, p.place);
   for (const auto& p : m.layer_params) once("layer parameter", p.name, p.place);
   for (const auto& f : m.functions) once("function", f.name, f.place);
-  for (const auto& a : m.attributes) check_spelling(a, {"gguf", "gguf_if", "hf", "hf_type", "hf_refuse", "hf_ignore", "extends", "doc"});
+  for (const auto& a : m.attributes)
+    check_spelling(a, {"gguf", "gguf_if", "hf", "hf_type", "part", "hf_refuse", "hf_ignore", "extends", "doc"});
 }
 
 // A function that fails only because a parameter without a value must be a constant is checked where it is called.

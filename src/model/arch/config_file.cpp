@@ -62,6 +62,16 @@ bool is_text(const GgufMetadata& metadata, const std::string& name) {
   return v && std::holds_alternative<std::string>(*v);
 }
 
+// One number or several; truth values are 0 and 1.
+std::vector<double> numbers_in(const GgufMetadata& metadata, const std::string& name) {
+  const GgufValue* v = metadata.find(name);
+  if (const auto* flag = std::get_if<bool>(v)) return {*flag ? 1.0 : 0.0};
+  if (const auto* array = std::get_if<GgufArray>(v)) {
+    if (const auto* flags = std::get_if<std::vector<bool>>(array)) return {flags->begin(), flags->end()};
+  }
+  return metadata.numbers(name);
+}
+
 void take_gguf(const Family& family, const GgufMetadata& metadata, const ConfigKey& key, const std::string& name,
                graph::Config& values) {
   const std::string& file = metadata.source;
@@ -71,10 +81,10 @@ void take_gguf(const Family& family, const GgufMetadata& metadata, const ConfigK
       const bool other = std::any_of(family.keys().begin(), family.keys().end(), [&](const ConfigKey& k) {
         return !k.has_axis && std::find(k.gguf.begin(), k.gguf.end(), name) != k.gguf.end();
       });
-      if (!other) values[key.name] = checked(file, key, metadata.number(name));
+      if (!other) values[key.name] = checked(file, key, numbers_in(metadata, name).at(0));
       return;
     }
-    const auto numbers = metadata.numbers(name);
+    const auto numbers = numbers_in(metadata, name);
     for (size_t i = 0; i < numbers.size(); ++i) values[entry(key.name, i)] = checked(file, key, numbers[i]);
     return;
   }
@@ -86,7 +96,7 @@ void take_gguf(const Family& family, const GgufMetadata& metadata, const ConfigK
       return k.has_axis && std::find(k.gguf.begin(), k.gguf.end(), name) != k.gguf.end();
     });
     if (other && is_array(metadata, name)) return;
-    const std::vector<double> all = metadata.numbers(name);
+    const std::vector<double> all = numbers_in(metadata, name);
     if (all.empty()) throw user_error("{}: key '{}' is an empty array", file, name);
     // An array for a family that has one number: all must be that number.
     for (double v : all) {
@@ -147,6 +157,8 @@ void set_path(nlohmann::json& object, const std::string& path, nlohmann::json va
 
 double hf_number(const std::string& file, const ConfigKey& key, const std::string& name, const nlohmann::json& value) {
   if (value.is_string() && !key.choices.empty()) return choice(file, key, key.choices, value.get<std::string>());
+  if (value.is_string() && key.hf_words.contains(value.get<std::string>()))
+    return key.hf_words.at(value.get<std::string>());
   if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
   if (!value.is_number()) throw user_error("{}: \"{}\" is not a number", file, name);
   return checked(file, key, value.get<double>());
@@ -175,7 +187,8 @@ void check_lengths(const Family& family, const graph::Config& given, const std::
     if (!key.has_axis || given.contains(key.name) || !given.contains(entry(key.name, 0))) continue;
     if (full.empty()) full = family.config("", given);
     for (const std::string& name : key.entries(full)) {
-      if (!given.contains(name)) throw user_error("{}: the list {} is too short: it has no element '{}'", file, key.name, name);
+      if (!given.contains(name))
+        throw user_error("{}: the list {} is too short: it has no element '{}'", file, key.name, name);
     }
   }
 }
@@ -210,6 +223,15 @@ graph::Config read_hf_config(const Family& family, const nlohmann::json& config,
       if (!value) continue;
       take_hf(file, key, name, *value, values);
       break;
+    }
+    if (const nlohmann::json* list = key.hf_members.empty() ? nullptr : find_path(config, key.hf_members)) {
+      if (!list->is_array()) throw user_error("{}: \"{}\" is not a list", file, key.hf_members);
+      values[key.name] = 0;
+      for (const nlohmann::json& at : *list) {
+        if (!at.is_number_unsigned())
+          throw user_error("{}: \"{}\" is not a list of whole numbers", file, key.hf_members);
+        values[entry(key.name, at.get<uint64_t>())] = 1;
+      }
     }
     if (own == config.end() || !own->is_object()) continue;
     if (const auto value = own->find(key.name); value != own->end()) take_hf(file, key, key.name, *value, values);
@@ -256,6 +278,12 @@ void write_hf_config(const Family& family, const graph::Config& config, nlohmann
   json.erase(kOwnHf);
   for (const ConfigKey& key : family.keys()) {
     const std::vector<double> all = values_of(key, config);
+    if (!all.empty() && !key.hf_members.empty()) {
+      nlohmann::json list = nlohmann::json::array();
+      for (size_t i = 0; i < all.size(); ++i)
+        if (all[i] != 0) list.push_back(i);
+      set_path(json, key.hf_members, std::move(list));
+    }
     if (all.empty() || key.hf.empty()) continue;
     // Where the folder it came from says the same, its own spelling stays.
     const auto said = std::find_if(key.hf.begin(), key.hf.end(), [&](const auto& n) { return find_path(json, n); });

@@ -1,6 +1,7 @@
-// Reads families out of syntax trees. The attributes it understands: model: gguf, gguf_if, hf, hf_type, hf_refuse,
-// hf_ignore; config keys: gguf, gguf_choices, hf, gguf_length, when; parameters: frozen, absent_if and hf_halves (both name
-// a config key), hf_plus, hf_transposed, hf_fused, and those elaborate.h lists.
+// Reads families out of syntax trees. The attributes it understands: model: part (no family of its own), gguf, gguf_if,
+// hf, hf_type, hf_refuse, hf_ignore; config keys: gguf, gguf_choices, hf, hf_words, hf_members, gguf_length, when;
+// parameters: frozen, absent_if and hf_halves (both name a config key), hf_plus, hf_transposed, hf_fused, and those
+// elaborate.h lists.
 #include "model/arch/family.h"
 
 #include <algorithm>
@@ -135,8 +136,11 @@ graph::Scope Library::scope() const {
 std::vector<FamilyRef> Library::families() const {
   std::vector<FamilyRef> found;
   for (const auto& file : files_) {
-    for (const lang::ModelDecl& decl : file->models)
-      found.push_back(std::make_shared<Family>(shared_from_this(), decl));
+    for (const lang::ModelDecl& decl : file->models) {
+      const bool is_part = std::any_of(decl.attributes.begin(), decl.attributes.end(),
+                                       [](const lang::Attribute& a) { return a.name == "part"; });
+      if (!is_part) found.push_back(std::make_shared<Family>(shared_from_this(), decl));
+    }
   }
   return found;
 }
@@ -246,6 +250,12 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
     out.gguf = attribute_texts(key.attributes, "gguf");
     out.hf = attribute_texts(key.attributes, "hf");
     for (std::string& name : out.gguf) name = filled(std::move(name));
+    for (const lang::Attribute& a : key.attributes) {
+      if (a.name != "hf_words") continue;
+      for (size_t n = 0; n + 1 < a.values.size(); n += 2) out.hf_words[a.values[n]->text] = number_of(a, n + 1);
+    }
+    const auto members = attribute_texts(key.attributes, "hf_members");
+    if (!members.empty()) out.hf_members = members.front();
     const auto length = attribute_texts(key.attributes, "gguf_length");
     if (!length.empty()) out.gguf_length = length.front();
     keys_.push_back(std::move(out));

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,12 +35,13 @@ class Library : public std::enable_shared_from_this<Library> {
   const lang::File& replace_model_text(SourceRef source);
 
   const FormatLibrary& formats() const { return formats_; }
-  FamilyRef family(const std::string& name) const;                  // Error with the known names
-  // By the attribute `gguf`. `has_key` tells whether a metadata key is there and not 0: of families with one architecture,
-  // one whose `gguf_if` it has comes first.
-  FamilyRef family_of_gguf(const std::string& architecture, const std::function<bool(const std::string&)>& has_key) const;
-  FamilyRef family_of_hf(const std::string& architecture) const;    // by the attribute `hf`
-  FamilyRef family_with_size(const std::string& size) const;        // null when no family has it
+  FamilyRef family(const std::string& name) const;  // Error with the known names
+  // By the attribute `gguf`. `has_key` tells whether a metadata key is there and not 0: of families with one
+  // architecture, one whose `gguf_if` it has comes first.
+  FamilyRef family_of_gguf(const std::string& architecture,
+                           const std::function<bool(const std::string&)>& has_key) const;
+  FamilyRef family_of_hf(const std::string& architecture) const;  // by the attribute `hf`
+  FamilyRef family_with_size(const std::string& size) const;      // null when no family has it
   std::vector<std::string> family_names() const;
   graph::Scope scope() const;
 
@@ -67,6 +69,8 @@ struct ConfigKey {
   std::string gguf_length;  // an array whose length is the value when no gguf name is present
   // Texts by value; what GGUF files call them ("": they have no word for it). Empty for numbers.
   std::vector<std::string> choices, gguf_choices;
+  std::map<std::string, double> hf_words;  // words for numbers in HF files
+  std::string hf_members;                  // HF files list the numbers of the elements that are 1
   std::vector<std::string> entries(const graph::Config& config) const;  // its names there
 };
 
@@ -100,7 +104,7 @@ class Family {
   const std::vector<std::string>& hf_refused() const { return hf_refused_; }
   // Tensors of HF files that are no parameters; * matches any characters.
   const std::vector<std::string>& hf_ignored() const { return hf_ignored_; }
-  const std::string& hf_type() const { return hf_type_; }  // model_type of config.json
+  const std::string& hf_type() const { return hf_type_; }         // model_type of config.json
   const std::string& gguf_condition() const { return gguf_if_; }  // a metadata key, or ""
   // Whether a key has a meaning in this config (its `when`).
   bool is_used(const ConfigKey& key, const graph::Config& config) const;

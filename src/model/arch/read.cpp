@@ -99,7 +99,8 @@ class Taker {
       auto w = take(p);
       if (!w && !p.optional) {
         const auto names = names_of(p);
-        throw user_error("{}: tensor '{}' is missing (parameter {})", name_, names.empty() ? "" : names.front(), p.name);
+        throw user_error("{}: tensor '{}' is missing (parameter {})", name_, names.empty() ? "" : names.front(),
+                         p.name);
       }
       model.weights[p.name] = w ? std::move(*w) : initial_weight(*family_, model.config, p, 0, salt);
     }

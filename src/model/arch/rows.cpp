@@ -74,8 +74,8 @@ Weight stack_rows(std::span<const Weight> parts, const graph::Shape& shape) {
 Weight transposed(const Weight& w) {
   LUMEN_CHECK(w.type.shape.size() == 2);
   const int64_t rows = w.rows(), columns = w.columns();
-  const bool is_short = !w.is_f32() && (is_plain(*w.type.element.format, Scalar::f16) ||
-                                        is_plain(*w.type.element.format, Scalar::bf16));
+  const bool is_short =
+      !w.is_f32() && (is_plain(*w.type.element.format, Scalar::f16) || is_plain(*w.type.element.format, Scalar::bf16));
   if (!w.is_f32() && !is_short)
     throw user_error("a weight in format '{}' cannot be transposed", w.type.element.format->name);
   const auto size = static_cast<int64_t>(is_short ? 2 : 4);

@@ -8,8 +8,8 @@
 
 namespace lumen::model {
 
-// An optional parameter with the values it would get anyway by the config `back`, the one a reader of the file will see:
-// it is not written.
+// An optional parameter with the values it would get anyway by the config `back`, the one a reader of the file will
+// see: it is not written.
 bool is_omitted(const Model& model, const Parameter& p, const graph::Config& back);
 
 // `file_type` is general.file_type, a label; -1: the one of the format most weights are in, or 0.
