@@ -6,11 +6,14 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "model/arch/carry.h"
 #include "model/arch/config_file.h"
+#include "model/arch/packed.h"
 #include "model/arch/pairs.h"
 #include "model/arch/rows.h"
 #include "model/file/json.h"
-#include "model/file/safetensors.h"
+#include "model/file/gguf_split.h"
+#include "model/file/hub_cache.h"
 #include "number/codec.h"
 
 namespace lumen::model {
@@ -78,13 +81,14 @@ bool matches(std::string_view pattern, std::string_view name) {
 // Takes the weights of one file, tensor by tensor.
 class Taker {
  public:
-  Taker(const FamilyRef& family, std::shared_ptr<const TensorFile> file, std::string name, bool hf)
-      : family_(family), file_(std::move(file)), name_(std::move(name)), hf_(hf) {}
+  Taker(const FamilyRef& family, std::shared_ptr<const TensorFile> file, std::string name, bool hf,
+        const PackedCheckpoint* packed = nullptr)
+      : family_(family), file_(std::move(file)), name_(std::move(name)), hf_(hf), packed_(packed) {}
 
   bool has(const Parameter& p) const {
     const auto names = names_of(p);
-    return std::any_of(names.begin(), names.end(), [&](const auto& n) { return find(n) != nullptr; }) ||
-           (hf_ && !p.hf_fused.empty() && find(p.hf_fused) != nullptr);
+    return std::any_of(names.begin(), names.end(), [&](const auto& n) { return has_tensor(n); }) ||
+           (hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused) != nullptr);
   }
 
   // All parameters of the model, deciding which there are. Whatever else the file holds must be ignored by the family.
@@ -129,12 +133,15 @@ class Taker {
     return name.replace(name.find(kExpert), kExpert.size(), std::to_string(e));
   }
 
-  // The tensor of this name; of several, one for each expert, the first.
-  const StoredTensor* find(const std::string& name) const {
-    return file_->find(name.find(kExpert) == std::string::npos ? name : of_expert(name, 0));
+  // Of several, one for each expert, the first.
+  bool has_tensor(const std::string& name) const {
+    const std::string first = name.find(kExpert) == std::string::npos ? name : of_expert(name, 0);
+    return file_->find(first) != nullptr || (packed_ && packed_->holds(*file_, first));
   }
 
   Weight weight(const std::string& name, const Parameter& p, const graph::Shape& shape) {
+    if (packed_ && packed_->holds(*file_, name))
+      return packed_->read(*file_, name, shape, family_->library().formats(), used_);
     const StoredTensor* tensor = file_->find(name);
     if (!tensor) throw user_error("{}: tensor '{}' is missing (parameter {})", name_, name, p.name);
     used_.insert(name);
@@ -146,11 +153,11 @@ class Taker {
   std::optional<Weight> take(const Parameter& p) {
     std::optional<Weight> w;
     for (const std::string& name : names_of(p)) {
-      if (!find(name)) continue;
+      if (!has_tensor(name)) continue;
       w = name.find(kExpert) == std::string::npos ? weight(name, p, stored_shape(p)) : stacked(name, p);
       break;
     }
-    if (!w && hf_ && !p.hf_fused.empty() && find(p.hf_fused)) w = part(p);
+    if (!w && hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused)) w = part(p);
     if (!w || !hf_) return w;
     if (p.hf_transposed) w = transposed(*w);
     if (p.hf_plus != 0) {
@@ -192,13 +199,14 @@ class Taker {
   std::shared_ptr<const TensorFile> file_;
   std::string name_;
   bool hf_;
+  const PackedCheckpoint* packed_;
   std::set<std::string> used_;
 };
 
 }  // namespace
 
 Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
-  const auto file = std::make_shared<const GgufFile>(path, library->formats());
+  const auto file = std::make_shared<const SplitGguf>(path, library->formats());
   const GgufMetadata& metadata = file->metadata();
   Model model;
   model.family = library->family_of_gguf(metadata.text("general.architecture"), [&](const std::string& key) {
@@ -209,6 +217,7 @@ Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
   Taker(model.family, file, path.string(), false).take_all(model);
   if (metadata.has("tokenizer.ggml.model")) model.tokenizer = Tokenizer::from_gguf(metadata);
   model.metadata = metadata;
+  for (const char* key : {kSplitNumber, kSplitCount, kSplitTensors}) model.metadata.erase(key);
   return model;
 }
 
@@ -232,12 +241,15 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
   }
   model.config = model.family->config("", read_hf_config(*model.family, config, config_path));
   const std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
-  Taker(model.family, file, folder.string(), true).take_all(model);
+  const auto packed = PackedCheckpoint::of(config, config_path);
+  Taker(model.family, file, folder.string(), true, packed ? &*packed : nullptr).take_all(model);
+  model.files = small_files(folder);
   if (std::filesystem::exists(folder / "tokenizer.json")) model.tokenizer = Tokenizer::load(folder);
   return model;
 }
 
-Model read_model(const LibraryRef& library, const std::filesystem::path& path) {
+Model read_model(const LibraryRef& library, const std::filesystem::path& given) {
+  const std::filesystem::path path = resolve_path(given);
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure)) {
     if (std::filesystem::exists(path / "model.gguf")) return read_gguf(library, path / "model.gguf");

@@ -6,9 +6,11 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "model/arch/carry.h"
 #include "model/arch/config_file.h"
 #include "model/arch/pairs.h"
 #include "model/arch/rows.h"
+#include "model/file/gguf_split.h"
 #include "model/file/json.h"
 #include "model/file/safetensors.h"
 
@@ -37,6 +39,12 @@ FormatRef main_format(const Model& model) {
   return most == counts.end() ? nullptr : most->second.second;
 }
 
+// What config.json calls the type most weights are in.
+std::string dtype_of_model(const Model& model) {
+  const FormatRef main = main_format(model);
+  return main && is_plain(*main, Scalar::bf16) ? "bfloat16" : main && is_plain(*main, Scalar::f16) ? "float16" : "float32";
+}
+
 std::string size_label(int64_t weights) {
   if (weights >= 1'000'000'000) return fmt::format("{:.3g}B", static_cast<double>(weights) / 1e9);
   if (weights >= 1'000'000) return fmt::format("{:.3g}M", static_cast<double>(weights) / 1e6);
@@ -56,8 +64,9 @@ bool is_omitted(const Model& model, const Parameter& p, const graph::Config& bac
   return false;
 }
 
-void write_gguf(const Model& model, const std::filesystem::path& path, int file_type) {
+void write_gguf(const Model& model, const std::filesystem::path& path, int file_type, int64_t split_bytes) {
   GgufMetadata metadata = model.metadata;
+  carry_to_gguf(model.files, metadata);
   const FormatRef main = main_format(model);
   if (file_type < 0) file_type = main && main->gguf_file_type ? *main->gguf_file_type : 0;
   metadata.set("general.architecture", model.family->gguf_architecture());
@@ -77,9 +86,9 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
     specs.push_back(spec_of(p.gguf, model.weights.at(p.name)));
     weights.push_back(&model.weights.at(p.name));
   }
-  GgufWriter writer(path, std::move(metadata), specs);
-  for (const Weight* w : weights) writer.write(w->bytes);
-  writer.commit();
+  write_gguf_files(path, std::move(metadata), specs, [&](size_t i) -> std::span<const uint8_t> {
+    return {weights[i]->bytes.data(), weights[i]->bytes.size()};
+  }, split_bytes);
 }
 
 void write_hf(const Model& model, const std::filesystem::path& folder) {
@@ -93,7 +102,9 @@ void write_hf(const Model& model, const std::filesystem::path& folder) {
     config["architectures"] = {model.family->hf_architectures().front()};
     config["model_type"] = model.family->hf_type();
   }
-  config["torch_dtype"] = "float32";
+  config.erase("quantization_config");
+  config.erase(config.contains("dtype") ? "torch_dtype" : "dtype");
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_of_model(model);
   write_hf_config(*model.family, model.config, config);
   const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
   std::vector<TensorSpec> specs;
@@ -128,6 +139,7 @@ void write_hf(const Model& model, const std::filesystem::path& folder) {
   SafetensorsWriter writer(folder / "model.safetensors", {{"format", "pt"}}, specs);
   for (const Weight& w : weights) writer.write(w.bytes);
   writer.commit();
+  for (const auto& [name, text] : carry_to_hf(model.files, model.metadata)) write_file_atomic(folder / name, text);
   write_file_atomic(folder / "config.json", config.dump(2) + "\n");
   if (model.tokenizer) write_file_atomic(folder / "tokenizer.json", model.tokenizer->to_json());
 }

@@ -13,7 +13,8 @@ namespace lumen::model {
 bool is_omitted(const Model& model, const Parameter& p, const graph::Config& back);
 
 // `file_type` is general.file_type, a label; -1: the one of the format most weights are in, or 0.
-void write_gguf(const Model& model, const std::filesystem::path& path, int file_type = -1);
+// split_bytes > 0: several files of about that size each, PREFIX-00001-of-00003.gguf for PREFIX.gguf.
+void write_gguf(const Model& model, const std::filesystem::path& path, int file_type = -1, int64_t split_bytes = 0);
 void write_hf(const Model& model, const std::filesystem::path& folder);
 
 }  // namespace lumen::model

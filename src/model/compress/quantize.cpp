@@ -222,6 +222,20 @@ Model dequantize(run::Engine& engine, const Model& model) {
   return out;
 }
 
+Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format) {
+  const bool is_float = is_plain(*format, Scalar::f32) || is_plain(*format, Scalar::f16) || is_plain(*format, Scalar::bf16);
+  if (!is_float) throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", format->name);
+  Model out = dequantize(engine, model);
+  if (is_plain(*format, Scalar::f32)) return out;
+  for (auto& [name, w] : out.weights) {
+    if (w.type.shape.size() < 2) continue;
+    const Weight values = w;
+    w.type.element = {Scalar::f32, format};
+    w.bytes = engine.encode(format, values.f32().data(), values.rows(), values.columns());
+  }
+  return out;
+}
+
 std::string QuantizeReport::text() const {
   std::string out = fmt::format("{:<32} {:>10} -> {:<12} {:>12} {:>7} {:>10}\n", "tensor", "from", "to", "bytes", "bpw",
                                 "rel. error");
