@@ -20,7 +20,7 @@ using nlohmann::json;
 const Toml& schemes() {
   static const Toml all = [] {
     for (const embedded::File& file : embedded::models())
-      if (file.path == "checkpoints.toml") return Toml::parse(std::string(file.text), "<embedded checkpoints.toml>");
+      if (file.path == "models/checkpoints.toml") return Toml::parse(std::string(file.text), "<embedded checkpoints.toml>");
     LUMEN_UNREACHABLE("checkpoints.toml is not embedded");
   }();
   return all;
@@ -167,6 +167,11 @@ class PackedCheckpoint::Reader {
   }
 
   int bits() const { return f_.map.empty() ? bits_ : 32; }
+  Error unfit() const { return wrong("does not have an entry for each weight"); }
+  bool is_each_weight() const {
+    return std::all_of(axes_.begin(), axes_.end(), [](const Axis& a) { return a.step == 1; }) &&
+           (axes_.size() == 2 || f_.axes[0] == "flat");
+  }
   // Columns under one entry.
   int64_t columns_of_entry() const {
     for (size_t a = 0; a < axes_.size(); ++a)
@@ -283,6 +288,8 @@ std::string with_tensors(std::string text, const TensorFile& file, const std::st
     const StoredTensor* t = file.find(module + text.substr(at + 1, end - at - 1));
     if (!t) continue;
     std::string value = element_name(*t);
+    if (!t->element.format && !is_float(t->element.scalar))
+      throw user_error("tensor '{}' holds {}, where floats are expected", t->name, value);
     if (text.rfind('=', at) != std::string::npos && at > 1 && text[at - 2] == '=') {
       if (t->data.size() != 64) throw user_error("tensor '{}' is no table of 16 f32", t->name);
       value = "[";
@@ -349,6 +356,7 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
     const auto field = std::find_if(f.fields.begin(), f.fields.end(), [&](const auto& x) { return x.name == fields_[i].field; });
     LUMEN_CHECK(field != f.fields.end(), "format {} has no field {}", f.name, fields_[i].field);
     const Reader& reader = readers[i];
+    if (field->level == Level::block && (field->count > 1 || f.block == 1) && !reader.is_each_weight()) throw reader.unfit();
     if (field->type.bits != reader.bits())
       throw user_error("{}: tensor '{}' has entries of {} bits instead of {}", file_, module + fields_[i].tensor,
                        reader.bits(), field->type.bits);
