@@ -10,6 +10,9 @@
 
 namespace lumen::model {
 
+// tokenizer.ggml.model of files that have none; other programs refuse files without the key.
+inline const std::string kNoTokenizer = "no_vocab";
+
 using SmallFiles = std::map<std::string, std::string>;  // by name
 
 // config.json, generation_config.json, tokenizer files, chat templates: those the folder has.

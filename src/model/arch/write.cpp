@@ -78,6 +78,7 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
   write_gguf_config(*model.family, model.config, metadata);
   const graph::Config back = model.family->config("", read_gguf_config(*model.family, metadata));
   if (model.tokenizer && !metadata.has("tokenizer.ggml.model")) model.tokenizer->to_gguf(metadata);
+  if (!model.tokenizer && !metadata.has("tokenizer.ggml.model")) metadata.set("tokenizer.ggml.model", kNoTokenizer);
 
   std::vector<TensorSpec> specs;
   std::vector<const Weight*> weights;
