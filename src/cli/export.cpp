@@ -30,7 +30,8 @@ int64_t size_of(const std::string& text) {
   if (used == text.size()) unit = 1;
   if (used + 1 == text.size() && (text.back() == 'G' || text.back() == 'g')) unit = 1'000'000'000;
   if (used + 1 == text.size() && (text.back() == 'M' || text.back() == 'm')) unit = 1'000'000;
-  if (used == 0 || unit == 0 || n < 1 || n > INT64_MAX / unit) throw usage_error("'{}' is no size; e.g. 4G or 500M", text);
+  if (used == 0 || unit == 0 || n < 1 || n > INT64_MAX / unit)
+    throw usage_error("'{}' is no size; e.g. 4G or 500M", text);
   return n * unit;
 }
 
@@ -47,7 +48,8 @@ int export_model(const Shared& shared, const Flags& flags) {
     run::Engine engine = shared.engine();
     model = model::with_floats(engine, model, library->formats().get(flags.type));
   } else if (!gguf && !unknown.empty()) {
-    throw Error(Exit::user, fmt::format("weights in the format '{}' have no place in a Hugging Face folder", unknown.front()),
+    throw Error(Exit::user,
+                fmt::format("weights in the format '{}' have no place in a Hugging Face folder", unknown.front()),
                 "add --type with a float format to decode them, or write a GGUF file");
   }
   if (gguf)
@@ -65,7 +67,8 @@ void add_export(CLI::App& app, Command& command) {
   CLI::App* sub = app.add_subcommand("export", "Write a model as a GGUF file or a Hugging Face folder");
   sub->add_option("input", flags->in, "GGUF file, Hugging Face folder, or hf:USER/REPO")->required()->type_name("IN");
   sub->add_option("output", flags->out, "NAME.gguf, or a folder")->required()->type_name("OUT");
-  sub->add_option("--to", flags->to, "What to write; by default what the name says")->check(CLI::IsMember({"gguf", "hf"}));
+  sub->add_option("--to", flags->to, "What to write; by default what the name says")
+      ->check(CLI::IsMember({"gguf", "hf"}));
   sub->add_option("--type", flags->type, "Float format all matrices are decoded to")->type_name("FORMAT");
   sub->add_option("--split-max-size", flags->split, "Several GGUF files of at most about this size")->type_name("SIZE");
   sub->footer(

@@ -1,12 +1,11 @@
 // lumen perplexity -m MODEL -f TEXT
-#include "model/infer/perplexity_divergence.h"
-
 #include <cstdio>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "model/arch/read.h"
+#include "model/infer/perplexity_divergence.h"
 #include "model/text/dataset.h"
 
 namespace lumen::cli {
@@ -42,12 +41,13 @@ int measure(const Shared& shared, Flags& flags) {
   if (!flags.compare.empty()) {
     const model::Divergence d = model::divergence(loaded, tokens, flags.options, flags.compare, told);
     progress.finish(fmt::format("compared {} tokens", d.tokens));
-    std::fputs(fmt::format("KL divergence {:.6f} +/- {:.6f} nats per token (median {:.6f}, 90% {:.6f}, 99% {:.6f}, most "
-                           "{:.6f})\nsame likeliest token {:.3f} %\nchange of the right token's probability, RMS {:.3f} %\n"
-                           "perplexity by the recorded one {:.6f}\n",
-                           d.mean, d.error, d.median, d.p90, d.p99, d.most, 100 * d.same_top, 100 * d.rms_change, d.ratio)
-                   .c_str(),
-               stdout);
+    std::fputs(
+        fmt::format("KL divergence {:.6f} +/- {:.6f} nats per token (median {:.6f}, 90% {:.6f}, 99% {:.6f}, most "
+                    "{:.6f})\nsame likeliest token {:.3f} %\nchange of the right token's probability, RMS {:.3f} %\n"
+                    "perplexity by the recorded one {:.6f}\n",
+                    d.mean, d.error, d.median, d.p90, d.p99, d.most, 100 * d.same_top, 100 * d.rms_change, d.ratio)
+            .c_str(),
+        stdout);
     return 0;
   }
   const model::Perplexity result =
@@ -83,8 +83,9 @@ void add_perplexity(CLI::App& app, Command& command) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   sub->add_flag("--full", flags->options.full, "Score every token of a window but the first, not only the second half");
-  auto* record = sub->add_option("--record-logits", flags->record, "Write the model's log probabilities to a file, no figures")
-                     ->type_name("FILE");
+  auto* record =
+      sub->add_option("--record-logits", flags->record, "Write the model's log probabilities to a file, no figures")
+          ->type_name("FILE");
   sub->add_option("--kl-divergence", flags->compare, "Compare with the log probabilities another model recorded")
       ->type_name("FILE")
       ->excludes(record);

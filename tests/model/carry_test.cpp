@@ -14,10 +14,12 @@ namespace {
 TEST(Carry, FromFolderToGgufToFolder) {
   const TestFolder folder;
   write_hf(tiny_model(), folder / "a");
-  write_file_atomic(folder / "a" / "generation_config.json",
-                    R"({"temperature": 0.75, "top_k": 40, "do_sample": true, "eos_token_id": [7, 9], "bos_token_id": 3})");
-  write_file_atomic(folder / "a" / "tokenizer_config.json",
-                    R"({"chat_template": [{"name": "default", "template": "{{ a }}"}, {"name": "tool", "template": "{{ t }}"}]})");
+  write_file_atomic(
+      folder / "a" / "generation_config.json",
+      R"({"temperature": 0.75, "top_k": 40, "do_sample": true, "eos_token_id": [7, 9], "bos_token_id": 3})");
+  write_file_atomic(
+      folder / "a" / "tokenizer_config.json",
+      R"({"chat_template": [{"name": "default", "template": "{{ a }}"}, {"name": "tool", "template": "{{ t }}"}]})");
   const Model a = read_hf(test_library(), folder / "a");
   write_gguf(a, folder / "a.gguf");
   const Model g = read_gguf(test_library(), folder / "a.gguf");

@@ -44,7 +44,8 @@ TEST(GgufSplit, WrongSetsAreRefused) {
       if (entry.path().filename().string().starts_with("m-00002")) return entry.path();
     return std::filesystem::path();
   };
-  EXPECT_NE(refusal([&](const TestFolder& f) { std::filesystem::remove(second(f)); }).find("missing"), std::string::npos);
+  EXPECT_NE(refusal([&](const TestFolder& f) { std::filesystem::remove(second(f)); }).find("missing"),
+            std::string::npos);
   EXPECT_NE(refusal([&](const TestFolder& f) { std::filesystem::rename(second(f), f / "other.gguf"); }), "");
   EXPECT_NE(refusal([&](const TestFolder& f) {
               const std::string name = second(f).filename().string();

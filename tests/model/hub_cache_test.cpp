@@ -86,7 +86,8 @@ TEST(HubCache, WhatIsNotThereIsSaid) {
     EXPECT_NE(std::string(e.what()).find(folder.path().string()), std::string::npos);
     EXPECT_NE(e.hint().find("hf download user/absent"), std::string::npos);
   }
-  for (const char* name : {"", "user", "a/b/c", "../x", "a/..", "a/b\n"}) EXPECT_THROW((void)resolve_hub(name), Error) << name;
+  for (const char* name : {"", "user", "a/b/c", "../x", "a/..", "a/b\n"})
+    EXPECT_THROW((void)resolve_hub(name), Error) << name;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// needs: none. Checkpoints of rounded weights: each layout packed here by plain loops over known codes, read as a format,
-// and decoded to the values that the layout's definition gives.
+// needs: none. Checkpoints of rounded weights: each layout packed here by plain loops over known codes, read as a
+// format, and decoded to the values that the layout's definition gives.
 #include "model/arch/packed.h"
 
 #include <cmath>
@@ -126,7 +126,8 @@ TEST_P(Gptq, BitsAndZeros) {
   const auto [bits, second] = GetParam();
   const int64_t group = 64, groups = kColumns / group;
   const int stored_less = second ? 0 : 1;
-  std::vector<uint32_t> q(static_cast<size_t>(kColumns * bits / 32 * kRows)), z(static_cast<size_t>(groups * kRows * bits / 32));
+  std::vector<uint32_t> q(static_cast<size_t>(kColumns * bits / 32 * kRows)),
+      z(static_cast<size_t>(groups * kRows * bits / 32));
   for (int64_t o = 0; o < kRows; ++o)
     for (int64_t k = 0; k < kColumns; ++k)
       for (int b = 0; b < bits; ++b) {  // along the columns, word by word; words of one place lie beside each other
@@ -144,12 +145,13 @@ TEST_P(Gptq, BitsAndZeros) {
   std::vector<int32_t> order;
   for (int64_t k = 0; k < kColumns; ++k) order.push_back(static_cast<int32_t>(k / group));
   const std::string config = fmt::format(
-      R"({{"quant_method": "gptq", "bits": {}, "group_size": {}, "desc_act": false, "checkpoint_format": "{}"}})", bits, group,
-      second ? "gptq_v2" : "gptq");
+      R"({{"quant_method": "gptq", "bits": {}, "group_size": {}, "desc_act": false, "checkpoint_format": "{}"}})", bits,
+      group, second ? "gptq_v2" : "gptq");
   const TestFolder folder;
   std::vector<Raw> tensors = {raw("qweight", {kColumns * bits / 32, kRows}, Scalar::i32, q),
                               raw("qzeros", {groups, kRows * bits / 32}, Scalar::i32, z),
-                              raw("scales", {groups, kRows}, Scalar::f16, s), raw("g_idx", {kColumns}, Scalar::i32, order)};
+                              raw("scales", {groups, kRows}, Scalar::f16, s),
+                              raw("g_idx", {kColumns}, Scalar::i32, order)};
   const Model m = read_packed(folder, config, tensors);
   const double storage = (bits * 64 + bits + 16 + 7) / 8 * 8 / 64.0;
   expect_values(m, storage, [&, n = bits](int64_t o, int64_t k) {
@@ -180,10 +182,10 @@ TEST(Packed, Awq) {
     for (int64_t o = 0; o < kRows; ++o) s.push_back(half(scale(o, g)));
   }
   const TestFolder folder;
-  const Model m = read_packed(folder, R"({"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"})",
-                              {raw("qweight", {kColumns, kRows / 8}, Scalar::i32, q),
-                               raw("qzeros", {groups, kRows / 8}, Scalar::i32, z),
-                               raw("scales", {groups, kRows}, Scalar::f16, s)});
+  const Model m =
+      read_packed(folder, R"({"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"})",
+                  {raw("qweight", {kColumns, kRows / 8}, Scalar::i32, q),
+                   raw("qzeros", {groups, kRows / 8}, Scalar::i32, z), raw("scales", {groups, kRows}, Scalar::f16, s)});
   expect_values(m, (4 * 128 + 4 + 16 + 4) / 128.0,
                 [&](int64_t o, int64_t k) { return scale(o, k / group) * (code(o, k, 4) - zero(o, k / group, 4)); });
 }
@@ -211,8 +213,8 @@ TEST(Packed, CompressedIntegers) {
                                 raw("weight_shape", {2}, Scalar::i64, std::vector<int64_t>{kRows, kColumns})};
     if (!symmetric) tensors.push_back(raw("weight_zero_point", {kRows / 8, groups}, Scalar::i32, z));
     const TestFolder folder;
-    const Model m = read_packed(folder,
-                                compressed("pack-quantized", fmt::format(R"("num_bits": 4, "symmetric": {})", symmetric)), tensors);
+    const Model m = read_packed(
+        folder, compressed("pack-quantized", fmt::format(R"("num_bits": 4, "symmetric": {})", symmetric)), tensors);
     expect_values(m, symmetric ? 5.0 : 5.25, [&](int64_t o, int64_t k) {
       return scale(o, k / group) * (code(o, k, 4) - (symmetric ? 8 : zero(o, k / group, 4)));
     });
@@ -228,9 +230,10 @@ TEST(Packed, BytesByRow) {
   }
   const auto value = [](int64_t o, int64_t k) { return scale(o, 0) * (code(o, k, 8) - 128); };
   const TestFolder folder, other;
-  expect_values(read_packed(folder, compressed("int-quantized", R"("num_bits": 8, "symmetric": true)"),
-                            {raw("weight", {kRows, kColumns}, Scalar::i8, q), raw("weight_scale", {kRows, 1}, Scalar::f32, s)}),
-                8 + 32.0 / kColumns, value);
+  expect_values(
+      read_packed(folder, compressed("int-quantized", R"("num_bits": 8, "symmetric": true)"),
+                  {raw("weight", {kRows, kColumns}, Scalar::i8, q), raw("weight_scale", {kRows, 1}, Scalar::f32, s)}),
+      8 + 32.0 / kColumns, value);
   std::vector<float> absmax;
   for (const float x : s) absmax.push_back(x * 127);
   expect_values(read_packed(other, R"({"quant_method": "bitsandbytes", "load_in_8bit": true})",
@@ -244,24 +247,26 @@ TEST(Packed, SmallFloats) {
   const auto fp8 = [&](int64_t o, int64_t k) {  // a code that is a number
     return static_cast<uint8_t>(code(o, k, 7) % 0x7f | (o + k) % 2 << 7);
   };
-  const auto fp8_value = [&](int64_t o, int64_t k) {
-    return static_cast<double>(one(*e4m3, fp8(o, k)));
-  };
+  const auto fp8_value = [&](int64_t o, int64_t k) { return static_cast<double>(one(*e4m3, fp8(o, k))); };
   std::vector<uint8_t> q;
   for (int64_t o = 0; o < kRows; ++o)
     for (int64_t k = 0; k < kColumns; ++k) q.push_back(fp8(o, k));
   const Raw weight = in_format(raw("weight", {kRows, kColumns}, Scalar::u8, q), "fp8_e4m3");
   std::vector<float> tiles;
   for (int i = 0; i < 4; ++i) tiles.push_back(0.5F + static_cast<float>(i));
-  const auto by_tile = [&](int64_t o, int64_t k) { return fp8_value(o, k) * (0.5 + static_cast<double>(o / 128 * 2 + k / 128)); };
+  const auto by_tile = [&](int64_t o, int64_t k) {
+    return fp8_value(o, k) * (0.5 + static_cast<double>(o / 128 * 2 + k / 128));
+  };
   const double bits = 8 + 4 * 32.0 / (kRows * kColumns);
   const TestFolder a, b, c, d;
   expect_values(read_packed(a, R"({"quant_method": "fp8", "weight_block_size": [128, 128]})",
                             {weight, raw("weight_scale_inv", {2, 2}, Scalar::f32, tiles)}),
                 bits, by_tile);
-  expect_values(read_packed(b, compressed("float-quantized", R"("num_bits": 8, "strategy": "block", "block_structure": [128, 128])"),
-                            {weight, raw("weight_scale", {2, 2}, Scalar::f32, tiles)}),
-                bits, by_tile);
+  expect_values(
+      read_packed(b,
+                  compressed("float-quantized", R"("num_bits": 8, "strategy": "block", "block_structure": [128, 128])"),
+                  {weight, raw("weight_scale", {2, 2}, Scalar::f32, tiles)}),
+      bits, by_tile);
   expect_values(read_packed(c, compressed("float-quantized", R"("num_bits": 8, "strategy": "tensor")"),
                             {weight, raw("weight_scale", {1}, Scalar::f32, std::vector<float>{0.25F})}),
                 8 + 32.0 / kColumns, [&](int64_t o, int64_t k) { return fp8_value(o, k) * 0.25; });
@@ -319,22 +324,24 @@ TEST(Packed, CodeTables) {
                std::vector<uint8_t>(text.begin(), text.end()));
   };
   const TestFolder a, b;
-  expect_values(read_packed(a, R"({"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_use_double_quant": false})",
-                            {weight, quant_map, raw("weight.absmax", {blocks}, Scalar::f32, absmax), state("{}")}),
-                4.5, [&](int64_t o, int64_t k) {
-                  return static_cast<double>(table[static_cast<size_t>(code(o, k, 4))]) *
-                         absmax[static_cast<size_t>((o * kColumns + k) / 64)];
-                });
-  expect_values(read_packed(b, R"({"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_use_double_quant": true})",
-                            {weight, quant_map, raw("weight.absmax", {blocks}, Scalar::u8, rounded),
-                             raw("weight.nested_quant_map", {256}, Scalar::f32, map),
-                             raw("weight.nested_absmax", {static_cast<int64_t>(outer.size())}, Scalar::f32, outer),
-                             state(R"({"nested_offset": 0.75, "blocksize": 64})")}),
-                4.5, [&](int64_t o, int64_t k) {
-                  const auto i = static_cast<size_t>((o * kColumns + k) / 64);
-                  const float s = map[rounded[i]] * outer[i / 256] + 0.75F;
-                  return static_cast<double>(table[static_cast<size_t>(code(o, k, 4))]) * s;
-                });
+  expect_values(
+      read_packed(a, R"({"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_use_double_quant": false})",
+                  {weight, quant_map, raw("weight.absmax", {blocks}, Scalar::f32, absmax), state("{}")}),
+      4.5, [&](int64_t o, int64_t k) {
+        return static_cast<double>(table[static_cast<size_t>(code(o, k, 4))]) *
+               absmax[static_cast<size_t>((o * kColumns + k) / 64)];
+      });
+  expect_values(
+      read_packed(b, R"({"quant_method": "bitsandbytes", "load_in_4bit": true, "bnb_4bit_use_double_quant": true})",
+                  {weight, quant_map, raw("weight.absmax", {blocks}, Scalar::u8, rounded),
+                   raw("weight.nested_quant_map", {256}, Scalar::f32, map),
+                   raw("weight.nested_absmax", {static_cast<int64_t>(outer.size())}, Scalar::f32, outer),
+                   state(R"({"nested_offset": 0.75, "blocksize": 64})")}),
+      4.5, [&](int64_t o, int64_t k) {
+        const auto i = static_cast<size_t>((o * kColumns + k) / 64);
+        const float s = map[rounded[i]] * outer[i / 256] + 0.75F;
+        return static_cast<double>(table[static_cast<size_t>(code(o, k, 4))]) * s;
+      });
 }
 
 // Shapes that do not fit and layouts nobody described are errors with a name, never reads past an end.
@@ -355,15 +362,20 @@ TEST(Packed, Refused) {
             z = raw("qzeros", {4, kRows / 8}, Scalar::i32, words(4 * kRows / 8)),
             s = raw("scales", {4, kRows}, Scalar::f16, halves(4 * kRows));
   EXPECT_EQ(refusal(gptq, {q, z, s}), "");
-  EXPECT_NE(refusal(gptq, {raw("qweight", {2, kRows}, Scalar::i32, words(2 * kRows)), z, s}).find("qweight"), std::string::npos);
-  EXPECT_NE(refusal(gptq, {q, z, raw("scales", {3, kRows}, Scalar::f16, halves(3 * kRows))}).find("scales"), std::string::npos);
+  EXPECT_NE(refusal(gptq, {raw("qweight", {2, kRows}, Scalar::i32, words(2 * kRows)), z, s}).find("qweight"),
+            std::string::npos);
+  EXPECT_NE(refusal(gptq, {q, z, raw("scales", {3, kRows}, Scalar::f16, halves(3 * kRows))}).find("scales"),
+            std::string::npos);
   EXPECT_NE(refusal(gptq, {q, z, raw("scales", {4, kRows}, Scalar::i64, std::vector<int64_t>(4 * kRows))}), "");
   EXPECT_NE(refusal(gptq, {q, raw("qzeros", {0, 8}, Scalar::i32, words(0)), s}).find("qzeros"), std::string::npos);
-  EXPECT_NE(refusal(R"({"quant_method": "gptq", "bits": 64, "group_size": 64})", {q, z, s}).find("bits"), std::string::npos);
-  EXPECT_NE(refusal(R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"})", {q, z, s}).find("not read"),
+  EXPECT_NE(refusal(R"({"quant_method": "gptq", "bits": 64, "group_size": 64})", {q, z, s}).find("bits"),
             std::string::npos);
+  EXPECT_NE(
+      refusal(R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"})", {q, z, s}).find("not read"),
+      std::string::npos);
   EXPECT_NE(refusal(R"({"quant_method": "quip"})", {q, z, s}).find("quip"), std::string::npos);
-  EXPECT_NE(refusal(R"({"quant_method": "fp8", "weight_block_size": [0, 128]})", {q, z, s}).find("block size"), std::string::npos);
+  EXPECT_NE(refusal(R"({"quant_method": "fp8", "weight_block_size": [0, 128]})", {q, z, s}).find("block size"),
+            std::string::npos);
 }
 
 }  // namespace

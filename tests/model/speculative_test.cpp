@@ -1,5 +1,5 @@
-// needs: none. Rounds with a draft write what the model alone would write; prefixes are reused and contexts shifted without
-// changing what follows.
+// needs: none. Rounds with a draft write what the model alone would write; prefixes are reused and contexts shifted
+// without changing what follows.
 #include "model/infer/speculative.h"
 
 #include <algorithm>
@@ -132,7 +132,8 @@ TEST(ManySession, EachTextAsIfItWereAlone) {
     std::vector<TokenId> next(texts.size());
     parts.clear();
     for (size_t i = 0; i < texts.size(); ++i) {
-      const auto want = alone[i]->feed(round == 0 ? std::span<const TokenId>(texts[i]) : std::span<const TokenId>(&texts[i].back(), 1));
+      const auto want = alone[i]->feed(round == 0 ? std::span<const TokenId>(texts[i])
+                                                  : std::span<const TokenId>(&texts[i].back(), 1));
       for (size_t v = 0; v < want.size(); ++v) EXPECT_NEAR(logits[i][v], want[v], 1e-4) << i << " " << round;
       next[i] = best(want);
       texts[i].push_back(next[i]);

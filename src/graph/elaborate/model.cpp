@@ -106,8 +106,8 @@ void check_names(const ModelDecl& m) {
   for (const auto& k : m.config) {
     once("config key", k.name, k.place);
     for (const auto& a : k.attributes)
-      check_spelling(a,
-                     {"gguf", "hf", "gguf_length", "choices", "gguf_choices", "hf_words", "hf_members", "when", "doc"});
+      check_spelling(a, {"gguf", "hf", "gguf_length", "choices", "gguf_choices", "hf_words", "hf_members", "when",
+                         "gguf_when", "doc"});
   }
   for (const auto& s : m.sizes) once("size", s.name, s.place);
   for (const auto& p : m.params) once("parameter", p.name, p.place);

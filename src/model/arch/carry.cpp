@@ -9,10 +9,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kNames[] = {"config.json",          "generation_config.json",   "tokenizer_config.json",
-                                  "chat_template.jinja",  "chat_template.json",       "special_tokens_map.json",
-                                  "added_tokens.json",    "vocab.json",               "merges.txt",
-                                  "tokenizer.model"};
+constexpr const char* kNames[] = {
+    "config.json",        "generation_config.json",  "tokenizer_config.json", "chat_template.jinja",
+    "chat_template.json", "special_tokens_map.json", "added_tokens.json",     "vocab.json",
+    "merges.txt",         "tokenizer.model"};
 constexpr size_t kLargest = size_t{64} << 20;
 constexpr const char* kTemplate = "tokenizer.chat_template";
 

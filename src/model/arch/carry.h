@@ -1,5 +1,6 @@
-// What a model's files say besides its weights and its numbers: chat template, special tokens, defaults of generation. Small
-// files of Hugging Face folders and metadata of GGUF say the same in two ways. Proved by tests/model/carry_test.cpp.
+// What a model's files say besides its weights and its numbers: chat template, special tokens, defaults of generation.
+// Small files of Hugging Face folders and metadata of GGUF say the same in two ways. Proved by
+// tests/model/carry_test.cpp.
 #pragma once
 
 #include <filesystem>

@@ -240,13 +240,13 @@ graph::Config read_hf_config(const Family& family, const nlohmann::json& config,
   return values;
 }
 
-void write_gguf_config(const Family& family, const graph::Config& config, GgufMetadata& metadata) {
+graph::Config write_gguf_config(const Family& family, const graph::Config& config, GgufMetadata& metadata) {
   for (const ConfigKey& key : family.keys()) {
     metadata.erase(kOwnGguf + key.name);
     const std::vector<double> all = values_of(key, config);
     if (all.empty()) continue;
     for (const std::string& name : key.gguf) {
-      if (!family.is_used(key, config)) {
+      if (!family.is_used(key, config, true)) {
         metadata.erase(name);
       } else if (key.has_axis) {
         metadata.set(name, gguf_values(key, all));
@@ -259,7 +259,7 @@ void write_gguf_config(const Family& family, const graph::Config& config, GgufMe
     }
   }
   const std::set<std::string> told = told_by_tensors(family, config);
-  const graph::Config back = family.config("", read_gguf_config(family, metadata));
+  graph::Config back = family.config("", read_gguf_config(family, metadata));
   for (const ConfigKey& key : family.keys()) {
     const std::vector<double> all = values_of(key, config);
     if (told.contains(key.name) || all.empty() || values_of(key, back) == all) continue;
@@ -267,11 +267,11 @@ void write_gguf_config(const Family& family, const graph::Config& config, GgufMe
     plain.gguf_choices = plain.choices;
     metadata.set(kOwnGguf + key.name, key.has_axis ? gguf_values(plain, all) : gguf_value(plain, all.front()));
   }
+  return back;
 }
 
 graph::Config config_in_gguf(const Family& family, const graph::Config& config, GgufMetadata metadata) {
-  write_gguf_config(family, config, metadata);
-  return family.config("", read_gguf_config(family, metadata));
+  return write_gguf_config(family, config, metadata);
 }
 
 void write_hf_config(const Family& family, const graph::Config& config, nlohmann::json& json) {
@@ -297,7 +297,7 @@ void write_hf_config(const Family& family, const graph::Config& config, nlohmann
       }());
       if (values_of(key, rounded) == all) continue;
     }
-    if (!family.is_used(key, config)) continue;
+    if (!family.is_used(key, config, false)) continue;
     const std::string& name = said != key.hf.end() ? *said : key.hf.front();
     if (!key.has_axis) {
       set_path(json, name, hf_value(key, all.front()));

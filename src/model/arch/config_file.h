@@ -14,8 +14,9 @@ namespace lumen::model {
 graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadata);
 graph::Config read_hf_config(const Family& family, const nlohmann::json& config, const std::string& file);
 
-void write_gguf_config(const Family& family, const graph::Config& config, GgufMetadata& metadata);
-// The config that a reader of the file written from this one would see.
+// Returns the config as programs see it that do not know our own names.
+graph::Config write_gguf_config(const Family& family, const graph::Config& config, GgufMetadata& metadata);
+// That config, without writing anything.
 graph::Config config_in_gguf(const Family& family, const graph::Config& config, GgufMetadata metadata);
 // Changes members of `json`, which may hold others.
 void write_hf_config(const Family& family, const graph::Config& config, nlohmann::json& json);

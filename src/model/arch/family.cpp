@@ -1,5 +1,6 @@
 // Reads families out of syntax trees. The attributes it understands: model: part (no family of its own), gguf, gguf_if,
-// hf, hf_type, hf_refuse, hf_ignore; config keys: gguf, gguf_choices, hf, hf_words, hf_members, gguf_length, when;
+// hf, hf_type, hf_refuse, hf_ignore; config keys: gguf, gguf_choices, hf, hf_words, hf_members, gguf_length, when,
+// gguf_when;
 // parameters: frozen, absent_if and hf_halves (both name a config key), hf_plus, hf_transposed, hf_fused, and those
 // elaborate.h lists.
 #include "model/arch/family.h"
@@ -262,11 +263,11 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
   }
 }
 
-bool Family::is_used(const ConfigKey& key, const graph::Config& config) const {
+bool Family::is_used(const ConfigKey& key, const graph::Config& config, bool gguf) const {
   for (const lang::ConfigKey& k : decl_.config) {
     if (k.name != key.name) continue;
     for (const lang::Attribute& a : k.attributes) {
-      if (a.name != "when") continue;
+      if (a.name != "when" && !(gguf && a.name == "gguf_when")) continue;
       if (a.values.size() != 1) throw error_at(a.place, "'when' needs one condition");
       if (graph::config_number(decl_, *a.values[0], config) == 0) return false;
     }

@@ -106,8 +106,8 @@ class Family {
   const std::vector<std::string>& hf_ignored() const { return hf_ignored_; }
   const std::string& hf_type() const { return hf_type_; }         // model_type of config.json
   const std::string& gguf_condition() const { return gguf_if_; }  // a metadata key, or ""
-  // Whether a key has a meaning in this config (its `when`).
-  bool is_used(const ConfigKey& key, const graph::Config& config) const;
+  // Whether a key has a meaning in this config (its `when`); in GGUF files by `gguf_when` as well.
+  bool is_used(const ConfigKey& key, const graph::Config& config, bool gguf) const;
   std::vector<std::string> sizes() const;
   bool has_function(const std::string& function) const;
   const Library& library() const { return *library_; }

@@ -20,7 +20,8 @@ using nlohmann::json;
 const Toml& schemes() {
   static const Toml all = [] {
     for (const embedded::File& file : embedded::models())
-      if (file.path == "models/checkpoints.toml") return Toml::parse(std::string(file.text), "<embedded checkpoints.toml>");
+      if (file.path == "models/checkpoints.toml")
+        return Toml::parse(std::string(file.text), "<embedded checkpoints.toml>");
     LUMEN_UNREACHABLE("checkpoints.toml is not embedded");
   }();
   return all;
@@ -77,16 +78,17 @@ std::optional<PackedCheckpoint> PackedCheckpoint::of(const json& config, const s
     out.trivial_ = s.texts("trivial");
     std::string bits = s.text("bits");
     if (!std::isdigit(static_cast<unsigned char>(bits[0]))) bits = word(find(*quantization, bits));
-    const bool is_number = !bits.empty() && bits.size() < 3 && std::all_of(bits.begin(), bits.end(), [](char c) {
-      return std::isdigit(static_cast<unsigned char>(c)) != 0;
-    });
+    const bool is_number =
+        !bits.empty() && bits.size() < 3 &&
+        std::all_of(bits.begin(), bits.end(), [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; });
     out.bits_ = is_number ? std::stoll(bits) : 0;
     if (out.bits_ < 1 || out.bits_ > 8)
       throw user_error("{}: quantization_config: weights of '{}' bits are not read", file, bits);
     for (const Toml& f : s.tables("field")) {
-      Field field{f.text("field"), f.text("tensor"), f.text("packed", ""), f.text("map", ""), f.text("scale", ""),
-                  f.text("offset", ""), f.texts("axes"), f.integers("order"), {}, f.integer("add", 0),
-                  f.integer("per", 0)};
+      Field field{f.text("field"),     f.text("tensor"),    f.text("packed", ""),
+                  f.text("map", ""),   f.text("scale", ""), f.text("offset", ""),
+                  f.texts("axes"),     f.integers("order"), {},
+                  f.integer("add", 0), f.integer("per", 0)};
       if (const std::string path = f.text("steps", ""); !path.empty()) {
         const json* steps = find(*quantization, path);
         if (!steps || !steps->is_array() || steps->size() != field.axes.size())
@@ -124,14 +126,16 @@ class PackedCheckpoint::Reader {
     const bool flat = f.axes[0] == "flat";
     if (t_.element.format && t_.element.format->block_bytes != t_.element.format->block)
       throw wrong("has a type that is not expected here");
-    word_bits_ = t_.element.format ? 8 * static_cast<int>(t_.element.format->block_bytes)
-                                   : 8 * scalar_bytes(t_.element.scalar);
+    word_bits_ =
+        t_.element.format ? 8 * static_cast<int>(t_.element.format->block_bytes) : 8 * scalar_bytes(t_.element.scalar);
     bits_ = f.packed.empty() ? word_bits_ : static_cast<int>(p.bits_);
     std::vector<int64_t> shape = t_.shape;
-    if (shape.size() == 1 && f.axes.size() == 2) shape = shape[0] == 1 ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{shape[0], 1};
+    if (shape.size() == 1 && f.axes.size() == 2)
+      shape = shape[0] == 1 ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{shape[0], 1};
     if (shape.empty()) shape.assign(f.axes.size(), 1);
     if (flat) shape = {t_.rows() * t_.columns()};
-    if (shape.size() != f.axes.size()) throw wrong(fmt::format("has {} axes instead of {}", shape.size(), f.axes.size()));
+    if (shape.size() != f.axes.size())
+      throw wrong(fmt::format("has {} axes instead of {}", shape.size(), f.axes.size()));
     for (size_t a = 0; a < shape.size(); ++a) {
       Axis axis;
       axis.words = shape[a];
@@ -197,7 +201,9 @@ class PackedCheckpoint::Reader {
       const auto group = static_cast<int64_t>(f_.order.size());
       place = place / group * group + f_.order[static_cast<size_t>(place % group)];
     }
-    const auto bit_at = [&](int64_t bit) { return (first + bit / word_bits_ * stride) * word_bits_ + bit % word_bits_; };
+    const auto bit_at = [&](int64_t bit) {
+      return (first + bit / word_bits_ * stride) * word_bits_ + bit % word_bits_;
+    };
     uint64_t value = 0;
     if (word_bits_ % bits_ == 0) {
       value = read_bits(bit_at(place * bits_), bits_);
@@ -329,7 +335,8 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
     const std::string rest = t.name.substr(module.size());
     if (rest == "weight.quant_map") used.insert(t.name);
     for (const std::string& name : ignore_)
-      if (name == rest || (name.ends_with("*") && rest.starts_with(name.substr(0, name.size() - 1)))) used.insert(t.name);
+      if (name == rest || (name.ends_with("*") && rest.starts_with(name.substr(0, name.size() - 1))))
+        used.insert(t.name);
     if (std::find(trivial_.begin(), trivial_.end(), rest) == trivial_.end()) continue;
     used.insert(t.name);
     if (t.rows() * t.columns() != columns || t.element.scalar != Scalar::i32 || t.element.format)
@@ -338,7 +345,8 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
       int32_t at = 0;
       std::memcpy(&at, t.data.data() + k * 4, 4);
       if (at != k / group)
-        throw Error(Exit::user, fmt::format("{}: tensor '{}': columns are not in the order of their groups", file_, t.name),
+        throw Error(Exit::user,
+                    fmt::format("{}: tensor '{}': columns are not in the order of their groups", file_, t.name),
                     "checkpoints made with activation order (desc_act) are not read");
     }
   }
@@ -353,10 +361,12 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
   const BlobLayout layout = blob_layout(f, rows, columns);
   std::vector<uint8_t> blob(static_cast<size_t>(layout.total));
   for (size_t i = 0; i < fields_.size(); ++i) {
-    const auto field = std::find_if(f.fields.begin(), f.fields.end(), [&](const auto& x) { return x.name == fields_[i].field; });
+    const auto field =
+        std::find_if(f.fields.begin(), f.fields.end(), [&](const auto& x) { return x.name == fields_[i].field; });
     LUMEN_CHECK(field != f.fields.end(), "format {} has no field {}", f.name, fields_[i].field);
     const Reader& reader = readers[i];
-    if (field->level == Level::block && (field->count > 1 || f.block == 1) && !reader.is_each_weight()) throw reader.unfit();
+    if (field->level == Level::block && (field->count > 1 || f.block == 1) && !reader.is_each_weight())
+      throw reader.unfit();
     if (field->type.bits != reader.bits())
       throw user_error("{}: tensor '{}' has entries of {} bits instead of {}", file_, module + fields_[i].tensor,
                        reader.bits(), field->type.bits);
@@ -379,8 +389,8 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
       case Level::tile:
         for (int64_t r = 0; r < rows; r += f.tile_rows)
           for (int64_t c = 0; c < columns; c += f.tile_columns)
-            field->layout.write(section + (r / f.tile_rows * layout.tile_columns + c / f.tile_columns) * f.tile_bytes, 0,
-                                reader.entry(r, c));
+            field->layout.write(section + (r / f.tile_rows * layout.tile_columns + c / f.tile_columns) * f.tile_bytes,
+                                0, reader.entry(r, c));
         break;
       case Level::tensor:
         field->layout.write(section, 0, reader.entry(0, 0));

@@ -23,8 +23,8 @@ class PackedCheckpoint {
   // Whether MODULE.weight is packed in the file.
   bool holds(const TensorFile& file, const std::string& weight) const;
   // The weight, and the names of the tensors it was made of.
-  Weight read(const TensorFile& file, const std::string& weight, const graph::Shape& shape, const FormatLibrary& formats,
-              std::set<std::string>& used) const;
+  Weight read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+              const FormatLibrary& formats, std::set<std::string>& used) const;
 
  private:
   struct Field {

@@ -11,9 +11,9 @@
 #include "model/arch/packed.h"
 #include "model/arch/pairs.h"
 #include "model/arch/rows.h"
-#include "model/file/json.h"
 #include "model/file/gguf_split.h"
 #include "model/file/hub_cache.h"
+#include "model/file/json.h"
 #include "number/codec.h"
 
 namespace lumen::model {
@@ -215,7 +215,8 @@ Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
   model.name = metadata.text("general.name", path.stem().string());
   model.config = model.family->config("", read_gguf_config(*model.family, metadata));
   Taker(model.family, file, path.string(), false).take_all(model);
-  if (metadata.text("tokenizer.ggml.model", kNoTokenizer) != kNoTokenizer) model.tokenizer = Tokenizer::from_gguf(metadata);
+  if (metadata.text("tokenizer.ggml.model", kNoTokenizer) != kNoTokenizer)
+    model.tokenizer = Tokenizer::from_gguf(metadata);
   model.metadata = metadata;
   for (const char* key : {kSplitNumber, kSplitCount, kSplitTensors}) model.metadata.erase(key);
   return model;

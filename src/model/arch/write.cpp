@@ -42,7 +42,9 @@ FormatRef main_format(const Model& model) {
 // What config.json calls the type most weights are in.
 std::string dtype_of_model(const Model& model) {
   const FormatRef main = main_format(model);
-  return main && is_plain(*main, Scalar::bf16) ? "bfloat16" : main && is_plain(*main, Scalar::f16) ? "float16" : "float32";
+  return main && is_plain(*main, Scalar::bf16)  ? "bfloat16"
+         : main && is_plain(*main, Scalar::f16) ? "float16"
+                                                : "float32";
 }
 
 std::string size_label(int64_t weights) {
@@ -75,8 +77,7 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
   metadata.set("general.size_label", size_label(model.weight_count()));
   metadata.set("general.file_type", static_cast<uint32_t>(file_type));
   if (main) metadata.set("general.quantization_version", uint32_t{2});
-  write_gguf_config(*model.family, model.config, metadata);
-  const graph::Config back = model.family->config("", read_gguf_config(*model.family, metadata));
+  const graph::Config back = write_gguf_config(*model.family, model.config, metadata);
   if (model.tokenizer && !metadata.has("tokenizer.ggml.model")) model.tokenizer->to_gguf(metadata);
   if (!model.tokenizer && !metadata.has("tokenizer.ggml.model")) metadata.set("tokenizer.ggml.model", kNoTokenizer);
 
@@ -87,9 +88,10 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
     specs.push_back(spec_of(p.gguf, model.weights.at(p.name)));
     weights.push_back(&model.weights.at(p.name));
   }
-  write_gguf_files(path, std::move(metadata), specs, [&](size_t i) -> std::span<const uint8_t> {
-    return {weights[i]->bytes.data(), weights[i]->bytes.size()};
-  }, split_bytes);
+  write_gguf_files(
+      path, std::move(metadata), specs,
+      [&](size_t i) -> std::span<const uint8_t> { return {weights[i]->bytes.data(), weights[i]->bytes.size()}; },
+      split_bytes);
 }
 
 void write_hf(const Model& model, const std::filesystem::path& folder) {

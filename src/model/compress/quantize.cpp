@@ -223,7 +223,8 @@ Model dequantize(run::Engine& engine, const Model& model) {
 }
 
 Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format) {
-  const bool is_float = is_plain(*format, Scalar::f32) || is_plain(*format, Scalar::f16) || is_plain(*format, Scalar::bf16);
+  const bool is_float =
+      is_plain(*format, Scalar::f32) || is_plain(*format, Scalar::f16) || is_plain(*format, Scalar::bf16);
   if (!is_float) throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", format->name);
   Model out = dequantize(engine, model);
   if (is_plain(*format, Scalar::f32)) return out;

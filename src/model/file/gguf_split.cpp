@@ -24,7 +24,8 @@ SplitGguf::SplitGguf(const std::filesystem::path& path, const FormatLibrary& for
     const std::string name = path.filename().string();
     std::smatch parts;
     if (!std::regex_match(name, parts, pattern) || std::stoll(parts[3]) != count) {
-      throw Error(Exit::user, fmt::format("{}: this is one of {} files of a model, but it is not called so", path.string(), count),
+      throw Error(Exit::user,
+                  fmt::format("{}: this is one of {} files of a model, but it is not called so", path.string(), count),
                   fmt::format("their names are {} and so on", split_name("NAME", 1, count)));
     }
     const std::string prefix = parts[1];
@@ -36,7 +37,8 @@ SplitGguf::SplitGguf(const std::filesystem::path& path, const FormatLibrary& for
       files_.push_back(std::make_unique<GgufFile>(one, formats));
       const GgufMetadata& m = files_.back()->metadata();
       if (m.integer(kSplitNumber) != i || m.integer(kSplitCount) != count)
-        throw user_error("{}: it says it is file {} of {}", one.string(), m.integer(kSplitNumber) + 1, m.integer(kSplitCount));
+        throw user_error("{}: it says it is file {} of {}", one.string(), m.integer(kSplitNumber) + 1,
+                         m.integer(kSplitCount));
     }
   }
   for (const auto& file : files_) tensors_.insert(tensors_.end(), file->tensors().begin(), file->tensors().end());
@@ -79,8 +81,9 @@ std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path&
       own.set(kSplitTensors, static_cast<int32_t>(tensors.size()));
     }
     paths.push_back(count == 1 ? path : path.parent_path() / split_name(prefix, i + 1, count));
-    GgufWriter writer(paths.back(), std::move(own),
-                      {tensors.begin() + static_cast<int64_t>(begins[at]), tensors.begin() + static_cast<int64_t>(begins[at + 1])});
+    GgufWriter writer(
+        paths.back(), std::move(own),
+        {tensors.begin() + static_cast<int64_t>(begins[at]), tensors.begin() + static_cast<int64_t>(begins[at + 1])});
     for (size_t t = begins[at]; t < begins[at + 1]; ++t) writer.write(blob(t));
     writer.commit();
   }

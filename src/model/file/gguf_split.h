@@ -22,8 +22,8 @@ class SplitGguf : public TensorFile {
   std::vector<std::unique_ptr<GgufFile>> files_;
 };
 
-// Writes all tensors; blob(i) is asked for in order. split_bytes > 0: a new file begins where one would grow beyond that.
-// Returns the paths written.
+// Writes all tensors; blob(i) is asked for in order. split_bytes > 0: a new file begins where one would grow beyond
+// that. Returns the paths written.
 std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path& path, GgufMetadata metadata,
                                                     const std::vector<TensorSpec>& tensors,
                                                     const std::function<std::span<const uint8_t>(size_t)>& blob,

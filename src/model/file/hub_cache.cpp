@@ -26,15 +26,17 @@ std::string lower(std::string text) {
 
 // No path may be built from it but the one folder.
 bool is_name(std::string_view text) {
-  return !text.empty() && text.find("..") == std::string_view::npos && std::all_of(text.begin(), text.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
-  });
+  return !text.empty() && text.find("..") == std::string_view::npos &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.';
+         });
 }
 
 std::vector<fs::path> entries(const fs::path& folder) {
   std::vector<fs::path> out;
   std::error_code failure;
-  for (fs::directory_iterator at(folder, failure), end; !failure && at != end; at.increment(failure)) out.push_back(at->path());
+  for (fs::directory_iterator at(folder, failure), end; !failure && at != end; at.increment(failure))
+    out.push_back(at->path());
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -46,7 +48,8 @@ fs::path snapshot_of(const fs::path& repository) {
   if (fs::is_regular_file(main, failure)) {
     std::string commit = read_file(main, 1024);
     while (!commit.empty() && std::isspace(static_cast<unsigned char>(commit.back()))) commit.pop_back();
-    if (is_name(commit) && fs::is_directory(repository / "snapshots" / commit, failure)) return repository / "snapshots" / commit;
+    if (is_name(commit) && fs::is_directory(repository / "snapshots" / commit, failure))
+      return repository / "snapshots" / commit;
   }
   const std::vector<fs::path> all = entries(repository / "snapshots");
   return all.size() == 1 ? all[0] : fs::path();
@@ -58,7 +61,8 @@ fs::path hub_cache() {
   for (const char* name : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"})
     if (const std::string folder = variable(name); !folder.empty()) return folder;
   if (const std::string home = variable("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
-  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) return fs::path(cache) / "huggingface" / "hub";
+  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty())
+    return fs::path(cache) / "huggingface" / "hub";
   const std::string home = variable("HOME");
   return fs::path(home.empty() ? "." : home) / ".cache" / "huggingface" / "hub";
 }
@@ -67,19 +71,24 @@ fs::path resolve_hub(const std::string& name) {
   const size_t colon = name.find(':');
   const std::string repository = name.substr(0, colon), part = colon == std::string::npos ? "" : name.substr(colon + 1);
   const size_t slash = repository.find('/');
-  const std::string user = repository.substr(0, slash), repo = slash == std::string::npos ? "" : repository.substr(slash + 1);
-  if (!is_name(user) || !is_name(repo)) throw usage_error("'{}' is no name of a repository; they are called USER/REPO", name);
+  const std::string user = repository.substr(0, slash),
+                    repo = slash == std::string::npos ? "" : repository.substr(slash + 1);
+  if (!is_name(user) || !is_name(repo))
+    throw usage_error("'{}' is no name of a repository; they are called USER/REPO", name);
   const fs::path cache = hub_cache(), folder = cache / fmt::format("models--{}--{}", user, repo);
   const fs::path snapshot = snapshot_of(folder);
   if (snapshot.empty()) {
-    throw Error(Exit::user, fmt::format("'{}' is not in the local cache {}", repository, cache.string()),
-                fmt::format("Lumen does not download; get it with `hf download {}`, or point HF_HUB_CACHE or HF_HOME at a cache "
-                            "that has it",
-                            repository));
+    throw Error(
+        Exit::user, fmt::format("'{}' is not in the local cache {}", repository, cache.string()),
+        fmt::format(
+            "Lumen does not download; get it with `hf download {}`, or point HF_HUB_CACHE or HF_HOME at a cache "
+            "that has it",
+            repository));
   }
   std::error_code failure;
   if (part.empty() && fs::exists(snapshot / "config.json", failure) &&
-      (fs::exists(snapshot / "model.safetensors", failure) || fs::exists(snapshot / "model.safetensors.index.json", failure)))
+      (fs::exists(snapshot / "model.safetensors", failure) ||
+       fs::exists(snapshot / "model.safetensors.index.json", failure)))
     return snapshot;
   std::vector<fs::path> found;
   std::string names;

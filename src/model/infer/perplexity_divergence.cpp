@@ -18,8 +18,8 @@ struct Header {
 };
 
 // The windows' log probabilities, one scored position after the other, in the order of a record.
-void each_row(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options, Header* header,
-              const std::function<void()>& begin,
+void each_row(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
+              Header* header, const std::function<void()>& begin,
               const std::function<void(std::span<const double> logs, TokenId next)>& row,
               const std::function<void(int64_t, int64_t)>& progress) {
   const Model& model = loaded.model();
@@ -145,7 +145,9 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& tex
         take(&least, sizeof least);
         take(&step, sizeof step);
         take(codes.data(), codes.size() * sizeof(uint16_t));
-        const auto recorded = [&](size_t v) { return static_cast<double>(least) + static_cast<double>(step) * codes[v]; };
+        const auto recorded = [&](size_t v) {
+          return static_cast<double>(least) + static_cast<double>(step) * codes[v];
+        };
         double kl = 0;
         size_t top = 0, recorded_top = 0;
         for (size_t v = 0; v < logs.size(); ++v) {

@@ -174,8 +174,9 @@ void Session::rewind(int64_t position) {
 std::string Session::explain(const run::Ceilings* ceilings) const {
   std::vector<const Width*> ordered;
   for (const Width& w : widths_) ordered.push_back(&w);
-  std::sort(ordered.begin(), ordered.end(),
-            [](const Width* a, const Width* b) { return std::pair(a->tokens, a->rows) > std::pair(b->tokens, b->rows); });
+  std::sort(ordered.begin(), ordered.end(), [](const Width* a, const Width* b) {
+    return std::pair(a->tokens, a->rows) > std::pair(b->tokens, b->rows);
+  });
   std::string text;
   for (const Width* w : ordered)
     text += fmt::format("step of {} token{}\n{}", w->tokens, w->tokens == 1 ? "" : "s", w->program->explain(ceilings));

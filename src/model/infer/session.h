@@ -45,10 +45,11 @@ class Session {
   std::span<const float> feed(std::span<const TokenId> tokens);
   // The same; returns the logits behind every one of a few tokens, one row after the other.
   std::span<const float> feed_all(std::span<const TokenId> tokens);
-  // The text becomes `tokens`: what it begins with like the present one is kept, the rest is computed. Logits as of feed.
+  // The text becomes `tokens`: what it begins with like the present one is kept, the rest is computed. Logits as of
+  // feed.
   std::span<const float> become(std::span<const TokenId> tokens);
-  // Makes room: `drop` tokens behind the first `keep` are forgotten, and those behind them move up. They are computed anew,
-  // so that the result is that of a text which never had them.
+  // Makes room: `drop` tokens behind the first `keep` are forgotten, and those behind them move up. They are computed
+  // anew, so that the result is that of a text which never had them.
   void shift(int64_t keep, int64_t drop);
   const std::vector<TokenId>& text() const { return text_; }  // all tokens in the cache
   int64_t position() const { return position_; }

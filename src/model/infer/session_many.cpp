@@ -12,7 +12,8 @@ constexpr int64_t kRows = ManySession::kMostTexts;  // logits of so many tokens 
 
 }  // namespace
 
-ManySession::ManySession(const LoadedModel& loaded, SessionOptions options) : loaded_(loaded), options_(std::move(options)) {
+ManySession::ManySession(const LoadedModel& loaded, SessionOptions options)
+    : loaded_(loaded), options_(std::move(options)) {
   const Model& model = loaded.model();
   if (!model.family->has_function("step_many"))
     throw user_error("the family '{}' cannot compute several texts at once", model.family->name());
@@ -137,7 +138,8 @@ void ManySession::run(std::span<const Item> items, std::vector<std::vector<float
   LUMEN_CHECK(place >= 0, "the cache is full");
   const Width& w = width(wide);
   const auto count = static_cast<size_t>(wide);
-  std::vector<int32_t> ids(count, 0), at(count, 0), owners(count, 0), rows(static_cast<size_t>(std::min(wide, kRows)), 0);
+  std::vector<int32_t> ids(count, 0), at(count, 0), owners(count, 0),
+      rows(static_cast<size_t>(std::min(wide, kRows)), 0);
   std::vector<int64_t> parts;
   for (size_t i = 0; i < items.size(); ++i) {
     ids[i] = items[i].id;

@@ -1,6 +1,6 @@
-// Many texts at once over one cache of keys and values. A place of the cache holds one token of one or several texts: texts
-// that begin alike share places. Tokens of all texts go through the model together. Nothing here knows the family: it needs
-// a function `step_many`. Proved by tests/model/session_many_test.cpp.
+// Many texts at once over one cache of keys and values. A place of the cache holds one token of one or several texts:
+// texts that begin alike share places. Tokens of all texts go through the model together. Nothing here knows the
+// family: it needs a function `step_many`. Proved by tests/model/session_many_test.cpp.
 #pragma once
 
 #include "model/infer/session.h"
