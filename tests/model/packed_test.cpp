@@ -374,8 +374,58 @@ TEST(Packed, Refused) {
       refusal(R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"})", {q, z, s}).find("not read"),
       std::string::npos);
   EXPECT_NE(refusal(R"({"quant_method": "quip"})", {q, z, s}).find("quip"), std::string::npos);
+  // Scales finer than the layout says would hold at the wrong places.
+  const Raw bytes =
+      in_format(raw("weight", {kRows, kColumns}, Scalar::u8, std::vector<uint8_t>(kRows * kColumns)), "fp8_e4m3");
+  EXPECT_NE(refusal(compressed("float-quantized", R"("num_bits": 8, "strategy": "group")"),
+                    {bytes, raw("weight_scale", {kRows, 2}, Scalar::f32, std::vector<float>(2 * kRows))}),
+            "");
+  EXPECT_NE(refusal(R"({"quant_method": "fp8", "weight_block_size": [64, 64]})",
+                    {bytes, raw("weight_scale_inv", {3, 4}, Scalar::f32, std::vector<float>(12))}),
+            "");
+  EXPECT_NE(refusal(R"({"quant_method": "fp8"})",
+                    {bytes, raw("weight_scale", {kRows}, Scalar::f32, std::vector<float>(kRows))}),
+            "");
+  EXPECT_NE(refusal(gptq, {q, z, raw("scales", {kColumns, kRows}, Scalar::f16, halves(kColumns * kRows))}), "");
   EXPECT_NE(refusal(R"({"quant_method": "fp8", "weight_block_size": [0, 128]})", {q, z, s}).find("block size"),
             std::string::npos);
+}
+
+// Headers and configs with bytes changed at random: an Error or a model, nothing else.
+TEST(Packed, ChangedAtRandom) {
+  const TestFolder folder;
+  const std::string gptq = R"({"quant_method": "gptq", "bits": 4, "group_size": 64})";
+  std::vector<int32_t> order;
+  for (int64_t k = 0; k < kColumns; ++k) order.push_back(static_cast<int32_t>(k / 64));
+  (void)read_packed(folder, gptq,
+                    {raw("qweight", {kColumns / 8, kRows}, Scalar::i32, std::vector<uint32_t>(kColumns / 8 * kRows)),
+                     raw("qzeros", {4, kRows / 8}, Scalar::i32, std::vector<uint32_t>(4 * kRows / 8)),
+                     raw("scales", {4, kRows}, Scalar::f16, std::vector<uint16_t>(4 * kRows)),
+                     raw("g_idx", {kColumns}, Scalar::i32, order)});
+  const std::string tensors = read_file(folder / "packed" / "model.safetensors"),
+                    config = read_file(folder / "packed" / "config.json");
+  uint64_t header = 0;
+  std::memcpy(&header, tensors.data(), 8);
+  uint32_t state = 1;
+  const auto random = [&](uint64_t below) {
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % below;
+  };
+  for (int round = 0; round < 120; ++round) {
+    std::string changed = tensors, text = config;
+    for (int i = 0; i < 2; ++i) {
+      if (round % 2 == 0)
+        changed[8 + random(header)] = "0123456789[],:\"IFU"[random(18)];
+      else
+        text[random(text.size())] = "0123456789[],:\"-e."[random(18)];
+    }
+    write_file_atomic(folder / "packed" / "model.safetensors", changed);
+    write_file_atomic(folder / "packed" / "config.json", text);
+    try {
+      (void)read_hf(test_library(), folder / "packed");
+    } catch (const Error&) {
+    }
+  }
 }
 
 }  // namespace

@@ -135,6 +135,8 @@ void check_function(const Scope& scope, const ModelContext& context, const lang:
 
 void check_model(const Scope& scope, const ModelDecl& m) {
   check_names(m);
+  // A part means something only in the models that extend it.
+  if (std::any_of(m.attributes.begin(), m.attributes.end(), [](const auto& a) { return a.name == "part"; })) return;
   for (const lang::SizeDecl& s : m.sizes) model_config(m, s.name, {});
   const bool complete = std::all_of(m.config.begin(), m.config.end(),
                                     [](const lang::ConfigKey& k) { return k.default_value != nullptr; });

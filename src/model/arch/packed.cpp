@@ -171,10 +171,15 @@ class PackedCheckpoint::Reader {
   }
 
   int bits() const { return f_.map.empty() ? bits_ : 32; }
-  Error unfit() const { return wrong("does not have an entry for each weight"); }
+  Error unfit() const { return wrong("does not have an entry for what each is needed for"); }
   bool is_each_weight() const {
     return std::all_of(axes_.begin(), axes_.end(), [](const Axis& a) { return a.step == 1; }) &&
            (axes_.size() == 2 || f_.axes[0] == "flat");
+  }
+  // Whether one entry is for all columns of a row, or for the whole weight.
+  bool is_for_rows() const { return columns_of_entry() >= columns_ && f_.axes[0] != "flat"; }
+  bool is_for_all() const {
+    return std::all_of(axes_.begin(), axes_.end(), [](const Axis& a) { return a.words == 1 && !a.packed; });
   }
   // Columns under one entry.
   int64_t columns_of_entry() const {
@@ -365,8 +370,15 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
         std::find_if(f.fields.begin(), f.fields.end(), [&](const auto& x) { return x.name == fields_[i].field; });
     LUMEN_CHECK(field != f.fields.end(), "format {} has no field {}", f.name, fields_[i].field);
     const Reader& reader = readers[i];
-    if (field->level == Level::block && (field->count > 1 || f.block == 1) && !reader.is_each_weight())
-      throw reader.unfit();
+    const bool each = field->count > 1 || f.block == 1;
+    const std::vector<int64_t> tile = {f.tile_rows, f.tile_columns};
+    // An entry that is for less than its field would be read at one place and hold at others.
+    const bool fits = field->level == Level::row      ? reader.is_for_rows()
+                      : field->level == Level::tensor ? reader.is_for_all()
+                      : field->level == Level::tile   ? fields_[i].steps == tile
+                      : each                          ? reader.is_each_weight()
+                                                      : reader.columns_of_entry() % f.block == 0;
+    if (!fits) throw reader.unfit();
     if (field->type.bits != reader.bits())
       throw user_error("{}: tensor '{}' has entries of {} bits instead of {}", file_, module + fields_[i].tensor,
                        reader.bits(), field->type.bits);
