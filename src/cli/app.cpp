@@ -1,4 +1,5 @@
 // The program as a whole: parsing, and what errors look like.
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -96,12 +97,20 @@ int run_app(int argc, const char* const* argv) {
       "verification\n"
       "failed, 130 Ctrl-C after saving.");
   Command command;
-  for (auto* add : {add_demo, add_train, add_run, add_quantize, add_perplexity, add_bench, add_inspect, add_compile,
-                    add_format, add_doctor}) {
+  for (auto* add : {add_demo, add_train, add_run, add_quantize, add_export, add_perplexity, add_bench, add_inspect,
+                    add_compile, add_format, add_doctor}) {
     add(app, command);
   }
   try {
-    app.parse(argc, argv);
+    // A model of the local Hugging Face cache: -hf USER/REPO means -m hf:USER/REPO.
+    std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    for (size_t i = 0; i + 1 < words.size(); ++i) {
+      if (words[i] != "-hf" && words[i] != "-hfr" && words[i] != "--hf-repo") continue;
+      words[i] = "-m";
+      words[i + 1] = "hf:" + words[i + 1];
+    }
+    std::reverse(words.begin(), words.end());  // as the parser takes them
+    app.parse(words);
   } catch (const CLI::CallForHelp&) {
     std::cout << app.help();
     return 0;

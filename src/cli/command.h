@@ -41,6 +41,7 @@ void add_demo(CLI::App& app, Command& command);
 void add_train(CLI::App& app, Command& command);
 void add_run(CLI::App& app, Command& command);
 void add_quantize(CLI::App& app, Command& command);
+void add_export(CLI::App& app, Command& command);
 void add_perplexity(CLI::App& app, Command& command);
 void add_bench(CLI::App& app, Command& command);
 void add_inspect(CLI::App& app, Command& command);

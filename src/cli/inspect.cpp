@@ -7,6 +7,8 @@
 #include "cli/command.h"
 #include "model/arch/read.h"
 #include "model/file/checkpoint.h"
+#include "model/file/gguf_split.h"
+#include "model/file/hub_cache.h"
 #include "model/file/safetensors.h"
 
 namespace lumen::cli {
@@ -45,8 +47,8 @@ void print_tensors(const model::TensorFile& file, const std::map<std::string, st
   std::fputs(out.c_str(), stdout);
 }
 
-void inspect_gguf(const model::LibraryRef& library, const Flags& flags) {
-  const model::GgufFile file(flags.path, library->formats());
+void inspect_gguf(const model::LibraryRef& library, const std::filesystem::path& path, const Flags& flags) {
+  const model::SplitGguf file(path, library->formats());
   if (!flags.tensors_only) {
     for (const auto& [key, value] : file.metadata().entries()) {
       std::fputs(
@@ -58,7 +60,7 @@ void inspect_gguf(const model::LibraryRef& library, const Flags& flags) {
   // Roles, where the file is a model of a known family.
   std::map<std::string, std::string> roles;
   try {
-    const model::Model model = model::read_gguf(library, flags.path);
+    const model::Model model = model::read_gguf(library, path);
     for (const model::Parameter& p : model.parameters) roles[p.gguf] = p.role;
   } catch (const Error&) {
     roles.clear();
@@ -77,6 +79,26 @@ void inspect_checkpoint(const model::LibraryRef& library, const std::filesystem:
   print_tensors(*checkpoint.optimizer, {});
 }
 
+// A Hugging Face folder: its family and numbers, then its tensors.
+void inspect_folder(const model::LibraryRef& library, const std::filesystem::path& path, const Flags& flags) {
+  std::map<std::string, std::string> roles;
+  if (std::filesystem::exists(path / "config.json")) {
+    try {
+      const model::Model model = model::read_hf(library, path);
+      if (!flags.tensors_only) {
+        std::string text = fmt::format("family {}, {} weights, {} bytes in memory\n", model.family->name(),
+                                       model.weight_count(), model.weight_bytes());
+        for (const auto& [key, value] : model.config) text += fmt::format("{:<44} {}\n", key, value);
+        std::fputs(text.c_str(), stdout);
+      }
+      for (const model::Parameter& p : model.parameters) roles[p.hf] = p.role;
+    } catch (const Error& e) {
+      std::fputs(fmt::format("no model of a known family: {}\n", e.what()).c_str(), stdout);
+    }
+  }
+  print_tensors(*model::open_tensors(path, library->formats()), roles);
+}
+
 bool is_gguf(const std::filesystem::path& path) {
   const MappedFile file(path);
   const auto bytes = file.bytes();
@@ -85,20 +107,20 @@ bool is_gguf(const std::filesystem::path& path) {
 
 int inspect(const Shared& shared, const Flags& flags) {
   const model::LibraryRef library = shared.library();
-  const std::filesystem::path path = flags.path;
-  if (!std::filesystem::exists(path)) throw user_error("{}: no such file", flags.path);
+  const std::filesystem::path path = model::resolve_path(flags.path);
+  if (!std::filesystem::exists(path)) throw user_error("{}: no such file", path.string());
   if (std::filesystem::is_directory(path)) {
     if (std::filesystem::exists(path / "trainer_state.json")) {
       inspect_checkpoint(library, path);
     } else if (const auto latest = model::latest_checkpoint(path)) {
       inspect_checkpoint(library, *latest);
     } else {
-      print_tensors(*model::open_tensors(path, library->formats()), {});
+      inspect_folder(library, path, flags);
     }
     return 0;
   }
   if (is_gguf(path)) {
-    inspect_gguf(library, flags);
+    inspect_gguf(library, path, flags);
     return 0;
   }
   const auto file = model::open_tensors(path, library->formats());

@@ -1,19 +1,18 @@
 // lumen perplexity -m MODEL -f TEXT
-#include "model/infer/perplexity.h"
-
 #include <cstdio>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "model/arch/read.h"
+#include "model/infer/perplexity_divergence.h"
 #include "model/text/dataset.h"
 
 namespace lumen::cli {
 namespace {
 
 struct Flags {
-  std::string model, text;
+  std::string model, text, record, compare;
   model::PerplexityOptions options;
 };
 
@@ -33,6 +32,24 @@ int measure(const Shared& shared, Flags& flags) {
   run::Engine engine = shared.engine();
   const model::LoadedModel loaded(engine, model);
   Progress progress;
+  const auto told = [&](int64_t done, int64_t all) { progress.update(fmt::format("window {}/{}", done, all)); };
+  if (!flags.record.empty()) {
+    model::record_logits(loaded, tokens, flags.options, flags.record, told);
+    progress.finish(fmt::format("wrote {}", flags.record));
+    return 0;
+  }
+  if (!flags.compare.empty()) {
+    const model::Divergence d = model::divergence(loaded, tokens, flags.options, flags.compare, told);
+    progress.finish(fmt::format("compared {} tokens", d.tokens));
+    std::fputs(
+        fmt::format("KL divergence {:.6f} +/- {:.6f} nats per token (median {:.6f}, 90% {:.6f}, 99% {:.6f}, most "
+                    "{:.6f})\nsame likeliest token {:.3f} %\nchange of the right token's probability, RMS {:.3f} %\n"
+                    "perplexity by the recorded one {:.6f}\n",
+                    d.mean, d.error, d.median, d.p90, d.p99, d.most, 100 * d.same_top, 100 * d.rms_change, d.ratio)
+            .c_str(),
+        stdout);
+    return 0;
+  }
   const model::Perplexity result =
       model::perplexity(loaded, tokens, flags.options, [&](int64_t done, int64_t all, double value) {
         progress.update(fmt::format("perplexity window {}/{} | {:.4f}", done, all, value));
@@ -66,6 +83,12 @@ void add_perplexity(CLI::App& app, Command& command) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   sub->add_flag("--full", flags->options.full, "Score every token of a window but the first, not only the second half");
+  auto* record =
+      sub->add_option("--record-logits", flags->record, "Write the model's log probabilities to a file, no figures")
+          ->type_name("FILE");
+  sub->add_option("--kl-divergence", flags->compare, "Compare with the log probabilities another model recorded")
+      ->type_name("FILE")
+      ->excludes(record);
   sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
   sub->footer(
       "The default protocol scores the second half of windows of 512 tokens; figures of different protocols or window "
@@ -73,7 +96,9 @@ void add_perplexity(CLI::App& app, Command& command) {
       "not be compared.\n"
       "Examples:\n"
       "  lumen perplexity -m model.gguf -f wiki.test.raw\n"
-      "  lumen perplexity -m model.gguf -c 2048 --full");
+      "  lumen perplexity -m model.gguf -c 2048 --full\n"
+      "  lumen perplexity -m model-f32.gguf --record-logits base.kl\n"
+      "  lumen perplexity -m model-small.gguf --kl-divergence base.kl");
   add_shared_flags(*sub, command.shared);
   sub->callback(
       [flags, &command] { command.action = [flags, shared = command.shared] { return measure(*shared, *flags); }; });

@@ -292,23 +292,23 @@ TEST(Functions, NormsAndActivations) {
 
 TEST(Functions, Rope) {
   const Tensor x = random_tensor({2, 3, 4}, 4), positions = tensor({2}, {0, 5}, Scalar::i32),
-               factors = tensor({2}, {1, 2});
-  EXPECT_NE(refusal("fn f(x: f32[T, H, 5], p: i32[T], q: f32[2]) -> f32[T, H, 5] = rope(x, p, q, 1e4)").find("rope"),
+               frequencies = tensor({2}, {1, 0.005});
+  EXPECT_NE(refusal("fn f(x: f32[T, H, 5], p: i32[T], q: f32[2]) -> f32[T, H, 5] = rope(x, p, q)").find("rope"),
             std::string::npos);
   for (const bool halves : {false, true}) {
     std::vector<double> want(24);
     for (size_t t = 0; t < 2; ++t)
       for (size_t h = 0; h < 3; ++h)
         for (size_t p = 0; p < 2; ++p) {
-          const double angle = positions.values[t] * std::pow(10000.0, -static_cast<double>(p) / 2) / factors.values[p];
+          const double angle = positions.values[t] * frequencies.values[p];
           const size_t i = (t * 3 + h) * 4 + (halves ? p : 2 * p), j = (t * 3 + h) * 4 + (halves ? p + 2 : 2 * p + 1);
-          want[i] = x.values[i] * std::cos(angle) - x.values[j] * std::sin(angle);
-          want[j] = x.values[i] * std::sin(angle) + x.values[j] * std::cos(angle);
+          want[i] = 1.5 * (x.values[i] * std::cos(angle) - x.values[j] * std::sin(angle));
+          want[j] = 1.5 * (x.values[i] * std::sin(angle) + x.values[j] * std::cos(angle));
         }
     SCOPED_TRACE(halves);
     const Graph g = graph_of(std::string("fn f(x: f32[T, H, 4], p: i32[T], q: f32[2]) -> f32[T, H, 4] = ") +
-                             (halves ? "rope_halves" : "rope") + "(x, p, q, 10000.0)");
-    expect_near(run(g, {{"x", x}, {"p", positions}, {"q", factors}}, {{"T", 2}, {"H", 3}}), want);
+                             (halves ? "rope_halves" : "rope") + "(x, p, q, 1.5)");
+    expect_near(run(g, {{"x", x}, {"p", positions}, {"q", frequencies}}, {{"T", 2}, {"H", 3}}), want);
   }
 }
 
@@ -361,7 +361,7 @@ TEST(Functions, AttentionOverACacheInAnyOrder) {
                v = random_tensor({1, 5, 2, 4}, 10);
   // The same keys, stored backwards with two empty places between.
   Tensor k2 = tensor({1, 7, 2, 4}, std::vector<double>(56, 9)), v2 = k2;
-  std::vector<double> where(7, -1);
+  std::vector<double> where(7, 0), whose = {2, 4, 2, 2, 0, 7, 3};  // a stranger's key, and an empty place
   const size_t place[] = {6, 5, 3, 2, 0};
   for (size_t s = 0; s < 5; ++s) {
     where[place[s]] = static_cast<double>(s);
@@ -371,14 +371,17 @@ TEST(Functions, AttentionOverACacheInAnyOrder) {
     }
   }
   const Graph g = graph_of(
-      "fn f(q: f32[B, T, 2, 1, 4], k: f32[B, S, 2, 4], v: f32[B, S, 2, 4], p: i32[T], kp: i32[S]) -> f32[B, T, 2, 1, "
-      "4] = cached_attention(q, k, v, p, kp)");
+      "fn f(q: f32[B, T, 2, 1, 4], k: f32[B, S, 2, 4], v: f32[B, S, 2, 4], p: i32[T], o: i32[T], kp: i32[S], ko: "
+      "i32[S]) "
+      "-> f32[B, T, 2, 1, 4] = cached_attention(q, k, v, p, o, kp, ko)");
   expect_near(run(g,
                   {{"q", q},
                    {"k", k2},
                    {"v", v2},
                    {"p", tensor({2}, {3, 4}, Scalar::i32)},
-                   {"kp", tensor({7}, where, Scalar::i32)}},
+                   {"o", tensor({2}, {2, 2}, Scalar::i32)},
+                   {"kp", tensor({7}, where, Scalar::i32)},
+                   {"ko", tensor({7}, whose, Scalar::i32)}},
                   {{"B", 1}, {"T", 2}, {"S", 7}}),
               attention(q, k, v, 2, 5, 2, 1, 4, 3));
 }
@@ -505,6 +508,147 @@ TEST(Models, FunctionsBecomeGraphs) {
   expect_near(run(g, in, {{"B", 1}, {"T", 2}}), {want}, 1e-4);
 }
 
+// ---- configs with texts, truth values and lists; models that extend others
+
+lang::File models_of(const std::string& text) {
+  return lang::parse_file(std::make_shared<Source>(Source{"m.lum", text}));
+}
+
+const char* const kKinds = R"(model base(cfg) {
+  config {
+    layers : i32 = 3
+    kind   : text = "plain", choices "plain" "gated"
+    wide   : bool = 1
+    size   : i32 = if cfg.kind == "gated" then 4 else 2
+    local  : bool[cfg.layers] = (i + 1) % 2 != 0
+    scales : f32[cfg.size] = i * 0.5
+  }
+  param table : f32[cfg.size], init each (cfg.scales[j] + 1.0)
+  layers cfg.layers { param w : f32[2], when (cfg.local[i]) }
+  fn factor() = 2.0
+  fn run(x: f32[2]) -> f32[2] {
+    var y = x
+    for l in layers { if cfg.local[l.index] { y = y + l.w * factor() } }
+    return if cfg.wide then y else -y
+  }
+}
+)";
+
+TEST(Models, TextsTruthAndLists) {
+  const lang::File f = models_of(kKinds);
+  const lang::ModelDecl& m = f.models[0];
+  const Scope scope;
+  check_file(scope, f);
+  const Config c = model_config(m, "", {});
+  EXPECT_EQ(c.at("size"), 2);
+  EXPECT_EQ(c.at("local.0") + 2 * c.at("local.1") + 4 * c.at("local.2"), 5);
+  EXPECT_FALSE(c.contains("local"));
+  const Config gated = model_config(m, "", {{"kind", 1}, {"local", 0}, {"scales.3", 7}});
+  EXPECT_EQ(gated.at("size"), 4);
+  EXPECT_EQ(gated.at("local.0") + gated.at("local.2"), 0);
+  EXPECT_EQ(gated.at("scales.3"), 7);
+  const auto parameters = model_parameters(scope, m, c);
+  ASSERT_EQ(parameters.size(), 3U);
+  EXPECT_EQ(parameters[0].init_values, (std::vector<double>{1, 1.5}));
+  EXPECT_EQ(parameters[2].name, "layers.2.w");
+  const Graph g = elaborate_model(scope, m, "run", model_config(m, "", {{"wide", 0}}));
+  expect_near(
+      run(g,
+          {{"x", tensor({2}, {1, 2})}, {"layers.0.w", tensor({2}, {10, 20})}, {"layers.2.w", tensor({2}, {100, 200})}},
+          {}),
+      {-221, -442});
+  EXPECT_THROW(model_config(m, "", {{"kind", 2}}), Error);
+  EXPECT_THROW(model_config(m, "", {{"local.3", 1}}), Error);
+  EXPECT_THROW(model_config(m, "", {{"size.0", 1}}), Error);
+}
+
+TEST(Models, ExtendOthers) {
+  const lang::File f = models_of(std::string(kKinds) + R"(
+model more(cfg) : extends base {
+  config { layers : i32 = 2
+           other : i32 = 5 }
+  layers cfg.layers { param w : f32[2] }
+  fn factor() = 3.0
+})");
+  Scope scope;
+  scope.files.push_back(&f);
+  check_file(scope, f);
+  const lang::ModelDecl m = complete_model(scope, f.models[1]);
+  const Config c = model_config(m, "", {});
+  EXPECT_EQ(c.at("layers") + c.at("other"), 7);
+  EXPECT_EQ(model_parameters(scope, m, c).size(), 3U);  // the condition of `w` is gone
+  expect_near(
+      run(elaborate_model(scope, m, "run", c), {{"x", tensor({2}, {1, 2})}, {"layers.0.w", tensor({2}, {10, 20})}}, {}),
+      {31, 62});
+}
+
+TEST(Models, RefusedExtensionsAndKeys) {
+  const auto refused = [](const std::string& text) {
+    const lang::File f = models_of(text);
+    try {
+      check_file(Scope(), f);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refused("model a(cfg) : extends b { }").find("no model 'b'"), std::string::npos);
+  EXPECT_NE(refused("model a(cfg) : extends a { }").find("too long a chain"), std::string::npos);
+  EXPECT_NE(refused("model a(cfg) { config { k : text = \"x\" } }").find("choices"), std::string::npos);
+  EXPECT_NE(refused("model a(cfg) { config { k : text = \"x\", choices \"y\" } }").find("no choice"),
+            std::string::npos);
+  EXPECT_NE(refused("model a(cfg) { config { k : i32[3, 4] = 1 } }").find("one axis"), std::string::npos);
+  EXPECT_NE(refused("model a(cfg) { config { n : i32 = cfg.k[0]\n k : i32[cfg.n] = 1 } }").find("depends on itself"),
+            std::string::npos);
+}
+
+TEST(Functions, LargestPrefersTheFirstOfEquals) {
+  const auto got = run(graph_of("fn f(x: f32[N, 5]) -> i32[N, 3] = largest(x, 3)"),
+                       {{"x", tensor({2, 5}, {1, 3, 3, 0, 3, 2, 2, 2, 2, 2})}}, {{"N", 2}});
+  expect_near(got, {1, 2, 4, 0, 1, 2});
+}
+
+TEST(Functions, SortedOrderIsStable) {
+  const Graph g =
+      graph_of("fn f(k: i32[A]) -> i32[A], i32[A] { let (order, rank) = sorted_order(k)\n return order, rank }");
+  EvalOptions o;
+  o.symbols = {{"A", 6}};
+  const auto got = eval(g, {{"k", tensor({6}, {2, 0, 2, 1, 0, 2}, Scalar::i32)}}, o);
+  expect_near(got[0].values, {1, 4, 3, 0, 2, 5});
+  expect_near(got[1].values, {3, 0, 4, 2, 1, 5});
+}
+
+TEST(Functions, WindowsLimitsAndScalesOfAttention) {
+  const Tensor q = random_tensor({1, 6, 1, 1, 2}, 8), k = random_tensor({1, 6, 1, 2}, 9),
+               v = random_tensor({1, 6, 1, 2}, 10);
+  const auto got =
+      run(graph_of("fn f(q: f32[B, T, 1, 1, 2], k: f32[B, T, 1, 2], v: f32[B, T, 1, 2]) -> f32[B, T, 1, 1, 2] = "
+                   "attention(q, k, v, 0, 3, 0.5, 0.8)"),
+          {{"q", q}, {"k", k}, {"v", v}}, {{"B", 1}, {"T", 6}});
+  std::vector<double> want(12);
+  for (size_t t = 0; t < 6; ++t) {
+    double total = 0;
+    for (size_t s = t < 2 ? 0 : t - 2; s <= t; ++s) {  // three positions, itself among them
+      const double dot = q.values[t * 2] * k.values[s * 2] + q.values[t * 2 + 1] * k.values[s * 2 + 1];
+      const double p = std::exp(0.5 * std::tanh(0.8 * dot / 0.5));
+      total += p;
+      for (size_t d = 0; d < 2; ++d) want[t * 2 + d] += p * v.values[s * 2 + d];
+    }
+    for (size_t d = 0; d < 2; ++d) want[t * 2 + d] /= total;
+  }
+  expect_near(got, want);
+}
+
+TEST(Builtins, EachIsComputedInDoublePrecision) {
+  const auto got = run(graph_of("fn f(x: f32[4]) -> f32[4] = x * each(i, 4, 10000.0 ** (-2.0 * i / 7) - 1.0)"),
+                       {{"x", tensor({4}, {1, 1, 1, 1})}}, {});
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(got[i], static_cast<float>(std::pow(10000.0, -2.0 * static_cast<double>(i) / 7) - 1.0));
+  EXPECT_NE(refusal("fn f(x: f32[4]) -> f32[4] = x * each(3, 4, 1.0)").find("name of its index"), std::string::npos);
+  EXPECT_NE(refusal("fn f(x: f32[4]) -> f32[4] = x * each(i, 4, x)").find("known when the graph is built"),
+            std::string::npos);
+}
+
 TEST(Models, EveryFamilyOfTheLibraryElaborates) {
   std::vector<lang::File> files;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(LUMEN_SOURCE_DIR) / "models"))
@@ -515,7 +659,11 @@ TEST(Models, EveryFamilyOfTheLibraryElaborates) {
   for (const lang::File& f : files) scope.files.push_back(&f);
   int functions = 0;
   for (const lang::File& f : files)
-    for (const lang::ModelDecl& m : f.models) {
+    for (const lang::ModelDecl& declared : f.models) {
+      SCOPED_TRACE(declared.name);
+      const lang::ModelDecl m = complete_model(scope, declared);
+      if (std::any_of(m.attributes.begin(), m.attributes.end(), [](const auto& a) { return a.name == "part"; }))
+        continue;
       const Config config = model_config(m, m.sizes.empty() ? "" : m.sizes[0].name, {});
       EXPECT_FALSE(model_parameters(scope, m, config).empty());
       for (const lang::Function& fn : m.functions) {

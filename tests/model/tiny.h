@@ -34,10 +34,10 @@ inline Model tiny_model(uint32_t seed = 1, bool tied = false) {
   // Larger weights than a real start, so that no gradient is negligible.
   for (auto& [name, w] : m.weights) {
     std::vector<float> values(w.f32().begin(), w.f32().end());
-    for (size_t i = 0; i < values.size(); ++i) {
+    for (size_t i = 0; i < values.size() && !m.find(name)->frozen; ++i) {
       if (m.find(name)->init != "ones")
         values[i] *= 15;
-      else if (!m.find(name)->frozen)
+      else
         values[i] += 0.1F * static_cast<float>(i % 3);
     }
     w = f32_weight(w.type.shape, values);

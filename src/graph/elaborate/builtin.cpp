@@ -23,7 +23,7 @@ struct Row {
   std::string_view usage;
 };
 
-constexpr std::array<Row, 18> kRows = {{
+constexpr std::array<Row, 19> kRows = {{
     {"reshape", 2, 2, "x shape", "reshape(x, [a, b]); one extent may be -1"},
     {"permute", 2, 2, "x axes", "permute(x, [1, 0, 2])"},
     {"broadcast", 2, 2, "x shape", "broadcast(x, [a, b])"},
@@ -41,6 +41,7 @@ constexpr std::array<Row, 18> kRows = {{
     {"argmin", 2, 2, "x axis", "argmin(x, -1)"},
     {"any", 1, -1, "x axis", "any(x, -1)"},
     {"all", 1, -1, "x axis", "all(x, -1)"},
+    {"each", 3, 3, "", "each(i, n, formula): the n values of the formula, a constant"},
     {"gather", 2, 2, "table rows", "gather(table, rows), the same as table[rows]"},
 }};
 
@@ -133,6 +134,7 @@ Value Elaboration::builtin(const Expr& e) {
   }
   const Row& row = *row_of(e.text);
   const std::vector<const Expr*> args = ordered(row, e);
+  if (e.text == "each") return each(e);
   const auto tensor = [&](size_t i) {
     Value v = expression(*args[i]);
     return Value::of_node(graph_, node_of(v, args[i]->place));
@@ -306,6 +308,23 @@ Value Elaboration::reduction(const std::string& kind, Value v, std::vector<int> 
   const Value positions = Value::of_node(graph_, append(std::move(n), place));
   const Value none = Value::of(Number::of(int64_t{std::numeric_limits<int32_t>::max()}));
   return reduce(Reduction::min, select(elementwise("==", {x, best}, place), positions, none, place), axes);
+}
+
+// Numbers known now, computed in double precision and rounded once.
+Value Elaboration::each(const Expr& e) {
+  if (e.args[0]->kind != ExprKind::name)
+    throw error_at(e.args[0]->place, "'each' begins with the name of its index", "e.g. each(i, 4, 1.0 / (i + 1))");
+  const int64_t count = integer(*e.args[1], "the number of values");
+  if (count < 1) throw error_at(e.args[1]->place, fmt::format("there cannot be {} values", count));
+  Node n = make(Op::constant_, {}, {{Dim(count)}, {Scalar::f32, nullptr}});
+  frames_.emplace_back();
+  for (int64_t i = 0; i < count; ++i) {
+    session_.spend(e.place);
+    bind(e.args[0]->text, Value::of(Number::of(i)));
+    n.attributes.data.push_back(round_to_scalar(Scalar::f32, constant_number(*e.args[2], "a value").value()));
+  }
+  frames_.pop_back();
+  return Value::of_node(graph_, append(std::move(n), e.place));
 }
 
 Value Elaboration::concat(const Expr& e) {

@@ -1,4 +1,5 @@
-// Language to graph: checks shapes and types of functions and models, reports mistakes with place and hint, and builds graphs.
+// Language to graph: checks shapes and types of functions and models, reports mistakes with place and hint, and builds
+// graphs.
 #pragma once
 
 #include <map>
@@ -23,24 +24,37 @@ void check_file(const Scope& scope, const lang::File& file);
 // A function with typed parameters becomes a graph: parameters are data inputs (or `state` when typed so).
 Graph elaborate_function(const Scope& scope, const lang::Function& fn);
 
-// A model's numbers: config keys with values (integers or reals), as given by a size, a file or a recipe.
+// A model's numbers: config keys with values, as given by a size, a file or a recipe. Keys with an axis have an entry
+// for each element ("window.3"); the value of a text is its number among the key's choices.
 using Config = std::map<std::string, double>;
 
+// The members of a model that extends another, with those it takes from there; other models as they are.
+lang::ModelDecl complete_model(const Scope& scope, const lang::ModelDecl& model);
+
+// What a text key may be, in the order of its values in a Config; empty for numbers.
+std::vector<std::string> choices_of(const lang::ConfigKey& key);
+
 struct ModelParameter {
-  std::string name;               // "embed", "layers.3.wq"
-  Shape shape;                    // numbers
-  std::string gguf, hf;           // names in files, {i} filled in
-  std::string role;               // "attention_q", "norm", "embedding", ...: strategies select by it
-  std::string init;               // "normal", "ones", "zeros", "tied"
+  std::string name;                  // "embed", "layers.3.wq"
+  Shape shape;                       // numbers
+  std::string gguf, hf;              // names in files, {i} filled in
+  std::vector<std::string> hf_also;  // names it may have instead of `hf`
+  std::string role;                  // "attention_q", "norm", "embedding", ...: strategies select by it
+  std::string init;                  // "normal", "residual", "ones", "zeros", "each"
   double init_scale = 0.02;
-  bool optional = false;          // e.g. an output matrix that may be tied to the embedding
+  std::vector<double> init_values;  // of "each"
+  bool optional = false;            // e.g. an output matrix that may be tied to the embedding
 };
 
-// Default config of the model overlaid with a named size and with explicit values; Error on unknown keys or missing values.
+// Default config of a complete model overlaid with a named size and with explicit values; Error on unknown keys or
+// missing values. A plain name given for a key with an axis is the value of all its elements.
 Config model_config(const lang::ModelDecl& model, const std::string& size, const Config& values);
+// A number written in a declaration, e.g. the condition of `when`; truth values are 0 and 1.
+double config_number(const lang::ModelDecl& model, const lang::Expr& e, const Config& config);
 std::vector<ModelParameter> model_parameters(const Scope& scope, const lang::ModelDecl& model, const Config& config);
 
 // One of the model's functions with the config applied. Parameters become parameter inputs by name; `layers` unrolled.
-Graph elaborate_model(const Scope& scope, const lang::ModelDecl& model, const std::string& function, const Config& config);
+Graph elaborate_model(const Scope& scope, const lang::ModelDecl& model, const std::string& function,
+                      const Config& config);
 
 }  // namespace lumen::graph

@@ -257,9 +257,16 @@ Type Elaboration::parameter_type(const lang::ModelParam& p, std::optional<int64_
   return type;
 }
 
-Number Elaboration::number(const lang::Expr& e, std::string_view what) {
-  if (frames_.empty()) frames_.emplace_back();
-  const Value v = expression(e);
+Value Elaboration::constant_value(const lang::Expr& e, const std::map<std::string, int64_t>& bound) {
+  frames_.emplace_back();
+  for (const auto& [name, value] : bound) bind(name, Value::of(Number::of(value)));
+  Value v = expression(e);
+  frames_.pop_back();
+  return v;
+}
+
+Number Elaboration::number(const lang::Expr& e, std::string_view what, const std::map<std::string, int64_t>& bound) {
+  const Value v = constant_value(e, bound);
   if (!v.is_number()) throw error_at(e.place, fmt::format("{} must be a number, found {}", what, describe(v)));
   return v.number;
 }

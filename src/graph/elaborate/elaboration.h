@@ -67,7 +67,8 @@ class Elaboration {
   Graph instance(const lang::Function& fn, const std::vector<Value>& arguments, const std::vector<Place>& places,
                  const Place& call);
   // A number written in a declaration: a default, a size, the scale of an init.
-  Number number(const lang::Expr& e, std::string_view what);
+  Number number(const lang::Expr& e, std::string_view what, const std::map<std::string, int64_t>& bound = {});
+  Value constant_value(const lang::Expr& e, const std::map<std::string, int64_t>& bound);  // the same, of any kind
   Type parameter_type(const lang::ModelParam& p, std::optional<int64_t> layer);
 
  private:
@@ -104,6 +105,7 @@ class Elaboration {
   // ---- expression.cpp
   Value expression(const lang::Expr& e);
   Value member(const lang::Expr& e);
+  Value config_value(const lang::ConfigKey& key, const Place& place) const;
   Value index(const lang::Expr& e);
   Value index_value(Value base, const lang::Expr& e);
   Value choose(const lang::Expr& e);
@@ -131,6 +133,7 @@ class Elaboration {
   Value axis_reduction(const lang::Expr& e);
   Value update(const lang::Expr& e);
   Value concat(const lang::Expr& e);
+  Value each(const lang::Expr& e);
   int axis_of(int64_t axis, size_t rank, const Place& place) const;
 
   // ---- unify.cpp

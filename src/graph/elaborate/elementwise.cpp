@@ -382,6 +382,8 @@ std::optional<Value> Elaboration::dim_arithmetic(const std::string& op, const Va
 }
 
 Value Elaboration::binary(const std::string& op, Value a, Value b, const Place& place) {
+  if (a.kind == Value::Kind::text && b.kind == Value::Kind::text && (op == "==" || op == "!="))
+    return Value::of(Number::truth((a.text == b.text) == (op == "==")));
   if (a.kind == Value::Kind::dim || b.kind == Value::Kind::dim)
     if (auto v = dim_arithmetic(op, a, b, place)) return *v;
   if (a.is_integer() && b.is_integer()) {

@@ -20,7 +20,7 @@ Value Elaboration::expression(const Expr& e) {
     case ExprKind::number:
       return Value::of(e.is_integer ? Number::of(e.integer) : Number::of(e.number));
     case ExprKind::string:
-      throw error_at(e.place, "a string has no meaning in a function", "strings stand in attributes");
+      return Value::of_text(e.text);
     case ExprKind::name:
       return name(e);
     case ExprKind::unary:
@@ -53,21 +53,36 @@ Value Elaboration::expression(const Expr& e) {
   throw error_at(e.place, "a range is not a value");
 }
 
+// A number, a text, or a tuple of them when the key has an axis.
+Value Elaboration::config_value(const lang::ConfigKey& key, const Place& place) const {
+  const auto choices = choices_of(key);
+  const auto scalar = scalar_from_name(key.type.name);
+  const auto value = [&](const std::string& name) {
+    const auto found = context_.config->find(name);
+    if (found == context_.config->end())
+      throw error_at(place, fmt::format("config key '{}' has no value here", name), "keys must not need each other");
+    if (!choices.empty()) return Value::of_text(choices.at(static_cast<size_t>(found->second)));
+    if (scalar == Scalar::boolean) return Value::of(Number::truth(found->second != 0));
+    return Value::of(scalar && is_float(*scalar) ? Number::of(found->second)
+                                                 : Number::of(static_cast<int64_t>(found->second)));
+  };
+  if (!key.type.has_dims) return value(key.name);
+  Value all;
+  all.kind = Value::Kind::tuple;
+  for (int64_t i = 0; context_.config->contains(fmt::format("{}.{}", key.name, i)); ++i)
+    all.items.push_back(value(fmt::format("{}.{}", key.name, i)));
+  return all;
+}
+
 Value Elaboration::member(const Expr& e) {
   const Value base = expression(*e.args[0]);
   if (base.kind == Value::Kind::config) {
-    const auto found = context_.config->find(e.text);
-    const auto key = std::find_if(context_.model->config.begin(), context_.model->config.end(),
-                                  [&](const auto& k) { return k.name == e.text; });
-    if (found == context_.config->end() || key == context_.model->config.end()) {
-      std::vector<std::string> keys;
-      for (const auto& k : context_.model->config) keys.push_back(k.name);
-      throw error_at(e.place, fmt::format("the config of '{}' has no key '{}'", context_.model->name, e.text),
-                     lang::did_you_mean(e.text, keys));
-    }
-    const auto scalar = scalar_from_name(key->type.name);
-    return Value::of(scalar && is_float(*scalar) ? Number::of(found->second)
-                                                 : Number::of(static_cast<int64_t>(found->second)));
+    for (const lang::ConfigKey& key : context_.model->config)
+      if (key.name == e.text) return config_value(key, e.place);
+    std::vector<std::string> keys;
+    for (const auto& k : context_.model->config) keys.push_back(k.name);
+    throw error_at(e.place, fmt::format("the config of '{}' has no key '{}'", context_.model->name, e.text),
+                   lang::did_you_mean(e.text, keys));
   }
   if (base.kind == Value::Kind::layer) {
     if (e.text == "index") return Value::of(Number::of(base.layer));
@@ -167,6 +182,12 @@ Value Elaboration::index(const Expr& e) {
 
 // Slices, single positions (the axis goes), and rows of a table picked by an integer tensor.
 Value Elaboration::index_value(Value base, const Expr& e) {
+  if (base.kind == Value::Kind::tuple && e.args.size() == 2) {  // a config key with an axis
+    const int64_t at = integer(*e.args[1], "the subscript of a list");
+    if (at < 0 || at >= static_cast<int64_t>(base.items.size()))
+      throw error_at(e.args[1]->place, fmt::format("{} lies outside {}", at, describe(base)));
+    return base.items[static_cast<size_t>(at)];
+  }
   if (!base.is_tensor()) throw error_at(e.place, fmt::format("{} has no axes to index", describe(base)));
   base = finished(plain(std::move(base), e.args[0]->place), e.place);
   const size_t rank = base.shape.size();

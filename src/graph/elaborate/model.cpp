@@ -1,6 +1,5 @@
 // Models: their numbers, their parameters, their functions as graphs. Proved by tests/graph/elaborate_test.cpp.
 #include <algorithm>
-#include <cmath>
 
 #include "graph/elaborate/elaboration.h"
 #include "lang/spelling.h"
@@ -12,88 +11,6 @@ using lang::ExprKind;
 using lang::ModelDecl;
 
 namespace {
-
-const Scope& no_scope() {
-  static const Scope scope;
-  return scope;
-}
-
-std::vector<std::string> keys_of(const ModelDecl& m) {
-  std::vector<std::string> out;
-  for (const lang::ConfigKey& k : m.config) out.push_back(k.name);
-  return out;
-}
-
-// Resolves keys in the order their defaults need them.
-class Resolver {
- public:
-  Resolver(const ModelDecl& model, const lang::SizeDecl* size, const Config& values) : model_(model), values_(values) {
-    if (!size) return;
-    for (const auto& [name, value] : size->values) {
-      if (!find(name))
-        throw error_at(value->place, fmt::format("model '{}' has no config key '{}'", model.name, name),
-                       lang::did_you_mean(name, keys_of(model)));
-      if (!size_.emplace(name, value.get()).second)
-        throw error_at(value->place, fmt::format("'{}' is set twice", name));
-    }
-  }
-
-  Config all() {
-    for (const lang::ConfigKey& k : model_.config) resolve(k);
-    return std::move(done_);
-  }
-
- private:
-  const lang::ConfigKey* find(const std::string& name) const {
-    for (const lang::ConfigKey& k : model_.config)
-      if (k.name == name) return &k;
-    return nullptr;
-  }
-
-  void resolve(const lang::ConfigKey& k) {
-    if (done_.contains(k.name)) return;
-    const auto scalar = scalar_from_name(k.type.name);
-    if (!scalar || k.type.has_dims)
-      throw error_at(k.type.place, fmt::format("config key '{}' must be one number", k.name), "e.g. i32 or f32");
-    if (const auto given = values_.find(k.name); given != values_.end()) {
-      if (!is_float(*scalar) && given->second != std::floor(given->second))
-        throw user_error("config key '{}' of model '{}' must be a whole number, not {}", k.name, model_.name,
-                         given->second);
-      done_[k.name] = given->second;
-      return;
-    }
-    const auto sized = size_.find(k.name);
-    const Expr* e = sized != size_.end() ? sized->second : k.default_value.get();
-    if (!e)
-      throw Error(Exit::user, fmt::format("config key '{}' of model '{}' has no value", k.name, model_.name),
-                  fmt::format("give it: {} = ...", k.name));
-    if (std::find(busy_.begin(), busy_.end(), k.name) != busy_.end())
-      throw error_at(e->place, fmt::format("the value of config key '{}' depends on itself", k.name));
-    constexpr size_t kLongest = 64;
-    if (busy_.size() >= kLongest) throw error_at(e->place, "config keys depend on each other in too long a chain");
-    busy_.push_back(k.name);
-    needs(*e);
-    busy_.pop_back();
-    Session session(no_scope());
-    const Number n = Elaboration(session, {&model_, &done_}).number(*e, fmt::format("config key '{}'", k.name));
-    if (!is_float(*scalar) && n.kind != Number::Kind::integer)
-      throw error_at(e->place, fmt::format("config key '{}' must be a whole number, found {}", k.name, n.real));
-    done_[k.name] = n.value();
-  }
-
-  void needs(const Expr& e) {
-    if (e.kind == ExprKind::member && e.args[0]->kind == ExprKind::name && e.args[0]->text == "cfg")
-      if (const lang::ConfigKey* k = find(e.text)) resolve(*k);
-    for (const auto& a : e.args)
-      if (a) needs(*a);
-  }
-
-  const ModelDecl& model_;
-  const Config& values_;
-  std::map<std::string, const Expr*> size_;
-  std::vector<std::string> busy_;
-  Config done_;
-};
 
 std::string filled(std::string text, std::optional<int64_t> layer) {
   if (!layer) return text;
@@ -118,8 +35,9 @@ void check_spelling(const lang::Attribute& a, const std::vector<std::string>& kn
 }
 
 const std::vector<std::string>& param_attributes() {
-  static const std::vector<std::string> known = {"gguf", "hf",     "role",      "init",      "optional",
-                                                 "when", "frozen", "absent_if", "hf_halves", "doc"};
+  static const std::vector<std::string> known = {"gguf",          "hf",       "role",      "init",      "optional",
+                                                 "when",          "frozen",   "absent_if", "hf_halves", "hf_plus",
+                                                 "hf_transposed", "hf_fused", "doc"};
   return known;
 }
 
@@ -131,23 +49,42 @@ std::optional<ModelParameter> read_parameter(Session& session, const ModelContex
   out.name = layer ? fmt::format("layers.{}.{}", *layer, p.name) : p.name;
   out.init = "normal";
   bool present = !p.type.is_state;
+  const Expr* formula = nullptr;
+  std::map<std::string, int64_t> bound;
+  if (layer) bound["i"] = *layer;
   for (const lang::Attribute& a : p.attributes) {
     check_spelling(a, param_attributes());
     if (a.name == "gguf") out.gguf = filled(word_of(a), layer);
-    if (a.name == "hf") out.hf = filled(word_of(a), layer);
+    if (a.name == "hf") {
+      out.hf = filled(word_of(a), layer);
+      for (size_t n = 1; n < a.values.size(); ++n) out.hf_also.push_back(filled(a.values[n]->text, layer));
+    }
     if (a.name == "role") out.role = word_of(a);
     if (a.name == "optional") out.optional = true;
     if (a.name == "init") {
       out.init = word_of(a);
-      if (a.values.size() > 1) out.init_scale = e.number(*a.values[1], "the scale of an init").value();
+      if (out.init == "each") {
+        if (a.values.size() != 2)
+          throw error_at(a.place, "'init each' needs a formula", "e.g. init each (1.0 / (j + 1))");
+        formula = a.values[1].get();
+      } else if (a.values.size() > 1) {
+        out.init_scale = e.number(*a.values[1], "the scale of an init").value();
+      }
     }
     if (a.name == "when") {
-      if (a.values.size() != 1) throw error_at(a.place, "'when' needs one condition", "e.g. when (cfg.bias)");
-      present = present && e.number(*a.values[0], "the condition of 'when'").value() != 0;
+      if (a.values.size() != 1) throw error_at(a.place, "'when' needs one condition", "e.g. when (cfg.bias != 0)");
+      present = present && e.number(*a.values[0], "the condition of 'when'", bound).value() != 0;
     }
   }
-  out.shape = e.parameter_type(p, layer).shape;
   if (!present) return std::nullopt;
+  out.shape = e.parameter_type(p, layer).shape;
+  if (formula) {
+    if (out.shape.size() != 1) throw error_at(p.place, "'init each' is for parameters with one axis");
+    for (int64_t j = 0; j < out.shape[0].number(); ++j) {
+      bound["j"] = j;
+      out.init_values.push_back(e.number(*formula, "an initial value", bound).value());
+    }
+  }
   return out;
 }
 
@@ -168,13 +105,16 @@ void check_names(const ModelDecl& m) {
   };
   for (const auto& k : m.config) {
     once("config key", k.name, k.place);
-    for (const auto& a : k.attributes) check_spelling(a, {"gguf", "hf", "gguf_length", "doc"});
+    for (const auto& a : k.attributes)
+      check_spelling(a, {"gguf", "hf", "gguf_length", "choices", "gguf_choices", "hf_words", "hf_members", "when",
+                         "gguf_when", "doc"});
   }
   for (const auto& s : m.sizes) once("size", s.name, s.place);
   for (const auto& p : m.params) once("parameter", p.name, p.place);
   for (const auto& p : m.layer_params) once("layer parameter", p.name, p.place);
   for (const auto& f : m.functions) once("function", f.name, f.place);
-  for (const auto& a : m.attributes) check_spelling(a, {"gguf", "hf", "hf_refuse", "doc"});
+  for (const auto& a : m.attributes)
+    check_spelling(a, {"gguf", "gguf_if", "hf", "hf_type", "part", "hf_refuse", "hf_ignore", "extends", "doc"});
 }
 
 // A function that fails only because a parameter without a value must be a constant is checked where it is called.
@@ -195,6 +135,8 @@ void check_function(const Scope& scope, const ModelContext& context, const lang:
 
 void check_model(const Scope& scope, const ModelDecl& m) {
   check_names(m);
+  // A part means something only in the models that extend it.
+  if (std::any_of(m.attributes.begin(), m.attributes.end(), [](const auto& a) { return a.name == "part"; })) return;
   for (const lang::SizeDecl& s : m.sizes) model_config(m, s.name, {});
   const bool complete = std::all_of(m.config.begin(), m.config.end(),
                                     [](const lang::ConfigKey& k) { return k.default_value != nullptr; });
@@ -210,23 +152,10 @@ void check_model(const Scope& scope, const ModelDecl& m) {
 
 }  // namespace
 
-Config model_config(const ModelDecl& model, const std::string& size, const Config& values) {
-  for (const auto& [name, unused] : values)
-    if (std::none_of(model.config.begin(), model.config.end(), [&](const auto& k) { return k.name == name; }))
-      throw Error(Exit::user, fmt::format("model '{}' has no config key '{}'", model.name, name),
-                  lang::did_you_mean(name, keys_of(model)));
-  const lang::SizeDecl* found = nullptr;
-  std::vector<std::string> sizes;
-  for (const lang::SizeDecl& s : model.sizes) {
-    sizes.push_back(s.name);
-    if (s.name == size) found = &s;
-  }
-  if (!size.empty() && !found)
-    throw Error(Exit::user, fmt::format("model '{}' has no size '{}'", model.name, size),
-                lang::did_you_mean(
-                    size, sizes,
-                    sizes.empty() ? "it has no named sizes" : fmt::format("known are {}", fmt::join(sizes, ", "))));
-  return Resolver(model, found, values).all();
+double config_number(const ModelDecl& model, const Expr& e, const Config& config) {
+  const Scope scope;
+  Session session(scope);
+  return Elaboration(session, {&model, &config}).number(e, "a condition of the config").value();
 }
 
 std::vector<ModelParameter> model_parameters(const Scope& scope, const ModelDecl& model, const Config& config) {
@@ -278,7 +207,7 @@ void check_file(const Scope& given, const lang::File& file) {
     for (size_t j = 0; j < i; ++j)
       if (file.models[i].name == file.models[j].name)
         throw error_at(file.models[i].place, fmt::format("model '{}' is declared twice", file.models[i].name));
-    check_model(scope, file.models[i]);
+    check_model(scope, complete_model(scope, file.models[i]));
   }
 }
 

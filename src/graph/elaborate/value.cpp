@@ -9,6 +9,13 @@ Value Value::of(Number n) {
   return v;
 }
 
+Value Value::of_text(std::string text) {
+  Value v;
+  v.kind = Kind::text;
+  v.text = std::move(text);
+  return v;
+}
+
 Value Value::of(Dim d) {
   if (d.is_number()) return of(Number::of(d.coefficient));
   Value v;
@@ -62,6 +69,8 @@ std::string describe(const Value& v) {
       return fmt::format("layer {}", v.layer);
     case Value::Kind::config:
       return "the config";
+    case Value::Kind::text:
+      return fmt::format("the text \"{}\"", v.text);
   }
   return {};
 }

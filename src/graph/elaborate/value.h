@@ -31,6 +31,7 @@ struct Value {
     extents,  // the extents a leading `...Name` stands for; `shape`
     layer,    // `l` in `for l in layers`; `layer`
     config,   // cfg
+    text,     // a string, to compare with others; `text`
   } kind = Kind::number;
 
   Number number;
@@ -42,8 +43,10 @@ struct Value {
   Element element;
   std::vector<Value> items;
   int64_t layer = 0;
+  std::string text;
 
   static Value of(Number n);
+  static Value of_text(std::string text);
   static Value of(Dim d);  // a number when it has no symbols
   static Value of_node(const Graph& g, ValueId id);
 

@@ -1,5 +1,8 @@
-// Reads families out of syntax trees. The attributes it understands: model: gguf, hf, hf_refuse; config keys: gguf, hf,
-// gguf_length; parameters: frozen, absent_if and hf_halves (both name a config key), and those elaborate.h lists.
+// Reads families out of syntax trees. The attributes it understands: model: part (no family of its own), gguf, gguf_if,
+// hf, hf_type, hf_refuse, hf_ignore; config keys: gguf, gguf_choices, hf, hf_words, hf_members, gguf_length, when,
+// gguf_when;
+// parameters: frozen, absent_if and hf_halves (both name a config key), hf_plus, hf_transposed, hf_fused, and those
+// elaborate.h lists.
 #include "model/arch/family.h"
 
 #include <algorithm>
@@ -19,11 +22,14 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::vector<std::string> attribute_texts(const std::vector<lang::Attribute>& attributes, std::string_view name) {
+// The strings of an attribute, its first `most` values.
+std::vector<std::string> attribute_texts(const std::vector<lang::Attribute>& attributes, std::string_view name,
+                                         size_t most = SIZE_MAX) {
   std::vector<std::string> texts;
   for (const lang::Attribute& a : attributes) {
     if (a.name != name) continue;
     for (const lang::ExprPtr& value : a.values) {
+      if (texts.size() == most) break;
       if (value->kind != lang::ExprKind::string && value->kind != lang::ExprKind::name) {
         throw error_at(value->place, fmt::format("attribute '{}' takes strings", name), "write the name in quotes");
       }
@@ -31,6 +37,21 @@ std::vector<std::string> attribute_texts(const std::vector<lang::Attribute>& att
     }
   }
   return texts;
+}
+
+double number_of(const lang::Attribute& a, size_t value) {
+  if (value >= a.values.size() || a.values[value]->kind != lang::ExprKind::number)
+    throw error_at(a.place, fmt::format("attribute '{}' needs a number as value {}", a.name, value + 1));
+  return a.values[value]->number;
+}
+
+// {i} becomes the layer's number, which stands in the parameter's name: "layers.3.wq".
+std::string layer_filled(std::string text, const std::string& parameter) {
+  const size_t first = parameter.find('.'), last = parameter.rfind('.');
+  if (first == std::string::npos || first == last) return text;
+  const std::string number = parameter.substr(first + 1, last - first - 1);
+  for (size_t at = text.find("{i}"); at != std::string::npos; at = text.find("{i}")) text.replace(at, 3, number);
+  return text;
 }
 
 std::string join(const std::vector<std::string>& names) {
@@ -116,8 +137,11 @@ graph::Scope Library::scope() const {
 std::vector<FamilyRef> Library::families() const {
   std::vector<FamilyRef> found;
   for (const auto& file : files_) {
-    for (const lang::ModelDecl& decl : file->models)
-      found.push_back(std::make_shared<Family>(shared_from_this(), decl));
+    for (const lang::ModelDecl& decl : file->models) {
+      const bool is_part = std::any_of(decl.attributes.begin(), decl.attributes.end(),
+                                       [](const lang::Attribute& a) { return a.name == "part"; });
+      if (!is_part) found.push_back(std::make_shared<Family>(shared_from_this(), decl));
+    }
   }
   return found;
 }
@@ -136,10 +160,15 @@ FamilyRef Library::family(const std::string& name) const {
               fmt::format("known families: {}", join(family_names())));
 }
 
-FamilyRef Library::family_of_gguf(const std::string& architecture) const {
+FamilyRef Library::family_of_gguf(const std::string& architecture,
+                                  const std::function<bool(const std::string&)>& has_key) const {
+  FamilyRef plain;
   for (const FamilyRef& f : families()) {
-    if (f->gguf_architecture() == architecture) return f;
+    if (f->gguf_architecture() != architecture) continue;
+    if (!f->gguf_condition().empty() && has_key(f->gguf_condition())) return f;
+    if (f->gguf_condition().empty() && !plain) plain = f;
   }
+  if (plain) return plain;
   throw Error(
       Exit::user, fmt::format("no model family reads the GGUF architecture '{}'", architecture),
       fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
@@ -183,25 +212,67 @@ int64_t Parameter::count() const {
   return graph::elements(shape).number();
 }
 
-Family::Family(LibraryRef library, const lang::ModelDecl& decl) : library_(std::move(library)), decl_(decl) {
-  const auto gguf = attribute_texts(decl.attributes, "gguf");
-  gguf_ = gguf.empty() ? decl.name : gguf.front();
-  hf_ = attribute_texts(decl.attributes, "hf");
-  hf_refused_ = attribute_texts(decl.attributes, "hf_refuse");
-  for (const lang::ConfigKey& key : decl.config) {
+std::vector<std::string> ConfigKey::entries(const graph::Config& config) const {
+  if (!has_axis) return {name};
+  std::vector<std::string> out;
+  for (int64_t i = 0; config.contains(fmt::format("{}.{}", name, i)); ++i) out.push_back(fmt::format("{}.{}", name, i));
+  return out;
+}
+
+Family::Family(LibraryRef library, const lang::ModelDecl& decl)
+    : library_(std::move(library)), decl_(graph::complete_model(library_->scope(), decl)) {
+  const auto first = [&](std::string_view name, const std::string& otherwise) {
+    const auto texts = attribute_texts(decl_.attributes, name);
+    return texts.empty() ? otherwise : texts.front();
+  };
+  gguf_ = first("gguf", decl_.name);
+  hf_ = attribute_texts(decl_.attributes, "hf");
+  hf_type_ = first("hf_type", gguf_);
+  hf_refused_ = attribute_texts(decl_.attributes, "hf_refuse");
+  hf_ignored_ = attribute_texts(decl_.attributes, "hf_ignore");
+  const auto filled = [&](std::string name) {
+    if (const size_t at = name.find("{a}"); at != std::string::npos) name.replace(at, 3, gguf_);
+    return name;
+  };
+  gguf_if_ = filled(first("gguf_if", ""));
+  for (const lang::ConfigKey& key : decl_.config) {
     ConfigKey out;
     out.name = key.name;
     const auto scalar = scalar_from_name(key.type.name);
     out.is_float = scalar && lumen::is_float(*scalar);
+    out.is_bool = scalar == Scalar::boolean;
+    out.has_axis = key.type.has_dims;
+    out.choices = graph::choices_of(key);
+    out.gguf_choices = attribute_texts(key.attributes, "gguf_choices");
+    if (out.gguf_choices.empty()) out.gguf_choices = out.choices;
+    if (out.gguf_choices.size() != out.choices.size())
+      throw error_at(key.place, fmt::format("config key '{}' has {} choices, but {} gguf_choices", key.name,
+                                            out.choices.size(), out.gguf_choices.size()));
     out.gguf = attribute_texts(key.attributes, "gguf");
     out.hf = attribute_texts(key.attributes, "hf");
-    for (std::string& name : out.gguf) {
-      if (const size_t at = name.find("{a}"); at != std::string::npos) name.replace(at, 3, gguf_);
+    for (std::string& name : out.gguf) name = filled(std::move(name));
+    for (const lang::Attribute& a : key.attributes) {
+      if (a.name != "hf_words") continue;
+      for (size_t n = 0; n + 1 < a.values.size(); n += 2) out.hf_words[a.values[n]->text] = number_of(a, n + 1);
     }
+    const auto members = attribute_texts(key.attributes, "hf_members");
+    if (!members.empty()) out.hf_members = members.front();
     const auto length = attribute_texts(key.attributes, "gguf_length");
     if (!length.empty()) out.gguf_length = length.front();
     keys_.push_back(std::move(out));
   }
+}
+
+bool Family::is_used(const ConfigKey& key, const graph::Config& config, bool gguf) const {
+  for (const lang::ConfigKey& k : decl_.config) {
+    if (k.name != key.name) continue;
+    for (const lang::Attribute& a : k.attributes) {
+      if (a.name != "when" && !(gguf && a.name == "gguf_when")) continue;
+      if (a.values.size() != 1) throw error_at(a.place, "'when' needs one condition");
+      if (graph::config_number(decl_, *a.values[0], config) == 0) return false;
+    }
+  }
+  return true;
 }
 
 std::vector<std::string> Family::sizes() const {
@@ -219,7 +290,8 @@ graph::Config Family::config(const std::string& size, const graph::Config& value
   graph::Config config = graph::model_config(decl_, size, values);
   // As files hold them: reading back what was written gives the same model.
   for (const ConfigKey& key : keys_) {
-    if (key.is_float) config.at(key.name) = static_cast<float>(config.at(key.name));
+    if (!key.is_float) continue;
+    for (const std::string& name : key.entries(config)) config.at(name) = static_cast<float>(config.at(name));
   }
   return config;
 }
@@ -251,19 +323,29 @@ std::vector<Parameter> Family::all_parameters(const graph::Config& config) const
     parameter.decays = parameter.shape.size() >= 2;
     for (const lang::Attribute& a : decl->attributes) {
       if (a.name == "frozen") parameter.frozen = true;
-    }
-    // Both attributes hold the name of a config key.
-    const auto key_of = [&](std::string_view attribute) -> std::string {
-      const auto names = attribute_texts(decl->attributes, attribute);
-      if (names.empty()) return "";
-      if (!config.contains(names.front())) {
-        throw error_at(decl->place, fmt::format("{} names no config key: '{}'", attribute, names.front()));
+      if (a.name == "hf_transposed") parameter.hf_transposed = true;
+      if (a.name == "hf_plus") parameter.hf_plus = number_of(a, 0);
+      if (a.name == "hf_fused") {
+        parameter.hf_fused = layer_filled(attribute_texts({a}, "hf_fused", 1).at(0), parameter.name);
+        parameter.hf_part = static_cast<int64_t>(number_of(a, 1));
+        parameter.hf_parts = static_cast<int64_t>(number_of(a, 2));
       }
-      return names.front();
+    }
+    // Both attributes hold names of config keys.
+    const auto key_of = [&](std::string_view attribute, size_t value) -> std::string {
+      const auto names = attribute_texts(decl->attributes, attribute);
+      if (names.size() <= value) return "";
+      if (!config.contains(names[value])) {
+        throw error_at(decl->place, fmt::format("{} names no config key: '{}'", attribute, names[value]));
+      }
+      return names[value];
     };
-    parameter.absent_if = key_of("absent_if");
-    if (const std::string key = key_of("hf_halves"); !key.empty()) {
+    parameter.absent_if = key_of("absent_if", 0);
+    if (const std::string key = key_of("hf_halves", 0); !key.empty()) {
       parameter.hf_halves = static_cast<int64_t>(config.at(key));
+    }
+    if (const std::string key = key_of("hf_halves", 1); !key.empty()) {
+      parameter.hf_turned = static_cast<int64_t>(config.at(key));
     }
     out.push_back(std::move(parameter));
   }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,10 +35,13 @@ class Library : public std::enable_shared_from_this<Library> {
   const lang::File& replace_model_text(SourceRef source);
 
   const FormatLibrary& formats() const { return formats_; }
-  FamilyRef family(const std::string& name) const;                  // Error with the known names
-  FamilyRef family_of_gguf(const std::string& architecture) const;  // by the attribute `gguf`
-  FamilyRef family_of_hf(const std::string& architecture) const;    // by the attribute `hf`
-  FamilyRef family_with_size(const std::string& size) const;        // null when no family has it
+  FamilyRef family(const std::string& name) const;  // Error with the known names
+  // By the attribute `gguf`. `has_key` tells whether a metadata key is there and not 0: of families with one
+  // architecture, one whose `gguf_if` it has comes first.
+  FamilyRef family_of_gguf(const std::string& architecture,
+                           const std::function<bool(const std::string&)>& has_key) const;
+  FamilyRef family_of_hf(const std::string& architecture) const;  // by the attribute `hf`
+  FamilyRef family_with_size(const std::string& size) const;      // null when no family has it
   std::vector<std::string> family_names() const;
   graph::Scope scope() const;
 
@@ -55,12 +60,18 @@ class Library : public std::enable_shared_from_this<Library> {
 using LibraryRef = std::shared_ptr<const Library>;
 
 // A config key and its names in files; {a} stands for the architecture. All gguf names are written, the first present
-// is read.
+// is read. Names of HF keys may lead into objects: "rope_scaling.factor".
 struct ConfigKey {
   std::string name;
-  bool is_float = false;
+  bool is_float = false, is_bool = false;
+  bool has_axis = false;  // entries of a Config are "name.0", "name.1", ..
   std::vector<std::string> gguf, hf;
   std::string gguf_length;  // an array whose length is the value when no gguf name is present
+  // Texts by value; what GGUF files call them ("": they have no word for it). Empty for numbers.
+  std::vector<std::string> choices, gguf_choices;
+  std::map<std::string, double> hf_words;  // words for numbers in HF files
+  std::string hf_members;                  // HF files list the numbers of the elements that are 1
+  std::vector<std::string> entries(const graph::Config& config) const;  // its names there
 };
 
 struct Parameter : graph::ModelParameter {
@@ -70,7 +81,14 @@ struct Parameter : graph::ModelParameter {
   bool decays = true;     // weight decay; norms and other vectors have none
   double rate = 1;        // factor on the learning rate
   // n > 0: in HF files the rows are n heads of [2, d/2] rows; here they are [d/2, 2] (adjacent pairs).
-  int64_t hf_halves = 0;
+  // Of d rows only the first hf_turned are so (0: all).
+  int64_t hf_halves = 0, hf_turned = 0;
+  double hf_plus = 0;          // added to what HF files hold
+  bool hf_transposed = false;  // HF files hold [in, out]
+  // HF files may hold several parameters in one tensor, along the axis before the last: its name, which part this is,
+  // and of how many.
+  std::string hf_fused;
+  int64_t hf_part = 0, hf_parts = 1;
   int64_t count() const;
 };
 
@@ -84,6 +102,12 @@ class Family {
   const std::vector<ConfigKey>& keys() const { return keys_; }
   // Keys of config.json that this family has no meaning for unless they are null, false or absent.
   const std::vector<std::string>& hf_refused() const { return hf_refused_; }
+  // Tensors of HF files that are no parameters; * matches any characters.
+  const std::vector<std::string>& hf_ignored() const { return hf_ignored_; }
+  const std::string& hf_type() const { return hf_type_; }         // model_type of config.json
+  const std::string& gguf_condition() const { return gguf_if_; }  // a metadata key, or ""
+  // Whether a key has a meaning in this config (its `when`); in GGUF files by `gguf_when` as well.
+  bool is_used(const ConfigKey& key, const graph::Config& config, bool gguf) const;
   std::vector<std::string> sizes() const;
   bool has_function(const std::string& function) const;
   const Library& library() const { return *library_; }
@@ -96,9 +120,9 @@ class Family {
 
  private:
   LibraryRef library_;
-  const lang::ModelDecl& decl_;
-  std::string gguf_;
-  std::vector<std::string> hf_, hf_refused_;
+  const lang::ModelDecl decl_;  // complete
+  std::string gguf_, gguf_if_, hf_type_;
+  std::vector<std::string> hf_, hf_refused_, hf_ignored_;
   std::vector<ConfigKey> keys_;
 };
 

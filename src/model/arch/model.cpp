@@ -1,5 +1,6 @@
 #include "model/arch/model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numbers>
@@ -79,6 +80,9 @@ Weight initial_weight(const Family& family, const graph::Config& config, const P
     std::fill(values.begin(), values.end(), 1.0F);
   } else if (p.init == "zeros") {
     std::fill(values.begin(), values.end(), 0.0F);
+  } else if (p.init == "each") {
+    std::transform(p.init_values.begin(), p.init_values.end(), values.begin(),
+                   [](double v) { return static_cast<float>(v); });
   } else if (p.init == "normal" || p.init == "residual") {
     double scale = p.init_scale;
     if (p.init == "residual") scale /= std::sqrt(2.0 * std::max(1.0, config.at("layers")));

@@ -37,6 +37,8 @@ struct Model {
   std::map<std::string, Weight> weights;  // by parameter name, exactly `parameters`
   std::optional<Tokenizer> tokenizer;
   GgufMetadata metadata;  // keys of the file it came from, carried along when it is written again
+  // Small files of the HF folder it came from, by name (config.json, chat_template.jinja, ..), carried along likewise.
+  std::map<std::string, std::string> files;
 
   int64_t integer(const std::string& key) const;  // config value; LUMEN_CHECK when missing
   int64_t weight_count() const;

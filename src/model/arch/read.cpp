@@ -1,14 +1,19 @@
 #include "model/arch/read.h"
 
-#include <cmath>
-#include <cstring>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "model/arch/carry.h"
+#include "model/arch/config_file.h"
+#include "model/arch/packed.h"
 #include "model/arch/pairs.h"
-#include "model/file/safetensors.h"
+#include "model/arch/rows.h"
+#include "model/file/gguf_split.h"
+#include "model/file/hub_cache.h"
+#include "model/file/json.h"
 #include "number/codec.h"
 
 namespace lumen::model {
@@ -63,99 +68,163 @@ Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const
   return w;
 }
 
-using NameOf = std::string (*)(const Parameter&);
+bool matches(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (name.substr(0, star) != pattern.substr(0, star)) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (size_t at = star; at <= name.size(); ++at)
+    if (matches(rest, name.substr(at))) return true;
+  return false;
+}
 
-// Takes all weights of `model` from a file, deciding which parameters exist. Names the file has beyond them must be in
-// `ignored`.
-void take_weights(Model& model, const std::shared_ptr<const TensorFile>& opened, const std::string& file_name,
-                  NameOf name_of, const std::set<std::string>& ignored, bool halves) {
-  const TensorFile& file = *opened;
-  const FormatLibrary& formats = model.family->library().formats();
-  for (const Parameter& p : model.family->all_parameters(model.config)) {
-    if (!p.absent_if.empty()) model.config[p.absent_if] = file.find(name_of(p)) ? 0 : 1;
+// Takes the weights of one file, tensor by tensor.
+class Taker {
+ public:
+  Taker(const FamilyRef& family, std::shared_ptr<const TensorFile> file, std::string name, bool hf,
+        const PackedCheckpoint* packed = nullptr)
+      : family_(family), file_(std::move(file)), name_(std::move(name)), hf_(hf), packed_(packed) {}
+
+  bool has(const Parameter& p) const {
+    const auto names = names_of(p);
+    return std::any_of(names.begin(), names.end(), [&](const auto& n) { return has_tensor(n); }) ||
+           (hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused) != nullptr);
   }
-  std::set<std::string> used;
-  uint32_t salt = 0;
-  model.parameters = model.family->parameters(model.config);
-  for (const Parameter& p : model.parameters) {
-    ++salt;
-    const std::string name = name_of(p);
-    const StoredTensor* tensor = name.empty() ? nullptr : file.find(name);
-    if (!tensor) {
-      if (!p.optional) throw user_error("{}: tensor '{}' is missing (parameter {})", file_name, name, p.name);
-      model.weights[p.name] = initial_weight(*model.family, model.config, p, 0, salt);
-      continue;
+
+  // All parameters of the model, deciding which there are. Whatever else the file holds must be ignored by the family.
+  void take_all(Model& model) {
+    for (const Parameter& p : family_->all_parameters(model.config)) {
+      if (!p.absent_if.empty()) model.config[p.absent_if] = has(p) ? 0 : 1;
     }
-    used.insert(name);
-    Weight w = weight_of(formats, *tensor, p, opened, file_name);
-    if (halves && p.hf_halves > 0) halves_to_pairs(w, p.hf_halves);
-    model.weights[p.name] = std::move(w);
-  }
-  for (const StoredTensor& tensor : file.tensors()) {
-    if (used.contains(tensor.name) || ignored.contains(tensor.name)) continue;
-    throw Error(
-        Exit::user,
-        fmt::format("{}: tensor '{}' has no place in the family '{}'", file_name, tensor.name, model.family->name()),
-        "the model is of a kind this family does not describe");
-  }
-}
-
-// Arrays per layer must hold one value throughout; the family has one number.
-std::optional<double> gguf_number(const GgufMetadata& metadata, const std::string& key) {
-  if (!metadata.has(key)) return std::nullopt;
-  const std::vector<double> values = metadata.numbers(key);
-  if (values.empty()) throw user_error("{}: key '{}' is an empty array", metadata.source, key);
-  for (double v : values) {
-    if (v != values.front()) {
-      throw user_error("{}: key '{}' differs from layer to layer, which this family does not describe", metadata.source,
-                       key);
+    model.parameters = family_->parameters(model.config);
+    uint32_t salt = 0;
+    for (const Parameter& p : model.parameters) {
+      ++salt;
+      auto w = take(p);
+      if (!w && !p.optional) {
+        const auto names = names_of(p);
+        throw user_error("{}: tensor '{}' is missing (parameter {})", name_, names.empty() ? "" : names.front(),
+                         p.name);
+      }
+      model.weights[p.name] = w ? std::move(*w) : initial_weight(*family_, model.config, p, 0, salt);
+    }
+    for (const StoredTensor& tensor : file_->tensors()) {
+      const auto& ignored = family_->hf_ignored();
+      if (used_.contains(tensor.name)) continue;
+      if (hf_ && std::any_of(ignored.begin(), ignored.end(), [&](const auto& i) { return matches(i, tensor.name); }))
+        continue;
+      throw Error(Exit::user,
+                  fmt::format("{}: tensor '{}' has no place in the family '{}'", name_, tensor.name, family_->name()),
+                  "the model is of a kind this family does not describe");
     }
   }
-  return values.front();
-}
 
-double checked_config(const std::string& file, const ConfigKey& key, double value) {
-  const double limit = key.is_float ? 1e30 : 16777216.0 * 16;
-  if (!std::isfinite(value) || value < 0 || value > limit || (!key.is_float && value != std::floor(value))) {
-    throw user_error("{}: config value {} = {} is out of range", file, key.name, value);
+ private:
+  static constexpr std::string_view kExpert = "{e}";
+
+  std::vector<std::string> names_of(const Parameter& p) const {
+    std::vector<std::string> names;
+    if (const std::string& first = hf_ ? p.hf : p.gguf; !first.empty()) names.push_back(first);
+    if (hf_) names.insert(names.end(), p.hf_also.begin(), p.hf_also.end());
+    return names;
   }
-  return value;
-}
+
+  static std::string of_expert(std::string name, int64_t e) {
+    return name.replace(name.find(kExpert), kExpert.size(), std::to_string(e));
+  }
+
+  // Of several, one for each expert, the first.
+  bool has_tensor(const std::string& name) const {
+    const std::string first = name.find(kExpert) == std::string::npos ? name : of_expert(name, 0);
+    return file_->find(first) != nullptr || (packed_ && packed_->holds(*file_, first));
+  }
+
+  Weight weight(const std::string& name, const Parameter& p, const graph::Shape& shape) {
+    if (packed_ && packed_->holds(*file_, name))
+      return packed_->read(*file_, name, shape, family_->library().formats(), used_);
+    const StoredTensor* tensor = file_->find(name);
+    if (!tensor) throw user_error("{}: tensor '{}' is missing (parameter {})", name_, name, p.name);
+    used_.insert(name);
+    Parameter as = p;
+    as.shape = shape;
+    return weight_of(family_->library().formats(), *tensor, as, file_, name_);
+  }
+
+  std::optional<Weight> take(const Parameter& p) {
+    std::optional<Weight> w;
+    for (const std::string& name : names_of(p)) {
+      if (!has_tensor(name)) continue;
+      w = name.find(kExpert) == std::string::npos ? weight(name, p, stored_shape(p)) : stacked(name, p);
+      break;
+    }
+    if (!w && hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused)) w = part(p);
+    if (!w || !hf_) return w;
+    if (p.hf_transposed) w = transposed(*w);
+    if (p.hf_plus != 0) {
+      if (!w->is_f32()) throw user_error("{}: parameter {} must be held in floats", name_, p.name);
+      std::vector<float> values(w->f32().begin(), w->f32().end());
+      for (float& v : values) v = static_cast<float>(v + p.hf_plus);
+      w = f32_weight(w->type.shape, values);
+    }
+    if (p.hf_halves > 0) halves_to_pairs(*w, p.hf_halves, p.hf_turned);
+    return w;
+  }
+
+  graph::Shape stored_shape(const Parameter& p) const {
+    if (!hf_ || !p.hf_transposed) return p.shape;
+    return {p.shape[1], p.shape[0]};
+  }
+
+  Weight stacked(const std::string& name, const Parameter& p) {
+    std::vector<Weight> parts;
+    const graph::Shape shape(p.shape.begin() + 1, p.shape.end());
+    for (int64_t e = 0; e < p.shape[0].number(); ++e) parts.push_back(weight(of_expert(name, e), p, shape));
+    return stack_rows(parts, p.shape);
+  }
+
+  Weight part(const Parameter& p) {
+    graph::Shape whole = p.shape;
+    const size_t axis = whole.size() - 2;
+    const int64_t rows = whole[axis].number();
+    whole[axis] = graph::Dim(rows * p.hf_parts);
+    const Weight all = weight(p.hf_fused, p, whole);
+    std::vector<int64_t> source;
+    for (int64_t outer = 0; outer < all.rows() / (rows * p.hf_parts); ++outer) {
+      for (int64_t r = 0; r < rows; ++r) source.push_back((outer * p.hf_parts + p.hf_part) * rows + r);
+    }
+    return take_rows(all, p.shape, source);
+  }
+
+  const FamilyRef& family_;
+  std::shared_ptr<const TensorFile> file_;
+  std::string name_;
+  bool hf_;
+  const PackedCheckpoint* packed_;
+  std::set<std::string> used_;
+};
 
 }  // namespace
 
 Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
-  const auto file = std::make_shared<const GgufFile>(path, library->formats());
+  const auto file = std::make_shared<const SplitGguf>(path, library->formats());
   const GgufMetadata& metadata = file->metadata();
   Model model;
-  model.family = library->family_of_gguf(metadata.text("general.architecture"));
+  model.family = library->family_of_gguf(metadata.text("general.architecture"), [&](const std::string& key) {
+    return metadata.has(key) && metadata.number(key, 0) != 0;
+  });
   model.name = metadata.text("general.name", path.stem().string());
-  graph::Config values;
-  for (const ConfigKey& key : model.family->keys()) {
-    for (const std::string& name : key.gguf) {
-      const auto value = gguf_number(metadata, name);
-      if (!value) continue;
-      const auto [at, added] = values.emplace(key.name, *value);
-      if (!added && at->second != *value) {
-        throw user_error("{}: '{}' is {}, but {} is {} elsewhere", path.string(), name, *value, key.name, at->second);
-      }
-    }
-    if (!values.contains(key.name) && !key.gguf_length.empty() && metadata.has(key.gguf_length)) {
-      values[key.name] = static_cast<double>(metadata.texts(key.gguf_length).size());
-    }
-    if (const auto at = values.find(key.name); at != values.end())
-      at->second = checked_config(path.string(), key, at->second);
-  }
-  model.config = model.family->config("", values);
-  take_weights(model, file, path.string(), [](const Parameter& p) { return p.gguf; }, {}, false);
-  if (metadata.has("tokenizer.ggml.model")) model.tokenizer = Tokenizer::from_gguf(metadata);
+  model.config = model.family->config("", read_gguf_config(*model.family, metadata));
+  Taker(model.family, file, path.string(), false).take_all(model);
+  if (metadata.text("tokenizer.ggml.model", kNoTokenizer) != kNoTokenizer)
+    model.tokenizer = Tokenizer::from_gguf(metadata);
   model.metadata = metadata;
+  for (const char* key : {kSplitNumber, kSplitCount, kSplitTensors}) model.metadata.erase(key);
   return model;
 }
 
 Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
   const std::string config_path = (folder / "config.json").string();
-  const nlohmann::json config = nlohmann::json::parse(read_file(config_path, 16 << 20), nullptr, false);
+  const nlohmann::json config = parse_json(read_file(config_path, 16 << 20), config_path);
   if (!config.is_object()) throw user_error("{}: not a JSON object", config_path);
   const auto architectures = config.find("architectures");
   if (architectures == config.end() || !architectures->is_array() || architectures->empty() ||
@@ -171,29 +240,17 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
     throw user_error("{}: \"{}\" is set, which the family '{}' does not describe", config_path, refused,
                      model.family->name());
   }
-  graph::Config values;
-  for (const ConfigKey& key : model.family->keys()) {
-    for (const std::string& name : key.hf) {
-      const auto value = config.find(name);
-      if (value == config.end() || value->is_null()) continue;
-      if (value->is_boolean()) {
-        values[key.name] = value->get<bool>() ? 1 : 0;
-      } else if (value->is_number()) {
-        values[key.name] = checked_config(config_path, key, value->get<double>());
-      } else {
-        throw user_error("{}: \"{}\" is not a number", config_path, name);
-      }
-      break;
-    }
-  }
-  model.config = model.family->config("", values);
+  model.config = model.family->config("", read_hf_config(*model.family, config, config_path));
   const std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
-  take_weights(model, file, folder.string(), [](const Parameter& p) { return p.hf; }, {}, true);
+  const auto packed = PackedCheckpoint::of(config, config_path);
+  Taker(model.family, file, folder.string(), true, packed ? &*packed : nullptr).take_all(model);
+  model.files = small_files(folder);
   if (std::filesystem::exists(folder / "tokenizer.json")) model.tokenizer = Tokenizer::load(folder);
   return model;
 }
 
-Model read_model(const LibraryRef& library, const std::filesystem::path& path) {
+Model read_model(const LibraryRef& library, const std::filesystem::path& given) {
+  const std::filesystem::path path = resolve_path(given);
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure)) {
     if (std::filesystem::exists(path / "model.gguf")) return read_gguf(library, path / "model.gguf");

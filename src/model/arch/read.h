@@ -9,7 +9,8 @@
 
 namespace lumen::model {
 
-// A file ending in .gguf (by content), a folder with config.json, or one of our checkpoint folders.
+// A file ending in .gguf (by content), a folder with config.json, one of our checkpoint folders, or "hf:user/repo" of
+// the local cache (hub_cache.h).
 Model read_model(const LibraryRef& library, const std::filesystem::path& path);
 Model read_gguf(const LibraryRef& library, const std::filesystem::path& path);
 Model read_hf(const LibraryRef& library, const std::filesystem::path& folder);

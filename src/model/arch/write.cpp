@@ -6,7 +6,12 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "model/arch/carry.h"
+#include "model/arch/config_file.h"
 #include "model/arch/pairs.h"
+#include "model/arch/rows.h"
+#include "model/file/gguf_split.h"
+#include "model/file/json.h"
 #include "model/file/safetensors.h"
 
 namespace lumen::model {
@@ -34,6 +39,14 @@ FormatRef main_format(const Model& model) {
   return most == counts.end() ? nullptr : most->second.second;
 }
 
+// What config.json calls the type most weights are in.
+std::string dtype_of_model(const Model& model) {
+  const FormatRef main = main_format(model);
+  return main && is_plain(*main, Scalar::bf16)  ? "bfloat16"
+         : main && is_plain(*main, Scalar::f16) ? "float16"
+                                                : "float32";
+}
+
 std::string size_label(int64_t weights) {
   if (weights >= 1'000'000'000) return fmt::format("{:.3g}B", static_cast<double>(weights) / 1e9);
   if (weights >= 1'000'000) return fmt::format("{:.3g}M", static_cast<double>(weights) / 1e6);
@@ -42,14 +55,20 @@ std::string size_label(int64_t weights) {
 
 }  // namespace
 
-bool is_omitted(const Model& model, const Parameter& p) {
+bool is_omitted(const Model& model, const Parameter& p, const graph::Config& back) {
   if (!p.optional || p.init == "normal" || p.init == "residual") return false;
   const Weight& w = model.weights.at(p.name);
-  return w.is_f32() && w.bytes == initial_weight(*model.family, model.config, p, 0, 0).bytes;
+  if (!w.is_f32()) return false;
+  for (const Parameter& again : model.family->parameters(back)) {
+    if (again.name == p.name)
+      return again.shape == p.shape && w.bytes == initial_weight(*model.family, back, again, 0, 0).bytes;
+  }
+  return false;
 }
 
-void write_gguf(const Model& model, const std::filesystem::path& path, int file_type) {
+void write_gguf(const Model& model, const std::filesystem::path& path, int file_type, int64_t split_bytes) {
   GgufMetadata metadata = model.metadata;
+  carry_to_gguf(model.files, metadata);
   const FormatRef main = main_format(model);
   if (file_type < 0) file_type = main && main->gguf_file_type ? *main->gguf_file_type : 0;
   metadata.set("general.architecture", model.family->gguf_architecture());
@@ -58,65 +77,72 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
   metadata.set("general.size_label", size_label(model.weight_count()));
   metadata.set("general.file_type", static_cast<uint32_t>(file_type));
   if (main) metadata.set("general.quantization_version", uint32_t{2});
-  for (const ConfigKey& key : model.family->keys()) {
-    const auto value = model.config.find(key.name);
-    if (value == model.config.end()) continue;
-    for (const std::string& name : key.gguf) {
-      if (key.is_float) {
-        metadata.set(name, static_cast<float>(value->second));
-      } else if (!metadata.has(name)) {  // a file's own spelling (per layer, for instance) stays
-        metadata.set(name, static_cast<uint32_t>(value->second));
-      }
-    }
-  }
+  const graph::Config back = write_gguf_config(*model.family, model.config, metadata);
   if (model.tokenizer && !metadata.has("tokenizer.ggml.model")) model.tokenizer->to_gguf(metadata);
+  if (!model.tokenizer && !metadata.has("tokenizer.ggml.model")) metadata.set("tokenizer.ggml.model", kNoTokenizer);
 
   std::vector<TensorSpec> specs;
   std::vector<const Weight*> weights;
   for (const Parameter& p : model.parameters) {
-    if (is_omitted(model, p)) continue;
+    if (is_omitted(model, p, back)) continue;
     specs.push_back(spec_of(p.gguf, model.weights.at(p.name)));
     weights.push_back(&model.weights.at(p.name));
   }
-  GgufWriter writer(path, std::move(metadata), specs);
-  for (const Weight* w : weights) writer.write(w->bytes);
-  writer.commit();
+  write_gguf_files(
+      path, std::move(metadata), specs,
+      [&](size_t i) -> std::span<const uint8_t> { return {weights[i]->bytes.data(), weights[i]->bytes.size()}; },
+      split_bytes);
 }
 
 void write_hf(const Model& model, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
-  const std::vector<Parameter> all = model.family->all_parameters(model.config);
   nlohmann::json config;
-  LUMEN_CHECK(!model.family->hf_architectures().empty());
-  config["architectures"] = {model.family->hf_architectures().front()};
-  config["model_type"] = model.family->gguf_architecture();
-  config["torch_dtype"] = "float32";
-  for (const ConfigKey& key : model.family->keys()) {
-    const auto value = model.config.find(key.name);
-    if (value == model.config.end() || key.hf.empty()) continue;
-    const bool is_truth =
-        std::any_of(all.begin(), all.end(), [&](const Parameter& p) { return p.absent_if == key.name; });
-    if (is_truth) {
-      config[key.hf.front()] = value->second != 0;
-    } else if (key.is_float) {
-      config[key.hf.front()] = value->second;
-    } else {
-      config[key.hf.front()] = static_cast<int64_t>(value->second);
-    }
+  if (const auto own = model.files.find("config.json"); own != model.files.end())
+    config = parse_json(own->second, "config.json");
+  if (!config.is_object()) {
+    config = nlohmann::json::object();
+    LUMEN_CHECK(!model.family->hf_architectures().empty());
+    config["architectures"] = {model.family->hf_architectures().front()};
+    config["model_type"] = model.family->hf_type();
   }
+  config.erase("quantization_config");
+  config.erase(config.contains("dtype") ? "torch_dtype" : "dtype");
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_of_model(model);
+  write_hf_config(*model.family, model.config, config);
+  const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
   std::vector<TensorSpec> specs;
   std::vector<Weight> weights;
   for (const Parameter& p : model.parameters) {
-    if (is_omitted(model, p)) continue;
+    if (is_omitted(model, p, back)) continue;
     if (p.hf.empty()) throw user_error("parameter '{}' has values no Hugging Face folder can hold", p.name);
     Weight w = model.weights.at(p.name);
-    if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves);
-    specs.push_back(spec_of(p.hf, w));
-    weights.push_back(std::move(w));
+    if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves, p.hf_turned);
+    if (p.hf_plus != 0) {
+      std::vector<float> values(w.f32().begin(), w.f32().end());
+      for (float& v : values) v = static_cast<float>(v - p.hf_plus);
+      w = f32_weight(w.type.shape, values);
+    }
+    if (p.hf_transposed) w = transposed(w);
+    const size_t expert = p.hf.find("{e}");
+    if (expert == std::string::npos) {
+      specs.push_back(spec_of(p.hf, w));
+      weights.push_back(std::move(w));
+      continue;
+    }
+    const int64_t rows = w.rows() / p.shape[0].number();
+    for (int64_t e = 0; e < p.shape[0].number(); ++e) {
+      std::vector<int64_t> source(static_cast<size_t>(rows));
+      for (int64_t r = 0; r < rows; ++r) source[static_cast<size_t>(r)] = e * rows + r;
+      Weight one = take_rows(w, {p.shape.begin() + 1, p.shape.end()}, source);
+      std::string name = p.hf;
+      specs.push_back(spec_of(name.replace(expert, 3, std::to_string(e)), one));
+      weights.push_back(std::move(one));
+    }
   }
   SafetensorsWriter writer(folder / "model.safetensors", {{"format", "pt"}}, specs);
   for (const Weight& w : weights) writer.write(w.bytes);
   writer.commit();
+  for (const auto& [name, text] : carry_to_hf(model.files, model.metadata)) write_file_atomic(folder / name, text);
   write_file_atomic(folder / "config.json", config.dump(2) + "\n");
   if (model.tokenizer) write_file_atomic(folder / "tokenizer.json", model.tokenizer->to_json());
 }

@@ -8,11 +8,13 @@
 
 namespace lumen::model {
 
-// An optional parameter that still has its initial values: not written to files.
-bool is_omitted(const Model& model, const Parameter& p);
+// An optional parameter with the values it would get anyway by the config `back`, the one a reader of the file will
+// see: it is not written.
+bool is_omitted(const Model& model, const Parameter& p, const graph::Config& back);
 
 // `file_type` is general.file_type, a label; -1: the one of the format most weights are in, or 0.
-void write_gguf(const Model& model, const std::filesystem::path& path, int file_type = -1);
+// split_bytes > 0: several files of about that size each, PREFIX-00001-of-00003.gguf for PREFIX.gguf.
+void write_gguf(const Model& model, const std::filesystem::path& path, int file_type = -1, int64_t split_bytes = 0);
 void write_hf(const Model& model, const std::filesystem::path& folder);
 
 }  // namespace lumen::model

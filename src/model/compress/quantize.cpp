@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/arch/config_file.h"
 #include "model/arch/write.h"
 
 namespace lumen::model {
@@ -171,6 +172,7 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
   local.tensors.clear();
 
   Model out = model;
+  const graph::Config back = config_in_gguf(*model.family, model.config, model.metadata);
   for (const Parameter& p : model.parameters) {
     const Weight& old = model.weights.at(p.name);
     Weight& w = out.weights.at(p.name);
@@ -201,7 +203,7 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
     line.to = element_name(w);
     line.bits = w.bits_per_weight();
     line.bytes = std::llround(line.bits * static_cast<double>(line.weights) / 8);
-    if (is_omitted(model, p)) continue;
+    if (is_omitted(model, p, back)) continue;
     if (progress) progress(line);
     local.weights += line.weights;
     local.bytes += line.bytes;
@@ -216,6 +218,21 @@ Model dequantize(run::Engine& engine, const Model& model) {
   Model out = model;
   for (auto& [name, w] : out.weights) {
     if (!w.is_f32()) w = f32_weight(w.type.shape, values_of(engine, w));
+  }
+  return out;
+}
+
+Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format) {
+  const bool is_float =
+      is_plain(*format, Scalar::f32) || is_plain(*format, Scalar::f16) || is_plain(*format, Scalar::bf16);
+  if (!is_float) throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", format->name);
+  Model out = dequantize(engine, model);
+  if (is_plain(*format, Scalar::f32)) return out;
+  for (auto& [name, w] : out.weights) {
+    if (w.type.shape.size() < 2) continue;
+    const Weight values = w;
+    w.type.element = {Scalar::f32, format};
+    w.bytes = engine.encode(format, values.f32().data(), values.rows(), values.columns());
   }
   return out;
 }

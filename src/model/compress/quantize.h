@@ -56,5 +56,7 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
 // All weights as f32.
 std::vector<float> values_of(run::Engine& engine, const Weight& w);
 Model dequantize(run::Engine& engine, const Model& model);
+// All matrices decoded, and held in a float format; vectors in f32.
+Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format);
 
 }  // namespace lumen::model

@@ -33,7 +33,7 @@ Session::Session(const LoadedModel& loaded, SessionOptions options) : loaded_(lo
   logits_.resize(static_cast<size_t>(loaded.model().integer("vocab")));
 }
 
-Session::Width Session::make(int64_t tokens) {
+Session::Width Session::make(int64_t tokens, int64_t rows) {
   run::Engine& engine = loaded_.engine();
   run::CompileOptions options;
   options.assignments = stored_formats(loaded_.model());
@@ -50,10 +50,11 @@ Session::Width Session::make(int64_t tokens) {
     a.format = format;
     options.assignments.push_back(std::move(a));
   }
-  options.symbols = {{"B", 1}, {"T", tokens}, {"R", 1}, {"S", options_.context}};
+  options.symbols = {{"B", 1}, {"T", tokens}, {"R", rows}, {"S", options_.context}};
   options.exact = options_.exact;
   Width width;
   width.tokens = tokens;
+  width.rows = rows;
   width.program = engine.compile(graph_, options);
   for (const std::string& name : width.program->input_names()) {
     const graph::Type type = width.program->input_type(name);
@@ -80,12 +81,21 @@ void Session::run(const Width& width, std::span<const TokenId> tokens) {
   std::vector<int32_t> ids(static_cast<size_t>(width.tokens), 0);
   std::copy(tokens.begin(), tokens.end(), ids.begin());
   width.tokens_in->upload(ids.data(), width.tokens_in->bytes());
-  const auto row = static_cast<int32_t>(tokens.size() - 1);
-  width.rows_in->upload(&row, sizeof row);
+  // The last row, or all of them; those of the filling repeat the last.
+  std::vector<int32_t> rows(static_cast<size_t>(width.rows), static_cast<int32_t>(tokens.size() - 1));
+  for (size_t i = 0; width.rows > 1 && i < tokens.size(); ++i) rows[i] = static_cast<int32_t>(i);
+  width.rows_in->upload(rows.data(), width.rows_in->bytes());
   const auto position = static_cast<int32_t>(position_);
   position_in_->upload(&position, sizeof position);
   width.program->run();
   position_ += static_cast<int64_t>(tokens.size());
+  text_.insert(text_.end(), tokens.begin(), tokens.end());
+}
+
+const Session::Width& Session::width(int64_t tokens, int64_t rows) {
+  for (const Width& w : widths_)
+    if (w.tokens == tokens && w.rows == rows) return w;
+  return widths_.emplace_back(make(tokens, rows));
 }
 
 // Whole chunks while there are so many tokens; the rest in the narrowest of a few widths that holds it, each compiled
@@ -95,19 +105,19 @@ const Session::Width& Session::width_for(int64_t left) {
   while (tokens / kWidthStep >= std::max(left, kNarrowest)) tokens /= kWidthStep;
   while (tokens >= kNarrowest && position_ + tokens > options_.context) tokens /= kWidthStep;
   if (left == 1 || tokens < 2 || position_ + tokens > options_.context) tokens = 1;
-  for (const Width& w : widths_)
-    if (w.tokens == tokens) return w;
-  return widths_.emplace_back(make(tokens));
+  return width(tokens, 1);
+}
+
+void Session::check_room(int64_t count) const {
+  if (position_ + count <= options_.context) return;
+  throw Error(Exit::user,
+              fmt::format("the text needs {} tokens, but the context holds {}", position_ + count, options_.context),
+              "shorten the prompt, ask for fewer tokens (-n), or raise --ctx-size");
 }
 
 std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
-  if (position_ + static_cast<int64_t>(tokens.size()) > options_.context) {
-    throw Error(Exit::user,
-                fmt::format("the text needs {} tokens, but the context holds {}",
-                            position_ + static_cast<int64_t>(tokens.size()), options_.context),
-                "shorten the prompt, ask for fewer tokens (-n), or raise --ctx-size");
-  }
+  check_room(static_cast<int64_t>(tokens.size()));
   const Width* last = nullptr;
   while (!tokens.empty()) {
     const Width& width = width_for(static_cast<int64_t>(tokens.size()));
@@ -116,19 +126,62 @@ std::span<const float> Session::feed(std::span<const TokenId> tokens) {
     tokens = tokens.subspan(count);
     last = &width;
   }
-  last->program->result(kResult)->download(logits_.data(), static_cast<int64_t>(logits_.size() * sizeof(float)));
+  const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
+  logits_.resize(vocab);
+  last->program->result(kResult)->download(logits_.data(), static_cast<int64_t>(vocab * sizeof(float)));
   return logits_;
+}
+
+std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
+  LUMEN_CHECK(!tokens.empty());
+  check_room(static_cast<int64_t>(tokens.size()));
+  const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
+  std::vector<float> all;
+  while (!tokens.empty()) {
+    // A few widths, so that few are compiled; one by one where the context ends.
+    int64_t wide = kNarrowest;
+    while (wide < static_cast<int64_t>(tokens.size()) && wide < options_.chunk) wide *= 2;
+    if (tokens.size() == 1 || position_ + wide > options_.context) wide = 1;
+    const Width& w = width(wide, wide);
+    const size_t count = std::min(tokens.size(), static_cast<size_t>(wide));
+    run(w, tokens.first(count));
+    std::vector<float> rows(static_cast<size_t>(wide) * vocab);
+    w.program->result(kResult)->download(rows.data(), static_cast<int64_t>(rows.size() * sizeof(float)));
+    all.insert(all.end(), rows.begin(), rows.begin() + static_cast<int64_t>(count * vocab));
+    tokens = tokens.subspan(count);
+  }
+  logits_ = std::move(all);
+  return logits_;
+}
+
+std::span<const float> Session::become(std::span<const TokenId> tokens) {
+  LUMEN_CHECK(!tokens.empty());
+  const auto [mine, theirs] = std::mismatch(text_.begin(), text_.end(), tokens.begin(), tokens.end());
+  // The last token is computed in any case: its logits are asked for.
+  const auto same = std::min<int64_t>(mine - text_.begin(), static_cast<int64_t>(tokens.size()) - 1);
+  rewind(same);
+  return feed(tokens.subspan(static_cast<size_t>(same)));
+}
+
+void Session::shift(int64_t keep, int64_t drop) {
+  LUMEN_CHECK(keep >= 0 && drop >= 0 && keep + drop <= position_);
+  const std::vector<TokenId> rest(text_.begin() + keep + drop, text_.end());
+  rewind(keep);
+  if (!rest.empty()) (void)feed(rest);
 }
 
 void Session::rewind(int64_t position) {
   LUMEN_CHECK(position >= 0 && position <= position_);
   position_ = position;
+  text_.resize(static_cast<size_t>(position));
 }
 
 std::string Session::explain(const run::Ceilings* ceilings) const {
   std::vector<const Width*> ordered;
   for (const Width& w : widths_) ordered.push_back(&w);
-  std::sort(ordered.begin(), ordered.end(), [](const Width* a, const Width* b) { return a->tokens > b->tokens; });
+  std::sort(ordered.begin(), ordered.end(), [](const Width* a, const Width* b) {
+    return std::pair(a->tokens, a->rows) > std::pair(b->tokens, b->rows);
+  });
   std::string text;
   for (const Width* w : ordered)
     text += fmt::format("step of {} token{}\n{}", w->tokens, w->tokens == 1 ? "" : "s", w->program->explain(ceilings));

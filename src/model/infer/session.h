@@ -43,6 +43,15 @@ class Session {
 
   // Appends tokens; returns the logits behind the last one (valid until the next call). Error when the context is full.
   std::span<const float> feed(std::span<const TokenId> tokens);
+  // The same; returns the logits behind every one of a few tokens, one row after the other.
+  std::span<const float> feed_all(std::span<const TokenId> tokens);
+  // The text becomes `tokens`: what it begins with like the present one is kept, the rest is computed. Logits as of
+  // feed.
+  std::span<const float> become(std::span<const TokenId> tokens);
+  // Makes room: `drop` tokens behind the first `keep` are forgotten, and those behind them move up. They are computed
+  // anew, so that the result is that of a text which never had them.
+  void shift(int64_t keep, int64_t drop);
+  const std::vector<TokenId>& text() const { return text_; }  // all tokens in the cache
   int64_t position() const { return position_; }
   int64_t context() const { return options_.context; }
   void rewind(int64_t position);  // forgets what came later
@@ -51,13 +60,15 @@ class Session {
   void forget_times();  // explain() counts from here
 
  private:
-  struct Width {  // the step compiled for `tokens` tokens at once
-    int64_t tokens;
+  struct Width {  // the step compiled for `tokens` tokens at once, and logits of `rows` of them
+    int64_t tokens, rows;
     std::shared_ptr<run::Program> program;
     run::DeviceTensorRef tokens_in, rows_in;
   };
-  Width make(int64_t tokens);
+  Width make(int64_t tokens, int64_t rows);
+  const Width& width(int64_t tokens, int64_t rows);
   const Width& width_for(int64_t left);
+  void check_room(int64_t count) const;
   void run(const Width& width, std::span<const TokenId> tokens);
 
   const LoadedModel& loaded_;
@@ -67,7 +78,8 @@ class Session {
   run::DeviceTensorRef position_in_;
   std::deque<Width> widths_;  // made when first needed
   std::vector<float> logits_;
-  int64_t position_ = 0;
+  std::vector<TokenId> text_;
+  int64_t position_ = 0;  // the text's length
 };
 
 }  // namespace lumen::model

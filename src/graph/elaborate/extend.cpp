@@ -1,0 +1,79 @@
+// Models that extend others: `model b(cfg) : extends a { .. }` has all members of a, where those of b with the same
+// name take their places. Sizes and the names in files (gguf, hf, ..) are not taken over: they belong to one family.
+// Proved by tests/graph/elaborate_test.cpp.
+#include <algorithm>
+#include <optional>
+
+#include "graph/elaborate/elaborate.h"
+#include "lang/spelling.h"
+
+namespace lumen::graph {
+
+using lang::ModelDecl;
+
+namespace {
+
+template <typename Member>
+std::vector<Member> joined(const std::vector<Member>& base, const std::vector<Member>& own) {
+  std::vector<Member> out = base;
+  for (const Member& m : own) {
+    const auto same = std::find_if(out.begin(), out.end(), [&](const Member& o) { return o.name == m.name; });
+    if (same == out.end())
+      out.push_back(m);
+    else
+      *same = m;
+  }
+  return out;
+}
+
+const lang::Attribute* extends_of(const ModelDecl& m) {
+  for (const lang::Attribute& a : m.attributes)
+    if (a.name == "extends") return &a;
+  return nullptr;
+}
+
+// `over` with what it takes from `base`.
+ModelDecl extended(const ModelDecl& base, const ModelDecl& over) {
+  ModelDecl out = over;
+  out.config = joined(base.config, over.config);
+  out.params = joined(base.params, over.params);
+  out.layer_params = joined(base.layer_params, over.layer_params);
+  out.functions = joined(base.functions, over.functions);
+  if (!out.layer_count) out.layer_count = base.layer_count;
+  return out;
+}
+
+ModelDecl complete(const Scope& scope, const ModelDecl& m, int depth) {
+  const lang::Attribute* extends = extends_of(m);
+  if (!extends) return m;
+  constexpr int kDeepest = 16;
+  if (depth > kDeepest)
+    throw error_at(extends->place, fmt::format("'{}' extends too long a chain of models", m.name),
+                   "a model that extends itself never ends");
+  std::vector<std::string> known;
+  for (const lang::File* file : scope.files)
+    for (const ModelDecl& other : file->models) known.push_back(other.name);
+  if (extends->values.empty())
+    throw error_at(extends->place, "'extends' needs the name of a model", "e.g. extends base");
+  std::optional<ModelDecl> base;
+  for (const lang::ExprPtr& value : extends->values) {
+    const ModelDecl* found = nullptr;
+    for (const lang::File* file : scope.files)
+      for (const ModelDecl& other : file->models)
+        if (value->kind == lang::ExprKind::name && other.name == value->text && !found) found = &other;
+    if (!found)
+      throw error_at(extends->place, fmt::format("there is no model '{}'", value->text),
+                     lang::did_you_mean(value->text, known));
+    const ModelDecl next = complete(scope, *found, depth + 1);
+    base = base ? extended(*base, next) : next;
+  }
+  return extended(*base, m);
+}
+
+}  // namespace
+
+ModelDecl complete_model(const Scope& scope, const ModelDecl& model) {
+  return complete(scope, model, 0);
+}
+
+}  // namespace lumen::graph

@@ -1,0 +1,29 @@
+// What a model's files say besides its weights and its numbers: chat template, special tokens, defaults of generation.
+// Small files of Hugging Face folders and metadata of GGUF say the same in two ways. Proved by
+// tests/model/carry_test.cpp.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "model/file/gguf.h"
+
+namespace lumen::model {
+
+// tokenizer.ggml.model of files that have none; other programs refuse files without the key.
+inline const std::string kNoTokenizer = "no_vocab";
+
+using SmallFiles = std::map<std::string, std::string>;  // by name
+
+// config.json, generation_config.json, tokenizer files, chat templates: those the folder has.
+SmallFiles small_files(const std::filesystem::path& folder);
+
+// Adds what the files say and the metadata does not.
+void carry_to_gguf(const SmallFiles& files, GgufMetadata& metadata);
+
+// The files of a folder: those there were, and where there were none what the metadata says. Without config.json and
+// tokenizer.json, which have writers of their own.
+SmallFiles carry_to_hf(const SmallFiles& files, const GgufMetadata& metadata);
+
+}  // namespace lumen::model

@@ -1,0 +1,24 @@
+// The config of a family in files: metadata of GGUF, config.json of Hugging Face folders. What a family's keys have no
+// name for there is written under names of our own, so that reading back gives the same config. Proved by
+// tests/model/arch_test.cpp and tests/model/families_test.cpp.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "model/arch/family.h"
+#include "model/file/gguf.h"
+
+namespace lumen::model {
+
+// Error names the file and the key when a value is out of range or a text is none of the key's choices.
+graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadata);
+graph::Config read_hf_config(const Family& family, const nlohmann::json& config, const std::string& file);
+
+// Returns the config as programs see it that do not know our own names.
+graph::Config write_gguf_config(const Family& family, const graph::Config& config, GgufMetadata& metadata);
+// That config, without writing anything.
+graph::Config config_in_gguf(const Family& family, const graph::Config& config, GgufMetadata metadata);
+// Changes members of `json`, which may hold others.
+void write_hf_config(const Family& family, const graph::Config& config, nlohmann::json& json);
+
+}  // namespace lumen::model

@@ -1,0 +1,44 @@
+// Rounded weights as checkpoints of Hugging Face folders keep them: several tensors for one weight, described by
+// models/checkpoints.toml, become one blob of a number format without being expanded. Hostile files: shapes are checked
+// against the weight's before anything is read. Proved by tests/model/packed_test.cpp.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "model/arch/model.h"
+#include "model/file/tensors.h"
+
+namespace lumen::model {
+
+class PackedCheckpoint {
+ public:
+  // What a folder's config.json says; nothing when its weights are plain. Error when it names a way of rounding that no
+  // scheme describes.
+  static std::optional<PackedCheckpoint> of(const nlohmann::json& config, const std::string& file);
+
+  // Whether MODULE.weight is packed in the file.
+  bool holds(const TensorFile& file, const std::string& weight) const;
+  // The weight, and the names of the tensors it was made of.
+  Weight read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
+              const FormatLibrary& formats, std::set<std::string>& used) const;
+
+ private:
+  struct Field {
+    std::string field, tensor, packed, map, scale, offset;
+    std::vector<std::string> axes;
+    std::vector<int64_t> order, steps;
+    int64_t add = 0, per = 0;
+  };
+  class Reader;
+
+  std::string name_, format_, file_;
+  int64_t bits_ = 0;
+  std::vector<std::string> ignore_, trivial_;
+  std::vector<Field> fields_;
+};
+
+}  // namespace lumen::model

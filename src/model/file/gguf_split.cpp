@@ -1,0 +1,93 @@
+#include "model/file/gguf_split.h"
+
+#include <regex>
+
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kMostFiles = 99'999;
+
+std::string split_name(const std::string& prefix, int64_t number, int64_t count) {
+  return fmt::format("{}-{:05}-of-{:05}.gguf", prefix, number, count);
+}
+
+}  // namespace
+
+SplitGguf::SplitGguf(const std::filesystem::path& path, const FormatLibrary& formats) {
+  files_.push_back(std::make_unique<GgufFile>(path, formats));
+  int64_t count = files_[0]->metadata().integer(kSplitCount, 1);
+  if (count < 1 || count > kMostFiles) throw user_error("{}: {} = {}", path.string(), kSplitCount, count);
+  if (count > 1) {
+    static const std::regex pattern("^(.*)-([0-9]{5})-of-([0-9]{5})\\.gguf$");
+    const std::string name = path.filename().string();
+    std::smatch parts;
+    if (!std::regex_match(name, parts, pattern) || std::stoll(parts[3]) != count) {
+      throw Error(Exit::user,
+                  fmt::format("{}: this is one of {} files of a model, but it is not called so", path.string(), count),
+                  fmt::format("their names are {} and so on", split_name("NAME", 1, count)));
+    }
+    const std::string prefix = parts[1];
+    files_.clear();
+    for (int64_t i = 0; i < count; ++i) {
+      const auto one = path.parent_path() / split_name(prefix, i + 1, count);
+      if (!std::filesystem::exists(one))
+        throw user_error("{}: file {} of {} of this model is missing", one.string(), i + 1, count);
+      files_.push_back(std::make_unique<GgufFile>(one, formats));
+      const GgufMetadata& m = files_.back()->metadata();
+      if (m.integer(kSplitNumber) != i || m.integer(kSplitCount) != count)
+        throw user_error("{}: it says it is file {} of {}", one.string(), m.integer(kSplitNumber) + 1,
+                         m.integer(kSplitCount));
+    }
+  }
+  for (const auto& file : files_) tensors_.insert(tensors_.end(), file->tensors().begin(), file->tensors().end());
+  index(path.string());
+  if (count > 1) {
+    const int64_t claimed = metadata().integer(kSplitTensors, static_cast<int64_t>(tensors_.size()));
+    // Tensors of a format in several parts are counted as parts.
+    if (claimed < static_cast<int64_t>(tensors_.size()))
+      throw user_error("{}: {} tensors in all, but {} says {}", path.string(), tensors_.size(), kSplitTensors, claimed);
+  }
+}
+
+std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path& path, GgufMetadata metadata,
+                                                    const std::vector<TensorSpec>& tensors,
+                                                    const std::function<std::span<const uint8_t>(size_t)>& blob,
+                                                    int64_t split_bytes) {
+  std::vector<size_t> begins = {0};
+  int64_t bytes = 0;
+  for (size_t i = 0; i < tensors.size() && split_bytes > 0; ++i) {
+    const int64_t next = tensors[i].blob_bytes();
+    if (bytes > 0 && bytes + next > split_bytes) {
+      begins.push_back(i);
+      bytes = 0;
+    }
+    bytes += next;
+  }
+  const auto count = static_cast<int64_t>(begins.size());
+  if (count > kMostFiles) throw user_error("{} files would be needed; at most {} can be", count, kMostFiles);
+  begins.push_back(tensors.size());
+  std::vector<std::filesystem::path> paths;
+  const std::string prefix = path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
+  for (int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<size_t>(i);
+    GgufMetadata own;
+    own.source = metadata.source;
+    if (i == 0) own = metadata;
+    if (count > 1) {
+      own.set(kSplitNumber, static_cast<uint16_t>(i));
+      own.set(kSplitCount, static_cast<uint16_t>(count));
+      own.set(kSplitTensors, static_cast<int32_t>(tensors.size()));
+    }
+    paths.push_back(count == 1 ? path : path.parent_path() / split_name(prefix, i + 1, count));
+    GgufWriter writer(
+        paths.back(), std::move(own),
+        {tensors.begin() + static_cast<int64_t>(begins[at]), tensors.begin() + static_cast<int64_t>(begins[at + 1])});
+    for (size_t t = begins[at]; t < begins[at + 1]; ++t) writer.write(blob(t));
+    writer.commit();
+  }
+  return paths;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,29 @@
+// How far a model's predictions are from those of another, whose logits were recorded over the same text: the mean
+// Kullback-Leibler divergence of each scored token's distribution, in nats, and what goes with it. Records hold log
+// probabilities in 16 bits between the least and the largest of their row. Proved by tests/model/divergence_test.cpp.
+#pragma once
+
+#include <filesystem>
+
+#include "model/infer/perplexity.h"
+
+namespace lumen::model {
+
+struct Divergence {
+  int64_t tokens = 0;
+  double mean = 0, error = 0;                     // of the divergence, and its standard error
+  double median = 0, p90 = 0, p99 = 0, most = 0;  // of the divergence
+  double same_top = 0;                            // part of the tokens whose likeliest next one is the same
+  double rms_change = 0;                          // of the probability of the token that really came
+  double ratio = 0;                               // of the perplexities, this model's by the recorded one's
+};
+
+// Runs the model over the windows and writes its log probabilities of every scored position.
+void record_logits(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
+                   const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
+
+// The text, window length and protocol must be those of the record (Error).
+Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
+                      const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
+
+}  // namespace lumen::model

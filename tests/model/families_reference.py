@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Makes tests/model/fixtures/families: tiny models with random weights as Hugging Face folders, and what the well-known
+implementation (transformers and torch, from PyPI, on the CPU) computes with them. Only the results are needed by the tests.
+
+usage: families_reference.py FOLDER [CASE ...]
+
+Each case is a folder: config.json and model.safetensors as transformers writes them (weights are exact in bf16), and
+expected.safetensors with `tokens` [2, T], `logits` [2, T, V] in f32, and for dense families `gradient.NAME`, gradients of the
+mean loss of predicting tokens[:, 1:] from tokens[:, :-1].
+
+Families that transformers lacks are made of those it has that compute the same under other names (EXAONE 3 of Llama), or
+written here in plain torch.
+"""
+import json
+import os
+import sys
+
+import safetensors.torch
+import torch
+import transformers as t
+
+T = 23  # no multiple of anything
+SMALL = dict(vocab_size=61, hidden_size=32, intermediate_size=44, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5, bos_token_id=1, eos_token_id=2,
+             pad_token_id=None)  # torch gives a padding token no gradient
+
+
+def partly(whole):
+    """Llama and Qwen2 of transformers take partial_rotary_factor in the config, but rotate whole heads: rotate the first part."""
+    def apply(q, k, cos, sin, *rest, **named):
+        n = cos.shape[-1]
+        a, b = whole(q[..., :n], k[..., :n], cos, sin, *rest, **named)
+        return torch.cat((a, q[..., n:]), -1), torch.cat((b, k[..., n:]), -1)
+    return apply
+
+
+for module in (t.models.llama.modeling_llama, t.models.qwen2.modeling_qwen2):
+    module.apply_rotary_pos_emb = partly(module.apply_rotary_pos_emb)
+
+
+def rope(kind, **more):
+    return dict(rope_theta=1000.0, rope_type=kind, **more)
+
+
+CASES = {}
+
+
+def case(name, gradients=(), **more):
+    def add(make):
+        CASES[name] = (make, gradients, more)
+        return make
+    return add
+
+
+ATTENTION = "model.layers.1.self_attn."
+DENSE = (ATTENTION + "q_proj.weight", "model.layers.0.mlp.down_proj.weight", "model.norm.weight", "model.embed_tokens.weight")
+
+
+def llama(**more):
+    return t.LlamaForCausalLM(t.LlamaConfig(**{**SMALL, **more}))
+
+
+case("llama", DENSE)(lambda: llama())
+case("llama_tied_bias", DENSE + (ATTENTION + "k_proj.bias",))(
+    lambda: llama(tie_word_embeddings=True, attention_bias=True, mlp_bias=True, head_dim=12))
+case("llama_linear")(lambda: llama(rope_parameters=rope("linear", factor=2.5)))
+case("llama_dynamic")(lambda: llama(rope_parameters=rope("dynamic", factor=3.0), max_position_embeddings=16))
+case("llama_llama3")(lambda: llama(head_dim=16, rope_parameters=rope(
+    "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)))
+case("llama_yarn")(lambda: llama(head_dim=16, rope_parameters=rope(
+    "yarn", factor=4.0, original_max_position_embeddings=16)))
+case("llama_yarn_mscale")(lambda: llama(head_dim=16, rope_parameters=rope(
+    "yarn", factor=4.4, original_max_position_embeddings=14, beta_fast=64.0, beta_slow=2.0, mscale=0.8,
+    mscale_all_dim=0.5, truncate=False)))
+case("llama_longrope")(lambda: llama(max_position_embeddings=64, rope_parameters=rope(
+    "longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.5, 2.0, 3.0, 4.5],
+    original_max_position_embeddings=16)))
+case("llama_longrope_short")(lambda: llama(max_position_embeddings=64, rope_parameters=rope(
+    "longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.5, 2.0, 3.0, 4.5], attention_factor=1.3,
+    original_max_position_embeddings=32)))
+case("llama_partial")(lambda: llama(head_dim=16, rope_parameters=rope("linear", factor=2.0, partial_rotary_factor=0.5)))
+case("mistral", DENSE)(lambda: t.MistralForCausalLM(t.MistralConfig(**SMALL, sliding_window=7)))
+case("qwen2", DENSE + (ATTENTION + "v_proj.bias",))(lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**SMALL)))
+case("qwen2_window")(lambda: t.Qwen2ForCausalLM(t.Qwen2Config(
+    **SMALL, use_sliding_window=True, sliding_window=5, max_window_layers=1, tie_word_embeddings=True)))
+case("qwen2_partial")(lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**{**SMALL, "num_attention_heads": 2}, rope_parameters=rope(
+    "yarn", factor=4.0, original_max_position_embeddings=16, partial_rotary_factor=0.5))))
+case("qwen3", DENSE + (ATTENTION + "q_norm.weight",))(lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**SMALL, head_dim=12)))
+case("exaone4", ("model.layers.2.self_attn.q_proj.weight", "model.layers.3.mlp.up_proj.weight",
+                 "model.layers.1.post_attention_layernorm.weight"))(
+    lambda: t.Exaone4ForCausalLM(t.Exaone4Config(**{**SMALL, "num_hidden_layers": 4}, sliding_window=6,
+                                                 sliding_window_pattern=4, rope_parameters=rope(
+        "llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16))))
+case("exaone4_global")(lambda: t.Exaone4ForCausalLM(t.Exaone4Config(
+    **SMALL, sliding_window=None, sliding_window_pattern=None, layer_types=["full_attention"] * 2, tie_word_embeddings=True)))
+case("hyperclovax", DENSE + ("model.layers.0.post_norm1.weight",))(lambda: t.HyperCLOVAXForCausalLM(t.HyperCLOVAXConfig(
+    **SMALL, embedding_multiplier=10.0, residual_multiplier=0.7, logits_scaling=0.125, attention_multiplier=0.21,
+    use_post_norm=True)))
+case("hyperclovax_plain")(lambda: t.HyperCLOVAXForCausalLM(t.HyperCLOVAXConfig(**SMALL, use_post_norm=False)))
+case("gemma2", DENSE + ("model.layers.0.pre_feedforward_layernorm.weight",))(
+    lambda: t.Gemma2ForCausalLM(t.Gemma2Config(**SMALL, head_dim=12, query_pre_attn_scalar=20, sliding_window=6,
+                                               attn_logit_softcapping=1.5, final_logit_softcapping=2.0)))
+case("gemma3", DENSE)(
+    lambda: t.Gemma3ForCausalLM(t.Gemma3TextConfig(
+        **{**SMALL, "num_hidden_layers": 3}, head_dim=12, query_pre_attn_scalar=12, sliding_window=6,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+        rope_parameters={"full_attention": dict(rope_theta=100000.0, rope_type="linear", factor=8.0),
+                         "sliding_attention": dict(rope_theta=10000.0, rope_type="default")})))
+case("gpt2", ("transformer.h.1.attn.c_attn.weight", "transformer.h.0.mlp.c_proj.bias", "transformer.wpe.weight",
+              "transformer.ln_f.bias"))(
+    lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_positions=64, n_inner=None,
+                                           resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=1, eos_token_id=2)))
+MOE = dict(num_experts_per_tok=2)
+case("mixtral")(lambda: t.MixtralForCausalLM(t.MixtralConfig(**SMALL, num_local_experts=5, **MOE)))
+case("qwen2_moe")(lambda: t.Qwen2MoeForCausalLM(t.Qwen2MoeConfig(
+    **{**SMALL, "num_hidden_layers": 3}, num_experts=6, moe_intermediate_size=20, shared_expert_intermediate_size=24,
+    mlp_only_layers=[1], norm_topk_prob=False, num_experts_per_tok=3)))
+case("qwen3_moe")(lambda: t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(
+    **SMALL, head_dim=12, num_experts=7, moe_intermediate_size=20, norm_topk_prob=True, **MOE)))
+
+
+@case("exaone", ("transformer.h.1.attn.attention.q_proj.weight", "transformer.h.0.mlp.c_fc_0.weight"), under={
+    "model.embed_tokens": "transformer.wte", "model.layers.": "transformer.h.", "input_layernorm": "ln_1",
+    "post_attention_layernorm": "ln_2", "self_attn.o_proj": "attn.attention.out_proj", "self_attn": "attn.attention",
+    "mlp.gate_proj": "mlp.c_fc_0", "mlp.up_proj": "mlp.c_fc_1", "mlp.down_proj": "mlp.c_proj", "model.norm": "transformer.ln_f"},
+      config=lambda c: {"architectures": ["ExaoneForCausalLM"], "model_type": "exaone", "num_layers": c["num_hidden_layers"],
+                        "activation_function": "silu", "layer_norm_epsilon": c["rms_norm_eps"], "rope_theta": 1000.0,
+                        "rope_scaling": {k: v for k, v in c["rope_parameters"].items() if k != "rope_theta"},
+                        **{k: c[k] for k in ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads",
+                                             "num_key_value_heads", "head_dim", "max_position_embeddings",
+                                             "tie_word_embeddings")}})
+def exaone():
+    return llama(rope_parameters=rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                      original_max_position_embeddings=16))
+
+
+def old_style(c):
+    """The config as it was written before rope_parameters came."""
+    parameters = c.pop("rope_parameters")
+    c["rope_theta"] = parameters.pop("rope_theta")
+    parameters["type"] = parameters.pop("rope_type")
+    c["rope_scaling"] = parameters
+    return c
+
+
+case("llama_old_config", config=old_style)(lambda: llama(rope_parameters=rope(
+    "yarn", factor=2.0, original_max_position_embeddings=16)))
+
+
+def settle(model):
+    """Weights large enough that nothing is negligible, exact in bf16."""
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            scale = 0.35 if p.dim() > 1 else 0.3
+            values = torch.randn(p.shape, generator=generator) * scale
+            if "norm" in name and name.endswith("weight") and (p.mean() - 1).abs() < 0.5 or "ln_" in name and name.endswith("weight"):
+                values = values + 1
+            p.copy_(values.to(torch.bfloat16).to(torch.float32))
+
+
+def make(name, folder):
+    build, gradients, more = CASES[name]
+    torch.manual_seed(1)
+    model = build().to(torch.float32).eval()
+    model.config._attn_implementation = "eager"
+    settle(model)
+    vocab = model.config.vocab_size
+    tokens = torch.randint(0, vocab, (2, T), generator=torch.Generator().manual_seed(3))
+    logits = model(tokens, use_cache=False).logits
+    loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, vocab), tokens[:, 1:].reshape(-1))
+    loss.backward()
+    expected = {"tokens": tokens.to(torch.int32), "logits": logits.detach().clone()}
+    renames = more.get("under", {})
+
+    def renamed(key):
+        for old, new in renames.items():
+            key = key.replace(old, new)
+        return key
+
+    for key, p in model.named_parameters():
+        if renamed(key) in gradients:
+            expected["gradient." + renamed(key)] = p.grad.clone()
+    missing = [g for g in gradients if "gradient." + g not in expected]
+    assert not missing, missing
+    path = f"{folder}/{name}"
+    os.makedirs(path, exist_ok=True)
+    model.to(torch.bfloat16).save_pretrained(path)
+    for extra in ("generation_config.json",):
+        if os.path.exists(f"{path}/{extra}"):
+            os.remove(f"{path}/{extra}")
+    if renames:
+        weights = safetensors.torch.load_file(f"{path}/model.safetensors")
+        safetensors.torch.save_file({renamed(k): w for k, w in weights.items()}, f"{path}/model.safetensors", {"format": "pt"})
+    config = json.load(open(f"{path}/config.json"))
+    if "config" in more:
+        config = more["config"](config)
+    json.dump(config, open(f"{path}/config.json", "w"), indent=1, sort_keys=True)
+    safetensors.torch.save_file(expected, f"{path}/expected.safetensors")
+    print(f"{name:24} loss {loss.item():.3f}  logits {logits.min().item():.2f} .. {logits.max().item():.2f}")
+
+
+def main():
+    folder, names = sys.argv[1], sys.argv[2:] or list(CASES)
+    for name in names:
+        make(name, folder)
+
+
+main()
