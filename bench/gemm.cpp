@@ -105,7 +105,8 @@ double peak_gflops(const machine::Machine& m, const std::string& row = "") {
       b.store(sums.back(), b.load(out, sum, b.i64(i * bytes), 64), b.i64(0), 64);
     }
     const loop::ValueId x = b.load(out, code, b.i64(0), 64);
-    const loop::ValueId y = dot && dot->b != dot->a ? b.load(out, {dot->b, code.lanes}, b.i64(0), 64) : x;
+    // Apart from x: the matrix unit refuses one tile as both operands.
+    const loop::ValueId y = b.load(out, dot ? loop::VType{dot->b, code.lanes} : code, b.i64(bytes), 64);
     b.loop(loop::LoopKind::serial, b.i64(0), b.i64(kRounds), 1, [&](loop::ValueId) {
       for (loop::BufferId s : sums) {
         const loop::ValueId before = b.load(s, sum, b.i64(0), 64);

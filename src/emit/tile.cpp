@@ -4,6 +4,8 @@
 
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include "base/check.h"
+
 namespace lumen::emit {
 
 using llvm::Value;
@@ -52,6 +54,7 @@ Value* zero_tile(Ir& b, llvm::Type* vector) {
 }
 
 Value* call_tile(Ir& b, std::string_view llvm, const std::vector<Value*>& operands) {
+  LUMEN_CHECK(operands.size() < 3 || operands[1] != operands[2], "a tile as both factors, which the processor refuses");
   std::vector<Value*> arguments{b.getInt16(kRows), b.getInt16(kRowBytes), b.getInt16(kRowBytes)};
   for (Value* x : operands) arguments.push_back(to_tile(b, x));
   Value* tile = b.CreateCall(declare(b, Intrinsic::lookupIntrinsicID(llvm)), arguments);

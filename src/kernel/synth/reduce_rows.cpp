@@ -1,7 +1,9 @@
 // Reductions over the last axis: one task takes some rows; over each row several passes may be needed (a maximum, then
 // a sum that uses it, then values that use both). Expensive values needed by more than one pass are kept in a private
-// row. Proved by tests/kernel/synth_reduce_test.cpp.
+// row. Where lanes step together in waves, a wave takes a row, each lane a run of it. Proved by
+// tests/kernel/synth_reduce_test.cpp.
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/reduce.h"
@@ -15,6 +17,7 @@ namespace {
 
 constexpr int64_t kGrain = 8192;
 constexpr int64_t kResidentRow = 16384;  // elements of a row kept in private memory at most
+constexpr int64_t kWaveRow = 4;          // elements for every lane, at least, that make a row worth a wave
 
 bool is_costly(const graph::Node& n) {
   for (const ScalarNode& s : n.attributes.formula.nodes)
@@ -46,29 +49,61 @@ class RowKernel {
     int64_t ways = body_->extents().back() / lanes_ / 2;
     ways_ = ways >= 4 ? 4 : ways >= 2 ? 2 : 1;
     if (facts.reduces.size() > 2) ways_ = std::min(ways_, 2);
+    for (const int axis : reduced_axes_) row_length_ *= body_->extents()[axis];
+    by_waves_ = target.wave > 1 && split.parts == 1 && reduced_axes_.size() == 1 &&
+                row_length_ >= kWaveRow * lanes_ * target.wave;
+    if (by_waves_) ways_ = 1;
     plan_passes();
   }
 
   Step run() {
     std::vector<int64_t> outer;
     for (const int axis : kept_axes_) outer.push_back(body_->extents()[axis]);
-    row_length_ = 1;
-    for (const int axis : reduced_axes_) row_length_ *= body_->extents()[axis];
     const int64_t cut_extent = body_->extents()[reduced_axes_[0]];
     Tasks tasks = cut(outer, row_length_, target_.grain(kGrain), 1, false);
     if (split_.parts > 1) tasks = {product(outer), 1, split_.parts, split_.part};
     if (tasks.part == row_length_) tasks.part = cut_extent;  // without a split the first reduced axis runs whole
-    for_tasks(
-        b_, tasks, outer, cut_extent, [&] { begin_task(); },
-        [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) { row(counters, from, to); });
+    if (by_waves_)
+      write_waves(outer);
+    else
+      for_tasks(
+          b_, tasks, outer, cut_extent, [&] { begin_task(); },
+          [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) { row(counters, from, to); });
     const double elements = static_cast<double>(product(facts_.full));
-    return draft_.finish(
-        fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(), facts_.passes,
-                    lanes_, ways_, split_.parts > 1 ? fmt::format(" parts {}", split_.parts) : ""),
-        elements * (body_->operations() + static_cast<double>(facts_.reduces.size())), body_->traffic());
+    return draft_.finish(fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(),
+                                     facts_.passes, lanes_, ways_,
+                                     split_.parts > 1 ? fmt::format(" parts {}", split_.parts)
+                                     : by_waves_      ? fmt::format(" by waves of {}", target_.wave)
+                                                      : ""),
+                         elements * (body_->operations() + static_cast<double>(facts_.reduces.size())),
+                         body_->traffic());
   }
 
  private:
+  // A block is one wave, and takes one row. Runs begin where vectors and what formats unpack together begin.
+  void write_waves(const std::vector<int64_t>& outer) {
+    const Body::Chunking chunking = body_->chunking(lanes_);
+    const int64_t unit = std::lcm<int64_t>(lanes_, chunking.lanes > 0 ? chunking.chunk : 1);
+    const int64_t units = (row_length_ + unit - 1) / unit, run = (units + target_.wave - 1) / target_.wave * unit;
+    b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer)), 1, [&](ValueId number) {
+      b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(target_.wave), 1, [&](ValueId) {
+        lane_ = b_.lane_id();
+        begin_task();
+        const ValueId end = b_.i64(row_length_);
+        const ValueId from = b_.op(ScalarOp::min_, b_.mul(lane_, b_.i64(run)), end);
+        row(digits(b_, number, outer), from, b_.op(ScalarOp::min_, b_.add(from, b_.i64(run)), end));
+      });
+    });
+  }
+
+  // What all lanes have together; every lane gets the same bits.
+  ValueId over_wave(int reduce, ValueId total) {
+    if (lane_ < 0) return total;
+    for (int64_t apart = target_.wave / 2; apart > 0; apart /= 2)
+      total = b_.op(sums_->op(reduce), total, b_.exchange(total, b_.op(ScalarOp::xor_, lane_, b_.i64(apart))));
+    return total;
+  }
+
   // Which full-shape nodes each pass evaluates, and which of them are worth keeping.
   void plan_passes() {
     visited_.resize(facts_.passes);
@@ -78,7 +113,7 @@ class RowKernel {
     }
     int64_t length = 1;
     for (const int axis : reduced_axes_) length *= body_->extents()[axis];
-    if (length > kResidentRow || length * 4 > target_.task_bytes) return;
+    if (by_waves_ || length > kResidentRow || length * 4 > target_.task_bytes) return;
     for (const graph::ValueId v : facts_.full_maps) {
       int first = -1, uses = 0;
       for (int p = 0; p < facts_.passes; ++p) {
@@ -138,7 +173,7 @@ class RowKernel {
       for (int k = 0; k < sums_->size(); ++k) {
         const graph::ValueId r = facts_.reduces[k];
         if (facts_.level.at(r) != p + 1) continue;
-        const ValueId total = sums_->total(k);
+        const ValueId total = over_wave(k, sums_->total(k));
         if (split_.parts > 1) {
           body_->open_scalar();
           const ValueId part = b_.op(ScalarOp::div_, from, b_.i64(split_.part));
@@ -150,12 +185,18 @@ class RowKernel {
       }
       if (split_.parts == 1) kept_values(p + 1);
     }
-    if (split_.parts == 1) {
+    const auto store_kept = [&] {
       for (const graph::ValueId r : facts_.kept_results) {
         body_->open_scalar();
         body_->store(r, body_->value(r));
         body_->close();
       }
+    };
+    if (split_.parts == 1 && !facts_.kept_results.empty()) {
+      if (lane_ < 0)
+        store_kept();
+      else
+        b_.branch(b_.op(ScalarOp::eq_, lane_, b_.i64(0)), store_kept);
     }
     for (size_t d = 0; d < counters.size(); ++d) body_->close();
   }
@@ -210,6 +251,8 @@ class RowKernel {
   std::unique_ptr<Accumulators> sums_;
   int lanes_ = 8, ways_ = 1;
   int64_t row_length_ = 1;
+  bool by_waves_ = false;
+  ValueId lane_ = -1;  // of the wave that has the row; -1: one thread has it
   std::vector<int> kept_axes_, reduced_axes_;
   std::vector<std::set<graph::ValueId>> visited_;
   std::map<graph::ValueId, Resident> resident_;
