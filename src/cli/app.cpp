@@ -86,8 +86,8 @@ int run_app(int argc, const char* const* argv) {
       "verification\n"
       "failed, 130 Ctrl-C after saving.");
   Command command;
-  for (auto* add : {add_demo, add_train, add_run, add_quantize, add_perplexity, add_bench, add_inspect, add_compile,
-                    add_format, add_doctor}) {
+  for (auto* add : {add_demo, add_train, add_run, add_tokenize, add_quantize, add_perplexity, add_bench, add_inspect,
+                    add_compile, add_format, add_doctor}) {
     add(app, command);
   }
   try {

@@ -37,6 +37,7 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared);
 void add_demo(CLI::App& app, Command& command);
 void add_train(CLI::App& app, Command& command);
 void add_run(CLI::App& app, Command& command);
+void add_tokenize(CLI::App& app, Command& command);
 void add_quantize(CLI::App& app, Command& command);
 void add_perplexity(CLI::App& app, Command& command);
 void add_bench(CLI::App& app, Command& command);
