@@ -99,7 +99,7 @@ void Splitter::split(std::string_view text, const Emit& emit, bool first) const 
       std::any_of(steps_.begin(), steps_.end(), [](const SplitStep& s) { return s.kind == SplitStep::Kind::alphabet; });
   for (size_t at = 0; at < text.size();) {
     const size_t valid = utf8_valid_run(text, at);
-    if (valid != 0) run(0, text.substr(at, valid), first && at == 0, emit);
+    if (valid != 0) run(0, text.substr(at, valid), first && at == 0, at != 0, emit);
     at += valid;
     if (at == text.size()) break;
     const size_t invalid = utf8_invalid_run(text, at);
@@ -113,7 +113,7 @@ void Splitter::split(std::string_view text, const Emit& emit, bool first) const 
   }
 }
 
-void Splitter::run(size_t step, std::string_view piece, bool first, const Emit& emit) const {
+void Splitter::run(size_t step, std::string_view piece, bool first, bool joined, const Emit& emit) const {
   if (step == steps_.size()) {
     emit(piece, first);
     return;
@@ -127,24 +127,24 @@ void Splitter::run(size_t step, std::string_view piece, bool first, const Emit& 
     case SplitStep::Kind::literal:
       break;
     case SplitStep::Kind::prefix_space:
-      if (piece.starts_with(' ')) return run(step + 1, piece, first, emit);
-      return run(step + 1, " " + std::string(piece), first, emit);
+      if (joined || piece.starts_with(' ')) return run(step + 1, piece, first, joined, emit);
+      return run(step + 1, " " + std::string(piece), first, false, emit);
     case SplitStep::Kind::alphabet:
-      return run(step + 1, to_alphabet(piece), first, emit);
+      return run(step + 1, to_alphabet(piece), first, joined, emit);
     case SplitStep::Kind::fixed_length:
       for (size_t at = 0; at < piece.size();) {
         const size_t begin = at;
         char32_t c;
         for (size_t n = 0; n < s.length && at < piece.size(); ++n) at += utf8_char(piece, at, &c);
-        run(step + 1, piece.substr(begin, at - begin), first && begin == 0, emit);
+        run(step + 1, piece.substr(begin, at - begin), first && begin == 0, joined && begin == 0, emit);
       }
       return;
     case SplitStep::Kind::metaspace: {
       changed = replace_spaces(piece, s.pattern);
       const bool wanted = s.prepend == SplitStep::Prepend::always || (s.prepend == SplitStep::Prepend::first && first);
-      if (wanted && !changed.starts_with(s.pattern)) changed.insert(0, s.pattern);
+      if (wanted && !joined && !changed.starts_with(s.pattern)) changed.insert(0, s.pattern);
       piece = changed;
-      if (!s.cut) return run(step + 1, piece, first, emit);
+      if (!s.cut) return run(step + 1, piece, first, joined, emit);
       behavior = SplitBehavior::merged_with_next;
       invert = false;
       break;
@@ -156,7 +156,7 @@ void Splitter::run(size_t step, std::string_view piece, bool first, const Emit& 
     if (last) {
       emit(part, first && begin == 0);
     } else {
-      run(step + 1, part, first && begin == 0, emit);
+      run(step + 1, part, first && begin == 0, joined && begin == 0, emit);
     }
   };
   const Pattern& pattern = *patterns_[step];

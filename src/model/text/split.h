@@ -65,7 +65,8 @@ class Splitter {
   const std::vector<SplitStep>& steps() const { return steps_; }
 
  private:
-  void run(size_t step, std::string_view piece, bool first, const Emit& emit) const;
+  // `joined`: the piece continues a word behind bytes that are no UTF-8; nothing is put in front of it.
+  void run(size_t step, std::string_view piece, bool first, bool joined, const Emit& emit) const;
 
   std::vector<SplitStep> steps_;
   std::vector<std::shared_ptr<const Pattern>> patterns_;  // null where a step has none
