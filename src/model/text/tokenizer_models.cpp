@@ -12,7 +12,8 @@ namespace lumen::model {
 namespace {
 
 bool in_model(const TokenizerParts& p, size_t id) {
-  if (p.tokens[id].empty()) return false;
+  // No text of a user becomes a control token, whatever pieces it is made of.
+  if (p.tokens[id].empty() || p.kinds[id] == TokenKind::control) return false;
   if (!p.in_model.empty()) return id < p.in_model.size() && p.in_model[id];
   return p.kinds[id] == TokenKind::normal || p.kinds[id] == TokenKind::user_defined ||
          (p.kinds[id] == TokenKind::unused && p.kind != VocabularyKind::unigram);

@@ -367,11 +367,12 @@ void space_stages(const SpaceOptions& spaces, TokenizerParts& p, const std::stri
   };
   if (spaces.remove_extra) {
     replace("Regex", " {2,}", " ");
-    replace("Regex", "\\A +| +\\z", "");
+    replace("Regex", "\\A +", "");
   }
   const char* space = spaces.escape ? "\xe2\x96\x81" : " ";
   if (spaces.dummy_prefix) steps.push_back({{"type", "Prepend"}, {"prepend", space}});
   if (spaces.escape) replace("String", " ", space);
+  if (spaces.remove_extra) replace("Regex", fmt::format("({})+\\z", space).c_str(), "");
   read_normalizer_stage(steps.empty() ? json() : json{{"type", "Sequence"}, {"normalizers", steps}}, where, p);
   p.splitter = Splitter();
   p.split_json = nullptr;
