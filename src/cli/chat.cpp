@@ -72,8 +72,13 @@ class Conversation {
   }
 
   void ask(const std::string& text) {
-    messages_.push_back({{"role", "user"}, {"content", text}});
-    if (!answer()) messages_.erase(messages_.end() - 1);
+    messages_.push_back(message("user", text));
+    try {
+      answer();
+    } catch (const Error&) {
+      drop("user");  // a question that cannot be put is not part of the conversation
+      throw;
+    }
   }
 
   // False when a command ends the conversation.
@@ -127,13 +132,20 @@ class Conversation {
   }
 
  private:
+  static ordered_json message(const char* role, const std::string& text) {
+    ordered_json out = ordered_json::object();
+    out["role"] = role;
+    out["content"] = text;
+    return out;
+  }
+
   std::string system_text() const {
     return !messages_.empty() && messages_[0]["role"] == "system" ? messages_[0]["content"].get<std::string>() : "";
   }
 
   void set_system(const std::string& text) {
     if (!messages_.empty() && messages_[0]["role"] == "system") messages_.erase(messages_.begin());
-    if (!text.empty()) messages_.insert(messages_.begin(), {{"role", "system"}, {"content", text}});
+    if (!text.empty()) messages_.insert(messages_.begin(), message("system", text));
   }
 
   bool drop(const char* role) {
@@ -157,8 +169,7 @@ class Conversation {
     note(fmt::format("{} messages read from {}", messages_.size(), file));
   }
 
-  // False when nothing came of it (and the question is not kept).
-  bool answer() {
+  void answer() {
     const auto tokens = model::chat_tokens(tokenizer_, chosen_.chat, messages_, more_);
     const auto result = generator_.answer(
         tokens, true, [](std::string_view piece) { std::cout << piece << std::flush; },
@@ -177,8 +188,7 @@ class Conversation {
                        static_cast<double>(result.made) / std::max(result.made_seconds, 1e-9)));
     std::string text = result.text;
     text.erase(0, text.find_first_not_of(" \n"));
-    messages_.push_back({{"role", "assistant"}, {"content", std::move(text)}});
-    return true;
+    messages_.push_back(message("assistant", text));
   }
 
   const Flags& flags_;
@@ -277,7 +287,7 @@ void add_chat(CLI::App& app, Command& command) {
   sub->add_option("-m,--model,--model_name_or_path,model", flags->model, "GGUF file or Hugging Face folder")
       ->required()
       ->type_name("FILE");
-  sub->add_option("--system,-sys,--system-prompt", flags->system, "How the model shall answer");
+  sub->add_option("--system,--system-prompt", flags->system, "How the model shall answer");
   sub->add_option("-p,--prompt", flags->prompt, "The first question");
   sub->add_option("--chat-template,--chat-template-file", flags->template_name,
                   "Template of the conversation: a file with Jinja, or plain, chatml; default: the model's own")

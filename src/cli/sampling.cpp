@@ -88,7 +88,7 @@ void SamplingFlags::add_flags(CLI::App& app) {
   app.add_option("-j,--json-schema", schema, "JSON schema the answer must fit; {}: any JSON")
       ->type_name("JSON")
       ->group("Sampling");
-  app.add_option("-jf,--json-schema-file", schema_file, "The same from a file")->type_name("FILE")->group("Sampling");
+  app.add_option("--json-schema-file", schema_file, "The same from a file")->type_name("FILE")->group("Sampling");
 }
 
 void SamplingFlags::finish(const model::Tokenizer& tokenizer, const model::Library& library) {

@@ -35,7 +35,7 @@ struct GenerateOptions {
   std::vector<std::string> stops = {};
   std::string grammar = {};  // GBNF, or empty
   bool ignore_end = false;   // go on behind end tokens
-  bool shift = true;         // make room when the context is full
+  bool shift = false;        // make room when the context is full
   int64_t keep = 0;          // tokens at the beginning that stay then; -1: all of the first prompt
 };
 
