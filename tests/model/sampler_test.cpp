@@ -90,7 +90,7 @@ TEST(Sampler, RepeatedPassagesBecomeRarer) {
   o.temperature = 0;
   o.dry_multiplier = 1;
   o.dry_allowed_length = 2;
-  const std::vector<float> logits{0, 0, 0, 1.5F, 1, 0};
+  const std::vector<float> logits{0, 0, 0, 2.5F, 1, 0};
   const auto after = [&](const std::vector<TokenId>& before) {
     Sampler s(o);
     for (const TokenId t : before) s.accept(t);
