@@ -50,7 +50,6 @@ Generator::Generator(const LoadedModel& loaded, SessionOptions session, SamplerO
                      GenerateOptions options)
     : tokenizer_(*loaded.model().tokenizer),
       session_(loaded, session),
-      sampling_(sampling),
       options_(std::move(options)),
       sampler_(std::move(sampling)) {
   if (options_.grammar.empty()) return;
@@ -92,7 +91,7 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
     known = std::min({known, prompt.size() - 1, static_cast<size_t>(session_.position())});
     tokens_.resize(known);
     session_.rewind(static_cast<int64_t>(known));
-    sampler_ = Sampler(sampling_);
+    sampler_.forget();
     for (const TokenId id : prompt) sampler_.accept(id);
     prompt = prompt.subspan(known);
   } else {

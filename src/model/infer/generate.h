@@ -64,7 +64,6 @@ class Generator {
 
   const Tokenizer& tokenizer_;
   Session session_;
-  SamplerOptions sampling_;
   GenerateOptions options_;
   Sampler sampler_;
   std::optional<GrammarMatcher> matcher_;

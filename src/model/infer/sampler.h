@@ -41,7 +41,8 @@ class Sampler {
   explicit Sampler(SamplerOptions options);  // Error (exit 2) on values out of range
   // `allowed`, if given, has a truth for each token; -1 when it leaves none.
   TokenId pick(std::span<const float> logits, const std::vector<bool>* allowed = nullptr);
-  void accept(TokenId token);  // prompt tokens count for the penalties, too
+  void forget() { recent_.clear(); }  // what was accepted; draws go on where they were
+  void accept(TokenId token);         // prompt tokens count for the penalties, too
 
  private:
   struct Candidate {

@@ -21,6 +21,10 @@ bool PairTable::insert(TokenId left, TokenId right, Merge merge) {
     if (slots_[at].key == key) return false;
   }
   slots_[at] = {key, merge};
+  const auto a = static_cast<size_t>(left), b = static_cast<size_t>(right);
+  if (sides_.size() <= std::max(a, b)) sides_.resize(std::max(a, b) * 2 + 1);
+  sides_[a] |= kLeft;
+  sides_[b] |= kRight;
   ++size_;
   return true;
 }

@@ -24,6 +24,8 @@ class PairTable {
   // False when the pair is there already (the first one counts).
   bool insert(TokenId left, TokenId right, Merge merge);
   Merge find(TokenId left, TokenId right) const {
+    const auto a = static_cast<size_t>(left), b = static_cast<size_t>(right);
+    if (a >= sides_.size() || b >= sides_.size() || (sides_[a] & kLeft) == 0 || (sides_[b] & kRight) == 0) return {};
     const uint64_t key = key_of(left, right);
     for (size_t at = home(key); slots_[at].key != kEmpty; at = (at + 1) & mask_) {
       if (slots_[at].key == key) return slots_[at].merge;
@@ -40,6 +42,7 @@ class PairTable {
     Merge merge;
   };
   static constexpr uint64_t kEmpty = ~uint64_t{0};
+  static constexpr uint8_t kLeft = 1, kRight = 2;
   static uint64_t key_of(TokenId left, TokenId right) {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
   }
@@ -53,6 +56,7 @@ class PairTable {
   void merge_long(std::vector<TokenId>& symbols) const;
 
   std::vector<Slot> slots_;
+  std::vector<uint8_t> sides_;  // by id: whether any pair has it on the left, on the right
   size_t size_ = 0, mask_ = 0;
 };
 
