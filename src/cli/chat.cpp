@@ -118,9 +118,9 @@ class Conversation {
       if (rest.empty()) {
         note(name + " needs the name of a file");
       } else if (name == "/save") {
-        write_file_atomic(
-            rest,
-            model::json_print(nlohmann::json::parse(ordered_json{{"messages", messages_}}.dump()), rest, 2) + "\n");
+        ordered_json root = ordered_json::object();
+        root["messages"] = messages_;
+        write_file_atomic(rest, root.dump(2) + "\n");
         note(fmt::format("{} messages written to {}", messages_.size(), rest));
       } else {
         load(rest);

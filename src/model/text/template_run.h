@@ -73,6 +73,8 @@ class TemplateRun {
   friend struct TemplateDepth;
 };
 
+// Text of str.format: {} {0} {name}, without formats of their own.
+std::string format_braces(const std::string& text, const TemplateCall& c);
 // What a fault says when something that is undefined is used.
 [[noreturn]] void refuse_undefined(const Value& value);
 [[noreturn]] void refuse(std::string message);
