@@ -32,8 +32,14 @@ int print_error(const std::string& message, const std::string& hint, Exit code) 
 const std::atomic<bool>& interrupted() {
   return stop_requested;
 }
-void catch_interrupts() {
-  std::signal(SIGINT, on_interrupt);
+void catch_interrupts(bool end_reads) {
+  struct sigaction action{};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = end_reads ? 0 : SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+}
+void forget_interrupt() {
+  stop_requested = false;
 }
 
 model::LibraryRef Shared::library() const {
@@ -97,8 +103,8 @@ int run_app(int argc, const char* const* argv) {
       "verification\n"
       "failed, 130 Ctrl-C after saving.");
   Command command;
-  for (auto* add : {add_demo, add_train, add_run, add_quantize, add_export, add_perplexity, add_bench, add_inspect,
-                    add_compile, add_format, add_doctor}) {
+  for (auto* add : {add_demo, add_train, add_run, add_chat, add_tokenize, add_quantize, add_export, add_perplexity,
+                    add_bench, add_inspect, add_compile, add_format, add_doctor}) {
     add(app, command);
   }
   try {

@@ -40,6 +40,8 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared);
 void add_demo(CLI::App& app, Command& command);
 void add_train(CLI::App& app, Command& command);
 void add_run(CLI::App& app, Command& command);
+void add_chat(CLI::App& app, Command& command);
+void add_tokenize(CLI::App& app, Command& command);
 void add_quantize(CLI::App& app, Command& command);
 void add_export(CLI::App& app, Command& command);
 void add_perplexity(CLI::App& app, Command& command);
@@ -51,7 +53,8 @@ void add_doctor(CLI::App& app, Command& command);
 
 // Set by Ctrl-C (the second one ends the program at once).
 const std::atomic<bool>& interrupted();
-void catch_interrupts();
+void catch_interrupts(bool end_reads = false);  // true: waiting for input ends, too
+void forget_interrupt();
 
 // The whole program: arguments in, exit code out. Output goes to stdout, notes and errors to stderr.
 int run_app(int argc, const char* const* argv);

@@ -53,6 +53,19 @@ TEST(SynthReduce, Softmax) {
   }
 }
 
+// Lanes of a wave share a row: rows that divide among them and rows that do not, waves of 32 and of 64, a softmax
+// (two reduces after each other, values of both), a norm read from a short float.
+TEST(SynthReduce, WavesShareRows) {
+  for (const int64_t length : {1024, 1030, 2049}) {
+    G t;
+    const ValueId x = t.in("x", {3, length});
+    t.out(softmax(t, x));
+    t.out(t.b.reduce(x, Reduction::max, {1}));
+    for (const char* machine : {"sm_90a", "gfx942"})
+      EXPECT_TRUE(any_contains(check(t.g, {.tolerance = 1e-5, .machines = {machine}}), "by waves")) << machine;
+  }
+}
+
 TEST(SynthReduce, NormAndItsGradientLikeShapes) {
   G t;
   const ValueId x = t.in("x", {6, 5, 48}), w = t.in("w", {48}), dy = t.in("dy", {6, 5, 48});

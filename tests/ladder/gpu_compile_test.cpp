@@ -21,6 +21,24 @@ TEST(LadderGpuCompile, KernelsAreRightByTheEvaluator) {
     check(attention(queries, keys, depth).g, {.tolerance = 1e-5, .machines = {"gfx1100"}});
 }
 
+// Few rows beside a weight: a wave for a group of its rows, lanes along K; rows and units that do not divide evenly.
+TEST(LadderGpuCompile, FewRowsByWaves) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  int number = 0;
+  for (const FormatRef& f : library.all()) {
+    if (number++ % 4 != 0) continue;
+    const int64_t blocks = std::max<int64_t>(3, 1100 / f->block), rows = number % 3 + 1;
+    for (const char* machine : {"sm_90a", "gfx942"}) {
+      SCOPED_TRACE(f->name);
+      check(dot_test::contract_of({rows, f->block * blocks}, dot_test::type_of({7, f->block * blocks}, f), "mk", "nk",
+                                  "mn", false),
+            {.tolerance = 1e-4, .machines = {machine}});
+    }
+  }
+  check(dot_test::contract_of({2, 1001}, dot_test::type_of({9, 1001}), "mk", "nk", "mn", false),
+        {.tolerance = 1e-4, .machines = {"sm_90a", "gfx942"}});
+}
+
 TEST(LadderGpuCompile, FormatsAreRightByTheEvaluator) {
   const machine::MachineRef m = machine::find_machine("gfx942");
   std::mt19937 random(5);

@@ -73,7 +73,8 @@ TEST_P(GgufVocabulary, GivesTheReferenceIds) {
   check_cases(Tokenizer::from_gguf(m), m, fixture("cases.inp"), fixture(name + ".out"));
 }
 
-// Bytes no valid UTF-8 has may lack a token: then they are the vocabulary's unknown token, or refused. Others come back.
+// Bytes no valid UTF-8 has may lack a token: then they are the vocabulary's unknown token, or refused. Others come
+// back.
 TEST_P(GgufVocabulary, SingleBytesComeBackOrAreRefused) {
   const Tokenizer t = Tokenizer::load(fixture(std::string(GetParam()) + ".gguf"));
   for (int b = 0; b < 256; ++b) {
@@ -110,6 +111,61 @@ TEST_P(GgufVocabulary, SurvivesBothFileForms) {
   }
   EXPECT_EQ(written.text("tokenizer.ggml.pre"), name == "mpt" ? "gpt-2" : name);
   for (TokenId id = 0; id < t.size(); ++id) EXPECT_EQ(again.kind(id), t.kind(id));
+}
+
+// Vocabularies of other kinds: scored pairs, and word pieces, which lose case and white space.
+TEST(Tokenizer, ScoredPairsGiveTheReferenceIds) {
+  const GgufMetadata m = metadata_of(fixture("llama-spm.gguf"));
+  const Tokenizer t = Tokenizer::from_gguf(m);
+  check_cases(t, m, fixture("cases.inp"), fixture("llama-spm.out"));
+  EXPECT_TRUE(t.adds_bos());
+  const Tokenizer reread = Tokenizer::from_json(t.to_json(), "again", t.to_config_json());
+  GgufMetadata written;
+  t.to_gguf(written);
+  const Tokenizer gguf = Tokenizer::from_gguf(written);
+  for (const std::string& text : read_cases(fixture("cases.inp"))) {
+    EXPECT_EQ(reread.encode(text), t.encode(text)) << text;
+    EXPECT_EQ(gguf.encode(text), t.encode(text)) << text;
+  }
+}
+
+TEST(Tokenizer, WordPiecesGiveTheReferenceIds) {
+  const GgufMetadata m = metadata_of(fixture("bert-bge.gguf"));
+  const Tokenizer t = Tokenizer::from_gguf(m);
+  const auto cases = read_cases(fixture("cases.inp"));
+  const auto expected = read_ids(fixture("bert-bge.out"));
+  ASSERT_EQ(expected.size(), cases.size());
+  GgufMetadata written;
+  t.to_gguf(written);
+  const Tokenizer gguf = Tokenizer::from_gguf(written);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    EXPECT_EQ(original(t.encode(cases[i]), m), expected[i]) << cases[i];
+    EXPECT_EQ(gguf.encode(cases[i]), t.encode(cases[i])) << cases[i];
+  }
+  EXPECT_EQ(t.decode(t.encode("Hello, World")), "hello, world");
+}
+
+RC_GTEST_PROP(Tokenizer, AnyBytesComeBackThroughByteTokens, (const std::string& bytes)) {
+  static const Tokenizer t = Tokenizer::load(fixture("llama-spm.gguf"));
+  RC_PRE(bytes.find("\xe2\x96\x81") == std::string::npos);  // the sign for a space
+  RC_ASSERT(t.decode(t.encode(bytes)) == bytes);
+  TokenStream stream(t);
+  std::string out;
+  for (const TokenId id : t.encode(bytes)) {
+    const std::string piece = stream.push(id);
+    RC_ASSERT(utf8_repair(piece) == piece);
+    out += piece;
+  }
+  RC_ASSERT(out + stream.finish() == utf8_repair(bytes));
+}
+
+TEST(Tokenizer, BatchesAreTheSameAsOneAfterAnother) {
+  const Tokenizer t = Tokenizer::load(fixture("gpt-2.gguf"));
+  const auto cases = read_cases(fixture("cases.inp"));
+  std::vector<std::string_view> texts;
+  for (int i = 0; i < 20; ++i) texts.insert(texts.end(), cases.begin(), cases.end());
+  const auto batch = t.encode_batch(texts, {}, 4);
+  for (size_t i = 0; i < texts.size(); ++i) ASSERT_EQ(batch[i], t.encode(texts[i]));
 }
 
 INSTANTIATE_TEST_SUITE_P(Tokenizer, GgufVocabulary, testing::Values("gpt-2", "mpt", "refact", "deepseek-llm"),
@@ -158,7 +214,8 @@ INSTANTIATE_TEST_SUITE_P(Tokenizer, JsonVocabulary,
                                          JsonCase{"qwen3.5-0.8b.json", "qwen3.5.jsonl"},
                                          JsonCase{"ax-3.1.json", "ax-3.1.jsonl"},
                                          JsonCase{"ax-3.1-light.json", "ax-3.1-light.jsonl"},
-                                         JsonCase{"polyglot-ko-1.3b.json", "polyglot-ko.jsonl"}),
+                                         JsonCase{"polyglot-ko-1.3b.json", "polyglot-ko.jsonl"},
+                                         JsonCase{"solar-10.7b.json", "solar-10.7b.jsonl"}),
                          [](const auto& i) {
                            std::string name;
                            for (const char c : std::string(i.param.vocabulary)) {
@@ -189,6 +246,9 @@ TEST(Tokenizer, WholeVocabularies) {
   check_texts(Tokenizer::load(at / "hf/ax-3.1.tokenizer.json"), at / "korean/ax-3.1.jsonl");
   check_texts(Tokenizer::load(at / "hf/ax-3.1-light.tokenizer.json"), at / "korean/ax-3.1-light.jsonl");
   check_texts(Tokenizer::load(at / "hf/polyglot-ko-1.3b.tokenizer.json"), at / "korean/polyglot-ko.jsonl");
+  check_texts(Tokenizer::load(at / "hf/solar-10.7b.tokenizer.json"), at / "korean/solar-10.7b.jsonl");
+  const auto spm = at / "ggml-vocab-llama-spm.gguf";
+  check_cases(Tokenizer::load(spm), GgufMetadata(), spm.string() + ".inp", spm.string() + ".out");
 }
 
 RC_GTEST_PROP(Tokenizer, AnyBytesComeBack, (const std::string& bytes)) {
@@ -338,20 +398,24 @@ TEST(Tokenizer, RefusesWhatItCannotHonour) {
   };
   refuse("{", "t.json");
   refuse("[]", "JSON object");
-  refuse(R"({"model":{"type":"Unigram","vocab":[]}})", "Unigram");
-  refuse(R"({"model":{"vocab":{"a":0},"merges":[]}})", "without ByteLevel");
+  refuse(R"({"model":{"type":"Unigram","vocab":[]}})", "empty");
+  refuse(R"({"model":{"type":"Unigram","vocab":[["a"]]}})", "no pair of a text and a score");
+  refuse(R"({"model":{"type":"Unigram","unk_id":3,"vocab":[["a",0]]}})", "outside the vocabulary");
+  refuse(R"({"model":{"type":"Bigram","vocab":[]}})", "Bigram");
+  refuse(R"({"model":{"type":"WordPiece","vocab":{"a":0}}})", "no token for unknown words");
+  refuse(R"({"model":{"vocab":{"a":0},"merges":[],"dropout":0.1}})", "dropout");
+  refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"decoder":{"type":"CTC"}})", "CTC");
+  refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"post_processor":{"type":"Odd"}})", "Odd");
+  refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"normalizer":{"type":"Precompiled","precompiled_charsmap":"AAAA"}})",
+         "map of characters");
   refuse(R"({"model":{"vocab":{"a":-1},"merges":[]},"pre_tokenizer":{"type":"ByteLevel"}})", "id of 'a'");
   refuse(R"({"model":{"vocab":{"a":0,"b":0},"merges":[]},"pre_tokenizer":{"type":"ByteLevel"}})", "same id");
   refuse(R"({"model":{"vocab":{"a":0,"a":1},"merges":[]},"pre_tokenizer":{"type":"ByteLevel"}})", "same key twice");
   refuse(R"({"model":{"vocab":{"a":0},"merges":["a b"]},"pre_tokenizer":{"type":"ByteLevel"}})",
          "not in the vocabulary");
   refuse(R"({"model":{"vocab":{"a":0},"merges":["ab"]},"pre_tokenizer":{"type":"ByteLevel"}})", "no pair");
-  refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"pre_tokenizer":{"type":"Metaspace"}})", "Metaspace");
-  refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"normalizer":{"type":"NFKC"},"pre_tokenizer":{"type":"ByteLevel"}})",
-         "NFKC");
-  refuse(
-      R"({"model":{"vocab":{"a":0},"merges":[]},"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"}})",
-      "without ByteLevel");
+  refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"pre_tokenizer":{"type":"UnicodeScripts"}})", "UnicodeScripts");
+  refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"normalizer":{"type":"Odd"}})", "Odd");
   refuse(R"({"model":{"vocab":{"a":0},"merges":[]},"pre_tokenizer":{"type":"Sequence","pretokenizers":[
       {"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"},{"type":"ByteLevel"}]}})",
          "pattern '('");
@@ -362,7 +426,7 @@ TEST(Tokenizer, RefusesWhatItCannotHonour) {
 TEST(Tokenizer, RunawayPatternsEndInAnError) {
   const Tokenizer runaway = Tokenizer::from_json(
       R"({"model":{"vocab":{"a":0,"x":1},"merges":[]},"pre_tokenizer":{"type":"Sequence","pretokenizers":[
-      {"type":"Split","pattern":{"Regex":"(a+)+[xy]"},"behavior":"Isolated"},{"type":"ByteLevel","use_regex":false}]}})",
+      {"type":"Split","pattern":{"Regex":"(?<!z)(a+)+[xy]"},"behavior":"Isolated"},{"type":"ByteLevel","use_regex":false}]}})",
       "t.json");
   EXPECT_EQ(runaway.encode("aax"), (std::vector<TokenId>{0, 0, 1}));
   try {

@@ -49,8 +49,15 @@ size_t strip_ahead(std::string_view text, size_t at) {
 
 void AddedTokens::add(AddedToken token) {
   if (token.content.empty()) return;
+  if (token.match.empty()) token.match = token.content;
+  const auto first = static_cast<unsigned char>(token.match[0]);
+  begins_[first] = true;
+  for (unsigned second = 0; second < 256; ++second) {
+    if (token.match.size() == 1 || static_cast<unsigned char>(token.match[1]) == second)
+      two_[first << 8 | second] = true;
+  }
   uint32_t node = 0;
-  for (const char byte : token.content) {
+  for (const char byte : token.match) {
     const auto [at, fresh] = edges_.emplace(edge(node, byte), static_cast<uint32_t>(token_at_.size()));
     node = at->second;
     if (fresh) token_at_.push_back(-1);
@@ -74,10 +81,13 @@ int AddedTokens::longest(std::string_view text, size_t at, bool control) const {
 
 bool AddedTokens::find(std::string_view text, size_t from, bool control, Match* out) const {
   for (size_t at = from; at < text.size(); ++at) {
+    const auto first = static_cast<unsigned char>(text[at]);
+    if (!begins_[first]) continue;
+    if (at + 1 < text.size() && !two_[first << 8 | static_cast<unsigned char>(text[at + 1])]) continue;
     const int index = longest(text, at, control);
     if (index < 0) continue;
     const AddedToken& token = tokens_[index];
-    const size_t end = at + token.content.size();
+    const size_t end = at + token.match.size();
     if (token.single_word && (word_before(text, at) || word_after(text, end))) {
       at = end - 1;  // stays plain text
       continue;

@@ -2,6 +2,7 @@
 // longest one that matches at the leftmost place wins. Proved by tests/model/tokenizer_test.cpp.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,6 +15,7 @@ namespace lumen::model {
 struct AddedToken {
   TokenId id = -1;
   std::string content;
+  std::string match = {};                        // what is looked for; empty: the content
   bool control = false;                          // matched only where control tokens are to be parsed
   bool normalized = false;                       // matched in normalised text, not in the raw text
   bool strip_left = false, strip_right = false;  // swallow white space beside the match
@@ -38,8 +40,10 @@ class AddedTokens {
   int longest(std::string_view text, size_t at, bool control) const;  // index into tokens_, or -1
 
   std::vector<AddedToken> tokens_;
-  std::unordered_map<uint64_t, uint32_t> edges_;  // (node, byte) -> node
-  std::vector<int> token_at_{-1};                 // node -> index into tokens_, or -1
+  std::array<bool, 256> begins_{};                             // bytes that some token begins with
+  std::vector<bool> two_ = std::vector<bool>(1 << 16, false);  // pairs of bytes that some token may begin with
+  std::unordered_map<uint64_t, uint32_t> edges_;               // (node, byte) -> node
+  std::vector<int> token_at_{-1};                              // node -> index into tokens_, or -1
 };
 
 }  // namespace lumen::model

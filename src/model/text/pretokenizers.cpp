@@ -52,11 +52,11 @@ const Pretokenizer* PretokenizerTable::match(const std::vector<SplitStep>& steps
   return nullptr;
 }
 
-std::string PretokenizerTable::kind_name(VocabularyKind kind) const {
-  for (const auto& [name, k] : kinds) {
-    if (k == kind) return name;
+std::optional<std::string> PretokenizerTable::kind_name(VocabularyKind kind) const {
+  for (const auto& [name, row] : vocabularies) {
+    if (row.kind == kind) return name;
   }
-  throw user_error("the table of pre-tokenizers names no vocabulary of this kind");
+  return std::nullopt;
 }
 
 PretokenizerTable read_pretokenizers(std::string text, std::string name) {
@@ -67,13 +67,24 @@ PretokenizerTable read_pretokenizers(std::string text, std::string name) {
   out.characters = file.text("characters", "");
   out.plain = file.text("plain", "");
   out.end_of_generation = file.texts("end_of_generation");
-  if (const auto kinds = file.table("kinds")) {
-    for (const std::string& key : kinds->keys()) {
-      if (kinds->text(key) != "byte_pair")
-        throw error_at(kinds->place(key), fmt::format("unknown kind of vocabulary '{}'", kinds->text(key)),
-                       "byte_pair");
-      out.kinds[key] = VocabularyKind::byte_pair;
-    }
+  for (const Toml& row : file.tables("vocabulary")) {
+    constexpr std::pair<std::string_view, VocabularyKind> kKinds[] = {{"byte_pair", VocabularyKind::byte_pair},
+                                                                      {"scored_pairs", VocabularyKind::scored_pairs},
+                                                                      {"unigram", VocabularyKind::unigram},
+                                                                      {"word_piece", VocabularyKind::word_piece}};
+    VocabularyRow v;
+    const std::string kind = row.text("kind");
+    const auto at = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const auto& k) { return k.first == kind; });
+    if (at == std::end(kKinds))
+      throw error_at(row.place("kind"), fmt::format("unknown kind of vocabulary '{}'", kind),
+                     "byte_pair, scored_pairs, unigram or word_piece");
+    v.kind = at->second;
+    v.bos = row.integer("bos", -1);
+    v.eos = row.integer("eos", -1);
+    v.unknown = row.integer("unknown", -1);
+    v.add_bos = row.boolean("add_bos", false);
+    v.add_eos = row.boolean("add_eos", false);
+    out.vocabularies[row.text("name")] = v;
   }
   for (const Toml& row : file.tables("split")) out.rows.push_back(read_row(row));
   file.refuse_unknown();
@@ -90,7 +101,7 @@ const PretokenizerTable& pretokenizers() {
     if (!more.train.empty()) table->train = more.train;
     if (!more.characters.empty()) table->characters = more.characters;
     if (!more.plain.empty()) table->plain = more.plain;
-    table->kinds.merge(more.kinds);
+    table->vocabularies.merge(more.vocabularies);
     table->end_of_generation.insert(table->end_of_generation.end(), more.end_of_generation.begin(),
                                     more.end_of_generation.end());
     table->rows.insert(table->rows.begin(), more.rows.begin(), more.rows.end());

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,21 +21,36 @@ struct Pretokenizer {
   bool add_bos = false;        // when the file does not say
 };
 
-enum class VocabularyKind { byte_pair };
+enum class VocabularyKind {
+  byte_pair,       // words as bytes, merges with ranks
+  character_pair,  // words as characters, merges with ranks
+  scored_pairs,    // words as characters, any two pieces that make a piece, better scores first
+  unigram,         // the pieces with the best sum of scores
+  word_piece,      // the longest pieces from the left
+  whole_word,      // words that are tokens
+};
+
+// What files of one kind of vocabulary leave unsaid; ids below 0: none.
+struct VocabularyRow {
+  VocabularyKind kind = VocabularyKind::byte_pair;
+  int64_t bos = -1, eos = -1, unknown = -1;
+  bool add_bos = false, add_eos = false;
+};
 
 struct PretokenizerTable {
-  std::string byte_level;                       // the pattern that tokenizer.json calls ByteLevel with use_regex
-  std::string train;                            // row for tokenizers trained here
-  std::string characters;                       // row for tokenizers of single characters
-  std::string plain;                            // row for vocabularies of single bytes, which no split can change
-  std::map<std::string, VocabularyKind> kinds;  // tokenizer.ggml.model
-  std::vector<std::string> end_of_generation;   // token texts
+  std::string byte_level;                             // the pattern that tokenizer.json calls ByteLevel with use_regex
+  std::string train;                                  // row for tokenizers trained here
+  std::string characters;                             // row for tokenizers of single characters
+  std::string plain;                                  // row for vocabularies of single bytes, which no split can change
+  std::map<std::string, VocabularyRow> vocabularies;  // tokenizer.ggml.model
+  std::vector<std::string> end_of_generation;         // token texts
   std::vector<Pretokenizer> rows;
 
   const Pretokenizer* find(std::string_view name) const;  // null when unknown
   // The row with these steps and flags, or null.
   const Pretokenizer* match(const std::vector<SplitStep>& steps, bool nfc, bool ignore_merges) const;
-  std::string kind_name(VocabularyKind kind) const;
+  // The name that files give a kind, or nothing.
+  std::optional<std::string> kind_name(VocabularyKind kind) const;
 };
 
 PretokenizerTable read_pretokenizers(std::string text, std::string name);

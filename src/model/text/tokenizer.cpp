@@ -1,55 +1,104 @@
 #include "model/text/tokenizer.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "model/file/gguf.h"
 #include "model/text/tokenizer_parts.h"
 #include "model/text/unicode.h"
 
 namespace lumen::model {
 namespace {
 
-constexpr size_t kCachedWords = 1 << 16;
-constexpr size_t kCachedWordBytes = 128;
+// Words seen lately by this thread and what they became. Encoding is a pure function of the word, so a cache never
+// changes a result. A word has one slot, which the next word of that slot takes over.
+class WordCache {
+ public:
+  static constexpr size_t kLongest = 26, kTokens = 9;  // a slot is one line of the processor's cache
 
-void encode_word(const TokenizerParts& p, std::string_view word, std::vector<TokenId>& out) {
-  if (word.size() > kCachedWordBytes) return p.model->encode(word, out);
-  std::string key(word);
-  {
-    const std::lock_guard lock(p.cache_mutex);
-    if (const auto found = p.cache_index.find(key); found != p.cache_index.end()) {
-      const std::vector<TokenId>& tokens = p.cache_tokens[found->second];
-      out.insert(out.end(), tokens.begin(), tokens.end());
-      return;
+  struct alignas(64) Slot {
+    uint8_t size = 0, count = 0;
+    char word[kLongest] = {};
+    TokenId tokens[kTokens] = {};
+  };
+
+  explicit WordCache(uint64_t serial) : serial_(serial), slots_(kSlots) {}
+  uint64_t serial() const { return serial_; }
+
+  // The slot of a word of at most kLongest bytes; whether it holds that word is for the caller to ask.
+  Slot& slot(std::string_view word) {
+    uint64_t a = 0, b = 0, c = 0;
+    const size_t n = word.size();
+    const char* p = word.data();
+    if (n >= 8) {
+      std::memcpy(&a, p, 8);
+      std::memcpy(&b, p + n - 8, 8);
+      if (n > 16) std::memcpy(&c, p + n / 2 - 4, 8);
+    } else {
+      std::memcpy(&a, p, n);
     }
+    uint64_t h = (a ^ n) * 0x9e3779b97f4a7c15u;
+    h = (h ^ (h >> 32) ^ b) * 0xd6e8feb86659fd93u;
+    h = (h ^ (h >> 32) ^ c) * 0xa0761d6478bd642fu;
+    return slots_[(h >> 40) & (kSlots - 1)];
+  }
+
+ private:
+  static constexpr size_t kSlots = 1 << 15;
+  uint64_t serial_;
+  std::vector<Slot> slots_;
+};
+
+// The caches of this thread: of the tokenizers it used last.
+WordCache& word_cache(uint64_t serial) {
+  static thread_local std::array<std::unique_ptr<WordCache>, 3> caches;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    if (caches[i] && caches[i]->serial() == serial) {
+      std::rotate(caches.begin(), caches.begin() + static_cast<ptrdiff_t>(i),
+                  caches.begin() + static_cast<ptrdiff_t>(i) + 1);
+      return *caches[0];
+    }
+  }
+  std::rotate(caches.begin(), caches.end() - 1, caches.end());
+  caches[0] = std::make_unique<WordCache>(serial);
+  return *caches[0];
+}
+
+void encode_word(const TokenizerParts& p, WordCache& cache, std::string_view word, std::vector<TokenId>& out) {
+  if (word.size() > WordCache::kLongest) return p.model->encode(word, out);
+  WordCache::Slot& slot = cache.slot(word);
+  if (slot.size == word.size() && std::memcmp(slot.word, word.data(), word.size()) == 0) {
+    out.insert(out.end(), slot.tokens, slot.tokens + slot.count);
+    return;
   }
   const size_t before = out.size();
   p.model->encode(word, out);
-  const std::lock_guard lock(p.cache_mutex);
-  if (p.cache_tokens.size() >= kCachedWords) {
-    p.cache_index.clear();
-    p.cache_tokens.clear();
-  }
-  if (p.cache_index.emplace(std::move(key), static_cast<TokenId>(p.cache_tokens.size())).second)
-    p.cache_tokens.emplace_back(out.begin() + static_cast<ptrdiff_t>(before), out.end());
+  const size_t count = out.size() - before;
+  if (count > WordCache::kTokens) return;
+  slot.size = static_cast<uint8_t>(word.size());
+  slot.count = static_cast<uint8_t>(count);
+  std::memcpy(slot.word, word.data(), word.size());
+  std::copy(out.begin() + static_cast<ptrdiff_t>(before), out.end(), slot.tokens);
 }
 
-// Cuts added tokens out of `text` and hands what lies between to `plain`.
+// Cuts added tokens out of `text` and hands what lies between to `plain`, and whether it is the beginning.
 template <typename Plain>
 void partition(const AddedTokens& added, std::string_view text, bool control, std::vector<TokenId>& out,
                const Plain& plain) {
   size_t at = 0;
   AddedTokens::Match match;
   while (!added.empty() && at < text.size() && added.find(text, at, control, &match)) {
-    if (match.begin > at) plain(text.substr(at, match.begin - at));
+    if (match.begin > at) plain(text.substr(at, match.begin - at), at == 0);
     out.push_back(match.id);
     at = match.end;
   }
-  if (at < text.size()) plain(text.substr(at));
+  if (at < text.size()) plain(text.substr(at), at == 0);
 }
 
 }  // namespace
@@ -58,29 +107,69 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
   const TokenizerParts& p = *parts_;
   std::vector<TokenId> out;
   if (options.add_special) out = p.prefix;
-  const Splitter::Emit word = [&](std::string_view w) { encode_word(p, w, out); };
-  const auto normalized = [&](std::string_view piece) {
-    partition(p.added_normalized, piece, options.parse_special, out,
-              [&](std::string_view rest) { p.splitter.split(rest, word); });
+  WordCache& cache = word_cache(p.serial);
+  const auto word = [&](std::string_view w) {
+    while (p.cut_words && w.size() > WordCache::kLongest) {
+      const size_t n = p.model->independent(w);
+      if (n == w.size()) break;
+      encode_word(p, cache, w.substr(0, n), out);
+      w.remove_prefix(n);
+    }
+    encode_word(p, cache, w, out);
   };
-  partition(p.added_raw, text, options.parse_special, out, [&](std::string_view piece) {
-    if (p.nfc) {
-      normalized(normalize_nfc(piece));
+  const auto normalized = [&](std::string_view piece, bool first) {
+    partition(p.added_normalized, piece, options.parse_special, out,
+              [&](std::string_view rest, bool begins) { p.splitter.split(rest, word, first && begins); });
+  };
+  partition(p.added_raw, text, options.parse_special, out, [&](std::string_view piece, bool first) {
+    if (p.normalizer.leaves(piece)) {
+      normalized(piece, first);
     } else {
-      normalized(piece);
+      normalized(p.normalizer.apply(piece), first);
     }
   });
   if (options.add_special) out.insert(out.end(), p.suffix.begin(), p.suffix.end());
   return out;
 }
 
+std::vector<std::vector<TokenId>> Tokenizer::encode_batch(std::span<const std::string_view> texts,
+                                                          EncodeOptions options, int threads) const {
+  std::vector<std::vector<TokenId>> out(texts.size());
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const size_t count = std::min(texts.size(), threads > 0 ? static_cast<size_t>(threads) : cores);
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      for (size_t i; (i = next++) < texts.size();) out[i] = encode(texts[i], options);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+      next = texts.size();
+    }
+  };
+  std::vector<std::thread> others;
+  for (size_t t = 1; t < count; ++t) others.emplace_back(work);
+  work();
+  for (std::thread& t : others) t.join();
+  if (failure) std::rethrow_exception(failure);
+  return out;
+}
+
 std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) const {
+  const bool plain = parts_->decoder.is_plain();
   std::string out;
+  std::vector<Decoder::Part> list;
   for (const TokenId id : ids) {
     if (skip_special && kind(id) == TokenKind::control) continue;
-    out += bytes(id);
+    if (plain) {
+      out += bytes(id);
+    } else {
+      list.push_back({std::string(token(id)), parts_->verbatim[id]});
+    }
   }
-  return out;
+  return plain ? out : parts_->decoder.decode(std::move(list));
 }
 
 int64_t Tokenizer::size() const {
@@ -96,10 +185,21 @@ TokenKind Tokenizer::kind(TokenId id) const {
 }
 
 std::string Tokenizer::bytes(TokenId id) const {
-  const std::string text(token(id));
-  if (parts_->verbatim[id]) return text;
-  // A text with a character outside the alphabet stands for itself.
-  return from_alphabet(text).value_or(text);
+  const TokenizerParts& p = *parts_;
+  std::string text(token(id));
+  if (p.decoder.is_plain()) {
+    if (p.verbatim[id]) return text;
+    // A text with a character outside the alphabet stands for itself.
+    return from_alphabet(text).value_or(text);
+  }
+  Decoder::Part part{std::move(text), p.verbatim[id]};
+  if (!p.anchor) return p.decoder.decode({part});
+  // What it adds behind another token.
+  const Decoder::Part anchor{p.tokens[*p.anchor], p.verbatim[*p.anchor]};
+  const std::string before = p.decoder.decode({anchor});
+  const std::string both = p.decoder.decode({anchor, std::move(part)});
+  const auto ends = std::mismatch(before.begin(), before.end(), both.begin(), both.end());
+  return std::string(ends.second, both.end());
 }
 
 std::optional<TokenId> Tokenizer::find(std::string_view token) const {
@@ -123,7 +223,12 @@ bool Tokenizer::adds_eos() const {
   return !parts_->suffix.empty();
 }
 const std::string& Tokenizer::chat_template() const {
-  return parts_->chat_template;
+  return chat_template_ ? *chat_template_ : parts_->chat_template;
+}
+Tokenizer Tokenizer::with_chat_template(std::string text) const {
+  Tokenizer out = *this;
+  out.chat_template_ = std::make_shared<const std::string>(std::move(text));
+  return out;
 }
 
 TokenId checked_id(const TokenizerParts& parts, int64_t id, const std::string& where) {
@@ -139,23 +244,14 @@ void finish_tokenizer(TokenizerParts& p, const std::string& where) {
   for (size_t i = 0; i < p.tokens.size(); ++i) {
     if (!p.tokens[i].empty()) p.ids.emplace(p.tokens[i], static_cast<TokenId>(i));
   }
-  std::array<TokenId, 256> bytes;
-  for (int b = 0; b < 256; ++b) {
-    const auto found = p.ids.find(to_alphabet(std::string(1, static_cast<char>(b))));
-    // An added token that reads like a letter of the byte alphabet stands for that letter, not for the byte.
-    bytes[b] = found == p.ids.end() || p.verbatim[found->second] ? -1 : found->second;
+  build_word_model(p, where);
+  for (size_t i = 0; i < p.tokens.size() && !p.anchor; ++i) {
+    const std::string& t = p.tokens[i];
+    const bool letters = std::all_of(t.begin(), t.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+    if (!t.empty() && letters && p.kinds[i] == TokenKind::normal) p.anchor = static_cast<TokenId>(i);
   }
-  PairTable merges(p.merges.size());
-  for (size_t rank = 0; rank < p.merges.size(); ++rank) {
-    const auto& [left, right] = p.merges[rank];
-    const auto a = p.ids.find(left), b = p.ids.find(right), both = p.ids.find(left + right);
-    if (a == p.ids.end() || b == p.ids.end() || both == p.ids.end())
-      throw user_error("{}: merge {} ('{}' with '{}') names a token that is not in the vocabulary", where, rank, left,
-                       right);
-    merges.insert(a->second, b->second, {static_cast<int32_t>(rank), both->second});
-  }
-  p.model = std::make_unique<BytePairModel>(bytes, std::move(merges), p.ignore_merges ? &p.ids : nullptr, &p.verbatim,
-                                            p.unknown);
+  static std::atomic<uint64_t> serial = 0;
+  p.serial = ++serial;
 
   std::set<TokenId> ends(p.end_of_generation.begin(), p.end_of_generation.end());
   if (p.eos) ends.insert(*p.eos);
@@ -166,23 +262,11 @@ void finish_tokenizer(TokenizerParts& p, const std::string& where) {
   p.end_of_generation.assign(ends.begin(), ends.end());
 }
 
-Tokenizer Tokenizer::load(const std::filesystem::path& path) {
-  constexpr uint64_t kLimit = uint64_t{1} << 30;
-  if (std::filesystem::is_directory(path)) {
-    const auto config = path / "tokenizer_config.json";
-    const std::string config_text = std::filesystem::exists(config) ? read_file(config, kLimit) : std::string();
-    return from_json(read_file(path / "tokenizer.json", kLimit), (path / "tokenizer.json").string(), config_text);
-  }
-  const MappedFile file(path);
-  const auto bytes = file.bytes();
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with("GGUF")) return from_gguf(read_gguf_metadata(bytes, path.string()));
-  if (text.size() > kLimit) throw user_error("'{}' is too large for a tokenizer", path.string());
-  return from_json(text, path.string());
-}
-
 std::string TokenStream::push(TokenId id) {
-  if (!(skip_special_ && tokenizer_.kind(id) == TokenKind::control)) pending_ += tokenizer_.bytes(id);
+  if (!(skip_special_ && tokenizer_.kind(id) == TokenKind::control)) {
+    pending_ += first_ ? tokenizer_.decode({&id, 1}, false) : tokenizer_.bytes(id);
+    first_ = false;
+  }
   const size_t tail = utf8_unfinished_tail(pending_);
   std::string out = utf8_repair(std::string_view(pending_).substr(0, pending_.size() - tail));
   pending_.erase(0, pending_.size() - tail);

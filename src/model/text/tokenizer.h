@@ -1,10 +1,12 @@
 // Tokenizers: text to token ids and back. A Tokenizer is an immutable value made from GGUF metadata, from a
-// tokenizer.json, by training on a text, or from the characters of a text; copies share everything.
+// tokenizer.json, from a SentencePiece file, by training on a text, or from the characters of a text; copies share
+// everything.
 //
-// Encoding:  text -> added tokens cut out -> normalised -> split into words (split.h) -> each word through the model
-// (byte_pair.h). Words are cached. Any bytes may be encoded; nothing is lost in encode and decode unless the tokenizer
-// normalises. Vocabularies, regexes and family names are data (models/pretokenizers.toml), never code.
-// Proved by tests/model/tokenizer_test.cpp with real vocabularies and the ids their owners' programs give.
+// Encoding:  text -> added tokens cut out -> normalised (normalizer.h) -> split into words (split.h) -> each word
+// through the model (byte_pair.h, unigram.h, word_piece.h). Each thread caches words. Any bytes may be encoded; nothing
+// is lost in encode and decode unless the tokenizer normalises or has no tokens for bytes. Vocabularies, regexes and
+// family names are data (models/pretokenizers.toml), never code. Proved by tests/model/tokenizer_test.cpp with real
+// vocabularies and the ids their owners' programs give.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +45,13 @@ class Tokenizer {
  public:
   // From the tokenizer.* keys of a GGUF file.
   static Tokenizer from_gguf(const GgufMetadata& metadata);
-  // From the text of a tokenizer.json (byte-level BPE and what belongs to it). `config`, if any, is the text of
-  // tokenizer_config.json: BOS, EOS and the chat template stand there.
+  // From the text of a tokenizer.json. `config`, if any, is the text of tokenizer_config.json: BOS, EOS and the chat
+  // template stand there.
   static Tokenizer from_json(std::string_view text, const std::string& name, std::string_view config = {});
-  // From a .gguf or .json file, or a folder with tokenizer.json.
+  // From the bytes of a SentencePiece model (byte pairs or unigram).
+  static Tokenizer from_sentencepiece(std::string_view bytes, const std::string& name, std::string_view config = {});
+  // From a .gguf, .json or .model file, or a folder with tokenizer.json, tokenizer.model, or vocab.json and merges.txt;
+  // chat_template.jinja in the folder is taken, too.
   static Tokenizer load(const std::filesystem::path& path);
   // Byte-level BPE learnt from a text. Deterministic: ties go to the lower pair of ids.
   static Tokenizer train(std::string_view text, const BpeTraining& options);
@@ -55,12 +60,15 @@ class Tokenizer {
   static Tokenizer characters(std::string_view text);
 
   std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
+  // Many texts, with `threads` threads (0: all there are). The same ids as one after another.
+  std::vector<std::vector<TokenId>> encode_batch(std::span<const std::string_view> texts, EncodeOptions options = {},
+                                                 int threads = 0) const;
   // Bytes of the tokens joined; control tokens are left out when `skip_special`. Ids outside the vocabulary: Error.
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
   int64_t size() const;                      // number of ids
   std::string_view token(TokenId id) const;  // as in the vocabulary (byte-level alphabet)
-  std::string bytes(TokenId id) const;       // what it stands for in a text; control tokens: their name
+  std::string bytes(TokenId id) const;       // what it stands for inside a text; control tokens: their name
   TokenKind kind(TokenId id) const;
   std::optional<TokenId> find(std::string_view token) const;  // by vocabulary text
   std::optional<TokenId> bos() const;
@@ -69,6 +77,7 @@ class Tokenizer {
   bool adds_bos() const;
   bool adds_eos() const;
   const std::string& chat_template() const;  // Jinja text, or empty
+  Tokenizer with_chat_template(std::string text) const;
 
   void to_gguf(GgufMetadata& metadata) const;  // sets the tokenizer.* keys
   std::string to_json() const;                 // tokenizer.json
@@ -78,6 +87,7 @@ class Tokenizer {
 
  private:
   std::shared_ptr<const TokenizerParts> parts_;
+  std::shared_ptr<const std::string> chat_template_;  // in place of the one it came with
 };
 
 // Decoding one token at a time: push() returns only complete UTF-8, an unfinished character waits for the next token.
@@ -92,6 +102,7 @@ class TokenStream {
   Tokenizer tokenizer_;
   bool skip_special_;
   std::string pending_;
+  bool first_ = true;
 };
 
 }  // namespace lumen::model

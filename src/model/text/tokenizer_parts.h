@@ -2,14 +2,16 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "model/file/json.h"
 #include "model/text/added_tokens.h"
 #include "model/text/byte_pair.h"
+#include "model/text/decoder.h"
+#include "model/text/normalizer.h"
 #include "model/text/pretokenizers.h"
 #include "model/text/split.h"
 #include "model/text/tokenizer.h"
@@ -19,16 +21,29 @@ namespace lumen::model {
 constexpr int64_t kMaxVocabulary = int64_t{1} << 22;
 
 struct TokenizerParts {
+  VocabularyKind kind = VocabularyKind::byte_pair;
   std::vector<std::string> tokens;  // by id, as in the vocabulary; "" where an id has no token
   std::vector<TokenKind> kinds;
   TokenMap ids;
   std::vector<bool> verbatim;  // by id: the token's text is itself, not in the byte-level alphabet
   std::vector<std::pair<std::string, std::string>> merges;  // by rank
-  bool nfc = false, ignore_merges = false;
+  std::vector<double> scores;                               // by id; scored_pairs and unigram
+  std::vector<bool> in_model;  // by id: words may become this token; empty: those that are no specials may
+  bool ignore_merges = false, fuse_unknown = false, byte_fallback = false;
+  bool single_precision = false;     // unigram: sums of scores are f32
+  std::string continuing, word_end;  // what tokens have in front inside a word, and behind at its end
+  size_t longest_word = 100;         // word_piece: characters
   std::optional<TokenId> unknown;
 
+  // The four stages as tokenizer.json describes them; null: derived from the rest (byte-level vocabularies), or none.
+  nlohmann::json normalizer_json, split_json, post_json, decoder_json;
+
+  Normalizer normalizer;
   Splitter splitter;
   std::unique_ptr<const WordModel> model;
+  bool cut_words = false;  // pieces may be cut further where the model says so
+  Decoder decoder{{{.kind = DecodeStep::Kind::alphabet}}};
+  std::optional<TokenId> anchor;  // a token of letters: what others stand for behind it is what they stand for
   AddedTokens added_raw, added_normalized;  // matched before and after normalisation
 
   std::optional<TokenId> bos, eos;
@@ -36,16 +51,38 @@ struct TokenizerParts {
   std::vector<TokenId> prefix, suffix;  // put around a text that asks for special tokens
   std::string chat_template;
 
-  // Words seen lately. Encoding is a pure function of the word, so a cache never changes a result.
-  mutable std::mutex cache_mutex;
-  mutable TokenMap cache_index;  // word -> entry in cache_tokens
-  mutable std::vector<std::vector<TokenId>> cache_tokens;
+  uint64_t serial = 0;  // names this tokenizer in the threads' caches of words
 };
 
-// Fills `ids`, builds the model from `tokens`, `merges` and the flags, and gathers the ends of generation.
+// Fills `ids`, builds the model from `tokens`, `merges`, `scores` and the flags, and gathers the ends of generation.
 // Errors name `where`.
 void finish_tokenizer(TokenizerParts& parts, const std::string& where);
+// The models of finish_tokenizer() (tokenizer_models.cpp).
+void build_word_model(TokenizerParts& parts, const std::string& where);
 // An id as a number from a file; Error when outside the vocabulary.
 TokenId checked_id(const TokenizerParts& parts, int64_t id, const std::string& where);
+// The parts of a tokenizer.json, not finished.
+std::shared_ptr<TokenizerParts> read_json_parts(std::string_view text, const std::string& name,
+                                                std::string_view config);
+TokenId named_token(const TokenizerParts& parts, const std::string& name, const std::string& where);
+
+// Stages from their description (tokenizer_stages.cpp). What we do not have is refused.
+void read_normalizer_stage(const nlohmann::json& node, const std::string& where, TokenizerParts& parts);
+// `*byte_level`: the stage ends in the byte-level alphabet (and that step is not part of the splitter).
+void read_split_stage(const nlohmann::json& node, const std::string& where, bool bytes_allowed, TokenizerParts& parts,
+                      bool* byte_level);
+void read_decoder_stage(const nlohmann::json& node, const std::string& where, TokenizerParts& parts);
+void read_post_stage(const nlohmann::json& node, const std::string& where, TokenizerParts& parts);
+// BOS, EOS, what is added, and the chat template, from tokenizer_config.json.
+void read_tokenizer_config(std::string_view text, const std::string& where, TokenizerParts& parts);
+
+// Descriptions of the stages of vocabularies that files name only by their kind. `spaces`: what SentencePiece files
+// say.
+struct SpaceOptions {
+  std::string character_map = {};  // compiled, or empty
+  bool dummy_prefix = true, remove_extra = false, escape = true;
+};
+void space_stages(const SpaceOptions& spaces, TokenizerParts& parts, const std::string& where);
+void word_piece_stages(TokenizerParts& parts, const std::string& where);
 
 }  // namespace lumen::model

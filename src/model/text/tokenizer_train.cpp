@@ -143,7 +143,7 @@ Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
   const Pretokenizer& row = row_named(options.split.empty() ? pretokenizers().train : options.split);
   auto parts = std::make_shared<TokenizerParts>();
   TokenizerParts& p = *parts;
-  p.nfc = row.nfc;
+  if (row.nfc) p.normalizer = Normalizer({{.kind = NormalStep::Kind::nfc}});
   p.ignore_merges = row.ignore_merges;
   p.splitter = Splitter(row.steps, "pre-tokenizer");
 
@@ -152,7 +152,7 @@ Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
     if (special.empty() || std::find(p.tokens.begin(), p.tokens.end(), special) != p.tokens.end())
       throw usage_error("'{}' cannot be a special token: empty or named twice", special);
     p.tokens.push_back(special);
-    p.added_raw.add({id, special, true});
+    p.added_raw.add({.id = id, .content = special, .control = true});
     if (special == options.end_of_text) p.bos = p.eos = id;
   }
   if (!options.end_of_text.empty() && !p.eos)
@@ -172,8 +172,8 @@ Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
     p.tokens.push_back(std::move(name));
   }
 
-  const std::string normalized = p.nfc ? normalize_nfc(text) : std::string();
-  PairCounts pairs(count_words(p.nfc ? std::string_view(normalized) : text, p.splitter, bytes));
+  const std::string normalized = row.nfc ? normalize_nfc(text) : std::string();
+  PairCounts pairs(count_words(row.nfc ? std::string_view(normalized) : text, p.splitter, bytes));
   Candidate best;
   while (static_cast<int64_t>(p.tokens.size()) < options.vocabulary && pairs.best(&best)) {
     if (best.count < options.min_frequency) break;

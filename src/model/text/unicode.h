@@ -25,7 +25,7 @@ std::string utf8_repair(std::string_view text);
 std::string normalize_nfc(std::string_view text);
 
 bool is_white_space(char32_t c);  // Unicode White_Space
-bool is_word_char(char32_t c);    // letters, marks, numbers, connectors
+bool is_word_char(char32_t c);    // letters, marks, decimal digits, connectors
 
 // The alphabet: each byte is one printable character; 0x21-0x7E, 0xA1-0xAC, 0xAE-0xFF are themselves, the other 68
 // bytes are U+0100 and following.

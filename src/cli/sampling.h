@@ -1,0 +1,27 @@
+// Flags of commands that write text with a model: what is drawn, and where it ends.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/names.h"
+#include "model/infer/generate.h"
+
+namespace lumen::cli {
+
+struct SamplingFlags {
+  model::SamplerOptions sampling;
+  model::GenerateOptions generate;
+  model::SessionOptions session;
+  CacheTypes cache;
+  int64_t seed = -1;
+  std::vector<std::string> bias, dry_breakers = {"\n", ":", "\"", "*"};
+  std::string grammar_file, schema, schema_file;
+
+  void add_flags(CLI::App& app);
+  // Fills the options with what depends on the tokenizer and on files. Draws a seed where none was given.
+  void finish(const model::Tokenizer& tokenizer, const model::Library& library);
+};
+
+}  // namespace lumen::cli

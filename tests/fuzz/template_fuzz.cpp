@@ -1,0 +1,20 @@
+// Any bytes as a template of a chat: it prints or is refused, in bounded time and memory.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/error.h"
+#include "model/text/chat_template.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lumen;
+  static const nlohmann::ordered_json context = nlohmann::ordered_json::parse(
+      R"({"messages":[{"role":"system","content":"S"},{"role":"user","content":"안녕 <|x|>"},{"role":"assistant","content":null,
+      "tool_calls":[{"function":{"name":"f","arguments":{"a":1.5,"b":[true,null]}}}]}],"tools":[{"type":"function"}],
+      "add_generation_prompt":true,"bos_token":"<s>"})");
+  try {
+    model::ChatTemplate::parse({reinterpret_cast<const char*>(data), size}).render(context, [] { return std::tm{}; });
+  } catch (const Error&) {
+  }
+  return 0;
+}
