@@ -157,7 +157,7 @@ def trained(folder):
     def unigram(name, normalizer, pre, decoder, **more):
         t = Tokenizer(models.Unigram())
         t.normalizer, t.pre_tokenizer, t.decoder = normalizer, pre, decoder
-        t.train_from_iterator(texts, trainers.UnigramTrainer(show_progress=False, vocab_size=1500, special_tokens=["<s>", "</s>", "<unk>"], unk_token="<unk>", **more))
+        t.train_from_iterator(texts, trainers.UnigramTrainer(show_progress=False, vocab_size=3000, special_tokens=["<s>", "</s>", "<unk>"], unk_token="<unk>", **more))
         put(name, t)
 
     unigram("unigram-first", normalizers.NFKC(), pre_tokenizers.Metaspace(prepend_scheme="first"), decoders.Metaspace(prepend_scheme="first"))
@@ -199,7 +199,7 @@ def trained(folder):
     put("bpe-prefix", t)
     t = Tokenizer(models.Unigram())
     t.pre_tokenizer, t.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
-    t.train_from_iterator(texts, trainers.UnigramTrainer(show_progress=False, vocab_size=1500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    t.train_from_iterator(texts, trainers.UnigramTrainer(show_progress=False, vocab_size=3000, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     put("unigram-bytes", t)
     return out
 
