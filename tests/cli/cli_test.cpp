@@ -177,7 +177,7 @@ TEST_F(Cli, TrainQuantizeRunInspectPerplexity) {
   EXPECT_EQ(lumen({"inspect", half + "/checkpoint-5"}).code, 0);
 
   const Outcome a = lumen({"run", "-m", small, "-p", "ROMEO:", "-n", "8", "--seed", "3", "-q"});
-  const Outcome b = lumen({"chat", small, "-p", "ROMEO:", "-n", "8", "--seed", "3", "-q"});
+  const Outcome b = lumen({"completion", small, "-p", "ROMEO:", "-n", "8", "--seed", "3", "-q"});
   ASSERT_EQ(a.code, 0) << a.error;
   EXPECT_EQ(a.out, b.out);
   EXPECT_TRUE(a.out.starts_with("ROMEO:"));

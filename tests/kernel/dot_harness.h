@@ -135,7 +135,7 @@ inline Bytes run_evaluated(const synth::Synthesis& s, const graph::Plan& plan,
                   step.kernel.params[i].name, bytes.size(), step.kernel.params[i].bytes);
       buffers.emplace_back(bytes);
     }
-    loop::eval(step.kernel, buffers, [&](std::string_view row) { return m.meaning(row); });
+    loop::eval(step.kernel, buffers, [&](std::string_view row) { return m.meaning(row); }, m.wave);
   }
   return memory.value(plan.groups[0].results[0]);
 }

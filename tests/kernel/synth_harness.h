@@ -167,7 +167,7 @@ inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, gra
 
 inline Execute loop_evaluator(const machine::Machine& m) {
   return [&m](const loop::Kernel& k, std::span<const std::span<uint8_t>> buffers) {
-    return loop::eval(k, buffers, [&](std::string_view row) { return m.meaning(row); });
+    return loop::eval(k, buffers, [&](std::string_view row) { return m.meaning(row); }, m.wave);
   };
 }
 

@@ -245,7 +245,8 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
   const auto packed = PackedCheckpoint::of(config, config_path);
   Taker(model.family, file, folder.string(), true, packed ? &*packed : nullptr).take_all(model);
   model.files = small_files(folder);
-  if (std::filesystem::exists(folder / "tokenizer.json")) model.tokenizer = Tokenizer::load(folder);
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
+    if (!model.tokenizer && std::filesystem::exists(folder / name)) model.tokenizer = Tokenizer::load(folder);
   return model;
 }
 

@@ -142,7 +142,9 @@ void write_hf(const Model& model, const std::filesystem::path& folder) {
   SafetensorsWriter writer(folder / "model.safetensors", {{"format", "pt"}}, specs);
   for (const Weight& w : weights) writer.write(w.bytes);
   writer.commit();
-  for (const auto& [name, text] : carry_to_hf(model.files, model.metadata)) write_file_atomic(folder / name, text);
+  SmallFiles carried = carry_to_hf(model.files, model.metadata);
+  if (model.tokenizer) carried.try_emplace("tokenizer_config.json", model.tokenizer->to_config_json());
+  for (const auto& [name, text] : carried) write_file_atomic(folder / name, text);
   write_file_atomic(folder / "config.json", config.dump(2) + "\n");
   if (model.tokenizer) write_file_atomic(folder / "tokenizer.json", model.tokenizer->to_json());
 }
