@@ -115,6 +115,7 @@ std::vector<Machine> nvidia_machines() {
                               generation("sm_120", "ptx87", 99 << 10)};
   for (size_t i = 0; i < all.size(); ++i) add_mma(all[i], i > 0);
   Machine& hopper = all[2];
+  hopper.tier = Tier::measured;  // the ladder, on an H100
   add_wgmma(hopper, {Scalar::f16, {}}, Scalar::f32);
   add_wgmma(hopper, {Scalar::bf16, {}}, Scalar::f32);
   add_wgmma(hopper, {Scalar::u8, kOcp4}, Scalar::f32);

@@ -124,7 +124,6 @@ Machine amx() {
   m.load_cycles = 0.5;
   m.l1_bytes = 48 << 10;
   m.l2_bytes = 2 << 20;
-  m.tier = Tier::compiled;
   add_amx(m);
   return m;
 }
