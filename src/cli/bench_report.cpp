@@ -5,21 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/processor.h"
 #include "cli/version.h"
 
 namespace lumen::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "";
-}
 
 // "CPU", or the interface a GPU is driven by.
 std::string backend(const BenchLine& line) {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/processor.h"
 #include "cli/version.h"
 #include "run/device/choose.h"
 #include "run/device/libraries.h"
@@ -25,25 +26,6 @@ struct Flags {
   bool one_device = false;  // --device was given
 };
 
-std::string processor_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  }
-  return "unknown processor";
-}
-
-// The folder the engine keeps kernels in; the same rule as run/engine/engine.h states.
-std::filesystem::path cache_folder(const Shared& shared) {
-  if (!shared.cache.empty()) return shared.cache;
-  const auto variable = [](const char* name) {
-    return std::getenv(name) ? std::string(std::getenv(name)) : std::string();
-  };
-  if (const std::string own = variable("LUMEN_CACHE"); !own.empty()) return own;
-  if (const std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return std::filesystem::path(xdg) / "lumen";
-  return std::filesystem::path(variable("HOME")) / ".cache" / "lumen";
-}
-
 struct CacheState {
   std::string path, state;
   int64_t files = 0, bytes = 0;
@@ -51,8 +33,8 @@ struct CacheState {
 
 CacheState look_at_cache(const Shared& shared) {
   CacheState c;
-  if (shared.cache == "off") return {"", "off", 0, 0};
-  const std::filesystem::path folder = cache_folder(shared);
+  const std::filesystem::path folder = run::cache_folder(shared.cache);
+  if (folder.empty()) return {"", "off", 0, 0};
   c.path = folder.string();
   std::error_code failure;
   if (!std::filesystem::exists(folder, failure)) {

@@ -105,13 +105,7 @@ TEST(Gpu, LaunchesCoverAllTasks) {
 loop::Kernel of_row(const machine::MatrixRow& r) {
   Builder b(r.row);
   const loop::Collective& c = *r.collective;
-  const auto type = [&](size_t i) -> loop::VType {
-    const loop::Fragment& f = c.operands[i].fragment;
-    if (i == 0) return {r.acc, f.lane_bits / 32};
-    const machine::Factor& factor = c.operands[i].side == loop::Collective::Side::a ? r.a : r.b;
-    if (i > 2 || factor.code) return {Scalar::u8, f.lane_bits / 8};
-    return {factor.scalar, f.lane_bits / scalar_bits(factor.scalar)};
-  };
+  const auto type = [&](size_t i) { return machine::operand_type(r, i); };
   std::vector<loop::BufferId> buffers;
   for (size_t i = 0; i < c.operands.size(); ++i) buffers.push_back(b.param("x", 1 << 20, i == 0));
   b.loop(LoopKind::grid, b.i64(0), b.i64(1), 1, [&](ValueId) {

@@ -14,13 +14,7 @@ inline Case wave_case(const machine::Machine& m, const machine::MatrixRow& r) {
   const loop::Collective& c = *r.collective;
   loop::Builder b("wave_" + r.row);
   std::mt19937 random(11);
-  const auto type = [&](size_t i) -> loop::VType {
-    const loop::Fragment& f = c.operands[i].fragment;
-    if (i == 0) return {r.acc, f.lane_bits / 32};
-    const machine::Factor& factor = c.operands[i].side == loop::Collective::Side::a ? r.a : r.b;
-    if (i > 2 || factor.code) return {Scalar::u8, f.lane_bits / 8};
-    return {factor.scalar, f.lane_bits / scalar_bits(factor.scalar)};
-  };
+  const auto type = [&](size_t i) { return machine::operand_type(r, i); };
   Case out;
   std::vector<loop::BufferId> buffers;
   for (size_t i = 0; i < c.operands.size(); ++i) {

@@ -20,14 +20,6 @@ namespace {
 const std::filesystem::path kFamilies =
     std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families";
 
-run::Engine& engine() {
-  static run::Engine e(
-      run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
-                           .threads = 2,
-                           .machine = nullptr});
-  return e;
-}
-
 std::vector<std::string> cases() {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(kFamilies))

@@ -12,14 +12,6 @@
 namespace lumen::model {
 namespace {
 
-run::Engine& engine() {
-  static run::Engine e(
-      run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
-                           .threads = 2,
-                           .machine = {}});
-  return e;
-}
-
 // The tiny model with eleven characters.
 Model talking_model() {
   Model m = tiny_model();

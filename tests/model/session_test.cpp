@@ -11,14 +11,6 @@
 namespace lumen::model {
 namespace {
 
-run::Engine& engine() {
-  static run::Engine e(
-      run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
-                           .threads = 2,
-                           .machine = nullptr});
-  return e;
-}
-
 // Logits of the last position by the oracle.
 std::vector<double> oracle_logits(const Model& m, const std::vector<TokenId>& tokens) {
   std::map<std::string, graph::Tensor> inputs;

@@ -11,14 +11,6 @@
 namespace lumen::model {
 namespace {
 
-run::Engine& engine() {
-  static run::Engine e(
-      run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
-                           .threads = 2,
-                           .machine = nullptr});
-  return e;
-}
-
 TokenId best(std::span<const float> logits) {
   return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }

@@ -8,12 +8,22 @@
 
 #include "graph/ir/eval.h"
 #include "model/arch/model.h"
+#include "run/engine/engine.h"
 
 namespace lumen::model {
 
 inline LibraryRef test_library() {
   static const LibraryRef library = Library::builtin();
   return library;
+}
+
+// Two threads, and kernels kept between runs of the tests.
+inline run::Engine& engine() {
+  static run::Engine e(
+      run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
+                           .threads = 2,
+                           .machine = nullptr});
+  return e;
 }
 
 // Two layers, grouped queries, nothing a multiple of anything else.

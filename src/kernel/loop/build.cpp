@@ -354,6 +354,13 @@ ValueId Builder::exchange(ValueId value, ValueId lane) {
   return append(std::move(instr), type(value));
 }
 
+ValueId Builder::fold_wave(ScalarOp scalar_op, ValueId value, int wave) {
+  const ValueId lane = lane_id();
+  for (int64_t apart = wave / 2; apart > 0; apart /= 2)
+    value = op(scalar_op, value, exchange(value, op(ScalarOp::xor_, lane, i64(apart))));
+  return value;
+}
+
 void Builder::copy(BufferId to, ValueId to_offset, BufferId from, ValueId from_offset, int64_t bytes) {
   check_access(to, to_offset, -1, 1);
   check_access(from, from_offset, -1, 1);

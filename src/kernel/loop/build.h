@@ -44,6 +44,8 @@ class Builder {
   void barrier();
   ValueId lane_id();
   ValueId exchange(ValueId value, ValueId lane);
+  // What all lanes of a wave have, by op (associative, commutative): every lane gets the same bits.
+  ValueId fold_wave(ScalarOp op, ValueId value, int wave);
   void copy(BufferId to, ValueId to_offset, BufferId from, ValueId from_offset, int64_t bytes);
   ValueId product(const std::string& row, ValueId acc, BufferId a, ValueId a_offset, BufferId b, ValueId b_offset);
   void commit(Flow flow);

@@ -154,6 +154,9 @@ constexpr FloatCode kNoMinus4{4, 3, 8, FloatCode::Special::negative_zero},
     kNoMinus5{5, 2, 16, FloatCode::Special::negative_zero};
 constexpr FloatCode kTwoBits{2, 1, 1, FloatCode::Special::none};  // 4 bits in all
 
+// How a lane holds its fragment of operand i of a matrix row: acc, a, b, scales.
+loop::VType operand_type(const MatrixRow& r, size_t i);
+
 std::string code_name(const FloatCode& c);  // "e4m3", "e4m3u" without -0
 std::string factor_name(const Factor& f);   // that, or the scalar's
 // "mma.16x8x16.f16f16.f32"

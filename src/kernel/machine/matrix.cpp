@@ -96,6 +96,15 @@ std::string matrix_meaning(const MatrixRow& r) {
   return fmt::format("func {}({}) -> {} {{\n{}  return %{}\n}}\n", r.row, params, acc, t.body, sum);
 }
 
+loop::VType operand_type(const MatrixRow& r, size_t i) {
+  const loop::Collective& c = *r.collective;
+  const loop::Fragment& f = c.operands[i].fragment;
+  if (i == 0) return {r.acc, f.lane_bits / 32};
+  const Factor& factor = c.operands[i].side == loop::Collective::Side::a ? r.a : r.b;
+  if (i > 2 || factor.code) return {Scalar::u8, f.lane_bits / 8};
+  return {factor.scalar, f.lane_bits / scalar_bits(factor.scalar)};
+}
+
 std::string code_name(const FloatCode& c) {
   return fmt::format("e{}m{}{}", c.exponent, c.mantissa, c.special == FloatCode::Special::negative_zero ? "u" : "");
 }

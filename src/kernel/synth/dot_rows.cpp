@@ -42,7 +42,6 @@ class RowsKernel {
   void declare_sums();
   // Steps of `step` along K from `from` to `to`, or those of them that are this lane's.
   void along_k(int64_t from, int64_t to, int64_t step, const std::function<void(Value)>& body);
-  Value over_wave(Value total);  // the sum of all lanes'
   void write_group(Value n);
   void sum_memory(const std::vector<Value>& rows);
   void sum_packed(const std::vector<Value>& rows);
@@ -117,13 +116,6 @@ void RowsKernel::along_k(int64_t from, int64_t to, int64_t step, const std::func
   if (from >= to) return;
   const Value first = lane_ < 0 ? w_.i64(from) : w_.add(w_.i64(from), w_.scaled(lane_, step));
   b_.loop(LoopKind::serial, first, w_.i64(to), lane_ < 0 ? step : step * m_.wave, body);
-}
-
-Value RowsKernel::over_wave(Value total) {
-  if (lane_ < 0) return total;
-  for (int64_t apart = m_.wave / 2; apart > 0; apart /= 2)
-    total = b_.add(total, b_.exchange(total, b_.op(ScalarOp::xor_, lane_, w_.i64(apart))));
-  return total;
 }
 
 Value RowsKernel::sum(int i, int j) {
@@ -244,7 +236,8 @@ void RowsKernel::write_group(Value n) {
   for (int i = 0; i < t_.height; ++i) {
     Value v = w_.zero(t_.width);
     for (int j = 0; j < t_.width; ++j) {
-      Value total = over_wave(b_.fold(ScalarOp::add_, sum(i, j)));
+      Value total = b_.fold(ScalarOp::add_, sum(i, j));
+      if (lane_ >= 0) total = b_.fold_wave(ScalarOp::add_, total, m_.wave);
       if (!row_scales_.empty()) total = b_.mul(total, row_scales_[static_cast<size_t>(j)]);
       v = t_.width == 1 ? total : b_.insert(v, total, j);
     }

@@ -96,14 +96,6 @@ class RowKernel {
     });
   }
 
-  // What all lanes have together; every lane gets the same bits.
-  ValueId over_wave(int reduce, ValueId total) {
-    if (lane_ < 0) return total;
-    for (int64_t apart = target_.wave / 2; apart > 0; apart /= 2)
-      total = b_.op(sums_->op(reduce), total, b_.exchange(total, b_.op(ScalarOp::xor_, lane_, b_.i64(apart))));
-    return total;
-  }
-
   // Which full-shape nodes each pass evaluates, and which of them are worth keeping.
   void plan_passes() {
     visited_.resize(facts_.passes);
@@ -173,7 +165,8 @@ class RowKernel {
       for (int k = 0; k < sums_->size(); ++k) {
         const graph::ValueId r = facts_.reduces[k];
         if (facts_.level.at(r) != p + 1) continue;
-        const ValueId total = over_wave(k, sums_->total(k));
+        ValueId total = sums_->total(k);
+        if (lane_ >= 0) total = b_.fold_wave(sums_->op(k), total, target_.wave);
         if (split_.parts > 1) {
           body_->open_scalar();
           const ValueId part = b_.op(ScalarOp::div_, from, b_.i64(split_.part));

@@ -33,15 +33,15 @@ Session::Session(const LoadedModel& loaded, SessionOptions options) : loaded_(lo
   logits_.resize(static_cast<size_t>(loaded.model().integer("vocab")));
 }
 
-Session::Width Session::make(int64_t tokens, int64_t rows) {
-  run::Engine& engine = loaded_.engine();
+run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session) {
   run::CompileOptions options;
-  options.assignments = stored_formats(loaded_.model());
+  options.assignments = stored_formats(model);
+  options.exact = session.exact;
   bool first = true;
-  for (const graph::ValueId v : graph_.inputs()) {
-    const graph::Node& n = graph_[v];
+  for (const graph::ValueId v : step.inputs()) {
+    const graph::Node& n = step[v];
     if (n.attributes.role != graph::Role::state) continue;
-    const FormatRef& format = first ? options_.keys : options_.values;
+    const FormatRef& format = first ? session.keys : session.values;
     first = false;
     if (!format || is_plain(*format, Scalar::f32)) continue;
     graph::FormatAssignment a;
@@ -50,8 +50,13 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
     a.format = format;
     options.assignments.push_back(std::move(a));
   }
+  return options;
+}
+
+Session::Width Session::make(int64_t tokens, int64_t rows) {
+  run::Engine& engine = loaded_.engine();
+  run::CompileOptions options = step_options(loaded_.model(), graph_, options_);
   options.symbols = {{"B", 1}, {"T", tokens}, {"R", rows}, {"S", options_.context}};
-  options.exact = options_.exact;
   Width width;
   width.tokens = tokens;
   width.rows = rows;

@@ -37,6 +37,9 @@ struct SessionOptions {
   FormatRef keys = nullptr, values = nullptr;
 };
 
+// What a family's step is compiled with, but for its symbols: weights and caches in their formats.
+run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session);
+
 class Session {
  public:
   Session(const LoadedModel& loaded, SessionOptions options);

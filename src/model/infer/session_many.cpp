@@ -82,23 +82,8 @@ const ManySession::Width& ManySession::width(int64_t tokens) {
   for (const Width& w : widths_)
     if (w.tokens == tokens) return w;
   run::Engine& engine = loaded_.engine();
-  run::CompileOptions options;
-  options.assignments = stored_formats(loaded_.model());
-  bool first = true;
-  for (const graph::ValueId v : graph_.inputs()) {
-    const graph::Node& n = graph_[v];
-    if (n.attributes.role != graph::Role::state) continue;
-    const FormatRef& format = first ? options_.keys : options_.values;
-    first = false;
-    if (!format || is_plain(*format, Scalar::f32)) continue;
-    graph::FormatAssignment a;
-    a.what = graph::FormatAssignment::What::stored;
-    a.value = n.attributes.name;
-    a.format = format;
-    options.assignments.push_back(std::move(a));
-  }
+  run::CompileOptions options = step_options(loaded_.model(), graph_, options_);
   options.symbols = {{"T", tokens}, {"R", std::min(tokens, kRows)}, {"S", options_.context}};
-  options.exact = options_.exact;
   Width w;
   w.tokens = tokens;
   w.program = engine.compile(graph_, options);

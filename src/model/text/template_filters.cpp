@@ -16,23 +16,14 @@ using Filter = Value (*)(TemplateRun&, const Value&, TemplateCall&);
 using Test = bool (*)(TemplateRun&, const Value&, TemplateCall&);
 
 std::string change_case(const std::string& text, bool up) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    char32_t c = 0;
-    const size_t n = utf8_char(text, at, &c);
-    if (n == 0) {
-      out += text[at++];
-      continue;
-    }
+  return each_character(text, [&](char32_t c, std::string& out) {
     const auto code = static_cast<utf8proc_int32_t>(c);
     if (up && c == 0xdf) {
       out += "SS";
     } else {
       utf8_append(out, static_cast<char32_t>(up ? utf8proc_toupper(code) : utf8proc_tolower(code)));
     }
-    at += n;
-  }
-  return out;
+  });
 }
 
 // A method of the value as text.

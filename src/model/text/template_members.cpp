@@ -13,22 +13,6 @@
 namespace lumen::model {
 namespace {
 
-template <typename Change>
-std::string each_character(const std::string& text, const Change& change) {
-  std::string out;
-  for (size_t at = 0; at < text.size();) {
-    char32_t c = 0;
-    const size_t n = utf8_char(text, at, &c);
-    if (n == 0) {
-      out += text[at++];
-      continue;
-    }
-    change(c, text.substr(at, n), out);
-    at += n;
-  }
-  return out;
-}
-
 char32_t lower(char32_t c) {
   return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
 }
@@ -150,7 +134,7 @@ std::vector<std::string> split_by(const std::string& text, const std::string& by
 
 std::string title(const std::string& text) {
   bool inside = false;
-  return each_character(text, [&](char32_t c, const std::string&, std::string& out) {
+  return each_character(text, [&](char32_t c, std::string& out) {
     utf8_append(out, inside ? lower(c) : upper(c));
     inside = in_category(c, "L");
   });
@@ -158,7 +142,7 @@ std::string title(const std::string& text) {
 
 std::string capitalize(const std::string& text) {
   bool first = true;
-  return each_character(text, [&](char32_t c, const std::string&, std::string& out) {
+  return each_character(text, [&](char32_t c, std::string& out) {
     utf8_append(out, first ? upper(c) : lower(c));
     first = false;
   });
@@ -325,9 +309,8 @@ std::optional<Value> TemplateRun::method(const Value& object, const std::string&
       {"capitalize", [](TemplateRun& r, const std::string& t, TemplateCall&) { return r.made(capitalize(t)); }},
       {"swapcase",
        [](TemplateRun& r, const std::string& t, TemplateCall&) {
-         return r.made(each_character(t, [](char32_t c, const std::string&, std::string& out) {
-           utf8_append(out, lower(c) == c ? upper(c) : lower(c));
-         }));
+         return r.made(each_character(
+             t, [](char32_t c, std::string& out) { utf8_append(out, lower(c) == c ? upper(c) : lower(c)); }));
        }},
       {"replace",
        [](TemplateRun& r, const std::string& t, TemplateCall& c) {
@@ -412,19 +395,13 @@ std::optional<Value> TemplateRun::method(const Value& object, const std::string&
        [](TemplateRun&, const std::string& t, TemplateCall&) { return Value(all_characters(t, is_python_space)); }},
       {"isupper",
        [](TemplateRun&, const std::string& t, TemplateCall&) {
-         return Value(each_character(t, [](char32_t c, const std::string&,
-                                           std::string& out) { utf8_append(out, upper(c)); }) == t &&
-                      each_character(t, [](char32_t c, const std::string&, std::string& out) {
-                        utf8_append(out, lower(c));
-                      }) != t);
+         return Value(each_character(t, [](char32_t c, std::string& out) { utf8_append(out, upper(c)); }) == t &&
+                      each_character(t, [](char32_t c, std::string& out) { utf8_append(out, lower(c)); }) != t);
        }},
       {"islower",
        [](TemplateRun&, const std::string& t, TemplateCall&) {
-         return Value(each_character(t, [](char32_t c, const std::string&,
-                                           std::string& out) { utf8_append(out, lower(c)); }) == t &&
-                      each_character(t, [](char32_t c, const std::string&, std::string& out) {
-                        utf8_append(out, upper(c));
-                      }) != t);
+         return Value(each_character(t, [](char32_t c, std::string& out) { utf8_append(out, lower(c)); }) == t &&
+                      each_character(t, [](char32_t c, std::string& out) { utf8_append(out, upper(c)); }) != t);
        }},
   };
   if (const auto found = kMethods.find(name); found != kMethods.end()) {

@@ -18,6 +18,22 @@ size_t utf8_invalid_run(std::string_view text, size_t at);
 // Length of the tail that is the beginning of a character but not the whole of it; 0..3.
 size_t utf8_unfinished_tail(std::string_view text);
 void utf8_append(std::string& out, char32_t c);
+// The text made anew: change(c, out) appends what stands for a valid character; bytes that are none stay.
+template <typename Change>
+std::string each_character(std::string_view text, const Change& change) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    char32_t c = 0;
+    const size_t n = utf8_char(text, at, &c);
+    if (n == 0) {
+      out += text[at++];
+      continue;
+    }
+    change(c, out);
+    at += n;
+  }
+  return out;
+}
 // Invalid sequences become U+FFFD, one for each maximal broken character.
 std::string utf8_repair(std::string_view text);
 

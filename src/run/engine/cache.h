@@ -18,9 +18,6 @@
 
 namespace lumen::run {
 
-// Where engine.h says kernels are kept; empty for memory only.
-std::filesystem::path cache_folder(const std::string& option);
-
 // Loads what the code generator made for processors into this process.
 std::unique_ptr<Module> load_here(std::span<const uint8_t> object);
 

@@ -177,9 +177,8 @@ bool interchangeable(const Synthesis& a, const Synthesis& b) {
   return true;
 }
 
-std::string plan_key(const Workshop& shop, const graph::Plan& plan, const DistinctKernels& kernels, size_t i,
-                     bool exact) {
-  return shop.tuner->key_of((exact ? "exact " : "") + form_of(plan.graph, plan.groups[kernels.first[i]]).meaning);
+std::string plan_key(const Workshop& shop, const DistinctKernels& kernels, size_t i, bool exact) {
+  return shop.tuner->key_of((exact ? "exact " : "") + kernels.forms[i].meaning);
 }
 
 // Replaces plans by those that were measured to be faster; true by distinct form where a measurement exists.
@@ -189,13 +188,12 @@ std::vector<bool> use_remembered_plans(const Workshop& shop, const graph::Plan& 
   for (size_t i = 0; i < settled.size() && shop.tuner; ++i) {
     Synthesis& s = kernels->distinct[i];
     if (s.candidates < 2 || options.candidate != 0) continue;
-    const std::optional<ChosenPlan> chosen = shop.tuner->remembered(plan_key(shop, plan, *kernels, i, options.exact));
+    const std::optional<ChosenPlan> chosen = shop.tuner->remembered(plan_key(shop, *kernels, i, options.exact));
     settled[i] = chosen.has_value();
     if (!chosen || chosen->number == 0) continue;
     settled[i] = false;
     if (chosen->number >= s.candidates) continue;
-    const graph::Group& group = plan.groups[kernels->first[i]];
-    Synthesis tuned = synthesize_form(plan, group, form_of(plan.graph, group), shop.device->machine(),
+    Synthesis tuned = synthesize_form(plan, plan.groups[kernels->first[i]], kernels->forms[i], shop.device->machine(),
                                       {options.exact, chosen->number});
     if (hash_of(tuned) != chosen->hash || !interchangeable(s, tuned)) continue;  // another version's
     tuned.steps.back().plan += ", tuned";
@@ -211,14 +209,13 @@ std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<co
                                   bool exact) {
   const Synthesis& s = kernels.distinct[i];
   if (s.candidates < 2) return nullptr;
-  const std::string key = plan_key(shop, pipeline->plan, kernels, i, exact);
+  const std::string key = plan_key(shop, kernels, i, exact);
   const synth::Step& last = s.steps.back();
   const std::weak_ptr<Tuner> tuner = shop.tuner;
   const auto place = std::make_shared<std::weak_ptr<Trial>>();
   auto job = [place, pipeline, key, exact, first = s, cache = shop.cache, device = shop.device,
-              number = kernels.first[i]] {
+              number = kernels.first[i], form = kernels.forms[i]] {
     const graph::Group& group = pipeline->plan.groups[number];
-    const GroupForm form = form_of(pipeline->plan.graph, group);
     std::vector<Trial::Plan> others;
     for (int candidate = 1; candidate < first.candidates; ++candidate) {
       if (place->expired()) return;
@@ -234,7 +231,7 @@ std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<co
     if (const auto trial = place->lock()) trial->offer(std::move(others));
   };
   auto trial = std::make_shared<Trial>(
-      Trial::Plan{functions.back(), spread_of(last.kernel, shop.device->machine(), false), last.plan, {0, hash_of(s)}},
+      Trial::Plan{functions.back(), spread_of(last.kernel, shop.device->machine(), false), last.plan, {0, "model"}},
       [tuner, job = std::move(job)] {
         if (const auto t = tuner.lock()) t->later(job);
       },

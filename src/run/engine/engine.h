@@ -1,6 +1,7 @@
 // The engine: graph in, runnable program out. compile.cpp is the joint of the house: pipeline -> synth -> emit -> cache -> device.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -94,6 +95,9 @@ class Program {
   virtual void forget_times() = 0;                                 // explain() counts from here
   virtual int64_t arena_bytes() const = 0;
 };
+
+// Where Engine::Options::cache_folder says kernels are kept; empty for memory only.
+std::filesystem::path cache_folder(const std::string& option);
 
 // The machine, the device and the cache of compiled kernels. Outlives its tensors and programs.
 class Engine {

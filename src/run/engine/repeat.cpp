@@ -106,10 +106,11 @@ DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Mach
   std::unordered_map<std::string, size_t> known;
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     GroupForm form = form_of(plan.graph, plan.groups[i]);
-    const auto [place, first] = known.try_emplace(std::move(form.meaning), out.distinct.size());
+    const auto [place, first] = known.try_emplace(form.meaning, out.distinct.size());
     if (first) {
       out.distinct.push_back(synthesize_form(plan, plan.groups[i], form, machine, options));
       out.first.push_back(i);
+      out.forms.push_back(form);
     }
     out.groups.push_back({place->second, std::move(form.values)});
   }

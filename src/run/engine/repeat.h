@@ -27,7 +27,8 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
 // The kernels of a plan: every distinct form synthesized once.
 struct DistinctKernels {
   std::vector<synth::Synthesis> distinct;
-  std::vector<size_t> first;  // by distinct form: the first group that has it
+  std::vector<size_t> first;     // by distinct form: the first group that has it
+  std::vector<GroupForm> forms;  // that group's
   struct Use {
     size_t which;  // of `distinct`
     std::vector<graph::ValueId> values;

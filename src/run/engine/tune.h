@@ -22,7 +22,7 @@
 namespace lumen::run {
 
 // A plan by its place among the candidates, and the hash of its kernels' text: a number alone may mean another plan
-// after an update.
+// after an update. 0 is the cost model's plan, whatever that is.
 struct ChosenPlan {
   int number = 0;
   std::string hash;
