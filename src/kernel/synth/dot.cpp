@@ -1,8 +1,10 @@
-// Rows for few rows of a, in integers or short floats where the format and the machine have them; a panel of b for
-// many, where its format factors into integers and they are allowed; tiles for everything else.
+// Rows for few rows of a, in integers or short floats where the format and the machine have them; for many, blocks of
+// lanes where the machine has them, a panel of b where its format factors into integers and they are allowed; tiles for
+// everything else.
 #include "kernel/synth/dot.h"
 
 #include "kernel/synth/choose.h"
+#include "kernel/synth/dot_block.h"
 #include "kernel/synth/dot_integer.h"
 #include "kernel/synth/dot_matrix.h"
 #include "kernel/synth/dot_rows.h"
@@ -45,6 +47,10 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
       if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
       return out;
     }
+  }
+  if (const auto plans = choose_blocks(p, target, options.exact); !plans.empty()) {
+    write_block_kernels(plan.graph, p, plans.front(), target, out);
+    return out;
   }
   if (const auto plans = choose_matrix(p, target, options.exact, &why); !plans.empty()) {
     write_matrix_kernels(plan.graph, p, pick(plans), target, out);

@@ -1,0 +1,43 @@
+// Plans for dots on machines with blocks of lanes: tiles of the result, one per block, K in stages that pass through
+// shared memory. Which instruction multiplies follows from what the operands are; how large tiles are, from a cost
+// model over shape and machine facts. Proved by tests/kernel/dot_block_test.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernel/synth/block_product.h"
+#include "kernel/synth/dot_problem.h"
+
+namespace lumen::synth {
+
+// How an operand gets into its panel.
+enum class Supply : uint8_t {
+  copies,   // as it lies in memory, by asynchronous copies
+  along_k,  // neighbours along k, converted on the way
+  turned,   // neighbours along rows, turned in registers
+  packed,   // unpacked along k
+  single,   // number by number
+};
+
+struct BlockPlan {
+  BlockTile tile;
+  Supply a = Supply::single, b = Supply::single;
+  bool rounds = false;  // f32 activations, or decoded weights, are rounded to the tile's factor
+  int64_t m_tiles = 1, n_tiles = 1;
+  int64_t per_k = 1, stages = 1;  // stages of the inner k, of all of K
+  int64_t unrolled = 1;           // stages of a block of a format
+  int64_t parts = 1, part = 1;    // of K, in stages: their sums are added by a step behind
+  int buffers = 2;                // panels of each operand
+  double cycles = 0;              // estimate, of the whole machine
+
+  int64_t blocks(const DotProblem& p) const { return p.outer_extent() * parts * m_tiles * n_tiles; }
+};
+
+// The model's choice first, then others worth a measurement. Nothing where there are no blocks, or too little to do.
+std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, bool exact);
+
+std::string describe(const BlockPlan& t);
+
+}  // namespace lumen::synth
