@@ -95,12 +95,23 @@ graph::Plan plan_of(const graph::Graph& g) {
 std::vector<synth::Synthesis> candidates(const graph::Plan& plan, const machine::Machine& m, bool all) {
   std::vector<synth::Synthesis> out{synth::synthesize_dot(plan, plan.groups[0], m, {})};
   const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
-  if (!all || out[0].steps[0].plan.find("blocks") == std::string::npos) return out;
-  for (const synth::BlockPlan& t : synth::choose_blocks(p, m, false)) {
-    synth::Synthesis s;
-    synth::write_block_kernels(plan.graph, p, t, m, s);
-    if (s.steps[0].plan != out[0].steps[0].plan) out.push_back(std::move(s));
+  if (!all || out[0].steps.back().plan.find("blocks") == std::string::npos) return out;
+  out.clear();
+  for (const synth::BlockDot& d : synth::choose_block_dots(p, m, false, 0)) {
+    synth::write_block_dot(plan.graph, p, d, m, out.emplace_back());
+    if (out.size() == 8) break;
   }
+  return out;
+}
+
+std::string text(const synth::Synthesis& s) {
+  std::string out;
+  for (const synth::Step& step : s.steps) out += (out.empty() ? "" : " | ") + step.plan;
+  return out;
+}
+double flops(const synth::Synthesis& s) {
+  double out = 0;
+  for (const synth::Step& step : s.steps) out += step.flops;
   return out;
 }
 
@@ -245,8 +256,8 @@ class Bench {
     const double bytes = static_cast<double>(a.bytes.size() + b.bytes.size()) +
                          static_cast<double>(graph::byte_size(g[g.results[0]].type));
     fmt::print("{:16} {:9.1f} us {:7.1f} TFLOP/s {:6.0f} GB/s ({:.2f} of copying)  error {:.1e}  {}\n", line.name,
-               seconds * 1e6, s.steps[0].flops / seconds / 1e12, bytes / seconds / 1e9,
-               copies_ > 0 ? bytes / seconds / copies_ : 0, error(line, g, result, a, b), s.steps[0].plan);
+               seconds * 1e6, flops(s) / seconds / 1e12, bytes / seconds / 1e9,
+               copies_ > 0 ? bytes / seconds / copies_ : 0, error(line, g, result, a, b), text(s));
     std::fflush(stdout);
     device_->release(status);
   }

@@ -51,7 +51,35 @@ Value BlockFill::count_left(Value from, int64_t extent, int64_t most) {
   return w_.min(b_.op(ScalarOp::max_, b_.op(ScalarOp::sub_, b_.i64(extent), from), b_.i64(0)), b_.i64(most));
 }
 
+// Units of rows beside each other, one k after the other.
+void BlockFill::copy_beside(Value lane, const Place& at, BufferId panel, Value to) {
+  const int64_t bytes = scalar_bytes(factor_), across = rows() / unit_, stage = product_.tile().stage_k,
+                all = across * stage, lanes = product_.tile().lanes();
+  for (int64_t first = 0; first < all; first += lanes) {
+    const Value number = b_.add(lane, b_.i64(first));
+    const Value unit = b_.op(ScalarOp::rem_, number, b_.i64(across)), k = b_.op(ScalarOp::div_, number, b_.i64(across));
+    const auto begin_inside = [&] {
+      Value row = b_.add(first_row_, w_.scaled(unit, unit_));
+      if (index().extent % rows() != 0) row = w_.min(row, b_.i64(index().extent - unit_));
+      const Value at_k = b_.add(at.k, k), place = b_.add(to, product_.turned_place(side_, unit, k));
+      const Value element =
+          b_.add(b_.add(w_.base(load()), at.outer), b_.add(row, w_.scaled(at_k, p_.k.strides[load()])));
+      const auto begin = [&] {
+        b_.copy(panel, place, w_.buffer(load()), w_.scaled(element, bytes), BlockProduct::kUnit);
+      };
+      if (p_.k.extent % stage == 0) return begin();
+      b_.branch(b_.op(ScalarOp::lt_, at_k, b_.i64(p_.k.extent)), begin,
+                [&] { b_.store(panel, zero_unit(), place, static_cast<int>(BlockProduct::kUnit)); });
+    };
+    if (first + lanes <= all)
+      begin_inside();
+    else
+      b_.branch(b_.op(ScalarOp::lt_, lane, b_.i64(all - first)), begin_inside);
+  }
+}
+
 void BlockFill::copy(Value lane, const Place& at, BufferId panel, Value to) {
+  if (supply_ == Supply::beside) return copy_beside(lane, at, panel, to);
   const DotLoad& l = p_.loads[load()];
   const int64_t bytes = scalar_bytes(l.scalar);
   for (int64_t round = 0; round < rounds(); ++round) {

@@ -16,7 +16,7 @@ class BlockFill {
   BlockFill(DotWriter& w, const DotProblem& p, BlockProduct& product, const machine::Machine& m,
             BlockProduct::Side side, Supply supply);
 
-  bool copies() const { return supply_ == Supply::copies; }
+  bool copies() const { return supply_ == Supply::copies || supply_ == Supply::beside; }
   // Rows from `first_row` on (a value of the block's code), after enter_outer.
   void enter_tile(loop::ValueId first_row) { first_row_ = first_row; }
 
@@ -46,6 +46,7 @@ class BlockFill {
   loop::ValueId row_in_memory(loop::ValueId row);  // the last one for those behind it
   loop::ValueId zero_unit();
   loop::ValueId count_left(loop::ValueId from, int64_t extent, int64_t most);
+  void copy_beside(loop::ValueId lane, const Place& at, loop::BufferId panel, loop::ValueId to);
   void fetch_turned(const Piece& piece, const Place& at, std::vector<loop::ValueId>& out);
   void fetch_packed(const Piece& piece, const Place& at, std::vector<loop::ValueId>& out);
 

@@ -48,8 +48,8 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
       return out;
     }
   }
-  if (const auto plans = choose_blocks(p, target, options.exact); !plans.empty()) {
-    write_block_kernels(plan.graph, p, plans.front(), target, out);
+  if (const auto dots = choose_block_dots(p, target, options.exact, 0); !dots.empty()) {
+    write_block_dot(plan.graph, p, dots.front(), target, out);
     return out;
   }
   if (const auto plans = choose_matrix(p, target, options.exact, &why); !plans.empty()) {

@@ -222,11 +222,54 @@ Step merge(const graph::Graph& g, DotProblem p, const BlockPlan& t, int scratch,
 
 }  // namespace
 
+std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machine::Machine& m, bool exact,
+                                        int scratch) {
+  if (m.wave <= 1) return {};
+  const DotProblem p = with_plain_formats(original);
+  const Scalar factor = choose_factor(p, m, exact);
+  std::vector<BlockDot> out;
+  const auto add = [&](BlockDot d) {
+    for (const auto& [load, made] : d.before) d.cycles += cycles_of_moving(made.bytes + made.read_bytes);
+    const double before = d.cycles;
+    for (const BlockPlan& t : choose_blocks(d.problem, m, factor)) {
+      d.plan = t;
+      d.cycles = before + t.cycles;
+      out.push_back(d);
+    }
+  };
+  add({p, {}, {}, 0});
+  if (out.empty()) return out;
+  for (const auto& loads : {std::vector<size_t>{0}, std::vector<size_t>{1}, std::vector<size_t>{0, 1}}) {
+    BlockDot d{p, {}, {}, 0};
+    for (const size_t load : loads) {
+      auto made = prepare_operand(d.problem, load, factor, scratch + static_cast<int>(d.before.size()));
+      if (!made) break;
+      d.problem = made->problem;
+      d.before.emplace_back(load, std::move(*made));
+    }
+    if (d.before.size() == loads.size()) add(std::move(d));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const BlockDot& x, const BlockDot& y) { return x.cycles < y.cycles; });
+  return out;
+}
+
+void write_block_dot(const graph::Graph& g, const DotProblem& p, const BlockDot& d, const machine::Machine& m,
+                     Synthesis& out) {
+  DotProblem plain = with_plain_formats(p);
+  for (const auto& [load, made] : d.before) {
+    LUMEN_CHECK(made.problem.loads[load].scratch == static_cast<int>(out.scratch.size()));
+    out.scratch.push_back(made.bytes);
+    out.steps.push_back(write_prepare(g, plain, load, made, m));
+    plain = made.problem;
+  }
+  write_block_kernels(g, d.problem, d.plan, m, out);
+}
+
 void write_block_kernels(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m,
                          Synthesis& out) {
   const std::string shape = describe_shape(p);
   const auto scratch = static_cast<int>(out.scratch.size());
-  Step step = BlockKernel(g, p, t, m, scratch).write(fmt::format("{} {}", shape, describe(t)));
+  Step step = BlockKernel(g, p, t, m, scratch).write(fmt::format("{} {}", shape, describe(t, p)));
   step.flops = p.flops();
   step.cycles = t.cycles;
   out.steps.push_back(std::move(step));

@@ -15,35 +15,33 @@ namespace {
 
 using Side = BlockProduct::Side;
 
-constexpr int64_t kLeastWork = 4096;  // multiplications of a block's worth
-constexpr int64_t kMostSums = 128;    // of a lane
-constexpr int64_t kUnits = 128;       // multiprocessors a machine is thought to have
-constexpr int kSchedulers = 4;        // of one
-constexpr double kPlainRate = 128;    // multiply-adds a cycle of one, without matrix instructions
-constexpr double kLaunch = 4000;      // cycles of one more step
-constexpr double kEnter = 1500;       // of a block: first panels, last sums
-constexpr int64_t kLeastPart = 4;     // stages
+constexpr int64_t kLeastWork = 4096;   // multiplications of a block's worth
+constexpr int64_t kMostSums = 128;     // of a lane
+constexpr int64_t kUnits = 128;        // multiprocessors a machine is thought to have
+constexpr int kSchedulers = 4;         // of one
+constexpr double kPlainRate = 128;     // multiply-adds a cycle of one, without matrix instructions
+constexpr double kBytesPerCycle = 18;  // of memory, for one
+constexpr double kLaunch = 4000;       // cycles of one more step
+constexpr double kEnter = 1500;        // of a block: first panels, last sums
+constexpr int64_t kLeastPart = 4;      // stages
 constexpr size_t kCandidates = 4;
 
 int64_t ceil_div(int64_t x, int64_t y) {
   return (x + y - 1) / y;
 }
 
-bool is_rounded(const DotLoad& l) {  // rounding to sixteen bits keeps what the format keeps
-  return l.kind == DotLoad::Kind::packed && l.format->block_bytes * 8 <= 16 * l.format->block;
+bool is_copied(Supply s) {
+  return s == Supply::copies || s == Supply::beside;
+}
+
+bool is_short(const DotLoad& l) {  // rounding to sixteen bits keeps what the operand has
+  return l.kind == DotLoad::Kind::packed ? l.format->block_bytes * 8 <= 16 * l.format->block
+                                         : l.kind == DotLoad::Kind::memory && scalar_bytes(l.scalar) == 2;
 }
 
 class BlockChooser {
  public:
-  BlockChooser(const DotProblem& p, const machine::Machine& m, bool exact) : p_(p), m_(m) {
-    const DotLoad &a = p.loads[0], &b = p.loads[1];
-    if (a.kind == DotLoad::Kind::memory && b.kind == DotLoad::Kind::memory && a.scalar == b.scalar &&
-        scalar_bytes(a.scalar) == 2 && find_matrix(m, a.scalar, 32))
-      factor_ = a.scalar;
-    else if (!exact && (is_rounded(a) || is_rounded(b)))
-      for (const Scalar s : {Scalar::f16, Scalar::bf16})
-        if (find_matrix(m, s, 32)) factor_ = s, rounds_ = true;
-  }
+  BlockChooser(const DotProblem& p, const machine::Machine& m, Scalar factor) : p_(p), m_(m), factor_(factor) {}
 
   std::vector<BlockPlan> choose() {
     for (const machine::MatrixRow* row : rows()) {
@@ -59,7 +57,8 @@ class BlockChooser {
           }
     }
     for (const int n : {256, 128, 64})
-      if (const machine::MatrixRow* row = find_shared_matrix(m_, factor_, n))
+      if (const machine::MatrixRow* row =
+              find_shared_matrix(m_, factor_, n, lies_beside(0, p_.m), lies_beside(1, p_.n)))
         for (const int down : {1, 2}) consider({row, factor_, row->collective->lanes, down, 1, 1, 1, 1});
     std::sort(plans_.begin(), plans_.end(), [](const BlockPlan& x, const BlockPlan& y) { return x.cycles < y.cycles; });
     if (plans_.size() > kCandidates) plans_.resize(kCandidates);
@@ -86,7 +85,24 @@ class BlockChooser {
     return whole(p_.loads[load].offset) && (rows.extent == 1 || whole(rows.strides[load])) && whole(p_.k.extent);
   }
 
-  Supply supply(size_t load, const DotIndex& rows, int64_t stage_k) const {
+  // The same, of rows beside each other.
+  bool is_aligned_turned(size_t load, const DotIndex& rows) const {
+    const auto whole = [&](int64_t elements) {
+      return elements * scalar_bytes(p_.loads[load].scalar) % BlockProduct::kUnit == 0;
+    };
+    for (const auto* indices : {&p_.outer, &p_.outer_k})
+      for (const DotIndex& i : *indices)
+        if (!whole(i.strides[load])) return false;
+    return whole(p_.loads[load].offset) && whole(p_.k.strides[load]) && whole(rows.extent);
+  }
+  bool lies_beside(size_t load, const DotIndex& rows) const {
+    const DotLoad& l = p_.loads[load];
+    return l.kind == DotLoad::Kind::memory && l.scalar == factor_ && m_.async_copies && p_.k.strides[load] != 1 &&
+           rows.strides[load] == 1 && is_aligned_turned(load, rows);
+  }
+
+  Supply supply(size_t load, const DotIndex& rows, int64_t stage_k, bool turned) const {
+    if (turned) return Supply::beside;
     const DotLoad& l = p_.loads[load];
     const int64_t unit = BlockProduct::kUnit / scalar_bytes(factor_);
     if (l.kind == DotLoad::Kind::packed) {
@@ -115,10 +131,9 @@ class BlockChooser {
   bool finish(const BlockTile& tile) {
     BlockPlan t;
     t.tile = tile;
-    t.rounds = rounds_;
-    t.a = supply(0, p_.m, tile.stage_k);
-    t.b = supply(1, p_.n, tile.stage_k);
-    const bool all_copies = t.a == Supply::copies && t.b == Supply::copies;
+    t.a = supply(0, p_.m, tile.stage_k, tile.row && tile.row->a_turned);
+    t.b = supply(1, p_.n, tile.stage_k, tile.row && tile.row->b_turned);
+    const bool all_copies = is_copied(t.a) && is_copied(t.b);
     const int64_t stage = panel_bytes(tile);
     t.buffers = 2;
     if (all_copies)
@@ -159,6 +174,7 @@ class BlockChooser {
   static double supply_cost(Supply s) {
     switch (s) {
       case Supply::copies:
+      case Supply::beside:
         return 1.0 / 64;
       case Supply::along_k:
         return 1.0 / 24;
@@ -181,7 +197,7 @@ class BlockChooser {
     }
     const double m = static_cast<double>(t.tile.m()), n = static_cast<double>(t.tile.n());
     const double products = m * n / rate, fetch = m * supply_cost(t.a) + n * supply_cost(t.b);
-    const bool hidden = t.a == Supply::copies && t.b == Supply::copies;
+    const bool hidden = is_copied(t.a) && is_copied(t.b);
     // What lanes read of panels: shares of both factors for each instruction.
     const double reads =
         row && row->in_shared
@@ -195,34 +211,54 @@ class BlockChooser {
     double cycles = std::ceil(blocks / kUnits) * block * (blocks < 1.5 * kUnits && !hidden ? 1.3 : 1.0);
     if (t.parts > 1)
       cycles += kLaunch + static_cast<double>(p_.outer_extent() * p_.m.extent * p_.n.extent) *
-                              static_cast<double>(t.parts + 1) * 4 / (kUnits * 24.0);
+                              static_cast<double>(t.parts + 1) * 4 / (kUnits * kBytesPerCycle);
     return cycles;
   }
 
   const DotProblem& p_;
   const machine::Machine& m_;
-  Scalar factor_ = Scalar::f32;
-  bool rounds_ = false;
+  Scalar factor_;
   std::vector<BlockPlan> plans_;
 };
 
 std::string_view supply_name(Supply s) {
-  constexpr std::string_view kNames[] = {"copies", "along k", "turned", "packed", "single"};
+  constexpr std::string_view kNames[] = {"copies", "copies beside", "along k", "turned", "packed", "single"};
   return kNames[static_cast<size_t>(s)];
 }
 
 }  // namespace
 
-std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, bool exact) {
+std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, Scalar factor) {
   if (m.wave <= 1 || p.m.extent * p.n.extent * p.k_total() < kLeastWork || p.n.extent < 2 || p.m.extent < 2) return {};
-  return BlockChooser(p, m, exact).choose();
+  return BlockChooser(p, m, factor).choose();
 }
 
-std::string describe(const BlockPlan& t) {
+Scalar choose_factor(const DotProblem& p, const machine::Machine& m, bool exact) {
+  const DotLoad &a = p.loads[0], &b = p.loads[1];
+  if (a.kind == DotLoad::Kind::memory && b.kind == DotLoad::Kind::memory && a.scalar == b.scalar &&
+      scalar_bytes(a.scalar) == 2 && find_matrix(m, a.scalar, 32))
+    return a.scalar;
+  if (exact || (!is_short(a) && !is_short(b))) return Scalar::f32;
+  for (const Scalar s : {Scalar::bf16, Scalar::f16})
+    if (find_matrix(m, s, 32)) return s;
+  return Scalar::f32;
+}
+
+double cycles_of_moving(int64_t bytes) {
+  return kLaunch + static_cast<double>(bytes) / (kUnits * kBytesPerCycle);
+}
+
+bool BlockPlan::rounds(const DotProblem& p) const {
+  return tile.factor != Scalar::f32 && std::any_of(p.loads.begin(), p.loads.begin() + 2, [&](const DotLoad& l) {
+           return l.kind != DotLoad::Kind::memory || l.scalar != tile.factor;
+         });
+}
+
+std::string describe(const BlockPlan& t, const DotProblem& p) {
   std::string text = fmt::format("blocks {}x{}x{}", t.tile.m(), t.tile.n(), t.tile.stage_k);
   text += fmt::format(" {} {} {}", t.buffers, supply_name(t.a), supply_name(t.b));
   if (t.parts > 1) text += fmt::format(" parts {}", t.parts);
-  if (t.rounds) text += fmt::format(" rounded to {}", scalar_name(t.tile.factor));
+  if (t.rounds(p)) text += fmt::format(" rounded to {}", scalar_name(t.tile.factor));
   return text + " " + (t.tile.row ? t.tile.row->row : "f32 fma");
 }
 

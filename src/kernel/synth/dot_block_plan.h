@@ -15,6 +15,7 @@ namespace lumen::synth {
 // How an operand gets into its panel.
 enum class Supply : uint8_t {
   copies,   // as it lies in memory, by asynchronous copies
+  beside,   // the same where rows lie beside each other, and the instruction takes them so
   along_k,  // neighbours along k, converted on the way
   turned,   // neighbours along rows, turned in registers
   packed,   // unpacked along k
@@ -24,7 +25,6 @@ enum class Supply : uint8_t {
 struct BlockPlan {
   BlockTile tile;
   Supply a = Supply::single, b = Supply::single;
-  bool rounds = false;  // f32 activations, or decoded weights, are rounded to the tile's factor
   int64_t m_tiles = 1, n_tiles = 1;
   int64_t per_k = 1, stages = 1;  // stages of the inner k, of all of K
   int64_t unrolled = 1;           // stages of a block of a format
@@ -32,12 +32,21 @@ struct BlockPlan {
   int buffers = 2;                // panels of each operand
   double cycles = 0;              // estimate, of the whole machine
 
+  bool rounds(const DotProblem& p) const;  // an operand loses digits on its way into a panel
+
   int64_t blocks(const DotProblem& p) const { return p.outer_extent() * parts * m_tiles * n_tiles; }
 };
 
 // The model's choice first, then others worth a measurement. Nothing where there are no blocks, or too little to do.
-std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, bool exact);
+std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, Scalar factor);
 
-std::string describe(const BlockPlan& t);
+// What operands are multiplied as. f32 unless both are of one shorter type, or (not `exact`) one is packed in at most
+// sixteen bits a number and the machine multiplies sixteen bits.
+Scalar choose_factor(const DotProblem& p, const machine::Machine& m, bool exact);
+
+// Cycles of the whole machine that a step takes which does no more than read and write so many bytes.
+double cycles_of_moving(int64_t bytes);
+
+std::string describe(const BlockPlan& t, const DotProblem& p);
 
 }  // namespace lumen::synth
