@@ -137,7 +137,7 @@ inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, gra
   }
   PlanRun out;
   for (const graph::Group& group : plan.groups) {
-    const synth::Synthesis s = synth::synthesize(plan, group, m);
+    const synth::Synthesis s = synth::synthesize(plan, group, m, {.exact = true});  // as the evaluator has it
     std::vector<Blob> scratch;
     for (const int64_t bytes : s.scratch) scratch.emplace_back(static_cast<size_t>(bytes), 0xcd);
     for (const graph::ValueId r : group.results) {
