@@ -483,8 +483,8 @@ class GradientKernel : AttendWriter {
 
 }  // namespace
 
-Synthesis synthesize_attend_gradient(const graph::Plan& plan, const graph::Group& group,
-                                     const machine::Machine& target) {
+Synthesis synthesize_attend_gradient(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                                     const Options&) {
   return GradientKernel(plan, group, target).run();
 }
 
