@@ -77,5 +77,26 @@ TEST(SynthAttendBlock, HeadSizesOfModels) {
   attention({.queries = 17, .keys = 17, .depth = 7, .width = 9, .bias = true}, kAll);
 }
 
+void gradient(int64_t batch, int64_t length, int64_t groups, int64_t repeat, int64_t depth, int64_t width,
+              const std::vector<How>& machines) {
+  const G t = gradient_graph(batch, length, groups, repeat, depth, width);
+  for (const How& how : machines) {
+    SCOPED_TRACE(how.machine);
+    Check wanted{.tolerance = how.products == Scalar::f32 ? 1e-5 : 4e-2};
+    wanted.machines = {how.machine};
+    wanted.options.products = how.products;
+    const std::vector<std::string> plans = check(t.g, wanted);
+    expect_blocks(plans, how);
+  }
+}
+
+TEST(SynthAttendBlock, Gradient) {
+  gradient(1, 9, 2, 1, 16, 16, kAll);
+  gradient(2, 37, 1, 2, 20, 24,
+           {{"sm_90a", Scalar::bf16, "mma"}, {"gfx1100", Scalar::bf16, "mma"}, {"gfx906", Scalar::f32, "fma"}});
+  gradient(1, 70, 1, 1, 8, 40, {{"gfx942", Scalar::bf16, "mma"}});
+  gradient(1, 130, 1, 1, 16, 16, {{"sm_80", Scalar::bf16, "mma"}});
+}
+
 }  // namespace
 }  // namespace lumen::test

@@ -13,7 +13,7 @@ using loop::LoopKind;
 using loop::VType;
 
 namespace {
-constexpr int64_t kUnrolled = 4;  // steps of filling a panel whose reads are under way together
+constexpr int64_t kReads = 8;  // of 16 bytes by a lane that are under way together
 }
 
 AttendBlock::AttendBlock(const graph::Plan& plan, const machine::Machine& target, std::vector<int64_t> extents,
@@ -81,8 +81,9 @@ BufferId AttendBlock::shared(int64_t bytes) {
   return b_.alloc(bytes, 16, loop::Space::shared);
 }
 
-// All pairs, spread over the lanes; neighbours get neighbours along `inner`.
-void AttendBlock::each(ValueId lane, int64_t outer, int64_t inner, const std::function<void(ValueId, ValueId)>& body) {
+// All pairs, spread over the lanes; neighbours get neighbours along `inner`. Each makes a lane do `reads` of 16 bytes.
+void AttendBlock::each(ValueId lane, int64_t outer, int64_t inner, int64_t reads,
+                       const std::function<void(ValueId, ValueId)>& body) {
   const int64_t lanes = tiles_.lanes(), total = outer * inner;
   if (total % lanes != 0 || (lanes % inner != 0 && inner % lanes != 0)) {
     serial(lane, b_.i64(total), lanes, [&](ValueId at) {
@@ -99,7 +100,9 @@ void AttendBlock::each(ValueId lane, int64_t outer, int64_t inner, const std::fu
            b_.add(lane, times(b_.op(ScalarOp::rem_, t, b_.i64(inner / lanes)), lanes)));
     }
   };
-  const int64_t trips = total / lanes, together = trips % kUnrolled == 0 ? kUnrolled : 1;
+  const int64_t trips = total / lanes;
+  int64_t together = std::max<int64_t>(kReads / reads, 1);
+  while (trips % together != 0) together /= 2;
   serial(b_.i64(0), b_.i64(trips), together, [&](ValueId t) {
     for (int64_t i = 0; i < together; ++i) step(b_.add(t, b_.i64(i)));
   });
@@ -132,9 +135,9 @@ void AttendBlock::fill(ValueId lane, const Operand& o, ValueId first, BlockProdu
       close(*o.body, opened);
     };
     if (whole_units > 0)
-      each(lane, lines, whole_units, [&](ValueId line, ValueId number) { load(line, number, unit); });
+      each(lane, lines, whole_units, unit / 4, [&](ValueId line, ValueId number) { load(line, number, unit); });
     if (filled > whole_units)
-      each(lane, lines, 1, [&](ValueId line, ValueId) {
+      each(lane, lines, 1, kReads, [&](ValueId line, ValueId) {
         load(line, b_.i64(whole_units), static_cast<int>(o.width - whole_units * unit));
       });
   } else {
@@ -144,7 +147,7 @@ void AttendBlock::fill(ValueId lane, const Operand& o, ValueId first, BlockProdu
       item = o.width;
       width = chunks.unit_lanes;
     }
-    each(lane, lines, o.width / item, [&](ValueId line, ValueId number) {
+    each(lane, lines, o.width / item, kReads, [&](ValueId line, ValueId number) {
       const int opened = open_line(*o.body, o.by_key, b_.add(first, line));
       const ValueId start = times(number, item);
       o.body->enter_chunk(start, item);
@@ -163,7 +166,7 @@ void AttendBlock::fill(ValueId lane, const Operand& o, ValueId first, BlockProdu
     });
   }
   if (filled < p.units())
-    each(lane, lines, p.units() - filled, [&](ValueId line, ValueId number) {
+    each(lane, lines, p.units() - filled, kReads, [&](ValueId line, ValueId number) {
       store(line, b_.add(number, b_.i64(filled)), b_.real(0, {Scalar::f32, unit}));
     });
 }
@@ -177,7 +180,7 @@ void AttendBlock::fill_turned(ValueId lane, const Operand& o, ValueId first, Blo
     // A square of lines and numbers is turned in registers. Neighbouring lanes take neighbouring lines, whose units lie
     // together in the panel.
     const int across = o.width % 4 == 0 ? 4 : 1;
-    each(lane, o.width / across, tiles_.walk / unit, [&](ValueId column, ValueId number) {
+    each(lane, o.width / across, tiles_.walk / unit, unit, [&](ValueId column, ValueId number) {
       std::vector<ValueId> lines;
       for (int j = 0; j < unit; ++j) {
         const int opened = open_line(*o.body, o.by_key, b_.add(first, b_.add(times(number, unit), b_.i64(j))));
@@ -198,7 +201,7 @@ void AttendBlock::fill_turned(ValueId lane, const Operand& o, ValueId first, Blo
   // What is unpacked together goes to its places one by one.
   const int64_t item = o.width % chunks.chunk == 0 ? chunks.chunk : o.width;
   const int width = item == chunks.chunk ? chunks.lanes : chunks.unit_lanes;
-  each(lane, o.width / item, tiles_.walk, [&](ValueId number, ValueId line) {
+  each(lane, o.width / item, tiles_.walk, kReads, [&](ValueId number, ValueId line) {
     const int opened = open_line(*o.body, o.by_key, b_.add(first, line));
     const ValueId start = times(number, item);
     const ValueId of_line = b_.op(ScalarOp::div_, line, b_.i64(unit)),

@@ -82,7 +82,8 @@ class AttendBlock : protected AttendWriter {
   BlockPlan tiles_;
 
  private:
-  void each(ValueId lane, int64_t outer, int64_t inner, const std::function<void(ValueId outer, ValueId inner)>& body);
+  void each(ValueId lane, int64_t outer, int64_t inner, int64_t reads,
+            const std::function<void(ValueId outer, ValueId inner)>& body);
   ValueId as_factor(ValueId x) { return b_.convert(ScalarOp::cast_, tiles_.factor, x); }
   ValueId join(const std::vector<ValueId>& pieces, int lanes, Scalar type);
 };

@@ -59,6 +59,7 @@ class ForwardBlock : AttendBlock {
     problem.heads = heads();
     problem.owned = problem.walked = {a_.depth};
     problem.results = {a_.width};
+    problem.rows_meet = true;
     const auto found = plan_block(target_, products, problem);
     if (!found || a_.depth == 1 || a_.width == 1) return std::nullopt;
     tiles_ = *found;
@@ -111,11 +112,15 @@ class ForwardBlock : AttendBlock {
   void block(ValueId head, ValueId tile, ValueId part) {
     const Side own = tiles_.own_side, walked = tiles_.walk_side();
     BlockProduct s(b_, target_, tiles_.product(a_.depth)), o(b_, target_, tiles_.result(a_.width));
-    const BufferId queries = panel(s, own), keys_panel = panel(s, walked), powers = panel(o, own);
-    const bool same_place = tiles_.one_by_one && s.panel_bytes(walked) >= o.panel_bytes(walked);
-    BufferId values = keys_panel, first_panel = keys_panel;
-    if (!same_place) values = panel(o, walked);
-    if (tiles_.one_by_one && !same_place) first_panel = values;
+    const BufferId queries = panel(s, own), powers = panel(o, own);
+    BufferId keys_panel = -1, values = -1;
+    if (tiles_.one_by_one) {
+      keys_panel = values =
+          b_.alloc(std::max(s.panel_bytes(walked), o.panel_bytes(walked)), BlockProduct::kAlign, loop::Space::shared);
+    } else {
+      keys_panel = panel(s, walked);
+      values = panel(o, walked);
+    }
     const auto lines = static_cast<size_t>(s.lines(own));
     tops_.clear();
     totals_.clear();
@@ -145,13 +150,13 @@ class ForwardBlock : AttendBlock {
     const Operand keys_of{dot_.get(), a_.k, true, a_.depth}, values_of{pick_.get(), a_.v, true, a_.width};
     serial(from, to, tiles_.walk, [&](ValueId key) {
       lane_loop([&](ValueId lane) {
-        fill(lane, keys_of, key, s, walked, first_panel);
+        fill(lane, keys_of, key, s, walked, keys_panel);
         if (!tiles_.one_by_one) fill_turned(lane, values_of, key, o, values);
       });
       b_.barrier();
       lane_loop([&](ValueId lane) {
         s.clear();
-        multiply(s, lane, queries, first_panel);
+        multiply(s, lane, queries, keys_panel);
         score(s, lane, key);
         if (tiles_.across == 1) soften(s, o, lane, key, powers);
       });

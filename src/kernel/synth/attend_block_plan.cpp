@@ -9,12 +9,13 @@ using Side = BlockProduct::Side;
 
 namespace {
 
-constexpr int64_t kMostSums = 112;  // of a lane
+constexpr int64_t kMostSums = 108;  // of a lane, which holds factors beside them
 constexpr int64_t kMostOwn = 64;    // lines: more would leave one block where two can hide each other's waits
 constexpr int64_t kMostWalk = 64;
 constexpr int kMostWaves = 8;
 constexpr int kGoodWaves = 4;  // of a block, to load with
 constexpr int64_t kEnoughBlocks = 128;
+constexpr double kFetch = 16;            // lines whose products take as long as fetching one
 constexpr int64_t kOneBlock = 64 << 10;  // bytes of shared memory that are worth having a block alone
 
 int64_t up(int64_t x, int64_t unit) {
@@ -52,12 +53,19 @@ int64_t sums(const BlockPlan& p, const BlockProblem& problem) {
   return p.own * columns / p.lanes();
 }
 
+// 32 bit registers of a lane for both factors of an instruction.
+int64_t factor_registers(const BlockPlan& p) {
+  if (!p.row) return 0;
+  const auto& operands = p.row->collective->operands;
+  return (operands[1].fragment.lane_bits + operands[2].fragment.lane_bits) / 32;
+}
+
 // Of a plan that is possible; 0: it is not.
 double worth(const BlockPlan& p, const BlockProblem& problem) {
   const int64_t own_unit = p.step(p.own_side) * p.down, walk_unit = p.step(p.walk_side()) * p.across;
   if (p.own % own_unit != 0 || p.walk % walk_unit != 0) return 0;
   if (p.walk % BlockProduct::step_k(*p.machine, p.product(1)) != 0) return 0;
-  if (sums(p, problem) > kMostSums) return 0;
+  if (sums(p, problem) > kMostSums - 2 * factor_registers(p)) return 0;
   const int64_t limit = std::max(p.machine->shared_bytes / 2, std::min(p.machine->shared_bytes, kOneBlock));
   if (shared_bytes(p, problem) > limit) return 0;
   const auto used = [](int64_t tile, int64_t lines) { return static_cast<double>(std::min(lines, tile)); };
@@ -69,9 +77,12 @@ double worth(const BlockPlan& p, const BlockProblem& problem) {
   const int64_t blocks = problem.heads * ((problem.own + p.own - 1) / p.own);
   if (blocks < kEnoughBlocks) worth *= static_cast<double>(blocks) / kEnoughBlocks;
   const int waves = p.lanes() / p.machine->wave;
-  if (waves < kGoodWaves) worth *= 0.6 + 0.1 * waves;
+  if (waves < kGoodWaves) worth *= static_cast<double>(waves) / kGoodWaves;
   if (waves > kGoodWaves) worth *= 0.95;
-  if (p.across > 1) worth *= 0.9;
+  if (p.across > 1 && problem.rows_meet) worth *= 0.75;
+  // What each group of lanes fetches from shared memory for its part of the products.
+  worth /= 1 + kFetch * (static_cast<double>(p.down) / static_cast<double>(p.own) +
+                         static_cast<double>(p.across) / static_cast<double>(p.walk));
   if (p.one_by_one) worth *= 0.8;
   return worth;
 }

@@ -16,6 +16,7 @@ struct BlockProblem {
   std::vector<int64_t> walked;   // of the panels of walked lines
   std::vector<int64_t> results;  // of the sums of own lines; each needs a panel of walked lines, turned
   int products = 1, sources = 1;
+  bool rows_meet = false;  // lanes that share an own line must agree on something in each tile
 };
 
 struct BlockPlan {

@@ -223,8 +223,13 @@ void BlockProduct::multiply(ValueId lane, BufferId a, ValueId a_from, BufferId b
 }
 
 void BlockProduct::multiply_rows(ValueId, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t chunks) {
-  constexpr int64_t kMostUnrolled = 4;
-  if (!tile_.row || chunks > kMostUnrolled) {
+  // What is unrolled may be fetched all at once.
+  constexpr int64_t kMostUnrolled = 4, kMostFetched = 160;  // registers
+  const auto fetched = [&](const Factor& f, int tiles) {
+    return static_cast<int64_t>(f.parts.size() * f.share.size()) * together_ * scalar_bytes(tile_.factor) / 4 * tiles;
+  };
+  if (!tile_.row || chunks > kMostUnrolled ||
+      chunks * (fetched(a_, tile_.tiles_m) + fetched(c_, tile_.tiles_n)) >= kMostFetched) {
     b_.loop(LoopKind::serial, b_.i64(0), b_.i64(chunks), 1, [&](ValueId c) {
       multiply_chunk(a, b_.add(a_from, b_.mul(c, b_.i64(a_.chunk_bytes))), b,
                      b_.add(b_from, b_.mul(c, b_.i64(c_.chunk_bytes))));
@@ -258,25 +263,27 @@ ValueId BlockProduct::operand(const Factor& f, const std::vector<ValueId>& runs,
   return b_.shuffle(runs, mask);
 }
 
+// The side of fewer instructions is held in registers, the other one passes by.
 void BlockProduct::multiply_chunk(BufferId a, ValueId a_from, BufferId b, ValueId b_from) {
   const VType sums{Scalar::f32, acc_elements_};
-  std::vector<std::vector<ValueId>> left;
-  for (int i = 0; i < tile_.tiles_m; ++i)
-    left.push_back(fetch(a_, a, b_.add(a_from, b_.i64(i * tile_.step_m() * a_.row_bytes))));
-  for (int j = 0; j < tile_.tiles_n; ++j) {
-    const std::vector<ValueId> right = fetch(c_, b, b_.add(b_from, b_.i64(j * tile_.step_n() * c_.row_bytes)));
+  const auto left = [&](int i) { return fetch(a_, a, b_.add(a_from, b_.i64(i * tile_.step_m() * a_.row_bytes))); };
+  const auto right = [&](int j) { return fetch(c_, b, b_.add(b_from, b_.i64(j * tile_.step_n() * c_.row_bytes))); };
+  const bool holds_left = tile_.tiles_m <= tile_.tiles_n;
+  std::vector<std::vector<ValueId>> held;
+  for (int h = 0; h < (holds_left ? tile_.tiles_m : tile_.tiles_n); ++h)
+    held.push_back(holds_left ? left(h) : right(h));
+  for (int p = 0; p < (holds_left ? tile_.tiles_n : tile_.tiles_m); ++p) {
+    const std::vector<ValueId> passing = holds_left ? right(p) : left(p);
     for (int64_t step = 0; step < together_; ++step)
-      for (int i = 0; i < tile_.tiles_m; ++i) {
-        const BufferId to = sum(i, j);
+      for (int h = 0; h < static_cast<int>(held.size()); ++h) {
+        const std::vector<ValueId>&x = holds_left ? held[static_cast<size_t>(h)] : passing,
+              &y = holds_left ? passing : held[static_cast<size_t>(h)];
+        const BufferId to = holds_left ? sum(h, p) : sum(p, h);
         const ValueId before = b_.load(to, sums, b_.i64(0), 16);
-        ValueId after = -1;
-        if (!tile_.row) {
-          after = b_.op(ScalarOp::fma_, b_.extract(left[static_cast<size_t>(i)][0], static_cast<int>(step)),
-                        b_.extract(right[0], static_cast<int>(step)), before);
-        } else {
-          after = b_.inst(tile_.row->row, sums,
-                          {before, operand(a_, left[static_cast<size_t>(i)], 1, step), operand(c_, right, 2, step)});
-        }
+        const ValueId after =
+            tile_.row ? b_.inst(tile_.row->row, sums, {before, operand(a_, x, 1, step), operand(c_, y, 2, step)})
+                      : b_.op(ScalarOp::fma_, b_.extract(x[0], static_cast<int>(step)),
+                              b_.extract(y[0], static_cast<int>(step)), before);
         b_.store(to, after, b_.i64(0), 16);
       }
   }
