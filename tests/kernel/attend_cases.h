@@ -1,6 +1,8 @@
 // Graphs with an attention, and with its gradient, for the tests of synthesis and the ladder.
 #pragma once
 
+#include <array>
+
 #include "graph/grad/reverse.h"
 #include "synth_harness.h"
 
@@ -70,6 +72,29 @@ inline G gradient_graph(int64_t batch, int64_t length, int64_t groups, int64_t r
   graph::split_contracts(t.g);
   graph::simplify(t.g);
   return t;
+}
+
+// What kernels of blocks are tried on: whole and broken tiles, shared keys, windows, a bias, a long text's next
+// positions, keys in a format.
+inline std::vector<AttentionCase> block_attentions() {
+  return {{.batch = 2, .queries = 130, .keys = 130, .groups = 2, .repeat = 2, .depth = 128, .width = 128},
+          {.queries = 100, .keys = 333, .groups = 2, .depth = 64, .width = 64, .window = 50},
+          {.queries = 70, .keys = 70, .groups = 3, .depth = 80, .width = 80, .bias = true},
+          {.queries = 65, .keys = 65, .depth = 256, .width = 256},
+          {.queries = 1, .keys = 2000, .groups = 2, .repeat = 4, .depth = 128, .width = 128},
+          {.batch = 3, .queries = 2, .keys = 700, .groups = 1, .repeat = 1, .depth = 96, .width = 96},
+          {.queries = 3, .keys = 600, .groups = 2, .depth = 128, .width = 128, .format = format_named("q8_0")},
+          {.queries = 17, .keys = 19, .groups = 1, .repeat = 3, .depth = 7, .width = 9, .bias = true}};
+}
+// batch, length, groups, repeat, depth, width
+inline std::vector<std::array<int64_t, 6>> block_gradients() {
+  return {{2, 130, 2, 2, 64, 64}, {1, 200, 1, 3, 128, 128}, {1, 67, 1, 1, 80, 80}, {1, 40, 2, 1, 10, 6}};
+}
+// Of results whose factors are rounded to a type; the sums' order is the hardware's. Of these gradients' sums, terms
+// are up to ten times their result.
+inline double block_tolerance(Scalar products, bool gradient) {
+  if (products == Scalar::f32) return 5e-5;
+  return gradient ? 0.15 : 4e-2;
 }
 
 }  // namespace lumen::test
