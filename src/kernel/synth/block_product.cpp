@@ -51,9 +51,12 @@ const machine::MatrixRow* find_matrix(const machine::Machine& m, Scalar factor, 
   return best;
 }
 
-const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, Scalar factor, int n) {
+const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, Scalar factor, int n, bool a_turned,
+                                             bool b_turned) {
   for (const machine::MatrixRow& r : m.matrices)
-    if (r.in_shared && r.n == n && r.acc == Scalar::f32 && !r.a.code && r.a.scalar == factor) return &r;
+    if (r.in_shared && r.n == n && r.acc == Scalar::f32 && !r.a.code && r.a.scalar == factor &&
+        r.a_turned == a_turned && r.b_turned == b_turned)
+      return &r;
   return nullptr;
 }
 
@@ -158,6 +161,8 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
     acc = operands[0].fragment;
     together_ = chunk_k_ / tile_.row->k;
     if (tile_.row->in_shared) {
+      for (const Side side : {Side::a, Side::b})
+        LUMEN_CHECK(!is_turned(side) || tile_.stage_k == machine::kTurnedColumns, "turned panels of {}", tile_.stage_k);
       for (Factor* f : {&a_, &c_}) {
         f->rows = f == &a_ ? tile_.m() : tile_.n();
         f->row_bytes = kSwizzledRow;
@@ -184,7 +189,21 @@ int64_t BlockProduct::panel_bytes(Side side) const {
   return tile_.stage_k / chunk_k_ * f.chunk_bytes;
 }
 
+bool BlockProduct::is_turned(Side side) const {
+  return tile_.row && (side == Side::a ? tile_.row->a_turned : tile_.row->b_turned);
+}
+
+ValueId BlockProduct::turned_place(Side side, ValueId unit, ValueId k) {
+  LUMEN_CHECK(is_turned(side));
+  const int64_t units = kSwizzledRow / kUnit;
+  const ValueId inside =
+      b_.op(ScalarOp::xor_, b_.op(ScalarOp::rem_, unit, b_.i64(units)), b_.op(ScalarOp::rem_, k, b_.i64(units)));
+  const ValueId run = b_.mul(b_.op(ScalarOp::div_, unit, b_.i64(units)), b_.i64(tile_.stage_k * kSwizzledRow));
+  return b_.add(run, b_.add(b_.mul(k, b_.i64(kSwizzledRow)), b_.mul(inside, b_.i64(kUnit))));
+}
+
 ValueId BlockProduct::place(Side side, ValueId row, ValueId unit) {
+  LUMEN_CHECK(!is_turned(side));
   const Factor& f = side == Side::a ? a_ : c_;
   const int64_t units = f.row_bytes / kUnit;
   ValueId chunk = b_.i64(0), inside = unit;
@@ -297,17 +316,23 @@ void BlockProduct::multiply_shared(ValueId lane, BufferId a, ValueId a_from, Buf
                 across = b_.op(ScalarOp::rem_, group, b_.i64(tile_.groups_n));
   const int64_t step_bytes = tile_.row->k * scalar_bytes(tile_.factor);
   const int64_t steps = kSwizzledRow / step_bytes;
-  const auto at = [&](const Factor& f, ValueId from, ValueId mine, int64_t rows, int64_t tile, int64_t step) {
-    const int64_t fixed = step / steps * f.chunk_bytes + tile * (rows * kSwizzledRow) + step % steps * step_bytes;
-    return b_.add(b_.add(from, b_.i64(fixed)),
-                  b_.mul(mine, b_.i64(rows * kSwizzledRow * (&f == &a_ ? tile_.tiles_m : tile_.tiles_n))));
+  // Rows of one instruction lie one after the other, or (turned) in runs of as many bytes as a row else has.
+  const auto at = [&](Side side, ValueId from, ValueId mine, int64_t tile, int64_t step) {
+    const Factor& f = side == Side::a ? a_ : c_;
+    const int64_t rows = side == Side::a ? tile_.step_m() : tile_.step_n();
+    const int64_t tiles = side == Side::a ? tile_.tiles_m : tile_.tiles_n;
+    const int64_t bytes = is_turned(side) ? rows * scalar_bytes(tile_.factor) * tile_.stage_k : rows * kSwizzledRow;
+    const int64_t inside =
+        is_turned(side) ? step * tile_.row->k * kSwizzledRow : step / steps * f.chunk_bytes + step % steps * step_bytes;
+    return b_.add(b_.add(from, b_.i64(tile * bytes + inside)), b_.mul(mine, b_.i64(bytes * tiles)));
   };
   for (int i = 0; i < tile_.tiles_m; ++i)
     for (int j = 0; j < tile_.tiles_n; ++j) {
-      ValueId sums_now = b_.load(sum(i, j), sums, b_.i64(0), 16);
+      std::vector<std::pair<ValueId, ValueId>> places;  // before the products, which then follow each other
       for (int64_t step = 0; step < k / tile_.row->k; ++step)
-        sums_now = b_.product(tile_.row->row, sums_now, a, at(a_, a_from, down, tile_.step_m(), i, step), b,
-                              at(c_, b_from, across, tile_.step_n(), j, step));
+        places.emplace_back(at(Side::a, a_from, down, i, step), at(Side::b, b_from, across, j, step));
+      ValueId sums_now = b_.load(sum(i, j), sums, b_.i64(0), 16);
+      for (const auto& [left, right] : places) sums_now = b_.product(tile_.row->row, sums_now, a, left, b, right);
       b_.store(sum(i, j), sums_now, b_.i64(0), 16);
     }
   b_.commit(loop::Flow::products);

@@ -43,7 +43,8 @@ struct BlockTile {
 // The instruction to multiply numbers of this type with, in f32 sums; null when the machine has none. `shared`: those
 // that read their factors from shared memory, of `n` columns, are meant.
 const machine::MatrixRow* find_matrix(const machine::Machine& m, Scalar factor, int size);
-const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, Scalar factor, int n);
+const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, Scalar factor, int n, bool a_turned = false,
+                                             bool b_turned = false);
 
 class BlockProduct {
  public:
@@ -62,6 +63,9 @@ class BlockProduct {
   int64_t units() const { return tile_.stage_k / unit_elements(); }  // of a row
   // Byte of a panel where unit `unit` of row `row` lies.
   loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit);
+  // Of a factor that the instruction wants turned: 16 bytes of rows beside each other, `unit` such units down, at k.
+  loop::ValueId turned_place(Side side, loop::ValueId unit, loop::ValueId k);
+  bool is_turned(Side side) const;
 
   // In lane loops:
   void clear();
