@@ -145,10 +145,16 @@ void BlockKernel::stream_copies(Value from, Value to) {
 void BlockKernel::stream_registers(Value from, Value to) {
   const auto fetch = [&](Value lane, Value stage, int64_t position, Value number) {
     begin_copies(lane, stage, number);
-    b_.commit(Flow::copies);
     std::pair<std::vector<Value>, std::vector<Value>> held;
-    if (!a_->copies()) held.first = a_->fetch(lane, place_of(0, stage, position));
-    if (!c_->copies()) held.second = c_->fetch(lane, place_of(1, stage, position));
+    // What is unpacked is not held, and needs registers while nothing is.
+    const auto fetch_side = [&](BlockFill& fill, size_t load, Side side, BufferId buffer,
+                                std::vector<Value>& held_side) {
+      if (!fill.copies()) held_side = fill.fetch(lane, place_of(load, stage, position), buffer, panel(side, number));
+    };
+    if (t_.b == Supply::packed) fetch_side(*c_, 1, Side::b, panel_b_, held.second);
+    b_.commit(Flow::copies);
+    fetch_side(*a_, 0, Side::a, panel_a_, held.first);
+    if (t_.b != Supply::packed) fetch_side(*c_, 1, Side::b, panel_b_, held.second);
     return held;
   };
   const auto put = [&](Value lane, const std::pair<std::vector<Value>, std::vector<Value>>& held, Value number) {
@@ -238,7 +244,6 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
     }
   };
   add({p, {}, {}, 0});
-  if (out.empty()) return out;
   for (const auto& loads : {std::vector<size_t>{0}, std::vector<size_t>{1}, std::vector<size_t>{0, 1}}) {
     BlockDot d{p, {}, {}, 0};
     for (const size_t load : loads) {

@@ -149,6 +149,8 @@ class BlockChooser {
     for (size_t load = 0; load < 2; ++load)
       if ((load == 0 ? t.a : t.b) == Supply::packed)
         t.unrolled = std::max(t.unrolled, p_.loads[load].format->block / tile.stage_k);
+    // Where lanes hold factors twice, no registers are left for stages of a long block one after the other.
+    if (t.unrolled > 1 && tile.row && tile.row->collective->operands[1].fragment.copies > 1) return true;
     for (int64_t parts = 1; parts <= 32; parts *= 2) {
       t.part = ceil_div(ceil_div(t.stages, parts), t.unrolled) * t.unrolled;
       t.parts = ceil_div(t.stages, t.part);
