@@ -10,7 +10,7 @@ using Side = BlockProduct::Side;
 namespace {
 
 constexpr int64_t kMostSums = 108;       // of a lane, which holds factors beside them
-constexpr int64_t kMostSumsAlone = 168;  // where factors stay in shared memory
+constexpr int64_t kMostSumsAlone = 136;  // where factors stay in shared memory
 constexpr int64_t kMostOwn = 64;         // lines: more would leave one block where two can hide each other's waits
 constexpr int64_t kMostWalk = 64;
 constexpr int kMostWaves = 8;
