@@ -72,7 +72,7 @@ TEST(SynthAttendBlock, FactorsInSharedMemory) {
   attention({.queries = 61, .keys = 100, .groups = 1, .depth = 24, .width = 40},
             {{"sm_90a", Scalar::f16, "product.64x64"}});
   attention({.queries = 64, .keys = 70, .depth = 80, .width = 128, .bias = true}, hopper);
-  gradient(1, 61, 1, 2, 20, 72, hopper);
+  gradient(1, 61, 1, 2, 20, 56, hopper);
 }
 
 TEST(SynthAttendBlock, FewRowsSplitTheirKeys) {
