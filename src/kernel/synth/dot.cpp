@@ -3,6 +3,7 @@
 #include "kernel/synth/dot.h"
 
 #include "kernel/synth/choose.h"
+#include "kernel/synth/dot_group.h"
 #include "kernel/synth/dot_integer.h"
 #include "kernel/synth/dot_matrix.h"
 #include "kernel/synth/dot_rows.h"
@@ -13,8 +14,8 @@ namespace lumen::synth {
 
 Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                          const Options& options) {
-  const DotProblem p = normalise_dot(plan, group);
   Synthesis out;
+  const DotProblem p = sort_rows(plan.graph, normalise_dot(plan, group), target, out);
   const std::vector<TilePlan> tiles = choose_tiles(p, target);
   const auto pick = [&](const auto& plans) {
     out.candidates = static_cast<int>(plans.size());

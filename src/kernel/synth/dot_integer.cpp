@@ -41,10 +41,10 @@ class IntegerKernel {
       outer_ = b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks));
       w_.enter_outer(outer_);
       const Value last = w_.min(w_.add(first, w_.i64(t_.n_task * t_.width)), w_.i64(p_.n.extent));
-      for (int i = 0; i < t_.height * t_.width; ++i) {
-        sums_.push_back(b_.alloc(d_.row.lanes * 4));
-      }
-      b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
+      w_.where_row(w_.i64(0), [&] {
+        for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
+        b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
+      });
     });
     return w_.step(std::move(plan));
   }

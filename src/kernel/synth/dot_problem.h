@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct DotLoad {
   int64_t offset = 0;             // in elements
   double splat = 0;
   graph::ValueId value = -1;  // the node the group's maps name
+  int scratch = -1;           // a step before laid it out here; then it is dense, and has no source
 };
 
 // One index of the iteration space; strides in elements, 0 where the operand does not depend on it.
@@ -30,6 +32,29 @@ struct DotIndex {
   int64_t extent = 1;
   std::vector<int64_t> strides;  // by load
   int64_t result = 0;
+};
+
+// Rows pick matrices by integers, one for each row. What a row is: a batch index of the product, or of a scatter its K.
+struct DotPick {
+  bool scatters = false;       // sums over the rows that pick a matrix make the result's first axis
+  size_t load = 0;             // the integers
+  int64_t stride = 0;          // elements of b from one matrix to the next
+  int64_t count = 1;           // matrices
+  std::vector<DotIndex> rows;  // the indices a row's number counts over, slowest first
+  int64_t row_count() const;
+};
+
+// Rows sorted by what they pick (dot_group.h), in blocks of m.extent rows of one matrix at most: the first outer index
+// counts blocks, row i of a block is the row whose number stands in `order`, and a is in scratch in that order.
+struct DotBlocks {
+  int order = -1;  // scratch, i32[blocks * m.extent]: numbers of rows; -1: none
+  int table = -1;  // scratch, i32[blocks, 2]: matrix, rows
+  int64_t blocks = 1;
+};
+
+// Rows sorted by what they pick are K, those of one matrix a run of it: the first outer index counts matrices.
+struct DotRuns {
+  int table = -1;  // scratch, i32[matrices, 2]: where the run begins, its rows
 };
 
 struct DotProblem {
@@ -42,6 +67,9 @@ struct DotProblem {
   Scalar result_scalar = Scalar::f32;
   int64_t result_bytes = 0;
   bool swapped = false;  // a is the contract's second operand
+  std::optional<DotPick> pick;
+  std::optional<DotBlocks> blocks;
+  std::optional<DotRuns> runs;
 
   int64_t outer_extent() const;
   int64_t k_total() const;

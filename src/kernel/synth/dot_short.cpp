@@ -140,9 +140,11 @@ class ShortKernel {
       outer_ = b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks));
       w_.enter_outer(outer_);
       const Value last = w_.min(w_.add(first, w_.i64(t_.n_task)), w_.i64(p_.n.extent));
-      for (int i = 0; i < t_.height * t_.chains; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
-      words_ = b_.alloc(layout_.lanes);
-      b_.loop(LoopKind::serial, first, last, 1, [&](Value n) { write_row(n); });
+      w_.where_row(w_.i64(0), [&] {
+        for (int i = 0; i < t_.height * t_.chains; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
+        words_ = b_.alloc(layout_.lanes);
+        b_.loop(LoopKind::serial, first, last, 1, [&](Value n) { write_row(n); });
+      });
     });
     return w_.step(std::move(plan));
   }

@@ -21,10 +21,16 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
       buffers_.push_back(-1);
       continue;
     }
+    if (l.scratch >= 0) {
+      buffers_.push_back(
+          scratch_param(i == 0 ? "a" : "b", l.scratch, l.elements * scalar_bytes(l.scalar), false));
+      continue;
+    }
     auto [at, fresh] = known.try_emplace(l.source, -1);
     if (fresh) {
       at->second = b.param(i == 0   ? "a"
-                           : i == 1 ? "b"
+                           : i == 1                            ? "b"
+                           : p.pick && i == p.pick->load ? "picks"
                                     : fmt::format("e{}", i - 2),
                            graph::byte_size(g[l.source].type), false);
       arguments_.push_back({Argument::From::value, l.source});
@@ -35,12 +41,22 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
     result_ = b.param("result", p.result_bytes, true);
     arguments_.push_back({Argument::From::value, p.result});
   }
+  if (p.blocks) {
+    order_ = scratch_param("order", p.blocks->order, p.blocks->blocks * p.m.extent * 4, false);
+    table_ = scratch_param("blocks", p.blocks->table, p.blocks->blocks * 8, false);
+  }
+  if (p.runs) table_ = scratch_param("runs", p.runs->table, p.pick->count * 8, false);
   for (ValueId v : p.epilogue) epilogue_nodes_ += static_cast<int>(g[v].attributes.formula.nodes.size());
 }
 
 loop::BufferId DotWriter::scratch_param(std::string name, int number, int64_t bytes, bool written) {
   arguments_.push_back({Argument::From::scratch, number});
   return b.param(std::move(name), bytes, written);
+}
+
+void DotWriter::add_digit(const DotIndex& index, Value digit) {
+  for (size_t l = 0; l < bases_.size(); ++l) bases_[l] = add(bases_[l], scaled(digit, index.strides[l]));
+  result_base_ = add(result_base_, scaled(digit, index.result));
 }
 
 void DotWriter::enter_outer(Value flat) {
@@ -55,9 +71,44 @@ void DotWriter::enter_outer(Value flat) {
       digit = b.op(ScalarOp::rem_, rest, i64(index.extent));
       rest = b.op(ScalarOp::div_, rest, i64(index.extent));
     }
-    for (size_t l = 0; l < bases_.size(); ++l) bases_[l] = add(bases_[l], scaled(digit, index.strides[l]));
-    result_base_ = add(result_base_, scaled(digit, index.result));
+    add_digit(index, digit);
+    if (d == 0) block_ = digit;
   }
+  if (problem_.pick) enter_picked();
+}
+
+void DotWriter::enter_picked() {
+  const DotPick& pick = *problem_.pick;
+  const auto entry = [&](int i) {
+    const Value v = b.load(table_, {Scalar::i32, 1}, add(scaled(block_, 8), i64(int64_t{i} * 4)), 4);
+    return b.convert(ScalarOp::cast_, Scalar::i64, v);
+  };
+  if (problem_.runs) {
+    const Value first = entry(0);
+    count_ = entry(1);
+    for (size_t l = 0; l < 2; ++l) bases_[l] = add(bases_[l], scaled(first, problem_.k.strides[l]));
+  } else if (problem_.blocks) {
+    count_ = entry(1);
+    bases_[1] = add(bases_[1], scaled(entry(0), pick.stride));
+  } else {
+    const Value row = b.convert(ScalarOp::cast_, Scalar::i64, read(pick.load, bases_[pick.load], 0, 1, -1));
+    const Value last = i64(pick.count - 1);
+    b.guard(b.op(ScalarOp::and_, b.op(ScalarOp::le_, i64(0), row), b.op(ScalarOp::le_, row, last)), row,
+            loop::kGuardIndex);
+    bases_[1] = add(bases_[1], scaled(b.op(ScalarOp::max_, i64(0), min(row, last)), pick.stride));
+  }
+}
+
+void DotWriter::where_row(Value m, const std::function<void()>& body) {
+  if (problem_.blocks)
+    b.branch(b.op(ScalarOp::lt_, m, count_), body);
+  else
+    body();
+}
+
+Value DotWriter::used_tiles(Value tiles, int64_t height) {
+  if (!problem_.blocks) return tiles;
+  return min(tiles, b.op(ScalarOp::div_, add(count_, i64(height - 1)), i64(height)));
 }
 
 Value DotWriter::read(size_t load, Value at, int64_t stride, int lanes, Value count) {
@@ -101,7 +152,26 @@ Value DotWriter::read_f32(size_t load, Value at, int64_t stride, int lanes, Valu
   return b.type(v).scalar == Scalar::f32 ? v : b.convert(ScalarOp::cast_, Scalar::f32, v);
 }
 
+// Of blocks: the row's own place, wherever it lies.
 void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
+  if (!problem_.blocks) return finish_row(sums, m, n, count);
+  const Value at = add(scaled(block_, problem_.m.extent), m);
+  Value row = b.convert(ScalarOp::cast_, Scalar::i64, b.load(order_, {Scalar::i32, 1}, scaled(at, 4), 4));
+  b.branch(b.op(ScalarOp::le_, i64(0), row), [&] {
+    const std::vector<Value> bases = bases_;
+    const Value result_base = result_base_;
+    const std::vector<DotIndex>& rows = problem_.pick->rows;
+    for (size_t d = rows.size(); d-- > 0;) {
+      add_digit(rows[d], d > 0 ? b.op(ScalarOp::rem_, row, i64(rows[d].extent)) : row);
+      if (d > 0) row = b.op(ScalarOp::div_, row, i64(rows[d].extent));
+    }
+    finish_row(sums, m, n, count);
+    bases_ = bases;
+    result_base_ = result_base;
+  });
+}
+
+void DotWriter::finish_row(Value sums, Value m, Value n, Value count) {
   const int lanes = b.type(sums).lanes;
   std::map<ValueId, Value> values{{problem_.contract, sums}};
   for (ValueId map : problem_.epilogue) {
