@@ -2,6 +2,7 @@
 // become code that fits the hardware, on one target of each family (tools/gpu_table.py does it for all).
 #include <set>
 
+#include "../kernel/picked_cases.h"
 #include "dot_cases.h"
 #include "emit/report.h"
 #include "graph_cases.h"
@@ -37,6 +38,16 @@ TEST(LadderGpuCompile, FewRowsByWaves) {
   }
   check(dot_test::contract_of({2, 1001}, dot_test::type_of({9, 1001}), "mk", "nk", "mn", false),
         {.tolerance = 1e-4, .machines = {"sm_90a", "gfx942"}});
+}
+
+// Rows that pick matrices: one by one, and sorted.
+TEST(LadderGpuCompile, ExpertsAreRightByTheEvaluator) {
+  for (const int64_t rows : {1, 5, 19}) {
+    SCOPED_TRACE(rows);
+    check_experts({.rows = rows, .wide = 9, .deep = 70}, {.tolerance = 1e-4, .machines = {"sm_90a", "gfx942"}});
+  }
+  check_experts({.rows = 19, .wide = 32, .deep = 64, .format = format_named("q4_0")},
+                {.tolerance = 1e-4, .machines = {"sm_90a", "gfx942"}});
 }
 
 TEST(LadderGpuCompile, FormatsAreRightByTheEvaluator) {
@@ -76,6 +87,8 @@ std::vector<loop::Kernel> kernels_for(const machine::Machine& m) {
   };
   for (uint32_t seed = 1; seed <= 2; ++seed) add_graph(random_graph(seed).g);
   add_graph(attention(5, 17, 24).g);
+  add_graph(first_of_experts({}).g);
+  add_graph(weight_gradient({}).g);
   int number = 0;
   for (const FormatRef& f : FormatLibrary::builtin().all()) {
     if (f->encodes() && number % 16 == 3) add(synth::synthesize_encode(*f, 2, f->block * 2, m));
