@@ -81,8 +81,8 @@ run::DeviceTensorRef random_input(run::Engine& engine, const graph::Type& type, 
     for (size_t i = 0; i < v.size(); ++i) {  // no expert twice in a row
       const auto row = i / static_cast<size_t>(picked) * static_cast<size_t>(picked);
       do v[i] = static_cast<int32_t>(random() % static_cast<uint64_t>(below));
-      while (std::find(v.begin() + static_cast<std::ptrdiff_t>(row), v.begin() + static_cast<std::ptrdiff_t>(i), v[i]) !=
-             v.begin() + static_cast<std::ptrdiff_t>(i));
+      while (std::find(v.begin() + static_cast<std::ptrdiff_t>(row), v.begin() + static_cast<std::ptrdiff_t>(i),
+                       v[i]) != v.begin() + static_cast<std::ptrdiff_t>(i));
     }
     t->upload(v.data(), t->bytes());
     return t;

@@ -80,8 +80,9 @@ Graph function(const std::string& text) {
 TEST(Picked, IndexNotationSaysIt) {
   const char* body[] = {"sum(k) x[n, k] * w[picks[n, j], f, k]", "sum(k) w[picks[n, j], f, k] * x[n, k]"};
   for (const char* text : body) {
-    const Graph g = function("fn f(x: f32[N, K], w: f32[E, F, K], picks: i32[N, J]) -> f32[N, J, F] {\n  y[n, j, f] = " +
-                             std::string(text) + "\n  return y\n}\n");
+    const Graph g = function(
+        "fn f(x: f32[N, K], w: f32[E, F, K], picks: i32[N, J]) -> f32[N, J, F] {\n  y[n, j, f] = " + std::string(text) +
+        "\n  return y\n}\n");
     EXPECT_EQ(count(g, Op::contract_gather_), 1) << print(g);
     EXPECT_EQ(count(g, Op::gather_), 0) << print(g);
   }
@@ -100,7 +101,8 @@ TEST(Picked, IndexNotationSaysIt) {
 TEST(Picked, WhatIsNoMatrixForARowStaysAGather) {
   for (const char* text :
        {"fn f(x: f32[N, K], w: f32[E, K], p: i32[N]) -> f32[N]\n  y[n] = sum(k) x[n, k] * w[p[n], k]\n",
-        "fn f(x: f32[M, K], w: f32[E, F, K], p: i32[N]) -> f32[M, N, F]\n  y[m, n, f] = sum(k) x[m, k] * w[p[n], f, k]\n",
+        "fn f(x: f32[M, K], w: f32[E, F, K], p: i32[N]) -> f32[M, N, F]\n  y[m, n, f] = sum(k) x[m, k] * w[p[n], f, "
+        "k]\n",
         "fn f(x: f32[N, K], w: f32[E, F, K], p: i32[N]) -> f32[F]\n  y[f] = sum(n, k) x[n, k] * w[p[n], f, k]\n"}) {
     const Graph g = function(text);
     EXPECT_EQ(count(g, Op::contract_gather_), 0) << print(g);

@@ -84,13 +84,15 @@ std::string check_group(const Graph& g, const Group& group) {
       return {};
     }
     case KernelShape::dot:
-      if (count(Op::contract_) + count(Op::contract_gather_) + count(Op::contract_scatter_) != 1 || maps + 1 != computes.size() || group.results.size() != 1)
+      if (count(Op::contract_) + count(Op::contract_gather_) + count(Op::contract_scatter_) != 1 ||
+          maps + 1 != computes.size() || group.results.size() != 1)
         return "a dot group has other nodes";
       if (group.root < 0 || g[group.root].op == Op::map_ || group.results[0] != computes.back())
         return "a dot group without its end";
       if (g[group.root].op == Op::contract_scatter_) {
         const auto& letters = g[group.root].attributes.indices;
-        if (letters[1].find(letters[3].back()) == std::string::npos) return "the result's last axis is the first factor's";
+        if (letters[1].find(letters[3].back()) == std::string::npos)
+          return "the result's last axis is the first factor's";
       }
       return {};
     case KernelShape::attend:

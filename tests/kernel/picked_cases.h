@@ -17,9 +17,12 @@ inline graph::ValueId weight_of(G& t, const Experts& e) {
   if (e.format) return t.decoded(t.in("w", shape, e.format, graph::Role::parameter));
   return t.in("w", shape, e.scalar, graph::Role::parameter);
 }
-inline graph::ValueId picks_of(G& t, const Experts& e) { return t.in("picks", {e.rows, e.picked}, Scalar::i32); }
+inline graph::ValueId picks_of(G& t, const Experts& e) {
+  return t.in("picks", {e.rows, e.picked}, Scalar::i32);
+}
 
-// r[n,j,f] = h * tanh(h) * gate[n,j,f], h = x[n,:] . w[picks[n,j],f,:]: rows that all picks of a token share, an epilogue.
+// r[n,j,f] = h * tanh(h) * gate[n,j,f], h = x[n,:] . w[picks[n,j],f,:]: rows that all picks of a token share, an
+// epilogue.
 inline G first_of_experts(const Experts& e) {
   G t;
   const graph::ValueId x = t.in("x", {e.rows, e.deep}, e.scalar);
@@ -49,8 +52,7 @@ inline G rows_gradient(const Experts& e) {
 inline G weight_gradient(const Experts& e) {
   G t;
   const graph::ValueId d = t.in("d", {e.rows, e.picked, e.wide}, e.scalar), x = t.in("x", {e.rows, e.deep}, e.scalar);
-  const graph::ValueId r =
-      t.b.contract_scatter(d, x, picks_of(t, e), "njf", "nk", "nj", "efk", graph::Dim(e.experts));
+  const graph::ValueId r = t.b.contract_scatter(d, x, picks_of(t, e), "njf", "nk", "nj", "efk", graph::Dim(e.experts));
   t.out(t.b.mul(r, t.b.scalar(0.5)));
   return t;
 }

@@ -22,7 +22,8 @@ TEST(LadderExperts, MachineCodeLeavesTheBytesOfTheEvaluator) {
   const machine::MachineRef m = machine::native_machine();
   const Execute native = machine_code(*m), evaluator = loop_evaluator(*m);
   for (const int64_t rows : {1, 9, 33})
-    for (const G& t : {second_of_experts({.rows = rows}), rows_gradient({.rows = rows}), weight_gradient({.rows = rows})}) {
+    for (const G& t :
+         {second_of_experts({.rows = rows}), rows_gradient({.rows = rows}), weight_gradient({.rows = rows})}) {
       const auto inputs = random_inputs(t.g, {.limits = {{"picks", 4}}});
       const graph::Plan plan = graph::fuse(t.g);
       EXPECT_EQ(run_plan(plan, inputs, *m, native).results[0].values,

@@ -288,8 +288,8 @@ Indexed::Item Indexed::element(const Expr& e) {
 
 // ---- reductions
 
-// Rows of x times the matrices that integers pick for them: the matrices are not copied. Nothing when the letters do not
-// fit, or each row would meet a vector only.
+// Rows of x times the matrices that integers pick for them: the matrices are not copied. Nothing when the letters do
+// not fit, or each row would meet a vector only.
 std::optional<Indexed::Item> Indexed::contract_picked(const Item& x, const Item& picked, const std::vector<int>& summed,
                                                       const Place& place) {
   const auto has = [](const std::vector<int>& list, int k) {

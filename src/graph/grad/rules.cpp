@@ -93,8 +93,8 @@ void grad_contract_gather(Reverse& r, ValueId v, ValueId dr) {
   const std::vector<std::string>& letters = node.attributes.indices;
   add_picked(r, a, letters[0], dr, letters[3], b, letters[1], index, letters[2]);
   if (!r.active(b)) return;
-  const ValueId db = r.build.contract_scatter(dr, a, index, letters[3], letters[0], letters[2], letters[1],
-                                              r.build.type(b).shape[0]);
+  const ValueId db =
+      r.build.contract_scatter(dr, a, index, letters[3], letters[0], letters[2], letters[1], r.build.type(b).shape[0]);
   r.add(b, r.build.convert(db, r.build.type(b).element.scalar));
 }
 

@@ -311,7 +311,8 @@ Tensor eval_contract_scatter(Machine& m, const Node& n, ValueId v) {
   const Index r_extents = extents(r.type), inner(r_extents.begin() + 1, r_extents.end());
   const int64_t row = product(r_extents, 1);
   const Index a_free = strides_by_letter(a, letters[0], free), b_free = strides_by_letter(b, letters[1], free);
-  const Index a_row = strides_by_letter(a, letters[0], letters[2]), b_row = strides_by_letter(b, letters[1], letters[2]);
+  const Index a_row = strides_by_letter(a, letters[0], letters[2]),
+              b_row = strides_by_letter(b, letters[1], letters[2]);
   for_each(extents(index.type), [&](int64_t k, const Index& i) {
     const int64_t to = row_of(index, k, r_extents[0], "contract_scatter", v) * row;
     const int64_t at_a = dot(a_row, i), at_b = dot(b_row, i);

@@ -1,7 +1,8 @@
 // round_products: mixed precision. Operands of products with parameters, forward and backward, are rounded to a short
 // float; sums, everything between products, and the parameters themselves stay as they are. Such products have no batch
 // letter (one that both operands and the result share); those of attention do and stay. A value is rounded once,
-// below its views, however many products read it. Products by picked rows (experts) are such products. Proved by tests/graph/round_test.cpp.
+// below its views, however many products read it. Products whose rows pick matrices are such products. Proved by
+// tests/graph/round_test.cpp.
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
 #include "graph/pass/pipeline.h"

@@ -319,7 +319,9 @@ std::string describe_shape(const DotProblem& p) {
   std::string text = "dot ";
   if (p.pick) {
     text += fmt::format("{} rows by {} {} ", p.pick->row_count(), p.pick->count,
-                        p.runs ? "summed" : p.blocks ? "in blocks" : "picked");
+                        p.runs     ? "summed"
+                        : p.blocks ? "in blocks"
+                                   : "picked");
   }
   if (p.outer_extent() > 1) text += fmt::format("{}x", p.outer_extent());
   text += fmt::format("{}x{}x{}", p.m.extent, p.n.extent, p.k_total());

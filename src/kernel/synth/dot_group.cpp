@@ -19,10 +19,10 @@ using Value = loop::ValueId;
 using loop::LoopKind;
 using loop::VType;
 
-constexpr int64_t kOneTask = 1 << 13;       // integers looked at by a sort that is not worth more tasks
+constexpr int64_t kOneTask = 1 << 13;  // integers looked at by a sort that is not worth more tasks
 constexpr int64_t kElementsOfTask = 1 << 13;
-constexpr int64_t kMostRows = 128;          // of a block
-constexpr double kShared = 1.3;             // rows per matrix read, from which sorting pays
+constexpr int64_t kMostRows = 128;  // of a block
+constexpr double kShared = 1.3;     // rows per matrix read, from which sorting pays
 
 int add_scratch(Synthesis& out, int64_t bytes) {
   out.scratch.push_back(bytes);
@@ -136,9 +136,8 @@ class SortWriter {
         b_.store(sums, b_.add(b_.load(sums, lanes, w_.i64(0), 4), hits(row, e)), w_.i64(0), 4);
       });
     rows(w_.i64(whole()), w_.i64(at_.rows), [&](Value row) {
-      where_own(row, e, [&] {
-        b_.store(rest, b_.add(b_.load(rest, one, w_.i64(0), 4), b_.integer(1, one)), w_.i64(0), 4);
-      });
+      where_own(row, e,
+                [&] { b_.store(rest, b_.add(b_.load(rest, one, w_.i64(0), 4), b_.integer(1, one)), w_.i64(0), 4); });
     });
     const Value of_vectors = b_.load(sums, lanes, w_.i64(0), 4);
     const Value total = lanes_ == 1 ? of_vectors : b_.fold(ScalarOp::add_, of_vectors);
@@ -219,8 +218,8 @@ void write_sort(const graph::Graph& g, const DotProblem& p, Places& at, const ma
   LUMEN_CHECK(out.steps.size() > before);
 }
 
-// Rows of a load in the order of `order`, dense in scratch, zeros where there is none. `elements`: the indices of a row,
-// slowest first. Afterwards the load is that scratch.
+// Rows of a load in the order of `order`, dense in scratch, zeros where there is none. `elements`: the indices of a
+// row, slowest first. Afterwards the load is that scratch.
 void write_rows(const graph::Graph& g, DotProblem& p, size_t load, const std::vector<const DotIndex*>& elements,
                 const Places& at, const machine::Machine& m, Synthesis& out) {
   DotProblem one = rows_of(p, load);

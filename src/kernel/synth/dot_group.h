@@ -1,7 +1,7 @@
-// Products whose rows pick matrices by integers (experts): steps before the product sort the rows by what they pick, so
-// that a matrix is read once for all its rows, and lay them out in that order. Rows of one matrix keep their order. What
-// follows is a product like any other, with blocks of rows as its outer index (or, for a scatter, runs of rows as its
-// K). Few rows that hardly share a matrix are left as they are: each is a product of its own. Proved by
+// Products whose rows pick matrices by integers, as in mixtures: steps before the product sort the rows by what they
+// pick, so that a matrix is read once for all its rows, and lay them out in that order. Rows of one matrix keep their
+// order. What follows is a product like any other, with blocks of rows as its outer index (or, for a scatter, runs of
+// rows as its K). Few rows that hardly share a matrix are left as they are: each is a product of its own. Proved by
 // tests/kernel/dot_group_test.cpp.
 #pragma once
 

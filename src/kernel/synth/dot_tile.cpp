@@ -137,8 +137,7 @@ void TileKernel::multiply_task() {
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.m_task * t_.height * row_bytes), lane_bytes_,
           [&](Value at) { b_.store(sums_, w_.zero(t_.lanes), at, 4); });
   const int64_t inner_stages = (p_.k.extent + t_.stage_k - 1) / t_.stage_k;
-  const Value stages =
-      p_.runs ? div(w_.add(w_.run(), w_.i64(t_.stage_k - 1)), t_.stage_k) : w_.i64(t_.stages);
+  const Value stages = p_.runs ? div(w_.add(w_.run(), w_.i64(t_.stage_k - 1)), t_.stage_k) : w_.i64(t_.stages);
   b_.loop(LoopKind::serial, w_.i64(0), stages, 1, [&](Value number) {
     s.k0 = w_.scaled(rem(number, inner_stages), t_.stage_k);
     if (p_.runs) {

@@ -22,16 +22,15 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
       continue;
     }
     if (l.scratch >= 0) {
-      buffers_.push_back(
-          scratch_param(i == 0 ? "a" : "b", l.scratch, l.elements * scalar_bytes(l.scalar), false));
+      buffers_.push_back(scratch_param(i == 0 ? "a" : "b", l.scratch, l.elements * scalar_bytes(l.scalar), false));
       continue;
     }
     auto [at, fresh] = known.try_emplace(l.source, -1);
     if (fresh) {
-      at->second = b.param(i == 0   ? "a"
-                           : i == 1                            ? "b"
+      at->second = b.param(i == 0                        ? "a"
+                           : i == 1                      ? "b"
                            : p.pick && i == p.pick->load ? "picks"
-                                    : fmt::format("e{}", i - 2),
+                                                         : fmt::format("e{}", i - 2),
                            graph::byte_size(g[l.source].type), false);
       arguments_.push_back({Argument::From::value, l.source});
     }

@@ -33,7 +33,7 @@ class DotWriter {
   void where_row(loop::ValueId m, const std::function<void()>& body);
   // Tiles of so many rows: the number given, or fewer where the block has fewer rows.
   loop::ValueId used_tiles(loop::ValueId tiles, int64_t height);
-  loop::ValueId run() const { return count_; }  // of runs: elements of K
+  loop::ValueId run() const { return count_; }                    // of runs: elements of K
   loop::ValueId base(size_t load) const { return bases_[load]; }  // elements
   loop::BufferId buffer(size_t load) const { return buffers_[load]; }
 
