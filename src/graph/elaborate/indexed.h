@@ -28,8 +28,7 @@ class Indexed {
     Value value;
     std::vector<int> over;  // numbers of indices, rising unless loose
     bool loose = false;
-    ValueId table = -1,
-            rows = -1;  // the value is a gather of these, table's axes behind the first in the order of `over`
+    ValueId table = -1, rows = -1;  // the value is a gather of these: the rows' indices lead `over`
   };
 
   int add_index(const std::string& name, const Place& place);
