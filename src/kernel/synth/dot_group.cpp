@@ -310,8 +310,8 @@ int64_t row_length(const std::vector<DotIndex*>& elements) {
 // Rows of a block: about as many as a matrix gets, so that most are one block; a few more where that fills tiles.
 int64_t rows_of_block(double mean, const machine::Machine& m) {
   const auto wanted = static_cast<int64_t>(std::ceil(1.5 * mean));
-  if (m.wave > 1) return std::clamp<int64_t>(wanted, 1, 4);  // what a wave keeps sums for
-  if (wanted <= 6) return std::max<int64_t>(wanted, 2);
+  const int64_t few = m.wave > 1 ? 4 : 6;  // what rows of a matrix meet as they come
+  if (wanted <= few) return std::max<int64_t>(wanted, 2);
   return std::min((wanted + 15) / 16 * 16, kMostRows);
 }
 
