@@ -114,7 +114,7 @@ TEST(LadderGpuCompile, CodeFitsTheHardware) {
       EXPECT_LE(r.shared_bytes, m->shared_bytes);
       EXPECT_LE(r.private_bytes, 128 << 10);
       EXPECT_LE(r.launch.threads, 128);
-      dots += r.loop_dots > 0;
+      dots += r.loop_dots > 0 || r.loop_matrix > 0;
       if (r.vector_registers) {
         EXPECT_LE(*r.vector_registers, 512);
         EXPECT_GE(r.waves.value_or(0), 1);
