@@ -56,9 +56,11 @@ DotProblem rows_of(const DotProblem& p, size_t load) {
 struct Places {
   int counts = -1, order = -1, table = -1;  // scratch
   int64_t rows = 1, matrices = 1;
-  int64_t height = 1;  // rows of a block, which begin at multiples of it
+  int64_t align = 1;   // the first row of a matrix has a place that is a multiple of it
+  int64_t places = 1;  // of all rows
+  int64_t height = 1;  // most rows of a block; 0: the table has the matrices' runs, not blocks
   int64_t blocks = 1;
-  bool runs = false;  // the table has the matrices' runs, not blocks
+  int64_t table_bytes() const { return (height == 0 ? matrices : blocks) * kPickEntry * 4; }
 };
 
 class SortWriter {
@@ -92,12 +94,12 @@ class SortWriter {
 
  private:
   std::string plan(const std::string& what) const {
-    const std::string blocks = at_.runs ? "" : fmt::format(" into blocks of {}", at_.height);
+    const std::string blocks = at_.height == 0 ? "" : fmt::format(" into blocks of {}", at_.height);
     return fmt::format("{} {} rows by {}{}", what, at_.rows, at_.matrices, blocks);
   }
   void declare_places() {
-    order_ = w_.scratch_param("order", at_.order, at_.blocks * at_.height * 4, true);
-    table_ = w_.scratch_param("table", at_.table, (at_.runs ? at_.matrices : at_.blocks) * 8, true);
+    order_ = w_.scratch_param("order", at_.order, at_.places * 4, true);
+    table_ = w_.scratch_param("table", at_.table, at_.table_bytes(), true);
   }
   void each_matrix(const std::function<void(Value)>& body) {
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(at_.matrices), 1, body);
@@ -153,12 +155,11 @@ class SortWriter {
   }
 
   Value count_of(Value e) { return wide(b_.load(counts_, {Scalar::i32, 1}, bytes(e), 4)); }
-  Value blocks_of(Value count) {
-    return b_.op(ScalarOp::div_, w_.add(count, w_.i64(at_.height - 1)), w_.i64(at_.height));
-  }
-  void note(Value entry, Value a, Value b) {
-    b_.store(table_, narrow(a), w_.scaled(entry, 8), 4);
-    b_.store(table_, narrow(b), w_.add(w_.scaled(entry, 8), w_.i64(4)), 4);
+  Value ceil_div(Value x, int64_t y) { return b_.op(ScalarOp::div_, w_.add(x, w_.i64(y - 1)), w_.i64(y)); }
+  void note(Value entry, Value matrix, Value first, Value count) {
+    const Value to = w_.scaled(entry, kPickEntry * 4);
+    int64_t i = 0;
+    for (const Value x : {matrix, first, count}) b_.store(table_, narrow(x), w_.add(to, w_.i64(4 * i++)), 4);
   }
   void leave_empty(Value from, Value to) {
     rows(from, to, [&](Value at) { b_.store(order_, b_.integer(-1, {Scalar::i32, 1}), bytes(at), 4); });
@@ -166,18 +167,22 @@ class SortWriter {
 
   void place(Value e) {
     const VType one{Scalar::i64, 1};
-    const loop::BufferId next = b_.alloc(8);
-    const auto get = [&] { return b_.load(next, one, w_.i64(0), 8); };
-    const auto set = [&](Value x) { b_.store(next, x, w_.i64(0), 8); };
-    set(w_.i64(0));
-    b_.loop(LoopKind::serial, w_.i64(0), e, 1, [&](Value before) { set(w_.add(get(), blocks_of(count_of(before)))); });
-    const Value block = get(), begin = w_.scaled(block, at_.height), count = count_of(e);
-    const Value blocks = blocks_of(count), end = w_.scaled(w_.add(block, blocks), at_.height);
-    set(begin);
+    const loop::BufferId next = b_.alloc(8), blocks = b_.alloc(8);
+    const auto get = [&](loop::BufferId x) { return b_.load(x, one, w_.i64(0), 8); };
+    const auto set = [&](loop::BufferId x, Value to) { b_.store(x, to, w_.i64(0), 8); };
+    set(next, w_.i64(0));
+    set(blocks, w_.i64(0));
+    b_.loop(LoopKind::serial, w_.i64(0), e, 1, [&](Value before) {
+      const Value count = count_of(before);
+      set(next, w_.add(get(next), w_.scaled(ceil_div(count, at_.align), at_.align)));
+      if (at_.height > 0) set(blocks, w_.add(get(blocks), ceil_div(count, at_.height)));
+    });
+    const Value begin = get(next), count = count_of(e);
+    const Value end = w_.add(begin, w_.scaled(ceil_div(count, at_.align), at_.align));
     const auto own = [&](Value row) {
       where_own(row, e, [&] {
-        b_.store(order_, narrow(row), bytes(get()), 4);
-        set(w_.add(get(), w_.i64(1)));
+        b_.store(order_, narrow(row), bytes(get(next)), 4);
+        set(next, w_.add(get(next), w_.i64(1)));
       });
     };
     if (whole() > 0)
@@ -188,14 +193,17 @@ class SortWriter {
       });
     rows(w_.i64(whole()), w_.i64(at_.rows), own);
     leave_empty(w_.add(begin, count), end);
-    if (at_.runs) return note(e, begin, count);
-    rows(w_.i64(0), blocks, [&](Value i) {
-      const Value rest = b_.op(ScalarOp::sub_, count, w_.scaled(i, at_.height));
-      note(w_.add(block, i), e, w_.min(rest, w_.i64(at_.height)));
+    const Value is_last = b_.op(ScalarOp::eq_, e, w_.i64(at_.matrices - 1));
+    b_.branch(is_last, [&] { leave_empty(end, w_.i64(at_.places)); });
+    if (at_.height == 0) return note(e, e, begin, count);
+    const Value block = get(blocks), own_blocks = ceil_div(count, at_.height);
+    rows(w_.i64(0), own_blocks, [&](Value i) {
+      const Value done = w_.scaled(i, at_.height);
+      const Value here = w_.min(b_.op(ScalarOp::sub_, count, done), w_.i64(at_.height));
+      note(w_.add(block, i), e, w_.add(begin, done), here);
     });
-    b_.branch(b_.op(ScalarOp::eq_, e, w_.i64(at_.matrices - 1)), [&] {  // blocks nobody needs
-      rows(w_.add(block, blocks), w_.i64(at_.blocks), [&](Value i) { note(i, w_.i64(0), w_.i64(0)); });
-      leave_empty(end, w_.i64(at_.blocks * at_.height));
+    b_.branch(is_last, [&] {  // blocks nobody needs
+      rows(w_.add(block, own_blocks), w_.i64(at_.blocks), [&](Value i) { note(i, w_.i64(0), w_.i64(0), w_.i64(0)); });
     });
   }
 
@@ -209,8 +217,8 @@ class SortWriter {
 
 void write_sort(const graph::Graph& g, const DotProblem& p, Places& at, const machine::Machine& m, Synthesis& out) {
   at.counts = add_scratch(out, at.matrices * 4);
-  at.order = add_scratch(out, at.blocks * at.height * 4);
-  at.table = add_scratch(out, (at.runs ? at.matrices : at.blocks) * 8);
+  at.order = add_scratch(out, at.places * 4);
+  at.table = add_scratch(out, at.table_bytes());
   const DotProblem picks = rows_of(p, p.pick->load);
   const size_t before = out.steps.size();
   SortWriter(g, picks, at, m.f32_lanes()).write(out);
@@ -233,7 +241,7 @@ void write_rows(const graph::Graph& g, DotProblem& p, size_t load, const std::ve
   const bool packed = l.kind == DotLoad::Kind::packed;
   int64_t length = one.k.extent;
   for (const DotIndex& i : inner) length *= i.extent;
-  const int64_t outer = length / one.k.extent, rows = at.blocks * at.height, bytes = scalar_bytes(l.scalar);
+  const int64_t outer = length / one.k.extent, rows = at.places, bytes = scalar_bytes(l.scalar);
   const int scratch = add_scratch(out, rows * length * bytes);
   const int lanes = m.f32_lanes();
   DotWriter w(g, one, "rows");
@@ -325,6 +333,8 @@ DotProblem into_blocks(const graph::Graph& g, DotProblem p, const machine::Machi
   at.matrices = matrices;
   at.height = rows_of_block(mean, m);
   at.blocks = (rows + std::min(rows, matrices) * (at.height - 1)) / at.height;
+  for (const machine::TileRow& tile : m.tiles) at.align = std::max<int64_t>(at.align, tile.rows);
+  at.places = rows + std::min(rows, matrices) * (at.align - 1) + at.height;
   write_sort(g, p, at, m, out);
 
   std::vector<DotIndex*> elements;
@@ -334,21 +344,20 @@ DotProblem into_blocks(const graph::Graph& g, DotProblem p, const machine::Machi
   lay_out(0, elements, p);
   const int64_t length = row_length(elements);
   const size_t loads = p.loads.size();
-  DotIndex block{at.blocks, std::vector<int64_t>(loads, 0), 0};
-  block.strides[0] = at.height * length;
+  const DotIndex block{at.blocks, std::vector<int64_t>(loads, 0), 0};
   p.m = {at.height, std::vector<int64_t>(loads, 0), 0};
   p.m.strides[0] = length;
   p.outer.erase(p.outer.begin(), p.outer.begin() + static_cast<std::ptrdiff_t>(p.pick->rows.size()));
   p.outer.insert(p.outer.begin(), block);
-  p.blocks = DotBlocks{at.order, at.table, at.blocks};
+  p.blocks = DotBlocks{at.order, at.table, at.blocks, at.places};
   return p;
 }
 
 DotProblem into_runs(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out) {
   Places at;
-  at.rows = at.blocks = p.pick->row_count();
+  at.rows = at.places = p.pick->row_count();
   at.matrices = p.pick->count;
-  at.runs = true;
+  at.height = 0;
   write_sort(g, p, at, m, out);
   // What each factor has of a row, in the order of the result; the other factor does not depend on it.
   std::vector<DotIndex*> of_a, of_b;

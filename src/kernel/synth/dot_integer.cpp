@@ -203,7 +203,7 @@ void IntegerKernel::write_group(Value n) {
     first_blocks_.push_back(b_.op(ScalarOp::div_, element, w_.i64(block)));
   }
   x_rows_.clear();
-  for (int i = 0; i < t_.height; ++i) x_rows_.push_back(w_.add(w_.scaled(outer_, p_.m.extent), w_.i64(i)));
+  for (int i = 0; i < t_.height; ++i) x_rows_.push_back(w_.add(w_.laid_row(outer_, p_.m.extent), w_.i64(i)));
 
   const RowOrder& order = layout_.order;
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(order.units), 1, [&](Value unit) {
@@ -236,7 +236,7 @@ void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const Row
                            const machine::Machine& m, Synthesis& out) {
   const RowsPlan t = rows.single();  // codes of a are small: more rows of b would save nothing
   ActivationLayout layout;
-  layout.rows = p.outer_extent() * p.m.extent;
+  layout.rows = p.rows_of_a();
   layout.columns = p.k.extent;
   layout.fine = d.fine;
   layout.lanes = static_cast<int>(d.step());

@@ -126,7 +126,7 @@ void MatrixKernel::write_tiles(Value k0, Value count) {
       b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Value m_tile) {
         Tile tile;
         tile.vectors = vectors;
-        tile.row = w_.add(w_.scaled(outer_, left_.padded_m), w_.scaled(m_tile, t_.height));
+        tile.row = w_.add(w_.laid_row(outer_, left_.padded_m), w_.scaled(m_tile, t_.height));
         tile.panel = w_.scaled(n_inside, panel_->tile_bytes());
         tile.column = w_.scaled(n_inside, t_.tile_columns() * 4);
         const Value m_inside = sub(m_tile, m_first_);

@@ -104,8 +104,16 @@ int64_t DotProblem::outer_extent() const {
   return total;
 }
 
+int64_t DotProblem::rows_of_a() const {
+  return blocks ? blocks->rows : outer_extent() * m.extent;
+}
+
 DotProblem DotProblem::only_a() const {
   DotProblem p = *this;
+  if (blocks) {  // one row after the other, of whatever block
+    p.outer.clear();
+    p.m.extent = blocks->rows;
+  }
   p.loads.resize(1);
   p.pick.reset();
   p.blocks.reset();

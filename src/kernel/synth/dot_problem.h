@@ -45,17 +45,19 @@ struct DotPick {
 };
 
 // Rows sorted by what they pick (dot_group.h), in blocks of m.extent rows of one matrix at most: the first outer index
-// counts blocks, row i of a block is the row whose number stands in `order`, and a is in scratch in that order.
+// counts blocks, and a is in scratch in the order of the rows. What a block has less belongs to the next or is zero.
 struct DotBlocks {
-  int order = -1;  // scratch, i32[blocks * m.extent]: numbers of rows; -1: none
-  int table = -1;  // scratch, i32[blocks, 2]: matrix, rows
+  int order = -1;  // scratch, i32[rows]: numbers of rows; -1: none
+  int table = -1;  // scratch, i32[blocks, kPickEntry]: matrix, place of the first row, rows
   int64_t blocks = 1;
+  int64_t rows = 1;  // places, so many that m.extent rows exist from any block's first
 };
 
 // Rows sorted by what they pick are K, those of one matrix a run of it: the first outer index counts matrices.
 struct DotRuns {
-  int table = -1;  // scratch, i32[matrices, 2]: where the run begins, its rows
+  int table = -1;  // scratch, i32[matrices, kPickEntry]: matrix, where its run begins, its rows
 };
+constexpr int64_t kPickEntry = 4;
 
 struct DotProblem {
   std::vector<DotLoad> loads;            // 0 = a, 1 = b, the rest belong to the epilogue
@@ -72,6 +74,7 @@ struct DotProblem {
   std::optional<DotRuns> runs;
 
   int64_t outer_extent() const;
+  int64_t rows_of_a() const;  // that a step before makes something of
   int64_t k_total() const;
   double flops() const;       // multiplications and additions of the contraction
   DotProblem only_a() const;  // for a step that reads a and writes scratch: no b, no result, no epilogue

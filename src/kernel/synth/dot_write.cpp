@@ -42,10 +42,10 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
     arguments_.push_back({Argument::From::value, p.result});
   }
   if (p.blocks) {
-    order_ = scratch_param("order", p.blocks->order, p.blocks->blocks * p.m.extent * 4, false);
-    table_ = scratch_param("blocks", p.blocks->table, p.blocks->blocks * 8, false);
+    order_ = scratch_param("order", p.blocks->order, p.blocks->rows * 4, false);
+    table_ = scratch_param("blocks", p.blocks->table, p.blocks->blocks * kPickEntry * 4, false);
   }
-  if (p.runs) table_ = scratch_param("runs", p.runs->table, p.pick->count * 8, false);
+  if (p.runs) table_ = scratch_param("runs", p.runs->table, p.pick->count * kPickEntry * 4, false);
   for (ValueId v : p.epilogue) epilogue_nodes_ += static_cast<int>(g[v].attributes.formula.nodes.size());
 }
 
@@ -80,15 +80,17 @@ void DotWriter::enter_outer(Value flat) {
 void DotWriter::enter_picked() {
   const DotPick& pick = *problem_.pick;
   const auto entry = [&](int i) {
-    const Value v = b.load(table_, {Scalar::i32, 1}, add(scaled(block_, 8), i64(int64_t{i} * 4)), 4);
-    return b.convert(ScalarOp::cast_, Scalar::i64, v);
+    const Value at = add(scaled(block_, kPickEntry * 4), i64(int64_t{i} * 4));
+    return b.convert(ScalarOp::cast_, Scalar::i64, b.load(table_, {Scalar::i32, 1}, at, 4));
   };
   if (problem_.runs) {
-    const Value first = entry(0);
-    count_ = entry(1);
-    for (size_t l = 0; l < 2; ++l) bases_[l] = add(bases_[l], scaled(first, problem_.k.strides[l]));
+    first_ = entry(1);
+    count_ = entry(2);
+    for (size_t l = 0; l < 2; ++l) bases_[l] = add(bases_[l], scaled(first_, problem_.k.strides[l]));
   } else if (problem_.blocks) {
-    count_ = entry(1);
+    first_ = entry(1);
+    count_ = entry(2);
+    bases_[0] = add(bases_[0], scaled(first_, problem_.m.strides[0]));
     bases_[1] = add(bases_[1], scaled(entry(0), pick.stride));
   } else {
     const Value row = b.convert(ScalarOp::cast_, Scalar::i64, read(pick.load, bases_[pick.load], 0, 1, -1));
@@ -155,9 +157,9 @@ Value DotWriter::read_f32(size_t load, Value at, int64_t stride, int lanes, Valu
 // Of blocks: the row's own place, wherever it lies.
 void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
   if (!problem_.blocks) return finish_row(sums, m, n, count);
-  const Value at = add(scaled(block_, problem_.m.extent), m);
-  Value row = b.convert(ScalarOp::cast_, Scalar::i64, b.load(order_, {Scalar::i32, 1}, scaled(at, 4), 4));
-  b.branch(b.op(ScalarOp::le_, i64(0), row), [&] {
+  b.branch(b.op(ScalarOp::lt_, m, count_), [&] {
+    const Value at = scaled(add(first_, m), 4);
+    Value row = b.convert(ScalarOp::cast_, Scalar::i64, b.load(order_, {Scalar::i32, 1}, at, 4));
     const std::vector<Value> bases = bases_;
     const Value result_base = result_base_;
     const std::vector<DotIndex>& rows = problem_.pick->rows;
