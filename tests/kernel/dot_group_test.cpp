@@ -53,7 +53,8 @@ TEST(DotGroup, WeightsInFormats) {
 }
 
 TEST(DotGroup, ShortFloats) {
-  check_experts({.rows = 37, .scalar = Scalar::bf16}, {.tolerance = 2e-2, .machines = {"amx", "avx512-bf16", "x86-64-v3"}});
+  check_experts({.rows = 37, .scalar = Scalar::bf16},
+                {.tolerance = 2e-2, .machines = {"amx", "avx512-bf16", "x86-64-v3"}});
 }
 
 TEST(DotGroup, AnIntegerOutsideIsAnError) {

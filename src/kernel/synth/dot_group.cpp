@@ -22,7 +22,7 @@ using loop::VType;
 constexpr int64_t kOneTask = 1 << 13;  // integers looked at by a sort that is not worth more tasks
 constexpr int64_t kElementsOfTask = 1 << 13;
 constexpr int64_t kMostRows = 128;  // of a block
-constexpr double kShared = 1.3;     // rows per matrix read, from which sorting pays
+constexpr double kShared = 1.15;    // rows per matrix read, from which sorting pays
 
 int add_scratch(Synthesis& out, int64_t bytes) {
   out.scratch.push_back(bytes);

@@ -221,6 +221,10 @@ Step DotWriter::step(std::string plan) {
     if (!isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '_';
   s.kernel.name += "_" + identity;
   for (const loop::BufferParam& param : s.kernel.params) s.bytes += static_cast<double>(param.bytes);
+  if (problem_.pick && !problem_.pick->scatters && problem_.pick->row_count() < problem_.pick->count) {
+    const auto share = static_cast<double>(problem_.pick->row_count()) / static_cast<double>(problem_.pick->count);
+    s.bytes -= (1 - share) * static_cast<double>(s.kernel.params[static_cast<size_t>(buffers_[1])].bytes);
+  }
   s.arguments = std::move(arguments_);
   s.plan = std::move(plan);
   return s;
