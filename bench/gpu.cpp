@@ -321,7 +321,7 @@ int bench_gpu(const std::vector<std::string>& arguments) {
   }
   const auto wanted = [&](const Line& line) {
     return filters.empty() || std::any_of(filters.begin(), filters.end(), [&](const std::string& f) {
-             return f.ends_with('$') ? line.name == f.substr(0, f.size() - 1) : line.name.find(f) != std::string::npos;
+             return f.ends_with('$') ? line.name.ends_with(f.substr(0, f.size() - 1)) : line.name.find(f) != std::string::npos;
            });
   };
   std::unique_ptr<Bench> bench;

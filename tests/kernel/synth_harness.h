@@ -126,7 +126,8 @@ struct PlanRun {
 };
 
 inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, graph::Tensor>& inputs,
-                        const machine::Machine& m, const Execute& execute, const synth::Options& options = {}) {
+                        const machine::Machine& m, const Execute& execute,
+                        const synth::Options& options = {.exact = true}) {
   const graph::Graph& g = plan.graph;
   std::map<graph::ValueId, Blob> memory;  // by storage
   for (graph::ValueId v = 0; v < static_cast<int>(g.nodes.size()); ++v) {
@@ -195,7 +196,7 @@ struct Check {
   std::map<std::string, int64_t> limits = {};  // integer inputs: values below
   std::vector<std::string> machines = {"x86-64-v3", "avx512"};
   uint32_t seed = 1;
-  bool exact = false;  // activations beside quantized weights stay as they are
+  bool exact = true;  // activations beside quantized weights stay as they are: as the evaluator has it
 };
 
 inline FormatRef format_named(std::string_view name) {

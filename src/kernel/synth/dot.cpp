@@ -13,6 +13,11 @@
 #include "kernel/synth/dot_tile.h"
 
 namespace lumen::synth {
+namespace {
+
+constexpr int kRowsOfWaves = 2;  // beyond, multiply-adds of f32 take longer than matrix instructions
+
+}  // namespace
 
 Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                          const Options& options) {
@@ -26,24 +31,23 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
   std::string why;
   if (rows_possible(p)) {
     const RowsPlan rows = choose_rows(p, target);
-    if (target.wave > 1) {
-      out.steps.push_back(write_rows_kernel(plan.graph, p, rows, target));
-      return out;
-    }
     if (!options.exact && integer_possible(p)) {
       if (const auto d = factor_integer(*p.loads[1].format, p.loads[1].columns, target, &why)) {
         write_integer_kernels(plan.graph, p, rows, *d, target, out);
         return out;
       }
-      std::string no_shorts;
-      if (const auto d = factor_short(*p.loads[1].format, target, &no_shorts)) {
-        write_short_kernels(plan.graph, p, rows, *d, target, out);
-        out.steps.back().plan += ", no integers: " + why;
-        return out;
+      if (target.wave == 1) {
+        std::string no_shorts;
+        if (const auto d = factor_short(*p.loads[1].format, target, &no_shorts)) {
+          write_short_kernels(plan.graph, p, rows, *d, target, out);
+          out.steps.back().plan += ", no integers: " + why;
+          return out;
+        }
+        why += ", no short floats: " + no_shorts;
       }
-      why += ", no short floats: " + no_shorts;
     }
-    if (rows.cycles < tiles.front().cycles) {
+    if (target.wave > 1 ? rows.height <= kRowsOfWaves || choose_factor(p, target, options.exact) == Scalar::f32
+                        : rows.cycles < tiles.front().cycles) {
       out.steps.push_back(write_rows_kernel(plan.graph, p, rows, target));
       if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
       return out;

@@ -179,13 +179,13 @@ class BlockChooser {
       case Supply::beside:
         return 1.0 / 64;
       case Supply::along_k:
-        return 1.0 / 24;
+        return 0.08;
       case Supply::turned:
-        return 1.0 / 16;
+        return 0.17;
       case Supply::packed:
-        return 1.0 / 16;
+        return 0.25;
       case Supply::single:
-        return 1;
+        return 0.3;
     }
     LUMEN_UNREACHABLE("supply {}", static_cast<int>(s));
   }

@@ -44,7 +44,7 @@ std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar
   else
     out.along_k = k.strides[load] == 1;
   DotIndex &fast = out.along_k ? k : rows, &slow = out.along_k ? rows : k;
-  if (packed ? !unpacks_along(p, load, fast) : fast.strides[load] != 1) return {};
+  if (packed ? !unpacks_along(p, load, out.along_k ? p.k : rows_of(p, load)) : fast.strides[load] != 1) return {};
   if (fast.extent % unit != 0 || (packed && l.format->block % unit != 0)) return {};
   int64_t elements = 1;
   const auto lay = [&](DotIndex& i) {
