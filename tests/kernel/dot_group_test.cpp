@@ -44,7 +44,7 @@ TEST(DotGroup, WeightsInFormats) {
     for (const int64_t rows : {1, 4, 11}) {
       const int64_t deep = std::max<int64_t>(f->block, 64);
       const Experts e{.rows = rows, .experts = 2, .wide = std::max<int64_t>(f->block, 24), .deep = deep, .format = f};
-      Check rounded{.tolerance = 0.4, .limits = {{"picks", 2}}, .exact = false};  // activations have eight bits
+      Check rounded{.tolerance = 0.4, .limits = {{"picks", 2}}, .options = {}};  // activations have eight bits
       if (rows > 4) rounded.machines.push_back("amx");
       check(second_of_experts(e).g, rounded);
       if (rows > 4) check_experts(e, {.tolerance = 1e-4, .machines = {"avx512"}});
