@@ -283,7 +283,11 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
   const bool stay = t.height == 1 || t.height * p.k.extent * 4 <= m.l1_bytes / 2;
   t.width = stay || t.height * 4 + 2 > m.vector_registers ? 1 : 4;
   // The lanes of a wave lie a unit of the format apart, so that what they read of a is used for several rows.
-  if (m.wave > 1) t.width = p.loads[1].kind == DotLoad::Kind::packed ? std::clamp(4 / t.height, 1, 4) : 1;
+  // Of long blocks a lane holds more at once.
+  if (m.wave > 1) {
+    const DotLoad& b = p.loads[1];
+    t.width = b.kind != DotLoad::Kind::packed ? 1 : std::clamp(4 / t.height, 1, b.format->block > 128 ? 2 : 4);
+  }
   t.chains = std::clamp(8 / t.height / t.width, 1, 4);
   if (p.n.extent < t.width) t.width = static_cast<int>(p.n.extent);
   const int64_t groups = ceil_div(p.n.extent, t.width);

@@ -206,7 +206,7 @@ class BlockChooser {
             ? 0
             : m * n * static_cast<double>(scalar_bytes(factor_)) / 128 *
                   (1.0 / (t.tile.tiles_m * t.tile.step_m()) + 1.0 / (t.tile.tiles_n * t.tile.step_n()));
-    const double per_k = hidden ? std::max({products, fetch, reads}) + reads / 4 : std::max(products, reads) + fetch;
+    const double per_k = hidden ? std::max(products, reads) + fetch + reads / 4 : std::max(products, reads) + fetch;
     const double block = per_k * static_cast<double>(t.part * t.tile.stage_k) + kEnter;
     const auto blocks = static_cast<double>(t.blocks(p_));
     // Blocks that share a multiprocessor hide each other's waiting.
