@@ -101,11 +101,13 @@ void BlockKernel::write_block(Value block) {
   panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   const Value from = w_.scaled(part_, t_.part);
   const Value to = t_.parts == 1 ? w_.i64(t_.stages) : w_.min(w_.add(from, w_.i64(t_.part)), w_.i64(t_.stages));
-  if (a_->copies() && c_->copies())
-    stream_copies(from, to);
-  else
-    stream_registers(from, to);
-  lanes([&](Value lane) { write_sums(lane); });
+  w_.where_row(m0_, [&] {
+    if (a_->copies() && c_->copies())
+      stream_copies(from, to);
+    else
+      stream_registers(from, to);
+    lanes([&](Value lane) { write_sums(lane); });
+  });
 }
 
 BlockFill::Place BlockKernel::place_of(size_t load, Value stage, int64_t position) {
@@ -230,7 +232,7 @@ Step merge(const graph::Graph& g, DotProblem p, const BlockPlan& t, int scratch,
 
 std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machine::Machine& m, bool exact,
                                         int scratch) {
-  if (m.wave <= 1) return {};
+  if (m.wave <= 1 || original.runs) return {};  // runs have no fixed number of stages
   const DotProblem p = with_plain_formats(original);
   const Scalar factor = choose_factor(p, m, exact);
   std::vector<BlockDot> out;

@@ -82,6 +82,7 @@ class BlockChooser {
     for (const auto* indices : {&p_.outer, &p_.outer_k})
       for (const DotIndex& i : *indices)
         if (!whole(i.strides[load])) return false;
+    if (load == 1 && p_.pick && !whole(p_.pick->stride)) return false;
     return whole(p_.loads[load].offset) && (rows.extent == 1 || whole(rows.strides[load])) && whole(p_.k.extent);
   }
 
@@ -93,6 +94,7 @@ class BlockChooser {
     for (const auto* indices : {&p_.outer, &p_.outer_k})
       for (const DotIndex& i : *indices)
         if (!whole(i.strides[load])) return false;
+    if (load == 1 && p_.pick && !whole(p_.pick->stride)) return false;
     return whole(p_.loads[load].offset) && whole(p_.k.strides[load]) && whole(rows.extent);
   }
   bool lies_beside(size_t load, const DotIndex& rows) const {
