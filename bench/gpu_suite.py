@@ -58,8 +58,8 @@ def torch_products():
     return out
 
 
-def torch_training(width=2048, layers=22, heads=32, groups=4, inner=5632, vocabulary=32000):
-    """Tokens a second and GiB of a compiled Llama of 1.1 billion parameters: bf16 products, f32 parameters, fused AdamW."""
+def torch_training(eager=False, width=2048, layers=22, heads=32, groups=4, inner=5632, vocabulary=32000):
+    """Tokens a second and GiB of a (compiled) Llama of 1.1 billion parameters: bf16 products, f32 parameters, fused AdamW."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -107,7 +107,7 @@ def torch_training(width=2048, layers=22, heads=32, groups=4, inner=5632, vocabu
     torch.manual_seed(1)
     model = Llama().cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-    compiled = torch.compile(model)
+    compiled = model if eager else torch.compile(model)
     tokens = torch.randint(vocabulary, (BATCH, T + 1), device="cuda")
 
     def step():
@@ -207,10 +207,10 @@ class Suite:
         total = re.search(r"^\s+\d+\s+([\d.]+) in \d+ runs", out, re.M)
         memory = re.search(r"([\d.]+) MiB of memory for values", out)
         speed = BATCH * T / (float(total[1]) / 1e3) if total else None
-        self.row("training Llama 1.1B, bf16", speed, "tokens/s", torch.get("speed"), "PyTorch", 1)
+        self.row("training Llama 1.1B, bf16", speed, "tokens/s", torch.get("speed"), torch.get("name", "PyTorch"), 1)
         # Parameters, moments and gradients are counted by PyTorch, too.
         held = 3 * 4 * 1.1e9 / 2**30
-        self.row("  its memory", float(memory[1]) / 1024 + held if memory else None, "GiB", torch.get("GiB"), "PyTorch", 0.9, least=False)
+        self.row("  its memory", float(memory[1]) / 1024 + held if memory else None, "GiB", torch.get("GiB"), torch.get("name", "PyTorch"), 0.9, least=False)
         self.row("  cold compilation", cold - warm, "s", 1, "s", 20, least=False)
 
     def table(self):
@@ -227,7 +227,7 @@ def main() -> int:
     parser.add_argument("--part", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.part:
-        print(json.dumps({"products": torch_products, "training": torch_training}[arguments.part]()))
+        print(json.dumps({"products": torch_products, "training": torch_training, "eager": lambda: torch_training(True)}[arguments.part]()))
         return 0
     suite = Suite(arguments.build.resolve())
     if suite.run(suite.lumen, "doctor", "--quick", "--device", "cuda").returncode != 0:
@@ -237,7 +237,7 @@ def main() -> int:
     suite.correctness()
     suite.products(torch)
     suite.attention(torch)
-    suite.training({} if arguments.quick else in_process("training"))
+    suite.training({} if arguments.quick else in_process("training") or dict(in_process("eager"), name="eager PyTorch"))
     suite.table()
     return 0
 

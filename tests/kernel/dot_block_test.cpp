@@ -130,7 +130,7 @@ TEST(DotBlock, WholeTilesBatchesAndSeveralSummedIndices) {
 
 TEST(DotBlock, EveryKindOfFormat) {
   int number = 0;
-  for (const char* format : {"q4_0", "q8_0", "q4_k", "nf4", "mxfp4", "f16", "int3_g64"}) {
+  for (const char* format : {"q4_0", "q8_0", "q4_k", "nf4", "mxfp4", "f16", "int3_g64", "fp8_e4m3"}) {
     const FormatRef f = FormatLibrary::builtin().find(format);
     ASSERT_TRUE(f) << format;
     const std::vector<machine::MachineRef> machines = some_gpus();

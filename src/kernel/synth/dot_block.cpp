@@ -21,6 +21,7 @@ using Side = BlockProduct::Side;
 
 constexpr int64_t kNeighbours = 16;  // tiles of m that follow each other, so that what they share stays in a cache
 constexpr int kMergeLanes = 4;
+constexpr int64_t kUnpackingLonger = 2;  // than moving as many bytes
 
 class BlockKernel {
  public:
@@ -237,7 +238,10 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
   const Scalar factor = choose_factor(p, m, exact);
   std::vector<BlockDot> out;
   const auto add = [&](BlockDot d) {
-    for (const auto& [load, made] : d.before) d.cycles += cycles_of_moving(made.bytes + made.read_bytes);
+    for (const auto& [load, made] : d.before) {
+      const bool unpacks = p.loads[load].kind == DotLoad::Kind::packed;
+      d.cycles += cycles_of_moving((made.bytes + made.read_bytes) * (unpacks ? kUnpackingLonger : 1));
+    }
     const double before = d.cycles;
     for (const BlockPlan& t : choose_blocks(d.problem, m, factor)) {
       d.plan = t;

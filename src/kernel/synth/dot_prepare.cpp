@@ -45,7 +45,7 @@ std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar
     out.along_k = k.strides[load] == 1;
   DotIndex &fast = out.along_k ? k : rows, &slow = out.along_k ? rows : k;
   if (packed ? !unpacks_along(p, load, out.along_k ? p.k : rows_of(p, load)) : fast.strides[load] != 1) return {};
-  if (fast.extent % unit != 0 || (packed && l.format->block % unit != 0)) return {};
+  if (fast.extent % unit != 0 || (packed && l.format->block % unit != 0 && unit % l.format->block != 0)) return {};
   int64_t elements = 1;
   const auto lay = [&](DotIndex& i) {
     if (i.strides[load] == 0) return;
@@ -94,7 +94,7 @@ Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, cons
   loop::Builder& b = w.b;
   const loop::BufferId out = w.scratch_param("laid", made.scratch, to.bytes, true);
   const bool packed = l.kind == DotLoad::Kind::packed;
-  const int64_t unit = kUnitBytes / scalar_bytes(made.scalar), run = packed ? l.format->block : unit;
+  const int64_t unit = kUnitBytes / scalar_bytes(made.scalar), run = packed ? std::max(l.format->block, unit) : unit;
   const DotIndex &fast = to.along_k ? p.k : rows_of(p, load), &slow = to.along_k ? rows_of(p, load) : p.k;
   b.loop(LoopKind::parallel, w.i64(0), w.i64(made.elements / run), 1, [&](Value task) {
     const auto rem = [&](Value x, int64_t y) { return b.op(ScalarOp::rem_, x, w.i64(y)); };
@@ -119,7 +119,7 @@ Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, cons
     Unpack cursor(b, *l.format, w.buffer(load), l.rows, l.columns);
     cursor.use(m);
     cursor.enter_row(div(at, l.columns));
-    cursor.enter_block(div(at, l.format->block));
+    cursor.enter_block(div(at, l.format->block), run / l.format->block);
     for (int64_t i = 0; i < run; i += unit) {
       const Value x = cursor.values(i, type.lanes);
       b.store(out, made.scalar == Scalar::f32 ? x : b.convert(ScalarOp::cast_, made.scalar, x),
