@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/adapters.h"
 #include "cli/command.h"
 #include "cli/line_input.h"
 #include "cli/sampling.h"
@@ -34,6 +35,7 @@ constexpr const char* kHelp =
 struct Flags {
   std::string model, system, template_name, template_values, prompt;
   SamplingFlags sampling;
+  AdapterFlags adapters;
   bool times = false;
 };
 
@@ -234,8 +236,9 @@ int chat(const Shared& shared, Flags& flags) {
   Chosen chosen = choose_template(flags, *model.tokenizer);
   auto& stops = flags.sampling.generate.stops;
   stops.insert(stops.end(), chosen.stops.begin(), chosen.stops.end());
+  const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine();
-  const model::LoadedModel loaded(engine, model);
+  const model::LoadedModel loaded(engine, model, adapters);
   model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate);
   Conversation conversation(flags, *model.tokenizer, std::move(chosen), generator);
   LineInput input;
@@ -296,6 +299,7 @@ void add_chat(CLI::App& app, Command& command) {
       ->type_name("JSON");
   sub->add_flag("--times", flags->times, "Tell tokens and their rates after each answer");
   flags->sampling.add_flags(*sub);
+  flags->adapters.add_flags(*sub);
   sub->footer(
       "Examples:\n"
       "  lumen chat -m model.gguf\n"

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/adapters.h"
 #include "cli/command.h"
 #include "cli/sampling.h"
 #include "model/arch/read.h"
@@ -16,6 +17,7 @@ namespace {
 struct Flags {
   std::string model, prompt, prompt_file;
   SamplingFlags sampling;
+  AdapterFlags adapters;
   bool no_echo = false, explain = false;
 };
 
@@ -41,8 +43,9 @@ int generate(const Shared& shared, Flags& flags) {
   const model::Model model = model::read_model(library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   flags.sampling.finish(*model.tokenizer, *library);
+  const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine(flags.explain);
-  const model::LoadedModel loaded(engine, model);
+  const model::LoadedModel loaded(engine, model, adapters);
   model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate);
   catch_interrupts();
   bool whole = true;
@@ -75,6 +78,7 @@ void add_run(CLI::App& app, Command& command) {
   sub->add_option("-p,--prompt", flags->prompt, "The text to continue; without it, lines are read from the terminal");
   sub->add_option("-f,--file", flags->prompt_file, "File with the prompt")->type_name("FILE");
   flags->sampling.add_flags(*sub);
+  flags->adapters.add_flags(*sub);
   sub->add_flag("--no-display-prompt", flags->no_echo, "Print the continuation only");
   sub->add_flag("--explain", flags->explain, "Print the kernels of one step and their times");
   sub->footer(

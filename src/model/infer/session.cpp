@@ -4,15 +4,62 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/arch/rows.h"
 
 namespace lumen::model {
 namespace {
 
 constexpr int64_t kWidthStep = 4, kNarrowest = 8;
 
+// Matrices of as many rows, side by side, the n-th times scales[n].
+Weight beside(std::span<const Weight* const> parts, std::span<const double> scales) {
+  const int64_t rows = parts[0]->rows();
+  int64_t columns = 0;
+  for (const Weight* p : parts) columns += p->columns();
+  std::vector<float> values;
+  values.reserve(static_cast<size_t>(rows * columns));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (size_t n = 0; n < parts.size(); ++n) {
+      const auto row = parts[n]->f32().subspan(static_cast<size_t>(r * parts[n]->columns()),
+                                               static_cast<size_t>(parts[n]->columns()));
+      for (const float v : row) values.push_back(static_cast<float>(scales[n] * v));
+    }
+  }
+  return f32_weight({graph::Dim(rows), graph::Dim(columns)}, values);
+}
+
+// All changes of a weight as one: their ranks add up, and their scales are in B.
+std::map<std::string, AdapterPart> stacked(const Model& model, std::span<const ScaledAdapter> adapters) {
+  std::map<std::string, AdapterPart> out;
+  for (const Parameter& p : model.parameters) {
+    std::vector<const Weight*> as, bs;
+    std::vector<double> scales;
+    for (const ScaledAdapter& s : adapters) {
+      const auto found = s.adapter.parts.find(p.name);
+      if (found == s.adapter.parts.end()) continue;
+      as.push_back(&found->second.a);
+      bs.push_back(&found->second.b);
+      scales.push_back(s.scale * found->second.scale);
+    }
+    if (as.empty()) continue;
+    AdapterPart part;
+    part.b = beside(bs, scales);
+    if (is_looked_up(p)) {
+      part.a = beside(as, std::vector<double>(as.size(), 1.0));
+    } else {
+      std::vector<Weight> parts;
+      for (const Weight* a : as) parts.push_back(*a);
+      part.a = stack_rows(parts, {graph::Dim(part.rank()), p.shape[1]});
+    }
+    out.emplace(p.name, std::move(part));
+  }
+  return out;
+}
+
 }  // namespace
 
-LoadedModel::LoadedModel(run::Engine& engine, const Model& model) : engine_(engine), model_(model) {
+LoadedModel::LoadedModel(run::Engine& engine, const Model& model, std::span<const ScaledAdapter> adapters)
+    : engine_(engine), model_(model) {
   if (!engine.device().reads_host_memory()) {
     int64_t bytes = 0;
     for (const auto& [name, w] : model.weights) bytes += static_cast<int64_t>(w.bytes.size());
@@ -21,6 +68,17 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& model) : engine_(engi
   for (const auto& [name, w] : model.weights) {
     weights_[name] = run::DeviceTensor::parameter(engine.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
+  for (auto& [name, part] : stacked(model, adapters)) {
+    adapted_.push_back({name, part.rank(), is_looked_up(*model.find(name))});
+    weights_[graph::low_rank_a(name)] =
+        run::DeviceTensor::parameter(engine.device(), part.a.type, part.a.bytes.data(), part.a.bytes.keeper());
+    weights_[graph::low_rank_b(name)] =
+        run::DeviceTensor::parameter(engine.device(), part.b.type, part.b.bytes.data(), part.b.bytes.keeper());
+  }
+}
+
+graph::Graph LoadedModel::function(const std::string& name) const {
+  return graph::add_low_rank(model_.family->function(name, model_.config), adapted_);
 }
 
 Session::Session(const LoadedModel& loaded, SessionOptions options) : loaded_(loaded), options_(options) {
@@ -28,7 +86,7 @@ Session::Session(const LoadedModel& loaded, SessionOptions options) : loaded_(lo
   if (options_.context == 0) options_.context = trained;
   if (options_.context < 1) throw usage_error("the context must hold at least one token");
   options_.chunk = std::clamp<int64_t>(options_.chunk, 1, options_.context);
-  graph_ = loaded.model().family->function("step", loaded.model().config);
+  graph_ = loaded.function("step");
   position_in_ = std::make_shared<run::DeviceTensor>(loaded.engine().device(), graph::Type{{}, {Scalar::i32, nullptr}});
   logits_.resize(static_cast<size_t>(loaded.model().integer("vocab")));
 }

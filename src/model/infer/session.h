@@ -10,23 +10,36 @@
 #include <string>
 #include <vector>
 
+#include "graph/pass/low_rank.h"
+#include "model/arch/adapter.h"
 #include "model/arch/model.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
 
-// Weights of a model on a device, shared by sessions and evaluations.
+// An adapter and how much of it is wanted: 1 is as it was trained.
+struct ScaledAdapter {
+  Adapter adapter;
+  double scale = 1;
+};
+
+// Weights of a model on a device, shared by sessions and evaluations; and adapters beside them, all of which together
+// are one change of low rank for each weight.
 class LoadedModel {
  public:
-  LoadedModel(run::Engine& engine, const Model& model);
+  LoadedModel(run::Engine& engine, const Model& model, std::span<const ScaledAdapter> adapters = {});
   run::Engine& engine() const { return engine_; }
   const Model& model() const { return model_; }
+  // What inputs of the functions are bound to: the model's parameters and the adapters'.
   const std::map<std::string, run::DeviceTensorRef>& weights() const { return weights_; }
+  // A function of the family, with the adapters.
+  graph::Graph function(const std::string& name) const;
 
  private:
   run::Engine& engine_;
   const Model& model_;
   std::map<std::string, run::DeviceTensorRef> weights_;
+  std::vector<graph::LowRank> adapted_;
 };
 
 struct SessionOptions {

@@ -20,7 +20,7 @@ ManySession::ManySession(const LoadedModel& loaded, SessionOptions options)
   if (options_.context == 0) options_.context = model.integer("context");
   if (options_.context < 1) throw usage_error("the cache must hold at least one token");
   options_.chunk = std::clamp<int64_t>(options_.chunk, 1, options_.context);
-  graph_ = model.family->function("step_many", model.config);
+  graph_ = loaded.function("step_many");
   texts_.resize(kMostTexts);
   positions_.resize(static_cast<size_t>(options_.context));
   owners_.resize(positions_.size());
