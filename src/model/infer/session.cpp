@@ -78,7 +78,11 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& model, std::span<cons
 }
 
 graph::Graph LoadedModel::function(const std::string& name) const {
-  return graph::add_low_rank(model_.family->function(name, model_.config), adapted_);
+  graph::Graph g = model_.family->function(name, model_.config);
+  std::vector<graph::LowRank> parts = adapted_;
+  std::erase_if(parts,
+                [&](const graph::LowRank& p) { return g.find_input(p.weight) < 0; });  // functions without logits
+  return graph::add_low_rank(std::move(g), parts);
 }
 
 Session::Session(const LoadedModel& loaded, SessionOptions options) : loaded_(loaded), options_(options) {
