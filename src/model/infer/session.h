@@ -70,6 +70,7 @@ class Session {
   const std::vector<TokenId>& text() const { return text_; }  // all tokens in the cache
   int64_t position() const { return position_; }
   int64_t context() const { return options_.context; }
+  int64_t vocabulary() const { return loaded_.model().integer("vocab"); }
   void rewind(int64_t position);  // forgets what came later
   // Kernels of each step that was compiled, the one-token step last.
   std::string explain(const run::Ceilings* ceilings = nullptr) const;
