@@ -12,6 +12,7 @@
 #include "cli/sampling.h"
 #include "model/arch/read.h"
 #include "model/file/json.h"
+#include "model/infer/forecast.h"
 #include "model/infer/generate_many.h"
 #include "model/text/unicode.h"
 
@@ -145,6 +146,7 @@ int generate(const Shared& shared, Flags& flags) {
     return generate_many(loaded, flags);
   }
   if (flags.json) throw usage_error("--json goes with --prompts, --parallel or --sequences");
+  if (verbosity() == Verbosity::verbose) verbose("memory: " + model::forecast(loaded, flags.sampling.session).text());
   DraftChoice draft(flags.draft, library, engine, model, flags.sampling.session);
   model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
                              draft.take());

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/arch/rows.h"
+#include "model/infer/forecast.h"
 
 namespace lumen::model {
 namespace {
@@ -85,12 +86,27 @@ graph::Graph LoadedModel::function(const std::string& name) const {
   return graph::add_low_rank(std::move(g), parts);
 }
 
-Session::Session(const LoadedModel& loaded, SessionOptions options) : loaded_(loaded), options_(options) {
-  const int64_t trained = loaded.model().integer("context");
-  if (options_.context == 0) options_.context = trained;
-  if (options_.context < 1) throw usage_error("the context must hold at least one token");
-  options_.chunk = std::clamp<int64_t>(options_.chunk, 1, options_.context);
+SessionOptions session_options(const Model& model, SessionOptions options) {
+  if (options.context == 0) options.context = model.integer("context");
+  if (options.context < 1) throw usage_error("the context must hold at least one token");
+  options.chunk = std::clamp<int64_t>(options.chunk, 1, options.context);
+  return options;
+}
+
+std::vector<int64_t> session_widths(const SessionOptions& options) {
+  std::vector<int64_t> widths = {options.chunk};
+  while (widths.back() / kWidthStep >= kNarrowest) widths.push_back(widths.back() / kWidthStep);
+  if (widths.back() > 1) widths.push_back(1);
+  return widths;
+}
+
+Session::Session(const LoadedModel& loaded, SessionOptions options)
+    : loaded_(loaded), options_(session_options(loaded.model(), std::move(options))) {
   graph_ = loaded.function("step");
+  run::CompileOptions compile = step_options(loaded.model(), graph_, options_);
+  compile.symbols = {{"B", 1}, {"T", 1}, {"R", 1}, {"S", options_.context}};
+  cache_bytes_ = state_bytes(graph_, compile);
+  require_session(loaded, cache_bytes_, 0, options_);
   position_in_ = std::make_shared<run::DeviceTensor>(loaded.engine().device(), graph::Type{{}, {Scalar::i32, nullptr}});
   logits_.resize(static_cast<size_t>(loaded.model().integer("vocab")));
 }
@@ -123,6 +139,8 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
   width.tokens = tokens;
   width.rows = rows;
   width.program = engine.compile(graph_, options);
+  work_bytes_ += width.program->arena_bytes();
+  require_session(loaded_, cache_bytes_, work_bytes_, options_);
   for (const std::string& name : width.program->input_names()) {
     const graph::Type type = width.program->input_type(name);
     run::DeviceTensorRef tensor;

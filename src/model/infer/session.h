@@ -53,6 +53,11 @@ struct SessionOptions {
 // What a family's step is compiled with, but for its symbols: weights and caches in their formats.
 run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session);
 
+// Defaults filled in; Error when nothing fits.
+SessionOptions session_options(const Model& model, SessionOptions given);
+// How many tokens a session's steps may compute at once.
+std::vector<int64_t> session_widths(const SessionOptions& options);
+
 class Session {
  public:
   Session(const LoadedModel& loaded, SessionOptions options);
@@ -94,6 +99,7 @@ class Session {
   std::map<std::string, run::DeviceTensorRef> states_;
   run::DeviceTensorRef position_in_;
   std::deque<Width> widths_;  // made when first needed
+  int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<float> logits_;
   std::vector<TokenId> text_;
   int64_t position_ = 0;  // the text's length

@@ -11,6 +11,8 @@ class ManySession {
  public:
   static constexpr int kMostTexts = 31;  // a place's owners are bits
 
+  // How many tokens its steps may compute at once.
+  static std::vector<int64_t> widths(const SessionOptions& options);
   // options.context: places of the cache, for all texts together.
   ManySession(const LoadedModel& loaded, SessionOptions options);
 
@@ -59,6 +61,7 @@ class ManySession {
   graph::Graph graph_;
   std::map<std::string, run::DeviceTensorRef> states_;
   std::deque<Width> widths_;
+  int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<Text> texts_;
   std::vector<int32_t> positions_, owners_;  // of each place
 };
