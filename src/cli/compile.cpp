@@ -19,6 +19,7 @@ constexpr int kExplainRuns = 5;
 struct Flags {
   std::string file, shape, function = "forward", target = "native", emit = "graph", out;
   std::vector<std::string> symbols, formats, config;
+  std::string precision = "f32";
   bool exact = false, explain = false, check = false;
 };
 
@@ -105,6 +106,7 @@ int compile(const Shared& shared, const Flags& flags) {
   run::CompileOptions options;
   options.symbols = symbol_values(flags.symbols);
   options.exact = flags.exact;
+  options.products = model::product_type(flags.precision, library->formats());
   for (const std::string& text : flags.formats) {
     const size_t at = text.find('=');
     graph::FormatAssignment a;
@@ -172,6 +174,10 @@ void add_compile(CLI::App& app, Command& command) {
       "Run it here, on zeros: each kernel's plan, predicted and measured time, and the ceiling that binds it");
   sub->add_flag("--check", flags->check,
                 "For a GPU: each kernel's registers, spills, memory, and what its inner loop is made of");
+  sub->add_option("--precision", flags->precision,
+                  "Float type that operands of products with parameters are rounded to")
+      ->type_name("TYPE")
+      ->capture_default_str();
   sub->add_flag("--exact", flags->exact, "f32 activations in dots with held weights");
   sub->footer([] {
     return size_names() +

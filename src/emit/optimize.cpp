@@ -14,6 +14,8 @@
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 
+#include "emit/whole_words.h"
+
 namespace lumen::emit {
 
 void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
@@ -38,8 +40,19 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   passes.addPass(llvm::InstCombinePass());
   passes.addPass(llvm::InferAlignmentPass());
   passes.addPass(llvm::SimplifyCFGPass());
-  for (llvm::Function& f : module)
-    if (!f.isDeclaration()) passes.run(f, functions);
+  const bool aligned_loads = machine.getTargetTriple().isNVPTX();
+  llvm::FunctionPassManager after;
+  after.addPass(llvm::EarlyCSEPass());
+  after.addPass(llvm::InstCombinePass());
+  after.addPass(llvm::InferAlignmentPass());
+  for (llvm::Function& f : module) {
+    if (f.isDeclaration()) continue;
+    passes.run(f, functions);
+    if (!aligned_loads) continue;
+    load_whole_words(f);
+    functions.clear(f, f.getName());
+    after.run(f, functions);
+  }
 }
 
 }  // namespace lumen::emit

@@ -15,12 +15,15 @@ using llvm::Value;
 
 namespace {
 
-constexpr uint64_t kRowGroupBytes = 8 * 128, kSwizzled128 = uint64_t{1} << 62;
+constexpr uint64_t kRowBytes = 128, kGroupBytes = 8 * kRowBytes, kSwizzled128 = uint64_t{1} << 62;
 
-Value* descriptor(Ir& b, Value* address) {
+// Stride: from one group of eight rows of 128 bytes to the next. Leading: where rows lie beside each other, from one
+// run of them to the next; else not used.
+Value* descriptor(Ir& b, Value* address, bool turned) {
+  const uint64_t leading = turned ? machine::kTurnedColumns * kRowBytes >> 4 : 1;
   Value* place = b.CreatePtrToInt(address, b.getInt32Ty());
   Value* units = b.CreateZExt(b.CreateLShr(b.CreateAnd(place, b.getInt32(0x3ffff)), b.getInt32(4)), b.getInt64Ty());
-  return b.CreateOr(units, b.getInt64(kSwizzled128 | uint64_t{kRowGroupBytes >> 4} << 32 | uint64_t{1} << 16));
+  return b.CreateOr(units, b.getInt64(kSwizzled128 | uint64_t{kGroupBytes >> 4} << 32 | leading << 16));
 }
 
 void call(Ir& b, llvm::Intrinsic::ID id, llvm::ArrayRef<Value*> operands = {}) {
@@ -40,11 +43,12 @@ Value* begin_product(Ir& b, const machine::Row& row, const machine::MatrixRow& m
     outputs += fmt::format("={},", kind);
     inputs += fmt::format("{},", i);
   }
-  // Added to what is there, neither factor negated; factors of 16 bits both K-major.
-  const std::string tail = matrix.acc == Scalar::i32 ? "" : matrix.a.bits() == 16 ? ", 1, 1, 0, 0" : ", 1, 1";
+  // Added to what is there, neither factor negated; of 16 bits: K-major or turned.
+  std::string tail = matrix.acc == Scalar::i32 ? "" : ", 1, 1";
+  if (matrix.a.bits() == 16) tail += fmt::format(", {:d}, {:d}", matrix.a_turned, matrix.b_turned);
   const std::string text = fmt::format("{{ .reg .pred p; setp.ne.b32 p, ${}, 0; {} {{{}}}, ${}, ${}, p{}; }}", n + 2,
                                        row.llvm, registers, n, n + 1, tail);
-  std::vector<Value*> operands{descriptor(b, a), descriptor(b, c), b.getInt32(1)};
+  std::vector<Value*> operands{descriptor(b, a, matrix.a_turned), descriptor(b, c, matrix.b_turned), b.getInt32(1)};
   std::vector<llvm::Type*> types{b.getInt64Ty(), b.getInt64Ty(), b.getInt32Ty()};
   for (unsigned i = 0; i < n; ++i) {
     operands.push_back(b.CreateExtractElement(acc, uint64_t{i}));

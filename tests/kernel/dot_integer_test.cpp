@@ -116,6 +116,17 @@ TEST(DotInteger, TailsThatFillNoInstruction) {
     for (int64_t n : {3, 9}) EXPECT_TRUE(check(f, *machine::find_machine("avx512-vnni"), 3, n, k));
 }
 
+// Lanes of a wave share the units of K, and what is left of them; several rows of b at once.
+TEST(DotInteger, ByWaves) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  for (const char* machine : {"sm_90a", "gfx906", "gfx1201"})
+    for (const char* format : {"q4_0", "q8_0", "q4_k", "q6_k", "int3_g128", "int4_g32_asym"}) {
+      SCOPED_TRACE(std::string(machine) + " " + format);
+      const FormatRef f = library.find(format);
+      EXPECT_TRUE(check(f, *machine::find_machine(machine), 2, 7, f->block * (f->block < 64 ? 37 : 5)));
+    }
+}
+
 TEST(Factor, SaysWhyThereAreNoIntegers) {
   std::string why;
   const FormatRef f = FormatLibrary::builtin().find("f32");

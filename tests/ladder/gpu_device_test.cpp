@@ -108,7 +108,19 @@ TEST_F(LadderGpu, DotsEqualTheEvaluator) {
   std::vector<loop::Kernel> kernels;
   for (const dot_test::Case& c : cases) kernels.push_back(c.kernel);
   gpu_->prepare(kernels);
-  for (const dot_test::Case& c : cases) EXPECT_EQ(run(c.kernel, c.before), c.after) << c.kernel.name;
+  for (const dot_test::Case& c : cases) {
+    const std::vector<Blob> got = run(c.kernel, c.before);
+    // Matrix instructions round sums in an order of their own.
+    if (c.kernel.name.find("mma.") == std::string::npos && c.kernel.name.find("product.") == std::string::npos) {
+      EXPECT_EQ(got, c.after) << c.kernel.name;
+      continue;
+    }
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (!c.kernel.params[i].written) continue;
+      const std::vector<float> x = dot_test::floats_of(got[i]), y = dot_test::floats_of(c.after[i]);
+      for (size_t e = 0; e < x.size(); ++e) ASSERT_NEAR(x[e], y[e], 1e-5 * (1 + std::abs(y[e]))) << c.kernel.name;
+    }
+  }
 }
 
 // Integers exactly. Sums of floats are rounded in an order of the hardware's own, on some cards with fewer bits.

@@ -38,6 +38,10 @@ Fragment fragment(int bits, int per_lane, const std::vector<Digit>& row, const s
 // A factor in shared memory: `row_bytes` from one row to the next, elements of a row beside each other.
 Fragment shared_fragment(int bits, int rows, int columns, int64_t row_bytes, int swizzle);
 
+// The same where rows lie beside each other: runs of `run_bytes` along rows, one after the other along columns; the
+// next run of rows begins `next_bytes` further.
+Fragment turned_fragment(int bits, int rows, int columns, int64_t run_bytes, int64_t next_bytes, int swizzle);
+
 // An instruction whose operands are spread over `lanes` lanes: result[m][n] = f(acc[m][n], a[m], b[n], ...).
 struct Collective {
   enum class Side : uint8_t { acc, a, b };

@@ -78,6 +78,8 @@ struct MatrixRow {
   Scalar acc = Scalar::f32;
   int scale_group = 0;     // 0: no scales
   bool in_shared = false;  // a and b lie in shared memory (loop op `product`)
+  // There: rows lie beside each other, in panels of kTurnedColumns columns, instead of columns.
+  bool a_turned = false, b_turned = false;
   std::shared_ptr<const loop::Collective> collective = {};
 };
 
@@ -153,6 +155,9 @@ constexpr FloatCode kOcp4{4, 3, 7, FloatCode::Special::all_ones}, kOcp5{5, 2, 15
 constexpr FloatCode kNoMinus4{4, 3, 8, FloatCode::Special::negative_zero},
     kNoMinus5{5, 2, 16, FloatCode::Special::negative_zero};
 constexpr FloatCode kTwoBits{2, 1, 1, FloatCode::Special::none};  // 4 bits in all
+
+// Columns of a panel whose rows lie beside each other, 64 of them in a run.
+constexpr int64_t kTurnedColumns = 64;
 
 // How a lane holds its fragment of operand i of a matrix row: acc, a, b, scales.
 loop::VType operand_type(const MatrixRow& r, size_t i);

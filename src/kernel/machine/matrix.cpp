@@ -114,8 +114,9 @@ std::string factor_name(const Factor& f) {
 }
 
 std::string matrix_name(const MatrixRow& r) {
-  return fmt::format("{}.{}x{}x{}.{}{}.{}{}", r.in_shared ? "product" : "mma", r.m, r.n, r.k, factor_name(r.a),
-                     factor_name(r.b), scalar_name(r.acc), r.scale_group > 0 ? ".scaled" : "");
+  return fmt::format("{}.{}x{}x{}.{}{}.{}{}{}{}", r.in_shared ? "product" : "mma", r.m, r.n, r.k, factor_name(r.a),
+                     factor_name(r.b), scalar_name(r.acc), r.scale_group > 0 ? ".scaled" : "",
+                     r.a_turned ? ".a_turned" : "", r.b_turned ? ".b_turned" : "");
 }
 
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments) {

@@ -77,10 +77,15 @@ void add_mma(Machine& m, bool short_codes) {
   add_mma(m, {Scalar::u8, kOcp5}, Scalar::f32, "m16n8k32.row.col.f32.e5m2.e5m2.f32");
 }
 
-// PTX ISA, "Asynchronous warpgroup level matrix instructions": D's fragment for m64nNk16; A and B K-major in shared
-// memory, 128 byte rows, 128 byte swizzle. Four warps execute one; its row name says the shape to src/emit/wgmma.cpp.
-void add_wgmma(Machine& m, Factor f, Scalar acc) {
+// PTX ISA, "Asynchronous warpgroup level matrix instructions": D's fragment for m64nNk16; A and B in shared memory, 128
+// byte rows, 128 byte swizzle: K-major, or (turned; 16 bits only) MN-major, "Strides" and "Canonical layouts". Four
+// warps execute one; its row name says the shape to src/emit/wgmma.cpp.
+void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_turned = false, bool b_turned = false) {
   constexpr int kRowBytes = 128, kSwizzle = 8;
+  const auto factor = [&](int rows, int columns, bool turned) {
+    return turned ? loop::turned_fragment(f.bits(), rows, columns, kRowBytes, kTurnedColumns * kRowBytes, kSwizzle)
+                  : loop::shared_fragment(f.bits(), rows, columns, kRowBytes, kSwizzle);
+  };
   for (const int n : {64, 128, 256}) {
     MatrixRow r;
     r.m = 64;
@@ -89,13 +94,15 @@ void add_wgmma(Machine& m, Factor f, Scalar acc) {
     r.a = r.b = f;
     r.acc = acc;
     r.in_shared = true;
+    r.a_turned = a_turned;
+    r.b_turned = b_turned;
     r.row = matrix_name(r);
     Collective c{kWarpGroup, r.m, n, {}};
     c.operands = {
         {Collective::Side::acc,
          fragment(32, n / 2, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{n / 8, 0, 4}, {4, 1, 0}, {2, 0, 1}}), false},
-        {Collective::Side::a, loop::shared_fragment(f.bits(), r.m, r.k, kRowBytes, kSwizzle), true},
-        {Collective::Side::b, loop::shared_fragment(f.bits(), n, r.k, kRowBytes, kSwizzle), true}};
+        {Collective::Side::a, factor(r.m, r.k, a_turned), true},
+        {Collective::Side::b, factor(n, r.k, b_turned), true}};
     r.collective = std::make_shared<const Collective>(std::move(c));
     const std::string type = f.code ? code_name(*f.code) : f.scalar == Scalar::i8 ? "s8" : factor_name(f);
     add_matrix(m, r,
@@ -116,8 +123,9 @@ std::vector<Machine> nvidia_machines() {
   for (size_t i = 0; i < all.size(); ++i) add_mma(all[i], i > 0);
   Machine& hopper = all[2];
   hopper.tier = Tier::measured;  // the ladder, on an H100
-  add_wgmma(hopper, {Scalar::f16, {}}, Scalar::f32);
-  add_wgmma(hopper, {Scalar::bf16, {}}, Scalar::f32);
+  for (const Scalar s : {Scalar::f16, Scalar::bf16})
+    for (const bool a_turned : {false, true})
+      for (const bool b_turned : {false, true}) add_wgmma(hopper, {s, {}}, Scalar::f32, a_turned, b_turned);
   add_wgmma(hopper, {Scalar::u8, kOcp4}, Scalar::f32);
   add_wgmma(hopper, {Scalar::u8, kOcp5}, Scalar::f32);
   add_wgmma(hopper, {Scalar::i8, {}}, Scalar::i32);

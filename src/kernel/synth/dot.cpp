@@ -1,8 +1,10 @@
-// Rows for few rows of a, in integers or short floats where the format and the machine have them; a panel of b for
-// many, where its format factors into integers and they are allowed; tiles for everything else.
+// Rows for few rows of a, in integers or short floats where the format and the machine have them; for many, blocks of
+// lanes where the machine has them, a panel of b where its format factors into integers and they are allowed; tiles for
+// everything else.
 #include "kernel/synth/dot.h"
 
 #include "kernel/synth/choose.h"
+#include "kernel/synth/dot_block.h"
 #include "kernel/synth/dot_integer.h"
 #include "kernel/synth/dot_matrix.h"
 #include "kernel/synth/dot_rows.h"
@@ -10,6 +12,11 @@
 #include "kernel/synth/dot_tile.h"
 
 namespace lumen::synth {
+namespace {
+
+constexpr int kRowsOfWaves = 2;  // beyond, multiply-adds of f32 take longer than blocks
+
+}  // namespace
 
 Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                          const Options& options) {
@@ -23,28 +30,30 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
   std::string why;
   if (rows_possible(p)) {
     const RowsPlan rows = choose_rows(p, target);
-    if (target.wave > 1) {
-      out.steps.push_back(write_rows_kernel(plan.graph, p, rows, target));
-      return out;
-    }
     if (!options.exact && integer_possible(p)) {
       if (const auto d = factor_integer(*p.loads[1].format, p.loads[1].columns, target, &why)) {
         write_integer_kernels(plan.graph, p, rows, *d, target, out);
         return out;
       }
-      std::string no_shorts;
-      if (const auto d = factor_short(*p.loads[1].format, target, &no_shorts)) {
-        write_short_kernels(plan.graph, p, rows, *d, target, out);
-        out.steps.back().plan += ", no integers: " + why;
-        return out;
+      if (target.wave == 1) {
+        std::string no_shorts;
+        if (const auto d = factor_short(*p.loads[1].format, target, &no_shorts)) {
+          write_short_kernels(plan.graph, p, rows, *d, target, out);
+          out.steps.back().plan += ", no integers: " + why;
+          return out;
+        }
+        why += ", no short floats: " + no_shorts;
       }
-      why += ", no short floats: " + no_shorts;
     }
-    if (rows.cycles < tiles.front().cycles) {
+    if (target.wave > 1 ? rows.height <= kRowsOfWaves : rows.cycles < tiles.front().cycles) {
       out.steps.push_back(write_rows_kernel(plan.graph, p, rows, target));
       if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
       return out;
     }
+  }
+  if (const auto dots = choose_block_dots(p, target, options.exact, 0); !dots.empty()) {
+    write_block_dot(plan.graph, p, dots.front(), target, out);
+    return out;
   }
   if (const auto plans = choose_matrix(p, target, options.exact, &why); !plans.empty()) {
     write_matrix_kernels(plan.graph, p, pick(plans), target, out);

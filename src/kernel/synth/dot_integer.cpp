@@ -10,6 +10,7 @@
 #include "kernel/synth/dot_write.h"
 #include "kernel/synth/quantize.h"
 #include "kernel/synth/unpack.h"
+#include "kernel/synth/wave_groups.h"
 
 namespace lumen::synth {
 namespace {
@@ -36,6 +37,16 @@ class IntegerKernel {
   }
 
   Step write(std::string plan) {
+    if (m_.wave > 1) {
+      each_wave(w_, p_.outer_extent(), (p_.n.extent + t_.width - 1) / t_.width, m_.wave, [&](const WaveGroup& g) {
+        wave_ = g;
+        outer_ = g.outer;
+        w_.enter_outer(outer_);
+        for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
+        write_group(w_.scaled(g.group, t_.width));
+      });
+      return w_.step(std::move(plan));
+    }
     b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Value task) {
       const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(t_.n_tasks)), t_.n_task * t_.width);
       outer_ = b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks));
@@ -68,6 +79,7 @@ class IntegerKernel {
   std::vector<loop::BufferId> sums_;
   bool corrects_ = false;
   Value outer_ = -1;
+  WaveGroup wave_;  // whose lanes share the units of K; no lane: this task has all of them
   std::vector<std::unique_ptr<Unpack>> cursors_;
   std::vector<Value> first_blocks_, x_rows_;
 };
@@ -206,24 +218,44 @@ void IntegerKernel::write_group(Value n) {
   for (int i = 0; i < t_.height; ++i) x_rows_.push_back(w_.add(w_.scaled(outer_, p_.m.extent), w_.i64(i)));
 
   const RowOrder& order = layout_.order;
-  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(order.units), 1, [&](Value unit) {
+  const bool waves = wave_.lane >= 0;
+  b_.loop(LoopKind::serial, waves ? wave_.lane : w_.i64(0), w_.i64(order.units), waves ? m_.wave : 1, [&](Value unit) {
     write_unit(order.unit, w_.scaled(unit, order.unit.elements / block), w_.scaled(unit, layout_.unit_codes()),
                w_.scaled(unit, layout_.unit_groups()));
   });
-  if (order.rest.elements > 0)
+  const auto rest = [&] {
     write_unit(order.rest, w_.i64(order.units * order.unit.elements / block),
                w_.i64(order.units * layout_.unit_codes()), w_.i64(order.units * layout_.unit_groups()));
+  };
+  if (order.rest.elements > 0 && waves)
+    b_.branch(b_.op(ScalarOp::eq_, wave_.lane, w_.i64(0)), rest);
+  else if (order.rest.elements > 0)
+    rest();
 
   const Value count =
       p_.n.extent % t_.width ? w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(t_.width)) : -1;
+  std::vector<Value> results;
   for (int i = 0; i < t_.height; ++i) {
     Value v = w_.zero(t_.width);
     for (int j = 0; j < t_.width; ++j) {
-      const Value total = b_.fold(ScalarOp::add_, sum(i, j));
+      Value total = b_.fold(ScalarOp::add_, sum(i, j));
+      if (waves) total = b_.fold_wave(ScalarOp::add_, total, m_.wave);
       v = t_.width == 1 ? total : b_.insert(v, total, j);
     }
-    w_.finish_vector(v, w_.i64(i), n, count);
+    results.push_back(v);
   }
+  const auto finish = [&] {
+    for (int i = 0; i < t_.height; ++i) w_.finish_vector(results[static_cast<size_t>(i)], w_.i64(i), n, count);
+  };
+  if (waves)
+    once_per_wave(w_, wave_, finish);
+  else
+    finish();
+}
+
+// Of a unit: as many as lanes of a vector, but every lane of a wave should have a unit.
+int64_t most_groups(const DotProblem& p, const IntegerDot& d, const machine::Machine& m) {
+  return std::clamp<int64_t>(p.k.extent / (d.fine * m.wave), 1, d.row.lanes);
 }
 
 }  // namespace
@@ -234,13 +266,15 @@ bool integer_possible(const DotProblem& p) {
 
 void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& rows, const IntegerDot& d,
                            const machine::Machine& m, Synthesis& out) {
-  const RowsPlan t = rows.single();  // codes of a are small: more rows of b would save nothing
+  // Codes of a are small: more rows of b would save a processor nothing. Lanes of a wave lie a unit apart, and use what
+  // they read of a for several.
+  const RowsPlan t = m.wave > 1 ? rows : rows.single();
   ActivationLayout layout;
   layout.rows = p.outer_extent() * p.m.extent;
   layout.columns = p.k.extent;
   layout.fine = d.fine;
   layout.lanes = static_cast<int>(d.step());
-  layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, d.row.k, d.fine, d.row.lanes);
+  layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, d.row.k, d.fine, most_groups(p, d, m));
   const ActivationScratch s = declare_activations(layout, out);
   out.steps.push_back(write_quantize(g, p, layout, s, m));
   Step step = IntegerKernel(g, p, t, d, m, layout, s)

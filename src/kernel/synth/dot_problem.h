@@ -23,6 +23,7 @@ struct DotLoad {
   int64_t offset = 0;             // in elements
   double splat = 0;
   graph::ValueId value = -1;  // the node the group's maps name
+  int scratch = -1;           // memory: this scratch instead of the source
 };
 
 // One index of the iteration space; strides in elements, 0 where the operand does not depend on it.

@@ -10,6 +10,7 @@
 #include "kernel/synth/factor.h"
 #include "kernel/synth/pack.h"
 #include "kernel/synth/unpack.h"
+#include "kernel/synth/wave_groups.h"
 
 namespace lumen::synth {
 namespace {
@@ -17,8 +18,6 @@ namespace {
 using Value = loop::ValueId;
 using loop::LoopKind;
 using loop::VType;
-
-constexpr int64_t kBlockLanes = 128;  // of a block of waves
 
 class RowsKernel {
  public:
@@ -64,8 +63,7 @@ class RowsKernel {
   std::optional<ScaledForm> form_;  // scales are applied to sums of values: of a group, or of the row
   bool whole_rows_ = false;
   std::vector<Value> row_scales_;
-  Value lane_ = -1;    // of the wave; -1: this task has all of K
-  Value exists_ = -1;  // this wave has rows of its own; -1: it always does
+  WaveGroup wave_;  // no lane: this task has all of K
 };
 
 // Scales that stay the same over vectors wait until these are added.
@@ -95,27 +93,19 @@ void RowsKernel::declare_sums() {
 }
 
 void RowsKernel::write_blocks() {
-  const int64_t per_outer = (p_.n.extent + t_.width - 1) / t_.width, groups = p_.outer_extent() * per_outer;
-  const int64_t waves = kBlockLanes / m_.wave;
-  b_.loop(LoopKind::grid, w_.i64(0), w_.i64((groups + waves - 1) / waves), 1, [&](Value block) {
-    b_.loop(LoopKind::lane, w_.i64(0), w_.i64(kBlockLanes), 1, [&](Value lane) {
-      lane_ = b_.lane_id();
-      Value group = w_.add(w_.scaled(block, waves), b_.op(ScalarOp::div_, lane, w_.i64(m_.wave)));
-      if (groups % waves != 0) {  // waves without rows of their own repeat the last ones
-        exists_ = b_.op(ScalarOp::lt_, group, w_.i64(groups));
-        group = w_.min(group, w_.i64(groups - 1));
-      }
-      w_.enter_outer(b_.op(ScalarOp::div_, group, w_.i64(per_outer)));
-      declare_sums();
-      write_group(w_.scaled(b_.op(ScalarOp::rem_, group, w_.i64(per_outer)), t_.width));
-    });
+  const int64_t groups = (p_.n.extent + t_.width - 1) / t_.width;
+  each_wave(w_, p_.outer_extent(), groups, m_.wave, [&](const WaveGroup& g) {
+    wave_ = g;
+    w_.enter_outer(g.outer);
+    declare_sums();
+    write_group(w_.scaled(g.group, t_.width));
   });
 }
 
 void RowsKernel::along_k(int64_t from, int64_t to, int64_t step, const std::function<void(Value)>& body) {
   if (from >= to) return;
-  const Value first = lane_ < 0 ? w_.i64(from) : w_.add(w_.i64(from), w_.scaled(lane_, step));
-  b_.loop(LoopKind::serial, first, w_.i64(to), lane_ < 0 ? step : step * m_.wave, body);
+  const Value first = wave_.lane < 0 ? w_.i64(from) : w_.add(w_.i64(from), w_.scaled(wave_.lane, step));
+  b_.loop(LoopKind::serial, first, w_.i64(to), wave_.lane < 0 ? step : step * m_.wave, body);
 }
 
 Value RowsKernel::sum(int i, int j) {
@@ -153,10 +143,10 @@ void RowsKernel::sum_memory(const std::vector<Value>& rows) {
     for (int64_t at = whole; at < k; at += t_.lanes)
       step(w_.i64(at), (at - whole) / t_.lanes, k - at < t_.lanes ? w_.i64(k - at) : -1);
   };
-  if (lane_ < 0)
+  if (wave_.lane < 0)
     rest();
   else if (whole < k)
-    b_.branch(b_.op(ScalarOp::eq_, lane_, w_.i64(0)), rest);
+    b_.branch(b_.op(ScalarOp::eq_, wave_.lane, w_.i64(0)), rest);
 }
 
 // Elements first .. first + count of the entered blocks, which begin at k.
@@ -237,7 +227,7 @@ void RowsKernel::write_group(Value n) {
     Value v = w_.zero(t_.width);
     for (int j = 0; j < t_.width; ++j) {
       Value total = b_.fold(ScalarOp::add_, sum(i, j));
-      if (lane_ >= 0) total = b_.fold_wave(ScalarOp::add_, total, m_.wave);
+      if (wave_.lane >= 0) total = b_.fold_wave(ScalarOp::add_, total, m_.wave);
       if (!row_scales_.empty()) total = b_.mul(total, row_scales_[static_cast<size_t>(j)]);
       v = t_.width == 1 ? total : b_.insert(v, total, j);
     }
@@ -246,10 +236,8 @@ void RowsKernel::write_group(Value n) {
   const auto finish = [&] {
     for (int i = 0; i < t_.height; ++i) w_.finish_vector(results[static_cast<size_t>(i)], w_.i64(i), n, count);
   };
-  if (lane_ < 0) return finish();
-  Value first = b_.op(ScalarOp::eq_, lane_, w_.i64(0));
-  if (exists_ >= 0) first = b_.op(ScalarOp::and_, first, exists_);
-  b_.branch(first, finish);
+  if (wave_.lane < 0) return finish();
+  once_per_wave(w_, wave_, finish);
 }
 
 }  // namespace

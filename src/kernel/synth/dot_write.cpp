@@ -21,6 +21,11 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
       buffers_.push_back(-1);
       continue;
     }
+    if (l.scratch >= 0) {
+      buffers_.push_back(
+          scratch_param(i == 0 ? "a_laid" : "b_laid", l.scratch, l.elements * scalar_bytes(l.scalar), false));
+      continue;
+    }
     auto [at, fresh] = known.try_emplace(l.source, -1);
     if (fresh) {
       at->second = b.param(i == 0   ? "a"

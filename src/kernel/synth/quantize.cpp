@@ -18,7 +18,12 @@ class QuantizeKernel {
  public:
   QuantizeKernel(const graph::Graph& g, const DotProblem& only_a, const ActivationLayout& layout,
                  const ActivationScratch& s, const machine::Machine& m)
-      : p_(only_a), layout_(layout), lanes_(m.f32_lanes()), w_(g, p_, "quantize"), b_(w_.b) {
+      : p_(only_a),
+        layout_(layout),
+        lanes_(m.f32_lanes()),
+        task_elements_(m.grain(kTaskElements)),
+        w_(g, p_, "quantize"),
+        b_(w_.b) {
     codes_ = w_.scratch_param("codes", s.codes, layout.rows * layout.codes(), true);
     scales_ = w_.scratch_param("scales", s.scales, layout.rows * layout.groups() * 4, true);
     sums_ = w_.scratch_param("sums", s.sums, layout.rows * layout.groups() * 4, true);
@@ -35,6 +40,7 @@ class QuantizeKernel {
   const DotProblem& p_;
   const ActivationLayout& layout_;
   const int lanes_;
+  const int64_t task_elements_;
   DotWriter w_;
   loop::Builder& b_;
   loop::BufferId codes_, scales_, sums_, natural_ = -1;
@@ -130,7 +136,7 @@ void QuantizeKernel::write_run(Value x, Value k, const LaneOrder& order, Value c
 
 Step QuantizeKernel::write() {
   const RowOrder& order = layout_.order;
-  const int64_t per_task = order.units == 0 ? 1 : std::max<int64_t>(1, kTaskElements / order.unit.elements);
+  const int64_t per_task = order.units == 0 ? 1 : std::max<int64_t>(1, task_elements_ / order.unit.elements);
   const int64_t whole = (order.units + per_task - 1) / per_task;
   const int64_t parts = whole + (order.rest.elements > 0 ? 1 : 0);
   b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(layout_.rows * parts), 1, [&](Value task) {

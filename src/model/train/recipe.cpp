@@ -149,11 +149,11 @@ Recipe parse_recipe(std::string text, std::string name) {
   return r;
 }
 
-Scalar product_type(const Recipe& recipe, const FormatLibrary& formats) {
-  const FormatRef format = formats.get(recipe.precision);
+Scalar product_type(const std::string& precision, const FormatLibrary& formats) {
+  const FormatRef format = formats.get(precision);
   for (const Scalar s : {Scalar::f32, Scalar::f16, Scalar::bf16})
     if (is_plain(*format, s)) return s;
-  throw Error(Exit::user, fmt::format("precision '{}' is no plain float type", recipe.precision),
+  throw Error(Exit::user, fmt::format("precision '{}' is no plain float type", precision),
               "name one such as f32, or round parameters to this format with --format or a [[quantize]] rule");
 }
 

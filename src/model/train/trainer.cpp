@@ -59,7 +59,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 
   run::CompileOptions options;
   options.symbols = {{"B", recipe_.batch}, {"T", recipe_.length}};
-  options.products = product_type(recipe_, model_.family->library().formats());
+  options.products = product_type(recipe_.precision, model_.family->library().formats());
   // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights
   // themselves.
   graph::Graph loss = model_.family->function("loss", model_.config);

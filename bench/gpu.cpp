@@ -1,0 +1,356 @@
+// Dots on a GPU: time of every plan beside the memory it moves and the products it makes, some numbers of the result
+// checked against sums in double precision.
+//   bench_gpu [--device cuda] [--plans] [FILTER ..]    FILTERs pick lines by a part of their name; --plans: not only
+//   the best bench_gpu --check TARGET [--plans] [FILTER ..]     what the kernels need on a target, without one
+//   bench_gpu --asm TARGET NAME [PLAN]                 the assembly of one line's kernels
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "base/error.h"
+#include "emit/emit.h"
+#include "emit/report.h"
+#include "graph/ir/build.h"
+#include "kernel/synth/dot.h"
+#include "kernel/synth/dot_block.h"
+#include "number/codec.h"
+#include "number/library.h"
+#include "run/device/choose.h"
+#include "run/engine/cache.h"
+
+namespace lumen {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+struct Operand {
+  std::vector<int64_t> dims;
+  std::string indices;
+  Scalar scalar = Scalar::f32;
+  std::string format;
+};
+
+struct Line {
+  std::string name;
+  Operand a, b;
+  std::string result;
+};
+
+std::vector<Line> lines() {
+  std::vector<Line> out;
+  const auto square = [&](Scalar s, int64_t n) {
+    const std::string name = fmt::format("{} {}", scalar_name(s), n);
+    out.push_back({name, {{n, n}, "mk", s, {}}, {{n, n}, "nk", s, {}}, "mn"});
+    out.push_back({name + " dx", {{n, n}, "mk", s, {}}, {{n, n}, "kn", s, {}}, "mn"});
+    out.push_back({name + " dw", {{n, n}, "km", s, {}}, {{n, n}, "kn", s, {}}, "mn"});
+  };
+  for (const int64_t n : {8192, 4096, 2048}) square(Scalar::bf16, n);
+  square(Scalar::f32, 4096);
+  constexpr int64_t kN = 14336, kK = 4096;
+  for (const char* format : {"bf16", "f16", "q8_0", "q4_0", "q4_k", "q6_k", "nf4", "mxfp4", "fp8_e4m3", "int3_g128"})
+    for (const int64_t m : {1, 2, 4, 8, 16, 32, 128, 512, 4096})
+      out.push_back({fmt::format("{} m={}", format, m),
+                     {{m, kK}, "mk", Scalar::f32, {}},
+                     {{kN, kK}, "nk", Scalar::f32, format},
+                     "mn"});
+  return out;
+}
+
+graph::Graph graph_of(const Line& line) {
+  static const FormatLibrary library = FormatLibrary::builtin();
+  graph::Graph g;
+  graph::Builder build(g);
+  const auto input = [&](const char* name, const Operand& o) {
+    graph::Type t;
+    for (const int64_t d : o.dims) t.shape.emplace_back(d);
+    const FormatRef f = o.format.empty() ? nullptr : library.find(o.format);
+    if (!o.format.empty() && !f) throw Error(Exit::user, fmt::format("no format {}", o.format));
+    t.element = {o.scalar, f};
+    const graph::ValueId v = build.input(name, graph::Role::data, t);
+    return f ? build.cast(v, {Scalar::f32, nullptr}) : v;
+  };
+  const graph::ValueId x = input("x", line.a), y = input("y", line.b);
+  g.results = {build.contract(x, y, line.a.indices, line.b.indices, line.result)};
+  g.result_names = {"r"};
+  return g;
+}
+
+graph::Plan plan_of(const graph::Graph& g) {
+  graph::Plan plan;
+  plan.graph = g;
+  graph::Group group;
+  group.shape = graph::KernelShape::dot;
+  for (graph::ValueId v = 0; v < static_cast<int>(g.nodes.size()); ++v) {
+    (g[v].op == graph::Op::input_ ? group.inputs : group.nodes).push_back(v);
+    if (g[v].op == graph::Op::contract_) group.root = v;
+  }
+  group.results = {g.results.at(0)};
+  plan.groups.push_back(group);
+  return plan;
+}
+
+std::vector<synth::Synthesis> candidates(const graph::Plan& plan, const machine::Machine& m, bool all) {
+  std::vector<synth::Synthesis> out{synth::synthesize_dot(plan, plan.groups[0], m, {})};
+  const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
+  if (!all || out[0].steps.back().plan.find("blocks") == std::string::npos) return out;
+  out.clear();
+  for (const synth::BlockDot& d : synth::choose_block_dots(p, m, false, 0)) {
+    synth::write_block_dot(plan.graph, p, d, m, out.emplace_back());
+    if (out.size() == 8) break;
+  }
+  return out;
+}
+
+std::string text(const synth::Synthesis& s) {
+  std::string out;
+  for (const synth::Step& step : s.steps) out += (out.empty() ? "" : " | ") + step.plan;
+  return out;
+}
+double flops(const synth::Synthesis& s) {
+  double out = 0;
+  for (const synth::Step& step : s.steps) out += step.flops;
+  return out;
+}
+
+// Values of an operand: rows that repeat after kRows, so that large ones are made quickly.
+struct Values {
+  static constexpr int64_t kRows = 64;
+  Bytes bytes;
+  std::vector<float> rows;
+  int64_t columns = 0;
+  double at(int64_t row, int64_t column) const { return rows[static_cast<size_t>(row % kRows * columns + column)]; }
+};
+
+Values values_of(const graph::Type& type, uint32_t seed) {
+  Values v;
+  const int64_t rows = type.shape[0].number();
+  v.columns = type.shape[1].number();
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 1);
+  v.rows.resize(static_cast<size_t>(Values::kRows * v.columns));
+  for (float& x : v.rows) x = normal(random);
+  Bytes once;
+  if (const FormatRef& f = type.element.format) {
+    const int64_t total = blob_layout(*f, Values::kRows, v.columns).total;
+    once = encode(*f, v.rows, Values::kRows, v.columns);
+    v.rows = decode(*f, once, Values::kRows, v.columns);
+    const bool plain = blob_layout(*f, rows, v.columns).total == total * rows / Values::kRows;
+    if (rows % Values::kRows != 0 || !plain)
+      throw Error(Exit::user, fmt::format("{}: rows do not lie one after the other", f->name));
+  } else {
+    const auto bytes = static_cast<size_t>(scalar_bytes(type.element.scalar));
+    once.resize(v.rows.size() * bytes);
+    for (size_t i = 0; i < v.rows.size(); ++i) {
+      if (bytes == 2) {
+        const uint16_t half = f32_to_bf16(v.rows[i]);
+        v.rows[i] = bf16_to_f32(half);
+        std::memcpy(&once[i * 2], &half, 2);
+      } else {
+        std::memcpy(&once[i * 4], &v.rows[i], 4);
+      }
+    }
+  }
+  v.bytes.resize(static_cast<size_t>(graph::byte_size(type)));
+  for (size_t at = 0; at < v.bytes.size(); at += once.size())
+    std::memcpy(&v.bytes[at], once.data(), std::min(once.size(), v.bytes.size() - at));
+  return v;
+}
+
+double element(const Values& v, const std::string& indices, char row, int64_t r, int64_t k) {
+  return indices[0] == row ? v.at(r, k) : v.at(k, r);
+}
+
+class Bench {
+ public:
+  explicit Bench(const std::string& device)
+      : device_(run::open_device(run::parse_device(device), nullptr, 0, run::load_here)) {
+    fmt::print("{}\n", device_->describe());
+    if (const auto copies = device_->measure_copies()) {
+      copies_ = *copies;
+      fmt::print("copying within memory: {:.0f} GB/s\n", copies_ / 1e9);
+    }
+  }
+  const machine::Machine& machine() const { return device_->machine(); }
+
+  void measure(const Line& line, bool all) {
+    const graph::Graph g = graph_of(line);
+    const graph::Plan plan = plan_of(g);
+    const graph::ValueId x = g.inputs().at(0), y = g.inputs().at(1), r = g.results[0];
+    const Values a = values_of(g[x].type, 1), b = values_of(g[y].type, 2);
+    void* left = memory(a.bytes);
+    // As many copies of the second operand as no cache holds.
+    constexpr size_t kBeyondCaches = 256U << 20;
+    const size_t copies = std::max<size_t>(1, std::min<size_t>(8, kBeyondCaches / b.bytes.size()));
+    std::vector<void*> rights;
+    for (size_t i = 0; i < copies; ++i) rights.push_back(memory(b.bytes));
+    void* result = device_->allocate(graph::byte_size(g[r].type));
+    for (const synth::Synthesis& s : candidates(plan, machine(), all)) {
+      std::vector<void*> scratch;
+      for (const int64_t bytes : s.scratch) scratch.push_back(device_->allocate(bytes));
+      try {
+        time(line, g, s, left, rights, result, scratch, a, b);
+      } catch (const Error& e) {
+        fmt::print("{:16} {}: {}\n", line.name, s.steps[0].plan, e.what());
+      }
+      for (void* m : scratch) device_->release(m);
+    }
+    for (void* m : rights) device_->release(m);
+    device_->release(left);
+    device_->release(result);
+  }
+
+ private:
+  void* memory(const Bytes& bytes) {
+    void* m = device_->allocate(static_cast<int64_t>(bytes.size()));
+    device_->copy_in(m, bytes.data(), static_cast<int64_t>(bytes.size()));
+    return m;
+  }
+
+  void time(const Line& line, const graph::Graph& g, const synth::Synthesis& s, void* left,
+            const std::vector<void*>& rights, void* result, const std::vector<void*>& scratch, const Values& a,
+            const Values& b) {
+    struct Launch {
+      std::unique_ptr<run::Module> module;
+      void* function;
+      run::Spread spread;
+    };
+    std::vector<Launch> launches;
+    for (const synth::Step& step : s.steps) {
+      const run::Spread spread = run::spread_of(step.kernel, machine(), false);
+      auto module = device_->load(device_->prepare(emit::emit({&step.kernel, 1}, machine(), emit::Output::object)));
+      void* function = module->find(emit::symbol_name(step.kernel), spread.shared_bytes);
+      launches.push_back({std::move(module), function, spread});
+    }
+    auto* status = static_cast<run::LaunchStatus*>(device_->allocate(sizeof(run::LaunchStatus)));
+    const auto once = [&](size_t copy) {
+      for (size_t i = 0; i < launches.size(); ++i) {
+        std::vector<void*> buffers;
+        for (const synth::Argument& argument : s.steps[i].arguments)
+          buffers.push_back(argument.from == synth::Argument::From::scratch
+                                ? scratch[static_cast<size_t>(argument.index)]
+                            : argument.index == g.results[0]  ? result
+                            : argument.index == g.inputs()[0] ? left
+                                                              : rights[copy % rights.size()]);
+        device_->launch(launches[i].function, buffers, launches[i].spread, status);
+      }
+    };
+    once(0);
+    device_->synchronize();
+    const auto marks = device_->make_marks(2);
+    if (!marks) throw Error(Exit::hardware, "this device has no clock of its own");
+    std::vector<double> rounds;
+    int repeat = 2;
+    for (int round = 0; round < 7; ++round) {
+      marks->set(0);
+      for (int i = 0; i < repeat; ++i) once(static_cast<size_t>(i));
+      marks->set(1);
+      const double each = marks->seconds(0, 1) / repeat;
+      if (round > 0) rounds.push_back(each);
+      repeat = std::clamp(static_cast<int>(0.004 / each), 2, 200);
+    }
+    std::sort(rounds.begin(), rounds.end());
+    const double seconds = rounds[rounds.size() / 2];
+    const double bytes = static_cast<double>(a.bytes.size() + b.bytes.size()) +
+                         static_cast<double>(graph::byte_size(g[g.results[0]].type));
+    fmt::print("{:16} {:9.1f} us {:7.1f} TFLOP/s {:6.0f} GB/s ({:.2f} of copying)  error {:.1e}  {}\n", line.name,
+               seconds * 1e6, flops(s) / seconds / 1e12, bytes / seconds / 1e9,
+               copies_ > 0 ? bytes / seconds / copies_ : 0, error(line, g, result, a, b), text(s));
+    std::fflush(stdout);
+    device_->release(status);
+  }
+
+  // Of some numbers of the result, relative to what their products weigh.
+  double error(const Line& line, const graph::Graph& g, void* result, const Values& a, const Values& b) {
+    const graph::Shape& shape = g[g.results[0]].type.shape;
+    const int64_t rows = shape[0].number(), columns = shape[1].number(),
+                  k = line.a.indices[0] == 'k' ? line.a.dims[0] : line.a.dims[1];
+    std::vector<float> got(static_cast<size_t>(rows * columns));
+    device_->copy_out(got.data(), result, rows * columns * 4);
+    std::mt19937 random(9);
+    double worst = 0;
+    for (int i = 0; i < 200; ++i) {
+      const int64_t m = random() % rows, n = random() % columns;
+      double want = 0, weight = 0;
+      for (int64_t j = 0; j < k; ++j) {
+        const double p = element(a, line.a.indices, 'm', m, j) * element(b, line.b.indices, 'n', n, j);
+        want += p;
+        weight += p * p;
+      }
+      const double off = std::abs(got[static_cast<size_t>(m * columns + n)] - want) / std::sqrt(weight);
+      worst = off > worst || std::isnan(off) ? off : worst;
+    }
+    return worst;
+  }
+
+  std::unique_ptr<run::Device> device_;
+  double copies_ = 0;
+};
+
+void check(const Line& line, const machine::Machine& m, bool all) {
+  const graph::Plan plan = plan_of(graph_of(line));
+  for (const synth::Synthesis& s : candidates(plan, m, all)) {
+    std::vector<loop::Kernel> kernels;
+    for (const synth::Step& step : s.steps) kernels.push_back(step.kernel);
+    for (const emit::KernelReport& r : emit::report(kernels, m))
+      fmt::print("{:16} registers {} + {} spills {} private {} shared {} waves {} loop {} ({} matrix, {} dots)  {}\n",
+                 line.name, r.vector_registers.value_or(-1), r.accumulators.value_or(0), r.vector_spills.value_or(-1),
+                 r.private_bytes, r.shared_bytes, r.waves.value_or(-1), r.loop_instructions, r.loop_matrix, r.loop_dots,
+                 s.steps[0].plan);
+  }
+}
+
+int bench_gpu(const std::vector<std::string>& arguments) {
+  std::string device = "cuda", target, assembly;
+  bool all = false;
+  std::vector<std::string> filters;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--plans")
+      all = true;
+    else if (word == "--device" && i + 1 < arguments.size())
+      device = arguments[++i];
+    else if (word == "--check" && i + 1 < arguments.size())
+      target = arguments[++i];
+    else if (word == "--asm" && i + 1 < arguments.size())
+      assembly = arguments[++i];
+    else
+      filters.push_back(word);
+  }
+  const auto wanted = [&](const Line& line) {
+    return filters.empty() || std::any_of(filters.begin(), filters.end(), [&](const std::string& f) {
+             return f.ends_with('$') ? line.name.ends_with(f.substr(0, f.size() - 1)) : line.name.find(f) != std::string::npos;
+           });
+  };
+  std::unique_ptr<Bench> bench;
+  if (target.empty() && assembly.empty()) bench = std::make_unique<Bench>(device);
+  for (const Line& line : lines()) {
+    if (!wanted(line)) continue;
+    if (bench) {
+      bench->measure(line, all);
+    } else if (!target.empty()) {
+      check(line, *machine::find_machine(target), all);
+    } else {
+      const graph::Plan plan = plan_of(graph_of(line));
+      for (const synth::Synthesis& s : candidates(plan, *machine::find_machine(assembly), all))
+        for (const synth::Step& step : s.steps)
+          fmt::print("// {}\n{}\n", step.plan,
+                     emit::emit({&step.kernel, 1}, *machine::find_machine(assembly), emit::Output::assembly));
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lumen
+
+int main(int count, char** words) {
+  try {
+    return lumen::bench_gpu({words + 1, words + count});
+  } catch (const lumen::Error& e) {
+    fmt::print(stderr, "bench_gpu: {}\n", e.what());
+    return 3;
+  }
+}

@@ -1,0 +1,366 @@
+// See block_product.h.
+#include "kernel/synth/block_product.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace lumen::synth {
+
+using loop::BufferId;
+using loop::Fragment;
+using loop::LoopKind;
+using loop::ValueId;
+using loop::VType;
+
+namespace {
+
+constexpr int kRowsOfLanes = 8;        // of a wave that multiplies without matrix instructions
+constexpr int64_t kSwizzledRow = 128;  // bytes
+
+// A wave's lanes in a rectangle; each multiplies for itself.
+Fragment lane_sums(int wave) {
+  return loop::fragment(32, 1, {{kRowsOfLanes, wave / kRowsOfLanes, 0}}, {{wave / kRowsOfLanes, 1, 0}});
+}
+Fragment lane_rows(int wave) {
+  return loop::fragment(32, 1, {{kRowsOfLanes, wave / kRowsOfLanes, 0}}, {{1, 0, 1}});
+}
+Fragment lane_columns(int wave) {
+  return loop::fragment(32, 1, {{wave / kRowsOfLanes, 1, 0}}, {{1, 0, 1}});
+}
+
+}  // namespace
+
+int BlockTile::step_m() const {
+  return row ? row->m : kRowsOfLanes;
+}
+int BlockTile::step_n() const {
+  return row ? row->n : wave / kRowsOfLanes;
+}
+
+const machine::MatrixRow* find_matrix(const machine::Machine& m, Scalar factor, int size) {
+  const machine::MatrixRow* best = nullptr;
+  for (const machine::MatrixRow& r : m.matrices) {
+    if (r.in_shared || r.scale_group > 0 || r.acc != Scalar::f32) continue;
+    if (r.a.code || r.b.code || r.a.scalar != factor || r.b.scalar != factor) continue;
+    if (r.m > size || r.n > size) continue;
+    if (!best || int64_t{r.m} * r.n * r.k > int64_t{best->m} * best->n * best->k ||
+        (int64_t{r.m} * r.n * r.k == int64_t{best->m} * best->n * best->k && r.m > best->m))
+      best = &r;
+  }
+  return best;
+}
+
+const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, Scalar factor, int n, bool a_turned,
+                                             bool b_turned) {
+  for (const machine::MatrixRow& r : m.matrices)
+    if (r.in_shared && r.n == n && r.acc == Scalar::f32 && !r.a.code && r.a.scalar == factor &&
+        r.a_turned == a_turned && r.b_turned == b_turned)
+      return &r;
+  return nullptr;
+}
+
+BlockProduct::Holding BlockProduct::holding_of(const Fragment& f) {
+  const LayoutPiece& piece = f.layout.pieces[0];
+  Holding out;
+  int64_t rows = 1;
+  for (const auto& mode : piece.modes) {
+    const int64_t stride = mode.stride;
+    Digit d{static_cast<int>(mode.extent), 1, 0, 0};
+    if (stride % f.lane_bits == 0 && stride > 0)
+      d.lanes = static_cast<int>(stride / f.lane_bits);
+    else
+      d.elements = static_cast<int>(stride / f.bits);
+    if (rows < f.rows) {
+      out.rows.push_back(d);
+      rows *= d.extent;
+    } else {
+      out.columns.push_back(d);
+    }
+  }
+  for (auto* digits : {&out.rows, &out.columns}) {
+    int64_t weight = 1;
+    for (size_t i = digits->size(); i-- > 0;) {
+      (*digits)[i].weight = weight;
+      weight *= (*digits)[i].extent;
+    }
+  }
+  return out;
+}
+
+std::vector<BlockProduct::Part> BlockProduct::parts_of(const std::vector<Digit>& digits) {
+  std::vector<Part> out{{}};
+  for (const Digit& d : digits) {
+    if (d.lanes > 0) continue;
+    std::vector<Part> next;
+    for (const Part& p : out)
+      for (int i = 0; i < d.extent; ++i) next.push_back({p.element + i * d.elements, p.offset + i * d.weight});
+    out = std::move(next);
+  }
+  return out;
+}
+
+int64_t BlockProduct::lanes_extent(const std::vector<Digit>& digits) {
+  int64_t out = 1;
+  for (const Digit& d : digits) out *= d.lanes > 0 ? d.extent : 1;
+  return out;
+}
+
+ValueId BlockProduct::number_of(const std::vector<Digit>& digits, ValueId lane) {
+  ValueId out = b_.i64(0);
+  for (const Digit& d : digits) {
+    if (d.lanes == 0) continue;
+    const ValueId digit = b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, lane, b_.i64(d.lanes)), b_.i64(d.extent));
+    out = b_.add(out, b_.mul(digit, b_.i64(d.weight)));
+  }
+  return out;
+}
+
+ValueId BlockProduct::group_of(const std::vector<Digit>& digits, ValueId lane) {
+  ValueId out = b_.i64(0);
+  for (const Digit& d : digits) {
+    if (d.lanes == 0) continue;
+    const ValueId digit = b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, lane, b_.i64(d.lanes)), b_.i64(d.extent));
+    out = b_.add(b_.mul(out, b_.i64(d.extent)), digit);
+  }
+  return out;
+}
+
+int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
+  const int64_t unit = kUnit / scalar_bytes(tile.factor);
+  if (!tile.row) return unit;
+  if (tile.row->in_shared) return kSwizzledRow / scalar_bytes(tile.factor);
+  const Holding holding = holding_of(tile.row->collective->operands[1].fragment);
+  const int64_t share = static_cast<int64_t>(parts_of(holding.columns).size());
+  LUMEN_CHECK(m.wave > 1 && (share % unit == 0 || unit % share == 0), "a share of {} numbers", share);
+  return tile.row->k * std::max<int64_t>(1, unit / share);
+}
+
+void BlockProduct::prepare(Factor& f, const Fragment& fragment, int64_t rows) {
+  f.holding = holding_of(fragment);
+  f.rows = rows;
+  f.parts = parts_of(f.holding.rows);
+  f.share = parts_of(f.holding.columns);
+  const int64_t bytes = scalar_bytes(tile_.factor);
+  f.row_bytes = chunk_k_ * bytes;
+  // Lanes that write neighbours along k beyond a chunk would meet in a bank.
+  f.chunk_bytes = rows * f.row_bytes + (f.row_bytes % kSwizzledRow == 0 ? 0 : f.row_bytes);
+}
+
+BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTile tile) : b_(b), tile_(tile) {
+  chunk_k_ = step_k(m, tile_);
+  LUMEN_CHECK(tile_.stage_k % chunk_k_ == 0, "stages of {} in steps of {}", tile_.stage_k, chunk_k_);
+  Fragment acc;
+  if (!tile_.row) {
+    together_ = chunk_k_;
+    prepare(a_, lane_rows(tile_.wave), tile_.m());
+    prepare(c_, lane_columns(tile_.wave), tile_.n());
+    acc = lane_sums(tile_.wave);
+  } else {
+    const auto& operands = tile_.row->collective->operands;
+    acc = operands[0].fragment;
+    together_ = chunk_k_ / tile_.row->k;
+    if (tile_.row->in_shared) {
+      for (const Side side : {Side::a, Side::b})
+        LUMEN_CHECK(!is_turned(side) || tile_.stage_k == machine::kTurnedColumns, "turned panels of {}", tile_.stage_k);
+      for (Factor* f : {&a_, &c_}) {
+        f->rows = f == &a_ ? tile_.m() : tile_.n();
+        f->row_bytes = kSwizzledRow;
+        f->chunk_bytes = f->rows * kSwizzledRow;
+      }
+    } else {
+      prepare(a_, operands[1].fragment, tile_.m());
+      prepare(c_, operands[2].fragment, tile_.n());
+      LUMEN_CHECK(a_.share.size() == c_.share.size() && a_.holding.columns.size() == c_.holding.columns.size());
+    }
+  }
+  acc_ = holding_of(acc);
+  acc_rows_ = parts_of(acc_.rows);
+  acc_columns_ = parts_of(acc_.columns);
+  acc_elements_ = acc.lane_bits / acc.bits;
+  const Digit& last = acc_.columns.back();
+  run_ = last.lanes == 0 && last.elements == 1 ? last.extent : 1;
+  for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i) sums_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
+}
+
+int64_t BlockProduct::panel_bytes(Side side) const {
+  const Factor& f = side == Side::a ? a_ : c_;
+  return tile_.stage_k / chunk_k_ * f.chunk_bytes;
+}
+
+bool BlockProduct::is_turned(Side side) const {
+  return tile_.row && (side == Side::a ? tile_.row->a_turned : tile_.row->b_turned);
+}
+
+ValueId BlockProduct::turned_place(Side side, ValueId unit, ValueId k) {
+  LUMEN_CHECK(is_turned(side));
+  const int64_t units = kSwizzledRow / kUnit;
+  const ValueId inside =
+      b_.op(ScalarOp::xor_, b_.op(ScalarOp::rem_, unit, b_.i64(units)), b_.op(ScalarOp::rem_, k, b_.i64(units)));
+  const ValueId run = b_.mul(b_.op(ScalarOp::div_, unit, b_.i64(units)), b_.i64(tile_.stage_k * kSwizzledRow));
+  return b_.add(run, b_.add(b_.mul(k, b_.i64(kSwizzledRow)), b_.mul(inside, b_.i64(kUnit))));
+}
+
+ValueId BlockProduct::place(Side side, ValueId row, ValueId unit) {
+  LUMEN_CHECK(!is_turned(side));
+  const Factor& f = side == Side::a ? a_ : c_;
+  const int64_t units = f.row_bytes / kUnit;
+  ValueId chunk = b_.i64(0), inside = unit;
+  if (tile_.stage_k > chunk_k_) {
+    chunk = b_.mul(b_.op(ScalarOp::div_, unit, b_.i64(units)), b_.i64(f.chunk_bytes));
+    inside = b_.op(ScalarOp::rem_, unit, b_.i64(units));
+  }
+  if (tile_.row && tile_.row->in_shared)
+    inside = b_.op(ScalarOp::xor_, inside, b_.op(ScalarOp::rem_, row, b_.i64(units)));
+  return b_.add(chunk, b_.add(b_.mul(row, b_.i64(f.row_bytes)), b_.mul(inside, b_.i64(kUnit))));
+}
+
+void BlockProduct::clear() {
+  for (const BufferId s : sums_) b_.store(s, b_.real(0, {Scalar::f32, acc_elements_}), b_.i64(0), 16);
+}
+
+// Byte of a panel where a lane's shares of its group's first instruction begin.
+ValueId BlockProduct::lane_place(Side side, ValueId lane) {
+  const Factor& f = side == Side::a ? a_ : c_;
+  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
+  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
+  const ValueId mine = side == Side::a ? b_.op(ScalarOp::div_, group, b_.i64(tile_.groups_n))
+                                       : b_.op(ScalarOp::rem_, group, b_.i64(tile_.groups_n));
+  const int64_t rows =
+      side == Side::a ? int64_t{tile_.step_m()} * tile_.tiles_m : int64_t{tile_.step_n()} * tile_.tiles_n;
+  const ValueId row = b_.add(b_.mul(mine, b_.i64(rows)), number_of(f.holding.rows, in_wave));
+  const int64_t share = static_cast<int64_t>(f.share.size()) * together_ * scalar_bytes(tile_.factor);
+  return b_.add(b_.mul(row, b_.i64(f.row_bytes)), b_.mul(group_of(f.holding.columns, in_wave), b_.i64(share)));
+}
+
+void BlockProduct::multiply(ValueId lane, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t k) {
+  if (k < 0) k = tile_.stage_k;
+  if (tile_.row && tile_.row->in_shared) return multiply_shared(lane, a, a_from, b, b_from, k);
+  multiply_rows(lane, a, b_.add(a_from, lane_place(Side::a, lane)), b, b_.add(b_from, lane_place(Side::b, lane)),
+                (k + chunk_k_ - 1) / chunk_k_);
+}
+
+void BlockProduct::multiply_rows(ValueId, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t chunks) {
+  constexpr int64_t kMostUnrolled = 4;
+  if (!tile_.row || chunks > kMostUnrolled) {
+    b_.loop(LoopKind::serial, b_.i64(0), b_.i64(chunks), 1, [&](ValueId c) {
+      multiply_chunk(a, b_.add(a_from, b_.mul(c, b_.i64(a_.chunk_bytes))), b,
+                     b_.add(b_from, b_.mul(c, b_.i64(c_.chunk_bytes))));
+    });
+    return;
+  }
+  for (int64_t c = 0; c < chunks; ++c)
+    multiply_chunk(a, b_.add(a_from, b_.i64(c * a_.chunk_bytes)), b, b_.add(b_from, b_.i64(c * c_.chunk_bytes)));
+}
+
+// A lane's numbers of the rows of one instruction, `together_` instructions behind each other.
+std::vector<ValueId> BlockProduct::fetch(const Factor& f, BufferId buffer, ValueId from) {
+  const VType type{tile_.factor, static_cast<int>(f.share.size() * static_cast<size_t>(together_))};
+  std::vector<ValueId> runs;
+  for (const Part& p : f.parts)
+    runs.push_back(b_.load(buffer, type, b_.add(from, b_.i64(p.offset * f.row_bytes)), static_cast<int>(kUnit)));
+  return runs;
+}
+
+// The operand of instruction `step` of a fetch.
+ValueId BlockProduct::operand(const Factor& f, const std::vector<ValueId>& runs, size_t index, int64_t step) {
+  const VType type = machine::operand_type(*tile_.row, index);
+  const int length = b_.type(runs[0]).lanes;
+  if (runs.size() == 1 && length == type.lanes && together_ == 1) return runs[0];
+  std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
+  for (size_t r = 0; r < f.parts.size(); ++r)
+    for (size_t s = 0; s < f.share.size(); ++s)
+      mask[static_cast<size_t>(f.parts[r].element + f.share[s].element)] =
+          static_cast<int>(r) * length +
+          static_cast<int>(step * static_cast<int64_t>(f.share.size()) + static_cast<int64_t>(s));
+  return b_.shuffle(runs, mask);
+}
+
+void BlockProduct::multiply_chunk(BufferId a, ValueId a_from, BufferId b, ValueId b_from) {
+  const VType sums{Scalar::f32, acc_elements_};
+  std::vector<std::vector<ValueId>> left;
+  for (int i = 0; i < tile_.tiles_m; ++i)
+    left.push_back(fetch(a_, a, b_.add(a_from, b_.i64(i * tile_.step_m() * a_.row_bytes))));
+  for (int j = 0; j < tile_.tiles_n; ++j) {
+    const std::vector<ValueId> right = fetch(c_, b, b_.add(b_from, b_.i64(j * tile_.step_n() * c_.row_bytes)));
+    for (int64_t step = 0; step < together_; ++step)
+      for (int i = 0; i < tile_.tiles_m; ++i) {
+        const BufferId to = sum(i, j);
+        const ValueId before = b_.load(to, sums, b_.i64(0), 16);
+        ValueId after = -1;
+        if (!tile_.row) {
+          after = b_.op(ScalarOp::fma_, b_.extract(left[static_cast<size_t>(i)][0], static_cast<int>(step)),
+                        b_.extract(right[0], static_cast<int>(step)), before);
+        } else {
+          after = b_.inst(tile_.row->row, sums,
+                          {before, operand(a_, left[static_cast<size_t>(i)], 1, step), operand(c_, right, 2, step)});
+        }
+        b_.store(to, after, b_.i64(0), 16);
+      }
+  }
+}
+
+// Products that read their factors where they lie; they are waited for here.
+void BlockProduct::multiply_shared(ValueId lane, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t k) {
+  const VType sums{Scalar::f32, acc_elements_};
+  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
+  const ValueId down = b_.op(ScalarOp::div_, group, b_.i64(tile_.groups_n)),
+                across = b_.op(ScalarOp::rem_, group, b_.i64(tile_.groups_n));
+  const int64_t step_bytes = tile_.row->k * scalar_bytes(tile_.factor);
+  const int64_t steps = kSwizzledRow / step_bytes;
+  // Rows of one instruction lie one after the other, or (turned) in runs of as many bytes as a row else has.
+  const auto at = [&](Side side, ValueId from, ValueId mine, int64_t tile, int64_t step) {
+    const Factor& f = side == Side::a ? a_ : c_;
+    const int64_t rows = side == Side::a ? tile_.step_m() : tile_.step_n();
+    const int64_t tiles = side == Side::a ? tile_.tiles_m : tile_.tiles_n;
+    const int64_t bytes = is_turned(side) ? rows * scalar_bytes(tile_.factor) * tile_.stage_k : rows * kSwizzledRow;
+    const int64_t inside =
+        is_turned(side) ? step * tile_.row->k * kSwizzledRow : step / steps * f.chunk_bytes + step % steps * step_bytes;
+    return b_.add(b_.add(from, b_.i64(tile * bytes + inside)), b_.mul(mine, b_.i64(bytes * tiles)));
+  };
+  for (int i = 0; i < tile_.tiles_m; ++i)
+    for (int j = 0; j < tile_.tiles_n; ++j) {
+      std::vector<std::pair<ValueId, ValueId>> places;  // before the products, which then follow each other
+      for (int64_t step = 0; step < k / tile_.row->k; ++step)
+        places.emplace_back(at(Side::a, a_from, down, i, step), at(Side::b, b_from, across, j, step));
+      ValueId sums_now = b_.load(sum(i, j), sums, b_.i64(0), 16);
+      for (const auto& [left, right] : places) sums_now = b_.product(tile_.row->row, sums_now, a, left, b, right);
+      b_.store(sum(i, j), sums_now, b_.i64(0), 16);
+    }
+  b_.commit(loop::Flow::products);
+  b_.wait(loop::Flow::products, 0);
+}
+
+void BlockProduct::each_sum(ValueId lane, const Visit& visit) {
+  change_sums(lane, [&](ValueId m, ValueId n, ValueId x) {
+    visit(m, n, x);
+    return -1;
+  });
+}
+
+void BlockProduct::change_sums(ValueId lane, const Change& change) {
+  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
+  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
+  const auto first = [&](ValueId mine, int64_t step, int64_t tiles, const std::vector<Digit>& digits) {
+    return b_.add(b_.mul(mine, b_.i64(step * tiles)), number_of(digits, in_wave));
+  };
+  const ValueId m0 =
+      first(b_.op(ScalarOp::div_, group, b_.i64(tile_.groups_n)), tile_.step_m(), tile_.tiles_m, acc_.rows);
+  const ValueId n0 =
+      first(b_.op(ScalarOp::rem_, group, b_.i64(tile_.groups_n)), tile_.step_n(), tile_.tiles_n, acc_.columns);
+  const VType type{Scalar::f32, run_};
+  for (int i = 0; i < tile_.tiles_m; ++i)
+    for (const Part& r : acc_rows_) {
+      const ValueId m = b_.add(m0, b_.i64(i * tile_.step_m() + r.offset));
+      for (int j = 0; j < tile_.tiles_n; ++j)
+        for (const Part& c : acc_columns_) {
+          if (run_ > 1 && c.offset % run_ != 0) continue;
+          const ValueId n = b_.add(n0, b_.i64(j * tile_.step_n() + c.offset));
+          const ValueId at = b_.i64(int64_t{r.element + c.element} * 4);
+          const ValueId x = change(m, n, b_.load(sum(i, j), type, at, 4));
+          if (x >= 0) b_.store(sum(i, j), x, at, 4);
+        }
+    }
+}
+
+}  // namespace lumen::synth

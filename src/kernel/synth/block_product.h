@@ -1,0 +1,133 @@
+// Products of tiles that a block of lanes computes together: sums[m][n] += sum_k a[m][k] * b[n][k], both factors in
+// shared memory, sums in the lanes' registers. By a matrix instruction of the machine, whose layouts are data
+// (loop/fragment.h), or by fused multiply-adds of f32. Knows nothing of operands' formats or of what is multiplied;
+// dots and attention build on it. Proved by tests/kernel/block_product_test.cpp.
+//
+// A factor's panel holds `stage_k` numbers of each row, in units of 16 bytes along k. Where a unit lies is place()'s
+// secret: lanes that fetch their shares together read memory that lies together, so no banks collide.
+//
+//   BlockProduct p(b, machine, tile);             in the block's code
+//   a = b.alloc(p.panel_bytes(a), BlockProduct::kAlign, Space::shared) ..
+//   lane loop: p.clear()
+//   lane loop: b.store(a, 16 bytes, p.place(Side::a, row, unit)) ..
+//   barrier
+//   lane loop: p.multiply(lane, a, offset, b, offset)
+//   lane loop: p.each_sum(lane, [](m, n, vector along n) ..)
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "kernel/loop/build.h"
+#include "kernel/machine/machine.h"
+
+namespace lumen::synth {
+
+// Which instruction multiplies, and how the lanes of a block share a tile.
+struct BlockTile {
+  const machine::MatrixRow* row = nullptr;  // null: fused multiply-adds
+  Scalar factor = Scalar::f32;              // what panels hold
+  int wave = 32;                            // lanes that execute an instruction together: a wave, or several
+  int groups_m = 1, groups_n = 1;           // such groups, down and across the tile
+  int tiles_m = 1, tiles_n = 1;             // instructions of a group
+  int64_t stage_k = 1;                      // of a panel
+
+  int step_m() const;  // of one instruction
+  int step_n() const;
+  int lanes() const { return wave * groups_m * groups_n; }
+  int64_t m() const { return int64_t{step_m()} * tiles_m * groups_m; }
+  int64_t n() const { return int64_t{step_n()} * tiles_n * groups_n; }
+};
+
+// The instruction to multiply numbers of this type with, in f32 sums; null when the machine has none. `shared`: those
+// that read their factors from shared memory, of `n` columns, are meant.
+const machine::MatrixRow* find_matrix(const machine::Machine& m, Scalar factor, int size);
+const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, Scalar factor, int n, bool a_turned = false,
+                                             bool b_turned = false);
+
+class BlockProduct {
+ public:
+  enum class Side : uint8_t { a, b };
+  static constexpr int kAlign = 1024;   // of panels
+  static constexpr int64_t kUnit = 16;  // bytes
+
+  // Allocates the sums: in the code of a block.
+  BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTile tile);
+
+  // K of a panel is a multiple of this.
+  static int64_t step_k(const machine::Machine& m, const BlockTile& tile);
+
+  int64_t panel_bytes(Side side) const;
+  int64_t unit_elements() const { return kUnit / scalar_bytes(tile_.factor); }
+  int64_t units() const { return tile_.stage_k / unit_elements(); }  // of a row
+  // Byte of a panel where unit `unit` of row `row` lies.
+  loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit);
+  // Of a factor that the instruction wants turned: 16 bytes of rows beside each other, `unit` such units down, at k.
+  loop::ValueId turned_place(Side side, loop::ValueId unit, loop::ValueId k);
+  bool is_turned(Side side) const;
+
+  // In lane loops:
+  void clear();
+  // The first `k` (-1: all) of the panels that begin at these bytes.
+  void multiply(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from,
+                int64_t k = -1);
+  // Sums lane by lane: vectors of neighbours along n. `change` gives new ones for the same places.
+  using Visit = std::function<void(loop::ValueId m, loop::ValueId n, loop::ValueId sums)>;
+  using Change = std::function<loop::ValueId(loop::ValueId m, loop::ValueId n, loop::ValueId sums)>;
+  void each_sum(loop::ValueId lane, const Visit& visit);
+  void change_sums(loop::ValueId lane, const Change& change);
+  int run() const { return run_; }  // length of those vectors
+
+  const BlockTile& tile() const { return tile_; }
+
+ private:
+  // Of a row or column number: which elements and lanes hold it.
+  struct Digit {
+    int extent = 1;
+    int64_t weight = 1;
+    int lanes = 0, elements = 0;  // one of them is 0
+  };
+  struct Holding {
+    std::vector<Digit> rows, columns;
+  };
+  struct Part {  // an element of a lane, and what it adds to the number
+    int element = 0;
+    int64_t offset = 0;
+  };
+  static Holding holding_of(const loop::Fragment& f);
+  static std::vector<Part> parts_of(const std::vector<Digit>& digits);
+  static int64_t lanes_extent(const std::vector<Digit>& digits);
+  loop::ValueId number_of(const std::vector<Digit>& digits, loop::ValueId lane);  // what lanes say of it
+  loop::ValueId group_of(const std::vector<Digit>& digits, loop::ValueId lane);   // counts their values
+
+  struct Factor {
+    Holding holding;
+    int64_t rows = 1;                // of the panel
+    std::vector<Part> parts, share;  // rows and k of a lane in one instruction
+    int64_t chunk_bytes = 0;         // from one chunk to the next
+    int64_t row_bytes = 0;           // of a chunk
+  };
+  void prepare(Factor& f, const loop::Fragment& fragment, int64_t rows);
+  loop::ValueId lane_place(Side side, loop::ValueId lane);
+  void multiply_rows(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from,
+                     int64_t chunks);
+  void multiply_shared(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b,
+                       loop::ValueId b_from, int64_t k);
+  void multiply_chunk(loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from);
+  std::vector<loop::ValueId> fetch(const Factor& f, loop::BufferId buffer, loop::ValueId from);
+  loop::ValueId operand(const Factor& f, const std::vector<loop::ValueId>& runs, size_t index, int64_t step);
+  loop::BufferId sum(int i, int j) const { return sums_[static_cast<size_t>(i * tile_.tiles_n + j)]; }
+
+  loop::Builder& b_;
+  BlockTile tile_;
+  Factor a_, c_;
+  Holding acc_;
+  std::vector<Part> acc_rows_, acc_columns_;
+  int acc_elements_ = 1, run_ = 1;
+  int64_t together_ = 1;  // instructions fed by one fetch
+  int64_t chunk_k_ = 1;
+  std::vector<loop::BufferId> sums_;
+};
+
+}  // namespace lumen::synth

@@ -1,0 +1,143 @@
+// See dot_prepare.h.
+#include "kernel/synth/dot_prepare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/synth/choose.h"
+#include "kernel/synth/dot_write.h"
+#include "kernel/synth/unpack.h"
+
+namespace lumen::synth {
+
+using loop::LoopKind;
+using loop::VType;
+using Value = loop::ValueId;
+
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{512} << 20;
+constexpr int64_t kUnitBytes = 16;  // of what is written at once
+
+const DotIndex& rows_of(const DotProblem& p, size_t load) {
+  return load == 0 ? p.m : p.n;
+}
+DotIndex& rows_of(DotProblem& p, size_t load) {
+  return load == 0 ? p.m : p.n;
+}
+
+}  // namespace
+
+std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar to, int number) {
+  const DotLoad& l = p.loads[load];
+  const int64_t unit = kUnitBytes / scalar_bytes(to);
+  const bool packed = l.kind == DotLoad::Kind::packed;
+  if ((!packed && l.kind != DotLoad::Kind::memory) || (!packed && (l.scalar == to || !is_float(l.scalar)))) return {};
+  Prepared out{p, 0, 0, true};
+  DotLoad& made = out.problem.loads[load];
+  DotIndex &k = out.problem.k, &rows = rows_of(out.problem, load);
+  if (packed)
+    out.along_k = unpacks_along(p, load, p.k);
+  else
+    out.along_k = k.strides[load] == 1;
+  DotIndex &fast = out.along_k ? k : rows, &slow = out.along_k ? rows : k;
+  if (packed ? !unpacks_along(p, load, out.along_k ? p.k : rows_of(p, load)) : fast.strides[load] != 1) return {};
+  if (fast.extent % unit != 0 || (packed && l.format->block % unit != 0)) return {};
+  int64_t elements = 1;
+  const auto lay = [&](DotIndex& i) {
+    if (i.strides[load] == 0) return;
+    i.strides[load] = elements;
+    elements *= i.extent;
+  };
+  lay(fast);
+  lay(slow);
+  for (auto* indices : {&out.problem.outer_k, &out.problem.outer})
+    for (size_t d = indices->size(); d-- > 0;) lay((*indices)[d]);
+  made.kind = DotLoad::Kind::memory;
+  made.scalar = to;
+  made.format = nullptr;
+  made.elements = elements;
+  made.offset = 0;
+  made.scratch = number;
+  out.bytes = elements * scalar_bytes(to);
+  out.read_bytes = packed ? elements / l.format->block * l.format->block_bytes : elements * scalar_bytes(l.scalar);
+  if (out.bytes > kMostBytes) return {};
+  return out;
+}
+
+std::optional<Scalar> plain_scalar(const Format& f) {
+  if (f.block != 1 || f.fields.size() != 1 || f.row_bytes > 0 || f.tile_bytes > 0 || f.tensor_bytes > 0) return {};
+  const FormatFacts facts = facts_of(f);
+  if (!facts.scaled || facts.scaled->scale || facts.scaled->offset) return {};
+  if (facts.scaled->value.kind != RoutineExpr::Kind::field) return {};
+  const FieldType& type = f.fields[0].type;
+  for (const auto& [is, scalar] : {std::pair{is_half(type), Scalar::f16}, std::pair{is_bfloat(type), Scalar::bf16},
+                                   std::pair{is_single(type), Scalar::f32}})
+    if (is && f.block_bytes == scalar_bytes(scalar)) return scalar;
+  return {};
+}
+
+// Tasks of a unit, or of a block of the format, in the order they are written.
+Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, const Prepared& to,
+                   const machine::Machine& m) {
+  DotProblem one = p;
+  for (size_t i = 0; i < one.loads.size(); ++i)
+    if (i != load) one.loads[i].kind = DotLoad::Kind::splat;
+  one.epilogue.clear();
+  one.result = -1;
+  const DotLoad& l = one.loads[load];
+  const DotLoad& made = to.problem.loads[load];
+  DotWriter w(g, one, "prepare");
+  loop::Builder& b = w.b;
+  const loop::BufferId out = w.scratch_param("laid", made.scratch, to.bytes, true);
+  const bool packed = l.kind == DotLoad::Kind::packed;
+  const int64_t unit = kUnitBytes / scalar_bytes(made.scalar), run = packed ? l.format->block : unit;
+  const DotIndex &fast = to.along_k ? p.k : rows_of(p, load), &slow = to.along_k ? rows_of(p, load) : p.k;
+  b.loop(LoopKind::parallel, w.i64(0), w.i64(made.elements / run), 1, [&](Value task) {
+    const auto rem = [&](Value x, int64_t y) { return b.op(ScalarOp::rem_, x, w.i64(y)); };
+    const auto div = [&](Value x, int64_t y) { return b.op(ScalarOp::div_, x, w.i64(y)); };
+    Value rest = div(task, fast.extent / run), at = w.add(w.i64(l.offset), w.scaled(rem(task, fast.extent / run), run));
+    const auto digit = [&](const DotIndex& i) {
+      if (i.strides[load] == 0) return;
+      at = w.add(at, w.scaled(rem(rest, i.extent), i.strides[load]));
+      rest = div(rest, i.extent);
+    };
+    digit(slow);
+    for (const auto* indices : {&p.outer_k, &p.outer})
+      for (size_t d = indices->size(); d-- > 0;) digit((*indices)[d]);
+    const Value place = w.scaled(w.scaled(task, run), scalar_bytes(made.scalar));
+    const VType type{made.scalar, static_cast<int>(unit)};
+    if (!packed) {
+      const Value x = b.load(w.buffer(load), {l.scalar, type.lanes}, w.scaled(at, scalar_bytes(l.scalar)),
+                             static_cast<int>(scalar_bytes(l.scalar)));
+      b.store(out, b.convert(ScalarOp::cast_, made.scalar, x), place, static_cast<int>(kUnitBytes));
+      return;
+    }
+    Unpack cursor(b, *l.format, w.buffer(load), l.rows, l.columns);
+    cursor.use(m);
+    cursor.enter_row(div(at, l.columns));
+    cursor.enter_block(div(at, l.format->block));
+    for (int64_t i = 0; i < run; i += unit) {
+      const Value x = cursor.values(i, type.lanes);
+      b.store(out, made.scalar == Scalar::f32 ? x : b.convert(ScalarOp::cast_, made.scalar, x),
+              w.add(place, w.i64(i * scalar_bytes(made.scalar))), static_cast<int>(kUnitBytes));
+    }
+  });
+  return w.step(fmt::format("prepare {} {} as {}", made.elements, load == 0 ? "a" : "b", scalar_name(made.scalar)));
+}
+
+DotProblem with_plain_formats(DotProblem p) {
+  for (DotLoad& l : p.loads) {
+    if (l.kind != DotLoad::Kind::packed) continue;
+    const auto scalar = plain_scalar(*l.format);
+    if (!scalar) continue;
+    l.kind = DotLoad::Kind::memory;
+    l.scalar = *scalar;
+    l.format = nullptr;
+  }
+  return p;
+}
+
+}  // namespace lumen::synth

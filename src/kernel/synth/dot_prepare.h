@@ -1,0 +1,32 @@
+// An operand of a dot laid out once by a step before: in scratch, in the type that blocks multiply, in the order it has
+// in memory. Worth it where many tiles read the same rows. Proved by tests/kernel/dot_block_test.cpp.
+#pragma once
+
+#include <optional>
+
+#include "kernel/machine/machine.h"
+#include "kernel/synth/dot_problem.h"
+#include "kernel/synth/synth.h"
+
+namespace lumen::synth {
+
+// The problem with operand `load` (0 or 1) read from scratch `number`; nothing where it has no run of neighbours, is
+// too large, or is there already.
+struct Prepared {
+  DotProblem problem;
+  int64_t bytes = 0;       // of scratch
+  int64_t read_bytes = 0;  // of the operand
+  bool along_k = true;     // neighbours lie along k, else along the rows
+};
+std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar to, int number);
+
+// The step that does it.
+Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, const Prepared& to,
+                   const machine::Machine& m);
+
+// The number of the machine's own that a format is, if it is no more.
+std::optional<Scalar> plain_scalar(const Format& f);
+// Packed operands of such formats are memory.
+DotProblem with_plain_formats(DotProblem p);
+
+}  // namespace lumen::synth
