@@ -116,6 +116,7 @@ class Conversation {
       drop("assistant");
       note(drop("user") ? "taken back" : "there is no question yet");
     } else if (name == "/history") {
+      if (messages_.empty()) note("nothing was said yet");
       for (const auto& m : messages_)
         std::cerr << m["role"].get<std::string>() << ": " << m["content"].get<std::string>() << "\n";
     } else if (name == "/save" || name == "/load") {

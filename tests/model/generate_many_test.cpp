@@ -107,6 +107,21 @@ TEST(GenerateMany, ASmallCacheMakesTextsWait) {
   EXPECT_THROW((void)answer_all(loaded, o, requests(m), {}, [] { return true; }), Error);  // a prompt of 11
 }
 
+// Without a size of the cache each text may be as long as the model's context, and no longer.
+TEST(GenerateMany, TextsEndWithTheContext) {
+  const Model m = talking_model();
+  const LoadedModel loaded(engine(), m);
+  ManyOptions o = options();
+  o.generate.predict = -1;
+  o.parallel = 2;
+  const auto some = requests(m);
+  const auto answers = answer_all(loaded, o, {some.begin(), some.begin() + 4}, {}, [] { return true; });
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(answers[i].reason, EndReason::context);
+    EXPECT_EQ(static_cast<int64_t>(kPrompts[i].size()) + answers[i].made, 16 + 1) << i;  // the last one is not read
+  }
+}
+
 TEST(GenerateMany, EndsWhenTold) {
   const Model m = talking_model();
   const LoadedModel loaded(engine(), m);

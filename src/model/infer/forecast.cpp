@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "model/infer/session_many.h"
+#include "model/infer/step_plan.h"
 
 namespace lumen::model {
 namespace {
@@ -54,8 +55,12 @@ int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options
 
 MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& given) {
   const SessionOptions options = session_options(loaded.model(), given);
-  return of_steps(loaded, options, loaded.function("step"), session_widths(options), [&](int64_t tokens) {
-    return graph::Bindings{{"B", 1}, {"T", tokens}, {"R", 1}, {"S", options.context}};
+  const StepPlan plan = plan_step(loaded, options);
+  return of_steps(loaded, options, plan.graph, session_widths(options), [&](int64_t tokens) {
+    graph::Bindings symbols = plan.symbols;
+    symbols["T"] = tokens;
+    symbols["R"] = 1;
+    return symbols;
   });
 }
 

@@ -19,7 +19,7 @@ class Writer {
         done_(done),
         context_(loaded.model().integer("context")),
         answers_(requests.size()),
-        session_(loaded, planned(loaded)) {
+        session_(loaded, planned()) {
     if (!options.generate.grammar.empty()) constraint_.emplace(tokenizer_, options.generate.grammar);
   }
 
@@ -53,26 +53,25 @@ class Writer {
     const auto prompt = static_cast<int64_t>(requests_[request].prompt.size());
     if (prompt < 1) throw usage_error("a prompt is empty");
     const int64_t predict = options_.generate.predict;
-    const int64_t room = session_places_ > 0 ? std::min(session_places_, context_) : context_;
+    const int64_t room = session_places_ > 0 ? session_places_ : context_;
     if (prompt > room)
       throw Error(Exit::user, fmt::format("prompt {} has {} tokens, but a text may have {}", request + 1, prompt, room),
                   "shorten the prompt, or raise --ctx-size");
-    if (predict < 0)
-      return session_places_ > 0 ? std::max(prompt, std::min(context_, session_places_ / parallel())) : context_;
+    if (predict < 0) return session_places_ > 0 ? std::max(prompt, session_places_ / parallel()) : context_;
     return std::min(room, prompt + std::max<int64_t>(predict, 1) - 1);
   }
 
   int64_t parallel() const { return std::min<int64_t>(options_.parallel, static_cast<int64_t>(requests_.size())); }
 
-  SessionOptions planned(const LoadedModel&) {
+  SessionOptions planned() {
     if (requests_.empty()) throw usage_error("no prompts");
     if (options_.parallel < 1 || options_.parallel > ManySession::kMostTexts)
       throw usage_error("from 1 to {} texts can be written at once", ManySession::kMostTexts);
     SessionOptions session = options_.session;
     session_places_ = session.context;
-    std::vector<int64_t> needs;
-    for (size_t i = 0; i < requests_.size(); ++i) needs.push_back(most_of(i));
+    for (size_t i = 0; i < requests_.size(); ++i) most_.push_back(most_of(i));
     if (session.context == 0) {
+      std::vector<int64_t> needs = most_;
       std::sort(needs.rbegin(), needs.rend());
       for (int64_t i = 0; i < parallel(); ++i) session.context += needs[static_cast<size_t>(i)];
     }
@@ -83,7 +82,7 @@ class Writer {
   // The next in line, where there is room for all it may become.
   bool admit() {
     if (next_ >= requests_.size() || static_cast<int64_t>(active_.size()) >= parallel()) return false;
-    const int64_t most = most_of(next_);
+    const int64_t most = most_[next_];
     if (reserved_ + most > session_places_) return false;
     Active a;
     a.request = next_++;
@@ -156,6 +155,7 @@ class Writer {
   const std::function<void(size_t, const ManyAnswer&)>& done_;
   int64_t context_;
   int64_t session_places_ = 0;
+  std::vector<int64_t> most_;  // tokens of each text, in the end
   std::vector<ManyAnswer> answers_;
   ManySession session_;
   std::optional<Constraint> constraint_;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "model/arch/rows.h"
 #include "model/infer/forecast.h"
+#include "model/infer/step_plan.h"
 
 namespace lumen::model {
 namespace {
@@ -102,9 +103,12 @@ std::vector<int64_t> session_widths(const SessionOptions& options) {
 
 Session::Session(const LoadedModel& loaded, SessionOptions options)
     : loaded_(loaded), options_(session_options(loaded.model(), std::move(options))) {
-  graph_ = loaded.function("step");
+  StepPlan plan = plan_step(loaded, options_);
+  graph_ = std::move(plan.graph);
+  symbols_ = std::move(plan.symbols);
+  if (plan.window > 0) near_.emplace(plan.window, widest_step(options_));
   run::CompileOptions compile = step_options(loaded.model(), graph_, options_);
-  compile.symbols = {{"B", 1}, {"T", 1}, {"R", 1}, {"S", options_.context}};
+  compile.symbols = symbols_;
   cache_bytes_ = state_bytes(graph_, compile);
   require_session(loaded, cache_bytes_, 0, options_);
   position_in_ = std::make_shared<run::DeviceTensor>(loaded.engine().device(), graph::Type{{}, {Scalar::i32, nullptr}});
@@ -115,12 +119,10 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
   run::CompileOptions options;
   options.assignments = stored_formats(model);
   options.exact = session.exact;
-  bool first = true;
   for (const graph::ValueId v : step.inputs()) {
     const graph::Node& n = step[v];
     if (n.attributes.role != graph::Role::state) continue;
-    const FormatRef& format = first ? session.keys : session.values;
-    first = false;
+    const FormatRef& format = n.attributes.name.ends_with("keys") ? session.keys : session.values;
     if (!format || is_plain(*format, Scalar::f32)) continue;
     graph::FormatAssignment a;
     a.what = graph::FormatAssignment::What::stored;
@@ -134,7 +136,9 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
 Session::Width Session::make(int64_t tokens, int64_t rows) {
   run::Engine& engine = loaded_.engine();
   run::CompileOptions options = step_options(loaded_.model(), graph_, options_);
-  options.symbols = {{"B", 1}, {"T", tokens}, {"R", rows}, {"S", options_.context}};
+  options.symbols = symbols_;
+  options.symbols["T"] = tokens;
+  options.symbols["R"] = rows;
   Width width;
   width.tokens = tokens;
   width.rows = rows;
@@ -151,6 +155,10 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
       (name == "tokens" ? width.tokens_in : width.rows_in) = tensor;
     } else if (name == "position") {
       tensor = position_in_;
+    } else if (name == "place" || name == "near_positions") {
+      auto& shared = name == "place" ? place_in_ : near_positions_in_;
+      if (!shared) shared = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      tensor = shared;
     } else {
       auto& state = states_[name];
       if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type);
@@ -172,6 +180,11 @@ void Session::run(const Width& width, std::span<const TokenId> tokens) {
   width.rows_in->upload(rows.data(), width.rows_in->bytes());
   const auto position = static_cast<int32_t>(position_);
   position_in_->upload(&position, sizeof position);
+  if (near_) {
+    const auto place = static_cast<int32_t>(near_->put(position_, static_cast<int64_t>(tokens.size()), width.tokens));
+    place_in_->upload(&place, sizeof place);
+    near_positions_in_->upload(near_->positions().data(), near_positions_in_->bytes());
+  }
   width.program->run();
   position_ += static_cast<int64_t>(tokens.size());
   text_.insert(text_.end(), tokens.begin(), tokens.end());
@@ -194,15 +207,24 @@ const Session::Width& Session::width_for(int64_t left) {
 }
 
 void Session::check_room(int64_t count) const {
-  if (position_ + count <= options_.context) return;
+  if (position() + count <= options_.context) return;
   throw Error(Exit::user,
-              fmt::format("the text needs {} tokens, but the context holds {}", position_ + count, options_.context),
+              fmt::format("the text needs {} tokens, but the context holds {}", position() + count, options_.context),
               "shorten the prompt, ask for fewer tokens (-n), or raise --ctx-size");
+}
+
+// Brings the caches to the end of the text.
+void Session::read_again() {
+  if (position_ == position()) return;
+  const std::vector<TokenId> missing(text_.begin() + position_, text_.end());
+  text_.resize(static_cast<size_t>(position_));
+  (void)feed(missing);
 }
 
 std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
   check_room(static_cast<int64_t>(tokens.size()));
+  read_again();
   const Width* last = nullptr;
   while (!tokens.empty()) {
     const Width& width = width_for(static_cast<int64_t>(tokens.size()));
@@ -220,12 +242,14 @@ std::span<const float> Session::feed(std::span<const TokenId> tokens) {
 std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
   check_room(static_cast<int64_t>(tokens.size()));
+  read_again();
   const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
   std::vector<float> all;
   while (!tokens.empty()) {
     // A few widths, so that few are compiled; one by one where the context ends.
     int64_t wide = kNarrowest;
     while (wide < static_cast<int64_t>(tokens.size()) && wide < options_.chunk) wide *= 2;
+    wide = std::min(wide, widest_step(options_));
     if (tokens.size() == 1 || position_ + wide > options_.context) wide = 1;
     const Width& w = width(wide, wide);
     const size_t count = std::min(tokens.size(), static_cast<size_t>(wide));
@@ -249,16 +273,17 @@ std::span<const float> Session::become(std::span<const TokenId> tokens) {
 }
 
 void Session::shift(int64_t keep, int64_t drop) {
-  LUMEN_CHECK(keep >= 0 && drop >= 0 && keep + drop <= position_);
+  LUMEN_CHECK(keep >= 0 && drop >= 0 && keep + drop <= position());
   const std::vector<TokenId> rest(text_.begin() + keep + drop, text_.end());
   rewind(keep);
   if (!rest.empty()) (void)feed(rest);
 }
 
 void Session::rewind(int64_t position) {
-  LUMEN_CHECK(position >= 0 && position <= position_);
-  position_ = position;
+  LUMEN_CHECK(position >= 0 && position <= this->position());
   text_.resize(static_cast<size_t>(position));
+  if (position >= position_) return;
+  position_ = !near_ || near_->rewind(position) ? position : 0;
 }
 
 std::string Session::explain(const run::Ceilings* ceilings) const {
