@@ -19,7 +19,7 @@ class Writer {
         done_(done),
         context_(loaded.model().integer("context")),
         answers_(requests.size()),
-        session_(loaded, planned()) {
+        session_(made(loaded)) {
     if (!options.generate.grammar.empty()) constraint_.emplace(tokenizer_, options.generate.grammar);
   }
 
@@ -77,6 +77,11 @@ class Writer {
     }
     session_places_ = session.context;
     return session;
+  }
+
+  ManySession made(const LoadedModel& loaded) {
+    SessionOptions session = planned();
+    return ManySession(loaded, std::move(session), *std::max_element(most_.begin(), most_.end()));
   }
 
   // The next in line, where there is room for all it may become.

@@ -14,8 +14,10 @@ constexpr int64_t kWidthStep = 4;
 
 }  // namespace
 
-ManySession::ManySession(const LoadedModel& loaded, SessionOptions options)
-    : loaded_(loaded), options_(session_options(loaded.model(), std::move(options))) {
+ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, int64_t longest)
+    : loaded_(loaded),
+      options_(session_options(loaded.model(), std::move(options))),
+      longest_(longest > 0 ? longest : std::min(options_.context, loaded.model().integer("context"))) {
   const Model& model = loaded.model();
   if (!model.family->has_function("step_many"))
     throw user_error("the family '{}' cannot compute several texts at once", model.family->name());
@@ -147,12 +149,13 @@ void ManySession::run(std::span<const Item> items, std::vector<std::vector<float
     rows[parts.size()] = static_cast<int32_t>(i);
     parts.push_back(items[i].part);
   }
-  const auto first = static_cast<int32_t>(place);
+  const auto first = static_cast<int32_t>(place), longest = static_cast<int32_t>(longest_);
   const auto put = [&](const char* name, const void* data) { w.in.at(name)->upload(data, w.in.at(name)->bytes()); };
   put("tokens", ids.data());
   put("positions", at.data());
   put("owners", owners.data());
   put("place", &first);
+  if (w.in.contains("length")) put("length", &longest);
   put("key_positions", positions_.data());
   put("key_owners", owners_.data());
   put("rows", rows.data());
