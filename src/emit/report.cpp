@@ -62,7 +62,7 @@ bool is_dot(std::string_view line) {
   return line.starts_with("v_dot4") || line.starts_with("dp4a");
 }
 
-// The body of a kernel: loops are what lies between a label and a branch back to it; an innermost one holds no other.
+// The body of a kernel: loops are what lies between a label and a branch back to it, without the loops in it.
 void count_loops(const std::vector<std::string_view>& body, KernelReport* out) {
   std::map<std::string_view, size_t> labels;
   std::vector<std::pair<size_t, size_t>> loops;
@@ -77,23 +77,26 @@ void count_loops(const std::vector<std::string_view>& body, KernelReport* out) {
     if (target.ends_with(";")) target.remove_suffix(1);
     if (const auto label = labels.find(target); label != labels.end()) loops.emplace_back(label->second, i);
   }
+  bool best_is_innermost = false;
   for (const auto& [first, last] : loops) {
-    const bool innermost = std::none_of(loops.begin(), loops.end(), [&, f = first, l = last](const auto& other) {
-      return other != std::pair(f, l) && other.first >= f && other.second <= l;
-    });
-    if (!innermost) continue;
+    std::vector<std::pair<size_t, size_t>> inside;
+    for (const auto& other : loops)
+      if (other != std::pair(first, last) && other.first >= first && other.second <= last) inside.push_back(other);
     KernelReport here;
     for (size_t i = first; i <= last; ++i) {
+      if (std::any_of(inside.begin(), inside.end(), [i](const auto& l) { return l.first <= i && i <= l.second; }))
+        continue;
       const std::string_view line = code_of(body[i]);
       if (!is_instruction(line)) continue;
       ++here.loop_instructions;
       here.loop_matrix += is_matrix(line);
       here.loop_dots += is_dot(line);
     }
-    const auto weight = [](const KernelReport& r) {
-      return std::tuple(r.loop_matrix, r.loop_dots, r.loop_instructions);
+    const auto weight = [](const KernelReport& r, bool innermost) {
+      return std::tuple(r.loop_matrix, r.loop_dots, innermost, r.loop_instructions);
     };
-    if (weight(here) > weight(*out)) {
+    if (weight(here, inside.empty()) > weight(*out, best_is_innermost)) {
+      best_is_innermost = inside.empty();
       out->loop_instructions = here.loop_instructions;
       out->loop_matrix = here.loop_matrix;
       out->loop_dots = here.loop_dots;

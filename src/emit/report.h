@@ -20,8 +20,8 @@ struct KernelReport {
   int64_t private_bytes = 0;  // of a lane, in memory: scratch, or local memory of PTX
   int64_t shared_bytes = 0;   // of a block
   std::optional<int> waves;   // that fit on one SIMD unit at once
-  // Of the innermost loop with the most products (where none has any: the longest): instructions, and products of the
-  // matrix unit or of dots among them. 0: no loop is left.
+  // Of the loop with the most products, without loops in it (where none has any: the longest innermost one):
+  // instructions, and products of the matrix unit or of dots among them. 0: no loop is left.
   int loop_instructions = 0, loop_matrix = 0, loop_dots = 0;
 };
 

@@ -1,42 +1,13 @@
 // Needs: none. Attention groups against the graph evaluator: prefill and decode, causal masks, grouped heads, keys in
 // formats.
-#include "graph/grad/reverse.h"
-#include "synth_harness.h"
+#include "attend_cases.h"
 
 namespace lumen::test {
 namespace {
 
-using graph::Reduction;
-using graph::ValueId;
-
-// q [b, t, h, d], k and v [b, s, g, d] with h = g * r query heads; keys beyond `start` + t masked, and where there is a
-// window those before `start` + t - window + 1.
 void attention(int64_t batch, int64_t queries, int64_t keys, int64_t groups, int64_t repeat, int64_t depth,
                const FormatRef& format, int64_t window = 0, int64_t limit = 0) {
-  G t;
-  ValueId q = t.in("q", {batch, queries, groups, repeat, depth});
-  ValueId k =
-      format ? t.decoded(t.in("k", {batch, keys, groups, depth}, format)) : t.in("k", {batch, keys, groups, depth});
-  ValueId v =
-      format ? t.decoded(t.in("v", {batch, keys, groups, depth}, format)) : t.in("v", {batch, keys, groups, depth});
-  const ValueId start = t.in("start", {}, Scalar::i32);
-  ValueId s = t.b.mul(t.b.contract(q, k, "btgrd", "bsgd", "bgrts"), t.b.scalar(0.125));
-  const auto type = G::type({queries, keys}, Scalar::i32);
-  const ValueId row = t.b.iota(type, 0), column = t.b.iota(type, 1);
-  Formula mask;  // column <= row + start and row + start < column + window
-  mask.inputs = {Scalar::i32, Scalar::i32, Scalar::i32};
-  const int at = mask.op(ScalarOp::add_, mask.input(0), mask.input(2)), key = mask.input(1);
-  int visible = mask.op(ScalarOp::le_, key, at);
-  if (window > 0) {
-    const int end = mask.op(ScalarOp::add_, key, mask.integer(Scalar::i32, window));
-    visible = mask.op(ScalarOp::and_, visible, mask.op(ScalarOp::lt_, at, end));
-  }
-  mask.outputs = {visible};
-  const ValueId seen = t.b.map(mask, {row, column, start});
-  s = t.b.select(seen, s, t.b.scalar(-1e30));
-  const ValueId e = t.b.unary(ScalarOp::exp_, t.b.sub(s, t.b.reduce(s, Reduction::max, {4})));
-  const ValueId p = t.b.div(e, t.b.reduce(e, Reduction::sum, {4}));
-  t.out(t.b.contract(p, v, "bgrts", "bsgd", "btgrd"));
+  const G t = attention_graph({batch, queries, keys, groups, repeat, depth, depth, format, window});
   const std::vector<std::string> plans =
       check(t.g, {.tolerance = 1e-5, .limits = {{"start", limit > 0 ? limit : keys}}, .machines = {"x86-64-v3"}});
   bool attends = false;
@@ -74,26 +45,8 @@ TEST(SynthAttend, KeysInFormats) {
   attention(1, 2, 9, 2, 1, 24, format_named("f16"));
 }
 
-// The gradients of q, k and v in one kernel, and the attention itself in another.
 void gradient(int64_t batch, int64_t length, int64_t groups, int64_t repeat, int64_t depth, int64_t width) {
-  G t;
-  const ValueId pairs = t.in("q", {batch, length, groups, repeat, depth / 2, 2});
-  const ValueId q = t.b.reshape(pairs, G::shape({batch, length, groups, repeat, depth}));
-  const ValueId k = t.in("k", {batch, length, groups, depth}), v = t.in("v", {batch, length, groups, width});
-  const ValueId weight = t.in("weight", {batch, length, groups, repeat, width});
-  const auto type = G::type({length, length}, Scalar::i32);
-  const ValueId seen = t.b.binary(ScalarOp::le_, t.b.iota(type, 1), t.b.iota(type, 0));
-  ValueId s = t.b.mul(t.b.contract(q, k, "btgrd", "bsgd", "bgrts"), t.b.scalar(0.3));
-  s = t.b.select(seen, s, t.b.scalar(-1e30));
-  const ValueId e = t.b.unary(ScalarOp::exp_, t.b.sub(s, t.b.reduce(s, Reduction::max, {4})));
-  const ValueId p = t.b.div(e, t.b.reduce(e, Reduction::sum, {4}));
-  const ValueId o = t.b.contract(p, v, "bgrts", "bsgd", "btgrd");
-  const ValueId loss = t.b.reshape(t.b.reduce(t.b.mul(o, weight), Reduction::sum, {0, 1, 2, 3, 4}), {});
-  for (const ValueId d : graph::differentiate(t.g, loss, {pairs, k, v})) t.out(d);
-  t.out(o);
-  graph::simplify(t.g);
-  graph::split_contracts(t.g);
-  graph::simplify(t.g);
+  const G t = gradient_graph(batch, length, groups, repeat, depth, width);
   int kernels = 0;
   std::string all;
   for (const std::string& plan : check(t.g, {.tolerance = 1e-5})) {

@@ -126,7 +126,7 @@ struct PlanRun {
 };
 
 inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, graph::Tensor>& inputs,
-                        const machine::Machine& m, const Execute& execute) {
+                        const machine::Machine& m, const Execute& execute, const synth::Options& options = {}) {
   const graph::Graph& g = plan.graph;
   std::map<graph::ValueId, Blob> memory;  // by storage
   for (graph::ValueId v = 0; v < static_cast<int>(g.nodes.size()); ++v) {
@@ -137,7 +137,7 @@ inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, gra
   }
   PlanRun out;
   for (const graph::Group& group : plan.groups) {
-    const synth::Synthesis s = synth::synthesize(plan, group, m);
+    const synth::Synthesis s = synth::synthesize(plan, group, m, options);
     std::vector<Blob> scratch;
     for (const int64_t bytes : s.scratch) scratch.emplace_back(static_cast<size_t>(bytes), 0xcd);
     for (const graph::ValueId r : group.results) {
@@ -195,6 +195,7 @@ struct Check {
   std::map<std::string, int64_t> limits = {};  // integer inputs: values below
   std::vector<std::string> machines = {"x86-64-v3", "avx512"};
   uint32_t seed = 1;
+  synth::Options options = {.exact = true};  // as the evaluator has it
 };
 
 inline FormatRef format_named(std::string_view name) {
@@ -221,7 +222,7 @@ inline std::vector<std::string> check(const graph::Graph& g, const Check& c = {}
   std::vector<std::string> plans;
   for (const std::string& name : c.machines) {
     const machine::MachineRef m = machine::find_machine(name);
-    const PlanRun got = run_plan(plan, inputs, *m, execute ? *execute : loop_evaluator(*m));
+    const PlanRun got = run_plan(plan, inputs, *m, execute ? *execute : loop_evaluator(*m), c.options);
     EXPECT_EQ(got.status.code, 0) << got.status.detail;
     std::string what = name;
     for (const std::string& p : got.plans) what += "\n  " + p;

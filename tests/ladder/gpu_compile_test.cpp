@@ -2,6 +2,7 @@
 // become code that fits the hardware, on one target of each family (tools/gpu_table.py does it for all).
 #include <set>
 
+#include "../kernel/attend_cases.h"
 #include "dot_cases.h"
 #include "emit/report.h"
 #include "graph_cases.h"
@@ -82,8 +83,8 @@ std::vector<loop::Kernel> kernels_for(const machine::Machine& m) {
     if (number % 10 == 0) add(synth::synthesize_decode(*f, 2, f->block * 2, m));
     if (number++ % 12 != 1) continue;
     for (const int64_t rows : {1, 16}) {  // few and many rows beside a weight in the format
-      graph::Type weight = dot_test::type_of({24, f->block * 4}, f);
-      add_graph(dot_test::contract_of({rows, f->block * 4}, weight, "mk", "nk", "mn", false));
+      const int64_t k = f->block * std::max<int64_t>(4, 8192 / f->block);
+      add_graph(dot_test::contract_of({rows, k}, dot_test::type_of({24, k}, f), "mk", "nk", "mn", false));
     }
   }
   return out;
@@ -99,7 +100,7 @@ TEST(LadderGpuCompile, CodeFitsTheHardware) {
       SCOPED_TRACE(m->name + " " + r.symbol);
       EXPECT_LE(r.shared_bytes, m->shared_bytes);
       EXPECT_LE(r.private_bytes, 128 << 10);
-      EXPECT_LE(r.launch.threads, 128);
+      EXPECT_LE(r.launch.threads, 1024);
       dots += r.loop_dots > 0;
       if (r.vector_registers) {
         EXPECT_LE(*r.vector_registers, 512);
@@ -107,6 +108,63 @@ TEST(LadderGpuCompile, CodeFitsTheHardware) {
       }
     }
     EXPECT_GT(dots, 0) << name;
+  }
+}
+
+struct Planned {
+  std::vector<loop::Kernel> kernels;
+  std::vector<std::string> plans;
+};
+
+// Attention as training wants it, with its gradient, and for one new position of a long text.
+Planned attentions_for(const machine::Machine& m, int64_t size, Scalar products) {
+  Planned out;
+  synth::Options options;
+  options.products = products;
+  const AttentionCase decode{.queries = 1, .keys = 4096, .groups = 4, .depth = size, .width = size};
+  for (const G& t : {gradient_graph(2, 1024, 4, 2, size, size), attention_graph(decode)}) {
+    const graph::Plan plan = graph::fuse(t.g);
+    for (const graph::Group& group : plan.groups)
+      for (synth::Step& step : synth::synthesize(plan, group, m, options).steps) {
+        if (!step.plan.starts_with("attend") || step.plan.starts_with("attend merge")) continue;
+        EXPECT_NE(step.plan.find("by blocks"), std::string::npos) << m.name << " " << step.plan;
+        step.kernel.name += "_" + std::to_string(out.kernels.size());
+        out.kernels.push_back(std::move(step.kernel));
+        out.plans.push_back(step.plan);
+      }
+  }
+  EXPECT_EQ(out.plans.size(), 4U);
+  return out;
+}
+
+// No spills, nothing in memory far away, panels within the block's memory, matrix instructions where the plan says so.
+void expect_in_registers(const machine::Machine& m, const Planned& planned, bool says) {
+  const std::vector<emit::KernelReport> reports = emit::report(planned.kernels, m);
+  for (size_t i = 0; i < reports.size(); ++i) {
+    const emit::KernelReport& r = reports[i];
+    const std::string& plan = planned.plans[i];
+    SCOPED_TRACE(m.name + " " + plan);
+    if (says)
+      fmt::print("{:8} vgpr {} spills {} private {} shared {} waves {} loop {}/{} {}x{}: {}\n", m.name,
+                 r.vector_registers.value_or(-1), r.vector_spills.value_or(-1), r.private_bytes, r.shared_bytes,
+                 r.waves.value_or(-1), r.loop_matrix, r.loop_instructions, r.launch.blocks, r.launch.threads, plan);
+    EXPECT_LE(r.shared_bytes, m.shared_bytes);
+    EXPECT_EQ(r.private_bytes, 0);
+    EXPECT_EQ(r.vector_spills.value_or(0), 0);
+    EXPECT_EQ(r.loop_matrix > 0, plan.find("fma") == std::string::npos);
+  }
+}
+
+// LUMEN_TEST_TARGETS=all, or names: these GPUs and every head size, and the figures are printed.
+TEST(LadderGpuCompile, AttentionStaysInRegisters) {
+  const char* named = std::getenv("LUMEN_TEST_TARGETS");
+  const bool all = named != nullptr;
+  const std::string wanted = all ? named : "gfx942 gfx1100 sm_90a";
+  for (const machine::MachineRef& m : machine::all_machines()) {
+    if (m->kind != machine::Kind::gpu || (wanted != "all" && wanted.find(m->name) == std::string::npos)) continue;
+    for (const int64_t size : all ? std::vector<int64_t>{64, 80, 128, 256} : std::vector<int64_t>{128})
+      for (const Scalar products : {Scalar::f32, Scalar::bf16})
+        expect_in_registers(*m, attentions_for(*m, size, products), all);
   }
 }
 

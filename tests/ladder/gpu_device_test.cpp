@@ -2,6 +2,7 @@
 // equal to the codec, random graphs and attentions, dots equal to the evaluator, matrix instructions by their
 // fragments, blocks that exchange.
 #include "../emit/scalar_cases.h"
+#include "../kernel/attend_cases.h"
 #include "dot_cases.h"
 #include "gpu_code.h"
 #include "graph_cases.h"
@@ -101,6 +102,28 @@ TEST_F(LadderGpu, RandomGraphs) {
 TEST_F(LadderGpu, Attentions) {
   const Execute execute = gpu_->execute();
   for (const auto& [queries, keys, depth] : kAttentions) check(attention(queries, keys, depth).g, at(1e-5), &execute);
+}
+
+// By blocks, with and without matrix instructions, forward and backward.
+TEST_F(LadderGpu, AttentionsByBlocks) {
+  const Execute execute = gpu_->execute();
+  const auto run_case = [&](const graph::Graph& g, int64_t limit, bool gradient) {
+    for (const Scalar products : {Scalar::f32, Scalar::bf16}) {
+      Check c = at(block_tolerance(products, gradient));
+      c.limits = {{"start", limit}};
+      c.options.products = products;
+      int kernels = 0;
+      std::string all;
+      for (const std::string& plan : check(g, c, &execute)) {
+        kernels += plan.find("by blocks") != std::string::npos;
+        all += plan + "\n";
+      }
+      EXPECT_GT(kernels, 0) << all;
+    }
+  };
+  for (const AttentionCase& c : block_attentions()) run_case(attention_graph(c).g, c.keys, false);
+  for (const auto& [batch, length, groups, repeat, depth, width] : block_gradients())
+    run_case(gradient_graph(batch, length, groups, repeat, depth, width).g, 1, true);
 }
 
 TEST_F(LadderGpu, DotsEqualTheEvaluator) {

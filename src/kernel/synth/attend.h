@@ -71,6 +71,36 @@ class KeyRange {
   std::vector<Term> terms_;
 };
 
+// An attention_gradient group by its parts; see `attend_gradient` in graph/pass/pipeline.h.
+struct AttentionGradient {
+  AttentionGradient(const graph::Plan& plan, const graph::Group& group);
+
+  struct Operand {
+    graph::ValueId value = -1;
+    Access access;        // over the scores' axes and its own
+    bool by_key = false;  // varies along keys, otherwise along rows
+    int64_t width = 1;
+  };
+  struct Product {
+    graph::ValueId value = -1;
+    int rows = -1, keys = -1;  // operands
+  };
+  struct Result {
+    graph::ValueId value = -1;
+    int source = -1;  // which of the sources
+    int operand = -1;
+    bool over_keys = false;  // summed over keys, otherwise over all rows
+    Access access;           // over the scores' axes and its own
+  };
+  std::vector<int64_t> extents;  // of the scores
+  std::vector<int> row_axes;     // of them
+  std::vector<Operand> operands;
+  std::vector<Product> products;
+  std::vector<Result> results;
+  std::vector<graph::ValueId> sources;  // values of the scores' shape that results read
+  std::unique_ptr<KeyRange> range;      // of a mask under which all sources are 0
+};
+
 // Adds up what tasks found for parts of the keys: partial results and, for each row and part, maximum and sum.
 Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Attention& attention,
                   const machine::Machine& target, int64_t parts);

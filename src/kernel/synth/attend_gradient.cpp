@@ -12,10 +12,9 @@
 // Numbers: f32 throughout, sums in the order of blocks and tiles, fixed by the shape and the machine.
 // Proved by tests/kernel/synth_attend_test.cpp.
 #include <algorithm>
-#include <set>
 
 #include "base/check.h"
-#include "kernel/synth/attend.h"
+#include "kernel/synth/attend_block.h"
 #include "kernel/synth/transpose.h"
 
 namespace lumen::synth {
@@ -41,17 +40,13 @@ struct Operand {
   BufferId buffer = -1, turned_buffer = -1;
 };
 
-struct Product {
-  graph::ValueId value = -1;
-  int rows = -1, keys = -1;  // operands
-};
-
 struct Result {
   graph::ValueId value = -1;
   int source = -1;  // which of the score-shaped values
   int operand = -1;
   bool over_keys = false;
   int64_t padded = 1;
+  Access access;
   std::unique_ptr<Body> body;
   BufferId sums = -1;
 };
@@ -59,9 +54,16 @@ struct Result {
 class GradientKernel : AttendWriter {
  public:
   GradientKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
-      : AttendWriter(plan, target), plan_(plan), group_(group) {
+      : AttendWriter(plan, target),
+        plan_(plan),
+        group_(group),
+        a_(plan, group),
+        extents_(a_.extents),
+        row_axes_(a_.row_axes),
+        products_(a_.products),
+        sources_(a_.sources),
+        range_(a_.range.get()) {
     nothing_.inputs = group.inputs;
-    extents_ = extents_of(g_[group.root].type.shape);
     keys_ = extents_.back();
     task_bytes_ = target.task_bytes;
     const int sums = target.vector_registers >= 32 ? 16 : 8;
@@ -70,7 +72,7 @@ class GradientKernel : AttendWriter {
   }
 
   Synthesis run() {
-    collect();
+    take_apart();
     draft_.declare(group_);
     Synthesis out;
     const std::vector<bool> apart(extents_.size() + 1, true);
@@ -85,7 +87,7 @@ class GradientKernel : AttendWriter {
       std::vector<int64_t> space = extents_;
       space.push_back(operands_[r.operand].width);
       r.body = std::make_unique<Body>(draft_, plan_, nothing_, space, apart, std::map<graph::ValueId, Access>{},
-                                      std::map<graph::ValueId, Access>{{r.value, result_access(r)}});
+                                      std::map<graph::ValueId, Access>{{r.value, r.access}});
     }
     std::vector<int64_t> outer(extents_.begin(), extents_.end() - 1);
     for (const int d : row_axes_) outer[d] = 1;
@@ -101,7 +103,7 @@ class GradientKernel : AttendWriter {
         b_, tasks, outer, 1, [&] { begin(); },
         [&](const std::vector<ValueId>& counters, ValueId, ValueId) { head(counters); });
     double work = 0, bytes = 0;
-    for (const Product& p : products_) work += static_cast<double>(operands_[p.rows].width);
+    for (const AttentionGradient::Product& p : products_) work += static_cast<double>(operands_[p.rows].width);
     for (const Result& r : results_) work += static_cast<double>(operands_[r.operand].width);
     for (const graph::ValueId v : group_.inputs) bytes += static_cast<double>(graph::byte_size(g_[v].type));
     for (const graph::ValueId v : group_.results) bytes += static_cast<double>(graph::byte_size(g_[v].type));
@@ -113,25 +115,26 @@ class GradientKernel : AttendWriter {
   }
 
  private:
-  // ---- what the group says
-
-  void collect() {
-    const auto score_shaped = [&](graph::ValueId v) {
-      return !is_load(plan_, group_, v) && g_[v].type.shape == g_[group_.root].type.shape &&
-             std::find(group_.results.begin(), group_.results.end(), v) == group_.results.end();
-    };
-    for (const graph::ValueId v : group_.nodes)
-      if (g_[v].op == Op::contract_ && score_shaped(v)) add_product(v);
-    for (const graph::ValueId v : group_.results) add_result(v, score_shaped(g_[v].operands[0]) ? 0 : 1);
-    for (const graph::ValueId v : group_.nodes) {  // a mask under which all sources are 0
-      if (g_[v].op != Op::map_ || !score_shaped(v)) continue;
-      for (size_t n = 0; n < g_[v].attributes.formula.nodes.size() && !range_; ++n) {
-        if (g_[v].attributes.formula.nodes[n].op != ScalarOp::select_) continue;
-        auto range = std::make_unique<KeyRange>(plan_, group_, extents_, KeyRange::Spot{v, static_cast<int>(n)});
-        const bool all = std::all_of(sources_.begin(), sources_.end(),
-                                     [&](graph::ValueId s) { return g_[s].op == Op::map_ && range->vanishes(s); });
-        if (range->is_bounded() && all) range_ = std::move(range);
-      }
+  void take_apart() {
+    for (const AttentionGradient::Operand& o : a_.operands) {
+      Operand mine;
+      mine.value = o.value;
+      mine.access = o.access;
+      mine.by_key = o.by_key;
+      mine.width = o.width;
+      mine.padded = round_up(o.width, int64_t{lanes_});
+      operands_.push_back(std::move(mine));
+    }
+    for (const AttentionGradient::Product& p : a_.products) operands_[p.keys].turned = true;
+    for (const AttentionGradient::Result& r : a_.results) {
+      Result mine;
+      mine.value = r.value;
+      mine.source = r.source;
+      mine.operand = r.operand;
+      mine.over_keys = r.over_keys;
+      mine.padded = operands_[r.operand].padded;
+      mine.access = r.access;
+      results_.push_back(std::move(mine));
     }
     for (const int d : row_axes_) row_extents_.push_back(extents_[d]);
     rows_ = product(row_extents_);
@@ -144,81 +147,6 @@ class GradientKernel : AttendWriter {
     tiles_ = (rows_ + tile_ - 1) / tile_;
     const int64_t panel = int64_t{vectors_} * lanes_;
     block_ = std::min(round_up(std::min(kKeys, fitting), panel), round_up(keys_, panel));
-  }
-
-  int operand_of(graph::ValueId v, const Access& access, int64_t width, bool by_key) {
-    for (size_t k = 0; k < operands_.size(); ++k) {
-      const Operand& o = operands_[k];
-      if (o.access.source == access.source && o.access.offset == access.offset && o.access.strides == access.strides &&
-          o.width == width && o.by_key == by_key)
-        return static_cast<int>(k);
-    }
-    Operand o;
-    o.value = v;
-    o.access = access;
-    o.by_key = by_key;
-    o.width = width;
-    o.padded = round_up(width, int64_t{lanes_});
-    operands_.push_back(std::move(o));
-    return static_cast<int>(operands_.size()) - 1;
-  }
-
-  static std::string own_letters(const std::string& of, const std::string& absent_from) {
-    std::string own;
-    for (const char c : of)
-      if (absent_from.find(c) == std::string::npos) own += c;
-    return own;
-  }
-
-  void add_product(graph::ValueId v) {
-    const auto& letters = g_[v].attributes.indices;
-    const int side = letters[0].find(letters[2].back()) != std::string::npos ? 0 : 1;
-    const char inner = own_letters(letters[side], letters[2])[0];
-    const auto operand = [&](int which, bool by_key) {
-      const graph::ValueId o = g_[v].operands[which];
-      const int64_t width = extents_of(g_[o].type.shape)[letters[which].find(inner)];
-      return operand_of(o, access_by_letters(plan_, group_, o, letters[which], letters[2] + inner), width, by_key);
-    };
-    Product p{v, operand(1 - side, false), operand(side, true)};
-    operands_[p.keys].turned = true;
-    if (products_.empty())
-      for (size_t d = 0; d + 1 < letters[2].size(); ++d)
-        if (letters[side].find(letters[2][d]) == std::string::npos) row_axes_.push_back(static_cast<int>(d));
-    products_.push_back(p);
-  }
-
-  void add_result(graph::ValueId v, int side) {
-    const auto& letters = g_[v].attributes.indices;
-    const graph::ValueId source = g_[v].operands[side], other = g_[v].operands[1 - side];
-    Result r;
-    r.value = v;
-    r.over_keys = letters[2].find(letters[side].back()) == std::string::npos;
-    const std::string own = own_letters(letters[1 - side], letters[side]);
-    int64_t width = 1;
-    for (const char c : own) width *= extents_of(g_[other].type.shape)[letters[1 - side].find(c)];
-    Access access = access_by_letters(plan_, group_, other, letters[1 - side], letters[side] + own);
-    r.operand = operand_of(other, as_one_axis(std::move(access)), width, r.over_keys);
-    r.padded = operands_[r.operand].padded;
-    const auto known = std::find(sources_.begin(), sources_.end(), source);
-    r.source = static_cast<int>(known - sources_.begin());
-    if (known == sources_.end()) sources_.push_back(source);
-    results_.push_back(std::move(r));
-  }
-
-  Access result_access(const Result& r) const {
-    const auto& letters = g_[r.value].attributes.indices;
-    const int side = g_[r.value].operands[0] == sources_[r.source] ? 0 : 1;
-    const std::string own = own_letters(letters[1 - side], letters[side]);
-    std::vector<int64_t> space = extents_;
-    for (const char c : own) space.push_back(extents_of(g_[r.value].type.shape)[letters[2].find(c)]);
-    return as_one_axis(result_by_letters(g_, r.value, letters[2], letters[side] + own, space));
-  }
-
-  // Axes behind the scores' become one.
-  Access as_one_axis(Access a) const {
-    a.strides[extents_.size()] = a.strides.back();
-    a.strides.resize(extents_.size() + 1);
-    return a;
   }
 
   // ---- one head
@@ -465,16 +393,18 @@ class GradientKernel : AttendWriter {
   const graph::Plan& plan_;
   const graph::Group& group_;
   graph::Group nothing_;
-  std::vector<int64_t> extents_, row_extents_;  // of the scores; of their row axes
-  std::vector<int> row_axes_;
+  AttentionGradient a_;
+  const std::vector<int64_t>& extents_;  // of the scores
+  const std::vector<int>& row_axes_;
+  std::vector<int64_t> row_extents_;
   int64_t task_bytes_ = 0;
   int64_t keys_ = 1, rows_ = 1, tile_ = 1, tiles_ = 1, block_ = 1;
   int together_ = 8, vectors_ = 2;
   std::vector<Operand> operands_;
-  std::vector<Product> products_;
   std::vector<Result> results_;
-  std::vector<graph::ValueId> sources_;  // score-shaped values that results read
-  std::unique_ptr<KeyRange> range_;
+  const std::vector<AttentionGradient::Product>& products_;
+  const std::vector<graph::ValueId>& sources_;  // score-shaped values that results read
+  const KeyRange* range_;
   std::unique_ptr<Body> map_;
   std::vector<BufferId> squares_;  // tile x block: products, then sources
   BufferId bounds_ = -1;
@@ -483,8 +413,9 @@ class GradientKernel : AttendWriter {
 
 }  // namespace
 
-Synthesis synthesize_attend_gradient(const graph::Plan& plan, const graph::Group& group,
-                                     const machine::Machine& target) {
+Synthesis synthesize_attend_gradient(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                                     const Options& options) {
+  if (auto by_blocks = attend_gradient_by_blocks(plan, group, target, options.products)) return std::move(*by_blocks);
   return GradientKernel(plan, group, target).run();
 }
 

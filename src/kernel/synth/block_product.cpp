@@ -178,8 +178,9 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
   acc_rows_ = parts_of(acc_.rows);
   acc_columns_ = parts_of(acc_.columns);
   acc_elements_ = acc.lane_bits / acc.bits;
-  const Digit& last = acc_.columns.back();
-  run_ = last.lanes == 0 && last.elements == 1 ? last.extent : 1;
+  const auto run_of = [](const Digit& last) { return last.lanes == 0 && last.elements == 1 ? last.extent : 1; };
+  run_ = run_of(acc_.columns.back());
+  column_run_ = run_of(acc_.rows.back());
   for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i) sums_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
 }
 
@@ -241,8 +242,13 @@ void BlockProduct::multiply(ValueId lane, BufferId a, ValueId a_from, BufferId b
 }
 
 void BlockProduct::multiply_rows(ValueId, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t chunks) {
-  constexpr int64_t kMostUnrolled = 4;
-  if (!tile_.row || chunks > kMostUnrolled) {
+  // What is unrolled may be fetched all at once.
+  constexpr int64_t kMostUnrolled = 4, kMostFetched = 160;  // registers
+  const auto fetched = [&](const Factor& f, int tiles) {
+    return static_cast<int64_t>(f.parts.size() * f.share.size()) * together_ * scalar_bytes(tile_.factor) / 4 * tiles;
+  };
+  if (!tile_.row || chunks > kMostUnrolled ||
+      chunks * (fetched(a_, tile_.tiles_m) + fetched(c_, tile_.tiles_n)) >= kMostFetched) {
     b_.loop(LoopKind::serial, b_.i64(0), b_.i64(chunks), 1, [&](ValueId c) {
       multiply_chunk(a, b_.add(a_from, b_.mul(c, b_.i64(a_.chunk_bytes))), b,
                      b_.add(b_from, b_.mul(c, b_.i64(c_.chunk_bytes))));
@@ -276,25 +282,27 @@ ValueId BlockProduct::operand(const Factor& f, const std::vector<ValueId>& runs,
   return b_.shuffle(runs, mask);
 }
 
+// The side of fewer instructions is held in registers, the other one passes by.
 void BlockProduct::multiply_chunk(BufferId a, ValueId a_from, BufferId b, ValueId b_from) {
   const VType sums{Scalar::f32, acc_elements_};
-  std::vector<std::vector<ValueId>> left;
-  for (int i = 0; i < tile_.tiles_m; ++i)
-    left.push_back(fetch(a_, a, b_.add(a_from, b_.i64(i * tile_.step_m() * a_.row_bytes))));
-  for (int j = 0; j < tile_.tiles_n; ++j) {
-    const std::vector<ValueId> right = fetch(c_, b, b_.add(b_from, b_.i64(j * tile_.step_n() * c_.row_bytes)));
+  const auto left = [&](int i) { return fetch(a_, a, b_.add(a_from, b_.i64(i * tile_.step_m() * a_.row_bytes))); };
+  const auto right = [&](int j) { return fetch(c_, b, b_.add(b_from, b_.i64(j * tile_.step_n() * c_.row_bytes))); };
+  const bool holds_left = tile_.tiles_m <= tile_.tiles_n;
+  std::vector<std::vector<ValueId>> held;
+  for (int h = 0; h < (holds_left ? tile_.tiles_m : tile_.tiles_n); ++h)
+    held.push_back(holds_left ? left(h) : right(h));
+  for (int p = 0; p < (holds_left ? tile_.tiles_n : tile_.tiles_m); ++p) {
+    const std::vector<ValueId> passing = holds_left ? right(p) : left(p);
     for (int64_t step = 0; step < together_; ++step)
-      for (int i = 0; i < tile_.tiles_m; ++i) {
-        const BufferId to = sum(i, j);
+      for (int h = 0; h < static_cast<int>(held.size()); ++h) {
+        const std::vector<ValueId>&x = holds_left ? held[static_cast<size_t>(h)] : passing,
+              &y = holds_left ? passing : held[static_cast<size_t>(h)];
+        const BufferId to = holds_left ? sum(h, p) : sum(p, h);
         const ValueId before = b_.load(to, sums, b_.i64(0), 16);
-        ValueId after = -1;
-        if (!tile_.row) {
-          after = b_.op(ScalarOp::fma_, b_.extract(left[static_cast<size_t>(i)][0], static_cast<int>(step)),
-                        b_.extract(right[0], static_cast<int>(step)), before);
-        } else {
-          after = b_.inst(tile_.row->row, sums,
-                          {before, operand(a_, left[static_cast<size_t>(i)], 1, step), operand(c_, right, 2, step)});
-        }
+        const ValueId after =
+            tile_.row ? b_.inst(tile_.row->row, sums, {before, operand(a_, x, 1, step), operand(c_, y, 2, step)})
+                      : b_.op(ScalarOp::fma_, b_.extract(x[0], static_cast<int>(step)),
+                              b_.extract(y[0], static_cast<int>(step)), before);
         b_.store(to, after, b_.i64(0), 16);
       }
   }
@@ -339,28 +347,70 @@ void BlockProduct::each_sum(ValueId lane, const Visit& visit) {
 }
 
 void BlockProduct::change_sums(ValueId lane, const Change& change) {
-  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
+  for (int number = 0; number < lines(Side::a); ++number) {
+    const ValueId m = line(Side::a, lane, number);
+    change_line(Side::a, lane, number, [&](ValueId n, ValueId x) { return change(m, n, x); });
+  }
+}
+
+int BlockProduct::lines(Side side) const {
+  return static_cast<int>(side == Side::a ? tile_.tiles_m * acc_rows_.size() : tile_.tiles_n * acc_columns_.size());
+}
+
+// The row (column) of the tile where a lane's first one lies.
+ValueId BlockProduct::first_line(Side side, ValueId lane) {
+  const bool rows = side == Side::a;
   const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
-  const auto first = [&](ValueId mine, int64_t step, int64_t tiles, const std::vector<Digit>& digits) {
-    return b_.add(b_.mul(mine, b_.i64(step * tiles)), number_of(digits, in_wave));
-  };
-  const ValueId m0 =
-      first(b_.op(ScalarOp::div_, group, b_.i64(tile_.groups_n)), tile_.step_m(), tile_.tiles_m, acc_.rows);
-  const ValueId n0 =
-      first(b_.op(ScalarOp::rem_, group, b_.i64(tile_.groups_n)), tile_.step_n(), tile_.tiles_n, acc_.columns);
-  const VType type{Scalar::f32, run_};
-  for (int i = 0; i < tile_.tiles_m; ++i)
-    for (const Part& r : acc_rows_) {
-      const ValueId m = b_.add(m0, b_.i64(i * tile_.step_m() + r.offset));
-      for (int j = 0; j < tile_.tiles_n; ++j)
-        for (const Part& c : acc_columns_) {
-          if (run_ > 1 && c.offset % run_ != 0) continue;
-          const ValueId n = b_.add(n0, b_.i64(j * tile_.step_n() + c.offset));
-          const ValueId at = b_.i64(int64_t{r.element + c.element} * 4);
-          const ValueId x = change(m, n, b_.load(sum(i, j), type, at, 4));
-          if (x >= 0) b_.store(sum(i, j), x, at, 4);
-        }
+  const ValueId mine = b_.op(rows ? ScalarOp::div_ : ScalarOp::rem_, group, b_.i64(tile_.groups_n));
+  const int64_t lines = rows ? int64_t{tile_.step_m()} * tile_.tiles_m : int64_t{tile_.step_n()} * tile_.tiles_n;
+  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
+  return b_.add(b_.mul(mine, b_.i64(lines)), number_of(rows ? acc_.rows : acc_.columns, in_wave));
+}
+
+ValueId BlockProduct::line(Side side, ValueId lane, int number) {
+  const std::vector<Part>& parts = side == Side::a ? acc_rows_ : acc_columns_;
+  const auto tile = number / static_cast<int>(parts.size());
+  const Part& p = parts[static_cast<size_t>(number) % parts.size()];
+  return b_.add(first_line(side, lane), b_.i64(tile * (side == Side::a ? tile_.step_m() : tile_.step_n()) + p.offset));
+}
+
+void BlockProduct::change_line(Side side, ValueId lane, int number, const ChangeLine& change) {
+  const bool rows = side == Side::a;
+  const std::vector<Part>&own = rows ? acc_rows_ : acc_columns_, &others = rows ? acc_columns_ : acc_rows_;
+  const int tile = number / static_cast<int>(own.size());
+  const Part& mine = own[static_cast<size_t>(number) % own.size()];
+  const ValueId first = first_line(rows ? Side::b : Side::a, lane);
+  const VType type{Scalar::f32, run(side)};
+  for (int t = 0; t < (rows ? tile_.tiles_n : tile_.tiles_m); ++t)
+    for (const Part& p : others) {
+      if (type.lanes > 1 && p.offset % type.lanes != 0) continue;
+      const ValueId along = b_.add(first, b_.i64(t * (rows ? tile_.step_n() : tile_.step_m()) + p.offset));
+      const ValueId at = b_.i64(int64_t{mine.element + p.element} * 4);
+      const BufferId sums = rows ? sum(tile, t) : sum(t, tile);
+      const ValueId x = change(along, b_.load(sums, type, at, 4));
+      if (x >= 0) b_.store(sums, x, at, 4);
     }
+}
+
+ValueId BlockProduct::fold_line(Side side, ScalarOp op, ValueId x) {
+  for (const Digit& d : side == Side::a ? acc_.columns : acc_.rows)
+    for (int apart = 1; apart < (d.lanes > 0 ? d.extent : 1); apart *= 2)
+      x = b_.op(op, x, b_.exchange(x, b_.op(ScalarOp::xor_, b_.lane_id(), b_.i64(int64_t{apart} * d.lanes))));
+  return x;
+}
+
+int BlockProduct::lanes_of_line(Side side) const {
+  return static_cast<int>(lanes_extent(side == Side::a ? acc_.columns : acc_.rows));
+}
+
+ValueId BlockProduct::leads_line(Side side, ValueId lane) {
+  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
+  return b_.op(ScalarOp::eq_, number_of(side == Side::a ? acc_.columns : acc_.rows, in_wave), b_.i64(0));
+}
+
+ValueId BlockProduct::group_across(Side side, ValueId lane) const {
+  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
+  return b_.op(side == Side::a ? ScalarOp::rem_ : ScalarOp::div_, group, b_.i64(tile_.groups_n));
 }
 
 }  // namespace lumen::synth

@@ -79,6 +79,20 @@ class BlockProduct {
   void change_sums(loop::ValueId lane, const Change& change);
   int run() const { return run_; }  // length of those vectors
 
+  // The same line by line: rows of the tile (Side::a) or columns (Side::b). Of a line a lane holds a part, other lanes
+  // of its group and groups across the tile hold the others.
+  int lines(Side side) const;  // that a lane holds parts of
+  loop::ValueId line(Side side, loop::ValueId lane, int number);
+  int run(Side side) const { return side == Side::a ? run_ : column_run_; }  // length of vectors along a line
+  // `change` gets how far along the line a vector begins.
+  using ChangeLine = std::function<loop::ValueId(loop::ValueId along, loop::ValueId sums)>;
+  void change_line(Side side, loop::ValueId lane, int number, const ChangeLine& change);
+  // What the lanes of a group that hold the same line have, by op (associative, commutative): all get the same bits.
+  loop::ValueId fold_line(Side side, ScalarOp op, loop::ValueId x);
+  int lanes_of_line(Side side) const;                               // of a group
+  loop::ValueId leads_line(Side side, loop::ValueId lane);          // truth: one of these lanes
+  loop::ValueId group_across(Side side, loop::ValueId lane) const;  // the lane's group among those that share lines
+
   const BlockTile& tile() const { return tile_; }
 
  private:
@@ -110,6 +124,7 @@ class BlockProduct {
   };
   void prepare(Factor& f, const loop::Fragment& fragment, int64_t rows);
   loop::ValueId lane_place(Side side, loop::ValueId lane);
+  loop::ValueId first_line(Side side, loop::ValueId lane);
   void multiply_rows(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from,
                      int64_t chunks);
   void multiply_shared(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b,
@@ -124,7 +139,7 @@ class BlockProduct {
   Factor a_, c_;
   Holding acc_;
   std::vector<Part> acc_rows_, acc_columns_;
-  int acc_elements_ = 1, run_ = 1;
+  int acc_elements_ = 1, run_ = 1, column_run_ = 1;
   int64_t together_ = 1;  // instructions fed by one fetch
   int64_t chunk_k_ = 1;
   std::vector<loop::BufferId> sums_;

@@ -14,7 +14,7 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int kRowsOfWaves = 2;  // beyond, multiply-adds of f32 take longer than blocks
+constexpr int kRowsOfWaves = 2;  // beyond, multiply-adds of f32 take longer than matrix instructions
 
 }  // namespace
 
@@ -45,7 +45,8 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
         why += ", no short floats: " + no_shorts;
       }
     }
-    if (target.wave > 1 ? rows.height <= kRowsOfWaves : rows.cycles < tiles.front().cycles) {
+    if (target.wave > 1 ? rows.height <= kRowsOfWaves || choose_factor(p, target, options.exact) == Scalar::f32
+                        : rows.cycles < tiles.front().cycles) {
       out.steps.push_back(write_rows_kernel(plan.graph, p, rows, target));
       if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
       return out;

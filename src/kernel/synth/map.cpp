@@ -37,12 +37,14 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   loop::Builder& b = draft.b;
   Body body(draft, plan, group, shape, {});
   const int lanes = target.f32_lanes();
-  const int unroll = body.is_heavy() ? 2 : 4;
+  // Tasks of a GPU are threads: a vector each, beside each other.
+  const bool threads = target.wave > 1;
+  const int unroll = threads ? 1 : body.is_heavy() ? 2 : 4;
   std::vector<int64_t> outer = body.extents();
   const int64_t inner = outer.back();
   outer.pop_back();
   const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * unroll);
-  const Tasks tasks = cut(outer, inner, target.grain(kGrain), unit);
+  const Tasks tasks = cut(outer, inner, threads ? 1 : target.grain(kGrain), unit);
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
       [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {

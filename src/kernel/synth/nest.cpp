@@ -36,10 +36,12 @@ void for_tasks(loop::Builder& b, const Tasks& tasks, const std::vector<int64_t>&
                const std::function<void()>& begin_task, const RowBody& row) {
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks.count()), 1, [&](ValueId task) {
     begin_task();
-    const ValueId group = tasks.parts == 1 ? task : b.op(ScalarOp::div_, task, b.i64(tasks.parts));
+    const ValueId group = tasks.parts == 1  ? task
+                          : tasks.rows == 1 ? b.i64(0)
+                                            : b.op(ScalarOp::div_, task, b.i64(tasks.parts));
     ValueId from = b.i64(0), to = b.i64(inner);
     if (tasks.parts > 1) {
-      from = b.mul(b.op(ScalarOp::rem_, task, b.i64(tasks.parts)), b.i64(tasks.part));
+      from = b.mul(tasks.rows == 1 ? task : b.op(ScalarOp::rem_, task, b.i64(tasks.parts)), b.i64(tasks.part));
       to = b.add(from, b.i64(tasks.part));
       if (inner % tasks.part != 0) to = b.op(ScalarOp::min_, to, b.i64(inner));
     }

@@ -17,6 +17,7 @@ using loop::VType;
 
 namespace {
 constexpr int64_t kPart = 32768;  // elements per part of a split reduction
+constexpr int64_t kWaves = 2048;  // that keep a GPU reading
 constexpr int64_t kEnough = 16;   // tasks that keep every thread busy without splitting
 }  // namespace
 
@@ -189,33 +190,55 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   std::vector<int64_t> outer = body.extents();
   const int64_t inner = outer.back();
   outer.pop_back();
-  const Tasks tasks =
-      cut(outer, inner,
-          std::max<int64_t>(target.grain(kPart) / split.parts, std::min<int64_t>(64, target.grain(kPart))), lanes);
-  for_tasks(
-      b, tasks, outer, inner, [&] { body.begin_task(); },
-      [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
-        Accumulators sums(b, plan.graph, facts.reduces, lanes, 1);
-        for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
-        for_lanes(b, body, lanes, 1, from, to, inner % lanes == 0, [&](int) {
-          const int width = body.lanes();
-          for (int k = 0; k < sums.size(); ++k) {
-            const Scalar s = sums.type(k);
-            const loop::BufferId scratch = draft.scratch(k, 0, false);
-            const ValueId number = body.element_number(facts.reduces[k]);
-            sums.reset(k);
-            b.loop(loop::LoopKind::serial, b.i64(0), b.i64(split.parts), 1, [&](ValueId part) {
-              const ValueId at = b.mul(b.add(b.mul(part, b.i64(elements)), number), b.i64(scalar_bytes(s)));
-              sums.add(k, 0, b.load(scratch, {s, width}, at, scalar_bytes(s), body.count()), body.count());
-            });
-            ValueId x = sums.get(k, 0);
-            if (width == 1) x = b.extract(x, 0);
-            body.set(facts.reduces[k], b.convert(ScalarOp::cast_, plan.graph[facts.reduces[k]].type.element.scalar, x));
-          }
-          for (const graph::ValueId r : facts.kept_results) body.store(r, body.value(r));
+  // `first`, `step`: which parts a lane adds; lanes of a wave add what they have.
+  const auto vectors = [&](const std::vector<ValueId>& counters, ValueId from, ValueId to, ValueId first, int64_t step,
+                           const std::function<void(const std::function<void()>&)>& once) {
+    Accumulators sums(b, plan.graph, facts.reduces, lanes, 1);
+    for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+    for_lanes(b, body, lanes, 1, from, to, inner % lanes == 0, [&](int) {
+      const int width = body.lanes();
+      for (int k = 0; k < sums.size(); ++k) {
+        const Scalar s = sums.type(k);
+        const loop::BufferId scratch = draft.scratch(k, 0, false);
+        const ValueId number = body.element_number(facts.reduces[k]);
+        sums.reset(k);
+        b.loop(loop::LoopKind::serial, first, b.i64(split.parts), step, [&](ValueId part) {
+          const ValueId at = b.mul(b.add(b.mul(part, b.i64(elements)), number), b.i64(scalar_bytes(s)));
+          sums.add(k, 0, b.load(scratch, {s, width}, at, scalar_bytes(s), body.count()), body.count());
         });
-        for (size_t d = 0; d < counters.size(); ++d) body.close();
+        ValueId x = sums.get(k, 0);
+        if (step > 1) x = b.fold_wave(sums.op(k), x, target.wave);
+        if (width == 1) x = b.extract(x, 0);
+        body.set(facts.reduces[k], b.convert(ScalarOp::cast_, plan.graph[facts.reduces[k]].type.element.scalar, x));
+      }
+      once([&] {
+        for (const graph::ValueId r : facts.kept_results) body.store(r, body.value(r));
       });
+    });
+    for (size_t d = 0; d < counters.size(); ++d) body.close();
+  };
+  if (target.wave > 1) {
+    const int64_t across = (inner + lanes - 1) / lanes;
+    b.loop(loop::LoopKind::grid, b.i64(0), b.i64(product(outer) * across), 1, [&](ValueId block) {
+      b.loop(loop::LoopKind::lane, b.i64(0), b.i64(target.wave), 1, [&](ValueId) {
+        const ValueId lane = b.lane_id();
+        body.begin_task();
+        const ValueId from = b.mul(b.op(ScalarOp::rem_, block, b.i64(across)), b.i64(lanes));
+        const ValueId to = b.op(ScalarOp::min_, b.add(from, b.i64(lanes)), b.i64(inner));
+        vectors(digits(b, b.op(ScalarOp::div_, block, b.i64(across)), outer), from, to, lane, target.wave,
+                [&](const std::function<void()>& store) { b.branch(b.op(ScalarOp::eq_, lane, b.i64(0)), store); });
+      });
+    });
+  } else {
+    const Tasks tasks =
+        cut(outer, inner,
+            std::max<int64_t>(target.grain(kPart) / split.parts, std::min<int64_t>(64, target.grain(kPart))), lanes);
+    for_tasks(
+        b, tasks, outer, inner, [&] { body.begin_task(); },
+        [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+          vectors(counters, from, to, b.i64(0), 1, [](const std::function<void()>& store) { store(); });
+        });
+  }
   return draft.finish(
       fmt::format("reduce parts {} of {} {} x{}", split.parts, shape_text(facts.kept), body.summary(), lanes),
       static_cast<double>(split.parts * elements), 4.0 * static_cast<double>(split.parts * elements));
@@ -239,8 +262,8 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
     if (reduced(d) && cut_axis < 0) cut_axis = static_cast<int64_t>(d);
   }
   const int64_t lanes = target.f32_lanes();
-  const int64_t busy =
-      rows ? kept : kept / probe.extents().back() * ((probe.extents().back() + 8 * lanes - 1) / (8 * lanes));
+  const int64_t beside = (target.wave > 1 ? 1 : 8) * lanes;  // columns of a task
+  const int64_t busy = rows ? kept : kept / probe.extents().back() * ((probe.extents().back() + beside - 1) / beside);
   Split split;
   if (!facts.is_dependent && facts.passes == 1 && busy < target.enough(kEnough) &&
       kept * length >= 2 * target.grain(kPart)) {
@@ -251,7 +274,10 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
     split.part =
         std::max<int64_t>((target.grain(kPart) / std::max<int64_t>(per_step, 1) + unit - 1) / unit * unit, unit);
     // No more parts than keep the machine busy, and no more than one has elements: somebody adds the parts.
-    if (target.busy_tasks > 0) {
+    if (target.wave > 1 && cuts_lanes && probe.chunking(static_cast<int>(lanes)).lanes == 0) {
+      const int64_t waves = std::max<int64_t>(kWaves / std::max<int64_t>(kept, 1), 1), step = lanes * target.wave;
+      split.part = std::max((cut_extent / waves + step - 1) / step * step, 8 * step);
+    } else if (target.busy_tasks > 0) {
       split.part = std::max(split.part, static_cast<int64_t>(std::sqrt(static_cast<double>(cut_extent))) / unit * unit);
       split.part = std::max(split.part, (cut_extent * busy / target.busy_tasks + unit - 1) / unit * unit);
     }

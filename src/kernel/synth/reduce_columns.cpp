@@ -12,7 +12,8 @@ using loop::ValueId;
 namespace {
 
 constexpr int64_t kGrain = 16384;
-constexpr int kVectors = 4;  // columns side by side, so that a cache line is used while it is near
+constexpr int kVectors = 4;  // columns side by side, so that a cache line is used while it is near; lanes of a wave
+                             // have one each, and use it together
 
 class ColumnKernel {
  public:
@@ -22,6 +23,7 @@ class ColumnKernel {
     declare_reduce(draft_, group, facts, split, true);
     body_ = std::make_unique<Body>(draft_, plan, group, facts.full, facts.barrier());
     lanes_ = target.f32_lanes();
+    vectors_ = target.wave > 1 ? 1 : kVectors;
     for (size_t d = 0; d + 1 < body_->extents().size(); ++d)
       (facts.is_reduced[body_->first_axis(static_cast<int>(d))] ? reduced_axes_ : kept_axes_)
           .push_back(static_cast<int>(d));
@@ -37,9 +39,10 @@ class ColumnKernel {
     const bool is_split = split_.parts > 1;
     if (is_split) outer.push_back(split_.parts);
     const Body::Chunking chunking = body_->chunking(lanes_);
-    const int64_t unit = std::max<int64_t>(chunking.chunk, int64_t{lanes_} * kVectors);
+    const int64_t unit = std::max<int64_t>(chunking.chunk, int64_t{lanes_} * vectors_);
     const Tasks tasks =
-        is_split
+        target_.wave > 1 ? Tasks{product(outer), 1, (columns + unit - 1) / unit, unit}
+        : is_split
             ? Tasks{product(outer), 1, 1, columns}
             : cut(outer, columns, std::max<int64_t>(target_.grain(kGrain) / std::max<int64_t>(length, 1), unit), unit);
     for_tasks(
@@ -74,10 +77,10 @@ class ColumnKernel {
       if (chunking.chunk != chunking.unit) blocks(whole, to, chunking.unit, chunking.unit_lanes);
       return;
     }
-    const ValueId wide = floor_to(from, int64_t{lanes_} * kVectors);
-    b_.loop(loop::LoopKind::serial, from, wide, int64_t{lanes_} * kVectors,
-            [&](ValueId at) { walk(at, lanes_, kVectors, -1, 0); });
-    if (columns % (int64_t{lanes_} * kVectors) == 0) return;
+    const ValueId wide = floor_to(from, int64_t{lanes_} * vectors_);
+    b_.loop(loop::LoopKind::serial, from, wide, int64_t{lanes_} * vectors_,
+            [&](ValueId at) { walk(at, lanes_, vectors_, -1, 0); });
+    if (columns % (int64_t{lanes_} * vectors_) == 0) return;
     const ValueId whole = floor_to(wide, lanes_);
     b_.loop(loop::LoopKind::serial, wide, whole, lanes_, [&](ValueId at) { walk(at, lanes_, 1, -1, 0); });
     if (columns % lanes_ == 0) return;
@@ -143,7 +146,7 @@ class ColumnKernel {
   Draft draft_;
   loop::Builder& b_;
   std::unique_ptr<Body> body_;
-  int lanes_ = 8;
+  int lanes_ = 8, vectors_ = kVectors;
   ValueId part_ = -1;
   std::vector<int> kept_axes_, reduced_axes_;
 };

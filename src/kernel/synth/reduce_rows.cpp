@@ -50,9 +50,11 @@ class RowKernel {
     ways_ = ways >= 4 ? 4 : ways >= 2 ? 2 : 1;
     if (facts.reduces.size() > 2) ways_ = std::min(ways_, 2);
     for (const int axis : reduced_axes_) row_length_ *= body_->extents()[axis];
-    by_waves_ = target.wave > 1 && split.parts == 1 && reduced_axes_.size() == 1 &&
-                row_length_ >= kWaveRow * lanes_ * target.wave;
-    if (by_waves_) ways_ = 1;
+    by_waves_ = target.wave > 1 && reduced_axes_.size() == 1 &&
+                (split.parts > 1 ? split.part : row_length_) >= kWaveRow * lanes_ * target.wave;
+    // What formats unpack together stays with a lane; else lanes read beside each other.
+    beside_ = by_waves_ && body_->chunking(lanes_).lanes == 0;
+    if (by_waves_) ways_ = beside_ && row_length_ >= 4 * kWaveRow * lanes_ * target.wave ? 4 : 1;
     plan_passes();
   }
 
@@ -72,24 +74,37 @@ class RowKernel {
     const double elements = static_cast<double>(product(facts_.full));
     return draft_.finish(fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(),
                                      facts_.passes, lanes_, ways_,
-                                     split_.parts > 1 ? fmt::format(" parts {}", split_.parts)
-                                     : by_waves_      ? fmt::format(" by waves of {}", target_.wave)
-                                                      : ""),
+                                     (split_.parts > 1 ? fmt::format(" parts {}", split_.parts) : "") +
+                                         (by_waves_ ? fmt::format(" by waves of {}", target_.wave) : "")),
                          elements * (body_->operations() + static_cast<double>(facts_.reduces.size())),
                          body_->traffic());
   }
 
  private:
-  // A block is one wave, and takes one row. Runs begin where vectors and what formats unpack together begin.
+  // A block is one wave, and takes one row, or a part of it. Runs begin where vectors and what formats unpack together
+  // begin.
   void write_waves(const std::vector<int64_t>& outer) {
     const Body::Chunking chunking = body_->chunking(lanes_);
     const int64_t unit = std::lcm<int64_t>(lanes_, chunking.lanes > 0 ? chunking.chunk : 1);
     const int64_t units = (row_length_ + unit - 1) / unit, run = (units + target_.wave - 1) / target_.wave * unit;
-    b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer)), 1, [&](ValueId number) {
+    b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer) * split_.parts), 1, [&](ValueId block) {
       b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(target_.wave), 1, [&](ValueId) {
         lane_ = b_.lane_id();
         begin_task();
-        const ValueId end = b_.i64(row_length_);
+        ValueId number = block, end = b_.i64(row_length_);
+        if (split_.parts > 1) {
+          number = b_.op(ScalarOp::div_, block, b_.i64(split_.parts));
+          part_ = b_.op(ScalarOp::rem_, block, b_.i64(split_.parts));
+        }
+        if (beside_) {
+          ValueId first = b_.i64(0);
+          if (split_.parts > 1) {
+            first = b_.mul(part_, b_.i64(split_.part));
+            end = b_.op(ScalarOp::min_, b_.add(first, b_.i64(split_.part)), end);
+          }
+          return row(digits(b_, number, outer), first, end);
+        }
+        LUMEN_CHECK(split_.parts == 1, "parts of packed rows by waves");
         const ValueId from = b_.op(ScalarOp::min_, b_.mul(lane_, b_.i64(run)), end);
         row(digits(b_, number, outer), from, b_.op(ScalarOp::min_, b_.add(from, b_.i64(run)), end));
       });
@@ -169,8 +184,8 @@ class RowKernel {
         if (lane_ >= 0) total = b_.fold_wave(sums_->op(k), total, target_.wave);
         if (split_.parts > 1) {
           body_->open_scalar();
-          const ValueId part = b_.op(ScalarOp::div_, from, b_.i64(split_.part));
-          store_part(draft_, *body_, facts_, k, sums_->type(k), part, split_.parts, total);
+          const ValueId part = part_ >= 0 ? part_ : b_.op(ScalarOp::div_, from, b_.i64(split_.part));
+          once([&] { store_part(draft_, *body_, facts_, k, sums_->type(k), part, split_.parts, total); });
           body_->close();
         } else {
           body_->set(r, b_.convert(ScalarOp::cast_, g_[r].type.element.scalar, total));
@@ -185,13 +200,36 @@ class RowKernel {
         body_->close();
       }
     };
-    if (split_.parts == 1 && !facts_.kept_results.empty()) {
-      if (lane_ < 0)
-        store_kept();
-      else
-        b_.branch(b_.op(ScalarOp::eq_, lane_, b_.i64(0)), store_kept);
-    }
+    if (split_.parts == 1 && !facts_.kept_results.empty()) once(store_kept);
     for (size_t d = 0; d < counters.size(); ++d) body_->close();
+  }
+
+  // By one lane of a wave.
+  void once(const std::function<void()>& body) {
+    if (lane_ < 0)
+      body();
+    else
+      b_.branch(b_.op(ScalarOp::eq_, lane_, b_.i64(0)), body);
+  }
+
+  // Lanes of a wave beside each other, `ways_` vectors of each at once.
+  void walk_beside(int pass, ValueId from, ValueId to, ValueId start) {
+    const int64_t stride = int64_t{lanes_} * target_.wave;
+    const auto vector = [&](ValueId at, ValueId count, int way) {
+      body_->open_lanes(at, lanes_, count);
+      step(pass, way, b_.add(start, at));
+      body_->close();
+    };
+    const ValueId mine = b_.add(from, b_.mul(lane_, b_.i64(lanes_)));
+    const ValueId length = b_.op(ScalarOp::sub_, to, from);
+    const ValueId whole = b_.op(ScalarOp::sub_, length, b_.op(ScalarOp::rem_, length, b_.i64(stride * ways_)));
+    b_.loop(loop::LoopKind::serial, b_.i64(0), whole, stride * ways_, [&](ValueId at) {
+      for (int way = 0; way < ways_; ++way) vector(b_.add(mine, b_.add(at, b_.i64(way * stride))), -1, way);
+    });
+    const bool exact = body_->extents()[reduced_axes_[0]] % lanes_ == 0;
+    b_.loop(loop::LoopKind::serial, b_.add(mine, whole), to, stride, [&](ValueId at) {
+      vector(at, exact ? -1 : b_.op(ScalarOp::min_, b_.op(ScalarOp::sub_, to, at), b_.i64(lanes_)), 0);
+    });
   }
 
   // Walks the reduced axes; `start`: number of the row's element where the axes to come begin.
@@ -201,6 +239,7 @@ class RowKernel {
     const ValueId first = depth == 0 ? from : b_.i64(0), end = depth == 0 ? to : b_.i64(extent);
     if (depth + 1 == reduced_axes_.size()) {
       body_->hoist(lanes_);
+      if (beside_) return walk_beside(pass, from, to, start);
       for_lanes(b_, *body_, lanes_, ways_, first, end, extent % lanes_ == 0,
                 [&](int way) { step(pass, way, b_.add(start, body_->at())); });
       return;
@@ -244,7 +283,8 @@ class RowKernel {
   std::unique_ptr<Accumulators> sums_;
   int lanes_ = 8, ways_ = 1;
   int64_t row_length_ = 1;
-  bool by_waves_ = false;
+  bool by_waves_ = false, beside_ = false;
+  ValueId part_ = -1;  // of a row by waves
   ValueId lane_ = -1;  // of the wave that has the row; -1: one thread has it
   std::vector<int> kept_axes_, reduced_axes_;
   std::vector<std::set<graph::ValueId>> visited_;

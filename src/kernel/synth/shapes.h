@@ -12,9 +12,10 @@ namespace lumen::synth {
 Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 Synthesis synthesize_move(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
-Synthesis synthesize_attend(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
-Synthesis synthesize_attend_gradient(const graph::Plan& plan, const graph::Group& group,
-                                     const machine::Machine& target);
+Synthesis synthesize_attend(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                            const Options& options);
+Synthesis synthesize_attend_gradient(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                                     const Options& options);
 
 // A load whose last axis is strided in memory, copied to a result of its shape by squares; nothing when another way is
 // better.

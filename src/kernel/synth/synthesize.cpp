@@ -21,9 +21,9 @@ Synthesis synthesize(const graph::Plan& plan, const graph::Group& group, const m
     case graph::KernelShape::dot:
       return synthesize_dot(plan, group, target, options);
     case graph::KernelShape::attend:
-      return synthesize_attend(plan, group, target);
+      return synthesize_attend(plan, group, target, options);
     case graph::KernelShape::attend_gradient:
-      return synthesize_attend_gradient(plan, group, target);
+      return synthesize_attend_gradient(plan, group, target, options);
     case graph::KernelShape::move:
       return synthesize_move(plan, group, target);
   }

@@ -194,7 +194,7 @@ std::vector<bool> use_remembered_plans(const Workshop& shop, const graph::Plan& 
     settled[i] = false;
     if (chosen->number >= s.candidates) continue;
     Synthesis tuned = synthesize_form(plan, plan.groups[kernels->first[i]], kernels->forms[i], shop.device->machine(),
-                                      {options.exact, chosen->number});
+                                      {options.exact, chosen->number, options.products});
     if (hash_of(tuned) != chosen->hash || !interchangeable(s, tuned)) continue;  // another version's
     tuned.steps.back().plan += ", tuned";
     s = std::move(tuned);
@@ -206,20 +206,21 @@ std::vector<bool> use_remembered_plans(const Workshop& shop, const graph::Plan& 
 // The other plans of a distinct form are synthesized and compiled when its last step has run for a while.
 std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<const graph::Pipeline>& pipeline,
                                   const DistinctKernels& kernels, size_t i, const std::vector<void*>& functions,
-                                  bool exact) {
+                                  const CompileOptions& options) {
   const Synthesis& s = kernels.distinct[i];
   if (s.candidates < 2) return nullptr;
-  const std::string key = plan_key(shop, kernels, i, exact);
+  const std::string key = plan_key(shop, kernels, i, options.exact);
   const synth::Step& last = s.steps.back();
   const std::weak_ptr<Tuner> tuner = shop.tuner;
   const auto place = std::make_shared<std::weak_ptr<Trial>>();
-  auto job = [place, pipeline, key, exact, first = s, cache = shop.cache, device = shop.device,
-              number = kernels.first[i], form = kernels.forms[i]] {
+  auto job = [place, pipeline, key, exact = options.exact, products = options.products, first = s, cache = shop.cache,
+              device = shop.device, number = kernels.first[i], form = kernels.forms[i]] {
     const graph::Group& group = pipeline->plan.groups[number];
     std::vector<Trial::Plan> others;
     for (int candidate = 1; candidate < first.candidates; ++candidate) {
       if (place->expired()) return;
-      const Synthesis other = synthesize_form(pipeline->plan, group, form, device->machine(), {exact, candidate});
+      const Synthesis other =
+          synthesize_form(pipeline->plan, group, form, device->machine(), {exact, candidate, products});
       if (!interchangeable(first, other)) continue;
       const loop::Kernel* kernel = &other.steps.back().kernel;
       CompileReport report;
@@ -258,14 +259,15 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
       graph::run_pipeline(g, options.assignments, options.symbols, options.products));
   const graph::Pipeline& pipeline = *shared;
   const graph::Plan& plan = pipeline.plan;
-  DistinctKernels kernels = synthesize_distinct(plan, shop.device->machine(), {options.exact, options.candidate});
+  DistinctKernels kernels =
+      synthesize_distinct(plan, shop.device->machine(), {options.exact, options.candidate, options.products});
   const std::vector<bool> settled = use_remembered_plans(shop, plan, options, &kernels);
 
   LaunchList list;
   const auto functions = find_functions(shop, kernels.distinct, &list.report);
   std::vector<std::shared_ptr<Trial>> trials(kernels.distinct.size());
   for (size_t i = 0; i < trials.size(); ++i)
-    if (!settled[i]) trials[i] = make_trial(shop, shared, kernels, i, functions[i], options.exact);
+    if (!settled[i]) trials[i] = make_trial(shop, shared, kernels, i, functions[i], options);
   Places places(pipeline, shop.device);
   const int64_t scratch = most_scratch(kernels);
   const int64_t scratch_at = aligned(pipeline.memory.arena_bytes);

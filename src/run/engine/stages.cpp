@@ -57,9 +57,10 @@ struct Written {
 };
 
 // Every distinct kernel of a plan.
-Written write_kernels(const graph::Pipeline& pipeline, const machine::Machine& target, bool exact) {
+Written write_kernels(const graph::Pipeline& pipeline, const machine::Machine& target, const CompileOptions& wanted) {
   synth::Options options;
-  options.exact = exact;
+  options.exact = wanted.exact;
+  options.products = wanted.products;
   Written out;
   std::set<std::string> seen;
   for (const graph::Group& group : pipeline.plan.groups) {
@@ -87,7 +88,7 @@ std::string check_text(const graph::Graph& g, const CompileOptions& options, con
   if (target->kind != machine::Kind::gpu)
     throw Error(Exit::usage, fmt::format("--check is about kernels of GPUs, {} is a CPU", target->name));
   const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
-  const Written written = write_kernels(pipeline, *target, options.exact);
+  const Written written = write_kernels(pipeline, *target, options);
   const std::vector<emit::KernelReport> reports = emit::report(written.kernels, *target);
   std::string text = fmt::format(
       "{}: {} kernels; vgpr, agpr, sgpr: registers of a lane, for sums, of a wave; bytes: private of a "
@@ -124,7 +125,7 @@ std::string stage_text(const graph::Graph& g, const CompileOptions& options, con
   const machine::MachineRef target = machine::find_machine(machine);
   const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
   if (stage == Stage::graph) return plan_text(pipeline);
-  const auto [kernels, plans, loops] = write_kernels(pipeline, *target, options.exact);
+  const auto [kernels, plans, loops] = write_kernels(pipeline, *target, options);
   switch (stage) {
     case Stage::loops:
       return loops;

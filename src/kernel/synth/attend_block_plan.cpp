@@ -1,0 +1,175 @@
+// See attend_block_plan.h. Proved by tests/kernel/synth_attend_block_test.cpp.
+#include "kernel/synth/attend_block_plan.h"
+
+#include <algorithm>
+
+namespace lumen::synth {
+
+using Side = BlockProduct::Side;
+
+namespace {
+
+constexpr int64_t kMostSums = 108;  // of a lane, which holds factors beside them
+constexpr int64_t kMostOwn = 64;    // lines: more would leave one block where two can hide each other's waits
+constexpr int64_t kMostWalk = 64;
+constexpr int kMostWaves = 8;
+constexpr int kGoodWaves = 4;  // of a block, to load with
+constexpr int64_t kEnoughBlocks = 128;
+constexpr double kFetch = 16;            // lines whose products take as long as fetching one
+constexpr int64_t kOneBlock = 64 << 10;  // bytes of shared memory that are worth having a block alone
+
+int64_t up(int64_t x, int64_t unit) {
+  return (x + unit - 1) / unit * unit;
+}
+
+// A panel's bytes, at most; see block_product.cpp.
+int64_t panel_bytes(int64_t rows, int64_t k, Scalar factor) {
+  return up((rows + 1) * k * scalar_bytes(factor), BlockProduct::kAlign);
+}
+
+int64_t shared_bytes(const BlockPlan& p, const BlockProblem& problem) {
+  const int64_t step_k = BlockProduct::step_k(*p.machine, p.product(1));
+  int64_t resident = problem.sources * panel_bytes(p.own, p.walk, p.factor), all = 0, most = 0;
+  for (const int64_t k : problem.owned) resident += panel_bytes(p.own, up(k, step_k), p.factor);
+  const auto walked = [&](int64_t bytes) {
+    all += bytes;
+    most = std::max(most, bytes);
+  };
+  for (const int64_t k : problem.walked) walked(panel_bytes(p.walk, up(k, step_k), p.factor));
+  for (const int64_t w : problem.results) {
+    const BlockTile t = p.result(w);
+    walked(panel_bytes(p.own_side == Side::a ? t.n() : t.m(), p.walk, p.factor));
+  }
+  constexpr int64_t kStatistics = 4096;  // rows' extremes, bounds
+  return resident + (p.one_by_one ? most : all) + kStatistics;
+}
+
+int64_t sums(const BlockPlan& p, const BlockProblem& problem) {
+  int64_t columns = problem.products * p.walk;
+  for (const int64_t w : problem.results) {
+    const BlockTile t = p.result(w);
+    columns += p.own_side == Side::a ? t.n() : t.m();
+  }
+  return p.own * columns / p.lanes();
+}
+
+// 32 bit registers of a lane for both factors of an instruction.
+int64_t factor_registers(const BlockPlan& p) {
+  if (!p.row) return 0;
+  const auto& operands = p.row->collective->operands;
+  return (operands[1].fragment.lane_bits + operands[2].fragment.lane_bits) / 32;
+}
+
+// Of a plan that is possible; 0: it is not.
+double worth(const BlockPlan& p, const BlockProblem& problem) {
+  const int64_t own_unit = p.step(p.own_side) * p.down, walk_unit = p.step(p.walk_side()) * p.across;
+  if (p.own % own_unit != 0 || p.walk % walk_unit != 0) return 0;
+  if (p.walk % BlockProduct::step_k(*p.machine, p.product(1)) != 0) return 0;
+  if (sums(p, problem) > kMostSums - 2 * factor_registers(p)) return 0;
+  const int64_t limit = std::max(p.machine->shared_bytes / 2, std::min(p.machine->shared_bytes, kOneBlock));
+  if (shared_bytes(p, problem) > limit) return 0;
+  const auto used = [](int64_t tile, int64_t lines) { return static_cast<double>(std::min(lines, tile)); };
+  double worth = used(p.own, problem.own) * used(p.walk, problem.walk);
+  const auto wasted = [](int64_t tile, int64_t lines) {
+    return static_cast<double>(up(lines, tile)) / static_cast<double>(lines);
+  };
+  worth /= wasted(p.own, problem.own) * wasted(p.walk, problem.walk);
+  const int64_t blocks = problem.heads * ((problem.own + p.own - 1) / p.own);
+  if (blocks < kEnoughBlocks) worth *= static_cast<double>(blocks) / kEnoughBlocks;
+  const int waves = p.lanes() / p.machine->wave;
+  if (waves < kGoodWaves) worth *= static_cast<double>(waves) / kGoodWaves;
+  if (waves > kGoodWaves) worth *= 0.95;
+  if (p.across > 1 && problem.rows_meet) worth *= 0.75;
+  // What each group of lanes fetches from shared memory for its part of the products.
+  worth /= 1 + kFetch * (static_cast<double>(p.down) / static_cast<double>(p.own) +
+                         static_cast<double>(p.across) / static_cast<double>(p.walk));
+  if (p.one_by_one) worth *= 0.8;
+  return worth;
+}
+
+// Own lines lie where fewer lanes share one.
+Side own_side_of(const BlockPlan& p) {
+  loop::Builder scratch("side");
+  BlockTile tile{p.row, p.factor, p.wave(), 1, 1, 1, 1, 1};
+  tile.stage_k = BlockProduct::step_k(*p.machine, tile);
+  const BlockProduct product(scratch, *p.machine, tile);
+  return product.lanes_of_line(Side::a) <= product.lanes_of_line(Side::b) ? Side::a : Side::b;
+}
+
+}  // namespace
+
+Side BlockPlan::walk_side() const {
+  return own_side == Side::a ? Side::b : Side::a;
+}
+
+int64_t BlockPlan::step(Side side) const {
+  const BlockTile tile{row, factor, wave(), 1, 1, 1, 1, 1};
+  return side == Side::a ? tile.step_m() : tile.step_n();
+}
+
+BlockTile BlockPlan::product(int64_t k) const {
+  BlockTile t{row, factor, wave(), 1, 1, 1, 1, 1};
+  const int own_tiles = static_cast<int>(own / step(own_side) / down),
+            walk_tiles = static_cast<int>(walk / step(walk_side()) / across);
+  const bool rows = own_side == Side::a;
+  t.groups_m = rows ? down : across;
+  t.groups_n = rows ? across : down;
+  t.tiles_m = rows ? own_tiles : walk_tiles;
+  t.tiles_n = rows ? walk_tiles : own_tiles;
+  t.stage_k = up(k, BlockProduct::step_k(*machine, t));
+  return t;
+}
+
+BlockTile BlockPlan::result(int64_t width) const {
+  BlockTile t = product(1);
+  const int64_t unit = step(walk_side()) * across;
+  (own_side == Side::a ? t.tiles_n : t.tiles_m) = static_cast<int>(up(width, unit) / unit);
+  t.stage_k = walk;
+  return t;
+}
+
+std::string BlockPlan::text() const {
+  return fmt::format("{} {}x{} by {}x{} waves{}", row ? row->row : "fma", own, walk, down * wave() / machine->wave,
+                     across, one_by_one ? ", panels in turn" : "");
+}
+
+std::optional<BlockPlan> plan_block(const machine::Machine& m, Scalar products, const BlockProblem& problem) {
+  if (m.wave <= 1) return std::nullopt;
+  struct Choice {
+    const machine::MatrixRow* row;
+    Scalar factor;
+  };
+  std::vector<std::vector<Choice>> preferred(3);
+  for (const int size : {32, 16}) {
+    if (is_float(products) && scalar_bytes(products) < 4)
+      if (const auto* row = find_matrix(m, products, size)) preferred[0].push_back({row, products});
+    if (const auto* row = find_matrix(m, Scalar::f32, size)) preferred[1].push_back({row, Scalar::f32});
+  }
+  preferred[2].push_back({nullptr, Scalar::f32});
+  for (const std::vector<Choice>& choices : preferred) {
+    std::optional<BlockPlan> best;
+    double most = 0;
+    for (const Choice& c : choices) {
+      BlockPlan p;
+      p.machine = &m;
+      p.row = c.row;
+      p.factor = c.factor;
+      p.own_side = own_side_of(p);
+      for (p.own = kMostOwn; p.own >= 8; p.own /= 2)
+        for (p.walk = kMostWalk; p.walk >= 8; p.walk /= 2)
+          for (p.down = 1; p.down <= kMostWaves; p.down *= 2)
+            for (p.across = 1; p.down * p.across * p.wave() <= kMostWaves * m.wave; p.across *= 2)
+              for (const bool in_turn : {false, true}) {
+                p.one_by_one = in_turn;
+                if (const double w = worth(p, problem); w > most) {
+                  most = w;
+                  best = p;
+                }
+              }
+    }
+    if (best) return best;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,43 @@
+// How a block of lanes takes an attention: tiles of lines that belong to it (queries, or keys where their gradient is
+// wanted), tiles of the others that it walks, and the instruction that multiplies them. Knows machines, not graphs.
+#pragma once
+
+#include <string>
+
+#include "kernel/synth/block_product.h"
+
+namespace lumen::synth {
+
+// What must be kept and computed.
+struct BlockProblem {
+  int64_t own = 1, walk = 1;     // lines there are
+  int64_t heads = 1;             // independent problems
+  std::vector<int64_t> owned;    // widths of the panels of own lines
+  std::vector<int64_t> walked;   // of the panels of walked lines
+  std::vector<int64_t> results;  // of the sums of own lines; each needs a panel of walked lines, turned
+  int products = 1, sources = 1;
+  bool rows_meet = false;  // lanes that share an own line must agree on something in each tile
+};
+
+struct BlockPlan {
+  const machine::Machine* machine = nullptr;
+  const machine::MatrixRow* row = nullptr;  // null: fused multiply-adds
+  Scalar factor = Scalar::f32;
+  BlockProduct::Side own_side = BlockProduct::Side::a;  // of both products
+  int down = 1, across = 1;   // groups of lanes: along own lines, along walked lines or widths
+  int64_t own = 1, walk = 1;  // lines of a tile
+  bool one_by_one = false;    // walked panels take turns in one place
+
+  BlockProduct::Side walk_side() const;
+  BlockTile product(int64_t k) const;     // own x walk
+  BlockTile result(int64_t width) const;  // own x width, over walk
+  int wave() const { return row ? row->collective->lanes : machine->wave; }
+  int lanes() const { return wave() * down * across; }
+  int64_t step(BlockProduct::Side side) const;  // lines of one instruction
+  std::string text() const;                     // "mma.16x8x16.bf16bf16.f32 64x64 by 4x1 waves"
+};
+
+// The best plan with factors of type `products` or f32; nothing where the machine has no waves or no memory for it.
+std::optional<BlockPlan> plan_block(const machine::Machine& m, Scalar products, const BlockProblem& problem);
+
+}  // namespace lumen::synth
