@@ -302,7 +302,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
 int64_t arena_bytes(const Workshop& shop, const Graph& g, const CompileOptions& options) {
   const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
   DistinctKernels kernels =
-      synthesize_distinct(pipeline.plan, shop.device->machine(), {options.exact, options.candidate});
+      synthesize_distinct(pipeline.plan, shop.device->machine(), {options.exact, options.candidate, options.products});
   use_remembered_plans(shop, pipeline.plan, options, &kernels);
   return aligned(pipeline.memory.arena_bytes) + most_scratch(kernels);
 }
