@@ -16,14 +16,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "gpu-targets.txt"
 # A whole pass over several positions, one position with held weights of each kind, a training step.
+SIZE = ["--config", "hidden=256", "--config", "ffn=512"]  # so that inner loops stay loops
 CASES = [
-    ("prompt f32", ["--function", "forward", "--symbols", "B=1,T=64"]),
-    ("prompt q4_0", ["--function", "forward", "--symbols", "B=1,T=64", "--format", "*=q4_0"]),
-    ("decode q4_k", ["--function", "step", "--symbols", "T=1,S=256", "--config", "hidden=256", "--config", "ffn=512", "--format",
-                     "*=q4_k"]),
-    ("decode q8_0", ["--function", "step", "--symbols", "T=1,S=256", "--format", "*=q8_0"]),
-    ("decode fp8", ["--function", "step", "--symbols", "T=1,S=256", "--format", "*=fp8_e4m3"]),
-    ("train f32", ["--function", "train", "--symbols", "B=2,T=32"]),
+    ("prompt f32", ["--function", "forward", "--symbols", "B=1,T=64", *SIZE]),
+    ("prompt q4_0", ["--function", "forward", "--symbols", "B=1,T=64", "--format", "*=q4_0", *SIZE]),
+    ("prompt q4_k", ["--function", "forward", "--symbols", "B=1,T=64", "--format", "*=q4_k", *SIZE]),
+    ("decode q4_k", ["--function", "step", "--symbols", "T=1,S=256", "--format", "*=q4_k", *SIZE]),
+    ("decode q8_0", ["--function", "step", "--symbols", "T=1,S=256", "--format", "*=q8_0", *SIZE]),
+    ("decode fp8", ["--function", "step", "--symbols", "T=1,S=256", "--format", "*=fp8_e4m3", *SIZE]),
+    ("train f32", ["--function", "train", "--symbols", "B=2,T=128", *SIZE]),
+    ("train bf16", ["--function", "train", "--symbols", "B=2,T=128", "--precision", "bf16", *SIZE]),
 ]
 HEAD = (f"{'target':8} {'case':12} {'kernels':>7} {'vgpr':>5} {'spills':>6} {'private':>8} {'shared':>7} {'waves':>5} "
         f"{'matrix':>6} {'dots':>5}")

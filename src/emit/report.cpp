@@ -87,7 +87,7 @@ void count_loops(const std::vector<std::string_view>& body, KernelReport* out) {
       if (std::any_of(inside.begin(), inside.end(), [i](const auto& l) { return l.first <= i && i <= l.second; }))
         continue;
       const std::string_view line = code_of(body[i]);
-      if (!is_instruction(line)) continue;
+      if (!is_instruction(line) && !is_matrix(line)) continue;  // PTX has some in braces
       ++here.loop_instructions;
       here.loop_matrix += is_matrix(line);
       here.loop_dots += is_dot(line);

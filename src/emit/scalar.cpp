@@ -3,6 +3,7 @@
 
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/Module.h>
 
 #include <bit>
 #include <cmath>
@@ -37,6 +38,10 @@ class ScalarLowering {
   // f32 to f16 or bf16, nearest even, NaN kept quiet.
   Value* narrow(Value* x, Scalar s) {
     if (s == Scalar::f16) return b_.CreateFPTrunc(x, type(Scalar::f16));
+    if (b_.GetInsertBlock()->getModule()->getTargetTriple().isNVPTX()) {  // an instruction of all generations here
+      llvm::Type* half = llvm::Type::getBFloatTy(b_.getContext());
+      return b_.CreateBitCast(b_.CreateFPTrunc(x, with_lanes(half, lanes_)), type(Scalar::u16));
+    }
     Value* bits = bits_of(x, Scalar::u32);
     Value* odd = b_.CreateAnd(b_.CreateLShr(bits, integer(Scalar::u32, 16)), integer(Scalar::u32, 1));
     Value* rounded = b_.CreateAdd(bits, b_.CreateAdd(odd, integer(Scalar::u32, 0x7fff)));

@@ -84,10 +84,16 @@ std::string check_group(const Graph& g, const Group& group) {
       return {};
     }
     case KernelShape::dot:
-      if (count(Op::contract_) != 1 || maps + 1 != computes.size() || group.results.size() != 1)
+      if (count(Op::contract_) + count(Op::contract_gather_) + count(Op::contract_scatter_) != 1 ||
+          maps + 1 != computes.size() || group.results.size() != 1)
         return "a dot group has other nodes";
-      if (g[group.root].op != Op::contract_ || group.results[0] != computes.back())
+      if (group.root < 0 || g[group.root].op == Op::map_ || group.results[0] != computes.back())
         return "a dot group without its end";
+      if (g[group.root].op == Op::contract_scatter_) {
+        const auto& letters = g[group.root].attributes.indices;
+        if (letters[1].find(letters[3].back()) == std::string::npos)
+          return "the result's last axis is the first factor's";
+      }
       return {};
     case KernelShape::attend:
       if (count(Op::contract_) != 2 || count(Op::reduce_) != 2 || maps + 4 != computes.size()) return "no attention";

@@ -51,6 +51,9 @@ graph main(%x: data tensor<BxTxi32>, %w: parameter tensor<65x64xf32> "embedding"
   %19 = concat %18, %18 axis=0 : tensor<10xf32>
   %20 = cast %15 : tensor<2*T*(max)x64xmxq>
   %21 = update %"odd name", %20 : tensor<2*T*(max)x64xmxq>
+  %22 = constant {0.5} : tensor<7x65x64xf32>
+  %23 = contract_gather %5, %22, %x (btk,evk,bt->btv) : tensor<BxTx65xf32>
+  %24 = contract_scatter %23, %5, %x (btv,btk,bt->evk) : tensor<7x65x64xf32>
   return logits = %9, %12, "a b" = %21
 }
 )";

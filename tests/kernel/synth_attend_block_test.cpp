@@ -46,23 +46,45 @@ TEST(SynthAttendBlock, EveryKindOfInstruction) {
 }
 
 TEST(SynthAttendBlock, TilesThatTheMaskHidesAreSkipped) {
-  const std::vector<How> two{{"sm_90a", Scalar::bf16, "mma"}, {"gfx90a", Scalar::f32, "f32"}};
+  const std::vector<How> two{{"sm_89", Scalar::bf16, "mma"}, {"gfx90a", Scalar::f32, "f32"}};
   attention({.queries = 70, .keys = 150, .depth = 16}, two, 5);
   attention({.queries = 70, .keys = 300, .depth = 16, .window = 30}, two, 5);
   attention({.queries = 9, .keys = 33, .depth = 16, .window = 4}, two, 60);  // rows that see no key see all of them
 }
 
 // Groups of lanes share rows, blocks share keys.
+void gradient(int64_t batch, int64_t length, int64_t groups, int64_t repeat, int64_t depth, int64_t width,
+              const std::vector<How>& machines) {
+  const G t = gradient_graph(batch, length, groups, repeat, depth, width);
+  for (const How& how : machines) {
+    SCOPED_TRACE(how.machine);
+    Check wanted{.tolerance = how.products == Scalar::f32 ? 1e-5 : 4e-2};
+    wanted.machines = {how.machine};
+    wanted.options.products = how.products;
+    const std::vector<std::string> plans = check(t.g, wanted);
+    expect_blocks(plans, how);
+  }
+}
+
+// Instructions that read shared memory, values as they lie.
+TEST(SynthAttendBlock, FactorsInSharedMemory) {
+  const std::vector<How> hopper{{"sm_90a", Scalar::bf16, "product.64x64"}};
+  attention({.queries = 61, .keys = 100, .groups = 1, .depth = 24, .width = 40},
+            {{"sm_90a", Scalar::f16, "product.64x64"}});
+  attention({.queries = 64, .keys = 70, .depth = 80, .width = 128, .bias = true}, hopper);
+  gradient(1, 61, 1, 2, 20, 56, hopper);
+}
+
 TEST(SynthAttendBlock, FewRowsSplitTheirKeys) {
   attention({.queries = 1, .keys = 600, .groups = 2, .repeat = 4, .depth = 16}, kAll, 600);
   attention({.batch = 2, .queries = 1, .keys = 777, .groups = 1, .repeat = 1, .depth = 20, .width = 12},
-            {{"sm_90a", Scalar::bf16, "mma"}, {"gfx1030", Scalar::f32, "fma"}}, 40);
+            {{"sm_89", Scalar::bf16, "mma"}, {"gfx1030", Scalar::f32, "fma"}}, 40);
   attention({.batch = 70, .queries = 1, .keys = 50, .groups = 1, .repeat = 3, .depth = 16},
             {{"gfx950", Scalar::bf16, "bf16"}});
 }
 
 TEST(SynthAttendBlock, KeysInFormats) {
-  const std::vector<How> two{{"sm_90a", Scalar::bf16, "mma"}, {"gfx1030", Scalar::f32, "fma"}};
+  const std::vector<How> two{{"sm_89", Scalar::bf16, "mma"}, {"gfx1030", Scalar::f32, "fma"}};
   attention(
       {.queries = 3, .keys = 21, .groups = 2, .repeat = 2, .depth = 64, .width = 64, .format = format_named("q8_0")},
       two);
@@ -77,23 +99,10 @@ TEST(SynthAttendBlock, HeadSizesOfModels) {
   attention({.queries = 17, .keys = 17, .depth = 7, .width = 9, .bias = true}, kAll);
 }
 
-void gradient(int64_t batch, int64_t length, int64_t groups, int64_t repeat, int64_t depth, int64_t width,
-              const std::vector<How>& machines) {
-  const G t = gradient_graph(batch, length, groups, repeat, depth, width);
-  for (const How& how : machines) {
-    SCOPED_TRACE(how.machine);
-    Check wanted{.tolerance = how.products == Scalar::f32 ? 1e-5 : 4e-2};
-    wanted.machines = {how.machine};
-    wanted.options.products = how.products;
-    const std::vector<std::string> plans = check(t.g, wanted);
-    expect_blocks(plans, how);
-  }
-}
-
 TEST(SynthAttendBlock, Gradient) {
   gradient(1, 9, 2, 1, 16, 16, kAll);
   gradient(2, 37, 1, 2, 20, 24,
-           {{"sm_90a", Scalar::bf16, "mma"}, {"gfx1100", Scalar::bf16, "mma"}, {"gfx906", Scalar::f32, "fma"}});
+           {{"sm_89", Scalar::bf16, "mma"}, {"gfx1100", Scalar::bf16, "mma"}, {"gfx906", Scalar::f32, "fma"}});
   gradient(1, 70, 1, 1, 8, 40, {{"gfx942", Scalar::bf16, "mma"}});
   gradient(1, 130, 1, 1, 16, 16, {{"sm_80", Scalar::bf16, "mma"}});
 }

@@ -126,7 +126,8 @@ struct PlanRun {
 };
 
 inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, graph::Tensor>& inputs,
-                        const machine::Machine& m, const Execute& execute, const synth::Options& options = {}) {
+                        const machine::Machine& m, const Execute& execute,
+                        const synth::Options& options = {.exact = true}) {
   const graph::Graph& g = plan.graph;
   std::map<graph::ValueId, Blob> memory;  // by storage
   for (graph::ValueId v = 0; v < static_cast<int>(g.nodes.size()); ++v) {

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "../kernel/attend_cases.h"
+#include "../kernel/picked_cases.h"
 #include "dot_cases.h"
 #include "emit/report.h"
 #include "graph_cases.h"
@@ -38,6 +39,21 @@ TEST(LadderGpuCompile, FewRowsByWaves) {
   }
   check(dot_test::contract_of({2, 1001}, dot_test::type_of({9, 1001}), "mk", "nk", "mn", false),
         {.tolerance = 1e-4, .machines = {"sm_90a", "gfx942"}});
+}
+
+// Rows that pick matrices: one by one, and sorted.
+TEST(LadderGpuCompile, ExpertsAreRightByTheEvaluator) {
+  for (const int64_t rows : {1, 14}) {
+    SCOPED_TRACE(rows);
+    check_experts({.rows = rows, .wide = 9, .deep = 70}, {.tolerance = 1e-4, .machines = {"sm_90a", "gfx942"}});
+  }
+  for (const int64_t rows : {1, 5, 19}) {
+    const Experts e{.rows = rows, .wide = 32, .deep = 64, .format = format_named("q4_0")};
+    check(second_of_experts(e).g,
+          {.tolerance = 0.4, .limits = {{"picks", 4}}, .machines = {"sm_90a", "gfx942"}, .options = {}});
+  }
+  check_experts({.rows = 7, .wide = 32, .deep = 64, .format = format_named("q4_0")},
+                {.tolerance = 1e-4, .machines = {"gfx942"}});
 }
 
 TEST(LadderGpuCompile, FormatsAreRightByTheEvaluator) {
@@ -77,6 +93,8 @@ std::vector<loop::Kernel> kernels_for(const machine::Machine& m) {
   };
   for (uint32_t seed = 1; seed <= 2; ++seed) add_graph(random_graph(seed).g);
   add_graph(attention(5, 17, 24).g);
+  add_graph(first_of_experts({}).g);
+  add_graph(weight_gradient({}).g);
   int number = 0;
   for (const FormatRef& f : FormatLibrary::builtin().all()) {
     if (f->encodes() && number % 16 == 3) add(synth::synthesize_encode(*f, 2, f->block * 2, m));

@@ -5,8 +5,8 @@ implementation (transformers and torch, from PyPI, on the CPU) computes with the
 usage: families_reference.py FOLDER [CASE ...]
 
 Each case is a folder: config.json and model.safetensors as transformers writes them (weights are exact in bf16), and
-expected.safetensors with `tokens` [2, T], `logits` [2, T, V] in f32, and for dense families `gradient.NAME`, gradients of the
-mean loss of predicting tokens[:, 1:] from tokens[:, :-1].
+expected.safetensors with `tokens` [2, T], `logits` [2, T, V] in f32, and for some `gradient.NAME`, gradients of the
+mean loss of predicting tokens[:, 1:] from tokens[:, :-1]; of experts with {e} in the name, one after another along the first axis.
 
 Families that transformers lacks are made of those it has that compute the same under other names (EXAONE 3 of Llama), or
 written here in plain torch.
@@ -111,11 +111,27 @@ case("gpt2", ("transformer.h.1.attn.c_attn.weight", "transformer.h.0.mlp.c_proj.
     lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_positions=64, n_inner=None,
                                            resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, bos_token_id=1, eos_token_id=2)))
 MOE = dict(num_experts_per_tok=2)
-case("mixtral")(lambda: t.MixtralForCausalLM(t.MixtralConfig(**SMALL, num_local_experts=5, **MOE)))
-case("qwen2_moe")(lambda: t.Qwen2MoeForCausalLM(t.Qwen2MoeConfig(
+
+
+def experts(gates, ups, downs, layer=1):
+    """Names of files, one for each expert, as (parameter, part, parts along the axis before the last) of the implementation."""
+    prefix = f"model.layers.{layer}."
+    both, down = prefix + "mlp.experts.gate_up_proj", prefix + "mlp.experts.down_proj"
+    return {prefix + gates: (both, 0, 2), prefix + ups: (both, 1, 2), prefix + downs: (down, 0, 1)}
+
+
+QWEN_EXPERTS = dict(gates="mlp.experts.{e}.gate_proj.weight", ups="mlp.experts.{e}.up_proj.weight",
+                    downs="mlp.experts.{e}.down_proj.weight")
+ROUTED = (ATTENTION + "q_proj.weight", "model.layers.0.mlp.gate.weight", "model.norm.weight")
+case("mixtral", ROUTED[:1] + ROUTED[2:], stacked={
+    "model.layers.0.block_sparse_moe.gate.weight": ("model.layers.0.mlp.gate.weight", 0, 1),
+    **experts("block_sparse_moe.experts.{e}.w1.weight", "block_sparse_moe.experts.{e}.w3.weight",
+              "block_sparse_moe.experts.{e}.w2.weight")})(lambda: t.MixtralForCausalLM(t.MixtralConfig(**SMALL, num_local_experts=5, **MOE)))
+case("qwen2_moe", ROUTED + ("model.layers.2.mlp.shared_expert_gate.weight", "model.layers.1.mlp.down_proj.weight"),
+     stacked=experts(**QWEN_EXPERTS, layer=2))(lambda: t.Qwen2MoeForCausalLM(t.Qwen2MoeConfig(
     **{**SMALL, "num_hidden_layers": 3}, num_experts=6, moe_intermediate_size=20, shared_expert_intermediate_size=24,
     mlp_only_layers=[1], norm_topk_prob=False, num_experts_per_tok=3)))
-case("qwen3_moe")(lambda: t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(
+case("qwen3_moe", ROUTED, stacked=experts(**QWEN_EXPERTS))(lambda: t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(
     **SMALL, head_dim=12, num_experts=7, moe_intermediate_size=20, norm_topk_prob=True, **MOE)))
 
 MLA = dict(**{**SMALL, "num_hidden_layers": 3, "num_key_value_heads": 4}, kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=8,
@@ -196,6 +212,10 @@ def make(name, folder):
     for key, p in model.named_parameters():
         if renamed(key) in gradients:
             expected["gradient." + renamed(key)] = p.grad.clone()
+    parameters = dict(model.named_parameters())
+    for key, (parameter, part, parts) in more.get("stacked", {}).items():
+        gradient = parameters[parameter].grad
+        expected["gradient." + key] = gradient.chunk(parts, dim=-2)[part].contiguous() if parts > 1 else gradient.clone()
     missing = [g for g in gradients if "gradient." + g not in expected]
     assert not missing, missing
     path = f"{folder}/{name}"

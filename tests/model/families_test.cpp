@@ -143,7 +143,7 @@ TEST_P(Families, TextsTogether) {
   EXPECT_LT(e.off(then[1], 1, e.length - 1), kBound);
 }
 
-class DenseFamilies : public Families {};
+class FamilyGradients : public Families {};
 
 std::vector<std::string> cases_with_gradients() {
   std::vector<std::string> names = cases();
@@ -153,7 +153,7 @@ std::vector<std::string> cases_with_gradients() {
   return names;
 }
 
-TEST_P(DenseFamilies, GradientsOfTheLoss) {
+TEST_P(FamilyGradients, OfTheLoss) {
   const Expected e(GetParam());
   const Model m = read_hf(test_library(), kFamilies / GetParam());
   std::vector<std::string> wanted;
@@ -245,7 +245,7 @@ TEST_P(Families, ThroughBothKindsOfFiles) {
 
 INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(cases()), [](const auto& i) { return i.param; });
 
-INSTANTIATE_TEST_SUITE_P(All, DenseFamilies, testing::ValuesIn(cases_with_gradients()),
+INSTANTIATE_TEST_SUITE_P(All, FamilyGradients, testing::ValuesIn(cases_with_gradients()),
                          [](const auto& i) { return i.param; });
 
 }  // namespace

@@ -279,14 +279,57 @@ Indexed::Item Indexed::element(const Expr& e) {
                                    indices_[static_cast<size_t>(k)].name),
                        "one element of each row is sum(j) select(j == rows[i], x[i, j], 0.0)");
     out.over.insert(out.over.begin(), rows->over.begin(), rows->over.end());
-    out.value = Value::of_node(e_.graph_, e_.append(e_.make(Op::gather_, {out.value.id, rows->value.id}), e.place));
+    out.table = out.value.id;
+    out.rows = rows->value.id;
+    out.value = Value::of_node(e_.graph_, e_.append(e_.make(Op::gather_, {out.table, out.rows}), e.place));
   }
   return out;
 }
 
 // ---- reductions
 
+// Rows of x times the matrices that integers pick for them: the matrices are not copied. Nothing when the letters do
+// not fit, or each row would meet a vector only.
+std::optional<Indexed::Item> Indexed::contract_picked(const Item& x, const Item& picked, const std::vector<int>& summed,
+                                                      const Place& place) {
+  const auto has = [](const std::vector<int>& list, int k) {
+    return std::find(list.begin(), list.end(), k) != list.end();
+  };
+  const auto letters = [&](const std::vector<int>& list) {
+    std::string text;
+    for (int k : list) text += indices_[static_cast<size_t>(k)].letter;
+    return text;
+  };
+  const auto count = static_cast<int64_t>(e_.graph_[picked.rows].type.shape.size());
+  const std::vector<int> rows(picked.over.begin(), picked.over.begin() + count);
+  const std::vector<int> axes(picked.over.begin() + count, picked.over.end());
+  Item out;
+  out.loose = true;
+  out.over = rows;
+  for (int k : rows)
+    if (has(summed, k)) return std::nullopt;
+  for (int k : axes) {
+    if (has(summed, k) != has(x.over, k)) return std::nullopt;
+    if (!has(summed, k)) out.over.push_back(k);
+  }
+  if (out.over.size() == rows.size()) return std::nullopt;
+  for (int k : x.over)
+    if (!has(rows, k) && !has(axes, k)) return std::nullopt;
+  char table = 'a';
+  const std::string taken = letters(x.over) + letters(picked.over);
+  while (table != 'z' && taken.find(table) != std::string::npos) ++table;
+  if (taken.find(table) != std::string::npos) return std::nullopt;
+  if (picked.value.id + 1 == static_cast<ValueId>(e_.graph_.nodes.size())) e_.graph_.nodes.pop_back();
+  Node n = e_.make(Op::contract_gather_, {e_.node_of(x.value, place), picked.table, picked.rows});
+  n.attributes.indices = {letters(x.over), table + letters(axes), letters(rows), letters(out.over)};
+  out.value = Value::of_node(e_.graph_, e_.append(std::move(n), place));
+  return out;
+}
+
 Indexed::Item Indexed::contract(const Item& a, const Item& b, const std::vector<int>& summed, const Place& place) {
+  for (const auto& [x, picked] : {std::pair(&a, &b), std::pair(&b, &a)})
+    if (picked->table >= 0)
+      if (auto out = contract_picked(loose(*x, place), *picked, summed, place)) return *out;
   const Item x = loose(a, place), y = loose(b, place);
   std::string ia, ib, ir;
   for (int k : x.over) ia += indices_[static_cast<size_t>(k)].letter;
@@ -414,6 +457,7 @@ Indexed::Item Indexed::reduce(const Expr& e) {
         }
       }
       if (axes.empty()) return i;
+      i.table = -1;
       i.value = e_.reshape(e_.reduction("sum", i.value, axes, e.place), shape, e.place);
       i.over = rest;
       return i;

@@ -28,6 +28,7 @@ class Indexed {
     Value value;
     std::vector<int> over;  // numbers of indices, rising unless loose
     bool loose = false;
+    ValueId table = -1, rows = -1;  // the value is a gather of these: the rows' indices lead `over`
   };
 
   int add_index(const std::string& name, const Place& place);
@@ -41,6 +42,8 @@ class Indexed {
   Item element(const lang::Expr& e);  // x[i, j]
   Item reduce(const lang::Expr& e);
   Item contract(const Item& a, const Item& b, const std::vector<int>& summed, const Place& place);
+  std::optional<Item> contract_picked(const Item& x, const Item& picked, const std::vector<int>& summed,
+                                      const Place& place);
   Item call(const lang::Expr& e);
   Item combine(const std::vector<Item>& parts, const std::function<Value(std::vector<Value>)>& op);
   Value aligned(const Item& i, const Place& place);

@@ -29,7 +29,8 @@ void Reverse::count_uses(ValueId begin, ValueId end) {
 
 bool Reverse::stored(ValueId v) const {
   const Op op = build.graph[v].op;
-  const bool fused_when_single = op == Op::map_ || op == Op::contract_ || op == Op::random_;
+  const bool product = op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_;
+  const bool fused_when_single = op == Op::map_ || op == Op::random_ || product;
   return !fused_when_single || uses_[v].by_others > 0 || uses_[v].by_maps > 1;
 }
 

@@ -3,6 +3,7 @@
 //
 //   map          da = dr * d formula / d a, summed where a was stretched       (number's derivative())
 //   contract     da = contract(dr, b), db = contract(a, dr): index letters say it all, nothing is transposed
+//   contract_gather  da = contract_gather(dr, b), db = contract_scatter(dr, a), and the other way round
 //   reduce       sum: da = dr stretched; max, min: dr in equal shares to all places that hold the extreme
 //   gather       dtable = scatter_add(dr);  scatter_add: dvalue = gather(dr)
 //   views        the opposite view: reshape, inverse permute, sum, pad, slice
@@ -57,6 +58,52 @@ void grad_contract(Reverse& r, ValueId v, ValueId dr) {
   const auto fitting = [&](ValueId g, ValueId to) { return r.build.convert(g, r.build.type(to).element.scalar); };
   if (r.active(a)) r.add(a, fitting(r.build.contract(dr, b, letters[2], letters[1], letters[0]), a));
   if (r.active(b)) r.add(b, fitting(r.build.contract(dr, a, letters[2], letters[0], letters[1]), b));
+}
+
+// A value whose axes are `from`, as one of the axes `to`: letters it need not have are summed.
+ValueId with_letters(Reverse& r, ValueId v, std::string from, const std::string& to) {
+  Shape shape;
+  std::string kept;
+  std::vector<int> summed, axes;
+  for (size_t d = 0; d < from.size(); ++d) {
+    if (to.find(from[d]) == std::string::npos) {
+      summed.push_back(static_cast<int>(d));
+    } else {
+      kept += from[d];
+      shape.push_back(r.build.type(v).shape[d]);
+    }
+  }
+  if (!summed.empty()) v = r.build.reshape(r.build.reduce(v, Reduction::sum, summed), shape);
+  for (const char c : to) axes.push_back(static_cast<int>(kept.find(c)));
+  return kept == to ? v : r.build.permute(v, axes);
+}
+
+// What a factor of a sum over picked rows gets: the result's gradient and the other factor, picked alike.
+void add_picked(Reverse& r, ValueId to, const std::string& letters, ValueId rows, const std::string& of_rows,
+                ValueId table, const std::string& of_table, ValueId index, const std::string& of_index) {
+  if (!r.active(to)) return;
+  const ValueId product = r.build.contract_gather(rows, table, index, of_rows, of_table, of_index);
+  const std::string result = r.build.graph[product].attributes.indices[3];
+  r.add(to, r.build.convert(with_letters(r, product, result, letters), r.build.type(to).element.scalar));
+}
+
+void grad_contract_gather(Reverse& r, ValueId v, ValueId dr) {
+  const Node node = r.build.graph[v];
+  const ValueId a = node.operands[0], b = node.operands[1], index = node.operands[2];
+  const std::vector<std::string>& letters = node.attributes.indices;
+  add_picked(r, a, letters[0], dr, letters[3], b, letters[1], index, letters[2]);
+  if (!r.active(b)) return;
+  const ValueId db =
+      r.build.contract_scatter(dr, a, index, letters[3], letters[0], letters[2], letters[1], r.build.type(b).shape[0]);
+  r.add(b, r.build.convert(db, r.build.type(b).element.scalar));
+}
+
+void grad_contract_scatter(Reverse& r, ValueId v, ValueId dr) {
+  const Node node = r.build.graph[v];
+  const ValueId a = node.operands[0], b = node.operands[1], index = node.operands[2];
+  const std::vector<std::string>& letters = node.attributes.indices;
+  add_picked(r, a, letters[0], b, letters[1], dr, letters[3], index, letters[2]);
+  add_picked(r, b, letters[1], a, letters[0], dr, letters[3], index, letters[2]);
 }
 
 void grad_reduce(Reverse& r, ValueId v, ValueId dr) {

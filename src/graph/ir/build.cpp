@@ -85,6 +85,22 @@ ValueId Builder::contract(ValueId a, ValueId b, std::string ia, std::string ib, 
   return append(graph, std::move(node));
 }
 
+ValueId Builder::contract_gather(ValueId a, ValueId b, ValueId index, std::string ia, std::string ib, std::string ii) {
+  std::string ir = ii;
+  for (const char c : ib.substr(1))
+    if (ia.find(c) == std::string::npos) ir += c;
+  Node node = make(Op::contract_gather_, {a, b, index});
+  node.attributes.indices = {std::move(ia), std::move(ib), std::move(ii), std::move(ir)};
+  return append(graph, std::move(node));
+}
+
+ValueId Builder::contract_scatter(ValueId a, ValueId b, ValueId index, std::string ia, std::string ib, std::string ii,
+                                  std::string ir, Dim rows) {
+  Node node = make(Op::contract_scatter_, {a, b, index}, {{std::move(rows)}, {}});
+  node.attributes.indices = {std::move(ia), std::move(ib), std::move(ii), std::move(ir)};
+  return append(graph, std::move(node));
+}
+
 ValueId Builder::reduce(ValueId a, Reduction r, std::vector<int> axes) {
   for (int& axis : axes) {
     if (axis < 0) axis += static_cast<int>(type(a).shape.size());

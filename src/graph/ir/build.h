@@ -20,6 +20,11 @@ class Builder {
   ValueId map(Formula formula, std::vector<ValueId> operands);       // one output formulas
   // A letter that is summed and occurs in one operand only is reduced there first.
   ValueId contract(ValueId a, ValueId b, std::string ia, std::string ib, std::string ir);
+  // The result's letters are the index's, then those of b that a lacks.
+  ValueId contract_gather(ValueId a, ValueId b, ValueId index, std::string ia, std::string ib, std::string ii);
+  // The result has `rows` rows, and the letters ir.
+  ValueId contract_scatter(ValueId a, ValueId b, ValueId index, std::string ia, std::string ib, std::string ii,
+                           std::string ir, Dim rows);
   ValueId reduce(ValueId a, Reduction r, std::vector<int> axes);     // keeps axes as extent 1; -1 is the last axis
   ValueId gather(ValueId table, ValueId index);
   ValueId scatter_add(ValueId value, ValueId index, Dim rows);
@@ -53,7 +58,7 @@ class Builder {
 std::string check_type(const Graph& g, const Node& node);
 
 // The same rule, giving the type instead of comparing: node.type is read only by the operators named above (and by input,
-// constant, iota, random and, for its rows, scatter_add). Operands must precede: they are looked up in g.
+// constant, iota, random and, for their rows, scatter_add and contract_scatter). Operands must precede: they are looked up in g.
 std::string infer_type(const Graph& g, const Node& node, Type* result);
 
 }  // namespace lumen::graph

@@ -255,6 +255,75 @@ Tensor eval_scatter_add(Machine& m, const Node& n, ValueId v) {
   return r;
 }
 
+// Strides with which an operand with `letters` is read at indices of `all`: 0 for letters it lacks.
+Index strides_by_letter(const Tensor& t, const std::string& letters, const std::string& all) {
+  const Index dense = row_major(extents(t.type));
+  Index strides(all.size(), 0);
+  for (size_t d = 0; d < letters.size(); ++d) {
+    const size_t at = all.find(letters[d]);
+    if (at != std::string::npos) strides[at] = dense[d];
+  }
+  return strides;
+}
+
+// Extents of letters, each from the operand that has it.
+Index extents_by_letter(Machine& m, const Node& n, const std::string& letters) {
+  Index out;
+  for (const char c : letters)
+    for (size_t i = 0; i < n.operands.size(); ++i) {
+      const size_t at = n.attributes.indices[i].find(c);
+      if (at == std::string::npos) continue;
+      out.push_back(extents(m.operand(n, i).type)[at]);
+      break;
+    }
+  return out;
+}
+
+Tensor eval_contract_gather(Machine& m, const Node& n, ValueId v) {
+  const auto& letters = n.attributes.indices;
+  const Tensor &a = m.operand(n, 0), &b = m.operand(n, 1), &index = m.operand(n, 2);
+  Tensor r = filled(m.type_of(n), 0);
+  std::string summed;
+  for (const char c : letters[0])
+    if (letters[3].find(c) == std::string::npos) summed += c;
+  const Index inner = extents_by_letter(m, n, summed), b_extents = extents(b.type);
+  const Index a_inner = strides_by_letter(a, letters[0], summed), b_inner = strides_by_letter(b, letters[1], summed);
+  const Index a_outer = strides_by_letter(a, letters[0], letters[3]);
+  const Index b_outer = strides_by_letter(b, letters[1], letters[3]);
+  const Index picks = strides_by_letter(index, letters[2], letters[3]);
+  for_each(extents(r.type), [&](int64_t k, const Index& i) {
+    const int64_t row = row_of(index, dot(picks, i), b_extents[0], "contract_gather", v) * product(b_extents, 1);
+    const int64_t at_a = dot(a_outer, i), at_b = row + dot(b_outer, i);
+    double sum = 0;
+    for_each(inner, [&](int64_t, const Index& j) {
+      sum += a.values[at_a + dot(a_inner, j)] * b.values[at_b + dot(b_inner, j)];
+    });
+    r.values[k] = round_float(r.type.element.scalar, sum, m.options.wide);
+  });
+  return r;
+}
+
+Tensor eval_contract_scatter(Machine& m, const Node& n, ValueId v) {
+  const auto& letters = n.attributes.indices;
+  const Tensor &a = m.operand(n, 0), &b = m.operand(n, 1), &index = m.operand(n, 2);
+  Tensor r = filled(m.type_of(n), 0);
+  const std::string free = letters[3].substr(1);
+  const Index r_extents = extents(r.type), inner(r_extents.begin() + 1, r_extents.end());
+  const int64_t row = product(r_extents, 1);
+  const Index a_free = strides_by_letter(a, letters[0], free), b_free = strides_by_letter(b, letters[1], free);
+  const Index a_row = strides_by_letter(a, letters[0], letters[2]),
+              b_row = strides_by_letter(b, letters[1], letters[2]);
+  for_each(extents(index.type), [&](int64_t k, const Index& i) {
+    const int64_t to = row_of(index, k, r_extents[0], "contract_scatter", v) * row;
+    const int64_t at_a = dot(a_row, i), at_b = dot(b_row, i);
+    for_each(inner, [&](int64_t at, const Index& j) {
+      r.values[to + at] += a.values[at_a + dot(a_free, j)] * b.values[at_b + dot(b_free, j)];
+    });
+  });
+  for (double& x : r.values) x = round_float(r.type.element.scalar, x, m.options.wide);
+  return r;
+}
+
 Tensor eval_reshape(Machine& m, const Node& n, ValueId) {
   Tensor r = m.operand(n, 0);
   r.type = m.type_of(n);

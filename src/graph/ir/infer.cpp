@@ -128,6 +128,11 @@ Type infer_map(const Site& s) {
   return {shape, {f.type(f.outputs[0]), nullptr}};
 }
 
+Element product_element(const Site& s) {
+  const bool wide = s.operand(0).element.scalar == Scalar::f64 && s.operand(1).element.scalar == Scalar::f64;
+  return {wide ? Scalar::f64 : Scalar::f32, nullptr};
+}
+
 Type infer_contract(const Site& s) {
   const auto& indices = s.attributes.indices;
   require(indices.size() == 3, "needs three index lists");
@@ -157,8 +162,77 @@ Type infer_contract(const Site& s) {
     const bool in_both = indices[0].find(c) != std::string::npos && indices[1].find(c) != std::string::npos;
     require(!summed || in_both, "index {} is summed but occurs in one operand only: reduce it first", c);
   }
-  const bool wide = s.operand(0).element.scalar == Scalar::f64 && s.operand(1).element.scalar == Scalar::f64;
-  return {shape, {wide ? Scalar::f64 : Scalar::f32, nullptr}};
+  return {shape, product_element(s)};
+}
+
+// Letters of a, b and the index: one per axis, none twice within an operand, one extent each.
+std::map<char, Dim> letters_of_three(const Site& s) {
+  const auto& indices = s.attributes.indices;
+  require(indices.size() == 4, "needs four index lists");
+  std::map<char, Dim> extent;
+  for (size_t i = 0; i < 3; ++i) {
+    s.scalar_operand(i);
+    require(indices[i].size() == s.rank(i), "{} letters for operand {} of {}", indices[i].size(), i,
+            print(s.operand(i)));
+    require(std::set<char>(indices[i].begin(), indices[i].end()).size() == indices[i].size(),
+            "a letter repeats within operand {}", i);
+    for (size_t d = 0; d < s.rank(i); ++d) {
+      const auto [known, fresh] = extent.emplace(indices[i][d], s.shape(i)[d]);
+      require(fresh || known->second == s.shape(i)[d], "index {} is {} in one operand and {} in another", indices[i][d],
+              print(known->second), print(s.shape(i)[d]));
+    }
+  }
+  for (size_t i = 0; i < 2; ++i)
+    require(is_float(s.operand(i).element.scalar), "operand {} is not floating: {}", i, print(s.operand(i)));
+  require(!is_float(s.operand(2).element.scalar) && s.operand(2).element.scalar != Scalar::boolean,
+          "the index must be an integer tensor, not {}", print(s.operand(2)));
+  return extent;
+}
+
+bool has_letter(const std::string& letters, char c) {
+  return letters.find(c) != std::string::npos;
+}
+
+Type infer_contract_gather(const Site& s) {
+  std::map<char, Dim> extent = letters_of_three(s);
+  const std::string &a = s.attributes.indices[0], &b = s.attributes.indices[1], &index = s.attributes.indices[2];
+  require(!b.empty() && !has_letter(a + index, b[0]), "the picked axis of operand 1 must have a letter of its own");
+  std::string result = index;
+  for (size_t d = 1; d < b.size(); ++d) {
+    require(!has_letter(index, b[d]), "index {} both picks and runs along operand 1", b[d]);
+    if (!has_letter(a, b[d])) result += b[d];
+  }
+  for (const char c : a)
+    require(has_letter(index, c) || has_letter(b, c), "index {} is neither the index's nor summed with operand 1", c);
+  require(s.attributes.indices[3] == result, "the result's letters must be {}: the index's, then those of operand 1",
+          result);
+  Shape shape;
+  for (const char c : result) shape.push_back(extent[c]);
+  return {shape, product_element(s)};
+}
+
+Type infer_contract_scatter(const Site& s) {
+  std::map<char, Dim> extent = letters_of_three(s);
+  const std::string &a = s.attributes.indices[0], &b = s.attributes.indices[1], &index = s.attributes.indices[2];
+  const std::string& result = s.attributes.indices[3];
+  require(!result.empty() && !has_letter(a + b + index, result[0]),
+          "the first axis of the result must have a letter of its own");
+  require(!s.node.type.shape.empty(), "the result needs rows");
+  for (const char c : index) require(has_letter(a + b, c), "index {} is in no factor", c);
+  std::string free;
+  for (const char c : a) {
+    require(has_letter(index, c) || !has_letter(b, c), "index {} is in both factors and not the index's", c);
+    if (!has_letter(index, c)) free += c;
+  }
+  for (const char c : b)
+    if (!has_letter(index, c)) free += c;
+  std::string wanted = result.substr(1);
+  std::sort(wanted.begin(), wanted.end());
+  std::sort(free.begin(), free.end());
+  require(wanted == free, "behind its first axis the result must have the letters {}, not {}", free, wanted);
+  Shape shape{s.node.type.shape[0]};
+  for (size_t d = 1; d < result.size(); ++d) shape.push_back(extent[result[d]]);
+  return {shape, product_element(s)};
 }
 
 Type infer_reduce(const Site& s) {

@@ -226,9 +226,8 @@ class Parser {
       a.formula = parse_formula(source_, &at_);
     } else if (word_ == "indices") {
       expect("(");
-      a.indices.push_back(letters());
-      expect(",");
-      a.indices.push_back(letters());
+      do a.indices.push_back(letters());
+      while (accept(","));
       expect("->");
       a.indices.push_back(letters());
       expect(")");

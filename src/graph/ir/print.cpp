@@ -55,7 +55,8 @@ std::string print_attribute(const Attributes& a, std::string_view word) {
   if (word == "axis") return fmt::format("axis={}", a.axis);
   if (word == "axes") return "axes=" + bracketed(a.axes);
   if (word == "formula") return print_formula(a.formula);
-  if (word == "indices") return fmt::format("({},{}->{})", a.indices[0], a.indices[1], a.indices[2]);
+  if (word == "indices")
+    return fmt::format("({}->{})", fmt::join(a.indices.begin(), a.indices.end() - 1, ","), a.indices.back());
   if (word == "reduction") {
     constexpr std::string_view kNames[] = {"sum", "max", "min"};
     return std::string(kNames[static_cast<int>(a.reduction)]);

@@ -74,6 +74,8 @@ class Arranger {
       map(v);
     } else if (node.op == Op::contract_) {
       contract(v);
+    } else if (node.op == Op::contract_scatter_) {
+      contract_scatter(v);
     } else {
       r_.keep(v);
     }
@@ -132,6 +134,15 @@ class Arranger {
     if (is_compute(r_.to, node.operands[0]) || !is_compute(r_.to, node.operands[1])) return;
     std::swap(node.operands[0], node.operands[1]);
     std::swap(node.attributes.indices[0], node.attributes.indices[1]);
+  }
+
+  // The second factor has the result's last axis, along which kernels store vectors.
+  void contract_scatter(ValueId v) {
+    Node& node = r_.to[r_.keep(v)];
+    std::vector<std::string>& letters = node.attributes.indices;
+    if (letters[0].find(letters[3].back()) == std::string::npos) return;
+    std::swap(node.operands[0], node.operands[1]);
+    std::swap(letters[0], letters[1]);
   }
 
   // A map of constants, iotas and single numbers, cheaper to compute anew than to read. Its operands were visited

@@ -20,6 +20,10 @@ struct Cluster {
   std::set<int> next, previous;  // clusters that must run after or before
 };
 
+bool is_product(Op op) {
+  return op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_;
+}
+
 class Partition {
  public:
   explicit Partition(const Graph& g)
@@ -57,7 +61,7 @@ class Partition {
       } else {
         c.root = v;
         if (g_[v].op == Op::reduce_) c.shape = KernelShape::reduce;
-        if (g_[v].op == Op::contract_) c.shape = KernelShape::dot;
+        if (is_product(g_[v].op)) c.shape = KernelShape::dot;
       }
       cluster_[v] = size();
       order_.push_back(size());

@@ -62,6 +62,8 @@ void split_contracts(Graph& g);
 //            operands: loads that broadcast to it; a mask made of iotas and single numbers may be a map beside the contract). One
 //            result: the last node. A computed value is the contract's first operand, a parameter or state its second.
 //            Every letter absent from the result occurs in both operands; no letter repeats within an operand.
+//            The root may be a contract_gather or a contract_scatter instead: then the index, a load as well, is the third operand,
+//            and of a contract_scatter the second operand has the letter of the result's last axis.
 //    attend  root = s0 = contract(q, k), then maps of its shape S ending in the scores s (scale, mask: other operands are loads), then
 //            m = reduce max(s) over the last axis, e = exp(s - m), l = reduce sum(e) over the last axis, p = e / l, and the last node
 //            o = contract(p, v), a result (exp(s - m) and the division are maps of exactly that meaning; several maps may

@@ -1,7 +1,8 @@
 // round_products: mixed precision. Operands of products with parameters, forward and backward, are rounded to a short
 // float; sums, everything between products, and the parameters themselves stay as they are. Such products have no batch
 // letter (one that both operands and the result share); those of attention do and stay. A value is rounded once,
-// below its views, however many products read it. Proved by tests/graph/round_test.cpp.
+// below its views, however many products read it. Products whose rows pick matrices are such products. Proved by
+// tests/graph/round_test.cpp.
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
 #include "graph/pass/pipeline.h"
@@ -24,10 +25,12 @@ class Rounder {
   Graph run() {
     for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
       const Node& node = r_.from[v];
-      if (node.op != Op::contract_ || has_batch_letter(node) || !is_f32(node.operands[0]) || !is_f32(node.operands[1]))
-        r_.keep(v);
-      else
+      const bool picks = node.op == Op::contract_gather_ || node.op == Op::contract_scatter_;
+      const bool dense = node.op == Op::contract_ && !has_batch_letter(node);
+      if ((picks || dense) && is_f32(node.operands[0]) && is_f32(node.operands[1]))
         replace(v);
+      else
+        r_.keep(v);
     }
     return r_.finish();
   }
@@ -39,7 +42,12 @@ class Rounder {
     const Node node = r_.from[v];
     const ValueId a = rounded(node.operands[0]), b = rounded(node.operands[1]);
     const std::vector<std::string>& i = node.attributes.indices;
-    r_.replace(v, r_.build.contract(a, b, i[0], i[1], i[2]));
+    if (node.op == Op::contract_)
+      r_.replace(v, r_.build.contract(a, b, i[0], i[1], i[2]));
+    else if (node.op == Op::contract_gather_)
+      r_.replace(v, r_.build.contract_gather(a, b, r_[node.operands[2]], i[0], i[1], i[2]));
+    else
+      r_.replace(v, r_.build.contract_scatter(a, b, r_[node.operands[2]], i[0], i[1], i[2], i[3], node.type.shape[0]));
     r_.to[r_[v]].label = node.label;
   }
 

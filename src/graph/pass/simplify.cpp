@@ -85,6 +85,8 @@ class Simplifier {
       case Op::map_:
         return map(old, operands);
       case Op::contract_:
+      case Op::contract_gather_:
+      case Op::contract_scatter_:
         return contract(old, operands);
       case Op::reduce_:
         return reduce(old, operands[0]);
@@ -157,7 +159,8 @@ class Simplifier {
     for (ValueId o : operands) {
       if (!numeric(shape(o)) || elements(shape(o)).coefficient > kMaxFolded) return -1;
     }
-    if (old.op == Op::gather_ || old.op == Op::scatter_add_)
+    if (old.op == Op::gather_ || old.op == Op::scatter_add_ || old.op == Op::contract_gather_ ||
+        old.op == Op::contract_scatter_)
       return -1;  // may be an error at run time, and must stay one
     Graph tiny;
     Node copy = old;
@@ -256,7 +259,8 @@ class Simplifier {
   // --- contract: permutes of operands become letters in another order
   ValueId contract(const Node& old, std::vector<ValueId> operands) {
     std::vector<std::string> letters = old.attributes.indices;
-    for (size_t i = 0; i < 2; ++i) {
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (old.op == Op::contract_gather_ && i > 0) break;  // the order of their axes is the result's
       while (node(operands[i]).op == Op::permute_) {
         const std::vector<int>& axes = node(operands[i]).attributes.axes;
         std::string below(axes.size(), ' ');
@@ -265,7 +269,11 @@ class Simplifier {
         operands[i] = node(operands[i]).operands[0];
       }
     }
-    return r_.build.contract(operands[0], operands[1], letters[0], letters[1], letters[2]);
+    if (old.op == Op::contract_) return r_.build.contract(operands[0], operands[1], letters[0], letters[1], letters[2]);
+    if (old.op == Op::contract_gather_)
+      return r_.build.contract_gather(operands[0], operands[1], operands[2], letters[0], letters[1], letters[2]);
+    return r_.build.contract_scatter(operands[0], operands[1], operands[2], letters[0], letters[1], letters[2],
+                                     letters[3], old.type.shape[0]);
   }
 
   ValueId reduce(const Node& old, ValueId a) {

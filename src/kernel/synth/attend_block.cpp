@@ -119,10 +119,16 @@ loop::ValueId AttendBlock::join(const std::vector<ValueId>& pieces, int lanes, S
 }
 
 void AttendBlock::fill(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, Side side, BufferId to) {
-  const int64_t lines = side == Side::a ? p.tile().m() : p.tile().n();
-  const auto unit = static_cast<int>(p.unit_elements());
+  fill_units(
+      lane, o, first, side == Side::a ? p.tile().m() : p.tile().n(), p.units(), static_cast<int>(p.unit_elements()),
+      [&](ValueId line, ValueId number) { return p.place(side, line, number); }, to);
+}
+
+// Units behind the last number are zero.
+void AttendBlock::fill_units(ValueId lane, const Operand& o, ValueId first, int64_t lines, int64_t units, int unit,
+                             const Place& place, BufferId to) {
   const auto store = [&](ValueId line, ValueId number, ValueId x) {
-    b_.store(to, as_factor(x), p.place(side, line, number), BlockProduct::kUnit);
+    b_.store(to, as_factor(x), place(line, number), BlockProduct::kUnit);
   };
   Body::Chunking chunks = o.body->chunking(unit);
   const int64_t whole_units = o.width / unit, filled = (o.width + unit - 1) / unit;
@@ -165,8 +171,8 @@ void AttendBlock::fill(ValueId lane, const Operand& o, ValueId first, BlockProdu
       close(*o.body, opened);
     });
   }
-  if (filled < p.units())
-    each(lane, lines, p.units() - filled, kReads, [&](ValueId line, ValueId number) {
+  if (filled < units)
+    each(lane, lines, units - filled, kReads, [&](ValueId line, ValueId number) {
       store(line, b_.add(number, b_.i64(filled)), b_.real(0, {Scalar::f32, unit}));
     });
 }
@@ -175,6 +181,12 @@ void AttendBlock::fill_turned(ValueId lane, const Operand& o, ValueId first, Blo
   const Side side = tiles_.walk_side();
   const auto unit = static_cast<int>(p.unit_elements());
   const int64_t bytes = scalar_bytes(tiles_.factor);
+  if (p.is_turned(side)) {  // the instruction turns it
+    fill_units(
+        lane, o, first, tiles_.walk, 0, unit,
+        [&](ValueId line, ValueId number) { return p.turned_place(side, number, line); }, to);
+    return;
+  }
   const Body::Chunking chunks = o.body->chunking(lanes_);
   if (chunks.lanes == 0) {
     // A square of lines and numbers is turned in registers. Neighbouring lanes take neighbouring lines, whose units lie

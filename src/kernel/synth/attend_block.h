@@ -82,6 +82,9 @@ class AttendBlock : protected AttendWriter {
   BlockPlan tiles_;
 
  private:
+  using Place = std::function<ValueId(ValueId line, ValueId unit)>;
+  void fill_units(ValueId lane, const Operand& o, ValueId first, int64_t lines, int64_t units, int unit,
+                  const Place& place, loop::BufferId to);
   void each(ValueId lane, int64_t outer, int64_t inner, int64_t reads,
             const std::function<void(ValueId outer, ValueId inner)>& body);
   ValueId as_factor(ValueId x) { return b_.convert(ScalarOp::cast_, tiles_.factor, x); }

@@ -112,6 +112,12 @@ class GradientBlock : AttendBlock {
     return {operands_[static_cast<size_t>(o)].get(), operand(o).value, operand(o).by_key, operand(o).width};
   }
 
+  // Whether one panel of a walked operand serves products and results: where the instruction reads it turned.
+  bool shares(int o) const {
+    const auto has = [o](const std::vector<int>& list) { return std::find(list.begin(), list.end(), o) != list.end(); };
+    return tiles_.in_shared() && !tiles_.one_by_one && has(walked_) && has(turned_);
+  }
+
   // The products and panels of a block.
   struct Memory {
     std::vector<std::unique_ptr<BlockProduct>> products, results;
@@ -134,9 +140,14 @@ class GradientBlock : AttendBlock {
     BufferId common = -1;
     if (tiles_.one_by_one)
       common = b_.alloc(*std::max_element(sizes.begin(), sizes.end()), BlockProduct::kAlign, loop::Space::shared);
-    for (size_t k = 0; k < sizes.size(); ++k)
-      (k < walked_.size() ? m.walked : m.turned)
-          .push_back(common >= 0 ? common : b_.alloc(sizes[k], BlockProduct::kAlign, loop::Space::shared));
+    for (size_t k = 0; k < walked_.size(); ++k)  // a panel that is read both ways has room for both
+      if (shares(walked_[k])) sizes[k] = std::max(sizes[k], sizes[walked_.size() + place(turned_, walked_[k])]);
+    const auto next = [&](size_t k) {
+      return common >= 0 ? common : b_.alloc(sizes[k], BlockProduct::kAlign, loop::Space::shared);
+    };
+    for (size_t k = 0; k < walked_.size(); ++k) m.walked.push_back(next(k));
+    for (size_t k = 0; k < turned_.size(); ++k)
+      m.turned.push_back(shares(turned_[k]) ? m.walked[place(walked_, turned_[k])] : next(walked_.size() + k));
     if (a_.range) m.bounds = shared(kBoundsBytes);
     return m;
   }
@@ -205,7 +216,8 @@ class GradientBlock : AttendBlock {
     if (together) {
       lane_loop([&](ValueId lane) {
         for (size_t k = 0; k < walked_.size(); ++k) load(lane, k);
-        for (size_t k = 0; k < turned_.size(); ++k) load_turned(lane, k);
+        for (size_t k = 0; k < turned_.size(); ++k)
+          if (!shares(turned_[k])) load_turned(lane, k);
       });
       b_.barrier();
       lane_loop([&](ValueId lane) {

@@ -9,8 +9,9 @@ using Side = BlockProduct::Side;
 
 namespace {
 
-constexpr int64_t kMostSums = 108;  // of a lane, which holds factors beside them
-constexpr int64_t kMostOwn = 64;    // lines: more would leave one block where two can hide each other's waits
+constexpr int64_t kMostSums = 108;       // of a lane, which holds factors beside them
+constexpr int64_t kMostSumsAlone = 136;  // where factors stay in shared memory
+constexpr int64_t kMostOwn = 64;         // lines: more would leave one block where two can hide each other's waits
 constexpr int64_t kMostWalk = 64;
 constexpr int kMostWaves = 8;
 constexpr int kGoodWaves = 4;  // of a block, to load with
@@ -65,7 +66,13 @@ double worth(const BlockPlan& p, const BlockProblem& problem) {
   const int64_t own_unit = p.step(p.own_side) * p.down, walk_unit = p.step(p.walk_side()) * p.across;
   if (p.own % own_unit != 0 || p.walk % walk_unit != 0) return 0;
   if (p.walk % BlockProduct::step_k(*p.machine, p.product(1)) != 0) return 0;
-  if (sums(p, problem) > kMostSums - 2 * factor_registers(p)) return 0;
+  if (p.in_shared()) {
+    for (const int64_t w : problem.results)
+      if (!p.result(w).row) return 0;
+    if (p.across > 1 || p.walk != machine::kTurnedColumns || sums(p, problem) > kMostSumsAlone) return 0;
+  } else if (sums(p, problem) > kMostSums - 2 * factor_registers(p)) {
+    return 0;
+  }
   const int64_t limit = std::max(p.machine->shared_bytes / 2, std::min(p.machine->shared_bytes, kOneBlock));
   if (shared_bytes(p, problem) > limit) return 0;
   const auto used = [](int64_t tile, int64_t lines) { return static_cast<double>(std::min(lines, tile)); };
@@ -124,6 +131,12 @@ BlockTile BlockPlan::result(int64_t width) const {
   BlockTile t = product(1);
   const int64_t unit = step(walk_side()) * across;
   (own_side == Side::a ? t.tiles_n : t.tiles_m) = static_cast<int>(up(width, unit) / unit);
+  if (in_shared()) {
+    int n = static_cast<int>(unit);
+    while (n < width) n *= 2;
+    t.row = find_shared_matrix(*machine, factor, n, false, true);
+    t.tiles_n = 1;
+  }
   t.stage_k = walk;
   return t;
 }
@@ -140,6 +153,8 @@ std::optional<BlockPlan> plan_block(const machine::Machine& m, Scalar products, 
     Scalar factor;
   };
   std::vector<std::vector<Choice>> preferred(3);
+  if (is_float(products) && scalar_bytes(products) < 4)
+    if (const auto* row = find_shared_matrix(m, products, kMostWalk)) preferred[0].push_back({row, products});
   for (const int size : {32, 16}) {
     if (is_float(products) && scalar_bytes(products) < 4)
       if (const auto* row = find_matrix(m, products, size)) preferred[0].push_back({row, products});

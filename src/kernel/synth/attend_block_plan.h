@@ -31,6 +31,8 @@ struct BlockPlan {
   BlockProduct::Side walk_side() const;
   BlockTile product(int64_t k) const;     // own x walk
   BlockTile result(int64_t width) const;  // own x width, over walk
+  // The instruction reads its factors in shared memory: of results, the walked lines as they are, not turned.
+  bool in_shared() const { return row && row->in_shared; }
   int wave() const { return row ? row->collective->lanes : machine->wave; }
   int lanes() const { return wave() * down * across; }
   int64_t step(BlockProduct::Side side) const;  // lines of one instruction

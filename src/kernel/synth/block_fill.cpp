@@ -103,7 +103,7 @@ void BlockFill::copy(Value lane, const Place& at, BufferId panel, Value to) {
   }
 }
 
-std::vector<Value> BlockFill::fetch(Value lane, const Place& at) {
+std::vector<Value> BlockFill::fetch(Value lane, const Place& at, BufferId panel, Value to) {
   std::vector<Value> out;
   const bool ragged = p_.k.extent % product_.tile().stage_k != 0;
   for (int64_t round = 0; round < rounds(); ++round) {
@@ -111,7 +111,11 @@ std::vector<Value> BlockFill::fetch(Value lane, const Place& at) {
     if (supply_ == Supply::turned) {
       fetch_turned(piece, at, out);
     } else if (supply_ == Supply::packed) {
-      fetch_packed(piece, at, out);
+      const auto all = [&] { unpack(piece, at, panel, to); };
+      if ((round + 1) * product_.tile().lanes() <= pieces())
+        all();
+      else
+        b_.branch(b_.op(ScalarOp::lt_, lane, b_.i64(pieces() - round * product_.tile().lanes())), all);
     } else {
       const Value k = b_.add(at.k, w_.scaled(piece.unit, unit_));
       const bool masked = p_.k.strides[load()] == 1 && p_.loads[load()].kind == DotLoad::Kind::memory;
@@ -157,7 +161,7 @@ void BlockFill::fetch_turned(const Piece& piece, const Place& at, std::vector<Va
   out.insert(out.end(), tile.begin(), tile.end());
 }
 
-void BlockFill::fetch_packed(const Piece& piece, const Place& at, std::vector<Value>& out) {
+void BlockFill::unpack(const Piece& piece, const Place& at, BufferId panel, Value to) {
   const DotLoad& l = p_.loads[load()];
   const int64_t block = l.format->block;
   Unpack cursor(b_, *l.format, w_.buffer(load()), l.rows, l.columns);
@@ -175,11 +179,13 @@ void BlockFill::fetch_packed(const Piece& piece, const Place& at, std::vector<Va
     const Value x = cursor.values(at.position + i * unit_, static_cast<int>(unit_));
     Value y = factor_ == Scalar::f32 ? x : b_.convert(ScalarOp::cast_, factor_, x);
     if (ragged) y = b_.op(ScalarOp::select_, b_.splat(exists, static_cast<int>(unit_)), y, zero_unit());
-    out.push_back(y);
+    b_.store(panel, y, b_.add(to, product_.place(side_, piece.row, piece.unit, i, along_)),
+             static_cast<int>(BlockProduct::kUnit));
   }
 }
 
 void BlockFill::put(Value lane, const std::vector<Value>& held, BufferId panel, Value to) {
+  if (supply_ == Supply::packed) return;
   size_t next = 0;
   for (int64_t round = 0; round < rounds(); ++round) {
     const Piece piece = this->piece(lane, round);
@@ -189,7 +195,7 @@ void BlockFill::put(Value lane, const std::vector<Value>& held, BufferId panel, 
       for (int64_t row = 0; row < down_; ++row)
         for (int64_t unit = 0; unit < along_; ++unit)
           b_.store(panel, held[next++],
-                   b_.add(to, product_.place(side_, b_.add(piece.row, b_.i64(row)), b_.add(piece.unit, b_.i64(unit)))),
+                   b_.add(to, product_.place(side_, b_.add(piece.row, b_.i64(row)), piece.unit, unit, along_)),
                    static_cast<int>(BlockProduct::kUnit));
     };
     if ((round + 1) * product_.tile().lanes() <= pieces())

@@ -28,8 +28,9 @@ class BlockFill {
   };
   // Begins copies into the panel at byte `to`.
   void copy(loop::ValueId lane, const Place& at, loop::BufferId panel, loop::ValueId to);
-  // This lane's share of a panel, in registers; and its way into the panel.
-  std::vector<loop::ValueId> fetch(loop::ValueId lane, const Place& at);
+  // This lane's share of a panel, in registers; and its way into the panel. What is unpacked goes there at once: it
+  // would take too many registers.
+  std::vector<loop::ValueId> fetch(loop::ValueId lane, const Place& at, loop::BufferId panel, loop::ValueId to);
   void put(loop::ValueId lane, const std::vector<loop::ValueId>& held, loop::BufferId panel, loop::ValueId to);
 
  private:
@@ -48,7 +49,7 @@ class BlockFill {
   loop::ValueId count_left(loop::ValueId from, int64_t extent, int64_t most);
   void copy_beside(loop::ValueId lane, const Place& at, loop::BufferId panel, loop::ValueId to);
   void fetch_turned(const Piece& piece, const Place& at, std::vector<loop::ValueId>& out);
-  void fetch_packed(const Piece& piece, const Place& at, std::vector<loop::ValueId>& out);
+  void unpack(const Piece& piece, const Place& at, loop::BufferId panel, loop::ValueId to);
 
   DotWriter& w_;
   loop::Builder& b_;

@@ -216,6 +216,14 @@ ValueId BlockProduct::place(Side side, ValueId row, ValueId unit) {
   return b_.add(chunk, b_.add(b_.mul(row, b_.i64(f.row_bytes)), b_.mul(inside, b_.i64(kUnit))));
 }
 
+ValueId BlockProduct::place(Side side, ValueId row, ValueId unit, int64_t further, int64_t run) {
+  const Factor& f = side == Side::a ? a_ : c_;
+  const int64_t units = f.row_bytes / kUnit;
+  const bool swizzled = tile_.row && tile_.row->in_shared;
+  if (swizzled || (units % run != 0 && run % units != 0)) return place(side, row, b_.add(unit, b_.i64(further)));
+  return b_.add(place(side, row, unit), b_.i64(further / units * f.chunk_bytes + further % units * kUnit));
+}
+
 void BlockProduct::clear() {
   for (const BufferId s : sums_) b_.store(s, b_.real(0, {Scalar::f32, acc_elements_}), b_.i64(0), 16);
 }

@@ -63,6 +63,9 @@ class BlockProduct {
   int64_t units() const { return tile_.stage_k / unit_elements(); }  // of a row
   // Byte of a panel where unit `unit` of row `row` lies.
   loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit);
+  // The same for `further` units behind one whose number is a multiple of `run` > further: a constant further where it
+  // can be, so that lanes keep one address for all of them.
+  loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit, int64_t further, int64_t run);
   // Of a factor that the instruction wants turned: 16 bytes of rows beside each other, `unit` such units down, at k.
   loop::ValueId turned_place(Side side, loop::ValueId unit, loop::ValueId k);
   bool is_turned(Side side) const;

@@ -222,7 +222,7 @@ void TileChooser::cut(int height, int vectors) {
           if ((a_fetch != a_ && !a_copy_allowed_) || (b_fetch != b_ && !b_copy_allowed_)) continue;
           if (a_fetch == Fetch::tiles && p_.outer_extent() * p_.k_total() / kPackedRows < m_.busy_tasks) continue;
           if (a_fetch == Fetch::tiles &&
-              (a_along_k_ || p_.outer_extent() * p_.m.extent * p_.k_total() * 4 > kLaidBytes))
+              (a_along_k_ || p_.runs || p_.outer_extent() * p_.m.extent * p_.k_total() * 4 > kLaidBytes))
             continue;
           t.a = a_fetch;
           t.b = b_fetch;
@@ -254,6 +254,7 @@ bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
   if (along.extent % block != 0 || l.offset % block != 0) return false;
   auto whole = [&](const DotIndex& i) { return &i == &along || i.strides[load] % block == 0; };
   if (!whole(p.m) || !whole(p.n) || !whole(p.k)) return false;
+  if (load == 1 && p.pick && p.pick->stride % block != 0) return false;
   for (const DotIndex& i : p.outer)
     if (!whole(i)) return false;
   for (const DotIndex& i : p.outer_k)
@@ -267,7 +268,7 @@ std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& 
 }
 
 bool rows_possible(const DotProblem& p) {
-  if (p.m.extent > kMostRows || !p.outer_k.empty()) return false;
+  if (p.m.extent > kMostRows || !p.outer_k.empty() || p.runs) return false;
   if (!is_memory_f32(p.loads[0]) || p.k.strides[0] != 1) return false;
   if (p.loads[1].kind == DotLoad::Kind::packed) return unpacks_along(p, 1, p.k);
   return p.loads[1].kind == DotLoad::Kind::memory && p.k.strides[1] == 1;
@@ -282,7 +283,11 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
   const bool stay = t.height == 1 || t.height * p.k.extent * 4 <= m.l1_bytes / 2;
   t.width = stay || t.height * 4 + 2 > m.vector_registers ? 1 : 4;
   // The lanes of a wave lie a unit of the format apart, so that what they read of a is used for several rows.
-  if (m.wave > 1) t.width = p.loads[1].kind == DotLoad::Kind::packed ? std::clamp(4 / t.height, 1, 4) : 1;
+  // Of long blocks a lane holds more at once.
+  if (m.wave > 1) {
+    const DotLoad& b = p.loads[1];
+    t.width = b.kind != DotLoad::Kind::packed ? 1 : std::clamp(4 / t.height, 1, b.format->block > 128 ? 2 : 4);
+  }
   t.chains = std::clamp(8 / t.height / t.width, 1, 4);
   if (p.n.extent < t.width) t.width = static_cast<int>(p.n.extent);
   const int64_t groups = ceil_div(p.n.extent, t.width);
@@ -316,6 +321,12 @@ std::string describe(const RowsPlan& t) {
 
 std::string describe_shape(const DotProblem& p) {
   std::string text = "dot ";
+  if (p.pick) {
+    text += fmt::format("{} rows by {} {} ", p.pick->row_count(), p.pick->count,
+                        p.runs     ? "summed"
+                        : p.blocks ? "in blocks"
+                                   : "picked");
+  }
   if (p.outer_extent() > 1) text += fmt::format("{}x", p.outer_extent());
   text += fmt::format("{}x{}x{}", p.m.extent, p.n.extent, p.k_total());
   if (p.loads[0].format || p.loads[1].format) text += " packed";

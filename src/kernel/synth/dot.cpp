@@ -5,6 +5,7 @@
 
 #include "kernel/synth/choose.h"
 #include "kernel/synth/dot_block.h"
+#include "kernel/synth/dot_group.h"
 #include "kernel/synth/dot_integer.h"
 #include "kernel/synth/dot_matrix.h"
 #include "kernel/synth/dot_rows.h"
@@ -20,8 +21,8 @@ constexpr int kRowsOfWaves = 2;  // beyond, multiply-adds of f32 take longer tha
 
 Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                          const Options& options) {
-  const DotProblem p = normalise_dot(plan, group);
   Synthesis out;
+  const DotProblem p = sort_rows(plan.graph, normalise_dot(plan, group), target, out);
   const std::vector<TilePlan> tiles = choose_tiles(p, target);
   const auto pick = [&](const auto& plans) {
     out.candidates = static_cast<int>(plans.size());
@@ -52,7 +53,8 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
       return out;
     }
   }
-  if (const auto dots = choose_block_dots(p, target, options.exact, 0); !dots.empty()) {
+  if (const auto dots = choose_block_dots(p, target, options.exact, static_cast<int>(out.scratch.size()));
+      !dots.empty()) {
     write_block_dot(plan.graph, p, dots.front(), target, out);
     return out;
   }

@@ -101,11 +101,13 @@ void BlockKernel::write_block(Value block) {
   panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   const Value from = w_.scaled(part_, t_.part);
   const Value to = t_.parts == 1 ? w_.i64(t_.stages) : w_.min(w_.add(from, w_.i64(t_.part)), w_.i64(t_.stages));
-  if (a_->copies() && c_->copies())
-    stream_copies(from, to);
-  else
-    stream_registers(from, to);
-  lanes([&](Value lane) { write_sums(lane); });
+  w_.where_row(m0_, [&] {
+    if (a_->copies() && c_->copies())
+      stream_copies(from, to);
+    else
+      stream_registers(from, to);
+    lanes([&](Value lane) { write_sums(lane); });
+  });
 }
 
 BlockFill::Place BlockKernel::place_of(size_t load, Value stage, int64_t position) {
@@ -145,10 +147,16 @@ void BlockKernel::stream_copies(Value from, Value to) {
 void BlockKernel::stream_registers(Value from, Value to) {
   const auto fetch = [&](Value lane, Value stage, int64_t position, Value number) {
     begin_copies(lane, stage, number);
-    b_.commit(Flow::copies);
     std::pair<std::vector<Value>, std::vector<Value>> held;
-    if (!a_->copies()) held.first = a_->fetch(lane, place_of(0, stage, position));
-    if (!c_->copies()) held.second = c_->fetch(lane, place_of(1, stage, position));
+    // What is unpacked is not held, and needs registers while nothing is.
+    const auto fetch_side = [&](BlockFill& fill, size_t load, Side side, BufferId buffer,
+                                std::vector<Value>& held_side) {
+      if (!fill.copies()) held_side = fill.fetch(lane, place_of(load, stage, position), buffer, panel(side, number));
+    };
+    if (t_.b == Supply::packed) fetch_side(*c_, 1, Side::b, panel_b_, held.second);
+    b_.commit(Flow::copies);
+    fetch_side(*a_, 0, Side::a, panel_a_, held.first);
+    if (t_.b != Supply::packed) fetch_side(*c_, 1, Side::b, panel_b_, held.second);
     return held;
   };
   const auto put = [&](Value lane, const std::pair<std::vector<Value>, std::vector<Value>>& held, Value number) {
@@ -224,7 +232,7 @@ Step merge(const graph::Graph& g, DotProblem p, const BlockPlan& t, int scratch,
 
 std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machine::Machine& m, bool exact,
                                         int scratch) {
-  if (m.wave <= 1) return {};
+  if (m.wave <= 1 || original.runs) return {};  // runs have no fixed number of stages
   const DotProblem p = with_plain_formats(original);
   const Scalar factor = choose_factor(p, m, exact);
   std::vector<BlockDot> out;
@@ -238,7 +246,6 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
     }
   };
   add({p, {}, {}, 0});
-  if (out.empty()) return out;
   for (const auto& loads : {std::vector<size_t>{0}, std::vector<size_t>{1}, std::vector<size_t>{0, 1}}) {
     BlockDot d{p, {}, {}, 0};
     for (const size_t load : loads) {

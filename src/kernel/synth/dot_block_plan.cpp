@@ -82,6 +82,7 @@ class BlockChooser {
     for (const auto* indices : {&p_.outer, &p_.outer_k})
       for (const DotIndex& i : *indices)
         if (!whole(i.strides[load])) return false;
+    if (load == 1 && p_.pick && !whole(p_.pick->stride)) return false;
     return whole(p_.loads[load].offset) && (rows.extent == 1 || whole(rows.strides[load])) && whole(p_.k.extent);
   }
 
@@ -93,6 +94,7 @@ class BlockChooser {
     for (const auto* indices : {&p_.outer, &p_.outer_k})
       for (const DotIndex& i : *indices)
         if (!whole(i.strides[load])) return false;
+    if (load == 1 && p_.pick && !whole(p_.pick->stride)) return false;
     return whole(p_.loads[load].offset) && whole(p_.k.strides[load]) && whole(rows.extent);
   }
   bool lies_beside(size_t load, const DotIndex& rows) const {
@@ -149,6 +151,8 @@ class BlockChooser {
     for (size_t load = 0; load < 2; ++load)
       if ((load == 0 ? t.a : t.b) == Supply::packed)
         t.unrolled = std::max(t.unrolled, p_.loads[load].format->block / tile.stage_k);
+    // Where lanes hold factors twice, no registers are left for stages of a long block one after the other.
+    if (t.unrolled > 1 && tile.row && tile.row->collective->operands[1].fragment.copies > 1) return true;
     for (int64_t parts = 1; parts <= 32; parts *= 2) {
       t.part = ceil_div(ceil_div(t.stages, parts), t.unrolled) * t.unrolled;
       t.parts = ceil_div(t.stages, t.part);
@@ -204,7 +208,7 @@ class BlockChooser {
             ? 0
             : m * n * static_cast<double>(scalar_bytes(factor_)) / 128 *
                   (1.0 / (t.tile.tiles_m * t.tile.step_m()) + 1.0 / (t.tile.tiles_n * t.tile.step_n()));
-    const double per_k = hidden ? std::max({products, fetch, reads}) + reads / 4 : std::max(products, reads) + fetch;
+    const double per_k = hidden ? std::max(products, reads) + fetch + reads / 4 : std::max(products, reads) + fetch;
     const double block = per_k * static_cast<double>(t.part * t.tile.stage_k) + kEnter;
     const auto blocks = static_cast<double>(t.blocks(p_));
     // Blocks that share a multiprocessor hide each other's waiting.

@@ -52,10 +52,10 @@ class IntegerKernel {
       outer_ = b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks));
       w_.enter_outer(outer_);
       const Value last = w_.min(w_.add(first, w_.i64(t_.n_task * t_.width)), w_.i64(p_.n.extent));
-      for (int i = 0; i < t_.height * t_.width; ++i) {
-        sums_.push_back(b_.alloc(d_.row.lanes * 4));
-      }
-      b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
+      w_.where_row(w_.i64(0), [&] {
+        for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
+        b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
+      });
     });
     return w_.step(std::move(plan));
   }
@@ -215,7 +215,7 @@ void IntegerKernel::write_group(Value n) {
     first_blocks_.push_back(b_.op(ScalarOp::div_, element, w_.i64(block)));
   }
   x_rows_.clear();
-  for (int i = 0; i < t_.height; ++i) x_rows_.push_back(w_.add(w_.scaled(outer_, p_.m.extent), w_.i64(i)));
+  for (int i = 0; i < t_.height; ++i) x_rows_.push_back(w_.add(w_.laid_row(outer_, p_.m.extent), w_.i64(i)));
 
   const RowOrder& order = layout_.order;
   const bool waves = wave_.lane >= 0;
@@ -270,7 +270,7 @@ void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const Row
   // they read of a for several.
   const RowsPlan t = m.wave > 1 ? rows : rows.single();
   ActivationLayout layout;
-  layout.rows = p.outer_extent() * p.m.extent;
+  layout.rows = p.rows_of_a();
   layout.columns = p.k.extent;
   layout.fine = d.fine;
   layout.lanes = static_cast<int>(d.step());

@@ -56,6 +56,7 @@ class MatrixKernel {
   };
 
   void write_task(Value task);
+  void multiply_task();
   void write_tiles(Value k0, Value count);
   void write_tile(const Tile& tile);
   void sum_groups(const Tile& tile, std::vector<loop::BufferId>& sums);
@@ -87,7 +88,11 @@ void MatrixKernel::write_task(Value task) {
   outer_ = div(task, t_.n_tasks * t_.m_tasks);
   w_.enter_outer(outer_);
   n_last_ = w_.min(w_.add(n_first_, w_.i64(t_.n_task)), w_.i64(t_.n_tiles));
-  m_last_ = w_.min(w_.add(m_first_, w_.i64(t_.m_task)), w_.i64(t_.m_tiles));
+  m_last_ = w_.used_tiles(w_.min(w_.add(m_first_, w_.i64(t_.m_task)), w_.i64(t_.m_tiles)), t_.height);
+  w_.where_row(w_.scaled(m_first_, t_.height), [&] { multiply_task(); });
+}
+
+void MatrixKernel::multiply_task() {
   panel_ = std::make_unique<MatrixPanel>(w_, p_, t_, m_);
   const int64_t rows = t_.m_task * t_.height;
   sums_ = b_.alloc(rows * sums_row() + vector_bytes());
@@ -121,7 +126,7 @@ void MatrixKernel::write_tiles(Value k0, Value count) {
       b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Value m_tile) {
         Tile tile;
         tile.vectors = vectors;
-        tile.row = w_.add(w_.scaled(outer_, left_.padded_m), w_.scaled(m_tile, t_.height));
+        tile.row = w_.add(w_.laid_row(outer_, left_.padded_m), w_.scaled(m_tile, t_.height));
         tile.panel = w_.scaled(n_inside, panel_->tile_bytes());
         tile.column = w_.scaled(n_inside, t_.tile_columns() * 4);
         const Value m_inside = sub(m_tile, m_first_);

@@ -170,8 +170,8 @@ class LeftWriter {
 
 LeftLayout left_layout(const DotProblem& p, const MatrixPlan& t) {
   LeftLayout l;
-  l.padded_m = t.padded_m(p.m.extent);
-  l.rows = p.outer_extent() * l.padded_m;
+  l.padded_m = t.padded_m(p.blocks ? p.blocks->rows : p.m.extent);
+  l.rows = (p.blocks ? 1 : p.outer_extent()) * l.padded_m;
   l.row_bytes = t.padded_k * t.element_bytes() + (t.tile ? 0 : 64);
   if (!t.integers) return l;
   l.scales = t.padded_k / t.scale_group;

@@ -16,7 +16,7 @@ struct LeftLayout {
   int64_t scales = 0;     // f32 per row, 0: none
   int64_t starts = 0;     // i32 per row: bias times the sum of the codes of a group
   int64_t sums = 0;       // f32 per row: sum of the codes of a group
-  int64_t padded_m = 1;   // rows per outer index
+  int64_t padded_m = 1;   // rows per outer index, or all rows of blocks
   int64_t code_bytes() const { return rows * row_bytes; }
 };
 LeftLayout left_layout(const DotProblem& p, const MatrixPlan& t);

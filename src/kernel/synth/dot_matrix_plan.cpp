@@ -197,7 +197,7 @@ std::vector<MatrixPlan> choose_short_floats(const DotProblem& p, const machine::
 }  // namespace
 
 std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why) {
-  if (p.m.extent < kFewestRows || !p.outer_k.empty()) return {};
+  if (p.m.extent < kFewestRows || !p.outer_k.empty() || p.runs) return {};
   const DotLoad &a = p.loads[0], &b = p.loads[1];
   if (a.kind != DotLoad::Kind::memory || !is_float(a.scalar)) return {};
   std::vector<MatrixPlan> best;

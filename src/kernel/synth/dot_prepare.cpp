@@ -31,6 +31,7 @@ DotIndex& rows_of(DotProblem& p, size_t load) {
 }  // namespace
 
 std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar to, int number) {
+  if (p.pick) return {};  // rows are laid out already, and matrices that nobody picks need not be
   const DotLoad& l = p.loads[load];
   const int64_t unit = kUnitBytes / scalar_bytes(to);
   const bool packed = l.kind == DotLoad::Kind::packed;

@@ -92,15 +92,32 @@ DotIndex take_inner(std::vector<DotIndex>& indices, size_t loads, Better better)
 
 }  // namespace
 
+int64_t DotPick::row_count() const {
+  int64_t total = 1;
+  for (const DotIndex& i : rows) total *= i.extent;
+  return total;
+}
+
 int64_t DotProblem::outer_extent() const {
   int64_t total = 1;
   for (const DotIndex& i : outer) total *= i.extent;
   return total;
 }
 
+int64_t DotProblem::rows_of_a() const {
+  return blocks ? blocks->rows : outer_extent() * m.extent;
+}
+
 DotProblem DotProblem::only_a() const {
   DotProblem p = *this;
+  if (blocks) {  // one row after the other, of whatever block
+    p.outer.clear();
+    p.m.extent = blocks->rows;
+  }
   p.loads.resize(1);
+  p.pick.reset();
+  p.blocks.reset();
+  p.runs.reset();
   p.epilogue.clear();
   p.result = -1;
   return p;
@@ -113,15 +130,19 @@ int64_t DotProblem::k_total() const {
 }
 
 double DotProblem::flops() const {
-  return 2.0 * static_cast<double>(outer_extent()) * static_cast<double>(m.extent) * static_cast<double>(n.extent) *
-         static_cast<double>(k_total());
+  const double all = 2.0 * static_cast<double>(outer_extent()) * static_cast<double>(m.extent) *
+                     static_cast<double>(n.extent) * static_cast<double>(k_total());
+  if (runs) return all / static_cast<double>(pick->count);
+  if (!blocks) return all;
+  return all * static_cast<double>(pick->row_count()) / static_cast<double>(blocks->blocks * m.extent);
 }
 
 DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
   const Graph& g = plan.graph;
   LUMEN_CHECK(group.shape == graph::KernelShape::dot && group.root >= 0 && group.results.size() == 1);
   const Node& root = g[group.root];
-  LUMEN_CHECK(root.op == graph::Op::contract_);
+  const bool gathers = root.op == graph::Op::contract_gather_, scatters = root.op == graph::Op::contract_scatter_;
+  LUMEN_CHECK(root.op == graph::Op::contract_ || gathers || scatters);
   DotProblem p;
   p.contract = group.root;
   p.result = group.results[0];
@@ -153,29 +174,57 @@ DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
 
   const std::string& ia = root.attributes.indices[0];
   const std::string& ib = root.attributes.indices[1];
-  const std::string& ir = root.attributes.indices[2];
+  const std::string& ir = root.attributes.indices.back();
+  const std::string ii = gathers || scatters ? root.attributes.indices[2] : "";
+  if (!ii.empty() || gathers || scatters) {
+    p.pick = DotPick{};
+    p.pick->scatters = scatters;
+    p.pick->load = readings.size();
+    readings.push_back(read_through(g, root.operands[2], follow(plan, group, root.operands[2])));
+    readings.back().load.value = -1;  // no operand of maps
+  }
   const std::vector<int64_t> dense = dense_strides_of(extents_of(root.type.shape));
+  const size_t epilogue_end = p.pick ? p.pick->load : readings.size();
+  auto index_of = [&](char c) {
+    DotIndex index;
+    index.strides.assign(readings.size(), 0);
+    auto walk = [&](const std::string& text, size_t load, ValueId operand) {
+      for (size_t axis = 0; axis < text.size(); ++axis)
+        if (text[axis] == c) {
+          index.strides[load] += readings[load].strides[axis];
+          index.extent = g[operand].type.shape[axis].number();
+        }
+    };
+    walk(ia, 0, root.operands[0]);
+    walk(ib, 1, root.operands[1]);
+    if (p.pick) walk(ii, p.pick->load, root.operands[2]);
+    const size_t at = ir.find(c);
+    if (at == std::string::npos) return index;
+    index.result = dense[at];
+    index.extent = root.type.shape[at].number();
+    for (size_t i = 2; i < epilogue_end; ++i) index.strides[i] = readings[i].strides[at];
+    return index;
+  };
   std::set<char> letters(ia.begin(), ia.end());
   letters.insert(ib.begin(), ib.end());
   std::vector<DotIndex> batch, m, n, k;
+  for (char c : ii) {
+    letters.erase(c);
+    (scatters ? p.pick->rows : batch).push_back(index_of(c));
+  }
+  if (gathers) {  // the picked axis is walked by no index
+    letters.erase(ib[0]);
+    p.pick->stride = readings[1].strides[0];
+    p.pick->count = g[root.operands[1]].type.shape[0].number();
+  }
+  if (scatters) {
+    batch.push_back(index_of(ir[0]));
+    p.pick->count = batch.back().extent;
+  }
   for (char c : letters) {
-    DotIndex index;
-    index.strides.assign(readings.size(), 0);
-    for (int side = 0; side < 2; ++side) {
-      const std::string& text = side == 0 ? ia : ib;
-      for (size_t axis = 0; axis < text.size(); ++axis)
-        if (text[axis] == c) {
-          index.strides[side] += readings[side].strides[axis];
-          index.extent = g[root.operands[side]].type.shape[axis].number();
-        }
-    }
-    const size_t at = ir.find(c);
-    if (at != std::string::npos) {
-      index.result = dense[at];
-      for (size_t i = 2; i < readings.size(); ++i) index.strides[i] = readings[i].strides[at];
-    }
+    const DotIndex index = index_of(c);
     const bool in_a = ia.find(c) != std::string::npos, in_b = ib.find(c) != std::string::npos;
-    if (at == std::string::npos)
+    if (ir.find(c) == std::string::npos)
       k.push_back(index);
     else if (in_a && in_b)
       batch.push_back(index);
@@ -186,7 +235,7 @@ DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
   }
   for (Reading& r : readings) p.loads.push_back(std::move(r.load));
 
-  batch = merge(std::move(batch), true);
+  if (!scatters) batch = merge(std::move(batch), true);
   m = merge(std::move(m), true);
   n = merge(std::move(n), true);
   k = merge(std::move(k), false);
@@ -207,6 +256,9 @@ DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group) {
       for (DotIndex& i : *side) std::swap(i.strides[0], i.strides[1]);
   }
   const size_t loads = p.loads.size();
+  if (gathers) p.pick->rows = batch;
+  if (scatters && p.swapped)
+    for (DotIndex& i : p.pick->rows) std::swap(i.strides[0], i.strides[1]);
   p.m = take_inner(m, loads, [](const DotIndex& x, const DotIndex& y) { return x.extent > y.extent; });
   p.n = take_inner(n, loads, [](const DotIndex& x, const DotIndex& y) {
     return std::pair(x.result == 1, x.extent) > std::pair(y.result == 1, y.extent);
@@ -228,6 +280,7 @@ std::string describe(const DotProblem& p) {
   std::string text = fmt::format("m {} n {} k {}", index(p.m), index(p.n), index(p.k));
   for (const DotIndex& i : p.outer) text += " o " + index(i);
   for (const DotIndex& i : p.outer_k) text += " ok " + index(i);
+  if (p.pick) text += fmt::format(" pick {} {} {}", p.pick->load, p.pick->stride, p.pick->count);
   for (const DotLoad& l : p.loads)
     text += fmt::format(" load {} {} {} {} {}", static_cast<int>(l.kind), scalar_name(l.scalar),
                         l.format ? l.format->hash.hex() : "", l.offset, l.splat);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,31 @@ struct DotIndex {
   int64_t result = 0;
 };
 
+// Rows pick matrices by integers, one for each row. What a row is: a batch index of the product, or of a scatter its K.
+struct DotPick {
+  bool scatters = false;       // sums over the rows that pick a matrix make the result's first axis
+  size_t load = 0;             // the integers
+  int64_t stride = 0;          // elements of b from one matrix to the next
+  int64_t count = 1;           // matrices
+  std::vector<DotIndex> rows;  // the indices a row's number counts over, slowest first
+  int64_t row_count() const;
+};
+
+// Rows sorted by what they pick (dot_group.h), in blocks of m.extent rows of one matrix at most: the first outer index
+// counts blocks, and a is in scratch in the order of the rows. What a block has less belongs to the next or is zero.
+struct DotBlocks {
+  int order = -1;  // scratch, i32[rows]: numbers of rows; -1: none
+  int table = -1;  // scratch, i32[blocks, kPickEntry]: matrix, place of the first row, rows
+  int64_t blocks = 1;
+  int64_t rows = 1;  // places, so many that m.extent rows exist from any block's first
+};
+
+// Rows sorted by what they pick are K, those of one matrix a run of it: the first outer index counts matrices.
+struct DotRuns {
+  int table = -1;  // scratch, i32[matrices, kPickEntry]: matrix, where its run begins, its rows
+};
+constexpr int64_t kPickEntry = 4;
+
 struct DotProblem {
   std::vector<DotLoad> loads;            // 0 = a, 1 = b, the rest belong to the epilogue
   DotIndex m, n, k;                      // the inner indices, tiled
@@ -43,8 +69,12 @@ struct DotProblem {
   Scalar result_scalar = Scalar::f32;
   int64_t result_bytes = 0;
   bool swapped = false;  // a is the contract's second operand
+  std::optional<DotPick> pick;
+  std::optional<DotBlocks> blocks;
+  std::optional<DotRuns> runs;
 
   int64_t outer_extent() const;
+  int64_t rows_of_a() const;  // that a step before makes something of
   int64_t k_total() const;
   double flops() const;       // multiplications and additions of the contraction
   DotProblem only_a() const;  // for a step that reads a and writes scratch: no b, no result, no epilogue

@@ -83,8 +83,10 @@ void RowsKernel::write_task(Value task) {
   const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(t_.n_tasks)), t_.n_task * t_.width);
   w_.enter_outer(b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks)));
   const Value last = w_.min(w_.add(first, w_.i64(t_.n_task * t_.width)), w_.i64(p_.n.extent));
-  declare_sums();
-  b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
+  w_.where_row(w_.i64(0), [&] {
+    declare_sums();
+    b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
+  });
 }
 
 void RowsKernel::declare_sums() {

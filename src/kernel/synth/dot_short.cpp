@@ -140,9 +140,11 @@ class ShortKernel {
       outer_ = b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks));
       w_.enter_outer(outer_);
       const Value last = w_.min(w_.add(first, w_.i64(t_.n_task)), w_.i64(p_.n.extent));
-      for (int i = 0; i < t_.height * t_.chains; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
-      words_ = b_.alloc(layout_.lanes);
-      b_.loop(LoopKind::serial, first, last, 1, [&](Value n) { write_row(n); });
+      w_.where_row(w_.i64(0), [&] {
+        for (int i = 0; i < t_.height * t_.chains; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
+        words_ = b_.alloc(layout_.lanes);
+        b_.loop(LoopKind::serial, first, last, 1, [&](Value n) { write_row(n); });
+      });
     });
     return w_.step(std::move(plan));
   }
@@ -308,7 +310,7 @@ void ShortKernel::write_row(Value n) {
   cursor.enter_tensor();
   cursor.enter_row(b_.op(ScalarOp::div_, element, w_.i64(load.columns)));
   const Value first = b_.op(ScalarOp::div_, element, w_.i64(block));
-  const Value x = w_.scaled(w_.scaled(outer_, p_.m.extent), layout_.stride());
+  const Value x = w_.scaled(w_.laid_row(outer_, p_.m.extent), layout_.stride());
   const RowOrder& order = layout_.order;
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(order.units), 1, [&](Value unit) {
     cursor.enter_block(w_.add(first, w_.scaled(unit, order.unit.elements / block)), order.unit.elements / block);
@@ -380,7 +382,7 @@ void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsP
   RowsPlan t = rows.single();
   t.chains = d.whole_rows ? std::clamp(8 / t.height, 1, 4) : 1;  // sums of groups do not wait for each other
   ShortLayout layout;
-  layout.rows = p.outer_extent() * p.m.extent;
+  layout.rows = p.rows_of_a();
   layout.lanes = 2 * d.row.lanes * d.row.k;
   layout.whole_words = d.whole_words;
   const int run = d.whole_words ? 2 * d.row.k : d.row.k;

@@ -68,6 +68,7 @@ class TileKernel {
   Value lt(Value x, Value y) { return b_.op(ScalarOp::lt_, x, y); }
 
   void write_task(Value task);
+  void multiply_task();
   void write_stage(const Stage& s);
   void pack_a(const Stage& s);
   void pack_b(const Stage& s);
@@ -105,8 +106,11 @@ void TileKernel::write_task(Value task) {
   outer_ = div(task, t_.n_tasks * t_.m_tasks);
   w_.enter_outer(outer_);
   n_last_ = w_.min(w_.add(n_first_, w_.i64(t_.n_task)), w_.i64(t_.n_tiles));
-  m_last_ = w_.min(w_.add(m_first_, w_.i64(t_.m_task)), w_.i64(t_.m_tiles));
+  m_last_ = w_.used_tiles(w_.min(w_.add(m_first_, w_.i64(t_.m_task)), w_.i64(t_.m_tiles)), t_.height);
+  w_.where_row(w_.scaled(m_first_, t_.height), [&] { multiply_task(); });
+}
 
+void TileKernel::multiply_task() {
   const int64_t tile_columns = t_.vectors * t_.lanes;
   if (t_.b != Fetch::direct) b_panel_ = b_.alloc(t_.n_task * padded_k() * tile_columns * 4);
   if (t_.b == Fetch::turn && p_.loads[1].kind == DotLoad::Kind::packed)
@@ -124,8 +128,8 @@ void TileKernel::write_task(Value task) {
   Stage s;
   if (t_.stages == 1) {
     s.k0 = s.flat_k = w_.i64(0);
-    s.fixed = p_.k.extent;
-    s.count = w_.i64(s.fixed);
+    s.fixed = p_.runs ? -1 : p_.k.extent;
+    s.count = p_.runs ? w_.run() : w_.i64(s.fixed);
     return write_stage(s);
   }
   const int64_t row_bytes = t_.n_task * tile_columns * 4;
@@ -133,9 +137,12 @@ void TileKernel::write_task(Value task) {
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.m_task * t_.height * row_bytes), lane_bytes_,
           [&](Value at) { b_.store(sums_, w_.zero(t_.lanes), at, 4); });
   const int64_t inner_stages = (p_.k.extent + t_.stage_k - 1) / t_.stage_k;
-  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.stages), 1, [&](Value number) {
+  const Value stages = p_.runs ? div(w_.add(w_.run(), w_.i64(t_.stage_k - 1)), t_.stage_k) : w_.i64(t_.stages);
+  b_.loop(LoopKind::serial, w_.i64(0), stages, 1, [&](Value number) {
     s.k0 = w_.scaled(rem(number, inner_stages), t_.stage_k);
-    if (p_.k.extent % t_.stage_k == 0) {
+    if (p_.runs) {
+      s.count = w_.min(w_.i64(t_.stage_k), sub(w_.run(), s.k0));
+    } else if (p_.k.extent % t_.stage_k == 0) {
       s.fixed = t_.stage_k;
       s.count = w_.i64(s.fixed);
     } else {

@@ -28,9 +28,10 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
     }
     auto [at, fresh] = known.try_emplace(l.source, -1);
     if (fresh) {
-      at->second = b.param(i == 0   ? "a"
-                           : i == 1 ? "b"
-                                    : fmt::format("e{}", i - 2),
+      at->second = b.param(i == 0                        ? "a"
+                           : i == 1                      ? "b"
+                           : p.pick && i == p.pick->load ? "picks"
+                                                         : fmt::format("e{}", i - 2),
                            graph::byte_size(g[l.source].type), false);
       arguments_.push_back({Argument::From::value, l.source});
     }
@@ -40,12 +41,22 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
     result_ = b.param("result", p.result_bytes, true);
     arguments_.push_back({Argument::From::value, p.result});
   }
+  if (p.blocks) {
+    order_ = scratch_param("order", p.blocks->order, p.blocks->rows * 4, false);
+    table_ = scratch_param("blocks", p.blocks->table, p.blocks->blocks * kPickEntry * 4, false);
+  }
+  if (p.runs) table_ = scratch_param("runs", p.runs->table, p.pick->count * kPickEntry * 4, false);
   for (ValueId v : p.epilogue) epilogue_nodes_ += static_cast<int>(g[v].attributes.formula.nodes.size());
 }
 
 loop::BufferId DotWriter::scratch_param(std::string name, int number, int64_t bytes, bool written) {
   arguments_.push_back({Argument::From::scratch, number});
   return b.param(std::move(name), bytes, written);
+}
+
+void DotWriter::add_digit(const DotIndex& index, Value digit) {
+  for (size_t l = 0; l < bases_.size(); ++l) bases_[l] = add(bases_[l], scaled(digit, index.strides[l]));
+  result_base_ = add(result_base_, scaled(digit, index.result));
 }
 
 void DotWriter::enter_outer(Value flat) {
@@ -60,9 +71,46 @@ void DotWriter::enter_outer(Value flat) {
       digit = b.op(ScalarOp::rem_, rest, i64(index.extent));
       rest = b.op(ScalarOp::div_, rest, i64(index.extent));
     }
-    for (size_t l = 0; l < bases_.size(); ++l) bases_[l] = add(bases_[l], scaled(digit, index.strides[l]));
-    result_base_ = add(result_base_, scaled(digit, index.result));
+    add_digit(index, digit);
+    if (d == 0) block_ = digit;
   }
+  if (problem_.pick) enter_picked();
+}
+
+void DotWriter::enter_picked() {
+  const DotPick& pick = *problem_.pick;
+  const auto entry = [&](int i) {
+    const Value at = add(scaled(block_, kPickEntry * 4), i64(int64_t{i} * 4));
+    return b.convert(ScalarOp::cast_, Scalar::i64, b.load(table_, {Scalar::i32, 1}, at, 4));
+  };
+  if (problem_.runs) {
+    first_ = entry(1);
+    count_ = entry(2);
+    for (size_t l = 0; l < 2; ++l) bases_[l] = add(bases_[l], scaled(first_, problem_.k.strides[l]));
+  } else if (problem_.blocks) {
+    first_ = entry(1);
+    count_ = entry(2);
+    bases_[0] = add(bases_[0], scaled(first_, problem_.m.strides[0]));
+    bases_[1] = add(bases_[1], scaled(entry(0), pick.stride));
+  } else {
+    const Value row = b.convert(ScalarOp::cast_, Scalar::i64, read(pick.load, bases_[pick.load], 0, 1, -1));
+    const Value last = i64(pick.count - 1);
+    b.guard(b.op(ScalarOp::and_, b.op(ScalarOp::le_, i64(0), row), b.op(ScalarOp::le_, row, last)), row,
+            loop::kGuardIndex);
+    bases_[1] = add(bases_[1], scaled(b.op(ScalarOp::max_, i64(0), min(row, last)), pick.stride));
+  }
+}
+
+void DotWriter::where_row(Value m, const std::function<void()>& body) {
+  if (problem_.blocks)
+    b.branch(b.op(ScalarOp::lt_, m, count_), body);
+  else
+    body();
+}
+
+Value DotWriter::used_tiles(Value tiles, int64_t height) {
+  if (!problem_.blocks) return tiles;
+  return min(tiles, b.op(ScalarOp::div_, add(count_, i64(height - 1)), i64(height)));
 }
 
 Value DotWriter::read(size_t load, Value at, int64_t stride, int lanes, Value count) {
@@ -106,7 +154,26 @@ Value DotWriter::read_f32(size_t load, Value at, int64_t stride, int lanes, Valu
   return b.type(v).scalar == Scalar::f32 ? v : b.convert(ScalarOp::cast_, Scalar::f32, v);
 }
 
+// Of blocks: the row's own place, wherever it lies.
 void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
+  if (!problem_.blocks) return finish_row(sums, m, n, count);
+  b.branch(b.op(ScalarOp::lt_, m, count_), [&] {
+    const Value at = scaled(add(first_, m), 4);
+    Value row = b.convert(ScalarOp::cast_, Scalar::i64, b.load(order_, {Scalar::i32, 1}, at, 4));
+    const std::vector<Value> bases = bases_;
+    const Value result_base = result_base_;
+    const std::vector<DotIndex>& rows = problem_.pick->rows;
+    for (size_t d = rows.size(); d-- > 0;) {
+      add_digit(rows[d], d > 0 ? b.op(ScalarOp::rem_, row, i64(rows[d].extent)) : row);
+      if (d > 0) row = b.op(ScalarOp::div_, row, i64(rows[d].extent));
+    }
+    finish_row(sums, m, n, count);
+    bases_ = bases;
+    result_base_ = result_base;
+  });
+}
+
+void DotWriter::finish_row(Value sums, Value m, Value n, Value count) {
   const int lanes = b.type(sums).lanes;
   std::map<ValueId, Value> values{{problem_.contract, sums}};
   for (ValueId map : problem_.epilogue) {
@@ -154,6 +221,10 @@ Step DotWriter::step(std::string plan) {
     if (!isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '_';
   s.kernel.name += "_" + identity;
   for (const loop::BufferParam& param : s.kernel.params) s.bytes += static_cast<double>(param.bytes);
+  if (problem_.pick && !problem_.pick->scatters && problem_.pick->row_count() < problem_.pick->count) {
+    const auto share = static_cast<double>(problem_.pick->row_count()) / static_cast<double>(problem_.pick->count);
+    s.bytes -= (1 - share) * static_cast<double>(s.kernel.params[static_cast<size_t>(buffers_[1])].bytes);
+  }
   s.arguments = std::move(arguments_);
   s.plan = std::move(plan);
   return s;

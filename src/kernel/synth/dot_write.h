@@ -29,6 +29,13 @@ class DotWriter {
 
   // The outer indices of a task: element offsets of every load, and of the result. Kept for reads and the epilogue.
   void enter_outer(loop::ValueId flat);
+  // Of blocks: `body` where row m exists, else nothing; of other problems: `body`.
+  void where_row(loop::ValueId m, const std::function<void()>& body);
+  // Tiles of so many rows: the number given, or fewer where the block has fewer rows.
+  loop::ValueId used_tiles(loop::ValueId tiles, int64_t height);
+  // The first row of an outer index in what a step before made of a, which has `rows` for each.
+  loop::ValueId laid_row(loop::ValueId outer, int64_t rows) { return first_ >= 0 ? first_ : scaled(outer, rows); }
+  loop::ValueId run() const { return count_; }                    // of runs: elements of K
   loop::ValueId base(size_t load) const { return bases_[load]; }  // elements
   loop::BufferId buffer(size_t load) const { return buffers_[load]; }
 
@@ -52,6 +59,12 @@ class DotWriter {
   std::vector<loop::ValueId> bases_;
   loop::ValueId result_base_ = -1;
   int epilogue_nodes_ = 0;
+  void enter_picked();
+  void finish_row(loop::ValueId sums, loop::ValueId m, loop::ValueId n, loop::ValueId count);
+  void add_digit(const DotIndex& index, loop::ValueId digit);
+  loop::BufferId order_ = -1, table_ = -1;
+  loop::ValueId block_ = -1;
+  loop::ValueId first_ = -1, count_ = -1;  // rows of the block, or of the run
 };
 
 }  // namespace lumen::synth

@@ -13,6 +13,7 @@ using loop::LoopKind;
 using loop::VType;
 
 constexpr int64_t kTaskElements = 1024;  // of a row
+constexpr int64_t kMostUnrolled = 128;   // elements, where tasks are threads
 
 class QuantizeKernel {
  public:
@@ -22,6 +23,7 @@ class QuantizeKernel {
         layout_(layout),
         lanes_(m.f32_lanes()),
         task_elements_(m.grain(kTaskElements)),
+        threads_(m.wave > 1),
         w_(g, p_, "quantize"),
         b_(w_.b) {
     codes_ = w_.scratch_param("codes", s.codes, layout.rows * layout.codes(), true);
@@ -34,20 +36,21 @@ class QuantizeKernel {
  private:
   // Elements k .. of a row of a, their codes at `code` and groups at `group`, counted over all rows.
   void write_run(Value x, Value k, const LaneOrder& order, Value code, Value group);
-  void write_group(Value x, Value k, int64_t first, int64_t count, Value group);
+  void write_group(Value x, Value k, Value first, int64_t count, Value group);
   Value chunk(const std::vector<int64_t>& elements);
 
   const DotProblem& p_;
   const ActivationLayout& layout_;
   const int lanes_;
   const int64_t task_elements_;
+  const bool threads_;
   DotWriter w_;
   loop::Builder& b_;
   loop::BufferId codes_, scales_, sums_, natural_ = -1;
 };
 
 // Scale, sums and codes of elements first .. first + count of the run that begins at k.
-void QuantizeKernel::write_group(Value x, Value k, int64_t first, int64_t count, Value group) {
+void QuantizeKernel::write_group(Value x, Value k, Value first, int64_t count, Value group) {
   const VType one{Scalar::f32, 1};
   std::vector<Value> parts;
   Value most = -1;
@@ -56,7 +59,7 @@ void QuantizeKernel::write_group(Value x, Value k, int64_t first, int64_t count,
       parts.push_back(w_.zero(lanes_));
       continue;
     }
-    const Value place = w_.scaled(w_.add(x, w_.add(k, w_.i64(first + at))), 4);
+    const Value place = w_.scaled(w_.add(x, w_.add(k, w_.add(first, w_.i64(at)))), 4);
     parts.push_back(
         b_.load(w_.buffer(0), {Scalar::f32, lanes_}, place, 4, at + lanes_ <= count ? -1 : w_.i64(count - at)));
     const Value size = b_.op(ScalarOp::abs_, parts.back());
@@ -72,7 +75,7 @@ void QuantizeKernel::write_group(Value x, Value k, int64_t first, int64_t count,
     const Value scaled = b_.op(ScalarOp::rint_, b_.mul(parts[i], b_.splat(inverse, lanes_)));
     codes.push_back(b_.convert(ScalarOp::cast_, Scalar::i32, scaled));
     b_.store(natural_, b_.convert(ScalarOp::cast_, Scalar::i8, codes.back()),
-             w_.i64(first + static_cast<int64_t>(i) * lanes_));
+             w_.add(first, w_.i64(static_cast<int64_t>(i) * lanes_)));
   }
   // Sums of `fine` elements: vectors, or parts of one.
   for (int64_t at = 0; at < count; at += layout_.fine) {
@@ -87,7 +90,8 @@ void QuantizeKernel::write_group(Value x, Value k, int64_t first, int64_t count,
       total = total < 0 ? part : b_.add(total, part);
     }
     const Value sum = b_.convert(ScalarOp::cast_, Scalar::f32, b_.fold(ScalarOp::add_, total));
-    const Value place = w_.scaled(w_.add(group, w_.i64((first + at) / layout_.fine)), 4);
+    const Value place = w_.scaled(
+        w_.add(group, w_.add(b_.op(ScalarOp::div_, first, w_.i64(layout_.fine)), w_.i64(at / layout_.fine))), 4);
     b_.store(scales_, scale, place, 4);
     b_.store(sums_, b_.mul(scale, sum), place, 4);
   }
@@ -123,8 +127,14 @@ Value QuantizeKernel::chunk(const std::vector<int64_t>& elements) {
 }
 
 void QuantizeKernel::write_run(Value x, Value k, const LaneOrder& order, Value code, Value group) {
-  for (int64_t first = 0; first < order.elements; first += kActivationGroup)
-    write_group(x, k, first, std::min(kActivationGroup, order.elements - first), group);
+  // Lanes have few registers: many groups go through private memory one after the other.
+  const int64_t whole = order.elements / kActivationGroup * kActivationGroup;
+  const auto one = [&](Value first) { write_group(x, k, first, kActivationGroup, group); };
+  if (threads_ && whole > kMostUnrolled)
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole), kActivationGroup, one);
+  else
+    for (int64_t first = 0; first < whole; first += kActivationGroup) one(w_.i64(first));
+  if (whole < order.elements) write_group(x, k, w_.i64(whole), order.elements - whole, group);
   const int part = std::min(16, layout_.lanes);
   for (size_t v = 0; v < order.vectors.size(); ++v)
     for (int l = 0; l < layout_.lanes; l += part) {

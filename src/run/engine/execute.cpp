@@ -248,11 +248,13 @@ Error guard_error(const graph::Graph& g, graph::ValueId node, const LaunchStatus
     case loop::kGuardIndex: {
       LUMEN_CHECK(node >= 0, "an index guard without a node");
       const graph::Node& n = g[node];
-      const bool gather = n.op == graph::Op::gather_;
-      const graph::Type& rows = gather ? g[n.operands[0]].type : n.type;
-      return Error(Exit::user,
-                   fmt::format("{} '{}': index {} is outside 0..{}{}", gather ? "gather" : "scatter_add",
-                               source_name(g, n.operands[1]), status.detail, rows.shape[0].number() - 1, place));
+      const bool product = n.op == graph::Op::contract_gather_ || n.op == graph::Op::contract_scatter_;
+      const graph::Type& rows = n.op == graph::Op::gather_            ? g[n.operands[0]].type
+                                : n.op == graph::Op::contract_gather_ ? g[n.operands[1]].type
+                                                                      : n.type;
+      return Error(Exit::user, fmt::format("{} '{}': index {} is outside 0..{}{}", graph::op_info(n.op).name,
+                                           source_name(g, n.operands[product ? 2 : 1]), status.detail,
+                                           rows.shape[0].number() - 1, place));
     }
     case loop::kGuardUpdate:
       LUMEN_CHECK(node >= 0, "an update guard without a node");
