@@ -19,6 +19,12 @@ extern "C" void on_interrupt(int) {
   if (stop_requested.exchange(true)) std::_Exit(static_cast<int>(Exit::interrupted));
 }
 
+// Names of several letters behind one dash, as other programs have them.
+constexpr std::pair<std::string_view, const char*> kShortNames[] = {
+    {"-ctk", "--cache-type-k"}, {"-ctv", "--cache-type-v"}, {"-md", "--model-draft"},
+    {"-np", "--parallel"},      {"-ns", "--sequences"},
+};
+
 int print_error(const std::string& message, const std::string& hint, Exit code) {
   const bool color = use_color();
   std::fputs(fmt::format("lumen: {}error:{} {}\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "", message).c_str(),
@@ -104,12 +110,15 @@ int run_app(int argc, const char* const* argv) {
       "failed, 130 Ctrl-C after saving.");
   Command command;
   for (auto* add : {add_demo, add_train, add_run, add_chat, add_tokenize, add_quantize, add_export, add_perplexity,
-                    add_bench, add_inspect, add_compile, add_format, add_doctor}) {
+                    add_embed, add_bench, add_inspect, add_compile, add_format, add_doctor}) {
     add(app, command);
   }
   try {
     // A model of the local Hugging Face cache: -hf USER/REPO means -m hf:USER/REPO.
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    for (std::string& word : words)
+      for (const auto& [from, to] : kShortNames)
+        if (word == from) word = to;
     for (size_t i = 0; i + 1 < words.size(); ++i) {
       if (words[i] != "-hf" && words[i] != "-hfr" && words[i] != "--hf-repo") continue;
       words[i] = "-m";

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/adapters.h"
 #include "cli/bench_kernels.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
@@ -23,6 +24,7 @@ struct Flags {
   std::vector<int64_t> prompts = {512}, generates = {128}, depths = {0};
   std::vector<std::string> pairs;
   CacheTypes cache;
+  AdapterFlags adapters;
   model::SpeedOptions speed;
   bool no_warm_up = false, explain = false;
 };
@@ -62,7 +64,8 @@ class Bench {
       : flags_(flags), form_(bench_form(flags.form)), tests_(tests_of(flags)), engine_(shared.engine(flags.explain)) {}
 
   void measure(const model::Model& model, const std::string& file) {
-    const model::LoadedModel loaded(engine_, model);
+    const auto adapters = flags_.adapters.read(model);
+    const model::LoadedModel loaded(engine_, model, adapters);
     if (flags_.explain && !ceilings_) {
       note("measuring the machine's ceilings");
       ceilings_ = engine_.measure_ceilings();
@@ -176,6 +179,7 @@ void add_bench(CLI::App& app, Command& command) {
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   flags->cache.add_flags(*sub);
+  flags->adapters.add_flags(*sub);
   sub->add_option("-o,--output", flags->form, "md, csv, json or jsonl")->capture_default_str()->type_name("FORM");
   sub->add_flag("--no-warmup", flags->no_warm_up, "Count the first run too, with compilation");
   sub->add_flag("--cpu-time", flags->speed.cpu_time,

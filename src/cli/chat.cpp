@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/adapters.h"
 #include "cli/command.h"
+#include "cli/drafts.h"
 #include "cli/line_input.h"
 #include "cli/sampling.h"
 #include "model/arch/read.h"
@@ -34,6 +36,8 @@ constexpr const char* kHelp =
 struct Flags {
   std::string model, system, template_name, template_values, prompt;
   SamplingFlags sampling;
+  AdapterFlags adapters;
+  DraftFlags draft;
   bool times = false;
 };
 
@@ -112,6 +116,7 @@ class Conversation {
       drop("assistant");
       note(drop("user") ? "taken back" : "there is no question yet");
     } else if (name == "/history") {
+      if (messages_.empty()) note("nothing was said yet");
       for (const auto& m : messages_)
         std::cerr << m["role"].get<std::string>() << ": " << m["content"].get<std::string>() << "\n";
     } else if (name == "/save" || name == "/load") {
@@ -183,9 +188,9 @@ class Conversation {
     if (result.reason == model::EndReason::context)
       note("the context is full: /clear, a greater --ctx-size, or --context-shift");
     if (flags_.times)
-      note(fmt::format("read {} tokens, {:.1f} tokens/s | wrote {} tokens, {:.1f} tokens/s", result.read,
+      note(fmt::format("read {} tokens, {:.1f} tokens/s | wrote {} tokens, {:.1f} tokens/s{}", result.read,
                        static_cast<double>(result.read) / std::max(result.read_seconds, 1e-9), result.made,
-                       static_cast<double>(result.made) / std::max(result.made_seconds, 1e-9)));
+                       static_cast<double>(result.made) / std::max(result.made_seconds, 1e-9), draft_text(result)));
     std::string text = result.text;
     text.erase(0, text.find_first_not_of(" \n"));
     messages_.push_back(message("assistant", text));
@@ -234,9 +239,12 @@ int chat(const Shared& shared, Flags& flags) {
   Chosen chosen = choose_template(flags, *model.tokenizer);
   auto& stops = flags.sampling.generate.stops;
   stops.insert(stops.end(), chosen.stops.begin(), chosen.stops.end());
+  const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine();
-  const model::LoadedModel loaded(engine, model);
-  model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate);
+  const model::LoadedModel loaded(engine, model, adapters);
+  DraftChoice draft(flags.draft, library, engine, model, flags.sampling.session);
+  model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
+                             draft.take());
   Conversation conversation(flags, *model.tokenizer, std::move(chosen), generator);
   LineInput input;
   catch_interrupts(true);
@@ -296,6 +304,8 @@ void add_chat(CLI::App& app, Command& command) {
       ->type_name("JSON");
   sub->add_flag("--times", flags->times, "Tell tokens and their rates after each answer");
   flags->sampling.add_flags(*sub);
+  flags->adapters.add_flags(*sub);
+  flags->draft.add_flags(*sub, flags->sampling.generate);
   sub->footer(
       "Examples:\n"
       "  lumen chat -m model.gguf\n"

@@ -254,7 +254,9 @@ void add_demo(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
   CLI::App* sub =
       app.add_subcommand("demo", "Train a small model, round it to many formats, fine-tune it: one table in minutes");
-  sub->add_option("-o,--out,--output,--output-dir", flags->out, "Folder for the GGUF files")->capture_default_str()->type_name("DIR");
+  sub->add_option("-o,--out,--output,--output-dir", flags->out, "Folder for the GGUF files")
+      ->capture_default_str()
+      ->type_name("DIR");
   sub->add_option("-r,--recipe", flags->recipe, "Recipe with a [demo] section")->capture_default_str();
   sub->add_option("--steps", flags->steps, "Training steps")->check(CLI::PositiveNumber);
   sub->add_option("--tuning-steps", flags->tuning_steps, "Steps of each fine-tuning")->check(CLI::PositiveNumber);

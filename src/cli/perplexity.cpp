@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cli/adapters.h"
 #include "cli/command.h"
 #include "model/arch/read.h"
 #include "model/infer/perplexity_divergence.h"
@@ -14,6 +15,7 @@ namespace {
 struct Flags {
   std::string model, text, record, compare;
   model::PerplexityOptions options;
+  AdapterFlags adapters;
 };
 
 int measure(const Shared& shared, Flags& flags) {
@@ -29,8 +31,9 @@ int measure(const Shared& shared, Flags& flags) {
   }
   flags.options.bos = model.tokenizer->adds_bos();
   const std::vector<model::TokenId> tokens = model.tokenizer->encode(text);
+  const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine();
-  const model::LoadedModel loaded(engine, model);
+  const model::LoadedModel loaded(engine, model, adapters);
   Progress progress;
   const auto told = [&](int64_t done, int64_t all) { progress.update(fmt::format("window {}/{}", done, all)); };
   if (!flags.record.empty()) {
@@ -89,6 +92,7 @@ void add_perplexity(CLI::App& app, Command& command) {
   sub->add_option("--kl-divergence", flags->compare, "Compare with the log probabilities another model recorded")
       ->type_name("FILE")
       ->excludes(record);
+  flags->adapters.add_flags(*sub);
   sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
   sub->footer(
       "The default protocol scores the second half of windows of 512 tokens; figures of different protocols or window "

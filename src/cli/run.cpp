@@ -6,17 +6,26 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "cli/adapters.h"
 #include "cli/command.h"
+#include "cli/drafts.h"
 #include "cli/sampling.h"
 #include "model/arch/read.h"
+#include "model/file/json.h"
+#include "model/infer/forecast.h"
+#include "model/infer/generate_many.h"
+#include "model/text/unicode.h"
 
 namespace lumen::cli {
 namespace {
 
 struct Flags {
-  std::string model, prompt, prompt_file;
+  std::string model, prompt, prompt_file, prompts;
   SamplingFlags sampling;
-  bool no_echo = false, explain = false;
+  AdapterFlags adapters;
+  DraftFlags draft;
+  int64_t parallel = 0, sequences = 0;
+  bool no_echo = false, explain = false, json = false;
 };
 
 // Feeds a text and streams the continuation to stdout. False when Ctrl-C ended it.
@@ -30,10 +39,95 @@ bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, cons
   std::cout << std::endl;
   if (result.reason == model::EndReason::context)
     note("the context is full: raise --ctx-size, or let --context-shift drop the oldest tokens");
-  note(fmt::format("prompt: {} tokens, {:.1f} tokens/s | generation: {} tokens, {:.1f} tokens/s", result.read,
+  note(fmt::format("prompt: {} tokens, {:.1f} tokens/s | generation: {} tokens, {:.1f} tokens/s{}", result.read,
                    static_cast<double>(result.read) / std::max(result.read_seconds, 1e-9), result.made,
-                   static_cast<double>(result.made) / std::max(result.made_seconds, 1e-9)));
+                   static_cast<double>(result.made) / std::max(result.made_seconds, 1e-9), draft_text(result)));
   return result.reason != model::EndReason::interrupted;
+}
+
+// The prompts: a line each, or {"prompt": TEXT} where the file's name ends in .jsonl.
+std::vector<std::string> read_prompts(const std::string& file) {
+  const std::string text = read_file(file, 256 << 20);
+  std::vector<std::string> prompts;
+  for (size_t at = 0, line = 1; at < text.size(); ++line) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string one = text.substr(at, end - at);
+    at = end + 1;
+    if (one.ends_with('\r')) one.pop_back();
+    if (one.empty()) continue;
+    const std::string where = fmt::format("{}:{}", file, line);
+    if (file.ends_with(".jsonl")) one = model::json_text(model::parse_json(one, where), "prompt", where);
+    if (model::utf8_valid_run(one, 0) != one.size()) throw user_error("{}: no valid UTF-8", where);
+    prompts.push_back(std::move(one));
+  }
+  if (prompts.empty()) throw user_error("{}: no prompts", file);
+  return prompts;
+}
+
+// Prompts that are continued together. Results are printed in their order, each as soon as all before it are there.
+int generate_many(const model::LoadedModel& loaded, Flags& flags) {
+  const model::Tokenizer& tokenizer = *loaded.model().tokenizer;
+  std::vector<std::string> prompts;
+  if (!flags.prompts.empty()) prompts = read_prompts(flags.prompts);
+  if (!flags.prompt.empty()) prompts.push_back(flags.prompt);
+  // One prompt and several texts at once: so many continuations of it.
+  if (flags.sequences == 0) flags.sequences = prompts.size() == 1 && flags.parallel > 0 ? flags.parallel : 1;
+  if (prompts.empty()) throw usage_error("--parallel and --sequences need --prompts, -p or -f");
+  model::ManyOptions options;
+  options.session = flags.sampling.session;
+  options.sampling = flags.sampling.sampling;
+  options.generate = flags.sampling.generate;
+  std::vector<model::ManyRequest> requests;
+  for (const std::string& prompt : prompts) {
+    model::EncodeOptions encode;
+    encode.add_special = true;
+    encode.parse_special = true;
+    const auto tokens = tokenizer.encode(prompt, encode);
+    for (int64_t s = 0; s < flags.sequences; ++s)
+      requests.push_back({tokens, options.sampling.seed + static_cast<uint32_t>(s)});
+  }
+  options.parallel = flags.parallel > 0 ? flags.parallel : std::min<int64_t>(8, static_cast<int64_t>(requests.size()));
+  std::vector<std::optional<model::ManyAnswer>> ready(requests.size());
+  size_t printed = 0, ended = 0;
+  const auto print = [&](const model::ManyAnswer& answer) {
+    const size_t prompt = printed / static_cast<size_t>(flags.sequences);
+    if (flags.json) {
+      nlohmann::ordered_json line;
+      line["index"] = prompt;
+      if (flags.sequences > 1) line["sequence"] = printed % static_cast<size_t>(flags.sequences);
+      line["prompt"] = prompts[prompt];
+      line["text"] = model::utf8_repair(answer.text);
+      line["end"] = model::reason_name(answer.reason);
+      line["tokens"] = {{"read", answer.read}, {"shared", answer.shared}, {"made", answer.made}};
+      std::cout << line.dump() << std::endl;
+    } else {
+      std::cout << (flags.no_echo ? "" : prompts[prompt]) << answer.text << std::endl;
+    }
+  };
+  Progress progress;
+  const auto start = std::chrono::steady_clock::now();
+  const auto answers = model::answer_all(
+      loaded, options, requests,
+      [&](size_t index, const model::ManyAnswer& answer) {
+        ++ended;
+        ready[index] = answer;
+        for (; printed < ready.size() && ready[printed]; ++printed) print(*ready[printed]);
+        progress.update(fmt::format("{} of {} texts", ended, requests.size()));
+      },
+      [] { return !interrupted().load(); });
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  int64_t read = 0, shared = 0, made = 0, full = 0;
+  for (const model::ManyAnswer& a : answers) {
+    read += a.read;
+    shared += a.shared;
+    made += a.made;
+    full += a.reason == model::EndReason::context;
+  }
+  progress.finish(fmt::format(
+      "{} texts, {} at once | prompts: {} tokens, {} of them shared | generation: {} tokens | {:.1f} tokens/s", ended,
+      options.parallel, read + shared, shared, made, static_cast<double>(read + made) / std::max(seconds, 1e-9)));
+  if (full > 0) note(fmt::format("{} texts ended because the context was full: raise --ctx-size", full));
+  return static_cast<int>(interrupted().load() ? Exit::interrupted : Exit::ok);
 }
 
 int generate(const Shared& shared, Flags& flags) {
@@ -41,12 +135,22 @@ int generate(const Shared& shared, Flags& flags) {
   const model::Model model = model::read_model(library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   flags.sampling.finish(*model.tokenizer, *library);
+  const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine(flags.explain);
-  const model::LoadedModel loaded(engine, model);
-  model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate);
+  const model::LoadedModel loaded(engine, model, adapters);
   catch_interrupts();
-  bool whole = true;
   if (!flags.prompt_file.empty()) flags.prompt += read_file(flags.prompt_file, 64 << 20);
+  if (flags.parallel > 0 || flags.sequences > 0 || !flags.prompts.empty()) {
+    if (flags.draft.look_up || !flags.draft.model.empty())
+      throw usage_error("drafts are for one text at a time, not for --parallel, --sequences and --prompts");
+    return generate_many(loaded, flags);
+  }
+  if (flags.json) throw usage_error("--json goes with --prompts, --parallel or --sequences");
+  if (verbosity() == Verbosity::verbose) verbose("memory: " + model::forecast(loaded, flags.sampling.session).text());
+  DraftChoice draft(flags.draft, library, engine, model, flags.sampling.session);
+  model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
+                             draft.take());
+  bool whole = true;
   if (!flags.prompt.empty()) {
     if (!flags.no_echo) std::cout << flags.prompt << std::flush;
     whole = answer(generator, *model.tokenizer, flags.prompt);
@@ -74,7 +178,19 @@ void add_run(CLI::App& app, Command& command) {
       ->type_name("FILE");
   sub->add_option("-p,--prompt", flags->prompt, "The text to continue; without it, lines are read from the terminal");
   sub->add_option("-f,--file", flags->prompt_file, "File with the prompt")->type_name("FILE");
+  sub->add_option("--prompts", flags->prompts,
+                  "File with a prompt on each line (.jsonl: {\"prompt\": TEXT}), all continued, several at once")
+      ->type_name("FILE");
+  sub->add_option("--parallel,--np", flags->parallel, "Texts written at once, up to 31 (also -np); without it 8")
+      ->check(CLI::Range(int64_t{1}, int64_t{model::ManySession::kMostTexts}));
+  sub->add_option("--sequences,--ns", flags->sequences,
+                  "Continuations of each prompt, with seeds counted from --seed (also -ns); with one prompt as many as "
+                  "--parallel")
+      ->check(CLI::Range(1, 100000));
+  sub->add_flag("--json", flags->json, "Print a JSON object for each of many texts");
   flags->sampling.add_flags(*sub);
+  flags->adapters.add_flags(*sub);
+  flags->draft.add_flags(*sub, flags->sampling.generate);
   sub->add_flag("--no-display-prompt", flags->no_echo, "Print the continuation only");
   sub->add_flag("--explain", flags->explain, "Print the kernels of one step and their times");
   sub->footer(
@@ -83,6 +199,8 @@ void add_run(CLI::App& app, Command& command) {
       "  lumen run model.gguf -p \"ROMEO:\" --temp 0 --seed 1\n"
       "  lumen run model.gguf -p \"A list of three cities as JSON: \" --json-schema '{\"type\": \"array\", \"items\": "
       "{\"type\": \"string\"}}'\n"
+      "  lumen run model.gguf -p \"Once\" --lora story-adapter --lookup\n"
+      "  lumen run model.gguf --prompts questions.txt --parallel 16 --json > answers.jsonl\n"
       "  lumen chat -m model.gguf                      talk instead");
   add_shared_flags(*sub, command.shared);
   sub->callback(

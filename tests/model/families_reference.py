@@ -134,6 +134,18 @@ case("qwen2_moe", ROUTED + ("model.layers.2.mlp.shared_expert_gate.weight", "mod
 case("qwen3_moe", ROUTED, stacked=experts(**QWEN_EXPERTS))(lambda: t.Qwen3MoeForCausalLM(t.Qwen3MoeConfig(
     **SMALL, head_dim=12, num_experts=7, moe_intermediate_size=20, norm_topk_prob=True, **MOE)))
 
+MLA = dict(**{**SMALL, "num_hidden_layers": 3, "num_key_value_heads": 4}, kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=8,
+           v_head_dim=10, moe_intermediate_size=20, routed_scaling_factor=1.7)
+case("deepseek_v3")(lambda: t.DeepseekV3ForCausalLM(t.DeepseekV3Config(
+    **MLA, q_lora_rank=14, n_routed_experts=12, n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=2,
+    first_k_dense_replace=1, rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0,
+                                                  mscale_all_dim=0.7))))
+case("deepseek_v3_plain")(lambda: t.DeepseekV3ForCausalLM(t.DeepseekV3Config(
+    **MLA, q_lora_rank=None, n_routed_experts=5, n_group=1, topk_group=1, num_experts_per_tok=2, first_k_dense_replace=0,
+    norm_topk_prob=False, rope_interleave=False)))
+case("axk1")(lambda: t.AXK1ForCausalLM(t.AXK1Config(
+    **MLA, q_lora_rank=14, n_routed_experts=8, n_group=2, topk_group=1, num_experts_per_tok=2)))
+
 
 @case("exaone", ("transformer.h.1.attn.attention.q_proj.weight", "transformer.h.0.mlp.c_fc_0.weight"), under={
     "model.embed_tokens": "transformer.wte", "model.layers.": "transformer.h.", "input_layernorm": "ln_1",
@@ -173,6 +185,9 @@ def settle(model):
             if "norm" in name and name.endswith("weight") and (p.mean() - 1).abs() < 0.5 or "ln_" in name and name.endswith("weight"):
                 values = values + 1
             p.copy_(values.to(torch.bfloat16).to(torch.float32))
+        for name, b in model.named_buffers():
+            if "e_score_correction_bias" in name:
+                b.copy_((torch.randn(b.shape, generator=generator) * 0.2).to(torch.bfloat16).to(torch.float32))
 
 
 def make(name, folder):

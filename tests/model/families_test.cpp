@@ -11,7 +11,7 @@
 #include "model/arch/rows.h"
 #include "model/arch/write.h"
 #include "model/file/safetensors.h"
-#include "model/infer/session.h"
+#include "model/infer/session_many.h"
 #include "tiny.h"
 
 namespace lumen::model {
@@ -126,6 +126,21 @@ TEST_P(Families, PiecesWithACache) {
       EXPECT_LT(e.off(got, 1, done - 1), kBound) << "chunks of " << chunk << ", position " << done - 1;
     }
   }
+}
+
+TEST_P(Families, TextsTogether) {
+  const Expected e(GetParam());
+  const Model m = read_hf(test_library(), kFamilies / GetParam());
+  const LoadedModel loaded(engine(), m);
+  ManySession s(loaded, {.context = 64, .chunk = 16, .exact = true}, e.length);
+  const int a = s.open(), b = s.open();
+  const std::vector<ManySession::Part> begin = {{a, e.text(0).first(9)}, {b, e.text(1).first(17)}},
+                                       next = {{a, e.text(0).subspan(9, 1)}, {b, e.text(1).subspan(17)}};
+  const auto first = s.feed(begin), then = s.feed(next);
+  EXPECT_LT(e.off(first[0], 0, 8), kBound);
+  EXPECT_LT(e.off(first[1], 1, 16), kBound);
+  EXPECT_LT(e.off(then[0], 0, 9), kBound);
+  EXPECT_LT(e.off(then[1], 1, e.length - 1), kBound);
 }
 
 class FamilyGradients : public Families {};

@@ -88,6 +88,44 @@ TEST(Generate, AShiftedContextIsTheContextOfWhatIsLeft) {
   EXPECT_EQ(next, t.decode(std::span(g.tokens()).last(1)));
 }
 
+// Drafts make it faster, never different: limits, contexts, grammars, stops and later answers included.
+TEST(Generate, DraftsChangeNothing) {
+  const Model m = talking_model();
+  const LoadedModel loaded(engine(), m);
+  const SessionOptions session = {.context = 16, .exact = true};
+  SamplerOptions random;
+  random.seed = 4;
+  struct Way {
+    GenerateOptions options;
+    SamplerOptions sampling;
+  };
+  const std::vector<Way> ways = {{{.predict = 9}, greedy()},
+                                 {{}, greedy()},
+                                 {{.predict = 30, .shift = true, .keep = 2}, greedy()},
+                                 {{.predict = 7, .draft = 3}, random},
+                                 {{.grammar = "root ::= [a-c]{2,5} \" \" [h-j]{3}"}, random},
+                                 {{.predict = 12, .stops = {"a", "bc"}}, random}};
+  for (const Way& way : ways) {
+    for (const int kind : {0, 1}) {
+      Generator plain(loaded, session, way.sampling, way.options);
+      std::unique_ptr<Draft> draft = std::make_unique<LookUpDraft>();
+      if (kind == 1) draft = std::make_unique<ModelDraft>(loaded, session);
+      Generator with(loaded, session, way.sampling, way.options, std::move(draft));
+      for (const char* prompt : {"abcab", "ha"}) {
+        const Written a = write(plain, prompt, true), b = write(with, prompt, true);
+        EXPECT_EQ(a.shown, b.shown);
+        EXPECT_EQ(a.result.reason, b.result.reason);
+        EXPECT_EQ(a.result.made, b.result.made);
+        EXPECT_EQ(plain.tokens(), with.tokens());
+        EXPECT_LE(b.result.accepted, b.result.drafted);
+        if (kind == 1 && way.sampling.temperature == 0 && !way.options.shift) {
+          EXPECT_GT(b.result.accepted, 0);
+        }
+      }
+    }
+  }
+}
+
 TEST(Generate, GrammarsHold) {
   const Model m = talking_model();
   const LoadedModel loaded(engine(), m);

@@ -8,7 +8,7 @@
 namespace lumen::graph {
 namespace {
 
-constexpr int64_t kMaxWork = 300'000;
+constexpr int64_t kMaxWork = 3'000'000;  // eighty layers with rotations of sixty-four pairs need four hundred thousand
 constexpr size_t kMaxNodes = 1 << 20;
 
 // The same formula with its inputs in front, as people write it.

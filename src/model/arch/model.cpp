@@ -124,6 +124,12 @@ std::vector<graph::FormatAssignment> stored_formats(const Model& model) {
   return assignments;
 }
 
+std::vector<graph::FormatAssignment> stored_formats(const Model& model, const graph::Graph& used) {
+  std::vector<graph::FormatAssignment> assignments = stored_formats(model);
+  std::erase_if(assignments, [&](const auto& a) { return used.find_input(a.value) < 0; });
+  return assignments;
+}
+
 bool is_plain(const Format& format, Scalar scalar) {
   if (format.block != 1 || format.fields.size() != 1 || format.decode.result.kind != RoutineExpr::Kind::field)
     return false;

@@ -54,6 +54,8 @@ Model initialise(FamilyRef family, const graph::Config& config, uint32_t seed);
 
 // The assignments that give each input of a graph the element its weight has.
 std::vector<graph::FormatAssignment> stored_formats(const Model& model);
+// The same for a graph that does not use all weights.
+std::vector<graph::FormatAssignment> stored_formats(const Model& model, const graph::Graph& used);
 
 // The format whose one field is exactly this scalar type, or null: how f16 and bf16 tensors are held.
 FormatRef format_of_scalar(const FormatLibrary& formats, Scalar scalar);

@@ -17,44 +17,16 @@ double seconds_since(Clock::time_point start) {
 
 }  // namespace
 
-StopTexts::StopTexts(std::vector<std::string> texts) : texts_(std::move(texts)) {
-  std::erase(texts_, std::string());
-}
-
-std::string StopTexts::push(std::string_view text) {
-  if (stopped_) return {};
-  held_ += text;
-  size_t first = std::string::npos;
-  for (const std::string& t : texts_) first = std::min(first, held_.find(t));
-  if (first != std::string::npos) {
-    stopped_ = true;
-    return held_.substr(0, first);
-  }
-  // The longest end that is the beginning of a stop text waits.
-  size_t wait = 0;
-  for (const std::string& t : texts_) {
-    for (size_t n = std::min(t.size() - 1, held_.size()); n > wait; --n) {
-      if (std::string_view(held_).ends_with(std::string_view(t).substr(0, n))) wait = n;
-    }
-  }
-  std::string out = held_.substr(0, held_.size() - wait);
-  held_.erase(0, held_.size() - wait);
-  return out;
-}
-
-std::string StopTexts::finish() {
-  return stopped_ ? std::string() : std::exchange(held_, {});
-}
-
 Generator::Generator(const LoadedModel& loaded, SessionOptions session, SamplerOptions sampling,
-                     GenerateOptions options)
+                     GenerateOptions options, std::unique_ptr<Draft> draft)
     : tokenizer_(*loaded.model().tokenizer),
       session_(loaded, session),
       options_(std::move(options)),
-      sampler_(std::move(sampling)) {
+      sampler_(std::move(sampling)),
+      draft_(std::move(draft)) {
   if (options_.grammar.empty()) return;
-  matcher_.emplace(std::make_shared<const Grammar>(Grammar::parse(options_.grammar)));
-  trie_ = generation_trie(tokenizer_, &texts_);
+  constraint_.emplace(tokenizer_, options_.grammar);
+  matcher_.emplace(constraint_->grammar);
 }
 
 // Drops tokens behind the first `keep`, until `wanted` more fit; the rest is to be read again.
@@ -70,8 +42,15 @@ void Generator::make_room(size_t wanted) {
   session_.rewind(std::min(session_.position(), static_cast<int64_t>(keep)));
 }
 
+// What a draft proposed and nobody took is forgotten.
+void Generator::settle() {
+  ahead_.clear();
+  if (session_.position() > static_cast<int64_t>(tokens_.size())) session_.rewind(static_cast<int64_t>(tokens_.size()));
+}
+
 // Appends tokens and reads all that was not read.
 std::span<const float> Generator::feed(std::span<const TokenId> tokens) {
+  settle();
   if (static_cast<int64_t>(tokens_.size() + tokens.size()) > session_.context() && options_.shift &&
       static_cast<int64_t>(tokens.size()) < session_.context())
     make_room(tokens.size());
@@ -79,11 +58,40 @@ std::span<const float> Generator::feed(std::span<const TokenId> tokens) {
   return session_.feed(std::span(tokens_).subspan(static_cast<size_t>(session_.position())));
 }
 
+// Appends one token and gives the logits behind it: read before, where the draft had it right; else read now, together
+// with what the draft proposes next.
+std::span<const float> Generator::advance(TokenId id, int64_t wanted, Result* counts) {
+  const auto vocab = static_cast<size_t>(session_.vocabulary());
+  const size_t at = tokens_.size();
+  if (at < ahead_.size() && ahead_[at] == id) {
+    tokens_.push_back(id);
+    ++counts->accepted;
+    return std::span(rows_).subspan((at - ahead_from_) * vocab, vocab);
+  }
+  settle();
+  const auto room = std::min(session_.context() - static_cast<int64_t>(at) - 1, wanted);
+  if (!draft_ || room < 1) return feed({&id, 1});
+  tokens_.push_back(id);
+  std::vector<TokenId> proposed = draft_->propose(tokens_, std::min(options_.draft, room));
+  // Where the draft has nothing to say the step is the usual one.
+  if (proposed.empty()) return session_.feed(std::span(tokens_).subspan(static_cast<size_t>(session_.position())));
+  counts->drafted += static_cast<int64_t>(proposed.size());
+  LUMEN_CHECK(session_.position() == static_cast<int64_t>(at));
+  proposed.insert(proposed.begin(), id);
+  const std::span<const float> rows = session_.feed_all(proposed);
+  rows_.assign(rows.begin(), rows.end());
+  ahead_ = tokens_;
+  ahead_.insert(ahead_.end(), proposed.begin() + 1, proposed.end());
+  ahead_from_ = at;
+  return std::span(rows_).first(vocab);
+}
+
 Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
                                     const std::function<void(std::string_view)>& show,
                                     const std::function<bool()>& go_on) {
   Result out;
   if (prompt.empty()) throw usage_error("the prompt is empty");
+  settle();
   if (whole) {
     // What is known stays; the last token is read in any case: what follows it is asked for.
     const auto differ = std::mismatch(prompt.begin(), prompt.end(), tokens_.begin(), tokens_.end());
@@ -104,66 +112,31 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
   std::span<const float> logits = feed(prompt);
   out.read = session_.position() - before;
   out.read_seconds = seconds_since(start);
-  const std::vector<TokenId> ends = tokenizer_.end_of_generation();
-  TokenStream stream(tokenizer_);
-  StopTexts stops(options_.stops);
-  const auto put = [&](const std::string& text) {
-    const std::string shown = stops.push(text);
-    out.text += shown;
-    if (!shown.empty()) show(shown);
-  };
+  Answer answer(tokenizer_, options_, sampler_, constraint_ ? &*constraint_ : nullptr, matcher_ ? &*matcher_ : nullptr,
+                show);
   start = Clock::now();
   for (;;) {
     if (!go_on()) {
-      out.reason = EndReason::interrupted;
+      answer.end(EndReason::interrupted);
       break;
     }
-    if (options_.predict >= 0 && out.made >= options_.predict) {
-      out.reason = EndReason::limit;
-      break;
-    }
-    if (matcher_ && matcher_->must_end()) {
-      out.reason = EndReason::grammar;
-      break;
-    }
-    const TokenId id = sampler_.pick(logits, matcher_ ? &matcher_->allowed(tokenizer_, trie_) : nullptr);
-    if (id < 0) {
-      if (!matcher_) throw user_error("every token is forbidden");
-      if (!matcher_->may_end())
-        throw Error(Exit::user, "the vocabulary has no token with which the grammar could go on", "change the grammar");
-      out.reason = EndReason::grammar;
-      break;
-    }
-    ++out.made;
-    const bool end = std::find(ends.begin(), ends.end(), id) != ends.end();
-    if (end && (!options_.ignore_end || matcher_)) {
-      out.reason = EndReason::end_token;
-      break;
-    }
-    sampler_.accept(id);
-    if (matcher_) LUMEN_CHECK(matcher_->accept(texts_[static_cast<size_t>(id)]));
-    put(stream.push(id));
-    if (stops.stopped()) {
-      tokens_.push_back(id);
-      out.reason = EndReason::stop_text;
-      break;
-    }
+    const std::optional<TokenId> id = answer.draw(logits);
+    if (!id) break;
     const bool full = static_cast<int64_t>(tokens_.size()) + 1 > session_.context();
-    const bool last = options_.predict >= 0 && out.made == options_.predict;
-    if (last || (full && (!options_.shift || options_.predict == -2))) {
+    if (full && (!options_.shift || options_.predict == -2)) answer.end(EndReason::context);
+    if (answer.ended()) {
       // Written, but not yet read: nobody asks what follows.
-      tokens_.push_back(id);
-      out.reason = last ? EndReason::limit : EndReason::context;
+      settle();
+      tokens_.push_back(*id);
       break;
     }
-    logits = feed({&id, 1});
+    const int64_t left = options_.predict >= 0 ? options_.predict - answer.made() : session_.context();
+    logits = advance(*id, left - 1, &out);
   }
-  if (!stops.stopped()) {
-    put(stream.finish());
-    const std::string rest = stops.finish();
-    out.text += rest;
-    if (!rest.empty()) show(rest);
-  }
+  settle();
+  out.reason = answer.finish();
+  out.text = answer.text();
+  out.made = answer.made();
   out.made_seconds = seconds_since(start);
   return out;
 }

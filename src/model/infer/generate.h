@@ -3,52 +3,28 @@
 // its new place. Proved by tests/model/generate_test.cpp.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "model/infer/grammar.h"
-#include "model/infer/sampler.h"
+#include "model/infer/answer.h"
 #include "model/infer/session.h"
+#include "model/infer/speculative.h"
 
 namespace lumen::model {
 
-// Texts at which an output ends, in a stream: what may become one is held back.
-class StopTexts {
- public:
-  explicit StopTexts(std::vector<std::string> texts);
-  // What may be shown now. Once a stop text is complete: what stood before it, and stopped() is true.
-  std::string push(std::string_view text);
-  std::string finish();  // what was held back
-  bool stopped() const { return stopped_; }
-
- private:
-  std::vector<std::string> texts_;
-  std::string held_;
-  bool stopped_ = false;
-};
-
-struct GenerateOptions {
-  int64_t predict = -1;  // tokens at most; -1: no limit, -2: until the context is full
-  std::vector<std::string> stops = {};
-  std::string grammar = {};  // GBNF, or empty
-  bool ignore_end = false;   // go on behind end tokens
-  bool shift = false;        // make room when the context is full
-  int64_t keep = 0;          // tokens at the beginning that stay then; -1: all of the first prompt
-};
-
-enum class EndReason { end_token, stop_text, grammar, limit, context, interrupted };
-
 class Generator {
  public:
-  Generator(const LoadedModel& loaded, SessionOptions session, SamplerOptions sampling, GenerateOptions options);
+  // With a draft, what it proposes is read together and kept where the model would have written it.
+  Generator(const LoadedModel& loaded, SessionOptions session, SamplerOptions sampling, GenerateOptions options,
+            std::unique_ptr<Draft> draft = nullptr);
 
   struct Result {
     EndReason reason = EndReason::limit;
-    std::string text;            // what was shown
-    int64_t read = 0, made = 0;  // tokens computed of the prompt, and drawn
+    std::string text;                   // what was shown
+    int64_t read = 0, made = 0;         // tokens computed of the prompt, and drawn
+    int64_t drafted = 0, accepted = 0;  // tokens the draft proposed, and those of them that were written
     double read_seconds = 0, made_seconds = 0;
   };
   // Reads the prompt; with `whole` it is the whole text so far, of which what is known already is not read again, else
@@ -60,16 +36,21 @@ class Generator {
 
  private:
   std::span<const float> feed(std::span<const TokenId> tokens);
+  std::span<const float> advance(TokenId id, int64_t wanted, Result* counts);
+  void settle();
   void make_room(size_t wanted);
 
   const Tokenizer& tokenizer_;
   Session session_;
   GenerateOptions options_;
   Sampler sampler_;
+  std::unique_ptr<Draft> draft_;
+  std::optional<Constraint> constraint_;
   std::optional<GrammarMatcher> matcher_;
-  std::vector<std::string> texts_;  // of tokens, for the grammar
-  TokenTrie trie_;
-  std::vector<TokenId> tokens_;  // the text; the first session_.position() of them were read
+  std::vector<TokenId> tokens_;  // the text; the first session_.position() of them were read, and perhaps more:
+  std::vector<TokenId> ahead_;   // the text as the draft has it, or nothing
+  size_t ahead_from_ = 0;        // logits behind its tokens from here are in rows_
+  std::vector<float> rows_;
 };
 
 }  // namespace lumen::model

@@ -23,7 +23,7 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
   compile.assignments = stored_formats(model);
   compile.symbols = {{"B", batch}, {"T", length}};
   compile.exact = options.exact;
-  const auto program = engine.compile(model.family->function("token_loss", model.config), compile);
+  const auto program = engine.compile(loaded.function("token_loss"), compile);
   const graph::Type ids{{batch, length}, {Scalar::i32, nullptr}};
   const auto tokens = std::make_shared<run::DeviceTensor>(engine.device(), ids);
   const auto targets = std::make_shared<run::DeviceTensor>(engine.device(), ids);

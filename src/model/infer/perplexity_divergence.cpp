@@ -36,7 +36,7 @@ void each_row(const LoadedModel& loaded, const std::vector<TokenId>& text, const
   compile.assignments = stored_formats(model);
   compile.symbols = {{"B", 1}, {"T", length}};
   compile.exact = options.exact;
-  const auto program = engine.compile(model.family->function("forward", model.config), compile);
+  const auto program = engine.compile(loaded.function("forward"), compile);
   const auto tokens =
       std::make_shared<run::DeviceTensor>(engine.device(), graph::Type{{1, length}, {Scalar::i32, nullptr}});
   for (const std::string& name : program->input_names())

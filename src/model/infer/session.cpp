@@ -4,15 +4,64 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/arch/rows.h"
+#include "model/infer/forecast.h"
+#include "model/infer/step_plan.h"
 
 namespace lumen::model {
 namespace {
 
 constexpr int64_t kWidthStep = 4, kNarrowest = 8;
 
+// Matrices of as many rows, side by side, the n-th times scales[n].
+Weight beside(std::span<const Weight* const> parts, std::span<const double> scales) {
+  const int64_t rows = parts[0]->rows();
+  int64_t columns = 0;
+  for (const Weight* p : parts) columns += p->columns();
+  std::vector<float> values;
+  values.reserve(static_cast<size_t>(rows * columns));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (size_t n = 0; n < parts.size(); ++n) {
+      const auto row = parts[n]->f32().subspan(static_cast<size_t>(r * parts[n]->columns()),
+                                               static_cast<size_t>(parts[n]->columns()));
+      for (const float v : row) values.push_back(static_cast<float>(scales[n] * v));
+    }
+  }
+  return f32_weight({graph::Dim(rows), graph::Dim(columns)}, values);
+}
+
+// All changes of a weight as one: their ranks add up, and their scales are in B.
+std::map<std::string, AdapterPart> stacked(const Model& model, std::span<const ScaledAdapter> adapters) {
+  std::map<std::string, AdapterPart> out;
+  for (const Parameter& p : model.parameters) {
+    std::vector<const Weight*> as, bs;
+    std::vector<double> scales;
+    for (const ScaledAdapter& s : adapters) {
+      const auto found = s.adapter.parts.find(p.name);
+      if (found == s.adapter.parts.end()) continue;
+      as.push_back(&found->second.a);
+      bs.push_back(&found->second.b);
+      scales.push_back(s.scale * found->second.scale);
+    }
+    if (as.empty()) continue;
+    AdapterPart part;
+    part.b = beside(bs, scales);
+    if (is_looked_up(p)) {
+      part.a = beside(as, std::vector<double>(as.size(), 1.0));
+    } else {
+      std::vector<Weight> parts;
+      for (const Weight* a : as) parts.push_back(*a);
+      part.a = stack_rows(parts, {graph::Dim(part.rank()), p.shape[1]});
+    }
+    out.emplace(p.name, std::move(part));
+  }
+  return out;
+}
+
 }  // namespace
 
-LoadedModel::LoadedModel(run::Engine& engine, const Model& model) : engine_(engine), model_(model) {
+LoadedModel::LoadedModel(run::Engine& engine, const Model& model, std::span<const ScaledAdapter> adapters)
+    : engine_(engine), model_(model) {
   if (!engine.device().reads_host_memory()) {
     int64_t bytes = 0;
     for (const auto& [name, w] : model.weights) bytes += static_cast<int64_t>(w.bytes.size());
@@ -21,14 +70,47 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& model) : engine_(engi
   for (const auto& [name, w] : model.weights) {
     weights_[name] = run::DeviceTensor::parameter(engine.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
+  for (auto& [name, part] : stacked(model, adapters)) {
+    adapted_.push_back({name, part.rank(), is_looked_up(*model.find(name))});
+    weights_[graph::low_rank_a(name)] =
+        run::DeviceTensor::parameter(engine.device(), part.a.type, part.a.bytes.data(), part.a.bytes.keeper());
+    weights_[graph::low_rank_b(name)] =
+        run::DeviceTensor::parameter(engine.device(), part.b.type, part.b.bytes.data(), part.b.bytes.keeper());
+  }
 }
 
-Session::Session(const LoadedModel& loaded, SessionOptions options) : loaded_(loaded), options_(options) {
-  const int64_t trained = loaded.model().integer("context");
-  if (options_.context == 0) options_.context = trained;
-  if (options_.context < 1) throw usage_error("the context must hold at least one token");
-  options_.chunk = std::clamp<int64_t>(options_.chunk, 1, options_.context);
-  graph_ = loaded.model().family->function("step", loaded.model().config);
+graph::Graph LoadedModel::function(const std::string& name) const {
+  graph::Graph g = model_.family->function(name, model_.config);
+  std::vector<graph::LowRank> parts = adapted_;
+  std::erase_if(parts,
+                [&](const graph::LowRank& p) { return g.find_input(p.weight) < 0; });  // functions without logits
+  return graph::add_low_rank(std::move(g), parts);
+}
+
+SessionOptions session_options(const Model& model, SessionOptions options) {
+  if (options.context == 0) options.context = model.integer("context");
+  if (options.context < 1) throw usage_error("the context must hold at least one token");
+  options.chunk = std::clamp<int64_t>(options.chunk, 1, options.context);
+  return options;
+}
+
+std::vector<int64_t> session_widths(const SessionOptions& options) {
+  std::vector<int64_t> widths = {options.chunk};
+  while (widths.back() / kWidthStep >= kNarrowest) widths.push_back(widths.back() / kWidthStep);
+  if (widths.back() > 1) widths.push_back(1);
+  return widths;
+}
+
+Session::Session(const LoadedModel& loaded, SessionOptions options)
+    : loaded_(loaded), options_(session_options(loaded.model(), std::move(options))) {
+  StepPlan plan = plan_step(loaded, options_);
+  graph_ = std::move(plan.graph);
+  symbols_ = std::move(plan.symbols);
+  if (plan.window > 0) near_.emplace(plan.window, widest_step(options_));
+  run::CompileOptions compile = step_options(loaded.model(), graph_, options_);
+  compile.symbols = symbols_;
+  cache_bytes_ = state_bytes(graph_, compile);
+  require_session(loaded, cache_bytes_, 0, options_);
   position_in_ = std::make_shared<run::DeviceTensor>(loaded.engine().device(), graph::Type{{}, {Scalar::i32, nullptr}});
   logits_.resize(static_cast<size_t>(loaded.model().integer("vocab")));
 }
@@ -37,12 +119,10 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
   run::CompileOptions options;
   options.assignments = stored_formats(model);
   options.exact = session.exact;
-  bool first = true;
   for (const graph::ValueId v : step.inputs()) {
     const graph::Node& n = step[v];
     if (n.attributes.role != graph::Role::state) continue;
-    const FormatRef& format = first ? session.keys : session.values;
-    first = false;
+    const FormatRef& format = n.attributes.name.ends_with("keys") ? session.keys : session.values;
     if (!format || is_plain(*format, Scalar::f32)) continue;
     graph::FormatAssignment a;
     a.what = graph::FormatAssignment::What::stored;
@@ -56,11 +136,15 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
 Session::Width Session::make(int64_t tokens, int64_t rows) {
   run::Engine& engine = loaded_.engine();
   run::CompileOptions options = step_options(loaded_.model(), graph_, options_);
-  options.symbols = {{"B", 1}, {"T", tokens}, {"R", rows}, {"S", options_.context}};
+  options.symbols = symbols_;
+  options.symbols["T"] = tokens;
+  options.symbols["R"] = rows;
   Width width;
   width.tokens = tokens;
   width.rows = rows;
   width.program = engine.compile(graph_, options);
+  work_bytes_ += width.program->arena_bytes();
+  require_session(loaded_, cache_bytes_, work_bytes_, options_);
   for (const std::string& name : width.program->input_names()) {
     const graph::Type type = width.program->input_type(name);
     run::DeviceTensorRef tensor;
@@ -71,6 +155,10 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
       (name == "tokens" ? width.tokens_in : width.rows_in) = tensor;
     } else if (name == "position") {
       tensor = position_in_;
+    } else if (name == "place" || name == "near_positions") {
+      auto& shared = name == "place" ? place_in_ : near_positions_in_;
+      if (!shared) shared = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      tensor = shared;
     } else {
       auto& state = states_[name];
       if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type);
@@ -92,6 +180,11 @@ void Session::run(const Width& width, std::span<const TokenId> tokens) {
   width.rows_in->upload(rows.data(), width.rows_in->bytes());
   const auto position = static_cast<int32_t>(position_);
   position_in_->upload(&position, sizeof position);
+  if (near_) {
+    const auto place = static_cast<int32_t>(near_->put(position_, static_cast<int64_t>(tokens.size()), width.tokens));
+    place_in_->upload(&place, sizeof place);
+    near_positions_in_->upload(near_->positions().data(), near_positions_in_->bytes());
+  }
   width.program->run();
   position_ += static_cast<int64_t>(tokens.size());
   text_.insert(text_.end(), tokens.begin(), tokens.end());
@@ -114,15 +207,24 @@ const Session::Width& Session::width_for(int64_t left) {
 }
 
 void Session::check_room(int64_t count) const {
-  if (position_ + count <= options_.context) return;
+  if (position() + count <= options_.context) return;
   throw Error(Exit::user,
-              fmt::format("the text needs {} tokens, but the context holds {}", position_ + count, options_.context),
+              fmt::format("the text needs {} tokens, but the context holds {}", position() + count, options_.context),
               "shorten the prompt, ask for fewer tokens (-n), or raise --ctx-size");
+}
+
+// Brings the caches to the end of the text.
+void Session::read_again() {
+  if (position_ == position()) return;
+  const std::vector<TokenId> missing(text_.begin() + position_, text_.end());
+  text_.resize(static_cast<size_t>(position_));
+  (void)feed(missing);
 }
 
 std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
   check_room(static_cast<int64_t>(tokens.size()));
+  read_again();
   const Width* last = nullptr;
   while (!tokens.empty()) {
     const Width& width = width_for(static_cast<int64_t>(tokens.size()));
@@ -140,12 +242,14 @@ std::span<const float> Session::feed(std::span<const TokenId> tokens) {
 std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
   check_room(static_cast<int64_t>(tokens.size()));
+  read_again();
   const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
   std::vector<float> all;
   while (!tokens.empty()) {
     // A few widths, so that few are compiled; one by one where the context ends.
     int64_t wide = kNarrowest;
     while (wide < static_cast<int64_t>(tokens.size()) && wide < options_.chunk) wide *= 2;
+    wide = std::min(wide, widest_step(options_));
     if (tokens.size() == 1 || position_ + wide > options_.context) wide = 1;
     const Width& w = width(wide, wide);
     const size_t count = std::min(tokens.size(), static_cast<size_t>(wide));
@@ -169,16 +273,17 @@ std::span<const float> Session::become(std::span<const TokenId> tokens) {
 }
 
 void Session::shift(int64_t keep, int64_t drop) {
-  LUMEN_CHECK(keep >= 0 && drop >= 0 && keep + drop <= position_);
+  LUMEN_CHECK(keep >= 0 && drop >= 0 && keep + drop <= position());
   const std::vector<TokenId> rest(text_.begin() + keep + drop, text_.end());
   rewind(keep);
   if (!rest.empty()) (void)feed(rest);
 }
 
 void Session::rewind(int64_t position) {
-  LUMEN_CHECK(position >= 0 && position <= position_);
-  position_ = position;
+  LUMEN_CHECK(position >= 0 && position <= this->position());
   text_.resize(static_cast<size_t>(position));
+  if (position >= position_) return;
+  position_ = !near_ || near_->rewind(position) ? position : 0;
 }
 
 std::string Session::explain(const run::Ceilings* ceilings) const {

@@ -6,39 +6,59 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "graph/pass/low_rank.h"
+#include "model/arch/adapter.h"
 #include "model/arch/model.h"
+#include "model/infer/near_places.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
 
-// Weights of a model on a device, shared by sessions and evaluations.
+// An adapter and how much of it is wanted: 1 is as it was trained.
+struct ScaledAdapter {
+  Adapter adapter;
+  double scale = 1;
+};
+
+// Weights of a model on a device, shared by sessions and evaluations; and adapters beside them, all of which together
+// are one change of low rank for each weight.
 class LoadedModel {
  public:
-  LoadedModel(run::Engine& engine, const Model& model);
+  LoadedModel(run::Engine& engine, const Model& model, std::span<const ScaledAdapter> adapters = {});
   run::Engine& engine() const { return engine_; }
   const Model& model() const { return model_; }
+  // What inputs of the functions are bound to: the model's parameters and the adapters'.
   const std::map<std::string, run::DeviceTensorRef>& weights() const { return weights_; }
+  // A function of the family, with the adapters.
+  graph::Graph function(const std::string& name) const;
 
  private:
   run::Engine& engine_;
   const Model& model_;
   std::map<std::string, run::DeviceTensorRef> weights_;
+  std::vector<graph::LowRank> adapted_;
 };
 
 struct SessionOptions {
   int64_t context = 0;  // cache length; 0: the model's context
   int64_t chunk = 512;  // tokens of a prompt computed at once, at most
   bool exact = false;   // f32 activations throughout
-  // How the cache is held: the first state of the family's step (keys), and the others (values). Null: f32.
+  // How the cache is held: states of the family's step that are called keys, and the others (values). Null: f32.
   FormatRef keys = nullptr, values = nullptr;
 };
 
 // What a family's step is compiled with, but for its symbols: weights and caches in their formats.
 run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session);
+
+// Defaults filled in; Error when nothing fits.
+SessionOptions session_options(const Model& model, SessionOptions given);
+// How many tokens a session's steps may compute at once.
+std::vector<int64_t> session_widths(const SessionOptions& options);
 
 class Session {
  public:
@@ -54,10 +74,15 @@ class Session {
   // Makes room: `drop` tokens behind the first `keep` are forgotten, and those behind them move up. They are computed
   // anew, so that the result is that of a text which never had them.
   void shift(int64_t keep, int64_t drop);
-  const std::vector<TokenId>& text() const { return text_; }  // all tokens in the cache
-  int64_t position() const { return position_; }
+  const std::vector<TokenId>& text() const { return text_; }
+  int64_t position() const { return static_cast<int64_t>(text_.size()); }
   int64_t context() const { return options_.context; }
-  void rewind(int64_t position);  // forgets what came later
+  int64_t vocabulary() const { return loaded_.model().integer("vocab"); }
+  // Forgets what came later. Where layers remember the latest only, the rest may have to be read again: that happens
+  // with the next tokens.
+  void rewind(int64_t position);
+  // Bytes of the caches.
+  int64_t cache_bytes() const { return cache_bytes_; }
   // Kernels of each step that was compiled, the one-token step last.
   std::string explain(const run::Ceilings* ceilings = nullptr) const;
   void forget_times();  // explain() counts from here
@@ -68,6 +93,7 @@ class Session {
     std::shared_ptr<run::Program> program;
     run::DeviceTensorRef tokens_in, rows_in;
   };
+  void read_again();
   Width make(int64_t tokens, int64_t rows);
   const Width& width(int64_t tokens, int64_t rows);
   const Width& width_for(int64_t left);
@@ -77,12 +103,15 @@ class Session {
   const LoadedModel& loaded_;
   SessionOptions options_;
   graph::Graph graph_;
+  graph::Bindings symbols_;         // all but T and R
+  std::optional<NearPlaces> near_;  // of layers that remember the latest only
   std::map<std::string, run::DeviceTensorRef> states_;
-  run::DeviceTensorRef position_in_;
+  run::DeviceTensorRef position_in_, place_in_, near_positions_in_;
   std::deque<Width> widths_;  // made when first needed
+  int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<float> logits_;
   std::vector<TokenId> text_;
-  int64_t position_ = 0;  // the text's length
+  int64_t position_ = 0;  // tokens of the text that are in the caches: all, but after some rewinds
 };
 
 }  // namespace lumen::model

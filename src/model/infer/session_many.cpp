@@ -4,26 +4,37 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/infer/forecast.h"
 
 namespace lumen::model {
 namespace {
 
 constexpr int64_t kRows = ManySession::kMostTexts;  // logits of so many tokens come out of one step
+constexpr int64_t kWidthStep = 4;
 
 }  // namespace
 
-ManySession::ManySession(const LoadedModel& loaded, SessionOptions options)
-    : loaded_(loaded), options_(std::move(options)) {
+ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, int64_t longest)
+    : loaded_(loaded),
+      options_(session_options(loaded.model(), std::move(options))),
+      longest_(longest > 0 ? longest : std::min(options_.context, loaded.model().integer("context"))) {
   const Model& model = loaded.model();
   if (!model.family->has_function("step_many"))
     throw user_error("the family '{}' cannot compute several texts at once", model.family->name());
-  if (options_.context == 0) options_.context = model.integer("context");
-  if (options_.context < 1) throw usage_error("the cache must hold at least one token");
-  options_.chunk = std::clamp<int64_t>(options_.chunk, 1, options_.context);
-  graph_ = model.family->function("step_many", model.config);
+  graph_ = loaded.function("step_many");
+  run::CompileOptions compile = step_options(model, graph_, options_);
+  compile.symbols = {{"T", 1}, {"R", 1}, {"S", options_.context}};
+  cache_bytes_ = state_bytes(graph_, compile);
+  require_session(loaded, cache_bytes_, 0, options_);
   texts_.resize(kMostTexts);
   positions_.resize(static_cast<size_t>(options_.context));
   owners_.resize(positions_.size());
+}
+
+std::vector<int64_t> ManySession::widths(const SessionOptions& options) {
+  std::vector<int64_t> widths = {1};
+  while (widths.back() < options.chunk) widths.push_back(widths.back() * kWidthStep);
+  return widths;
 }
 
 void ManySession::check_open(int text) const {
@@ -87,6 +98,8 @@ const ManySession::Width& ManySession::width(int64_t tokens) {
   Width w;
   w.tokens = tokens;
   w.program = engine.compile(graph_, options);
+  work_bytes_ += w.program->arena_bytes();
+  require_session(loaded_, cache_bytes_, work_bytes_, options_);
   for (const std::string& name : w.program->input_names()) {
     const graph::Type type = w.program->input_type(name);
     run::DeviceTensorRef tensor;
@@ -107,7 +120,7 @@ const ManySession::Width& ManySession::width(int64_t tokens) {
 // As many items as the step is wide, at most; filled up with tokens nobody sees.
 void ManySession::run(std::span<const Item> items, std::vector<std::vector<float>>& logits) {
   int64_t wide = 1;
-  while (wide < static_cast<int64_t>(items.size())) wide *= 4;
+  while (wide < static_cast<int64_t>(items.size())) wide *= kWidthStep;
   int64_t place = find_place(wide);
   if (place < 0 && wide > 1) {  // no such run of places is empty: smaller steps
     const size_t half = (items.size() + 1) / 2;
@@ -136,12 +149,13 @@ void ManySession::run(std::span<const Item> items, std::vector<std::vector<float
     rows[parts.size()] = static_cast<int32_t>(i);
     parts.push_back(items[i].part);
   }
-  const auto first = static_cast<int32_t>(place);
+  const auto first = static_cast<int32_t>(place), longest = static_cast<int32_t>(longest_);
   const auto put = [&](const char* name, const void* data) { w.in.at(name)->upload(data, w.in.at(name)->bytes()); };
   put("tokens", ids.data());
   put("positions", at.data());
   put("owners", owners.data());
   put("place", &first);
+  if (w.in.contains("length")) put("length", &longest);
   put("key_positions", positions_.data());
   put("key_owners", owners_.data());
   put("rows", rows.data());

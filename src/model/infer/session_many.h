@@ -11,8 +11,11 @@ class ManySession {
  public:
   static constexpr int kMostTexts = 31;  // a place's owners are bits
 
-  // options.context: places of the cache, for all texts together.
-  ManySession(const LoadedModel& loaded, SessionOptions options);
+  // How many tokens its steps may compute at once.
+  static std::vector<int64_t> widths(const SessionOptions& options);
+  // options.context: places of the cache, for all texts together. `longest`: what a text may become, for scalings of
+  // positions that depend on it; 0: all places, or the model's context where that is less.
+  ManySession(const LoadedModel& loaded, SessionOptions options, int64_t longest = 0);
 
   // A new, empty text; Error when there are too many. Its number stays until it is closed.
   int open();
@@ -56,9 +59,11 @@ class ManySession {
 
   const LoadedModel& loaded_;
   SessionOptions options_;
+  int64_t longest_;
   graph::Graph graph_;
   std::map<std::string, run::DeviceTensorRef> states_;
   std::deque<Width> widths_;
+  int64_t cache_bytes_ = 0, work_bytes_ = 0;
   std::vector<Text> texts_;
   std::vector<int32_t> positions_, owners_;  // of each place
 };

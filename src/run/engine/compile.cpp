@@ -244,6 +244,13 @@ std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<co
   return trial;
 }
 
+// One kernel after the other uses the same bytes.
+int64_t most_scratch(const DistinctKernels& kernels) {
+  int64_t most = 0;
+  for (const Synthesis& s : kernels.distinct) most = std::max(most, scratch_bytes(s));
+  return most;
+}
+
 }  // namespace
 
 LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& options) {
@@ -262,8 +269,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
   for (size_t i = 0; i < trials.size(); ++i)
     if (!settled[i]) trials[i] = make_trial(shop, shared, kernels, i, functions[i], options);
   Places places(pipeline, shop.device);
-  int64_t scratch = 0;
-  for (const Synthesis& s : kernels.distinct) scratch = std::max(scratch, scratch_bytes(s));
+  const int64_t scratch = most_scratch(kernels);
   const int64_t scratch_at = aligned(pipeline.memory.arena_bytes);
   list.arena_bytes = scratch_at + scratch;
 
@@ -291,6 +297,14 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
   list.graph = plan.graph;
   list.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return list;
+}
+
+int64_t arena_bytes(const Workshop& shop, const Graph& g, const CompileOptions& options) {
+  const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
+  DistinctKernels kernels =
+      synthesize_distinct(pipeline.plan, shop.device->machine(), {options.exact, options.candidate, options.products});
+  use_remembered_plans(shop, pipeline.plan, options, &kernels);
+  return aligned(pipeline.memory.arena_bytes) + most_scratch(kernels);
 }
 
 std::vector<Launch> compile_steps(const Workshop& shop, const Synthesis& steps, const std::vector<Place>& values,

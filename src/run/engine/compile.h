@@ -15,6 +15,9 @@ struct Workshop {
 
 LaunchList compile(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
 
+// LaunchList::arena_bytes of that, without any code.
+int64_t arena_bytes(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
+
 // Steps that belong to no plan: values are numbered by the caller, scratch is placed from `scratch_at` on.
 std::vector<Launch> compile_steps(const Workshop& shop, const synth::Synthesis& steps, const std::vector<Place>& values,
                                   int64_t scratch_at, CompileReport* report);

@@ -145,6 +145,10 @@ std::shared_ptr<Program> Engine::compile(const graph::Graph& g, const CompileOpt
   return make_program(state_->shop.device, state_->shop.cache, std::move(list), state_->timed);
 }
 
+int64_t Engine::arena_bytes(const graph::Graph& g, const CompileOptions& options) {
+  return run::arena_bytes(state_->shop, g, options);
+}
+
 std::vector<uint8_t> Engine::encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns) {
   std::vector<uint8_t> blob(static_cast<size_t>(blob_layout(*f, rows, columns).total));
   if (rows == 0 || columns == 0) return blob;

@@ -119,6 +119,8 @@ class Engine {
   // Refuses (exit 3) what the device cannot hold, before any of it is made. `what` begins the message.
   void require_memory(int64_t bytes, const std::string& what);
   std::shared_ptr<Program> compile(const graph::Graph& g, const CompileOptions& options);
+  // Program::arena_bytes() of that; nothing is compiled.
+  int64_t arena_bytes(const graph::Graph& g, const CompileOptions& options);
 
   // Quantize and dequantize with compiled kernels; equal to the codec bit for bit. rows x columns, host memory.
   std::vector<uint8_t> encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns);

@@ -1,0 +1,63 @@
+#include "cli/adapters.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace lumen::cli {
+namespace {
+
+struct Wanted {
+  std::string path;
+  double scale = 1;
+};
+
+double scale_of(const std::string& text, const std::string& given, const char* flag) {
+  char* end = nullptr;
+  const double scale = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !std::isfinite(scale))
+    throw usage_error("{} {}: '{}' is no number", flag, given, text);
+  return scale;
+}
+
+// A name that is there is taken as it stands, whatever signs it has.
+Wanted split(const std::string& given, char sign, const char* flag) {
+  std::error_code failure;
+  const size_t at = given.rfind(sign);
+  if (at == std::string::npos || std::filesystem::exists(given, failure)) return {given, 1};
+  return {given.substr(0, at), scale_of(given.substr(at + 1), given, flag)};
+}
+
+}  // namespace
+
+void AdapterFlags::add_flags(CLI::App& app) {
+  app.add_option("--lora", plain, "Adapter to run beside the weights: a GGUF file or a PEFT folder; repeatable")
+      ->type_name("FILE[=SCALE]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--lora-scaled", scaled, "The same, as other programs spell it")
+      ->type_name("FILE:SCALE")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+std::vector<model::ScaledAdapter> AdapterFlags::read(const model::Model& model) const {
+  std::vector<Wanted> wanted;
+  for (const std::string& given : plain) wanted.push_back(split(given, '=', "--lora"));
+  for (const std::string& given : scaled) {
+    if (given.rfind(':') == std::string::npos) throw usage_error("--lora-scaled {}: expected FILE:SCALE", given);
+    wanted.push_back(split(given, ':', "--lora-scaled"));
+  }
+  std::vector<model::ScaledAdapter> out;
+  for (const Wanted& w : wanted) {
+    out.push_back({model::read_adapter(model, w.path), w.scale});
+    int64_t rank = 0;
+    for (const auto& [name, part] : out.back().adapter.parts) rank = std::max(rank, part.rank());
+    note(fmt::format("adapter {}: {} weights, rank {}, scale {}", w.path, out.back().adapter.parts.size(), rank,
+                     w.scale));
+  }
+  return out;
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,368 @@
+#include "model/arch/adapter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "model/arch/pairs.h"
+#include "model/arch/rows.h"
+#include "model/file/gguf.h"
+#include "model/file/json.h"
+#include "model/file/safetensors.h"
+#include "model/text/pattern.h"
+#include "number/codec.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kFolderConfig = "adapter_config.json";
+constexpr const char* kFolderWeights = "adapter_model.safetensors";
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+// A matrix of any kind of floats, as f32.
+Weight matrix(const FormatLibrary& formats, const StoredTensor& t, const std::string& file) {
+  if (t.shape.size() != 2 || t.rows() < 1 || t.columns() < 1)
+    throw user_error("{}: tensor '{}' has shape {}, but an adapter's are matrices", file, t.name, shape_text(t.shape));
+  const FormatRef format = t.element.format ? t.element.format : format_of_scalar(formats, t.element.scalar);
+  if (!format) throw user_error("{}: tensor '{}' is not of floats", file, t.name);
+  std::vector<float> values;
+  if (is_plain(*format, Scalar::f32)) {
+    values.resize(static_cast<size_t>(t.rows() * t.columns()));
+    const std::vector<uint8_t> blob = t.blob();
+    LUMEN_CHECK(blob.size() >= values.size() * sizeof(float));
+    std::memcpy(values.data(), blob.data(), values.size() * sizeof(float));
+  } else {
+    std::vector<uint8_t> blob = t.blob();
+    blob.resize(static_cast<size_t>(blob_layout(*format, t.rows(), t.columns()).total));
+    values = decode(*format, blob, t.rows(), t.columns());
+  }
+  if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
+    throw user_error("{}: tensor '{}' holds values that are not finite", file, t.name);
+  return f32_weight({graph::Dim(t.rows()), graph::Dim(t.columns())}, values);
+}
+
+// The two matrices of one target, as the file names it.
+struct Pair {
+  const StoredTensor* a = nullptr;
+  const StoredTensor* b = nullptr;
+  bool looked_up = false;  // kept as changes of an embedding are
+};
+using Pairs = std::map<std::string, Pair>;
+
+void check_pairs(const Pairs& pairs, const std::string& file) {
+  if (pairs.empty()) throw user_error("{}: no tensors of an adapter", file);
+  for (const auto& [target, pair] : pairs) {
+    if (!pair.a || !pair.b)
+      throw user_error("{}: '{}' has its {} matrix, but not its {}", file, target, pair.a ? "A" : "B",
+                       pair.a ? "B" : "A");
+  }
+}
+
+void put(Pairs& pairs, const std::string& target, bool is_a, const StoredTensor& t, bool looked_up,
+         const std::string& file) {
+  Pair& pair = pairs[target];
+  const StoredTensor*& place = is_a ? pair.a : pair.b;
+  if (place || ((pair.a || pair.b) && pair.looked_up != looked_up))
+    throw user_error("{}: '{}' has two kinds of tensors for one matrix, '{}' among them", file, target, t.name);
+  place = &t;
+  pair.looked_up = looked_up;
+}
+
+void check_shape(const Weight& w, int64_t rows, int64_t columns, const StoredTensor& t, const std::string& file) {
+  if (w.rows() == rows && w.columns() == columns) return;
+  throw Error(Exit::user,
+              fmt::format("{}: tensor '{}' has shape {}, but the model asks for {}", file, t.name, shape_text(t.shape),
+                          shape_text({rows, columns})),
+              "the adapter was made for another model");
+}
+
+void check_matrix(const Parameter& p, const std::string& target, const std::string& file) {
+  if (p.shape.size() == 2) return;
+  throw user_error("{}: '{}' is not one matrix of the model (parameter {}); such targets cannot be adapted", file,
+                   target, p.name);
+}
+
+[[noreturn]] void unknown_target(const Model& model, const std::string& target, const std::string& file) {
+  for (const Parameter& p : model.family->all_parameters(model.config)) {
+    const bool named = target == p.gguf || target + ".weight" == p.hf;
+    if (named && !p.absent_if.empty() && !model.find(p.name))
+      throw Error(Exit::user,
+                  fmt::format("{}: '{}' is adapted, but this model has no such weight: it uses its embedding there",
+                              file, target),
+                  "leave that target out when training the adapter");
+  }
+  throw Error(Exit::user, fmt::format("{}: the model '{}' has no weight '{}'", file, model.name, target),
+              "the adapter was made for another model");
+}
+
+// ---- GGUF: names and row orders are ours.
+
+Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path) {
+  const FormatLibrary& formats = model.family->library().formats();
+  const GgufFile file(path, formats);
+  const std::string name = path.string();
+  const GgufMetadata& m = file.metadata();
+  if (m.text("general.type", "model") != "adapter")
+    throw Error(Exit::user, fmt::format("{}: this file is a model, not an adapter", name), "give models with -m");
+  if (const std::string kind = m.text("adapter.type", "lora"); kind != "lora")
+    throw user_error("{}: adapters of the type '{}' are not known; only 'lora' is", name, kind);
+  if (m.has("adapter.alora.invocation_tokens"))
+    throw user_error("{}: adapters that begin to work at certain tokens are not supported", name);
+  const std::string& made_for = m.text("general.architecture");
+  if (made_for != model.family->gguf_architecture())
+    throw user_error("{}: made for models of the architecture '{}', but '{}' has '{}'", name, made_for, model.name,
+                     model.family->gguf_architecture());
+  const double alpha = m.number("adapter.lora.alpha", 0);
+  if (!std::isfinite(alpha)) throw user_error("{}: adapter.lora.alpha is not finite", name);
+
+  Pairs pairs;
+  for (const StoredTensor& t : file.tensors()) {
+    const bool is_a = t.name.ends_with(".lora_a");
+    if (!is_a && !t.name.ends_with(".lora_b"))
+      throw user_error("{}: tensor '{}' is no part of a low-rank change", name, t.name);
+    put(pairs, t.name.substr(0, t.name.size() - 7), is_a, t, false, name);
+  }
+  check_pairs(pairs, name);
+  Adapter out;
+  out.name = name;
+  for (const auto& [target, pair] : pairs) {
+    const auto p = std::find_if(model.parameters.begin(), model.parameters.end(),
+                                [&](const Parameter& q) { return q.gguf == target; });
+    if (p == model.parameters.end()) unknown_target(model, target, name);
+    check_matrix(*p, target, name);
+    AdapterPart part{matrix(formats, *pair.a, name), matrix(formats, *pair.b, name)};
+    const int64_t rows = p->shape[0].number(), columns = p->shape[1].number(), rank = part.rank();
+    if (is_looked_up(*p)) {
+      check_shape(part.a, rows, rank, *pair.a, name);
+      check_shape(part.b, columns, rank, *pair.b, name);
+    } else {
+      check_shape(part.a, rank, columns, *pair.a, name);
+      check_shape(part.b, rows, rank, *pair.b, name);
+    }
+    // Without alpha nothing is divided by the rank, as other programs have it.
+    if (alpha != 0) part.scale = alpha / static_cast<double>(rank);
+    out.parts.emplace(p->name, std::move(part));
+  }
+  return out;
+}
+
+// ---- Folders: names and row orders of Hugging Face models.
+
+// What adapter_config.json says about sizes.
+class FolderConfig {
+ public:
+  explicit FolderConfig(const std::filesystem::path& path) : file_(path.string()) {
+    const std::string text = read_file(path, 4 << 20);
+    parse_json(text, file_);  // its errors are the better ones
+    json_ = ordered_json::parse(text);
+    if (!json_.is_object()) throw user_error("{}: not a JSON object", file_);
+    const auto kind = json_.find("peft_type");
+    if (kind == json_.end() || !kind->is_string() || kind->get<std::string>() != "LORA")
+      throw user_error("{}: peft_type must be \"LORA\"; other kinds of adapters are not supported", file_);
+    for (const char* key : {"modules_to_save", "use_dora", "lora_bias", "use_qalora", "layer_replication",
+                            "trainable_token_indices", "alora_invocation_tokens", "target_parameters", "use_bdlora",
+                            "arrow_config", "kasa_config", "monteclora_config"}) {
+      const auto value = json_.find(key);
+      if (value == json_.end() || value->is_null() || *value == false || value->empty()) continue;
+      throw Error(Exit::user, fmt::format("{}: \"{}\" is set, which cannot be applied beside a model", file_, key),
+                  "merge the adapter into the model with the program that made it, and use the merged model");
+    }
+    if (const auto bias = json_.find("bias"); bias != json_.end() && !bias->is_null() && *bias != "none")
+      throw user_error("{}: adapters with changed biases (\"bias\" is not \"none\") are not supported", file_);
+    // Other beginnings change the model's own weights; the adapter alone does not say how.
+    if (const auto init = json_.find("init_lora_weights"); init != json_.end() && init->is_string()) {
+      const auto begin = init->get<std::string>();
+      if (begin != "gaussian" && begin != "eva" && begin != "orthogonal")
+        throw Error(Exit::user,
+                    fmt::format("{}: init_lora_weights \"{}\" may have changed the base model", file_, begin),
+                    "convert the adapter to a plain one when saving it (path_initial_model_for_weight_conversion)");
+    }
+    rank_ = number("r");
+    alpha_ = number("lora_alpha");
+    by_root_ = json_.value("use_rslora", ordered_json(false)) == ordered_json(true);
+    read_patterns("rank_pattern", ranks_);
+    read_patterns("alpha_pattern", alphas_);
+  }
+
+  double rank(const std::string& target) const { return of(ranks_, target, rank_); }
+  double scale(const std::string& target) const {
+    const double r = rank(target);
+    return of(alphas_, target, alpha_) / (by_root_ ? std::sqrt(r) : r);
+  }
+
+ private:
+  struct ByName {
+    Pattern names;
+    double value;
+  };
+
+  double positive(const ordered_json& value, const std::string& key) const {
+    if (!value.is_number() || !std::isfinite(value.get<double>()) || !(value.get<double>() > 0))
+      throw user_error("{}: \"{}\" must be a number above 0", file_, key);
+    return value.get<double>();
+  }
+  double number(const char* key) const {
+    const auto value = json_.find(key);
+    if (value == json_.end()) throw user_error("{}: \"{}\" is missing", file_, key);
+    return positive(*value, key);
+  }
+  void read_patterns(const char* key, std::vector<ByName>& out) const {
+    const auto found = json_.find(key);
+    if (found == json_.end() || found->is_null()) return;
+    if (!found->is_object()) throw user_error("{}: \"{}\" must be an object", file_, key);
+    for (const auto& [name, value] : found->items()) {
+      // A whole name, or its last parts.
+      out.push_back({Pattern("^(?:.*\\.)?(?:" + name + ")$", file_ + ": " + key), positive(value, key)});
+    }
+  }
+  static double of(const std::vector<ByName>& patterns, const std::string& target, double otherwise) {
+    for (const ByName& p : patterns) {
+      Match match;
+      uint64_t work = 0;
+      if (p.names.find(target, 0, &match, &work) && match.begin == 0 && match.end == target.size()) return p.value;
+    }
+    return otherwise;
+  }
+
+  std::string file_;
+  ordered_json json_;
+  double rank_ = 0, alpha_ = 0;
+  bool by_root_ = false;
+  std::vector<ByName> ranks_, alphas_;
+};
+
+// "model.layers.0.mlp.up_proj" and which matrix, of "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight".
+struct FolderName {
+  std::string target;
+  bool is_a = false, looked_up = false;
+};
+std::optional<FolderName> folder_name(std::string name) {
+  constexpr std::string_view kBase = "base_model.model.";
+  if (name.starts_with(kBase)) name.erase(0, kBase.size());
+  struct Ending {
+    std::string_view text;
+    bool is_a, looked_up;
+  };
+  constexpr Ending kEndings[] = {{".lora_A.weight", true, false},           {".lora_B.weight", false, false},
+                                 {".lora_A.default.weight", true, false},   {".lora_B.default.weight", false, false},
+                                 {".lora_embedding_A", true, true},         {".lora_embedding_B", false, true},
+                                 {".lora_embedding_A.default", true, true}, {".lora_embedding_B.default", false, true}};
+  for (const Ending& e : kEndings)
+    if (name.ends_with(e.text)) return FolderName{name.substr(0, name.size() - e.text.size()), e.is_a, e.looked_up};
+  return std::nullopt;
+}
+
+// Part n of a matrix whose rows are those of several parameters.
+Weight rows_of_part(const Weight& b, const Parameter& p) {
+  const int64_t rows = p.shape[0].number();
+  std::vector<int64_t> source;
+  for (int64_t r = 0; r < rows; ++r) source.push_back(p.hf_part * rows + r);
+  return take_rows(b, {graph::Dim(rows), graph::Dim(b.columns())}, source);
+}
+
+class FolderReader {
+ public:
+  FolderReader(const Model& model, const std::filesystem::path& folder)
+      : model_(model),
+        formats_(model.family->library().formats()),
+        config_(folder / kFolderConfig),
+        file_(folder / kFolderWeights, formats_),
+        name_((folder / kFolderWeights).string()) {}
+
+  Adapter read() {
+    Pairs pairs;
+    for (const StoredTensor& t : file_.tensors()) {
+      if (const auto n = folder_name(t.name)) {
+        put(pairs, n->target, n->is_a, t, n->looked_up, name_);
+      } else {
+        throw Error(Exit::user, fmt::format("{}: tensor '{}' is no part of a low-rank change", name_, t.name),
+                    "whole weights (modules_to_save, save_embedding_layers), magnitudes and biases cannot be applied "
+                    "beside a model; merge such an adapter with the program that made it");
+      }
+    }
+    check_pairs(pairs, name_);
+    Adapter out;
+    out.name = name_;
+    for (const auto& [target, pair] : pairs) {
+      bool known = false;
+      for (const Parameter& p : model_.parameters) {
+        const std::string tensor = target + ".weight";
+        const bool own = p.hf == tensor || std::find(p.hf_also.begin(), p.hf_also.end(), tensor) != p.hf_also.end();
+        const bool fused = !own && p.hf_fused == tensor;
+        if (!own && !fused) continue;
+        known = true;
+        check_matrix(p, target, name_);
+        if (!out.parts.emplace(p.name, part(p, target, pair, fused)).second)
+          throw user_error("{}: parameter {} is adapted twice, the second time as '{}'", name_, p.name, target);
+      }
+      if (!known) unknown_target(model_, target, name_);
+    }
+    return out;
+  }
+
+ private:
+  AdapterPart part(const Parameter& p, const std::string& target, const Pair& pair, bool fused) {
+    if (pair.looked_up != is_looked_up(p))
+      throw user_error("{}: '{}' is adapted as {}, but the model uses it otherwise", name_, target,
+                       pair.looked_up ? "an embedding" : "a product");
+    AdapterPart out{matrix(formats_, *pair.a, name_), matrix(formats_, *pair.b, name_)};
+    const int64_t rank = out.rank();
+    if (static_cast<double>(rank) != config_.rank(target))
+      throw user_error("{}: '{}' has rank {}, but {} says {}", name_, target, rank, kFolderConfig,
+                       config_.rank(target));
+    const int64_t rows = p.shape[0].number(), columns = p.shape[1].number();
+    if (pair.looked_up) {  // A is [rank, N], B [K, rank]
+      check_shape(out.a, rank, rows, *pair.a, name_);
+      check_shape(out.b, columns, rank, *pair.b, name_);
+      out.a = transposed(out.a);
+    } else {
+      check_shape(out.a, rank, columns, *pair.a, name_);
+      check_shape(out.b, rows * (fused ? p.hf_parts : 1), rank, *pair.b, name_);
+      if (fused) out.b = rows_of_part(out.b, p);
+      if (p.hf_halves > 0) halves_to_pairs(out.b, p.hf_halves, p.hf_turned);
+    }
+    out.scale = config_.scale(target);
+    return out;
+  }
+
+  const Model& model_;
+  const FormatLibrary& formats_;
+  FolderConfig config_;
+  SafetensorsFile file_;
+  std::string name_;
+};
+
+}  // namespace
+
+bool is_looked_up(const Parameter& p) {
+  return p.role == "embedding" || p.role == "position";
+}
+
+Adapter read_adapter(const Model& model, const std::filesystem::path& path) {
+  std::error_code failure;
+  if (!std::filesystem::exists(path, failure)) throw user_error("{}: no such file", path.string());
+  const bool is_folder = std::filesystem::is_directory(path, failure);
+  const std::filesystem::path folder = is_folder ? path : path.parent_path();
+  if (!is_folder && path.filename() != kFolderWeights && path.filename() != kFolderConfig)
+    return read_gguf_adapter(model, path);
+  if (!std::filesystem::exists(folder / kFolderConfig, failure))
+    throw Error(Exit::user, fmt::format("{}: no {} in this folder", folder.string(), kFolderConfig),
+                "an adapter is a GGUF file, or a folder with adapter_config.json and adapter_model.safetensors");
+  if (!std::filesystem::exists(folder / kFolderWeights, failure))
+    throw Error(Exit::user, fmt::format("{}: no {} in this folder", folder.string(), kFolderWeights),
+                "pickles (adapter_model.bin) are not read; save the adapter as safetensors");
+  return FolderReader(model, folder).read();
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,36 @@
+// Adapters: small changes of a model's weights, W + scale * B A, as files keep them. Two kinds of files: a folder of
+// adapter_config.json and adapter_model.safetensors (names and row orders of Hugging Face folders), and GGUF files of
+// the type "adapter". The weights themselves are never touched: infer/session.h computes beside them. Hostile files:
+// names, shapes and pairs are checked against the model before anything is computed. Proved by
+// tests/model/adapter_test.cpp.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/arch/model.h"
+
+namespace lumen::model {
+
+// W + scale * B A of one parameter.
+struct AdapterPart {
+  Weight a;  // f32 [rank, K]; of an embedding [N, rank]
+  Weight b;  // f32 [N, rank]; of an embedding [K, rank]
+  double scale = 1;
+  int64_t rank() const { return b.columns(); }
+};
+
+struct Adapter {
+  std::string name;                          // the file's
+  std::map<std::string, AdapterPart> parts;  // by parameter
+};
+
+// Whether a parameter's rows are read by number, not multiplied.
+bool is_looked_up(const Parameter& p);
+
+// A folder, its adapter_model.safetensors, or a GGUF file. Error when it is none, or does not fit the model.
+Adapter read_adapter(const Model& model, const std::filesystem::path& path);
+
+}  // namespace lumen::model

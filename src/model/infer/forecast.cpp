@@ -1,0 +1,82 @@
+#include "model/infer/forecast.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "model/infer/session_many.h"
+#include "model/infer/step_plan.h"
+
+namespace lumen::model {
+namespace {
+
+double gib(int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 30);
+}
+
+// The step `function` at each of some widths.
+MemoryForecast of_steps(const LoadedModel& loaded, const SessionOptions& options, const graph::Graph& step,
+                        const std::vector<int64_t>& widths, const std::function<graph::Bindings(int64_t)>& symbols) {
+  MemoryForecast out;
+  out.weights = weight_bytes(loaded);
+  run::CompileOptions compile = step_options(loaded.model(), step, options);
+  for (const int64_t width : widths) {
+    compile.symbols = symbols(width);
+    out.cache = state_bytes(step, compile);
+    out.work += loaded.engine().arena_bytes(step, compile);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string MemoryForecast::text() const {
+  return fmt::format("{:.2f} GiB of weights, {:.2f} GiB of cache, {:.2f} GiB of values: {:.2f} GiB", gib(weights),
+                     gib(cache), gib(work), gib(total()));
+}
+
+int64_t weight_bytes(const LoadedModel& loaded) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : loaded.weights()) bytes += tensor->bytes();
+  return bytes;
+}
+
+int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options) {
+  int64_t bytes = 0;
+  for (const graph::ValueId v : step.inputs()) {
+    const graph::Node& n = step[v];
+    if (n.attributes.role != graph::Role::state) continue;
+    graph::Type type = graph::bind(n.type, options.symbols);
+    for (const graph::FormatAssignment& a : options.assignments)
+      if (a.value == n.attributes.name) type.element = {Scalar::f32, a.format};
+    bytes += graph::byte_size(type);
+  }
+  return bytes;
+}
+
+MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& given) {
+  const SessionOptions options = session_options(loaded.model(), given);
+  const StepPlan plan = plan_step(loaded, options);
+  return of_steps(loaded, options, plan.graph, session_widths(options), [&](int64_t tokens) {
+    graph::Bindings symbols = plan.symbols;
+    symbols["T"] = tokens;
+    symbols["R"] = 1;
+    return symbols;
+  });
+}
+
+MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& given) {
+  const SessionOptions options = session_options(loaded.model(), given);
+  return of_steps(loaded, options, loaded.function("step_many"), ManySession::widths(options), [&](int64_t tokens) {
+    return graph::Bindings{
+        {"T", tokens}, {"R", std::min<int64_t>(tokens, ManySession::kMostTexts)}, {"S", options.context}};
+  });
+}
+
+void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, const SessionOptions& options) {
+  // Weights that lie in a file's mapping are memory as well; on other devices they are there already.
+  const bool host = loaded.engine().device().reads_host_memory();
+  loaded.engine().require_memory((host ? weight_bytes(loaded) : 0) + cache + work,
+                                 fmt::format("'{}' with a context of {} tokens", loaded.model().name, options.context));
+}
+
+}  // namespace lumen::model

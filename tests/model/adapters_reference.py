@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Makes tests/model/fixtures/adapters: low-rank adapters with random weights for the tiny models of fixtures/families, as the
+well-known implementation (peft, from PyPI) writes them, and the logits it computes with them beside the weights. Only the
+results are needed by the tests.
+
+usage: adapters_reference.py FAMILIES FOLDER [CASE ...]
+
+Each case is a folder: adapter_config.json and adapter_model.safetensors as peft writes them, and expected.safetensors with
+`tokens` [2, T] and `logits` [2, T, V] in f32. `base` in expected.safetensors' metadata names the family.
+"""
+import json
+import os
+import sys
+
+import peft
+import safetensors.torch
+import torch
+import transformers as t
+
+T = 13
+ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+CASES = {
+    "every_product": ("llama", dict(r=4, lora_alpha=8, target_modules=ALL + ["lm_head"])),
+    "patterns": ("llama_tied_bias", dict(r=2, lora_alpha=3, use_rslora=True, target_modules=["q_proj", "v_proj", "down_proj"],
+                                         rank_pattern={"layers.1.self_attn.q_proj": 5, "v_proj": 1},
+                                         alpha_pattern={r"layers\.[01]\.mlp\.down_proj": 7})),
+    "embedding": ("gemma2", dict(r=3, lora_alpha=2, target_modules=["embed_tokens", "k_proj", "down_proj"])),
+    "transposed": ("gpt2", dict(r=4, lora_alpha=4, fan_in_fan_out=True, target_modules=["c_attn", "c_proj", "c_fc"])),
+    "normed_queries": ("qwen3", dict(r=3, lora_alpha=6, target_modules=["q_proj", "k_proj"], layers_to_transform=[1])),
+}
+
+
+def make(families, folder, name):
+    base, config = CASES[name]
+    torch.manual_seed(1)
+    model = t.AutoModelForCausalLM.from_pretrained(f"{families}/{base}", dtype=torch.float32, attn_implementation="eager")
+    model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **config)).eval()
+    generator = torch.Generator().manual_seed(11)
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            if "lora_" in key:
+                p.copy_((torch.randn(p.shape, generator=generator) * 0.3).to(torch.bfloat16).to(torch.float32))
+    tokens = torch.randint(0, model.config.vocab_size, (2, T), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        logits = model(tokens, use_cache=False).logits
+        with model.disable_adapter():
+            plain = model(tokens, use_cache=False).logits
+    path = f"{folder}/{name}"
+    model.to(torch.bfloat16).save_pretrained(path, save_embedding_layers=False)
+    for extra in ("README.md",):
+        if os.path.exists(f"{path}/{extra}"):
+            os.remove(f"{path}/{extra}")
+    settings = json.load(open(f"{path}/adapter_config.json"))
+    settings["base_model_name_or_path"] = base
+    settings["target_modules"] = sorted(settings["target_modules"])
+    json.dump(settings, open(f"{path}/adapter_config.json", "w"), indent=1, sort_keys=False)
+    safetensors.torch.save_file({"tokens": tokens.to(torch.int32), "logits": logits.clone()},
+                                f"{path}/expected.safetensors", {"base": base})
+    print(f"{name:16} {base:16} changes logits by up to {(logits - plain).abs().max().item():.2f} of "
+          f"{logits.min().item():.2f} .. {logits.max().item():.2f}")
+
+
+def main():
+    families, folder, names = sys.argv[1], sys.argv[2], sys.argv[3:] or list(CASES)
+    for name in names:
+        make(families, folder, name)
+
+
+main()

@@ -1,0 +1,126 @@
+// needs: none. What a session was said to need is what it takes: state and values by the programs themselves, and the
+// memory of the process while long prompts and many texts are computed.
+#include "model/infer/forecast.h"
+
+#include <fstream>
+
+#include "base/error.h"
+#include "model/infer/session_many.h"
+#include "tiny.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+int64_t resident() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmRSS:")) return std::stoll(line.substr(6)) * 1024;
+  return 0;
+}
+
+// Wide keys, so that the cache is what counts.
+Model wide_model() {
+  const FamilyRef family = test_library()->family("llama");
+  return initialise(family,
+                    family->config("", {{"vocab", 64},
+                                        {"hidden", 64},
+                                        {"layers", 4},
+                                        {"heads", 4},
+                                        {"kv_heads", 4},
+                                        {"head_dim", 64},
+                                        {"ffn", 64},
+                                        {"context", 8192}}),
+                    3);
+}
+
+SessionOptions small_cache() {
+  const FormatRef format = test_library()->formats().get("q8_0");
+  return {.context = 8192, .chunk = 256, .keys = format, .values = format};
+}
+
+std::vector<TokenId> text(int64_t count) {
+  std::vector<TokenId> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(i * 29 % 64));
+  return tokens;
+}
+
+TEST(Forecast, CountsCachesInTheirFormat) {
+  const Model m = wide_model();
+  const LoadedModel loaded(engine(), m);
+  const MemoryForecast f = forecast(loaded, small_cache());
+  // Keys and values of 4 layers, 4 heads of 64 numbers, 8192 positions, 8.5 bits each.
+  EXPECT_EQ(f.cache, 2 * 4 * 4 * 8192 * 64 * 34 / 32);
+  EXPECT_EQ(forecast(loaded, {.context = 8192, .chunk = 256}).cache, 2 * 4 * 4 * 8192 * 64 * 4);
+  EXPECT_EQ(f.weights, m.weight_bytes());
+  EXPECT_GT(f.work, 0);
+}
+
+// Everything is used once, so that kernels are compiled; what is taken then is the session's own.
+TEST(Forecast, ALongPromptStaysWithin) {
+  const Model m = wide_model();
+  const LoadedModel loaded(engine(), m);
+  const SessionOptions options = small_cache();
+  const auto read = [&](Session& s, int64_t count) {
+    const auto tokens = text(count);
+    (void)s.feed(tokens);
+    for (const TokenId id : {1, 2, 3}) (void)s.feed({&id, 1});
+  };
+  {
+    Session warm(loaded, options);
+    read(warm, 300);
+  }
+  const MemoryForecast f = forecast(loaded, options);
+  const int64_t before = resident();
+  Session s(loaded, options);
+  read(s, 8000);
+  const int64_t taken = resident() - before;
+  EXPECT_LT(taken, f.cache + f.work + 4 * kMiB);
+  EXPECT_GT(taken, f.cache / 2);
+}
+
+TEST(Forecast, ManyTextsStayWithin) {
+  const Model m = wide_model();
+  const LoadedModel loaded(engine(), m);
+  const SessionOptions options = small_cache();
+  const auto write = [&](ManySession& s, int64_t each) {
+    std::vector<std::vector<TokenId>> tokens(16, text(each));
+    std::vector<ManySession::Part> parts;
+    for (int i = 0; i < 16; ++i) parts.push_back({s.open(), tokens[static_cast<size_t>(i)]});
+    (void)s.feed(parts);
+    for (ManySession::Part& p : parts) p.tokens = p.tokens.first(1);
+    for (int step = 0; step < 2; ++step) (void)s.feed(parts);
+  };
+  {
+    ManySession warm(loaded, options);
+    write(warm, 20);
+  }
+  const MemoryForecast f = forecast_many(loaded, options);
+  const int64_t before = resident();
+  ManySession s(loaded, options);
+  write(s, 300);
+  const int64_t taken = resident() - before;
+  EXPECT_LT(taken, f.cache + f.work + 4 * kMiB);
+  EXPECT_GT(taken, f.cache / 4);
+}
+
+TEST(Forecast, WhatCannotFitIsRefusedFirst) {
+  const Model m = wide_model();
+  const LoadedModel loaded(engine(), m);
+  const auto code_of = [&](auto make) {
+    try {
+      make();
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("context of"), std::string::npos) << e.what();
+      return e.code();
+    }
+    return Exit::ok;
+  };
+  const SessionOptions huge = {.context = int64_t{1} << 31};
+  EXPECT_EQ(code_of([&] { Session s(loaded, huge); }), Exit::hardware);
+  EXPECT_EQ(code_of([&] { ManySession s(loaded, huge); }), Exit::hardware);
+}
+
+}  // namespace
+}  // namespace lumen::model

@@ -1,0 +1,97 @@
+// needs: none. Released models by the numbers of their config.json: each finds its family, and has as many weights as
+// its makers say.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "model/arch/config_file.h"
+#include "tiny.h"
+
+namespace lumen::model {
+namespace {
+
+struct Release {
+  const char* name;
+  const char* config;
+  const char* family;
+  double billions;  // as published, to the digits given
+  double within;
+};
+
+const std::vector<Release> kReleases = {
+    {"A.X 3.1",
+     R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 8192, "num_hidden_layers": 48, "num_attention_heads": 64,
+         "num_key_value_heads": 8, "intermediate_size": 21824, "vocab_size": 102400, "max_position_embeddings": 32768,
+         "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false})",
+     "llama", 34.67, 0.005},
+    {"A.X 3.1 Light",
+     R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+         "num_key_value_heads": 32, "intermediate_size": 10880, "vocab_size": 102400, "max_position_embeddings": 32768,
+         "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false})",
+     "llama", 7.264800768, 0},
+    {"A.X 4.0",
+     R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
+         "num_key_value_heads": 8, "intermediate_size": 29568, "vocab_size": 102400, "max_position_embeddings": 131072,
+         "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "use_sliding_window": false,
+         "rope_theta": 1000000.0, "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}})",
+     "qwen2", 71.89, 0.005},
+    {"A.X 4.0 Light",
+     R"({"architectures": ["Qwen2ForCausalLM"], "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28,
+         "num_key_value_heads": 4, "intermediate_size": 18944, "vocab_size": 102400, "max_position_embeddings": 16384,
+         "rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false, "use_sliding_window": false})",
+     "qwen2", 7.26, 0.005},
+    {"Kanana nano 2.1B",
+     R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 1792, "num_hidden_layers": 32, "num_attention_heads": 24,
+         "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 8064, "vocab_size": 128256,
+         "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true,
+         "rope_theta": 500000.0})",
+     "llama", 2.087, 0.0005},
+    {"Kanana 1.5 8B, long",
+     R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
+         "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072,
+         "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false, "rope_theta": 8000000.0,
+         "rope_scaling": {"rope_type": "yarn", "factor": 4.4, "original_max_position_embeddings": 32768, "beta_fast": 64,
+                          "beta_slow": 2}})",
+     "llama", 8.03, 0.005},
+    {"SOLAR 10.7B",
+     R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 48, "num_attention_heads": 32,
+         "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000, "max_position_embeddings": 4096,
+         "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false})",
+     "llama", 10.73, 0.005},
+    {"Midm 2.0 Base",
+     R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 48, "num_attention_heads": 32,
+         "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 14336, "vocab_size": 131392,
+         "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": false})",
+     "llama", 11.55, 0.005},
+    {"Midm 2.0 Mini",
+     R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 1792, "num_hidden_layers": 48, "num_attention_heads": 32,
+         "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 4608, "vocab_size": 131392,
+         "max_position_embeddings": 32768, "rms_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": true})",
+     "llama", 2.306, 0.0005},
+    {"A.X K1",
+     R"({"architectures": ["AXK1ForCausalLM"], "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 64,
+         "num_key_value_heads": 64, "intermediate_size": 18432, "moe_intermediate_size": 2048, "vocab_size": 163840,
+         "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": false,
+         "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+         "n_routed_experts": 192, "num_experts_per_tok": 8, "n_shared_experts": 1, "n_group": 8, "topk_group": 4,
+         "routed_scaling_factor": 2.5, "norm_topk_prob": true, "first_k_dense_replace": 1, "attention_bias": false})",
+     "axk1", 519, 0.6},
+};
+
+TEST(Releases, FindTheirFamilyAndTheirWeights) {
+  for (const Release& r : kReleases) {
+    const nlohmann::json json = nlohmann::json::parse(r.config);
+    const FamilyRef family = test_library()->family_of_hf(json["architectures"][0].get<std::string>());
+    EXPECT_EQ(family->name(), r.family) << r.name;
+    const graph::Config config = family->config("", read_hf_config(*family, json, r.name));
+    double count = 0;
+    for (const Parameter& p : family->parameters(config))
+      if (!p.frozen) count += static_cast<double>(p.count());
+    EXPECT_NEAR(count / 1e9, r.billions, r.within) << r.name;
+    // What is computed from the config can be said of all of it.
+    EXPECT_FALSE(family->function("hidden", config).nodes.empty()) << r.name;
+  }
+}
+
+}  // namespace
+}  // namespace lumen::model
