@@ -101,7 +101,7 @@ def torch_training(eager=False, width=2048, layers=22, heads=32, groups=4, inner
             x = self.table(tokens)
             for block in self.blocks:
                 x = block(x)
-            return F.cross_entropy(self.head(self.norm(x)).view(-1, vocabulary), targets.view(-1))
+            return F.cross_entropy(self.head(self.norm(x)).reshape(-1, vocabulary), targets.reshape(-1))
 
     torch.set_float32_matmul_precision("high")
     torch.manual_seed(1)
