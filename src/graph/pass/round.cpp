@@ -41,6 +41,9 @@ class Rounder {
         replace(v);
       else if (is_view(node.op) && is_kept_short(node.operands[0]))
         keep_short_view(v);
+      else if (node.op == Op::map_ &&
+               std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId o) { return is_kept_short(o); }))
+        lengthen_operands(v);
       else
         r_.keep(v);
       if (is_activation(v) && is_kept(v)) keep_short(v);
@@ -73,21 +76,44 @@ class Rounder {
     return whole == 1;
   }
 
-  // Several read it, through views or not, and all of them are maps or products.
+  // Several read it, or one through a view that it cannot be part of, and all of them are maps or products.
   bool is_kept(ValueId v) const {
-    int readers = 0;
-    return count_readers(v, &readers) && readers > 1;
+    std::set<ValueId> readers;
+    bool moved = false;
+    return count_readers(v, &readers, &moved) && (moved || readers.size() > 1);
   }
-  bool count_readers(ValueId v, int* readers) const {
+  bool count_readers(ValueId v, std::set<ValueId>* readers, bool* moved) const {
     return std::all_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
       if (u < 0) return false;
-      if (is_view(r_.from[u].op)) return count_readers(u, readers);
-      *readers += 1;
+      if (is_view(r_.from[u].op)) {
+        *moved |= r_.from[u].op != Op::reshape_;
+        return count_readers(u, readers, moved);
+      }
+      readers->insert(u);
       return r_.from[u].op == Op::map_ || is_rounded_product(u);
     });
   }
 
-  // Readers take the short value, behind their views, and lengthen it again.
+  // Maps take the short value and lengthen it as they read.
+  void lengthen_operands(ValueId v) {
+    const Node& node = r_.from[v];
+    Formula formula = node.attributes.formula;
+    Formula lengthen;
+    lengthen.inputs = {to_};
+    lengthen.outputs = {lengthen.convert(ScalarOp::cast_, Scalar::f32, lengthen.input(0))};
+    std::vector<ValueId> operands = r_.operands(v);
+    for (size_t i = operands.size(); i-- > 0;) {
+      if (!is_kept_short(node.operands[i])) continue;
+      // The outer formula's other inputs come first, the inner one's last.
+      formula = compose(formula, static_cast<int>(i), lengthen, 0);
+      operands.erase(operands.begin() + static_cast<int64_t>(i));
+      operands.push_back(rounded_[node.operands[i]]);
+    }
+    r_.replace(v, r_.build.map(formula, operands));
+    r_.to[r_[v]].label = node.label;
+  }
+
+  // Readers other than maps find the value as long as it was.
   void keep_short(ValueId v) {
     rounded_[v] = r_.build.convert(r_[v], to_);
     short_.insert(v);
