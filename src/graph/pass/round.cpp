@@ -61,19 +61,27 @@ class Rounder {
     return (picks || dense) && is_f32(node.operands[0]) && is_f32(node.operands[1]);
   }
 
-  // A product of data and parameters, or a map of one and of smaller values.
+  // A product of data and parameters, or one of data that such a product reads (what an attention mixed), or a map of
+  // one that is not kept itself and of smaller values.
   bool is_activation(ValueId v) const {
     const Node& node = r_.from[v];
     if (is_rounded_product(v)) return data_[node.operands[0]] != data_[node.operands[1]];
+    if (node.op == Op::contract_) return is_f32(v) && feeds_product(v);
     if (node.op != Op::map_ || !is_f32(v)) return false;
     int whole = 0;
     for (ValueId o : node.operands) {
       if (r_.from[o].type.shape != node.type.shape || is_splat(r_.from[o])) continue;
       whole += 1;
       while (is_view(r_.from[o].op)) o = r_.from[o].operands[0];
-      if (!is_activation(o)) return false;
+      if (is_kept_short(o) || !is_activation(o)) return false;
     }
     return whole == 1;
+  }
+
+  bool feeds_product(ValueId v) const {
+    return std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
+      return u >= 0 && (is_rounded_product(u) || (is_view(r_.from[u].op) && feeds_product(u)));
+    });
   }
 
   // Several read it, or one through a view that it cannot be part of, and all of them are maps or products.
