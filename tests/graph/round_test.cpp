@@ -169,6 +169,31 @@ TEST(RoundProducts, CodesUnderAScaleOfTheirTensor) {
   }
 }
 
+// Logits, read by a maximum, and everything that computes gradients of their operands; the product before them takes
+// codes.
+TEST(RoundProducts, LogitsAndTheirGradientsTakeNoCodes) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, {{32, 16}, kFloat});
+  const ValueId w = b.input("w", Role::parameter, {{16, 16}, kFloat}),
+                table = b.input("table", Role::parameter, {{48, 16}, kFloat});
+  const ValueId logits =
+      b.contract(b.unary(ScalarOp::neg_, b.contract(x, w, "mk", "nk", "mn")), table, "mk", "nk", "mn");
+  const ValueId top = b.reduce(logits, Reduction::max, {1});
+  const ValueId sums = b.reduce(b.unary(ScalarOp::exp_, b.sub(logits, top)), Reduction::sum, {1});
+  g.results = {b.reshape(b.reduce(b.add(b.unary(ScalarOp::log_, sums), top), Reduction::sum, {0, 1}), {})};
+  for (const ValueId d : differentiate(g, g.results[0], {w, table})) g.results.push_back(d);
+  g.result_names.assign(g.results.size(), "");
+  round_products(g, {Scalar::bf16, FormatLibrary::builtin().get("fp8_e4m3")});
+  simplify(g);
+  for (const Node& node : g.nodes) {
+    if (node.op != Op::contract_) continue;
+    const bool wide =
+        elements(node.type.shape).number() % 48 == 0 || elements(g[node.operands[0]].type.shape).number() % 48 == 0;
+    EXPECT_EQ(g[node.operands[0]].type.element.scalar, wide ? Scalar::bf16 : Scalar::f32) << print(g);
+  }
+}
+
 // As a plan, group by group: the casts and products that fuse makes are the same numbers.
 TEST(RoundProducts, PlansEqualTheGraph) {
   const Graph plain = network();

@@ -39,6 +39,7 @@ class Rounder {
         data_(g.nodes.size(), false) {}
 
   Graph run() {
+    if (code_) find_precise();
     for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
       const Node& node = r_.from[v];
       data_[v] = node.op == Op::input_
@@ -167,7 +168,41 @@ class Rounder {
     for (int side = 0; side < 2; ++side)
       for (const Dim& d : r_.from[node.operands[side]].type.shape)
         if (d.is_number() && d.number() > 1 && d.number() % 16 != 0) return false;
-    return !is_reduced(v);
+    return !precise_.contains(v);
+  }
+
+  // Products that a reduction reads need more digits than codes have (logits above all), and so do the gradients of
+  // their operands: the products with the same parameter, and those of what those read.
+  void find_precise() {
+    std::set<ValueId> parameters, others;
+    const auto depends_on_data = [&](ValueId v) {
+      return r_.from[v].op == Op::input_ ? r_.from[v].attributes.role != Role::parameter
+                                         : !std::all_of(r_.from[v].operands.begin(), r_.from[v].operands.end(),
+                                                        [&](ValueId o) { return !data_[o]; });
+    };
+    const auto is_dense = [&](ValueId v) { return r_.from[v].op == Op::contract_ && is_rounded_product(v); };
+    const auto end = static_cast<ValueId>(r_.from.nodes.size());
+    for (ValueId v = 0; v < end; ++v) {
+      data_[v] = depends_on_data(v);
+      if (!is_dense(v) || !is_reduced(v)) continue;
+      precise_.insert(v);
+      for (ValueId o : r_.from[v].operands) (data_[o] ? others : parameters).insert(below(o));
+    }
+    for (ValueId v = 0; v < end; ++v) {
+      const auto& o = r_.from[v].operands;
+      if (!is_dense(v) || (!parameters.contains(below(o[0])) && !parameters.contains(below(o[1])))) continue;
+      precise_.insert(v);
+      for (ValueId x : o)
+        if (data_[x]) others.insert(below(x));
+    }
+    for (ValueId v = 0; v < end; ++v) {
+      const auto& o = r_.from[v].operands;
+      if (is_dense(v) && others.contains(below(o[0])) && others.contains(below(o[1]))) precise_.insert(v);
+    }
+  }
+  ValueId below(ValueId v) const {
+    while (r_.from[v].op == Op::reshape_ || r_.from[v].op == Op::permute_) v = r_.from[v].operands[0];
+    return v;
   }
 
   bool is_reduced(ValueId v) const {
@@ -236,8 +271,9 @@ class Rounder {
   Users users_;
   std::vector<ValueId> rounded_;  // the short value of each, where there is one
   std::vector<Coded> coded_;
-  std::vector<bool> data_;   // depends on more than parameters
-  std::set<ValueId> short_;  // kept so
+  std::vector<bool> data_;     // depends on more than parameters
+  std::set<ValueId> short_;    // kept so
+  std::set<ValueId> precise_;  // products that take no codes
 };
 
 }  // namespace
