@@ -8,11 +8,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "family_case.h"
 #include "model/arch/read.h"
 #include "model/arch/write.h"
-#include "model/file/safetensors.h"
 #include "number/codec.h"
-#include "tiny.h"
 
 namespace lumen::model {
 namespace {
@@ -343,6 +342,35 @@ TEST(Packed, CodeTables) {
         return static_cast<double>(table[static_cast<size_t>(code(o, k, 4))]) * s;
       });
 }
+
+// The same layouts as their own libraries pack them, and the values those unpack (packed_reference.py).
+class ByTheirLibraries : public testing::TestWithParam<std::string> {};
+
+TEST_P(ByTheirLibraries, TheirValues) {
+  const SafetensorsFile file(kFixtures / "packed" / (GetParam() + ".safetensors"), test_library()->formats());
+  std::vector<Raw> tensors;
+  for (const StoredTensor& t : file.tensors())
+    if (!t.name.starts_with("expected.")) tensors.push_back({kModule + t.name, t.shape, t.element, t.blob()});
+  const TestFolder folder;
+  const Model m = read_packed(folder, file.metadata().at("quantization_config"), tensors);
+  const Weight& w = m.weights.at("layers.0.wv");
+  ASSERT_FALSE(w.is_f32());
+  EXPECT_LT(w.bits_per_weight(), 8.2) << "packed, not expanded";
+  const auto got = decode(*w.type.element.format, w.bytes, kRows, kColumns);
+  const auto rows = numbers<int32_t>(file.get("expected.rows"));
+  const auto values = numbers<float>(file.get("expected.values"));
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<size_t>(rows[i / kColumns]) * kColumns + i % kColumns;
+    most = std::max(most, std::abs(static_cast<double>(got[at]) - values[i]));
+    largest = std::max(largest, std::abs(static_cast<double>(values[i])));
+  }
+  // Some libraries unpack into floats of 16 bits.
+  EXPECT_LT(most / largest, GetParam() == "bitsandbytes_i8" ? 5e-4 : 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ByTheirLibraries, testing::ValuesIn(names_in(kFixtures / "packed")),
+                         [](const auto& i) { return i.param; });
 
 // Shapes that do not fit and layouts nobody described are errors with a name, never reads past an end.
 TEST(Packed, Refused) {
