@@ -109,13 +109,16 @@ def check_json(report, program, path, name, texts, byte_strings):
     encoded = [reference.encode(t, add_special_tokens=False) for t in all_texts]
     ids = [e.ids for e in encoded]
     decoded = [reference.decode(i, skip_special_tokens=False) for i in ids]
+    # In vocabularies with gaps the library numbers added tokens anew.
+    spec = json.loads(Path(path).read_text())
+    own = {reference.token_to_id(t["content"]): t["id"] for t in spec["added_tokens"]}
+    ids = [[own.get(i, i) for i in line] for line in ids]
     ours = lumen_lines(program, path, [json.dumps(t) for t in all_texts])
     # Where the reference marks broken bytes one by one or loses characters, ours keeps them: compared where it is whole.
     decoded = [None if "\ufffd" in d else d for d in decoded]
-    specials = {i: t.content for i, t in reference.get_added_tokens_decoder().items() if t.special}
+    specials = {t["id"]: t["content"] for t in spec["added_tokens"] if t["special"]}
     report.compare(name, all_texts, ours, ids, decoded, specials)
     # The way there and back for any bytes, where nothing normalises and every byte has a token.
-    spec = json.loads(Path(path).read_text())
     model = spec["model"]
     lossless = (model.get("byte_fallback") or (spec["pre_tokenizer"] and "ByteLevel" in json.dumps(spec["pre_tokenizer"]))) and model["type"] == "BPE" and not (
         spec["normalizer"] and "NF" in json.dumps(spec["normalizer"])) and "Removed" not in json.dumps(spec["pre_tokenizer"]) and '"add_prefix_space": true' not in json.dumps(spec["pre_tokenizer"]) and not any(
