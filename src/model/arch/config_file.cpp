@@ -206,6 +206,13 @@ void check_lengths(const Family& family, const graph::Config& given, const std::
   }
 }
 
+// What GGUF files hold above a key's own value.
+double added(const Family& family, const ConfigKey& key, const graph::Config& config) {
+  const auto other = std::find_if(family.keys().begin(), family.keys().end(),
+                                  [&](const ConfigKey& k) { return k.name == key.gguf_plus; });
+  return other != family.keys().end() && family.is_used(*other, config, true) ? config.at(key.gguf_plus) : 0;
+}
+
 }  // namespace
 
 graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadata, const HasTensor& has_tensor) {
@@ -273,9 +280,9 @@ graph::Config write_gguf_config(const Family& family, const graph::Config& confi
         metadata.set(name, gguf_values(key, all));
       } else if (!key.choices.empty() && key.gguf_choices.at(static_cast<size_t>(all.front())).empty()) {
         metadata.erase(name);
-      } else if (key.is_float || !key.choices.empty() || !metadata.has(name)) {
+      } else if (key.is_float || !key.choices.empty() || !key.gguf_plus.empty() || !metadata.has(name)) {
         // A file's own spelling of whole numbers (per layer, for instance) stays.
-        metadata.set(name, gguf_value(key, all.front() + (key.gguf_plus.empty() ? 0 : config.at(key.gguf_plus))));
+        metadata.set(name, gguf_value(key, all.front() + added(family, key, config)));
       }
     }
   }
