@@ -102,6 +102,13 @@ def compressed(form, args, state):
     compressor = BaseCompressor.get_value_from_registry(form)
     packed = compressor.compress({"weight": WEIGHT.clone(), **state}, scheme)
     back = compressor.decompress(dict(packed), scheme)["weight"].float()
+    if form.startswith("nvfp4"):  # which it gives rounded to bf16
+        from compressed_tensors.compressors import unpack_fp4_from_uint8
+        from compressed_tensors.quantization.lifecycle.forward import dequantize
+        codes = unpack_fp4_from_uint8(packed["weight_packed"], OUT, IN, dtype=torch.float32)
+        whole = dequantize(x_q=codes, scale=packed["weight_scale"].float(), args=scheme.weights, global_scale=packed["weight_global_scale"], dtype=torch.float32)
+        assert (whole - back).abs().max() < back.abs().max() * 0.005
+        back = whole
     assert (back - WEIGHT).abs().max() < WEIGHT.abs().max() * 0.3, (back - WEIGHT).abs().max()
     group = json.loads(scheme.model_dump_json())
     config = {"quant_method": "compressed-tensors", "format": form, "global_compression_ratio": None, "ignore": ["lm_head"], "kv_cache_scheme": None,
