@@ -41,13 +41,14 @@ struct Line {
 
 std::vector<Line> lines() {
   std::vector<Line> out;
-  const auto square = [&](Scalar s, int64_t n) {
-    const std::string name = fmt::format("{} {}", scalar_name(s), n);
-    out.push_back({name, {{n, n}, "mk", s, {}}, {{n, n}, "nk", s, {}}, "mn"});
-    out.push_back({name + " dx", {{n, n}, "mk", s, {}}, {{n, n}, "kn", s, {}}, "mn"});
-    out.push_back({name + " dw", {{n, n}, "km", s, {}}, {{n, n}, "kn", s, {}}, "mn"});
+  const auto square = [&](Scalar s, int64_t n, const std::string& format = {}) {
+    const std::string name = fmt::format("{} {}", format.empty() ? scalar_name(s) : format, n);
+    out.push_back({name, {{n, n}, "mk", s, format}, {{n, n}, "nk", s, format}, "mn"});
+    out.push_back({name + " dx", {{n, n}, "mk", s, format}, {{n, n}, "kn", s, format}, "mn"});
+    out.push_back({name + " dw", {{n, n}, "km", s, format}, {{n, n}, "kn", s, format}, "mn"});
   };
   for (const int64_t n : {8192, 4096, 2048}) square(Scalar::bf16, n);
+  square(Scalar::f32, 8192, "fp8_e4m3");
   square(Scalar::f32, 4096);
   constexpr int64_t kN = 14336, kK = 4096;
   for (const char* format : {"bf16", "f16", "q8_0", "q4_0", "q4_k", "q6_k", "nf4", "mxfp4", "fp8_e4m3", "int3_g128"})
@@ -98,7 +99,7 @@ std::vector<synth::Synthesis> candidates(const graph::Plan& plan, const machine:
   if (!all || out[0].steps.back().plan.find("blocks") == std::string::npos) return out;
   out.clear();
   for (const synth::BlockDot& d : synth::choose_block_dots(p, m, false, 0)) {
-    synth::write_block_dot(plan.graph, p, d, m, out.emplace_back());
+    synth::write_block_dot(plan.graph, d, m, out.emplace_back());
     if (out.size() == 8) break;
   }
   return out;
@@ -321,7 +322,8 @@ int bench_gpu(const std::vector<std::string>& arguments) {
   }
   const auto wanted = [&](const Line& line) {
     return filters.empty() || std::any_of(filters.begin(), filters.end(), [&](const std::string& f) {
-             return f.ends_with('$') ? line.name.ends_with(f.substr(0, f.size() - 1)) : line.name.find(f) != std::string::npos;
+             return f.ends_with('$') ? line.name.ends_with(f.substr(0, f.size() - 1))
+                                     : line.name.find(f) != std::string::npos;
            });
   };
   std::unique_ptr<Bench> bench;
