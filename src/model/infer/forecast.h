@@ -3,6 +3,7 @@
 #pragma once
 
 #include "model/infer/session.h"
+#include "model/infer/step_plan.h"
 
 namespace lumen::model {
 
@@ -17,7 +18,7 @@ struct MemoryForecast {
 // Of a Session; its kernels are planned, not compiled.
 MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& options);
 // Of a ManySession.
-MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& options);
+MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& options, ManyLimits limits = {});
 
 // Bytes of a graph's states.
 int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options);
