@@ -150,8 +150,9 @@ int generate(const Shared& shared, Flags& flags) {
     return generate_many(loaded, flags);
   }
   if (flags.json) throw usage_error("--json goes with --prompts, --parallel or --sequences");
-  if (verbosity() == Verbosity::verbose) verbose("memory: " + model::forecast(loaded, flags.sampling.session).text());
   DraftChoice draft(flags.draft, library, engine, model, flags.sampling.session);
+  if (verbosity() == Verbosity::verbose)
+    verbose("memory: " + draft.forecast(loaded, flags.sampling.session, flags.sampling.generate.draft).text());
   model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
                              draft.take());
   bool whole = true;

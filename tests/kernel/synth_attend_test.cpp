@@ -68,26 +68,25 @@ void by_table(const TableCase& c) {
   const ValueId k = t.b.gather(cache("k"), table);
   const ValueId v = c.same ? t.b.slice(k, {0, 0, 0, 0}, G::shape({c.texts, c.keys, c.groups, c.depth / 2}))
                            : t.b.gather(cache("v"), table);
-  const ValueId positions = t.b.reshape(t.in("positions", {c.texts, c.queries}, Scalar::i32),
-                                        G::shape({c.texts, 1, 1, c.queries, 1}));
+  const ValueId positions =
+      t.b.reshape(t.in("positions", {c.texts, c.queries}, Scalar::i32), G::shape({c.texts, 1, 1, c.queries, 1}));
   ValueId s = t.b.mul(t.b.contract(q, k, "btgrd", "bsgd", "bgrts"), t.b.scalar(0.25));
   const ValueId key = t.b.iota(G::type({1, 1, 1, 1, c.keys}, Scalar::i32), 4);
   Formula mask;
-  mask.inputs = {Scalar::i32, Scalar::i32};
+  mask.inputs = {Scalar::i32, Scalar::i32, Scalar::f32};
   int visible = mask.op(ScalarOp::le_, mask.input(0), mask.input(1));
   if (c.window > 0) {
     const int end = mask.op(ScalarOp::add_, mask.input(0), mask.integer(Scalar::i32, c.window));
     visible = mask.op(ScalarOp::and_, visible, mask.op(ScalarOp::lt_, mask.input(1), end));
   }
-  mask.outputs = {visible};
-  s = t.b.select(t.b.map(mask, {key, positions}), s, t.b.scalar(-1e30));
+  mask.outputs = {mask.op(ScalarOp::select_, visible, mask.input(2), mask.constant(Scalar::f32, -1e30))};
+  s = t.b.map(mask, {key, positions, s});
   const ValueId e = t.b.unary(ScalarOp::exp_, t.b.sub(s, t.b.reduce(s, Reduction::max, {4})));
   const ValueId p = t.b.div(e, t.b.reduce(e, Reduction::sum, {4}));
   t.out(t.b.contract(p, v, "bgrts", "bsgd", "btgrd"));
-  const std::vector<std::string> plans =
-      check(t.g, {.tolerance = 1e-5,
-                  .limits = {{"table", c.places}, {"positions", c.keys}},
-                  .machines = {"x86-64-v3", "avx512", "sm_80"}});
+  const std::vector<std::string> plans = check(t.g, {.tolerance = 1e-5,
+                                                     .limits = {{"table", c.places}, {"positions", c.keys}},
+                                                     .machines = {"x86-64-v3", "avx512", "sm_80"}});
   int found = 0;
   for (const std::string& plan : plans) {
     found += plan.find("by table bounded") != std::string::npos ? 1 : 0;
@@ -109,7 +108,7 @@ TEST(SynthAttend, KeysFoundByATableInFormats) {
     by_table({.texts = 2, .queries = 1, .keys = 24, .groups = 2, .depth = 64, .format = format_named(name)});
     by_table({.texts = 2, .queries = 7, .keys = 40, .repeat = 2, .depth = 32, .format = format_named(name)});
   }
-  by_table({.texts = 2, .queries = 2, .keys = 9, .groups = 2, .depth = 24, .format = format_named("q8_0")});
+  by_table({.texts = 2, .queries = 2, .keys = 9, .groups = 2, .depth = 24, .format = format_named("f16")});
 }
 
 TEST(SynthAttend, LongTextsFoundByATableSplitTheirKeys) {

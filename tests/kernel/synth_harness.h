@@ -196,7 +196,7 @@ struct Check {
   std::map<std::string, int64_t> limits = {};  // integer inputs: values below
   std::vector<std::string> machines = {"x86-64-v3", "avx512"};
   uint32_t seed = 1;
-  synth::Options options = {.exact = true};  // as the evaluator has it
+  synth::Options options = {.exact = true};               // as the evaluator has it
   std::map<std::string, std::vector<double>> given = {};  // inputs that are not random
 };
 

@@ -95,8 +95,8 @@ TEST(SynthMove, UpdateWithStarts) {
 void check_many_starts(const std::vector<int64_t>& state, const std::vector<int64_t>& parts,
                        const std::vector<int64_t>& window, size_t axis, FormatRef format = nullptr) {
   G t;
-  const ValueId cache = format ? t.in("cache", state, format, graph::Role::state)
-                               : t.in("cache", state, Scalar::f32, graph::Role::state);
+  const ValueId cache =
+      format ? t.in("cache", state, format, graph::Role::state) : t.in("cache", state, Scalar::f32, graph::Role::state);
   std::vector<int64_t> shape = parts;
   shape.insert(shape.end(), window.begin(), window.end());
   ValueId x = t.in("x", shape);

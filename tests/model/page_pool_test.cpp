@@ -1,4 +1,5 @@
-// needs: none. Pages belong to as many texts as hold them, are copied before one of them writes, and windows let them go.
+// needs: none. Pages belong to as many texts as hold them, are copied before one of them writes, and windows let them
+// go.
 #include "model/infer/page_pool.h"
 
 #include <gtest/gtest.h>

@@ -142,7 +142,7 @@ TEST(ManySession, CachesInFormats) {
                                                  {"context", 128}}),
                              3);
   const LoadedModel loaded(engine(), m);
-  for (const char* name : {"q8_0", "q4_0", "f16", "fp8_e4m3_row"}) {
+  for (const char* name : {"q8_0", "q4_0", "f16", "int8_row"}) {
     const FormatRef f = test_library()->formats().get(name);
     SessionOptions options = pool(256, 8, 16), single = options;
     options.keys = options.values = single.keys = single.values = f;

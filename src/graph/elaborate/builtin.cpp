@@ -363,7 +363,7 @@ Value Elaboration::update(const Expr& e) {
     id = node_of(value, args[1]->place, state.element.scalar);
   }
   shape = graph_[id].type.shape;
-  const bool many = shape.size() > rank;  // parts, as many as the starts' axes say
+  const bool many = shape.size() > rank;               // parts, as many as the starts' axes say
   if (shape.size() < rank && !state.element.format) {  // missing leading axes have extent 1
     shape.insert(shape.begin(), rank - shape.size(), Dim(1));
     id = append(make(Op::reshape_, {id}, {shape, {}}), args[1]->place);

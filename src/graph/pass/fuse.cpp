@@ -195,7 +195,8 @@ class Partition {
         const auto gathered = gathered_access(g_, o);
         if (!gathered || !is_ours(gathered->gather)) continue;
         if (gathered->index.strides[at] == 0 || gathered->rows.strides[at] != 0) continue;
-        if (read_below(g_, g_[gathered->gather].operands[0]) < 0 || read_below(g_, g_[gathered->gather].operands[1]) < 0)
+        if (read_below(g_, g_[gathered->gather].operands[0]) < 0 ||
+            read_below(g_, g_[gathered->gather].operands[1]) < 0)
           continue;
         if (std::find(with.begin(), with.end(), gathered->gather) == with.end()) with.push_back(gathered->gather);
       }
@@ -316,8 +317,9 @@ Group Partition::group_of(const Cluster& c) const {
         add_input(o);
       }
     }
-    const bool escapes =
-        std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) { return u < 0 || cluster_[u] != cluster_[v]; });
+    const bool is_load = c.shape == KernelShape::attend && g_[v].op == Op::gather_;  // see with_gathers
+    const bool escapes = !is_load && std::any_of(users_[v].begin(), users_[v].end(),
+                                                 [&](ValueId u) { return u < 0 || cluster_[u] != cluster_[v]; });
     if (escapes || g_[v].op == Op::update_) group.results.push_back(v);
   }
   group.nodes.assign(nodes.begin(), nodes.end());

@@ -93,11 +93,12 @@ class AttendKernel : AttendWriter {
       bytes += static_cast<double>(viewed > 0 ? std::min(whole, viewed) : whole);
     }
     const double pairs = static_cast<double>(all_rows) * static_cast<double>(a_.keys);
-    out.steps.push_back(draft_.finish(
-        fmt::format("attend {} depth {} width {} {}{}{} tile {}x{} by {}x{}{}", shape_text(a_.extents), a_.depth,
-                    a_.width, map_->summary(), a_.is_found() ? " by table" : "", range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
-                    key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
-        2.0 * pairs * static_cast<double>(a_.depth + a_.width), bytes));
+    out.steps.push_back(
+        draft_.finish(fmt::format("attend {} depth {} width {} {}{}{} tile {}x{} by {}x{}{}", shape_text(a_.extents),
+                                  a_.depth, a_.width, map_->summary(), a_.is_found() ? " by table" : "",
+                                  range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
+                                  key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
+                      2.0 * pairs * static_cast<double>(a_.depth + a_.width), bytes));
     if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, *target_, parts_));
     return out;
   }
@@ -105,8 +106,7 @@ class AttendKernel : AttendWriter {
  private:
   // The value in memory a load reads, below views and casts.
   graph::ValueId memory_of(graph::ValueId v) const {
-    while (graph::is_view(g_[v].op) || graph::is_unpack(g_, v) || g_[v].op == graph::Op::gather_)
-      v = g_[v].operands[0];
+    while (graph::is_view(g_[v].op) || graph::is_unpack(g_, v) || g_[v].op == graph::Op::gather_) v = g_[v].operands[0];
     return v;
   }
 

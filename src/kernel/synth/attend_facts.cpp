@@ -101,8 +101,8 @@ Access Attention::key_access(const graph::Plan& plan, const graph::Group& group,
   const size_t key_axis = extents.size() - 1;
   Access rows = by_letters(gathered->rows);
   LUMEN_CHECK(rows.strides[key_axis] == 0, "keys lie along a gathered row");
-  found = Found{plan.graph[gathered->gather].operands[1], by_letters(gathered->index), gathered->stride,
-                gathered->count};
+  found =
+      Found{plan.graph[gathered->gather].operands[1], by_letters(gathered->index), gathered->stride, gathered->count};
   rows.strides[key_axis] = extents[key_axis] == 1 ? 0 : gathered->stride;
   return rows;
 }

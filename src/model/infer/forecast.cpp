@@ -8,8 +8,19 @@
 namespace lumen::model {
 namespace {
 
+constexpr int64_t kAlignment = 512;  // of memory, at most
+
 double gib(int64_t bytes) {
   return static_cast<double>(bytes) / (1 << 30);
+}
+
+// What is handed to a step in each run.
+int64_t input_bytes(const graph::Graph& step, const graph::Bindings& symbols) {
+  int64_t bytes = 0;
+  for (const graph::ValueId v : step.inputs())
+    if (step[v].attributes.role == graph::Role::data)
+      bytes += (graph::byte_size(graph::bind(step[v].type, symbols)) + kAlignment - 1) / kAlignment * kAlignment;
+  return bytes;
 }
 
 // A step with each of some sets of symbols.
@@ -21,7 +32,7 @@ MemoryForecast of_steps(const LoadedModel& loaded, const SessionOptions& options
   for (const graph::Bindings& symbols : steps) {
     compile.symbols = symbols;
     out.cache = state_bytes(step, compile);
-    out.work += loaded.engine().arena_bytes(step, compile);
+    out.work += loaded.engine().arena_bytes(step, compile) + input_bytes(step, symbols);
   }
   return out;
 }
@@ -31,6 +42,13 @@ MemoryForecast of_steps(const LoadedModel& loaded, const SessionOptions& options
 std::string MemoryForecast::text() const {
   return fmt::format("{:.2f} GiB of weights, {:.2f} GiB of cache, {:.2f} GiB of values: {:.2f} GiB", gib(weights),
                      gib(cache), gib(work), gib(total()));
+}
+
+MemoryForecast& MemoryForecast::operator+=(const MemoryForecast& other) {
+  weights += other.weights;
+  cache += other.cache;
+  work += other.work;
+  return *this;
 }
 
 int64_t weight_bytes(const LoadedModel& loaded) {
@@ -52,7 +70,7 @@ int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options
   return bytes;
 }
 
-MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& given) {
+MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& given, int64_t draft) {
   const SessionOptions options = session_options(loaded.model(), given);
   const StepPlan plan = plan_step(loaded, options);
   std::vector<graph::Bindings> steps;
@@ -60,6 +78,10 @@ MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& given) 
     steps.push_back(plan.symbols);
     steps.back()["T"] = tokens;
     steps.back()["R"] = 1;
+  }
+  for (const int64_t tokens : draft > 0 ? wide_widths(options, draft + 1) : std::vector<int64_t>()) {
+    steps.push_back(plan.symbols);
+    steps.back()["T"] = steps.back()["R"] = tokens;
   }
   return of_steps(loaded, options, plan.graph, steps);
 }

@@ -223,7 +223,9 @@ ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std
   if (plan.session.context == 0) {
     std::sort(own.rbegin(), own.rend());
     const auto count = static_cast<size_t>(plan.limits.texts);
-    const int64_t all = *std::max_element(pages.begin(), pages.end()) + std::accumulate(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(count), int64_t{0}) - own[0];
+    const int64_t all = *std::max_element(pages.begin(), pages.end()) +
+                        std::accumulate(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(count), int64_t{0}) -
+                        own[0];
     plan.session.context = all * size;
   }
   return plan;

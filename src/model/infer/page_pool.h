@@ -46,8 +46,8 @@ class PageTable {
   void forget(PagePool& pool, int64_t length);
   // Lets go of what lies behind `length` tokens.
   void shorten(PagePool& pool, int64_t length);
-  // How much of the first `length` tokens may be gone back to: `length`, or 0 when something is gone that the next token
-  // would see.
+  // How much of the first `length` tokens may be gone back to: `length`, or 0 when something is gone that the next
+  // token would see.
   int64_t kept(const PagePool& pool, int64_t length) const;
   // Becomes the beginning of another table.
   void share(PagePool& pool, const PageTable& from, int64_t length);

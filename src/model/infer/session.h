@@ -60,6 +60,8 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
 SessionOptions session_options(const Model& model, SessionOptions given);
 // How many tokens a session's steps may compute at once.
 std::vector<int64_t> session_widths(const SessionOptions& options);
+// And those that give the logits of all of up to `most` tokens, in rising order; a single one goes the usual way.
+std::vector<int64_t> wide_widths(const SessionOptions& options, int64_t most);
 
 class Session {
  public:

@@ -203,7 +203,8 @@ void ManySession::run(std::span<const Part> parts, std::vector<std::vector<float
   p.program->result(kResult)->download(all.data(), static_cast<int64_t>(all.size() * sizeof(float)));
   for (size_t i = 0; i < logits.size(); ++i)
     if (logits[i])
-      logits[i]->assign(all.begin() + static_cast<int64_t>(i * vocab), all.begin() + static_cast<int64_t>((i + 1) * vocab));
+      logits[i]->assign(all.begin() + static_cast<int64_t>(i * vocab),
+                        all.begin() + static_cast<int64_t>((i + 1) * vocab));
 }
 
 std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
@@ -215,10 +216,10 @@ std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
       LUMEN_CHECK(parts[before].text != parts[p].text, "text {} is given twice", parts[p].text);
     const auto count = static_cast<int64_t>(parts[p].tokens.size());
     if (length(parts[p].text) + count > limits_.longest)
-      throw Error(Exit::user,
-                  fmt::format("a text would have {} tokens, but may have {}", length(parts[p].text) + count,
-                              limits_.longest),
-                  "shorten it, or raise --ctx-size");
+      throw Error(
+          Exit::user,
+          fmt::format("a text would have {} tokens, but may have {}", length(parts[p].text) + count, limits_.longest),
+          "shorten it, or raise --ctx-size");
     missing += missing_pages(parts[p].text, count);
     tokens += count;
   }

@@ -1,8 +1,8 @@
-// Many texts at once over caches of keys and values in pages (page_pool.h): a text holds as many pages as it needs, texts
-// that begin alike share them, and a page is copied when one of its texts writes where others read. Layers with a window
-// have pages of their own, which go back when no token sees them any more. The next tokens of all texts go through the
-// model together; prompts one after another, in chunks. Nothing here knows the family: it needs a function `step_many`
-// (and `step_many_near`). Proved by tests/model/session_many_test.cpp.
+// Many texts at once over caches of keys and values in pages (page_pool.h): a text holds as many pages as it needs,
+// texts that begin alike share them, and a page is copied when one of its texts writes where others read. Layers with a
+// window have pages of their own, which go back when no token sees them any more. The next tokens of all texts go
+// through the model together; prompts one after another, in chunks. Nothing here knows the family: it needs a function
+// `step_many` (and `step_many_near`). Proved by tests/model/session_many_test.cpp.
 #pragma once
 
 #include "model/infer/page_pool.h"
