@@ -58,6 +58,7 @@ class BlockProduct {
   // K of a panel is a multiple of this.
   static int64_t step_k(const machine::Machine& m, const BlockTile& tile);
 
+  static int64_t panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side);
   int64_t panel_bytes(Side side) const;
   int64_t unit_elements() const { return kUnit / scalar_bytes(tile_.factor); }
   int64_t units() const { return tile_.stage_k / unit_elements(); }  // of a row
@@ -92,7 +93,7 @@ class BlockProduct {
   void change_line(Side side, loop::ValueId lane, int number, const ChangeLine& change);
   // What the lanes of a group that hold the same line have, by op (associative, commutative): all get the same bits.
   loop::ValueId fold_line(Side side, ScalarOp op, loop::ValueId x);
-  int lanes_of_line(Side side) const;                               // of a group
+  static int lanes_of_line(const BlockTile& tile, Side side);       // of a group
   loop::ValueId leads_line(Side side, loop::ValueId lane);          // truth: one of these lanes
   loop::ValueId group_across(Side side, loop::ValueId lane) const;  // the lane's group among those that share lines
 
@@ -115,6 +116,7 @@ class BlockProduct {
   static Holding holding_of(const loop::Fragment& f);
   static std::vector<Part> parts_of(const std::vector<Digit>& digits);
   static int64_t lanes_extent(const std::vector<Digit>& digits);
+  loop::ValueId digit_of(const Digit& digit, loop::ValueId lane);
   loop::ValueId number_of(const std::vector<Digit>& digits, loop::ValueId lane);  // what lanes say of it
   loop::ValueId group_of(const std::vector<Digit>& digits, loop::ValueId lane);   // counts their values
 
