@@ -113,7 +113,7 @@ TEST(SynthAttend, KeysFoundByATableInFormats) {
 
 TEST(SynthAttend, LongTextsFoundByATableSplitTheirKeys) {
   by_table({.texts = 1, .queries = 1, .keys = 1100, .places = 1200});
-  by_table({.texts = 2, .queries = 2, .keys = 1040, .places = 60, .format = format_named("q8_0")});
+  by_table({.texts = 2, .queries = 2, .keys = 1040, .places = 60, .depth = 32, .format = format_named("q8_0")});
 }
 
 TEST(SynthAttend, ATablesNumbersAreGuarded) {
