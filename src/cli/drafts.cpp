@@ -45,11 +45,23 @@ DraftChoice::DraftChoice(const DraftFlags& flags, const model::LibraryRef& libra
     small_ = model::read_model(library, flags.model);
     check_vocabulary(model, *small_, flags.model);
     loaded_.emplace(engine, *small_);
-    model::SessionOptions options = session;
-    if (options.context == 0) options.context = model.integer("context");
-    options.context = std::min(options.context, small_->integer("context"));
-    draft_ = std::make_unique<model::ModelDraft>(*loaded_, options);
+    draft_ = std::make_unique<model::ModelDraft>(*loaded_, small_options(session, model, *small_));
   }
+}
+
+model::SessionOptions DraftChoice::small_options(const model::SessionOptions& session, const model::Model& model,
+                                                 const model::Model& small) {
+  model::SessionOptions options = session;
+  if (options.context == 0) options.context = model.integer("context");
+  options.context = std::min(options.context, small.integer("context"));
+  return options;
+}
+
+model::MemoryForecast DraftChoice::forecast(const model::LoadedModel& model, const model::SessionOptions& session,
+                                            int64_t most) const {
+  model::MemoryForecast out = model::forecast(model, session, draft_ ? most : 0);
+  if (loaded_) out += model::forecast(*loaded_, small_options(session, model.model(), *small_));
+  return out;
 }
 
 std::string draft_text(const model::Generator::Result& result) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "model/infer/forecast.h"
 #include "model/infer/generate.h"
 
 namespace lumen::cli {
@@ -23,9 +24,14 @@ class DraftChoice {
   // Null draft when no flag asks for one. Error when the draft's vocabulary is not the model's.
   DraftChoice(const DraftFlags& flags, const model::LibraryRef& library, run::Engine& engine, const model::Model& model,
               const model::SessionOptions& session);
+  // What the draft will take, and what the model takes to read up to `most` of its tokens at once.
+  model::MemoryForecast forecast(const model::LoadedModel& model, const model::SessionOptions& session,
+                                 int64_t most) const;
   std::unique_ptr<model::Draft> take() { return std::move(draft_); }
 
  private:
+  static model::SessionOptions small_options(const model::SessionOptions& session, const model::Model& model,
+                                             const model::Model& small);
   std::optional<model::Model> small_;
   std::optional<model::LoadedModel> loaded_;
   std::unique_ptr<model::Draft> draft_;

@@ -103,6 +103,10 @@ int generate_many(const model::LoadedModel& loaded, Flags& flags) {
       std::cout << (flags.no_echo ? "" : prompts[prompt]) << answer.text << std::endl;
     }
   };
+  if (verbosity() == Verbosity::verbose) {
+    const model::ManyPlan plan = model::plan_requests(loaded.model(), options, requests);
+    verbose("memory: " + model::forecast_many(loaded, plan.session, plan.limits).text());
+  }
   Progress progress;
   const auto start = std::chrono::steady_clock::now();
   const auto answers = model::answer_all(
@@ -145,8 +149,9 @@ int generate(const Shared& shared, Flags& flags) {
     return generate_many(loaded, flags);
   }
   if (flags.json) throw usage_error("--json goes with --prompts, --parallel or --sequences");
-  if (verbosity() == Verbosity::verbose) verbose("memory: " + model::forecast(loaded, flags.sampling.session).text());
   DraftChoice draft(flags.draft, library, engine, model, flags.sampling.session);
+  if (verbosity() == Verbosity::verbose)
+    verbose("memory: " + draft.forecast(loaded, flags.sampling.session, flags.sampling.generate.draft).text());
   model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
                              draft.take());
   bool whole = true;
@@ -185,7 +190,7 @@ void add_run(CLI::App& app, Command& command) {
   sub->add_option("--prompts", flags->prompts,
                   "File with a prompt on each line (.jsonl: {\"prompt\": TEXT}), all continued, several at once")
       ->type_name("FILE");
-  sub->add_option("--parallel,--np", flags->parallel, "Texts written at once, up to 31 (also -np); without it 8")
+  sub->add_option("--parallel,--np", flags->parallel, "Texts written at once, up to 256 (also -np); without it 8")
       ->check(CLI::Range(int64_t{1}, int64_t{model::ManySession::kMostTexts}));
   sub->add_option("--sequences,--ns", flags->sequences,
                   "Continuations of each prompt, with seeds counted from --seed (also -ns); with one prompt as many as "

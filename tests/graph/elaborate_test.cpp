@@ -356,34 +356,60 @@ TEST(Functions, AttentionAfterAPast) {
   expect_near(run(g, {{"q", q}, {"k", k}, {"v", v}, {"past", tensor({}, {3}, Scalar::i32)}}, symbols), want);
 }
 
-TEST(Functions, AttentionOverACacheInAnyOrder) {
-  const Tensor q = random_tensor({1, 2, 2, 1, 4}, 8), k = random_tensor({1, 5, 2, 4}, 9),
-               v = random_tensor({1, 5, 2, 4}, 10);
-  // The same keys, stored backwards with two empty places between.
-  Tensor k2 = tensor({1, 7, 2, 4}, std::vector<double>(56, 9)), v2 = k2;
-  std::vector<double> where(7, 0), whose = {2, 4, 2, 2, 0, 7, 3};  // a stranger's key, and an empty place
-  const size_t place[] = {6, 5, 3, 2, 0};
-  for (size_t s = 0; s < 5; ++s) {
-    where[place[s]] = static_cast<double>(s);
-    for (size_t d = 0; d < 8; ++d) {
-      k2.values[place[s] * 8 + d] = k.values[s * 8 + d];
-      v2.values[place[s] * 8 + d] = v.values[s * 8 + d];
-    }
-  }
+// Two texts of different lengths in pages of two places: keys are remembered where the places say, found by the pages,
+// and equal those of a text alone.
+TEST(Functions, AttentionOverPages) {
+  const Tensor q = random_tensor({1, 4, 2, 1, 4}, 8), k = random_tensor({1, 4, 2, 4}, 9),
+               v = random_tensor({1, 4, 2, 4}, 10);
+  const Tensor keys = random_tensor({3, 2, 5, 2, 4}, 11), values = random_tensor({3, 2, 5, 2, 4}, 12);
+  // Text 0 stands at positions 3 and 4, text 1 at 0; its second token is not written.
+  const std::vector<double> pages = {4, 0, 2, 3, 0, 0}, positions = {3, 4, 0, 0}, places = {1, 4, 6, -1};
   const Graph g = graph_of(
-      "fn f(q: f32[B, T, 2, 1, 4], k: f32[B, S, 2, 4], v: f32[B, S, 2, 4], p: i32[T], o: i32[T], kp: i32[S], ko: "
-      "i32[S]) "
-      "-> f32[B, T, 2, 1, 4] = cached_attention(q, k, v, p, o, kp, ko)");
-  expect_near(run(g,
-                  {{"q", q},
-                   {"k", k2},
-                   {"v", v2},
-                   {"p", tensor({2}, {3, 4}, Scalar::i32)},
-                   {"o", tensor({2}, {2, 2}, Scalar::i32)},
-                   {"kp", tensor({7}, where, Scalar::i32)},
-                   {"ko", tensor({7}, whose, Scalar::i32)}},
-                  {{"B", 1}, {"T", 2}, {"S", 7}}),
-              attention(q, k, v, 2, 5, 2, 1, 4, 3));
+      "fn f(q: f32[1, B * T, 2, 1, 4], k: f32[1, B * T, 2, 4], v: f32[1, B * T, 2, 4], at: i32[B, T], places: i32[B, "
+      "T], "
+      "pages: i32[B, K], keys: state f32[3, 2, C, P, 4], values: state f32[3, 2, C, P, 4]) -> f32[1, B * T, 2, 1, 4] "
+      "{\n"
+      "  let found = page_places(pages, P)\n"
+      "  let ks = remember_pages(keys, 1, k, places)\n"
+      "  let vs = remember_pages(values, 1, v, places)\n"
+      "  return paged_attention(q, recall_pages(ks, 1, found), recall_pages(vs, 1, found), at)\n"
+      "}");
+  const auto got = run(g,
+                       {{"q", q},
+                        {"k", k},
+                        {"v", v},
+                        {"at", tensor({2, 2}, positions, Scalar::i32)},
+                        {"places", tensor({2, 2}, places, Scalar::i32)},
+                        {"pages", tensor({2, 3}, pages, Scalar::i32)},
+                        {"keys", keys},
+                        {"values", values}},
+                       {{"B", 2}, {"T", 2}, {"K", 3}, {"C", 5}, {"P", 2}});
+  // The first three tokens, each as its text alone has it.
+  for (const size_t token : {0U, 1U, 2U}) {
+    const size_t text = token / 2, length = static_cast<size_t>(positions[token]) + 1;
+    Tensor one = tensor({1, 1, 2, 1, 4}, {q.values.begin() + static_cast<int64_t>(token * 8),
+                                          q.values.begin() + static_cast<int64_t>(token * 8 + 8)});
+    std::vector<double> own_keys, own_values;
+    for (size_t s = 0; s < length; ++s)
+      for (size_t h = 0; h < 2; ++h)
+        for (size_t d = 0; d < 4; ++d) {
+          const auto place = static_cast<size_t>(pages[text * 3 + s / 2] * 2) + s % 2;
+          double key = keys.values[((2 + h) * 10 + place) * 4 + d],
+                 value = values.values[((2 + h) * 10 + place) * 4 + d];
+          for (size_t t = 0; t < 4; ++t)  // written in this step
+            if (static_cast<size_t>(places[t]) == place) {
+              key = k.values[(t * 2 + h) * 4 + d];
+              value = v.values[(t * 2 + h) * 4 + d];
+            }
+          own_keys.push_back(key);
+          own_values.push_back(value);
+        }
+    const auto n = static_cast<int64_t>(length);
+    const auto want = attention(one, tensor({1, n, 2, 4}, own_keys), tensor({1, n, 2, 4}, own_values), 1, length, 2, 1,
+                                4, length - 1);
+    expect_near({got.begin() + static_cast<int64_t>(token * 8), got.begin() + static_cast<int64_t>(token * 8 + 8)},
+                want);
+  }
 }
 
 TEST(Functions, CrossEntropyIsStable) {

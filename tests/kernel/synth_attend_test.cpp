@@ -1,5 +1,5 @@
 // Needs: none. Attention groups against the graph evaluator: prefill and decode, causal masks, grouped heads, keys in
-// formats.
+// formats, keys found by a table.
 #include "attend_cases.h"
 
 namespace lumen::test {
@@ -43,6 +43,93 @@ TEST(SynthAttend, FewHeadsSplitTheirKeys) {
 TEST(SynthAttend, KeysInFormats) {
   attention(1, 2, 9, 2, 2, 64, format_named("q8_0"));
   attention(1, 2, 9, 2, 1, 24, format_named("f16"));
+}
+
+// Keys and values of `texts` that lie anywhere among `places`, found by a table of places; each query has a position.
+struct TableCase {
+  int64_t texts = 1, queries = 1, keys = 8, places = 40, groups = 1, repeat = 1, depth = 16;
+  FormatRef format = nullptr;
+  int64_t window = 0;
+  bool same = false;  // values are the first half of each key
+};
+
+void by_table(const TableCase& c) {
+  using graph::Reduction;
+  using graph::ValueId;
+  G t;
+  const auto cache = [&](const char* name) {
+    const std::vector<int64_t> shape = {3, c.groups, c.places, c.depth};
+    const ValueId all = c.format ? t.decoded(t.in(name, shape, c.format)) : t.in(name, shape);
+    const ValueId one = t.b.slice(all, {1, 0, 0, 0}, G::shape({1, c.groups, c.places, c.depth}));
+    return t.b.permute(t.b.reshape(one, G::shape({c.groups, c.places, c.depth})), {1, 0, 2});
+  };
+  const ValueId q = t.in("q", {c.texts, c.queries, c.groups, c.repeat, c.depth});
+  const ValueId table = t.in("table", {c.texts, c.keys}, Scalar::i32);
+  const ValueId k = t.b.gather(cache("k"), table);
+  const ValueId v = c.same ? t.b.slice(k, {0, 0, 0, 0}, G::shape({c.texts, c.keys, c.groups, c.depth / 2}))
+                           : t.b.gather(cache("v"), table);
+  const ValueId positions =
+      t.b.reshape(t.in("positions", {c.texts, c.queries}, Scalar::i32), G::shape({c.texts, 1, 1, c.queries, 1}));
+  ValueId s = t.b.mul(t.b.contract(q, k, "btgrd", "bsgd", "bgrts"), t.b.scalar(0.25));
+  const ValueId key = t.b.iota(G::type({1, 1, 1, 1, c.keys}, Scalar::i32), 4);
+  Formula mask;
+  mask.inputs = {Scalar::i32, Scalar::i32, Scalar::f32};
+  int visible = mask.op(ScalarOp::le_, mask.input(0), mask.input(1));
+  if (c.window > 0) {
+    const int end = mask.op(ScalarOp::add_, mask.input(0), mask.integer(Scalar::i32, c.window));
+    visible = mask.op(ScalarOp::and_, visible, mask.op(ScalarOp::lt_, mask.input(1), end));
+  }
+  mask.outputs = {mask.op(ScalarOp::select_, visible, mask.input(2), mask.constant(Scalar::f32, -1e30))};
+  s = t.b.map(mask, {key, positions, s});
+  const ValueId e = t.b.unary(ScalarOp::exp_, t.b.sub(s, t.b.reduce(s, Reduction::max, {4})));
+  const ValueId p = t.b.div(e, t.b.reduce(e, Reduction::sum, {4}));
+  t.out(t.b.contract(p, v, "bgrts", "bsgd", "btgrd"));
+  const std::vector<std::string> plans = check(t.g, {.tolerance = 1e-5,
+                                                     .limits = {{"table", c.places}, {"positions", c.keys}},
+                                                     .machines = {"x86-64-v3", "avx512", "sm_80"}});
+  int found = 0;
+  for (const std::string& plan : plans) {
+    found += plan.find("by table bounded") != std::string::npos ? 1 : 0;
+    EXPECT_FALSE(plan.starts_with("gather")) << plan;
+  }
+  EXPECT_EQ(found, 3) << graph::print(t.g);
+}
+
+TEST(SynthAttend, KeysFoundByATable) {
+  by_table({.texts = 3, .queries = 1, .keys = 24, .groups = 2});
+  by_table({.texts = 2, .queries = 5, .keys = 21, .groups = 2, .repeat = 3});
+  by_table({.texts = 1, .queries = 20, .keys = 150, .places = 170, .depth = 20});
+  by_table({.texts = 2, .queries = 9, .keys = 70, .places = 80, .window = 8});
+  by_table({.texts = 4, .queries = 1, .keys = 40, .repeat = 2, .depth = 32, .window = 8, .same = true});
+}
+
+TEST(SynthAttend, KeysFoundByATableInFormats) {
+  for (const char* name : {"q8_0", "q4_0", "f16"}) {
+    by_table({.texts = 2, .queries = 1, .keys = 24, .groups = 2, .depth = 64, .format = format_named(name)});
+    by_table({.texts = 2, .queries = 7, .keys = 40, .repeat = 2, .depth = 32, .format = format_named(name)});
+  }
+  by_table({.texts = 2, .queries = 2, .keys = 9, .groups = 2, .depth = 24, .format = format_named("f16")});
+}
+
+TEST(SynthAttend, LongTextsFoundByATableSplitTheirKeys) {
+  by_table({.texts = 1, .queries = 1, .keys = 1100, .places = 1200});
+  by_table({.texts = 2, .queries = 2, .keys = 1040, .places = 60, .depth = 32, .format = format_named("q8_0")});
+}
+
+TEST(SynthAttend, ATablesNumbersAreGuarded) {
+  G t;
+  const graph::ValueId q = t.in("q", {1, 3, 16}), table = t.in("table", {1, 24}, Scalar::i32);
+  const graph::ValueId k = t.b.gather(t.in("k", {40, 16}), table), v = t.b.gather(t.in("v", {40, 16}), table);
+  const graph::ValueId s = t.b.contract(q, k, "btd", "bsd", "bts");
+  const graph::ValueId e = t.b.unary(ScalarOp::exp_, t.b.sub(s, t.b.reduce(s, graph::Reduction::max, {2})));
+  t.out(t.b.contract(t.b.div(e, t.b.reduce(e, graph::Reduction::sum, {2})), v, "bts", "bse", "bte"));
+  auto inputs = random_inputs(t.g, {.limits = {{"table", 40}}});
+  inputs["table"].values[7] = 40;
+  const auto m = machine::find_machine("x86-64-v3");
+  const PlanRun run = run_plan(graph::fuse(t.g), inputs, *m, loop_evaluator(*m));
+  EXPECT_EQ(run.status.code, loop::kGuardIndex);
+  EXPECT_EQ(run.status.detail, 40);
+  EXPECT_TRUE(run.plans.size() == 1 && run.plans[0].find("by table") != std::string::npos);
 }
 
 void gradient(int64_t batch, int64_t length, int64_t groups, int64_t repeat, int64_t depth, int64_t width) {

@@ -196,7 +196,8 @@ struct Check {
   std::map<std::string, int64_t> limits = {};  // integer inputs: values below
   std::vector<std::string> machines = {"x86-64-v3", "avx512"};
   uint32_t seed = 1;
-  synth::Options options = {.exact = true};  // as the evaluator has it
+  synth::Options options = {.exact = true};               // as the evaluator has it
+  std::map<std::string, std::vector<double>> given = {};  // inputs that are not random
 };
 
 inline FormatRef format_named(std::string_view name) {
@@ -210,6 +211,8 @@ inline std::map<std::string, graph::Tensor> random_inputs(const graph::Graph& g,
   for (const graph::ValueId v : g.inputs()) {
     const auto limit = c.limits.find(g[v].attributes.name);
     inputs[g[v].attributes.name] = random_values(g[v].type, random, limit == c.limits.end() ? 100 : limit->second);
+    if (const auto given = c.given.find(g[v].attributes.name); given != c.given.end())
+      inputs[g[v].attributes.name].values = given->second;
   }
   return inputs;
 }

@@ -1,5 +1,6 @@
 // Needs: none. Moves against the graph evaluator: gather, scatter_add, concat, pad, copies of views, updates with
 // starts, casts, and refused indices.
+#include "kernel/synth/access.h"
 #include "synth_harness.h"
 
 namespace lumen::test {
@@ -88,6 +89,47 @@ TEST(SynthMove, UpdateWithStarts) {
   const ValueId start = t.in("start", {}, Scalar::i32), zero = t.b.scalar(0, Scalar::i32);
   t.out(t.b.update(cache, t.in("x", {2, 3, 20}), {zero, start, zero}));
   check(t.g, {.tolerance = 0, .limits = {{"start", 7}}});
+}
+
+// Parts with places of their own; those with a negative start are left out.
+void check_many_starts(const std::vector<int64_t>& state, const std::vector<int64_t>& parts,
+                       const std::vector<int64_t>& window, size_t axis, FormatRef format = nullptr) {
+  G t;
+  const ValueId cache =
+      format ? t.in("cache", state, format, graph::Role::state) : t.in("cache", state, Scalar::f32, graph::Role::state);
+  std::vector<int64_t> shape = parts;
+  shape.insert(shape.end(), window.begin(), window.end());
+  ValueId x = t.in("x", shape);
+  if (format) x = t.b.cast(x, {Scalar::f32, format});
+  std::vector<ValueId> starts(state.size(), t.b.scalar(0, Scalar::i32));
+  starts[axis] = t.in("start", parts, Scalar::i32);
+  t.out(t.b.update(cache, x, starts));
+  std::vector<double> at;
+  for (int64_t i = 0; i < synth::product(parts); ++i)
+    at.push_back(i % 3 == 1 ? -1.0 : static_cast<double>((i * 5 + 2) % state[axis]));
+  check(t.g, {.tolerance = 0, .given = {{"start", at}}});
+}
+
+TEST(SynthMove, UpdateWithManyStarts) {
+  check_many_starts({2, 11, 20}, {5}, {2, 1, 20}, 1);
+  check_many_starts({2, 11, 20}, {2, 3}, {1, 1, 7}, 1);
+  check_many_starts({11}, {2, 4}, {1}, 0);
+  check_many_starts({11, 3}, {1}, {1, 3}, 0);
+  check_many_starts({2, 11, 64}, {2, 3}, {2, 1, 64}, 1, format_named("q8_0"));
+  check_many_starts({11, 64}, {4}, {1, 64}, 0, format_named("q4_0"));
+}
+
+TEST(SynthMove, UpdateOutsideIsGuarded) {
+  G t;
+  const ValueId cache = t.in("cache", {4, 8}, Scalar::f32, graph::Role::state);
+  t.out(t.b.update(cache, t.in("x", {3, 1, 8}), {t.in("start", {3}, Scalar::i32), t.b.scalar(0, Scalar::i32)}));
+  auto inputs = random_inputs(t.g, {});
+  inputs["start"].values = {1, -1, 4};
+  const auto m = machine::find_machine("x86-64-v3");
+  const PlanRun run = run_plan(graph::fuse(t.g), inputs, *m, loop_evaluator(*m));
+  EXPECT_EQ(run.status.code, loop::kGuardUpdate);
+  EXPECT_EQ(run.status.detail, 4);
+  EXPECT_THROW((void)graph::eval(t.g, inputs), Error);
 }
 
 TEST(SynthMove, CastsIntoFormatsAndBack) {

@@ -49,7 +49,7 @@ TEST_P(Families, TextsTogether) {
   const Expected e(GetParam());
   const Model m = read_hf(test_library(), kFamilies / GetParam());
   const LoadedModel loaded(engine(), m);
-  ManySession s(loaded, {.context = 64, .chunk = 16, .exact = true}, e.length);
+  ManySession s(loaded, {.context = 64, .chunk = 16, .exact = true}, {.longest = e.length});
   const int a = s.open(), b = s.open();
   const std::vector<ManySession::Part> begin = {{a, e.text(0).first(9)}, {b, e.text(1).first(17)}},
                                        next = {{a, e.text(0).subspan(9, 1)}, {b, e.text(1).subspan(17)}};

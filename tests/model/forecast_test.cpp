@@ -2,9 +2,12 @@
 // memory of the process while long prompts and many texts are computed.
 #include "model/infer/forecast.h"
 
+#include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "base/error.h"
+#include "model/arch/read.h"
 #include "model/infer/session_many.h"
 #include "tiny.h"
 
@@ -103,6 +106,89 @@ TEST(Forecast, ManyTextsStayWithin) {
   const int64_t taken = resident() - before;
   EXPECT_LT(taken, f.cache + f.work + 4 * kMiB);
   EXPECT_GT(taken, f.cache / 4);
+}
+
+// What the engine itself counts, to the byte: caches, values and what steps are handed.
+int64_t counted(const std::function<void(const LoadedModel&)>& work, const Model& m) {
+  run::Engine own(
+      run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
+                           .threads = 2,
+                           .machine = nullptr,
+                           .tune = false});
+  const LoadedModel loaded(own, m);
+  const int64_t before = own.device().memory().held;
+  work(loaded);
+  return own.device().memory().peak - before;
+}
+
+TEST(Forecast, CountedMemoryStaysWithin) {
+  const Model m = wide_model();
+  SessionOptions options = small_cache();
+  options.context = 1024;
+  const auto close = [](int64_t peak, const MemoryForecast& f) {
+    EXPECT_LE(peak, f.cache + f.work);
+    EXPECT_GT(peak, (f.cache + f.work) * 9 / 10);
+  };
+  MemoryForecast f;
+  int64_t peak = counted(
+      [&](const LoadedModel& loaded) {
+        f = forecast(loaded, options, 20);
+        Session s(loaded, options);
+        for (const int64_t n : {300, 17, 60, 5, 1}) (void)s.feed(text(n));
+        for (const int64_t n : {2, 3, 12, 21}) (void)s.feed_all(text(n));  // drafts of up to 20
+      },
+      m);
+  close(peak, f);
+  const ManyLimits limits{.longest = 300, .texts = 7};
+  options.context = 2200;
+  peak = counted(
+      [&](const LoadedModel& loaded) {
+        f = forecast_many(loaded, options, limits);
+        ManySession s(loaded, options, limits);
+        std::vector<std::vector<TokenId>> tokens;
+        std::vector<ManySession::Part> parts;
+        for (const int64_t n : {290, 200, 70, 18, 5, 290}) tokens.push_back(text(n));
+        for (const auto& t : tokens) parts.push_back({s.open(), t});
+        (void)s.feed(parts);
+        const int last = s.open();
+        EXPECT_EQ(s.share(parts[0].text, last, 285), 285);
+        parts.push_back({last, {}});
+        for (ManySession::Part& p : parts) p.tokens = std::span(tokens[0]).first(1);
+        for (size_t n = parts.size(); n > 0; --n) (void)s.feed(std::span(parts).first(n));
+        EXPECT_EQ(s.taken_bytes() <= f.cache + f.work, true);
+      },
+      m);
+  close(peak, f);
+}
+
+TEST(Forecast, CountedMemoryOfWindowsStaysWithin) {
+  Model m = read_hf(test_library(),
+                    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families" / "mistral");
+  m.config["context"] = 4096;
+  m.config["window_size"] = 40;
+  const SessionOptions options = {.context = 8000, .chunk = 64};
+  const ManyLimits limits{.longest = 2000, .texts = 4};
+  MemoryForecast f;
+  const int64_t peak = counted(
+      [&](const LoadedModel& loaded) {
+        f = forecast_many(loaded, options, limits);
+        ManySession s(loaded, options, limits);
+        EXPECT_LT(s.near_pages(), 40);
+        std::vector<std::vector<TokenId>> tokens(4);
+        std::vector<ManySession::Part> parts;
+        for (auto& t : tokens) {
+          for (int i = 0; i < 700; ++i) t.push_back(i * 7 % 61);
+          parts.push_back({s.open(), t});
+        }
+        (void)s.feed(parts);
+        for (ManySession::Part& p : parts) p.tokens = p.tokens.first(1);
+        for (size_t n = 1; n <= 4; ++n) (void)s.feed(std::span(parts).first(n));
+        for (ManySession::Part& p : parts) p.tokens = std::span(tokens[0]).first(9);
+        (void)s.feed(parts);
+      },
+      m);
+  EXPECT_LE(peak, f.cache + f.work);
+  EXPECT_GT(peak, (f.cache + f.work) / 2);
 }
 
 TEST(Forecast, WhatCannotFitIsRefusedFirst) {

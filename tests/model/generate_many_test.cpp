@@ -107,6 +107,49 @@ TEST(GenerateMany, ASmallCacheMakesTextsWait) {
   EXPECT_THROW((void)answer_all(loaded, o, requests(m), {}, [] { return true; }), Error);  // a prompt of 11
 }
 
+// Texts take pages as they grow; when none is left the last one gives up its own, and is read again later.
+TEST(GenerateMany, TextsThatGiveUpTheirPagesGoOn) {
+  const Model m = talking_model();
+  const LoadedModel loaded(engine(), m);
+  std::vector<ManyRequest> all;
+  for (const char* p : {"ab", "cd", "ef", "gh"}) all.push_back({m.tokenizer->encode(p), 5});
+  ManyOptions o = options(0.9);
+  o.generate.predict = 12;
+  o.parallel = 4;
+  o.session.page = 2;
+  o.session.context = 22;  // four texts of 13 begin in it, one and a half end in it
+  expect_same(loaded, o, all);
+  int64_t again = 0, made = 0;
+  for (const ManyAnswer& a : answer_all(loaded, o, all, {}, [] { return true; })) {
+    again += a.again;
+    made += a.made;
+  }
+  EXPECT_GT(again, 0);
+  EXPECT_EQ(made, 48);
+  // Cut off while one waits: it is told, too.
+  int steps = 0;
+  const auto cut = answer_all(loaded, o, all, {}, [&] { return ++steps < 9; });
+  for (const ManyAnswer& a : cut) EXPECT_EQ(a.reason, EndReason::interrupted);
+  EXPECT_GT(cut[3].made, 0);
+}
+
+// A beginning that all share takes its pages once, and the cache is planned so.
+TEST(GenerateMany, SharedBeginningsArePlannedOnce) {
+  const Model m = talking_model();
+  const auto prompt = m.tokenizer->encode("abcdefghij");
+  ManyOptions o = options();
+  o.session.page = 2;
+  o.parallel = 3;
+  const std::vector<ManyRequest> same = {{prompt, 1}, {prompt, 2}, {prompt, 3}};
+  const ManyPlan plan = plan_requests(m, o, same);
+  EXPECT_EQ(plan.limits.longest, 14);
+  EXPECT_EQ(plan.session.context, 14 + 2 * (14 - 8));  // pages are shared whole
+  const LoadedModel loaded(engine(), m);
+  expect_same(loaded, o, same);
+  const std::vector<ManyRequest> apart = {{prompt, 1}, {m.tokenizer->encode("jabcdefghi"), 2}};
+  EXPECT_EQ(plan_requests(m, o, apart).session.context, 28);
+}
+
 // Without a size of the cache each text may be as long as the model's context, and no longer.
 TEST(GenerateMany, TextsEndWithTheContext) {
   const Model m = talking_model();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <random>
 
 #include "base/error.h"
 
@@ -140,6 +141,56 @@ TEST(Sampler, RefusesValuesOutOfRange) {
   refuse([](auto& o) { o.mirostat = 3; });
   refuse([](auto& o) { o.dry_base = 0.5; });
   refuse([](auto& o) { o.presence_penalty = std::nan(""); });
+}
+
+// A filter that is asked about the likeliest alone leaves what one would leave that is asked about all.
+TEST(Sampler, FiltersAreTheSameAskedOneByOne) {
+  class Counted : public TokenFilter {
+   public:
+    explicit Counted(const std::vector<bool>& mask) : mask_(mask) {}
+    bool allows(TokenId id) override { return mask_[static_cast<size_t>(id)]; }
+    const std::vector<bool>& all() override {
+      ++whole;
+      return mask_;
+    }
+    int whole = 0;
+
+   private:
+    const std::vector<bool>& mask_;
+  };
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0, 2);
+  int whole = 0, asked = 0;
+  for (const double temperature : {0.0, 0.9})
+    for (const int64_t top_k : {0, 3, 40})
+      for (const double share : {0.9, 0.2, 0.004, 0.0}) {
+        SamplerOptions o;
+        o.temperature = temperature;
+        o.top_k = top_k;
+        o.repeat_penalty = 1.3;
+        o.bias = {{5, 3.0}, {6, -std::numeric_limits<double>::infinity()}};
+        o.seed = 9;
+        Sampler a(o), b(o);
+        for (int round = 0; round < 20; ++round) {
+          std::vector<float> logits(5000);
+          for (float& x : logits) x = std::round(normal(random) * 8) / 8;  // many are equal
+          std::vector<bool> mask(logits.size());
+          for (size_t i = 0; i < mask.size(); ++i) mask[i] = random() % 1000 < share * 1000;
+          std::vector<float> hidden = logits;
+          for (size_t i = 0; i < mask.size(); ++i)
+            if (!mask[i]) hidden[i] = -std::numeric_limits<float>::infinity();
+          Counted filter(mask);
+          const TokenId got = a.pick(logits, &filter), want = b.pick(hidden);
+          ASSERT_EQ(got, want) << temperature << " " << top_k << " " << share;
+          whole += filter.whole;
+          asked += 1 - filter.whole;
+          if (got < 0) continue;
+          a.accept(got);
+          b.accept(got);
+        }
+      }
+  EXPECT_GT(whole, 0);
+  EXPECT_GT(asked, 0);
 }
 
 }  // namespace

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "base/error.h"
-#include "model/infer/session_many.h"
 #include "tiny.h"
 
 namespace lumen::model {
@@ -100,71 +98,6 @@ TEST(Session, ReusedPrefixesAndShiftedContexts) {
   near(s.feed(std::vector<TokenId>{8}), fresh({1, 5, 6, 7, 8}));
   const auto all = s.feed_all(std::vector<TokenId>{9, 10});
   near(all.subspan(11), fresh({1, 5, 6, 7, 8, 9, 10}));
-}
-
-TEST(ManySession, EachTextAsIfItWereAlone) {
-  const Model m = tiny_model();
-  const LoadedModel loaded(engine(), m);
-  ManySession many(loaded, {.context = 64, .chunk = 16, .exact = true});
-  std::vector<std::vector<TokenId>> texts;
-  std::vector<int> numbers;
-  for (int i = 0; i < 9; ++i) {
-    texts.emplace_back();
-    for (int k = 0; k < 2 + i % 4; ++k) texts.back().push_back((i * 5 + k * 3) % 11);
-    numbers.push_back(many.open());
-  }
-  std::vector<std::unique_ptr<Session>> alone;
-  std::vector<ManySession::Part> parts;
-  for (size_t i = 0; i < texts.size(); ++i) {
-    parts.push_back({numbers[i], texts[i]});
-    alone.push_back(std::make_unique<Session>(loaded, kOptions));
-  }
-  auto logits = many.feed(parts);
-  for (int round = 0; round < 3; ++round) {
-    std::vector<TokenId> next(texts.size());
-    parts.clear();
-    for (size_t i = 0; i < texts.size(); ++i) {
-      const auto want = alone[i]->feed(round == 0 ? std::span<const TokenId>(texts[i])
-                                                  : std::span<const TokenId>(&texts[i].back(), 1));
-      for (size_t v = 0; v < want.size(); ++v) EXPECT_NEAR(logits[i][v], want[v], 1e-4) << i << " " << round;
-      next[i] = best(want);
-      texts[i].push_back(next[i]);
-      parts.push_back({numbers[i], {&texts[i].back(), 1}});
-    }
-    logits = many.feed(parts);
-  }
-}
-
-TEST(ManySession, SharedBeginningsAndFreedPlaces) {
-  const Model m = tiny_model();
-  const LoadedModel loaded(engine(), m);
-  ManySession many(loaded, {.context = 12, .chunk = 8, .exact = true});
-  const std::vector<TokenId> start = {1, 2, 3, 4, 5}, ends[] = {{6, 7}, {8, 9, 10}};
-  const int a = many.open(), b = many.open();
-  const ManySession::Part first{a, start};
-  (void)many.feed({&first, 1});
-  many.share(a, b, 4);
-  EXPECT_EQ(many.length(b), 4);
-  EXPECT_EQ(many.free_places(), 7);  // nothing new
-  const ManySession::Part both[] = {{a, ends[0]}, {b, ends[1]}};
-  const auto logits = many.feed(both);
-  const std::vector<TokenId> whole[] = {{1, 2, 3, 4, 5, 6, 7}, {1, 2, 3, 4, 8, 9, 10}};
-  for (size_t i = 0; i < 2; ++i) {
-    Session s(loaded, kOptions);
-    const auto want = s.feed(whole[i]);
-    for (size_t v = 0; v < want.size(); ++v) EXPECT_NEAR(logits[i][v], want[v], 1e-4) << i;
-  }
-  EXPECT_EQ(many.free_places(), 2);
-  const ManySession::Part much{a, start};
-  EXPECT_THROW((void)many.feed({&much, 1}), Error);
-  many.close(a);  // the places it shares with b stay
-  EXPECT_EQ(many.free_places(), 5);
-  const int c = many.open();
-  const ManySession::Part third{c, start};  // in places that lie apart
-  const auto again = many.feed({&third, 1});
-  Session s(loaded, kOptions);
-  const auto want = s.feed(start);
-  for (size_t v = 0; v < want.size(); ++v) EXPECT_NEAR(again[0][v], want[v], 1e-4);
 }
 
 }  // namespace

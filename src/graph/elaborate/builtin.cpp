@@ -363,6 +363,7 @@ Value Elaboration::update(const Expr& e) {
     id = node_of(value, args[1]->place, state.element.scalar);
   }
   shape = graph_[id].type.shape;
+  const bool many = shape.size() > rank;               // parts, as many as the starts' axes say
   if (shape.size() < rank && !state.element.format) {  // missing leading axes have extent 1
     shape.insert(shape.begin(), rank - shape.size(), Dim(1));
     id = append(make(Op::reshape_, {id}, {shape, {}}), args[1]->place);
@@ -375,9 +376,10 @@ Value Elaboration::update(const Expr& e) {
   for (size_t i = 2; i < args.size(); ++i) {
     const Value start = expression(*args[i]);
     ValueId s = node_of(start, args[i]->place, Scalar::i32);
-    if (!graph_[s].type.shape.empty()) {
+    if (!many && !graph_[s].type.shape.empty()) {
       if (elements(graph_[s].type.shape) != Dim(1))
-        throw error_at(args[i]->place, fmt::format("a start is one number, found {}", written(graph_[s].type)));
+        throw error_at(args[i]->place, fmt::format("a start is one number, found {}", written(graph_[s].type)),
+                       "several starts want a value with their axes in front");
       s = append(make(Op::reshape_, {s}, {{}, {}}), args[i]->place);
     }
     operands.push_back(s);

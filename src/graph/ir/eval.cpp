@@ -426,36 +426,49 @@ Tensor eval_update(Machine& m, const Node& n, ValueId v) {
   Tensor r = m.operand(n, 0);
   const Tensor& value = m.operand(n, 1);
   if (value.type == r.type && n.operands.size() == 2) return value;
-  const Index state = extents(r.type), part = extents(value.type);
-  Index starts(state.size(), 0);
-  for (size_t d = 0; d < starts.size() && n.operands.size() > 2; ++d) {
-    starts[d] = static_cast<int64_t>(m.operand(n, d + 2).values[0]);
-  }
-  for (size_t d = 0; d < starts.size(); ++d) {
-    if (starts[d] < 0 || starts[d] + part[d] > state[d]) {
-      throw user_error("update %{}: {} elements from {} leave axis {} of extent {}", v, part[d], starts[d], d,
-                       state[d]);
-    }
-  }
+  const Index state = extents(r.type), whole = extents(value.type);
+  const auto lead = static_cast<std::ptrdiff_t>(whole.size() - state.size());
+  const Index parts(whole.begin(), whole.begin() + lead), part(whole.begin() + lead, whole.end());
+  if (lead == 0 && value.type == r.type && r.type.element.format) return value;
   const Index dense = row_major(state);
-  if (!r.type.element.format) {
-    for_each(part, [&](int64_t k, const Index& i) { r.values[dot(dense, starts) + dot(dense, i)] = value.values[k]; });
-    return r;
-  }
-  if (value.type == r.type) return value;
-  // Whole rows, so the records of a row move together: those of the data section and those of the row section.
-  const Format& f = *r.type.element.format;
-  const int64_t columns = state.back();
-  const BlobLayout to = blob_layout(f, product(state) / columns, columns);
-  const BlobLayout from = blob_layout(f, product(part) / columns, columns);
-  const Index rows(part.begin(), part.end() - 1);
-  const int row_level = static_cast<int>(Level::row);
-  for_each(rows, [&](int64_t k, const Index& i) {
-    int64_t row = 0;
-    for (size_t d = 0; d < i.size(); ++d) row += (starts[d] + i[d]) * dense[d] / columns;
-    std::copy_n(value.blob.begin() + k * from.row_stride, from.row_stride, r.blob.begin() + row * to.row_stride);
-    std::copy_n(value.blob.begin() + from.section[row_level] + k * f.row_bytes, f.row_bytes,
-                r.blob.begin() + to.section[row_level] + row * f.row_bytes);
+  for_each(parts, [&](int64_t number, const Index&) {
+    Index starts(state.size(), 0);
+    bool wanted = true;
+    for (size_t d = 0; d < starts.size() && n.operands.size() > 2; ++d) {
+      const Tensor& start = m.operand(n, d + 2);
+      const bool many = start.values.size() > 1 || !start.type.shape.empty();
+      starts[d] = static_cast<int64_t>(start.values[many ? static_cast<size_t>(number) : 0]);
+      if (many && starts[d] < 0) wanted = false;
+    }
+    if (!wanted) return;
+    for (size_t d = 0; d < starts.size(); ++d) {
+      if (starts[d] < 0 || starts[d] + part[d] > state[d]) {
+        throw user_error("update %{}: {} elements from {} leave axis {} of extent {}", v, part[d], starts[d], d,
+                         state[d]);
+      }
+    }
+    if (!r.type.element.format) {
+      const int64_t first = number * product(part);
+      for_each(part, [&](int64_t k, const Index& i) {
+        r.values[dot(dense, starts) + dot(dense, i)] = value.values[first + k];
+      });
+      return;
+    }
+    // Whole rows, so the records of a row move together: those of the data section and those of the row section.
+    const Format& f = *r.type.element.format;
+    const int64_t columns = state.back(), first = number * product(part) / columns;
+    const BlobLayout to = blob_layout(f, product(state) / columns, columns);
+    const BlobLayout from = blob_layout(f, product(whole) / columns, columns);
+    const Index rows(part.begin(), part.end() - 1);
+    const int row_level = static_cast<int>(Level::row);
+    for_each(rows, [&](int64_t k, const Index& i) {
+      int64_t row = 0;
+      for (size_t d = 0; d < i.size(); ++d) row += (starts[d] + i[d]) * dense[d] / columns;
+      const int64_t own = first + k;
+      std::copy_n(value.blob.begin() + own * from.row_stride, from.row_stride, r.blob.begin() + row * to.row_stride);
+      std::copy_n(value.blob.begin() + from.section[row_level] + own * f.row_bytes, f.row_bytes,
+                  r.blob.begin() + to.section[row_level] + row * f.row_bytes);
+    });
   });
   return r;
 }

@@ -365,15 +365,25 @@ Type infer_update(const Site& s) {
           "the first operand must be a state, a parameter, or an update of one");
   require(s.operand(0).element == s.operand(1).element, "{} cannot be written into {}", print(s.operand(1)),
           print(s.operand(0)));
-  require(s.rank(0) == s.rank(1), "ranks differ: {} and {}", print(s.operand(0)), print(s.operand(1)));
-  for (size_t d = 0; d < s.rank(0); ++d) {
-    check_window(static_cast<int>(d), s.shape(0)[d], 0, s.shape(1)[d], 1);
-  }
   const size_t starts = s.node.operands.size() - 2;
   require(starts == 0 || starts == s.rank(0), "{} starts for rank {}", starts, s.rank(0));
+  Shape parts;  // axes of the starts
   for (size_t i = 2; i < s.node.operands.size(); ++i) {
-    require(s.operand(i) == Type{{}, {Scalar::i32, nullptr}}, "a start must be tensor<i32>, not {}",
-            print(s.operand(i)));
+    if (s.rank(i) > 0) parts = s.shape(i);
+  }
+  for (size_t i = 2; i < s.node.operands.size(); ++i) {
+    require(s.operand(i).element == Element{Scalar::i32, nullptr}, "a start must be i32, not {}", print(s.operand(i)));
+    require(s.rank(i) == 0 || s.shape(i) == parts, "starts differ: {} and {}", print(s.operand(i)),
+            print(Type{parts, {Scalar::i32, nullptr}}));
+  }
+  require(s.rank(0) + parts.size() == s.rank(1), "ranks differ: {} and {}", print(s.operand(0)), print(s.operand(1)));
+  for (size_t d = 0; d < s.rank(1); ++d) {
+    if (d < parts.size()) {
+      require(s.shape(1)[d] == parts[d], "starts of shape {} for {}", print(Type{parts, {Scalar::i32, nullptr}}),
+              print(s.operand(1)));
+    } else {
+      check_window(static_cast<int>(d - parts.size()), s.shape(0)[d - parts.size()], 0, s.shape(1)[d], 1);
+    }
   }
   if (const FormatRef& f = s.operand(0).element.format; f && s.operand(0) != s.operand(1)) {
     require(s.shape(0).back() == s.shape(1).back(), "a state in a format is written in whole rows");

@@ -120,4 +120,44 @@ std::optional<Access> broadcast_access(const Graph& g, ValueId v, const Shape& t
   return access;
 }
 
+std::optional<GatheredAccess> gathered_access(const Graph& g, ValueId v) {
+  const std::optional<Access> seen = affine_access(g, v);
+  if (!seen || g[seen->source].op != Op::gather_) return std::nullopt;
+  const Node& gather = g[seen->source];
+  const std::optional<Access> table = affine_access(g, gather.operands[0]);
+  const std::optional<Access> index = affine_access(g, gather.operands[1]);
+  if (!table || !index) return std::nullopt;
+  const Extents shape = extents(gather.type.shape), dense = dense_strides(gather.type.shape);
+  const Extents own = extents(g[v].type.shape);
+  const size_t lead = index->strides.size();
+  GatheredAccess out;
+  out.gather = seen->source;
+  out.rows = {table->source, table->offset, Extents(own.size(), 0)};
+  out.index = {index->source, index->offset, Extents(own.size(), 0)};
+  out.stride = table->strides[0];
+  out.count = g[gather.operands[0]].type.shape[0].number();
+  // The first element, axis by axis of the gather's result.
+  Extents start(shape.size(), 0);
+  int64_t rest = seen->offset;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    start[d] = rest / dense[d];
+    rest %= dense[d];
+    if (d < lead) {
+      out.index.offset += start[d] * index->strides[d];
+    } else {
+      out.rows.offset += start[d] * table->strides[1 + d - lead];
+    }
+  }
+  for (size_t e = 0; e < own.size(); ++e) {
+    if (own[e] == 1 || seen->strides[e] == 0) continue;
+    size_t d = 0;
+    while (d < shape.size() && (shape[d] == 1 || dense[d] > seen->strides[e])) ++d;
+    if (d == shape.size() || seen->strides[e] % dense[d] != 0) return std::nullopt;
+    const int64_t step = seen->strides[e] / dense[d];
+    if (start[d] + (own[e] - 1) * step >= shape[d]) return std::nullopt;  // walks over more than one axis
+    (d < lead ? out.index : out.rows).strides[e] = step * (d < lead ? index->strides[d] : table->strides[1 + d - lead]);
+  }
+  return out;
+}
+
 }  // namespace lumen::graph

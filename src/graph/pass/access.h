@@ -29,6 +29,17 @@ std::optional<Access> affine_access(const Graph& g, ValueId v);
 // stretches): one stride per axis of `target`.
 std::optional<Access> broadcast_access(const Graph& g, ValueId v, const Shape& target);
 
+// What a view of a gather reads: element [i..] is element  rows.offset + sum i[d] * rows.strides[d] + stride * n  of
+// the table, where n is element  index.offset + sum i[d] * index.strides[d]  of the index.
+struct GatheredAccess {
+  ValueId gather = -1;
+  Access rows, index;
+  int64_t stride = 0;  // of the table's first axis
+  int64_t count = 0;   // its extent
+};
+// Nothing when v is no view of a gather, or one whose axes strides cannot name.
+std::optional<GatheredAccess> gathered_access(const Graph& g, ValueId v);
+
 bool is_view(Op op);                                     // reshape, permute, broadcast, slice
 bool is_splat(const Node& node);                         // a constant that holds one number
 bool is_unpack(const Graph& g, ValueId v);               // a cast out of a format

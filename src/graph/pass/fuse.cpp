@@ -2,6 +2,7 @@
 // clusters merge as long as the contract of a shape allows it and no cycle arises, and clusters become groups in an
 // order that respects data and states. Proved by tests/graph/fuse_test.cpp.
 #include <algorithm>
+#include <functional>
 #include <queue>
 #include <set>
 
@@ -34,7 +35,10 @@ class Partition {
 
   void merge_all() {
     for (const Attention& a : find_attention(g_, users_, 0, false)) {
-      if (!a.is_shared) attempt(a.nodes, {KernelShape::attend, first_contract(a.nodes)});
+      if (a.is_shared) continue;
+      const Form form{KernelShape::attend, first_contract(a.nodes)};
+      const std::vector<ValueId> with = with_gathers(a.nodes);
+      if (with.size() == a.nodes.size() || !attempt(with, form)) attempt(a.nodes, form);
     }
     for (const AttentionGradient& a : find_attention_gradients(g_, users_)) {
       attempt(a.nodes, {KernelShape::attend_gradient, a.root});
@@ -173,6 +177,34 @@ class Partition {
     return *std::find_if(nodes.begin(), nodes.end(), [&](ValueId v) { return g_[v].op == Op::contract_; });
   }
 
+  // An attention and the gathers that find its keys and values, where it can read their tables itself.
+  std::vector<ValueId> with_gathers(const std::vector<ValueId>& nodes) const {
+    std::vector<ValueId> with = nodes;
+    const auto inside = [&](ValueId u) { return std::find(nodes.begin(), nodes.end(), u) != nodes.end(); };
+    const std::function<bool(ValueId)> is_ours = [&](ValueId v) {  // nobody else reads it, or a view of it
+      return std::all_of(users_[v].begin(), users_[v].end(),
+                         [&](ValueId u) { return u >= 0 && (inside(u) || (is_view(g_[u].op) && is_ours(u))); });
+    };
+    for (const ValueId v : nodes) {
+      if (g_[v].op != Op::contract_) continue;
+      const std::vector<std::string>& letters = g_[v].attributes.indices;
+      const char key = inside(g_[v].operands[0]) ? letters[0].back() : letters[2].back();
+      for (size_t i = 0; i < 2; ++i) {
+        const ValueId o = g_[v].operands[i];
+        const size_t at = letters[i].find(key);
+        if (inside(o) || at == std::string::npos || g_[o].type.shape[at] == Dim(1)) continue;
+        const auto gathered = gathered_access(g_, o);
+        if (!gathered || !is_ours(gathered->gather)) continue;
+        if (gathered->index.strides[at] == 0 || gathered->rows.strides[at] != 0) continue;
+        if (read_below(g_, g_[gathered->gather].operands[0]) < 0 ||
+            read_below(g_, g_[gathered->gather].operands[1]) < 0)
+          continue;
+        if (std::find(with.begin(), with.end(), gathered->gather) == with.end()) with.push_back(gathered->gather);
+      }
+    }
+    return with;
+  }
+
   // A map of one use that reads next to nothing, like the masks arrange clones into their users.
   bool is_mask(ValueId v, const Shape& shape) const {
     const bool single = g_[v].op == Op::map_ && g_[v].type.shape == shape && users_[v].size() == 1 &&
@@ -286,8 +318,9 @@ Group Partition::group_of(const Cluster& c) const {
         add_input(o);
       }
     }
-    const bool escapes =
-        std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) { return u < 0 || cluster_[u] != cluster_[v]; });
+    const bool is_load = c.shape == KernelShape::attend && g_[v].op == Op::gather_;  // see with_gathers
+    const bool escapes = !is_load && std::any_of(users_[v].begin(), users_[v].end(),
+                                                 [&](ValueId u) { return u < 0 || cluster_[u] != cluster_[v]; });
     if (escapes || g_[v].op == Op::update_) group.results.push_back(v);
   }
   group.nodes.assign(nodes.begin(), nodes.end());

@@ -54,10 +54,12 @@ class AttendKernel : AttendWriter {
     out.scratch = declare_results(group_, a_, parts_);
     const std::vector<bool> apart(a_.extents.size() + 1, true);
     using Accesses = std::map<graph::ValueId, Access>;
-    dot_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart,
-                                  Accesses{{a_.q, a_.q_access}, {a_.k, a_.k_access}});
+    Accesses dot{{a_.q, a_.q_access}, {a_.k, a_.k_access}}, pick{{a_.v, a_.v_access}};
+    if (a_.k_found) dot[a_.k_found->index] = a_.k_found->access;
+    if (a_.v_found) pick[a_.v_found->index] = a_.v_found->access;
+    dot_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart, dot);
     map_ = std::make_unique<Body>(draft_, plan_, group_, a_.extents, apart);
-    pick_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.pick_space(), apart, Accesses{{a_.v, a_.v_access}},
+    pick_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.pick_space(), apart, pick,
                                    Accesses{{a_.last, a_.result_access}});
     direct_keys_ = dot_->chunking(lanes_).lanes == 0;
     direct_values_ = groups_ == 1 && pick_->chunking(lanes_).lanes == 0 && a_.width % lanes_ == 0;
@@ -85,11 +87,12 @@ class AttendKernel : AttendWriter {
       bytes += static_cast<double>(viewed > 0 ? std::min(whole, viewed) : whole);
     }
     const double pairs = static_cast<double>(all_rows) * static_cast<double>(a_.keys);
-    out.steps.push_back(draft_.finish(
-        fmt::format("attend {} depth {} width {} {}{} tile {}x{} by {}x{}{}", shape_text(a_.extents), a_.depth,
-                    a_.width, map_->summary(), range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
-                    key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
-        2.0 * pairs * static_cast<double>(a_.depth + a_.width), bytes));
+    out.steps.push_back(
+        draft_.finish(fmt::format("attend {} depth {} width {} {}{}{} tile {}x{} by {}x{}{}", shape_text(a_.extents),
+                                  a_.depth, a_.width, map_->summary(), a_.is_found() ? " by table" : "",
+                                  range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
+                                  key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
+                      2.0 * pairs * static_cast<double>(a_.depth + a_.width), bytes));
     if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, *target_, parts_));
     return out;
   }
@@ -97,7 +100,7 @@ class AttendKernel : AttendWriter {
  private:
   // The value in memory a load reads, below views and casts.
   graph::ValueId memory_of(graph::ValueId v) const {
-    while (graph::is_view(g_[v].op) || graph::is_unpack(g_, v)) v = g_[v].operands[0];
+    while (graph::is_view(g_[v].op) || graph::is_unpack(g_, v) || g_[v].op == graph::Op::gather_) v = g_[v].operands[0];
     return v;
   }
 
@@ -109,7 +112,7 @@ class AttendKernel : AttendWriter {
     const int64_t most = std::clamp<int64_t>(target.task_bytes / (depth_ * 32), 1, kRows);
     for (int d = static_cast<int>(a_.extents.size()) - 2; d >= 0 && rows_ < most; --d) {
       if (a_.extents[d] == 1) continue;
-      if (a_.k_access.strides[d] != 0 || a_.v_access.strides[d] != 0) continue;
+      if (!a_.shares_keys(static_cast<size_t>(d))) continue;
       tile_axes_.insert(tile_axes_.begin(), d);
       tile_extents_.insert(tile_extents_.begin(), a_.extents[d]);
       rows_ *= a_.extents[d];
@@ -166,6 +169,23 @@ class AttendKernel : AttendWriter {
     const std::vector<ValueId> at = digits(b_, row, tile_extents_);
     int opened = 0;
     for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, static_cast<size_t>(tile_axes_[k]), at[k]);
+    return opened;
+  }
+
+  // Key `number` in a body that reads keys or values.
+  int open_key(Body& body, ValueId number) {
+    const int opened = open_axis(body, a_.extents.size() - 1, number);
+    const bool is_dot = &body == dot_.get();
+    const std::optional<Attention::Found>& found = is_dot ? a_.k_found : a_.v_found;
+    if (!found) return opened;
+    LUMEN_CHECK(opened == 1, "a single key is found by a table");
+    body.open_scalar();
+    const ValueId at = b_.convert(ScalarOp::cast_, Scalar::i64, body.value(found->index));
+    body.close();
+    const ValueId ok = b_.op(ScalarOp::and_, b_.op(ScalarOp::le_, b_.i64(0), at), less(at, b_.i64(found->count)));
+    b_.guard(ok, at, loop::kGuardIndex);
+    const ValueId inside = most(b_.i64(0), least(at, b_.i64(found->count - 1)));
+    body.shift_load(is_dot ? a_.k : a_.v, times(sub(inside, number), found->stride));
     return opened;
   }
 
@@ -269,7 +289,6 @@ class AttendKernel : AttendWriter {
   }
 
   void turn_keys(ValueId key, ValueId end) {
-    const size_t key_axis = a_.extents.size() - 1;
     serial(key, end, lanes_, [&](ValueId at) {
       // Keys beyond the last repeat it; their scores are never used.
       const auto number = [&](ValueId j) {
@@ -286,7 +305,7 @@ class AttendKernel : AttendWriter {
       if (direct_keys_) {
         const auto from_memory = [&](ValueId depth, ValueId count) {
           square(depth, [&](int j) {
-            const int opened = open_axis(*dot_, key_axis, number(b_.i64(j)));
+            const int opened = open_key(*dot_, number(b_.i64(j)));
             dot_->open_lanes(depth, lanes_, count);
             const ValueId x = as_f32(dot_->value(a_.k));
             dot_->close();
@@ -300,7 +319,7 @@ class AttendKernel : AttendWriter {
         return;
       }
       serial(b_.i64(0), b_.i64(lanes_), 1, [&](ValueId j) {
-        const int opened = open_axis(*dot_, key_axis, number(j));
+        const int opened = open_key(*dot_, number(j));
         for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), true, [&](int) {
           b_.store(staged_, as_f32(dot_->value(a_.k)), bytes(b_.add(times(j, depth_), dot_->at()), 1), 4);
         });
@@ -313,9 +332,8 @@ class AttendKernel : AttendWriter {
   }
 
   void unpack_values(ValueId key, ValueId end) {
-    const size_t key_axis = a_.extents.size() - 1;
     serial(key, end, 1, [&](ValueId at) {
-      const int opened = open_axis(*pick_, key_axis, at);
+      const int opened = open_key(*pick_, at);
       for_lanes(b_, *pick_, lanes_, 1, b_.i64(0), b_.i64(a_.width), a_.width % lanes_ == 0, [&](int) {
         b_.store(values_, as_f32(pick_->value(a_.v)), bytes(b_.add(times(sub(at, key), width_), pick_->at()), 1), 4,
                  pick_->count());
@@ -367,14 +385,12 @@ class AttendKernel : AttendWriter {
   // The same where rows are so few that turning keys would cost more than multiplying them: lanes are numbers of the
   // depth, and as many sums of lanes as there are lanes are folded together.
   void score_few(ValueId key, ValueId from, ValueId to) {
-    const size_t key_axis = a_.extents.size() - 1;
     serial(from, to, lanes_, [&](ValueId at) {
       serial(b_.i64(0), b_.i64(lanes_), 1, [&](ValueId j) {
         Accumulators sums(b_, g_, {a_.scores}, lanes_, together_);
         sums.reset(0);
         const ValueId number = b_.add(at, j);  // keys beyond the last repeat it
-        const int opened =
-            open_axis(*dot_, key_axis, a_.keys % lanes_ == 0 ? number : least(number, b_.i64(a_.keys - 1)));
+        const int opened = open_key(*dot_, a_.keys % lanes_ == 0 ? number : least(number, b_.i64(a_.keys - 1)));
         for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), a_.depth % lanes_ == 0, [&](int) {
           const ValueId x = as_f32(dot_->value(a_.k));
           for (int r = 0; r < together_; ++r) {
@@ -454,7 +470,6 @@ class AttendKernel : AttendWriter {
 
   // Numbers at .. of the weighted sums of the group's rows.
   void pick(ValueId first, ValueId key, ValueId from, ValueId to, ValueId at, int vectors) {
-    const size_t key_axis = a_.extents.size() - 1;
     Accumulators sums(b_, g_, {a_.last}, lanes_, together_ * vectors);
     const auto kept = [&](int r, int w) {
       return bytes(b_.add(b_.add(times(first, width_), at), b_.i64(r * width_ + int64_t{w} * lanes_)), 1);
@@ -463,7 +478,7 @@ class AttendKernel : AttendWriter {
       for (int w = 0; w < vectors; ++w) sums.put(r * vectors + w, b_.load(sums_, vector(), kept(r, w), line_));
     serial(sub(from, key), sub(to, key), 1, [&](ValueId n) {
       std::vector<ValueId> values;
-      const int opened = direct_values_ ? open_axis(*pick_, key_axis, b_.add(key, n)) : 0;
+      const int opened = direct_values_ ? open_key(*pick_, b_.add(key, n)) : 0;
       for (int w = 0; w < vectors; ++w) {
         const ValueId e = b_.add(at, b_.i64(int64_t{w} * lanes_));
         if (direct_values_) {
@@ -546,7 +561,9 @@ class AttendKernel : AttendWriter {
 
 Synthesis synthesize_attend(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                             const Options& options) {
-  if (auto by_blocks = attend_by_blocks(plan, group, target, options.products)) return std::move(*by_blocks);
+  // Blocks of lanes read keys where they lie; what a table finds is for this kernel.
+  if (!Attention(plan, group).is_found())
+    if (auto by_blocks = attend_by_blocks(plan, group, target, options.products)) return std::move(*by_blocks);
   return AttendKernel(plan, group, target).run();
 }
 

@@ -2,6 +2,7 @@
 // loops, not machines.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,23 @@ struct Attention {
   std::vector<int64_t> pick_space() const;  // the scores' axes and the one the second dot brings
   Access q_access, k_access;                // over dot_space
   Access v_access, result_access;           // over pick_space; the result does not vary along keys
+
+  // Keys or values that a table finds: each lies (number - its own) * stride elements from where its access says it
+  // does, where `number` is what the index holds for it.
+  struct Found {
+    graph::ValueId index = -1;
+    Access access;       // over the same space
+    int64_t stride = 0;  // of the access along the keys, too
+    int64_t count = 0;   // numbers are below
+  };
+  std::optional<Found> k_found, v_found;
+  bool is_found() const { return k_found || v_found; }
+  // Whether rows along axis d of the scores read the same keys and values.
+  bool shares_keys(size_t d) const;
+
+ private:
+  Access key_access(const graph::Plan& plan, const graph::Group& group, graph::ValueId operand, const std::string& own,
+                    const std::string& space, std::optional<Found>& found) const;
 };
 
 // The interval of keys a row can see, read off comparisons with the key's number in the mask:

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "graph/pass/access.h"
 #include "kernel/synth/attend.h"
 
 namespace lumen::synth {
@@ -78,9 +79,39 @@ Attention::Attention(const graph::Plan& plan, const graph::Group& group) {
   depth = extent(q, dot[1 - key_side], inner);
   width = extent(v, pick[1], outer);
   q_access = access_by_letters(plan, group, q, dot[1 - key_side], dot[2] + inner);
-  k_access = access_by_letters(plan, group, k, dot[key_side], dot[2] + inner);
-  v_access = access_by_letters(plan, group, v, pick[1], pick[0] + outer);
+  k_access = key_access(plan, group, k, dot[key_side], dot[2] + inner, k_found);
+  v_access = key_access(plan, group, v, pick[1], pick[0] + outer, v_found);
   result_access = result_by_letters(g, last, pick[2], pick[0] + outer, pick_space());
+}
+
+Access Attention::key_access(const graph::Plan& plan, const graph::Group& group, graph::ValueId operand,
+                             const std::string& own, const std::string& space, std::optional<Found>& found) const {
+  const auto gathered = graph::gathered_access(plan.graph, operand);
+  const bool inside =
+      gathered && std::find(group.nodes.begin(), group.nodes.end(), gathered->gather) != group.nodes.end();
+  if (!inside) return access_by_letters(plan, group, operand, own, space);
+  const auto by_letters = [&](const graph::Access& a) {
+    Access out{a.source, a.offset, {}};
+    for (const char c : space) {
+      const size_t at = own.find(c);
+      out.strides.push_back(at == std::string::npos ? 0 : a.strides[at]);
+    }
+    return out;
+  };
+  const size_t key_axis = extents.size() - 1;
+  Access rows = by_letters(gathered->rows);
+  LUMEN_CHECK(rows.strides[key_axis] == 0, "keys lie along a gathered row");
+  found =
+      Found{plan.graph[gathered->gather].operands[1], by_letters(gathered->index), gathered->stride, gathered->count};
+  rows.strides[key_axis] = extents[key_axis] == 1 ? 0 : gathered->stride;
+  return rows;
+}
+
+bool Attention::shares_keys(size_t d) const {
+  const auto same = [&](const Access& a, const std::optional<Found>& found) {
+    return a.strides[d] == 0 && (!found || found->access.strides[d] == 0);
+  };
+  return same(k_access, k_found) && same(v_access, v_found);
 }
 
 std::vector<int64_t> Attention::dot_space() const {

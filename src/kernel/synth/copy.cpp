@@ -99,6 +99,7 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
   if (f.tile_bytes > 0 || f.tensor_bytes > 0)
     throw user_error("update: a part of a state cannot be written in a format with fields per tile or tensor");
   const std::vector<int64_t> whole = extents_of(root.type.shape), shape = extents_of(g[value].type.shape);
+  const size_t lead = shape.size() - whole.size();  // axes of the starts
   const int64_t columns = whole.back(), own_columns = shape.back(),
                 own_rows = product(shape) / std::max<int64_t>(own_columns, 1);
   const BlobLayout to = blob_layout(f, product(whole) / columns, columns), from = blob_layout(f, own_rows, own_columns);
@@ -106,26 +107,20 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
     throw user_error("update: a part of a row cannot be written in a format with fields per row");
   std::vector<int64_t> outer(shape.begin(), shape.end() - 1), outer_strides(whole.begin(), whole.end() - 1);
   outer_strides = dense_strides_of(outer_strides);
-  Draft* d = &draft;
-  Body body(*d, plan, group, {1}, {},
-            [&] {
-              std::map<graph::ValueId, Access> loads;
-              for (const graph::ValueId s : starts) {
-                Access a = follow(plan, group, s);
-                a.strides.assign(1, 0);
-                loads[s] = a;
-              }
-              return loads;
-            }(),
-            {{group.root, Access{group.root, 0, {0}}}});
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(own_rows), 1, [&](ValueId row) {
-    body.begin_task();
-    body.open_scalar();
+  std::vector<int64_t> parts(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(lead));
+  if (parts.empty()) parts.push_back(1);
+  std::map<graph::ValueId, Access> loads;
+  for (const graph::ValueId s : starts) {
+    loads[s] = follow(plan, group, s);
+    loads[s].strides.resize(parts.size(), 0);
+  }
+  Body body(draft, plan, group, parts, std::vector<bool>(parts.size(), true), loads,
+            {{group.root, Access{group.root, 0, std::vector<int64_t>(parts.size(), 0)}}});
+  const auto place_row = [&](ValueId row, const std::vector<ValueId>& digit, const std::vector<ValueId>& starts_at) {
     ValueId target_row = b.i64(0), target_block = b.i64(0);
-    const std::vector<ValueId> digit = digits(b, row, outer);
     for (size_t k = 0; k < starts.size(); ++k) {
-      const ValueId at = b.convert(ScalarOp::cast_, Scalar::i64, body.value(starts[k]));
-      const ValueId room = b.i64(whole[k] - shape[k]);
+      const ValueId at = starts_at[k];
+      const ValueId room = b.i64(whole[k] - shape[lead + k]);
       ValueId ok = b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), at), b.op(ScalarOp::le_, at, room));
       const bool is_last = k + 1 == starts.size();
       if (is_last)
@@ -135,16 +130,37 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
       if (is_last) {
         target_block = b.op(ScalarOp::div_, inside, b.i64(f.block));
       } else {
-        target_row = b.add(target_row, b.mul(b.add(inside, digit[k]), b.i64(outer_strides[k])));
+        target_row = b.add(target_row, b.mul(b.add(inside, digit[lead + k]), b.i64(outer_strides[k])));
       }
     }
-    body.close();
     copy_bytes(b, source, b.mul(row, b.i64(from.row_stride)), target,
                b.add(b.mul(target_row, b.i64(to.row_stride)), b.mul(target_block, b.i64(f.block_bytes))),
                from.row_stride, lanes);
     if (f.row_bytes > 0)
       copy_bytes(b, source, b.add(b.i64(from.section[1]), b.mul(row, b.i64(f.row_bytes))), target,
                  b.add(b.i64(to.section[1]), b.mul(target_row, b.i64(f.row_bytes))), f.row_bytes, lanes);
+  };
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(own_rows), 1, [&](ValueId row) {
+    const std::vector<ValueId> digit = digits(b, row, outer);
+    body.begin_task();
+    const int axes = static_cast<int>(body.extents().size());
+    for (int k = 0; k + 1 < axes; ++k) body.open(k, digit[static_cast<size_t>(body.first_axis(k))]);
+    const int last = body.first_axis(axes - 1);
+    body.open_lanes(last < 0 ? -1 : digit[static_cast<size_t>(last)], 1, -1);
+    std::vector<ValueId> at;
+    ValueId wanted = -1;
+    for (const graph::ValueId s : starts) {
+      at.push_back(b.convert(ScalarOp::cast_, Scalar::i64, body.value(s)));
+      if (g[s].type.shape.empty()) continue;
+      const ValueId some = b.op(ScalarOp::le_, b.i64(0), at.back());
+      wanted = wanted < 0 ? some : b.op(ScalarOp::and_, wanted, some);
+    }
+    for (int k = 0; k < axes; ++k) body.close();
+    if (wanted < 0) {
+      place_row(row, digit, at);
+    } else {
+      b.branch(wanted, [&] { place_row(row, digit, at); });
+    }
   });
   out.steps.push_back(draft.finish(fmt::format("update records {} into {}", shape_text(shape), shape_text(whole)), 0,
                                    2.0 * static_cast<double>(own_rows * from.row_stride)));

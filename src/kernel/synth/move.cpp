@@ -98,51 +98,91 @@ class MoveKernel {
     finish(draft, fmt::format("zero {} bytes", bytes), static_cast<double>(bytes));
   }
 
-  // value[i..] -> result[starts + first + i * steps]
+  // value[i..] -> result[starts + first + i * steps]; where starts have axes, value has them in front, and every part
+  // goes to its own place.
   void place(graph::ValueId value, const std::vector<int64_t>& first, const std::vector<int64_t>& steps,
              const std::vector<graph::ValueId>& starts, const std::string& what) {
     const std::vector<int64_t> shape = extents_of(g_[value].type.shape), whole = extents_of(node_.type.shape);
     const std::vector<int64_t> dense = dense_strides_of(whole);
     if (product(shape) == 0) return;
+    const size_t lead = shape.size() - whole.size();
     Access to{root_, 0, std::vector<int64_t>(shape.size(), 0)};
-    for (size_t d = 0; d < shape.size(); ++d) {
+    for (size_t d = 0; d < whole.size(); ++d) {
       to.offset += first[d] * dense[d];
-      if (shape[d] != 1) to.strides[d] = steps[d] * dense[d];
+      if (shape[lead + d] != 1) to.strides[lead + d] = steps[d] * dense[d];
     }
     std::map<graph::ValueId, Access> loads{{value, follow_to(plan_, group_, value, shape)}};
-    for (const graph::ValueId s : starts) loads[s] = follow_to(plan_, group_, s, shape);
+    for (const graph::ValueId s : starts) {
+      loads[s] = follow(plan_, group_, s);
+      loads[s].strides.resize(shape.size(), 0);  // a start's axes are the first
+    }
+    std::vector<bool> barrier(shape.size(), false);
+    if (lead > 0) barrier[lead - 1] = true;
     Draft draft(g_);
     loop::Builder& b = draft.b;
     for (const auto& [v, access] : loads) declare_load(draft, access.source);
     draft.value(root_, true);
-    Body body(draft, plan_, group_, shape, {}, loads, {{root_, to}});
-    const int lanes = body.store_stride(root_) == 1 ? lanes_ : 1;
+    Body body(draft, plan_, group_, shape, barrier, loads, {{root_, to}});
     std::vector<int64_t> outer = body.extents();
     const int64_t inner = outer.back();
     outer.pop_back();
+    const int last = body.first_axis(static_cast<int>(outer.size()));
+    const bool apart = last >= 0 && last < static_cast<int>(lead);  // along the last axis each element is a part
+    const int lanes = body.store_stride(root_) == 1 && !apart ? lanes_ : 1;
     const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * 4);
     const Tasks tasks = cut(outer, inner, target_.grain(kGrain), unit);
+    // Moves the result's place to the starts. The innermost scope must end with the part.
+    const auto seek = [&](const std::function<void()>& write) {
+      std::vector<ValueId> at;
+      ValueId wanted = -1;
+      if (!apart) body.open_scalar();
+      for (const graph::ValueId s : starts) {
+        at.push_back(b.convert(ScalarOp::cast_, Scalar::i64, body.value(s)));
+        if (g_[s].type.shape.empty()) continue;
+        const ValueId some = b.op(ScalarOp::le_, b.i64(0), at.back());
+        wanted = wanted < 0 ? some : b.op(ScalarOp::and_, wanted, some);
+      }
+      if (!apart) body.close();
+      const auto go = [&] {
+        ValueId shift = b.i64(0);
+        for (size_t d = 0; d < starts.size(); ++d) {
+          const ValueId room = b.i64(whole[d] - shape[lead + d]);
+          const ValueId ok =
+              b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), at[d]), b.op(ScalarOp::le_, at[d], room));
+          b.guard(ok, at[d], loop::kGuardUpdate);
+          const ValueId inside = b.op(ScalarOp::max_, b.i64(0), b.op(ScalarOp::min_, at[d], room));
+          shift = b.add(shift, b.mul(inside, b.i64(dense[d])));
+        }
+        body.shift_store(root_, shift);
+        write();
+      };
+      if (wanted < 0) {
+        go();
+      } else {
+        b.branch(wanted, go);
+      }
+    };
     const auto begin = [&] {
       body.begin_task();
-      if (starts.empty()) return;
-      body.open_scalar();
-      std::vector<ValueId> at;
-      for (const graph::ValueId s : starts) at.push_back(b.convert(ScalarOp::cast_, Scalar::i64, body.value(s)));
-      body.close();
-      ValueId shift = b.i64(0);
-      for (size_t d = 0; d < starts.size(); ++d) {
-        const ValueId room = b.i64(whole[d] - shape[d]);
-        const ValueId ok = b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), at[d]), b.op(ScalarOp::le_, at[d], room));
-        b.guard(ok, at[d], loop::kGuardUpdate);
-        const ValueId inside = b.op(ScalarOp::max_, b.i64(0), b.op(ScalarOp::min_, at[d], room));
-        shift = b.add(shift, b.mul(inside, b.i64(dense[d])));
-      }
-      body.shift_store(root_, shift);
+      if (!starts.empty() && lead == 0) seek([] {});
     };
     for_tasks(b, tasks, outer, inner, begin, [&](const std::vector<ValueId>& counters, ValueId from, ValueId upto) {
       for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
-      for_lanes(b, body, lanes, lanes == 1 ? 1 : 4, from, upto, inner % lanes == 0,
-                [&](int) { body.store(root_, body.value(value)); });
+      const auto run = [&] {
+        for_lanes(b, body, lanes, lanes == 1 ? 1 : 4, from, upto, inner % lanes == 0,
+                  [&](int) { body.store(root_, body.value(value)); });
+      };
+      if (apart) {
+        b.loop(loop::LoopKind::serial, from, upto, 1, [&](ValueId at) {
+          body.open_lanes(at, 1, -1);
+          seek([&] { body.store(root_, body.value(value)); });
+          body.close();
+        });
+      } else if (lead > 0) {
+        seek(run);
+      } else {
+        run();
+      }
       for (size_t d = 0; d < counters.size(); ++d) body.close();
     });
     finish(draft, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(whole)),

@@ -6,6 +6,30 @@
 #include "base/error.h"
 
 namespace lumen::model {
+namespace {
+
+class ByGrammar : public TokenFilter {
+ public:
+  ByGrammar(const Tokenizer& tokenizer, const Constraint* constraint, GrammarMatcher* matcher,
+            const std::vector<TokenId>& ends)
+      : tokenizer_(tokenizer), constraint_(constraint), matcher_(matcher), ends_(ends) {}
+
+  bool allows(TokenId id) override {
+    if (std::find(ends_.begin(), ends_.end(), id) != ends_.end()) return matcher_->may_end();
+    if (static_cast<size_t>(id) >= constraint_->texts.size()) return false;
+    const std::string& text = constraint_->texts[static_cast<size_t>(id)];
+    return !text.empty() && matcher_->allows(text);
+  }
+  const std::vector<bool>& all() override { return matcher_->allowed(tokenizer_, constraint_->trie); }
+
+ private:
+  const Tokenizer& tokenizer_;
+  const Constraint* constraint_;
+  GrammarMatcher* matcher_;
+  const std::vector<TokenId>& ends_;
+};
+
+}  // namespace
 
 StopTexts::StopTexts(std::vector<std::string> texts) : texts_(std::move(texts)) {
   std::erase(texts_, std::string());
@@ -78,7 +102,8 @@ std::optional<TokenId> Answer::draw(std::span<const float> logits) {
     end(EndReason::grammar);
     return std::nullopt;
   }
-  const TokenId id = sampler_.pick(logits, matcher_ ? &matcher_->allowed(tokenizer_, constraint_->trie) : nullptr);
+  ByGrammar filter(tokenizer_, constraint_, matcher_, ends_);
+  const TokenId id = sampler_.pick(logits, matcher_ ? &filter : nullptr);
   if (id < 0) {
     if (!matcher_) throw user_error("every token is forbidden");
     if (!matcher_->may_end())

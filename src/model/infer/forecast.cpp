@@ -1,7 +1,6 @@
 #include "model/infer/forecast.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "model/infer/session_many.h"
 #include "model/infer/step_plan.h"
@@ -9,20 +8,31 @@
 namespace lumen::model {
 namespace {
 
+constexpr int64_t kAlignment = 512;  // of memory, at most
+
 double gib(int64_t bytes) {
   return static_cast<double>(bytes) / (1 << 30);
 }
 
-// The step `function` at each of some widths.
+// What is handed to a step in each run.
+int64_t input_bytes(const graph::Graph& step, const graph::Bindings& symbols) {
+  int64_t bytes = 0;
+  for (const graph::ValueId v : step.inputs())
+    if (step[v].attributes.role == graph::Role::data)
+      bytes += (graph::byte_size(graph::bind(step[v].type, symbols)) + kAlignment - 1) / kAlignment * kAlignment;
+  return bytes;
+}
+
+// A step with each of some sets of symbols.
 MemoryForecast of_steps(const LoadedModel& loaded, const SessionOptions& options, const graph::Graph& step,
-                        const std::vector<int64_t>& widths, const std::function<graph::Bindings(int64_t)>& symbols) {
+                        const std::vector<graph::Bindings>& steps) {
   MemoryForecast out;
   out.weights = weight_bytes(loaded);
   run::CompileOptions compile = step_options(loaded.model(), step, options);
-  for (const int64_t width : widths) {
-    compile.symbols = symbols(width);
+  for (const graph::Bindings& symbols : steps) {
+    compile.symbols = symbols;
     out.cache = state_bytes(step, compile);
-    out.work += loaded.engine().arena_bytes(step, compile);
+    out.work += loaded.engine().arena_bytes(step, compile) + input_bytes(step, symbols);
   }
   return out;
 }
@@ -32,6 +42,13 @@ MemoryForecast of_steps(const LoadedModel& loaded, const SessionOptions& options
 std::string MemoryForecast::text() const {
   return fmt::format("{:.2f} GiB of weights, {:.2f} GiB of cache, {:.2f} GiB of values: {:.2f} GiB", gib(weights),
                      gib(cache), gib(work), gib(total()));
+}
+
+MemoryForecast& MemoryForecast::operator+=(const MemoryForecast& other) {
+  weights += other.weights;
+  cache += other.cache;
+  work += other.work;
+  return *this;
 }
 
 int64_t weight_bytes(const LoadedModel& loaded) {
@@ -53,23 +70,34 @@ int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options
   return bytes;
 }
 
-MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& given) {
+MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& given, int64_t draft) {
   const SessionOptions options = session_options(loaded.model(), given);
   const StepPlan plan = plan_step(loaded, options);
-  return of_steps(loaded, options, plan.graph, session_widths(options), [&](int64_t tokens) {
-    graph::Bindings symbols = plan.symbols;
-    symbols["T"] = tokens;
-    symbols["R"] = 1;
-    return symbols;
-  });
+  std::vector<graph::Bindings> steps;
+  for (const int64_t tokens : session_widths(options)) {
+    steps.push_back(plan.symbols);
+    steps.back()["T"] = tokens;
+    steps.back()["R"] = 1;
+  }
+  for (const int64_t tokens : draft > 0 ? wide_widths(options, draft + 1) : std::vector<int64_t>()) {
+    steps.push_back(plan.symbols);
+    steps.back()["T"] = steps.back()["R"] = tokens;
+  }
+  return of_steps(loaded, options, plan.graph, steps);
 }
 
-MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& given) {
+MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& given, ManyLimits limits) {
   const SessionOptions options = session_options(loaded.model(), given);
-  return of_steps(loaded, options, loaded.function("step_many"), ManySession::widths(options), [&](int64_t tokens) {
-    return graph::Bindings{
-        {"T", tokens}, {"R", std::min<int64_t>(tokens, ManySession::kMostTexts)}, {"S", options.context}};
-  });
+  limits = many_limits(loaded.model(), options, limits);
+  const StepPlan plan = plan_many(loaded, options, limits);
+  std::vector<graph::Bindings> steps;
+  for (const ManySession::Shape& shape : ManySession::shapes(options, limits)) {
+    steps.push_back(plan.symbols);
+    steps.back()["B"] = shape.texts;
+    steps.back()["T"] = shape.tokens;
+    steps.back()["R"] = shape.rows();
+  }
+  return of_steps(loaded, options, plan.graph, steps);
 }
 
 void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, const SessionOptions& options) {

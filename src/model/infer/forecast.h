@@ -3,21 +3,24 @@
 #pragma once
 
 #include "model/infer/session.h"
+#include "model/infer/step_plan.h"
 
 namespace lumen::model {
 
 struct MemoryForecast {
   int64_t weights = 0;  // of the model and its adapters
   int64_t cache = 0;    // keys and values of the whole context
-  int64_t work = 0;     // values within the steps, and logits
+  int64_t work = 0;     // values within the steps, what they are handed, and logits
   int64_t total() const { return weights + cache + work; }
+  MemoryForecast& operator+=(const MemoryForecast& other);
   std::string text() const;  // "1.25 GiB of weights, 0.50 GiB of cache, 0.10 GiB of values: 1.85 GiB"
 };
 
-// Of a Session; its kernels are planned, not compiled.
-MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& options);
+// Of a Session, which may read up to `draft` tokens of a draft at once (Session::feed_all); its kernels are planned,
+// not compiled.
+MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& options, int64_t draft = 0);
 // Of a ManySession.
-MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& options);
+MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& options, ManyLimits limits = {});
 
 // Bytes of a graph's states.
 int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options);

@@ -21,6 +21,7 @@ struct ManyAnswer {
   EndReason reason = EndReason::interrupted;
   std::string text;
   int64_t read = 0, shared = 0, made = 0;  // tokens of the prompt computed and taken from others, and tokens drawn
+  int64_t again = 0;                       // computed once more, after the pages were needed for other texts
 };
 
 struct ManyOptions {
@@ -29,6 +30,15 @@ struct ManyOptions {
   GenerateOptions generate;
   int64_t parallel = 8;  // texts at once, at most ManySession::kMostTexts
 };
+
+// What requests will take: for forecasts.
+struct ManyPlan {
+  SessionOptions session;
+  ManyLimits limits;
+  std::vector<int64_t> most;  // tokens each text may have, in the end
+};
+// Error when a prompt is longer than a text may be.
+ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std::vector<ManyRequest>& requests);
 
 // Answers in the order of the requests. `done` hears of each as it ends. Those that `go_on` cut off are marked so.
 std::vector<ManyAnswer> answer_all(const LoadedModel& loaded, const ManyOptions& options,

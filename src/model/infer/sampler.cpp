@@ -15,6 +15,14 @@ namespace {
 constexpr size_t kLongestMemory = size_t{1} << 20;
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
+constexpr size_t kMostAsked = 256;  // tokens a filter is asked about one by one, beside four for each one wanted
+
+// Ties go to the lower id, so that the order is the same everywhere.
+template <typename Candidate>
+bool is_better(const Candidate& a, const Candidate& b) {
+  return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
 // Weights to draw by, relative to the best; candidates are in order.
 template <typename Candidates>
 std::vector<double> weights(const Candidates& candidates, double temperature) {
@@ -154,7 +162,42 @@ TokenId Sampler::mirostat(std::vector<Candidate>& candidates) {
   return id;
 }
 
+// The best `wanted` that the filter allows, best first, found by asking about the likeliest alone; false when too few
+// of those are allowed. What is found is what asking about all would find.
+bool Sampler::best_allowed(std::vector<Candidate>& candidates, TokenFilter& filter, size_t wanted) const {
+  const auto worse = [](const Candidate& a, const Candidate& b) { return is_better(b, a); };
+  std::make_heap(candidates.begin(), candidates.end(), worse);
+  std::vector<Candidate> found;
+  auto end = candidates.end();
+  for (size_t asked = 0; asked < kMostAsked + 4 * wanted && end != candidates.begin(); ++asked) {
+    if (candidates.front().logit == kNever) break;
+    if (filter.allows(candidates.front().id)) found.push_back(candidates.front());
+    if (found.size() == wanted) {
+      candidates = std::move(found);
+      return true;
+    }
+    std::pop_heap(candidates.begin(), end--, worse);
+  }
+  return false;
+}
+
 TokenId Sampler::pick(std::span<const float> logits, const std::vector<bool>* allowed) {
+  if (!allowed) return pick(logits);
+  class Mask : public TokenFilter {
+   public:
+    explicit Mask(const std::vector<bool>& mask) : mask_(mask) {}
+    bool allows(TokenId id) override {
+      return static_cast<size_t>(id) < mask_.size() && mask_[static_cast<size_t>(id)];
+    }
+    const std::vector<bool>& all() override { return mask_; }
+
+   private:
+    const std::vector<bool>& mask_;
+  } filter(*allowed);
+  return pick(logits, &filter);
+}
+
+TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
   LUMEN_CHECK(!logits.empty());
   const SamplerOptions& o = options_;
   std::vector<Candidate> candidates(logits.size());
@@ -164,15 +207,16 @@ TokenId Sampler::pick(std::span<const float> logits, const std::vector<bool>* al
   }
   penalise(candidates);
   penalise_repetitions(candidates);
-  std::erase_if(candidates, [&](const Candidate& c) {
-    const auto i = static_cast<size_t>(c.id);
-    return c.logit == kNever || (allowed && (i >= allowed->size() || !(*allowed)[i]));
-  });
+  const size_t wanted = o.temperature == 0 ? 1 : o.mirostat == 0 ? static_cast<size_t>(o.top_k) : 0;
+  const auto better = [](const Candidate& a, const Candidate& b) { return is_better(a, b); };
+  if (!filter || wanted == 0 || !best_allowed(candidates, *filter, wanted)) {
+    const std::vector<bool>* allowed = filter ? &filter->all() : nullptr;
+    std::erase_if(candidates, [&](const Candidate& c) {
+      const auto i = static_cast<size_t>(c.id);
+      return c.logit == kNever || (allowed && (i >= allowed->size() || !(*allowed)[i]));
+    });
+  }
   if (candidates.empty()) return -1;
-  // Ties go to the lower id, so that the order is the same everywhere.
-  const auto better = [](const Candidate& a, const Candidate& b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-  };
   if (o.temperature == 0) return std::min_element(candidates.begin(), candidates.end(), better)->id;
   if (o.mirostat != 0) {
     std::sort(candidates.begin(), candidates.end(), better);

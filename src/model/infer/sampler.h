@@ -36,11 +36,20 @@ struct SamplerOptions {
   uint32_t seed = 0;
 };
 
+// Which tokens may be picked: asked one by one where a few answers decide, about all at once otherwise.
+class TokenFilter {
+ public:
+  virtual ~TokenFilter() = default;
+  virtual bool allows(TokenId id) = 0;
+  virtual const std::vector<bool>& all() = 0;  // a truth for each token; others are not allowed
+};
+
 class Sampler {
  public:
   explicit Sampler(SamplerOptions options);  // Error (exit 2) on values out of range
-  // `allowed`, if given, has a truth for each token; -1 when it leaves none.
-  TokenId pick(std::span<const float> logits, const std::vector<bool>* allowed = nullptr);
+  // -1 when the filter leaves none.
+  TokenId pick(std::span<const float> logits, TokenFilter* filter = nullptr);
+  TokenId pick(std::span<const float> logits, const std::vector<bool>* allowed);
   void forget() { recent_.clear(); }  // what was accepted; draws go on where they were
   void accept(TokenId token);         // prompt tokens count for the penalties, too
 
@@ -49,6 +58,7 @@ class Sampler {
     TokenId id;
     double logit;
   };
+  bool best_allowed(std::vector<Candidate>& candidates, TokenFilter& filter, size_t wanted) const;
   void penalise(std::vector<Candidate>& candidates) const;
   void penalise_repetitions(std::vector<Candidate>& candidates) const;
   TokenId draw(const std::vector<Candidate>& candidates, double temperature, double* probability);

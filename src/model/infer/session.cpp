@@ -101,6 +101,13 @@ std::vector<int64_t> session_widths(const SessionOptions& options) {
   return widths;
 }
 
+std::vector<int64_t> wide_widths(const SessionOptions& options, int64_t most) {
+  std::vector<int64_t> widths = {std::min(kNarrowest, widest_step(options))};
+  while (widths.back() < most && widths.back() < options.chunk)
+    widths.push_back(std::min(2 * widths.back(), widest_step(options)));
+  return widths;
+}
+
 Session::Session(const LoadedModel& loaded, SessionOptions options)
     : loaded_(loaded), options_(session_options(loaded.model(), std::move(options))) {
   StepPlan plan = plan_step(loaded, options_);
@@ -247,9 +254,7 @@ std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
   std::vector<float> all;
   while (!tokens.empty()) {
     // A few widths, so that few are compiled; one by one where the context ends.
-    int64_t wide = kNarrowest;
-    while (wide < static_cast<int64_t>(tokens.size()) && wide < options_.chunk) wide *= 2;
-    wide = std::min(wide, widest_step(options_));
+    int64_t wide = wide_widths(options_, static_cast<int64_t>(tokens.size())).back();
     if (tokens.size() == 1 || position_ + wide > options_.context) wide = 1;
     const Width& w = width(wide, wide);
     const size_t count = std::min(tokens.size(), static_cast<size_t>(wide));

@@ -47,6 +47,7 @@ class LoadedModel {
 struct SessionOptions {
   int64_t context = 0;  // cache length; 0: the model's context
   int64_t chunk = 512;  // tokens of a prompt computed at once, at most
+  int64_t page = 16;    // places of a page, where many texts share a cache
   bool exact = false;   // f32 activations throughout
   // How the cache is held: states of the family's step that are called keys, and the others (values). Null: f32.
   FormatRef keys = nullptr, values = nullptr;
@@ -59,6 +60,8 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
 SessionOptions session_options(const Model& model, SessionOptions given);
 // How many tokens a session's steps may compute at once.
 std::vector<int64_t> session_widths(const SessionOptions& options);
+// And those that give the logits of all of up to `most` tokens, in rising order; a single one goes the usual way.
+std::vector<int64_t> wide_widths(const SessionOptions& options, int64_t most);
 
 class Session {
  public:

@@ -7,200 +7,245 @@
 #include "model/infer/forecast.h"
 
 namespace lumen::model {
-namespace {
 
-constexpr int64_t kRows = ManySession::kMostTexts;  // logits of so many tokens come out of one step
-constexpr int64_t kWidthStep = 4;
-
-}  // namespace
-
-ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, int64_t longest)
+ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits)
     : loaded_(loaded),
       options_(session_options(loaded.model(), std::move(options))),
-      longest_(longest > 0 ? longest : std::min(options_.context, loaded.model().integer("context"))) {
-  const Model& model = loaded.model();
-  if (!model.family->has_function("step_many"))
-    throw user_error("the family '{}' cannot compute several texts at once", model.family->name());
-  graph_ = loaded.function("step_many");
-  run::CompileOptions compile = step_options(model, graph_, options_);
-  compile.symbols = {{"T", 1}, {"R", 1}, {"S", options_.context}};
-  cache_bytes_ = state_bytes(graph_, compile);
+      limits_(many_limits(loaded.model(), options_, limits)),
+      plan_(plan_many(loaded, options_, limits_)) {
+  caches_.push_back({PagePool(plan_.symbols.at("C"), options_.page), 0, "places", "pages"});
+  if (plan_.window > 0)
+    caches_.push_back({PagePool(plan_.symbols.at("W"), options_.page), plan_.window, "near_places", "near_pages"});
+  run::CompileOptions compile = step_options(loaded.model(), plan_.graph, options_);
+  compile.symbols = plan_.symbols;
+  compile.symbols["B"] = compile.symbols["T"] = compile.symbols["R"] = 1;
+  cache_bytes_ = state_bytes(plan_.graph, compile);
   require_session(loaded, cache_bytes_, 0, options_);
-  texts_.resize(kMostTexts);
-  positions_.resize(static_cast<size_t>(options_.context));
-  owners_.resize(positions_.size());
+  texts_.resize(static_cast<size_t>(limits_.texts));
 }
 
-std::vector<int64_t> ManySession::widths(const SessionOptions& options) {
-  std::vector<int64_t> widths = {1};
-  while (widths.back() < options.chunk) widths.push_back(widths.back() * kWidthStep);
-  return widths;
+// One token of a few to all texts; chunks of one text.
+std::vector<ManySession::Shape> ManySession::shapes(const SessionOptions& options, const ManyLimits& limits) {
+  std::vector<Shape> shapes;
+  for (int64_t texts = 1; texts < limits.texts; texts *= 4) shapes.push_back({texts, 1});
+  shapes.push_back({limits.texts, 1});
+  for (const int64_t tokens : session_widths(options))
+    if (tokens > 1) shapes.push_back({1, tokens});
+  return shapes;
 }
 
-void ManySession::check_open(int text) const {
-  LUMEN_CHECK(text >= 0 && text < kMostTexts && texts_[static_cast<size_t>(text)].is_open, "no text {}", text);
+ManySession::Text& ManySession::text(int number) {
+  LUMEN_CHECK(number >= 0 && number < static_cast<int>(texts_.size()) && texts_[static_cast<size_t>(number)].is_open,
+              "no text {}", number);
+  return texts_[static_cast<size_t>(number)];
 }
 
 int ManySession::open() {
-  for (int i = 0; i < kMostTexts; ++i) {
-    Text& t = texts_[static_cast<size_t>(i)];
+  for (size_t i = 0; i < texts_.size(); ++i) {
+    Text& t = texts_[i];
     if (t.is_open) continue;
     t.is_open = true;
-    return i;
+    t.tables.clear();
+    for (const Cache& c : caches_) t.tables.emplace_back(c.window);
+    return static_cast<int>(i);
   }
-  throw user_error("{} texts are open, and there cannot be more", kMostTexts);
+  throw user_error("{} texts are open, and there cannot be more", texts_.size());
 }
 
-void ManySession::close(int text) {
-  rewind(text, 0);
-  texts_[static_cast<size_t>(text)].is_open = false;
+void ManySession::close(int number) {
+  (void)rewind(number, 0);
+  text(number).is_open = false;
 }
 
-void ManySession::share(int from, int to, int64_t count) {
-  check_open(from);
-  check_open(to);
-  Text& source = texts_[static_cast<size_t>(from)];
-  Text& target = texts_[static_cast<size_t>(to)];
+int64_t ManySession::share(int from, int to, int64_t count) {
+  Text &source = text(from), &target = text(to);
   LUMEN_CHECK(target.tokens.empty() && count >= 0 && count <= length(from));
-  for (size_t i = 0; i < owners_.size(); ++i)
-    if ((owners_[i] >> from & 1) && positions_[i] < count) owners_[i] |= 1 << to;
-  target.tokens.assign(source.tokens.begin(), source.tokens.begin() + count);
-}
-
-void ManySession::rewind(int text, int64_t length) {
-  check_open(text);
-  for (size_t i = 0; i < owners_.size(); ++i)
-    if (positions_[i] >= length) owners_[i] &= ~(1 << text);
-  auto& tokens = texts_[static_cast<size_t>(text)].tokens;
-  LUMEN_CHECK(length <= static_cast<int64_t>(tokens.size()));
-  tokens.resize(static_cast<size_t>(length));
-}
-
-int64_t ManySession::free_places() const {
-  return std::count(owners_.begin(), owners_.end(), 0);
-}
-
-int64_t ManySession::find_place(int64_t count) const {
-  int64_t run = 0;
-  for (size_t i = 0; i < owners_.size(); ++i) {
-    run = owners_[i] == 0 ? run + 1 : 0;
-    if (run == count) return static_cast<int64_t>(i) + 1 - count;
+  for (size_t c = 0; c < caches_.size(); ++c) count = source.tables[c].kept(caches_[c].pool, count);
+  if (count == 0) return 0;
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    target.tables[c].share(caches_[c].pool, source.tables[c], count);
+    target.tables[c].forget(caches_[c].pool, count);
   }
-  return -1;
+  target.tokens.assign(source.tokens.begin(), source.tokens.begin() + count);
+  return count;
 }
 
-const ManySession::Width& ManySession::width(int64_t tokens) {
-  for (const Width& w : widths_)
-    if (w.tokens == tokens) return w;
+int64_t ManySession::rewind(int number, int64_t length) {
+  Text& t = text(number);
+  LUMEN_CHECK(length >= 0 && length <= static_cast<int64_t>(t.tokens.size()));
+  for (size_t c = 0; c < caches_.size(); ++c) length = t.tables[c].kept(caches_[c].pool, length);
+  for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].shorten(caches_[c].pool, length);
+  t.tokens.resize(static_cast<size_t>(length));
+  return length;
+}
+
+int64_t ManySession::missing_pages(int number, int64_t count) const {
+  const Text& t = texts_.at(static_cast<size_t>(number));
+  const auto now = static_cast<int64_t>(t.tokens.size());
+  return t.tables.at(0).missing(caches_[0].pool, now, now + count);
+}
+
+int64_t ManySession::taken_bytes() const {
+  int64_t bytes = work_bytes_;
+  for (const auto& [name, state] : states_) bytes += state->bytes();
+  return bytes;
+}
+
+bool ManySession::is_of(size_t cache, const std::string& state) const {
+  return (cache == 1) == (caches_.size() > 1 && state.starts_with(kNearStates));
+}
+
+// Rows of a page lie together within each layer and head.
+void ManySession::copy_page(size_t cache, int32_t from, int32_t to) {
+  for (const auto& [name, state] : states_) {
+    if (!is_of(cache, name)) continue;
+    const graph::Shape& shape = state->type().shape;
+    const int64_t heads = shape[0].number() * shape[1].number(), pages = shape[2].number();
+    for (int64_t h = 0; h < heads; ++h)
+      state->copy_rows((h * pages + from) * options_.page, (h * pages + to) * options_.page, options_.page);
+  }
+}
+
+const ManySession::Program& ManySession::program(Shape shape) {
+  for (const Program& p : programs_)
+    if (p.shape.texts == shape.texts && p.shape.tokens == shape.tokens) return p;
   run::Engine& engine = loaded_.engine();
-  run::CompileOptions options = step_options(loaded_.model(), graph_, options_);
-  options.symbols = {{"T", tokens}, {"R", std::min(tokens, kRows)}, {"S", options_.context}};
-  Width w;
-  w.tokens = tokens;
-  w.program = engine.compile(graph_, options);
-  work_bytes_ += w.program->arena_bytes();
-  require_session(loaded_, cache_bytes_, work_bytes_, options_);
-  for (const std::string& name : w.program->input_names()) {
-    const graph::Type type = w.program->input_type(name);
+  run::CompileOptions options = step_options(loaded_.model(), plan_.graph, options_);
+  options.symbols = plan_.symbols;
+  options.symbols["B"] = shape.texts;
+  options.symbols["T"] = shape.tokens;
+  options.symbols["R"] = shape.rows();
+  Program p;
+  p.shape = shape;
+  p.program = engine.compile(plan_.graph, options);
+  require_session(loaded_, cache_bytes_, work_bytes_ + p.program->arena_bytes(), options_);
+  work_bytes_ += p.program->arena_bytes();
+  for (const std::string& name : p.program->input_names()) {
+    const graph::Type type = p.program->input_type(name);
     run::DeviceTensorRef tensor;
     if (const auto weight = loaded_.weights().find(name); weight != loaded_.weights().end()) {
       tensor = weight->second;
-    } else if (graph_[graph_.find_input(name)].attributes.role == graph::Role::state) {
+    } else if (plan_.graph[plan_.graph.find_input(name)].attributes.role == graph::Role::state) {
       auto& state = states_[name];
       if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type);
       tensor = state;
     } else {
-      tensor = w.in[name] = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      tensor = p.in[name] = std::make_shared<run::DeviceTensor>(engine.device(), type);
     }
-    w.program->bind(name, tensor);
+    p.program->bind(name, tensor);
   }
-  return widths_.emplace_back(std::move(w));
+  return programs_.emplace_back(std::move(p));
 }
 
-// As many items as the step is wide, at most; filled up with tokens nobody sees.
-void ManySession::run(std::span<const Item> items, std::vector<std::vector<float>>& logits) {
-  int64_t wide = 1;
-  while (wide < static_cast<int64_t>(items.size())) wide *= kWidthStep;
-  int64_t place = find_place(wide);
-  if (place < 0 && wide > 1) {  // no such run of places is empty: smaller steps
-    const size_t half = (items.size() + 1) / 2;
-    if (items.size() == 1) {
-      wide = 1;
-      place = find_place(1);
-    } else {
-      run(items.first(half), logits);
-      run(items.subspan(half), logits);
-      return;
+// The narrowest step that holds them.
+ManySession::Shape ManySession::shape_for(int64_t texts, int64_t tokens) const {
+  std::optional<Shape> best;
+  for (const Shape& s : shapes(options_, limits_)) {
+    if (s.texts < texts || s.tokens < tokens) continue;
+    if (!best || s.texts * s.tokens < best->texts * best->tokens) best = s;
+  }
+  LUMEN_CHECK(best.has_value(), "no step of {} tokens of {} texts", tokens, texts);
+  return *best;
+}
+
+// Filled up with tokens that are written nowhere and that nobody asks for.
+void ManySession::run(std::span<const Part> parts, std::vector<std::vector<float>*> logits) {
+  size_t longest = 0;
+  for (const Part& part : parts) longest = std::max(longest, part.tokens.size());
+  const Program& p = program(shape_for(static_cast<int64_t>(parts.size()), static_cast<int64_t>(longest)));
+  const auto wide = static_cast<size_t>(p.shape.tokens), count = static_cast<size_t>(p.shape.texts) * wide;
+  const auto entries = static_cast<size_t>(plan_.symbols.at("K"));
+  std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(static_cast<size_t>(p.shape.rows()), 0);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto start = static_cast<int32_t>(length(parts[i].text));
+    for (size_t t = 0; t < wide; ++t) {
+      const size_t real = std::min(t, parts[i].tokens.size() - 1);
+      ids[i * wide + t] = parts[i].tokens[real];
+      at[i * wide + t] = start + static_cast<int32_t>(real);
     }
+    rows[i] = static_cast<int32_t>(i * wide + parts[i].tokens.size() - 1);
   }
-  LUMEN_CHECK(place >= 0, "the cache is full");
-  const Width& w = width(wide);
-  const auto count = static_cast<size_t>(wide);
-  std::vector<int32_t> ids(count, 0), at(count, 0), owners(count, 0),
-      rows(static_cast<size_t>(std::min(wide, kRows)), 0);
-  std::vector<int64_t> parts;
-  for (size_t i = 0; i < items.size(); ++i) {
-    ids[i] = items[i].id;
-    at[i] = items[i].position;
-    owners[i] = items[i].owners;
-    positions_[static_cast<size_t>(place) + i] = at[i];
-    owners_[static_cast<size_t>(place) + i] = owners[i];
-    if (items[i].part < 0) continue;
-    rows[parts.size()] = static_cast<int32_t>(i);
-    parts.push_back(items[i].part);
+  const auto put = [&](const char* name, const std::vector<int32_t>& data) {
+    p.in.at(name)->upload(data.data(), static_cast<int64_t>(data.size() * sizeof(int32_t)));
+  };
+  const auto size = static_cast<int32_t>(options_.page);
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    std::fill(places.begin(), places.end(), -1);
+    std::vector<int32_t> pages(static_cast<size_t>(p.shape.texts) * entries, 0);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      Text& t = text(parts[i].text);
+      const auto now = static_cast<int64_t>(t.tokens.size()), upto = now + static_cast<int64_t>(parts[i].tokens.size());
+      t.tables[c].make_room(caches_[c].pool, now, upto, [&](int32_t from, int32_t to) { copy_page(c, from, to); });
+      const std::span<const int32_t> own = t.tables[c].pages();
+      for (size_t k = 0; k < own.size(); ++k) pages[i * entries + k] = std::max(own[k], 0);
+      for (size_t n = 0; n < parts[i].tokens.size(); ++n) {
+        const int32_t position = at[i * wide + n];
+        places[i * wide + n] = own[static_cast<size_t>(position / size)] * size + position % size;
+      }
+    }
+    put(caches_[c].places, places);
+    put(caches_[c].pages, pages);
   }
-  const auto first = static_cast<int32_t>(place), longest = static_cast<int32_t>(longest_);
-  const auto put = [&](const char* name, const void* data) { w.in.at(name)->upload(data, w.in.at(name)->bytes()); };
-  put("tokens", ids.data());
-  put("positions", at.data());
-  put("owners", owners.data());
-  put("place", &first);
-  if (w.in.contains("length")) put("length", &longest);
-  put("key_positions", positions_.data());
-  put("key_owners", owners_.data());
-  put("rows", rows.data());
-  w.program->run();
-  if (parts.empty()) return;
+  put("tokens", ids);
+  put("positions", at);
+  put("rows", rows);
+  if (p.in.contains("length")) put("length", {static_cast<int32_t>(limits_.longest)});
+  p.program->run();
+  for (const Part& part : parts) {
+    Text& t = text(part.text);
+    t.tokens.insert(t.tokens.end(), part.tokens.begin(), part.tokens.end());
+    for (size_t c = 0; c < caches_.size(); ++c)
+      t.tables[c].forget(caches_[c].pool, static_cast<int64_t>(t.tokens.size()));
+  }
+  if (std::all_of(logits.begin(), logits.end(), [](const auto* l) { return l == nullptr; })) return;
   const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
   std::vector<float> all(rows.size() * vocab);
-  w.program->result(kResult)->download(all.data(), static_cast<int64_t>(all.size() * sizeof(float)));
-  for (size_t i = 0; i < parts.size(); ++i)
-    logits[static_cast<size_t>(parts[i])].assign(all.begin() + static_cast<int64_t>(i * vocab),
-                                                 all.begin() + static_cast<int64_t>((i + 1) * vocab));
+  p.program->result(kResult)->download(all.data(), static_cast<int64_t>(all.size() * sizeof(float)));
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (logits[i])
+      logits[i]->assign(all.begin() + static_cast<int64_t>(i * vocab),
+                        all.begin() + static_cast<int64_t>((i + 1) * vocab));
 }
 
 std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
-  std::vector<Item> items;
+  int64_t missing = 0, tokens = 0;
   for (size_t p = 0; p < parts.size(); ++p) {
-    check_open(parts[p].text);
+    (void)text(parts[p].text);
     LUMEN_CHECK(!parts[p].tokens.empty());
     for (size_t before = 0; before < p; ++before)
       LUMEN_CHECK(parts[before].text != parts[p].text, "text {} is given twice", parts[p].text);
-    const auto start = static_cast<int32_t>(length(parts[p].text));
-    for (size_t i = 0; i < parts[p].tokens.size(); ++i) {
-      const bool last = i + 1 == parts[p].tokens.size();
-      items.push_back({parts[p].tokens[i], start + static_cast<int32_t>(i), 1 << parts[p].text,
-                       last ? static_cast<int64_t>(p) : -1});
-    }
+    const auto count = static_cast<int64_t>(parts[p].tokens.size());
+    if (length(parts[p].text) + count > limits_.longest)
+      throw Error(
+          Exit::user,
+          fmt::format("a text would have {} tokens, but may have {}", length(parts[p].text) + count, limits_.longest),
+          "shorten it, or raise --ctx-size");
+    missing += missing_pages(parts[p].text, count);
+    tokens += count;
   }
-  if (static_cast<int64_t>(items.size()) > free_places()) {
-    throw Error(Exit::user, fmt::format("{} tokens for {} empty places of the cache", items.size(), free_places()),
+  if (missing > free_pages()) {
+    throw Error(Exit::user,
+                fmt::format("{} tokens need {} pages of {} tokens, and {} are free", tokens, missing, page_size(),
+                            free_pages()),
                 "close texts, or raise --ctx-size");
   }
   std::vector<std::vector<float>> logits(parts.size());
-  // A step gives logits of at most kRows tokens.
-  for (size_t begin = 0; begin < items.size();) {
-    size_t end = begin;
-    int64_t asked = 0;
-    while (end < items.size() && static_cast<int64_t>(end - begin) < options_.chunk && asked < kRows)
-      asked += items[end++].part >= 0 ? 1 : 0;
-    run(std::span(items).subspan(begin, end - begin), logits);
-    begin = end;
+  std::vector<Part> singles;
+  std::vector<std::vector<float>*> wanted;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    if (parts[p].tokens.size() == 1) {
+      singles.push_back(parts[p]);
+      wanted.push_back(&logits[p]);
+      continue;
+    }
+    for (std::span<const TokenId> left = parts[p].tokens; !left.empty();) {
+      const size_t count = std::min(left.size(), static_cast<size_t>(options_.chunk));
+      const Part chunk{parts[p].text, left.first(count)};
+      left = left.subspan(count);
+      run({&chunk, 1}, {left.empty() ? &logits[p] : nullptr});
+    }
   }
-  for (const Part& p : parts) {
-    auto& tokens = texts_[static_cast<size_t>(p.text)].tokens;
-    tokens.insert(tokens.end(), p.tokens.begin(), p.tokens.end());
-  }
+  if (!singles.empty()) run(singles, wanted);
   return logits;
 }
 

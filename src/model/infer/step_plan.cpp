@@ -1,8 +1,10 @@
 #include "model/infer/step_plan.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "graph/ir/rewrite.h"
 #include "model/infer/near_places.h"
 
@@ -41,6 +43,26 @@ graph::Graph without_unused_states(const graph::Graph& g) {
   return r.finish();
 }
 
+// What the layers with a window see, where the family has any; otherwise 0.
+int64_t window_of(const Model& model) {
+  const auto window = model.config.find(kWindow);
+  return window == model.config.end() ? 0 : std::max<int64_t>(0, static_cast<int64_t>(window->second));
+}
+
+// Takes `function`, whose layers with a window have caches of their own; false when it has no such layers.
+bool use_near(const LoadedModel& loaded, const std::string& function, int64_t window, StepPlan& plan) {
+  if (!loaded.model().family->has_function(function)) return false;
+  graph::Graph g = loaded.function(function);
+  graph::inline_calls(g);
+  const int64_t near = layers_of(g, "near_keys"), far = layers_of(g, "keys");
+  if (near == 0) return false;
+  plan.graph = without_unused_states(g);
+  plan.symbols["N"] = near;
+  plan.symbols["F"] = far;
+  plan.window = window;
+  return true;
+}
+
 }  // namespace
 
 int64_t widest_step(const SessionOptions& options) {
@@ -48,28 +70,48 @@ int64_t widest_step(const SessionOptions& options) {
 }
 
 StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options) {
-  const Model& model = loaded.model();
   StepPlan plan;
   plan.symbols = {{"B", 1}, {"S", options.context}};
-  const auto window = model.config.find(kWindow);
-  if (window != model.config.end() && window->second > 0 && model.family->has_function("step_near")) {
-    plan.window = static_cast<int64_t>(window->second);
-    const int64_t places = NearPlaces(plan.window, widest_step(options)).size();
-    if (places < options.context) {
-      graph::Graph g = loaded.function("step_near");
-      graph::inline_calls(g);
-      const int64_t near = layers_of(g, "near_keys"), far = layers_of(g, "keys");
-      if (near > 0) {
-        plan.graph = without_unused_states(g);
-        plan.symbols["W"] = places;
-        plan.symbols["N"] = near;
-        plan.symbols["F"] = far;
-        return plan;
-      }
+  const int64_t window = window_of(loaded.model());
+  if (window > 0) {
+    const int64_t places = NearPlaces(window, widest_step(options)).size();
+    if (places < options.context && use_near(loaded, "step_near", window, plan)) {
+      plan.symbols["W"] = places;
+      return plan;
     }
   }
-  plan.window = 0;
   plan.graph = loaded.function("step");
+  return plan;
+}
+
+ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLimits given) {
+  if (given.longest == 0) given.longest = std::min(options.context, model.integer("context"));
+  if (given.texts == 0) given.texts = kMostTextsAtOnce;
+  if (given.texts < 1 || given.texts > kMostTextsAtOnce)
+    throw usage_error("from 1 to {} texts can be written at once", kMostTextsAtOnce);
+  if (options.page < 1) throw usage_error("a page holds at least one token");
+  return given;
+}
+
+StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
+  const Model& model = loaded.model();
+  if (!model.family->has_function("step_many"))
+    throw user_error("the family '{}' cannot compute several texts at once", model.family->name());
+  const auto pages_of = [&](int64_t tokens) { return (tokens + options.page - 1) / options.page; };
+  StepPlan plan;
+  plan.symbols = {{"C", pages_of(options.context)}, {"P", options.page}};
+  // A power of two, so that few lengths make kernels of their own.
+  plan.symbols["K"] = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(pages_of(limits.longest))));
+  const int64_t window = window_of(model);
+  if (window > 0) {
+    // What each text may still see, a page it begins, and a chunk of a prompt.
+    const int64_t pages = limits.texts * (pages_of(window - 1) + 2) + pages_of(widest_step(options)) + 1;
+    if (pages < plan.symbols["C"] && use_near(loaded, "step_many_near", window, plan)) {
+      plan.symbols["W"] = pages;
+      return plan;
+    }
+  }
+  plan.graph = loaded.function("step_many");
   return plan;
 }
 

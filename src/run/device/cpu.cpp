@@ -30,7 +30,7 @@ class CpuDevice : public Device {
   void release(void* memory) override { memory_.release(memory); }
   void copy_in(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
   void copy_out(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
-  DeviceMemory memory() const override { return {total_memory(), available_memory()}; }
+  DeviceMemory memory() const override { return {total_memory(), available_memory(), memory_.held(), memory_.peak()}; }
   void synchronize() override {}
 
   std::unique_ptr<Module> load(std::string_view object) override {

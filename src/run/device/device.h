@@ -40,6 +40,7 @@ using Loader = std::function<std::unique_ptr<Module>(std::span<const uint8_t> ob
 
 struct DeviceMemory {
   int64_t total = 0, free = 0;  // bytes
+  int64_t held = 0, peak = 0;   // bytes allocated here and not released; the most that ever were
 };
 
 class Device {

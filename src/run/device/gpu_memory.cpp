@@ -52,7 +52,7 @@ DeviceMemory GpuMemory::state() const {
   uint64_t reserved = 0, used = 0;
   if (pool_ && gpu.pool_attribute(pool_, kReserved, &reserved) == 0 && gpu.pool_attribute(pool_, kUsed, &used) == 0)
     free += std::max(reserved, used) - used;
-  return {static_cast<int64_t>(total), static_cast<int64_t>(std::min(free, total))};
+  return {static_cast<int64_t>(total), static_cast<int64_t>(std::min(free, total)), held_, peak_};
 }
 
 Error GpuMemory::refusal(int64_t bytes) const {
@@ -97,6 +97,8 @@ void* GpuMemory::allocate(int64_t bytes) {
     throw context_->failure(error, "fill");
   }
   blocks_[memory] = {size, pool_ != nullptr};
+  held_ += size;
+  if (held_ > peak_) peak_ = held_.load();
   return memory;
 }
 
@@ -120,6 +122,7 @@ void GpuMemory::release(void* memory) {
     give_back(memory, block->second.from_pool);
   } catch (const Error&) {
   }
+  held_ -= block->second.bytes;
   blocks_.erase(block);
 }
 

@@ -2,6 +2,7 @@
 // where there is one. Proved by tests/run/gpu_test.cpp.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 
@@ -32,6 +33,7 @@ class GpuMemory {
   GpuContextRef context_;
   void* pool_ = nullptr;
   std::mutex mutex_;
+  std::atomic<int64_t> held_ = 0, peak_ = 0;  // state() is asked with and without the lock
   std::unordered_map<void*, Block> blocks_;
 };
 

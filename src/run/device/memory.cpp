@@ -84,6 +84,8 @@ void* HostMemory::allocate(int64_t bytes) {
   if (size >= kHugePage) ::madvise(memory, static_cast<size_t>(size), MADV_HUGEPAGE);
   const std::scoped_lock lock(mutex_);
   blocks_[memory] = size;
+  held_ += size;
+  peak_ = std::max(peak_, held_);
   return memory;
 }
 
@@ -93,7 +95,18 @@ void HostMemory::release(void* memory) {
   const auto block = blocks_.find(memory);
   LUMEN_CHECK(block != blocks_.end(), "released memory that was not allocated here");
   ::munmap(memory, static_cast<size_t>(block->second));
+  held_ -= block->second;
   blocks_.erase(block);
+}
+
+int64_t HostMemory::held() const {
+  const std::scoped_lock lock(mutex_);
+  return held_;
+}
+
+int64_t HostMemory::peak() const {
+  const std::scoped_lock lock(mutex_);
+  return peak_;
 }
 
 HostMemory::~HostMemory() {

@@ -17,9 +17,12 @@ class HostMemory {
   ~HostMemory();
   void* allocate(int64_t bytes);  // 64-byte aligned, zero; Error (exit 3) when it does not fit
   void release(void* memory);
+  int64_t held() const;  // bytes allocated and not released
+  int64_t peak() const;  // the most that were held
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  int64_t held_ = 0, peak_ = 0;
   std::unordered_map<void*, int64_t> blocks_;
 };
 

@@ -23,7 +23,7 @@ class NullDevice : public Device {
     if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
   }
   void copy_out(void* to, const void* from, int64_t bytes) override { copy_in(to, from, bytes); }
-  DeviceMemory memory() const override { return {total_memory(), available_memory()}; }
+  DeviceMemory memory() const override { return {total_memory(), available_memory(), memory_.held(), memory_.peak()}; }
   std::unique_ptr<Module> load(std::string_view) override { return std::make_unique<NoCode>(); }
   void launch(void*, std::span<void* const>, const Spread&, LaunchStatus*) override {}
   void synchronize() override {}

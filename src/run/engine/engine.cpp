@@ -53,6 +53,29 @@ void DeviceTensor::download(void* to, int64_t bytes) const {
   device_.copy_out(to, data_, bytes);
 }
 
+void DeviceTensor::copy_rows(int64_t from, int64_t to, int64_t count) {
+  const int64_t columns = type_.shape.empty() ? 1 : type_.shape.back().number();
+  const int64_t rows = graph::elements(type_.shape).number() / columns;
+  LUMEN_CHECK(from >= 0 && to >= 0 && count >= 0 && from + count <= rows && to + count <= rows);
+  std::vector<uint8_t> bytes;
+  const auto copy = [&](int64_t section, int64_t stride) {
+    if (stride == 0) return;
+    auto* const base = static_cast<uint8_t*>(data_) + section;
+    bytes.resize(static_cast<size_t>(count * stride));
+    device_.copy_out(bytes.data(), base + from * stride, count * stride);
+    device_.copy_in(base + to * stride, bytes.data(), count * stride);
+  };
+  if (!type_.element.format) {
+    copy(0, bytes_ / rows);
+    return;
+  }
+  const Format& f = *type_.element.format;
+  LUMEN_CHECK(f.tile_bytes == 0 && f.tensor_bytes == 0, "rows of {} do not stand alone", f.name);
+  const BlobLayout layout = blob_layout(f, rows, columns);
+  copy(0, layout.row_stride);
+  copy(layout.section[static_cast<size_t>(Level::row)], f.row_bytes);
+}
+
 struct Engine::State {
   Workshop shop;
   CompileReport totals;
