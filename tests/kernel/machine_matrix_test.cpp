@@ -201,8 +201,10 @@ TEST(MachineMatrix, AWaveComputesTheProduct) {
         std::vector<loop::ValueId> operands;
         for (size_t i = 0; i < c.operands.size(); ++i)
           if (!c.operands[i].in_memory) operands.push_back(b.load(buffers[i], type(i), place(i)));
-        const loop::ValueId out = r.in_shared ? b.product(r.row, operands[0], shared[1], b.i64(0), shared[2], b.i64(0))
-                                              : b.inst(r.row, type(0), operands);
+        const loop::ValueId out = r.a_held ? b.product(r.row, operands[0], operands[1], shared[2], b.i64(0))
+                                  : r.in_shared
+                                      ? b.product(r.row, operands[0], shared[1], b.i64(0), shared[2], b.i64(0))
+                                      : b.inst(r.row, type(0), operands);
         b.store(buffers.back(), out, place(0));
       });
     });
