@@ -184,11 +184,16 @@ ValueId Builder::simplify(ScalarOp op, const std::vector<ValueId>& operands, VTy
   return constant(t, std::move(data), std::move(integers));
 }
 
-ValueId Builder::shortcut(const std::string& row, ValueId x) {
+ValueId Builder::shortcut(const std::string& row, ValueId x, ValueId y) {
   const VType t = type(x), one{t.scalar, 1};
-  if (t.lanes == 1) return inst(row, one, {x});
+  const auto lane = [&](int l) {
+    std::vector<ValueId> operands{t.lanes == 1 ? x : extract(x, l)};
+    if (y >= 0) operands.push_back(t.lanes == 1 ? y : extract(y, l));
+    return inst(row, one, operands);
+  };
+  if (t.lanes == 1) return lane(0);
   ValueId out = real(0, t);
-  for (int l = 0; l < t.lanes; ++l) out = insert(out, inst(row, one, {extract(x, l)}), l);
+  for (int l = 0; l < t.lanes; ++l) out = insert(out, lane(l), l);
   return out;
 }
 
@@ -200,8 +205,11 @@ ValueId Builder::power2(ValueId x) {
 ValueId Builder::op(ScalarOp op, ValueId a, ValueId b, ValueId c) {
   if (op == ScalarOp::exp_ && !shortcuts_.power2.empty() && type(a).scalar == Scalar::f32)
     return power2(mul(a, real(std::numbers::log2e, type(a))));
+  if (op == ScalarOp::div_ && reciprocals_.contains(b)) return mul(a, reciprocals_.at(b));
   if (op == ScalarOp::div_ && !shortcuts_.reciprocal.empty() && type(a).scalar == Scalar::f32)
     return mul(a, shortcut(shortcuts_.reciprocal, b));
+  if (op == ScalarOp::max_ && !shortcuts_.greatest.empty() && type(a).scalar == Scalar::f32)
+    return shortcut(shortcuts_.greatest, a, b);
   std::vector<ValueId> operands{a};
   if (b >= 0) operands.push_back(b);
   if (c >= 0) operands.push_back(c);

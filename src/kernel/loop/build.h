@@ -60,10 +60,14 @@ class Builder {
   // Instructions of f32 that are near enough where results are rounded to short floats: while they are set, exp and
   // division (by multiplying) are made of them. Names of rows; empty: none.
   struct Shortcuts {
-    std::string power2, reciprocal;
+    std::string power2, reciprocal, greatest;  // greatest: max, of numbers
   };
-  void take_shortcuts(Shortcuts s) { shortcuts_ = std::move(s); }
-  ValueId power2(ValueId x);  // by the shortcut, else exp
+  void take_shortcuts(Shortcuts s) {
+    shortcuts_ = std::move(s);
+    reciprocals_.clear();
+  }
+  void know_reciprocal(ValueId x, ValueId y) { reciprocals_[x] = y; }  // 1 / x = y, while shortcuts are taken
+  ValueId power2(ValueId x);                                           // by the shortcut, else exp
 
   // Applies a scalar program lane by lane; operands have one lane count.
   std::vector<ValueId> apply(const Formula& f, const std::vector<ValueId>& inputs);
@@ -87,9 +91,10 @@ class Builder {
   ValueId simplify(ScalarOp op, const std::vector<ValueId>& operands, VType type);
   void check_access(BufferId b, ValueId offset, ValueId count, int lanes) const;
 
-  ValueId shortcut(const std::string& row, ValueId x);  // lane by lane
+  ValueId shortcut(const std::string& row, ValueId x, ValueId y = -1);  // lane by lane
 
   Shortcuts shortcuts_;
+  std::unordered_map<ValueId, ValueId> reciprocals_;
   std::vector<Scope> scopes_;
   std::vector<Constant> constants_;  // by ValueId
 };

@@ -129,6 +129,9 @@ void add_shortcuts(Machine& m, const std::string& power2, const std::string& rec
       {m.reciprocal,
        "func reciprocal.f32(%0: f32) -> f32 {\n  %1 = constant f32 1\n  %2 = div f32 %1, %0\n  return %2\n}\n",
        reciprocal, "", 8});
+  m.rows.push_back({"greatest.f32",
+                    "func greatest.f32(%0: f32, %1: f32) -> f32 {\n  %2 = max f32 %0, %1\n  return %2\n}\n",
+                    "llvm.maxnum", "", 1, "0 1"});
 }
 
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments) {

@@ -78,6 +78,13 @@ class AttendBlock : protected AttendWriter {
   std::array<ValueId, 4> meet(const std::function<std::array<ValueId, 4>(ValueId lane)>& numbers,
                               loop::BufferId bounds);
 
+  // Between these, numbers are only as good as factors that are rounded need.
+  void begin_rough() {
+    const char* greatest = "greatest.f32";
+    b_.take_shortcuts({target_.power2, target_.reciprocal, target_.find_row(greatest) ? greatest : ""});
+  }
+  void end_rough() { b_.take_shortcuts({}); }
+
   // Panels that are copied (attend_lay.h). Declares an operand; its scratch is `number`.
   struct Laid {
     LaidOperand operand;

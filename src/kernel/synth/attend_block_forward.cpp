@@ -334,7 +334,7 @@ class ForwardBlock : AttendBlock {
   BlockProduct::Held weigh(BlockProduct& s, BlockProduct& o, ValueId lane, ValueId key, bool whole) {
     const Side own = tiles_.own_side;
     Body& map = whole ? *shown_ : *map_;
-    b_.take_shortcuts({target_.power2, target_.reciprocal});
+    begin_rough();
     for (int r = 0; r < s.lines(own); ++r) {
       const auto at = static_cast<size_t>(r);
       const int opened = open_line(map, false, b_.add(first_, s.line(own, lane, r)));
@@ -374,7 +374,7 @@ class ForwardBlock : AttendBlock {
       b_.store(totals_[at], sum, b_.i64(0), 4);
       b_.store(scales_[at], scale, b_.i64(0), 4);
     }
-    b_.take_shortcuts({});
+    end_rough();
     return o.hold(s);
   }
 

@@ -63,10 +63,24 @@ class GradientBlock : AttendBlock {
     return found.has_value();
   }
   bool streams() const { return tiles_.streams; }
+  // Steps before, for this kernel alone.
+  void prepare(Synthesis& out) {
+    if (!tiles_.streams) return;
+    find_row_numbers();
+    for (RowNumber& n : row_numbers_) {
+      if (!n.divides) continue;
+      n.scratch = static_cast<int>(out.scratch.size());
+      out.steps.push_back(write_reciprocals(plan_, n.access, extents_, n.scratch, &n.access));
+      out.scratch.push_back(numbers_of(n.access) * 4);
+    }
+  }
 
   Step run() {
     for (const graph::ValueId v : group_.inputs) draft_.value(v, false);
     for (const auto* r : results_) draft_.value(r->value, true);
+    for (RowNumber& n : row_numbers_)
+      n.source = n.scratch < 0 ? draft_.value(n.access.source, false)
+                               : draft_.scratch(n.scratch, numbers_of(n.access) * 4, false);
     if (tiles_.streams)
       for (size_t k = 0; k < laid_operands_.size(); ++k)
         laid_.push_back(declare(laid_operands_[k], a_.operands[k].by_key));
@@ -359,6 +373,7 @@ class GradientBlock : AttendBlock {
       m.walked.push_back(b_.alloc(2 * walked_bytes_.back(), BlockProduct::kAlign, loop::Space::shared));
     }
     m.bounds = shared(kBoundsBytes);
+    for (RowNumber& n : row_numbers_) n.panel = shared(2 * tiles_.walk * 4);
     first_ = times(tile, tiles_.own);
     lane_loop([&](ValueId lane) {
       for (size_t k = 0; k < owned_.size(); ++k)
@@ -374,11 +389,90 @@ class GradientBlock : AttendBlock {
     });
   }
 
+  // A number of each row that maps read, on its way with the panels where rows are walked.
+  struct RowNumber {
+    graph::ValueId value = -1;
+    Access access;
+    bool divides = false;  // and nothing else: what is on its way is its reciprocal
+    int scratch = -1;      // where that lies
+    BufferId source = -1, panel = -1;
+  };
+
+  // Numbers that vary along rows and not along keys, f32 in memory.
+  void find_row_numbers() {
+    constexpr int64_t kNeighbours = 2;  // along rows, of the instructions that stream
+    if (over_keys_ || row_extents_.empty() || row_extents_.back() % kNeighbours != 0) return;
+    for (const graph::ValueId v : group_.nodes) {
+      if (g_[v].op != graph::Op::map_ || is_load(plan_, group_, v) || g_[v].type.shape != g_[group_.root].type.shape)
+        continue;
+      const Formula& f = g_[v].attributes.formula;
+      for (size_t i = 0; i < g_[v].operands.size(); ++i) {
+        const graph::ValueId o = g_[v].operands[i];
+        if (!is_load(plan_, group_, o)) continue;
+        bool divides = true;
+        for (const ScalarNode& n : f.nodes)
+          for (int k = 0; k < 3 && n.op != ScalarOp::input && n.args[k] >= 0; ++k) {
+            const ScalarNode& x = f.nodes[static_cast<size_t>(n.args[k])];
+            if (x.op == ScalarOp::input && x.index == static_cast<int>(i))
+              divides = divides && n.op == ScalarOp::div_ && k == 1;
+          }
+        const auto known =
+            std::find_if(row_numbers_.begin(), row_numbers_.end(), [&](const RowNumber& n) { return n.value == o; });
+        if (known != row_numbers_.end()) {
+          known->divides = known->divides && divides;
+          continue;
+        }
+        const Access a = follow_to(plan_, group_, o, extents_);
+        const graph::Element& element = g_[a.source].type.element;
+        const bool in_memory = std::find(group_.inputs.begin(), group_.inputs.end(), a.source) != group_.inputs.end();
+        const bool varies = std::any_of(row_axes_.begin(), row_axes_.end(),
+                                        [&](int d) { return a.strides[static_cast<size_t>(d)] != 0; });
+        if (!in_memory || element.format || element.scalar != Scalar::f32 || a.strides.back() != 0 || !varies) continue;
+        row_numbers_.push_back({o, a, divides});
+      }
+    }
+  }
+
+  int64_t numbers_of(const Access& a) const {
+    int64_t out = 1;
+    for (size_t d = 0; d < extents_.size(); ++d) out *= a.strides[d] != 0 ? extents_[d] : 1;
+    return out;
+  }
+
+  ValueId place_of_row(const Access& a, ValueId row) {
+    ValueId at = b_.i64(a.offset);
+    for (size_t d = 0; d < head_.size(); ++d) at = b_.add(at, times(head_[d], a.strides[d]));
+    const std::vector<ValueId> digit = digits(b_, least(row, b_.i64(rows_ - 1)), row_extents_);
+    for (size_t k = 0; k < digit.size(); ++k)
+      at = b_.add(at, times(digit[k], a.strides[static_cast<size_t>(row_axes_[k])]));
+    return at;
+  }
+
+  void copy_row_numbers(ValueId lane, ValueId line, ValueId number) {
+    if (row_numbers_.empty()) return;
+    b_.branch(less(lane, b_.i64(tiles_.walk)), [&] {
+      const ValueId to = bytes(b_.add(times(b_.op(ScalarOp::rem_, number, b_.i64(2)), tiles_.walk), lane), 1);
+      for (const RowNumber& n : row_numbers_)
+        b_.copy(n.panel, to, n.source, bytes(place_of_row(n.access, b_.add(line, lane)), 1), 4);
+    });
+  }
+
+  // Those of `lanes` walked lines from `along` of the tile on, for a map.
+  void set_row_numbers(Body& body, const Walked& w, ValueId along, int lanes) {
+    const ValueId at = bytes(b_.add(times(b_.op(ScalarOp::rem_, w.number, b_.i64(2)), tiles_.walk), along), 1);
+    for (const RowNumber& n : row_numbers_) {
+      const ValueId x = b_.load(n.panel, {Scalar::f32, lanes}, at, lanes * 4);
+      body.set(n.value, x);
+      if (n.divides) b_.know_reciprocal(x, x);
+    }
+  }
+
   BlockProduct::Panel walked_panel(const Memory& m, size_t k, ValueId number) {
     return {m.walked[k], times(b_.op(ScalarOp::rem_, number, b_.i64(2)), walked_bytes_[k])};
   }
 
   void copy_walked(const Memory& m, ValueId lane, ValueId line, ValueId number) {
+    copy_row_numbers(lane, line, number);
     for (size_t k = 0; k < walked_.size(); ++k)
       copy_lines(lane, laid_[static_cast<size_t>(walked_[k])], line, *product_of(m, walked_[k], false),
                  tiles_.walk_side(), walked_panel(m, k, number));
@@ -507,16 +601,16 @@ class GradientBlock : AttendBlock {
         return any;
       };
       Body& map = whole && shown_ ? *shown_ : *map_;
-      b_.take_shortcuts({target_.power2, target_.reciprocal});
+      begin_rough();
       b_.wait(loop::Flow::products, 1);
       first.ready();
-      find_source(first, nullptr, map, lane, w.line, early_, whole);
+      find_source(first, nullptr, map, lane, w, early_, whole);
       const bool early = begin_results(true);
       b_.wait(loop::Flow::products, early ? 1 : 0);
       second.ready();
       for (const int s : sources_)
-        if (s != early_) find_source(second, &first, map, lane, w.line, s, whole);
-      b_.take_shortcuts({});
+        if (s != early_) find_source(second, &first, map, lane, w, s, whole);
+      end_rough();
       begin_results(false);
       b_.wait(loop::Flow::products, 0);
       for (auto& [result, x] : held) {
@@ -527,7 +621,7 @@ class GradientBlock : AttendBlock {
   }
 
   // The sums of `of` become a source; `early` holds the other one.
-  void find_source(BlockProduct& of, BlockProduct* early, Body& map, ValueId lane, ValueId walked, int source,
+  void find_source(BlockProduct& of, BlockProduct* early, Body& map, ValueId lane, const Walked& w, int source,
                    bool whole) {
     const Side own = tiles_.own_side;
     const size_t product = early ? 1 - first_product_ : first_product_;
@@ -544,11 +638,12 @@ class GradientBlock : AttendBlock {
         std::vector<ValueId> given{x};
         if (early) given.push_back(known[number++]);
         const auto become = [&](Body& body, const std::vector<ValueId>& sums) {
+          set_row_numbers(body, w, along, b_.type(sums[0]).lanes);
           body.set(a_.products[product].value, sums[0]);
           if (early) body.set(a_.sources[static_cast<size_t>(early_)], sums[1]);
           return std::vector<ValueId>{as_f32(body.value(a_.sources[static_cast<size_t>(source)]))};
         };
-        return at_walked(map, over_keys_, b_.add(walked, along), given, 0, become, whole)[0];
+        return at_walked(map, over_keys_, b_.add(w.line, along), given, 0, become, whole)[0];
       });
       close(map, opened);
     }
@@ -563,6 +658,7 @@ class GradientBlock : AttendBlock {
   std::vector<std::unique_ptr<Body>> operands_, written_;
   std::unique_ptr<Body> map_, ranges_;
   ValueId first_ = -1;
+  std::vector<RowNumber> row_numbers_;
   const std::vector<LaidOperand>& laid_operands_;  // by operand; empty: they cannot be copied
   std::vector<Laid> laid_;
   std::vector<int64_t> walked_bytes_;  // of one panel
@@ -614,7 +710,10 @@ std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, cons
   if (!streams) out.scratch.clear();
   for (const LaidOperand& o : laid)
     if (streams && o.scratch >= 0) out.steps.push_back(write_laid(plan, o, a.extents, "attend gradient"));
-  for (auto& kernel : kernels) out.steps.push_back(kernel->run());
+  for (auto& kernel : kernels) {
+    kernel->prepare(out);
+    out.steps.push_back(kernel->run());
+  }
   return out;
 }
 

@@ -84,4 +84,30 @@ Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector
                       numbers * static_cast<double>(scalar_bytes(type) + scalar_bytes(o.scalar)));
 }
 
+Step write_reciprocals(const graph::Plan& plan, Access from, const std::vector<int64_t>& extents, int scratch,
+                       Access* at) {
+  int64_t count = 1;
+  at->offset = 0;
+  for (size_t d = from.strides.size(); d-- > 0;) {
+    at->strides[d] = from.strides[d] == 0 ? 0 : count;
+    if (from.strides[d] != 0) count *= extents[d];
+  }
+  Draft draft(plan.graph);
+  loop::Builder& b = draft.b;
+  const loop::BufferId source = draft.value(from.source, false), to = draft.scratch(scratch, count * 4, true);
+  const loop::VType one{Scalar::f32, 1};
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(count), 1, [&](ValueId task) {
+    ValueId rest = task, place = b.i64(from.offset);
+    for (size_t d = from.strides.size(); d-- > 0;) {
+      if (from.strides[d] == 0) continue;
+      place = b.add(place, b.mul(b.op(ScalarOp::rem_, rest, b.i64(extents[d])), b.i64(from.strides[d])));
+      rest = b.op(ScalarOp::div_, rest, b.i64(extents[d]));
+    }
+    const ValueId x = b.load(source, one, b.mul(place, b.i64(4)), 4);
+    b.store(to, b.op(ScalarOp::div_, b.real(1, one), x), b.mul(task, b.i64(4)), 4);
+  });
+  return draft.finish(fmt::format("prepare attend gradient {} reciprocals", count), static_cast<double>(count),
+                      static_cast<double>(8 * count));
+}
+
 }  // namespace lumen::synth

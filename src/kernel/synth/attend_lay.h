@@ -29,4 +29,8 @@ std::optional<LaidOperand> lay_operand(const graph::Plan& plan, const graph::Gro
 Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector<int64_t>& extents,
                 const std::string& what);
 
+// The step that writes reciprocals of numbers to scratch, one behind the other; `at` becomes where they lie.
+Step write_reciprocals(const graph::Plan& plan, Access from, const std::vector<int64_t>& extents, int scratch,
+                       Access* at);
+
 }  // namespace lumen::synth
