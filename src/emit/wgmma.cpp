@@ -19,11 +19,25 @@ constexpr uint64_t kRowBytes = 128, kGroupBytes = 8 * kRowBytes, kSwizzled128 = 
 
 // Stride: from one group of eight rows of 128 bytes to the next. Leading: where rows lie beside each other, from one
 // run of them to the next; else not used.
+// Places that differ by a constant share what is not constant: shared memory ends before the field of the address does.
 Value* descriptor(Ir& b, Value* address, bool turned) {
+  uint64_t further = 0;
+  if (auto* place = llvm::dyn_cast<llvm::GetElementPtrInst>(address);
+      place && place->getNumIndices() == 1 && place->getSourceElementType()->isIntegerTy(8)) {
+    auto* sum = llvm::dyn_cast<llvm::BinaryOperator>(place->getOperand(1));
+    auto* constant = sum && sum->getOpcode() == llvm::Instruction::Add
+                         ? llvm::dyn_cast<llvm::ConstantInt>(sum->getOperand(1))
+                         : nullptr;
+    if (constant && constant->getZExtValue() < (uint64_t{1} << 18) && constant->getZExtValue() % 16 == 0) {
+      further = constant->getZExtValue() >> 4;
+      address = b.CreateGEP(b.getInt8Ty(), place->getPointerOperand(), sum->getOperand(0));
+    }
+  }
   const uint64_t leading = turned ? machine::kTurnedColumns * kRowBytes >> 4 : 1;
   Value* place = b.CreatePtrToInt(address, b.getInt32Ty());
   Value* units = b.CreateZExt(b.CreateLShr(b.CreateAnd(place, b.getInt32(0x3ffff)), b.getInt32(4)), b.getInt64Ty());
-  return b.CreateOr(units, b.getInt64(kSwizzled128 | uint64_t{kGroupBytes >> 4} << 32 | leading << 16));
+  Value* whole = b.CreateOr(units, b.getInt64(kSwizzled128 | uint64_t{kGroupBytes >> 4} << 32 | leading << 16));
+  return further == 0 ? whole : b.CreateAdd(whole, b.getInt64(further));
 }
 
 // Inline assembly that yields the elements of a vector.

@@ -60,7 +60,7 @@ class ForwardBlock : AttendBlock {
     problem.heads = heads();
     problem.owned = problem.walked = {a_.depth};
     problem.results = problem.apart = {a_.width};
-    problem.rows_meet = true;
+    problem.rows_meet = problem.overlaps = true;
     if (a_.depth == 1 || a_.width == 1) return std::nullopt;
     const std::vector<LaidOperand> laid = lay(products);
     std::optional<AttendPlan> found;
@@ -271,6 +271,18 @@ class ForwardBlock : AttendBlock {
     const auto hold = [&](const BlockProduct::Held& x) {
       for (size_t k = 0; k < x.size(); ++k) b_.store(powers_[k], x[k], b_.i64(0), 16);
     };
+    // Powers are to be found while products are under way, and what these read must stay: code generators move a wait
+    // up to where the next lines could begin, and take registers that nothing reads any more. Here is a reason for
+    // both: totals, sums of powers, are never negative, or the factors before are reported.
+    const auto before_wait = [&](const BlockProduct::Held& before) {
+      ValueId total = b_.load(totals_[0], kOne, b_.i64(0), 4), detail = b_.i64(0);
+      for (size_t r = 1; r < totals_.size(); ++r) total = b_.add(total, b_.load(totals_[r], kOne, b_.i64(0), 4));
+      for (const ValueId x : before)
+        for (int l = 0; l < b_.type(x).lanes; l += 2)
+          detail = b_.add(detail, b_.convert(ScalarOp::cast_, Scalar::i64,
+                                             b_.convert(ScalarOp::bitcast_, Scalar::u16, b_.extract(x, l))));
+      b_.guard(b_.op(ScalarOp::not_, less(total, b_.real(0, kOne))), detail, loop::kGuardFinite);
+    };
     const auto begin_scores = [&](ValueId lane, ValueId key) {
       s.begin(lane, {queries, b_.i64(0)}, keys_at(key), true);
       b_.commit(loop::Flow::products);
@@ -285,11 +297,12 @@ class ForwardBlock : AttendBlock {
         b_.commit(loop::Flow::products);
         b_.wait(loop::Flow::products, 1);
         s.ready();
-        const BlockProduct::Held powers = weigh(s, o, lane, key, whole);
+        weigh(s, lane, key, whole);
+        before_wait(before);
         b_.wait(loop::Flow::products, 0);
         o.ready();
         o.ready(before);
-        hold(powers);
+        hold(o.hold(s));
         rescale(o, lane);
       });
     };
@@ -304,7 +317,8 @@ class ForwardBlock : AttendBlock {
         begin_scores(lane, from);
         b_.wait(loop::Flow::products, 0);
         s.ready();
-        hold(weigh(s, o, lane, from, false));
+        weigh(s, lane, from, false);
+        hold(o.hold(s));
       });
       const ValueId second = b_.add(from, b_.i64(walk));
       if (shown_) {
@@ -330,8 +344,8 @@ class ForwardBlock : AttendBlock {
     finish(o, head, part);
   }
 
-  // Scores of a tile to powers, as lanes hold them; what sums so far are to be multiplied by goes to scales_.
-  BlockProduct::Held weigh(BlockProduct& s, BlockProduct& o, ValueId lane, ValueId key, bool whole) {
+  // Scores of a tile to powers, in place; what sums so far are to be multiplied by goes to scales_.
+  void weigh(BlockProduct& s, ValueId lane, ValueId key, bool whole) {
     const Side own = tiles_.own_side;
     Body& map = whole ? *shown_ : *map_;
     begin_rough();
@@ -375,7 +389,6 @@ class ForwardBlock : AttendBlock {
       b_.store(scales_[at], scale, b_.i64(0), 4);
     }
     end_rough();
-    return o.hold(s);
   }
 
   void rescale(BlockProduct& o, ValueId lane) {

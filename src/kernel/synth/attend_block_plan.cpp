@@ -180,9 +180,10 @@ std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar p
     for (const int64_t w : problem.apart) all += kStreamPanels * panel_bytes(p.walk, p.result(w).row->n, p.factor);
     return all;
   };
-  for (p.down =
-           problem.own > p.step(p.own_side) && problem.heads * problem.own > kEnoughBlocks * p.step(p.own_side) ? 2 : 1;
-       p.down > 0; --p.down) {
+  // Groups of a block share what is walked, but wait together; blocks hide each other's waits, and each reads it all.
+  const int64_t step = p.step(p.own_side);
+  const bool shares = problem.overlaps && problem.own > step && problem.heads * problem.own > kEnoughBlocks * step;
+  for (p.down = shares ? 2 : 1; p.down > 0; --p.down) {
     p.own = p.step(p.own_side) * p.down;
     if (bytes() <= m.shared_bytes) return p;
   }

@@ -351,7 +351,7 @@ void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool 
     const int64_t bytes = is_turned(side) ? rows * scalar_bytes(tile_.factor) * tile_.stage_k : rows * kSwizzledRow;
     const int64_t inside =
         is_turned(side) ? step * tile_.row->k * kSwizzledRow : step / steps * f.chunk_bytes + step % steps * step_bytes;
-    return b_.add(b_.add(from, b_.i64(tile * bytes + inside)), b_.mul(mine, b_.i64(bytes * tiles)));
+    return b_.add(b_.add(from, b_.mul(mine, b_.i64(bytes * tiles))), b_.i64(tile * bytes + inside));
   };
   for (int i = 0; i < tile_.tiles_m; ++i)
     for (int j = 0; j < tile_.tiles_n; ++j) {
