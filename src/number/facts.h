@@ -44,4 +44,7 @@ struct FormatFacts {
 };
 FormatFacts facts_of(const Format& f);
 
+// The scalar that a format is, if it is no more: one IEEE float of that width for each element. Looks at its structure alone.
+std::optional<Scalar> plain_scalar(const Format& f);
+
 }  // namespace lumen

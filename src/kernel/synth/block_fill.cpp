@@ -37,6 +37,14 @@ BlockFill::Piece BlockFill::piece(Value lane, int64_t round) {
           w_.scaled(b_.op(ScalarOp::rem_, number, b_.i64(across)), along_)};
 }
 
+void BlockFill::where_piece(Value lane, int64_t round, int64_t all, const std::function<void()>& body) {
+  const int64_t left = all - round * product_.tile().lanes();
+  if (left >= product_.tile().lanes())
+    body();
+  else
+    b_.branch(b_.op(ScalarOp::lt_, lane, b_.i64(left)), body);
+}
+
 Value BlockFill::row_in_memory(Value row) {
   const Value at = b_.add(first_row_, row);
   return index().extent % rows() == 0 ? at : w_.min(at, b_.i64(index().extent - 1));
@@ -71,10 +79,7 @@ void BlockFill::copy_beside(Value lane, const Place& at, BufferId panel, Value t
       b_.branch(b_.op(ScalarOp::lt_, at_k, b_.i64(p_.k.extent)), begin,
                 [&] { b_.store(panel, zero_unit(), place, static_cast<int>(BlockProduct::kUnit)); });
     };
-    if (first + lanes <= all)
-      begin_inside();
-    else
-      b_.branch(b_.op(ScalarOp::lt_, lane, b_.i64(all - first)), begin_inside);
+    where_piece(lane, first / lanes, all, begin_inside);
   }
 }
 
@@ -96,10 +101,7 @@ void BlockFill::copy(Value lane, const Place& at, BufferId panel, Value to) {
       b_.branch(b_.op(ScalarOp::lt_, k, b_.i64(p_.k.extent)), begin,
                 [&] { b_.store(panel, zero_unit(), place, static_cast<int>(BlockProduct::kUnit)); });
     };
-    if ((round + 1) * product_.tile().lanes() <= pieces())
-      inside();
-    else
-      b_.branch(b_.op(ScalarOp::lt_, lane, b_.i64(pieces() - round * product_.tile().lanes())), inside);
+    where_piece(lane, round, pieces(), inside);
   }
 }
 
@@ -112,10 +114,7 @@ std::vector<Value> BlockFill::fetch(Value lane, const Place& at, BufferId panel,
       fetch_turned(piece, at, out);
     } else if (supply_ == Supply::packed) {
       const auto all = [&] { unpack(piece, at, panel, to); };
-      if ((round + 1) * product_.tile().lanes() <= pieces())
-        all();
-      else
-        b_.branch(b_.op(ScalarOp::lt_, lane, b_.i64(pieces() - round * product_.tile().lanes())), all);
+      where_piece(lane, round, pieces(), all);
     } else {
       const Value k = b_.add(at.k, w_.scaled(piece.unit, unit_));
       const bool masked = p_.k.strides[load()] == 1 && p_.loads[load()].kind == DotLoad::Kind::memory;
@@ -198,10 +197,7 @@ void BlockFill::put(Value lane, const std::vector<Value>& held, BufferId panel, 
                    b_.add(to, product_.place(side_, b_.add(piece.row, b_.i64(row)), piece.unit, unit, along_)),
                    static_cast<int>(BlockProduct::kUnit));
     };
-    if ((round + 1) * product_.tile().lanes() <= pieces())
-      all();
-    else
-      b_.branch(b_.op(ScalarOp::lt_, lane, b_.i64(pieces() - round * product_.tile().lanes())), all);
+    where_piece(lane, round, pieces(), all);
   }
 }
 

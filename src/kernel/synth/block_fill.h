@@ -2,6 +2,7 @@
 // converted, turned or unpacked. Proved by tests/kernel/dot_block_test.cpp.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -44,6 +45,8 @@ class BlockFill {
   int64_t pieces() const { return rows() / down_ * (product_.units() / along_); }
   int64_t rounds() const { return (pieces() + product_.tile().lanes() - 1) / product_.tile().lanes(); }
   Piece piece(loop::ValueId lane, int64_t round);
+  // `body` by the lanes that have a piece of `all` in a round: in whole rounds all of them.
+  void where_piece(loop::ValueId lane, int64_t round, int64_t all, const std::function<void()>& body);
   loop::ValueId row_in_memory(loop::ValueId row);  // the last one for those behind it
   loop::ValueId zero_unit();
   loop::ValueId count_left(loop::ValueId from, int64_t extent, int64_t most);

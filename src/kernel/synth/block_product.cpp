@@ -29,6 +29,11 @@ Fragment lane_columns(int wave) {
   return loop::fragment(32, 1, {{wave / kRowsOfLanes, 1, 0}}, {{1, 0, 1}});
 }
 
+// Lanes that write neighbours along k beyond a chunk would meet in a bank, but for swizzled rows.
+int64_t bytes_of_chunk(int64_t rows, int64_t row_bytes) {
+  return rows * row_bytes + (row_bytes % kSwizzledRow == 0 ? 0 : row_bytes);
+}
+
 Fragment sums_of(const BlockTile& tile) {
   return tile.row ? tile.row->collective->operands[0].fragment : lane_sums(tile.wave);
 }
@@ -110,12 +115,15 @@ int64_t BlockProduct::lanes_extent(const std::vector<Digit>& digits) {
   return out;
 }
 
+ValueId BlockProduct::digit_of(const Digit& digit, ValueId lane) {
+  return b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, lane, b_.i64(digit.lanes)), b_.i64(digit.extent));
+}
+
 ValueId BlockProduct::number_of(const std::vector<Digit>& digits, ValueId lane) {
   ValueId out = b_.i64(0);
   for (const Digit& d : digits) {
     if (d.lanes == 0) continue;
-    const ValueId digit = b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, lane, b_.i64(d.lanes)), b_.i64(d.extent));
-    out = b_.add(out, b_.mul(digit, b_.i64(d.weight)));
+    out = b_.add(out, b_.mul(digit_of(d, lane), b_.i64(d.weight)));
   }
   return out;
 }
@@ -124,8 +132,7 @@ ValueId BlockProduct::group_of(const std::vector<Digit>& digits, ValueId lane) {
   ValueId out = b_.i64(0);
   for (const Digit& d : digits) {
     if (d.lanes == 0) continue;
-    const ValueId digit = b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, lane, b_.i64(d.lanes)), b_.i64(d.extent));
-    out = b_.add(b_.mul(out, b_.i64(d.extent)), digit);
+    out = b_.add(b_.mul(out, b_.i64(d.extent)), digit_of(d, lane));
   }
   return out;
 }
@@ -147,8 +154,7 @@ void BlockProduct::prepare(Factor& f, const Fragment& fragment, int64_t rows) {
   f.share = parts_of(f.holding.columns);
   const int64_t bytes = scalar_bytes(tile_.factor);
   f.row_bytes = chunk_k_ * bytes;
-  // Lanes that write neighbours along k beyond a chunk would meet in a bank.
-  f.chunk_bytes = rows * f.row_bytes + (f.row_bytes % kSwizzledRow == 0 ? 0 : f.row_bytes);
+  f.chunk_bytes = bytes_of_chunk(rows, f.row_bytes);
 }
 
 BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTile tile) : b_(b), tile_(tile) {
@@ -168,7 +174,7 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
       for (Factor* f : {&a_, &c_}) {
         f->rows = f == &a_ ? tile_.m() : tile_.n();
         f->row_bytes = kSwizzledRow;
-        f->chunk_bytes = f->rows * kSwizzledRow;
+        f->chunk_bytes = bytes_of_chunk(f->rows, kSwizzledRow);
       }
     } else {
       prepare(a_, operands[1].fragment, tile_.m());
@@ -184,6 +190,11 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
   run_ = run_of(acc_.columns.back());
   column_run_ = run_of(acc_.rows.back());
   for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i) sums_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
+}
+
+int64_t BlockProduct::panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side) {
+  const int64_t chunk_k = step_k(m, tile), rows = side == Side::a ? tile.m() : tile.n();
+  return tile.stage_k / chunk_k * bytes_of_chunk(rows, chunk_k * scalar_bytes(tile.factor));
 }
 
 int64_t BlockProduct::panel_bytes(Side side) const {

@@ -58,6 +58,7 @@ class BlockProduct {
   // K of a panel is a multiple of this.
   static int64_t step_k(const machine::Machine& m, const BlockTile& tile);
 
+  static int64_t panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side);
   int64_t panel_bytes(Side side) const;
   int64_t unit_elements() const { return kUnit / scalar_bytes(tile_.factor); }
   int64_t units() const { return tile_.stage_k / unit_elements(); }  // of a row
@@ -129,6 +130,7 @@ class BlockProduct {
   static Holding holding_of(const loop::Fragment& f);
   static std::vector<Part> parts_of(const std::vector<Digit>& digits);
   static int64_t lanes_extent(const std::vector<Digit>& digits);
+  loop::ValueId digit_of(const Digit& digit, loop::ValueId lane);
   loop::ValueId number_of(const std::vector<Digit>& digits, loop::ValueId lane);  // what lanes say of it
   loop::ValueId group_of(const std::vector<Digit>& digits, loop::ValueId lane);   // counts their values
 

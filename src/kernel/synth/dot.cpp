@@ -23,7 +23,11 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
                          const Options& options) {
   Synthesis out;
   const DotProblem p = sort_rows(plan.graph, normalise_dot(plan, group), target, out);
-  const std::vector<TilePlan> tiles = choose_tiles(p, target);
+  std::vector<TilePlan> chosen;  // only where a kernel may be tiles
+  const auto tiles = [&]() -> const std::vector<TilePlan>& {
+    if (chosen.empty()) chosen = choose_tiles(p, target);
+    return chosen;
+  };
   const auto pick = [&](const auto& plans) {
     out.candidates = static_cast<int>(plans.size());
     return plans[options.candidate < out.candidates ? static_cast<size_t>(options.candidate) : 0];
@@ -47,7 +51,7 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
       }
     }
     if (target.wave > 1 ? rows.height <= kRowsOfWaves || choose_factor(p, target, options.exact) == Scalar::f32
-                        : rows.cycles < tiles.front().cycles) {
+                        : rows.cycles < tiles().front().cycles) {
       out.steps.push_back(write_rows_kernel(plan.graph, p, rows, target));
       if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
       return out;
@@ -63,7 +67,7 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
     if (!why.empty() && !plans.front().integers) out.steps.back().plan += ", no integers: " + why;
     return out;
   }
-  write_tile_kernels(plan.graph, p, pick(tiles), out);
+  write_tile_kernels(plan.graph, p, pick(tiles()), out);
   if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
   return out;
 }

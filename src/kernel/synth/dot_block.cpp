@@ -193,8 +193,7 @@ void BlockKernel::write_sums(Value lane) {
     if (p_.n.extent % run != 0) count = w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(run));
     const auto write = [&] {
       if (t_.parts == 1) return w_.finish_vector(sums, m, n, count);
-      const Value place =
-          w_.add(w_.add(w_.scaled(w_.add(w_.scaled(part_, p_.outer_extent()), outer_), p_.m.extent), m), w_.i64(0));
+      const Value place = w_.add(w_.scaled(w_.add(w_.scaled(part_, p_.outer_extent()), outer_), p_.m.extent), m);
       b_.store(partial_, sums, w_.scaled(w_.add(w_.scaled(place, p_.n.extent), n), 4), 4, count);
     };
     const bool whole_m = p_.m.extent % t_.tile.m() == 0, whole_n = p_.n.extent % t_.tile.n() == 0;

@@ -74,8 +74,8 @@ class BlockChooser {
     return {found.begin(), found.end()};
   }
 
-  // Whether sixteen bytes at a time are where they should be.
-  bool is_aligned(size_t load, const DotIndex& rows) const {
+  // Whether sixteen bytes at a time are where they should be: runs of numbers lie along `run`, `across` apart.
+  bool is_aligned(size_t load, const DotIndex& run, const DotIndex& across) const {
     const auto whole = [&](int64_t elements) {
       return elements * scalar_bytes(p_.loads[load].scalar) % BlockProduct::kUnit == 0;
     };
@@ -83,24 +83,12 @@ class BlockChooser {
       for (const DotIndex& i : *indices)
         if (!whole(i.strides[load])) return false;
     if (load == 1 && p_.pick && !whole(p_.pick->stride)) return false;
-    return whole(p_.loads[load].offset) && (rows.extent == 1 || whole(rows.strides[load])) && whole(p_.k.extent);
-  }
-
-  // The same, of rows beside each other.
-  bool is_aligned_turned(size_t load, const DotIndex& rows) const {
-    const auto whole = [&](int64_t elements) {
-      return elements * scalar_bytes(p_.loads[load].scalar) % BlockProduct::kUnit == 0;
-    };
-    for (const auto* indices : {&p_.outer, &p_.outer_k})
-      for (const DotIndex& i : *indices)
-        if (!whole(i.strides[load])) return false;
-    if (load == 1 && p_.pick && !whole(p_.pick->stride)) return false;
-    return whole(p_.loads[load].offset) && whole(p_.k.strides[load]) && whole(rows.extent);
+    return whole(p_.loads[load].offset) && (across.extent == 1 || whole(across.strides[load])) && whole(run.extent);
   }
   bool lies_beside(size_t load, const DotIndex& rows) const {
     const DotLoad& l = p_.loads[load];
     return l.kind == DotLoad::Kind::memory && l.scalar == factor_ && m_.async_copies && p_.k.strides[load] != 1 &&
-           rows.strides[load] == 1 && is_aligned_turned(load, rows);
+           rows.strides[load] == 1 && is_aligned(load, rows, p_.k);
   }
 
   Supply supply(size_t load, const DotIndex& rows, int64_t stage_k, bool turned) const {
@@ -114,7 +102,7 @@ class BlockChooser {
     }
     if (l.kind != DotLoad::Kind::memory) return Supply::single;
     if (p_.k.strides[load] == 1) {
-      const bool as_it_is = l.scalar == factor_ && m_.async_copies && is_aligned(load, rows);
+      const bool as_it_is = l.scalar == factor_ && m_.async_copies && is_aligned(load, p_.k, rows);
       return as_it_is ? Supply::copies : Supply::along_k;
     }
     return rows.strides[load] == 1 && is_float(l.scalar) ? Supply::turned : Supply::single;
@@ -164,13 +152,9 @@ class BlockChooser {
   }
 
   int64_t panel_bytes(const BlockTile& tile) const {
-    loop::Builder b("panels");
     int64_t bytes = 0;
-    b.loop(loop::LoopKind::grid, b.i64(0), b.i64(1), 1, [&](loop::ValueId) {
-      const BlockProduct product(b, m_, tile);
-      for (const Side side : {Side::a, Side::b})
-        bytes += ceil_div(product.panel_bytes(side), BlockProduct::kAlign) * BlockProduct::kAlign;
-    });
+    for (const Side side : {Side::a, Side::b})
+      bytes += ceil_div(BlockProduct::panel_bytes(m_, tile, side), BlockProduct::kAlign) * BlockProduct::kAlign;
     return bytes;
   }
 

@@ -9,6 +9,7 @@
 #include "kernel/synth/choose.h"
 #include "kernel/synth/dot_write.h"
 #include "kernel/synth/unpack.h"
+#include "number/facts.h"
 
 namespace lumen::synth {
 
@@ -66,18 +67,6 @@ std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar
   out.read_bytes = packed ? elements / l.format->block * l.format->block_bytes : elements * scalar_bytes(l.scalar);
   if (out.bytes > kMostBytes) return {};
   return out;
-}
-
-std::optional<Scalar> plain_scalar(const Format& f) {
-  if (f.block != 1 || f.fields.size() != 1 || f.row_bytes > 0 || f.tile_bytes > 0 || f.tensor_bytes > 0) return {};
-  const FormatFacts facts = facts_of(f);
-  if (!facts.scaled || facts.scaled->scale || facts.scaled->offset) return {};
-  if (facts.scaled->value.kind != RoutineExpr::Kind::field) return {};
-  const FieldType& type = f.fields[0].type;
-  for (const auto& [is, scalar] : {std::pair{is_half(type), Scalar::f16}, std::pair{is_bfloat(type), Scalar::bf16},
-                                   std::pair{is_single(type), Scalar::f32}})
-    if (is && f.block_bytes == scalar_bytes(scalar)) return scalar;
-  return {};
 }
 
 // Tasks of a unit, or of a block of the format, in the order they are written.

@@ -24,9 +24,7 @@ std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar
 Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, const Prepared& to,
                    const machine::Machine& m);
 
-// The number of the machine's own that a format is, if it is no more.
-std::optional<Scalar> plain_scalar(const Format& f);
-// Packed operands of such formats are memory.
+// Packed operands of formats that are a plain scalar are memory.
 DotProblem with_plain_formats(DotProblem p);
 
 }  // namespace lumen::synth

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "graph/ir/eval.h"
+#include "number/facts.h"
 
 namespace lumen::model {
 namespace {
@@ -131,22 +132,7 @@ std::vector<graph::FormatAssignment> stored_formats(const Model& model, const gr
 }
 
 bool is_plain(const Format& format, Scalar scalar) {
-  if (format.block != 1 || format.fields.size() != 1 || format.decode.result.kind != RoutineExpr::Kind::field)
-    return false;
-  if (format.fields[0].level != Level::block || format.fields[0].count != 1 || !format.decode.body.empty())
-    return false;
-  const FieldType& t = format.fields[0].type;
-  if (!t.is_float || !t.has_sign || t.special != FieldType::Special::ieee) return false;
-  switch (scalar) {
-    case Scalar::f32:
-      return t.exponent_bits == 8 && t.mantissa_bits == 23;
-    case Scalar::bf16:
-      return t.exponent_bits == 8 && t.mantissa_bits == 7;
-    case Scalar::f16:
-      return t.exponent_bits == 5 && t.mantissa_bits == 10;
-    default:
-      return false;
-  }
+  return plain_scalar(format) == scalar;
 }
 
 FormatRef format_of_scalar(const FormatLibrary& formats, Scalar scalar) {
