@@ -106,7 +106,7 @@ class ForwardBlock : AttendBlock {
  private:
   // Queries, keys and values as blocks that stream read them; nothing where they cannot.
   std::vector<LaidOperand> lay(Scalar products) const {
-    const int64_t unit = is_float(products) && scalar_bytes(products) == 2 ? stream_unit(target_, products) : 0;
+    const int64_t unit = stream_unit(target_, products);
     std::vector<LaidOperand> out;
     if (unit == 0) return out;
     const auto add = [&](const Access& from, const std::vector<int>& lines, int64_t width) {

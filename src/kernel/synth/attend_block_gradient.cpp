@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "kernel/synth/attend_block.h"
+#include "kernel/synth/attend_rows.h"
 
 namespace lumen::synth {
 
@@ -66,12 +67,12 @@ class GradientBlock : AttendBlock {
   // Steps before, for this kernel alone.
   void prepare(Synthesis& out) {
     if (!tiles_.streams) return;
-    find_row_numbers();
+    if (!over_keys_) row_numbers_ = row_numbers(plan_, group_, a_);
     for (RowNumber& n : row_numbers_) {
       if (!n.divides) continue;
       n.scratch = static_cast<int>(out.scratch.size());
       out.steps.push_back(write_reciprocals(plan_, n.access, extents_, n.scratch, &n.access));
-      out.scratch.push_back(numbers_of(n.access) * 4);
+      out.scratch.push_back(n.count(extents_) * 4);
     }
   }
 
@@ -80,7 +81,7 @@ class GradientBlock : AttendBlock {
     for (const auto* r : results_) draft_.value(r->value, true);
     for (RowNumber& n : row_numbers_)
       n.source = n.scratch < 0 ? draft_.value(n.access.source, false)
-                               : draft_.scratch(n.scratch, numbers_of(n.access) * 4, false);
+                               : draft_.scratch(n.scratch, n.count(extents_) * 4, false);
     if (tiles_.streams)
       for (size_t k = 0; k < laid_operands_.size(); ++k)
         laid_.push_back(declare(laid_operands_[k], a_.operands[k].by_key));
@@ -389,56 +390,6 @@ class GradientBlock : AttendBlock {
     });
   }
 
-  // A number of each row that maps read, on its way with the panels where rows are walked.
-  struct RowNumber {
-    graph::ValueId value = -1;
-    Access access;
-    bool divides = false;  // and nothing else: what is on its way is its reciprocal
-    int scratch = -1;      // where that lies
-    BufferId source = -1, panel = -1;
-  };
-
-  // Numbers that vary along rows and not along keys, f32 in memory.
-  void find_row_numbers() {
-    constexpr int64_t kNeighbours = 2;  // along rows, of the instructions that stream
-    if (over_keys_ || row_extents_.empty() || row_extents_.back() % kNeighbours != 0) return;
-    for (const graph::ValueId v : group_.nodes) {
-      if (g_[v].op != graph::Op::map_ || is_load(plan_, group_, v) || g_[v].type.shape != g_[group_.root].type.shape)
-        continue;
-      const Formula& f = g_[v].attributes.formula;
-      for (size_t i = 0; i < g_[v].operands.size(); ++i) {
-        const graph::ValueId o = g_[v].operands[i];
-        if (!is_load(plan_, group_, o)) continue;
-        bool divides = true;
-        for (const ScalarNode& n : f.nodes)
-          for (int k = 0; k < 3 && n.op != ScalarOp::input && n.args[k] >= 0; ++k) {
-            const ScalarNode& x = f.nodes[static_cast<size_t>(n.args[k])];
-            if (x.op == ScalarOp::input && x.index == static_cast<int>(i))
-              divides = divides && n.op == ScalarOp::div_ && k == 1;
-          }
-        const auto known =
-            std::find_if(row_numbers_.begin(), row_numbers_.end(), [&](const RowNumber& n) { return n.value == o; });
-        if (known != row_numbers_.end()) {
-          known->divides = known->divides && divides;
-          continue;
-        }
-        const Access a = follow_to(plan_, group_, o, extents_);
-        const graph::Element& element = g_[a.source].type.element;
-        const bool in_memory = std::find(group_.inputs.begin(), group_.inputs.end(), a.source) != group_.inputs.end();
-        const bool varies = std::any_of(row_axes_.begin(), row_axes_.end(),
-                                        [&](int d) { return a.strides[static_cast<size_t>(d)] != 0; });
-        if (!in_memory || element.format || element.scalar != Scalar::f32 || a.strides.back() != 0 || !varies) continue;
-        row_numbers_.push_back({o, a, divides});
-      }
-    }
-  }
-
-  int64_t numbers_of(const Access& a) const {
-    int64_t out = 1;
-    for (size_t d = 0; d < extents_.size(); ++d) out *= a.strides[d] != 0 ? extents_[d] : 1;
-    return out;
-  }
-
   ValueId place_of_row(const Access& a, ValueId row) {
     ValueId at = b_.i64(a.offset);
     for (size_t d = 0; d < head_.size(); ++d) at = b_.add(at, times(head_[d], a.strides[d]));
@@ -668,23 +619,6 @@ class GradientBlock : AttendBlock {
   std::unique_ptr<Body> shown_;            // map_ of that
 };
 
-// All operands as blocks that stream read them, or none.
-std::vector<LaidOperand> lay_operands(const graph::Plan& plan, const graph::Group& group,
-                                      const machine::Machine& target, const AttentionGradient& a, Scalar products) {
-  const int64_t unit = is_float(products) && scalar_bytes(products) == 2 ? stream_unit(target, products) : 0;
-  std::vector<LaidOperand> out;
-  std::vector<int> rows = a.row_axes;
-  std::erase_if(rows, [&](int d) { return a.extents[static_cast<size_t>(d)] == 1; });
-  for (const AttentionGradient::Operand& o : a.operands) {
-    if (unit == 0) return {};
-    const std::vector<int> lines = o.by_key ? std::vector<int>{static_cast<int>(a.extents.size()) - 1} : rows;
-    auto laid = lay_operand(plan, group, o.access, a.extents, lines, o.width, products, unit);
-    if (!laid) return {};
-    out.push_back(*laid);
-  }
-  return out;
-}
-
 }  // namespace
 
 std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, const graph::Group& group,
@@ -692,7 +626,7 @@ std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, cons
   if (target.wave <= 1) return std::nullopt;
   const AttentionGradient a(plan, group);
   Synthesis out;
-  std::vector<LaidOperand> laid = lay_operands(plan, group, target, a, products);
+  std::vector<LaidOperand> laid = lay_operands(plan, group, a, products, stream_unit(target, products));
   for (LaidOperand& o : laid)
     if (o.scratch >= 0) {
       o.scratch = static_cast<int>(out.scratch.size());

@@ -150,6 +150,7 @@ std::string AttendPlan::text() const {
 }
 
 int64_t stream_unit(const machine::Machine& m, Scalar products) {
+  if (!is_float(products) || scalar_bytes(products) != 2) return 0;
   const machine::MatrixRow* row = find_shared_matrix(m, products, kMostWalk);
   if (!row) return 0;
   return BlockProduct::step_k(m, {row, products, row->collective->lanes, 1, 1, 1, 1, 1});

@@ -46,6 +46,7 @@ struct AttendPlan {
 // A plan that streams; nothing where the machine has no such instructions, or not enough registers or memory. Its
 // operands' lines must be padded to multiples of stream_unit().
 std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar products, const AttendProblem& problem);
+// 0: nothing streams there.
 int64_t stream_unit(const machine::Machine& m, Scalar products);
 
 // The best plan with factors of type `products` or f32; nothing where the machine has no waves or no memory for it.

@@ -45,6 +45,21 @@ std::optional<LaidOperand> lay_operand(const graph::Plan& plan, const graph::Gro
   return o;
 }
 
+std::vector<LaidOperand> lay_operands(const graph::Plan& plan, const graph::Group& group, const AttentionGradient& a,
+                                      Scalar to, int64_t unit) {
+  std::vector<LaidOperand> out;
+  if (unit == 0) return out;
+  std::vector<int> rows = a.row_axes;
+  std::erase_if(rows, [&](int d) { return a.extents[static_cast<size_t>(d)] == 1; });
+  for (const AttentionGradient::Operand& o : a.operands) {
+    const std::vector<int> lines = o.by_key ? std::vector<int>{static_cast<int>(a.extents.size()) - 1} : rows;
+    const auto laid = lay_operand(plan, group, o.access, a.extents, lines, o.width, to, unit);
+    if (!laid) return {};
+    out.push_back(*laid);
+  }
+  return out;
+}
+
 Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector<int64_t>& extents,
                 const std::string& what) {
   Draft draft(plan.graph);

@@ -25,6 +25,10 @@ std::optional<LaidOperand> lay_operand(const graph::Plan& plan, const graph::Gro
                                        const std::vector<int64_t>& extents, const std::vector<int>& lines,
                                        int64_t width, Scalar to, int64_t unit);
 
+// All operands of a gradient, by their numbers; empty where one cannot be laid out, or `unit` is 0.
+std::vector<LaidOperand> lay_operands(const graph::Plan& plan, const graph::Group& group, const AttentionGradient& a,
+                                      Scalar to, int64_t unit);
+
 // The step that lays it out, for `what`.
 Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector<int64_t>& extents,
                 const std::string& what);
