@@ -73,7 +73,7 @@ class AttendBlock : protected AttendWriter {
     ValueId first = -1, end = -1, all_first = -1, all_end = -1;
   };
   Seen seen_keys(const KeyRange& range, Body& map, ValueId first, int64_t lines, loop::BufferId bounds);
-  static constexpr int64_t kBoundsBytes = 32 * 32;
+  static constexpr int64_t kBoundsBytes = 32 * 16;  // of as many waves
   // What all lanes have, four numbers folded by min, max, max, min: in the block's code, behind a barrier.
   std::array<ValueId, 4> meet(const std::function<std::array<ValueId, 4>(ValueId lane)>& numbers,
                               loop::BufferId bounds);
