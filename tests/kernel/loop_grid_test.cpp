@@ -215,8 +215,8 @@ TEST(LoopGrid, ProductsHoldTheirFirstFactor) {
   }
 }
 )";
-  for (const char* line : {"      %7 = product f32x32 row %5, %6, @1[%0]\n",
-                           "      %7 = product f32x32 row %5, @1[%0], @1[%0]\n"}) {
+  for (const char* line :
+       {"      %7 = product f32x32 row %5, %6, @1[%0]\n", "      %7 = product f32x32 row %5, @1[%0], @1[%0]\n"}) {
     const std::string text = head + line + tail;
     EXPECT_EQ(loop::print(parse(text)), text);
   }
