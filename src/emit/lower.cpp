@@ -282,7 +282,7 @@ class KernelLowering {
   void region(const loop::Region& r) {
     const Op* before = nullptr;
     for (const Instr& instr : r.code) {
-      if (instr.op == Op::product_ && !(before && *before == Op::product_)) settle_products(b_);
+      follows_product_ = before && *before == Op::product_;
       lower(instr);
       before = &instr.op;
     }
@@ -298,8 +298,9 @@ class KernelLowering {
                                      [&](const machine::MatrixRow& r) { return r.row == instr.row; });
     if (!row || matrix == target_.matrices.end() || !matrix->in_shared)
       throw Error(Exit::hardware, fmt::format("machine {} has no instruction '{}'", target_.name, instr.row));
-    return begin_product(b_, *row, *matrix, operand(instr, 0), place(instr.buffer, operand(instr, 1)),
-                         place(instr.from, operand(instr, 2)));
+    return begin_product(b_, *row, *matrix, operand(instr, 0),
+                         instr.buffer < 0 ? operand(instr, 1) : place(instr.buffer, operand(instr, 1)),
+                         place(instr.from, operand(instr, 2)), follows_product_);
   }
 
   void lower(const Instr& instr) {
@@ -386,6 +387,8 @@ class KernelLowering {
         return grid_->exchange(operand(instr, 0), operand(instr, 1));
       case Op::product_:
         return lower_product(instr);
+      case Op::ready_:
+        return ready_sums(b_, operand(instr, 0));
       default:
         LUMEN_UNREACHABLE("{} is not for {}", loop::print(instr), target_.name);
     }
@@ -507,6 +510,7 @@ class KernelLowering {
   Value* shared_ = nullptr;
   std::map<loop::BufferId, int64_t> shared_at_;
   bool has_products_ = false;
+  bool follows_product_ = false;  // the instruction at hand
   llvm::Function* function_ = nullptr;
   std::vector<Value*> values_;
   std::vector<Memory> buffers_;

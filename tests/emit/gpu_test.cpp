@@ -121,9 +121,10 @@ loop::Kernel of_row(const machine::MatrixRow& r) {
           x.push_back(b.load(buffers[i], type(i), b.mul(lane, b.i64(c.operands[i].fragment.lane_bits / 8)), 4));
       ValueId out = -1;
       if (r.in_shared) {
-        out = b.product(r.row, x[0], a, b.i64(0), d, b.i64(0));
+        out = r.a_held ? b.product(r.row, x[0], x[1], d, b.i64(0)) : b.product(r.row, x[0], a, b.i64(0), d, b.i64(0));
         b.commit(loop::Flow::products);
         b.wait(loop::Flow::products, 0);
+        out = b.ready(out);
       } else {
         out = b.inst(r.row, type(0), x);
       }

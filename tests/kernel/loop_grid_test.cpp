@@ -196,5 +196,32 @@ TEST(LoopGrid, CopiesArriveWhenWaitedFor) {
   EXPECT_NE(late[0], 124);
 }
 
+// Factors in shared memory, the first one there or held.
+TEST(LoopGrid, ProductsHoldTheirFirstFactor) {
+  const std::string head = R"(kernel products(@0 x: 512 bytes align 64) {
+  %0 = constant i64 0
+  %1 = constant i64 1
+  %2 = constant i64 128
+  loop grid %3 from %0 to %1 step 1 {
+    @1 = alloc shared 8192 bytes align 1024
+    loop lane %4 from %0 to %2 step 1 {
+      %5 = constant f32x32 0
+      %6 = constant bf16x8 0
+)";
+  const std::string tail = R"(      commit products
+      wait products 0
+      %8 = ready f32x32 %7
+    }
+  }
+}
+)";
+  for (const char* line :
+       {"      %7 = product f32x32 row %5, %6, @1[%0]\n", "      %7 = product f32x32 row %5, @1[%0], @1[%0]\n"}) {
+    const std::string text = head + line + tail;
+    EXPECT_EQ(loop::print(parse(text)), text);
+  }
+  EXPECT_NE(error_of(head + "      %7 = product f32x32 row %5, %6, @0[%0]\n" + tail), "");
+}
+
 }  // namespace
 }  // namespace lumen

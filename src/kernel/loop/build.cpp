@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numbers>
 
 #include "base/check.h"
 #include "kernel/loop/expand.h"
@@ -183,7 +184,32 @@ ValueId Builder::simplify(ScalarOp op, const std::vector<ValueId>& operands, VTy
   return constant(t, std::move(data), std::move(integers));
 }
 
+ValueId Builder::shortcut(const std::string& row, ValueId x, ValueId y) {
+  const VType t = type(x), one{t.scalar, 1};
+  const auto lane = [&](int l) {
+    std::vector<ValueId> operands{t.lanes == 1 ? x : extract(x, l)};
+    if (y >= 0) operands.push_back(t.lanes == 1 ? y : extract(y, l));
+    return inst(row, one, operands);
+  };
+  if (t.lanes == 1) return lane(0);
+  ValueId out = real(0, t);
+  for (int l = 0; l < t.lanes; ++l) out = insert(out, lane(l), l);
+  return out;
+}
+
+ValueId Builder::power2(ValueId x) {
+  if (!shortcuts_.power2.empty()) return shortcut(shortcuts_.power2, x);
+  return op(ScalarOp::exp_, mul(x, real(std::numbers::ln2, type(x))));
+}
+
 ValueId Builder::op(ScalarOp op, ValueId a, ValueId b, ValueId c) {
+  if (op == ScalarOp::exp_ && !shortcuts_.power2.empty() && type(a).scalar == Scalar::f32)
+    return power2(mul(a, real(std::numbers::log2e, type(a))));
+  if (op == ScalarOp::div_ && reciprocals_.contains(b)) return mul(a, reciprocals_.at(b));
+  if (op == ScalarOp::div_ && !shortcuts_.reciprocal.empty() && type(a).scalar == Scalar::f32)
+    return mul(a, shortcut(shortcuts_.reciprocal, b));
+  if (op == ScalarOp::max_ && !shortcuts_.greatest.empty() && type(a).scalar == Scalar::f32)
+    return shortcut(shortcuts_.greatest, a, b);
   std::vector<ValueId> operands{a};
   if (b >= 0) operands.push_back(b);
   if (c >= 0) operands.push_back(c);
@@ -384,6 +410,23 @@ ValueId Builder::product(const std::string& row, ValueId acc, BufferId a, ValueI
   instr.from = b;
   instr.operands = {acc, a_offset, b_offset};
   return append(std::move(instr), type(acc));
+}
+
+ValueId Builder::product(const std::string& row, ValueId acc, ValueId a, BufferId b, ValueId b_offset) {
+  check_access(b, b_offset, -1, 1);
+  Instr instr{};
+  instr.op = Op::product_;
+  instr.row = row;
+  instr.from = b;
+  instr.operands = {acc, a, b_offset};
+  return append(std::move(instr), type(acc));
+}
+
+ValueId Builder::ready(ValueId sums) {
+  Instr instr{};
+  instr.op = Op::ready_;
+  instr.operands = {sums};
+  return append(std::move(instr), type(sums));
 }
 
 void Builder::commit(Flow flow) {

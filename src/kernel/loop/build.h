@@ -48,12 +48,26 @@ class Builder {
   ValueId fold_wave(ScalarOp op, ValueId value, int wave);
   void copy(BufferId to, ValueId to_offset, BufferId from, ValueId from_offset, int64_t bytes);
   ValueId product(const std::string& row, ValueId acc, BufferId a, ValueId a_offset, BufferId b, ValueId b_offset);
+  ValueId product(const std::string& row, ValueId acc, ValueId a, BufferId b, ValueId b_offset);  // a is held
+  ValueId ready(ValueId sums);
   void commit(Flow flow);
   void wait(Flow flow, int groups);
 
   // body(counter) is called once to fill the region.
   void loop(LoopKind kind, ValueId from, ValueId to, int64_t step, const std::function<void(ValueId)>& body);
   void branch(ValueId condition, const std::function<void()>& then, const std::function<void()>& otherwise = nullptr);
+
+  // Instructions of f32 that are near enough where results are rounded to short floats: while they are set, exp and
+  // division (by multiplying) are made of them. Names of rows; empty: none.
+  struct Shortcuts {
+    std::string power2, reciprocal, greatest;  // greatest: max, of numbers
+  };
+  void take_shortcuts(Shortcuts s) {
+    shortcuts_ = std::move(s);
+    reciprocals_.clear();
+  }
+  void know_reciprocal(ValueId x, ValueId y) { reciprocals_[x] = y; }  // 1 / x = y, while shortcuts are taken
+  ValueId power2(ValueId x);                                           // by the shortcut, else exp
 
   // Applies a scalar program lane by lane; operands have one lane count.
   std::vector<ValueId> apply(const Formula& f, const std::vector<ValueId>& inputs);
@@ -77,6 +91,10 @@ class Builder {
   ValueId simplify(ScalarOp op, const std::vector<ValueId>& operands, VType type);
   void check_access(BufferId b, ValueId offset, ValueId count, int lanes) const;
 
+  ValueId shortcut(const std::string& row, ValueId x, ValueId y = -1);  // lane by lane
+
+  Shortcuts shortcuts_;
+  std::unordered_map<ValueId, ValueId> reciprocals_;
   std::vector<Scope> scopes_;
   std::vector<Constant> constants_;  // by ValueId
 };

@@ -158,6 +158,7 @@ void Evaluator::step(const Instr& instr) {
     case Op::exchange_:
     case Op::copy_:
     case Op::product_:
+    case Op::ready_:
     case Op::commit_:
     case Op::wait_:
       LUMEN_UNREACHABLE("not of one lane alone: {}", print(instr));

@@ -111,6 +111,9 @@ class Block {
         return;
       case Op::exchange_:
         return exchange(instr, active);
+      case Op::ready_:
+        for (const int i : active) lanes_[i].value(instr.result) = lanes_[i].value(instr.operands[0]);
+        return;
       case Op::copy_:
         return copy(instr, active);
       case Op::commit_:

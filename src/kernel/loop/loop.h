@@ -57,7 +57,7 @@ struct Instr {
   std::vector<int64_t> integers;  // constant (integers, truth values)
   std::vector<int> mask;          // shuffle
   int lane = 0;                   // extract, insert
-  BufferId buffer = -1;           // load, store, gather, scatter, alloc, copy (to), product (a)
+  BufferId buffer = -1;           // load, store, gather, scatter, alloc, copy (to), product (a; -1: held)
   BufferId from = -1;             // copy, product (b)
   Flow flow = Flow::copies;       // commit, wait
   int groups = 0;                 // wait

@@ -351,9 +351,18 @@ class Parser {
         instr.row = name();
         instr.operands.push_back(value());
         expect(",");
-        place(instr);
+        skip();
+        if (text_.substr(at_).starts_with('%')) {
+          instr.operands.push_back(value());
+          instr.buffer = -1;
+        } else {
+          place(instr);
+        }
         expect(",");
         second_place(instr);
+        return;
+      case Op::ready_:
+        instr.operands.push_back(value());
         return;
       case Op::commit_:
         instr.flow = flow();

@@ -122,8 +122,13 @@ class Printer {
                            instr.operands[1], instr.bytes);
         return;
       case Op::product_:
-        out += fmt::format(" {} %{}, @{}[%{}], @{}[%{}]", quote(instr.row), instr.operands[0], instr.buffer,
-                           instr.operands[1], instr.from, instr.operands[2]);
+        out += fmt::format(" {} %{}, ", quote(instr.row), instr.operands[0]);
+        out += instr.buffer < 0 ? fmt::format("%{}", instr.operands[1])
+                                : fmt::format("@{}[%{}]", instr.buffer, instr.operands[1]);
+        out += fmt::format(", @{}[%{}]", instr.from, instr.operands[2]);
+        return;
+      case Op::ready_:
+        out += fmt::format(" %{}", instr.operands[0]);
         return;
       case Op::commit_:
         out += fmt::format(" {}", flow_name(instr.flow));

@@ -88,7 +88,8 @@ class Verifier {
 
   void check_level(const Instr& instr) {
     const bool of_lanes = instr.op == Op::exchange_ || instr.op == Op::copy_ || instr.op == Op::product_ ||
-                          instr.op == Op::commit_ || instr.op == Op::wait_ || instr.op == Op::lane_id_;
+                          instr.op == Op::ready_ || instr.op == Op::commit_ || instr.op == Op::wait_ ||
+                          instr.op == Op::lane_id_;
     if (of_lanes && level_ != Level::lane) return fail_at(instr, "only lanes do this");
     if (instr.op == Op::barrier_ && level_ != Level::block)
       return fail_at(instr, "a barrier stands between lane loops");
@@ -183,7 +184,7 @@ class Verifier {
     if (error_.empty() && instr.result >= 0) define(instr.result, instr.type);
     const bool yields = instr.op <= Op::fold_ || instr.op == Op::load_ || instr.op == Op::gather_ ||
                         instr.op == Op::inst_ || instr.op == Op::lane_id_ || instr.op == Op::exchange_ ||
-                        instr.op == Op::product_;
+                        instr.op == Op::product_ || instr.op == Op::ready_;
     if (yields != (instr.result >= 0)) fail_at(instr, "{}", yields ? "no result" : "an unexpected result");
   }
 
@@ -301,12 +302,16 @@ class Verifier {
         return;
       case Op::product_:
         if (!count_operands(instr, 3, 3)) return;
-        expect(instr, 1, kI64);
+        if (instr.buffer >= 0) expect(instr, 1, kI64);
         expect(instr, 2, kI64);
         if (instr.row.empty()) fail_at(instr, "no row");
-        if (!is_buffer(instr.buffer) || !is_buffer(instr.from) || !is_shared(instr.buffer) || !is_shared(instr.from))
-          return fail_at(instr, "both factors lie in shared memory");
+        if ((instr.buffer >= 0 && (!is_buffer(instr.buffer) || !is_shared(instr.buffer))) || !is_buffer(instr.from) ||
+            !is_shared(instr.from))
+          return fail_at(instr, "factors that are not held lie in shared memory");
         return expect_result(instr, type(instr.operands[0]));
+      case Op::ready_:
+        if (count_operands(instr, 1, 1)) expect_result(instr, type(instr.operands[0]));
+        return;
       case Op::commit_:
         count_operands(instr, 0, 0);
         return;

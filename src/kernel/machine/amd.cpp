@@ -24,6 +24,7 @@ Machine generation(const std::string& name, int wave, int64_t shared_bytes) {
   m.shared_bytes = shared_bytes;
   m.registers = 256;
   as_threads(m);
+  add_shortcuts(m, "llvm.amdgcn.exp2", "llvm.amdgcn.rcp");  // V_EXP_F32, V_RCP_F32: 1 ulp
   return m;
 }
 

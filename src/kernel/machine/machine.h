@@ -86,6 +86,7 @@ struct MatrixRow {
   Scalar acc = Scalar::f32;
   int scale_group = 0;     // 0: no scales
   bool in_shared = false;  // a and b lie in shared memory (loop op `product`)
+  bool a_held = false;     // .. but a in registers
   // There: rows lie beside each other, in panels of kTurnedColumns columns, instead of columns.
   bool a_turned = false, b_turned = false;
   std::shared_ptr<const loop::Collective> collective = {};
@@ -119,7 +120,9 @@ struct Machine {
   std::vector<TileRow> tiles;       // empty: no matrix unit
   std::vector<MatrixRow> matrices;  // of GPUs
   std::vector<FloatCode> codes;     // 8 bit floats that matrix instructions take
-  bool async_copies = false;        // loop op `copy` is an instruction; else it is a load and a store
+  // Rows of f32 -> f32 with an error of a few units in the last place, subnormal numbers zero: 2^x, 1 / x.
+  std::string power2, reciprocal;
+  bool async_copies = false;  // loop op `copy` is an instruction; else it is a load and a store
   int tile_registers = 8;
   double tile_cycles = 16;  // issue cost of one matrix row
 
@@ -177,6 +180,9 @@ std::string matrix_name(const MatrixRow& r);
 
 // Adds a dot of four bytes that the machine has for one lane of acc, for four at a time.
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments);
+
+// Adds the instructions of Machine::power2 and reciprocal.
+void add_shortcuts(Machine& m, const std::string& power2, const std::string& reciprocal);
 
 // Adds a matrix row with its meaning; `llvm` and `arguments` as in Row.
 void add_matrix(Machine& m, MatrixRow row, std::string llvm, double cycles, std::string arguments = {});

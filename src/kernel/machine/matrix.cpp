@@ -137,9 +137,24 @@ std::string factor_name(const Factor& f) {
 }
 
 std::string matrix_name(const MatrixRow& r) {
-  return fmt::format("{}.{}x{}x{}.{}{}.{}{}{}{}", r.in_shared ? "product" : "mma", r.m, r.n, r.k, factor_name(r.a),
+  return fmt::format("{}.{}x{}x{}.{}{}.{}{}{}{}{}", r.in_shared ? "product" : "mma", r.m, r.n, r.k, factor_name(r.a),
                      factor_name(r.b), scalar_name(r.acc), r.scale_group > 0 ? ".scaled" : "",
-                     r.a_turned ? ".a_turned" : "", r.b_turned ? ".b_turned" : "");
+                     r.a_held ? ".a_held" : "", r.a_turned ? ".a_turned" : "", r.b_turned ? ".b_turned" : "");
+}
+
+void add_shortcuts(Machine& m, const std::string& power2, const std::string& reciprocal) {
+  m.power2 = "power2.f32";
+  m.reciprocal = "reciprocal.f32";
+  m.rows.push_back({m.power2,
+                    "func power2.f32(%0: f32) -> f32 {\n  %1 = constant f32 2\n  %2 = pow f32 %1, %0\n  return %2\n}\n",
+                    power2, "", 8});
+  m.rows.push_back(
+      {m.reciprocal,
+       "func reciprocal.f32(%0: f32) -> f32 {\n  %1 = constant f32 1\n  %2 = div f32 %1, %0\n  return %2\n}\n",
+       reciprocal, "", 8});
+  m.rows.push_back({"greatest.f32",
+                    "func greatest.f32(%0: f32, %1: f32) -> f32 {\n  %2 = max f32 %0, %1\n  return %2\n}\n",
+                    "llvm.maxnum", "", 1, "0 1"});
 }
 
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments) {

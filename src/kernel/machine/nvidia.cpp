@@ -26,6 +26,8 @@ Machine generation(const std::string& name, const std::string& ptx, int64_t shar
   m.registers = 255;
   m.async_copies = true;
   as_threads(m);
+  // PTX ISA, ex2.approx: 2 ulp; rcp.approx: 1 ulp.
+  add_shortcuts(m, "llvm.nvvm.ex2.approx.ftz", "llvm.nvvm.rcp.approx.ftz.f");
   // PTX ISA, dp4a: four products of bytes and a 32 bit sum, wrapping.
   add_dot4(m, Scalar::i8, "llvm.nvvm.idp4a.s.s", "1 2 0");
   add_dot4(m, Scalar::u8, "llvm.nvvm.idp4a.u.s", "1 2 0");
@@ -80,12 +82,14 @@ void add_mma(Machine& m, bool short_codes) {
 // PTX ISA, "Asynchronous warpgroup level matrix instructions": D's fragment for m64nNk16; A and B in shared memory, 128
 // byte rows, 128 byte swizzle: K-major, or (turned; 16 bits only) MN-major, "Strides" and "Canonical layouts". Four
 // warps execute one; its row name says the shape to src/emit/wgmma.cpp.
-void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_turned = false, bool b_turned = false) {
+// A of 16 bits may be held instead: each warp has its 16 rows as mma.m16n8k16 wants them.
+void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_turned = false, bool b_turned = false, bool a_held = false) {
   constexpr int kRowBytes = 128, kSwizzle = 8;
   const auto factor = [&](int rows, int columns, bool turned) {
     return turned ? loop::turned_fragment(f.bits(), rows, columns, kRowBytes, kTurnedColumns * kRowBytes, kSwizzle)
                   : loop::shared_fragment(f.bits(), rows, columns, kRowBytes, kSwizzle);
   };
+  const Fragment held = fragment(16, 8, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{2, 0, 4}, {4, 1, 0}, {2, 0, 1}});
   for (const int n : {64, 128, 256}) {
     MatrixRow r;
     r.m = 64;
@@ -94,6 +98,7 @@ void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_turned = false, bool b_t
     r.a = r.b = f;
     r.acc = acc;
     r.in_shared = true;
+    r.a_held = a_held;
     r.a_turned = a_turned;
     r.b_turned = b_turned;
     r.row = matrix_name(r);
@@ -101,7 +106,7 @@ void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_turned = false, bool b_t
     c.operands = {
         {Collective::Side::acc,
          fragment(32, n / 2, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{n / 8, 0, 4}, {4, 1, 0}, {2, 0, 1}}), false},
-        {Collective::Side::a, factor(r.m, r.k, a_turned), true},
+        {Collective::Side::a, a_held ? held : factor(r.m, r.k, a_turned), !a_held},
         {Collective::Side::b, factor(n, r.k, b_turned), true}};
     r.collective = std::make_shared<const Collective>(std::move(c));
     const std::string type = f.code ? code_name(*f.code) : f.scalar == Scalar::i8 ? "s8" : factor_name(f);
@@ -126,6 +131,8 @@ std::vector<Machine> nvidia_machines() {
   for (const Scalar s : {Scalar::f16, Scalar::bf16})
     for (const bool a_turned : {false, true})
       for (const bool b_turned : {false, true}) add_wgmma(hopper, {s, {}}, Scalar::f32, a_turned, b_turned);
+  for (const Scalar s : {Scalar::f16, Scalar::bf16})
+    for (const bool b_turned : {false, true}) add_wgmma(hopper, {s, {}}, Scalar::f32, false, b_turned, true);
   add_wgmma(hopper, {Scalar::u8, kOcp4}, Scalar::f32);
   add_wgmma(hopper, {Scalar::u8, kOcp5}, Scalar::f32);
   add_wgmma(hopper, {Scalar::i8, {}}, Scalar::i32);

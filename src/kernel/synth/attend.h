@@ -63,6 +63,16 @@ class KeyRange {
   // First key and the one behind the last (i64), within 0 .. keys; a row that sees none has all of them. The row's axes
   // are open in `map`, a body over the scores.
   std::pair<loop::ValueId, loop::ValueId> of_row(loop::Builder& b, Body& map) const;
+  // The same where a row that sees none has none: the interval is empty or runs backwards.
+  std::pair<loop::ValueId, loop::ValueId> shown_to_row(loop::Builder& b, Body& map) const;
+  // Whether rows see the same keys wherever they are along an axis of the scores.
+  bool varies(size_t axis) const;
+  // Whether any row's first (else: last) key may be hidden.
+  bool hides_first() const;
+  // Whether scores that are not hidden are made of `product` and constants alone.
+  bool shows_only(graph::ValueId product) const { return !terms_.empty() && reads_only(argument(score_, 1), product); }
+  // The plan without the mask: what a tile computes of which every row sees every key.
+  graph::Plan without_mask() const;
   // Whether a value of the scores' shape is 0 wherever the mask hides the key.
   bool vanishes(graph::ValueId v) const { return vanishes(resolve(output_of(v))); }
 
@@ -78,6 +88,9 @@ class KeyRange {
   Spot argument(Spot s, int k) const { return resolve({s.value, node(s).args[k]}); }
   bool collect(Spot condition);
   bool vanishes(Spot s) const;
+  bool varies(Spot s, size_t axis) const;
+  bool same(Spot x, Spot y) const;  // numbers
+  bool reads_only(Spot s, graph::ValueId v) const;
   std::optional<int> slope(Spot s) const;
   std::optional<double> constant(Spot s) const;
   loop::ValueId evaluate(loop::Builder& b, Body& map, Spot s) const;

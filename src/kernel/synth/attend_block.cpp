@@ -52,6 +52,7 @@ void AttendBlock::for_blocks(const std::vector<Body*>& bodies, int64_t first, in
     at.pop_back();
     for (Body* body : bodies) body->begin_task();
     ValueId head = b_.i64(0);
+    head_ = at;
     for (size_t d = 0; d < at.size(); ++d) {
       head = b_.add(times(head, heads[d]), at[d]);
       if (std::find(row_axes_.begin(), row_axes_.end(), static_cast<int>(d)) != row_axes_.end()) continue;
@@ -256,17 +257,18 @@ loop::ValueId AttendBlock::exists(bool by_key, ValueId number, int lanes) {
 }
 
 std::vector<loop::ValueId> AttendBlock::at_walked(Body& map, bool walks_keys, ValueId number,
-                                                  const std::vector<ValueId>& x, double hidden, const Maps& maps) {
+                                                  const std::vector<ValueId>& x, double hidden, const Maps& maps,
+                                                  bool whole) {
   const int lanes = b_.type(x[0]).lanes;
   const auto seen = [&](std::vector<ValueId> y, ValueId from) {
-    const ValueId there = exists(walks_keys, from, b_.type(y[0]).lanes);
+    const ValueId there = whole ? -1 : exists(walks_keys, from, b_.type(y[0]).lanes);
     if (there >= 0)
       for (ValueId& v : y) v = b_.op(ScalarOp::select_, there, v, b_.real(hidden, b_.type(v)));
     return y;
   };
   if (walks_keys) {
     ValueId at = number, count = -1;
-    if (keys() % tiles_.walk != 0) {  // at least one is read, the last
+    if (!whole && keys() % tiles_.walk != 0) {  // at least one is read, the last
       at = least(number, b_.i64(keys() - 1));
       if (lanes > 1) count = least(b_.i64(lanes), sub(b_.i64(keys()), at));
     }
@@ -278,7 +280,7 @@ std::vector<loop::ValueId> AttendBlock::at_walked(Body& map, bool walks_keys, Va
   const bool together = row_extents_.empty() || row_extents_.back() % lanes == 0;
   if (together && !row_extents_.empty()) {  // neighbours differ in the innermost axis of rows alone
     ValueId first = number;
-    if (rows_ % tiles_.walk != 0) first = least(first, b_.i64(rows_ - lanes));
+    if (!whole && rows_ % tiles_.walk != 0) first = least(first, b_.i64(rows_ - lanes));
     const std::vector<ValueId> at = digits(b_, first, row_extents_);
     int opened = 0;
     for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, static_cast<size_t>(row_axes_[k]), at[k]);
@@ -308,36 +310,82 @@ std::vector<loop::ValueId> AttendBlock::at_walked(Body& map, bool walks_keys, Va
   return out;
 }
 
-std::pair<loop::ValueId, loop::ValueId> AttendBlock::seen_keys(const KeyRange& range, Body& map, ValueId first,
-                                                               int64_t lines, BufferId bounds) {
+std::array<loop::ValueId, 4> AttendBlock::meet(const std::function<std::array<ValueId, 4>(ValueId)>& numbers,
+                                               BufferId bounds) {
+  constexpr std::array<ScalarOp, 4> kFolds{ScalarOp::min_, ScalarOp::max_, ScalarOp::max_, ScalarOp::min_};
   const int waves = tiles_.lanes() / target_.wave;
-  LUMEN_CHECK(waves * 16 <= kBoundsBytes, "{} waves", waves);
+  LUMEN_CHECK(waves * 32 <= kBoundsBytes, "{} waves", waves);
   lane_loop([&](ValueId lane) {
-    ValueId from = -1, to = -1;
-    for (int64_t at = 0; at < lines; at += tiles_.lanes()) {
-      const int opened = open_line(map, false, b_.add(first, least(b_.add(lane, b_.i64(at)), b_.i64(lines - 1))));
-      const auto [begin, end] = range.of_row(b_, map);
-      from = from < 0 ? begin : least(from, begin);
-      to = to < 0 ? end : most(to, end);
-      close(map, opened);
-    }
-    from = b_.fold_wave(ScalarOp::min_, from, target_.wave);
-    to = b_.fold_wave(ScalarOp::max_, to, target_.wave);
+    std::array<ValueId, 4> x = numbers(lane);
+    for (size_t i = 0; i < 4; ++i) x[i] = b_.fold_wave(kFolds[i], x[i], target_.wave);
     b_.branch(b_.op(ScalarOp::eq_, b_.lane_id(), b_.i64(0)), [&] {
-      const ValueId at = times(b_.op(ScalarOp::div_, lane, b_.i64(target_.wave)), 16);
-      b_.store(bounds, from, at, 8);
-      b_.store(bounds, to, b_.add(at, b_.i64(8)), 8);
+      const ValueId at = times(b_.op(ScalarOp::div_, lane, b_.i64(target_.wave)), 32);
+      for (size_t i = 0; i < 4; ++i) b_.store(bounds, x[i], b_.add(at, b_.i64(static_cast<int64_t>(i) * 8)), 8);
     });
   });
   b_.barrier();
-  ValueId from = -1, to = -1;
-  for (int w = 0; w < waves; ++w) {
-    const ValueId begin = b_.load(bounds, {Scalar::i64, 1}, b_.i64(w * 16), 8),
-                  end = b_.load(bounds, {Scalar::i64, 1}, b_.i64(w * 16 + 8), 8);
-    from = w == 0 ? begin : least(from, begin);
-    to = w == 0 ? end : most(to, end);
-  }
-  return {from, to};
+  std::array<ValueId, 4> out{};
+  for (int w = 0; w < waves; ++w)
+    for (size_t i = 0; i < 4; ++i) {
+      const ValueId x = b_.load(bounds, {Scalar::i64, 1}, b_.i64(w * 32 + static_cast<int64_t>(i) * 8), 8);
+      out[i] = w == 0 ? x : b_.op(kFolds[i], out[i], x);
+    }
+  return out;
+}
+
+AttendBlock::Seen AttendBlock::seen_keys(const KeyRange& range, Body& map, ValueId first, int64_t lines,
+                                         BufferId bounds) {
+  const auto [from, to, all_from, all_to] = meet(
+      [&](ValueId lane) {
+        std::array<ValueId, 4> x{-1, -1, -1, -1};
+        for (int64_t at = 0; at < lines; at += tiles_.lanes()) {
+          const int opened = open_line(map, false, b_.add(first, least(b_.add(lane, b_.i64(at)), b_.i64(lines - 1))));
+          const auto [begin, end] = range.of_row(b_, map);
+          const auto [shown, shown_end] = range.shown_to_row(b_, map);
+          x[0] = at == 0 ? begin : least(x[0], begin);
+          x[1] = at == 0 ? end : most(x[1], end);
+          x[2] = at == 0 ? shown : most(x[2], shown);
+          x[3] = at == 0 ? shown_end : least(x[3], shown_end);
+          close(map, opened);
+        }
+        return x;
+      },
+      bounds);
+  return {from, to, all_from, all_to};
+}
+
+AttendBlock::Laid AttendBlock::declare(const LaidOperand& o, bool by_key) {
+  const loop::BufferId buffer = o.scratch < 0 ? draft_.value(o.from.source, false)
+                                              : draft_.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), false);
+  return {o, buffer, by_key};
+}
+
+void AttendBlock::copy_lines(ValueId lane, const Laid& o, ValueId first, BlockProduct& p, Side side,
+                             BlockProduct::Panel to) {
+  const int64_t bytes = scalar_bytes(o.operand.scalar), unit = p.unit_elements();
+  const int64_t lines = side == Side::a ? p.tile().m() : p.tile().n();
+  const std::vector<int64_t>& strides = o.operand.at.strides;
+  ValueId base = b_.i64(o.operand.at.offset);
+  for (size_t d = 0; d < head_.size(); ++d) base = b_.add(base, times(head_[d], strides[d]));
+  const auto place_of = [&](ValueId line) {
+    if (o.by_key) return times(line, strides[extents_.size() - 1]);
+    bool dense = true;
+    for (size_t k = 0; k + 1 < row_axes_.size(); ++k)
+      dense = dense && strides[static_cast<size_t>(row_axes_[k])] ==
+                           strides[static_cast<size_t>(row_axes_[k + 1])] * row_extents_[k + 1];
+    if (row_axes_.empty()) return b_.i64(0);
+    if (dense) return times(line, strides[static_cast<size_t>(row_axes_.back())]);
+    const std::vector<ValueId> at = digits(b_, line, row_extents_);
+    ValueId out = b_.i64(0);
+    for (size_t k = 0; k < at.size(); ++k) out = b_.add(out, times(at[k], strides[static_cast<size_t>(row_axes_[k])]));
+    return out;
+  };
+  each(lane, lines, p.units(), 1, [&](ValueId inside, ValueId number) {
+    ValueId line = b_.add(first, inside);
+    if (count(o.by_key) % lines != 0) line = least(line, b_.i64(count(o.by_key) - 1));
+    const ValueId at = b_.add(b_.add(base, place_of(line)), times(number, unit));
+    b_.copy(to.buffer, b_.add(to.from, p.place(side, inside, number)), o.buffer, times(at, bytes), BlockProduct::kUnit);
+  });
 }
 
 void AttendBlock::write(BlockProduct& p, ValueId lane, Body& body, graph::ValueId result, bool by_key, ValueId first,

@@ -4,8 +4,11 @@
 // Proved by tests/kernel/synth_attend_block_test.cpp.
 #pragma once
 
+#include <array>
+
 #include "kernel/synth/attend.h"
 #include "kernel/synth/attend_block_plan.h"
+#include "kernel/synth/attend_lay.h"
 
 namespace lumen::synth {
 
@@ -57,16 +60,40 @@ class AttendBlock : protected AttendWriter {
 
   // Values of the scores' shape for `x.size()` products' sums: those of one own line (open in `map`), from walked line
   // `number` on; numbers of lines that do not exist are replaced by `hidden`.
+  // `whole`: all exist.
   using Maps = std::function<std::vector<ValueId>(Body& map, const std::vector<ValueId>& x)>;
   std::vector<ValueId> at_walked(Body& map, bool walks_keys, ValueId number, const std::vector<ValueId>& x,
-                                 double hidden, const Maps& maps);
+                                 double hidden, const Maps& maps, bool whole = false);
   // What of a vector from line `number` on exists, as truth values; -1: all.
   ValueId exists(bool by_key, ValueId number, int lanes);
 
-  // The keys that some row of first .. first + lines - 1 sees; `bounds` is shared memory. With a barrier inside.
-  std::pair<ValueId, ValueId> seen_keys(const KeyRange& range, Body& map, ValueId first, int64_t lines,
-                                        loop::BufferId bounds);
-  static constexpr int64_t kBoundsBytes = 16 * 32;
+  // The keys that some row of first .. first + lines - 1 sees, and those that all see; `bounds` is shared memory. With
+  // a barrier inside.
+  struct Seen {
+    ValueId first = -1, end = -1, all_first = -1, all_end = -1;
+  };
+  Seen seen_keys(const KeyRange& range, Body& map, ValueId first, int64_t lines, loop::BufferId bounds);
+  static constexpr int64_t kBoundsBytes = 32 * 16;  // of as many waves
+  // What all lanes have, four numbers folded by min, max, max, min: in the block's code, behind a barrier.
+  std::array<ValueId, 4> meet(const std::function<std::array<ValueId, 4>(ValueId lane)>& numbers,
+                              loop::BufferId bounds);
+
+  // Between these, numbers are only as good as factors that are rounded need.
+  void begin_rough() {
+    const char* greatest = "greatest.f32";
+    b_.take_shortcuts({target_.power2, target_.reciprocal, target_.find_row(greatest) ? greatest : ""});
+  }
+  void end_rough() { b_.take_shortcuts({}); }
+
+  // Panels that are copied (attend_lay.h). Declares an operand; its scratch is `number`.
+  struct Laid {
+    LaidOperand operand;
+    loop::BufferId buffer = -1;
+    bool by_key = false;
+  };
+  Laid declare(const LaidOperand& o, bool by_key);
+  // Begins copies of lines first .. of a panel of `p` to byte `from` of it.
+  void copy_lines(ValueId lane, const Laid& o, ValueId first, BlockProduct& p, Side side, BlockProduct::Panel to);
 
   // Writes the sums of own lines as a result; `change` is given the number of the lane's line and its sums.
   using Last = std::function<ValueId(int line, ValueId x)>;
@@ -80,6 +107,7 @@ class AttendBlock : protected AttendWriter {
   std::vector<int64_t> row_extents_;
   int64_t rows_ = 1;
   AttendPlan tiles_;
+  std::vector<ValueId> head_;  // the block's place along the scores' axes, 0 along a tile's rows
 
  private:
   using Place = std::function<ValueId(ValueId line, ValueId unit)>;

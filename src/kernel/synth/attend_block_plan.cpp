@@ -17,6 +17,10 @@ constexpr int kMostWaves = 8;
 constexpr int kGoodWaves = 4;  // of a block, to load with
 constexpr int64_t kEnoughBlocks = 128;
 constexpr double kFetch = 16;            // lines whose products take as long as fetching one
+constexpr int64_t kFewestStreamed = 33;  // own lines
+constexpr int64_t kMostStreamed = 224;   // registers of a lane's sums and held factors
+constexpr int64_t kStreamPanels = 2;
+constexpr int64_t kStatistics = 4096;    // bytes: rows' extremes, bounds
 constexpr int64_t kOneBlock = 64 << 10;  // bytes of shared memory that are worth having a block alone
 
 int64_t up(int64_t x, int64_t unit) {
@@ -41,7 +45,6 @@ int64_t shared_bytes(const AttendPlan& p, const AttendProblem& problem) {
     const BlockTile t = p.result(w);
     walked(panel_bytes(p.own_side == Side::a ? t.n() : t.m(), p.walk, p.factor));
   }
-  constexpr int64_t kStatistics = 4096;  // rows' extremes, bounds
   return resident + (p.one_by_one ? most : all) + kStatistics;
 }
 
@@ -131,7 +134,7 @@ BlockTile AttendPlan::result(int64_t width) const {
   if (in_shared()) {
     int n = static_cast<int>(unit);
     while (n < width) n *= 2;
-    t.row = find_shared_matrix(*machine, {factor, {}}, n, false, true);
+    t.row = find_shared_matrix(*machine, {factor, {}}, n, false, true, streams);
     t.tiles_n = 1;
   }
   t.stage_k = walk;
@@ -140,7 +143,52 @@ BlockTile AttendPlan::result(int64_t width) const {
 
 std::string AttendPlan::text() const {
   return fmt::format("{} {}x{} by {}x{} waves{}", row ? row->row : "fma", own, walk, down * wave() / machine->wave,
-                     across, one_by_one ? ", panels in turn" : "");
+                     across,
+                     one_by_one ? ", panels in turn"
+                     : streams  ? ", streamed"
+                                : "");
+}
+
+int64_t stream_unit(const machine::Machine& m, Scalar products) {
+  if (!is_float(products) || scalar_bytes(products) != 2) return 0;
+  const machine::MatrixRow* row = find_shared_matrix(m, products, kMostWalk);
+  if (!row) return 0;
+  return BlockProduct::step_k(m, {row, products, row->collective->lanes, 1, 1, 1, 1, 1});
+}
+
+std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar products, const AttendProblem& problem) {
+  AttendPlan p;
+  p.machine = &m;
+  p.row = find_shared_matrix(m, products, kMostWalk);
+  if (!p.row || problem.own < kFewestStreamed) return std::nullopt;
+  p.factor = products;
+  p.streams = true;
+  p.walk = machine::kTurnedColumns;
+  // Registers of a lane: sums of products and results, and what is held of the products.
+  int64_t sums = problem.products * p.walk / 2;
+  for (const int64_t w : problem.results) {
+    if (!p.result(w).row) return std::nullopt;
+    sums += p.result(w).row->n / 2;
+  }
+  const int64_t held = problem.sources * p.walk / 4;
+  if (sums + held > kMostStreamed) return std::nullopt;
+  const auto bytes = [&] {
+    const int64_t step = stream_unit(m, products);
+    int64_t all = kStatistics;
+    for (const int64_t k : problem.owned) all += panel_bytes(p.own, up(k, step), p.factor);
+    for (const int64_t k : problem.walked)
+      all += kStreamPanels * panel_bytes(p.walk, p.result(k).row ? p.result(k).row->n : up(k, step), p.factor);
+    for (const int64_t w : problem.apart) all += kStreamPanels * panel_bytes(p.walk, p.result(w).row->n, p.factor);
+    return all;
+  };
+  // Groups of a block share what is walked, but wait together; blocks hide each other's waits, and each reads it all.
+  const int64_t step = p.step(p.own_side);
+  const bool shares = problem.overlaps && problem.own > step && problem.heads * problem.own > kEnoughBlocks * step;
+  for (p.down = shares ? 2 : 1; p.down > 0; --p.down) {
+    p.own = p.step(p.own_side) * p.down;
+    if (bytes() <= m.shared_bytes) return p;
+  }
+  return std::nullopt;
 }
 
 std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products, const AttendProblem& problem) {

@@ -15,7 +15,9 @@ struct AttendProblem {
   std::vector<int64_t> owned;    // widths of the panels of own lines
   std::vector<int64_t> walked;   // of the panels of walked lines
   std::vector<int64_t> results;  // of the sums of own lines; each needs a panel of walked lines, turned
+  std::vector<int64_t> apart;    // of those of results that read walked lines no product reads
   int products = 1, sources = 1;
+  bool overlaps = false;   // where it streams, lanes have work of their own while products are under way
   bool rows_meet = false;  // lanes that share an own line must agree on something in each tile
 };
 
@@ -27,6 +29,8 @@ struct AttendPlan {
   int down = 1, across = 1;   // groups of lanes: along own lines, along walked lines or widths
   int64_t own = 1, walk = 1;  // lines of a tile
   bool one_by_one = false;    // walked panels take turns in one place
+  // Walked panels are copied while the last ones are multiplied; lanes hold what results read of the products.
+  bool streams = false;
 
   BlockProduct::Side walk_side() const;
   BlockTile product(int64_t k) const;     // own x walk
@@ -38,6 +42,12 @@ struct AttendPlan {
   int64_t step(BlockProduct::Side side) const;  // lines of one instruction
   std::string text() const;                     // "mma.16x8x16.bf16bf16.f32 64x64 by 4x1 waves"
 };
+
+// A plan that streams; nothing where the machine has no such instructions, or not enough registers or memory. Its
+// operands' lines must be padded to multiples of stream_unit().
+std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar products, const AttendProblem& problem);
+// 0: nothing streams there.
+int64_t stream_unit(const machine::Machine& m, Scalar products);
 
 // The best plan with factors of type `products` or f32; nothing where the machine has no waves or no memory for it.
 std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products, const AttendProblem& problem);

@@ -238,7 +238,81 @@ ValueId KeyRange::evaluate(loop::Builder& b, Body& map, Spot s) const {
   return b.convert(ScalarOp::cast_, Scalar::i64, b.apply(f, inputs)[0]);
 }
 
+bool KeyRange::varies(Spot s, size_t axis) const {
+  const ScalarNode& n = node(s);
+  if (n.op == ScalarOp::constant) return false;
+  if (n.op == ScalarOp::input) {
+    const graph::ValueId operand = plan_.graph[s.value].operands[n.index];
+    return !is_load(plan_, group_, operand) || follow_to(plan_, group_, operand, extents_).strides[axis] != 0;
+  }
+  for (int k = 0; k < 3 && n.args[k] >= 0; ++k)
+    if (varies(argument(s, k), axis)) return true;
+  return false;
+}
+
+bool KeyRange::varies(size_t axis) const {
+  return extents_[axis] > 1 && std::any_of(terms_.begin(), terms_.end(), [&](const Term& t) {
+           return varies(t.left, axis) || varies(t.right, axis);
+         });
+}
+
+bool KeyRange::hides_first() const {
+  return std::any_of(terms_.begin(), terms_.end(), [](const Term& t) { return t.slope < 0; });
+}
+
+bool KeyRange::same(Spot x, Spot y) const {
+  if (x == y) return true;
+  const ScalarNode &m = node(x), &n = node(y);
+  if (m.op != n.op || m.type != n.type) return false;
+  if (m.op == ScalarOp::constant) return m == n;
+  if (m.op == ScalarOp::input) {
+    const graph::ValueId a = plan_.graph[x.value].operands[m.index], b = plan_.graph[y.value].operands[n.index];
+    if (!is_load(plan_, group_, a) || !is_load(plan_, group_, b)) return a == b;
+    const Access p = follow_to(plan_, group_, a, extents_), q = follow_to(plan_, group_, b, extents_);
+    return p.source == q.source && p.offset == q.offset && p.strides == q.strides;
+  }
+  for (int k = 0; k < 3; ++k) {
+    if ((m.args[k] < 0) != (n.args[k] < 0)) return false;
+    if (m.args[k] >= 0 && !same(argument(x, k), argument(y, k))) return false;
+  }
+  return true;
+}
+
+bool KeyRange::reads_only(Spot s, graph::ValueId v) const {
+  const ScalarNode& n = node(s);
+  if (constant(s)) return true;
+  if (n.op == ScalarOp::input) return plan_.graph[s.value].operands[n.index] == v;
+  for (int k = 0; k < 3 && n.args[k] >= 0; ++k)
+    if (!reads_only(argument(s, k), v)) return false;
+  return true;
+}
+
+graph::Plan KeyRange::without_mask() const {
+  const Spot condition = argument(score_, 0);
+  graph::Plan out = plan_;
+  for (const graph::ValueId v : group_.nodes) {
+    if (plan_.graph[v].op != Op::map_) continue;
+    const size_t count = plan_.graph[v].attributes.formula.nodes.size();
+    for (size_t n = 0; n < count; ++n) {
+      const Spot here{v, static_cast<int>(n)};
+      if (node(here).op != ScalarOp::select_ || !same(argument(here, 0), condition)) continue;
+      ScalarNode& shown = out.graph[v].attributes.formula.nodes[n];
+      shown.op = ScalarOp::cast_;  // to its own type
+      shown.args[0] = shown.args[1];
+      shown.args[1] = shown.args[2] = -1;
+    }
+  }
+  return out;
+}
+
 std::pair<ValueId, ValueId> KeyRange::of_row(loop::Builder& b, Body& map) const {
+  const auto [first, end] = shown_to_row(b, map);
+  if (terms_.empty()) return {first, end};
+  const ValueId sees = b.op(ScalarOp::lt_, first, end);
+  return {b.op(ScalarOp::select_, sees, first, b.i64(0)), b.op(ScalarOp::select_, sees, end, b.i64(extents_.back()))};
+}
+
+std::pair<ValueId, ValueId> KeyRange::shown_to_row(loop::Builder& b, Body& map) const {
   const ValueId none = b.i64(0), all = b.i64(extents_.back());
   ValueId first = none, end = all;
   map.open_lanes(none, 1, -1);
@@ -254,9 +328,7 @@ std::pair<ValueId, ValueId> KeyRange::of_row(loop::Builder& b, Body& map) const 
     }
   }
   map.close();
-  if (terms_.empty()) return {first, end};
-  const ValueId sees = b.op(ScalarOp::lt_, first, end);
-  return {b.op(ScalarOp::select_, sees, first, none), b.op(ScalarOp::select_, sees, end, all)};
+  return {first, end};
 }
 
 }  // namespace lumen::synth

@@ -61,10 +61,10 @@ const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::
 }
 
 const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
-                                             bool a_turned, bool b_turned) {
+                                             bool a_turned, bool b_turned, bool a_held) {
   for (const machine::MatrixRow& r : m.matrices)
-    if (r.in_shared && r.n == n && r.acc == Scalar::f32 && r.a == factor && r.b == factor && r.a_turned == a_turned &&
-        r.b_turned == b_turned)
+    if (r.in_shared && r.a_held == a_held && r.n == n && r.acc == Scalar::f32 && r.a == factor && r.b == factor &&
+        r.a_turned == a_turned && r.b_turned == b_turned)
       return &r;
   return nullptr;
 }
@@ -331,6 +331,23 @@ void BlockProduct::multiply_chunk(BufferId a, ValueId a_from, BufferId b, ValueI
 
 // Products that read their factors where they lie; they are waited for here.
 void BlockProduct::multiply_shared(ValueId lane, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t k) {
+  begin(lane, nullptr, {a, a_from}, {b, b_from}, false, k);
+  b_.commit(loop::Flow::products);
+  b_.wait(loop::Flow::products, 0);
+  ready();
+}
+
+void BlockProduct::begin(ValueId lane, Panel a, Panel b, bool fresh) {
+  begin(lane, nullptr, a, b, fresh, tile_.stage_k);
+}
+
+void BlockProduct::begin(ValueId lane, const Held& a, Panel b) {
+  begin(lane, &a, {}, b, false, static_cast<int64_t>(a.size()) * tile_.row->k);
+}
+
+void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k) {
+  LUMEN_CHECK(tile_.row && tile_.row->in_shared && tile_.row->a_held == (held != nullptr));
+  LUMEN_CHECK(!held || tile_.tiles_m == 1, "{} rows of instructions are held", tile_.tiles_m);
   const VType sums{Scalar::f32, acc_elements_};
   const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
   const ValueId down = b_.op(ScalarOp::div_, group, b_.i64(tile_.groups_n)),
@@ -345,19 +362,52 @@ void BlockProduct::multiply_shared(ValueId lane, BufferId a, ValueId a_from, Buf
     const int64_t bytes = is_turned(side) ? rows * scalar_bytes(tile_.factor) * tile_.stage_k : rows * kSwizzledRow;
     const int64_t inside =
         is_turned(side) ? step * tile_.row->k * kSwizzledRow : step / steps * f.chunk_bytes + step % steps * step_bytes;
-    return b_.add(b_.add(from, b_.i64(tile * bytes + inside)), b_.mul(mine, b_.i64(bytes * tiles)));
+    return b_.add(b_.add(from, b_.mul(mine, b_.i64(bytes * tiles))), b_.i64(tile * bytes + inside));
   };
   for (int i = 0; i < tile_.tiles_m; ++i)
     for (int j = 0; j < tile_.tiles_n; ++j) {
-      std::vector<std::pair<ValueId, ValueId>> places;  // before the products, which then follow each other
+      std::vector<std::pair<ValueId, ValueId>> factors;  // before the products, which then follow each other
       for (int64_t step = 0; step < k / tile_.row->k; ++step)
-        places.emplace_back(at(Side::a, a_from, down, i, step), at(Side::b, b_from, across, j, step));
-      ValueId sums_now = b_.load(sum(i, j), sums, b_.i64(0), 16);
-      for (const auto& [left, right] : places) sums_now = b_.product(tile_.row->row, sums_now, a, left, b, right);
-      b_.store(sum(i, j), sums_now, b_.i64(0), 16);
+        factors.emplace_back(held ? (*held)[static_cast<size_t>(step)] : at(Side::a, a.from, down, i, step),
+                             at(Side::b, b.from, across, j, step));
+      ValueId now = fresh ? b_.real(0, sums) : b_.load(sum(i, j), sums, b_.i64(0), 16);
+      for (const auto& [left, right] : factors)
+        now = held ? b_.product(tile_.row->row, now, left, b.buffer, right)
+                   : b_.product(tile_.row->row, now, a.buffer, left, b.buffer, right);
+      b_.store(sum(i, j), now, b_.i64(0), 16);
     }
-  b_.commit(loop::Flow::products);
-  b_.wait(loop::Flow::products, 0);
+}
+
+void BlockProduct::ready() {
+  const VType sums{Scalar::f32, acc_elements_};
+  for (const BufferId s : sums_) b_.store(s, b_.ready(b_.load(s, sums, b_.i64(0), 16)), b_.i64(0), 16);
+}
+
+void BlockProduct::ready(const Held& held) {
+  for (const ValueId x : held) b_.ready(x);
+}
+
+// Lanes hold of the sums just what the instruction wants of them as a factor, in the same order.
+BlockProduct::Held BlockProduct::hold(const BlockProduct& of) {
+  const Fragment &sums = of.tile_.row->collective->operands[0].fragment,
+                 &factor = tile_.row->collective->operands[1].fragment;
+  const int64_t elements = factor.lane_bits / factor.bits, steps = sums.columns / factor.columns;
+  for (int64_t row = 0; row < sums.rows; ++row)
+    for (int64_t column = 0; column < sums.columns; ++column) {
+      const int64_t bit = sums.bit_of(row * sums.columns + column),
+                    wanted = factor.bit_of(row * factor.columns + column % factor.columns);
+      LUMEN_CHECK(bit / sums.lane_bits == wanted / factor.lane_bits &&
+                      bit % sums.lane_bits / sums.bits ==
+                          wanted % factor.lane_bits / factor.bits + column / factor.columns * elements,
+                  "{} cannot hold sums of {}", tile_.row->row, of.tile_.row->row);
+    }
+  const VType share{Scalar::f32, static_cast<int>(elements)};
+  Held out;
+  for (int j = 0; j < of.tile_.tiles_n; ++j)
+    for (int64_t step = 0; step < steps; ++step)
+      out.push_back(
+          b_.convert(ScalarOp::cast_, tile_.factor, b_.load(of.sum(0, j), share, b_.i64(step * elements * 4), 16)));
+  return out;
 }
 
 void BlockProduct::each_sum(ValueId lane, const Visit& visit) {

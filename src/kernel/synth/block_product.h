@@ -41,10 +41,10 @@ struct BlockTile {
 };
 
 // The instruction to multiply numbers of this type with, in f32 sums; null when the machine has none. `shared`: those
-// that read their factors from shared memory, of `n` columns, are meant.
+// that read their factors from shared memory, of `n` columns, are meant; `a_held`: the first one from registers.
 const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::Factor& factor, int size);
 const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
-                                             bool a_turned = false, bool b_turned = false);
+                                             bool a_turned = false, bool b_turned = false, bool a_held = false);
 
 class BlockProduct {
  public:
@@ -76,6 +76,20 @@ class BlockProduct {
   // The first `k` (-1: all) of the panels that begin at these bytes.
   void multiply(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from,
                 int64_t k = -1);
+  // The same in two, by an instruction that reads shared memory: begun; ready() behind a wait for it. `fresh`: the sums
+  // begin at zero.
+  struct Panel {
+    loop::BufferId buffer = -1;
+    loop::ValueId from = -1;
+  };
+  void begin(loop::ValueId lane, Panel a, Panel b, bool fresh = false);
+  // a held by the lanes: an operand for each step of k, as hold() makes them of the sums of `of`, whose columns are
+  // this one's k. They must be kept until the products are ready: ready(held).
+  using Held = std::vector<loop::ValueId>;
+  Held hold(const BlockProduct& of);
+  void begin(loop::ValueId lane, const Held& a, Panel b);
+  void ready();
+  void ready(const Held& held);
   // Sums lane by lane: vectors of neighbours along n. `change` gives new ones for the same places.
   using Visit = std::function<void(loop::ValueId m, loop::ValueId n, loop::ValueId sums)>;
   using Change = std::function<loop::ValueId(loop::ValueId m, loop::ValueId n, loop::ValueId sums)>;
@@ -134,6 +148,7 @@ class BlockProduct {
                      int64_t chunks);
   void multiply_shared(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b,
                        loop::ValueId b_from, int64_t k);
+  void begin(loop::ValueId lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k);
   void multiply_chunk(loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from);
   std::vector<loop::ValueId> fetch(const Factor& f, loop::BufferId buffer, loop::ValueId from);
   loop::ValueId operand(const Factor& f, const std::vector<loop::ValueId>& runs, size_t index, int64_t step);
