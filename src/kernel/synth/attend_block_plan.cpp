@@ -151,7 +151,7 @@ std::string AttendPlan::text() const {
 
 int64_t stream_unit(const machine::Machine& m, Scalar products) {
   if (!is_float(products) || scalar_bytes(products) != 2) return 0;
-  const machine::MatrixRow* row = find_shared_matrix(m, products, kMostWalk);
+  const machine::MatrixRow* row = find_shared_matrix(m, {products, {}}, kMostWalk);
   if (!row) return 0;
   return BlockProduct::step_k(m, {row, products, row->collective->lanes, 1, 1, 1, 1, 1});
 }
@@ -159,7 +159,7 @@ int64_t stream_unit(const machine::Machine& m, Scalar products) {
 std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar products, const AttendProblem& problem) {
   AttendPlan p;
   p.machine = &m;
-  p.row = find_shared_matrix(m, products, kMostWalk);
+  p.row = find_shared_matrix(m, {products, {}}, kMostWalk);
   if (!p.row || problem.own < kFewestStreamed) return std::nullopt;
   p.factor = products;
   p.streams = true;
