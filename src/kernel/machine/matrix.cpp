@@ -131,6 +131,10 @@ void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& 
                  false,
                  a == Scalar::u8 ? 255 : 128};
   m.rows.push_back({d.row, dot_meaning(d.row, d), llvm, "", 4, arguments});
+  DotRow one = d;  // whose sums may be added to one after the other
+  one.row = fmt::format("dot4.{}i8.i32", scalar_name(a));
+  one.lanes = 1;
+  m.rows.push_back({one.row, dot_meaning(one.row, one), llvm, "", 1, arguments});
   m.dots.insert(m.dots.begin(), d);
 }
 

@@ -10,6 +10,7 @@
 #include "kernel/synth/dot_matrix.h"
 #include "kernel/synth/dot_rows.h"
 #include "kernel/synth/dot_short.h"
+#include "kernel/synth/dot_stream.h"
 #include "kernel/synth/dot_tile.h"
 
 namespace lumen::synth {
@@ -35,6 +36,14 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
   std::string why;
   if (rows_possible(p)) {
     const RowsPlan rows = choose_rows(p, target);
+    if (const auto streams = choose_streams(p, target, options.exact, &why); !streams.empty()) {
+      if (streams.front().integers || rows.height <= kRowsOfWaves ||
+          choose_factor(p, target, options.exact) == Scalar::f32) {
+        out.steps.push_back(write_stream_kernel(plan.graph, p, streams.front(), target));
+        if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
+        return out;
+      }
+    }
     if (!options.exact && integer_possible(p)) {
       if (const auto d = factor_integer(*p.loads[1].format, p.loads[1].columns, target, &why)) {
         write_integer_kernels(plan.graph, p, rows, *d, target, out);

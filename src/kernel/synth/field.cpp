@@ -209,6 +209,35 @@ std::vector<Part> parts_at(const std::vector<std::vector<Part>>& parts, size_t k
   return out;
 }
 
+// The same where registers are words: four lanes share one, whose bytes are shifted to their places one by one.
+ValueId masked_words(Window& window, const std::vector<Part>& part) {
+  constexpr int kBytes = 4, kWord = 32;
+  loop::Builder& b = window.builder();
+  const VType u32{Scalar::u32, 1};
+  const loop::BufferId words = b.alloc(static_cast<int64_t>(part.size()), 16);  // read again as bytes
+  for (size_t first = 0; first < part.size(); first += kBytes) {
+    int64_t low = part[first].bit, high = low;
+    for (size_t l = first; l < first + kBytes; ++l) {
+      low = std::min(low, part[l].bit);
+      high = std::max(high, part[l].bit + part[l].bits);
+    }
+    const bool near = high - low <= kWord;
+    ValueId word = b.integer(0, u32);
+    for (size_t l = first; l < first + kBytes; ++l) {
+      const Part& p = part[l];
+      if (p.bits == 0) continue;
+      ValueId x = near ? window.bits(low, static_cast<int>(high - low)) : window.bits(p.bit, p.bits);
+      const int64_t to = static_cast<int64_t>(l - first) * 8 + p.value_bit, up = to - (near ? p.bit - low : 0);
+      if (up > 0) x = b.op(ScalarOp::shl_, x, b.integer(up, u32));
+      if (up < 0) x = b.op(ScalarOp::shr_, x, b.integer(-up, u32));
+      const auto keep = static_cast<int64_t>(low_mask(p.bits) << to);
+      word = b.op(ScalarOp::or_, word, b.op(ScalarOp::and_, x, b.integer(keep, u32)));
+    }
+    b.store(words, word, b.i64(static_cast<int64_t>(first)), 4);
+  }
+  return b.load(words, {Scalar::u8, static_cast<int>(part.size())}, b.i64(0), 4);
+}
+
 // The bits of one part of every lane, in their places of a byte.
 ValueId byte_parts(Window& window, const std::vector<Part>& part, const machine::Machine* m) {
   loop::Builder& b = window.builder();
@@ -236,11 +265,12 @@ ValueId byte_parts(Window& window, const std::vector<Part>& part, const machine:
     if (net[0] < 0) x = b.op(ScalarOp::shl_, x, b.integer(-net[0], bytes));
     return masked(x);
   }
-  if (one_bit && !crosses) {
+  if (one_bit && !crosses && !(m && m->wave > 1 && lanes % 4 == 0)) {
     const ValueId x = b.op(ScalarOp::and_, window.bytes(index), b.lanes_integer(low_bit, Scalar::u8));
     return b.op(ScalarOp::select_, b.op(ScalarOp::ne_, x, b.integer(0, bytes)), b.lanes_integer(put, Scalar::u8),
                 b.integer(0, bytes));
   }
+  if (m && m->wave > 1 && lanes % 4 == 0) return masked_words(window, part);
   // Eight lanes read eight bytes and take any eight bits of them.
   const std::string row = fmt::format("bits8.u8x{}", lanes);
   if (m && m->find_row(row) && window.size() >= 8) {
