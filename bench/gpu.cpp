@@ -16,6 +16,7 @@
 #include "graph/ir/build.h"
 #include "kernel/synth/dot.h"
 #include "kernel/synth/dot_block.h"
+#include "kernel/synth/dot_stream.h"
 #include "number/codec.h"
 #include "number/library.h"
 #include "run/device/choose.h"
@@ -95,7 +96,15 @@ graph::Plan plan_of(const graph::Graph& g) {
 std::vector<synth::Synthesis> candidates(const graph::Plan& plan, const machine::Machine& m, bool all) {
   std::vector<synth::Synthesis> out{synth::synthesize_dot(plan, plan.groups[0], m, {})};
   const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
-  if (!all || out[0].steps.back().plan.find("blocks") == std::string::npos) return out;
+  const std::string& best = out[0].steps.back().plan;
+  if (all && best.find("stream") != std::string::npos) {
+    std::string why;
+    out.clear();
+    for (const synth::StreamPlan& t : synth::choose_streams(p, m, false, &why))
+      out.emplace_back().steps.push_back(synth::write_stream_kernel(plan.graph, p, t, m));
+    return out;
+  }
+  if (!all || best.find("blocks") == std::string::npos) return out;
   out.clear();
   for (const synth::BlockDot& d : synth::choose_block_dots(p, m, false, 0)) {
     synth::write_block_dot(plan.graph, p, d, m, out.emplace_back());
@@ -321,7 +330,8 @@ int bench_gpu(const std::vector<std::string>& arguments) {
   }
   const auto wanted = [&](const Line& line) {
     return filters.empty() || std::any_of(filters.begin(), filters.end(), [&](const std::string& f) {
-             return f.ends_with('$') ? line.name.ends_with(f.substr(0, f.size() - 1)) : line.name.find(f) != std::string::npos;
+             return f.ends_with('$') ? line.name.ends_with(f.substr(0, f.size() - 1))
+                                     : line.name.find(f) != std::string::npos;
            });
   };
   std::unique_ptr<Bench> bench;

@@ -119,6 +119,22 @@ std::string matrix_name(const MatrixRow& r) {
                      r.a_turned ? ".a_turned" : "", r.b_turned ? ".b_turned" : "");
 }
 
+std::string conversion_name(const FloatCode& c, int lanes) {
+  return fmt::format("convert.{}.f16x{}", code_name(c), lanes);
+}
+
+void add_conversion(Machine& m, const FloatCode& c, const std::string& llvm) {
+  for (const int lanes : {2, 4, 8, 16}) {
+    Text t(1);
+    const int numbers = decoded(t, 0, lanes, c);
+    const int halves = t.line("cast f16x{} %{}", lanes, numbers);
+    const std::string name = conversion_name(c, lanes);
+    m.rows.push_back(
+        {name, fmt::format("func {}(%0: u8x{}) -> f16x{} {{\n{}  return %{}\n}}\n", name, lanes, lanes, t.body, halves),
+         llvm, "", lanes / 2.0, "0"});
+  }
+}
+
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments) {
   const DotRow d{fmt::format("dot4.{}i8.i32x4", scalar_name(a)),
                  a,

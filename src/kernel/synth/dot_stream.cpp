@@ -44,10 +44,14 @@ class StreamKernel {
   void multiply(Value lane, Value stage, Value number);
   void sum_integers(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
   void sum_values(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
+  void sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
+  void fill_pairs(Value lane);
+  void finish_group(Unpack& cursor, int64_t first, const std::vector<Value>& parts, const std::vector<Value>& xs,
+                    int j);
   void write_block(Value block);
   void write_sums(Value lane);
-  // Lanes of a sum: one of integers, a quad of f32.
-  int wide() const { return t_.integers ? 1 : kQuad; }
+  // Lanes of a sum: one of integers, two of pairs, else a quad.
+  int wide() const { return t_.integers ? 1 : t_.pairs.empty() ? kQuad : 2; }
   BufferId sum_at(int i, int j) const { return sums_[static_cast<size_t>(i * t_.width + j)]; }
   Value sum(int i, int j) { return b_.load(sum_at(i, j), {Scalar::f32, wide()}, w_.i64(0), 4); }
   void set_sum(int i, int j, Value v) { b_.store(sum_at(i, j), v, w_.i64(0), 4); }
@@ -63,7 +67,7 @@ class StreamKernel {
   DotWriter w_;
   loop::Builder& b_;
   int64_t tiles_ = 1;
-  BufferId stage_ = -1;
+  BufferId stage_ = -1, pairs_ = -1;
   std::unique_ptr<StreamActivations> x_;
   std::vector<BufferId> sums_;
   Value n0_ = -1;
@@ -168,18 +172,102 @@ void StreamKernel::sum_values(Unpack& cursor, const std::vector<StreamActivation
         }
       }
     }
-    for (int i = 0; i < height_; ++i) {
-      Value all = parts[static_cast<size_t>(i)];
-      const auto times = [&](const RoutineExpr& e, Value x, Value to) {
-        return b_.op(ScalarOp::fma_, b_.splat(cursor.expression(e, first, 1, false), kQuad), x, to);
-      };
-      if (form.scale)
-        all = times(*form.scale, all, sum(i, j));
-      else if (form.offset)
-        all = b_.add(all, sum(i, j));
-      if (form.offset) all = times(*form.offset, xs[static_cast<size_t>(i)], all);
-      set_sum(i, j, all);
+    finish_group(cursor, first, parts, xs, j);
+  }
+}
+
+// Sums += scale * sums of products + offset * sums of activations.
+void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector<Value>& parts,
+                                const std::vector<Value>& xs, int j) {
+  const ScaledForm& form = *t_.scaled;
+  for (int i = 0; i < height_; ++i) {
+    Value all = parts[static_cast<size_t>(i)];
+    const auto times = [&](const RoutineExpr& e, Value x, Value to) {
+      return b_.op(ScalarOp::fma_, b_.splat(cursor.expression(e, first, 1, false), wide()), x, to);
+    };
+    if (form.scale)
+      all = times(*form.scale, all, sum(i, j));
+    else if (form.offset)
+      all = b_.add(all, sum(i, j));
+    if (form.offset) all = times(*form.offset, xs[static_cast<size_t>(i)], all);
+    set_sum(i, j, all);
+  }
+}
+
+// The table, by all lanes: each some of its bytes, from its own place on, so that neighbours write to other banks.
+void StreamKernel::fill_pairs(Value lane) {
+  const int run = std::min(t_.pair_copies, kQuad), runs = t_.pair_copies / run;
+  const auto all = static_cast<int64_t>(t_.pairs.size());
+  const VType word{Scalar::u32, 1};
+  for (int64_t first = 0; first < all; first += t_.lanes(m_.wave)) {
+    const Value byte = w_.add(lane, w_.i64(first));
+    const auto half = [&](Value code) {  // one of sixteen
+      std::vector<Value> level;
+      for (size_t i = 0; i < 16; ++i) level.push_back(b_.integer(t_.pairs[i] & 0xffff, word));
+      for (int64_t bit = 1; level.size() > 1; bit *= 2) {
+        const Value set = b_.op(ScalarOp::ne_, b_.op(ScalarOp::and_, code, w_.i64(bit)), w_.i64(0));
+        for (size_t k = 0; k < level.size() / 2; ++k)
+          level[k] = b_.op(ScalarOp::select_, set, level[2 * k + 1], level[2 * k]);
+        level.resize(level.size() / 2);
+      }
+      return level[0];
+    };
+    const Value high = b_.op(ScalarOp::shl_, half(div(byte, 16)), b_.integer(16, word));
+    const Value pair = b_.splat(b_.op(ScalarOp::or_, half(rem(byte, 16)), high), run);
+    const auto put = [&] {
+      for (int i = 0; i < runs; ++i) {
+        const Value place = w_.add(w_.scaled(byte, runs), rem(w_.add(lane, w_.i64(i)), runs));
+        b_.store(pairs_, pair, w_.scaled(place, run * 4), run * 4);
+      }
+    };
+    if (first + t_.lanes(m_.wave) <= all)
+      put();
+    else
+      b_.branch(b_.op(ScalarOp::lt_, byte, w_.i64(all)), put);
+  }
+}
+
+void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
+  const ScaledForm& form = *t_.scaled;
+  const int64_t group = std::gcd(form.group, t_.unit);
+  const Value copy = w_.scaled(rem(b_.lane_id(), t_.pair_copies), 4);
+  const bool scaled = form.scale || form.offset;
+  for (int64_t first = 0; first < t_.unit; first += group) {
+    std::vector<StreamPlan::Pair> pairs;
+    for (const StreamPlan::Pair& p : t_.pair_order)
+      if (p.low / group == first / group) pairs.push_back(p);
+    std::vector<Value> parts, xs(static_cast<size_t>(height_), w_.zero(2));
+    for (int i = 0; i < height_; ++i) parts.push_back(scaled ? w_.zero(2) : sum(i, j));
+    const size_t step = pairs.size() % 16 == 0 ? 16 : pairs.size() % 8 == 0 ? 8 : 4;
+    for (size_t from = 0; from < pairs.size(); from += step) {
+      std::vector<int64_t> low, high;
+      for (size_t k = from; k < from + step; ++k) {
+        low.push_back(pairs[k].low);
+        high.push_back(pairs[k].high);
+      }
+      const VType bytes{Scalar::u8, static_cast<int>(step)};
+      const Value both =
+          b_.op(ScalarOp::or_, cursor.codes(t_.pair_field, low, true, &m_),
+                b_.op(ScalarOp::shl_, cursor.codes(t_.pair_field, high, true, &m_), b_.integer(4, bytes)));
+      for (size_t k = 0; k < step; ++k) {
+        const Value byte = b_.convert(ScalarOp::cast_, Scalar::i64, b_.extract(both, static_cast<int>(k)));
+        const Value place = w_.add(w_.scaled(byte, t_.pair_copies * 4), copy);
+        const Value values = b_.convert(ScalarOp::cast_, Scalar::f32, b_.load(pairs_, {Scalar::f16, 2}, place, 4));
+        for (int i = 0; i < height_; ++i) {
+          const auto x_of = [&](int64_t e) {
+            return b_.extract(x_->quad(at[static_cast<size_t>(i)], e / kQuad), static_cast<int>(e % kQuad));
+          };
+          const Value x = b_.insert(b_.splat(x_of(low[k]), 2), x_of(high[k]), 1);
+          Value& part = parts[static_cast<size_t>(i)];
+          part = b_.op(ScalarOp::fma_, values, x, part);
+          if (form.offset) xs[static_cast<size_t>(i)] = b_.add(xs[static_cast<size_t>(i)], x);
+        }
+      }
     }
+    if (scaled)
+      finish_group(cursor, first, parts, xs, j);
+    else
+      for (int i = 0; i < height_; ++i) set_sum(i, j, parts[static_cast<size_t>(i)]);
   }
 }
 
@@ -206,6 +294,8 @@ void StreamKernel::multiply(Value lane, Value stage, Value number) {
         cursor.enter_copied(w_.i64(0), t_.unit_blocks, stage_, byte);
         if (t_.integers)
           sum_integers(cursor, at, j);
+        else if (!t_.pairs.empty())
+          sum_pairs(cursor, at, j);
         else
           sum_values(cursor, at, j);
       }
@@ -245,6 +335,8 @@ void StreamKernel::write_block(Value block) {
   w_.enter_outer(div(block, tiles_));
   stage_ = b_.alloc(t_.buffers * t_.stage_bytes(), 128, loop::Space::shared);
   x_ = std::make_unique<StreamActivations>(w_, p_, t_, m_);
+  if (!t_.pairs.empty())
+    pairs_ = b_.alloc(static_cast<int64_t>(t_.pairs.size()) * t_.pair_copies * 4, 128, loop::Space::shared);
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
   const int64_t ahead = t_.buffers - 1, stages = t_.stages();
   w_.where_row(w_.i64(0), [&] {
@@ -255,6 +347,7 @@ void StreamKernel::write_block(Value block) {
         b_.commit(Flow::copies);
       }
       x_->fill(lane);
+      if (!t_.pairs.empty()) fill_pairs(lane);
     });
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
       lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });

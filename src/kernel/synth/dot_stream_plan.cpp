@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
 
 #include "kernel/synth/choose.h"
+#include "number/scalar.h"
 
 namespace lumen::synth {
 namespace {
@@ -22,6 +24,8 @@ constexpr int64_t kBlocks = 400;         // that keep a machine busy
 constexpr int64_t kFewBlocks = 200;
 constexpr int64_t kColumns = 8;
 constexpr int64_t kBlocksTogether = 3;  // on a multiprocessor
+constexpr int64_t kLargeBlocks = 2;     // the same of blocks with a table
+constexpr double kLargestHalf = 65000;
 constexpr int64_t kLeastShared = 32 << 10;
 constexpr int kMostBuffers = 4;
 constexpr int kCodes = 16;  // of a vector
@@ -74,15 +78,22 @@ class StreamChooser {
     StreamPlan t;
     if (!exact) t.integers = factor_integer(f_, p_.k.extent, m_, why);
     if (t.integers && !m_.find_row(word_row(t.integers->row))) t.integers.reset();
+    // Codes whose numbers are looked up: two f16 at once, where that can be, for bytes would be chosen one by one.
+    const bool looks_up = !t.integers || (t.integers->code_field >= 0 && t.integers->table.empty());
+    if (looks_up && find_values(t) && !exact && find_pairs(t)) {
+      t.integers.reset();
+      why->clear();
+    }
     if (!t.integers && !find_values(t)) return {};
     if (!find_unit(t)) return {};
     if (t.integers && !find_order(t)) return {};
+    if (!t.pairs.empty() && !find_pair_order(t)) return {};
     std::vector<StreamPlan> out;
     for (const auto& [columns, width] : shapes(t)) {
       t.columns = columns;
       t.width = width;
       t.rows = m_.wave / columns;
-      t.waves = static_cast<int>(kBlockLanes / m_.wave);
+      t.waves = static_cast<int>(block_lanes(t) / m_.wave);
       for (t.deep = 1; m_.wave * t.width * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;)
         t.deep *= 2;
       if (lay_out(t)) out.push_back(t);
@@ -96,6 +107,49 @@ class StreamChooser {
     t.scaled = facts.scaled;
     return t.scaled.has_value();
   }
+
+  bool find_pairs(StreamPlan& t) const {
+    const auto by_code = values_by_code(f_, t.scaled->value);
+    if (!by_code || by_code->values.size() != 16) return false;
+    for (const double v : by_code->values)
+      if (!(std::abs(v) < kLargestHalf)) return false;
+    const auto half = [&](size_t code) {
+      const uint16_t bits = f32_to_f16(static_cast<float>(by_code->values[code]));
+      t.pairs_round = t.pairs_round || f16_to_f32(bits) != by_code->values[code];
+      return uint32_t{bits};
+    };
+    for (size_t byte = 0; byte < 256; ++byte) t.pairs.push_back(half(byte % 16) | half(byte / 16) << 16);
+    t.pair_field = by_code->field;
+    for (t.pair_copies = kBanks; t.pair_copies > 1 && pair_bytes(t) * 4 > m_.shared_bytes;) t.pair_copies /= 2;
+    return true;
+  }
+
+  // Bytes of a unit, each with two codes of the same group; whole runs of four of a group.
+  bool find_pair_order(StreamPlan& t) const {
+    const Field& field = f_.fields[static_cast<size_t>(t.pair_field)];
+    std::map<int64_t, std::pair<int64_t, int64_t>> bytes;
+    for (int64_t e = 0; e < t.unit; ++e) {
+      int64_t bit = -1;
+      for (const LayoutPiece& piece : field.layout.pieces)
+        if (e % f_.block >= piece.first && e % f_.block < piece.first + piece.count && piece.bits == 4)
+          bit = e / f_.block * f_.block_bytes * 8 + piece.bit_of(e % f_.block);
+      if (bit < 0 || bit % 4 != 0) return false;
+      auto& [low, high] = bytes.try_emplace(bit / 8, std::pair<int64_t, int64_t>{-1, -1}).first->second;
+      (bit % 8 == 0 ? low : high) = e;
+    }
+    std::map<int64_t, int64_t> of_group;
+    const int64_t group = std::gcd(t.scaled->group, t.unit);
+    for (const auto& [byte, codes] : bytes) {
+      if (codes.first < 0 || codes.second < 0 || codes.first / group != codes.second / group) return false;
+      t.pair_order.push_back({byte, codes.first, codes.second});
+      ++of_group[codes.first / group];
+    }
+    return std::all_of(of_group.begin(), of_group.end(), [](const auto& g) { return g.second % 4 == 0; });
+  }
+
+  static int64_t pair_bytes(const StreamPlan& t) { return static_cast<int64_t>(t.pairs.size()) * t.pair_copies * 4; }
+  // A table is shared by more lanes.
+  int64_t block_lanes(const StreamPlan& t) const { return t.pairs.empty() ? kBlockLanes : 2 * kBlockLanes; }
 
   bool find_unit(StreamPlan& t) const {
     const int64_t least = t.integers ? kActivationGroup : kCodes;
@@ -128,7 +182,7 @@ class StreamChooser {
   std::vector<std::pair<int, int>> shapes(const StreamPlan& t) const {
     std::vector<std::pair<int, int>> out;
     const auto blocks = [&](int64_t columns, int64_t width) {
-      return p_.outer_extent() * ceil_div(p_.n.extent, kBlockLanes / columns * width);
+      return p_.outer_extent() * ceil_div(p_.n.extent, block_lanes(t) / columns * width);
     };
     int columns = 1;
     while (columns < kColumns && columns < t.units) columns *= 2;
@@ -158,7 +212,8 @@ class StreamChooser {
     t.pitch = chunk;
     for (int64_t pad = t.piece; pad < kBanks * kWord; pad += t.piece)
       if (conflicts(t, chunk + pad) < conflicts(t, t.pitch)) t.pitch = chunk + pad;
-    const int64_t limit = std::max(m_.shared_bytes / kBlocksTogether, std::min(kLeastShared, m_.shared_bytes));
+    const int64_t limit = std::max(m_.shared_bytes / (t.pairs.empty() ? kBlocksTogether : kLargeBlocks),
+                                   std::min(kLeastShared, m_.shared_bytes));
     const int64_t laid = activation_bytes(t);
     const int64_t room = std::max(limit, std::min(m_.shared_bytes, laid + limit / 2)) - laid;
     for (; t.waves > 1 && room / t.stage_bytes() < 2;) t.waves /= 2;
@@ -169,7 +224,7 @@ class StreamChooser {
 
   int64_t activation_bytes(const StreamPlan& t) const {
     const int64_t elements = p_.m.extent * t.laid_units() * t.unit;
-    return t.integers ? elements + elements / t.integers->fine * 8 : elements * 4;
+    return t.integers ? elements + elements / t.integers->fine * 8 : elements * 4 + pair_bytes(t);
   }
 
   static std::string word_row(const machine::DotRow& row) { return fmt::format("dot4.{}i8.i32", scalar_name(row.a)); }
@@ -192,6 +247,7 @@ std::string describe(const StreamPlan& t, const DotProblem& p) {
   std::string text = fmt::format("stream {}x{} {}x{} of {} in {} x {} bytes", p.m.extent, t.block_rows(), t.columns,
                                  t.deep, t.unit, t.buffers, t.stage_bytes());
   if (t.integers) return text + " " + t.integers->row.row;
+  if (!t.pairs.empty()) text += t.pairs_round ? " pairs of codes rounded to f16" : " pairs of codes";
   return text + " f32 fma";
 }
 

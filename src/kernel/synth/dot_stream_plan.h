@@ -23,11 +23,17 @@ struct StreamPlan {
   int64_t row_bytes = 0, pitch = 0;    // of a row in memory; from row to row of a stage in shared memory
   std::optional<IntegerDot> integers;  // products of codes, activations in 8 bits; else f32
   std::optional<ScaledForm> scaled;    // f32: what is multiplied, and the scale of its sums
-  std::vector<uint32_t> pairs;         // f32: two neighbours' values as f16 by the byte that holds their codes
-  int pair_field = -1;                 // of those codes
-  int pair_copies = 1;                 // of that table, for lanes that look up at once
-  LaneOrder order;                     // of a unit's codes: integers and pairs
-  int64_t share = 4;                   // activations a lane lays out at once, in the order of the codes
+  // f32: codes of four bits are looked up two at a time, those of a byte: two f16, by the byte. The table lies in
+  // shared memory, once for each of `pair_copies` lanes, so that they never meet in a bank.
+  std::vector<uint32_t> pairs;
+  int pair_field = -1, pair_copies = 1;
+  bool pairs_round = false;  // values are no f16
+  struct Pair {
+    int64_t byte = 0, low = 0, high = 0;  // of a unit, and the elements of its codes
+  };
+  std::vector<Pair> pair_order;  // by byte
+  LaneOrder order;               // of a unit's codes: integers and pairs
+  int64_t share = 4;             // activations a lane lays out at once, in the order of the codes
   int64_t shared_bytes = 0;
 
   int lanes(int wave) const { return waves * wave; }

@@ -397,6 +397,37 @@ bool is_single(const FieldType& t) {
          t.special == FieldType::Special::ieee;
 }
 
+namespace {
+
+// How hardware would spell the type's codes.
+std::optional<machine::FloatCode> code_of(const FieldType& t) {
+  using Special = machine::FloatCode::Special;
+  if (!t.is_float || !t.has_sign || t.bits != 8) return std::nullopt;
+  machine::FloatCode c{t.exponent_bits, t.mantissa_bits, t.bias, Special::ieee};
+  if (t.special == FieldType::Special::fn)
+    c.special = Special::all_ones;
+  else if (t.special == FieldType::Special::fnuz)
+    c.special = Special::negative_zero;
+  else if (t.special != FieldType::Special::ieee)
+    return std::nullopt;
+  const bool known = c.bias == (1 << (c.exponent - 1)) - (c.special == Special::negative_zero ? 0 : 1);
+  return known ? std::optional(c) : std::nullopt;  // what a row's name does not say
+}
+
+}  // namespace
+
+bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m) {
+  const auto code = code_of(type);
+  return code && m.find_row(machine::conversion_name(*code, lanes));
+}
+
+ValueId convert_codes(loop::Builder& b, const FieldType& type, ValueId codes, const machine::Machine& m) {
+  const int lanes = b.type(codes).lanes;
+  if (!converts_codes(type, lanes, m)) return -1;
+  const ValueId halves = b.inst(machine::conversion_name(*code_of(type), lanes), {Scalar::f16, lanes}, {codes});
+  return b.convert(ScalarOp::cast_, Scalar::f32, halves);
+}
+
 ValueId load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
   return decode_codes(window.builder(), field.type, load_codes(window, field, places));
 }

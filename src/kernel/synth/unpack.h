@@ -125,8 +125,8 @@ class Unpack {
   std::map<std::pair<int, int64_t>, loop::ValueId> wide_codes_;  // by field and first element
 };
 
-// Entries (of up to 256, modulo 256) by the machine's look-up of bytes; whether it has one for so many lanes. Of an index
-// into more than 16 entries, a power of two, only the bits that count them matter.
+// Entries (of up to 256, modulo 256) by the machine's look-up of bytes; whether it has one for so many lanes. Of an
+// index into more than 16 entries, a power of two, only the bits that count them matter.
 loop::ValueId look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, loop::ValueId index,
                             const machine::Machine& m);
 bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m);
