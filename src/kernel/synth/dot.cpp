@@ -16,7 +16,8 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int kRowsOfWaves = 2;  // beyond, multiply-adds of f32 take longer than matrix instructions
+constexpr int kRowsOfWaves = 2;     // beyond, multiply-adds of f32 take longer than matrix instructions
+constexpr int kRowsOfIntegers = 8;  // the same of dots of bytes
 
 }  // namespace
 
@@ -34,16 +35,18 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
     return plans[options.candidate < out.candidates ? static_cast<size_t>(options.candidate) : 0];
   };
   std::string why;
+  if (const auto streams = choose_streams(p, target, options.exact, &why); !streams.empty()) {
+    const StreamPlan& t = streams.front();
+    if (p.m.extent <= (t.integers ? kRowsOfIntegers : kRowsOfWaves) ||
+        (rows_possible(p) && choose_factor(p, target, options.exact) == Scalar::f32)) {
+      out.steps.push_back(write_stream_kernel(plan.graph, p, t, target));
+      if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
+      return out;
+    }
+    why.clear();
+  }
   if (rows_possible(p)) {
     const RowsPlan rows = choose_rows(p, target);
-    if (const auto streams = choose_streams(p, target, options.exact, &why); !streams.empty()) {
-      if (streams.front().integers || rows.height <= kRowsOfWaves ||
-          choose_factor(p, target, options.exact) == Scalar::f32) {
-        out.steps.push_back(write_stream_kernel(plan.graph, p, streams.front(), target));
-        if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
-        return out;
-      }
-    }
     if (!options.exact && integer_possible(p)) {
       if (const auto d = factor_integer(*p.loads[1].format, p.loads[1].columns, target, &why)) {
         write_integer_kernels(plan.graph, p, rows, *d, target, out);

@@ -51,7 +51,7 @@ class StreamKernel {
   void write_block(Value block);
   void write_sums(Value lane);
   // Lanes of a sum: one of integers, two of pairs, else a quad.
-  int wide() const { return t_.integers ? 1 : t_.pairs.empty() ? kQuad : 2; }
+  int wide() const { return t_.integers ? 1 : t_.looks_up_pairs() ? 2 : kQuad; }
   BufferId sum_at(int i, int j) const { return sums_[static_cast<size_t>(i * t_.width + j)]; }
   Value sum(int i, int j) { return b_.load(sum_at(i, j), {Scalar::f32, wide()}, w_.i64(0), 4); }
   void set_sum(int i, int j, Value v) { b_.store(sum_at(i, j), v, w_.i64(0), 4); }
@@ -196,14 +196,14 @@ void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector
 
 // The table, by all lanes: each some of its bytes, from its own place on, so that neighbours write to other banks.
 void StreamKernel::fill_pairs(Value lane) {
-  const int run = std::min(t_.pair_copies, kQuad), runs = t_.pair_copies / run;
-  const auto all = static_cast<int64_t>(t_.pairs.size());
-  const VType word{Scalar::u32, 1};
-  for (int64_t first = 0; first < all; first += t_.lanes(m_.wave)) {
+  const int run = std::min(t_.pair_copies, 2), runs = t_.pair_copies / run;
+  constexpr int64_t kAll = StreamPlan::kPairs, kBytes = StreamPlan::kPairBytes;
+  const VType word{Scalar::f32, 1};
+  for (int64_t first = 0; first < kAll; first += t_.lanes(m_.wave)) {
     const Value byte = w_.add(lane, w_.i64(first));
-    const auto half = [&](Value code) {  // one of sixteen
+    const auto value = [&](Value code) {  // one of sixteen
       std::vector<Value> level;
-      for (size_t i = 0; i < 16; ++i) level.push_back(b_.integer(t_.pairs[i] & 0xffff, word));
+      for (const float v : t_.code_values) level.push_back(b_.real(v, word));
       for (int64_t bit = 1; level.size() > 1; bit *= 2) {
         const Value set = b_.op(ScalarOp::ne_, b_.op(ScalarOp::and_, code, w_.i64(bit)), w_.i64(0));
         for (size_t k = 0; k < level.size() / 2; ++k)
@@ -212,25 +212,27 @@ void StreamKernel::fill_pairs(Value lane) {
       }
       return level[0];
     };
-    const Value high = b_.op(ScalarOp::shl_, half(div(byte, 16)), b_.integer(16, word));
-    const Value pair = b_.splat(b_.op(ScalarOp::or_, half(rem(byte, 16)), high), run);
+    Value pair = b_.splat(value(rem(byte, 16)), 2 * run);
+    const Value high = value(div(byte, 16));
+    for (int i = 1; i < 2 * run; i += 2) pair = b_.insert(pair, high, i);
     const auto put = [&] {
       for (int i = 0; i < runs; ++i) {
         const Value place = w_.add(w_.scaled(byte, runs), rem(w_.add(lane, w_.i64(i)), runs));
-        b_.store(pairs_, pair, w_.scaled(place, run * 4), run * 4);
+        b_.store(pairs_, pair, w_.scaled(place, run * kBytes), static_cast<int>(run * kBytes));
       }
     };
-    if (first + t_.lanes(m_.wave) <= all)
+    if (first + t_.lanes(m_.wave) <= kAll)
       put();
     else
-      b_.branch(b_.op(ScalarOp::lt_, byte, w_.i64(all)), put);
+      b_.branch(b_.op(ScalarOp::lt_, byte, w_.i64(kAll)), put);
   }
 }
 
 void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
   const ScaledForm& form = *t_.scaled;
   const int64_t group = std::gcd(form.group, t_.unit);
-  const Value copy = w_.scaled(rem(b_.lane_id(), t_.pair_copies), 4);
+  const Value copy =
+      b_.convert(ScalarOp::cast_, Scalar::u32, w_.scaled(rem(b_.lane_id(), t_.pair_copies), StreamPlan::kPairBytes));
   const bool scaled = form.scale || form.offset;
   for (int64_t first = 0; first < t_.unit; first += group) {
     std::vector<StreamPlan::Pair> pairs;
@@ -250,9 +252,11 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
           b_.op(ScalarOp::or_, cursor.codes(t_.pair_field, low, true, &m_),
                 b_.op(ScalarOp::shl_, cursor.codes(t_.pair_field, high, true, &m_), b_.integer(4, bytes)));
       for (size_t k = 0; k < step; ++k) {
-        const Value byte = b_.convert(ScalarOp::cast_, Scalar::i64, b_.extract(both, static_cast<int>(k)));
-        const Value place = w_.add(w_.scaled(byte, t_.pair_copies * 4), copy);
-        const Value values = b_.convert(ScalarOp::cast_, Scalar::f32, b_.load(pairs_, {Scalar::f16, 2}, place, 4));
+        const VType word{Scalar::u32, 1};  // of which addresses are made at once
+        const Value byte = b_.convert(ScalarOp::cast_, Scalar::u32, b_.extract(both, static_cast<int>(k)));
+        const Value at_word = b_.add(b_.mul(byte, b_.integer(t_.pair_copies * StreamPlan::kPairBytes, word)), copy);
+        const Value place = b_.convert(ScalarOp::cast_, Scalar::i64, at_word);
+        const Value values = b_.load(pairs_, {Scalar::f32, 2}, place, StreamPlan::kPairBytes);
         for (int i = 0; i < height_; ++i) {
           const auto x_of = [&](int64_t e) {
             return b_.extract(x_->quad(at[static_cast<size_t>(i)], e / kQuad), static_cast<int>(e % kQuad));
@@ -294,7 +298,7 @@ void StreamKernel::multiply(Value lane, Value stage, Value number) {
         cursor.enter_copied(w_.i64(0), t_.unit_blocks, stage_, byte);
         if (t_.integers)
           sum_integers(cursor, at, j);
-        else if (!t_.pairs.empty())
+        else if (t_.looks_up_pairs())
           sum_pairs(cursor, at, j);
         else
           sum_values(cursor, at, j);
@@ -335,8 +339,7 @@ void StreamKernel::write_block(Value block) {
   w_.enter_outer(div(block, tiles_));
   stage_ = b_.alloc(t_.buffers * t_.stage_bytes(), 128, loop::Space::shared);
   x_ = std::make_unique<StreamActivations>(w_, p_, t_, m_);
-  if (!t_.pairs.empty())
-    pairs_ = b_.alloc(static_cast<int64_t>(t_.pairs.size()) * t_.pair_copies * 4, 128, loop::Space::shared);
+  if (t_.looks_up_pairs()) pairs_ = b_.alloc(t_.pair_bytes(), 128, loop::Space::shared);
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
   const int64_t ahead = t_.buffers - 1, stages = t_.stages();
   w_.where_row(w_.i64(0), [&] {
@@ -347,7 +350,7 @@ void StreamKernel::write_block(Value block) {
         b_.commit(Flow::copies);
       }
       x_->fill(lane);
-      if (!t_.pairs.empty()) fill_pairs(lane);
+      if (t_.looks_up_pairs()) fill_pairs(lane);
     });
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
       lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });

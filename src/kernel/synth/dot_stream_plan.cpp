@@ -4,13 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
 
 #include "kernel/synth/choose.h"
-#include "number/scalar.h"
 
 namespace lumen::synth {
 namespace {
@@ -18,6 +16,7 @@ namespace {
 constexpr int64_t kBlockLanes = 128;
 constexpr int64_t kLongestUnit = 256;  // elements, so that a stage of many lanes stays small
 constexpr int64_t kLongestBlock = 512;
+constexpr int64_t kMostRows = 16, kManyRows = 3;
 constexpr int64_t kWord = 4, kLongestPiece = 16;
 constexpr int64_t kWaveStage = 2 << 10;  // bytes of a stage for a wave, at least, where there is so much to do
 constexpr int64_t kBlocks = 400;         // that keep a machine busy
@@ -25,7 +24,6 @@ constexpr int64_t kFewBlocks = 200;
 constexpr int64_t kColumns = 8;
 constexpr int64_t kBlocksTogether = 3;  // on a multiprocessor
 constexpr int64_t kLargeBlocks = 2;     // the same of blocks with a table
-constexpr double kLargestHalf = 65000;
 constexpr int64_t kLeastShared = 32 << 10;
 constexpr int kMostBuffers = 4;
 constexpr int kCodes = 16;  // of a vector
@@ -78,16 +76,16 @@ class StreamChooser {
     StreamPlan t;
     if (!exact) t.integers = factor_integer(f_, p_.k.extent, m_, why);
     if (t.integers && !m_.find_row(word_row(t.integers->row))) t.integers.reset();
-    // Codes whose numbers are looked up: two f16 at once, where that can be, for bytes would be chosen one by one.
+    // Codes whose numbers are looked up: two at once, where that can be, for bytes would be chosen one by one.
     const bool looks_up = !t.integers || (t.integers->code_field >= 0 && t.integers->table.empty());
-    if (looks_up && find_values(t) && !exact && find_pairs(t)) {
+    if (looks_up && find_values(t) && find_pairs(t)) {
       t.integers.reset();
       why->clear();
     }
     if (!t.integers && !find_values(t)) return {};
     if (!find_unit(t)) return {};
     if (t.integers && !find_order(t)) return {};
-    if (!t.pairs.empty() && !find_pair_order(t)) return {};
+    if (t.looks_up_pairs() && !find_pair_order(t)) return {};
     std::vector<StreamPlan> out;
     for (const auto& [columns, width] : shapes(t)) {
       t.columns = columns;
@@ -111,16 +109,9 @@ class StreamChooser {
   bool find_pairs(StreamPlan& t) const {
     const auto by_code = values_by_code(f_, t.scaled->value);
     if (!by_code || by_code->values.size() != 16) return false;
-    for (const double v : by_code->values)
-      if (!(std::abs(v) < kLargestHalf)) return false;
-    const auto half = [&](size_t code) {
-      const uint16_t bits = f32_to_f16(static_cast<float>(by_code->values[code]));
-      t.pairs_round = t.pairs_round || f16_to_f32(bits) != by_code->values[code];
-      return uint32_t{bits};
-    };
-    for (size_t byte = 0; byte < 256; ++byte) t.pairs.push_back(half(byte % 16) | half(byte / 16) << 16);
+    t.code_values.assign(by_code->values.begin(), by_code->values.end());
     t.pair_field = by_code->field;
-    for (t.pair_copies = kBanks; t.pair_copies > 1 && pair_bytes(t) * 4 > m_.shared_bytes;) t.pair_copies /= 2;
+    for (t.pair_copies = kBanks / 2; t.pair_copies > 1 && t.pair_bytes() * 4 > m_.shared_bytes;) t.pair_copies /= 2;
     return true;
   }
 
@@ -147,9 +138,10 @@ class StreamChooser {
     return std::all_of(of_group.begin(), of_group.end(), [](const auto& g) { return g.second % 4 == 0; });
   }
 
-  static int64_t pair_bytes(const StreamPlan& t) { return static_cast<int64_t>(t.pairs.size()) * t.pair_copies * 4; }
-  // A table is shared by more lanes.
-  int64_t block_lanes(const StreamPlan& t) const { return t.pairs.empty() ? kBlockLanes : 2 * kBlockLanes; }
+  // A table, or many activations, are shared by more lanes.
+  int64_t block_lanes(const StreamPlan& t) const {
+    return p_.m.extent > 8 ? 4 * kBlockLanes : p_.m.extent > 2 || t.looks_up_pairs() ? 2 * kBlockLanes : kBlockLanes;
+  }
 
   bool find_unit(StreamPlan& t) const {
     const int64_t least = t.integers ? kActivationGroup : kCodes;
@@ -185,7 +177,8 @@ class StreamChooser {
       return p_.outer_extent() * ceil_div(p_.n.extent, block_lanes(t) / columns * width);
     };
     int columns = 1;
-    while (columns < kColumns && columns < t.units) columns *= 2;
+    // What a block lays out of many activations serves more rows where fewer lanes share one.
+    while (columns < (p_.m.extent >= kManyRows ? kColumns / 2 : kColumns) && columns < t.units) columns *= 2;
     while (columns < m_.wave && columns < t.units && blocks(columns, 1) < kFewBlocks) columns *= 2;
     int width = 1;
     while (width < 4 && blocks(columns, 2 * width) >= kBlocks && 2 * width * p_.m.extent <= 8 &&
@@ -212,7 +205,7 @@ class StreamChooser {
     t.pitch = chunk;
     for (int64_t pad = t.piece; pad < kBanks * kWord; pad += t.piece)
       if (conflicts(t, chunk + pad) < conflicts(t, t.pitch)) t.pitch = chunk + pad;
-    const int64_t limit = std::max(m_.shared_bytes / (t.pairs.empty() ? kBlocksTogether : kLargeBlocks),
+    const int64_t limit = std::max(m_.shared_bytes / (block_lanes(t) == kBlockLanes ? kBlocksTogether : kLargeBlocks),
                                    std::min(kLeastShared, m_.shared_bytes));
     const int64_t laid = activation_bytes(t);
     const int64_t room = std::max(limit, std::min(m_.shared_bytes, laid + limit / 2)) - laid;
@@ -224,7 +217,7 @@ class StreamChooser {
 
   int64_t activation_bytes(const StreamPlan& t) const {
     const int64_t elements = p_.m.extent * t.laid_units() * t.unit;
-    return t.integers ? elements + elements / t.integers->fine * 8 : elements * 4 + pair_bytes(t);
+    return t.integers ? elements + elements / t.integers->fine * 8 : elements * 4 + t.pair_bytes();
   }
 
   static std::string word_row(const machine::DotRow& row) { return fmt::format("dot4.{}i8.i32", scalar_name(row.a)); }
@@ -237,7 +230,7 @@ class StreamChooser {
 }  // namespace
 
 std::vector<StreamPlan> choose_streams(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why) {
-  if (m.wave <= 1 || kBlockLanes % m.wave != 0 || !rows_possible(p)) return {};
+  if (m.wave <= 1 || kBlockLanes % m.wave != 0 || !rows_possible(p, kMostRows)) return {};
   const DotLoad& b = p.loads[1];
   if (b.kind != DotLoad::Kind::packed || b.format->tile_bytes > 0 || plain_scalar(*b.format)) return {};
   return StreamChooser(p, m).choose(exact, why);
@@ -247,7 +240,7 @@ std::string describe(const StreamPlan& t, const DotProblem& p) {
   std::string text = fmt::format("stream {}x{} {}x{} of {} in {} x {} bytes", p.m.extent, t.block_rows(), t.columns,
                                  t.deep, t.unit, t.buffers, t.stage_bytes());
   if (t.integers) return text + " " + t.integers->row.row;
-  if (!t.pairs.empty()) text += t.pairs_round ? " pairs of codes rounded to f16" : " pairs of codes";
+  if (t.looks_up_pairs()) text += " pairs of codes";
   return text + " f32 fma";
 }
 

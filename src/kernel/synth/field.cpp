@@ -209,6 +209,28 @@ std::vector<Part> parts_at(const std::vector<std::vector<Part>>& parts, size_t k
   return out;
 }
 
+// Four codes of a word that lie equally far apart, into its bytes: two halves first, then two bytes of each. -1 for
+// others.
+ValueId spread_word(Window& window, const Part* part) {
+  loop::Builder& b = window.builder();
+  const VType u32{Scalar::u32, 1};
+  const int64_t step = part[1].bit - part[0].bit;
+  if (step <= 0 || step >= 8 || part[0].value_bit + part[0].bits > 8) return -1;
+  for (int l = 1; l < 4; ++l)
+    if (part[l].bit != part[0].bit + l * step || part[l].bits != part[0].bits ||
+        part[l].value_bit != part[0].value_bit || part[l].bits > step)
+      return -1;
+  const auto shift = [&](ValueId x, int64_t up) {
+    return up >= 0 ? b.op(ScalarOp::shl_, x, b.integer(up, u32)) : b.op(ScalarOp::shr_, x, b.integer(-up, u32));
+  };
+  const auto keep = [&](ValueId x, int64_t mask) { return b.op(ScalarOp::and_, x, b.integer(mask, u32)); };
+  const ValueId word = window.bits(part[0].bit, static_cast<int>(3 * step) + part[0].bits);
+  const ValueId halves = b.op(ScalarOp::or_, keep(word, 0xffff), keep(shift(word, 16 - 2 * step), 0xffff0000));
+  const auto code = static_cast<int64_t>(low_mask(part[0].bits)), both = code | code << 16;
+  const ValueId bytes = b.op(ScalarOp::or_, keep(halves, both), keep(shift(halves, 8 - step), both << 8));
+  return part[0].value_bit == 0 ? bytes : shift(bytes, part[0].value_bit);
+}
+
 // The same where registers are words: four lanes share one, whose bytes are shifted to their places one by one.
 ValueId masked_words(Window& window, const std::vector<Part>& part) {
   constexpr int kBytes = 4, kWord = 32;
@@ -216,6 +238,10 @@ ValueId masked_words(Window& window, const std::vector<Part>& part) {
   const VType u32{Scalar::u32, 1};
   const loop::BufferId words = b.alloc(static_cast<int64_t>(part.size()), 16);  // read again as bytes
   for (size_t first = 0; first < part.size(); first += kBytes) {
+    if (const ValueId word = spread_word(window, &part[first]); word >= 0) {
+      b.store(words, word, b.i64(static_cast<int64_t>(first)), 4);
+      continue;
+    }
     int64_t low = part[first].bit, high = low;
     for (size_t l = first; l < first + kBytes; ++l) {
       low = std::min(low, part[l].bit);

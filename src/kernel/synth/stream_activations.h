@@ -4,6 +4,9 @@
 // no banks collide. Proved by tests/kernel/dot_stream_test.cpp.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "kernel/synth/dot_stream_plan.h"
 #include "kernel/synth/dot_write.h"
 
@@ -29,8 +32,16 @@ class StreamActivations {
   loop::ValueId total(const Place& at, int64_t group);                        // f32, scale times the sum of codes
 
  private:
-  void quantize(loop::ValueId lane, loop::ValueId number, loop::ValueId exists);
-  void copy(loop::ValueId lane, loop::ValueId number, loop::ValueId exists);
+  // `share` elements of a row that a lane takes.
+  struct Item {
+    loop::ValueId number = -1, exists = -1, row = -1, element = -1;
+    std::vector<loop::ValueId> x, codes;  // fours
+    loop::ValueId most = -1, scale = -1, total = -1;
+  };
+  void quantize(std::vector<Item>& items);
+  void copy(const std::vector<Item>& items);
+  void put(const Item& item);
+  void where_exists(const Item& item, const std::function<void()>& body);
   loop::ValueId rem(loop::ValueId x, int64_t y) { return b_.op(ScalarOp::rem_, x, b_.i64(y)); }
   loop::ValueId div(loop::ValueId x, int64_t y) { return b_.op(ScalarOp::div_, x, b_.i64(y)); }
   std::vector<loop::ValueId> load(loop::ValueId row, loop::ValueId element, int64_t count);
