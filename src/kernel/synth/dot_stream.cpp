@@ -3,6 +3,7 @@
 #include "kernel/synth/dot_stream.h"
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <numeric>
 
@@ -234,6 +235,7 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
   const Value copy =
       b_.convert(ScalarOp::cast_, Scalar::u32, w_.scaled(rem(b_.lane_id(), t_.pair_copies), StreamPlan::kPairBytes));
   const bool scaled = form.scale || form.offset;
+  const int64_t place_bits = std::countr_zero(static_cast<uint64_t>(t_.pair_copies * StreamPlan::kPairBytes));
   for (int64_t first = 0; first < t_.unit; first += group) {
     std::vector<StreamPlan::Pair> pairs;
     for (const StreamPlan::Pair& p : t_.pair_order)
@@ -251,11 +253,17 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
       const Value both =
           b_.op(ScalarOp::or_, cursor.codes(t_.pair_field, low, true, &m_),
                 b_.op(ScalarOp::shl_, cursor.codes(t_.pair_field, high, true, &m_), b_.integer(4, bytes)));
+      const BufferId bytes_of =
+          b_.alloc(static_cast<int64_t>(step), 16);  // read again as words, which addresses are made of
+      b_.store(bytes_of, both, w_.i64(0), 4);
       for (size_t k = 0; k < step; ++k) {
-        const VType word{Scalar::u32, 1};  // of which addresses are made at once
-        const Value byte = b_.convert(ScalarOp::cast_, Scalar::u32, b_.extract(both, static_cast<int>(k)));
-        const Value at_word = b_.add(b_.mul(byte, b_.integer(t_.pair_copies * StreamPlan::kPairBytes, word)), copy);
-        const Value place = b_.convert(ScalarOp::cast_, Scalar::i64, at_word);
+        const VType word{Scalar::u32, 1};
+        Value at_word = b_.load(bytes_of, word, w_.i64(static_cast<int64_t>(k / 4 * 4)), 4);
+        const int64_t up = place_bits - static_cast<int64_t>(k % 4) * 8;
+        at_word = up >= 0 ? b_.op(ScalarOp::shl_, at_word, b_.integer(up, word))
+                          : b_.op(ScalarOp::shr_, at_word, b_.integer(-up, word));
+        at_word = b_.op(ScalarOp::and_, at_word, b_.integer(int64_t{255} << place_bits, word));
+        const Value place = b_.convert(ScalarOp::cast_, Scalar::i64, b_.op(ScalarOp::or_, at_word, copy));
         const Value values = b_.load(pairs_, {Scalar::f32, 2}, place, StreamPlan::kPairBytes);
         for (int i = 0; i < height_; ++i) {
           const auto x_of = [&](int64_t e) {
@@ -336,7 +344,7 @@ void StreamKernel::write_sums(Value lane) {
 
 void StreamKernel::write_block(Value block) {
   n0_ = w_.scaled(rem(block, tiles_), t_.block_rows());
-  w_.enter_outer(div(block, tiles_));
+  w_.enter_outer_of_block(div(block, tiles_));
   stage_ = b_.alloc(t_.buffers * t_.stage_bytes(), 128, loop::Space::shared);
   x_ = std::make_unique<StreamActivations>(w_, p_, t_, m_);
   if (t_.looks_up_pairs()) pairs_ = b_.alloc(t_.pair_bytes(), 128, loop::Space::shared);
@@ -362,7 +370,10 @@ void StreamKernel::write_block(Value block) {
         multiply(lane, stage, rem(stage, t_.buffers));
       });
     });
-    lanes([&](Value lane) { write_sums(lane); });
+    lanes([&](Value lane) {
+      w_.check_pick();
+      write_sums(lane);
+    });
   });
 }
 

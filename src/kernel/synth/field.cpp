@@ -209,6 +209,13 @@ std::vector<Part> parts_at(const std::vector<std::vector<Part>>& parts, size_t k
   return out;
 }
 
+// At least `bits` bits from a bit on, with what a word holds beyond them: words are loaded once for all who want a
+// part.
+ValueId bits_of_word(Window& window, int64_t bit, int bits) {
+  const int inside = 32 - static_cast<int>(bit % 8);
+  return window.bits(bit, bits <= inside && bit / 8 + 4 <= window.size() ? inside : bits);
+}
+
 // Four codes of a word that lie equally far apart, into its bytes: two halves first, then two bytes of each. -1 for
 // others.
 ValueId spread_word(Window& window, const Part* part) {
@@ -224,7 +231,7 @@ ValueId spread_word(Window& window, const Part* part) {
     return up >= 0 ? b.op(ScalarOp::shl_, x, b.integer(up, u32)) : b.op(ScalarOp::shr_, x, b.integer(-up, u32));
   };
   const auto keep = [&](ValueId x, int64_t mask) { return b.op(ScalarOp::and_, x, b.integer(mask, u32)); };
-  const ValueId word = window.bits(part[0].bit, static_cast<int>(3 * step) + part[0].bits);
+  const ValueId word = bits_of_word(window, part[0].bit, static_cast<int>(3 * step) + part[0].bits);
   const ValueId halves = b.op(ScalarOp::or_, keep(word, 0xffff), keep(shift(word, 16 - 2 * step), 0xffff0000));
   const auto code = static_cast<int64_t>(low_mask(part[0].bits)), both = code | code << 16;
   const ValueId bytes = b.op(ScalarOp::or_, keep(halves, both), keep(shift(halves, 8 - step), both << 8));
@@ -252,7 +259,7 @@ ValueId masked_words(Window& window, const std::vector<Part>& part) {
     for (size_t l = first; l < first + kBytes; ++l) {
       const Part& p = part[l];
       if (p.bits == 0) continue;
-      ValueId x = near ? window.bits(low, static_cast<int>(high - low)) : window.bits(p.bit, p.bits);
+      ValueId x = near ? bits_of_word(window, low, static_cast<int>(high - low)) : bits_of_word(window, p.bit, p.bits);
       const int64_t to = static_cast<int64_t>(l - first) * 8 + p.value_bit, up = to - (near ? p.bit - low : 0);
       if (up > 0) x = b.op(ScalarOp::shl_, x, b.integer(up, u32));
       if (up < 0) x = b.op(ScalarOp::shr_, x, b.integer(-up, u32));
