@@ -16,8 +16,8 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int kRowsOfWaves = 2;     // beyond, multiply-adds of f32 take longer than matrix instructions
-constexpr int kRowsOfIntegers = 8;  // the same of dots of bytes
+// Beyond, matrix instructions take less time than multiply-adds of f32, those of what streams, and dots of bytes.
+constexpr int kRowsOfWaves = 2, kRowsOfStreams = 4, kRowsOfPairs = 8, kRowsOfIntegers = 16;
 
 }  // namespace
 
@@ -37,7 +37,9 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
   std::string why;
   if (const auto streams = choose_streams(p, target, options.exact, &why); !streams.empty()) {
     const StreamPlan& t = streams.front();
-    if (p.m.extent <= (t.integers ? kRowsOfIntegers : kRowsOfWaves) ||
+    if (p.m.extent <= (t.integers           ? kRowsOfIntegers
+                       : t.looks_up_pairs() ? kRowsOfPairs
+                                            : kRowsOfStreams) ||
         (rows_possible(p) && choose_factor(p, target, options.exact) == Scalar::f32)) {
       out.steps.push_back(write_stream_kernel(plan.graph, p, t, target));
       if (!why.empty()) out.steps.back().plan += ", no integers: " + why;

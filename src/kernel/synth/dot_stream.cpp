@@ -47,12 +47,17 @@ class StreamKernel {
   void sum_values(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
   void sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
   void fill_pairs(Value lane);
+  // What the table has for these bytes, one by one.
+  std::vector<Value> look_up(Unpack& cursor, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
+                             VType type);
+  std::vector<Value> words(Unpack& cursor, const std::vector<int64_t>& vector);  // codes of four elements each
   void finish_group(Unpack& cursor, int64_t first, const std::vector<Value>& parts, const std::vector<Value>& xs,
                     int j);
   void write_block(Value block);
   void write_sums(Value lane);
   // Lanes of a sum: one of integers, two of pairs, else a quad.
   int wide() const { return t_.integers ? 1 : t_.looks_up_pairs() ? 2 : kQuad; }
+  VType codes_of_word() const { return {t_.integers->row.a, kQuad}; }
   BufferId sum_at(int i, int j) const { return sums_[static_cast<size_t>(i * t_.width + j)]; }
   Value sum(int i, int j) { return b_.load(sum_at(i, j), {Scalar::f32, wide()}, w_.i64(0), 4); }
   void set_sum(int i, int j, Value v) { b_.store(sum_at(i, j), v, w_.i64(0), 4); }
@@ -136,10 +141,10 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
     }
   };
   for (const std::vector<int64_t>& vector : t_.order.vectors) {
-    const Value codes = integer_codes(b_, cursor, d, m_, vector);
+    const std::vector<Value> codes = words(cursor, vector);
     for (size_t first = 0; first < vector.size(); first += kQuad) {
       const int from = static_cast<int>(first);
-      const Value q = b_.shuffle({codes}, {from, from + 1, from + 2, from + 3});
+      const Value q = codes[first / kQuad];
       const std::vector<int64_t> run(vector.begin() + from, vector.begin() + from + kQuad);
       const auto g = static_cast<size_t>(run[0] / d.fine);
       for (int i = 0; i < height_; ++i) {
@@ -197,14 +202,14 @@ void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector
 
 // The table, by all lanes: each some of its bytes, from its own place on, so that neighbours write to other banks.
 void StreamKernel::fill_pairs(Value lane) {
-  const int run = std::min(t_.pair_copies, 2), runs = t_.pair_copies / run;
+  const int run = std::min(t_.pair_copies, kQuad), runs = t_.pair_copies / run;
   constexpr int64_t kAll = StreamPlan::kPairs, kBytes = StreamPlan::kPairBytes;
-  const VType word{Scalar::f32, 1};
+  const VType word{Scalar::u32, 1};
   for (int64_t first = 0; first < kAll; first += t_.lanes(m_.wave)) {
     const Value byte = w_.add(lane, w_.i64(first));
     const auto value = [&](Value code) {  // one of sixteen
       std::vector<Value> level;
-      for (const float v : t_.code_values) level.push_back(b_.real(v, word));
+      for (const uint16_t v : t_.code_values) level.push_back(b_.integer(v, word));
       for (int64_t bit = 1; level.size() > 1; bit *= 2) {
         const Value set = b_.op(ScalarOp::ne_, b_.op(ScalarOp::and_, code, w_.i64(bit)), w_.i64(0));
         for (size_t k = 0; k < level.size() / 2; ++k)
@@ -213,9 +218,11 @@ void StreamKernel::fill_pairs(Value lane) {
       }
       return level[0];
     };
-    Value pair = b_.splat(value(rem(byte, 16)), 2 * run);
-    const Value high = value(div(byte, 16));
-    for (int i = 1; i < 2 * run; i += 2) pair = b_.insert(pair, high, i);
+    const Value high = b_.op(ScalarOp::shl_, value(div(byte, 16)), b_.integer(t_.integers ? 8 : 16, word));
+    Value entry = b_.op(ScalarOp::or_, value(rem(byte, 16)), high);
+    // Two bytes stand in both halves, so that two entries make a word by a mask.
+    if (t_.integers) entry = b_.op(ScalarOp::or_, entry, b_.op(ScalarOp::shl_, entry, b_.integer(16, word)));
+    const Value pair = b_.splat(entry, run);
     const auto put = [&] {
       for (int i = 0; i < runs; ++i) {
         const Value place = w_.add(w_.scaled(byte, runs), rem(w_.add(lane, w_.i64(i)), runs));
@@ -229,13 +236,57 @@ void StreamKernel::fill_pairs(Value lane) {
   }
 }
 
+std::vector<Value> StreamKernel::look_up(Unpack& cursor, const std::vector<int64_t>& low,
+                                         const std::vector<int64_t>& high, VType type) {
+  const VType bytes{Scalar::u8, static_cast<int>(low.size())}, word{Scalar::u32, 1};
+  const int64_t place_bits = std::countr_zero(static_cast<uint64_t>(t_.pair_copies * StreamPlan::kPairBytes));
+  const Value copy =
+      b_.convert(ScalarOp::cast_, Scalar::u32, w_.scaled(rem(b_.lane_id(), t_.pair_copies), StreamPlan::kPairBytes));
+  const Value both = b_.op(ScalarOp::or_, cursor.codes(t_.pair_field, low, true, &m_),
+                           b_.op(ScalarOp::shl_, cursor.codes(t_.pair_field, high, true, &m_), b_.integer(4, bytes)));
+  const BufferId again = b_.alloc(static_cast<int64_t>(low.size()), 16);  // as words, which addresses are made of
+  b_.store(again, both, w_.i64(0), 4);
+  std::vector<Value> out;
+  for (size_t k = 0; k < low.size(); ++k) {
+    Value at = b_.load(again, word, w_.i64(static_cast<int64_t>(k / 4 * 4)), 4);
+    const int64_t up = place_bits - static_cast<int64_t>(k % 4) * 8;
+    at = up >= 0 ? b_.op(ScalarOp::shl_, at, b_.integer(up, word)) : b_.op(ScalarOp::shr_, at, b_.integer(-up, word));
+    at = b_.op(ScalarOp::and_, at, b_.integer(int64_t{255} << place_bits, word));
+    at = b_.convert(ScalarOp::cast_, Scalar::i64, b_.op(ScalarOp::or_, at, copy));
+    out.push_back(b_.load(pairs_, type, at, 4));
+  }
+  return out;
+}
+
+std::vector<Value> StreamKernel::words(Unpack& cursor, const std::vector<int64_t>& vector) {
+  std::vector<Value> out;
+  if (!t_.looks_up_pairs()) {
+    const Value codes = integer_codes(b_, cursor, *t_.integers, m_, vector);
+    for (int first = 0; first < static_cast<int>(vector.size()); first += kQuad)
+      out.push_back(b_.shuffle({codes}, {first, first + 1, first + 2, first + 3}));
+    return out;
+  }
+  const VType word{Scalar::u32, 1};
+  std::vector<int64_t> low, high;
+  for (size_t i = 0; i < vector.size(); i += 2) {
+    low.push_back(vector[i]);
+    high.push_back(vector[i + 1]);
+  }
+  const std::vector<Value> entries = look_up(cursor, low, high, word);
+  for (size_t i = 0; i < entries.size(); i += 2) {
+    const Value first = b_.op(ScalarOp::and_, entries[i], b_.integer(0xffff, word));
+    const Value second = b_.op(ScalarOp::and_, entries[i + 1], b_.integer(0xffff0000, word));
+    const BufferId again = b_.alloc(kQuad, 4);
+    b_.store(again, b_.op(ScalarOp::or_, first, second), w_.i64(0), 4);
+    out.push_back(b_.load(again, codes_of_word(), w_.i64(0), 4));
+  }
+  return out;
+}
+
 void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
   const ScaledForm& form = *t_.scaled;
   const int64_t group = std::gcd(form.group, t_.unit);
-  const Value copy =
-      b_.convert(ScalarOp::cast_, Scalar::u32, w_.scaled(rem(b_.lane_id(), t_.pair_copies), StreamPlan::kPairBytes));
   const bool scaled = form.scale || form.offset;
-  const int64_t place_bits = std::countr_zero(static_cast<uint64_t>(t_.pair_copies * StreamPlan::kPairBytes));
   for (int64_t first = 0; first < t_.unit; first += group) {
     std::vector<StreamPlan::Pair> pairs;
     for (const StreamPlan::Pair& p : t_.pair_order)
@@ -249,22 +300,9 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
         low.push_back(pairs[k].low);
         high.push_back(pairs[k].high);
       }
-      const VType bytes{Scalar::u8, static_cast<int>(step)};
-      const Value both =
-          b_.op(ScalarOp::or_, cursor.codes(t_.pair_field, low, true, &m_),
-                b_.op(ScalarOp::shl_, cursor.codes(t_.pair_field, high, true, &m_), b_.integer(4, bytes)));
-      const BufferId bytes_of =
-          b_.alloc(static_cast<int64_t>(step), 16);  // read again as words, which addresses are made of
-      b_.store(bytes_of, both, w_.i64(0), 4);
+      const std::vector<Value> entries = look_up(cursor, low, high, {Scalar::f16, 2});
       for (size_t k = 0; k < step; ++k) {
-        const VType word{Scalar::u32, 1};
-        Value at_word = b_.load(bytes_of, word, w_.i64(static_cast<int64_t>(k / 4 * 4)), 4);
-        const int64_t up = place_bits - static_cast<int64_t>(k % 4) * 8;
-        at_word = up >= 0 ? b_.op(ScalarOp::shl_, at_word, b_.integer(up, word))
-                          : b_.op(ScalarOp::shr_, at_word, b_.integer(-up, word));
-        at_word = b_.op(ScalarOp::and_, at_word, b_.integer(int64_t{255} << place_bits, word));
-        const Value place = b_.convert(ScalarOp::cast_, Scalar::i64, b_.op(ScalarOp::or_, at_word, copy));
-        const Value values = b_.load(pairs_, {Scalar::f32, 2}, place, StreamPlan::kPairBytes);
+        const Value values = b_.convert(ScalarOp::cast_, Scalar::f32, entries[k]);
         for (int i = 0; i < height_; ++i) {
           const auto x_of = [&](int64_t e) {
             return b_.extract(x_->quad(at[static_cast<size_t>(i)], e / kQuad), static_cast<int>(e % kQuad));

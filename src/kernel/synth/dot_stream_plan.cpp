@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
 
 #include "kernel/synth/choose.h"
+#include "number/scalar.h"
 
 namespace lumen::synth {
 namespace {
@@ -19,11 +21,13 @@ constexpr int64_t kLongestBlock = 512;
 constexpr int64_t kMostRows = 16, kManyRows = 3;
 constexpr int64_t kWord = 4, kLongestPiece = 16;
 constexpr int64_t kWaveStage = 2 << 10;  // bytes of a stage for a wave, at least, where there is so much to do
-constexpr int64_t kBlocks = 400;         // that keep a machine busy
 constexpr int64_t kFewBlocks = 200;
-constexpr int64_t kColumns = 8;
-constexpr int64_t kBlocksTogether = 3;  // on a multiprocessor
-constexpr int64_t kLargeBlocks = 2;     // the same of blocks with a table
+constexpr int64_t kColumns = 8, kBlockRows = 16;
+constexpr int64_t kMostSums = 8;            // of a lane
+constexpr int64_t kLongestStage = 9 << 10;  // bytes, of a wave
+constexpr int64_t kBlocksTogether = 3;      // on a multiprocessor
+constexpr int64_t kLargeBlocks = 2;         // the same of blocks with a table
+constexpr double kLargestHalf = 65000;
 constexpr int64_t kLeastShared = 32 << 10;
 constexpr int kMostBuffers = 4;
 constexpr int kCodes = 16;  // of a vector
@@ -78,14 +82,14 @@ class StreamChooser {
     if (t.integers && !m_.find_row(word_row(t.integers->row))) t.integers.reset();
     // Codes whose numbers are looked up: two at once, where that can be, for bytes would be chosen one by one.
     const bool looks_up = !t.integers || (t.integers->code_field >= 0 && t.integers->table.empty());
-    if (looks_up && find_values(t) && find_pairs(t)) {
+    if (looks_up && !(t.integers && find_bytes(t)) && find_values(t) && find_pairs(t, exact)) {
       t.integers.reset();
       why->clear();
     }
     if (!t.integers && !find_values(t)) return {};
     if (!find_unit(t)) return {};
-    if (t.integers && !find_order(t)) return {};
     if (t.looks_up_pairs() && !find_pair_order(t)) return {};
+    if (t.integers && !find_order(t)) return {};
     std::vector<StreamPlan> out;
     for (const auto& [columns, width] : shapes(t)) {
       t.columns = columns;
@@ -106,13 +110,44 @@ class StreamChooser {
     return t.scaled.has_value();
   }
 
-  bool find_pairs(StreamPlan& t) const {
+  bool find_pairs(StreamPlan& t, bool exact) const {
     const auto by_code = values_by_code(f_, t.scaled->value);
     if (!by_code || by_code->values.size() != 16) return false;
-    t.code_values.assign(by_code->values.begin(), by_code->values.end());
+    std::vector<uint16_t> halves;
+    bool rounds = false;
+    for (const double v : by_code->values) {
+      halves.push_back(f32_to_f16(static_cast<float>(v)));
+      rounds = rounds || static_cast<double>(f16_to_f32(halves.back())) != v;
+      if (!(std::abs(v) < kLargestHalf)) return false;
+    }
+    if (rounds && exact) return false;
+    t.code_values = std::move(halves);
+    t.rounds = rounds;
     t.pair_field = by_code->field;
-    for (t.pair_copies = kBanks / 2; t.pair_copies > 1 && t.pair_bytes() * 4 > m_.shared_bytes;) t.pair_copies /= 2;
+    copy_pairs(t);
     return true;
+  }
+
+  // The same of integers: their bytes.
+  bool find_bytes(StreamPlan& t) const {
+    const IntegerDot& d = *t.integers;
+    const auto by_code = d.form_has_q ? values_by_code(f_, d.form.q) : std::nullopt;
+    if (!by_code || by_code->values.size() != 16) return false;
+    const bool plain = d.row.a == Scalar::u8;
+    std::vector<uint16_t> bytes;
+    for (const double v : by_code->values) {
+      const int64_t q = static_cast<int64_t>(v) - d.bias;
+      if (q < (plain ? 0 : -128) || q > (plain ? 255 : 127)) return false;
+      bytes.push_back(static_cast<uint16_t>(q & 255));
+    }
+    t.code_values = std::move(bytes);
+    t.pair_field = by_code->field;
+    copy_pairs(t);
+    return true;
+  }
+
+  void copy_pairs(StreamPlan& t) const {
+    for (t.pair_copies = kBanks; t.pair_copies > 1 && t.pair_bytes() * 4 > m_.shared_bytes;) t.pair_copies /= 2;
   }
 
   // Bytes of a unit, each with two codes of the same group; whole runs of four of a group.
@@ -129,7 +164,7 @@ class StreamChooser {
       (bit % 8 == 0 ? low : high) = e;
     }
     std::map<int64_t, int64_t> of_group;
-    const int64_t group = std::gcd(t.scaled->group, t.unit);
+    const int64_t group = t.integers ? t.integers->fine : std::gcd(t.scaled->group, t.unit);
     for (const auto& [byte, codes] : bytes) {
       if (codes.first < 0 || codes.second < 0 || codes.first / group != codes.second / group) return false;
       t.pair_order.push_back({byte, codes.first, codes.second});
@@ -159,6 +194,17 @@ class StreamChooser {
 
   bool find_order(StreamPlan& t) const {
     const IntegerDot& d = *t.integers;
+    if (t.looks_up_pairs()) {  // as the table has them, two bytes to a run
+      for (size_t i = 0; i < t.pair_order.size(); ++i) {
+        if (i % (kCodes / 2) == 0) t.order.vectors.emplace_back();
+        t.order.vectors.back().insert(t.order.vectors.back().end(), {t.pair_order[i].low, t.pair_order[i].high});
+        if (i % 2 == 1 && t.pair_order[i].low / d.fine != t.pair_order[i - 1].low / d.fine) return false;
+      }
+      t.order.elements = t.unit;
+      const auto share = share_of(t.order, d.fine);
+      t.share = share.value_or(0);
+      return share.has_value();
+    }
     const RowOrder order = choose_order(f_, t.unit, kCodes, d.row.k, d.fine, t.unit / d.fine);
     if (order.units != 1 || order.rest.elements != 0 || order.unit.elements != t.unit) return false;
     t.order = order.unit;
@@ -176,18 +222,29 @@ class StreamChooser {
     const auto blocks = [&](int64_t columns, int64_t width) {
       return p_.outer_extent() * ceil_div(p_.n.extent, block_lanes(t) / columns * width);
     };
-    int columns = 1;
-    // What a block lays out of many activations serves more rows where fewer lanes share one.
-    while (columns < (p_.m.extent >= kManyRows ? kColumns / 2 : kColumns) && columns < t.units) columns *= 2;
+    // Rows in pieces as long as leave two stages, sixteen rows a block: the memory likes long pieces. A table, or what
+    // is laid out of many activations, serves more rows, where fewer lanes share one.
+    const int64_t many = p_.m.extent >= kManyRows            ? kColumns / 2
+                         : t.looks_up_pairs() || !t.integers ? kColumns
+                                                             : m_.wave;
+    int columns = 1, width = 1;
+    const auto width_of = [&](int64_t c) { return std::max<int64_t>(1, kBlockRows * c / block_lanes(t)); };
+    while (columns < many && 2 * columns <= t.units &&
+           (columns < kColumns ||
+            (4 * columns <= t.units && m_.wave * width_of(2 * columns) * t.unit_bytes <= kLongestStage &&
+             width_of(2 * columns) * p_.m.extent <= kMostSums)))
+      columns *= 2;
     while (columns < m_.wave && columns < t.units && blocks(columns, 1) < kFewBlocks) columns *= 2;
-    int width = 1;
-    while (width < 4 && blocks(columns, 2 * width) >= kBlocks && 2 * width * p_.m.extent <= 8 &&
-           m_.wave * width * t.unit_bytes < kWaveStage)
+    if (columns > kColumns) width = static_cast<int>(width_of(columns));
+    while (width > 1 && blocks(columns, width) < kFewBlocks) width /= 2;
+    while (width < 4 && blocks(columns, 2 * width) >= kFewBlocks && 2 * width * p_.m.extent <= kMostSums &&
+           m_.wave * 2 * width * t.unit_bytes <= (t.looks_up_pairs() ? 2 : 1) * kWaveStage)
       width *= 2;
     out.emplace_back(columns, width);
     for (const auto& [c, w] : {std::pair{8, 1}, std::pair{8, 2}, std::pair{8, 4}, std::pair{16, 1}, std::pair{16, 2},
                                std::pair{4, 1}, std::pair{32, 1}, std::pair{32, 2}, std::pair{32, 4}})
-      if (c <= t.units && c <= m_.wave && w * p_.m.extent <= 8 && std::pair{c, w} != out[0]) out.emplace_back(c, w);
+      if (c <= t.units && c <= m_.wave && w * p_.m.extent <= kMostSums && std::pair{c, w} != out[0])
+        out.emplace_back(c, w);
     return out;
   }
 
@@ -209,6 +266,7 @@ class StreamChooser {
                                    std::min(kLeastShared, m_.shared_bytes));
     const int64_t laid = activation_bytes(t);
     const int64_t room = std::max(limit, std::min(m_.shared_bytes, laid + limit / 2)) - laid;
+    for (; t.width > 1 && room / t.stage_bytes() < 2;) t.width /= 2;
     for (; t.waves > 1 && room / t.stage_bytes() < 2;) t.waves /= 2;
     t.buffers = static_cast<int>(std::min<int64_t>(kMostBuffers, room / t.stage_bytes()));
     t.shared_bytes = laid + t.buffers * t.stage_bytes();
@@ -217,7 +275,7 @@ class StreamChooser {
 
   int64_t activation_bytes(const StreamPlan& t) const {
     const int64_t elements = p_.m.extent * t.laid_units() * t.unit;
-    return t.integers ? elements + elements / t.integers->fine * 8 : elements * 4 + t.pair_bytes();
+    return t.pair_bytes() + (t.integers ? elements + elements / t.integers->fine * 8 : elements * 4);
   }
 
   static std::string word_row(const machine::DotRow& row) { return fmt::format("dot4.{}i8.i32", scalar_name(row.a)); }
@@ -239,8 +297,8 @@ std::vector<StreamPlan> choose_streams(const DotProblem& p, const machine::Machi
 std::string describe(const StreamPlan& t, const DotProblem& p) {
   std::string text = fmt::format("stream {}x{} {}x{} of {} in {} x {} bytes", p.m.extent, t.block_rows(), t.columns,
                                  t.deep, t.unit, t.buffers, t.stage_bytes());
-  if (t.integers) return text + " " + t.integers->row.row;
-  if (t.looks_up_pairs()) text += " pairs of codes";
+  if (t.integers) return text + (t.looks_up_pairs() ? " pairs of codes " : " ") + t.integers->row.row;
+  if (t.looks_up_pairs()) text += t.rounds ? " pairs of codes rounded to f16" : " pairs of codes";
   return text + " f32 fma";
 }
 

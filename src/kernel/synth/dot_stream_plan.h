@@ -23,9 +23,10 @@ struct StreamPlan {
   int64_t row_bytes = 0, pitch = 0;    // of a row in memory; from row to row of a stage in shared memory
   std::optional<IntegerDot> integers;  // products of codes, activations in 8 bits; else f32
   std::optional<ScaledForm> scaled;    // f32: what is multiplied, and the scale of its sums
-  // f32: codes of four bits are looked up two at a time, those of a byte. The table lies in shared memory, once for
-  // each of `pair_copies` lanes, so that they never meet in a bank.
-  std::vector<float> code_values;  // the sixteen; empty: no table
+  // Codes of four bits whose numbers are looked up: two at a time, those of a byte, as two f16 or, of integers, two
+  // bytes. The table lies in shared memory, once for each of `pair_copies` lanes, so that they never meet in a bank.
+  std::vector<uint16_t> code_values;  // the sixteen; empty: no table
+  bool rounds = false;                // they were no f16
   int pair_field = -1, pair_copies = 1;
   struct Pair {
     int64_t byte = 0, low = 0, high = 0;  // of a unit, and the elements of its codes
@@ -42,7 +43,7 @@ struct StreamPlan {
   int64_t stage_bytes() const { return block_rows() * pitch; }
   bool looks_up_pairs() const { return !code_values.empty(); }
   int64_t pair_bytes() const { return looks_up_pairs() ? kPairs * pair_copies * kPairBytes : 0; }
-  static constexpr int64_t kPairs = 256, kPairBytes = 8;
+  static constexpr int64_t kPairs = 256, kPairBytes = 4;
   int64_t laid_units() const { return stages() * stage_units(); }
 };
 
