@@ -39,7 +39,16 @@ graph::Bindings symbol_values(const std::vector<std::string>& texts) {
 }
 
 // The graph a user means: a function of a model, its training step ("train"), or a plain function of the file.
-graph::Graph graph_of(model::Library& library, const Flags& flags) {
+// Symbols nobody gave get small numbers, so that a first look needs no flags.
+void complete(graph::Bindings& symbols, const graph::Graph& g) {
+  for (graph::ValueId v : g.inputs()) {
+    for (const graph::Dim& d : g[v].type.shape) {
+      for (const std::string& symbol : d.symbols) symbols.emplace(symbol, symbol == "B" || symbol == "R" ? 1 : 32);
+    }
+  }
+}
+
+graph::Graph graph_of(model::Library& library, const Flags& flags, graph::Bindings& symbols) {
   model::FamilyRef family;
   const lang::File* file = nullptr;
   if (flags.file.ends_with(".lum") && std::filesystem::exists(flags.file)) {
@@ -65,7 +74,9 @@ graph::Graph graph_of(model::Library& library, const Flags& flags) {
   if (flags.function != "train" || family->has_function("train")) return family->function(flags.function, config);
   std::vector<model::Parameter> trained = family->parameters(config);
   std::erase_if(trained, [](const model::Parameter& p) { return p.frozen; });
-  return model::training_step(family->function("loss", config), trained, {});
+  const graph::Graph loss = family->function("loss", config);
+  complete(symbols, loss);
+  return model::training_step(graph::bind_symbols(loss, symbols), trained, {});
 }
 
 // Runs the graph on inputs of zeros and prints each kernel's plan, predicted and measured time.
@@ -102,9 +113,10 @@ int compile(const Shared& shared, const Flags& flags) {
   for (const std::string& folder : shared.format_folders) library->add_format_folder(folder);
   for (const std::string& folder : shared.model_folders) library->add_model_folder(folder);
   const run::Stage stage = run::stage_from_name(flags.emit);
-  const graph::Graph g = graph_of(*library, flags);
   run::CompileOptions options;
   options.symbols = symbol_values(flags.symbols);
+  const graph::Graph g = graph_of(*library, flags, options.symbols);
+  complete(options.symbols, g);
   options.exact = flags.exact;
   options.products = model::product_type(flags.precision, library->formats());
   for (const std::string& text : flags.formats) {
@@ -129,13 +141,6 @@ int compile(const Shared& shared, const Flags& flags) {
       for (graph::ValueId v : g.inputs()) inputs += (inputs.empty() ? "" : ", ") + g[v].attributes.name;
       throw Error(Exit::usage, fmt::format("--format {}: no matrix is called '{}'", text, pattern),
                   "inputs: " + inputs.substr(0, 300));
-    }
-  }
-  // Symbols nobody gave get small numbers, so that a first look needs no flags.
-  for (graph::ValueId v : g.inputs()) {
-    for (const graph::Dim& d : g[v].type.shape) {
-      for (const std::string& symbol : d.symbols)
-        options.symbols.emplace(symbol, symbol == "B" || symbol == "R" ? 1 : 32);
     }
   }
   if (flags.explain) return explain(shared, g, options, flags);

@@ -75,6 +75,50 @@ TEST(RoundProducts, NumbersAreThoseOfRoundedOperands) {
   EXPECT_NE(eval(g, raw)[0].values, eval(plain, raw)[0].values);
 }
 
+// x -> swish(x w + b) -> y, with its gradient: what the backward pass reads of the first product is kept short, views
+// or not; gradients of parameters are not rounded, and nothing is that one map reads.
+TEST(RoundProducts, KeepsWhatGradientsReadShort) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, {{2, 4, 16}, kFloat});
+  const ValueId w = b.input("w", Role::parameter, {{8, 16}, kFloat}),
+                u = b.input("u", Role::parameter, {{5, 8}, kFloat}),
+                bias = b.input("bias", Role::parameter, {{8}, kFloat});
+  const ValueId p = b.add(b.contract(b.reshape(x, {8, 16}), w, "mk", "nk", "mn"), bias);
+  const ValueId h = b.reshape(p, {2, 4, 8});
+  const ValueId y = b.contract(b.mul(h, b.unary(ScalarOp::exp_, h)), u, "btk", "nk", "btn");
+  g.results = {b.reshape(b.reduce(b.mul(y, y), Reduction::sum, {0, 1, 2}), {})};
+  g.result_names = {"loss"};
+  const std::vector<ValueId> gradients = differentiate(g, g.results[0], {w, u});
+  for (const ValueId v : gradients) {
+    g.results.push_back(v);
+    g.result_names.push_back("");
+  }
+  const auto in = random_inputs(g, 1, 6);
+  const Pipeline plan = run_pipeline(g, {}, {}, Scalar::bf16);
+  int kept = 0;
+  for (const Group& group : plan.plan.groups) {
+    for (const ValueId v : group.results) {
+      const Type& t = plan.plan.graph[v].type;
+      if (elements(t.shape).number() == 8 * 8 && group.shape == KernelShape::dot) {
+        kept += 1;
+        EXPECT_EQ(t.element.scalar, Scalar::bf16) << print(plan.plan.graph);
+      }
+    }
+  }
+  EXPECT_EQ(kept, 2) << "the first product, and the gradient of what it computes" << print(plan.plan.graph);
+  for (const ValueId r : plan.plan.graph.results) EXPECT_EQ(plan.plan.graph[r].type.element.scalar, Scalar::f32);
+  const PlanRun run = run_plan(plan.plan, plan.memory, in);
+  ASSERT_EQ(run.wrong, "");
+  const auto exact = eval(g, in);
+  for (size_t r = 0; r < exact.size(); ++r) {
+    double most = 0;
+    for (const double e : exact[r].values) most = std::max(most, std::abs(e));
+    for (size_t i = 0; i < exact[r].values.size(); ++i)
+      EXPECT_NEAR(run.results[r].values[i], exact[r].values[i], 0.05 * most) << r;
+  }
+}
+
 // As a plan, group by group: the casts and products that fuse makes are the same numbers.
 TEST(RoundProducts, PlansEqualTheGraph) {
   const Graph plain = network();

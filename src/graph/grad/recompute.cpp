@@ -21,17 +21,38 @@ void Reverse::count_uses(ValueId begin, ValueId end) {
   recomputable_.resize(end, 0);
   for (ValueId v = begin; v < end; ++v) {
     const Op op = build.graph[v].op;
+    if (op == Op::reshape_) continue;  // its users read what lies below, whose shape follows theirs (split_contracts)
     for (ValueId o : build.graph[v].operands) {
-      (op == Op::map_ || op == Op::reduce_ ? uses_[o].by_maps : uses_[o].by_others) += 1;
+      for (;; o = build.graph[o].operands[0]) {
+        (op == Op::map_ || op == Op::reduce_ ? uses_[o].by_maps : uses_[o].by_others) += 1;
+        if (build.graph[o].op != Op::reshape_) break;
+      }
+    }
+    if (op == Op::map_) mark_read_by_gradient(v);
+  }
+}
+
+// Operands that the derivatives of a map read will be in memory for those.
+void Reverse::mark_read_by_gradient(ValueId v) {
+  const Node& node = build.graph[v];
+  if (!is_float(node.type.element.scalar)) return;
+  for (size_t slot = 0; slot < node.operands.size(); ++slot) {
+    if (!active(node.operands[slot]) || !is_float(build.type(node.operands[slot]).element.scalar)) continue;
+    Formula formula = derivative(node.attributes.formula, 0, static_cast<int>(slot));
+    for (ValueId o : used_operands(&formula, node.operands)) {
+      for (; build.graph[o].op == Op::reshape_; o = build.graph[o].operands[0]) {
+      }
+      uses_[o].by_gradient = true;
     }
   }
 }
 
 bool Reverse::stored(ValueId v) const {
+  while (build.graph[v].op == Op::reshape_) v = build.graph[v].operands[0];
   const Op op = build.graph[v].op;
   const bool product = op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_;
   const bool fused_when_single = op == Op::map_ || op == Op::random_ || product;
-  return !fused_when_single || uses_[v].by_others > 0 || uses_[v].by_maps > 1;
+  return !fused_when_single || uses_[v].by_gradient || uses_[v].by_others > 0 || uses_[v].by_maps > 1;
 }
 
 bool Reverse::recomputable(ValueId v) {

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "graph/grad/differentiation.h"
 #include "graph/grad/rules.h"
 #include "graph/ir/rewrite.h"
 
@@ -46,6 +47,14 @@ ValueId Reverse::take(ValueId v) {
   }
   sum.outputs = {level[0]};
   return build.map(std::move(sum), parts);
+}
+
+void Reverse::settle(ValueId end) {
+  for (ValueId v = 0; v < std::min(end, static_cast<ValueId>(added_.size())); ++v) {
+    if (added_[v].size() < 2 || build.graph[added_[v][0]].op == Op::pad_) continue;
+    const ValueId sum = take(v);
+    added_[v] = {sum};
+  }
 }
 
 // Slices that cut a value into pieces along one axis give it gradients that do not overlap: their concatenation, not a
@@ -116,103 +125,106 @@ ValueId Reverse::lean_map(Formula formula, const std::vector<ValueId>& operands)
   return build.map(std::move(formula), std::move(used));
 }
 
-namespace {
+Differentiation::Differentiation(Graph& g, ValueId loss, const std::vector<ValueId>& with_respect_to)
+    : g_(g), r_(g), ends_{loss} {
+  for (ValueId v : with_respect_to) r_.set_active(v);
+  end_ = static_cast<ValueId>(g.nodes.size());
+  spread(0, end_);
+}
 
-class Differentiation {
- public:
-  Differentiation(Graph& g, ValueId loss, const std::vector<ValueId>& with_respect_to) : g_(g), r_(g), ends_{loss} {
-    for (ValueId v : with_respect_to) r_.set_active(v);
-    end_ = static_cast<ValueId>(g.nodes.size());
-    spread(0, end_);
-  }
-
-  // Visits values begin <= v < end, last first.
-  void sweep(ValueId begin, ValueId end, const std::vector<ValueId>& wanted, std::vector<ValueId>* gradients) {
-    for (ValueId v = end; v-- > begin;) {
-      if (!r_.active(v)) continue;
-      const Node node = g_[v];
-      if (node.op == Op::call_) {
-        through_call(v, node);
-        continue;
-      }
-      const ValueId gradient = r_.take(v);
-      if (gradient < 0) continue;
-      for (size_t k = 0; k < wanted.size(); ++k) {
-        if (wanted[k] == v) (*gradients)[k] = gradient;
-      }
-      if (const auto attention = attentions_.find(v); attention != attentions_.end()) {
-        attention_gradient(r_, attention->second, gradient);
-      } else if (node.op == Op::result_) {
-        by_result_[{node.operands[0], node.attributes.index}] = gradient;
-      } else if (node.op == Op::reduce_ && node.attributes.reduction == Reduction::max &&
-                 shift_cancels(g_, v, end_, ends_)) {
-        continue;
-      } else {
-        gradient_rule(node.op)(r_, v, gradient);
-      }
+void Differentiation::sweep(ValueId begin, ValueId end, const std::vector<ValueId>& wanted,
+                            std::vector<ValueId>* gradients) {
+  for (ValueId v = end; v-- > begin;) {
+    if (!r_.active(v)) continue;
+    const Node node = g_[v];
+    if (node.op == Op::call_) {
+      through_call(v, node);
+      continue;
+    }
+    const ValueId gradient = r_.take(v);
+    if (gradient < 0) continue;
+    for (size_t k = 0; k < wanted.size(); ++k) {
+      if (wanted[k] == v) (*gradients)[k] = gradient;
+    }
+    if (const auto attention = attentions_.find(v); attention != attentions_.end()) {
+      attention_gradient(r_, attention->second, gradient);
+    } else if (node.op == Op::result_) {
+      by_result_[{node.operands[0], node.attributes.index}] = gradient;
+    } else if (node.op == Op::reduce_ && node.attributes.reduction == Reduction::max &&
+               shift_cancels(g_, v, end_, ends_)) {
+      continue;
+    } else {
+      gradient_rule(node.op)(r_, v, gradient);
     }
   }
+}
 
-  Reverse& reverse() { return r_; }
-
- private:
-  void spread(ValueId begin, ValueId end) {
-    r_.count_uses(begin, end);
-    for (Attention& a : find_attention(g_, users_of(g_), begin, true)) attentions_[a.output] = std::move(a);
-    for (ValueId v = begin; v < end; ++v) {
-      const auto& operands = g_[v].operands;
-      if (std::any_of(operands.begin(), operands.end(), [&](ValueId o) { return r_.active(o); })) r_.set_active(v);
-    }
+void Differentiation::spread(ValueId begin, ValueId end) {
+  for (Attention& a : find_attention(g_, users_of(g_), begin, true)) attentions_[a.output] = std::move(a);
+  for (ValueId v = begin; v < end; ++v) {
+    const auto& operands = g_[v].operands;
+    if (std::any_of(operands.begin(), operands.end(), [&](ValueId o) { return r_.active(o); })) r_.set_active(v);
   }
+  r_.count_uses(begin, end);
+}
 
-  void through_call(ValueId v, const Node& node) {
-    const Graph& callee = *node.attributes.callee;
-    const ValueId direct = r_.take(v);  // a call read as a value is its first result
-    std::vector<std::pair<int, ValueId>> arriving;
-    if (direct >= 0) arriving.emplace_back(0, direct);
-    for (int k = 0; k < static_cast<int>(callee.results.size()); ++k) {
-      const auto found = by_result_.find({v, k});
-      if (found != by_result_.end()) arriving.emplace_back(k, found->second);
-    }
-    if (arriving.empty()) return;
-    const auto begin = static_cast<ValueId>(g_.nodes.size());
-    const std::vector<ValueId> results = expand_call(g_, callee, node.operands);
-    const auto end = static_cast<ValueId>(g_.nodes.size());
-    spread(begin, end);
-    for (const auto& [k, gradient] : arriving) r_.add(results[k], gradient);
-    const ValueId outer_end = std::exchange(end_, end);
-    const std::vector<ValueId> outer_ends = std::exchange(ends_, results);
-    sweep(begin, end, {}, nullptr);
-    end_ = outer_end;
-    ends_ = outer_ends;
+void Differentiation::sweep_appended(ValueId begin, ValueId end, const std::vector<ValueId>& results,
+                                     const std::vector<ValueId>& read, const std::vector<ValueId>& arriving) {
+  spread(begin, end);
+  for (size_t k = 0; k < read.size(); ++k) r_.add(read[k], arriving[k]);
+  const ValueId outer_end = std::exchange(end_, end);
+  const std::vector<ValueId> outer_ends = std::exchange(ends_, results);
+  sweep(begin, end, {}, nullptr);
+  end_ = outer_end;
+  ends_ = outer_ends;
+}
+
+void Differentiation::through_call(ValueId v, const Node& node) {
+  const Graph& callee = *node.attributes.callee;
+  const ValueId direct = r_.take(v);  // a call read as a value is its first result
+  std::vector<std::pair<int, ValueId>> arriving;
+  if (direct >= 0) arriving.emplace_back(0, direct);
+  for (int k = 0; k < static_cast<int>(callee.results.size()); ++k) {
+    const auto found = by_result_.find({v, k});
+    if (found != by_result_.end()) arriving.emplace_back(k, found->second);
   }
+  if (arriving.empty()) return;
+  const auto begin = static_cast<ValueId>(g_.nodes.size());
+  const std::vector<ValueId> results = expand_call(g_, callee, node.operands);
+  const auto end = static_cast<ValueId>(g_.nodes.size());
+  std::vector<ValueId> read, gradients;
+  for (const auto& [k, gradient] : arriving) {
+    read.push_back(results[k]);
+    gradients.push_back(gradient);
+  }
+  sweep_appended(begin, end, results, read, gradients);
+}
 
-  Graph& g_;
-  Reverse r_;
-  ValueId end_ = 0;            // of the forward values that the sweep covers
-  std::vector<ValueId> ends_;  // those of them that are read from outside: the loss, or the results of a call
-  std::map<ValueId, Attention> attentions_;               // by output
-  std::map<std::pair<ValueId, int>, ValueId> by_result_;  // gradients of a call's results
-};
+void check_loss(const Graph& g, ValueId loss) {
+  LUMEN_CHECK(loss >= 0 && loss < static_cast<ValueId>(g.nodes.size()), "no value %{}", loss);
+  const Type& type = g[loss].type;
+  if (!type.shape.empty() || type.element.format || !is_float(type.element.scalar)) {
+    throw user_error("differentiate: the loss must be one number, not {}", print(type));
+  }
+}
 
-}  // namespace
+void complete_gradients(Builder& build, const std::vector<ValueId>& with_respect_to, std::vector<ValueId>* gradients) {
+  for (size_t k = 0; k < gradients->size(); ++k) {
+    ValueId& gradient = (*gradients)[k];
+    const Shape shape = build.type(with_respect_to[k]).shape;
+    if (gradient < 0) gradient = build.constant({shape, {Scalar::f32, nullptr}}, {0});
+    gradient = build.convert(gradient, Scalar::f32);
+  }
+}
 
 std::vector<ValueId> differentiate(Graph& g, ValueId loss, const std::vector<ValueId>& with_respect_to) {
-  LUMEN_CHECK(loss >= 0 && loss < static_cast<ValueId>(g.nodes.size()), "no value %{}", loss);
-  const Type loss_type = g[loss].type;
-  if (!loss_type.shape.empty() || loss_type.element.format || !is_float(loss_type.element.scalar)) {
-    throw user_error("differentiate: the loss must be one number, not {}", print(loss_type));
-  }
+  check_loss(g, loss);
   Differentiation d(g, loss, with_respect_to);
   Reverse& r = d.reverse();
   std::vector<ValueId> gradients(with_respect_to.size(), -1);
-  r.add(loss, r.build.scalar(1, loss_type.element.scalar));
+  r.add(loss, r.build.scalar(1, g[loss].type.element.scalar));
   d.sweep(0, loss + 1, with_respect_to, &gradients);
-  for (size_t k = 0; k < gradients.size(); ++k) {
-    const Type type = g[with_respect_to[k]].type;
-    if (gradients[k] < 0) gradients[k] = r.build.constant({type.shape, {Scalar::f32, nullptr}}, {0});
-    gradients[k] = r.build.convert(gradients[k], Scalar::f32);
-  }
+  complete_gradients(r.build, with_respect_to, &gradients);
   return gradients;
 }
 

@@ -5,9 +5,16 @@
 
 namespace lumen::graph {
 
-// Appends the gradient of the rank-0 value `loss` with respect to each of `with_respect_to` to `g`; returns the gradient values,
-// same shapes, element f32 (a parameter held in a format gets the gradient of its decoded value). Calls are differentiated
-// through (inlined first). Values that do not influence the loss get zero constants.
+// Appends the gradient of the rank-0 value `loss` with respect to each of `with_respect_to` to `g`; returns the
+// gradient values, same shapes, element f32 (a parameter held in a format gets the gradient of its decoded value).
+// Calls are differentiated through (inlined first). Values that do not influence the loss get zero constants.
 std::vector<ValueId> differentiate(Graph& g, ValueId loss, const std::vector<ValueId>& with_respect_to);
+
+// The same for a loss that ends in a wide product over many rows (logits) and a few numbers of each row: where that
+// product takes more than `most_bytes`, it and what follows it are computed, and differentiated at once, for some rows
+// after others, so that no more than a part of it is ever stored. `loss` becomes the value that is then read instead of
+// it. Numeric dims; else, and when there is no such product, this is differentiate.
+std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::vector<ValueId>& with_respect_to,
+                                           int64_t most_bytes = int64_t{256} << 20);
 
 }  // namespace lumen::graph

@@ -19,6 +19,8 @@ class Reverse {
   void add(ValueId v, ValueId gradient);
   // The sum of all that was added; -1 when nothing was. Asked once per value, when its users are done.
   ValueId take(ValueId v);
+  // Adds up what is known so far of the gradient of every value below `end`, except pieces that are joined later.
+  void settle(ValueId end);
 
   // Sums over the axes along which a value of `shape` was stretched to g's shape.
   ValueId reduce_to(ValueId g, const Shape& shape);
@@ -34,10 +36,12 @@ class Reverse {
 
  private:
   struct Uses {
-    int by_maps = 0;    // maps and reduces: kernels that can compute their operands themselves
-    int by_others = 0;  // products, views, moves: the value must be in memory
+    int by_maps = 0;           // maps and reduces: kernels that can compute their operands themselves
+    bool by_gradient = false;  // derivatives of maps read it
+    int by_others = 0;         // products, views, moves: the value must be in memory
   };
   void join_pads(std::vector<ValueId>* parts);
+  void mark_read_by_gradient(ValueId v);
   bool stored(ValueId v) const;  // in memory whatever the gradient needs
   bool recomputable(ValueId v);
 

@@ -39,7 +39,8 @@ class Partition {
     for (const AttentionGradient& a : find_attention_gradients(g_, users_)) {
       attempt(a.nodes, {KernelShape::attend_gradient, a.root});
     }
-    for (int c = 0; c < size(); ++c) {
+    // The last product of a map takes it: in a chain of sums each product then adds to what came before it.
+    for (int c = size(); c-- > 0;) {
       if (clusters_[c].shape == KernelShape::dot) grow_epilogue(c);
     }
     for (bool changed = true; changed;) changed = merge_rows();

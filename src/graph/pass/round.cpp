@@ -1,10 +1,18 @@
 // round_products: mixed precision. Operands of products with parameters, forward and backward, are rounded to a short
 // float; sums, everything between products, and the parameters themselves stay as they are. Such products have no batch
 // letter (one that both operands and the result share); those of attention do and stay. A value is rounded once,
-// below its views, however many products read it. Products whose rows pick matrices are such products. Proved by
-// tests/graph/round_test.cpp.
+// below its views, however many products read it. Products whose rows pick matrices are such products.
+// What such a product of data and parameters computes (with the bias or factor behind it) is rounded, too, where it has
+// to be kept: where several maps or products read it. Half the memory between forward and backward, and exactly what
+// another product that reads it would round it to. Gradients of parameters (both operands are data) and what reductions
+// read stay f32. Proved by tests/graph/round_test.cpp.
+#include <algorithm>
+#include <set>
+
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
+#include "graph/pass/access.h"
+#include "graph/pass/partition.h"
 #include "graph/pass/pipeline.h"
 
 namespace lumen::graph {
@@ -20,23 +28,116 @@ bool has_batch_letter(const Node& contract) {
 
 class Rounder {
  public:
-  Rounder(const Graph& g, Scalar to) : r_(g), to_(to), rounded_(g.nodes.size(), -1) {}
+  Rounder(const Graph& g, Scalar to)
+      : r_(g), to_(to), users_(users_of(g)), rounded_(g.nodes.size(), -1), data_(g.nodes.size(), false) {}
 
   Graph run() {
     for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
       const Node& node = r_.from[v];
-      const bool picks = node.op == Op::contract_gather_ || node.op == Op::contract_scatter_;
-      const bool dense = node.op == Op::contract_ && !has_batch_letter(node);
-      if ((picks || dense) && is_f32(node.operands[0]) && is_f32(node.operands[1]))
+      data_[v] = node.op == Op::input_
+                     ? node.attributes.role != Role::parameter
+                     : std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId o) { return data_[o]; });
+      if (is_rounded_product(v))
         replace(v);
+      else if (is_view(node.op) && is_kept_short(node.operands[0]))
+        keep_short_view(v);
+      else if (node.op == Op::map_ &&
+               std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId o) { return is_kept_short(o); }))
+        lengthen_operands(v);
       else
         r_.keep(v);
+      if (is_activation(v) && is_kept(v)) keep_short(v);
     }
     return r_.finish();
   }
 
  private:
   bool is_f32(ValueId v) const { return r_.from[v].type.element == Element{}; }
+
+  bool is_rounded_product(ValueId v) const {
+    const Node& node = r_.from[v];
+    const bool picks = node.op == Op::contract_gather_ || node.op == Op::contract_scatter_;
+    const bool dense = node.op == Op::contract_ && !has_batch_letter(node);
+    return (picks || dense) && is_f32(node.operands[0]) && is_f32(node.operands[1]);
+  }
+
+  // A product of data and parameters, or one of data that such a product reads (what an attention mixed), or a map of
+  // one that is not kept itself and of smaller values.
+  bool is_activation(ValueId v) const {
+    const Node& node = r_.from[v];
+    if (is_rounded_product(v)) return data_[node.operands[0]] != data_[node.operands[1]];
+    if (node.op == Op::contract_) return is_f32(v) && feeds_product(v);
+    if (node.op != Op::map_ || !is_f32(v)) return false;
+    int whole = 0;
+    for (ValueId o : node.operands) {
+      if (r_.from[o].type.shape != node.type.shape || is_splat(r_.from[o])) continue;
+      whole += 1;
+      while (is_view(r_.from[o].op)) o = r_.from[o].operands[0];
+      if (is_kept_short(o) || !is_activation(o)) return false;
+    }
+    return whole == 1;
+  }
+
+  bool feeds_product(ValueId v) const {
+    return std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
+      return u >= 0 && (is_rounded_product(u) || (is_view(r_.from[u].op) && feeds_product(u)));
+    });
+  }
+
+  // Several read it, or one through a view that it cannot be part of, and all of them are maps or products.
+  bool is_kept(ValueId v) const {
+    std::set<ValueId> readers;
+    bool moved = false;
+    return count_readers(v, &readers, &moved) && (moved || readers.size() > 1);
+  }
+  bool count_readers(ValueId v, std::set<ValueId>* readers, bool* moved) const {
+    return std::all_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
+      if (u < 0) return false;
+      if (is_view(r_.from[u].op)) {
+        *moved |= r_.from[u].op != Op::reshape_;
+        return count_readers(u, readers, moved);
+      }
+      readers->insert(u);
+      return r_.from[u].op == Op::map_ || is_rounded_product(u);
+    });
+  }
+
+  // Maps take the short value and lengthen it as they read.
+  void lengthen_operands(ValueId v) {
+    const Node& node = r_.from[v];
+    Formula formula = node.attributes.formula;
+    Formula lengthen;
+    lengthen.inputs = {to_};
+    lengthen.outputs = {lengthen.convert(ScalarOp::cast_, Scalar::f32, lengthen.input(0))};
+    std::vector<ValueId> operands = r_.operands(v);
+    for (size_t i = operands.size(); i-- > 0;) {
+      if (!is_kept_short(node.operands[i])) continue;
+      // The outer formula's other inputs come first, the inner one's last.
+      formula = compose(formula, static_cast<int>(i), lengthen, 0);
+      operands.erase(operands.begin() + static_cast<int64_t>(i));
+      operands.push_back(rounded_[node.operands[i]]);
+    }
+    r_.replace(v, r_.build.map(formula, operands));
+    r_.to[r_[v]].label = node.label;
+  }
+
+  // Readers other than maps find the value as long as it was.
+  void keep_short(ValueId v) {
+    rounded_[v] = r_.build.convert(r_[v], to_);
+    short_.insert(v);
+    r_.replace(v, r_.build.convert(rounded_[v], Scalar::f32));
+  }
+  bool is_kept_short(ValueId v) const { return short_.contains(v); }
+  void keep_short_view(ValueId v) {
+    const ValueId operand = r_.from[v].operands[0];
+    const ValueId whole = r_[operand];
+    r_.replace(operand, rounded_[operand]);
+    rounded_[v] = r_.keep(v);
+    r_.to[rounded_[v]].type.element = {to_, nullptr};
+    r_.replace(operand, whole);
+    short_.insert(v);
+    r_.replace(v, r_.build.convert(rounded_[v], Scalar::f32));
+  }
 
   void replace(ValueId v) {
     const Node node = r_.from[v];
@@ -66,7 +167,10 @@ class Rounder {
 
   Rewriter r_;
   Scalar to_;
-  std::vector<ValueId> rounded_;
+  Users users_;
+  std::vector<ValueId> rounded_;  // the short value of each, where there is one
+  std::vector<bool> data_;        // depends on more than parameters
+  std::set<ValueId> short_;       // kept so
 };
 
 }  // namespace

@@ -51,13 +51,7 @@ class AttendKernel : AttendWriter {
     for (const graph::ValueId v : group_.inputs) draft_.value(v, false);
     const int64_t all_rows = product(a_.row_extents());
     Synthesis out;
-    if (parts_ == 1) {
-      for (const graph::ValueId r : group_.results) draft_.value(r, true);
-    } else {
-      out.scratch = {parts_ * all_rows * a_.width * 4, parts_ * all_rows * 8};
-      partial_ = draft_.scratch(0, out.scratch[0], true);
-      extremes_ = draft_.scratch(1, out.scratch[1], true);
-    }
+    out.scratch = declare_results(group_, a_, parts_);
     const std::vector<bool> apart(a_.extents.size() + 1, true);
     using Accesses = std::map<graph::ValueId, Access>;
     dot_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart,
@@ -520,8 +514,7 @@ class AttendKernel : AttendWriter {
     for (size_t k = 0; k < at.size(); ++k) number = b_.add(number, times(at[k], dense[tile_axes_[k]]));
     number = b_.add(number, times(part, product(a_.row_extents())));
     const ValueId total = b_.fold(ScalarOp::add_, b_.load(totals_, vector(), bytes(i, lanes_), line_));
-    b_.store(extremes_, b_.load(tops_, {Scalar::f32, 1}, bytes(i, 1), 4), bytes(number, 2), 4);
-    b_.store(extremes_, total, b_.add(bytes(number, 2), b_.i64(4)), 4);
+    keep_extremes(number, b_.load(tops_, {Scalar::f32, 1}, bytes(i, 1), 4), total);
     each_number(a_.width, true, [&](ValueId e, int lanes, ValueId count) {
       const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), e), 1), 4);
       b_.store(partial_, sum, bytes(b_.add(times(number, a_.width), e), 1), 4, count);
@@ -545,7 +538,7 @@ class AttendKernel : AttendWriter {
   bool direct_keys_ = false, direct_values_ = false;  // read where they lie
   bool few_ = false;                                  // rows: keys are not turned
   BufferId queries_ = -1, turned_ = -1, staged_ = -1, values_ = -1, sums_ = -1, row_ = -1, tops_ = -1, totals_ = -1;
-  BufferId first_ = -1, end_ = -1, bounds_ = -1, partial_ = -1, extremes_ = -1;
+  BufferId first_ = -1, end_ = -1, bounds_ = -1;
   ValueId first_row_ = -1, count_ = -1, row_number_ = -1;
 };
 

@@ -132,6 +132,10 @@ class AttendWriter {
     b_.loop(loop::LoopKind::serial, from, to, step, body);
   }
   loop::VType vector() const { return {Scalar::f32, lanes_}; }
+  // Declares what a kernel of `attention` writes, the group's results or, in parts of the keys, what attend_merge
+  // joins; bytes of the scratch this takes.
+  std::vector<int64_t> declare_results(const graph::Group& group, const Attention& attention, int64_t parts);
+  void keep_extremes(loop::ValueId row, loop::ValueId top, loop::ValueId total);
   // Numbers at .. of a row, as many as are stored at once.
   void each_number(int64_t width, bool dense,
                    const std::function<void(loop::ValueId at, int lanes, loop::ValueId count)>& body);
@@ -142,6 +146,7 @@ class AttendWriter {
   int lanes_;
   int line_;  // bytes of a vector
   bool fused_;
+  loop::BufferId partial_ = -1, extremes_ = -1;  // what attend_merge joins
 };
 
 int64_t round_up(int64_t x, int64_t unit);

@@ -79,7 +79,7 @@ class AttendBlock : protected AttendWriter {
   std::vector<int> row_axes_;
   std::vector<int64_t> row_extents_;
   int64_t rows_ = 1;
-  BlockPlan tiles_;
+  AttendPlan tiles_;
 
  private:
   using Place = std::function<ValueId(ValueId line, ValueId unit)>;

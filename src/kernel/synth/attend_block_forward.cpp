@@ -53,14 +53,14 @@ class ForwardBlock : AttendBlock {
   }
 
   std::optional<Synthesis> run(Scalar products) {
-    BlockProblem problem;
+    AttendProblem problem;
     problem.own = rows_;
     problem.walk = keys();
     problem.heads = heads();
     problem.owned = problem.walked = {a_.depth};
     problem.results = {a_.width};
     problem.rows_meet = true;
-    const auto found = plan_block(target_, products, problem);
+    const auto found = plan_attend(target_, products, problem);
     if (!found || a_.depth == 1 || a_.width == 1) return std::nullopt;
     tiles_ = *found;
     const int64_t tiles = (rows_ + tiles_.own - 1) / tiles_.own;
@@ -68,13 +68,7 @@ class ForwardBlock : AttendBlock {
     for (const graph::ValueId v : group_.inputs) draft_.value(v, false);
     const int64_t all_rows = product(a_.row_extents());
     Synthesis out;
-    if (parts_ == 1) {
-      for (const graph::ValueId r : group_.results) draft_.value(r, true);
-    } else {
-      out.scratch = {parts_ * all_rows * a_.width * 4, parts_ * all_rows * 8};
-      partial_ = draft_.scratch(0, out.scratch[0], true);
-      extremes_ = draft_.scratch(1, out.scratch[1], true);
-    }
+    out.scratch = declare_results(group_, a_, parts_);
     const std::vector<bool> apart(a_.extents.size() + 1, true);
     using Accesses = std::map<graph::ValueId, Access>;
     dot_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart, Accesses{{a_.k, a_.k_access}});
@@ -306,11 +300,8 @@ class ForwardBlock : AttendBlock {
       return number;
     };
     for (size_t r = 0; r < totals.size(); ++r) {
-      once(o, lane, r, [&](ValueId line) {
-        const ValueId at = bytes(number_of(line), 2);
-        b_.store(extremes_, b_.load(tops_[r], kOne, b_.i64(0), 4), at, 4);
-        b_.store(extremes_, totals[r], b_.add(at, b_.i64(4)), 4);
-      });
+      once(o, lane, r,
+           [&](ValueId line) { keep_extremes(number_of(line), b_.load(tops_[r], kOne, b_.i64(0), 4), totals[r]); });
       const ValueId line = b_.add(first_, o.line(own, lane, static_cast<int>(r)));
       b_.branch(less(line, b_.i64(rows_)), [&] {
         const ValueId number = number_of(line);
@@ -331,7 +322,7 @@ class ForwardBlock : AttendBlock {
   std::unique_ptr<Body> dot_, queries_, map_,
       pick_;  // over (rows, keys, depth) twice, (rows, keys), (rows, keys, width)
   int64_t parts_ = 1, part_ = 0;
-  BufferId partial_ = -1, extremes_ = -1, statistics_ = -1;
+  BufferId statistics_ = -1;
   std::vector<BufferId> tops_, totals_;  // of a lane's rows
   std::vector<ValueId> found_;           // maxima of the tile of keys at hand, by row
   ValueId first_ = -1;

@@ -41,7 +41,7 @@ class GradientBlock : AttendBlock {
 
   // The plan, or false where there is none.
   bool plan(Scalar products) {
-    BlockProblem problem;
+    AttendProblem problem;
     problem.own = count(!over_keys_);
     problem.walk = count(over_keys_);
     problem.heads = heads();
@@ -52,7 +52,7 @@ class GradientBlock : AttendBlock {
     problem.sources = static_cast<int>(sources_.size());
     for (const AttentionGradient::Operand& o : a_.operands)
       if (o.width == 1) return false;
-    const auto found = plan_block(target_, products, problem);
+    const auto found = plan_attend(target_, products, problem);
     if (found) tiles_ = *found;
     return found.has_value();
   }

@@ -28,7 +28,7 @@ int64_t panel_bytes(int64_t rows, int64_t k, Scalar factor) {
   return up((rows + 1) * k * scalar_bytes(factor), BlockProduct::kAlign);
 }
 
-int64_t shared_bytes(const BlockPlan& p, const BlockProblem& problem) {
+int64_t shared_bytes(const AttendPlan& p, const AttendProblem& problem) {
   const int64_t step_k = BlockProduct::step_k(*p.machine, p.product(1));
   int64_t resident = problem.sources * panel_bytes(p.own, p.walk, p.factor), all = 0, most = 0;
   for (const int64_t k : problem.owned) resident += panel_bytes(p.own, up(k, step_k), p.factor);
@@ -45,7 +45,7 @@ int64_t shared_bytes(const BlockPlan& p, const BlockProblem& problem) {
   return resident + (p.one_by_one ? most : all) + kStatistics;
 }
 
-int64_t sums(const BlockPlan& p, const BlockProblem& problem) {
+int64_t sums(const AttendPlan& p, const AttendProblem& problem) {
   int64_t columns = problem.products * p.walk;
   for (const int64_t w : problem.results) {
     const BlockTile t = p.result(w);
@@ -55,14 +55,14 @@ int64_t sums(const BlockPlan& p, const BlockProblem& problem) {
 }
 
 // 32 bit registers of a lane for both factors of an instruction.
-int64_t factor_registers(const BlockPlan& p) {
+int64_t factor_registers(const AttendPlan& p) {
   if (!p.row) return 0;
   const auto& operands = p.row->collective->operands;
   return (operands[1].fragment.lane_bits + operands[2].fragment.lane_bits) / 32;
 }
 
 // Of a plan that is possible; 0: it is not.
-double worth(const BlockPlan& p, const BlockProblem& problem) {
+double worth(const AttendPlan& p, const AttendProblem& problem) {
   const int64_t own_unit = p.step(p.own_side) * p.down, walk_unit = p.step(p.walk_side()) * p.across;
   if (p.own % own_unit != 0 || p.walk % walk_unit != 0) return 0;
   if (p.walk % BlockProduct::step_k(*p.machine, p.product(1)) != 0) return 0;
@@ -95,26 +95,23 @@ double worth(const BlockPlan& p, const BlockProblem& problem) {
 }
 
 // Own lines lie where fewer lanes share one.
-Side own_side_of(const BlockPlan& p) {
-  loop::Builder scratch("side");
-  BlockTile tile{p.row, p.factor, p.wave(), 1, 1, 1, 1, 1};
-  tile.stage_k = BlockProduct::step_k(*p.machine, tile);
-  const BlockProduct product(scratch, *p.machine, tile);
-  return product.lanes_of_line(Side::a) <= product.lanes_of_line(Side::b) ? Side::a : Side::b;
+Side own_side_of(const AttendPlan& p) {
+  const BlockTile tile{p.row, p.factor, p.wave(), 1, 1, 1, 1, 1};
+  return BlockProduct::lanes_of_line(tile, Side::a) <= BlockProduct::lanes_of_line(tile, Side::b) ? Side::a : Side::b;
 }
 
 }  // namespace
 
-Side BlockPlan::walk_side() const {
+Side AttendPlan::walk_side() const {
   return own_side == Side::a ? Side::b : Side::a;
 }
 
-int64_t BlockPlan::step(Side side) const {
+int64_t AttendPlan::step(Side side) const {
   const BlockTile tile{row, factor, wave(), 1, 1, 1, 1, 1};
   return side == Side::a ? tile.step_m() : tile.step_n();
 }
 
-BlockTile BlockPlan::product(int64_t k) const {
+BlockTile AttendPlan::product(int64_t k) const {
   BlockTile t{row, factor, wave(), 1, 1, 1, 1, 1};
   const int own_tiles = static_cast<int>(own / step(own_side) / down),
             walk_tiles = static_cast<int>(walk / step(walk_side()) / across);
@@ -127,7 +124,7 @@ BlockTile BlockPlan::product(int64_t k) const {
   return t;
 }
 
-BlockTile BlockPlan::result(int64_t width) const {
+BlockTile AttendPlan::result(int64_t width) const {
   BlockTile t = product(1);
   const int64_t unit = step(walk_side()) * across;
   (own_side == Side::a ? t.tiles_n : t.tiles_m) = static_cast<int>(up(width, unit) / unit);
@@ -141,12 +138,12 @@ BlockTile BlockPlan::result(int64_t width) const {
   return t;
 }
 
-std::string BlockPlan::text() const {
+std::string AttendPlan::text() const {
   return fmt::format("{} {}x{} by {}x{} waves{}", row ? row->row : "fma", own, walk, down * wave() / machine->wave,
                      across, one_by_one ? ", panels in turn" : "");
 }
 
-std::optional<BlockPlan> plan_block(const machine::Machine& m, Scalar products, const BlockProblem& problem) {
+std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products, const AttendProblem& problem) {
   if (m.wave <= 1) return std::nullopt;
   struct Choice {
     const machine::MatrixRow* row;
@@ -162,10 +159,10 @@ std::optional<BlockPlan> plan_block(const machine::Machine& m, Scalar products, 
   }
   preferred[2].push_back({nullptr, Scalar::f32});
   for (const std::vector<Choice>& choices : preferred) {
-    std::optional<BlockPlan> best;
+    std::optional<AttendPlan> best;
     double most = 0;
     for (const Choice& c : choices) {
-      BlockPlan p;
+      AttendPlan p;
       p.machine = &m;
       p.row = c.row;
       p.factor = c.factor;

@@ -9,7 +9,7 @@
 namespace lumen::synth {
 
 // What must be kept and computed.
-struct BlockProblem {
+struct AttendProblem {
   int64_t own = 1, walk = 1;     // lines there are
   int64_t heads = 1;             // independent problems
   std::vector<int64_t> owned;    // widths of the panels of own lines
@@ -19,7 +19,7 @@ struct BlockProblem {
   bool rows_meet = false;  // lanes that share an own line must agree on something in each tile
 };
 
-struct BlockPlan {
+struct AttendPlan {
   const machine::Machine* machine = nullptr;
   const machine::MatrixRow* row = nullptr;  // null: fused multiply-adds
   Scalar factor = Scalar::f32;
@@ -40,6 +40,6 @@ struct BlockPlan {
 };
 
 // The best plan with factors of type `products` or f32; nothing where the machine has no waves or no memory for it.
-std::optional<BlockPlan> plan_block(const machine::Machine& m, Scalar products, const BlockProblem& problem);
+std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products, const AttendProblem& problem);
 
 }  // namespace lumen::synth

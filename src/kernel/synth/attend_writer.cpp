@@ -21,6 +21,24 @@ void AttendWriter::close(Body& body, int opened) {
   for (int d = 0; d < opened; ++d) body.close();
 }
 
+std::vector<int64_t> AttendWriter::declare_results(const graph::Group& group, const Attention& attention,
+                                                   int64_t parts) {
+  if (parts == 1) {
+    for (const graph::ValueId r : group.results) draft_.value(r, true);
+    return {};
+  }
+  const int64_t rows = product(attention.row_extents());
+  const std::vector<int64_t> bytes{parts * rows * attention.width * 4, parts * rows * 8};
+  partial_ = draft_.scratch(0, bytes[0], true);
+  extremes_ = draft_.scratch(1, bytes[1], true);
+  return bytes;
+}
+
+void AttendWriter::keep_extremes(ValueId row, ValueId top, ValueId total) {
+  b_.store(extremes_, top, bytes(row, 2), 4);
+  b_.store(extremes_, total, b_.add(bytes(row, 2), b_.i64(4)), 4);
+}
+
 void AttendWriter::each_number(int64_t width, bool dense,
                                const std::function<void(ValueId at, int lanes, ValueId count)>& body) {
   if (!dense) {

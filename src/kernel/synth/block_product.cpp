@@ -34,6 +34,10 @@ int64_t bytes_of_chunk(int64_t rows, int64_t row_bytes) {
   return rows * row_bytes + (row_bytes % kSwizzledRow == 0 ? 0 : row_bytes);
 }
 
+Fragment sums_of(const BlockTile& tile) {
+  return tile.row ? tile.row->collective->operands[0].fragment : lane_sums(tile.wave);
+}
+
 }  // namespace
 
 int BlockTile::step_m() const {
@@ -156,15 +160,13 @@ void BlockProduct::prepare(Factor& f, const Fragment& fragment, int64_t rows) {
 BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTile tile) : b_(b), tile_(tile) {
   chunk_k_ = step_k(m, tile_);
   LUMEN_CHECK(tile_.stage_k % chunk_k_ == 0, "stages of {} in steps of {}", tile_.stage_k, chunk_k_);
-  Fragment acc;
+  const Fragment acc = sums_of(tile_);
   if (!tile_.row) {
     together_ = chunk_k_;
     prepare(a_, lane_rows(tile_.wave), tile_.m());
     prepare(c_, lane_columns(tile_.wave), tile_.n());
-    acc = lane_sums(tile_.wave);
   } else {
     const auto& operands = tile_.row->collective->operands;
-    acc = operands[0].fragment;
     together_ = chunk_k_ / tile_.row->k;
     if (tile_.row->in_shared) {
       for (const Side side : {Side::a, Side::b})
@@ -418,8 +420,9 @@ ValueId BlockProduct::fold_line(Side side, ScalarOp op, ValueId x) {
   return x;
 }
 
-int BlockProduct::lanes_of_line(Side side) const {
-  return static_cast<int>(lanes_extent(side == Side::a ? acc_.columns : acc_.rows));
+int BlockProduct::lanes_of_line(const BlockTile& tile, Side side) {
+  const Holding sums = holding_of(sums_of(tile));
+  return static_cast<int>(lanes_extent(side == Side::a ? sums.columns : sums.rows));
 }
 
 ValueId BlockProduct::leads_line(Side side, ValueId lane) {

@@ -93,7 +93,7 @@ class BlockProduct {
   void change_line(Side side, loop::ValueId lane, int number, const ChangeLine& change);
   // What the lanes of a group that hold the same line have, by op (associative, commutative): all get the same bits.
   loop::ValueId fold_line(Side side, ScalarOp op, loop::ValueId x);
-  int lanes_of_line(Side side) const;                               // of a group
+  static int lanes_of_line(const BlockTile& tile, Side side);       // of a group
   loop::ValueId leads_line(Side side, loop::ValueId lane);          // truth: one of these lanes
   loop::ValueId group_across(Side side, loop::ValueId lane) const;  // the lane's group among those that share lines
 

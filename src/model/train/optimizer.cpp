@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
+#include "graph/pass/pipeline.h"
 
 namespace lumen::model {
 namespace {
@@ -96,9 +97,10 @@ std::vector<ValueId> parameter_inputs(const Graph& g, const std::vector<Paramete
 Graph training_step(Graph loss, const std::vector<Parameter>& trained, const AdamW& settings) {
   Graph g = std::move(loss);
   g.name = "train";
+  graph::inline_calls(g);
   const std::vector<ValueId> parameters = parameter_inputs(g, trained);
-  const std::vector<ValueId> gradients = graph::differentiate(g, loss_of(g), parameters);
-  const ValueId loss_value = g.results[0];
+  ValueId loss_value = loss_of(g);
+  const std::vector<ValueId> gradients = graph::differentiate_by_rows(g, loss_value, parameters);
   Builder build(g);
   AdamWGraph adam(build, settings);
   const ValueId norm = adam.norm(gradients);
@@ -113,8 +115,9 @@ Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int par
   LUMEN_CHECK(parts >= 1);
   Graph g = std::move(loss);
   g.name = "accumulate";
-  const std::vector<ValueId> gradients = graph::differentiate(g, loss_of(g), parameter_inputs(g, trained));
-  const ValueId loss_value = g.results[0];
+  graph::inline_calls(g);
+  ValueId loss_value = loss_of(g);
+  const std::vector<ValueId> gradients = graph::differentiate_by_rows(g, loss_value, parameter_inputs(g, trained));
   Builder build(g);
   for (size_t i = 0; i < trained.size(); ++i) {
     const ValueId sum = build.input(kGradient + trained[i].name, Role::state, f32_type(trained[i].shape));

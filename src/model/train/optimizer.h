@@ -30,7 +30,8 @@ inline constexpr const char* kFirstMoment = "adam.m.";           // + parameter
 inline constexpr const char* kSecondMoment = "adam.v.";
 inline constexpr const char* kGradient = "gradient.";
 
-// Results "loss" and "norm" (of the unclipped gradients). `loss` is a graph with one rank-0 result.
+// Results "loss" and "norm" (of the unclipped gradients). `loss` is a graph with one rank-0 result; when its extents
+// are numbers, wide logits are never stored whole (graph::differentiate_by_rows).
 graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const AdamW& settings);
 
 // The same in two graphs for gradient accumulation: the first adds gradients / `parts` to states "gradient.*" and

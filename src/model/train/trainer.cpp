@@ -72,6 +72,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     tensor(f.parameter.name, {f.parameter.shape, {Scalar::f32, nullptr}})
         ->upload(values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
   }
+  loss = graph::bind_symbols(loss, options.symbols);
   if (recipe_.accumulate == 1) {
     step_ = engine_.compile(training_step(loss, trained_, recipe_.adam), options);
     bind_all(*step_);

@@ -1,0 +1,50 @@
+// The tail of a loss over rows: from one wide product (logits) to a few numbers per row, everything in between computed
+// row by row. Found here, so that the gradient can take it in parts (by_rows.cpp). Numeric dims, no calls.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "graph/ir/build.h"
+
+namespace lumen::graph {
+
+struct RowTail {
+  ValueId product = -1;  // the contract
+  int rows_side = 0;     // which of its operands holds the rows
+  int64_t rows = 0;
+  // The product, what follows it row by row, and wide masks and the like that those read; in order.
+  std::vector<ValueId> nodes;
+  std::vector<bool> contains;  // by value: one of them
+  std::vector<ValueId> exits;  // those of them that others read: a few numbers a row
+  std::vector<bool> depends;   // by value: on the product
+};
+
+// The tail behind the largest product of more than `least_bytes` whose rows meet only where few numbers of each are
+// left; nothing when there is none.
+std::optional<RowTail> find_row_tail(const Graph& g, ValueId loss, int64_t least_bytes);
+
+// How many leading axes hold the rows: the shortest prefix of that many elements. -1: none does.
+int row_axes(const Shape& shape, int64_t rows);
+
+// Copies the tail for the rows [first, first + count) to the end of the graph, its rows flattened into one axis.
+class RowCopy {
+ public:
+  RowCopy(Graph& g, const RowTail& tail);
+  // Values of rows outside the tail, flattened to [rows, ...]: written once, before the first part.
+  void flatten();
+  // Returns the copies of the exits, [count, ...].
+  std::vector<ValueId> part(int64_t first, int64_t count);
+  const std::vector<ValueId>& flat() const { return flat_; }
+
+ private:
+  ValueId whole(ValueId v);  // flattened
+  ValueId operand(ValueId v, const Node& user, int64_t first, int64_t count);
+
+  Builder build_;
+  const RowTail& tail_;
+  std::vector<ValueId> flat_;  // by value, -1: none
+  std::vector<ValueId> now_;   // by value: its copy in the part being written
+};
+
+}  // namespace lumen::graph

@@ -1,0 +1,134 @@
+// Needs: none. Gradients of losses over rows, taken in parts: the same numbers, and never the whole product.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "blocks.h"
+#include "graph/grad/reverse.h"
+#include "graph/ir/text.h"
+#include "graph/ir/verify.h"
+#include "graph/pass/pipeline.h"
+#include "plan_run.h"
+
+namespace lumen::graph {
+namespace {
+
+const BlockSizes kSizes{.batch = 2, .tokens = 6, .vocabulary = 40};
+constexpr int64_t kLogits = 2 * 6 * 40 * 4, kMost = 400;  // bytes
+
+std::vector<ValueId> parameters_of(const Graph& g) {
+  std::vector<ValueId> all;
+  for (ValueId v : g.inputs())
+    if (g[v].attributes.role == Role::parameter) all.push_back(v);
+  return all;
+}
+
+// The loss and all gradients; by parts where most_bytes is not 0.
+Graph with_gradients(Graph g, ValueId loss, int64_t most_bytes) {
+  const std::vector<ValueId> wanted = parameters_of(g);
+  std::vector<ValueId> gradients =
+      most_bytes == 0 ? differentiate(g, loss, wanted) : differentiate_by_rows(g, loss, wanted, most_bytes);
+  g.results = {loss};
+  g.results.insert(g.results.end(), gradients.begin(), gradients.end());
+  g.result_names.assign(g.results.size(), "");
+  EXPECT_EQ(verify(g), "");
+  simplify(g);
+  return g;
+}
+
+int64_t widest(const Graph& g) {
+  int64_t bytes = 0;
+  for (const Node& n : g.nodes)
+    if (!n.type.shape.empty() && n.type.shape.back() == Dim(kSizes.vocabulary))
+      bytes = std::max(bytes, byte_size(n.type));
+  return bytes;
+}
+
+void expect_equal(const std::vector<Tensor>& a, const std::vector<Tensor>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t r = 0; r < a.size(); ++r) {
+    double most = 0;
+    for (const double x : b[r].values) most = std::max(most, std::abs(x));
+    for (size_t i = 0; i < a[r].values.size(); ++i)
+      ASSERT_NEAR(a[r].values[i], b[r].values[i], tolerance * most) << "result " << r;
+  }
+}
+
+TEST(ByRows, PartsGiveTheGradientsOfTheWhole) {
+  Graph g;
+  Builder b(g);
+  const ValueId loss = transformer(b, kSizes);
+  const auto in = random_inputs(g, kSizes.vocabulary, 3);
+  EvalOptions wide;
+  wide.wide = true;
+  const Graph whole = with_gradients(g, loss, 0), parts = with_gradients(g, loss, kMost);
+  EXPECT_EQ(widest(whole), kLogits);
+  EXPECT_LE(widest(parts), kMost) << print(parts);
+  expect_equal(eval(parts, in, wide), eval(whole, in, wide), 1e-12);
+
+  const Pipeline p = run_pipeline(parts, {}, {});
+  const PlanRun run = run_plan(p.plan, p.memory, in);
+  ASSERT_EQ(run.wrong, "");
+  expect_equal(run.results, eval(whole, in, wide), 1e-4);
+}
+
+// A part is differentiated before the next is computed: its product is gone by then.
+TEST(ByRows, OnePartIsInMemoryAtATime) {
+  Graph g;
+  Builder b(g);
+  const ValueId loss = transformer(b, kSizes);
+  const Pipeline p = run_pipeline(with_gradients(g, loss, kMost), {}, {});
+  std::vector<int> first(p.plan.graph.nodes.size(), -1), last(first);
+  for (int k = 0; k < static_cast<int>(p.plan.groups.size()); ++k) {
+    for (ValueId v : p.plan.groups[k].results) first[v] = k;
+    for (ValueId v : p.plan.groups[k].inputs) last[v] = k;
+  }
+  int parts = 0, at_once = 0;
+  for (int k = 0; k < static_cast<int>(p.plan.groups.size()); ++k) {
+    int alive = 0;
+    for (size_t v = 0; v < first.size(); ++v) {
+      const Type& t = p.plan.graph[static_cast<ValueId>(v)].type;
+      const bool wide = t.shape.size() == 2 && t.shape[1] == Dim(kSizes.vocabulary);
+      if (!wide || first[v] < 0) continue;
+      alive += first[v] <= k && k <= last[v];
+      parts += first[v] == k && p.plan.groups[k].shape == KernelShape::dot;
+    }
+    at_once = std::max(at_once, alive);
+  }
+  EXPECT_EQ(parts, 6);
+  EXPECT_LE(at_once, 2) << "the product and its gradient";
+}
+
+// The gradient of each row's loss depends on the others: it is taken of the whole, and right.
+TEST(ByRows, LossesThatMixRowsAreTakenWhole) {
+  Graph g;
+  Builder b(g);
+  const ValueId mean = transformer(b, kSizes), loss = b.mul(mean, mean);
+  const auto in = random_inputs(g, kSizes.vocabulary, 4);
+  const Graph whole = with_gradients(g, loss, 0), parts = with_gradients(g, loss, kMost);
+  EXPECT_EQ(widest(parts), kLogits);
+  expect_equal(eval(parts, in), eval(whole, in), 0);
+}
+
+// Weights of rows that are data are known beforehand.
+TEST(ByRows, RowsMayBeWeighted) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, {{12, 8}, kFloat}),
+                weights = b.input("weights", Role::data, {{12}, kFloat});
+  const ValueId w = b.input("w", Role::parameter, {{40, 8}, kFloat}),
+                bias = b.input("bias", Role::parameter, {{40}, kFloat});
+  const ValueId y = b.add(b.contract(x, w, "mk", "nk", "mn"), bias);
+  const ValueId rows = b.reshape(b.reduce(b.unary(ScalarOp::exp_, y), Reduction::sum, {1}), {12});
+  const ValueId loss = b.reshape(b.reduce(b.mul(rows, weights), Reduction::sum, {0}), {});
+  const auto in = random_inputs(g, 1, 5);
+  EvalOptions wide;
+  wide.wide = true;
+  const Graph whole = with_gradients(g, loss, 0), parts = with_gradients(g, loss, kMost);
+  EXPECT_LE(widest(parts), kMost) << print(parts);
+  expect_equal(eval(parts, in, wide), eval(whole, in, wide), 1e-12);
+}
+
+}  // namespace
+}  // namespace lumen::graph
