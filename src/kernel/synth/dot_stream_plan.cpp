@@ -268,7 +268,8 @@ class StreamChooser {
     const int64_t room = std::max(limit, std::min(m_.shared_bytes, laid + limit / 2)) - laid;
     for (; t.width > 1 && room / t.stage_bytes() < 2;) t.width /= 2;
     for (; t.waves > 1 && room / t.stage_bytes() < 2;) t.waves /= 2;
-    t.buffers = static_cast<int>(std::min<int64_t>(kMostBuffers, room / t.stage_bytes()));
+    const int64_t most = std::clamp<int64_t>(t.stages(), 2, kMostBuffers);
+    t.buffers = static_cast<int>(std::min(most, room / t.stage_bytes()));
     t.shared_bytes = laid + t.buffers * t.stage_bytes();
     return t.buffers >= 2;
   }
