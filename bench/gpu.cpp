@@ -42,13 +42,14 @@ struct Line {
 
 std::vector<Line> lines() {
   std::vector<Line> out;
-  const auto square = [&](Scalar s, int64_t n) {
-    const std::string name = fmt::format("{} {}", scalar_name(s), n);
-    out.push_back({name, {{n, n}, "mk", s, {}}, {{n, n}, "nk", s, {}}, "mn"});
-    out.push_back({name + " dx", {{n, n}, "mk", s, {}}, {{n, n}, "kn", s, {}}, "mn"});
-    out.push_back({name + " dw", {{n, n}, "km", s, {}}, {{n, n}, "kn", s, {}}, "mn"});
+  const auto square = [&](Scalar s, int64_t n, const std::string& format = {}) {
+    const std::string name = fmt::format("{} {}", format.empty() ? scalar_name(s) : format, n);
+    out.push_back({name, {{n, n}, "mk", s, format}, {{n, n}, "nk", s, format}, "mn"});
+    out.push_back({name + " dx", {{n, n}, "mk", s, format}, {{n, n}, "kn", s, format}, "mn"});
+    out.push_back({name + " dw", {{n, n}, "km", s, format}, {{n, n}, "kn", s, format}, "mn"});
   };
   for (const int64_t n : {8192, 4096, 2048}) square(Scalar::bf16, n);
+  square(Scalar::f32, 8192, "fp8_e4m3");
   square(Scalar::f32, 4096);
   constexpr int64_t kN = 14336, kK = 4096;
   for (const char* format : {"bf16", "f16", "q8_0", "q4_0", "q4_k", "q6_k", "nf4", "mxfp4", "fp8_e4m3", "int3_g128"})
@@ -104,7 +105,7 @@ std::vector<synth::Synthesis> candidates(const graph::Plan& plan, const machine:
   const size_t streams = plans.size();
   for (const synth::BlockDot& d : synth::choose_block_dots(p, m, false, 0)) {
     if (plans.size() == streams + (streams == 0 ? 8 : 1)) break;
-    synth::write_block_dot(plan.graph, p, d, m, plans.emplace_back());
+    synth::write_block_dot(plan.graph, d, m, plans.emplace_back());
   }
   return plans.empty() ? std::move(out) : std::move(plans);
 }

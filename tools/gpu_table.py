@@ -3,11 +3,14 @@
 
 Usage: tools/gpu_table.py BUILD [--check] [--targets A,B]
   BUILD      folder with the lumen binary
-  --check    compare with the committed table instead of writing it; exits 1 and shows what changed
+  --check    compare with the committed table instead of writing it; exits 1 and shows what changed. Made with another LLVM than the
+             table, figures may differ, but still no kernel may spill and no case may lose its matrix or dot instructions
   --targets  only these (the table is then printed, or their lines compared)
-Takes a few minutes. A figure changes on purpose only: commit the new table with the change that caused it.
+Takes minutes of processor time. A figure changes on purpose only: commit the new table with the change that caused it.
 """
 import argparse
+import concurrent.futures
+import os
 import re
 import subprocess
 import sys
@@ -49,6 +52,23 @@ def line(lumen: Path, target: str, name: str, flags: list[str]) -> str:
             f"{matrix:>6} {dots:>5}")
 
 
+def llvm_of(lumen: Path) -> str:
+    report = subprocess.run([lumen, "doctor", "--device", "cpu", "--quick", "--json"], capture_output=True, text=True).stdout
+    return (re.search(r"llvm [\d.]+", report) or ["llvm of an unknown version"])[0]
+
+
+def instructions(row: str) -> tuple[int, int]:
+    """Kernels with matrix and with dot instructions."""
+    return int(row.split()[-2]), int(row.split()[-1])
+
+
+def worse(now: str, before: str | None) -> bool:
+    """What no LLVM may change."""
+    if "fails" in now or re.search(r"\d", now[21:].split()[2]) and now[21:].split()[2] != "0":
+        return True
+    return before is not None and any(a < b for a, b in zip(instructions(now), instructions(before)))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("build", type=Path)
@@ -57,8 +77,10 @@ def main() -> int:
     arguments = parser.parse_args()
     lumen = arguments.build / "lumen"
     wanted = arguments.targets.split(",") if arguments.targets else targets(lumen)
-    lines = [line(lumen, t, name, flags) for t in wanted for name, flags in CASES]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        lines = list(pool.map(lambda case: line(lumen, *case), [(t, name, flags) for t in wanted for name, flags in CASES]))
     text = "\n".join([
+        f"# Made with {llvm_of(lumen)}.",
         "# Made by tools/gpu_table.py: the largest figure over all kernels of a case (waves: the smallest). vgpr, spills, waves: per lane",
         "# and SIMD unit, ? where PTX does not say; private, shared: bytes of a lane, of a block; matrix, dots: kernels whose inner loop",
         "# holds such instructions.",
@@ -70,10 +92,14 @@ def main() -> int:
             TABLE.write_text(text)
         return 0
     known = TABLE.read_text().splitlines()
-    changed = [x for x in lines if x not in known]
+    llvm = llvm_of(lumen)
+    same_llvm = f"# Made with {llvm}." in known
+    if not same_llvm:
+        print(f"gpu_table: this is {llvm}, the table is of another: spills and instructions are compared alone")
+    before = {k[:21]: k for k in known}
+    changed = [x for x in lines if (x not in known if same_llvm else worse(x, before.get(x[:21])))]
     for x in changed:
-        before = [k for k in known if k[:21] == x[:21]]
-        print(f"was  {before[0] if before else 'nothing'}\nnow  {x}")
+        print(f"was  {before.get(x[:21], 'nothing')}\nnow  {x}")
     print(f"gpu_table: {len(lines)} lines, {len(changed)} changed")
     return 1 if changed else 0
 

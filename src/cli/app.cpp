@@ -136,7 +136,10 @@ int run_app(int argc, const char* const* argv) {
     std::cout << version.what() << "\n";
     return 0;
   } catch (const CLI::ParseError& error) {
-    return print_error(error.what(), argc < 2 ? "try `lumen demo`, or `lumen --help`" : "see `lumen COMMAND --help`",
+    const auto subs = app.get_subcommands();
+    const std::string of = subs.empty() ? "lumen" : "lumen " + subs.front()->get_name();
+    return print_error(error.what(),
+                       argc < 2 ? "try `lumen demo`, or `lumen --help`" : fmt::format("see `{} --help`", of),
                        Exit::usage);
   }
   try {

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
+#include "cli/given_text.h"
 #include "model/arch/read.h"
 #include "model/file/hub_cache.h"
 #include "model/file/json.h"
@@ -56,11 +57,12 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 std::vector<std::string> texts_of(const Flags& flags) {
   std::vector<std::string> texts = flags.texts;
+  mention_files(texts);
   if (!flags.file.empty()) {
     const auto more = lines_of(read_file(flags.file, uint64_t{1} << 30));
     texts.insert(texts.end(), more.begin(), more.end());
   } else if (texts.empty()) {
-    texts = lines_of(std::string(std::istreambuf_iterator<char>(std::cin), {}));
+    texts = lines_of(standard_input());
   }
   if (texts.empty()) throw usage_error("no text: give some, or --file, or standard input");
   for (const std::string& text : texts)

@@ -1,6 +1,4 @@
 // lumen run (cli) -m MODEL [-p PROMPT]
-#include <unistd.h>
-
 #include <iostream>
 
 #include "base/error.h"
@@ -9,6 +7,7 @@
 #include "cli/adapters.h"
 #include "cli/command.h"
 #include "cli/drafts.h"
+#include "cli/line_input.h"
 #include "cli/sampling.h"
 #include "model/arch/read.h"
 #include "model/file/json.h"
@@ -155,13 +154,18 @@ int generate(const Shared& shared, Flags& flags) {
     if (!flags.no_echo) std::cout << flags.prompt << std::flush;
     whole = answer(generator, *model.tokenizer, flags.prompt);
   } else {
-    const bool terminal = isatty(0) != 0;
-    if (terminal) note("type a text and press Enter; an empty line or Ctrl-D ends");
+    LineInput input;
+    if (input.terminal()) note("type a text and press Enter; an empty line or Ctrl-D ends");
+    bool any = false;
     for (std::string line; whole;) {
-      if (terminal) std::cerr << "> " << std::flush;
-      if (!std::getline(std::cin, line) || line.empty()) break;
+      const LineInput::Status status = input.read("> ", &line);
+      if (status == LineInput::Status::interrupted) whole = false;
+      if (status != LineInput::Status::line || line.empty()) break;
+      any = true;
       whole = answer(generator, *model.tokenizer, line + "\n");
     }
+    if (!any && !input.terminal())
+      throw usage_error("no text to continue: give -p, --file, or lines on standard input");
   }
   if (flags.explain) std::cerr << generator.session().explain();
   return static_cast<int>(whole ? Exit::ok : Exit::interrupted);

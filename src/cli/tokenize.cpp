@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/given_text.h"
 #include "model/file/json.h"
 #include "model/text/text_stats.h"
 #include "model/text/tokenizer.h"
@@ -105,7 +106,8 @@ int tokenize(const Flags& flags) {
   std::string text;
   for (const std::string& part : flags.texts) text += (text.empty() ? "" : " ") + part;
   if (!flags.file.empty()) text += read_file(flags.file, uint64_t{4} << 30);
-  if (flags.texts.empty() && flags.file.empty()) text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  if (flags.texts.empty() && flags.file.empty()) text = standard_input();
+  mention_files(flags.texts);
   if (flags.stats) {
     const model::TextStats stats = model::text_stats(t, text);
     std::cout << (flags.json ? stats.json() : stats.table());

@@ -239,10 +239,11 @@ void add_train(CLI::App& app, Command& command) {
   sub->add_option("--keep,--save_total_limit,--save-total-limit", flags->keep, "Checkpoints kept; 0: all")
       ->check(CLI::NonNegativeNumber);
   sub->add_option("-s,--seed", flags->seed, "Names initial weights and the order of the data");
-  sub->add_option(
-         "--precision", flags->precision,
-         "Float type that operands of products with parameters are rounded to, on GPUs those of attention, too; "
-         "sums and parameters stay f32")
+  sub->add_option("--precision", flags->precision,
+                  "Float type that operands of products with parameters are rounded to, on GPUs those of attention, "
+                  "too (an 8 bit one: "
+                  "each tensor under a scale of its own, attention and the last product in bf16); "
+                  "sums and parameters stay f32")
       ->type_name("TYPE");
   sub->add_flag_callback("--bf16", [flags] { flags->precision = "bf16"; }, "The same as --precision bf16");
   sub->add_option("--format,--qat", flags->format, "Quantization-aware: round every matrix to this format in the loop");

@@ -402,10 +402,17 @@ FormatFacts facts_of(const Format& f) {
   return facts;
 }
 
+const FieldType* plain_field(const Format& f) {
+  if (f.block != 1 || f.fields.size() != 1 || f.fields[0].level != Level::block || f.fields[0].count != 1)
+    return nullptr;
+  if (!f.decode.body.empty() || f.decode.result.kind != RoutineExpr::Kind::field) return nullptr;
+  return &f.fields[0].type;
+}
+
 std::optional<Scalar> plain_scalar(const Format& f) {
-  if (f.block != 1 || f.fields.size() != 1 || f.fields[0].level != Level::block || f.fields[0].count != 1) return {};
-  if (!f.decode.body.empty() || f.decode.result.kind != RoutineExpr::Kind::field) return {};
-  const FieldType& t = f.fields[0].type;
+  const FieldType* field = plain_field(f);
+  if (!field) return {};
+  const FieldType& t = *field;
   if (!t.is_float || !t.has_sign || t.special != FieldType::Special::ieee) return {};
   if (t.exponent_bits == 5 && t.mantissa_bits == 10 && t.bias == 15) return Scalar::f16;
   if (t.exponent_bits != 8 || t.bias != 127) return {};

@@ -46,5 +46,7 @@ FormatFacts facts_of(const Format& f);
 
 // The scalar that a format is, if it is no more: one IEEE float of that width for each element. Looks at its structure alone.
 std::optional<Scalar> plain_scalar(const Format& f);
+// The same of a format that is any field type and nothing else; null when it is more.
+const FieldType* plain_field(const Format& f);
 
 }  // namespace lumen

@@ -9,33 +9,10 @@
 #include <sstream>
 
 #include "../run/stand_in.h"
-#include "cli/command.h"
+#include "outcome.h"
 
 namespace lumen::cli {
 namespace {
-
-struct Outcome {
-  int code = 0;
-  std::string out, error;
-};
-
-Outcome lumen(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "lumen");
-  std::vector<const char*> argv;
-  for (const std::string& a : arguments) argv.push_back(a.c_str());
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  Outcome o;
-  o.code = run_app(static_cast<int>(argv.size()), argv.data());
-  std::fflush(stdout);
-  o.out = testing::internal::GetCapturedStdout();
-  o.error = testing::internal::GetCapturedStderr();
-  return o;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 class Cli : public testing::Test {
  protected:

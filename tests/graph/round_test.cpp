@@ -8,6 +8,7 @@
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
 #include "graph/pass/pipeline.h"
+#include "number/library.h"
 #include "number/scalar.h"
 #include "plan_run.h"
 
@@ -116,6 +117,80 @@ TEST(RoundProducts, KeepsWhatGradientsReadShort) {
     for (const double e : exact[r].values) most = std::max(most, std::abs(e));
     for (size_t i = 0; i < exact[r].values.size(); ++i)
       EXPECT_NEAR(run.results[r].values[i], exact[r].values[i], 0.05 * most) << r;
+  }
+}
+
+// Codes of eight bits under one scale for each tensor: numbers near those of the plain graph, each tensor encoded once,
+// however large it is, and products that are not of 16s, or that reductions read, are left to the short float.
+TEST(RoundProducts, CodesUnderAScaleOfTheirTensor) {
+  const FormatRef code = FormatLibrary::builtin().get("fp8_e4m3");
+  Graph plain;
+  Builder b(plain);
+  const ValueId x = b.input("x", Role::data, {{2, 16, 32}, kFloat});
+  const ValueId w = b.input("w", Role::parameter, {{48, 32}, kFloat}),
+                u = b.input("u", Role::parameter, {{16, 48}, kFloat}),
+                last = b.input("last", Role::parameter, {{11, 16}, kFloat});
+  const ValueId h = b.unary(ScalarOp::neg_, b.contract(b.reshape(x, {32, 32}), w, "mk", "nk", "mn"));
+  const ValueId y = b.unary(ScalarOp::neg_, b.contract(h, u, "mk", "nk", "mn"));
+  const ValueId z = b.contract(y, last, "mk", "nk", "mn");
+  plain.results = {b.reshape(b.reduce(b.mul(z, z), Reduction::sum, {0, 1}), {})};
+  const std::vector<ValueId> gradients = differentiate(plain, plain.results[0], {x, w, u});
+  plain.results.insert(plain.results.end(), gradients.begin(), gradients.end());
+  plain.result_names.assign(plain.results.size(), "");
+  Graph g = plain;
+  round_products(g, {Scalar::bf16, code});
+  ASSERT_EQ(verify(g), "");
+  int encoded = 0, in_codes = 0, in_shorts = 0;
+  for (const Node& node : g.nodes) {
+    encoded += node.type.element.format != nullptr;
+    if (node.op != Op::contract_) continue;
+    (g[node.operands[0]].type.element.scalar == Scalar::bf16 ? in_shorts : in_codes) += 1;
+  }
+  // x, w, h, u and the gradients of two products; products with extents of 11 stay.
+  EXPECT_EQ(encoded, 6) << print(g);
+  EXPECT_EQ(in_codes, 6);
+  EXPECT_EQ(in_shorts, 2);
+
+  auto in = random_inputs(plain, 1, 8);
+  for (const double size : {1.0, 1e6, 1e-20}) {
+    for (double& v : in["x"].values) v = static_cast<float>(v * size);
+    const auto exact = eval(plain, in), got = eval(g, in);
+    const Pipeline p = run_pipeline(plain, {}, {}, {Scalar::bf16, code});
+    const PlanRun run = run_plan(p.plan, p.memory, in);
+    ASSERT_EQ(run.wrong, "");
+    for (size_t r = 1; r < exact.size(); ++r) {
+      double most = 0;
+      for (const double e : exact[r].values) most = std::max(most, std::abs(e));
+      for (size_t i = 0; i < exact[r].values.size(); ++i) {
+        EXPECT_NEAR(got[r].values[i], exact[r].values[i], 0.15 * most + 1e-30) << r << " at " << size;
+        EXPECT_NEAR(run.results[r].values[i], got[r].values[i], 1e-5 * most + 1e-30) << r << " at " << size;
+      }
+    }
+  }
+}
+
+// Logits, read by a maximum, and everything that computes gradients of their operands; the product before them takes
+// codes.
+TEST(RoundProducts, LogitsAndTheirGradientsTakeNoCodes) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, {{32, 16}, kFloat});
+  const ValueId w = b.input("w", Role::parameter, {{16, 16}, kFloat}),
+                table = b.input("table", Role::parameter, {{48, 16}, kFloat});
+  const ValueId logits =
+      b.contract(b.unary(ScalarOp::neg_, b.contract(x, w, "mk", "nk", "mn")), table, "mk", "nk", "mn");
+  const ValueId top = b.reduce(logits, Reduction::max, {1});
+  const ValueId sums = b.reduce(b.unary(ScalarOp::exp_, b.sub(logits, top)), Reduction::sum, {1});
+  g.results = {b.reshape(b.reduce(b.add(b.unary(ScalarOp::log_, sums), top), Reduction::sum, {0, 1}), {})};
+  for (const ValueId d : differentiate(g, g.results[0], {w, table})) g.results.push_back(d);
+  g.result_names.assign(g.results.size(), "");
+  round_products(g, {Scalar::bf16, FormatLibrary::builtin().get("fp8_e4m3")});
+  simplify(g);
+  for (const Node& node : g.nodes) {
+    if (node.op != Op::contract_) continue;
+    const bool wide =
+        elements(node.type.shape).number() % 48 == 0 || elements(g[node.operands[0]].type.shape).number() % 48 == 0;
+    EXPECT_EQ(g[node.operands[0]].type.element.scalar, wide ? Scalar::bf16 : Scalar::f32) << print(g);
   }
 }
 

@@ -10,34 +10,20 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "family_case.h"
 #include "model/arch/read.h"
 #include "model/file/gguf.h"
-#include "model/file/safetensors.h"
 #include "model/infer/perplexity.h"
 #include "model/infer/session_many.h"
 #include "number/codec.h"
-#include "tiny.h"
 
 namespace lumen::model {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kFixtures = fs::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures";
 
 std::vector<std::string> cases() {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(kFixtures / "adapters"))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-template <typename Number>
-std::vector<Number> numbers(const StoredTensor& t) {
-  const std::vector<uint8_t> bytes = t.blob();
-  std::vector<Number> out(bytes.size() / sizeof(Number));
-  std::memcpy(out.data(), bytes.data(), out.size() * sizeof(Number));
-  return out;
+  return names_in(kFixtures / "adapters");
 }
 
 struct Case {

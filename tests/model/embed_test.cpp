@@ -7,23 +7,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "family_case.h"
 #include "model/arch/read.h"
-#include "model/file/safetensors.h"
-#include "tiny.h"
 
 namespace lumen::model {
 namespace {
 
 namespace fs = std::filesystem;
-const fs::path kFixtures = fs::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures";
-
-template <typename Number>
-std::vector<Number> numbers(const StoredTensor& t) {
-  const std::vector<uint8_t> bytes = t.blob();
-  std::vector<Number> out(bytes.size() / sizeof(Number));
-  std::memcpy(out.data(), bytes.data(), out.size() * sizeof(Number));
-  return out;
-}
 
 struct Case {
   explicit Case(const std::string& name)
@@ -55,10 +45,7 @@ double off(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 std::vector<std::string> cases() {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(kFixtures / "embed")) names.push_back(entry.path().stem().string());
-  std::sort(names.begin(), names.end());
-  return names;
+  return names_in(kFixtures / "embed");
 }
 
 class Embed : public testing::TestWithParam<std::string> {};

@@ -7,40 +7,17 @@
 #include "model/train/loop.h"
 #include "model/train/trainer.h"
 #include "tiny.h"
+#include "training_case.h"
 
 namespace lumen::model {
 namespace {
-
-run::Engine make_engine(int threads) {
-  return run::Engine(
-      run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
-                           .threads = threads,
-                           .machine = nullptr});
-}
-
-std::string text() {
-  std::string t;
-  for (int i = 0; i < 400; ++i) t += i % 3 == 0 ? "the cat sat on the mat. " : "a dog ran to the cat. ";
-  return t;
-}
-
-Recipe small_recipe() {
-  Recipe r;
-  r.batch = 4;
-  r.length = 16;
-  r.seed = 3;
-  r.schedule = {.shape = Schedule::Shape::cosine, .peak = 1e-2, .floor = 1e-3, .warmup = 4, .steps = 40};
-  r.evaluate_every = 0;
-  r.keep = 0;
-  return r;
-}
 
 struct Fresh {
   Model model;
   std::shared_ptr<Dataset> data;
   Fresh() {
-    const Tokenizer tokenizer = Tokenizer::characters(text());
-    data = std::make_shared<Dataset>(Dataset::from_text(text(), tokenizer));
+    const Tokenizer tokenizer = Tokenizer::characters(training_text());
+    data = std::make_shared<Dataset>(Dataset::from_text(training_text(), tokenizer));
     const FamilyRef family = test_library()->family("mixtral");
     model = initialise(family,
                        family->config("", {{"vocab", static_cast<double>(tokenizer.size())},
@@ -56,12 +33,6 @@ struct Fresh {
     model.tokenizer = tokenizer;
   }
 };
-
-std::map<std::string, std::vector<uint8_t>> weights_of(const Trainer& t) {
-  std::map<std::string, std::vector<uint8_t>> out;
-  for (const auto& [name, w] : t.model().weights) out[name] = {w.bytes.begin(), w.bytes.end()};
-  return out;
-}
 
 TEST(Experts, LossFallsAndEveryExpertLearns) {
   run::Engine engine = make_engine(2);

@@ -147,6 +147,76 @@ case("axk1")(lambda: t.AXK1ForCausalLM(t.AXK1Config(
     **MLA, q_lora_rank=14, n_routed_experts=8, n_group=2, topk_group=1, num_experts_per_tok=2)))
 
 
+
+
+def scored(c):
+    """Released configs say how experts are scored; transformers leaves it out."""
+    return {**c, "scoring_func": "sigmoid"}
+
+
+MSCALE = dict(mscale=1.0, mscale_all_dim=1.0)
+case("deepseek_v3_even", config=scored)(lambda: t.DeepseekV3ForCausalLM(t.DeepseekV3Config(
+    **MLA, q_lora_rank=14, n_routed_experts=12, n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=1,
+    first_k_dense_replace=1, rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=16, **MSCALE))))
+# As Kanana-2-30b-a3b: no latent of queries, one group, two shared experts, YaRN.
+case("kanana2", config=scored)(lambda: t.DeepseekV3ForCausalLM(t.DeepseekV3Config(
+    **MLA, q_lora_rank=None, n_routed_experts=6, n_group=1, topk_group=1, num_experts_per_tok=3, n_shared_experts=2,
+    first_k_dense_replace=1, rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=16, **MSCALE))))
+# As Kanana-1.5: YaRN with its own bounds, head_dim apart from hidden_size / heads, tied.
+case("kanana15", DENSE)(lambda: llama(head_dim=12, tie_word_embeddings=True, rope_parameters=rope(
+    "yarn", factor=4.4, original_max_position_embeddings=14, beta_fast=64.0, beta_slow=2.0)))
+case("gemma2_even")(lambda: t.Gemma2ForCausalLM(t.Gemma2Config(
+    **SMALL, head_dim=12, query_pre_attn_scalar=12, sliding_window=6, attn_logit_softcapping=1.5, final_logit_softcapping=2.0)))
+case("solar_open", (ATTENTION + "q_proj.weight", "model.norm.weight"), config=lambda c: {**c, "partial_rotary_factor": 1.0})(lambda: t.SolarOpenForCausalLM(t.SolarOpenConfig(
+    **SMALL, head_dim=12, n_routed_experts=6, moe_intermediate_size=20, num_experts_per_tok=3, n_shared_experts=1,
+    routed_scaling_factor=1.3, n_group=1, topk_group=1)))
+case("exaone_moe", config=lambda c: {**scored(c), "sliding_window_pattern": "LLLG"})(lambda: t.ExaoneMoeForCausalLM(t.ExaoneMoeConfig(
+    **{**SMALL, "num_hidden_layers": 4}, head_dim=12, sliding_window=6, sliding_window_pattern=4, num_experts=6,
+    moe_intermediate_size=20, num_experts_per_tok=3, num_shared_experts=2)))
+
+
+# As released: every sixth layer sees everything, and only those stretch positions.
+case("gemma3_period")(lambda: t.Gemma3ForCausalLM(t.Gemma3TextConfig(
+    **{**SMALL, "num_hidden_layers": 6, "hidden_size": 24, "intermediate_size": 28}, head_dim=12, query_pre_attn_scalar=12, sliding_window=6,
+    layer_types=["sliding_attention"] * 5 + ["full_attention"],
+    rope_parameters={"full_attention": dict(rope_theta=100000.0, rope_type="linear", factor=8.0),
+                     "sliding_attention": dict(rope_theta=10000.0, rope_type="default")})))
+
+
+class ShortCuts(t.LlamaForCausalLM):
+    """Solar Pro's: what stands before some layers is mixed in before later ones."""
+
+    def __init__(self, config, lists, share):
+        super().__init__(config)
+        kept = {}
+
+        def before(i):
+            def enter(layer, args, named):
+                x = args[0]
+                for which in (0, 1):
+                    if i in lists[which]:
+                        kept[which] = x
+                for which in (0, 1):
+                    if i in lists[2 + which]:
+                        x = share * kept[which] + (1 - share) * x
+                return (x,) + args[1:], named
+            return enter
+
+        for i, layer in enumerate(self.model.layers):
+            layer.register_forward_pre_hook(before(i), with_kwargs=True)
+
+
+SHORT_CUTS = ([1, 2], [2], [2, 3], [4])
+case("solar", config=lambda c: {**c, "architectures": ["SolarForCausalLM"], "model_type": "solar", "bskcn_tv": [0.9, 0.8],
+                                **{f"bskcn_{n + 1}": SHORT_CUTS[n] for n in range(4)}})(
+    lambda: ShortCuts(t.LlamaConfig(**{**SMALL, "num_hidden_layers": 5}), SHORT_CUTS, 0.8))
+# Gradients are of training, whose share is another.
+case("solar_training", DENSE, config=lambda c: {
+    **c, "architectures": ["SolarForCausalLM"], "model_type": "solar", "bskcn_tv": [0.9, 0.9],
+    **{f"bskcn_{n + 1}": SHORT_CUTS[n] for n in range(4)}})(
+    lambda: ShortCuts(t.LlamaConfig(**{**SMALL, "num_hidden_layers": 5}), SHORT_CUTS, 0.9))
+
+
 @case("exaone", ("transformer.h.1.attn.attention.q_proj.weight", "transformer.h.0.mlp.c_fc_0.weight"), under={
     "model.embed_tokens": "transformer.wte", "model.layers.": "transformer.h.", "input_layernorm": "ln_1",
     "post_attention_layernorm": "ln_2", "self_attn.o_proj": "attn.attention.out_proj", "self_attn": "attn.attention",

@@ -5,96 +5,20 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "family_case.h"
 #include "graph/grad/reverse.h"
 #include "model/arch/pairs.h"
 #include "model/arch/read.h"
 #include "model/arch/rows.h"
 #include "model/arch/write.h"
-#include "model/file/safetensors.h"
 #include "model/infer/session_many.h"
-#include "tiny.h"
 
 namespace lumen::model {
 namespace {
 
-const std::filesystem::path kFamilies =
-    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families";
-
 std::vector<std::string> cases() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(kFamilies))
-    names.push_back(entry.path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
+  return names_in(kFamilies);
 }
-
-template <typename Number>
-std::vector<Number> numbers(const StoredTensor& t) {
-  const std::vector<uint8_t> bytes = t.blob();
-  std::vector<Number> out(bytes.size() / sizeof(Number));
-  std::memcpy(out.data(), bytes.data(), out.size() * sizeof(Number));
-  return out;
-}
-
-struct Expected {
-  explicit Expected(const std::string& name)
-      : file(kFamilies / name / "expected.safetensors", test_library()->formats()),
-        batch(file.get("tokens").shape[0]),
-        length(file.get("tokens").shape[1]),
-        vocab(file.get("logits").shape[2]),
-        tokens(numbers<int32_t>(file.get("tokens"))),
-        logits(numbers<float>(file.get("logits"))) {
-    const auto [low, high] = std::minmax_element(logits.begin(), logits.end());
-    range = *high - *low;
-  }
-  // The largest difference of one position's logits, in units of their whole range.
-  double off(std::span<const float> got, int64_t text, int64_t position) const {
-    double most = 0;
-    for (int64_t v = 0; v < vocab; ++v) {
-      const float want = logits[static_cast<size_t>((text * length + position) * vocab + v)];
-      most = std::max(most, std::abs(static_cast<double>(got[static_cast<size_t>(v)]) - want));
-    }
-    return std::isfinite(most) ? most / range : INFINITY;
-  }
-  std::span<const int32_t> text(int64_t i) const {
-    return std::span(tokens).subspan(static_cast<size_t>(i * length), static_cast<size_t>(length));
-  }
-
-  SafetensorsFile file;
-  int64_t batch, length, vocab;
-  std::vector<int32_t> tokens;
-  std::vector<float> logits;
-  double range = 0;
-};
-
-run::DeviceTensorRef tensor_of(const graph::Shape& shape, const std::vector<int32_t>& values) {
-  auto t = std::make_shared<run::DeviceTensor>(engine().device(), graph::Type{shape, {Scalar::i32, nullptr}});
-  t->upload(values.data(), t->bytes());
-  return t;
-}
-
-// Logits of `rows` texts of `length` tokens.
-std::vector<float> forward(const Model& m, const LoadedModel& loaded, const Expected& e, int64_t rows, int64_t length) {
-  run::CompileOptions options;
-  options.assignments = stored_formats(m);
-  options.symbols = {{"B", rows}, {"T", length}};
-  options.exact = true;
-  const auto program = engine().compile(m.family->function("forward", m.config), options);
-  std::vector<int32_t> ids;
-  for (int64_t r = 0; r < rows; ++r) {
-    const auto text = e.text(r % e.batch).first(static_cast<size_t>(length));
-    ids.insert(ids.end(), text.begin(), text.end());
-  }
-  const auto tokens = tensor_of({rows, length}, ids);
-  for (const std::string& name : program->input_names())
-    program->bind(name, name == "tokens" ? tokens : loaded.weights().at(name));
-  program->run();
-  std::vector<float> logits(static_cast<size_t>(rows * length * e.vocab));
-  program->result(kResult)->download(logits.data(), static_cast<int64_t>(logits.size() * sizeof(float)));
-  return logits;
-}
-
-constexpr double kBound = 1e-4;
 
 class Families : public testing::TestWithParam<std::string> {};
 
@@ -103,14 +27,7 @@ TEST_P(Families, WholeTexts) {
   const Model m = read_hf(test_library(), kFamilies / GetParam());
   const LoadedModel loaded(engine(), m);
   const auto logits = forward(m, loaded, e, e.batch + 1, e.length);
-  for (int64_t r = 0; r < e.batch + 1; ++r) {
-    double most = 0;
-    for (int64_t t = 0; t < e.length; ++t) {
-      const auto at = static_cast<size_t>((r * e.length + t) * e.vocab);
-      most = std::max(most, e.off(std::span(logits).subspan(at, static_cast<size_t>(e.vocab)), r % e.batch, t));
-    }
-    EXPECT_LT(most, kBound) << "text " << r;
-  }
+  for (int64_t r = 0; r < e.batch + 1; ++r) EXPECT_LT(e.off_text(logits, r, r % e.batch), kLogitBound) << "text " << r;
 }
 
 TEST_P(Families, PiecesWithACache) {
@@ -123,7 +40,7 @@ TEST_P(Families, PiecesWithACache) {
     for (const int64_t count : {int64_t{11}, int64_t{1}, int64_t{1}, int64_t{7}, e.length - 20}) {
       const auto got = s.feed(e.text(1).subspan(static_cast<size_t>(done), static_cast<size_t>(count)));
       done += count;
-      EXPECT_LT(e.off(got, 1, done - 1), kBound) << "chunks of " << chunk << ", position " << done - 1;
+      EXPECT_LT(e.off(got, 1, done - 1), kLogitBound) << "chunks of " << chunk << ", position " << done - 1;
     }
   }
 }
@@ -137,10 +54,10 @@ TEST_P(Families, TextsTogether) {
   const std::vector<ManySession::Part> begin = {{a, e.text(0).first(9)}, {b, e.text(1).first(17)}},
                                        next = {{a, e.text(0).subspan(9, 1)}, {b, e.text(1).subspan(17)}};
   const auto first = s.feed(begin), then = s.feed(next);
-  EXPECT_LT(e.off(first[0], 0, 8), kBound);
-  EXPECT_LT(e.off(first[1], 1, 16), kBound);
-  EXPECT_LT(e.off(then[0], 0, 9), kBound);
-  EXPECT_LT(e.off(then[1], 1, e.length - 1), kBound);
+  EXPECT_LT(e.off(first[0], 0, 8), kLogitBound);
+  EXPECT_LT(e.off(first[1], 1, 16), kLogitBound);
+  EXPECT_LT(e.off(then[0], 0, 9), kLogitBound);
+  EXPECT_LT(e.off(then[1], 1, e.length - 1), kLogitBound);
 }
 
 class FamilyGradients : public Families {};

@@ -318,6 +318,48 @@ TEST(Gguf, RefusesFilesThatLie) {
   refuse(named("format other {\n  v : i8\n  decode(i) = v\n}\n", "4", 24), "defines no format");
 }
 
+// What other readers fell for, each by a product, a sum or a size that wraps around (CVE-2024-21802, -21825, -21836,
+// -23496, -23605, -25664 to -25668, CVE-2025-53630).
+TEST(Gguf, OverflowsKnownFromOtherReaders) {
+  constexpr uint64_t kMost = ~uint64_t{0};
+  const auto key = [] { return Bytes().header(0, 1).string("k"); };
+  // A text's length plus one for its end is 0; or close below that.
+  for (const uint64_t length : {kMost, kMost - 7, uint64_t{1} << 63, uint64_t{1} << 32}) {
+    refuse(Bytes().header(0, 1).put<uint64_t>(length).pad(256), "length");
+    refuse(key().put<int32_t>(8).put<uint64_t>(length).pad(256), "length");
+    refuse(key().put<int32_t>(9).put<int32_t>(8).put<uint64_t>(1).put<uint64_t>(length).pad(256), "length");
+    refuse(Bytes().header(1, 0).put<uint64_t>(length).pad(256), "length");
+  }
+  // Counts whose product with what one takes is 0 or small, for every size of an entry.
+  for (const int64_t count : {int64_t{1} << 58, int64_t{1} << 60, int64_t{1} << 62, INT64_MAX}) {
+    refuse(Bytes().header(count, 0).pad(256), "tensors");
+    refuse(Bytes().header(0, count).pad(256), "keys");
+  }
+  for (const int32_t type : {0, 2, 4, 6, 7, 8, 10, 12}) {
+    for (const uint64_t count : {uint64_t{1} << 61, uint64_t{1} << 62, uint64_t{1} << 63, kMost, kMost / 8 + 2})
+      refuse(key().put<int32_t>(9).put<int32_t>(type).put<uint64_t>(count).pad(256), "claims");
+  }
+  // Dimensions whose product wraps around to a size that would fit, alone or together with others.
+  refuse(Bytes().header(1, 0).info("a", {int64_t{1} << 32, int64_t{1} << 32}, 0, 0).pad().pad(64), "too large");
+  refuse(Bytes().header(1, 0).info("a", {(int64_t{1} << 62) + 4, 4}, 0, 0).pad().pad(64), "too large");
+  refuse(Bytes().header(1, 0).info("a", {32, INT64_MAX}, 2, 0).pad().pad(64), "too large");
+  refuse(Bytes().header(1, 0).info("a", {INT64_MAX - 3, 1, 1, 1}, 0, 0).pad().pad(64), "too large");
+  // Sizes that are possible, but whose padded sum is not.
+  const int64_t large = int64_t{1} << 60;
+  Bytes sum = Bytes().header(4, 0);
+  for (int i = 0; i < 4; ++i)
+    sum = sum.info(std::string(1, static_cast<char>('a' + i)), {large}, 0, static_cast<uint64_t>(i) << 62);
+  EXPECT_THROW(open(sum.pad().pad(64).text), Error);
+  refuse(Bytes().header(1, 0).info("a", {4}, 0, kMost - 15).pad().pad(64), "instead of 0");
+  // Types without a block size, and what is no type at all.
+  for (const int32_t type : {4, 5, 31, 32, 33, 36, 37, 38, 43, -1, INT32_MAX, INT32_MIN})
+    refuse(Bytes().header(1, 0).info("a", {32}, type, 0).pad().pad(64), "type id");
+  for (const int32_t type : {-1, 13, INT32_MAX, INT32_MIN}) refuse(key().put<int32_t>(type).pad(64), "unknown");
+  for (const uint32_t alignment : {0U, 3U, ~0U})
+    refuse(Bytes().header(0, 1).string("general.alignment").put<int32_t>(4).put<uint32_t>(alignment).pad(),
+           "power of two");
+}
+
 // Cutting or flipping bytes of a good file gives an Error or a file; never anything else.
 RC_GTEST_PROP(Gguf, DamagedFilesAreErrorsOrFiles, ()) {
   std::string bytes = worked_example();

@@ -2,17 +2,17 @@
 // format, and decoded to the values that the layout's definition gives.
 #include "model/arch/packed.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "family_case.h"
 #include "model/arch/read.h"
 #include "model/arch/write.h"
-#include "model/file/safetensors.h"
 #include "number/codec.h"
-#include "tiny.h"
 
 namespace lumen::model {
 namespace {
@@ -73,6 +73,20 @@ void put(std::vector<uint32_t>& words, int64_t at, uint32_t value, int count) {
     if (value >> b & 1) words[static_cast<size_t>((at + b) / 32)] |= 1U << ((at + b) % 32);
 }
 
+void write_tensors(const std::filesystem::path& path, const std::vector<Raw>& all) {
+  std::vector<TensorSpec> specs;
+  for (const Raw& r : all) {
+    TensorSpec s;
+    s.name = r.name;
+    s.shape = r.shape;
+    s.element = r.element;
+    specs.push_back(s);
+  }
+  SafetensorsWriter writer(path, {}, specs);
+  for (const Raw& r : all) writer.write(r.bytes);
+  writer.commit();
+}
+
 // A Llama whose one value projection is packed so; its values must be value(o, k).
 Model read_packed(const TestFolder& folder, const std::string& quantization, const std::vector<Raw>& tensors) {
   Model plain = initialise(test_library()->family("llama"),
@@ -90,18 +104,8 @@ Model read_packed(const TestFolder& folder, const std::string& quantization, con
   const SafetensorsFile file(folder / "model.safetensors", test_library()->formats());
   for (const StoredTensor& t : file.tensors())
     if (t.name != kModule + "weight") all.push_back({t.name, t.shape, t.element, t.blob()});
-  std::vector<TensorSpec> specs;
-  for (const Raw& r : all) {
-    TensorSpec s;
-    s.name = r.name;
-    s.shape = r.shape;
-    s.element = r.element;
-    specs.push_back(s);
-  }
   std::filesystem::create_directory(folder / "packed");
-  SafetensorsWriter writer(folder / "packed" / "model.safetensors", {}, specs);
-  for (const Raw& r : all) writer.write(r.bytes);
-  writer.commit();
+  write_tensors(folder / "packed" / "model.safetensors", all);
   std::string config = read_file(folder / "config.json");
   config.insert(config.find('{') + 1, "\"quantization_config\": " + quantization + ",");
   write_file_atomic(folder / "packed" / "config.json", config);
@@ -342,6 +346,88 @@ TEST(Packed, CodeTables) {
         const float s = map[rounded[i]] * outer[i / 256] + 0.75F;
         return static_cast<double>(table[static_cast<size_t>(code(o, k, 4))]) * s;
       });
+}
+
+// The same layouts as their own libraries pack them, and the values those unpack (packed_reference.py).
+class ByTheirLibraries : public testing::TestWithParam<std::string> {};
+
+TEST_P(ByTheirLibraries, TheirValues) {
+  const SafetensorsFile file(kFixtures / "packed" / (GetParam() + ".safetensors"), test_library()->formats());
+  std::vector<Raw> tensors;
+  for (const StoredTensor& t : file.tensors())
+    if (!t.name.starts_with("expected.")) tensors.push_back({kModule + t.name, t.shape, t.element, t.blob()});
+  const TestFolder folder;
+  const Model m = read_packed(folder, file.metadata().at("quantization_config"), tensors);
+  const Weight& w = m.weights.at("layers.0.wv");
+  ASSERT_FALSE(w.is_f32());
+  EXPECT_LT(w.bits_per_weight(), 8.2) << "packed, not expanded";
+  const auto got = decode(*w.type.element.format, w.bytes, kRows, kColumns);
+  const auto rows = numbers<int32_t>(file.get("expected.rows"));
+  const auto values = numbers<float>(file.get("expected.values"));
+  double most = 0, largest = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<size_t>(rows[i / kColumns]) * kColumns + i % kColumns;
+    most = std::max(most, std::abs(static_cast<double>(got[at]) - values[i]));
+    largest = std::max(largest, std::abs(static_cast<double>(values[i])));
+  }
+  // Some libraries unpack into floats of 16 bits.
+  EXPECT_LT(most / largest, GetParam() == "bitsandbytes_i8" ? 5e-4 : 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ByTheirLibraries, testing::ValuesIn(names_in(kFixtures / "packed")),
+                         [](const auto& i) { return i.param; });
+
+// A tensor that holds matrices of two parameters stays one weight where it is packed, and computes the same as its
+// values do as two.
+TEST(Packed, OneTensorOfTwoParameters) {
+  const Expected e("kanana2");
+  const std::filesystem::path source = kFamilies / "kanana2";
+  const SafetensorsFile file(source / "model.safetensors", test_library()->formats());
+  std::vector<Raw> packed, plain;
+  for (const StoredTensor& t : file.tensors()) {
+    if (!t.name.ends_with("kv_b_proj.weight")) {
+      packed.push_back({t.name, t.shape, t.element, t.blob()});
+      plain.push_back(packed.back());
+      continue;
+    }
+    const int64_t rows = t.shape[0], columns = t.shape[1];
+    const auto halves = numbers<uint16_t>(t);
+    std::vector<int8_t> codes;
+    std::vector<float> largest(static_cast<size_t>(rows), 2), values;
+    for (int64_t i = 0; i < rows * columns; ++i) {
+      const auto bits = static_cast<uint32_t>(halves[static_cast<size_t>(i)]) << 16;
+      codes.push_back(
+          static_cast<int8_t>(std::clamp(std::round(std::bit_cast<float>(bits) / 2 * 127), -127.0F, 127.0F)));
+      values.push_back(2.0F / 127 * codes.back());
+    }
+    const std::string module = t.name.substr(0, t.name.size() - 6);
+    const auto bytes = [](const auto& v) {
+      std::vector<uint8_t> out(v.size() * sizeof v[0]);
+      std::memcpy(out.data(), v.data(), out.size());
+      return out;
+    };
+    packed.push_back({t.name, t.shape, {Scalar::i8, nullptr}, bytes(codes)});
+    packed.push_back({module + "SCB", {rows}, {Scalar::f32, nullptr}, bytes(largest)});
+    plain.push_back({t.name, t.shape, {Scalar::f32, nullptr}, bytes(values)});
+  }
+  std::vector<std::vector<float>> logits;
+  for (const bool is_packed : {true, false}) {
+    const TestFolder folder;
+    std::string config = read_file(source / "config.json");
+    if (is_packed)
+      config.insert(config.find('{') + 1,
+                    R"("quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": true},)");
+    write_file_atomic(folder / "config.json", config);
+    write_tensors(folder / "model.safetensors", is_packed ? packed : plain);
+    const Model m = read_hf(test_library(), folder.path());
+    EXPECT_EQ(m.weights.contains("layers.0.wv"), is_packed);
+    EXPECT_EQ(m.weights.contains("layers.0.k_up"), !is_packed);
+    logits.push_back(forward(m, LoadedModel(engine(), m), e, 1, e.length));
+  }
+  double most = 0;
+  for (size_t i = 0; i < logits[0].size(); ++i)
+    most = std::max(most, std::abs(static_cast<double>(logits[0][i]) - logits[1][i]));
+  EXPECT_LT(most / e.range, 1e-5);
 }
 
 // Shapes that do not fit and layouts nobody described are errors with a name, never reads past an end.

@@ -37,7 +37,7 @@ void check_spelling(const lang::Attribute& a, const std::vector<std::string>& kn
 const std::vector<std::string>& param_attributes() {
   static const std::vector<std::string> known = {"gguf",          "hf",       "role",      "init",      "optional",
                                                  "when",          "frozen",   "absent_if", "hf_halves", "hf_plus",
-                                                 "hf_transposed", "hf_fused", "doc"};
+                                                 "hf_transposed", "hf_fused", "hf_rows",   "hf_packed", "doc"};
   return known;
 }
 
@@ -107,14 +107,15 @@ void check_names(const ModelDecl& m) {
     once("config key", k.name, k.place);
     for (const auto& a : k.attributes)
       check_spelling(a, {"gguf", "hf", "gguf_length", "choices", "gguf_choices", "hf_words", "hf_members", "when",
-                         "gguf_when", "doc"});
+                         "gguf_when", "gguf_plus", "gguf_times", "gguf_else", "gguf_tensor", "doc"});
   }
   for (const auto& s : m.sizes) once("size", s.name, s.place);
   for (const auto& p : m.params) once("parameter", p.name, p.place);
   for (const auto& p : m.layer_params) once("layer parameter", p.name, p.place);
   for (const auto& f : m.functions) once("function", f.name, f.place);
   for (const auto& a : m.attributes)
-    check_spelling(a, {"gguf", "gguf_if", "hf", "hf_type", "part", "hf_refuse", "hf_ignore", "extends", "doc"});
+    check_spelling(
+        a, {"gguf", "gguf_if", "hf", "hf_type", "part", "hf_refuse", "hf_ignore", "gguf_ignore", "extends", "doc"});
 }
 
 // A function that fails only because a parameter without a value must be a constant is checked where it is called.

@@ -8,7 +8,7 @@
 namespace lumen::graph {
 
 Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
-                      Scalar products) {
+                      const ProductType& products) {
   verify_or_die(g, "building");
 
   inline_calls(g);  // functions become their bodies

@@ -20,8 +20,16 @@ struct FormatAssignment {
 };
 void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments);
 
-// round: operands of products with parameters are rounded to a short float, sums stay f32 (mixed precision).
-void round_products(Graph& g, Scalar to);
+// round: operands of products with parameters are rounded to a short float, sums stay f32 (mixed precision); with `code`, a format of
+// one small float, to that, each tensor scaled by one number of its own so that its largest value fits. What is kept between
+// products, operands of few multiples of 16, and products that reductions read (logits) then have the short float.
+struct ProductType {
+  Scalar scalar = Scalar::f32;
+  FormatRef code;
+  ProductType() = default;
+  ProductType(Scalar s, FormatRef f = nullptr) : scalar(s), code(std::move(f)) {}  // NOLINT: a scalar is one
+};
+void round_products(Graph& g, const ProductType& to);
 
 // Symbols get numbers; afterwards all dims are numbers.
 Graph bind_symbols(const Graph& g, const Bindings& symbols);
@@ -114,6 +122,6 @@ struct Pipeline {
   MemoryPlan memory;
 };
 Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
-                      Scalar products = Scalar::f32);
+                      const ProductType& products = {});
 
 }  // namespace lumen::graph

@@ -14,6 +14,7 @@
 #include "graph/pass/access.h"
 #include "graph/pass/partition.h"
 #include "graph/pass/pipeline.h"
+#include "number/facts.h"
 
 namespace lumen::graph {
 
@@ -28,10 +29,17 @@ bool has_batch_letter(const Node& contract) {
 
 class Rounder {
  public:
-  Rounder(const Graph& g, Scalar to)
-      : r_(g), to_(to), users_(users_of(g)), rounded_(g.nodes.size(), -1), data_(g.nodes.size(), false) {}
+  Rounder(const Graph& g, const ProductType& to)
+      : r_(g),
+        to_(to.scalar),
+        code_(to.code),
+        users_(users_of(g)),
+        rounded_(g.nodes.size(), -1),
+        coded_(g.nodes.size()),
+        data_(g.nodes.size(), false) {}
 
   Graph run() {
+    if (code_) find_precise();
     for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
       const Node& node = r_.from[v];
       data_[v] = node.op == Op::input_
@@ -141,6 +149,7 @@ class Rounder {
 
   void replace(ValueId v) {
     const Node node = r_.from[v];
+    if (code_ && takes_codes(v)) return replace_by_codes(v);
     const ValueId a = rounded(node.operands[0]), b = rounded(node.operands[1]);
     const std::vector<std::string>& i = node.attributes.indices;
     if (node.op == Op::contract_)
@@ -150,6 +159,97 @@ class Rounder {
     else
       r_.replace(v, r_.build.contract_scatter(a, b, r_[node.operands[2]], i[0], i[1], i[2], i[3], node.type.shape[0]));
     r_.to[r_[v]].label = node.label;
+  }
+
+  // Instructions take codes in groups of 16; what a reduction reads (logits) needs more digits.
+  bool takes_codes(ValueId v) const {
+    const Node& node = r_.from[v];
+    if (node.op != Op::contract_) return false;
+    for (int side = 0; side < 2; ++side)
+      for (const Dim& d : r_.from[node.operands[side]].type.shape)
+        if (d.is_number() && d.number() > 1 && d.number() % 16 != 0) return false;
+    return !precise_.contains(v);
+  }
+
+  // Products that a reduction reads need more digits than codes have (logits above all), and so do the gradients of
+  // their operands: the products with the same parameter, and those of what those read.
+  void find_precise() {
+    std::set<ValueId> parameters, others;
+    const auto depends_on_data = [&](ValueId v) {
+      return r_.from[v].op == Op::input_ ? r_.from[v].attributes.role != Role::parameter
+                                         : !std::all_of(r_.from[v].operands.begin(), r_.from[v].operands.end(),
+                                                        [&](ValueId o) { return !data_[o]; });
+    };
+    const auto is_dense = [&](ValueId v) { return r_.from[v].op == Op::contract_ && is_rounded_product(v); };
+    const auto end = static_cast<ValueId>(r_.from.nodes.size());
+    for (ValueId v = 0; v < end; ++v) {
+      data_[v] = depends_on_data(v);
+      if (!is_dense(v) || !is_reduced(v)) continue;
+      precise_.insert(v);
+      for (ValueId o : r_.from[v].operands) (data_[o] ? others : parameters).insert(below(o));
+    }
+    for (ValueId v = 0; v < end; ++v) {
+      const auto& o = r_.from[v].operands;
+      if (!is_dense(v) || (!parameters.contains(below(o[0])) && !parameters.contains(below(o[1])))) continue;
+      precise_.insert(v);
+      for (ValueId x : o)
+        if (data_[x]) others.insert(below(x));
+    }
+    for (ValueId v = 0; v < end; ++v) {
+      const auto& o = r_.from[v].operands;
+      if (is_dense(v) && others.contains(below(o[0])) && others.contains(below(o[1]))) precise_.insert(v);
+    }
+  }
+  ValueId below(ValueId v) const {
+    while (r_.from[v].op == Op::reshape_ || r_.from[v].op == Op::permute_) v = r_.from[v].operands[0];
+    return v;
+  }
+
+  bool is_reduced(ValueId v) const {
+    return std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
+      return u >= 0 && (r_.from[u].op == Op::reduce_ || (is_view(r_.from[u].op) && is_reduced(u)));
+    });
+  }
+
+  void replace_by_codes(ValueId v) {
+    const Node node = r_.from[v];
+    const Coded a = coded(node.operands[0]), b = coded(node.operands[1]);
+    const std::vector<std::string>& i = node.attributes.indices;
+    const ValueId product = r_.build.contract(a.codes, b.codes, i[0], i[1], i[2]);
+    Formula f;
+    f.inputs = {Scalar::f32, Scalar::f32, Scalar::f32};
+    f.outputs = {f.op(ScalarOp::mul_, f.input(0), f.op(ScalarOp::mul_, f.input(1), f.input(2)))};
+    r_.replace(v, r_.build.map(f, {product, a.scale, b.scale}));
+    r_.to[product].label = node.label;
+  }
+
+  struct Coded {
+    ValueId codes = -1, scale = -1;  // value = codes * scale
+  };
+  Coded coded(ValueId v) {
+    Coded& known = coded_[static_cast<size_t>(v)];
+    if (known.codes >= 0) return known;
+    const Node& node = r_.from[v];
+    if (node.op == Op::reshape_ || node.op == Op::permute_) {
+      known = coded(node.operands[0]);
+      known.codes = node.op == Op::reshape_ ? r_.build.reshape(known.codes, node.type.shape)
+                                            : r_.build.permute(known.codes, node.attributes.axes);
+      return known;
+    }
+    std::vector<int> axes;
+    for (size_t d = 0; d < node.type.shape.size(); ++d) axes.push_back(static_cast<int>(d));
+    const ValueId value = is_kept_short(v) ? r_.build.convert(rounded_[v], Scalar::f32) : r_[v];
+    const ValueId most =
+        r_.build.reshape(r_.build.reduce(r_.build.unary(ScalarOp::abs_, value), Reduction::max, axes), {});
+    // Tensors of zeros, and of numbers so small that their scale would not be one, are scaled by the smallest that is.
+    Formula f;
+    f.inputs = {Scalar::f32};
+    const int least = f.constant(Scalar::f32, 0x1p-100);
+    f.outputs = {f.op(ScalarOp::div_, f.op(ScalarOp::max_, f.input(0), least),
+                      f.constant(Scalar::f32, plain_field(*code_)->max_finite()))};
+    known.scale = r_.build.map(f, {most});
+    known.codes = r_.build.cast(r_.build.cast(r_.build.div(value, known.scale), {Scalar::f32, code_}), Element{});
+    return known;
   }
 
   ValueId rounded(ValueId v) {
@@ -167,17 +267,20 @@ class Rounder {
 
   Rewriter r_;
   Scalar to_;
+  FormatRef code_;
   Users users_;
   std::vector<ValueId> rounded_;  // the short value of each, where there is one
-  std::vector<bool> data_;        // depends on more than parameters
-  std::set<ValueId> short_;       // kept so
+  std::vector<Coded> coded_;
+  std::vector<bool> data_;     // depends on more than parameters
+  std::set<ValueId> short_;    // kept so
+  std::set<ValueId> precise_;  // products that take no codes
 };
 
 }  // namespace
 
-void round_products(Graph& g, Scalar to) {
-  LUMEN_CHECK(is_float(to), "products of floats");
-  if (to != Scalar::f32) g = Rounder(g, to).run();
+void round_products(Graph& g, const ProductType& to) {
+  LUMEN_CHECK(is_float(to.scalar) && (!to.code || (to.scalar != Scalar::f32 && plain_field(*to.code))));
+  if (to.scalar != Scalar::f32) g = Rounder(g, to).run();
 }
 
 }  // namespace lumen::graph

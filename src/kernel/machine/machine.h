@@ -13,6 +13,10 @@
 #include "kernel/loop/fragment.h"
 #include "kernel/loop/loop.h"
 
+namespace lumen {
+struct Format;
+}
+
 namespace lumen::machine {
 
 // One machine instruction usable from loop IR through `inst`.
@@ -58,6 +62,7 @@ struct FloatCode {
   enum class Special : uint8_t { ieee, all_ones, negative_zero, none } special = Special::all_ones;
   // ieee: the largest exponent is infinity and NaN; all_ones: NaN is all ones, no infinity; negative_zero: NaN is the
   // code of -0, no infinity; none: every code is a number
+  friend bool operator==(const FloatCode&, const FloatCode&) = default;
 };
 
 // What a matrix instruction multiplies.
@@ -65,7 +70,10 @@ struct Factor {
   Scalar scalar = Scalar::f16;  // u8 with a code
   std::optional<FloatCode> code;
   int bits() const { return code ? 1 + code->exponent + code->mantissa : scalar_bits(scalar); }
+  friend bool operator==(const Factor&, const Factor&) = default;
 };
+// The spelling in which a format of one number without a scale holds it; nothing when no hardware speaks it.
+std::optional<FloatCode> code_of(const Format& f);
 
 // Matrix instructions of GPUs: the lanes of a wave (or several) execute one together, acc = row(acc, a, b), each giving
 // its fragment (Function::collective of the meaning says which). acc[m][n] += sum_k a[m][k] * b[k][n]. With scales

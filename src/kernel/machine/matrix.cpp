@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kernel/machine/machine.h"
+#include "number/facts.h"
 
 namespace lumen::machine {
 namespace {
@@ -103,6 +104,28 @@ loop::VType operand_type(const MatrixRow& r, size_t i) {
   const Factor& factor = c.operands[i].side == loop::Collective::Side::a ? r.a : r.b;
   if (i > 2 || factor.code) return {Scalar::u8, f.lane_bits / 8};
   return {factor.scalar, f.lane_bits / scalar_bits(factor.scalar)};
+}
+
+std::optional<FloatCode> code_of(const Format& f) {
+  const FieldType* t = plain_field(f);
+  if (!t || !t->is_float || !t->has_sign || t->bits != 8) return {};
+  FloatCode code{t->exponent_bits, t->mantissa_bits, t->bias, FloatCode::Special::ieee};
+  switch (t->special) {
+    case FieldType::Special::ieee:
+      break;
+    case FieldType::Special::fn:
+      code.special = FloatCode::Special::all_ones;
+      break;
+    case FieldType::Special::fnuz:
+      code.special = FloatCode::Special::negative_zero;
+      break;
+    case FieldType::Special::finite:
+      code.special = FloatCode::Special::none;
+      break;
+    case FieldType::Special::scale:
+      return {};
+  }
+  return code;
 }
 
 std::string code_name(const FloatCode& c) {

@@ -131,7 +131,7 @@ BlockTile AttendPlan::result(int64_t width) const {
   if (in_shared()) {
     int n = static_cast<int>(unit);
     while (n < width) n *= 2;
-    t.row = find_shared_matrix(*machine, factor, n, false, true);
+    t.row = find_shared_matrix(*machine, {factor, {}}, n, false, true);
     t.tiles_n = 1;
   }
   t.stage_k = walk;
@@ -151,11 +151,11 @@ std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products
   };
   std::vector<std::vector<Choice>> preferred(3);
   if (is_float(products) && scalar_bytes(products) < 4)
-    if (const auto* row = find_shared_matrix(m, products, kMostWalk)) preferred[0].push_back({row, products});
+    if (const auto* row = find_shared_matrix(m, {products, {}}, kMostWalk)) preferred[0].push_back({row, products});
   for (const int size : {32, 16}) {
     if (is_float(products) && scalar_bytes(products) < 4)
-      if (const auto* row = find_matrix(m, products, size)) preferred[0].push_back({row, products});
-    if (const auto* row = find_matrix(m, Scalar::f32, size)) preferred[1].push_back({row, Scalar::f32});
+      if (const auto* row = find_matrix(m, {products, {}}, size)) preferred[0].push_back({row, products});
+    if (const auto* row = find_matrix(m, {Scalar::f32, {}}, size)) preferred[1].push_back({row, Scalar::f32});
   }
   preferred[2].push_back({nullptr, Scalar::f32});
   for (const std::vector<Choice>& choices : preferred) {

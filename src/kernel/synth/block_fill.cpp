@@ -51,7 +51,8 @@ Value BlockFill::row_in_memory(Value row) {
 }
 
 Value BlockFill::zero_unit() {
-  return b_.real(0, {factor_, static_cast<int>(unit_)});
+  const VType type{factor_, static_cast<int>(unit_)};
+  return is_float(factor_) ? b_.real(0, type) : b_.integer(0, type);
 }
 
 // Of `most` numbers from `from` on, those before `extent`.

@@ -47,11 +47,11 @@ int BlockTile::step_n() const {
   return row ? row->n : wave / kRowsOfLanes;
 }
 
-const machine::MatrixRow* find_matrix(const machine::Machine& m, Scalar factor, int size) {
+const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::Factor& factor, int size) {
   const machine::MatrixRow* best = nullptr;
   for (const machine::MatrixRow& r : m.matrices) {
     if (r.in_shared || r.scale_group > 0 || r.acc != Scalar::f32) continue;
-    if (r.a.code || r.b.code || r.a.scalar != factor || r.b.scalar != factor) continue;
+    if (!(r.a == factor) || !(r.b == factor)) continue;
     if (r.m > size || r.n > size) continue;
     if (!best || int64_t{r.m} * r.n * r.k > int64_t{best->m} * best->n * best->k ||
         (int64_t{r.m} * r.n * r.k == int64_t{best->m} * best->n * best->k && r.m > best->m))
@@ -60,11 +60,11 @@ const machine::MatrixRow* find_matrix(const machine::Machine& m, Scalar factor, 
   return best;
 }
 
-const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, Scalar factor, int n, bool a_turned,
-                                             bool b_turned) {
+const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
+                                             bool a_turned, bool b_turned) {
   for (const machine::MatrixRow& r : m.matrices)
-    if (r.in_shared && r.n == n && r.acc == Scalar::f32 && !r.a.code && r.a.scalar == factor &&
-        r.a_turned == a_turned && r.b_turned == b_turned)
+    if (r.in_shared && r.n == n && r.acc == Scalar::f32 && r.a == factor && r.b == factor && r.a_turned == a_turned &&
+        r.b_turned == b_turned)
       return &r;
   return nullptr;
 }

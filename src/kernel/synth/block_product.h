@@ -27,7 +27,7 @@ namespace lumen::synth {
 // Which instruction multiplies, and how the lanes of a block share a tile.
 struct BlockTile {
   const machine::MatrixRow* row = nullptr;  // null: fused multiply-adds
-  Scalar factor = Scalar::f32;              // what panels hold
+  Scalar factor = Scalar::f32;              // what panels hold; u8: codes of a short float, the row knows which
   int wave = 32;                            // lanes that execute an instruction together: a wave, or several
   int groups_m = 1, groups_n = 1;           // such groups, down and across the tile
   int tiles_m = 1, tiles_n = 1;             // instructions of a group
@@ -42,9 +42,9 @@ struct BlockTile {
 
 // The instruction to multiply numbers of this type with, in f32 sums; null when the machine has none. `shared`: those
 // that read their factors from shared memory, of `n` columns, are meant.
-const machine::MatrixRow* find_matrix(const machine::Machine& m, Scalar factor, int size);
-const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, Scalar factor, int n, bool a_turned = false,
-                                             bool b_turned = false);
+const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::Factor& factor, int size);
+const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
+                                             bool a_turned = false, bool b_turned = false);
 
 class BlockProduct {
  public:

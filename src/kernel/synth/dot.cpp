@@ -40,7 +40,7 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
     if (p.m.extent <= (t.integers           ? kRowsOfIntegers
                        : t.looks_up_pairs() ? kRowsOfPairs
                                             : kRowsOfStreams) ||
-        (rows_possible(p) && choose_factor(p, target, options.exact) == Scalar::f32)) {
+        (rows_possible(p) && choose_factor(p, target, options.exact).scalar == Scalar::f32)) {
       out.steps.push_back(write_stream_kernel(plan.graph, p, t, target));
       if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
       return out;
@@ -64,7 +64,7 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
         why += ", no short floats: " + no_shorts;
       }
     }
-    if (target.wave > 1 ? rows.height <= kRowsOfWaves || choose_factor(p, target, options.exact) == Scalar::f32
+    if (target.wave > 1 ? rows.height <= kRowsOfWaves || choose_factor(p, target, options.exact).scalar == Scalar::f32
                         : rows.cycles < tiles().front().cycles) {
       out.steps.push_back(write_rows_kernel(plan.graph, p, rows, target));
       if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
@@ -73,7 +73,7 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
   }
   if (const auto dots = choose_block_dots(p, target, options.exact, static_cast<int>(out.scratch.size()));
       !dots.empty()) {
-    write_block_dot(plan.graph, p, dots.front(), target, out);
+    write_block_dot(plan.graph, dots.front(), target, out);
     return out;
   }
   if (const auto plans = choose_matrix(p, target, options.exact, &why); !plans.empty()) {

@@ -233,8 +233,8 @@ Step merge(const graph::Graph& g, DotProblem p, const BlockPlan& t, int scratch,
 std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machine::Machine& m, bool exact,
                                         int scratch) {
   if (m.wave <= 1 || original.runs) return {};  // runs have no fixed number of stages
-  const DotProblem p = with_plain_formats(original);
-  const Scalar factor = choose_factor(p, m, exact);
+  const DotProblem p = with_plain_formats(original, m, exact);
+  const machine::Factor factor = choose_factor(p, m, exact);
   std::vector<BlockDot> out;
   const auto add = [&](BlockDot d) {
     for (const auto& [load, made] : d.before) {
@@ -248,11 +248,11 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
       out.push_back(d);
     }
   };
-  add({p, {}, {}, 0});
+  add({p, p, {}, {}, 0});
   for (const auto& loads : {std::vector<size_t>{0}, std::vector<size_t>{1}, std::vector<size_t>{0, 1}}) {
-    BlockDot d{p, {}, {}, 0};
+    BlockDot d{p, p, {}, {}, 0};
     for (const size_t load : loads) {
-      auto made = prepare_operand(d.problem, load, factor, scratch + static_cast<int>(d.before.size()));
+      auto made = prepare_operand(d.problem, load, factor.scalar, scratch + static_cast<int>(d.before.size()));
       if (!made) break;
       d.problem = made->problem;
       d.before.emplace_back(load, std::move(*made));
@@ -263,9 +263,8 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
   return out;
 }
 
-void write_block_dot(const graph::Graph& g, const DotProblem& p, const BlockDot& d, const machine::Machine& m,
-                     Synthesis& out) {
-  DotProblem plain = with_plain_formats(p);
+void write_block_dot(const graph::Graph& g, const BlockDot& d, const machine::Machine& m, Synthesis& out) {
+  DotProblem plain = d.plain;
   for (const auto& [load, made] : d.before) {
     LUMEN_CHECK(made.problem.loads[load].scratch == static_cast<int>(out.scratch.size()));
     out.scratch.push_back(made.bytes);

@@ -13,6 +13,7 @@ namespace lumen::synth {
 
 // A plan, and operands that are laid out before, in this order.
 struct BlockDot {
+  DotProblem plain;  // before anything is laid out
   DotProblem problem;
   BlockPlan plan;
   std::vector<std::pair<size_t, Prepared>> before;
@@ -22,8 +23,7 @@ struct BlockDot {
 std::vector<BlockDot> choose_block_dots(const DotProblem& p, const machine::Machine& m, bool exact, int scratch);
 
 // All steps of one of them, and their scratch.
-void write_block_dot(const graph::Graph& g, const DotProblem& p, const BlockDot& d, const machine::Machine& m,
-                     Synthesis& out);
+void write_block_dot(const graph::Graph& g, const BlockDot& d, const machine::Machine& m, Synthesis& out);
 
 // The step of a plan, and the one that adds parts: adds them and their scratch.
 void write_block_kernels(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m,

@@ -41,7 +41,8 @@ bool is_short(const DotLoad& l) {  // rounding to sixteen bits keeps what the op
 
 class BlockChooser {
  public:
-  BlockChooser(const DotProblem& p, const machine::Machine& m, Scalar factor) : p_(p), m_(m), factor_(factor) {}
+  BlockChooser(const DotProblem& p, const machine::Machine& m, const machine::Factor& factor)
+      : p_(p), m_(m), multiplied_(factor), factor_(factor.scalar) {}
 
   std::vector<BlockPlan> choose() {
     for (const machine::MatrixRow* row : rows()) {
@@ -58,7 +59,7 @@ class BlockChooser {
     }
     for (const int n : {256, 128, 64})
       if (const machine::MatrixRow* row =
-              find_shared_matrix(m_, factor_, n, lies_beside(0, p_.m), lies_beside(1, p_.n)))
+              find_shared_matrix(m_, multiplied_, n, lies_beside(0, p_.m), lies_beside(1, p_.n)))
         for (const int down : {1, 2}) consider({row, factor_, row->collective->lanes, down, 1, 1, 1, 1});
     std::sort(plans_.begin(), plans_.end(), [](const BlockPlan& x, const BlockPlan& y) { return x.cycles < y.cycles; });
     if (plans_.size() > kCandidates) plans_.resize(kCandidates);
@@ -69,7 +70,7 @@ class BlockChooser {
   std::vector<const machine::MatrixRow*> rows() const {
     std::set<const machine::MatrixRow*> found;
     for (const int size : {16, 32})
-      if (const machine::MatrixRow* row = find_matrix(m_, factor_, size)) found.insert(row);
+      if (const machine::MatrixRow* row = find_matrix(m_, multiplied_, size)) found.insert(row);
     if (found.empty()) return {nullptr};
     return {found.begin(), found.end()};
   }
@@ -105,7 +106,7 @@ class BlockChooser {
       const bool as_it_is = l.scalar == factor_ && m_.async_copies && is_aligned(load, p_.k, rows);
       return as_it_is ? Supply::copies : Supply::along_k;
     }
-    return rows.strides[load] == 1 && is_float(l.scalar) ? Supply::turned : Supply::single;
+    return rows.strides[load] == 1 && (is_float(l.scalar) || l.code) ? Supply::turned : Supply::single;
   }
 
   void consider(BlockTile tile) {
@@ -205,6 +206,7 @@ class BlockChooser {
 
   const DotProblem& p_;
   const machine::Machine& m_;
+  machine::Factor multiplied_;
   Scalar factor_;
   std::vector<BlockPlan> plans_;
 };
@@ -216,20 +218,20 @@ std::string_view supply_name(Supply s) {
 
 }  // namespace
 
-std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, Scalar factor) {
+std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, const machine::Factor& factor) {
   if (m.wave <= 1 || p.m.extent * p.n.extent * p.k_total() < kLeastWork || p.n.extent < 2 || p.m.extent < 2) return {};
   return BlockChooser(p, m, factor).choose();
 }
 
-Scalar choose_factor(const DotProblem& p, const machine::Machine& m, bool exact) {
+machine::Factor choose_factor(const DotProblem& p, const machine::Machine& m, bool exact) {
   const DotLoad &a = p.loads[0], &b = p.loads[1];
-  if (a.kind == DotLoad::Kind::memory && b.kind == DotLoad::Kind::memory && a.scalar == b.scalar &&
-      scalar_bytes(a.scalar) == 2 && find_matrix(m, a.scalar, 32))
-    return a.scalar;
-  if (exact || (!is_short(a) && !is_short(b))) return Scalar::f32;
+  if (a.kind == DotLoad::Kind::memory && b.kind == DotLoad::Kind::memory && a.scalar == b.scalar && a.code == b.code &&
+      scalar_bytes(a.scalar) <= 2 && (is_float(a.scalar) || a.code) && find_matrix(m, {a.scalar, a.code}, 32))
+    return {a.scalar, a.code};
+  if (exact || (!is_short(a) && !is_short(b))) return {Scalar::f32, {}};
   for (const Scalar s : {Scalar::bf16, Scalar::f16})
-    if (find_matrix(m, s, 32)) return s;
-  return Scalar::f32;
+    if (find_matrix(m, {s, {}}, 32)) return {s, {}};
+  return {Scalar::f32, {}};
 }
 
 double cycles_of_moving(int64_t bytes) {

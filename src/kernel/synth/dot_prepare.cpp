@@ -6,8 +6,10 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/synth/block_product.h"
 #include "kernel/synth/choose.h"
 #include "kernel/synth/dot_write.h"
+#include "kernel/synth/transpose.h"
 #include "kernel/synth/unpack.h"
 #include "number/facts.h"
 
@@ -29,24 +31,8 @@ DotIndex& rows_of(DotProblem& p, size_t load) {
   return load == 0 ? p.m : p.n;
 }
 
-}  // namespace
-
-std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar to, int number) {
-  if (p.pick) return {};  // rows are laid out already, and matrices that nobody picks need not be
-  const DotLoad& l = p.loads[load];
-  const int64_t unit = kUnitBytes / scalar_bytes(to);
-  const bool packed = l.kind == DotLoad::Kind::packed;
-  if ((!packed && l.kind != DotLoad::Kind::memory) || (!packed && (l.scalar == to || !is_float(l.scalar)))) return {};
-  Prepared out{p, 0, 0, true};
-  DotLoad& made = out.problem.loads[load];
-  DotIndex &k = out.problem.k, &rows = rows_of(out.problem, load);
-  if (packed)
-    out.along_k = unpacks_along(p, load, p.k);
-  else
-    out.along_k = k.strides[load] == 1;
-  DotIndex &fast = out.along_k ? k : rows, &slow = out.along_k ? rows : k;
-  if (packed ? !unpacks_along(p, load, out.along_k ? p.k : rows_of(p, load)) : fast.strides[load] != 1) return {};
-  if (fast.extent % unit != 0 || (packed && l.format->block % unit != 0 && unit % l.format->block != 0)) return {};
+// Neighbours along `fast`, then along `slow`, then what is outside.
+void lay_out(Prepared& out, size_t load, DotIndex& fast, DotIndex& slow, int number) {
   int64_t elements = 1;
   const auto lay = [&](DotIndex& i) {
     if (i.strides[load] == 0) return;
@@ -57,13 +43,83 @@ std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar
   lay(slow);
   for (auto* indices : {&out.problem.outer_k, &out.problem.outer})
     for (size_t d = indices->size(); d-- > 0;) lay((*indices)[d]);
+  DotLoad& made = out.problem.loads[load];
   made.kind = DotLoad::Kind::memory;
-  made.scalar = to;
   made.format = nullptr;
   made.elements = elements;
   made.offset = 0;
   made.scratch = number;
-  out.bytes = elements * scalar_bytes(to);
+  out.bytes = elements * scalar_bytes(made.scalar);
+}
+
+// Bytes whose neighbours are rows: instructions take bytes with neighbours along k only.
+std::optional<Prepared> turn_operand(const DotProblem& p, size_t load, int number) {
+  const DotIndex &rows = rows_of(p, load), &k = p.k;
+  bool aligned = p.loads[load].offset % kUnitBytes == 0 && rows.strides[load] == 1 && rows.extent % kUnitBytes == 0 &&
+                 k.extent % kUnitBytes == 0 && k.strides[load] % kUnitBytes == 0;
+  for (const auto* indices : {&p.outer_k, &p.outer})
+    for (const DotIndex& i : *indices) aligned = aligned && i.strides[load] % kUnitBytes == 0;
+  if (!aligned) return {};
+  Prepared out{p, 0, 0, true, true};
+  lay_out(out, load, out.problem.k, rows_of(out.problem, load), number);
+  out.read_bytes = out.bytes;
+  if (out.bytes > kMostBytes) return {};
+  return out;
+}
+
+// Squares of bytes, turned in registers; neighbouring tasks read neighbours.
+void write_turned(DotWriter& w, const DotProblem& p, size_t load, const Prepared& to, loop::BufferId out) {
+  loop::Builder& b = w.b;
+  const DotLoad &l = p.loads[load], &made = to.problem.loads[load];
+  const DotIndex &rows = rows_of(p, load), &rows_there = rows_of(to.problem, load);
+  constexpr int64_t n = kUnitBytes;
+  b.loop(LoopKind::parallel, w.i64(0), w.i64(made.elements / (n * n)), 1, [&](Value task) {
+    Value rest = task, from = w.i64(l.offset), place = w.i64(0);
+    const auto digit = [&](const DotIndex& here, const DotIndex& there, int64_t run) {
+      if (here.strides[load] == 0) return;
+      const Value x = w.scaled(b.op(ScalarOp::rem_, rest, w.i64(here.extent / run)), run);
+      rest = b.op(ScalarOp::div_, rest, w.i64(here.extent / run));
+      from = w.add(from, w.scaled(x, here.strides[load]));
+      place = w.add(place, w.scaled(x, there.strides[load]));
+    };
+    digit(rows, rows_there, n);
+    digit(p.k, to.problem.k, n);
+    for (size_t d = p.outer_k.size(); d-- > 0;) digit(p.outer_k[d], to.problem.outer_k[d], 1);
+    for (size_t d = p.outer.size(); d-- > 0;) digit(p.outer[d], to.problem.outer[d], 1);
+    const VType type{made.scalar, static_cast<int>(n)};
+    std::vector<Value> square;
+    for (int64_t i = 0; i < n; ++i)
+      square.push_back(b.load(w.buffer(load), type, w.add(from, w.i64(i * p.k.strides[load])), static_cast<int>(n)));
+    transpose(b, square);
+    for (int64_t i = 0; i < n; ++i)
+      b.store(out, square[static_cast<size_t>(i)], w.add(place, w.i64(i * rows_there.strides[load])),
+              static_cast<int>(n));
+  });
+}
+
+}  // namespace
+
+std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar to, int number) {
+  if (p.pick) return {};  // rows are laid out already, and matrices that nobody picks need not be
+  const DotLoad& l = p.loads[load];
+  const int64_t unit = kUnitBytes / scalar_bytes(to);
+  const bool packed = l.kind == DotLoad::Kind::packed;
+  if (!packed && l.kind != DotLoad::Kind::memory) return {};
+  if (l.code && p.k.strides[load] != 1) return turn_operand(p, load, number);
+  if (!packed && (l.scalar == to || !is_float(l.scalar))) return {};
+  Prepared out{p, 0, 0, true};
+  DotLoad& made = out.problem.loads[load];
+  DotIndex &k = out.problem.k, &rows = rows_of(out.problem, load);
+  if (packed)
+    out.along_k = unpacks_along(p, load, p.k);
+  else
+    out.along_k = k.strides[load] == 1;
+  DotIndex &fast = out.along_k ? k : rows, &slow = out.along_k ? rows : k;
+  if (packed ? !unpacks_along(p, load, out.along_k ? p.k : rows_of(p, load)) : fast.strides[load] != 1) return {};
+  if (fast.extent % unit != 0 || (packed && l.format->block % unit != 0 && unit % l.format->block != 0)) return {};
+  made.scalar = to;
+  lay_out(out, load, fast, slow, number);
+  const int64_t elements = made.elements;
   out.read_bytes = packed ? elements / l.format->block * l.format->block_bytes : elements * scalar_bytes(l.scalar);
   if (out.bytes > kMostBytes) return {};
   return out;
@@ -82,6 +138,10 @@ Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, cons
   DotWriter w(g, one, "prepare");
   loop::Builder& b = w.b;
   const loop::BufferId out = w.scratch_param("laid", made.scratch, to.bytes, true);
+  if (to.turned) {
+    write_turned(w, p, load, to, out);
+    return w.step(fmt::format("turn {} {}", made.elements, load == 0 ? "a" : "b"));
+  }
   const bool packed = l.kind == DotLoad::Kind::packed;
   const int64_t unit = kUnitBytes / scalar_bytes(made.scalar), run = packed ? std::max(l.format->block, unit) : unit;
   const DotIndex &fast = to.along_k ? p.k : rows_of(p, load), &slow = to.along_k ? rows_of(p, load) : p.k;
@@ -118,7 +178,18 @@ Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, cons
   return w.step(fmt::format("prepare {} {} as {}", made.elements, load == 0 ? "a" : "b", scalar_name(made.scalar)));
 }
 
-DotProblem with_plain_formats(DotProblem p) {
+DotProblem with_plain_formats(DotProblem p, const machine::Machine& m, bool exact) {
+  const auto code = [&](const DotLoad& l) {
+    return l.kind == DotLoad::Kind::packed ? machine::code_of(*l.format) : std::nullopt;
+  };
+  const auto a = code(p.loads[0]), b = code(p.loads[1]);
+  if (!exact && a && a == b && find_matrix(m, {Scalar::u8, a}, 32))
+    for (size_t i = 0; i < 2; ++i) {
+      p.loads[i].kind = DotLoad::Kind::memory;
+      p.loads[i].scalar = Scalar::u8;
+      p.loads[i].code = a;
+      p.loads[i].format = nullptr;
+    }
   for (DotLoad& l : p.loads) {
     if (l.kind != DotLoad::Kind::packed) continue;
     const auto scalar = plain_scalar(*l.format);

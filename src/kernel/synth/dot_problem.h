@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/pass/pipeline.h"
+#include "kernel/machine/machine.h"
 
 namespace lumen::synth {
 
@@ -23,8 +24,9 @@ struct DotLoad {
   int64_t elements = 1;           // of the source
   int64_t offset = 0;             // in elements
   double splat = 0;
-  graph::ValueId value = -1;  // the node the group's maps name
-  int scratch = -1;           // memory: this scratch instead of the source
+  graph::ValueId value = -1;               // the node the group's maps name
+  int scratch = -1;                        // memory: this scratch instead of the source
+  std::optional<machine::FloatCode> code;  // of u8: the numbers that they spell
 };
 
 // One index of the iteration space; strides in elements, 0 where the operand does not depend on it.

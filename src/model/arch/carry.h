@@ -13,6 +13,11 @@ namespace lumen::model {
 
 // tokenizer.ggml.model of files that have none; other programs refuse files without the key.
 inline const std::string kNoTokenizer = "no_vocab";
+// Files without the key, and with any word other programs have for none.
+inline bool has_no_tokenizer(const GgufMetadata& metadata) {
+  const std::string kind = metadata.text("tokenizer.ggml.model", kNoTokenizer);
+  return kind == kNoTokenizer || kind == "none";
+}
 
 using SmallFiles = std::map<std::string, std::string>;  // by name
 

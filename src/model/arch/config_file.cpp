@@ -103,7 +103,7 @@ void take_gguf(const Family& family, const GgufMetadata& metadata, const ConfigK
       if (v != all.front())
         throw user_error("{}: key '{}' differs from layer to layer, which this family does not describe", file, name);
     }
-    value = checked(file, key, all.front());
+    value = checked(file, key, all.front() / key.gguf_times);
   }
   const auto [at, added] = values.emplace(key.name, value);
   if (!added && at->second != value)
@@ -115,9 +115,18 @@ GgufValue gguf_value(const ConfigKey& key, double value) {
     const std::string& word = key.gguf_choices.at(static_cast<size_t>(value));
     return word;
   }
-  if (key.is_float) return static_cast<float>(value);
+  if (key.is_float) return static_cast<float>(value * key.gguf_times);
   if (key.is_bool) return value != 0;
   return static_cast<uint32_t>(value);
+}
+
+// A key as `lumen.config.` has it: the value itself, in our words.
+ConfigKey as_own(const ConfigKey& key) {
+  ConfigKey own = key;
+  own.gguf_choices = own.choices;
+  own.gguf_plus.clear();
+  own.gguf_times = 1;
+  return own;
 }
 
 GgufValue gguf_values(const ConfigKey& key, const std::vector<double>& all) {
@@ -174,6 +183,10 @@ void take_hf(const std::string& file, const ConfigKey& key, const std::string& n
 }
 
 nlohmann::json hf_value(const ConfigKey& key, double value) {
+  // A key with several words is spoken of in words.
+  if (key.hf_words.size() > 1)
+    for (const auto& [word, number] : key.hf_words)
+      if (number == value) return word;
   if (!key.choices.empty()) return key.choices.at(static_cast<size_t>(value));
   if (key.is_bool) return value != 0;
   if (key.is_float) return value;
@@ -193,22 +206,37 @@ void check_lengths(const Family& family, const graph::Config& given, const std::
   }
 }
 
+// What GGUF files hold above a key's own value.
+double added(const Family& family, const ConfigKey& key, const graph::Config& config) {
+  const auto other = std::find_if(family.keys().begin(), family.keys().end(),
+                                  [&](const ConfigKey& k) { return k.name == key.gguf_plus; });
+  return other != family.keys().end() && family.is_used(*other, config, true) ? config.at(key.gguf_plus) : 0;
+}
+
 }  // namespace
 
-graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadata) {
+graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadata, const HasTensor& has_tensor) {
   graph::Config values;
   for (const ConfigKey& key : family.keys()) {
     for (const std::string& name : key.gguf) take_gguf(family, metadata, key, name, values);
     if (!values.contains(key.name) && !key.gguf_length.empty() && metadata.has(key.gguf_length))
       values[key.name] = checked(metadata.source, key, static_cast<double>(metadata.texts(key.gguf_length).size()));
+    if (!values.contains(key.name) && key.gguf_else) values[key.name] = *key.gguf_else;
+    if (!key.gguf_tensor.empty() && has_tensor) values[key.name] = has_tensor(key.gguf_tensor) ? 1 : 0;
+  }
+  for (const ConfigKey& key : family.keys()) {
+    const auto sum = values.find(key.name);
+    if (key.gguf_plus.empty() || sum == values.end()) continue;
+    const auto part = values.find(key.gguf_plus);
+    if (part == values.end())
+      throw user_error("{}: '{}' is there, but nothing says {}", metadata.source, key.gguf.front(), key.gguf_plus);
+    sum->second = checked(metadata.source, key, sum->second - part->second);
   }
   for (const ConfigKey& key : family.keys()) {
     const std::string own = kOwnGguf + key.name;
     if (!metadata.has(own)) continue;
     if (!key.has_axis) values.erase(key.name);
-    ConfigKey plain = key;
-    plain.gguf_choices = plain.choices;
-    take_gguf(family, metadata, plain, own, values);
+    take_gguf(family, metadata, as_own(key), own, values);
   }
   check_lengths(family, values, metadata.source);
   return values;
@@ -252,9 +280,9 @@ graph::Config write_gguf_config(const Family& family, const graph::Config& confi
         metadata.set(name, gguf_values(key, all));
       } else if (!key.choices.empty() && key.gguf_choices.at(static_cast<size_t>(all.front())).empty()) {
         metadata.erase(name);
-      } else if (key.is_float || !key.choices.empty() || !metadata.has(name)) {
+      } else if (key.is_float || !key.choices.empty() || !key.gguf_plus.empty() || !metadata.has(name)) {
         // A file's own spelling of whole numbers (per layer, for instance) stays.
-        metadata.set(name, gguf_value(key, all.front()));
+        metadata.set(name, gguf_value(key, all.front() + added(family, key, config)));
       }
     }
   }
@@ -263,9 +291,8 @@ graph::Config write_gguf_config(const Family& family, const graph::Config& confi
   for (const ConfigKey& key : family.keys()) {
     const std::vector<double> all = values_of(key, config);
     if (told.contains(key.name) || all.empty() || values_of(key, back) == all) continue;
-    ConfigKey plain = key;
-    plain.gguf_choices = plain.choices;
-    metadata.set(kOwnGguf + key.name, key.has_axis ? gguf_values(plain, all) : gguf_value(plain, all.front()));
+    const ConfigKey own = as_own(key);
+    metadata.set(kOwnGguf + key.name, key.has_axis ? gguf_values(own, all) : gguf_value(own, all.front()));
   }
   return back;
 }

@@ -3,6 +3,7 @@
 // tests/model/arch_test.cpp and tests/model/families_test.cpp.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "model/arch/family.h"
@@ -10,8 +11,11 @@
 
 namespace lumen::model {
 
+// Whether the file has a tensor of this name; empty where only the metadata is asked.
+using HasTensor = std::function<bool(const std::string&)>;
+
 // Error names the file and the key when a value is out of range or a text is none of the key's choices.
-graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadata);
+graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadata, const HasTensor& has_tensor = {});
 graph::Config read_hf_config(const Family& family, const nlohmann::json& config, const std::string& file);
 
 // Returns the config as programs see it that do not know our own names.

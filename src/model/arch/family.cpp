@@ -1,8 +1,7 @@
 // Reads families out of syntax trees. The attributes it understands: model: part (no family of its own), gguf, gguf_if,
-// hf, hf_type, hf_refuse, hf_ignore; config keys: gguf, gguf_choices, hf, hf_words, hf_members, gguf_length, when,
-// gguf_when;
-// parameters: frozen, absent_if and hf_halves (both name a config key), hf_plus, hf_transposed, hf_fused, and those
-// elaborate.h lists.
+// hf, hf_type, hf_refuse, hf_ignore, gguf_ignore; config keys: gguf, gguf_choices, gguf_plus, gguf_times, gguf_else,
+// gguf_tensor, gguf_length, hf, hf_words, hf_members, when, gguf_when; parameters: frozen, absent_if and hf_halves
+// (both name a config key), hf_plus, hf_transposed, hf_fused, hf_rows, hf_packed, and those elaborate.h lists.
 #include "model/arch/family.h"
 
 #include <algorithm>
@@ -230,6 +229,7 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
   hf_type_ = first("hf_type", gguf_);
   hf_refused_ = attribute_texts(decl_.attributes, "hf_refuse");
   hf_ignored_ = attribute_texts(decl_.attributes, "hf_ignore");
+  gguf_ignored_ = attribute_texts(decl_.attributes, "gguf_ignore");
   const auto filled = [&](std::string name) {
     if (const size_t at = name.find("{a}"); at != std::string::npos) name.replace(at, 3, gguf_);
     return name;
@@ -259,6 +259,12 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
     if (!members.empty()) out.hf_members = members.front();
     const auto length = attribute_texts(key.attributes, "gguf_length");
     if (!length.empty()) out.gguf_length = length.front();
+    for (const lang::Attribute& a : key.attributes) {
+      if (a.name == "gguf_plus") out.gguf_plus = attribute_texts({a}, a.name, 1).at(0);
+      if (a.name == "gguf_times") out.gguf_times = number_of(a, 0);
+      if (a.name == "gguf_else") out.gguf_else = number_of(a, 0);
+      if (a.name == "gguf_tensor") out.gguf_tensor = attribute_texts({a}, a.name, 1).at(0);
+    }
     keys_.push_back(std::move(out));
   }
 }
@@ -324,7 +330,22 @@ std::vector<Parameter> Family::all_parameters(const graph::Config& config) const
     for (const lang::Attribute& a : decl->attributes) {
       if (a.name == "frozen") parameter.frozen = true;
       if (a.name == "hf_transposed") parameter.hf_transposed = true;
+      if (a.name == "hf_packed") parameter.hf_packed = true;
       if (a.name == "hf_plus") parameter.hf_plus = number_of(a, 0);
+      if (a.name == "hf_rows") {
+        const auto count = [&](size_t value) {
+          if (value >= a.values.size()) throw error_at(a.place, "hf_rows needs a name and three numbers");
+          const double n = graph::config_number(decl_, *a.values[value], config);
+          if (!(n >= 0 && n <= 1e9) || n != std::floor(n)) throw error_at(a.place, fmt::format("{} rows", n));
+          return static_cast<int64_t>(n);
+        };
+        parameter.hf_rows = layer_filled(attribute_texts({a}, a.name, 1).at(0), parameter.name);
+        parameter.hf_from = count(1);
+        parameter.hf_count = count(2);
+        parameter.hf_of = count(3);
+        if (parameter.hf_from + parameter.hf_count > parameter.hf_of || parameter.shape.size() != 3)
+          throw error_at(a.place, "hf_rows takes matrices out of larger ones");
+      }
       if (a.name == "hf_fused") {
         parameter.hf_fused = layer_filled(attribute_texts({a}, "hf_fused", 1).at(0), parameter.name);
         parameter.hf_part = static_cast<int64_t>(number_of(a, 1));

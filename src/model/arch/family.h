@@ -67,6 +67,12 @@ struct ConfigKey {
   bool has_axis = false;  // entries of a Config are "name.0", "name.1", ..
   std::vector<std::string> gguf, hf;
   std::string gguf_length;  // an array whose length is the value when no gguf name is present
+  // GGUF files hold the value plus that of this key, or times a number; what a file without any of the names means; a
+  // tensor whose presence means 1.
+  std::string gguf_plus;
+  double gguf_times = 1;
+  std::optional<double> gguf_else;
+  std::string gguf_tensor;
   // Texts by value; what GGUF files call them ("": they have no word for it). Empty for numbers.
   std::vector<std::string> choices, gguf_choices;
   std::map<std::string, double> hf_words;  // words for numbers in HF files
@@ -89,6 +95,11 @@ struct Parameter : graph::ModelParameter {
   // and of how many.
   std::string hf_fused;
   int64_t hf_part = 0, hf_parts = 1;
+  // Or the rows [hf_from, hf_from + hf_count) of every hf_of rows of a tensor: a group, which is a matrix of this
+  // parameter (its transpose with hf_transposed).
+  std::string hf_rows;
+  int64_t hf_from = 0, hf_count = 0, hf_of = 0;
+  bool hf_packed = false;  // of HF folders only those have it in which it is packed (packed.h)
   int64_t count() const;
 };
 
@@ -102,8 +113,8 @@ class Family {
   const std::vector<ConfigKey>& keys() const { return keys_; }
   // Keys of config.json that this family has no meaning for unless they are null, false or absent.
   const std::vector<std::string>& hf_refused() const { return hf_refused_; }
-  // Tensors of HF files that are no parameters; * matches any characters.
-  const std::vector<std::string>& hf_ignored() const { return hf_ignored_; }
+  // Tensors of HF or GGUF files that are no parameters; * matches any characters.
+  const std::vector<std::string>& ignored(bool hf) const { return hf ? hf_ignored_ : gguf_ignored_; }
   const std::string& hf_type() const { return hf_type_; }         // model_type of config.json
   const std::string& gguf_condition() const { return gguf_if_; }  // a metadata key, or ""
   // Whether a key has a meaning in this config (its `when`); in GGUF files by `gguf_when` as well.
@@ -122,7 +133,7 @@ class Family {
   LibraryRef library_;
   const lang::ModelDecl decl_;  // complete
   std::string gguf_, gguf_if_, hf_type_;
-  std::vector<std::string> hf_, hf_refused_, hf_ignored_;
+  std::vector<std::string> hf_, hf_refused_, hf_ignored_, gguf_ignored_;
   std::vector<ConfigKey> keys_;
 };
 

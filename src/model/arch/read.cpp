@@ -87,8 +87,12 @@ class Taker {
 
   bool has(const Parameter& p) const {
     const auto names = names_of(p);
+    if (hf_ && p.hf_packed)
+      return packed_ &&
+             std::any_of(names.begin(), names.end(), [&](const auto& n) { return packed_->holds(*file_, n); });
     return std::any_of(names.begin(), names.end(), [&](const auto& n) { return has_tensor(n); }) ||
-           (hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused) != nullptr);
+           (hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused) != nullptr) ||
+           (hf_ && !p.hf_rows.empty() && file_->find(p.hf_rows) != nullptr);
   }
 
   // All parameters of the model, deciding which there are. Whatever else the file holds must be ignored by the family.
@@ -103,16 +107,15 @@ class Taker {
       auto w = take(p);
       if (!w && !p.optional) {
         const auto names = names_of(p);
-        throw user_error("{}: tensor '{}' is missing (parameter {})", name_, names.empty() ? "" : names.front(),
+        throw user_error("{}: tensor '{}' is missing (parameter {})", name_, names.empty() ? p.hf_rows : names.front(),
                          p.name);
       }
       model.weights[p.name] = w ? std::move(*w) : initial_weight(*family_, model.config, p, 0, salt);
     }
     for (const StoredTensor& tensor : file_->tensors()) {
-      const auto& ignored = family_->hf_ignored();
+      const auto& ignored = family_->ignored(hf_);
       if (used_.contains(tensor.name)) continue;
-      if (hf_ && std::any_of(ignored.begin(), ignored.end(), [&](const auto& i) { return matches(i, tensor.name); }))
-        continue;
+      if (std::any_of(ignored.begin(), ignored.end(), [&](const auto& i) { return matches(i, tensor.name); })) continue;
       throw Error(Exit::user,
                   fmt::format("{}: tensor '{}' has no place in the family '{}'", name_, tensor.name, family_->name()),
                   "the model is of a kind this family does not describe");
@@ -158,6 +161,7 @@ class Taker {
       break;
     }
     if (!w && hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused)) w = part(p);
+    if (!w && hf_ && !p.hf_rows.empty() && file_->find(p.hf_rows)) return groups(p);
     if (!w || !hf_) return w;
     if (p.hf_transposed) w = transposed(*w);
     if (p.hf_plus != 0) {
@@ -195,6 +199,21 @@ class Taker {
     return take_rows(all, p.shape, source);
   }
 
+  // Matrices that lie between others in one tensor of as many groups.
+  Weight groups(const Parameter& p) {
+    const int64_t count = p.shape[0].number();
+    const graph::Dim columns = p.shape[p.hf_transposed ? 1 : 2];
+    const Weight all = weight(p.hf_rows, p, {graph::Dim(count * p.hf_of), columns});
+    std::vector<Weight> parts;
+    for (int64_t g = 0; g < count; ++g) {
+      std::vector<int64_t> source;
+      for (int64_t r = 0; r < p.hf_count; ++r) source.push_back(g * p.hf_of + p.hf_from + r);
+      Weight one = take_rows(all, {graph::Dim(p.hf_count), columns}, source);
+      parts.push_back(p.hf_transposed ? transposed(one) : std::move(one));
+    }
+    return stack_rows(parts, p.shape);
+  }
+
   const FamilyRef& family_;
   std::shared_ptr<const TensorFile> file_;
   std::string name_;
@@ -213,10 +232,11 @@ Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
     return metadata.has(key) && metadata.number(key, 0) != 0;
   });
   model.name = metadata.text("general.name", path.stem().string());
-  model.config = model.family->config("", read_gguf_config(*model.family, metadata));
+  model.config = model.family->config("", read_gguf_config(*model.family, metadata, [&](const std::string& name) {
+                                        return file->find(name) != nullptr;
+                                      }));
   Taker(model.family, file, path.string(), false).take_all(model);
-  if (metadata.text("tokenizer.ggml.model", kNoTokenizer) != kNoTokenizer)
-    model.tokenizer = Tokenizer::from_gguf(metadata);
+  if (!has_no_tokenizer(metadata)) model.tokenizer = Tokenizer::from_gguf(metadata);
   model.metadata = metadata;
   for (const char* key : {kSplitNumber, kSplitCount, kSplitTensors}) model.metadata.erase(key);
   return model;

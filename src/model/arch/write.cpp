@@ -13,6 +13,7 @@
 #include "model/file/gguf_split.h"
 #include "model/file/json.h"
 #include "model/file/safetensors.h"
+#include "number/codec.h"
 
 namespace lumen::model {
 namespace {
@@ -23,6 +24,12 @@ TensorSpec spec_of(const std::string& name, const Weight& w) {
   for (const graph::Dim& d : w.type.shape) spec.shape.push_back(d.number());
   spec.element = w.type.element;
   return spec;
+}
+
+// Whether numbers share fields, so that only whole rows can be moved.
+bool is_rounded(const Weight& w) {
+  return !w.is_f32() && !is_plain(*w.type.element.format, Scalar::f16) &&
+         !is_plain(*w.type.element.format, Scalar::bf16);
 }
 
 // The format that holds most weights; null when that is f32.
@@ -51,6 +58,45 @@ std::string size_label(int64_t weights) {
   if (weights >= 1'000'000'000) return fmt::format("{:.3g}B", static_cast<double>(weights) / 1e9);
   if (weights >= 1'000'000) return fmt::format("{:.3g}M", static_cast<double>(weights) / 1e6);
   return fmt::format("{:.3g}K", static_cast<double>(weights) / 1e3);
+}
+
+// Parameters that lie in groups of rows of one tensor, put together; formats whose matrices cannot be turned become
+// f32.
+Weight interleaved(const Model& model, const std::vector<const Parameter*>& parts) {
+  const int64_t groups = parts.front()->shape[0].number(), of = parts.front()->hf_of;
+  std::vector<Weight> rows;  // of each part, group by group
+  int64_t counted = 0;
+  const bool alike = std::all_of(parts.begin(), parts.end(), [&](const Parameter* p) {
+    const Weight& w = model.weights.at(p->name);
+    return w.type.element == model.weights.at(parts.front()->name).type.element && !(p->hf_transposed && is_rounded(w));
+  });
+  for (const Parameter* p : parts) {
+    Weight w = model.weights.at(p->name);
+    if (!alike && w.type.element.format)
+      w = f32_weight(w.type.shape, decode(*w.type.element.format, w.bytes, w.rows(), w.columns()));
+    std::vector<Weight> turned;
+    const int64_t each = w.rows() / groups;
+    for (int64_t g = 0; g < groups; ++g) {
+      std::vector<int64_t> source;
+      for (int64_t r = 0; r < each; ++r) source.push_back(g * each + r);
+      Weight one = take_rows(w, {p->shape[1], p->shape[2]}, source);
+      turned.push_back(p->hf_transposed ? transposed(one) : std::move(one));
+    }
+    rows.push_back(stack_rows(turned, {graph::Dim(groups * p->hf_count), graph::Dim(turned[0].columns())}));
+    counted += p->hf_count;
+  }
+  LUMEN_CHECK(counted == of, "{} of {} rows", counted, of);
+  const int64_t columns = rows.front().columns();
+  const Weight all = stack_rows(rows, {graph::Dim(groups * of), graph::Dim(columns)});
+  std::vector<int64_t> source(static_cast<size_t>(groups * of));
+  int64_t first = 0;
+  for (const Parameter* p : parts) {
+    for (int64_t g = 0; g < groups; ++g)
+      for (int64_t r = 0; r < p->hf_count; ++r)
+        source[static_cast<size_t>(g * of + p->hf_from + r)] = first + g * p->hf_count + r;
+    first += groups * p->hf_count;
+  }
+  return take_rows(all, all.type.shape, source);
 }
 
 }  // namespace
@@ -112,8 +158,13 @@ void write_hf(const Model& model, const std::filesystem::path& folder) {
   const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
   std::vector<TensorSpec> specs;
   std::vector<Weight> weights;
+  std::map<std::string, std::vector<const Parameter*>> between;  // several in one tensor, by its name
   for (const Parameter& p : model.parameters) {
     if (is_omitted(model, p, back)) continue;
+    if (!p.hf_rows.empty()) {
+      between[p.hf_rows].push_back(&p);
+      continue;
+    }
     if (p.hf.empty()) throw user_error("parameter '{}' has values no Hugging Face folder can hold", p.name);
     Weight w = model.weights.at(p.name);
     if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves, p.hf_turned);
@@ -138,6 +189,10 @@ void write_hf(const Model& model, const std::filesystem::path& folder) {
       specs.push_back(spec_of(name.replace(expert, 3, std::to_string(e)), one));
       weights.push_back(std::move(one));
     }
+  }
+  for (const auto& [name, parts] : between) {
+    weights.push_back(interleaved(model, parts));
+    specs.push_back(spec_of(name, weights.back()));
   }
   SafetensorsWriter writer(folder / "model.safetensors", {{"format", "pt"}}, specs);
   for (const Weight& w : weights) writer.write(w.bytes);

@@ -356,6 +356,8 @@ void read_tokenizer_config(std::string_view text, const std::string& where, Toke
   }
 }
 
+constexpr int64_t kManySpaces = 1 << 20;
+
 void space_stages(const SpaceOptions& spaces, TokenizerParts& p, const std::string& where) {
   json steps = json::array();
   if (!spaces.character_map.empty())
@@ -381,7 +383,11 @@ void space_stages(const SpaceOptions& spaces, TokenizerParts& p, const std::stri
     decoders.push_back({{"type", "Replace"}, {"pattern", {{"String", "\xe2\x96\x81"}}}, {"content", " "}});
   decoders.push_back({{"type", "ByteFallback"}});
   decoders.push_back({{"type", "Fuse"}});
-  if (spaces.dummy_prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  // Who removes spaces at the front of texts does so at the front of decoded ones, however many there are.
+  if (spaces.dummy_prefix || spaces.remove_extra) {
+    decoders.push_back(
+        {{"type", "Strip"}, {"content", " "}, {"start", spaces.remove_extra ? kManySpaces : 1}, {"stop", 0}});
+  }
   read_decoder_stage({{"type", "Sequence"}, {"decoders", decoders}}, where, p);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "number/facts.h"
 
 namespace lumen::model {
 namespace {
@@ -149,11 +150,13 @@ Recipe parse_recipe(std::string text, std::string name) {
   return r;
 }
 
-Scalar product_type(const std::string& precision, const FormatLibrary& formats) {
+graph::ProductType product_type(const std::string& precision, const FormatLibrary& formats) {
   const FormatRef format = formats.get(precision);
   for (const Scalar s : {Scalar::f32, Scalar::f16, Scalar::bf16})
     if (is_plain(*format, s)) return s;
-  throw Error(Exit::user, fmt::format("precision '{}' is no plain float type", precision),
+  if (const FieldType* t = plain_field(*format); t && t->is_float && t->has_sign && t->bits == 8)
+    return {Scalar::bf16, format};
+  throw Error(Exit::user, fmt::format("precision '{}' is neither a plain float type nor one 8 bit float", precision),
               "name one such as f32, or round parameters to this format with --format or a [[quantize]] rule");
 }
 

@@ -59,8 +59,9 @@ struct Recipe {
 Recipe parse_recipe(std::string text, std::string name);
 std::string describe(const Recipe& recipe);
 
-// What `precision` names. Error when it is no plain float type.
-Scalar product_type(const std::string& precision, const FormatLibrary& formats);
+// What `precision` names: a plain float type, or a format of one 8 bit float without a scale (codes then; everything
+// else of a step as with bf16). Error when it is neither.
+graph::ProductType product_type(const std::string& precision, const FormatLibrary& formats);
 
 // The format each parameter gets by the rules; parameters without one are absent. Vectors and frozen parameters never
 // get one unless a rule names them in `values` without wildcards. Error when a rule names values or roles this model's

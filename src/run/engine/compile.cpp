@@ -194,7 +194,7 @@ std::vector<bool> use_remembered_plans(const Workshop& shop, const graph::Plan& 
     settled[i] = false;
     if (chosen->number >= s.candidates) continue;
     Synthesis tuned = synthesize_form(plan, plan.groups[kernels->first[i]], kernels->forms[i], shop.device->machine(),
-                                      {options.exact, chosen->number, options.products});
+                                      {options.exact, chosen->number, options.products.scalar});
     if (hash_of(tuned) != chosen->hash || !interchangeable(s, tuned)) continue;  // another version's
     tuned.steps.back().plan += ", tuned";
     s = std::move(tuned);
@@ -213,7 +213,7 @@ std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<co
   const synth::Step& last = s.steps.back();
   const std::weak_ptr<Tuner> tuner = shop.tuner;
   const auto place = std::make_shared<std::weak_ptr<Trial>>();
-  auto job = [place, pipeline, key, exact = options.exact, products = options.products, first = s, cache = shop.cache,
+  auto job = [place, pipeline, key, exact = options.exact, products = options.products.scalar, first = s, cache = shop.cache,
               device = shop.device, number = kernels.first[i], form = kernels.forms[i]] {
     const graph::Group& group = pipeline->plan.groups[number];
     std::vector<Trial::Plan> others;
@@ -260,7 +260,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
   const graph::Pipeline& pipeline = *shared;
   const graph::Plan& plan = pipeline.plan;
   DistinctKernels kernels =
-      synthesize_distinct(plan, shop.device->machine(), {options.exact, options.candidate, options.products});
+      synthesize_distinct(plan, shop.device->machine(), {options.exact, options.candidate, options.products.scalar});
   const std::vector<bool> settled = use_remembered_plans(shop, plan, options, &kernels);
 
   LaunchList list;
@@ -302,7 +302,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
 int64_t arena_bytes(const Workshop& shop, const Graph& g, const CompileOptions& options) {
   const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
   DistinctKernels kernels =
-      synthesize_distinct(pipeline.plan, shop.device->machine(), {options.exact, options.candidate, options.products});
+      synthesize_distinct(pipeline.plan, shop.device->machine(), {options.exact, options.candidate, options.products.scalar});
   use_remembered_plans(shop, pipeline.plan, options, &kernels);
   return aligned(pipeline.memory.arena_bytes) + most_scratch(kernels);
 }

@@ -60,7 +60,7 @@ struct Written {
 Written write_kernels(const graph::Pipeline& pipeline, const machine::Machine& target, const CompileOptions& wanted) {
   synth::Options options;
   options.exact = wanted.exact;
-  options.products = wanted.products;
+  options.products = wanted.products.scalar;
   Written out;
   std::set<std::string> seen;
   for (const graph::Group& group : pipeline.plan.groups) {

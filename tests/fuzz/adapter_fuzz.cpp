@@ -1,0 +1,62 @@
+// Adapters: a GGUF file, or a line of adapter_config.json and then any bytes as adapter_model.safetensors. An Error is
+// an answer; a crash, a hang or an allocation out of proportion is a find.
+#include <stdlib.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/arch/adapter.h"
+
+namespace {
+
+void write(const std::filesystem::path& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lumen;
+  static const model::Model base = [] {
+    const auto family = model::Library::builtin()->family("llama");
+    return model::initialise(family,
+                             family->config("", {{"vocab", 61},
+                                                 {"hidden", 32},
+                                                 {"layers", 2},
+                                                 {"heads", 4},
+                                                 {"kv_heads", 2},
+                                                 {"ffn", 44},
+                                                 {"context", 64}}),
+                             1);
+  }();
+  static const std::filesystem::path folder = [] {
+    std::string name = (std::filesystem::temp_directory_path() / "lumen-fuzz-XXXXXX").string();
+    LUMEN_CHECK(mkdtemp(name.data()));
+    return std::filesystem::path(name);
+  }();
+  const std::string_view all(reinterpret_cast<const char*>(data), size);
+  const bool is_gguf = all.starts_with("GGUF");
+  const size_t end = all.find('\n');
+  if (!is_gguf && end == std::string_view::npos) return 0;
+  if (is_gguf) {
+    write(folder / "a.gguf", all);
+  } else {
+    write(folder / "adapter_config.json", all.substr(0, end));
+    write(folder / "adapter_model.safetensors", all.substr(end + 1));
+  }
+  try {
+    const model::Adapter adapter = model::read_adapter(base, is_gguf ? folder / "a.gguf" : folder);
+    for (const auto& [name, part] : adapter.parts) {
+      const model::Parameter* p = base.find(name);
+      LUMEN_CHECK(p && part.a.columns() + part.b.rows() > 0 && part.rank() > 0);
+    }
+  } catch (const Error&) {
+  }
+  return 0;
+}
