@@ -16,6 +16,7 @@
 #include "graph/ir/build.h"
 #include "kernel/synth/dot.h"
 #include "kernel/synth/dot_block.h"
+#include "kernel/synth/dot_stream.h"
 #include "number/codec.h"
 #include "number/library.h"
 #include "run/device/choose.h"
@@ -96,13 +97,17 @@ graph::Plan plan_of(const graph::Graph& g) {
 std::vector<synth::Synthesis> candidates(const graph::Plan& plan, const machine::Machine& m, bool all) {
   std::vector<synth::Synthesis> out{synth::synthesize_dot(plan, plan.groups[0], m, {})};
   const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
-  if (!all || out[0].steps.back().plan.find("blocks") == std::string::npos) return out;
-  out.clear();
+  if (!all) return out;
+  std::string why;
+  std::vector<synth::Synthesis> plans;
+  for (const synth::StreamPlan& t : synth::choose_streams(p, m, false, &why))
+    plans.emplace_back().steps.push_back(synth::write_stream_kernel(plan.graph, p, t, m));
+  const size_t streams = plans.size();
   for (const synth::BlockDot& d : synth::choose_block_dots(p, m, false, 0)) {
-    synth::write_block_dot(plan.graph, d, m, out.emplace_back());
-    if (out.size() == 8) break;
+    if (plans.size() == streams + (streams == 0 ? 8 : 1)) break;
+    synth::write_block_dot(plan.graph, d, m, plans.emplace_back());
   }
-  return out;
+  return plans.empty() ? std::move(out) : std::move(plans);
 }
 
 std::string text(const synth::Synthesis& s) {

@@ -171,7 +171,30 @@ class ScalarLowering {
     return b_.CreateSelect(none, zero, r);
   }
 
+  // Short unsigned lanes that fill whole words, by one known amount, on GPUs, which have no registers of short lanes:
+  // words are shifted, and what came from the lane beside is cleared. Null for others.
+  Value* shift_words(ScalarOp op, Scalar s, Value* a, Value* amount) {
+    constexpr int kWord = 32;
+    const int bits = scalar_bits(s);
+    const llvm::Triple& triple = b_.GetInsertBlock()->getModule()->getTargetTriple();
+    if (!triple.isNVPTX() && !triple.isAMDGCN()) return nullptr;
+    if (bits >= kWord || bits * lanes_ % kWord != 0 || lanes_ == 1) return nullptr;
+    if (op != ScalarOp::shl_ && is_signed(s)) return nullptr;
+    const auto* splat = llvm::dyn_cast<llvm::Constant>(amount);
+    const auto* number = splat ? llvm::dyn_cast_or_null<llvm::ConstantInt>(splat->getSplatValue()) : nullptr;
+    if (!number || number->getZExtValue() >= static_cast<uint64_t>(bits)) return nullptr;
+    const uint64_t by = number->getZExtValue(), ones = (uint64_t{1} << bits) - 1;
+    const uint64_t keep = op == ScalarOp::shl_ ? ones << by & ones : ones >> by;
+    auto* words = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(bits * lanes_ / kWord));
+    Value* x = b_.CreateBitCast(a, words);
+    Value* by_words = llvm::ConstantInt::get(words, by);
+    x = op == ScalarOp::shl_ ? b_.CreateShl(x, by_words) : b_.CreateLShr(x, by_words);
+    const llvm::APInt mask = llvm::APInt::getSplat(kWord, llvm::APInt(static_cast<unsigned>(bits), keep));
+    return b_.CreateBitCast(b_.CreateAnd(x, llvm::ConstantInt::get(words, mask)), type(s));
+  }
+
   Value* shift(ScalarOp op, Scalar s, Value* a, Value* amount) {
+    if (Value* x = shift_words(op, s, a, amount)) return x;
     const int bits = scalar_bits(s);
     Value* outside = b_.CreateICmpUGE(amount, integer(s, bits));
     // Where an instruction takes 32 bits of the amount, LLVM 22 lets it answer for the select above, whatever lies

@@ -179,6 +179,29 @@ TEST(Gpu, DotRowsAreInstructions) {
     }
 }
 
+// Registers are words: sixteen bytes are four of them, in either direction.
+TEST(Gpu, BytesAreShiftedAsWords) {
+  for (const auto& m : gpus())
+    for (const ScalarOp op : {ScalarOp::shr_, ScalarOp::shl_}) {
+      SCOPED_TRACE(m->name);
+      Builder b("shift");
+      const auto x = b.param("x", 16, false), y = b.param("y", 16, true);
+      b.loop(LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId) {
+        const ValueId bytes = b.load(x, {Scalar::u8, 16}, b.i64(0), 16);
+        b.store(y, b.op(op, bytes, b.integer(3, {Scalar::u8, 16})), b.i64(0), 16);
+      });
+      const loop::Kernel k = b.finish();
+      const std::string text = emit({&k, 1}, *m, Output::assembly);
+      size_t found = 0;
+      for (const std::string word :
+           {"shr.u32", "shl.b32", "v_lshrrev_b32", "v_lshlrev_b32", "s_lshr_b32", "s_lshl_b32"})
+        for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+      EXPECT_GE(found, 4U) << text;
+      EXPECT_LE(found, 8U) << text;
+      EXPECT_FALSE(contains(text, "shr.u16"));
+    }
+}
+
 constexpr const char* kBlocks = R"(kernel turn(@0 x: 1024 bytes align 64, @1 y: 1024 bytes align 64 written) {
   %0 = constant i64 0
   %1 = constant i64 2

@@ -58,9 +58,11 @@ bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t 
     EXPECT_NE(s.steps[0].plan.find(why), std::string::npos) << s.steps[0].plan;  // nothing silent
     return false;
   }
-  EXPECT_EQ(s.steps.size(), 2U);
-  if (s.steps.size() != 2) return false;
-  EXPECT_EQ(s.scratch.size(), 3U);
+  // A step before rounds the activations, or each block of lanes does.
+  const bool streams = s.steps[0].plan.find("stream") != std::string::npos;
+  EXPECT_EQ(s.steps.size(), streams ? 1U : 2U);
+  if (!streams && s.steps.size() != 2) return false;
+  EXPECT_EQ(s.scratch.size(), streams ? 0U : 3U);
   std::mt19937 random(5);
   std::map<std::string, graph::Tensor> inputs;
   for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
@@ -82,7 +84,7 @@ bool check(const FormatRef& f, const machine::Machine& m, int64_t rows, int64_t 
       }
       const double y = got[static_cast<size_t>(r * n + c)];
       EXPECT_NEAR(y, same, 2e-5 * (1 + size))
-          << f->name << " " << m.name << " " << r << "," << c << " " << s.steps[1].plan;
+          << f->name << " " << m.name << " " << r << "," << c << " " << s.steps.back().plan;
       EXPECT_LE(std::abs(y - plain), bound + 2e-5 * (1 + size)) << f->name;
     }
   }

@@ -90,6 +90,7 @@ TEST(SynthUnpack, BytesAreTheIntegers) {
       check_bytes(*f, facts.affine->q, *machine::find_machine("avx512-vbmi"), 64, seed);
       check_bytes(*f, facts.affine->q, *machine::find_machine("x86-64-v3"), 32, seed);
       check_bytes(*f, facts.affine->q, *machine::find_machine("neon"), 16, seed);
+      check_bytes(*f, facts.affine->q, *machine::find_machine("sm_90a"), 16, seed);
     }
   }
 }

@@ -83,6 +83,14 @@ inline std::vector<Case> dot_cases(const machine::Machine& m) {
     const int64_t k = (512 / f->block + 1) * f->block;
     add_cases(out, contract_of({1, k}, type_of({5, k}, f), "mk", "nk", "mn", false), m, false);
   }
+  // Weights that stream through the shared memory of blocks, several stages of them, rows that fill no block.
+  for (const char* name :
+       {"q8_0", "q4_0", "q4_k", "q6_k", "int3_g128", "nf4", "mxfp4", "fp8_e4m3", "fp8_e5m2", "int8_row"}) {
+    const FormatRef f = library.find(name);
+    LUMEN_CHECK(f, "{}", name);
+    for (int64_t rows = 1; m.wave > 1 && rows <= 2; ++rows)
+      add_cases(out, contract_of({rows, 2816}, type_of({37, 2816}, f), "mk", "nk", "mn", rows == 2), m, false);
+  }
   for (const char* ia : {"mk", "km"})  // operands that are bf16 in memory
     for (const char* ib : {"nk", "kn"}) {
       auto type = [](const std::string& i) {

@@ -178,6 +178,10 @@ std::string factor_name(const Factor& f);   // that, or the scalar's
 // "mma.16x8x16.f16f16.f32"
 std::string matrix_name(const MatrixRow& r);
 
+// Adds instructions that convert two codes of a short float to f16, for the numbers of lanes kernels use.
+void add_conversion(Machine& m, const FloatCode& c, const std::string& llvm);
+std::string conversion_name(const FloatCode& c, int lanes);  // "convert.e4m3.f16x4"
+
 // Adds a dot of four bytes that the machine has for one lane of acc, for four at a time.
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments);
 

@@ -157,6 +157,22 @@ void add_shortcuts(Machine& m, const std::string& power2, const std::string& rec
                     "llvm.maxnum", "", 1, "0 1"});
 }
 
+std::string conversion_name(const FloatCode& c, int lanes) {
+  return fmt::format("convert.{}.f16x{}", code_name(c), lanes);
+}
+
+void add_conversion(Machine& m, const FloatCode& c, const std::string& llvm) {
+  for (const int lanes : {2, 4, 8, 16}) {
+    Text t(1);
+    const int numbers = decoded(t, 0, lanes, c);
+    const int halves = t.line("cast f16x{} %{}", lanes, numbers);
+    const std::string name = conversion_name(c, lanes);
+    m.rows.push_back(
+        {name, fmt::format("func {}(%0: u8x{}) -> f16x{} {{\n{}  return %{}\n}}\n", name, lanes, lanes, t.body, halves),
+         llvm, "", lanes / 2.0, "0"});
+  }
+}
+
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments) {
   const DotRow d{fmt::format("dot4.{}i8.i32x4", scalar_name(a)),
                  a,
@@ -169,6 +185,10 @@ void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& 
                  false,
                  a == Scalar::u8 ? 255 : 128};
   m.rows.push_back({d.row, dot_meaning(d.row, d), llvm, "", 4, arguments});
+  DotRow one = d;  // whose sums may be added to one after the other
+  one.row = fmt::format("dot4.{}i8.i32", scalar_name(a));
+  one.lanes = 1;
+  m.rows.push_back({one.row, dot_meaning(one.row, one), llvm, "", 1, arguments});
   m.dots.insert(m.dots.begin(), d);
 }
 

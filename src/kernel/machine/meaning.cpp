@@ -14,6 +14,11 @@ std::string lanes_from(int first, int step, int count) {
   return fmt::format("[{}]", fmt::join(lanes, ", "));
 }
 
+// "i32x4"; of one lane "i32".
+std::string lanes_of(const std::string& scalar, int lanes) {
+  return lanes == 1 ? scalar : fmt::format("{}x{}", scalar, lanes);
+}
+
 // Lines of a function, numbering values as they come.
 class Text {
  public:
@@ -26,8 +31,8 @@ class Text {
   }
   // Lanes first, first + step, ... of a value, widened.
   int widened(int value, const std::string& from, int first, int step, int count, const std::string& to) {
-    const int lanes = line("shuffle {}x{} %{} {}", from, count, value, lanes_from(first, step, count));
-    return line("cast {}x{} %{}", to, count, lanes);
+    const int lanes = line("shuffle {} %{} {}", lanes_of(from, count), value, lanes_from(first, step, count));
+    return line("cast {} %{}", lanes_of(to, count), lanes);
   }
   // f32 lanes; those that are not normal become zero of their sign.
   int normal(int value, int lanes) {
@@ -49,18 +54,17 @@ class Text {
 }  // namespace
 
 std::string dot_meaning(const std::string& name, const DotRow& d) {
-  const std::string a(scalar_name(d.a)), b(scalar_name(d.b)), acc(scalar_name(d.acc));
+  const std::string a(scalar_name(d.a)), b(scalar_name(d.b)), acc(scalar_name(d.acc)), sums = lanes_of(acc, d.lanes);
   Text t(3);
   int sum = 0;
   for (int j = 0; j < d.k; ++j) {
     const int x = t.widened(1, a, j, d.k, d.lanes, acc);
     const int y = t.widened(2, b, j, d.k, d.lanes, acc);
-    const int product = t.line("mul {}x{} %{}, %{}", acc, d.lanes, x, y);
-    sum = t.line("add {}x{} %{}, %{}", acc, d.lanes, sum, product);
+    const int product = t.line("mul {} %{}, %{}", sums, x, y);
+    sum = t.line("add {} %{}, %{}", sums, sum, product);
   }
   const int n = d.lanes * d.k;
-  return t.function(name, fmt::format("%0: {}x{}, %1: {}x{}, %2: {}x{}", acc, d.lanes, a, n, b, n),
-                    fmt::format("{}x{}", acc, d.lanes), sum);
+  return t.function(name, fmt::format("%0: {}, %1: {}x{}, %2: {}x{}", sums, a, n, b, n), sums, sum);
 }
 
 // Every product of a pair joins the sum in one rounding, the odd one first. Operands that are not normal count as zero

@@ -75,6 +75,9 @@ void add_mma(Machine& m, bool short_codes) {
   add_mma(m, {Scalar::i8, {}}, Scalar::i32, "m16n8k32.row.col.s8");
   if (!short_codes) return;
   m.codes = {kOcp4, kOcp5};
+  // PTX ISA, cvt: two codes to two f16.
+  add_conversion(m, kOcp4, "llvm.nvvm.e4m3x2.to.f16x2.rn");
+  add_conversion(m, kOcp5, "llvm.nvvm.e5m2x2.to.f16x2.rn");
   add_mma(m, {Scalar::u8, kOcp4}, Scalar::f32, "m16n8k32.row.col.f32.e4m3.e4m3.f32");
   add_mma(m, {Scalar::u8, kOcp5}, Scalar::f32, "m16n8k32.row.col.f32.e5m2.e5m2.f32");
 }

@@ -18,7 +18,6 @@ constexpr int64_t kLaidBytes = 64 << 20;   // of an operand laid out in scratch
 constexpr int64_t kSumsBytes = 256 << 10;  // private sums when K has stages
 constexpr int64_t kLargestPanel = 8 << 20;
 constexpr int64_t kPackedRows = 16;      // along k, of a task that lays out
-constexpr int64_t kMostRows = 6;         // of a, for kernels along k
 constexpr double kLaunchCycles = 20000;  // one more step
 constexpr double kStreamBytes = 8;       // a cycle, of tiles read from beyond the second-level cache
 constexpr double kTaskCycles = 300;      // entering a task
@@ -267,8 +266,8 @@ std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& 
   return TileChooser(p, m).choose();
 }
 
-bool rows_possible(const DotProblem& p) {
-  if (p.m.extent > kMostRows || !p.outer_k.empty() || p.runs) return false;
+bool rows_possible(const DotProblem& p, int64_t most) {
+  if (p.m.extent > most || !p.outer_k.empty() || p.runs) return false;
   if (!is_memory_f32(p.loads[0]) || p.k.strides[0] != 1) return false;
   if (p.loads[1].kind == DotLoad::Kind::packed) return unpacks_along(p, 1, p.k);
   return p.loads[1].kind == DotLoad::Kind::memory && p.k.strides[1] == 1;

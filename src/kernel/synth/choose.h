@@ -61,7 +61,8 @@ double balance(const machine::Machine& m, double cycles, double tasks);
 // The model's choice first, then others worth a measurement: the same sums in the same order, and the same step before.
 std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m);
 RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m);
-bool rows_possible(const DotProblem& p);
+constexpr int64_t kRowsAlongK = 6;  // of a, that go along k beside rows of b
+bool rows_possible(const DotProblem& p, int64_t most = kRowsAlongK);
 
 // "dot 768x384x128 ..." : what is computed, for plans and names.
 std::string describe_shape(const DotProblem& p);

@@ -10,12 +10,14 @@
 #include "kernel/synth/dot_matrix.h"
 #include "kernel/synth/dot_rows.h"
 #include "kernel/synth/dot_short.h"
+#include "kernel/synth/dot_stream.h"
 #include "kernel/synth/dot_tile.h"
 
 namespace lumen::synth {
 namespace {
 
-constexpr int kRowsOfWaves = 2;  // beyond, multiply-adds of f32 take longer than matrix instructions
+// Beyond, matrix instructions take less time than multiply-adds of f32, those of what streams, and dots of bytes.
+constexpr int kRowsOfWaves = 2, kRowsOfStreams = 4, kRowsOfPairs = 8, kRowsOfIntegers = 16;
 
 }  // namespace
 
@@ -33,6 +35,18 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
     return plans[options.candidate < out.candidates ? static_cast<size_t>(options.candidate) : 0];
   };
   std::string why;
+  if (const auto streams = choose_streams(p, target, options.exact, &why); !streams.empty()) {
+    const StreamPlan& t = streams.front();
+    if (p.m.extent <= (t.integers           ? kRowsOfIntegers
+                       : t.looks_up_pairs() ? kRowsOfPairs
+                                            : kRowsOfStreams) ||
+        (rows_possible(p) && choose_factor(p, target, options.exact).scalar == Scalar::f32)) {
+      out.steps.push_back(write_stream_kernel(plan.graph, p, t, target));
+      if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
+      return out;
+    }
+    why.clear();
+  }
   if (rows_possible(p)) {
     const RowsPlan rows = choose_rows(p, target);
     if (!options.exact && integer_possible(p)) {

@@ -60,6 +60,19 @@ void DotWriter::add_digit(const DotIndex& index, Value digit) {
 }
 
 void DotWriter::enter_outer(Value flat) {
+  enter_outer_of_block(flat);
+  check_pick();
+}
+
+void DotWriter::check_pick() {
+  if (picked_ < 0) return;
+  const Value last = i64(problem_.pick->count - 1);
+  b.guard(b.op(ScalarOp::and_, b.op(ScalarOp::le_, i64(0), picked_), b.op(ScalarOp::le_, picked_, last)), picked_,
+          loop::kGuardIndex);
+}
+
+void DotWriter::enter_outer_of_block(Value flat) {
+  picked_ = -1;
   bases_.clear();
   for (const DotLoad& l : problem_.loads) bases_.push_back(i64(l.offset));
   result_base_ = i64(0);
@@ -95,8 +108,7 @@ void DotWriter::enter_picked() {
   } else {
     const Value row = b.convert(ScalarOp::cast_, Scalar::i64, read(pick.load, bases_[pick.load], 0, 1, -1));
     const Value last = i64(pick.count - 1);
-    b.guard(b.op(ScalarOp::and_, b.op(ScalarOp::le_, i64(0), row), b.op(ScalarOp::le_, row, last)), row,
-            loop::kGuardIndex);
+    picked_ = row;
     bases_[1] = add(bases_[1], scaled(b.op(ScalarOp::max_, i64(0), min(row, last)), pick.stride));
   }
 }

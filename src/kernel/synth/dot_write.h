@@ -29,6 +29,9 @@ class DotWriter {
 
   // The outer indices of a task: element offsets of every load, and of the result. Kept for reads and the epilogue.
   void enter_outer(loop::ValueId flat);
+  // The same in the code of a block, which may not fail: check_pick, in a lane loop, says what it would have said.
+  void enter_outer_of_block(loop::ValueId flat);
+  void check_pick();
   // Of blocks: `body` where row m exists, else nothing; of other problems: `body`.
   void where_row(loop::ValueId m, const std::function<void()>& body);
   // Tiles of so many rows: the number given, or fewer where the block has fewer rows.
@@ -63,7 +66,7 @@ class DotWriter {
   void finish_row(loop::ValueId sums, loop::ValueId m, loop::ValueId n, loop::ValueId count);
   void add_digit(const DotIndex& index, loop::ValueId digit);
   loop::BufferId order_ = -1, table_ = -1;
-  loop::ValueId block_ = -1;
+  loop::ValueId block_ = -1, picked_ = -1;
   loop::ValueId first_ = -1, count_ = -1;  // rows of the block, or of the run
 };
 

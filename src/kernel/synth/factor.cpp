@@ -117,6 +117,17 @@ std::optional<AffineForm> integers_of(const Format& f, const ScaledForm& scaled,
   return std::nullopt;
 }
 
+// The code's sign bit, where q is a signed field's number and the bias makes its least code 0.
+std::optional<int64_t> flipped_bit(const Format& f, const IntegerDot& d) {
+  const RoutineExpr& q = d.form.q;
+  if (!d.form_has_q || q.kind != RoutineExpr::Kind::field) return std::nullopt;
+  const Field& field = f.fields[static_cast<size_t>(q.slot)];
+  if (field.type.is_float || !field.type.is_signed || field.type.bits > 8) return std::nullopt;
+  if (field.count != f.block || (f.block > 1 && q.args[0].kind != RoutineExpr::Kind::variable)) return std::nullopt;
+  const int64_t top = int64_t{1} << (field.type.bits - 1);
+  return d.bias == -top && d.row.a == Scalar::u8 ? std::optional(top) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<CodeValues> values_by_code(const Format& f, const RoutineExpr& e) {
@@ -198,6 +209,10 @@ loop::ValueId integer_codes(loop::Builder& b, Unpack& cursor, const IntegerDot& 
   if (!d.table.empty()) {
     const loop::ValueId index = cursor.codes(d.code_field, elements, true, &m);
     q = look_up_bytes(b, d.table, b.type(index).lanes == 1 ? b.splat(index, lanes) : index, m);
+  } else if (const auto top = flipped_bit(cursor.format(), d)) {
+    q = cursor.codes(d.form.q.slot, elements, true, &m);
+    if (b.type(q).lanes == 1) q = b.splat(q, lanes);
+    q = b.op(ScalarOp::xor_, q, b.integer(*top, bytes));
   } else if (low < -128 || high > (low < 0 ? 127 : 255)) {  // more than bytes hold
     q = cursor.expression(d.form.q, elements, true);
     if (d.bias != 0) q = b.op(ScalarOp::sub_, q, b.integer(d.bias, b.type(q)));

@@ -209,6 +209,68 @@ std::vector<Part> parts_at(const std::vector<std::vector<Part>>& parts, size_t k
   return out;
 }
 
+// At least `bits` bits from a bit on, with what a word holds beyond them: words are loaded once for all who want a
+// part.
+ValueId bits_of_word(Window& window, int64_t bit, int bits) {
+  const int inside = 32 - static_cast<int>(bit % 8);
+  return window.bits(bit, bits <= inside && bit / 8 + 4 <= window.size() ? inside : bits);
+}
+
+// Four codes of a word that lie equally far apart, into its bytes: two halves first, then two bytes of each. -1 for
+// others.
+ValueId spread_word(Window& window, const Part* part) {
+  loop::Builder& b = window.builder();
+  const VType u32{Scalar::u32, 1};
+  const int64_t step = part[1].bit - part[0].bit;
+  if (step <= 0 || step >= 8 || part[0].value_bit + part[0].bits > 8) return -1;
+  for (int l = 1; l < 4; ++l)
+    if (part[l].bit != part[0].bit + l * step || part[l].bits != part[0].bits ||
+        part[l].value_bit != part[0].value_bit || part[l].bits > step)
+      return -1;
+  const auto shift = [&](ValueId x, int64_t up) {
+    return up >= 0 ? b.op(ScalarOp::shl_, x, b.integer(up, u32)) : b.op(ScalarOp::shr_, x, b.integer(-up, u32));
+  };
+  const auto keep = [&](ValueId x, int64_t mask) { return b.op(ScalarOp::and_, x, b.integer(mask, u32)); };
+  const ValueId word = bits_of_word(window, part[0].bit, static_cast<int>(3 * step) + part[0].bits);
+  const ValueId halves = b.op(ScalarOp::or_, keep(word, 0xffff), keep(shift(word, 16 - 2 * step), 0xffff0000));
+  const auto code = static_cast<int64_t>(low_mask(part[0].bits)), both = code | code << 16;
+  const ValueId bytes = b.op(ScalarOp::or_, keep(halves, both), keep(shift(halves, 8 - step), both << 8));
+  return part[0].value_bit == 0 ? bytes : shift(bytes, part[0].value_bit);
+}
+
+// The same where registers are words: four lanes share one, whose bytes are shifted to their places one by one.
+ValueId masked_words(Window& window, const std::vector<Part>& part) {
+  constexpr int kBytes = 4, kWord = 32;
+  loop::Builder& b = window.builder();
+  const VType u32{Scalar::u32, 1};
+  const loop::BufferId words = b.alloc(static_cast<int64_t>(part.size()), 16);  // read again as bytes
+  for (size_t first = 0; first < part.size(); first += kBytes) {
+    if (const ValueId word = spread_word(window, &part[first]); word >= 0) {
+      b.store(words, word, b.i64(static_cast<int64_t>(first)), 4);
+      continue;
+    }
+    int64_t low = part[first].bit, high = low;
+    for (size_t l = first; l < first + kBytes; ++l) {
+      low = std::min(low, part[l].bit);
+      high = std::max(high, part[l].bit + part[l].bits);
+    }
+    const bool near = high - low <= kWord;
+    ValueId word = b.integer(0, u32);
+    for (size_t l = first; l < first + kBytes; ++l) {
+      const Part& p = part[l];
+      if (p.bits == 0) continue;
+      ValueId x = near ? bits_of_word(window, low, static_cast<int>(high - low)) : bits_of_word(window, p.bit, p.bits);
+      const int64_t to = static_cast<int64_t>(l - first) * 8 + p.value_bit, up = to - (near ? p.bit - low : 0);
+      if (up > 0) x = b.op(ScalarOp::shl_, x, b.integer(up, u32));
+      if (up < 0) x = b.op(ScalarOp::shr_, x, b.integer(-up, u32));
+      const auto keep = static_cast<int64_t>(low_mask(p.bits) << to);
+      word = b.op(ScalarOp::or_, word, b.op(ScalarOp::and_, x, b.integer(keep, u32)));
+    }
+    b.store(words, word, b.i64(static_cast<int64_t>(first)), 4);
+  }
+  return b.load(words, {Scalar::u8, static_cast<int>(part.size())}, b.i64(0), 4);
+}
+
 // The bits of one part of every lane, in their places of a byte.
 ValueId byte_parts(Window& window, const std::vector<Part>& part, const machine::Machine* m) {
   loop::Builder& b = window.builder();
@@ -236,11 +298,12 @@ ValueId byte_parts(Window& window, const std::vector<Part>& part, const machine:
     if (net[0] < 0) x = b.op(ScalarOp::shl_, x, b.integer(-net[0], bytes));
     return masked(x);
   }
-  if (one_bit && !crosses) {
+  if (one_bit && !crosses && !(m && m->wave > 1 && lanes % 4 == 0)) {
     const ValueId x = b.op(ScalarOp::and_, window.bytes(index), b.lanes_integer(low_bit, Scalar::u8));
     return b.op(ScalarOp::select_, b.op(ScalarOp::ne_, x, b.integer(0, bytes)), b.lanes_integer(put, Scalar::u8),
                 b.integer(0, bytes));
   }
+  if (m && m->wave > 1 && lanes % 4 == 0) return masked_words(window, part);
   // Eight lanes read eight bytes and take any eight bits of them.
   const std::string row = fmt::format("bits8.u8x{}", lanes);
   if (m && m->find_row(row) && window.size() >= 8) {
@@ -365,6 +428,37 @@ bool is_bfloat(const FieldType& t) {
 bool is_single(const FieldType& t) {
   return t.is_float && t.has_sign && t.exponent_bits == 8 && t.mantissa_bits == 23 && t.bias == 127 &&
          t.special == FieldType::Special::ieee;
+}
+
+namespace {
+
+// How hardware would spell the type's codes.
+std::optional<machine::FloatCode> code_of(const FieldType& t) {
+  using Special = machine::FloatCode::Special;
+  if (!t.is_float || !t.has_sign || t.bits != 8) return std::nullopt;
+  machine::FloatCode c{t.exponent_bits, t.mantissa_bits, t.bias, Special::ieee};
+  if (t.special == FieldType::Special::fn)
+    c.special = Special::all_ones;
+  else if (t.special == FieldType::Special::fnuz)
+    c.special = Special::negative_zero;
+  else if (t.special != FieldType::Special::ieee)
+    return std::nullopt;
+  const bool known = c.bias == (1 << (c.exponent - 1)) - (c.special == Special::negative_zero ? 0 : 1);
+  return known ? std::optional(c) : std::nullopt;  // what a row's name does not say
+}
+
+}  // namespace
+
+bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m) {
+  const auto code = code_of(type);
+  return code && m.find_row(machine::conversion_name(*code, lanes));
+}
+
+ValueId convert_codes(loop::Builder& b, const FieldType& type, ValueId codes, const machine::Machine& m) {
+  const int lanes = b.type(codes).lanes;
+  if (!converts_codes(type, lanes, m)) return -1;
+  const ValueId halves = b.inst(machine::conversion_name(*code_of(type), lanes), {Scalar::f16, lanes}, {codes});
+  return b.convert(ScalarOp::cast_, Scalar::f32, halves);
 }
 
 ValueId load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places) {

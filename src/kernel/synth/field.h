@@ -62,6 +62,10 @@ loop::ValueId load_field(Window& window, const Field& field, const std::vector<F
 loop::ValueId decode_codes(loop::Builder& b, const FieldType& type, loop::ValueId codes);
 loop::ValueId encode_value(loop::Builder& b, const FieldType& type, loop::ValueId value);
 
+// Codes of eight bits (u8) by the machine's own conversion, as f32; -1 where it has none for the type or so many lanes.
+loop::ValueId convert_codes(loop::Builder& b, const FieldType& type, loop::ValueId codes, const machine::Machine& m);
+bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m);
+
 // True for the float types the loop IR loads and converts by itself.
 bool is_half(const FieldType& type);  // IEEE binary16
 bool is_bfloat(const FieldType& type);

@@ -91,10 +91,15 @@ void Unpack::enter_row(ValueId row) {
 }
 
 void Unpack::enter_block(ValueId first, int64_t count) {
+  enter_copied(first, count, buffer_, b_.add(at(0), b_.mul(first, b_.i64(format_.block_bytes))));
+}
+
+void Unpack::enter_copied(ValueId first, int64_t count, BufferId buffer, ValueId byte) {
   block_ = first;
   block_count_ = count;
-  const ValueId base = b_.add(at(0), b_.mul(first, b_.i64(format_.block_bytes)));
-  block_window_.emplace(b_, buffer_, base, count * format_.block_bytes);
+  block_buffer_ = buffer;
+  block_base_ = byte;
+  block_window_.emplace(b_, buffer, byte, count * format_.block_bytes);
   tile_windows_.clear();
   wide_codes_.clear();
   if (!tensor_entered_) {
@@ -218,11 +223,10 @@ Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
     LUMEN_CHECK(field.level == Level::block, "a computed index into a field above the block");
     ValueId all = -1;
     for (int l = 0; l < frame.lanes(); ++l) {
-      const ValueId record =
-          b_.add(at(0), b_.mul(b_.add(block_, b_.i64(frame.elements[l] / format_.block)), b_.i64(format_.block_bytes)));
+      const ValueId record = b_.add(block_base_, b_.i64(frame.elements[l] / format_.block * format_.block_bytes));
       const ValueId i = b_.convert(ScalarOp::cast_, Scalar::i64,
                                    b_.type(index.value).lanes == 1 ? index.value : b_.extract(index.value, l));
-      const ValueId one = read_field(b_, field, buffer_, record, i);
+      const ValueId one = read_field(b_, field, block_buffer_, record, i);
       all = l == 0 ? b_.splat(one, frame.lanes()) : b_.insert(all, one, l);
     }
     return {type, all, {}};
@@ -234,7 +238,12 @@ Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
   if (e.args[0].kind == RoutineExpr::Kind::variable)
     if (const ValueId codes = wide_codes(e.slot, frame); codes >= 0)
       return {type, decode_codes(b_, field.type, codes), {}};
-  return {type, load_field(window, field, places_of(field, index, frame)), {}};
+  const std::vector<FieldPlace> places = places_of(field, index, frame);
+  if (machine_ && converts_codes(field.type, frame.lanes(), *machine_)) {
+    const ValueId codes = load_codes(window, field, places, true, machine_);
+    if (b_.type(codes).lanes == frame.lanes()) return {type, convert_codes(b_, field.type, codes, *machine_), {}};
+  }
+  return {type, load_field(window, field, places), {}};
 }
 
 // Codes of a run of lanes out of a vector of bytes that is taken from memory at once; -1 where that is no gain.

@@ -51,6 +51,9 @@ class Unpack {
   // Blocks first .. first + count - 1 (i64 scalar, counted over the whole tensor, all in one row) become readable.
   void enter_block(loop::ValueId first, int64_t count = 1);
 
+  // The same where these blocks have been copied to byte `byte` of another buffer; other fields stay where they are.
+  void enter_copied(loop::ValueId first, int64_t count, loop::BufferId buffer, loop::ValueId byte);
+
   // Elements position .. position + lanes - 1, counted from the first element of the entered blocks; they may span
   // them.
   loop::ValueId values(int64_t position, int lanes);  // f32, decoded
@@ -113,6 +116,8 @@ class Unpack {
   bool straight_ = true;
   bool tensor_entered_ = false;
   loop::ValueId entered_row_ = -1, block_ = -1;
+  loop::BufferId block_buffer_ = -1;  // that holds the entered blocks, from byte block_base_ on
+  loop::ValueId block_base_ = -1;
   int64_t block_count_ = 1;
   std::optional<Window> block_window_, row_window_, tensor_window_;
   std::map<int64_t, Window> tile_windows_;  // 0: the tile of the first block entered, 1: the next in its row
@@ -120,8 +125,8 @@ class Unpack {
   std::map<std::pair<int, int64_t>, loop::ValueId> wide_codes_;  // by field and first element
 };
 
-// Entries (of up to 256, modulo 256) by the machine's look-up of bytes; whether it has one for so many lanes. Of an index
-// into more than 16 entries, a power of two, only the bits that count them matter.
+// Entries (of up to 256, modulo 256) by the machine's look-up of bytes; whether it has one for so many lanes. Of an
+// index into more than 16 entries, a power of two, only the bits that count them matter.
 loop::ValueId look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, loop::ValueId index,
                             const machine::Machine& m);
 bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m);

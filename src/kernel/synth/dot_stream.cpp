@@ -1,0 +1,426 @@
+// The nest of a block: stages of K of its rows of b, copied as they lie in memory, `buffers` - 1 of them under way.
+// Every lane sums its units of its rows; the lanes of a row add up at the end, in a fixed order.
+#include "kernel/synth/dot_stream.h"
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <numeric>
+
+#include "base/check.h"
+#include "kernel/synth/choose.h"
+#include "kernel/synth/dot_write.h"
+#include "kernel/synth/stream_activations.h"
+
+namespace lumen::synth {
+namespace {
+
+using loop::BufferId;
+using loop::Flow;
+using loop::LoopKind;
+using loop::VType;
+using Value = loop::ValueId;
+
+constexpr int kQuad = 4;
+
+class StreamKernel {
+ public:
+  StreamKernel(const graph::Graph& g, const DotProblem& p, const StreamPlan& t, const machine::Machine& m)
+      : p_(p), t_(t), m_(m), height_(static_cast<int>(p.m.extent)), w_(g, p, "dot"), b_(w_.b) {}
+
+  Step write(std::string plan) {
+    tiles_ = (p_.n.extent + t_.block_rows() - 1) / t_.block_rows();
+    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(p_.outer_extent() * tiles_), 1, [&](Value block) { write_block(block); });
+    return w_.step(std::move(plan));
+  }
+
+ private:
+  void lanes(const std::function<void(Value)>& body) {
+    b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.lanes(m_.wave)), 1, body);
+  }
+  Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
+  Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
+  Value memory_byte(Value row);  // of b, where a row of this block begins; the last one for those behind it
+  void begin_copies(Value lane, Value stage, Value number);
+  void multiply(Value lane, Value stage, Value number);
+  void sum_integers(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
+  void sum_values(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
+  void sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
+  void fill_pairs(Value lane);
+  // What the table has for these bytes, one by one.
+  std::vector<Value> look_up(Unpack& cursor, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
+                             VType type);
+  std::vector<Value> words(Unpack& cursor, const std::vector<int64_t>& vector);  // codes of four elements each
+  void finish_group(Unpack& cursor, int64_t first, const std::vector<Value>& parts, const std::vector<Value>& xs,
+                    int j);
+  void write_block(Value block);
+  void write_sums(Value lane);
+  // Lanes of a sum: one of integers, two of pairs, else a quad.
+  int wide() const { return t_.integers ? 1 : t_.looks_up_pairs() ? 2 : kQuad; }
+  VType codes_of_word() const { return {t_.integers->row.a, kQuad}; }
+  BufferId sum_at(int i, int j) const { return sums_[static_cast<size_t>(i * t_.width + j)]; }
+  Value sum(int i, int j) { return b_.load(sum_at(i, j), {Scalar::f32, wide()}, w_.i64(0), 4); }
+  void set_sum(int i, int j, Value v) { b_.store(sum_at(i, j), v, w_.i64(0), 4); }
+  Value row_of(Value lane) {  // of this block, the first of a lane
+    const Value wave = div(lane, m_.wave), in_wave = div(b_.lane_id(), t_.columns);
+    return w_.scaled(w_.add(w_.scaled(wave, t_.rows), in_wave), t_.width);
+  }
+
+  const DotProblem& p_;
+  const StreamPlan& t_;
+  const machine::Machine& m_;
+  const int height_;
+  DotWriter w_;
+  loop::Builder& b_;
+  int64_t tiles_ = 1;
+  BufferId stage_ = -1, pairs_ = -1;
+  std::unique_ptr<StreamActivations> x_;
+  std::vector<BufferId> sums_;
+  Value n0_ = -1;
+};
+
+Value StreamKernel::memory_byte(Value row) {
+  Value n = w_.add(n0_, row);
+  if (p_.n.extent % t_.block_rows() != 0) n = w_.min(n, w_.i64(p_.n.extent - 1));
+  const Format& f = *p_.loads[1].format;
+  const Value element = w_.add(w_.base(1), w_.scaled(n, p_.n.strides[1]));
+  return w_.scaled(div(element, f.block), f.block_bytes);
+}
+
+void StreamKernel::begin_copies(Value lane, Value stage, Value number) {
+  const int64_t chunk = t_.stage_units() * t_.unit_bytes, across = chunk / t_.piece, all = t_.block_rows() * across,
+                lanes = t_.lanes(m_.wave);
+  const bool ragged = t_.units % t_.stage_units() != 0;
+  for (int64_t first = 0; first < all; first += lanes) {
+    const Value piece = w_.add(lane, w_.i64(first));
+    const auto begin = [&] {
+      const Value row = div(piece, across), byte = w_.scaled(rem(piece, across), t_.piece);
+      const Value in_row = w_.add(w_.scaled(stage, chunk), byte);
+      const auto copy = [&] {
+        b_.copy(stage_, w_.add(w_.scaled(number, t_.stage_bytes()), w_.add(w_.scaled(row, t_.pitch), byte)),
+                w_.buffer(1), w_.add(memory_byte(row), in_row), t_.piece);
+      };
+      if (ragged)
+        b_.branch(b_.op(ScalarOp::lt_, in_row, w_.i64(t_.row_bytes)), copy);
+      else
+        copy();
+    };
+    if (first + lanes <= all)
+      begin();
+    else
+      b_.branch(b_.op(ScalarOp::lt_, piece, w_.i64(all)), begin);
+  }
+}
+
+// For every group of a unit: the sum of products of codes, in integers, then its scales.
+void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
+  const IntegerDot& d = *t_.integers;
+  const std::string dot = fmt::format("dot4.{}i8.i32", scalar_name(d.row.a));
+  const VType one{Scalar::f32, 1}, whole{Scalar::i32, 1};
+  const int64_t groups = t_.unit / d.fine;
+  const Value scales = lanes_by_group(b_, cursor, d.form.scale, d.fine, t_.unit);
+  const Value offsets = d.form.offset ? lanes_by_group(b_, cursor, *d.form.offset, d.fine, t_.unit) : -1;
+  std::vector<std::vector<Value>> products(static_cast<size_t>(groups));
+  for (auto& of : products) of.assign(static_cast<size_t>(height_), b_.integer(0, whole));
+  std::vector<size_t> left(static_cast<size_t>(groups), static_cast<size_t>(d.fine / kQuad));
+  const auto finish = [&](size_t g) {
+    const auto lane_of = [&](Value v) { return b_.type(v).lanes == 1 ? v : b_.extract(v, static_cast<int>(g)); };
+    for (int i = 0; i < height_; ++i) {
+      const auto& place = at[static_cast<size_t>(i)];
+      const Value dots = b_.convert(ScalarOp::cast_, Scalar::f32, products[g][static_cast<size_t>(i)]);
+      const Value scale = x_->scale(place, static_cast<int64_t>(g));
+      Value total = -1, term = -1;
+      if (d.bias != 0 || offsets >= 0) total = x_->total(place, static_cast<int64_t>(g));
+      if (d.bias != 0)
+        term = b_.op(ScalarOp::fma_, dots, scale, b_.mul(total, b_.real(static_cast<double>(d.bias), one)));
+      else
+        term = b_.mul(dots, scale);
+      Value all = b_.op(ScalarOp::fma_, lane_of(scales), term, sum(i, j));
+      if (offsets >= 0) all = b_.op(ScalarOp::fma_, lane_of(offsets), total, all);
+      set_sum(i, j, all);
+    }
+  };
+  for (const std::vector<int64_t>& vector : t_.order.vectors) {
+    const std::vector<Value> codes = words(cursor, vector);
+    for (size_t first = 0; first < vector.size(); first += kQuad) {
+      const int from = static_cast<int>(first);
+      const Value q = codes[first / kQuad];
+      const std::vector<int64_t> run(vector.begin() + from, vector.begin() + from + kQuad);
+      const auto g = static_cast<size_t>(run[0] / d.fine);
+      for (int i = 0; i < height_; ++i) {
+        Value& product = products[g][static_cast<size_t>(i)];
+        product = b_.inst(dot, whole, {product, q, x_->word(at[static_cast<size_t>(i)], run)});
+      }
+      if (--left[g] == 0) finish(g);
+    }
+  }
+}
+
+// Sums of values over runs of equal scale, then the scale.
+void StreamKernel::sum_values(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
+  const ScaledForm& form = *t_.scaled;
+  const int64_t run = std::gcd(form.group, t_.unit);
+  for (int64_t first = 0; first < t_.unit; first += run) {
+    const int step = static_cast<int>(std::gcd<int64_t>(run, 16));
+    std::vector<Value> parts(static_cast<size_t>(height_), form.scale || form.offset ? w_.zero(kQuad) : -1);
+    for (int i = 0; i < height_ && !form.scale && !form.offset; ++i) parts[static_cast<size_t>(i)] = sum(i, j);
+    std::vector<Value> xs(static_cast<size_t>(height_), w_.zero(kQuad));
+    for (int64_t position = first; position < first + run; position += step) {
+      const Value values = cursor.expression(form.value, position, step, true);
+      for (int quad = 0; quad < step / kQuad; ++quad) {
+        const int lane = quad * kQuad;
+        const Value four = step == kQuad ? values : b_.shuffle({values}, {lane, lane + 1, lane + 2, lane + 3});
+        for (int i = 0; i < height_; ++i) {
+          const Value x = x_->quad(at[static_cast<size_t>(i)], (position + lane) / kQuad);
+          Value& part = parts[static_cast<size_t>(i)];
+          part = b_.op(ScalarOp::fma_, four, x, part);
+          if (form.offset) xs[static_cast<size_t>(i)] = b_.add(xs[static_cast<size_t>(i)], x);
+        }
+      }
+    }
+    finish_group(cursor, first, parts, xs, j);
+  }
+}
+
+// Sums += scale * sums of products + offset * sums of activations.
+void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector<Value>& parts,
+                                const std::vector<Value>& xs, int j) {
+  const ScaledForm& form = *t_.scaled;
+  for (int i = 0; i < height_; ++i) {
+    Value all = parts[static_cast<size_t>(i)];
+    const auto times = [&](const RoutineExpr& e, Value x, Value to) {
+      return b_.op(ScalarOp::fma_, b_.splat(cursor.expression(e, first, 1, false), wide()), x, to);
+    };
+    if (form.scale)
+      all = times(*form.scale, all, sum(i, j));
+    else if (form.offset)
+      all = b_.add(all, sum(i, j));
+    if (form.offset) all = times(*form.offset, xs[static_cast<size_t>(i)], all);
+    set_sum(i, j, all);
+  }
+}
+
+// The table, by all lanes: each some of its bytes, from its own place on, so that neighbours write to other banks.
+void StreamKernel::fill_pairs(Value lane) {
+  const int run = std::min(t_.pair_copies, kQuad), runs = t_.pair_copies / run;
+  constexpr int64_t kAll = StreamPlan::kPairs, kBytes = StreamPlan::kPairBytes;
+  const VType word{Scalar::u32, 1};
+  for (int64_t first = 0; first < kAll; first += t_.lanes(m_.wave)) {
+    const Value byte = w_.add(lane, w_.i64(first));
+    const auto value = [&](Value code) {  // one of sixteen
+      std::vector<Value> level;
+      for (const uint16_t v : t_.code_values) level.push_back(b_.integer(v, word));
+      for (int64_t bit = 1; level.size() > 1; bit *= 2) {
+        const Value set = b_.op(ScalarOp::ne_, b_.op(ScalarOp::and_, code, w_.i64(bit)), w_.i64(0));
+        for (size_t k = 0; k < level.size() / 2; ++k)
+          level[k] = b_.op(ScalarOp::select_, set, level[2 * k + 1], level[2 * k]);
+        level.resize(level.size() / 2);
+      }
+      return level[0];
+    };
+    const Value high = b_.op(ScalarOp::shl_, value(div(byte, 16)), b_.integer(t_.integers ? 8 : 16, word));
+    Value entry = b_.op(ScalarOp::or_, value(rem(byte, 16)), high);
+    // Two bytes stand in both halves, so that two entries make a word by a mask.
+    if (t_.integers) entry = b_.op(ScalarOp::or_, entry, b_.op(ScalarOp::shl_, entry, b_.integer(16, word)));
+    const Value pair = b_.splat(entry, run);
+    const auto put = [&] {
+      for (int i = 0; i < runs; ++i) {
+        const Value place = w_.add(w_.scaled(byte, runs), rem(w_.add(lane, w_.i64(i)), runs));
+        b_.store(pairs_, pair, w_.scaled(place, run * kBytes), static_cast<int>(run * kBytes));
+      }
+    };
+    if (first + t_.lanes(m_.wave) <= kAll)
+      put();
+    else
+      b_.branch(b_.op(ScalarOp::lt_, byte, w_.i64(kAll)), put);
+  }
+}
+
+std::vector<Value> StreamKernel::look_up(Unpack& cursor, const std::vector<int64_t>& low,
+                                         const std::vector<int64_t>& high, VType type) {
+  const VType bytes{Scalar::u8, static_cast<int>(low.size())}, word{Scalar::u32, 1};
+  const int64_t place_bits = std::countr_zero(static_cast<uint64_t>(t_.pair_copies * StreamPlan::kPairBytes));
+  const Value copy =
+      b_.convert(ScalarOp::cast_, Scalar::u32, w_.scaled(rem(b_.lane_id(), t_.pair_copies), StreamPlan::kPairBytes));
+  const Value both = b_.op(ScalarOp::or_, cursor.codes(t_.pair_field, low, true, &m_),
+                           b_.op(ScalarOp::shl_, cursor.codes(t_.pair_field, high, true, &m_), b_.integer(4, bytes)));
+  const BufferId again = b_.alloc(static_cast<int64_t>(low.size()), 16);  // as words, which addresses are made of
+  b_.store(again, both, w_.i64(0), 4);
+  std::vector<Value> out;
+  for (size_t k = 0; k < low.size(); ++k) {
+    Value at = b_.load(again, word, w_.i64(static_cast<int64_t>(k / 4 * 4)), 4);
+    const int64_t up = place_bits - static_cast<int64_t>(k % 4) * 8;
+    at = up >= 0 ? b_.op(ScalarOp::shl_, at, b_.integer(up, word)) : b_.op(ScalarOp::shr_, at, b_.integer(-up, word));
+    at = b_.op(ScalarOp::and_, at, b_.integer(int64_t{255} << place_bits, word));
+    at = b_.convert(ScalarOp::cast_, Scalar::i64, b_.op(ScalarOp::or_, at, copy));
+    out.push_back(b_.load(pairs_, type, at, 4));
+  }
+  return out;
+}
+
+std::vector<Value> StreamKernel::words(Unpack& cursor, const std::vector<int64_t>& vector) {
+  std::vector<Value> out;
+  if (!t_.looks_up_pairs()) {
+    const Value codes = integer_codes(b_, cursor, *t_.integers, m_, vector);
+    for (int first = 0; first < static_cast<int>(vector.size()); first += kQuad)
+      out.push_back(b_.shuffle({codes}, {first, first + 1, first + 2, first + 3}));
+    return out;
+  }
+  const VType word{Scalar::u32, 1};
+  std::vector<int64_t> low, high;
+  for (size_t i = 0; i < vector.size(); i += 2) {
+    low.push_back(vector[i]);
+    high.push_back(vector[i + 1]);
+  }
+  const std::vector<Value> entries = look_up(cursor, low, high, word);
+  for (size_t i = 0; i < entries.size(); i += 2) {
+    const Value first = b_.op(ScalarOp::and_, entries[i], b_.integer(0xffff, word));
+    const Value second = b_.op(ScalarOp::and_, entries[i + 1], b_.integer(0xffff0000, word));
+    const BufferId again = b_.alloc(kQuad, 4);
+    b_.store(again, b_.op(ScalarOp::or_, first, second), w_.i64(0), 4);
+    out.push_back(b_.load(again, codes_of_word(), w_.i64(0), 4));
+  }
+  return out;
+}
+
+void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
+  const ScaledForm& form = *t_.scaled;
+  const int64_t group = std::gcd(form.group, t_.unit);
+  const bool scaled = form.scale || form.offset;
+  for (int64_t first = 0; first < t_.unit; first += group) {
+    std::vector<StreamPlan::Pair> pairs;
+    for (const StreamPlan::Pair& p : t_.pair_order)
+      if (p.low / group == first / group) pairs.push_back(p);
+    std::vector<Value> parts, xs(static_cast<size_t>(height_), w_.zero(2));
+    for (int i = 0; i < height_; ++i) parts.push_back(scaled ? w_.zero(2) : sum(i, j));
+    const size_t step = pairs.size() % 16 == 0 ? 16 : pairs.size() % 8 == 0 ? 8 : 4;
+    for (size_t from = 0; from < pairs.size(); from += step) {
+      std::vector<int64_t> low, high;
+      for (size_t k = from; k < from + step; ++k) {
+        low.push_back(pairs[k].low);
+        high.push_back(pairs[k].high);
+      }
+      const std::vector<Value> entries = look_up(cursor, low, high, {Scalar::f16, 2});
+      for (size_t k = 0; k < step; ++k) {
+        const Value values = b_.convert(ScalarOp::cast_, Scalar::f32, entries[k]);
+        for (int i = 0; i < height_; ++i) {
+          const auto x_of = [&](int64_t e) {
+            return b_.extract(x_->quad(at[static_cast<size_t>(i)], e / kQuad), static_cast<int>(e % kQuad));
+          };
+          const Value x = b_.insert(b_.splat(x_of(low[k]), 2), x_of(high[k]), 1);
+          Value& part = parts[static_cast<size_t>(i)];
+          part = b_.op(ScalarOp::fma_, values, x, part);
+          if (form.offset) xs[static_cast<size_t>(i)] = b_.add(xs[static_cast<size_t>(i)], x);
+        }
+      }
+    }
+    if (scaled)
+      finish_group(cursor, first, parts, xs, j);
+    else
+      for (int i = 0; i < height_; ++i) set_sum(i, j, parts[static_cast<size_t>(i)]);
+  }
+}
+
+void StreamKernel::multiply(Value lane, Value stage, Value number) {
+  const DotLoad& load = p_.loads[1];
+  const Value column = rem(b_.lane_id(), t_.columns), row = row_of(lane);
+  for (int64_t deep = 0; deep < t_.deep; ++deep) {
+    const Value group = w_.add(w_.scaled(stage, t_.deep), w_.i64(deep));
+    const auto all = [&] {
+      std::vector<StreamActivations::Place> at;
+      for (int i = 0; i < height_; ++i) at.push_back(x_->place(i, group, column));
+      for (int j = 0; j < t_.width; ++j) {
+        Unpack cursor(b_, *load.format, w_.buffer(1), load.rows, load.columns);
+        cursor.use(m_);
+        if (load.format->row_bytes > 0 || load.format->tensor_bytes > 0) {
+          Value n = w_.add(n0_, w_.add(row, w_.i64(j)));
+          if (p_.n.extent % t_.block_rows() != 0) n = w_.min(n, w_.i64(p_.n.extent - 1));
+          cursor.enter_row(div(w_.add(w_.base(1), w_.scaled(n, p_.n.strides[1])), load.columns));
+        }
+        const Value byte =
+            w_.add(w_.scaled(number, t_.stage_bytes()),
+                   w_.add(w_.scaled(w_.add(row, w_.i64(j)), t_.pitch),
+                          w_.add(w_.scaled(column, t_.unit_bytes), w_.i64(deep * t_.columns * t_.unit_bytes))));
+        cursor.enter_copied(w_.i64(0), t_.unit_blocks, stage_, byte);
+        if (t_.integers)
+          sum_integers(cursor, at, j);
+        else if (t_.looks_up_pairs())
+          sum_pairs(cursor, at, j);
+        else
+          sum_values(cursor, at, j);
+      }
+    };
+    if (t_.units % t_.stage_units() == 0)
+      all();
+    else
+      b_.branch(b_.op(ScalarOp::lt_, w_.add(w_.scaled(group, t_.columns), column), w_.i64(t_.units)), all);
+  }
+}
+
+void StreamKernel::write_sums(Value lane) {
+  const Value own = b_.lane_id(), n = w_.add(n0_, row_of(lane));
+  std::vector<Value> results;
+  for (int i = 0; i < height_; ++i) {
+    Value all = w_.zero(t_.width);
+    for (int j = 0; j < t_.width; ++j) {
+      Value total = b_.fold(ScalarOp::add_, sum(i, j));
+      for (int64_t apart = 1; apart < t_.columns; apart *= 2)
+        total = b_.add(total, b_.exchange(total, b_.op(ScalarOp::xor_, own, w_.i64(apart))));
+      all = t_.width == 1 ? total : b_.insert(all, total, j);
+    }
+    results.push_back(all);
+  }
+  const bool whole = p_.n.extent % t_.block_rows() == 0;
+  Value writes = b_.op(ScalarOp::eq_, rem(own, t_.columns), w_.i64(0));
+  if (!whole) writes = b_.op(ScalarOp::and_, writes, b_.op(ScalarOp::lt_, n, w_.i64(p_.n.extent)));
+  const Value count =
+      whole || t_.width == 1 ? -1 : w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(t_.width));
+  b_.branch(writes, [&] {
+    for (int i = 0; i < height_; ++i) w_.finish_vector(results[static_cast<size_t>(i)], w_.i64(i), n, count);
+  });
+}
+
+void StreamKernel::write_block(Value block) {
+  n0_ = w_.scaled(rem(block, tiles_), t_.block_rows());
+  w_.enter_outer_of_block(div(block, tiles_));
+  stage_ = b_.alloc(t_.buffers * t_.stage_bytes(), 128, loop::Space::shared);
+  x_ = std::make_unique<StreamActivations>(w_, p_, t_, m_);
+  if (t_.looks_up_pairs()) pairs_ = b_.alloc(t_.pair_bytes(), 128, loop::Space::shared);
+  for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
+  const int64_t ahead = t_.buffers - 1, stages = t_.stages();
+  w_.where_row(w_.i64(0), [&] {
+    lanes([&](Value lane) {
+      for (const BufferId s : sums_) b_.store(s, w_.zero(wide()), w_.i64(0), 4);
+      for (int64_t i = 0; i < ahead; ++i) {
+        if (i < stages) begin_copies(lane, w_.i64(i), w_.i64(i));
+        b_.commit(Flow::copies);
+      }
+      x_->fill(lane);
+      if (t_.looks_up_pairs()) fill_pairs(lane);
+    });
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
+      lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
+      b_.barrier();
+      lanes([&](Value lane) {
+        const Value next = w_.add(stage, w_.i64(ahead));
+        b_.branch(b_.op(ScalarOp::lt_, next, w_.i64(stages)), [&] { begin_copies(lane, next, rem(next, t_.buffers)); });
+        b_.commit(Flow::copies);
+        multiply(lane, stage, rem(stage, t_.buffers));
+      });
+    });
+    lanes([&](Value lane) {
+      w_.check_pick();
+      write_sums(lane);
+    });
+  });
+}
+
+}  // namespace
+
+Step write_stream_kernel(const graph::Graph& g, const DotProblem& p, const StreamPlan& t, const machine::Machine& m) {
+  Step step = StreamKernel(g, p, t, m).write(fmt::format("{} {}", describe_shape(p), describe(t, p)));
+  step.flops = p.flops();
+  return step;
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,306 @@
+// See dot_stream_plan.h.
+#include "kernel/synth/dot_stream_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "kernel/synth/choose.h"
+#include "number/scalar.h"
+
+namespace lumen::synth {
+namespace {
+
+constexpr int64_t kBlockLanes = 128;
+constexpr int64_t kLongestUnit = 256;  // elements, so that a stage of many lanes stays small
+constexpr int64_t kLongestBlock = 512;
+constexpr int64_t kMostRows = 16, kManyRows = 3;
+constexpr int64_t kWord = 4, kLongestPiece = 16;
+constexpr int64_t kWaveStage = 2 << 10;  // bytes of a stage for a wave, at least, where there is so much to do
+constexpr int64_t kFewBlocks = 200;
+constexpr int64_t kColumns = 8, kBlockRows = 16;
+constexpr int64_t kMostSums = 8;            // of a lane
+constexpr int64_t kLongestStage = 9 << 10;  // bytes, of a wave
+constexpr int64_t kBlocksTogether = 3;      // on a multiprocessor
+constexpr int64_t kLargeBlocks = 2;         // the same of blocks with a table
+constexpr double kLargestHalf = 65000;
+constexpr int64_t kLeastShared = 32 << 10;
+constexpr int kMostBuffers = 4;
+constexpr int kCodes = 16;  // of a vector
+constexpr int kBanks = 32;
+
+int64_t ceil_div(int64_t x, int64_t y) {
+  return (x + y - 1) / y;
+}
+
+// How many words of one bank the lanes of a wave want at once.
+int conflicts(const StreamPlan& t, int64_t pitch) {
+  std::map<int64_t, std::set<int64_t>> banks;
+  for (int lane = 0; lane < std::min(kBanks, t.rows * t.columns); ++lane) {
+    const int64_t byte = lane / t.columns * t.width * pitch + lane % t.columns * t.unit_bytes;
+    banks[byte / kWord % kBanks].insert(byte / kWord);
+  }
+  size_t most = 0;
+  for (const auto& [bank, words] : banks) most = std::max(most, words.size());
+  return static_cast<int>(most);
+}
+
+// Elements that runs of four codes stay among: of every `share` one after another each run is whole, and all have the
+// same runs.
+std::optional<int64_t> share_of(const LaneOrder& order, int64_t group) {
+  for (int64_t share = 4; share <= std::min<int64_t>(group, kActivationGroup); share *= 2) {
+    bool whole = true;
+    std::map<int64_t, std::set<std::vector<int64_t>>> runs;
+    for (const std::vector<int64_t>& vector : order.vectors)
+      for (size_t first = 0; first < vector.size(); first += 4) {
+        std::vector<int64_t> run(vector.begin() + static_cast<std::ptrdiff_t>(first),
+                                 vector.begin() + static_cast<std::ptrdiff_t>(first) + 4);
+        const int64_t base = run[0] / share * share;
+        for (int64_t& e : run) {
+          whole = whole && e >= base && e < base + share;
+          e -= base;
+        }
+        runs[base].insert(run);
+      }
+    for (const auto& [base, of] : runs) whole = whole && of == runs.begin()->second;
+    if (whole) return share;
+  }
+  return std::nullopt;
+}
+
+class StreamChooser {
+ public:
+  StreamChooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m), f_(*p.loads[1].format) {}
+
+  std::vector<StreamPlan> choose(bool exact, std::string* why) {
+    StreamPlan t;
+    if (!exact) t.integers = factor_integer(f_, p_.k.extent, m_, why);
+    if (t.integers && !m_.find_row(word_row(t.integers->row))) t.integers.reset();
+    // Codes whose numbers are looked up: two at once, where that can be, for bytes would be chosen one by one.
+    const bool looks_up = !t.integers || (t.integers->code_field >= 0 && t.integers->table.empty());
+    if (looks_up && !(t.integers && find_bytes(t)) && find_values(t) && find_pairs(t, exact)) {
+      t.integers.reset();
+      why->clear();
+    }
+    if (!t.integers && !find_values(t)) return {};
+    if (!find_unit(t)) return {};
+    if (t.looks_up_pairs() && !find_pair_order(t)) return {};
+    if (t.integers && !find_order(t)) return {};
+    std::vector<StreamPlan> out;
+    for (const auto& [columns, width] : shapes(t)) {
+      t.columns = columns;
+      t.width = width;
+      t.rows = m_.wave / columns;
+      t.waves = static_cast<int>(block_lanes(t) / m_.wave);
+      for (t.deep = 1; m_.wave * t.width * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;)
+        t.deep *= 2;
+      if (lay_out(t)) out.push_back(t);
+    }
+    return out;
+  }
+
+ private:
+  bool find_values(StreamPlan& t) {
+    const FormatFacts facts = facts_of(f_);
+    t.scaled = facts.scaled;
+    return t.scaled.has_value();
+  }
+
+  bool find_pairs(StreamPlan& t, bool exact) const {
+    const auto by_code = values_by_code(f_, t.scaled->value);
+    if (!by_code || by_code->values.size() != 16) return false;
+    std::vector<uint16_t> halves;
+    bool rounds = false;
+    for (const double v : by_code->values) {
+      halves.push_back(f32_to_f16(static_cast<float>(v)));
+      rounds = rounds || static_cast<double>(f16_to_f32(halves.back())) != v;
+      if (!(std::abs(v) < kLargestHalf)) return false;
+    }
+    if (rounds && exact) return false;
+    t.code_values = std::move(halves);
+    t.rounds = rounds;
+    t.pair_field = by_code->field;
+    copy_pairs(t);
+    return true;
+  }
+
+  // The same of integers: their bytes.
+  bool find_bytes(StreamPlan& t) const {
+    const IntegerDot& d = *t.integers;
+    const auto by_code = d.form_has_q ? values_by_code(f_, d.form.q) : std::nullopt;
+    if (!by_code || by_code->values.size() != 16) return false;
+    const bool plain = d.row.a == Scalar::u8;
+    std::vector<uint16_t> bytes;
+    for (const double v : by_code->values) {
+      const int64_t q = static_cast<int64_t>(v) - d.bias;
+      if (q < (plain ? 0 : -128) || q > (plain ? 255 : 127)) return false;
+      bytes.push_back(static_cast<uint16_t>(q & 255));
+    }
+    t.code_values = std::move(bytes);
+    t.pair_field = by_code->field;
+    copy_pairs(t);
+    return true;
+  }
+
+  void copy_pairs(StreamPlan& t) const {
+    for (t.pair_copies = kBanks; t.pair_copies > 1 && t.pair_bytes() * 4 > m_.shared_bytes;) t.pair_copies /= 2;
+  }
+
+  // Bytes of a unit, each with two codes of the same group; whole runs of four of a group.
+  bool find_pair_order(StreamPlan& t) const {
+    const Field& field = f_.fields[static_cast<size_t>(t.pair_field)];
+    std::map<int64_t, std::pair<int64_t, int64_t>> bytes;
+    for (int64_t e = 0; e < t.unit; ++e) {
+      int64_t bit = -1;
+      for (const LayoutPiece& piece : field.layout.pieces)
+        if (e % f_.block >= piece.first && e % f_.block < piece.first + piece.count && piece.bits == 4)
+          bit = e / f_.block * f_.block_bytes * 8 + piece.bit_of(e % f_.block);
+      if (bit < 0 || bit % 4 != 0) return false;
+      auto& [low, high] = bytes.try_emplace(bit / 8, std::pair<int64_t, int64_t>{-1, -1}).first->second;
+      (bit % 8 == 0 ? low : high) = e;
+    }
+    std::map<int64_t, int64_t> of_group;
+    const int64_t group = t.integers ? t.integers->fine : std::gcd(t.scaled->group, t.unit);
+    for (const auto& [byte, codes] : bytes) {
+      if (codes.first < 0 || codes.second < 0 || codes.first / group != codes.second / group) return false;
+      t.pair_order.push_back({byte, codes.first, codes.second});
+      ++of_group[codes.first / group];
+    }
+    return std::all_of(of_group.begin(), of_group.end(), [](const auto& g) { return g.second % 4 == 0; });
+  }
+
+  // A table, or many activations, are shared by more lanes.
+  int64_t block_lanes(const StreamPlan& t) const {
+    return p_.m.extent > 8 ? 4 * kBlockLanes : p_.m.extent > 2 || t.looks_up_pairs() ? 2 * kBlockLanes : kBlockLanes;
+  }
+
+  bool find_unit(StreamPlan& t) const {
+    const int64_t least = t.integers ? kActivationGroup : kCodes;
+    t.unit_blocks = least / std::gcd(least, f_.block);
+    if (t.unit_blocks * f_.block > kLongestBlock) return false;
+    const int64_t aligned = t.unit_blocks * (kWord / std::gcd(kWord, t.unit_blocks * f_.block_bytes));
+    if (aligned * f_.block <= kLongestUnit) t.unit_blocks = aligned;
+    t.unit = t.unit_blocks * f_.block;
+    t.unit_bytes = t.unit_blocks * f_.block_bytes;
+    if (p_.k.extent % t.unit != 0) return false;
+    t.units = p_.k.extent / t.unit;
+    t.row_bytes = bytes_of(p_.k.extent);
+    return true;
+  }
+
+  bool find_order(StreamPlan& t) const {
+    const IntegerDot& d = *t.integers;
+    if (t.looks_up_pairs()) {  // as the table has them, two bytes to a run
+      for (size_t i = 0; i < t.pair_order.size(); ++i) {
+        if (i % (kCodes / 2) == 0) t.order.vectors.emplace_back();
+        t.order.vectors.back().insert(t.order.vectors.back().end(), {t.pair_order[i].low, t.pair_order[i].high});
+        if (i % 2 == 1 && t.pair_order[i].low / d.fine != t.pair_order[i - 1].low / d.fine) return false;
+      }
+      t.order.elements = t.unit;
+      const auto share = share_of(t.order, d.fine);
+      t.share = share.value_or(0);
+      return share.has_value();
+    }
+    const RowOrder order = choose_order(f_, t.unit, kCodes, d.row.k, d.fine, t.unit / d.fine);
+    if (order.units != 1 || order.rest.elements != 0 || order.unit.elements != t.unit) return false;
+    t.order = order.unit;
+    const auto share = share_of(t.order, d.fine);
+    if (!share) return false;
+    t.share = *share;
+    return true;
+  }
+
+  int64_t bytes_of(int64_t elements) const { return elements / f_.block * f_.block_bytes; }
+
+  // Lanes side by side on a row, and rows of a lane, for the machine's blocks.
+  std::vector<std::pair<int, int>> shapes(const StreamPlan& t) const {
+    std::vector<std::pair<int, int>> out;
+    const auto blocks = [&](int64_t columns, int64_t width) {
+      return p_.outer_extent() * ceil_div(p_.n.extent, block_lanes(t) / columns * width);
+    };
+    // Rows in pieces as long as leave two stages, sixteen rows a block: the memory likes long pieces. A table, or what
+    // is laid out of many activations, serves more rows, where fewer lanes share one.
+    const int64_t many = p_.m.extent >= kManyRows            ? kColumns / 2
+                         : t.looks_up_pairs() || !t.integers ? kColumns
+                                                             : m_.wave;
+    int columns = 1, width = 1;
+    const auto width_of = [&](int64_t c) { return std::max<int64_t>(1, kBlockRows * c / block_lanes(t)); };
+    while (columns < many && 2 * columns <= t.units &&
+           (columns < kColumns ||
+            (4 * columns <= t.units && m_.wave * width_of(2 * columns) * t.unit_bytes <= kLongestStage &&
+             width_of(2 * columns) * p_.m.extent <= kMostSums)))
+      columns *= 2;
+    while (columns < m_.wave && columns < t.units && blocks(columns, 1) < kFewBlocks) columns *= 2;
+    if (columns > kColumns) width = static_cast<int>(width_of(columns));
+    while (width > 1 && blocks(columns, width) < kFewBlocks) width /= 2;
+    while (width < 4 && blocks(columns, 2 * width) >= kFewBlocks && 2 * width * p_.m.extent <= kMostSums &&
+           m_.wave * 2 * width * t.unit_bytes <= (t.looks_up_pairs() ? 2 : 1) * kWaveStage)
+      width *= 2;
+    out.emplace_back(columns, width);
+    for (const auto& [c, w] : {std::pair{8, 1}, std::pair{8, 2}, std::pair{8, 4}, std::pair{16, 1}, std::pair{16, 2},
+                               std::pair{4, 1}, std::pair{32, 1}, std::pair{32, 2}, std::pair{32, 4}})
+      if (c <= t.units && c <= m_.wave && w * p_.m.extent <= kMostSums && std::pair{c, w} != out[0])
+        out.emplace_back(c, w);
+    return out;
+  }
+
+  bool lay_out(StreamPlan& t) const {
+    // Copies are as long as everything they begin at is aligned.
+    int64_t all = std::gcd(kLongestPiece, std::gcd(t.stage_units() * t.unit_bytes, t.row_bytes));
+    const auto meet = [&](int64_t elements) { all = std::gcd(all, bytes_of(elements)); };
+    meet(p_.loads[1].offset);
+    meet(p_.n.strides[1]);
+    for (const DotIndex& i : p_.outer) meet(i.strides[1]);
+    if (p_.pick) meet(p_.pick->stride);
+    t.piece = all;
+    if (t.piece < kWord) return false;
+    const int64_t chunk = t.stage_units() * t.unit_bytes;
+    t.pitch = chunk;
+    for (int64_t pad = t.piece; pad < kBanks * kWord; pad += t.piece)
+      if (conflicts(t, chunk + pad) < conflicts(t, t.pitch)) t.pitch = chunk + pad;
+    const int64_t limit = std::max(m_.shared_bytes / (block_lanes(t) == kBlockLanes ? kBlocksTogether : kLargeBlocks),
+                                   std::min(kLeastShared, m_.shared_bytes));
+    const int64_t laid = activation_bytes(t);
+    const int64_t room = std::max(limit, std::min(m_.shared_bytes, laid + limit / 2)) - laid;
+    for (; t.width > 1 && room / t.stage_bytes() < 2;) t.width /= 2;
+    for (; t.waves > 1 && room / t.stage_bytes() < 2;) t.waves /= 2;
+    const int64_t most = std::clamp<int64_t>(t.stages(), 2, kMostBuffers);
+    t.buffers = static_cast<int>(std::min(most, room / t.stage_bytes()));
+    t.shared_bytes = laid + t.buffers * t.stage_bytes();
+    return t.buffers >= 2;
+  }
+
+  int64_t activation_bytes(const StreamPlan& t) const {
+    const int64_t elements = p_.m.extent * t.laid_units() * t.unit;
+    return t.pair_bytes() + (t.integers ? elements + elements / t.integers->fine * 8 : elements * 4);
+  }
+
+  static std::string word_row(const machine::DotRow& row) { return fmt::format("dot4.{}i8.i32", scalar_name(row.a)); }
+
+  const DotProblem& p_;
+  const machine::Machine& m_;
+  const Format& f_;
+};
+
+}  // namespace
+
+std::vector<StreamPlan> choose_streams(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why) {
+  if (m.wave <= 1 || kBlockLanes % m.wave != 0 || !rows_possible(p, kMostRows)) return {};
+  const DotLoad& b = p.loads[1];
+  if (b.kind != DotLoad::Kind::packed || b.format->tile_bytes > 0 || plain_scalar(*b.format)) return {};
+  return StreamChooser(p, m).choose(exact, why);
+}
+
+std::string describe(const StreamPlan& t, const DotProblem& p) {
+  std::string text = fmt::format("stream {}x{} {}x{} of {} in {} x {} bytes", p.m.extent, t.block_rows(), t.columns,
+                                 t.deep, t.unit, t.buffers, t.stage_bytes());
+  if (t.integers) return text + (t.looks_up_pairs() ? " pairs of codes " : " ") + t.integers->row.row;
+  if (t.looks_up_pairs()) text += t.rounds ? " pairs of codes rounded to f16" : " pairs of codes";
+  return text + " f32 fma";
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,110 @@
+// needs: none. Few rows beside packed weights that stream through shared memory: every format, machines with waves of
+// 32 and 64, sizes that do not divide evenly, every plan the model offers; against sums of the codec's numbers.
+#include "kernel/synth/dot_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "dot_harness.h"
+#include "kernel/synth/dot.h"
+#include "number/library.h"
+
+namespace lumen {
+namespace {
+
+using graph::Graph;
+using graph::Role;
+using graph::ValueId;
+
+graph::Type type_of(std::vector<int64_t> dims, FormatRef format = nullptr) {
+  graph::Type t;
+  for (int64_t d : dims) t.shape.emplace_back(d);
+  t.element.format = std::move(format);
+  return t;
+}
+
+Graph product(const FormatRef& f, int64_t rows, int64_t n, int64_t k) {
+  Graph g;
+  graph::Builder build(g);
+  const ValueId a = build.input("x", Role::data, type_of({rows, k}));
+  const ValueId w = build.cast(build.input("w", Role::parameter, type_of({n, k}, f)), {Scalar::f32, nullptr});
+  g.results = {build.contract(a, w, "mk", "nk", "mn")};
+  g.result_names = {"y"};
+  return g;
+}
+
+// By the evaluator; activations may be rounded to `relative` of the largest of a group.
+void expect_product(const synth::Synthesis& s, const graph::Plan& plan, const FormatRef& f, const machine::Machine& m,
+                    int64_t rows, int64_t n, int64_t k, double relative) {
+  SCOPED_TRACE(f->name + " " + m.name + " " + s.steps.back().plan);
+  std::mt19937 random(7);
+  std::map<std::string, graph::Tensor> inputs;
+  for (ValueId v : plan.graph.inputs())
+    inputs[plan.graph[v].attributes.name] = dot_test::random_tensor(plan.graph[v].type, random);
+  const std::vector<float> weight = decode(*f, inputs["w"].blob, n, k);
+  const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, m));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < n; ++c) {
+      double want = 0, size = 0;
+      for (int64_t i = 0; i < k; ++i) {
+        const double v = weight[static_cast<size_t>(c * k + i)];
+        want += v * inputs["x"].values[static_cast<size_t>(r * k + i)];
+        size += std::abs(v);
+      }
+      ASSERT_NEAR(got[static_cast<size_t>(r * n + c)], want, size * (relative + 2e-6) + 1e-6) << r << "," << c;
+    }
+}
+
+bool is_stream(const synth::Synthesis& s) {
+  return s.steps.back().plan.find("stream") != std::string::npos;
+}
+
+TEST(DotStream, EveryFormat) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  int streams = 0, number = 0;
+  for (const char* name : {"sm_90a", "gfx942", "gfx1201"}) {
+    const auto m = machine::find_machine(name);
+    for (const FormatRef& f : library.all()) {
+      if (!f->encodes() || ++number % 3 != 0) continue;
+      const int64_t k = f->block * std::max<int64_t>(1, 256 / f->block) * 3, rows = number % 2 + 1;
+      const Graph g = product(f, rows, 5, k);
+      const graph::Plan plan = dot_test::one_dot_group(g);
+      const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *m, {});
+      if (!is_stream(s)) continue;
+      ++streams;
+      expect_product(s, plan, f, *m, rows, 5, k, 1.0 / 250);
+    }
+  }
+  EXPECT_GE(streams, 30);
+}
+
+// Eight bits, four with a bias, three across bytes, nested scales with an offset, tables, small floats, fields of rows.
+constexpr const char* kKinds[] = {"q8_0", "q4_0", "int3_g128", "int4_g32_asym", "q4_k",     "q6_k",
+                                  "q5_0", "nf4",  "mxfp4",     "fp8_e4m3",      "fp8_e5m2", "iq4_nl"};
+
+TEST(DotStream, EveryPlanOfEveryKind) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  for (const char* name : {"sm_90a", "gfx906"}) {
+    const auto m = machine::find_machine(name);
+    for (const char* format : kKinds) {
+      const FormatRef f = library.find(format);
+      ASSERT_TRUE(f) << format;
+      const int64_t k = std::max<int64_t>(1536, f->block * 6), n = 13;
+      const Graph g = product(f, 1, n, k);
+      const graph::Plan plan = dot_test::one_dot_group(g);
+      const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
+      std::string why;
+      const auto plans = synth::choose_streams(p, *m, false, &why);
+      EXPECT_FALSE(plans.empty()) << format << " " << name;
+      for (size_t i = 0; i < plans.size(); i += 3) {
+        synth::Synthesis s;
+        s.steps.push_back(synth::write_stream_kernel(g, p, plans[i], *m));
+        expect_product(s, plan, f, *m, 1, n, k, plans[i].integers ? 1.0 / 250 : 1.0 / 2000);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lumen
