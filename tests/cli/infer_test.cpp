@@ -69,7 +69,7 @@ TEST_F(Infer, ManyPromptsMistakes) {
   EXPECT_EQ(o.code, 1);
   EXPECT_TRUE(contains(o.error, "bad.jsonl:2")) << o.error;
   EXPECT_EQ(lumen({"run", model(), "-np", "2"}).code, 2);
-  EXPECT_EQ(lumen({"run", model(), "-np", "99", "-p", "a"}).code, 2);
+  EXPECT_EQ(lumen({"run", model(), "-np", "257", "-p", "a"}).code, 2);
   EXPECT_EQ(lumen({"run", model(), "-np", "2", "-p", "a", "--lookup"}).code, 2);
   EXPECT_EQ(lumen({"run", model(), "-p", "a", "--json"}).code, 2);
 }

@@ -84,7 +84,9 @@ struct MatrixRow {
   int m = 16, n = 16, k = 16;
   Factor a, b;
   Scalar acc = Scalar::f32;
-  int scale_group = 0;     // 0: no scales
+  int scale_group = 0;  // 0: no scales
+  // Sums of many products lose digits that f32 has: they are to be begun anew every few, and added outside.
+  bool short_sums = false;
   bool in_shared = false;  // a and b lie in shared memory (loop op `product`)
   bool a_held = false;     // .. but a in registers
   // There: rows lie beside each other, in panels of kTurnedColumns columns, instead of columns.

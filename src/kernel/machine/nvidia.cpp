@@ -64,6 +64,7 @@ void add_mma(Machine& m, Factor f, Scalar acc, const std::string& llvm) {
   r.k = 256 / f.bits();
   r.a = r.b = f;
   r.acc = acc;
+  r.short_sums = f.code.has_value();
   r.row = matrix_name(r);
   r.collective = warp(sums(), left(f.bits()), right(f.bits()));
   add_matrix(m, r, "llvm.nvvm.mma." + llvm, 16, "1 2 0");
@@ -101,6 +102,7 @@ void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_turned = false, bool b_t
     r.a = r.b = f;
     r.acc = acc;
     r.in_shared = true;
+    r.short_sums = f.code.has_value();
     r.a_held = a_held;
     r.a_turned = a_turned;
     r.b_turned = b_turned;

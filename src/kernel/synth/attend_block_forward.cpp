@@ -57,10 +57,10 @@ class ForwardBlock : AttendBlock {
     AttendProblem problem;
     problem.own = rows_;
     problem.walk = keys();
-    problem.heads = heads();
     problem.owned = problem.walked = {a_.depth};
     problem.results = problem.apart = {a_.width};
-    problem.rows_meet = problem.overlaps = true;
+    problem.heads = heads();
+    problem.rows_meet = true;
     if (a_.depth == 1 || a_.width == 1) return std::nullopt;
     const std::vector<LaidOperand> laid = lay(products);
     std::optional<AttendPlan> found;

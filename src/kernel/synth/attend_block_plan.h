@@ -17,7 +17,6 @@ struct AttendProblem {
   std::vector<int64_t> results;  // of the sums of own lines; each needs a panel of walked lines, turned
   std::vector<int64_t> apart;    // of those of results that read walked lines no product reads
   int products = 1, sources = 1;
-  bool overlaps = false;   // where it streams, lanes have work of their own while products are under way
   bool rows_meet = false;  // lanes that share an own line must agree on something in each tile
 };
 

@@ -190,6 +190,9 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
   run_ = run_of(acc_.columns.back());
   column_run_ = run_of(acc_.rows.back());
   for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i) sums_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
+  if (tile_.row && tile_.row->short_sums)
+    for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i)
+      partial_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
 }
 
 int64_t BlockProduct::panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side) {
@@ -237,6 +240,14 @@ ValueId BlockProduct::place(Side side, ValueId row, ValueId unit, int64_t furthe
   return b_.add(place(side, row, unit), b_.i64(further / units * f.chunk_bytes + further % units * kUnit));
 }
 
+// Instructions that keep few digits of sums begin at zero for every panel; what they had is added in f32.
+void BlockProduct::add_partial() {
+  const VType sums{Scalar::f32, acc_elements_};
+  for (size_t i = 0; i < partial_.size(); ++i)
+    b_.store(sums_[i], b_.add(b_.load(sums_[i], sums, b_.i64(0), 16), b_.load(partial_[i], sums, b_.i64(0), 16)),
+             b_.i64(0), 16);
+}
+
 void BlockProduct::clear() {
   for (const BufferId s : sums_) b_.store(s, b_.real(0, {Scalar::f32, acc_elements_}), b_.i64(0), 16);
 }
@@ -258,8 +269,10 @@ ValueId BlockProduct::lane_place(Side side, ValueId lane) {
 void BlockProduct::multiply(ValueId lane, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t k) {
   if (k < 0) k = tile_.stage_k;
   if (tile_.row && tile_.row->in_shared) return multiply_shared(lane, a, a_from, b, b_from, k);
+  for (const BufferId s : partial_) b_.store(s, b_.real(0, {Scalar::f32, acc_elements_}), b_.i64(0), 16);
   multiply_rows(lane, a, b_.add(a_from, lane_place(Side::a, lane)), b, b_.add(b_from, lane_place(Side::b, lane)),
                 (k + chunk_k_ - 1) / chunk_k_);
+  add_partial();
 }
 
 void BlockProduct::multiply_rows(ValueId, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t chunks) {
@@ -318,7 +331,7 @@ void BlockProduct::multiply_chunk(BufferId a, ValueId a_from, BufferId b, ValueI
       for (int h = 0; h < static_cast<int>(held.size()); ++h) {
         const std::vector<ValueId>&x = holds_left ? held[static_cast<size_t>(h)] : passing,
               &y = holds_left ? passing : held[static_cast<size_t>(h)];
-        const BufferId to = holds_left ? sum(h, p) : sum(p, h);
+        const BufferId to = holds_left ? product(h, p) : product(p, h);
         const ValueId before = b_.load(to, sums, b_.i64(0), 16);
         const ValueId after =
             tile_.row ? b_.inst(tile_.row->row, sums, {before, operand(a_, x, 1, step), operand(c_, y, 2, step)})
@@ -331,10 +344,11 @@ void BlockProduct::multiply_chunk(BufferId a, ValueId a_from, BufferId b, ValueI
 
 // Products that read their factors where they lie; they are waited for here.
 void BlockProduct::multiply_shared(ValueId lane, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t k) {
-  begin(lane, nullptr, {a, a_from}, {b, b_from}, false, k);
+  begin(lane, nullptr, {a, a_from}, {b, b_from}, !partial_.empty(), k);
   b_.commit(loop::Flow::products);
   b_.wait(loop::Flow::products, 0);
   ready();
+  add_partial();
 }
 
 void BlockProduct::begin(ValueId lane, Panel a, Panel b, bool fresh) {
@@ -370,17 +384,18 @@ void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool 
       for (int64_t step = 0; step < k / tile_.row->k; ++step)
         factors.emplace_back(held ? (*held)[static_cast<size_t>(step)] : at(Side::a, a.from, down, i, step),
                              at(Side::b, b.from, across, j, step));
-      ValueId now = fresh ? b_.real(0, sums) : b_.load(sum(i, j), sums, b_.i64(0), 16);
+      ValueId now = fresh ? b_.real(0, sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
       for (const auto& [left, right] : factors)
         now = held ? b_.product(tile_.row->row, now, left, b.buffer, right)
                    : b_.product(tile_.row->row, now, a.buffer, left, b.buffer, right);
-      b_.store(sum(i, j), now, b_.i64(0), 16);
+      b_.store(product(i, j), now, b_.i64(0), 16);
     }
 }
 
 void BlockProduct::ready() {
   const VType sums{Scalar::f32, acc_elements_};
-  for (const BufferId s : sums_) b_.store(s, b_.ready(b_.load(s, sums, b_.i64(0), 16)), b_.i64(0), 16);
+  for (const BufferId s : partial_.empty() ? sums_ : partial_)
+    b_.store(s, b_.ready(b_.load(s, sums, b_.i64(0), 16)), b_.i64(0), 16);
 }
 
 void BlockProduct::ready(const Held& held) {

@@ -162,7 +162,12 @@ class BlockProduct {
   int acc_elements_ = 1, run_ = 1, column_run_ = 1;
   int64_t together_ = 1;  // instructions fed by one fetch
   int64_t chunk_k_ = 1;
-  std::vector<loop::BufferId> sums_;
+  // Where instructions add to: the sums, or those of a panel (short_sums).
+  loop::BufferId product(int i, int j) const {
+    return partial_.empty() ? sum(i, j) : partial_[static_cast<size_t>(i * tile_.tiles_n + j)];
+  }
+  void add_partial();
+  std::vector<loop::BufferId> sums_, partial_;
 };
 
 }  // namespace lumen::synth

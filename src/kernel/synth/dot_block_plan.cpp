@@ -110,7 +110,8 @@ class BlockChooser {
   }
 
   void consider(BlockTile tile) {
-    if (int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave > kMostSums) return;
+    const int64_t sums = int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
+    if (sums * (tile.row && tile.row->short_sums ? 2 : 1) > kMostSums) return;
     const int64_t step = BlockProduct::step_k(m_, tile);
     // Half the bytes a stage passes on a processor's line.. two steps hide more, where they fit.
     for (const int64_t bytes : {128, 64}) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/block_product.h"
@@ -75,17 +76,21 @@ void write_turned(DotWriter& w, const DotProblem& p, size_t load, const Prepared
   constexpr int64_t n = kUnitBytes;
   b.loop(LoopKind::parallel, w.i64(0), w.i64(made.elements / (n * n)), 1, [&](Value task) {
     Value rest = task, from = w.i64(l.offset), place = w.i64(0);
-    const auto digit = [&](const DotIndex& here, const DotIndex& there, int64_t run) {
+    const auto part = [&](const DotIndex& here, const DotIndex& there, int64_t step, int64_t count) {
       if (here.strides[load] == 0) return;
-      const Value x = w.scaled(b.op(ScalarOp::rem_, rest, w.i64(here.extent / run)), run);
-      rest = b.op(ScalarOp::div_, rest, w.i64(here.extent / run));
+      const Value x = w.scaled(b.op(ScalarOp::rem_, rest, w.i64(count)), step);
+      rest = b.op(ScalarOp::div_, rest, w.i64(count));
       from = w.add(from, w.scaled(x, here.strides[load]));
       place = w.add(place, w.scaled(x, there.strides[load]));
     };
-    digit(rows, rows_there, n);
-    digit(p.k, to.problem.k, n);
-    for (size_t d = p.outer_k.size(); d-- > 0;) digit(p.outer_k[d], to.problem.outer_k[d], 1);
-    for (size_t d = p.outer.size(); d-- > 0;) digit(p.outer[d], to.problem.outer[d], 1);
+    // Neighbours read a line's worth of rows and write a line's worth of k.
+    const int64_t near_rows = std::gcd(rows.extent / n, int64_t{4}), near_k = std::gcd(p.k.extent / n, int64_t{8});
+    part(rows, rows_there, n, near_rows);
+    part(p.k, to.problem.k, n, near_k);
+    part(rows, rows_there, n * near_rows, rows.extent / n / near_rows);
+    part(p.k, to.problem.k, n * near_k, p.k.extent / n / near_k);
+    for (size_t d = p.outer_k.size(); d-- > 0;) part(p.outer_k[d], to.problem.outer_k[d], 1, p.outer_k[d].extent);
+    for (size_t d = p.outer.size(); d-- > 0;) part(p.outer[d], to.problem.outer[d], 1, p.outer[d].extent);
     const VType type{made.scalar, static_cast<int>(n)};
     std::vector<Value> square;
     for (int64_t i = 0; i < n; ++i)
