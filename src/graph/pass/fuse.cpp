@@ -279,12 +279,21 @@ class Partition {
           first = other;
           continue;
         }
+        if (is_repeated(clusters_[first], clusters_[other])) continue;
         std::vector<ValueId> nodes = clusters_[first].nodes;
         nodes.insert(nodes.end(), clusters_[other].nodes.begin(), clusters_[other].nodes.end());
         const auto form = row_form(g_, users_, nodes);
         if (form && attempt(nodes, *form)) first = cluster_[u];
       }
     }
+  }
+
+  // Equal maps are there on purpose (repeat_casts).
+  bool is_repeated(const Cluster& a, const Cluster& b) const {
+    if (a.nodes.size() != 1 || b.nodes.size() != 1) return false;
+    const Node &x = g_[a.nodes[0]], &y = g_[b.nodes[0]];
+    return x.op == Op::map_ && y.op == Op::map_ && x.operands == y.operands && x.type == y.type &&
+           x.attributes.formula == y.attributes.formula;
   }
 
   Group group_of(const Cluster& c) const;
@@ -371,7 +380,7 @@ Users users_of(const Graph& g) {
 }
 
 Plan fuse(const Graph& g) {
-  Plan plan{arrange(separate_attention(g)), {}};
+  Plan plan{arrange(repeat_casts(separate_attention(g))), {}};
   Partition partition(plan.graph);
   partition.merge_all();
   plan.groups = partition.groups();

@@ -9,6 +9,9 @@
 
 namespace lumen::graph {
 
+// Parameters rounded for products are rounded again for those far behind.
+Graph repeat_casts(const Graph& g);
+
 // Rebuilds the graph so that the group contract's rules on loads hold: dead nodes go, loads no kernel can read are
 // copied by identity maps, masks and the like are cloned into their users, iotas vary along one axis. Numeric dims, no
 // calls.
