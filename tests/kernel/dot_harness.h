@@ -22,6 +22,14 @@ namespace lumen::dot_test {
 
 using Bytes = std::vector<uint8_t>;
 
+// f32, or held in a format.
+inline graph::Type type_of(const std::vector<int64_t>& dims, FormatRef format = nullptr) {
+  graph::Type t;
+  for (int64_t d : dims) t.shape.emplace_back(d);
+  t.element.format = std::move(format);
+  return t;
+}
+
 // All nodes but inputs and stored constants in one dot group around the last contract.
 inline graph::Plan one_dot_group(const graph::Graph& g) {
   graph::Plan plan;

@@ -15,17 +15,11 @@
 namespace lumen {
 namespace {
 
+using dot_test::type_of;
 using graph::Builder;
 using graph::Graph;
 using graph::Role;
 using graph::ValueId;
-
-graph::Type type_of(std::vector<int64_t> dims, FormatRef format = nullptr) {
-  graph::Type t;
-  for (int64_t d : dims) t.shape.emplace_back(d);
-  t.element.format = std::move(format);
-  return t;
-}
 
 struct Case {
   graph::Plan plan;

@@ -13,16 +13,10 @@
 namespace lumen {
 namespace {
 
+using dot_test::type_of;
 using graph::Graph;
 using graph::Role;
 using graph::ValueId;
-
-graph::Type type_of(std::vector<int64_t> dims, FormatRef format = nullptr) {
-  graph::Type t;
-  for (int64_t d : dims) t.shape.emplace_back(d);
-  t.element.format = std::move(format);
-  return t;
-}
 
 Graph product(const FormatRef& f, int64_t rows, int64_t n, int64_t k) {
   Graph g;

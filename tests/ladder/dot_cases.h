@@ -8,13 +8,6 @@
 
 namespace lumen::dot_test {
 
-inline graph::Type type_of(std::vector<int64_t> dims, FormatRef format = nullptr) {
-  graph::Type t;
-  for (int64_t d : dims) t.shape.emplace_back(d);
-  t.element.format = std::move(format);
-  return t;
-}
-
 inline void add_cases(std::vector<Case>& out, const graph::Graph& g, const machine::Machine& m, bool exact) {
   std::mt19937 random(23);
   std::map<std::string, graph::Tensor> inputs;

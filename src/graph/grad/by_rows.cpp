@@ -47,7 +47,8 @@ class ByRows {
     RowCopy copy(g_, tail_);
     copy.flatten();
     std::vector<ValueId> flat_seeds;
-    for (size_t k = 0; k < seeds_.size(); ++k) flat_seeds.push_back(flattened(r.build, seeds_[k], tail_.exits[k]));
+    for (size_t k = 0; k < seeds_.size(); ++k)
+      flat_seeds.push_back(flatten_rows(r.build, seeds_[k], Shape(g_[tail_.exits[k]].type.shape), tail_.rows));
     const auto rows_end = static_cast<ValueId>(g_.nodes.size());
     d.spread(rows_begin, rows_end);
     std::vector<std::vector<ValueId>> results(tail_.exits.size());
@@ -59,10 +60,7 @@ class ByRows {
       std::vector<ValueId> arriving;
       for (size_t k = 0; k < exits.size(); ++k) {
         results[k].push_back(exits[k]);
-        Shape shape = r.build.type(exits[k]).shape;
-        std::vector<int64_t> starts(shape.size(), 0);
-        starts[0] = part * count;
-        arriving.push_back(r.build.slice(flat_seeds[k], starts, shape));
+        arriving.push_back(slice_rows(r.build, flat_seeds[k], part * count, count));
       }
       d.sweep_appended(begin, end, exits, exits, arriving);
       r.settle(rows_end);
@@ -74,13 +72,6 @@ class ByRows {
   }
 
  private:
-  ValueId flattened(Builder& build, ValueId v, ValueId like) const {
-    const Shape& shape = build.type(like).shape;
-    Shape flat{tail_.rows};
-    flat.insert(flat.end(), shape.begin() + row_axes(shape, tail_.rows), shape.end());
-    return build.reshape(v, flat);
-  }
-
   // What follows the exits, once more, from their parts.
   ValueId head(ValueId loss, Builder& build, const std::vector<std::vector<ValueId>>& results) {
     std::vector<ValueId> now(static_cast<size_t>(loss) + 1);

@@ -39,16 +39,17 @@ void Reverse::mark_read_by_gradient(ValueId v) {
   for (size_t slot = 0; slot < node.operands.size(); ++slot) {
     if (!active(node.operands[slot]) || !is_float(build.type(node.operands[slot]).element.scalar)) continue;
     Formula formula = derivative(node.attributes.formula, 0, static_cast<int>(slot));
-    for (ValueId o : used_operands(&formula, node.operands)) {
-      for (; build.graph[o].op == Op::reshape_; o = build.graph[o].operands[0]) {
-      }
-      uses_[o].by_gradient = true;
-    }
+    for (ValueId o : used_operands(&formula, node.operands)) uses_[below_reshapes(o)].by_gradient = true;
   }
 }
 
-bool Reverse::stored(ValueId v) const {
+ValueId Reverse::below_reshapes(ValueId v) const {
   while (build.graph[v].op == Op::reshape_) v = build.graph[v].operands[0];
+  return v;
+}
+
+bool Reverse::stored(ValueId v) const {
+  v = below_reshapes(v);
   const Op op = build.graph[v].op;
   const bool product = op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_;
   const bool fused_when_single = op == Op::map_ || op == Op::random_ || product;

@@ -147,16 +147,23 @@ std::optional<RowTail> find_row_tail(const Graph& g, ValueId loss, int64_t least
 RowCopy::RowCopy(Graph& g, const RowTail& tail)
     : build_(g), tail_(tail), flat_(g.nodes.size(), -1), now_(g.nodes.size(), -1) {}
 
-ValueId RowCopy::whole(ValueId v) {
-  const Shape& s = build_.type(v).shape;
-  Shape flat{tail_.rows};
-  flat.insert(flat.end(), s.begin() + row_axes(s, tail_.rows), s.end());
-  return s == flat ? v : build_.reshape(v, flat);
+ValueId flatten_rows(Builder& build, ValueId v, const Shape& like, int64_t rows) {
+  Shape flat{rows};
+  flat.insert(flat.end(), like.begin() + row_axes(like, rows), like.end());
+  return build.type(v).shape == flat ? v : build.reshape(v, flat);
+}
+
+ValueId slice_rows(Builder& build, ValueId v, int64_t first, int64_t count) {
+  Shape part = build.type(v).shape;
+  std::vector<int64_t> starts(part.size(), 0);
+  starts[0] = first;
+  part[0] = count;
+  return build.slice(v, starts, part);
 }
 
 void RowCopy::flatten() {
   const auto need = [&](ValueId v) {
-    if (!tail_.contains[v] && flat_[v] < 0) flat_[v] = whole(v);
+    if (!tail_.contains[v] && flat_[v] < 0) flat_[v] = flatten_rows(build_, v, Shape(build_.type(v).shape), tail_.rows);
   };
   need(build_.graph[tail_.product].operands[tail_.rows_side]);
   for (ValueId v : tail_.nodes) {
@@ -170,13 +177,7 @@ void RowCopy::flatten() {
 
 ValueId RowCopy::operand(ValueId v, const Node& user, int64_t first, int64_t count) {
   if (now_[v] >= 0) return now_[v];
-  if (flat_[v] >= 0) {
-    Shape part = build_.type(flat_[v]).shape;
-    std::vector<int64_t> starts(part.size(), 0);
-    starts[0] = first;
-    part[0] = count;
-    return now_[v] = build_.slice(flat_[v], starts, part);
-  }
+  if (flat_[v] >= 0) return now_[v] = slice_rows(build_, flat_[v], first, count);
   // Free of rows: the axes that are left.
   const Shape s = build_.type(v).shape;
   const auto rest =

@@ -24,6 +24,10 @@ struct RowTail {
 // left; nothing when there is none.
 std::optional<RowTail> find_row_tail(const Graph& g, ValueId loss, int64_t least_bytes);
 
+// v, whose rows are leading axes as those of a value of shape `like`, with one axis of them; and some of such rows.
+ValueId flatten_rows(Builder& build, ValueId v, const Shape& like, int64_t rows);
+ValueId slice_rows(Builder& build, ValueId v, int64_t first, int64_t count);
+
 // How many leading axes hold the rows: the shortest prefix of that many elements. -1: none does.
 int row_axes(const Shape& shape, int64_t rows);
 
@@ -38,7 +42,6 @@ class RowCopy {
   const std::vector<ValueId>& flat() const { return flat_; }
 
  private:
-  ValueId whole(ValueId v);  // flattened
   ValueId operand(ValueId v, const Node& user, int64_t first, int64_t count);
 
   Builder build_;

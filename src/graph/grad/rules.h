@@ -42,6 +42,7 @@ class Reverse {
   };
   void join_pads(std::vector<ValueId>* parts);
   void mark_read_by_gradient(ValueId v);
+  ValueId below_reshapes(ValueId v) const;
   bool stored(ValueId v) const;  // in memory whatever the gradient needs
   bool recomputable(ValueId v);
 

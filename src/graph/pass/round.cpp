@@ -36,15 +36,17 @@ class Rounder {
         users_(users_of(g)),
         rounded_(g.nodes.size(), -1),
         coded_(g.nodes.size()),
-        data_(g.nodes.size(), false) {}
+        data_(g.nodes.size(), false) {
+    for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v)
+      data_[v] = g[v].op == Op::input_
+                     ? g[v].attributes.role != Role::parameter
+                     : std::any_of(g[v].operands.begin(), g[v].operands.end(), [&](ValueId o) { return data_[o]; });
+    if (code_) find_precise();
+  }
 
   Graph run() {
-    if (code_) find_precise();
     for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
       const Node& node = r_.from[v];
-      data_[v] = node.op == Op::input_
-                     ? node.attributes.role != Role::parameter
-                     : std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId o) { return data_[o]; });
       if (is_rounded_product(v))
         replace(v);
       else if (is_view(node.op) && is_kept_short(node.operands[0]))
@@ -175,15 +177,9 @@ class Rounder {
   // their operands: the products with the same parameter, and those of what those read.
   void find_precise() {
     std::set<ValueId> parameters, others;
-    const auto depends_on_data = [&](ValueId v) {
-      return r_.from[v].op == Op::input_ ? r_.from[v].attributes.role != Role::parameter
-                                         : !std::all_of(r_.from[v].operands.begin(), r_.from[v].operands.end(),
-                                                        [&](ValueId o) { return !data_[o]; });
-    };
     const auto is_dense = [&](ValueId v) { return r_.from[v].op == Op::contract_ && is_rounded_product(v); };
     const auto end = static_cast<ValueId>(r_.from.nodes.size());
     for (ValueId v = 0; v < end; ++v) {
-      data_[v] = depends_on_data(v);
       if (!is_dense(v) || !is_reduced(v)) continue;
       precise_.insert(v);
       for (ValueId o : r_.from[v].operands) (data_[o] ? others : parameters).insert(below(o));

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernel/synth/ceil_div.h"
 #include "kernel/synth/reduce.h"
 
 namespace lumen::synth {
@@ -180,7 +181,6 @@ class AttendWriter {
   loop::BufferId partial_ = -1, extremes_ = -1;  // what attend_merge joins
 };
 
-int64_t round_up(int64_t x, int64_t unit);
 // Strides of an operand over the axes `space` names by letters: `own` are the operand's.
 Access access_by_letters(const graph::Plan& plan, const graph::Group& group, graph::ValueId operand,
                          const std::string& own, const std::string& space);

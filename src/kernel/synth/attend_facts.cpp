@@ -28,10 +28,6 @@ char only_letter(const std::string& of, const std::string& absent_from) {
 
 }  // namespace
 
-int64_t round_up(int64_t x, int64_t unit) {
-  return (x + unit - 1) / unit * unit;
-}
-
 Access access_by_letters(const graph::Plan& plan, const graph::Group& group, graph::ValueId operand,
                          const std::string& own, const std::string& space) {
   const Access a = follow(plan, group, operand);

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "kernel/synth/ceil_div.h"
 #include "kernel/synth/shortlist.h"
 
 namespace lumen::synth {
@@ -22,10 +23,6 @@ constexpr double kLaunchCycles = 20000;  // one more step
 constexpr double kStreamBytes = 8;       // a cycle, of tiles read from beyond the second-level cache
 constexpr double kTaskCycles = 300;      // entering a task
 constexpr double kTileCycles = 12;       // entering a tile
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Candidate counts for cutting n things: all small ones, then coarser.
 std::vector<int64_t> counts(int64_t n) {

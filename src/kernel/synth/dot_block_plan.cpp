@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "kernel/synth/ceil_div.h"
 #include "kernel/synth/choose.h"
 
 namespace lumen::synth {
@@ -25,10 +26,6 @@ constexpr double kLaunch = 4000;       // cycles of one more step
 constexpr double kEnter = 1500;        // of a block: first panels, last sums
 constexpr int64_t kLeastPart = 4;      // stages
 constexpr size_t kCandidates = 4;
-
-int64_t ceil_div(int64_t x, int64_t y) {
-  return (x + y - 1) / y;
-}
 
 bool is_copied(Supply s) {
   return s == Supply::copies || s == Supply::beside;

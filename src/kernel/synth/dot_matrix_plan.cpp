@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernel/synth/ceil_div.h"
 #include "kernel/synth/choose.h"
 #include "kernel/synth/shortlist.h"
 
@@ -25,10 +26,6 @@ constexpr double kElementCycles = 0.35;  // one code out of a format, turned int
 constexpr double kFloatCycles = 0.7;     // one number out of a format, rounded and turned
 constexpr double kCopyCycles = 0.15;     // one number from memory, turned
 constexpr int64_t kTileGroup = 512;      // elements that share an activation scale on the matrix unit
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 class MatrixChooser {
  public:

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "kernel/synth/ceil_div.h"
 #include "kernel/synth/choose.h"
 #include "number/scalar.h"
 
@@ -32,10 +33,6 @@ constexpr int64_t kLeastShared = 32 << 10;
 constexpr int kMostBuffers = 4;
 constexpr int kCodes = 16;  // of a vector
 constexpr int kBanks = 32;
-
-int64_t ceil_div(int64_t x, int64_t y) {
-  return (x + y - 1) / y;
-}
 
 // How many words of one bank the lanes of a wave want at once.
 int conflicts(const StreamPlan& t, int64_t pitch) {

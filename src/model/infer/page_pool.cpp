@@ -6,17 +6,15 @@
 
 namespace lumen::model {
 
-PagePool::PagePool(int64_t pages, int64_t page_size)
-    : page_size_(page_size), free_(pages), holders_(static_cast<size_t>(pages)) {
+PagePool::PagePool(int64_t pages, int64_t page_size) : page_size_(page_size), holders_(static_cast<size_t>(pages)) {
   LUMEN_CHECK(pages > 0 && page_size > 0);
   for (int64_t p = 0; p < pages; ++p) empty_.push(static_cast<int32_t>(p));
 }
 
 int32_t PagePool::take() {
-  LUMEN_CHECK(free_ > 0, "no page is free");
+  LUMEN_CHECK(!empty_.empty(), "no page is free");
   const int32_t page = empty_.top();
   empty_.pop();
-  --free_;
   holders_[static_cast<size_t>(page)] = 1;
   return page;
 }
@@ -30,7 +28,6 @@ void PagePool::drop(int32_t page) {
   int32_t& holders = holders_[static_cast<size_t>(page)];
   LUMEN_CHECK(holders > 0, "page {} is free", page);
   if (--holders > 0) return;
-  ++free_;
   empty_.push(page);
 }
 

@@ -16,7 +16,7 @@ class PagePool {
   PagePool(int64_t pages, int64_t page_size);
   int64_t pages() const { return static_cast<int64_t>(holders_.size()); }
   int64_t page_size() const { return page_size_; }  // places of a page
-  int64_t free() const { return free_; }
+  int64_t free() const { return static_cast<int64_t>(empty_.size()); }
   bool is_shared(int32_t page) const { return holders_[static_cast<size_t>(page)] > 1; }
 
   int32_t take();           // a free page, for one text; there must be one
@@ -24,7 +24,7 @@ class PagePool {
   void drop(int32_t page);  // one text less
 
  private:
-  int64_t page_size_, free_;
+  int64_t page_size_;
   std::vector<int32_t> holders_;  // by page
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> empty_;
 };
