@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets and runs each for SECONDS (default 60) on its saved corpus, after replaying that corpus.
-# New inputs and findings stay in build-fuzz/; a find ends the script with the failing input's path.
-# LUMEN_FUZZ_SEED makes a run repeat the same mutations (default 0: others each time).
+# New inputs and findings stay in build-fuzz/; a find ends the script with the failing input's path and text.
+# LUMEN_FUZZ_SEED makes a run the same wherever and whenever it is made: a fixed number of mutations of the saved corpus
+# alone, in a fixed order, and none drawn from addresses that comparisons saw. By default they are others each time.
 #   usage: run_fuzz.sh [SECONDS] [TARGET...]        needs clang++-22 with libFuzzer (libclang-rt-22-dev)
 set -euo pipefail
 root="$(cd "$(dirname "$0")/../.." && pwd)"
@@ -24,10 +25,19 @@ for target in "${targets[@]}"; do
   found="$build/corpus/$target"
   mkdir -p "$saved" "$found" "$build/findings"
   program="$(find "$build/tests/fuzz" -name "${target}_fuzz" -type f -perm -u+x | head -n 1)"
-  echo "== $target: $(find "$saved" -type f | wc -l) saved inputs, $seconds s"
+  echo "== $target: $(find "$saved" -type f | wc -l) saved inputs, ${LUMEN_FUZZ_SEED:+about }$seconds s"
   "$program" -runs=0 -timeout=20 -rss_limit_mb=2048 "$saved" > /dev/null 2>&1 || { echo "$target fails on its saved corpus"; exit 1; }
-  "$program" -seed="${LUMEN_FUZZ_SEED:-0}" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=512 -max_len=65536 -print_final_stats=1 \
-    -artifact_prefix="$build/findings/$target-" "$found" "$saved" 2>&1 | grep -E "SUMMARY|ERROR|number_of_executed|Test unit" || true
+  if [ -n "${LUMEN_FUZZ_SEED:-}" ]; then
+    found="$build/corpus/$target-seeded"
+    rm -rf "$found"
+    mkdir -p "$found"
+    find "$saved" -type f | LC_ALL=C sort > "$build/corpus/$target.list"
+    what=(-seed="$LUMEN_FUZZ_SEED" -runs=$((seconds * 1000)) -use_cmp=0 -reload=0 "-seed_inputs=@$build/corpus/$target.list" "$found")
+  else
+    what=(-max_total_time="$seconds" "$found" "$saved")
+  fi
+  "$program" -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=512 -max_len=65536 -print_final_stats=1 \
+    -artifact_prefix="$build/findings/$target-" "${what[@]}" 2>&1 | grep -E "SUMMARY|ERROR|number_of_executed|Test unit|internal error|Base64" || true
   if compgen -G "$build/findings/$target-*" > /dev/null; then
     ls "$build/findings/$target-"*
     exit 1

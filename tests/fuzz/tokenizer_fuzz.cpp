@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "json_mutator.h"
 #include "model/text/tokenizer.h"
 #include "table.h"
 

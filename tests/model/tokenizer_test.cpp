@@ -319,6 +319,48 @@ TEST(Tokenizer, AddedTokensSwallowSpaceAndKeepToWords) {
   EXPECT_EQ(t.encode("it bit"), (std::vector<TokenId>{257, ' ', 'b', 'i', 't'}));
 }
 
+TEST(Tokenizer, OneTextHasOneId) {
+  const auto refused = [](const std::string& added) {
+    try {
+      bytes_and(added);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("taken");
+  };
+  EXPECT_EQ(refused(R"({"id":257,"content":"it"},{"id":256,"content":"it"})"),
+            "test: added_tokens: two different entries (ids 256 and 257) for 'it'");
+  EXPECT_EQ(refused(R"({"id":256,"content":"it"},{"id":256,"content":"it","special":true})"),
+            "test: added_tokens: two different entries (ids 256 and 256) for 'it'");
+  EXPECT_EQ(refused(R"({"id":256,"content":"a"})"), "test: added_tokens: 'a' has the id 256 here and 97 in the model");
+  EXPECT_EQ(refused(R"({"id":97,"content":"b"})"), "test: added_tokens: 'a' and 'b' have the same id 97");
+  EXPECT_EQ(refused(R"({"id":256,"content":"it"},{"id":256,"content":"it"})"), "taken");
+}
+
+TEST(Tokenizer, WhatIsWrittenReadsAsBefore) {
+  const auto survives = [](const Tokenizer& t, const std::string& text) {
+    const Tokenizer again = Tokenizer::from_json(t.to_json(), "again");
+    EXPECT_EQ(again.encode(text), t.encode(text));
+    EXPECT_EQ(again.size(), t.size());
+  };
+  // Of texts that are equal when normalised the lowest id wins, wherever it stands in the file.
+  const Tokenizer equal =
+      bytes_and(R"({"id":257,"content":"IT"},{"id":256,"content":"It"})", R"(,"normalizer":{"type":"Lowercase"})");
+  EXPECT_EQ(equal.encode("it"), (std::vector<TokenId>{256}));
+  survives(equal, "it");
+  // What has no text is no token; an entry without one keeps its place.
+  EXPECT_EQ(bytes_and(R"({"id":300,"content":""})").size(), 256);
+  survives(Tokenizer::from_json(R"({"model":{"type":"WordLevel","vocab":{"a":0,"":4},"unk_token":"a"}})", "test"),
+           "a b");
+  EXPECT_THROW(Tokenizer::from_json(R"({"model":{"type":"WordLevel","vocab":{"a":4,"":4},"unk_token":"a"}})", "test"),
+               Error);
+  // Models of scored pieces name the unknown one by its number alone.
+  survives(Tokenizer::from_json(R"({"model":{"type":"Unigram","vocab":[["a",-1],["b",-2]],"unk_id":1,"unk_token":"it"},
+                                    "added_tokens":[{"id":9,"content":"it"}]})",
+                                "test"),
+           "aba it x");
+}
+
 TEST(Tokenizer, TemplatesPutTokensAroundTheText) {
   const Tokenizer t =
       bytes_and(R"({"id":256,"content":"<s>","special":true},{"id":257,"content":"</s>","special":true})",

@@ -20,6 +20,8 @@ struct AddedToken {
   bool normalized = false;                       // matched in normalised text, not in the raw text
   bool strip_left = false, strip_right = false;  // swallow white space beside the match
   bool single_word = false;                      // match only where no word character touches it
+
+  bool operator==(const AddedToken&) const = default;
 };
 
 class AddedTokens {

@@ -1,5 +1,7 @@
 // Tokenizers from a tokenizer.json. Whatever the file asks for and we do not have is refused.
 #include <algorithm>
+#include <map>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "model/text/tokenizer_parts.h"
@@ -27,8 +29,10 @@ void read_vocabulary(const json& vocabulary, const std::string& where, Tokenizer
       throw user_error("{}: the id of '{}' is no whole number below {}", where, token, limit);
     const size_t n = id.get<size_t>();
     if (n >= p.tokens.size()) p.tokens.resize(n + 1);
-    if (!p.tokens[n].empty()) throw user_error("{}: '{}' and '{}' have the same id {}", where, p.tokens[n], token, n);
+    if (!p.tokens[n].empty() || p.no_text == static_cast<TokenId>(n))
+      throw user_error("{}: '{}' and '{}' have the same id {}", where, p.tokens[n], token, n);
     p.tokens[n] = token;
+    if (token.empty()) p.no_text = static_cast<TokenId>(n);
   }
 }
 
@@ -101,42 +105,73 @@ void read_model(const json& model, const std::string& where, TokenizerParts& p) 
   p.in_model.assign(p.tokens.size(), true);
 }
 
+AddedToken read_added_token(const json& entry, const std::string& place) {
+  AddedToken token;
+  const int64_t id = json_integer(entry, "id", place);
+  if (id < 0 || id >= kMaxVocabulary) throw user_error("{}: id {} is out of range", place, id);
+  token.id = static_cast<TokenId>(id);
+  token.content = json_text(entry, "content", place);
+  token.control = json_boolean(entry, "special", false, place);
+  token.normalized = json_boolean(entry, "normalized", !token.control, place);
+  token.strip_left = json_boolean(entry, "lstrip", false, place);
+  token.strip_right = json_boolean(entry, "rstrip", false, place);
+  token.single_word = json_boolean(entry, "single_word", false, place);
+  return token;
+}
+
+// The added tokens of the file in the order of their ids. A text has one id and an id one text; what matches nothing
+// (no text) is none.
+std::vector<AddedToken> read_added_list(const json& list, const std::string& place) {
+  if (!list.is_array()) throw user_error("{}: no list", place);
+  std::vector<AddedToken> out;
+  for (const json& entry : list) {
+    AddedToken token = read_added_token(entry, place);
+    if (!token.content.empty()) out.push_back(std::move(token));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  std::map<std::string_view, const AddedToken*> by_text;
+  for (const AddedToken& token : out) {
+    const auto [at, fresh] = by_text.emplace(token.content, &token);
+    if (!fresh && !(*at->second == token))
+      throw user_error("{}: two different entries (ids {} and {}) for '{}'", place, at->second->id, token.id,
+                       token.content);
+  }
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
 void read_added(const json& root, const std::string& where, TokenizerParts& p) {
   if (absent(root, "added_tokens")) return;
-  const json& list = root["added_tokens"];
-  if (!list.is_array()) throw user_error("{}: \"added_tokens\" is no list", where);
-  std::vector<std::pair<TokenId, bool>> special;
-  for (const json& entry : list) {
-    const std::string place = where + ": added_tokens";
-    AddedToken token;
-    const int64_t id = json_integer(entry, "id", place);
-    if (id < 0 || id >= std::min<int64_t>(kMaxVocabulary, static_cast<int64_t>(p.tokens.size()) + (1 << 18)))
-      throw user_error("{}: id {} is out of range", place, id);
-    token.id = static_cast<TokenId>(id);
-    token.content = json_text(entry, "content", place);
-    token.control = json_boolean(entry, "special", false, place);
-    token.normalized = json_boolean(entry, "normalized", !token.control, place);
-    token.strip_left = json_boolean(entry, "lstrip", false, place);
-    token.strip_right = json_boolean(entry, "rstrip", false, place);
-    token.single_word = json_boolean(entry, "single_word", false, place);
-    if (static_cast<size_t>(id) >= p.tokens.size()) p.tokens.resize(static_cast<size_t>(id) + 1);
-    std::string& text = p.tokens[static_cast<size_t>(id)];
-    if (!text.empty() && text != token.content)
-      throw user_error("{}: '{}' and '{}' have the same id {}", place, text, token.content, id);
-    text = token.content;
-    special.emplace_back(token.id, token.control);
+  const std::string place = where + ": added_tokens";
+  std::vector<AddedToken> list = read_added_list(root["added_tokens"], place);
+  std::unordered_map<std::string_view, size_t> known;
+  for (size_t i = 0; i < p.tokens.size(); ++i) {
+    if (!p.tokens[i].empty()) known.emplace(p.tokens[i], i);
+  }
+  std::vector<std::string> tokens = p.tokens;
+  for (const AddedToken& token : list) {
+    const auto id = static_cast<size_t>(token.id);
+    // Ids may have gaps, but a short file shall not make a long table.
+    if (id >= tokens.size() + (1 << 18)) throw user_error("{}: id {} is out of range", place, token.id);
+    if (id >= tokens.size()) tokens.resize(id + 1);
+    if ((!tokens[id].empty() && tokens[id] != token.content) || p.no_text == token.id)
+      throw user_error("{}: '{}' and '{}' have the same id {}", place, tokens[id], token.content, token.id);
+    if (const auto at = known.find(token.content); tokens[id].empty() && at != known.end())
+      throw user_error("{}: '{}' has the id {} here and {} in the model", place, token.content, token.id, at->second);
+    tokens[id] = token.content;
+  }
+  p.tokens = std::move(tokens);
+  p.kinds.assign(p.tokens.size(), TokenKind::normal);
+  p.verbatim.assign(p.tokens.size(), false);
+  for (AddedToken& token : list) {
+    p.kinds[token.id] = token.control ? TokenKind::control : TokenKind::user_defined;
+    p.verbatim[token.id] = true;
     if (token.normalized) {
       token.match = p.normalizer.apply(token.content);
       p.added_normalized.add(std::move(token));
     } else {
       p.added_raw.add(std::move(token));
     }
-  }
-  p.kinds.assign(p.tokens.size(), TokenKind::normal);
-  p.verbatim.assign(p.tokens.size(), false);
-  for (const auto& [id, control] : special) {
-    p.kinds[id] = control ? TokenKind::control : TokenKind::user_defined;
-    p.verbatim[id] = true;
   }
   if (!p.scores.empty()) p.scores.resize(p.tokens.size(), 0);
 }
@@ -162,7 +197,7 @@ std::shared_ptr<TokenizerParts> read_json_parts(std::string_view text, const std
   p.kinds.assign(p.tokens.size(), TokenKind::normal);
   p.verbatim.assign(p.tokens.size(), false);
   read_added(root, name, p);
-  if (!absent(model, "unk_token"))
+  if (p.kind != VocabularyKind::unigram && !absent(model, "unk_token"))
     p.unknown = named_token(p, json_text(model, "unk_token", name), name + ": unk_token");
   // Byte-level words go to the model as bytes, where it is one that knows nothing else.
   const auto& normal = p.normalizer.steps();

@@ -96,7 +96,7 @@ std::vector<size_t> model_ids(const TokenizerParts& p) {
   std::vector<size_t> out;
   if (!p.in_model.empty()) {
     for (size_t i = 0; i < p.in_model.size(); ++i) {
-      if (p.in_model[i] && !p.tokens[i].empty()) out.push_back(i);
+      if (p.in_model[i] && (!p.tokens[i].empty() || p.no_text == static_cast<TokenId>(i))) out.push_back(i);
     }
     return out;
   }

@@ -28,7 +28,8 @@ struct TokenizerParts {
   std::vector<bool> verbatim;  // by id: the token's text is itself, not in the byte-level alphabet
   std::vector<std::pair<std::string, std::string>> merges;  // by rank
   std::vector<double> scores;                               // by id; scored_pairs and unigram
-  std::vector<bool> in_model;  // by id: words may become this token; empty: those that are no specials may
+  std::optional<TokenId> no_text;  // the id of the entry "" of a file's vocabulary, which no text becomes
+  std::vector<bool> in_model;      // by id: words may become this token; empty: those that are no specials may
   bool ignore_merges = false, fuse_unknown = false, byte_fallback = false;
   bool single_precision = false;     // unigram: sums of scores are f32
   std::string continuing, word_end;  // what tokens have in front inside a word, and behind at its end
