@@ -263,7 +263,7 @@ class Rounder {
     f.outputs = {f.op(ScalarOp::div_, f.op(ScalarOp::max_, f.input(0), least),
                       f.constant(Scalar::f32, plain_field(*code_)->max_finite()))};
     const ValueId value = is_kept_short(v) ? rounded_[v] : r_[v];
-    known.scale = r_.build.map(f, {largest(value)});
+    known.scale = r_.build.reshape(r_.build.map(f, {largest(value)}), {});
     Formula scaled;
     scaled.inputs = {r_.to[value].type.element.scalar, Scalar::f32};
     scaled.outputs = {scaled.op(ScalarOp::div_, as_f32(scaled), scaled.input(1))};
@@ -277,7 +277,7 @@ class Rounder {
   }
 
   // The largest magnitude: first of rows that are long enough for lanes side by side, so that what computes them finds
-  // it, else of all at once.
+  // it, else of all at once. One number, of the value's rank.
   ValueId largest(ValueId value) {
     constexpr int64_t kInner = 64, kLeast = 512, kMost = 65536;
     Formula f;
@@ -295,7 +295,7 @@ class Rounder {
     }
     if (length >= kLeast && length <= kMost && row.size() < all.size())
       most = r_.build.reduce(most, Reduction::max, row);
-    return r_.build.reshape(r_.build.reduce(most, Reduction::max, all), {});
+    return r_.build.reduce(most, Reduction::max, all);
   }
 
   // The codes of an operand. Where a matrix is summed over its first axis, they are asked for turned, too: instructions
