@@ -122,7 +122,7 @@ class CompiledProgram : public Program {
         const Trial::Plan& plan = launch.trial->next();
         device_->launch(plan.kernel, buffers_[i], plan.spread, &status);
       } else {
-        device_->launch(launch.kernel, buffers_[i], launch.spread, &status);
+        start(i, &status);
       }
       const Clock::time_point now = Clock::now();
       const double seconds = std::chrono::duration<double>(now - last).count();
@@ -160,9 +160,17 @@ class CompiledProgram : public Program {
     auto* const statuses = static_cast<LaunchStatus*>(shared_statuses_.get());
     if (marks_) marks_->set(0);
     for (size_t i = 0; i < list_.launches.size(); ++i) {
-      const Launch& launch = list_.launches[i];
-      device_->launch(launch.kernel, buffers_[i], launch.spread, statuses + i);
+      start(i, statuses + i);
       if (marks_) marks_->set(i + 1);
+    }
+  }
+
+  void start(size_t i, LaunchStatus* status) {
+    const Launch& launch = list_.launches[i];
+    if (launch.product) {
+      launch.product->multiply(buffers_[i]);
+    } else {
+      device_->launch(launch.kernel, buffers_[i], launch.spread, status);
     }
   }
 
