@@ -176,7 +176,7 @@ void add_compile(CLI::App& app, Command& command) {
   sub->add_flag("--check", flags->check,
                 "For a GPU: each kernel's registers, spills, memory, and what its inner loop is made of");
   sub->add_option("--precision", flags->precision,
-                  "Float type that operands of products with parameters are rounded to")
+                  "Float type that operands of products with parameters and of attention are rounded to")
       ->type_name("TYPE")
       ->capture_default_str();
   sub->add_flag("--exact", flags->exact, "f32 activations in dots with held weights");

@@ -120,6 +120,66 @@ TEST(RoundProducts, KeepsWhatGradientsReadShort) {
   }
 }
 
+// Queries, keys, values and the gradient of what they mixed are rounded once each, below their views, for the attention
+// and its gradient; what has the shape of the scores is not. Between the passes the short ones are kept.
+TEST(RoundProducts, RoundsWhatAttentionsMultiply) {
+  Graph plain;
+  Builder b(plain);
+  const ValueId x = b.input("x", Role::data, {{2, 6, 8}, kFloat});
+  const auto weight = [&](const char* name, int64_t to, int64_t from) {
+    return b.input(name, Role::parameter, {{to, from}, kFloat});
+  };
+  const ValueId wq = weight("wq", 16, 8), wk = weight("wk", 8, 8), wv = weight("wv", 8, 8), wo = weight("wo", 8, 16);
+  const auto turned = [&](ValueId w, Shape shape) {  // as a rotation would
+    return b.reshape(b.unary(ScalarOp::neg_, b.contract(x, w, "btk", "nk", "btn")), std::move(shape));
+  };
+  const ValueId q = turned(wq, {2, 6, 1, 2, 8}), k = turned(wk, {2, 6, 1, 8});
+  const ValueId v = b.reshape(b.contract(x, wv, "btk", "nk", "btn"), {2, 6, 1, 8});
+  const ValueId s = b.contract(q, k, "btgrd", "bsgd", "bgrts");
+  const ValueId e = b.unary(ScalarOp::exp_, b.sub(s, b.reduce(s, Reduction::max, {4})));
+  const ValueId o = b.contract(b.div(e, b.reduce(e, Reduction::sum, {4})), v, "bgrts", "bsgd", "btgrd");
+  const ValueId y = b.contract(b.reshape(o, {2, 6, 16}), wo, "btk", "nk", "btn");
+  plain.results = {b.reshape(b.reduce(b.mul(y, y), Reduction::sum, {0, 1, 2}), {})};
+  for (const ValueId d : differentiate(plain, plain.results[0], {wq, wk, wv, wo})) plain.results.push_back(d);
+  plain.result_names.assign(plain.results.size(), "");
+
+  const Pipeline p = run_pipeline(plain, {}, {}, Scalar::bf16);
+  const Graph& g = p.plan.graph;
+  int attentions = 0;
+  for (const Group& group : p.plan.groups) {
+    if (group.shape != KernelShape::attend && group.shape != KernelShape::attend_gradient) continue;
+    ++attentions;
+    int operands = 0;
+    for (const ValueId n : group.nodes) {
+      if (g[n].op != Op::contract_) continue;
+      EXPECT_EQ(g[n].type.element.scalar, Scalar::f32);
+      for (const ValueId operand : g[n].operands) {
+        const bool inside =
+            std::find(group.nodes.begin(), group.nodes.end(), operand) != group.nodes.end() && !is_view(g[operand].op);
+        EXPECT_EQ(g[operand].type.element.scalar, inside ? Scalar::f32 : Scalar::bf16) << print(g);
+        operands += !inside;
+      }
+    }
+    EXPECT_EQ(operands, group.shape == KernelShape::attend ? 3 : 7);
+    for (const ValueId input : group.inputs) {  // f32: what sums of rows left
+      const Type& t = g[input].type;
+      if (t.element.scalar == Scalar::bf16) continue;
+      EXPECT_LE(elements(t.shape).number(), 2 * 6 * 2) << print(g);
+    }
+  }
+  EXPECT_EQ(attentions, 2) << print(g);
+  const auto in = random_inputs(plain, 1, 5);
+  const PlanRun run = run_plan(p.plan, p.memory, in);
+  ASSERT_EQ(run.wrong, "");
+  const auto exact = eval(plain, in);
+  for (size_t r = 0; r < exact.size(); ++r) {
+    double most = 0;
+    for (const double value : exact[r].values) most = std::max(most, std::abs(value));
+    for (size_t i = 0; i < exact[r].values.size(); ++i)
+      EXPECT_NEAR(run.results[r].values[i], exact[r].values[i], 0.05 * most) << r;
+  }
+}
+
 // Codes of eight bits under one scale for each tensor: numbers near those of the plain graph, each tensor encoded once,
 // however large it is, and products that are not of 16s, or that reductions read, are left to the short float.
 TEST(RoundProducts, CodesUnderAScaleOfTheirTensor) {

@@ -1,7 +1,8 @@
 // round_products: mixed precision. Operands of products with parameters, forward and backward, are rounded to a short
 // float; sums, everything between products, and the parameters themselves stay as they are. Such products have no batch
-// letter (one that both operands and the result share); those of attention do and stay. A value is rounded once,
-// below its views, however many products read it. Products whose rows pick matrices are such products.
+// letter (one that both operands and the result share). A value is rounded once, below its views, however many products
+// read it. Products whose rows pick matrices are such products. Of attentions, queries, keys, values and gradients of
+// what they mixed are rounded, too; what has the shape of their scores is theirs alone and stays.
 // What such a product of data and parameters computes (with the bias or factor behind it) is rounded, too, where it has
 // to be kept: where several maps or products read it. Half the memory between forward and backward, and exactly what
 // another product that reads it would round it to. Gradients of parameters (both operands are data) and what reductions
@@ -12,7 +13,7 @@
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
 #include "graph/pass/access.h"
-#include "graph/pass/partition.h"
+#include "graph/pass/attend.h"
 #include "graph/pass/pipeline.h"
 #include "number/facts.h"
 
@@ -34,6 +35,7 @@ class Rounder {
         to_(to.scalar),
         code_(to.code),
         users_(users_of(g)),
+        attended_(attention_operands(g, users_)),
         rounded_(g.nodes.size(), -1),
         coded_(g.nodes.size()),
         data_(g.nodes.size(), false) {
@@ -49,6 +51,8 @@ class Rounder {
       const Node& node = r_.from[v];
       if (is_rounded_product(v))
         replace(v);
+      else if (attends(v))
+        replace_attended(v);
       else if (is_view(node.op) && is_kept_short(node.operands[0]))
         keep_short_view(v);
       else if (node.op == Op::map_ &&
@@ -69,6 +73,17 @@ class Rounder {
     const bool picks = node.op == Op::contract_gather_ || node.op == Op::contract_scatter_;
     const bool dense = node.op == Op::contract_ && !has_batch_letter(node);
     return (picks || dense) && is_f32(node.operands[0]) && is_f32(node.operands[1]);
+  }
+
+  // Whether a product reads v as an attention does.
+  bool attends(ValueId product, ValueId v) const {
+    const Node& node = r_.from[product];
+    return node.op == Op::contract_ && has_batch_letter(node) && is_f32(v) &&
+           attended_.contains(below_order(r_.from, v));
+  }
+  bool attends(ValueId product) const {
+    const std::vector<ValueId>& o = r_.from[product].operands;
+    return std::any_of(o.begin(), o.end(), [&](ValueId v) { return attends(product, v); });
   }
 
   // A product of data and parameters, or one of data that such a product reads (what an attention mixed), or a map of
@@ -108,7 +123,7 @@ class Rounder {
         return count_readers(u, readers, moved);
       }
       readers->insert(u);
-      return r_.from[u].op == Op::map_ || is_rounded_product(u);
+      return r_.from[u].op == Op::map_ || is_rounded_product(u) || attends(u, v);
     });
   }
 
@@ -163,6 +178,15 @@ class Rounder {
     r_.to[r_[v]].label = node.label;
   }
 
+  void replace_attended(ValueId v) {
+    const Node node = r_.from[v];
+    std::vector<ValueId> o;
+    for (const ValueId operand : node.operands) o.push_back(attends(v, operand) ? rounded(operand) : r_[operand]);
+    const std::vector<std::string>& i = node.attributes.indices;
+    r_.replace(v, r_.build.contract(o[0], o[1], i[0], i[1], i[2]));
+    r_.to[r_[v]].label = node.label;
+  }
+
   // Instructions take codes in groups of 16; what a reduction reads (logits) needs more digits.
   bool takes_codes(ValueId v) const {
     const Node& node = r_.from[v];
@@ -196,10 +220,7 @@ class Rounder {
       if (is_dense(v) && others.contains(below(o[0])) && others.contains(below(o[1]))) precise_.insert(v);
     }
   }
-  ValueId below(ValueId v) const {
-    while (r_.from[v].op == Op::reshape_ || r_.from[v].op == Op::permute_) v = r_.from[v].operands[0];
-    return v;
-  }
+  ValueId below(ValueId v) const { return below_order(r_.from, v); }
 
   bool is_reduced(ValueId v) const {
     return std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
@@ -265,6 +286,7 @@ class Rounder {
   Scalar to_;
   FormatRef code_;
   Users users_;
+  std::set<ValueId> attended_;    // what attentions multiply, below reshapes and permutes
   std::vector<ValueId> rounded_;  // the short value of each, where there is one
   std::vector<Coded> coded_;
   std::vector<bool> data_;     // depends on more than parameters

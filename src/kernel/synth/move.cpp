@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "kernel/synth/encode.h"
 #include "kernel/synth/nest.h"
+#include "kernel/synth/scatter_rows.h"
 #include "kernel/synth/shapes.h"
 
 namespace lumen::synth {
@@ -35,6 +36,7 @@ class MoveKernel {
         gather();
         break;
       case Op::scatter_add_:
+        if (auto by_rows = scatter_by_rows(plan_, group_, target_)) return *std::move(by_rows);
         fill_zero();
         scatter_add();
         break;

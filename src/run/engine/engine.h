@@ -20,8 +20,7 @@ struct CompileOptions {
   std::vector<graph::FormatAssignment> assignments;
   graph::Bindings symbols;
   bool exact = false;
-  graph::ProductType products = {};           // what operands of products with parameters are rounded to; on GPUs with
-                                               // instructions for it those of attention, too
+  graph::ProductType products = {};           // what operands of products with parameters and of attention are rounded to
   int candidate = 0;                           // the plan of every kernel that has so many (synth::Options); 0: see Engine
 };
 
