@@ -53,7 +53,8 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   Body body(draft, plan, group, shape, {});
   // Tasks of a GPU are threads: a vector each, beside each other, of the bytes that one load takes.
   const bool threads = target.wave > 1;
-  const int lanes = target.f32_lanes() * (threads && short_results && reads_short(plan, group, product(shape)) ? 2 : 1);
+  int lanes = target.f32_lanes() * (threads && short_results && reads_short(plan, group, product(shape)) ? 2 : 1);
+  while (threads && lanes > body.extents().back()) lanes /= 2;
   const int unroll = threads ? 1 : body.is_heavy() ? 2 : 4;
   std::vector<int64_t> outer = body.extents();
   const int64_t inner = outer.back();
