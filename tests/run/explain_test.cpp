@@ -5,6 +5,7 @@
 
 #include "emit/emit.h"
 #include "number/library.h"
+#include "run/engine/gpu_ceilings.h"
 #include "run/engine/roofline.h"
 
 namespace lumen::run {
@@ -50,8 +51,7 @@ TEST(Explain, PredictionsAreTheModelsUnlessACeilingIsSlower) {
 
 TEST(Roofline, EveryMachineHasItsCeilings) {
   for (const machine::MachineRef& m : machine::all_machines()) {
-    if (m->kind != machine::Kind::cpu) continue;
-    for (const CeilingKernel& k : ceiling_kernels(*m, 4)) {
+    for (const CeilingKernel& k : m->kind == machine::Kind::gpu ? gpu_ceiling_kernels(*m) : ceiling_kernels(*m, 4)) {
       EXPECT_GT(k.work, 0) << m->name << " " << k.kernel.name;
       const std::string text = emit::emit({&k.kernel, 1}, *m, emit::Output::assembly);
       EXPECT_NE(text.find("ceiling"), std::string::npos) << m->name << " " << k.kernel.name;
