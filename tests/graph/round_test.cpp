@@ -218,15 +218,19 @@ TEST(RoundProducts, CodesUnderAScaleOfTheirTensor) {
     for (double& v : in["x"].values) v = static_cast<float>(v * size);
     const auto exact = eval(plain, in), got = eval(g, in);
     const Pipeline p = run_pipeline(plain, {}, {}, {Scalar::bf16, code});
-    size_t together = 0;
+    size_t together = 0, from_short = 0;
     for (const Group& group : p.plan.groups) {  // both ways at once, and no magnitude is written
       together += group.shape == KernelShape::move && group.results.size() == 2;
+      from_short +=
+          group.shape == KernelShape::move && p.plan.graph[group.inputs[0]].type.element.scalar == Scalar::bf16;
       for (const ValueId r : group.results) {
         const Node& node = p.plan.graph[r];
-        EXPECT_FALSE(node.op == Op::map_ && node.attributes.formula.nodes.back().op == ScalarOp::abs_) << print(p.plan.graph);
+        EXPECT_FALSE(node.op == Op::map_ && node.attributes.formula.nodes.back().op == ScalarOp::abs_)
+            << print(p.plan.graph);
       }
     }
     EXPECT_EQ(together, 6U) << print(p.plan.graph);
+    EXPECT_EQ(from_short, 3U) << "h and the gradients of two products" << print(p.plan.graph);
     const PlanRun run = run_plan(p.plan, p.memory, in);
     ASSERT_EQ(run.wrong, "");
     for (size_t r = 1; r < exact.size(); ++r) {

@@ -257,17 +257,22 @@ class Rounder {
       return known;
     }
     // Tensors of zeros, and of numbers so small that their scale would not be one, are scaled by the smallest that is.
-    Formula f;
-    f.inputs = {Scalar::f32};
-    const int least = f.constant(Scalar::f32, 0x1p-100);
-    f.outputs = {f.op(ScalarOp::div_, f.op(ScalarOp::max_, f.input(0), least),
-                      f.constant(Scalar::f32, plain_field(*code_)->max_finite()))};
-    const ValueId value = is_kept_short(v) ? rounded_[v] : r_[v];
-    known.scale = r_.build.reshape(r_.build.map(f, {largest(value)}), {});
+    const double most = plain_field(*code_)->max_finite();
+    const auto quotient = [&](ValueId x, bool inverse) {
+      Formula f;
+      f.inputs = {Scalar::f32};
+      const int largest = f.op(ScalarOp::max_, f.input(0), f.constant(Scalar::f32, 0x1p-100));
+      const int limit = f.constant(Scalar::f32, most);
+      f.outputs = {inverse ? f.op(ScalarOp::div_, limit, largest) : f.op(ScalarOp::div_, largest, limit)};
+      return r_.build.reshape(r_.build.map(f, {x}), {});
+    };
+    const ValueId value = is_kept_short(v) || products_alone_read(v) ? rounded(v) : r_[v];
+    const ValueId largest = find_largest(value);
+    known.scale = quotient(largest, false);
     Formula scaled;
     scaled.inputs = {r_.to[value].type.element.scalar, Scalar::f32};
-    scaled.outputs = {scaled.op(ScalarOp::div_, as_f32(scaled), scaled.input(1))};
-    known.scaled = r_.build.map(scaled, {value, known.scale});
+    scaled.outputs = {scaled.op(ScalarOp::mul_, as_f32(scaled), scaled.input(1))};
+    known.scaled = r_.build.map(scaled, {value, quotient(largest, true)});
     known.codes = encoded(known.scaled);
     return known;
   }
@@ -276,9 +281,16 @@ class Rounder {
     return f.inputs[0] == Scalar::f32 ? f.input(0) : f.convert(ScalarOp::cast_, Scalar::f32, f.input(0));
   }
 
+  // What nobody else reads is not worth more digits between where it is computed and where it is encoded.
+  bool products_alone_read(ValueId v) const {
+    return r_.from[v].op != Op::input_ && std::all_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
+             return u >= 0 && (is_rounded_product(u) || (is_view(r_.from[u].op) && products_alone_read(u)));
+           });
+  }
+
   // The largest magnitude: first of rows that are long enough for lanes side by side, so that what computes them finds
   // it, else of all at once. One number, of the value's rank.
-  ValueId largest(ValueId value) {
+  ValueId find_largest(ValueId value) {
     constexpr int64_t kInner = 64, kLeast = 512, kMost = 65536;
     Formula f;
     f.inputs = {r_.to[value].type.element.scalar};
