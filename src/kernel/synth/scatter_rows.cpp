@@ -28,7 +28,7 @@ constexpr int64_t kChunk = 512;     // numbers in shared memory
 constexpr int64_t kMostParts = 64;  // of the numbers, each with counts of its own
 constexpr int kMostDigit = 8;       // bits
 constexpr int64_t kBytes = 16;      // a lane reads at once
-constexpr int64_t kAhead = 4;       // values on their way
+constexpr int64_t kAhead = 4;       // loads on their way
 
 const VType kI32{Scalar::i32, 1}, kI32x4{Scalar::i32, 4};
 
@@ -200,22 +200,26 @@ class Scatter {
       const BufferId next = b.alloc(4, 4), sum = b.alloc(4, 4);
       const auto get = [&](BufferId x) { return b.load(x, kI32, b.i64(0), 4); };
       const auto add = [&](BufferId x, ValueId y) { b.store(x, b.add(get(x), y), b.i64(0), 4); };
-      const auto count_of = [&](ValueId part, ValueId lane) {
-        return b.load(counts, kI32, bytes(b, b.add(b.mul(part, b.i64(lanes_)), lane)), 4);
+      const auto add_all = [&](BufferId x, BufferId numbers_of, ValueId begin, ValueId end,
+                               const std::function<ValueId(ValueId)>& place) {
+        walk(b, begin, end, [&](ValueId at, int64_t together) {
+          std::vector<ValueId> some;
+          for (int64_t i = 0; i < together; ++i)
+            some.push_back(b.load(numbers_of, kI32, bytes(b, place(b.add(at, b.i64(i)))), 4));
+          for (const ValueId one : some) add(x, one);
+        });
       };
       // Behind all with smaller digits, and those of earlier parts with this one.
       each_lane(b, [&](ValueId lane) {
+        const auto of_part = [&](ValueId part) { return b.add(b.mul(part, b.i64(lanes_)), lane); };
         b.store(next, b.integer(0, kI32), b.i64(0), 4);
-        b.loop(LoopKind::serial, b.i64(0), block, 1, [&](ValueId part) { add(next, count_of(part, lane)); });
+        add_all(next, counts, b.i64(0), block, of_part);
         b.store(sum, get(next), b.i64(0), 4);
-        b.loop(LoopKind::serial, block, b.i64(parts_), 1, [&](ValueId part) { add(sum, count_of(part, lane)); });
+        add_all(sum, counts, block, b.i64(parts_), of_part);
         b.store(totals, get(sum), bytes(b, lane), 4);
       });
       b.barrier();
-      each_lane(b, [&](ValueId lane) {
-        b.loop(LoopKind::serial, b.i64(0), lane, 1,
-               [&](ValueId other) { add(next, b.load(totals, kI32, bytes(b, other), 4)); });
-      });
+      each_lane(b, [&](ValueId lane) { add_all(next, totals, b.i64(0), lane, [](ValueId at) { return at; }); });
       each_chunk(
           b, block,
           [&](ValueId number, ValueId place) {
