@@ -200,14 +200,16 @@ TEST(RoundProducts, CodesUnderAScaleOfTheirTensor) {
   Graph g = plain;
   round_products(g, {Scalar::bf16, code});
   ASSERT_EQ(verify(g), "");
-  int encoded = 0, in_codes = 0, in_shorts = 0;
+  int encoded = 0, turned = 0, in_codes = 0, in_shorts = 0;
   for (const Node& node : g.nodes) {
-    encoded += node.type.element.format != nullptr;
+    if (node.type.element.format) (g[node.operands[0]].op == Op::permute_ ? turned : encoded) += 1;
     if (node.op != Op::contract_) continue;
     (g[node.operands[0]].type.element.scalar == Scalar::bf16 ? in_shorts : in_codes) += 1;
   }
-  // x, w, h, u and the gradients of two products; products with extents of 11 stay.
+  // x, w, h, u and the gradients of two products; products with extents of 11 stay. Each is summed over its first axis
+  // somewhere.
   EXPECT_EQ(encoded, 6) << print(g);
+  EXPECT_EQ(turned, 6) << print(g);
   EXPECT_EQ(in_codes, 6);
   EXPECT_EQ(in_shorts, 2);
 
@@ -216,6 +218,19 @@ TEST(RoundProducts, CodesUnderAScaleOfTheirTensor) {
     for (double& v : in["x"].values) v = static_cast<float>(v * size);
     const auto exact = eval(plain, in), got = eval(g, in);
     const Pipeline p = run_pipeline(plain, {}, {}, {Scalar::bf16, code});
+    size_t together = 0, from_short = 0;
+    for (const Group& group : p.plan.groups) {  // both ways at once, and no magnitude is written
+      together += group.shape == KernelShape::move && group.results.size() == 2;
+      from_short +=
+          group.shape == KernelShape::move && p.plan.graph[group.inputs[0]].type.element.scalar == Scalar::bf16;
+      for (const ValueId r : group.results) {
+        const Node& node = p.plan.graph[r];
+        EXPECT_FALSE(node.op == Op::map_ && node.attributes.formula.nodes.back().op == ScalarOp::abs_)
+            << print(p.plan.graph);
+      }
+    }
+    EXPECT_EQ(together, 6U) << print(p.plan.graph);
+    EXPECT_EQ(from_short, 3U) << "h and the gradients of two products" << print(p.plan.graph);
     const PlanRun run = run_plan(p.plan, p.memory, in);
     ASSERT_EQ(run.wrong, "");
     for (size_t r = 1; r < exact.size(); ++r) {

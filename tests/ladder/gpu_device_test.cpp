@@ -3,6 +3,7 @@
 // fragments, blocks that exchange.
 #include "../emit/scalar_cases.h"
 #include "../kernel/attend_cases.h"
+#include "../kernel/codes_cases.h"
 #include "../kernel/scatter_cases.h"
 #include "dot_cases.h"
 #include "gpu_code.h"
@@ -115,6 +116,14 @@ TEST_F(LadderGpu, ScattersByRows) {
     how.given["index"] = indices_of(c);
     check(scatter_graph(c).g, how, &execute);
   }
+}
+
+TEST_F(LadderGpu, CodesOfMapsEqualTheCodec) {
+  const Execute execute = gpu_->execute();
+  std::vector<CodesCase> cases = codes_in_squares();
+  for (const CodesCase& c : codes_in_lines()) cases.push_back(c);
+  cases.push_back({{8, 128, 512}, {1024, 512}});
+  for (const CodesCase& c : cases) check(codes_graph(c).g, at(0), &execute);
 }
 
 // By blocks, with and without matrix instructions, forward and backward.
