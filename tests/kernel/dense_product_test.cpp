@@ -5,6 +5,7 @@
 
 #include "graph/ir/text.h"
 #include "graph/pass/pipeline.h"
+#include "number/library.h"
 
 namespace lumen::synth {
 namespace {
@@ -41,8 +42,12 @@ TEST(DenseProduct, EveryOrderIsAProduct) {
     const auto d = dense_of(inputs(c.a, c.b), std::string("  %2 = contract %x, %w ") + c.indices + " : tensor<" +
                                                   c.shape + "xf32>\n  return r = %2\n");
     ASSERT_TRUE(d) << c.indices;
-    EXPECT_EQ(d->product,
-              (machine::DenseProduct{c.m, c.n, 40, Scalar::bf16, Scalar::f32, c.left_turned, c.right_turned, false}))
+    EXPECT_EQ(d->product, (machine::DenseProduct{.m = c.m,
+                                                 .n = c.n,
+                                                 .k = 40,
+                                                 .operands = Scalar::bf16,
+                                                 .left_turned = c.left_turned,
+                                                 .right_turned = c.right_turned}))
         << c.indices;
     EXPECT_EQ(d->values, (std::vector<graph::ValueId>{c.left, 1 - c.left, 2})) << c.indices;
   }
@@ -67,6 +72,38 @@ TEST(DenseProduct, ARoundingOrASumMayFollow) {
   ASSERT_TRUE(added);
   EXPECT_TRUE(added->product.adds);
   EXPECT_EQ(added->values.size(), 4u);
+}
+
+// Two operands in codes of one 8 bit float, their scales beside them.
+TEST(DenseProduct, CodesMayHaveScales) {
+  const FormatLibrary formats = FormatLibrary::builtin();
+  const auto find = [&](std::string_view name) { return formats.find(std::string(name)); };
+  const auto dense = [&](const std::string& body) {
+    const std::string text =
+        "graph main(%x: data tensor<24x64xfp8_e4m3>, %w: data tensor<32x64xfp8_e4m3>, %s: data tensor<f32>, "
+        "%t: data tensor<f32>) {\n  %4 = cast %x : tensor<24x64xf32>\n  %5 = cast %w : tensor<32x64xf32>\n"
+        "  %6 = contract %4, %5 (mk,nk->mn) : tensor<24x32xf32>\n" +
+        body + "}\n";
+    const auto graphs = graph::parse(std::make_shared<Source>(Source{"test", text}), find);
+    const graph::Pipeline p = graph::run_pipeline(*graphs.back(), {}, {}, {});
+    for (const graph::Group& group : p.plan.groups)
+      if (group.shape == graph::KernelShape::dot) return dense_group(p.plan, group, Scalar::f32);
+    ADD_FAILURE() << "no dot in " << text;
+    return std::optional<DenseGroup>();
+  };
+  const std::string scaled =
+      "  %7 = map %6, %s, %t (%3: f32, %1: f32, %0: f32) { %2 = mul f32 %0, %1; %4 = mul f32 %2, %3 } -> %4 : "
+      "tensor<24x32xf32>\n";
+  const auto d =
+      dense(scaled + "  %8 = map %7 (%0: f32) { %1 = cast bf16 %0 } -> %1 : tensor<24x32xbf16>\n  return r = %8\n");
+  ASSERT_TRUE(d);
+  EXPECT_TRUE(d->product.code && d->product.scales && d->product.right_turned && !d->product.left_turned);
+  EXPECT_EQ(d->product.result, Scalar::bf16);
+  EXPECT_EQ(d->values, (std::vector<graph::ValueId>{0, 1, 2, 3, 8}));
+  EXPECT_FALSE(dense("  return r = %6\n")) << "codes without scales";
+  EXPECT_FALSE(
+      dense("  %7 = map %6, %s, %t (%3: f32, %1: f32, %0: f32) { %2 = add f32 %0, %1; %4 = mul f32 %2, %3 } -> %4 : "
+            "tensor<24x32xf32>\n  return r = %7\n"));
 }
 
 TEST(DenseProduct, OthersAreNone) {

@@ -12,7 +12,7 @@ namespace lumen::synth {
 
 struct DenseGroup {
   machine::DenseProduct product;
-  std::vector<graph::ValueId> values;  // in memory: left, right, what is added if anything is, result
+  std::vector<graph::ValueId> values;  // in memory: left, right, the scales and what is added if any, result
 };
 
 // `products`: what kernels may round factors of f32 to (synth::Options::products); a library rounds nothing.

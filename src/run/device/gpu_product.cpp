@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "base/check.h"
 
@@ -15,8 +16,9 @@ constexpr size_t kMostFoundBytes = 96;
 constexpr uint32_t kSumsOfPartsInF32 = 2;  // parts of K are kept apart and added by a step of its own, in order
 constexpr float kOne = 1, kZero = 0;
 
-// Types are numbered alike by both.
-int type_number(Scalar s) {
+// Types are numbered alike by both; -1: they have no such.
+int type_number(Scalar s, const std::optional<machine::FloatCode>& code = {}) {
+  using Special = machine::FloatCode::Special;
   switch (s) {
     case Scalar::f32:
       return 0;
@@ -25,8 +27,14 @@ int type_number(Scalar s) {
     case Scalar::bf16:
       return 14;
     default:
-      LUMEN_UNREACHABLE("a product of {}", scalar_name(s));
+      break;
   }
+  if (s != Scalar::u8 || !code) return -1;
+  if (*code == machine::FloatCode{4, 3, 7, Special::all_ones}) return 28;
+  if (*code == machine::FloatCode{5, 2, 15, Special::ieee}) return 29;
+  if (*code == machine::FloatCode{4, 3, 8, Special::negative_zero}) return 1000;
+  if (*code == machine::FloatCode{5, 2, 16, Special::negative_zero}) return 1001;
+  return -1;
 }
 
 // A descriptor of the library, destroyed with this.
@@ -85,6 +93,7 @@ class GpuProduct : public Product {
  public:
   GpuProduct(std::shared_ptr<GpuProducts::Library> library, const machine::DenseProduct& what)
       : library_(std::move(library)),
+        scales_(what.scales),
         adds_(what.adds),
         work_(library_->symbols->work_destroy),
         left_(library_->symbols->matrix_destroy),
@@ -102,14 +111,14 @@ class GpuProduct : public Product {
     turn(n.work_turns_a, what.right_turned);
     turn(n.work_turns_b, what.left_turned);
     // Rows as they lie: so many of them, so many numbers in each.
-    const auto matrix = [&](Described& to, Scalar type, int64_t rows, int64_t columns) {
-      l.check(s.matrix_create(&to.handle, type_number(type), static_cast<uint64_t>(columns),
-                              static_cast<uint64_t>(rows), columns),
+    const auto matrix = [&](Described& to, int type, int64_t rows, int64_t columns) {
+      l.check(s.matrix_create(&to.handle, type, static_cast<uint64_t>(columns), static_cast<uint64_t>(rows), columns),
               "matrix_create");
     };
-    matrix(left_, what.operands, what.left_turned ? what.k : what.m, what.left_turned ? what.m : what.k);
-    matrix(right_, what.operands, what.right_turned ? what.n : what.k, what.right_turned ? what.k : what.n);
-    matrix(result_, what.result, what.m, what.n);
+    const int operands = type_number(what.operands, what.code);
+    matrix(left_, operands, what.left_turned ? what.k : what.m, what.left_turned ? what.m : what.k);
+    matrix(right_, operands, what.right_turned ? what.n : what.k, what.right_turned ? what.k : what.n);
+    matrix(result_, type_number(what.result), what.m, what.n);
   }
 
   // Asks the library for a way; false when it has none.
@@ -136,19 +145,26 @@ class GpuProduct : public Product {
   }
 
   void multiply(std::span<void* const> buffers) override {
-    LUMEN_CHECK(buffers.size() == (adds_ ? 4u : 3u), "a product of {} buffers", buffers.size());
+    LUMEN_CHECK(buffers.size() == 3u + (scales_ ? 2 : 0) + (adds_ ? 1 : 0), "a product of {} buffers", buffers.size());
     const GpuProducts::Library& l = *library_;
     void* const to = buffers.back();
     l.context->use();
+    const auto scale = [&](int attribute, void* address) {
+      l.check(l.symbols->work_set(work_.handle, attribute, &address, sizeof address), "work_set");
+    };
+    if (scales_) {
+      scale(l.symbols->numbers.work_scales_a, buffers[2]);
+      scale(l.symbols->numbers.work_scales_b, buffers[3]);
+    }
     l.check(l.symbols->multiply(l.handle, work_.handle, &kOne, buffers[1], right_.handle, buffers[0], left_.handle,
-                                adds_ ? &kOne : &kZero, adds_ ? buffers[2] : to, result_.handle, to, result_.handle,
-                                way_.data(), l.scratch, kScratchBytes, l.context->stream()),
+                                adds_ ? &kOne : &kZero, adds_ ? buffers[buffers.size() - 2] : to, result_.handle, to,
+                                result_.handle, way_.data(), l.scratch, kScratchBytes, l.context->stream()),
             "multiply");
   }
 
  private:
   std::shared_ptr<GpuProducts::Library> library_;
-  bool adds_;
+  bool scales_, adds_;
   Described work_, left_, right_, result_;
   alignas(8) std::array<std::byte, kMostFoundBytes> way_{};  // what was found; the way itself stands first
 };
@@ -163,6 +179,7 @@ const std::string& GpuProducts::title() const {
 }
 
 std::unique_ptr<Product> GpuProducts::find(const machine::DenseProduct& what) {
+  if (type_number(what.operands, what.code) < 0) return nullptr;
   auto product = std::make_unique<GpuProduct>(library_, what);
   return product->find_way() ? std::move(product) : nullptr;
 }

@@ -11,7 +11,7 @@ namespace lumen::run {
 class Product {
  public:
   virtual ~Product() = default;
-  // Device addresses: left, right, what is added if anything is, result. Asynchronous, in the order of launches.
+  // Device addresses: left, right, the scales and what is added if any, result. Asynchronous, in the order of launches.
   virtual void multiply(std::span<void* const> buffers) = 0;
 };
 

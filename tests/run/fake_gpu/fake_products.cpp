@@ -1,6 +1,7 @@
 // cuBLASLt, and with LUMEN_FAKE_HIP hipBLASLt, as far as Lumen calls them: products in double, of matrices that lie
 // column after column, done when somebody waits. Descriptors are real objects with the numbers of the public
 // interfaces; what a real library would refuse is refused.
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <mutex>
@@ -23,22 +24,37 @@ constexpr int kAsItIs = kHip ? 111 : 0, kTurned = kHip ? 112 : 1, kComputeF32 = 
 struct Library {};
 struct Work {
   int operation[2] = {kAsItIs, kAsItIs};
+  const void* scale[2] = {nullptr, nullptr};
 };
 struct Matrix {
   int type = 0;
   uint64_t rows = 0, columns = 0;
   int64_t stride = 0;
-  size_t bytes() const { return static_cast<size_t>(stride) * columns * (type == 0 ? 4 : 2); }
+  bool is_code() const { return type == 28 || type == 29 || type == 1000 || type == 1001; }
+  size_t bytes() const { return static_cast<size_t>(stride) * columns * (type == 0 ? 4 : is_code() ? 1 : 2); }
 };
 struct Wishes {
   uint64_t scratch = 0;
   uint32_t sums = 7;
 };
 
+// A short float with a sign, finite.
+double decoded(uint8_t code, int mantissa_bits, int bias) {
+  const int mantissa = code & ((1 << mantissa_bits) - 1), exponent = (code & 0x7f) >> mantissa_bits;
+  const double one = 1 << mantissa_bits;
+  const double x =
+      exponent == 0 ? std::ldexp(mantissa / one, 1 - bias) : std::ldexp(1 + mantissa / one, exponent - bias);
+  return code & 0x80 ? -x : x;
+}
+
 // bf16 is the upper half of an f32.
 double number(const char* at, const Matrix& m, uint64_t row, uint64_t column) {
   const size_t i = row + column * static_cast<size_t>(m.stride);
   float x = 0;
+  if (m.is_code()) {
+    const bool wide = m.type == 29 || m.type == 1001;  // of more exponents
+    return decoded(static_cast<uint8_t>(at[i]), wide ? 2 : 3, (wide ? 15 : 7) + (m.type >= 1000 ? 1 : 0));
+  }
   if (m.type == 0) {
     std::memcpy(&x, at + 4 * i, 4);
   } else if (m.type == 14) {
@@ -71,6 +87,8 @@ bool multiplies(const Work& w, const Matrix& a, const Matrix& b, const Matrix& c
   const uint64_t m = w.operation[0] == kTurned ? a.columns : a.rows, k = w.operation[0] == kTurned ? a.rows : a.columns;
   const uint64_t n = w.operation[1] == kTurned ? b.rows : b.columns,
                  k2 = w.operation[1] == kTurned ? b.columns : b.rows;
+  // Codes are multiplied along their rows alone.
+  if (a.is_code() && (w.operation[0] != kTurned || w.operation[1] == kTurned || c.is_code())) return false;
   return a.type == b.type && k == k2 && m == c.rows && n == c.columns;
 }
 
@@ -106,7 +124,11 @@ int NAME(MatmulDescCreate)(void** work, int compute, int scale) {
 }
 int NAME(MatmulDescSetAttribute)(void* work, int attribute, const void* value, size_t bytes) {
   ENTER();
-  const int side = attribute - (kHip ? 0 : 3);
+  const int side = attribute - (kHip ? 0 : 3), scale = attribute - (kHip ? 5 : 17);
+  if ((scale == 0 || scale == 1) && bytes == 8) {
+    std::memcpy(&static_cast<Work*>(work)->scale[scale], value, 8);
+    return 0;
+  }
   if (side < 0 || side > 1 || bytes != 4) return kInvalid;
   int& operation = static_cast<Work*>(work)->operation[side];
   std::memcpy(&operation, value, 4);
@@ -119,8 +141,9 @@ int NAME(MatmulDescDestroy)(void* work) {
 }
 int NAME(MatrixLayoutCreate)(void** matrix, int type, uint64_t rows, uint64_t columns, int64_t stride) {
   ENTER();
-  if ((type != 0 && type != 2 && type != 14) || stride < static_cast<int64_t>(rows)) return kInvalid;
-  *matrix = new Matrix{type, rows, columns, stride};
+  const Matrix made{type, rows, columns, stride};
+  if ((type != 0 && type != 2 && type != 14 && !made.is_code()) || stride < static_cast<int64_t>(rows)) return kInvalid;
+  *matrix = new Matrix(made);
   ++lumen::fake::gpu().descriptors;
   return 0;
 }
@@ -186,6 +209,15 @@ int NAME(Matmul)(void* library, void* work, const void* alpha, const void* a, vo
                *pc = lumen::fake::view(c, md.bytes());
     char* pd = lumen::fake::view(d, md.bytes());
     if (!pa || !pb || !pc || !pd || !lumen::fake::view(scratch, scratch_bytes)) return 700;
+    double scale = factors[0];
+    for (const void* address : w.scale) {
+      if (!address) continue;
+      const char* at = lumen::fake::view(address, 4);
+      if (!at) return 700;
+      float x;
+      std::memcpy(&x, at, 4);
+      scale *= static_cast<double>(x);
+    }
     const uint64_t k = w.operation[0] == kTurned ? ma.rows : ma.columns;
     for (uint64_t i = 0; i < md.rows; ++i)
       for (uint64_t j = 0; j < md.columns; ++j) {
@@ -193,7 +225,7 @@ int NAME(Matmul)(void* library, void* work, const void* alpha, const void* a, vo
         for (uint64_t l = 0; l < k; ++l)
           sum += (w.operation[0] == kTurned ? number(pa, ma, l, i) : number(pa, ma, i, l)) *
                  (w.operation[1] == kTurned ? number(pb, mb, j, l) : number(pb, mb, l, j));
-        put(pd, md, i, j, factors[0] * sum + (factors[1] != 0 ? factors[1] * number(pc, md, i, j) : 0));
+        put(pd, md, i, j, scale * sum + (factors[1] != 0 ? factors[1] * number(pc, md, i, j) : 0));
       }
     return 0;
   });
