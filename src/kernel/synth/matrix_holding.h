@@ -25,7 +25,7 @@ struct MatrixHolding {
 
   static MatrixHolding of(const loop::Fragment& f);
   static std::vector<Part> parts(const Digits& digits);
-  static int64_t lanes_extent(const Digits& digits);  // how many values lanes say
+  static int64_t lanes_extent(const Digits& digits);                                        // how many values lanes say
   static loop::ValueId number(loop::Builder& b, const Digits& digits, loop::ValueId lane);  // what lanes say of it
   static loop::ValueId group(loop::Builder& b, const Digits& digits, loop::ValueId lane);   // counts their values
 };

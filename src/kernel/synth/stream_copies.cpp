@@ -1,0 +1,73 @@
+// See stream_copies.h.
+#include "kernel/synth/stream_copies.h"
+
+#include <numeric>
+
+namespace lumen::synth {
+
+using Value = loop::ValueId;
+
+namespace {
+
+constexpr int64_t kLongestPiece = 16;
+
+}  // namespace
+
+StreamCopies::StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int buffers, Value n0)
+    : w_(w), b_(w.b), p_(p), shape_(shape), n0_(n0) {
+  buffer_ = b_.alloc(buffers * shape_.stage_bytes, 128, loop::Space::shared);
+}
+
+int64_t StreamCopies::bytes_of(const DotProblem& p, int64_t elements) {
+  const DotLoad& b = p.loads[1];
+  return b.format ? elements / b.format->block * b.format->block_bytes : elements * scalar_bytes(b.scalar);
+}
+
+int64_t StreamCopies::piece_of(const DotProblem& p, int64_t chunk, int64_t row_bytes) {
+  int64_t all = std::gcd(kLongestPiece, std::gcd(chunk, row_bytes));
+  const auto meet = [&](int64_t elements) { all = std::gcd(all, bytes_of(p, elements)); };
+  meet(p.loads[1].offset);
+  meet(p.n.strides[1]);
+  for (const DotIndex& i : p.outer) meet(i.strides[1]);
+  if (p.pick) meet(p.pick->stride);
+  return all;
+}
+
+Value StreamCopies::clamped(Value row) {
+  const Value n = w_.add(n0_, row);
+  return p_.n.extent % shape_.rows == 0 ? n : w_.min(n, w_.i64(p_.n.extent - 1));
+}
+
+Value StreamCopies::memory_byte(Value row) {
+  const DotLoad& b = p_.loads[1];
+  const Value element = w_.add(w_.base(1), w_.scaled(clamped(row), p_.n.strides[1]));
+  if (!b.format) return w_.scaled(element, scalar_bytes(b.scalar));
+  return w_.scaled(b_.op(ScalarOp::div_, element, w_.i64(b.format->block)), b.format->block_bytes);
+}
+
+void StreamCopies::begin(Value lane, Value stage, Value number) {
+  const int64_t across = shape_.chunk / shape_.piece, all = shape_.rows * across;
+  const bool ragged = shape_.row_bytes % shape_.chunk != 0;
+  for (int64_t first = 0; first < all; first += shape_.lanes) {
+    const Value piece = w_.add(lane, w_.i64(first));
+    const auto begin = [&] {
+      const Value row = b_.op(ScalarOp::div_, piece, w_.i64(across));
+      const Value byte = w_.scaled(b_.op(ScalarOp::rem_, piece, w_.i64(across)), shape_.piece);
+      const Value in_row = w_.add(w_.scaled(stage, shape_.chunk), byte);
+      const auto copy = [&] {
+        b_.copy(buffer_, w_.add(w_.scaled(number, shape_.stage_bytes), w_.add(w_.scaled(row, shape_.pitch), byte)),
+                w_.buffer(1), w_.add(memory_byte(row), in_row), shape_.piece);
+      };
+      if (ragged)
+        b_.branch(b_.op(ScalarOp::lt_, in_row, w_.i64(shape_.row_bytes)), copy);
+      else
+        copy();
+    };
+    if (first + shape_.lanes <= all)
+      begin();
+    else
+      b_.branch(b_.op(ScalarOp::lt_, piece, w_.i64(all)), begin);
+  }
+}
+
+}  // namespace lumen::synth
