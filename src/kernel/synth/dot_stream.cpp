@@ -290,7 +290,7 @@ void StreamKernel::write_block(Value block) {
   const StreamCopies::Shape shape{
       t_.block_rows(),  t_.stage_units() * t_.unit_bytes, t_.pitch, t_.piece, t_.row_bytes, t_.stage_bytes(),
       t_.lanes(m_.wave)};
-  copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.buffers, n0_);
+  copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.buffers * t_.stage_bytes(), n0_);
   x_ = std::make_unique<StreamActivations>(w_, p_, t_, m_);
   if (t_.looks_up_pairs()) pairs_ = std::make_unique<PairTable>(b_, m_, t_.pairs);
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));

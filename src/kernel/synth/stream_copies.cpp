@@ -13,9 +13,9 @@ constexpr int64_t kLongestPiece = 16;
 
 }  // namespace
 
-StreamCopies::StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int buffers, Value n0)
+StreamCopies::StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, Value n0)
     : w_(w), b_(w.b), p_(p), shape_(shape), n0_(n0) {
-  buffer_ = b_.alloc(buffers * shape_.stage_bytes, 128, loop::Space::shared);
+  buffer_ = b_.alloc(bytes, 128, loop::Space::shared);
 }
 
 int64_t StreamCopies::bytes_of(const DotProblem& p, int64_t elements) {

@@ -14,8 +14,8 @@ class StreamCopies {
     int64_t row_bytes = 0, stage_bytes = 0;  // of a whole row; from stage to stage in shared memory
     int64_t lanes = 128;
   };
-  // In the code of a block, whose rows begin at n0; allocates `buffers` stages.
-  StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int buffers, loop::ValueId n0);
+  // In the code of a block, whose rows begin at n0 and whose shared memory it takes: `bytes` of stages.
+  StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, loop::ValueId n0);
 
   loop::BufferId buffer() const { return buffer_; }
   // A row's number in b; the last one for those behind it.
