@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/choose.h"
@@ -64,7 +65,8 @@ class MatrixStreamKernel {
   void multiply(Value lane, Value stage, Value buffer, Value panel);
   void multiply_unit(Value lane, Value unit, Value buffer, Value panel);
   Value row_of(Value lane, int tile, const MatrixHolding::Digits& digits, const Part& part);  // of the block
-  Value unit_byte(Value row, Value unit, Value buffer);
+  // Where what a row has of a unit begins; of a lane of those that share it.
+  Value unit_byte(Value row, Value unit, Value buffer, Value lane_k = -1);
   std::unique_ptr<Unpack> cursor(Value row, Value byte, int64_t blocks, int64_t hidden);
   Value left_operand(const std::vector<Value>& rows, int64_t step);
   Value right_operand(const std::function<Value(int64_t)>& piece, int64_t position);
@@ -105,8 +107,14 @@ Value MatrixStreamKernel::row_of(Value lane, int tile, const MatrixHolding::Digi
   return w_.add(row, w_.i64(int64_t{tile} * t_.row->m + part.offset));
 }
 
-Value MatrixStreamKernel::unit_byte(Value row, Value unit, Value buffer) {
-  return w_.add(w_.scaled(buffer, t_.stage_bytes()), w_.add(w_.scaled(row, t_.pitch), w_.scaled(unit, t_.unit_bytes)));
+// A multiple of all it is made of, said last, so that code generators see how it is aligned.
+Value MatrixStreamKernel::unit_byte(Value row, Value unit, Value buffer, Value lane_k) {
+  const int64_t lane = lane_k < 0 ? 0 : t_.order.lane_bytes;
+  const int64_t whole = std::gcd(std::gcd(t_.stage_bytes(), t_.pitch), std::gcd(t_.unit_bytes, lane));
+  Value at = w_.add(w_.scaled(buffer, t_.stage_bytes() / whole), w_.scaled(row, t_.pitch / whole));
+  at = w_.add(at, w_.scaled(unit, t_.unit_bytes / whole));
+  if (lane > 0) at = w_.add(at, w_.scaled(lane_k, lane / whole));
+  return w_.scaled(at, whole);
 }
 
 std::unique_ptr<Unpack> MatrixStreamKernel::cursor(Value row, Value byte, int64_t blocks, int64_t hidden) {
@@ -175,7 +183,6 @@ void MatrixStreamKernel::multiply_unit(Value lane, Value unit, Value buffer, Val
   const Value column = MatrixHolding::number(b_, right_.rows, b_.lane_id());
   const Value right_k = MatrixHolding::group(b_, right_.columns, b_.lane_id());
   const Value sum_column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
-  const Value further = w_.scaled(lane_k, order.lane_bytes);
 
   // Rows of the lane that it unpacks, and of the sums that it scales: tile by tile.
   std::vector<std::vector<Value>> bytes(static_cast<size_t>(t_.tiles));
@@ -185,7 +192,7 @@ void MatrixStreamKernel::multiply_unit(Value lane, Value unit, Value buffer, Val
     const auto at = static_cast<size_t>(tile);
     for (const Part& part : left_rows_) {
       const Value row = row_of(lane, tile, left_.rows, part);
-      bytes[at].push_back(w_.add(unit_byte(row, unit, buffer), further));
+      bytes[at].push_back(unit_byte(row, unit, buffer, lane_k));
       if (plain) continue;
       const int64_t blocks = order.unit / f->block, behind = (t_.lanes_k - 1) * order.lane_bytes;
       cursors[at].push_back(decoded ? cursor(row, bytes[at].back(), blocks / t_.lanes_k, 0)

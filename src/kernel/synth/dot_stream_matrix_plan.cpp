@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <numeric>
 #include <set>
@@ -17,13 +18,15 @@ namespace lumen::synth {
 namespace {
 
 constexpr int64_t kLeastRows = 2, kMostRows = 32;
-constexpr int64_t kBlockLanes = 256;
+constexpr int64_t kBlockLanes = 512;
+constexpr int64_t kUnits = 128;                    // multiprocessors a machine is thought to have
+constexpr int64_t kMostTiles = 8, kMostParts = 8;  // of a block: down, and of K
+constexpr int64_t kShortUnit = 128;
 constexpr int64_t kLongestUnit = 1024;  // elements: straight code
 constexpr int64_t kAlignedUnit = 256;   // the same of a unit made longer so that it is whole words
 constexpr int64_t kLane = 16;           // bytes that lanes take at once of what has no blocks, at least
 constexpr int64_t kTogether = 8;        // activations of a lane that lie together
 constexpr int64_t kStage = 16 << 10;    // bytes, at least
-constexpr int64_t kFewBlocks = 100;
 constexpr int kMostBuffers = 4, kLeastBuffers = 3;
 constexpr int64_t kWord = 4, kBankBytes = 128;
 constexpr int64_t kLeastOfPairs = 8;  // elements looked up together
@@ -146,59 +149,72 @@ class Chooser {
   struct Shape {
     int tiles, waves_n, waves_k;
   };
-  // As many rows of the weight as leave enough blocks: activations are read and rounded by every block.
+  // Rows of the weight so that blocks fill the machine evenly, as many as leave a block for each multiprocessor:
+  // activations are read and rounded by every block.
   std::vector<Shape> shapes(const MatrixStreamPlan& t) const {
+    const int64_t all = p_.outer_extent() * ceil_div(p_.n.extent, t.row->m);
+    const int64_t even = ceil_div(all, kUnits * ceil_div(all, kUnits * kMostTiles));
     std::vector<Shape> out;
-    const int waves = static_cast<int>(kBlockLanes / m_.wave);
-    const auto add = [&](int64_t rows, int all) {
-      const int tiles = rows >= 2 * t.row->m ? 2 : 1;
-      const auto waves_n = static_cast<int>(rows / t.row->m / tiles);
-      if (waves_n > all) return;
-      out.push_back({tiles, waves_n, all / waves_n});
+    const auto add = [&](int64_t rows, int tiles, int64_t waves) {
+      if (rows % tiles != 0) return;
+      const int64_t waves_n = rows / tiles,
+                    waves_k = std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(waves / waves_n, 1)));
+      const Shape s{tiles, static_cast<int>(waves_n), static_cast<int>(std::min(waves_k, kMostParts))};
+      const auto same = [&](const Shape& o) {
+        return o.tiles == s.tiles && o.waves_n == s.waves_n && o.waves_k == s.waves_k;
+      };
+      if (std::none_of(out.begin(), out.end(), same)) out.push_back(s);
     };
-    int64_t best = 128;
-    while (best > t.row->m && p_.outer_extent() * ceil_div(p_.n.extent, best) < kFewBlocks) best /= 2;
-    add(best, waves);
-    for (const int64_t rows : {128, 64, 32, 16})
-      for (const int all : {waves, 2 * waves}) {
-        if (rows == best && all == waves) continue;
-        add(rows, all);
-      }
+    const int64_t waves = kBlockLanes / m_.wave;
+    const bool few = t.order.unit <= kShortUnit;  // what a wave holds of two tiles leaves registers for others
+    add(even, few && even % 2 == 0 ? 2 : 1, waves);
+    for (const int64_t rows : {even, int64_t{8}, int64_t{4}, int64_t{2}})
+      for (const int tiles : {1, 2})
+        for (const int64_t many : {waves, waves / 2}) add(rows, tiles, many);
     return out;
   }
 
   bool lay_out(MatrixStreamPlan& t) const {
-    const MatrixHolding held = MatrixHolding::of(t.row->collective->operands[1].fragment);
-    const int64_t table = t.factor.table.size();
     while (t.waves_k > 1 && t.waves_k > t.units) t.waves_k /= 2;
     for (;;) {
       t.deep = 1;
-      while (t.block_rows() * t.chunk() < kStage && 2 * t.stage_units() <= t.units) t.deep *= 2;
-      t.piece = StreamCopies::piece_of(p_, t.chunk(), t.row_bytes);
-      if (t.piece < kWord) return false;
-      const int64_t bytes = std::clamp<int64_t>(std::gcd(kLane, t.order.lane_bytes), kWord, kLane);
-      t.pitch = t.chunk();
-      const int64_t step = t.factor.kind == FactorForm::Kind::plain ? kLane : t.piece;
-      for (int64_t pad = step; pad <= kBankBytes; pad += step)
-        if (conflicts(t, held, t.chunk() + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = t.chunk() + pad;
-      const int64_t panels = 2 * (t.panel_bytes() + t.panel_sum_bytes()) + table;
-      const int64_t room = m_.shared_bytes - panels - kBankBytes * 4;
-      t.buffers = static_cast<int>(std::clamp<int64_t>(room / t.stage_bytes(), 0, kMostBuffers));
-      t.shared_bytes = panels + t.stream_bytes();
-      if (t.buffers >= std::min<int64_t>(kLeastBuffers, t.stages() + 1) && t.sums_bytes() <= room) {
-        t.buffers = static_cast<int>(std::clamp<int64_t>(t.stages(), 2, t.buffers));
-        t.shared_bytes = panels + t.stream_bytes();
+      if (fits(t)) {
+        const auto longer = [&] { return t.block_rows() * t.chunk() < kStage || t.piece < kLane; };
+        while (longer() && 2 * t.stage_units() <= t.units) {
+          MatrixStreamPlan deeper = t;
+          deeper.deep *= 2;
+          if (!fits(deeper)) break;
+          t = deeper;
+        }
         return true;
       }
-      if (t.waves_n > 1 && t.waves_n >= t.waves_k)
-        t.waves_n /= 2;
-      else if (t.waves_k > 1)
+      if (t.waves_k > 1 && t.waves_k >= t.waves_n)
         t.waves_k /= 2;
+      else if (t.waves_n > 1)
+        t.waves_n /= 2;
       else if (t.tiles > 1)
         t.tiles = 1;
       else
         return false;
     }
+  }
+
+  bool fits(MatrixStreamPlan& t) const {
+    const MatrixHolding held = MatrixHolding::of(t.row->collective->operands[1].fragment);
+    t.piece = StreamCopies::piece_of(p_, t.chunk(), t.row_bytes);
+    if (t.piece < kWord) return false;
+    const int64_t bytes = std::clamp<int64_t>(std::gcd(kLane, t.order.lane_bytes), kWord, kLane);
+    t.pitch = t.chunk();
+    const int64_t step = t.factor.kind == FactorForm::Kind::plain ? kLane : t.piece;
+    for (int64_t pad = step; pad <= kBankBytes; pad += step)
+      if (conflicts(t, held, t.chunk() + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = t.chunk() + pad;
+    const int64_t panels = 2 * (t.panel_bytes() + t.panel_sum_bytes()) + t.factor.table.size();
+    const int64_t room = m_.shared_bytes - panels - kBankBytes * 4;  // what allocations lose between them
+    if (room < t.sums_bytes()) return false;
+    const int64_t most = std::clamp<int64_t>(t.stages(), 2, kMostBuffers);
+    t.buffers = static_cast<int>(std::min(most, room / t.stage_bytes()));
+    t.shared_bytes = panels + t.stream_bytes();
+    return t.buffers >= std::min<int64_t>(kLeastBuffers, most);
   }
 
   const DotProblem& p_;
