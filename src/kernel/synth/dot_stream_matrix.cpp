@@ -42,6 +42,13 @@ class MatrixStreamKernel {
     left_share_ = MatrixHolding::parts(left_.columns);
     right_share_ = MatrixHolding::parts(right_.columns);
     acc_type_ = {Scalar::f32, operands[0].fragment.lane_bits / 32};
+    // Columns of sums lie beside each other, row by row.
+    const auto columns = static_cast<int>(acc_columns_.size());
+    for (int i = 0; columns > 1 && i < acc_type_.lanes; ++i) {
+      const Part &row = acc_rows_[static_cast<size_t>(i / columns)],
+                 &column = acc_columns_[static_cast<size_t>(i % columns)];
+      LUMEN_CHECK(row.element + column.element == i && column.offset == i % columns);
+    }
     // Both factors' lanes share K alike.
     LUMEN_CHECK(left_share_.size() == right_share_.size() && left_rows_.size() <= 2 && right_rows_.size() == 1);
     for (size_t i = 0; i < left_share_.size(); ++i) LUMEN_CHECK(left_share_[i].offset == right_share_[i].offset);
@@ -70,7 +77,6 @@ class MatrixStreamKernel {
   std::unique_ptr<Unpack> cursor(Value row, Value byte, int64_t blocks, int64_t hidden);
   Value left_operand(const std::vector<Value>& rows, int64_t step);
   Value right_operand(const std::function<Value(int64_t)>& piece, int64_t position);
-  Value of_columns(const std::function<Value(int)>& by_column);  // a vector of sums, by number of a column part
   Value of_rows(const std::function<Value(int)>& by_row);
   BufferId sum(int tile, int n) const { return sums_[static_cast<size_t>(tile * n_tiles_ + n)]; }
   Value load_sum(int tile, int n) { return b_.load(sum(tile, n), acc_type_, w_.i64(0), 16); }
@@ -152,16 +158,6 @@ Value MatrixStreamKernel::right_operand(const std::function<Value(int64_t)>& pie
   return b_.shuffle(from, mask);
 }
 
-Value MatrixStreamKernel::of_columns(const std::function<Value(int)>& by_column) {
-  Value out = b_.real(0, acc_type_);
-  for (size_t c = 0; c < acc_columns_.size(); ++c) {
-    const Value x = by_column(static_cast<int>(c));
-    if (acc_columns_.size() == 1) return b_.splat(x, acc_type_.lanes);
-    for (const Part& r : acc_rows_) out = b_.insert(out, x, r.element + acc_columns_[c].element);
-  }
-  return out;
-}
-
 Value MatrixStreamKernel::of_rows(const std::function<Value(int)>& by_row) {
   Value out = b_.real(0, acc_type_);
   for (size_t r = 0; r < acc_rows_.size(); ++r) {
@@ -231,16 +227,8 @@ void MatrixStreamKernel::multiply_unit(Value lane, Value unit, Value buffer, Val
     for (int n = 0; n < n_tiles_; ++n) {
       Value activations = -1;
       if (t_.sums_activations()) {
-        const auto parts = static_cast<int>(acc_columns_.size());
-        const Value first = w_.add(sum_column, w_.i64(int64_t{n} * t_.row->n));
-        bool beside = true;
-        for (int c = 0; c < parts; ++c) beside = beside && acc_columns_[static_cast<size_t>(c)].offset == c;
-        const Value all = beside ? panel_->sums(panel, unit, group, first, parts) : -1;
-        activations = of_columns([&](int c) {
-          if (beside) return parts == 1 ? all : b_.extract(all, c);
-          return panel_->sums(panel, unit, group, w_.add(first, w_.i64(acc_columns_[static_cast<size_t>(c)].offset)),
-                              1);
-        });
+        activations = panel_->sums(panel, unit, group, n, sum_column);
+        if (b_.type(activations).lanes == 1) activations = b_.splat(activations, acc_type_.lanes);
       }
       const auto piece = [&](int64_t number) {
         const auto [found, fresh] = pieces.try_emplace({n, number}, -1);

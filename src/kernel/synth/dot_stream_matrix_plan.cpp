@@ -22,6 +22,7 @@ constexpr int64_t kBlockLanes = 512;
 constexpr int64_t kUnits = 128;                    // multiprocessors a machine is thought to have
 constexpr int64_t kMostTiles = 8, kMostParts = 8;  // of a block: down, and of K
 constexpr int64_t kShortUnit = 128;
+constexpr int64_t kMostOwn = 128;       // elements of a lane, straight code
 constexpr int64_t kLongestUnit = 1024;  // elements: straight code
 constexpr int64_t kAlignedUnit = 256;   // the same of a unit made longer so that it is whole words
 constexpr int64_t kLane = 16;           // bytes that lanes take at once of what has no blocks, at least
@@ -132,14 +133,15 @@ class Chooser {
         if (auto order = order_of_codes(f, form.field, unit, group, t.lanes_k, share, !pairs)) {
           t.order = std::move(*order);
           if (pairs && t.order.of_group() % kLeastOfPairs != 0) t.factor.kind = FactorForm::Kind::values;
-          return t.order.of_group() % kTogether == 0 || kTogether % t.order.of_group() == 0;
+          return (t.order.of_group() % kTogether == 0 || kTogether % t.order.of_group() == 0) &&
+                 t.order.of_group() % 4 == 0;
         }
       }
     return false;
   }
 
   bool finish_unit(MatrixStreamPlan& t) const {
-    if (p_.k.extent % t.order.unit != 0) return false;
+    if (p_.k.extent % t.order.unit != 0 || t.order.unit / t.lanes_k > kMostOwn) return false;
     t.unit_bytes = StreamCopies::bytes_of(p_, t.order.unit);
     t.units = p_.k.extent / t.order.unit;
     t.row_bytes = StreamCopies::bytes_of(p_, p_.k.extent);
@@ -231,6 +233,17 @@ std::vector<MatrixStreamPlan> choose_matrix_streams(const DotProblem& p, const m
     return {};
   if (!b.format && b.scalar != Scalar::bf16 && b.scalar != Scalar::f16) return {};
   return Chooser(p, m).choose();
+}
+
+int64_t MatrixStreamPlan::sums_beside() const {
+  const MatrixHolding held = MatrixHolding::of(row->collective->operands[0].fragment);
+  return static_cast<int64_t>(MatrixHolding::parts(held.columns).size());
+}
+
+// Of one column the vector is made of one number.
+int64_t MatrixStreamPlan::sum_copies() const {
+  const MatrixHolding held = MatrixHolding::of(row->collective->operands[0].fragment);
+  return sums_beside() == 1 ? 1 : static_cast<int64_t>(MatrixHolding::parts(held.rows).size());
 }
 
 std::string describe(const MatrixStreamPlan& t, const DotProblem& p) {

@@ -34,11 +34,14 @@ struct MatrixStreamPlan {
   int64_t stage_bytes() const { return block_rows() * pitch; }
   int64_t stages() const { return (units + stage_units() - 1) / stage_units(); }
   // Sums of activations over groups are kept beside them: times this.
-  bool sums_activations() const { return factor.lacks() != 0 || factor.scaled.offset.has_value(); }
+  bool sums_activations() const { return factor.lacks() != 0 || (factor.scales_sums() && factor.scaled.offset); }
   double sum_factor() const { return factor.lacks() != 0 ? factor.lacks() : 1; }
+  // Columns that a lane holds sums of beside each other, and how often such a run is kept: for each row it has of them.
+  int64_t sums_beside() const;
+  int64_t sum_copies() const;
   int64_t panel_bytes() const { return stage_units() * order.unit * columns * 2; }
   int64_t panel_sum_bytes() const {
-    return sums_activations() ? stage_units() * order.unit / order.group * columns * 4 : 0;
+    return sums_activations() ? stage_units() * order.unit / order.group * columns * sum_copies() * 4 : 0;
   }
   int64_t sums_pitch() const { return block_rows() + 4; }
   int64_t sums_bytes() const { return waves_k * columns * sums_pitch() * 4; }

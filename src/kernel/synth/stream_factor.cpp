@@ -49,7 +49,7 @@ bool fills_bytes(const Format& f, int field) {
 }  // namespace
 
 std::string_view FactorForm::name() const {
-  constexpr std::string_view kNames[] = {"plain", "codes", "bytes", "pairs", "values", "decoded"};
+  constexpr std::string_view kNames[] = {"plain", "codes", "bytes", "halves", "pairs", "values", "decoded"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -68,6 +68,10 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bo
     out.kind = values.size() <= kFirst ? Kind::codes : Kind::bytes;
     out.flipped = *flipped;
     out.least = least;
+    const bool has_sums = m.find_row(machine::short_fma_name(kWord)) != nullptr;
+    // Sums of activations tell what codes lack too, where they are there anyway.
+    out.adds = out.kind == Kind::codes && has_sums && !out.scaled.offset;
+    if (out.kind == Kind::bytes && has_sums && *flipped != 0) out.kind = Kind::halves;
   } else if (values.size() == 16 && fills_bytes(f, codes->field)) {
     out.kind = Kind::pairs;
     out.table.field = codes->field;
@@ -98,6 +102,8 @@ Value StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
       return of_codes(cursor, elements);
     case Kind::bytes:
       return of_bytes(cursor, elements);
+    case Kind::halves:
+      return of_halves(cursor, elements);
     case Kind::pairs:
       return of_pairs(cursor, elements);
     case Kind::values:
@@ -127,17 +133,42 @@ Value StreamFactor::words(Unpack& cursor, const std::vector<int64_t>& elements, 
   return b_.op(ScalarOp::xor_, x, b_.integer(int64_t{form_.flipped} * 0x01010101, type));
 }
 
-Value StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
-  const auto lanes = static_cast<int>(elements.size());
+// Bytes of words as the lower ones of short floats with this upper one.
+Value StreamFactor::below(Value words, int64_t upper) {
+  const int lanes = b_.type(words).lanes * kWord;
   const BufferId at = b_.alloc(lanes, 16), out = b_.alloc(int64_t{lanes} * 2, 16);
-  b_.store(at, words(cursor, elements, at), b_.i64(0), kWord);
-  const Value upper = b_.integer(kFirstBits, {Scalar::u8, kWord});
+  b_.store(at, words, b_.i64(0), kWord);
+  const Value with = b_.integer(upper, {Scalar::u8, kWord});
   for (int first = 0; first < lanes; first += kWord) {
     const Value four = b_.load(at, {Scalar::u8, kWord}, b_.i64(first), kWord);
     for (const int i : {0, 2})
-      b_.store(out, b_.shuffle({four, upper}, {i, kWord, i + 1, kWord}), b_.i64((first + i) * 2), kWord);
+      b_.store(out, b_.shuffle({four, with}, {i, kWord, i + 1, kWord}), b_.i64((first + i) * 2), kWord);
   }
   return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
+}
+
+Value StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
+  const auto lanes = static_cast<int>(elements.size());
+  const Value x = below(words(cursor, elements, b_.alloc(lanes, 16)), kFirstBits);
+  return form_.adds ? sum(x, b_.real(form_.least - static_cast<double>(kFirst), b_.type(x))) : x;
+}
+
+Value StreamFactor::sum(Value x, Value y) {
+  const VType type = b_.type(x);
+  return b_.inst(machine::short_fma_name(type.lanes), type, {x, b_.real(1, type), y});
+}
+
+// Seven bits of a code count from 128 on; the eighth says whether 128 is too much or 256.
+Value StreamFactor::of_halves(Unpack& cursor, const std::vector<int64_t>& elements) {
+  constexpr int64_t kFraction = 0x7f7f7f7f, kSign = 0x80808080, kMinusBits = 0xc3;
+  const auto lanes = static_cast<int>(elements.size());
+  const BufferId at = b_.alloc(lanes, 16);
+  b_.store(at, cursor.codes(form_.field, elements, true, &m_), b_.i64(0), kWord);
+  const VType type{Scalar::u32, lanes / kWord};
+  const Value all = b_.load(at, type, b_.i64(0), kWord);
+  const Value up = b_.op(ScalarOp::and_, all, b_.integer(kFraction, type));
+  const Value down = b_.op(ScalarOp::and_, all, b_.integer(kSign, type));
+  return sum(below(up, kFirstBits), below(down, kMinusBits));
 }
 
 Value StreamFactor::of_bytes(Unpack& cursor, const std::vector<int64_t>& elements) {

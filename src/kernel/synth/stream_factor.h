@@ -20,19 +20,21 @@ struct FactorForm {
     plain,    // it is a short float in memory
     codes,    // a code below 128 is the lower digits of a bf16 from 128 on
     bytes,    // a code of eight bits is the lower digits of an f32, of which a bf16 is left
+    halves,   // a signed code of eight bits is the difference of two bf16 made of seven of its bits and one
     pairs,    // two codes of four bits, those of a byte, are looked up at once
     values,   // what the code stands for, computed in f32
     decoded,  // the same with its scale and offset
   } kind = Kind::decoded;
   Scalar to = Scalar::bf16, from = Scalar::bf16;  // plain: what memory has
   ScaledForm scaled;
-  int field = -1;    // of the codes
-  int flipped = 0;   // bits of a code that are turned round, so that codes count numbers
-  double least = 0;  // the number of code 0 then
+  int field = -1;     // of the codes
+  int flipped = 0;    // bits of a code that are turned round, so that codes count numbers
+  double least = 0;   // the number of code 0 then
+  bool adds = false;  // what codes lack is added to them
   PairTable::Shape table;
 
   // What a number has more than its factor.
-  double lacks() const { return kind == Kind::codes ? least - 128 : 0; }
+  double lacks() const { return kind == Kind::codes && !adds ? least - 128 : 0; }
   bool scales_sums() const { return kind != Kind::plain && kind != Kind::decoded && (scaled.scale || scaled.offset); }
   std::string_view name() const;
 };
@@ -52,9 +54,12 @@ class StreamFactor {
  private:
   loop::ValueId some(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::ValueId of_halves(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_bytes(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_pairs(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId words(Unpack& cursor, const std::vector<int64_t>& elements, loop::BufferId at);
+  loop::ValueId below(loop::ValueId words, int64_t upper);
+  loop::ValueId sum(loop::ValueId x, loop::ValueId y);  // of short floats
   loop::ValueId shortened(loop::ValueId x) { return b_.convert(ScalarOp::cast_, form_.to, x); }
 
   loop::Builder& b_;

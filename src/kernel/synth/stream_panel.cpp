@@ -150,10 +150,15 @@ void StreamPanel::put_sums(const Item& item, const Place& at, const std::vector<
     const int64_t of_unit = t_.order.unit / t_.order.group;
     Value group = b_.add(w_.scaled(at.unit, of_unit), w_.scaled(at.run, groups));
     const Value column = b_.add(w_.scaled(at.tile, t_.row->n), at.column);
+    // As lanes hold them: neighbours that a lane has, as often as it has rows of them.
+    const int64_t copies = t_.sum_copies(), beside = t_.sums_beside();
+    Value place = w_.scaled(column, copies);
+    if (copies > 1) place = b_.add(w_.scaled(div(column, beside), beside * copies), rem(column, beside));
     const Value byte =
-        b_.add(w_.scaled(number, t_.panel_sum_bytes()), w_.scaled(b_.add(w_.scaled(group, t_.columns), column), 4));
+        b_.add(w_.scaled(number, t_.panel_sum_bytes()), w_.scaled(b_.add(w_.scaled(group, sum_line()), place), 4));
     for (int64_t g = 0; g < groups; ++g)
-      b_.store(sums_, totals[static_cast<size_t>(g)], b_.add(byte, b_.i64(g * t_.columns * 4)), 4);
+      for (int64_t copy = 0; copy < copies; ++copy)
+        b_.store(sums_, totals[static_cast<size_t>(g)], b_.add(byte, b_.i64((g * sum_line() + copy * beside) * 4)), 4);
   });
 }
 
@@ -165,11 +170,13 @@ Value StreamPanel::piece(Value number, Value unit, int tile, int64_t piece, Valu
                  b_.add(byte, b_.i64((tile * pieces() + piece) * slots() * kLine)), kLine);
 }
 
-Value StreamPanel::sums(Value number, Value unit, int64_t group, Value column, int count) {
-  const int64_t of_unit = t_.order.unit / t_.order.group;
-  Value byte = b_.add(w_.scaled(number, t_.panel_sum_bytes()), w_.scaled(unit, of_unit * t_.columns * 4));
-  byte = b_.add(byte, w_.scaled(column, 4));
-  return b_.load(sums_, {Scalar::f32, count}, b_.add(byte, b_.i64(group * t_.columns * 4)), 4 * count);
+Value StreamPanel::sums(Value number, Value unit, int64_t group, int tile, Value column) {
+  const int64_t of_unit = t_.order.unit / t_.order.group, copies = t_.sum_copies();
+  Value byte = b_.add(w_.scaled(number, t_.panel_sum_bytes()), w_.scaled(unit, of_unit * sum_line() * 4));
+  byte = b_.add(byte, w_.scaled(column, 4 * copies));
+  const auto lanes = static_cast<int>(t_.sums_beside() * copies);
+  return b_.load(sums_, {Scalar::f32, lanes},
+                 b_.add(byte, b_.i64((group * sum_line() + tile * t_.row->n * copies) * 4)), 4 * lanes);
 }
 
 }  // namespace lumen::synth

@@ -30,8 +30,8 @@ class StreamPanel {
   // lane `lane_k` of those that share K.
   loop::ValueId piece(loop::ValueId number, loop::ValueId unit, int tile, int64_t piece, loop::ValueId column,
                       loop::ValueId lane_k);
-  // Sums of a group, of `count` columns from `column` on: f32.
-  loop::ValueId sums(loop::ValueId number, loop::ValueId unit, int64_t group, loop::ValueId column, int count);
+  // Sums of a group as a lane holds an instruction's sums: the same in all rows. `column`: the lane's first.
+  loop::ValueId sums(loop::ValueId number, loop::ValueId unit, int64_t group, int tile, loop::ValueId column);
 
  private:
   // Of an item's number: piece by piece of a unit, all columns of a tile and lanes of K beside each other.
@@ -46,6 +46,7 @@ class StreamPanel {
   int64_t pieces() const { return static_cast<int64_t>(t_.order.elements.size()) / kPiece; }  // of a unit
   int64_t slots() const { return t_.row->n * t_.lanes_k; }
   int64_t tiles() const { return t_.columns / t_.row->n; }
+  int64_t sum_line() const { return t_.columns * t_.sum_copies(); }  // numbers of a group
 
   DotWriter& w_;
   loop::Builder& b_;
