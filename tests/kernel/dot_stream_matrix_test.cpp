@@ -93,12 +93,13 @@ TEST(DotStreamMatrix, EveryPlanOfEveryKind) {
     for (const char* format : kKinds) {
       const FormatRef f = library.find(format);
       ASSERT_TRUE(f) << format;
-      const int64_t k = std::max<int64_t>(1280, f->block * 5), n = 37;
+      const int64_t k = std::max<int64_t>(1280, f->block * 6), n = 37;
       const Graph g = product(f, 5, n, k);
       const graph::Plan plan = dot_test::one_dot_group(g);
       const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
       const auto plans = synth::choose_matrix_streams(p, *m, false);
-      EXPECT_FALSE(plans.empty()) << format << " " << name;
+      // Where every lane holds whole rows, blocks of 256 would need too many registers.
+      EXPECT_EQ(plans.empty(), f->block > 128 && m->name == "gfx1100") << format << " " << name;
       for (size_t i = number++ % 3; i < plans.size(); i += 4) {
         synth::Synthesis s;
         s.steps.push_back(synth::write_matrix_stream_kernel(g, p, plans[i], *m));

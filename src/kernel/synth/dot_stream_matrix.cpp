@@ -3,6 +3,7 @@
 #include "kernel/synth/dot_stream_matrix.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <numeric>
 
@@ -26,6 +27,7 @@ using Parts = std::vector<Part>;
 
 constexpr int64_t kUnrolled = 256;  // elements of K, of a wave's units in a stage
 constexpr int kQuad = 4;
+constexpr int64_t kScalesTogether = 4;  // groups
 
 class MatrixStreamKernel {
  public:
@@ -70,14 +72,28 @@ class MatrixStreamKernel {
 
   void write_block(Value block);
   void multiply(Value lane, Value stage, Value buffer, Value panel);
-  void multiply_unit(Value lane, Value unit, Value buffer, Value panel);
+  // What a wave multiplies at once: rows of the lane that it unpacks, and of the sums that it scales, tile by tile.
+  struct Tile {
+    std::vector<Value> bytes;
+    std::vector<std::unique_ptr<Unpack>> cursors, scaling;
+    std::vector<Value> scales, offsets;  // of some groups, as sums lie
+  };
+  struct Unit {
+    Value number = -1, panel = -1;  // of the stage; where its activations are
+    Value column = -1, lane_k = -1, sum_column = -1;
+    std::vector<Tile> tiles;
+    std::map<std::pair<int, int64_t>, Value> pieces;  // of activations, by tile of columns
+  };
+  Unit enter_unit(Value lane, Value number, Value buffer, Value panel);
+  void load_scales(Unit& unit, int64_t first);
+  void multiply_group(Unit& unit, int64_t group);
+  void multiply_unit(Value lane, Value number, Value buffer, Value panel);
   Value row_of(Value lane, int tile, const MatrixHolding::Digits& digits, const Part& part);  // of the block
   // Where what a row has of a unit begins; of a lane of those that share it.
   Value unit_byte(Value row, Value unit, Value buffer, Value lane_k = -1);
   std::unique_ptr<Unpack> cursor(Value row, Value byte, int64_t blocks, int64_t hidden);
   Value left_operand(const std::vector<Value>& rows, int64_t step);
   Value right_operand(const std::function<Value(int64_t)>& piece, int64_t position);
-  Value of_rows(const std::function<Value(int)>& by_row);
   BufferId sum(int tile, int n) const { return sums_[static_cast<size_t>(tile * n_tiles_ + n)]; }
   Value load_sum(int tile, int n) { return b_.load(sum(tile, n), acc_type_, w_.i64(0), 16); }
   bool scales_late() const {  // what is constant over rows
@@ -85,6 +101,7 @@ class MatrixStreamKernel {
     return f.scales_sums() && f.scaled.scale && !f.scaled.offset &&
            is_constant_in_row(*p_.loads[1].format, *f.scaled.scale);
   }
+  bool scales_groups() const { return t_.factor.scales_sums() && !scales_late(); }
   void keep_sums(Value lane);
   void write_sums(Value lane);
 
@@ -158,103 +175,113 @@ Value MatrixStreamKernel::right_operand(const std::function<Value(int64_t)>& pie
   return b_.shuffle(from, mask);
 }
 
-Value MatrixStreamKernel::of_rows(const std::function<Value(int)>& by_row) {
-  Value out = b_.real(0, acc_type_);
-  for (size_t r = 0; r < acc_rows_.size(); ++r) {
-    const Value x = by_row(static_cast<int>(r));
-    for (const Part& c : acc_columns_) out = b_.insert(out, x, acc_rows_[r].element + c.element);
+MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Value lane, Value number, Value buffer, Value panel) {
+  const FragmentOrder& order = t_.order;
+  const FactorForm& form = t_.factor;
+  const Format* f = p_.loads[1].format.get();
+  Unit out;
+  out.number = number;
+  out.panel = panel;
+  out.column = MatrixHolding::number(b_, right_.rows, b_.lane_id());
+  out.lane_k = MatrixHolding::group(b_, right_.columns, b_.lane_id());
+  out.sum_column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
+  const Value lane_k = MatrixHolding::group(b_, left_.columns, b_.lane_id());
+  for (int t = 0; t < t_.tiles; ++t) {
+    Tile& tile = out.tiles.emplace_back();
+    for (const Part& part : left_rows_) {
+      const Value row = row_of(lane, t, left_.rows, part), byte = unit_byte(row, number, buffer, lane_k);
+      tile.bytes.push_back(byte);
+      if (form.kind == FactorForm::Kind::plain) continue;
+      const int64_t blocks = order.unit / f->block, behind = (t_.lanes_k - 1) * order.lane_bytes;
+      tile.cursors.push_back(form.kind == FactorForm::Kind::decoded ? cursor(row, byte, blocks / t_.lanes_k, 0)
+                                                                    : cursor(row, byte, blocks, behind));
+    }
+    for (const Part& part : acc_rows_) {
+      if (!scales_groups()) break;
+      const Value row = row_of(lane, t, acc_.rows, part);
+      tile.scaling.push_back(cursor(row, unit_byte(row, number, buffer), order.unit / f->block, 0));
+    }
   }
   return out;
 }
 
-void MatrixStreamKernel::multiply_unit(Value lane, Value unit, Value buffer, Value panel) {
-  const FragmentOrder& order = t_.order;
-  const FactorForm& form = t_.factor;
-  const Format* f = p_.loads[1].format.get();
-  const bool plain = form.kind == FactorForm::Kind::plain, decoded = form.kind == FactorForm::Kind::decoded;
-  const bool scaled = form.scales_sums() && !scales_late();
-  const int64_t own = order.of_group(), groups = order.unit / order.group;
-  const auto share = static_cast<int64_t>(left_share_.size());
-  const Value lane_k = MatrixHolding::group(b_, left_.columns, b_.lane_id());
-  const Value column = MatrixHolding::number(b_, right_.rows, b_.lane_id());
-  const Value right_k = MatrixHolding::group(b_, right_.columns, b_.lane_id());
-  const Value sum_column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
-
-  // Rows of the lane that it unpacks, and of the sums that it scales: tile by tile.
-  std::vector<std::vector<Value>> bytes(static_cast<size_t>(t_.tiles));
-  std::vector<std::vector<std::unique_ptr<Unpack>>> cursors(static_cast<size_t>(t_.tiles));
-  std::vector<std::vector<Value>> scales(static_cast<size_t>(t_.tiles)), offsets(static_cast<size_t>(t_.tiles));
-  for (int tile = 0; tile < t_.tiles; ++tile) {
-    const auto at = static_cast<size_t>(tile);
-    for (const Part& part : left_rows_) {
-      const Value row = row_of(lane, tile, left_.rows, part);
-      bytes[at].push_back(unit_byte(row, unit, buffer, lane_k));
-      if (plain) continue;
-      const int64_t blocks = order.unit / f->block, behind = (t_.lanes_k - 1) * order.lane_bytes;
-      cursors[at].push_back(decoded ? cursor(row, bytes[at].back(), blocks / t_.lanes_k, 0)
-                                    : cursor(row, bytes[at].back(), blocks, behind));
+// Scales and offsets of some groups, in the sums' rows.
+void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
+  const ScaledForm& form = t_.factor.scaled;
+  std::vector<int64_t> starts;
+  for (int64_t g = first; g < std::min(first + kScalesTogether, t_.groups()); ++g) starts.push_back(g * t_.order.group);
+  const auto fetch = [&](Tile& tile, const RoutineExpr& e) {
+    std::vector<Value> by_row, out;
+    for (const auto& row : tile.scaling) by_row.push_back(row->expression(e, starts, true));
+    for (size_t g = 0; g < starts.size(); ++g) {
+      Value all = b_.real(0, acc_type_);
+      for (size_t r = 0; r < acc_rows_.size(); ++r) {
+        const Value x = starts.size() == 1 ? by_row[r] : b_.extract(by_row[r], static_cast<int>(g));
+        for (const Part& c : acc_columns_) all = b_.insert(all, x, acc_rows_[r].element + c.element);
+      }
+      out.push_back(all);
     }
-    for (const Part& part : acc_rows_) {
-      if (!scaled) break;
-      const Value row = row_of(lane, tile, acc_.rows, part);
-      const auto whole = cursor(row, unit_byte(row, unit, buffer), order.unit / f->block, 0);
-      if (form.scaled.scale)
-        scales[at].push_back(lanes_by_group(b_, *whole, *form.scaled.scale, order.group, order.unit));
-      if (form.scaled.offset)
-        offsets[at].push_back(lanes_by_group(b_, *whole, *form.scaled.offset, order.group, order.unit));
+    return out;
+  };
+  for (Tile& tile : unit.tiles) {
+    if (form.scale) tile.scales = fetch(tile, *form.scale);
+    if (form.offset) tile.offsets = fetch(tile, *form.offset);
+  }
+}
+
+void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group) {
+  const FactorForm& form = t_.factor;
+  const int64_t own = t_.order.of_group(), first = group * own;
+  const auto share = static_cast<int64_t>(left_share_.size());
+  const std::vector<int64_t> elements(t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first),
+                                      t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first + own));
+  std::vector<std::vector<Value>> numbers;
+  for (const Tile& tile : unit.tiles) {
+    numbers.emplace_back();
+    for (size_t r = 0; r < left_rows_.size(); ++r)
+      numbers.back().push_back(form.kind == FactorForm::Kind::plain
+                                   ? factor_->numbers(copies_->buffer(), tile.bytes[r], static_cast<int>(own))
+                                   : factor_->numbers(*tile.cursors[r], elements));
+  }
+  const auto within = static_cast<size_t>(group % kScalesTogether);
+  for (int n = 0; n < n_tiles_; ++n) {
+    Value activations = -1;
+    if (t_.sums_activations()) {
+      activations = panel_->sums(unit.panel, unit.number, group, n, unit.sum_column);
+      if (b_.type(activations).lanes == 1) activations = b_.splat(activations, acc_type_.lanes);
+    }
+    const auto piece = [&](int64_t number) {
+      const auto [found, fresh] = unit.pieces.try_emplace({n, number}, -1);
+      if (fresh) found->second = panel_->piece(unit.panel, unit.number, n, number, unit.column, unit.lane_k);
+      return found->second;
+    };
+    for (int t = 0; t < t_.tiles; ++t) {
+      const Tile& tile = unit.tiles[static_cast<size_t>(t)];
+      const bool apart = scales_groups() || form.lacks() != 0;
+      Value products = form.lacks() != 0 ? activations : apart ? b_.real(0, acc_type_) : load_sum(t, n);
+      for (int64_t step = 0; step < own / share; ++step)
+        products = b_.inst(t_.row->row, acc_type_,
+                           {products, left_operand(numbers[static_cast<size_t>(t)], step),
+                            right_operand(piece, first + step * share)});
+      if (apart) {
+        const Value before = load_sum(t, n);
+        products = tile.scales.empty() ? b_.add(products, before)
+                                       : b_.op(ScalarOp::fma_, products, tile.scales[within], before);
+      }
+      if (!tile.offsets.empty()) {
+        const Value times = b_.mul(tile.offsets[within], b_.real(1 / t_.sum_factor(), acc_type_));
+        products = b_.op(ScalarOp::fma_, times, activations, products);
+      }
+      b_.store(sum(t, n), products, w_.i64(0), 16);
     }
   }
-  std::map<std::pair<int, int64_t>, Value> pieces;
-  for (int64_t group = 0; group < groups; ++group) {
-    std::vector<std::vector<Value>> numbers(static_cast<size_t>(t_.tiles));
-    const std::vector<int64_t> elements(order.elements.begin() + static_cast<std::ptrdiff_t>(group * own),
-                                        order.elements.begin() + static_cast<std::ptrdiff_t>((group + 1) * own));
-    for (size_t tile = 0; tile < numbers.size(); ++tile)
-      for (size_t r = 0; r < left_rows_.size(); ++r)
-        numbers[tile].push_back(plain ? factor_->numbers(copies_->buffer(), bytes[tile][r], static_cast<int>(own))
-                                      : factor_->numbers(*cursors[tile][r], elements));
-    const auto of_group = [&](const std::vector<Value>& by_row, int number) {
-      return of_rows([&](int r) {
-        const Value all = by_row[static_cast<size_t>(r)];
-        return b_.type(all).lanes == 1 ? all : b_.extract(all, number);
-      });
-    };
-    std::vector<Value> scale, offset;
-    for (size_t tile = 0; scaled && tile < numbers.size(); ++tile) {
-      if (form.scaled.scale) scale.push_back(of_group(scales[tile], static_cast<int>(group)));
-      if (form.scaled.offset) offset.push_back(of_group(offsets[tile], static_cast<int>(group)));
-    }
-    for (int n = 0; n < n_tiles_; ++n) {
-      Value activations = -1;
-      if (t_.sums_activations()) {
-        activations = panel_->sums(panel, unit, group, n, sum_column);
-        if (b_.type(activations).lanes == 1) activations = b_.splat(activations, acc_type_.lanes);
-      }
-      const auto piece = [&](int64_t number) {
-        const auto [found, fresh] = pieces.try_emplace({n, number}, -1);
-        if (fresh) found->second = panel_->piece(panel, unit, n, number, column, right_k);
-        return found->second;
-      };
-      for (int tile = 0; tile < t_.tiles; ++tile) {
-        const auto at = static_cast<size_t>(tile);
-        const bool apart = scaled || form.lacks() != 0;
-        Value products = form.lacks() != 0 ? activations : apart ? b_.real(0, acc_type_) : load_sum(tile, n);
-        for (int64_t step = 0; step < own / share; ++step)
-          products =
-              b_.inst(t_.row->row, acc_type_,
-                      {products, left_operand(numbers[at], step), right_operand(piece, group * own + step * share)});
-        if (apart) {
-          const Value before = load_sum(tile, n);
-          products = scaled && form.scaled.scale ? b_.op(ScalarOp::fma_, products, scale[at], before)
-                                                 : b_.add(products, before);
-          if (scaled && form.scaled.offset) {
-            const Value times = b_.mul(offset[at], b_.real(1 / t_.sum_factor(), acc_type_));
-            products = b_.op(ScalarOp::fma_, times, activations, products);
-          }
-        }
-        b_.store(sum(tile, n), products, w_.i64(0), 16);
-      }
-    }
+}
+
+void MatrixStreamKernel::multiply_unit(Value lane, Value number, Value buffer, Value panel) {
+  Unit unit = enter_unit(lane, number, buffer, panel);
+  for (int64_t group = 0; group < t_.groups(); ++group) {
+    if (scales_groups() && group % kScalesTogether == 0) load_scales(unit, group);
+    multiply_group(unit, group);
   }
 }
 

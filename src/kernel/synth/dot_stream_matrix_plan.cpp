@@ -22,7 +22,7 @@ constexpr int64_t kBlockLanes = 512;
 constexpr int64_t kUnits = 128;                    // multiprocessors a machine is thought to have
 constexpr int64_t kMostTiles = 8, kMostParts = 8;  // of a block: down, and of K
 constexpr int64_t kShortUnit = 128;
-constexpr int64_t kMostOwn = 128;       // elements of a lane, straight code
+constexpr int kMostDeep = 8;            // so that pieces are whole words
 constexpr int64_t kLongestUnit = 1024;  // elements: straight code
 constexpr int64_t kAlignedUnit = 256;   // the same of a unit made longer so that it is whole words
 constexpr int64_t kLane = 16;           // bytes that lanes take at once of what has no blocks, at least
@@ -97,6 +97,9 @@ class Chooser {
     return out;
   }
 
+  // Elements of a lane, straight code, for which there are registers: a lane of few has sums of many rows to scale.
+  static int64_t most_own(const MatrixStreamPlan& t) { return t.lanes_k < 4 ? 64 : 128; }
+
   bool find_unit(MatrixStreamPlan& t) const {
     const DotLoad& b = p_.loads[1];
     const int64_t share = t.row->k / t.lanes_k, multiple = std::max(share, kTogether);
@@ -126,7 +129,7 @@ class Chooser {
     if (f.block == 1) least = std::max(least, t.lanes_k * kLane * 8 / own_bits);
     for (const bool aligned : {true, false})
       for (int64_t unit = least; unit <= (aligned ? std::max(least, kAlignedUnit) : kLongestUnit); unit += least) {
-        if (unit > kLongestUnit || p_.k.extent % unit != 0) continue;
+        if (unit > kLongestUnit || p_.k.extent % unit != 0 || unit / t.lanes_k > most_own(t)) continue;
         if (aligned && unit / f.block * f.block_bytes % kWord != 0) continue;
         const int64_t group = form.scaled.scale || form.scaled.offset ? std::gcd(form.scaled.group, unit) : unit;
         const bool pairs = form.kind == FactorForm::Kind::pairs;
@@ -141,7 +144,7 @@ class Chooser {
   }
 
   bool finish_unit(MatrixStreamPlan& t) const {
-    if (p_.k.extent % t.order.unit != 0 || t.order.unit / t.lanes_k > kMostOwn) return false;
+    if (p_.k.extent % t.order.unit != 0 || t.order.unit / t.lanes_k > most_own(t)) return false;
     t.unit_bytes = StreamCopies::bytes_of(p_, t.order.unit);
     t.units = p_.k.extent / t.order.unit;
     t.row_bytes = StreamCopies::bytes_of(p_, p_.k.extent);
@@ -180,6 +183,7 @@ class Chooser {
     while (t.waves_k > 1 && t.waves_k > t.units) t.waves_k /= 2;
     for (;;) {
       t.deep = 1;
+      while (StreamCopies::piece_of(p_, t.chunk(), t.row_bytes) < kWord && t.deep < kMostDeep) t.deep *= 2;
       if (fits(t)) {
         const auto longer = [&] { return t.block_rows() * t.chunk() < kStage || t.piece < kLane; };
         while (longer() && 2 * t.stage_units() <= t.units) {

@@ -29,6 +29,7 @@ struct MatrixStreamPlan {
 
   int64_t lanes() const { return int64_t{wave} * waves_n * waves_k; }
   int64_t block_rows() const { return int64_t{waves_n} * tiles * row->m; }
+  int64_t groups() const { return order.unit / order.group; }  // of a unit
   int64_t stage_units() const { return int64_t{waves_k} * deep; }
   int64_t chunk() const { return stage_units() * unit_bytes; }
   int64_t stage_bytes() const { return block_rows() * pitch; }
@@ -41,7 +42,7 @@ struct MatrixStreamPlan {
   int64_t sum_copies() const;
   int64_t panel_bytes() const { return stage_units() * order.unit * columns * 2; }
   int64_t panel_sum_bytes() const {
-    return sums_activations() ? stage_units() * order.unit / order.group * columns * sum_copies() * 4 : 0;
+    return sums_activations() ? stage_units() * groups() * columns * sum_copies() * 4 : 0;
   }
   int64_t sums_pitch() const { return block_rows() + 4; }
   int64_t sums_bytes() const { return waves_k * columns * sums_pitch() * 4; }

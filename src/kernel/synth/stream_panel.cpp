@@ -147,8 +147,7 @@ void StreamPanel::put_sums(const Item& item, const Place& at, const std::vector<
   Value leads = b_.op(ScalarOp::eq_, at.lane_k, b_.i64(0));
   if (item.exists >= 0) leads = b_.op(ScalarOp::and_, leads, item.exists);
   b_.branch(leads, [&] {
-    const int64_t of_unit = t_.order.unit / t_.order.group;
-    Value group = b_.add(w_.scaled(at.unit, of_unit), w_.scaled(at.run, groups));
+    const Value group = b_.add(w_.scaled(at.unit, t_.groups()), w_.scaled(at.run, groups));
     const Value column = b_.add(w_.scaled(at.tile, t_.row->n), at.column);
     // As lanes hold them: neighbours that a lane has, as often as it has rows of them.
     const int64_t copies = t_.sum_copies(), beside = t_.sums_beside();
@@ -171,8 +170,8 @@ Value StreamPanel::piece(Value number, Value unit, int tile, int64_t piece, Valu
 }
 
 Value StreamPanel::sums(Value number, Value unit, int64_t group, int tile, Value column) {
-  const int64_t of_unit = t_.order.unit / t_.order.group, copies = t_.sum_copies();
-  Value byte = b_.add(w_.scaled(number, t_.panel_sum_bytes()), w_.scaled(unit, of_unit * sum_line() * 4));
+  const int64_t copies = t_.sum_copies();
+  Value byte = b_.add(w_.scaled(number, t_.panel_sum_bytes()), w_.scaled(unit, t_.groups() * sum_line() * 4));
   byte = b_.add(byte, w_.scaled(column, 4 * copies));
   const auto lanes = static_cast<int>(t_.sums_beside() * copies);
   return b_.load(sums_, {Scalar::f32, lanes},
