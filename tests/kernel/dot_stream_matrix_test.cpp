@@ -67,7 +67,7 @@ TEST(DotStreamMatrix, EveryFormat) {
   for (const char* name : {"sm_90a", "gfx942", "gfx1201"}) {
     const auto m = machine::find_machine(name);
     for (const FormatRef& f : library.all()) {
-      if (!f->encodes() || ++number % 3 != 0) continue;
+      if (!f->encodes() || ++number % 5 != 0) continue;
       const int64_t k = f->block * std::max<int64_t>(1, 256 / f->block) * 4;
       const Graph g = product(f, 3, 21, k);
       const graph::Plan plan = dot_test::one_dot_group(g);
@@ -77,7 +77,7 @@ TEST(DotStreamMatrix, EveryFormat) {
       expect_product(s, plan, f, *m, 3, 21, k);
     }
   }
-  EXPECT_GE(streams, 30);
+  EXPECT_GE(streams, 20);
 }
 
 // Codes of four bits, with offsets, in three bits across bytes, nested scales, in two places, of eight bits, tables,
@@ -93,14 +93,14 @@ TEST(DotStreamMatrix, EveryPlanOfEveryKind) {
     for (const char* format : kKinds) {
       const FormatRef f = library.find(format);
       ASSERT_TRUE(f) << format;
-      const int64_t k = std::max<int64_t>(1280, f->block * 6), n = 37;
+      const int64_t k = std::max<int64_t>(768, f->block * 6), n = 37;
       const Graph g = product(f, 5, n, k);
       const graph::Plan plan = dot_test::one_dot_group(g);
       const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
       const auto plans = synth::choose_matrix_streams(p, *m, false);
-      // Where every lane holds whole rows, blocks of 256 would need too many registers.
-      EXPECT_EQ(plans.empty(), f->block > 128 && m->name == "gfx1100") << format << " " << name;
-      for (size_t i = number++ % 3; i < plans.size(); i += 4) {
+      // Where every lane holds whole rows, long blocks would need too many registers.
+      EXPECT_EQ(plans.empty(), f->block > 64 && m->name == "gfx1100") << format << " " << name;
+      for (size_t i = number++ % 3; i < plans.size(); i += 9) {
         synth::Synthesis s;
         s.steps.push_back(synth::write_matrix_stream_kernel(g, p, plans[i], *m));
         expect_product(s, plan, f, *m, 5, n, k);

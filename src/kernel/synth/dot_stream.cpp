@@ -287,9 +287,10 @@ void StreamKernel::write_sums(Value lane) {
 void StreamKernel::write_block(Value block) {
   n0_ = w_.scaled(rem(block, tiles_), t_.block_rows());
   w_.enter_outer_of_block(div(block, tiles_));
-  const StreamCopies::Shape shape{
-      t_.block_rows(),  t_.stage_units() * t_.unit_bytes, t_.pitch, t_.piece, t_.row_bytes, t_.stage_bytes(),
-      t_.lanes(m_.wave)};
+  const StreamCopies::Shape shape{t_.block_rows(),   t_.stage_units() * t_.unit_bytes,
+                                  t_.pitch,          t_.piece,
+                                  t_.row_bytes,      t_.stage_bytes(),
+                                  t_.lanes(m_.wave), false};
   copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.buffers * t_.stage_bytes(), n0_);
   x_ = std::make_unique<StreamActivations>(w_, p_, t_, m_);
   if (t_.looks_up_pairs()) pairs_ = std::make_unique<PairTable>(b_, m_, t_.pairs);

@@ -27,7 +27,7 @@ using Parts = std::vector<Part>;
 
 constexpr int64_t kUnrolled = 256;  // elements of K, of a wave's units in a stage
 constexpr int kQuad = 4;
-constexpr int64_t kScalesTogether = 4;  // groups
+constexpr int64_t kScalesTogether = 8;  // groups
 
 class MatrixStreamKernel {
  public:
@@ -86,7 +86,7 @@ class MatrixStreamKernel {
   };
   Unit enter_unit(Value lane, Value number, Value buffer, Value panel);
   void load_scales(Unit& unit, int64_t first);
-  void multiply_group(Unit& unit, int64_t group);
+  void multiply_group(Unit& unit, int64_t group, size_t within);  // its place among those whose scales are there
   void multiply_unit(Value lane, Value number, Value buffer, Value panel);
   Value row_of(Value lane, int tile, const MatrixHolding::Digits& digits, const Part& part);  // of the block
   // Where what a row has of a unit begins; of a lane of those that share it.
@@ -205,11 +205,12 @@ MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Value lane, Value number
   return out;
 }
 
-// Scales and offsets of some groups, in the sums' rows.
+// Scales and offsets of some groups of the sequence, in the sums' rows.
 void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
   const ScaledForm& form = t_.factor.scaled;
   std::vector<int64_t> starts;
-  for (int64_t g = first; g < std::min(first + kScalesTogether, t_.groups()); ++g) starts.push_back(g * t_.order.group);
+  for (int64_t i = first; i < std::min(first + kScalesTogether, t_.groups()); ++i)
+    starts.push_back(t_.order.sequence[static_cast<size_t>(i)] * t_.order.group);
   const auto fetch = [&](Tile& tile, const RoutineExpr& e) {
     std::vector<Value> by_row, out;
     for (const auto& row : tile.scaling) by_row.push_back(row->expression(e, starts, true));
@@ -229,7 +230,7 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
   }
 }
 
-void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group) {
+void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within) {
   const FactorForm& form = t_.factor;
   const int64_t own = t_.order.of_group(), first = group * own;
   const auto share = static_cast<int64_t>(left_share_.size());
@@ -243,7 +244,6 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group) {
                                    ? factor_->numbers(copies_->buffer(), tile.bytes[r], static_cast<int>(own))
                                    : factor_->numbers(*tile.cursors[r], elements));
   }
-  const auto within = static_cast<size_t>(group % kScalesTogether);
   for (int n = 0; n < n_tiles_; ++n) {
     Value activations = -1;
     if (t_.sums_activations()) {
@@ -279,9 +279,9 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group) {
 
 void MatrixStreamKernel::multiply_unit(Value lane, Value number, Value buffer, Value panel) {
   Unit unit = enter_unit(lane, number, buffer, panel);
-  for (int64_t group = 0; group < t_.groups(); ++group) {
-    if (scales_groups() && group % kScalesTogether == 0) load_scales(unit, group);
-    multiply_group(unit, group);
+  for (int64_t i = 0; i < t_.groups(); ++i) {
+    if (scales_groups() && i % kScalesTogether == 0) load_scales(unit, i);
+    multiply_group(unit, t_.order.sequence[static_cast<size_t>(i)], static_cast<size_t>(i % kScalesTogether));
   }
 }
 
@@ -353,8 +353,8 @@ void MatrixStreamKernel::write_sums(Value lane) {
 void MatrixStreamKernel::write_block(Value block) {
   n0_ = w_.scaled(rem(block, blocks_), t_.block_rows());
   w_.enter_outer_of_block(div(block, blocks_));
-  const StreamCopies::Shape shape{t_.block_rows(), t_.chunk(),       t_.pitch,  t_.piece,
-                                  t_.row_bytes,    t_.stage_bytes(), t_.lanes()};
+  const StreamCopies::Shape shape{t_.block_rows(), t_.chunk(),       t_.pitch,   t_.piece,
+                                  t_.row_bytes,    t_.stage_bytes(), t_.lanes(), true};
   copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.stream_bytes(), n0_);
   panel_ = std::make_unique<StreamPanel>(w_, p_, t_);
   if (t_.factor.table.size() > 0) table_ = std::make_unique<PairTable>(b_, m_, t_.factor.table);

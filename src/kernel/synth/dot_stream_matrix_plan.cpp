@@ -106,7 +106,7 @@ class Chooser {
     if (!b.format) {
       t.factor.kind = FactorForm::Kind::plain;
       t.factor.from = b.scalar;
-      t.order = {multiple * t.lanes_k, multiple * t.lanes_k, {}, multiple, multiple * scalar_bytes(b.scalar)};
+      t.order = {multiple * t.lanes_k, multiple * t.lanes_k, {}, multiple, multiple * scalar_bytes(b.scalar), {0}};
       for (int64_t e = 0; e < multiple; ++e) t.order.elements.push_back(e);
       return finish_unit(t);
     }

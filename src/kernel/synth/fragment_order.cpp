@@ -61,7 +61,7 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
     at[places.back()] = e;
   }
   for (int64_t bytes = lanes == 1 ? 1 : kFarthest; bytes > 0; --bytes) {
-    FragmentOrder out{unit, group, {}, 0, lanes == 1 ? 0 : bytes};
+    FragmentOrder out{unit, group, {}, 0, lanes == 1 ? 0 : bytes, {}};
     bool found = true;
     for (int64_t first = 0; first < unit && found; first += group) {
       std::vector<int64_t> left(static_cast<size_t>(group)), mine;
@@ -89,13 +89,19 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
       sort_places(mine, places, planes);
       out.elements.insert(out.elements.end(), mine.begin(), mine.end());
     }
-    if (found) return out;
+    if (!found) continue;
+    const auto byte = [&](int64_t g) {
+      return widest(places[static_cast<size_t>(out.elements[static_cast<size_t>(g * own)])]).bit / 8;
+    };
+    for (int64_t g = 0; g < unit / group; ++g) out.sequence.push_back(g);
+    std::stable_sort(out.sequence.begin(), out.sequence.end(), [&](int64_t x, int64_t y) { return byte(x) < byte(y); });
+    return out;
   }
   return std::nullopt;
 }
 
 FragmentOrder order_of_blocks(const Format& f, int64_t own, int64_t lanes) {
-  FragmentOrder out{own * lanes, own * lanes, {}, own, own / f.block * f.block_bytes};
+  FragmentOrder out{own * lanes, own * lanes, {}, own, own / f.block * f.block_bytes, {0}};
   for (int64_t e = 0; e < own; ++e) out.elements.push_back(e);
   return out;
 }

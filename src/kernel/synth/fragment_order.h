@@ -18,6 +18,7 @@ struct FragmentOrder {
   std::vector<int64_t> elements;  // the first lane's, group by group
   int64_t lane_elements = 0;      // from a lane's elements to the next lane's
   int64_t lane_bytes = 0;         // the same of what is read
+  std::vector<int64_t> sequence;  // of groups: those that read the same bytes follow each other
 
   int64_t of_group() const { return group * static_cast<int64_t>(elements.size()) / unit; }  // of a lane
 };

@@ -45,29 +45,61 @@ Value StreamCopies::memory_byte(Value row) {
   return w_.scaled(b_.op(ScalarOp::div_, element, w_.i64(b.format->block)), b.format->block_bytes);
 }
 
+void StreamCopies::copy(Value row, Value byte, Value stage, Value number) {
+  const Value in_row = w_.add(w_.scaled(stage, shape_.chunk), byte);
+  const auto copy = [&] {
+    b_.copy(buffer_, w_.add(w_.scaled(number, shape_.stage_bytes), w_.add(w_.scaled(row, shape_.pitch), byte)),
+            w_.buffer(1), w_.add(memory_byte(row), in_row), shape_.piece);
+  };
+  if (shape_.row_bytes % shape_.chunk != 0)
+    b_.branch(b_.op(ScalarOp::lt_, in_row, w_.i64(shape_.row_bytes)), copy);
+  else
+    copy();
+}
+
 void StreamCopies::begin(Value lane, Value stage, Value number) {
+  if (shape_.by_rows) return begin_rows(lane, stage, number);
   const int64_t across = shape_.chunk / shape_.piece, all = shape_.rows * across;
-  const bool ragged = shape_.row_bytes % shape_.chunk != 0;
   for (int64_t first = 0; first < all; first += shape_.lanes) {
     const Value piece = w_.add(lane, w_.i64(first));
     const auto begin = [&] {
       const Value row = b_.op(ScalarOp::div_, piece, w_.i64(across));
-      const Value byte = w_.scaled(b_.op(ScalarOp::rem_, piece, w_.i64(across)), shape_.piece);
-      const Value in_row = w_.add(w_.scaled(stage, shape_.chunk), byte);
-      const auto copy = [&] {
-        b_.copy(buffer_, w_.add(w_.scaled(number, shape_.stage_bytes), w_.add(w_.scaled(row, shape_.pitch), byte)),
-                w_.buffer(1), w_.add(memory_byte(row), in_row), shape_.piece);
-      };
-      if (ragged)
-        b_.branch(b_.op(ScalarOp::lt_, in_row, w_.i64(shape_.row_bytes)), copy);
-      else
-        copy();
+      copy(row, w_.scaled(b_.op(ScalarOp::rem_, piece, w_.i64(across)), shape_.piece), stage, number);
     };
     if (first + shape_.lanes <= all)
       begin();
     else
       b_.branch(b_.op(ScalarOp::lt_, piece, w_.i64(all)), begin);
   }
+}
+
+void StreamCopies::begin_rows(Value lane, Value stage, Value number) {
+  const int64_t across = shape_.chunk / shape_.piece, steps = (across + shape_.lanes - 1) / shape_.lanes;
+  const int64_t beside = (across + steps - 1) / steps, together = shape_.lanes / beside;
+  const Value first = b_.op(ScalarOp::div_, lane, w_.i64(beside)), column = b_.op(ScalarOp::rem_, lane, w_.i64(beside));
+  const auto rows = [&](Value piece) {
+    for (int64_t row = 0; row < shape_.rows; row += together) {
+      const Value mine = w_.add(first, w_.i64(row));
+      const auto one = [&] { copy(mine, w_.scaled(piece, shape_.piece), stage, number); };
+      if (row + together <= shape_.rows)
+        one();
+      else
+        b_.branch(b_.op(ScalarOp::lt_, mine, w_.i64(shape_.rows)), one);
+    }
+  };
+  const auto all = [&] {
+    for (int64_t step = 0; step < steps; ++step) {
+      const Value piece = w_.add(column, w_.i64(step * beside));
+      if ((step + 1) * beside <= across)
+        rows(piece);
+      else
+        b_.branch(b_.op(ScalarOp::lt_, piece, w_.i64(across)), [&] { rows(piece); });
+    }
+  };
+  if (together * beside == shape_.lanes)
+    all();
+  else
+    b_.branch(b_.op(ScalarOp::lt_, lane, w_.i64(together * beside)), all);
 }
 
 }  // namespace lumen::synth

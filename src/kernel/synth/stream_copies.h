@@ -13,6 +13,9 @@ class StreamCopies {
     int64_t rows = 1, chunk = 0, pitch = 0, piece = 16;
     int64_t row_bytes = 0, stage_bytes = 0;  // of a whole row; from stage to stage in shared memory
     int64_t lanes = 128;
+    // Lanes beside each other take a row, the same places of the next rows follow: one address for all of a lane's
+    // pieces. Else pieces are dealt one by one.
+    bool by_rows = false;
   };
   // In the code of a block, whose rows begin at n0 and whose shared memory it takes: `bytes` of stages.
   StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, loop::ValueId n0);
@@ -29,6 +32,8 @@ class StreamCopies {
 
  private:
   loop::ValueId memory_byte(loop::ValueId row);
+  void copy(loop::ValueId row, loop::ValueId byte, loop::ValueId stage, loop::ValueId number);
+  void begin_rows(loop::ValueId lane, loop::ValueId stage, loop::ValueId number);
 
   DotWriter& w_;
   loop::Builder& b_;

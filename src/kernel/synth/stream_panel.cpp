@@ -19,23 +19,37 @@ constexpr int64_t kLine = 16;  // bytes of a piece
 StreamPanel::StreamPanel(DotWriter& w, const DotProblem& p, const MatrixStreamPlan& t) : w_(w), b_(w.b), p_(p), t_(t) {
   panel_ = b_.alloc(2 * t_.panel_bytes(), 128, loop::Space::shared);
   if (t_.sums_activations()) sums_ = b_.alloc(2 * t_.panel_sum_bytes(), 128, loop::Space::shared);
-  // The pattern of places repeats after a run of pieces; whole groups, where they are summed.
-  const std::vector<int64_t>& e = t_.order.elements;
-  const auto repeats = [&](size_t run) {
-    const size_t step = run * kPiece;
-    if (e.size() % step != 0) return false;
-    for (size_t i = step; i < e.size(); ++i)
-      if (e[i] - e[i - step] != e[step] - e[0]) return false;
-    return !t_.sums_activations() || static_cast<int64_t>(step) % t_.order.of_group() == 0;
-  };
-  for (run_ = 1; run_ < pieces() && !repeats(static_cast<size_t>(run_));) ++run_;
-  const auto step = static_cast<size_t>(run_ * kPiece);
-  run_elements_ = step < e.size() ? e[step] - e[0] : 0;
+  for (run_ = 1; run_ < pieces() && !find_runs(run_); ++run_) {
+  }
+  if (run_ == pieces()) find_runs(run_);
   aligned_ = p_.loads[0].offset % 4 == 0 && p_.m.strides[0] % 4 == 0;
   for (const DotIndex& i : p_.outer) aligned_ = aligned_ && i.strides[0] % 4 == 0;
   if (p_.pick)
     for (const DotIndex& i : p_.pick->rows) aligned_ = aligned_ && i.strides[0] % 4 == 0;
-  aligned_ = aligned_ && t_.order.unit % 4 == 0 && t_.order.lane_elements % 4 == 0 && run_elements_ % 4 == 0;
+  aligned_ = aligned_ && t_.order.unit % 4 == 0 && t_.order.lane_elements % 4 == 0 && near_ % 4 == 0 && far_ % 4 == 0;
+}
+
+// Whether places follow a pattern after so many pieces: within groups, or over all of them. Whole groups, where they
+// are summed.
+bool StreamPanel::find_runs(int64_t run) {
+  const std::vector<int64_t>& e = t_.order.elements;
+  const int64_t step = run * kPiece, count = static_cast<int64_t>(e.size()), own = t_.order.of_group();
+  if (count % step != 0 || (t_.sums_activations() && step % own != 0)) return false;
+  for (const int64_t together : {int64_t{1}, own / step}) {
+    if (together == 0 || count % (together * step) != 0) continue;
+    const auto after = [&](int64_t i) { return i < count ? e[static_cast<size_t>(i)] - e[0] : 0; };
+    near_together_ = together;
+    near_ = together > 1 ? after(step) : 0;
+    far_ = after(together * step);
+    bool follows = true;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t number = i / step;
+      follows = follows && e[static_cast<size_t>(i)] ==
+                               e[static_cast<size_t>(i % step)] + number % together * near_ + number / together * far_;
+    }
+    if (follows) return true;
+  }
+  return false;
 }
 
 StreamPanel::Place StreamPanel::place_of(Value number) {
@@ -93,8 +107,8 @@ std::vector<StreamPanel::Item> StreamPanel::fetch(Value lane, Value stage) {
     if (t_.columns != p_.m.extent) row = w_.min(row, b_.i64(p_.m.extent - 1));
     Value unit = b_.add(w_.scaled(stage, t_.stage_units()), at.unit);
     if (t_.units % t_.stage_units() != 0) unit = w_.min(unit, b_.i64(t_.units - 1));
-    const Value element = b_.add(w_.scaled(unit, t_.order.unit), b_.add(w_.scaled(at.run, run_elements_),
-                                                                        w_.scaled(at.lane_k, t_.order.lane_elements)));
+    const Value element = b_.add(w_.scaled(unit, t_.order.unit),
+                                 b_.add(run_element(at.run), w_.scaled(at.lane_k, t_.order.lane_elements)));
     for (int64_t i = 0; i < run_; ++i) item.pieces.push_back(load(row, element, i));
     items.push_back(std::move(item));
   }

@@ -39,6 +39,10 @@ class StreamPanel {
     loop::ValueId unit, tile, run, column, lane_k;
   };
   Place place_of(loop::ValueId number);
+  bool find_runs(int64_t run);
+  loop::ValueId run_element(loop::ValueId run) {
+    return b_.add(w_.scaled(rem(run, near_together_), near_), w_.scaled(div(run, near_together_), far_));
+  }
   loop::ValueId load(loop::ValueId row, loop::ValueId element, int64_t piece);
   void put_sums(const Item& item, const Place& at, const std::vector<loop::ValueId>& rounded, loop::ValueId number);
   loop::ValueId rem(loop::ValueId x, int64_t y) { return b_.op(ScalarOp::rem_, x, b_.i64(y)); }
@@ -52,7 +56,9 @@ class StreamPanel {
   loop::Builder& b_;
   const DotProblem& p_;
   const MatrixStreamPlan& t_;
-  int64_t run_ = 1, run_elements_ = 0;  // pieces of an item; elements from one item's to the next one's of the unit
+  int64_t run_ = 1;  // pieces of an item
+  // Elements from an item's to the next one's of the unit: so many of them follow each other, then those behind them.
+  int64_t near_together_ = 1, near_ = 0, far_ = 0;
   bool aligned_ = true;
   loop::BufferId panel_ = -1, sums_ = -1;
 };
