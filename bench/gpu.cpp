@@ -1,7 +1,8 @@
 // Dots on a GPU: time of every plan beside the memory it moves and the products it makes, some numbers of the result
 // checked against sums in double precision.
-//   bench_gpu [--device cuda] [--plans] [FILTER ..]    FILTERs pick lines by a part of their name; --plans: not only
-//   the best bench_gpu --check TARGET [--plans] [FILTER ..]     what the kernels need on a target, without one
+//   bench_gpu [--device cuda] [--plans] [--libraries] [FILTER ..]    FILTERs pick lines by a part of their name; --plans: not only
+//   the best; --libraries: the one of the card's vendor, too
+//   bench_gpu --check TARGET [--plans] [FILTER ..]     what the kernels need on a target, without one
 //   bench_gpu --asm TARGET NAME [PLAN]                 the assembly of one line's kernels
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@
 #include "emit/emit.h"
 #include "emit/report.h"
 #include "graph/ir/build.h"
+#include "kernel/synth/dense_product.h"
 #include "kernel/synth/dot.h"
 #include "kernel/synth/dot_block.h"
 #include "kernel/synth/dot_stream.h"
@@ -175,9 +177,10 @@ double element(const Values& v, const std::string& indices, char row, int64_t r,
 
 class Bench {
  public:
-  explicit Bench(const std::string& device)
+  Bench(const std::string& device, bool library)
       : device_(run::open_device(run::parse_device(device), nullptr, 0, run::load_here)) {
     fmt::print("{}\n", device_->describe());
+    if (library) library_ = device_->open_products();
     if (const auto copies = device_->measure_copies()) {
       copies_ = *copies;
       fmt::print("copying within memory: {:.0f} GB/s\n", copies_ / 1e9);
@@ -207,6 +210,7 @@ class Bench {
       }
       for (void* m : scratch) device_->release(m);
     }
+    if (!library_.empty()) measure_library(line, g, plan, left, rights, result, a, b);
     for (void* m : rights) device_->release(m);
     device_->release(left);
     device_->release(result);
@@ -217,6 +221,25 @@ class Bench {
     void* m = device_->allocate(static_cast<int64_t>(bytes.size()));
     device_->copy_in(m, bytes.data(), static_cast<int64_t>(bytes.size()));
     return m;
+  }
+
+  // The library of the card's vendor, where it knows how.
+  void measure_library(const Line& line, const graph::Graph& g, const graph::Plan& plan, void* left,
+                       const std::vector<void*>& rights, void* result, const Values& a, const Values& b) {
+    const auto dense = synth::dense_group(plan, plan.groups[0], Scalar::f32);
+    const auto product = dense ? device_->find_product(dense->product) : nullptr;
+    if (!product) return;
+    const bool in_order = dense->values[0] == g.inputs()[0];
+    const auto once = [&](size_t copy) {
+      void* const right = rights[copy % rights.size()];
+      void* const buffers[] = {in_order ? left : right, in_order ? right : left, result};
+      product->multiply(buffers);
+    };
+    Line named = line;
+    named.name += " lib";
+    const machine::DenseProduct& d = dense->product;
+    time(named, g, once, result, a, b,
+         2.0 * static_cast<double>(d.m) * static_cast<double>(d.n) * static_cast<double>(d.k), library_);
   }
 
   void time(const Line& line, const graph::Graph& g, const synth::Synthesis& s, void* left,
@@ -247,6 +270,14 @@ class Bench {
         device_->launch(launches[i].function, buffers, launches[i].spread, status);
       }
     };
+    time(line, g, once, result, a, b, flops(s), text(s));
+    device_->release(status);
+  }
+
+  // What `once(copy of the second operand)` launches.
+  template <typename Once>
+  void time(const Line& line, const graph::Graph& g, const Once& once, void* result, const Values& a, const Values& b,
+            double work, const std::string& what) {
     once(0);
     device_->synchronize();
     const auto marks = device_->make_marks(2);
@@ -266,10 +297,9 @@ class Bench {
     const double bytes = static_cast<double>(a.bytes.size() + b.bytes.size()) +
                          static_cast<double>(graph::byte_size(g[g.results[0]].type));
     fmt::print("{:16} {:9.1f} us {:7.1f} TFLOP/s {:6.0f} GB/s ({:.2f} of copying)  error {:.1e}  {}\n", line.name,
-               seconds * 1e6, flops(s) / seconds / 1e12, bytes / seconds / 1e9,
-               copies_ > 0 ? bytes / seconds / copies_ : 0, error(line, g, result, a, b), text(s));
+               seconds * 1e6, work / seconds / 1e12, bytes / seconds / 1e9, copies_ > 0 ? bytes / seconds / copies_ : 0,
+               error(line, g, result, a, b), what);
     std::fflush(stdout);
-    device_->release(status);
   }
 
   // Of some numbers of the result, relative to what their products weigh.
@@ -297,6 +327,7 @@ class Bench {
 
   std::unique_ptr<run::Device> device_;
   double copies_ = 0;
+  std::string library_;  // its name; empty: it is not measured
 };
 
 void check(const Line& line, const machine::Machine& m, bool all) {
@@ -314,12 +345,14 @@ void check(const Line& line, const machine::Machine& m, bool all) {
 
 int bench_gpu(const std::vector<std::string>& arguments) {
   std::string device = "cuda", target, assembly;
-  bool all = false;
+  bool all = false, library = false;
   std::vector<std::string> filters;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     if (word == "--plans")
       all = true;
+    else if (word == "--libraries")
+      library = true;
     else if (word == "--device" && i + 1 < arguments.size())
       device = arguments[++i];
     else if (word == "--check" && i + 1 < arguments.size())
@@ -336,7 +369,7 @@ int bench_gpu(const std::vector<std::string>& arguments) {
            });
   };
   std::unique_ptr<Bench> bench;
-  if (target.empty() && assembly.empty()) bench = std::make_unique<Bench>(device);
+  if (target.empty() && assembly.empty()) bench = std::make_unique<Bench>(device, library);
   for (const Line& line : lines()) {
     if (!wanted(line)) continue;
     if (bench) {

@@ -60,6 +60,7 @@ run::Engine Shared::engine(bool timed) const {
   options.cache_folder = cache;
   options.threads = threads;
   options.tune = tune;
+  options.libraries = libraries;
   options.device = device;
   options.timed = timed;
   if (machine != "native") options.machine = run::machine_to_run(machine, device);
@@ -88,6 +89,9 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
       ->type_name("DIR");
   app.add_flag("!--no-tune", shared->tune,
                "Keep the cost model's plans; by default heavy kernels try others while they work")
+      ->group("Common");
+  app.add_flag("--libraries", shared->libraries,
+               "Let cuBLASLt or hipBLASLt multiply matrices where that is measured to be faster; rounding differs")
       ->group("Common");
   app.add_flag("-v,--verbose", shared->verbose, "Say more")->group("Common");
   app.add_flag("-q,--quiet", shared->quiet, "Say less")->group("Common");

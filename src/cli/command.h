@@ -23,7 +23,7 @@ struct Shared {
   std::string cache;  // "" default, "off"
   std::string machine = "native";
   std::string device = "cpu";
-  bool tune = true;
+  bool tune = true, libraries = false;
 
   model::LibraryRef library() const;  // embedded texts plus the folders
   // `timed`: times of single kernels will be asked for.

@@ -9,6 +9,7 @@
 #include "model/arch/source.h"
 #include "model/train/optimizer.h"
 #include "model/train/recipe.h"
+#include "run/engine/drawn_inputs.h"
 #include "run/engine/stages.h"
 
 namespace lumen::cli {
@@ -79,7 +80,7 @@ graph::Graph graph_of(model::Library& library, const Flags& flags, graph::Bindin
   return model::training_step(graph::bind_symbols(loss, symbols), trained, {});
 }
 
-// Runs the graph on inputs of zeros and prints each kernel's plan, predicted and measured time.
+// Runs the graph on numbers drawn for it and prints each kernel's plan, predicted and measured time.
 int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptions& options, const Flags& flags) {
   Shared here = shared;
   if (flags.target != "native") here.machine = flags.target;
@@ -87,12 +88,7 @@ int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptio
   const auto program = engine.compile(g, options);
   note("measuring the machine's ceilings");
   const run::Ceilings ceilings = engine.measure_ceilings();
-  for (const std::string& name : program->input_names()) {
-    const auto tensor = std::make_shared<run::DeviceTensor>(engine.device(), program->input_type(name));
-    const std::vector<uint8_t> zeros(static_cast<size_t>(tensor->bytes()));
-    tensor->upload(zeros.data(), tensor->bytes());
-    program->bind(name, tensor);
-  }
+  run::bind_drawn_inputs(engine, g, options.symbols, *program);
   program->run();
   program->forget_times();
   for (int i = 0; i < kExplainRuns; ++i) program->run();
@@ -176,11 +172,11 @@ void add_compile(CLI::App& app, Command& command) {
   sub->add_option("-o,--out", flags->out, "File to write instead of printing")->type_name("OUT");
   sub->add_flag(
       "--explain", flags->explain,
-      "Run it here, on zeros: each kernel's plan, predicted and measured time, and the ceiling that binds it");
+      "Run it here, on numbers drawn at random: each kernel's plan, predicted and measured time, and the ceiling that binds it");
   sub->add_flag("--check", flags->check,
                 "For a GPU: each kernel's registers, spills, memory, and what its inner loop is made of");
   sub->add_option("--precision", flags->precision,
-                  "Float type that operands of products with parameters are rounded to")
+                  "Float type that operands of products with parameters and of attention are rounded to")
       ->type_name("TYPE")
       ->capture_default_str();
   sub->add_flag("--exact", flags->exact, "f32 activations in dots with held weights");

@@ -240,8 +240,7 @@ void add_train(CLI::App& app, Command& command) {
       ->check(CLI::NonNegativeNumber);
   sub->add_option("-s,--seed", flags->seed, "Names initial weights and the order of the data");
   sub->add_option("--precision", flags->precision,
-                  "Float type that operands of products with parameters are rounded to, on GPUs those of attention, "
-                  "too (an 8 bit one: "
+                  "Float type that operands of products with parameters and of attention are rounded to (an 8 bit one: "
                   "each tensor under a scale of its own, attention and the last product in bf16); "
                   "sums and parameters stay f32")
       ->type_name("TYPE");

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/file.h"
+#include "graph/grad/reverse.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
@@ -705,6 +706,20 @@ TEST(Models, EveryFamilyOfTheLibraryElaborates) {
       }
     }
   EXPECT_GE(functions, 3);
+}
+
+// Gates far below zero have a gradient of nothing, not one of zero times infinity.
+TEST(Elaborate, GradientsOfGatesAreFinite) {
+  Graph g = graph_of("fn f(x: f32[N]) -> f32[] { return reshape(sum(silu(x) + sigmoid(x), -1), []) }");
+  const ValueId x = g.inputs().at(0);
+  g.results = differentiate(g, g.results.at(0), {x});
+  g.result_names = {"dx"};
+  const std::vector<double> at{-1e30, -3e4, -104, -89, -88, -30, 0, 30, 89, 3e4, 1e30};
+  const Tensor gradient = eval(g, {{"x", tensor({static_cast<int64_t>(at.size())}, at)}}).at(0);
+  for (size_t i = 0; i < at.size(); ++i) {
+    EXPECT_TRUE(std::isfinite(gradient.values[i])) << at[i];
+    EXPECT_NEAR(gradient.values[i], at[i] < -20 ? 0 : at[i] > 20 ? 1 : 0.75, 1e-6) << at[i];
+  }
 }
 
 }  // namespace

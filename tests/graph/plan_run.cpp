@@ -46,12 +46,18 @@ std::string check_group(const Graph& g, const Group& group) {
     }
     if (!is_load_node(g, v)) computes.push_back(v);
   }
+  const auto is_encoded = [&](ValueId o) {  // a view of a map whose values are made into codes
+    const auto access = affine_access(g, o);
+    return group.shape == KernelShape::move && access && contains(computes, access->source) &&
+           g[access->source].op == Op::map_;
+  };
   for (ValueId v : computes) {
     for (ValueId o : g[v].operands) {
       if (contains(computes, o)) {
         if (g[o].op == Op::update_) return fmt::format("%{} reads an update of its own group", v);
         continue;
       }
+      if (is_encoded(o)) continue;
       if (const std::string wrong = check_load(g, group, o); !wrong.empty()) return wrong;
     }
   }
@@ -106,6 +112,13 @@ std::string check_group(const Graph& g, const Group& group) {
         if (g[r].op != Op::contract_) return "a gradient of attention is a product";
       return {};
     case KernelShape::move:
+      if (maps == 1) {
+        const auto casts = static_cast<size_t>(count(Op::cast_));
+        if (casts + 1 != computes.size() || casts > 2 || group.results.size() != casts ||
+            group.results[0] != group.root)
+          return "codes of a map with other nodes";
+        return {};
+      }
       if (computes.size() != 1 || computes[0] != group.root || maps != 0)
         return "a move has one compute node, its root";
       return {};

@@ -120,6 +120,66 @@ TEST(RoundProducts, KeepsWhatGradientsReadShort) {
   }
 }
 
+// Queries, keys, values and the gradient of what they mixed are rounded once each, below their views, for the attention
+// and its gradient; what has the shape of the scores is not. Between the passes the short ones are kept.
+TEST(RoundProducts, RoundsWhatAttentionsMultiply) {
+  Graph plain;
+  Builder b(plain);
+  const ValueId x = b.input("x", Role::data, {{2, 6, 8}, kFloat});
+  const auto weight = [&](const char* name, int64_t to, int64_t from) {
+    return b.input(name, Role::parameter, {{to, from}, kFloat});
+  };
+  const ValueId wq = weight("wq", 16, 8), wk = weight("wk", 8, 8), wv = weight("wv", 8, 8), wo = weight("wo", 8, 16);
+  const auto turned = [&](ValueId w, Shape shape) {  // as a rotation would
+    return b.reshape(b.unary(ScalarOp::neg_, b.contract(x, w, "btk", "nk", "btn")), std::move(shape));
+  };
+  const ValueId q = turned(wq, {2, 6, 1, 2, 8}), k = turned(wk, {2, 6, 1, 8});
+  const ValueId v = b.reshape(b.contract(x, wv, "btk", "nk", "btn"), {2, 6, 1, 8});
+  const ValueId s = b.contract(q, k, "btgrd", "bsgd", "bgrts");
+  const ValueId e = b.unary(ScalarOp::exp_, b.sub(s, b.reduce(s, Reduction::max, {4})));
+  const ValueId o = b.contract(b.div(e, b.reduce(e, Reduction::sum, {4})), v, "bgrts", "bsgd", "btgrd");
+  const ValueId y = b.contract(b.reshape(o, {2, 6, 16}), wo, "btk", "nk", "btn");
+  plain.results = {b.reshape(b.reduce(b.mul(y, y), Reduction::sum, {0, 1, 2}), {})};
+  for (const ValueId d : differentiate(plain, plain.results[0], {wq, wk, wv, wo})) plain.results.push_back(d);
+  plain.result_names.assign(plain.results.size(), "");
+
+  const Pipeline p = run_pipeline(plain, {}, {}, Scalar::bf16);
+  const Graph& g = p.plan.graph;
+  int attentions = 0;
+  for (const Group& group : p.plan.groups) {
+    if (group.shape != KernelShape::attend && group.shape != KernelShape::attend_gradient) continue;
+    ++attentions;
+    int operands = 0;
+    for (const ValueId n : group.nodes) {
+      if (g[n].op != Op::contract_) continue;
+      EXPECT_EQ(g[n].type.element.scalar, Scalar::f32);
+      for (const ValueId operand : g[n].operands) {
+        const bool inside =
+            std::find(group.nodes.begin(), group.nodes.end(), operand) != group.nodes.end() && !is_view(g[operand].op);
+        EXPECT_EQ(g[operand].type.element.scalar, inside ? Scalar::f32 : Scalar::bf16) << print(g);
+        operands += !inside;
+      }
+    }
+    EXPECT_EQ(operands, group.shape == KernelShape::attend ? 3 : 7);
+    for (const ValueId input : group.inputs) {  // f32: what sums of rows left
+      const Type& t = g[input].type;
+      if (t.element.scalar == Scalar::bf16) continue;
+      EXPECT_LE(elements(t.shape).number(), 2 * 6 * 2) << print(g);
+    }
+  }
+  EXPECT_EQ(attentions, 2) << print(g);
+  const auto in = random_inputs(plain, 1, 5);
+  const PlanRun run = run_plan(p.plan, p.memory, in);
+  ASSERT_EQ(run.wrong, "");
+  const auto exact = eval(plain, in);
+  for (size_t r = 0; r < exact.size(); ++r) {
+    double most = 0;
+    for (const double value : exact[r].values) most = std::max(most, std::abs(value));
+    for (size_t i = 0; i < exact[r].values.size(); ++i)
+      EXPECT_NEAR(run.results[r].values[i], exact[r].values[i], 0.05 * most) << r;
+  }
+}
+
 // Codes of eight bits under one scale for each tensor: numbers near those of the plain graph, each tensor encoded once,
 // however large it is, and products that are not of 16s, or that reductions read, are left to the short float.
 TEST(RoundProducts, CodesUnderAScaleOfTheirTensor) {
@@ -140,14 +200,16 @@ TEST(RoundProducts, CodesUnderAScaleOfTheirTensor) {
   Graph g = plain;
   round_products(g, {Scalar::bf16, code});
   ASSERT_EQ(verify(g), "");
-  int encoded = 0, in_codes = 0, in_shorts = 0;
+  int encoded = 0, turned = 0, in_codes = 0, in_shorts = 0;
   for (const Node& node : g.nodes) {
-    encoded += node.type.element.format != nullptr;
+    if (node.type.element.format) (g[node.operands[0]].op == Op::permute_ ? turned : encoded) += 1;
     if (node.op != Op::contract_) continue;
     (g[node.operands[0]].type.element.scalar == Scalar::bf16 ? in_shorts : in_codes) += 1;
   }
-  // x, w, h, u and the gradients of two products; products with extents of 11 stay.
+  // x, w, h, u and the gradients of two products; products with extents of 11 stay. Each is summed over its first axis
+  // somewhere.
   EXPECT_EQ(encoded, 6) << print(g);
+  EXPECT_EQ(turned, 6) << print(g);
   EXPECT_EQ(in_codes, 6);
   EXPECT_EQ(in_shorts, 2);
 
@@ -156,6 +218,19 @@ TEST(RoundProducts, CodesUnderAScaleOfTheirTensor) {
     for (double& v : in["x"].values) v = static_cast<float>(v * size);
     const auto exact = eval(plain, in), got = eval(g, in);
     const Pipeline p = run_pipeline(plain, {}, {}, {Scalar::bf16, code});
+    size_t together = 0, from_short = 0;
+    for (const Group& group : p.plan.groups) {  // both ways at once, and no magnitude is written
+      together += group.shape == KernelShape::move && group.results.size() == 2;
+      from_short +=
+          group.shape == KernelShape::move && p.plan.graph[group.inputs[0]].type.element.scalar == Scalar::bf16;
+      for (const ValueId r : group.results) {
+        const Node& node = p.plan.graph[r];
+        EXPECT_FALSE(node.op == Op::map_ && node.attributes.formula.nodes.back().op == ScalarOp::abs_)
+            << print(p.plan.graph);
+      }
+    }
+    EXPECT_EQ(together, 6U) << print(p.plan.graph);
+    EXPECT_EQ(from_short, 3U) << "h and the gradients of two products" << print(p.plan.graph);
     const PlanRun run = run_plan(p.plan, p.memory, in);
     ASSERT_EQ(run.wrong, "");
     for (size_t r = 1; r < exact.size(); ++r) {

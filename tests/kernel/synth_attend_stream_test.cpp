@@ -1,6 +1,6 @@
 // Needs: none. Attention that streams its panels (instructions that read shared memory) against the graph evaluator:
 // several tiles with and without a mask, windows, masks that begin anywhere, ragged ends, heads that share keys, parts
-// of the keys, operands that lie in memory as they are wanted.
+// of the keys, operands that lie in memory as they are wanted, rounded by the graph before any kernel.
 #include "attend_cases.h"
 
 namespace lumen::test {
@@ -48,6 +48,38 @@ void gradient(int64_t batch, int64_t length, int64_t groups, int64_t repeat, int
 TEST(SynthAttendStream, Gradient) {
   gradient(1, 128, 1, 2, 16, 16);
   gradient(1, 67, 1, 1, 24, 72);
+}
+
+// Operands that the graph rounds are those that kernels round: the same bits, and nothing left to lay out.
+void same_bits(const graph::Graph& plain, const std::string& machine, bool lays) {
+  graph::Graph rounded = plain;
+  graph::round_products(rounded, Scalar::bf16);
+  graph::simplify(rounded);
+  auto inputs = random_inputs(plain, {.limits = {{"start", 1}}});
+  if (inputs.contains("weight"))  // the gradient that sums of the scores' gradient read, too
+    for (double& x : inputs["weight"].values) x = bf16_to_f32(f32_to_bf16(static_cast<float>(x)));
+  const auto m = machine::find_machine(machine);
+  const auto run = [&](const graph::Graph& g) {
+    return run_plan(graph::fuse(g), inputs, *m, loop_evaluator(*m), {.products = Scalar::bf16});
+  };
+  const PlanRun want = run(plain), got = run(rounded);
+  for (size_t r = 0; r < want.results.size(); ++r) EXPECT_EQ(got.results[r].values, want.results[r].values) << machine;
+  const auto prepares = [](const PlanRun& x) {
+    return std::count_if(x.plans.begin(), x.plans.end(), [](const std::string& p) {
+      return p.find("prepare attend") != std::string::npos && p.find("reciprocals") == std::string::npos;
+    });
+  };
+  EXPECT_EQ(prepares(want) > 0, lays) << machine;
+  EXPECT_EQ(prepares(got), 0) << machine;
+}
+
+TEST(SynthAttendStream, OperandsTheGraphRoundsGiveTheSameBits) {
+  for (const char* machine : {"sm_90a", "gfx942"}) {
+    const bool lays = machine == std::string("sm_90a");
+    same_bits(attention_graph({.queries = 34, .keys = 70, .groups = 1, .repeat = 1, .depth = 64, .width = 64}).g,
+              machine, lays);
+    same_bits(gradient_graph(1, 34, 1, 1, 64, 64).g, machine, lays);
+  }
 }
 
 }  // namespace

@@ -93,6 +93,37 @@ TEST(SynthReduce, CrossEntropy) {
   check(t.g, {.limits = {{"target", 65}}});
 }
 
+// Short floats that a row's largest magnitude is found of: computed with the machine's own functions, as in a map, and
+// the largest is one of what was written.
+TEST(SynthReduce, ExtremesOfShortResults) {
+  for (const Scalar type : {Scalar::bf16, Scalar::f32}) {
+    G t;
+    const ValueId x = t.in("x", {10, 1024}, Scalar::bf16), wide = t.b.convert(x, Scalar::f32);
+    const ValueId swish =
+        t.b.div(wide, t.b.add(t.b.unary(ScalarOp::exp_, t.b.unary(ScalarOp::neg_, wide)), t.b.scalar(1)));
+    const ValueId y = t.b.convert(swish, type);
+    t.out(y);
+    t.out(t.b.reduce(t.b.unary(ScalarOp::abs_, t.b.convert(y, Scalar::f32)), Reduction::max, {1}));
+    const graph::Plan plan = graph::fuse(t.g);
+    EXPECT_EQ(plan.groups.size(), 1U);
+    const auto inputs = random_inputs(t.g, {});
+    const std::vector<graph::Tensor> want = graph::eval(t.g, inputs);
+    for (const char* name : {"avx512", "sm_90a", "gfx942"}) {
+      const machine::MachineRef m = machine::find_machine(name);
+      const PlanRun got = run_plan(plan, inputs, *m, loop_evaluator(*m));
+      expect_equal(got.results[0], want[0], type == Scalar::bf16 ? 8e-3 : 2e-6, name);
+      for (size_t row = 0; row < 10; ++row) {
+        double most = 0;
+        for (size_t i = 0; i < 1024; ++i) most = std::max(most, std::abs(got.results[0].values[row * 1024 + i]));
+        EXPECT_EQ(got.results[1].values[row], most) << name;
+      }
+      const bool fast = print(synth::synthesize(plan, plan.groups[0], *m).steps[0].kernel).find("inst f32 power2") !=
+                        std::string::npos;
+      EXPECT_EQ(fast, type == Scalar::bf16 && !m->power2.empty()) << name;
+    }
+  }
+}
+
 TEST(SynthReduce, ViewsAndHalfPrecision) {
   G t;
   const ValueId x = t.in("x", {6, 8, 20}), h = t.in("h", {9, 50}, Scalar::f16);

@@ -3,6 +3,8 @@
 // fragments, blocks that exchange.
 #include "../emit/scalar_cases.h"
 #include "../kernel/attend_cases.h"
+#include "../kernel/codes_cases.h"
+#include "../kernel/scatter_cases.h"
 #include "dot_cases.h"
 #include "gpu_code.h"
 #include "graph_cases.h"
@@ -102,6 +104,26 @@ TEST_F(LadderGpu, RandomGraphs) {
 TEST_F(LadderGpu, Attentions) {
   const Execute execute = gpu_->execute();
   for (const auto& [queries, keys, depth] : kAttentions) check(attention(queries, keys, depth).g, at(1e-5), &execute);
+}
+
+TEST_F(LadderGpu, ScattersByRows) {
+  const Execute execute = gpu_->execute();
+  std::vector<ScatterCase> cases = scatter_cases();
+  cases.push_back({"an embedding's gradient", {3, 1024}, {256}, 5000, 0.5, Scalar::f32, false, 1e-4});
+  for (const ScatterCase& c : cases) {
+    SCOPED_TRACE(c.name);
+    Check how = at(c.tolerance);
+    how.given["index"] = indices_of(c);
+    check(scatter_graph(c).g, how, &execute);
+  }
+}
+
+TEST_F(LadderGpu, CodesOfMapsEqualTheCodec) {
+  const Execute execute = gpu_->execute();
+  std::vector<CodesCase> cases = codes_in_squares();
+  for (const CodesCase& c : codes_in_lines()) cases.push_back(c);
+  cases.push_back({{8, 128, 512}, {1024, 512}});
+  for (const CodesCase& c : cases) check(codes_graph(c).g, at(0), &execute);
 }
 
 // By blocks, with and without matrix instructions, forward and backward.

@@ -146,6 +146,7 @@ TEST(Compile, ExplainsItself) {
   const std::string text = program->explain();
   EXPECT_NE(text.find("GFLOP/s"), std::string::npos) << text;
   EXPECT_NE(text.find("1 runs"), std::string::npos) << text;
+  EXPECT_NE(text.find("w1 f32: dot "), std::string::npos) << text;
   EXPECT_GT(program->report().kernels, 0);
   EXPECT_EQ(program->report().compiled + program->report().cached, program->report().kernels);
 }

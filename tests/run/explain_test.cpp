@@ -5,6 +5,7 @@
 
 #include "emit/emit.h"
 #include "number/library.h"
+#include "run/engine/gpu_ceilings.h"
 #include "run/engine/roofline.h"
 
 namespace lumen::run {
@@ -48,10 +49,20 @@ TEST(Explain, PredictionsAreTheModelsUnlessACeilingIsSlower) {
   EXPECT_NE(table.find("2000.000"), std::string::npos) << table;
 }
 
+TEST(Explain, ParametersStandBesideThePlansOfTheirProducts) {
+  EXPECT_EQ(parameters_table({}), "");
+  EXPECT_EQ(parameters_table({{"layers.0.wq q4_0", "dot a"},
+                              {"layers.1.wq q4_0", "dot a"},
+                              {"layers.10.w2 q4_0", "dot a"},
+                              {"layers.0.w2 f32", "dot b"},
+                              {"output f32", "dot b"}}),
+            "products of parameters:\n  layers.*.wq q4_0 (2), layers.*.w2 q4_0: dot a\n  layers.*.w2 f32, output f32: "
+            "dot b\n");
+}
+
 TEST(Roofline, EveryMachineHasItsCeilings) {
   for (const machine::MachineRef& m : machine::all_machines()) {
-    if (m->kind != machine::Kind::cpu) continue;
-    for (const CeilingKernel& k : ceiling_kernels(*m, 4)) {
+    for (const CeilingKernel& k : m->kind == machine::Kind::gpu ? gpu_ceiling_kernels(*m) : ceiling_kernels(*m, 4)) {
       EXPECT_GT(k.work, 0) << m->name << " " << k.kernel.name;
       const std::string text = emit::emit({&k.kernel, 1}, *m, emit::Output::assembly);
       EXPECT_NE(text.find("ceiling"), std::string::npos) << m->name << " " << k.kernel.name;

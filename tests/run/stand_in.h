@@ -27,15 +27,15 @@ class StandIn {
     LUMEN_CHECK(library_, "{}", ::dlerror());
     gpu_ = reinterpret_cast<fake::Gpu* (*)()>(::dlsym(library_, "fake_gpu"))();
     reset();
-    ::setenv(variable(), path.c_str(), 1);
+    for (const char* name : variables()) ::setenv(name, path.c_str(), 1);
   }
   ~StandIn() {
     EXPECT_EQ(gpu_->held(), 0) << "contexts " << gpu_->contexts << " streams " << gpu_->streams << " events "
                                << gpu_->events << " modules " << gpu_->modules << " graphs " << gpu_->graphs
                                << " executables " << gpu_->executables << " links " << gpu_->links_open
-                               << " host blocks " << gpu_->host_blocks << " device blocks " << gpu_->device_blocks;
+                               << " descriptors " << gpu_->descriptors << " host blocks " << gpu_->host_blocks << " device blocks " << gpu_->device_blocks;
     reset();
-    ::unsetenv(variable());
+    for (const char* name : variables()) ::unsetenv(name);
   }
   StandIn(const StandIn&) = delete;
   StandIn& operator=(const StandIn&) = delete;
@@ -62,7 +62,11 @@ class StandIn {
   }
 
  private:
-  const char* variable() const { return vendor_ == GpuVendor::cuda ? "LUMEN_CUDA_LIBRARY" : "LUMEN_HIP_LIBRARY"; }
+  // Of the driver, and of the library for products.
+  std::vector<const char*> variables() const {
+    if (vendor_ == GpuVendor::cuda) return {"LUMEN_CUDA_LIBRARY", "LUMEN_CUBLASLT_LIBRARY"};
+    return {"LUMEN_HIP_LIBRARY", "LUMEN_HIPBLASLT_LIBRARY"};
+  }
   void reset() { reinterpret_cast<void (*)()>(::dlsym(library_, "fake_gpu_reset"))(); }
   static void execute(void* function, std::span<void* const> arguments, unsigned blocks, unsigned) {
     reinterpret_cast<KernelFunction>(function)(arguments.data(), 0, blocks, static_cast<int64_t*>(arguments.back()));

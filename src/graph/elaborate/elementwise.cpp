@@ -54,9 +54,12 @@ int recip(Formula& f, const int* a) {
   return f.op(ScalarOp::select_, f.op(ScalarOp::ne_, a[0], zero(f, a[0])), f.op(ScalarOp::div_, one(f, a[0]), a[0]),
               zero(f, a[0]));
 }
+// The exponential stays finite, for else its derivative is zero times infinity.
 int sigmoid(Formula& f, const int* a) {
-  return f.op(ScalarOp::div_, one(f, a[0]),
-              f.op(ScalarOp::add_, one(f, a[0]), f.op(ScalarOp::exp_, f.op(ScalarOp::neg_, a[0]))));
+  const Scalar type = f.type(a[0]);
+  const double most = type == Scalar::f64 ? 700 : type == Scalar::f16 ? 11 : 88;
+  const int x = f.op(ScalarOp::min_, f.op(ScalarOp::neg_, a[0]), f.constant(type, most));
+  return f.op(ScalarOp::div_, one(f, a[0]), f.op(ScalarOp::add_, one(f, a[0]), f.op(ScalarOp::exp_, x)));
 }
 int sign(Formula& f, const int* a) {
   const int up = f.op(ScalarOp::lt_, zero(f, a[0]), a[0]), down = f.op(ScalarOp::lt_, a[0], zero(f, a[0]));

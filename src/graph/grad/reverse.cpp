@@ -14,6 +14,21 @@
 #include "graph/ir/rewrite.h"
 
 namespace lumen::graph {
+namespace {
+
+// The sum of all by a tree of pairs.
+template <typename T, typename Add>
+T in_pairs(std::vector<T> level, const Add& add) {
+  while (level.size() > 1) {
+    std::vector<T> next;
+    for (size_t i = 0; i + 1 < level.size(); i += 2) next.push_back(add(level[i], level[i + 1]));
+    if (level.size() % 2 != 0) next.push_back(level.back());
+    level = std::move(next);
+  }
+  return level[0];
+}
+
+}  // namespace
 
 void Reverse::set_active(ValueId v) {
   if (v >= static_cast<ValueId>(active_.size())) active_.resize(v + 1);
@@ -28,24 +43,25 @@ void Reverse::add(ValueId v, ValueId gradient) {
   added_[v].push_back(gradient);
 }
 
-// One map adds all contributions, in pairs: the tree has the smallest rounding error and one pass over memory.
+// One map adds all contributions, in pairs: the tree has the smallest rounding error and one pass over memory. Products
+// are added by maps of two, for each can be part of its product's kernel.
 ValueId Reverse::take(ValueId v) {
   if (v >= static_cast<ValueId>(added_.size()) || added_[v].empty()) return -1;
   std::vector<ValueId> parts = std::move(added_[v]);
   added_[v].clear();
   join_pads(&parts);
   if (parts.size() == 1) return parts[0];
+  const auto is_product = [&](ValueId p) {
+    while (build.graph[p].op == Op::reshape_ || build.graph[p].op == Op::permute_) p = build.graph[p].operands[0];
+    return build.graph[p].op == Op::contract_;
+  };
+  if (std::all_of(parts.begin(), parts.end(), is_product))
+    return in_pairs(parts, [&](ValueId a, ValueId b) { return build.add(a, b); });
   Formula sum;
   sum.inputs.assign(parts.size(), build.type(parts[0]).element.scalar);
-  std::vector<int> level;
-  for (size_t i = 0; i < parts.size(); ++i) level.push_back(sum.input(static_cast<int>(i)));
-  while (level.size() > 1) {
-    std::vector<int> next;
-    for (size_t i = 0; i + 1 < level.size(); i += 2) next.push_back(sum.op(ScalarOp::add_, level[i], level[i + 1]));
-    if (level.size() % 2 != 0) next.push_back(level.back());
-    level = std::move(next);
-  }
-  sum.outputs = {level[0]};
+  std::vector<int> inputs;
+  for (size_t i = 0; i < parts.size(); ++i) inputs.push_back(sum.input(static_cast<int>(i)));
+  sum.outputs = {in_pairs(inputs, [&](int a, int b) { return sum.op(ScalarOp::add_, a, b); })};
   return build.map(std::move(sum), parts);
 }
 

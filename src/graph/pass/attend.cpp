@@ -150,6 +150,34 @@ std::vector<Attention> find_attention(const Graph& g, const Users& users, ValueI
   return found;
 }
 
+ValueId below_order(const Graph& g, ValueId v) {
+  while (g[v].op == Op::reshape_ || g[v].op == Op::permute_) v = g[v].operands[0];
+  return v;
+}
+
+std::set<ValueId> attention_operands(const Graph& g, const Users& users) {
+  std::set<ValueId> operands, values;
+  std::vector<Shape> scores;
+  for (const Attention& a : find_attention(g, users, 0, false)) {
+    scores.push_back(g[a.probability].type.shape);
+    values.insert(below_order(g, g[a.output].operands[1]));
+    for (const ValueId v : a.nodes)
+      if (g[v].op == Op::contract_ && v != a.output)
+        for (const ValueId o : g[v].operands) operands.insert(below_order(g, o));
+  }
+  // The gradient of a probability is the product of a value and what we look for.
+  const std::set<ValueId> known = operands;
+  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+    if (g[v].op != Op::contract_ || std::find(scores.begin(), scores.end(), g[v].type.shape) == scores.end()) continue;
+    for (size_t i = 0; i < 2; ++i) {
+      const ValueId other = below_order(g, g[v].operands[1 - i]);
+      if (values.contains(below_order(g, g[v].operands[i])) && !known.contains(other)) operands.insert(other);
+    }
+  }
+  operands.insert(values.begin(), values.end());
+  return operands;
+}
+
 Graph separate_attention(const Graph& g) {
   const std::vector<Attention> all = find_attention(g, users_of(g), 0, false);
   std::vector<const Attention*> inside(g.nodes.size(), nullptr);  // what must be copied for later uses

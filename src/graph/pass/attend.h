@@ -1,6 +1,8 @@
 // Attention found by its structure. Used by fuse, and by grad, whose rule for it leaves no scores in memory.
 #pragma once
 
+#include <set>
+
 #include "graph/pass/partition.h"
 
 namespace lumen::graph {
@@ -21,6 +23,11 @@ std::vector<Attention> find_attention(const Graph& g, const Users& users, ValueI
 // Later uses of an attention's scores, powers and probabilities get copies of them, computed anew from the row's
 // maximum and sum; the attention itself is then alone but for those two. Exact: the copies are the same formulas.
 Graph separate_attention(const Graph& g);
+
+// What attentions of a graph and their gradients multiply that is not of the scores' shape: queries, keys, values and
+// gradients of what they mixed, below reshapes and permutes.
+std::set<ValueId> attention_operands(const Graph& g, const Users& users);
+ValueId below_order(const Graph& g, ValueId v);  // below reshapes and permutes
 
 // The gradient of an attention, all products that need its scores:
 //   dot = contract(q, k), .., p = exp(s - m) / l;  dp = contract(do, v);  maps of the scores' shape;

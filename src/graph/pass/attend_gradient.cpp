@@ -32,6 +32,7 @@ class Grower {
  private:
   static bool has(const std::string& letters, char c) { return letters.find(c) != std::string::npos; }
   bool is_f32(ValueId v) const { return g_[v].type.element.scalar == Scalar::f32 && !g_[v].type.element.format; }
+  bool is_number(ValueId v) const { return is_float(g_[v].type.element.scalar) && !g_[v].type.element.format; }
 
   // A value of the scores' shape, what it is computed from and what is computed from it; false when something else
   // needs it.
@@ -100,7 +101,7 @@ class Grower {
     const auto& letters = node.attributes.indices;
     const int side = core_.contains(node.operands[0]) ? 0 : 1;
     const ValueId other = node.operands[1 - side];
-    if (core_.contains(other) || results_.contains(other) || !is_f32(other)) return false;
+    if (core_.contains(other) || results_.contains(other) || !is_number(other)) return false;
     const std::string &scores = letters[side], &others = letters[1 - side];
     const char key = scores.back();
     if (!own_axis(other, others, scores, letters[2])) return false;

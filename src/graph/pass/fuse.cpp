@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "graph/pass/access.h"
 #include "graph/pass/attend.h"
+#include "number/facts.h"
 
 namespace lumen::graph {
 
@@ -46,6 +47,10 @@ class Partition {
     // The last product of a map takes it: in a chain of sums each product then adds to what came before it.
     for (int c = size(); c-- > 0;) {
       if (clusters_[c].shape == KernelShape::dot) grow_epilogue(c);
+    }
+    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+      if (g_[v].op == Op::map_) grow_codes(v);
+      if (g_[v].op == Op::reduce_) grow_reduce(v);
     }
     for (bool changed = true; changed;) changed = merge_rows();
     merge_siblings();
@@ -249,6 +254,56 @@ class Partition {
     if (!best.empty()) attempt(best, {KernelShape::dot, root});
   }
 
+  // A map that casts into bytes alone read, as it lies or turned, joins them.
+  void grow_codes(ValueId map) {
+    if (clusters_[cluster_[map]].nodes.size() != 1) return;
+    std::vector<ValueId> casts;
+    if (!find_codes(map, &casts) || casts.empty() || casts.size() > 2) return;
+    const auto is_straight = [&](ValueId cast) {
+      return affine_access(g_, g_[cast].operands[0])->strides == dense_strides(g_[cast].type.shape);
+    };
+    if (casts.size() == 2 && is_straight(casts[0]) == is_straight(casts[1])) return;
+    for (const ValueId c : casts)
+      if (g_[c].type.element != g_[casts[0]].type.element) return;
+    std::vector<ValueId> nodes = casts;
+    nodes.push_back(map);
+    attempt(nodes, {KernelShape::move, casts[0]});
+  }
+
+  // The casts that read v through views; false where something else does.
+  bool find_codes(ValueId v, std::vector<ValueId>* casts) const {
+    return std::all_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
+      if (u < 0) return false;
+      if (is_view(g_[u].op)) return find_codes(u, casts);
+      if (!is_byte_cast(u)) return false;
+      casts->push_back(u);
+      return true;
+    });
+  }
+  bool is_byte_cast(ValueId v) const {
+    const Node& node = g_[v];
+    if (node.op != Op::cast_ || !node.type.element.format || node.operands.size() != 1) return false;
+    const FieldType* field = plain_field(*node.type.element.format);
+    const auto access = affine_access(g_, node.operands[0]);
+    if (!field || field->bits != 8 || !access || access->offset != 0 || node.type.shape.empty()) return false;
+    const Shape &from = g_[access->source].type.shape, &to = node.type.shape;
+    if (elements(from) != elements(to)) return false;
+    if (access->strides == dense_strides(to)) return true;
+    // Turned: the last axes of the source are the columns, and the first axis here.
+    if (to.size() != 2 || access->strides != std::vector<int64_t>{1, to[0].number()}) return false;
+    int64_t columns = 1;
+    for (size_t d = from.size(); d > 0 && columns < to[0].number(); --d) columns *= from[d - 1].number();
+    return columns == to[0].number() && to[0].number() > 1 && to[1].number() > 1;
+  }
+
+  // A map that a reduction alone reads joins it, before what it reads may take it along and write it.
+  void grow_reduce(ValueId v) {
+    const ValueId o = g_[v].operands[0];
+    if (cluster_[o] < 0 || g_[o].op != Op::map_ || users_[o].size() != 1) return;
+    if (clusters_[cluster_[o]].nodes.size() != 1 || clusters_[cluster_[v]].nodes.size() != 1) return;
+    if (const auto form = row_form(g_, users_, {o, v})) attempt({o, v}, *form);
+  }
+
   // One sweep over all uses of computed values; true when something merged.
   bool merge_rows() {
     bool changed = false;
@@ -328,8 +383,10 @@ Group Partition::group_of(const Cluster& c) const {
       }
     }
     const bool is_load = c.shape == KernelShape::attend && g_[v].op == Op::gather_;  // see with_gathers
-    const bool escapes = !is_load && std::any_of(users_[v].begin(), users_[v].end(),
-                                                 [&](ValueId u) { return u < 0 || cluster_[u] != cluster_[v]; });
+    const bool is_encoded = c.shape == KernelShape::move && g_[v].op == Op::map_;    // see grow_codes
+    const bool escapes = !is_load && !is_encoded && std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
+      return u < 0 || cluster_[u] != cluster_[v];
+    });
     if (escapes || g_[v].op == Op::update_) group.results.push_back(v);
   }
   group.nodes.assign(nodes.begin(), nodes.end());
@@ -347,7 +404,8 @@ std::vector<Group> Partition::groups() const {
       return g_[v].op == Op::update_ || std::all_of(users_[v].begin(), users_[v].end(),
                                                     [&](ValueId u) { return u >= 0 && cluster_[u] == cluster_[v]; });
     });
-    return writes_states ? -1 : c.nodes.back();
+    if (writes_states) return -1;
+    return c.shape == KernelShape::move ? c.root : c.nodes.back();  // turned codes are often for much later
   };
   size_t total = 0;
   for (int c = 0; c < size(); ++c) {

@@ -87,6 +87,9 @@ void split_contracts(Graph& g);
 //              gather, scatter_add (the result is zeroed first), concat, pad,
 //              update (writes value at starts into the state's storage; `value` never overlaps the state),
 //              cast into a format (encode; further operands supply fields).
+//            codes: a cast into a format of one byte for each number may have the map below it in its group, and beside it, or alone,
+//            the cast of that map's values as a turned matrix, [n, m] of what lies as [m, n]; nothing else reads the map. root = the
+//            first cast; the casts are the results.
 // 6. A load that must be in memory (a result of the graph that is a view; a reshape that affine_access cannot express) is copied by a
 //    `map` whose formula returns its input; fuse adds these to the graph. Views and casts out of formats are never results.
 // 7. Results that are `update` nodes live in the storage of the state input (MemoryPlan: external, owner = the input).

@@ -1,7 +1,8 @@
 // round_products: mixed precision. Operands of products with parameters, forward and backward, are rounded to a short
 // float; sums, everything between products, and the parameters themselves stay as they are. Such products have no batch
-// letter (one that both operands and the result share); those of attention do and stay. A value is rounded once,
-// below its views, however many products read it. Products whose rows pick matrices are such products.
+// letter (one that both operands and the result share). A value is rounded once, below its views, however many products
+// read it. Products whose rows pick matrices are such products. Of attentions, queries, keys, values and gradients of
+// what they mixed are rounded, too; what has the shape of their scores is theirs alone and stays.
 // What such a product of data and parameters computes (with the bias or factor behind it) is rounded, too, where it has
 // to be kept: where several maps or products read it. Half the memory between forward and backward, and exactly what
 // another product that reads it would round it to. Gradients of parameters (both operands are data) and what reductions
@@ -12,7 +13,7 @@
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
 #include "graph/pass/access.h"
-#include "graph/pass/partition.h"
+#include "graph/pass/attend.h"
 #include "graph/pass/pipeline.h"
 #include "number/facts.h"
 
@@ -34,6 +35,7 @@ class Rounder {
         to_(to.scalar),
         code_(to.code),
         users_(users_of(g)),
+        attended_(attention_operands(g, users_)),
         rounded_(g.nodes.size(), -1),
         coded_(g.nodes.size()),
         data_(g.nodes.size(), false) {
@@ -49,6 +51,8 @@ class Rounder {
       const Node& node = r_.from[v];
       if (is_rounded_product(v))
         replace(v);
+      else if (attends(v))
+        replace_attended(v);
       else if (is_view(node.op) && is_kept_short(node.operands[0]))
         keep_short_view(v);
       else if (node.op == Op::map_ &&
@@ -69,6 +73,17 @@ class Rounder {
     const bool picks = node.op == Op::contract_gather_ || node.op == Op::contract_scatter_;
     const bool dense = node.op == Op::contract_ && !has_batch_letter(node);
     return (picks || dense) && is_f32(node.operands[0]) && is_f32(node.operands[1]);
+  }
+
+  // Whether a product reads v as an attention does.
+  bool attends(ValueId product, ValueId v) const {
+    const Node& node = r_.from[product];
+    return node.op == Op::contract_ && has_batch_letter(node) && is_f32(v) &&
+           attended_.contains(below_order(r_.from, v));
+  }
+  bool attends(ValueId product) const {
+    const std::vector<ValueId>& o = r_.from[product].operands;
+    return std::any_of(o.begin(), o.end(), [&](ValueId v) { return attends(product, v); });
   }
 
   // A product of data and parameters, or one of data that such a product reads (what an attention mixed), or a map of
@@ -108,7 +123,7 @@ class Rounder {
         return count_readers(u, readers, moved);
       }
       readers->insert(u);
-      return r_.from[u].op == Op::map_ || is_rounded_product(u);
+      return r_.from[u].op == Op::map_ || is_rounded_product(u) || attends(u, v);
     });
   }
 
@@ -163,6 +178,15 @@ class Rounder {
     r_.to[r_[v]].label = node.label;
   }
 
+  void replace_attended(ValueId v) {
+    const Node node = r_.from[v];
+    std::vector<ValueId> o;
+    for (const ValueId operand : node.operands) o.push_back(attends(v, operand) ? rounded(operand) : r_[operand]);
+    const std::vector<std::string>& i = node.attributes.indices;
+    r_.replace(v, r_.build.contract(o[0], o[1], i[0], i[1], i[2]));
+    r_.to[r_[v]].label = node.label;
+  }
+
   // Instructions take codes in groups of 16; what a reduction reads (logits) needs more digits.
   bool takes_codes(ValueId v) const {
     const Node& node = r_.from[v];
@@ -196,10 +220,7 @@ class Rounder {
       if (is_dense(v) && others.contains(below(o[0])) && others.contains(below(o[1]))) precise_.insert(v);
     }
   }
-  ValueId below(ValueId v) const {
-    while (r_.from[v].op == Op::reshape_ || r_.from[v].op == Op::permute_) v = r_.from[v].operands[0];
-    return v;
-  }
+  ValueId below(ValueId v) const { return below_order(r_.from, v); }
 
   bool is_reduced(ValueId v) const {
     return std::any_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
@@ -211,7 +232,7 @@ class Rounder {
     const Node node = r_.from[v];
     const Coded a = coded(node.operands[0]), b = coded(node.operands[1]);
     const std::vector<std::string>& i = node.attributes.indices;
-    const ValueId product = r_.build.contract(a.codes, b.codes, i[0], i[1], i[2]);
+    const ValueId product = r_.build.contract(codes_for(v, 0), codes_for(v, 1), i[0], i[1], i[2]);
     Formula f;
     f.inputs = {Scalar::f32, Scalar::f32, Scalar::f32};
     f.outputs = {f.op(ScalarOp::mul_, f.input(0), f.op(ScalarOp::mul_, f.input(1), f.input(2)))};
@@ -221,6 +242,9 @@ class Rounder {
 
   struct Coded {
     ValueId codes = -1, scale = -1;  // value = codes * scale
+    ValueId scaled = -1;             // what is encoded
+    ValueId turned = -1;             // the codes again, as a matrix whose columns lie beside each other
+    Shape matrix;
   };
   Coded coded(ValueId v) {
     Coded& known = coded_[static_cast<size_t>(v)];
@@ -232,20 +256,78 @@ class Rounder {
                                             : r_.build.permute(known.codes, node.attributes.axes);
       return known;
     }
-    std::vector<int> axes;
-    for (size_t d = 0; d < node.type.shape.size(); ++d) axes.push_back(static_cast<int>(d));
-    const ValueId value = is_kept_short(v) ? r_.build.convert(rounded_[v], Scalar::f32) : r_[v];
-    const ValueId most =
-        r_.build.reshape(r_.build.reduce(r_.build.unary(ScalarOp::abs_, value), Reduction::max, axes), {});
     // Tensors of zeros, and of numbers so small that their scale would not be one, are scaled by the smallest that is.
-    Formula f;
-    f.inputs = {Scalar::f32};
-    const int least = f.constant(Scalar::f32, 0x1p-100);
-    f.outputs = {f.op(ScalarOp::div_, f.op(ScalarOp::max_, f.input(0), least),
-                      f.constant(Scalar::f32, plain_field(*code_)->max_finite()))};
-    known.scale = r_.build.map(f, {most});
-    known.codes = r_.build.cast(r_.build.cast(r_.build.div(value, known.scale), {Scalar::f32, code_}), Element{});
+    const double most = plain_field(*code_)->max_finite();
+    const auto quotient = [&](ValueId x, bool inverse) {
+      Formula f;
+      f.inputs = {Scalar::f32};
+      const int largest = f.op(ScalarOp::max_, f.input(0), f.constant(Scalar::f32, 0x1p-100));
+      const int limit = f.constant(Scalar::f32, most);
+      f.outputs = {inverse ? f.op(ScalarOp::div_, limit, largest) : f.op(ScalarOp::div_, largest, limit)};
+      return r_.build.reshape(r_.build.map(f, {x}), {});
+    };
+    const ValueId value = is_kept_short(v) || products_alone_read(v) ? rounded(v) : r_[v];
+    const ValueId largest = find_largest(value);
+    known.scale = quotient(largest, false);
+    Formula scaled;
+    scaled.inputs = {r_.to[value].type.element.scalar, Scalar::f32};
+    scaled.outputs = {scaled.op(ScalarOp::mul_, as_f32(scaled), scaled.input(1))};
+    known.scaled = r_.build.map(scaled, {value, quotient(largest, true)});
+    known.codes = encoded(known.scaled);
     return known;
+  }
+  ValueId encoded(ValueId x) { return r_.build.cast(r_.build.cast(x, {Scalar::f32, code_}), Element{}); }
+  static int as_f32(Formula& f) {
+    return f.inputs[0] == Scalar::f32 ? f.input(0) : f.convert(ScalarOp::cast_, Scalar::f32, f.input(0));
+  }
+
+  // What nobody else reads is not worth more digits between where it is computed and where it is encoded.
+  bool products_alone_read(ValueId v) const {
+    return r_.from[v].op != Op::input_ && std::all_of(users_[v].begin(), users_[v].end(), [&](ValueId u) {
+             return u >= 0 && (is_rounded_product(u) || (is_view(r_.from[u].op) && products_alone_read(u)));
+           });
+  }
+
+  // The largest magnitude: first of rows that are long enough for lanes side by side, so that what computes them finds
+  // it, else of all at once. One number, of the value's rank.
+  ValueId find_largest(ValueId value) {
+    constexpr int64_t kInner = 64, kLeast = 512, kMost = 65536;
+    Formula f;
+    f.inputs = {r_.to[value].type.element.scalar};
+    f.outputs = {f.op(ScalarOp::abs_, as_f32(f))};
+    ValueId most = r_.build.map(f, {value});
+    const Shape shape = r_.to[value].type.shape;
+    std::vector<int> all, row;
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d) all.push_back(d);
+    int64_t length = 1;
+    for (size_t d = shape.size(); d-- > 0 && shape[d].is_number() && length < kLeast;) {
+      length *= shape[d].number();
+      if (length < kInner) break;
+      row.insert(row.begin(), static_cast<int>(d));
+    }
+    if (length >= kLeast && length <= kMost && row.size() < all.size())
+      most = r_.build.reduce(most, Reduction::max, row);
+    return r_.build.reduce(most, Reduction::max, all);
+  }
+
+  // The codes of an operand. Where a matrix is summed over its first axis, they are asked for turned, too: instructions
+  // take bytes with neighbours along what is summed.
+  ValueId codes_for(ValueId product, size_t side) {
+    const ValueId v = r_.from[product].operands[side];
+    const std::string &letters = r_.from[product].attributes.indices[side],
+                      &kept = r_.from[product].attributes.indices[2];
+    const auto is_kept = [&](size_t d) { return kept.find(letters[d]) != std::string::npos; };
+    ValueId whole = v;
+    while (r_.from[whole].op == Op::reshape_) whole = r_.from[whole].operands[0];
+    if (letters.size() != 2 || is_kept(0) || !is_kept(1) || r_.from[whole].op == Op::permute_) return coded(v).codes;
+    const Shape& matrix = r_.from[v].type.shape;
+    Coded& known = coded_[static_cast<size_t>(whole)];
+    if (known.turned < 0) {
+      known.matrix = matrix;
+      known.turned =
+          r_.build.permute(encoded(r_.build.permute(r_.build.reshape(known.scaled, matrix), {1, 0})), {1, 0});
+    }
+    return known.matrix == matrix ? known.turned : coded(v).codes;
   }
 
   ValueId rounded(ValueId v) {
@@ -265,6 +347,7 @@ class Rounder {
   Scalar to_;
   FormatRef code_;
   Users users_;
+  std::set<ValueId> attended_;    // what attentions multiply, below reshapes and permutes
   std::vector<ValueId> rounded_;  // the short value of each, where there is one
   std::vector<Coded> coded_;
   std::vector<bool> data_;     // depends on more than parameters

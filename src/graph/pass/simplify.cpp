@@ -176,8 +176,47 @@ class Simplifier {
   }
 
   // --- maps
+  // A map of one use that a map repeats a few times along small axes is computed in it, which costs less than a pass
+  // over memory: no group holds both.
+  bool repeats(const Node& old, ValueId read) const {
+    constexpr int64_t kMostTimes = 4;
+    constexpr size_t kMaxNodes = 64;
+    const Node& part = r_.from[read];
+    if (part.op != Op::map_ || uses_[read] != 1 || part.type.shape.size() != old.type.shape.size() ||
+        part.attributes.formula.nodes.size() + old.attributes.formula.nodes.size() > kMaxNodes)
+      return false;
+    int64_t times = 1;
+    for (size_t d = 0; d < old.type.shape.size(); ++d) {
+      if (part.type.shape[d] == old.type.shape[d]) continue;
+      if (part.type.shape[d] != Dim(1) || !old.type.shape[d].is_number()) return false;
+      times *= old.type.shape[d].number();
+    }
+    const bool cheap = std::none_of(
+        part.attributes.formula.nodes.begin(), part.attributes.formula.nodes.end(), [](const ScalarNode& n) {
+          return n.op == ScalarOp::div_ || n.op == ScalarOp::sqrt_ || n.op == ScalarOp::exp_ ||
+                 n.op == ScalarOp::log_ || n.op == ScalarOp::sin_ || n.op == ScalarOp::cos_ ||
+                 n.op == ScalarOp::tanh_ || n.op == ScalarOp::pow_;
+        });
+    return times > 1 && times <= kMostTimes && cheap;
+  }
+
   ValueId map(const Node& old, std::vector<ValueId> operands) {
     Formula f = old.attributes.formula;
+    std::vector<ValueId> reads = old.operands;
+    for (size_t k = 0; k < reads.size();) {
+      if (k >= old.operands.size() || !repeats(old, reads[k])) {
+        ++k;
+        continue;
+      }
+      const Node& part = r_.from[reads[k]];
+      f = compose(f, static_cast<int>(k), part.attributes.formula, 0);
+      reads.erase(reads.begin() + static_cast<int64_t>(k));
+      reads.insert(reads.end(), part.operands.begin(), part.operands.end());
+    }
+    if (reads != old.operands) {
+      operands.clear();
+      for (const ValueId read : reads) operands.push_back(r_[read]);
+    }
     const auto stretched = [&](const std::vector<ValueId>& of) {  // the shape these operands broadcast to
       Shape s;
       for (ValueId o : of) {

@@ -26,6 +26,18 @@ graph::ValueId copied(const graph::Plan& plan, const graph::Group& group) {
   return same && plan.graph[n.operands[0]].type == n.type ? n.operands[0] : -1;
 }
 
+bool is_short_float(const graph::Type& type) {
+  return !type.element.format && is_float(type.element.scalar) && scalar_bits(type.element.scalar) <= 16;
+}
+
+// Of what is as large as the result, that is.
+bool reads_short(const graph::Plan& plan, const graph::Group& group, int64_t elements) {
+  return std::all_of(group.inputs.begin(), group.inputs.end(), [&](graph::ValueId v) {
+    const graph::Type& type = plan.graph[v].type;
+    return graph::elements(type.shape).number() < elements || is_short_float(type);
+  });
+}
+
 }  // namespace
 
 Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
@@ -35,10 +47,14 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   Draft draft(plan.graph);
   draft.declare(group);
   loop::Builder& b = draft.b;
+  const bool short_results = std::all_of(group.results.begin(), group.results.end(),
+                                         [&](graph::ValueId r) { return is_short_float(plan.graph[r].type); });
+  if (short_results) b.take_shortcuts({target.power2, target.reciprocal, ""});
   Body body(draft, plan, group, shape, {});
-  const int lanes = target.f32_lanes();
-  // Tasks of a GPU are threads: a vector each, beside each other.
+  // Tasks of a GPU are threads: a vector each, beside each other, of the bytes that one load takes.
   const bool threads = target.wave > 1;
+  int lanes = target.f32_lanes() * (threads && short_results && reads_short(plan, group, product(shape)) ? 2 : 1);
+  while (threads && lanes > body.extents().back()) lanes /= 2;
   const int unroll = threads ? 1 : body.is_heavy() ? 2 : 4;
   std::vector<int64_t> outer = body.extents();
   const int64_t inner = outer.back();
@@ -57,7 +73,8 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
       });
   Synthesis out;
   const double elements = static_cast<double>(product(shape));
-  out.steps.push_back(draft.finish(fmt::format("map {} {} x{}", shape_text(shape), body.summary(), lanes),
+  out.steps.push_back(draft.finish(fmt::format("map {} {} x{}{}", shape_text(shape), body.summary(), lanes,
+                                               short_results && body.is_heavy() ? " short" : ""),
                                    elements * body.operations(), body.traffic()));
   return out;
 }

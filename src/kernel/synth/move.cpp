@@ -5,7 +5,9 @@
 
 #include "base/check.h"
 #include "kernel/synth/encode.h"
+#include "kernel/synth/encode_map.h"
 #include "kernel/synth/nest.h"
+#include "kernel/synth/scatter_rows.h"
 #include "kernel/synth/shapes.h"
 
 namespace lumen::synth {
@@ -35,6 +37,7 @@ class MoveKernel {
         gather();
         break;
       case Op::scatter_add_:
+        if (auto by_rows = scatter_by_rows(plan_, group_, target_)) return *std::move(by_rows);
         fill_zero();
         scatter_add();
         break;
@@ -384,7 +387,8 @@ class MoveKernel {
 
 Synthesis synthesize_move(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
   const Node& root = plan.graph[group.root];
-  if (root.op == Op::cast_ && root.type.element.format) return synthesize_cast(plan, group, target);
+  if (root.op == Op::cast_ && root.type.element.format)
+    return has_map(plan, group) ? encode_map(plan, group, target) : synthesize_cast(plan, group, target);
   if (is_load(plan, group, group.root)) return synthesize_map(plan, group, target);
   return MoveKernel(plan, group, target).run();
 }

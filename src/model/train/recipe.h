@@ -44,8 +44,7 @@ struct Recipe {
   int64_t save_every = 0;                              // 0: only at the end and on Ctrl-C
   int64_t keep = 2;                                    // checkpoints kept
   uint32_t seed = 1;
-  // A float type: operands of products with parameters are rounded to it, on GPUs those of attention, too; sums are
-  // f32.
+  // A float type: operands of products with parameters and of attention are rounded to it; sums are f32.
   std::string precision = "f32";
   // [[quantize]]
   std::vector<QuantizeRule> quantize;

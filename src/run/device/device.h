@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "kernel/machine/machine.h"
+#include "run/device/product.h"
 
 namespace lumen::run {
 
@@ -88,6 +89,12 @@ class Device {
     virtual double seconds(size_t from, size_t to) = 0;  // waits for `to`
   };
   virtual std::unique_ptr<Marks> make_marks(size_t) { return nullptr; }
+
+  // Opens the library of the device's vendor that multiplies matrices, and says its name and version. Error when this
+  // device has none, or it is not here.
+  virtual std::string open_products();
+  // Null: that library does not know how. After open_products().
+  virtual std::unique_ptr<Product> find_product(const machine::DenseProduct&) { return nullptr; }
 
   // Bytes read and written a second by copies within the device's memory; nothing where the engine's kernels measure.
   virtual std::optional<double> measure_copies() { return std::nullopt; }

@@ -8,6 +8,7 @@
 #include "run/device/gpu_code.h"
 #include "run/device/gpu_copies.h"
 #include "run/device/gpu_memory.h"
+#include "run/device/gpu_product.h"
 
 namespace lumen::run {
 namespace {
@@ -242,6 +243,12 @@ class GpuDevice : public Device {
 
   std::unique_ptr<Marks> make_marks(size_t count) override { return std::make_unique<GpuMarks>(context_, count); }
 
+  std::string open_products() override {
+    if (!products_) products_ = std::make_unique<GpuProducts>(context_, memory_);
+    return products_->title();
+  }
+  std::unique_ptr<Product> find_product(const machine::DenseProduct& what) override { return products_->find(what); }
+
   std::optional<double> measure_copies() override {
     constexpr int64_t kMost = int64_t{256} << 20;
     constexpr int kTimes = 8;
@@ -267,6 +274,7 @@ class GpuDevice : public Device {
   GpuContextRef context_;  // first made, last gone
   GpuMemory memory_;
   GpuCopies copies_;
+  std::unique_ptr<GpuProducts> products_;
   bool records_ = false;
 };
 

@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 #include <omp.h>
 
-#include <cstddef>
+#include "base/error.h"
+#include "run/device/product_symbols.h"
 
 namespace lumen::run {
 namespace {
@@ -14,44 +15,28 @@ std::string file_of(void* address) {
   return ::dladdr(address, &where) != 0 && where.dli_fname ? where.dli_fname : "";
 }
 
-// The first of the files the loader finds.
-void* open_first(std::initializer_list<const char*> files) {
-  for (const char* file : files)
-    if (void* handle = ::dlopen(file, RTLD_LAZY | RTLD_LOCAL)) return handle;
-  return nullptr;
-}
-
 LibraryFound open_mp() {
   return {"OpenMP", file_of(reinterpret_cast<void*>(&omp_get_max_threads)), fmt::format("{}", _OPENMP),
           "compiles kernels in parallel"};
 }
 
-LibraryFound cublas() {
-  LibraryFound found{"cuBLASLt", "", "", "not used: Lumen's own kernels do everything"};
-  void* handle = open_first({"libcublasLt.so.13", "libcublasLt.so.12"});
-  if (!handle) return found;
-  if (void* version = ::dlsym(handle, "cublasLtGetVersion")) {
-    found.file = file_of(version);
-    const size_t v = reinterpret_cast<size_t (*)()>(version)();
-    found.version = fmt::format("{}.{}.{}", v / 10000, v / 100 % 100, v % 100);
+LibraryFound products(GpuVendor vendor, const char* name) {
+  LibraryFound found{name, "", "", "not used: Lumen's own kernels do everything"};
+  try {
+    const auto symbols = open_product_library(vendor);
+    found.file = symbols->library;
+    if (const size_t space = symbols->title.find(' '); space != std::string::npos)
+      found.version = symbols->title.substr(space + 1);
+    found.remark = "multiplies where --libraries allows it and it is faster";
+  } catch (const Error&) {
   }
-  ::dlclose(handle);
-  return found;
-}
-
-LibraryFound hipblas() {
-  LibraryFound found{"hipBLASLt", "", "", "not used: Lumen's own kernels do everything"};
-  void* handle = open_first({"libhipblaslt.so.1", "libhipblaslt.so.0"});
-  if (!handle) return found;
-  if (void* create = ::dlsym(handle, "hipblasLtCreate")) found.file = file_of(create);
-  ::dlclose(handle);
   return found;
 }
 
 }  // namespace
 
 std::vector<LibraryFound> look_for_libraries() {
-  return {open_mp(), cublas(), hipblas()};
+  return {open_mp(), products(GpuVendor::cuda, "cuBLASLt"), products(GpuVendor::hip, "hipBLASLt")};
 }
 
 }  // namespace lumen::run

@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "kernel/loop/text.h"
+#include "run/engine/product_choice.h"
 #include "run/engine/repeat.h"
 
 namespace lumen::run {
@@ -161,12 +162,6 @@ void list_steps(const Workshop& shop, const Synthesis& s, const std::vector<void
   }
 }
 
-std::string hash_of(const Synthesis& s) {
-  std::string text;
-  for (const synth::Step& step : s.steps) text += loop::print(step.kernel);
-  return hash_text(text).hex();
-}
-
 // Two plans of a kernel can take each other's place in a launch list: only the last step differs.
 bool interchangeable(const Synthesis& a, const Synthesis& b) {
   if (a.steps.size() != b.steps.size() || a.scratch != b.scratch) return false;
@@ -213,8 +208,8 @@ std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<co
   const synth::Step& last = s.steps.back();
   const std::weak_ptr<Tuner> tuner = shop.tuner;
   const auto place = std::make_shared<std::weak_ptr<Trial>>();
-  auto job = [place, pipeline, key, exact = options.exact, products = options.products.scalar, first = s, cache = shop.cache,
-              device = shop.device, number = kernels.first[i], form = kernels.forms[i]] {
+  auto job = [place, pipeline, key, exact = options.exact, products = options.products.scalar, first = s,
+              cache = shop.cache, device = shop.device, number = kernels.first[i], form = kernels.forms[i]] {
     const graph::Group& group = pipeline->plan.groups[number];
     std::vector<Trial::Plan> others;
     for (int candidate = 1; candidate < first.candidates; ++candidate) {
@@ -244,6 +239,17 @@ std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<co
   return trial;
 }
 
+// A library's product in place of all steps of a group.
+Launch product_launch(const Synthesis& own, const ChosenProduct& chosen, const std::function<Place(int)>& value) {
+  Launch launch;
+  launch.product = chosen.product;
+  launch.plan = chosen.plan;
+  launch.bytes = own.steps.back().bytes;
+  for (const synth::Step& step : own.steps) launch.flops += step.flops;
+  for (const size_t v : chosen.values) launch.places.push_back(value(static_cast<int>(v)));
+  return launch;
+}
+
 // One kernel after the other uses the same bytes.
 int64_t most_scratch(const DistinctKernels& kernels) {
   int64_t most = 0;
@@ -252,6 +258,12 @@ int64_t most_scratch(const DistinctKernels& kernels) {
 }
 
 }  // namespace
+
+std::string hash_of(const Synthesis& s) {
+  std::string text;
+  for (const synth::Step& step : s.steps) text += loop::print(step.kernel);
+  return hash_text(text).hex();
+}
 
 LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
@@ -268,6 +280,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
   std::vector<std::shared_ptr<Trial>> trials(kernels.distinct.size());
   for (size_t i = 0; i < trials.size(); ++i)
     if (!settled[i]) trials[i] = make_trial(shop, shared, kernels, i, functions[i], options);
+  const std::vector<ChosenProduct> products = choose_products(shop, plan, options, kernels);
   Places places(pipeline, shop.device);
   const int64_t scratch = most_scratch(kernels);
   const int64_t scratch_at = aligned(pipeline.memory.arena_bytes);
@@ -276,10 +289,13 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const auto& [which, values] = kernels.groups[i];
     const size_t first = list.launches.size();
-    list_steps(
-        shop, kernels.distinct[which], functions[which],
-        [&, &mine = values](int v) { return places.of(mine[static_cast<size_t>(v)]); }, scratch_at, &list.launches);
-    list.launches.back().trial = list.launches.back().spread.small ? nullptr : trials[which];
+    const auto value = [&, &mine = values](int v) { return places.of(mine[static_cast<size_t>(v)]); };
+    if (products[which].product) {
+      list.launches.push_back(product_launch(kernels.distinct[which], products[which], value));
+    } else {
+      list_steps(shop, kernels.distinct[which], functions[which], value, scratch_at, &list.launches);
+      list.launches.back().trial = list.launches.back().spread.small ? nullptr : trials[which];
+    }
     for (size_t k = first; k < list.launches.size(); ++k) {
       list.launches[k].blamed = subject(plan.graph, plan.groups[i]);
       list.launches[k].label = plan.graph[list.launches[k].blamed].label;
@@ -301,8 +317,8 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
 
 int64_t arena_bytes(const Workshop& shop, const Graph& g, const CompileOptions& options) {
   const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
-  DistinctKernels kernels =
-      synthesize_distinct(pipeline.plan, shop.device->machine(), {options.exact, options.candidate, options.products.scalar});
+  DistinctKernels kernels = synthesize_distinct(pipeline.plan, shop.device->machine(),
+                                                {options.exact, options.candidate, options.products.scalar});
   use_remembered_plans(shop, pipeline.plan, options, &kernels);
   return aligned(pipeline.memory.arena_bytes) + most_scratch(kernels);
 }

@@ -11,12 +11,17 @@ struct Workshop {
   std::shared_ptr<KernelCache> cache;
   int threads = 1;
   std::shared_ptr<Tuner> tuner = nullptr;  // null: plans are what the cost model says
+  std::shared_ptr<Tuner> products =
+      nullptr;  // keeps what was measured of libraries (product_choice.h); null: none is used
 };
 
 LaunchList compile(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
 
 // LaunchList::arena_bytes of that, without any code.
 int64_t arena_bytes(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
+
+// Of all kernels' text: equal hashes, equal kernels.
+std::string hash_of(const synth::Synthesis& s);
 
 // Steps that belong to no plan: values are numbered by the caller, scratch is placed from `scratch_at` on.
 std::vector<Launch> compile_steps(const Workshop& shop, const synth::Synthesis& steps, const std::vector<Place>& values,

@@ -140,6 +140,10 @@ Engine::Engine(Options options) : state_(new State) {
       note(fmt::format("device: {}", state_->shop.device->describe()));
     }
   }
+  if (options.libraries) {
+    verbose(state_->shop.device->open_products());
+    state_->shop.products = std::make_shared<Tuner>(state_->shop.cache, folder, state_->shop.threads);
+  }
   // Trials are timed by the host's clock, launch by launch.
   if (options.tune && !state_->shop.device->is_asynchronous())
     state_->shop.tuner = std::make_shared<Tuner>(state_->shop.cache, folder, state_->shop.threads);

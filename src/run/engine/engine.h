@@ -20,8 +20,7 @@ struct CompileOptions {
   std::vector<graph::FormatAssignment> assignments;
   graph::Bindings symbols;
   bool exact = false;
-  graph::ProductType products = {};           // what operands of products with parameters are rounded to; on GPUs with
-                                               // instructions for it those of attention, too
+  graph::ProductType products = {};           // what operands of products with parameters and of attention are rounded to
   int candidate = 0;                           // the plan of every kernel that has so many (synth::Options); 0: see Engine
 };
 
@@ -111,6 +110,7 @@ class Engine {
     std::string device = "cpu";    // cpu, cuda[:N], hip[:N], auto
     bool tries = true;             // a GPU's kernels are tested on first use (verdict.h)
     bool timed = false;            // times of single kernels are wanted: on GPUs they cost, and nothing is recorded
+    bool libraries = false;        // of a GPU's vendor may multiply matrices where they are measured to be faster; other bits (product_choice.h)
     bool tune = false;             // kernels try other plans while programs run (tune.h), on processors; same bits
   };
   explicit Engine(Options options);

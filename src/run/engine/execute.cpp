@@ -93,7 +93,7 @@ class CompiledProgram : public Program {
   int64_t arena_bytes() const override { return list_.arena_bytes; }
 
   std::string explain(const Ceilings* ceilings) const override {
-    return times_table(join_equal(times()), runs_, ceilings) +
+    return times_table(join_equal(times()), runs_, ceilings) + parameters_table(parameter_uses()) +
            fmt::format("{:.1f} MiB of memory for values\n", static_cast<double>(list_.arena_bytes) / (1 << 20));
   }
 
@@ -101,8 +101,7 @@ class CompiledProgram : public Program {
     std::vector<KernelTime> out;
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      const std::string& plan = launch.trial ? launch.trial->best().plan : launch.plan;
-      out.push_back({plan, 1, times_[i], launch.flops, launch.bytes, launch.cycles});
+      out.push_back({plan_of(launch), 1, times_[i], launch.flops, launch.bytes, launch.cycles});
     }
     return out;
   }
@@ -122,7 +121,7 @@ class CompiledProgram : public Program {
         const Trial::Plan& plan = launch.trial->next();
         device_->launch(plan.kernel, buffers_[i], plan.spread, &status);
       } else {
-        device_->launch(launch.kernel, buffers_[i], launch.spread, &status);
+        start(i, &status);
       }
       const Clock::time_point now = Clock::now();
       const double seconds = std::chrono::duration<double>(now - last).count();
@@ -160,9 +159,44 @@ class CompiledProgram : public Program {
     auto* const statuses = static_cast<LaunchStatus*>(shared_statuses_.get());
     if (marks_) marks_->set(0);
     for (size_t i = 0; i < list_.launches.size(); ++i) {
-      const Launch& launch = list_.launches[i];
-      device_->launch(launch.kernel, buffers_[i], launch.spread, statuses + i);
+      start(i, statuses + i);
       if (marks_) marks_->set(i + 1);
+    }
+  }
+
+  const std::string& plan_of(const Launch& launch) const {
+    return launch.trial ? launch.trial->best().plan : launch.plan;
+  }
+
+  // Factors of products that are parameters, perhaps converted on their way.
+  std::vector<ParameterUse> parameter_uses() const {
+    const graph::Graph& g = list_.graph;
+    std::vector<ParameterUse> uses;
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      const Launch& launch = list_.launches[i];
+      const bool last = i + 1 == list_.launches.size() || list_.launches[i + 1].blamed != launch.blamed;
+      if (!last || launch.blamed < 0) continue;  // steps before prepare
+      const graph::Op op = g[launch.blamed].op;
+      if (op != graph::Op::contract_ && op != graph::Op::contract_gather_) continue;
+      for (size_t k = 0; k < 2; ++k) {
+        graph::ValueId v = g[launch.blamed].operands[k];
+        while (g[v].op != graph::Op::input_ && g[v].operands.size() == 1) v = g[v].operands[0];
+        if (g[v].op != graph::Op::input_ || g[v].attributes.role != graph::Role::parameter) continue;
+        const graph::Element& e = g[v].type.element;
+        uses.push_back(
+            {fmt::format("{} {}", g[v].attributes.name, e.format ? e.format->name : std::string(scalar_name(e.scalar))),
+             plan_of(launch)});
+      }
+    }
+    return uses;
+  }
+
+  void start(size_t i, LaunchStatus* status) {
+    const Launch& launch = list_.launches[i];
+    if (launch.product) {
+      launch.product->multiply(buffers_[i]);
+    } else {
+      device_->launch(launch.kernel, buffers_[i], launch.spread, status);
     }
   }
 

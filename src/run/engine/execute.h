@@ -19,13 +19,14 @@ struct Place {
 };
 
 struct Launch {
-  void* kernel = nullptr;         // as the device has loaded it
+  void* kernel = nullptr;            // as the device has loaded it
+  std::shared_ptr<Product> product;  // in its place: a library's product
   Spread spread;
-  std::vector<Place> places;      // one per buffer
-  std::string name, plan, label;  // kernel, synthesizer's plan, what it computes
+  std::vector<Place> places;                // one per buffer
+  std::string name, plan, label;            // kernel, synthesizer's plan, what it computes
   double flops = 0, bytes = 0, cycles = 0;  // cycles: estimate, of one core
-  graph::ValueId blamed = -1;  // node whose guard this is
-  std::shared_ptr<Trial> trial;  // other plans of this kernel; null: there are none, or none are tried
+  graph::ValueId blamed = -1;               // node whose guard this is
+  std::shared_ptr<Trial> trial;             // other plans of this kernel; null: there are none, or none are tried
 };
 
 struct ProgramInput {

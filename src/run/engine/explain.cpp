@@ -57,6 +57,41 @@ std::vector<KernelTime> join_equal(std::vector<KernelTime> times) {
   return joined;
 }
 
+std::string parameters_table(const std::vector<ParameterUse>& uses) {
+  if (uses.empty()) return {};
+  std::vector<std::string> plans;  // in the order they are met
+  std::unordered_map<std::string, std::vector<std::pair<std::string, int>>> names;
+  for (const ParameterUse& use : uses) {
+    std::string name;
+    for (const char c : use.parameter.substr(0, use.parameter.find(' '))) {
+      const bool digit = c >= '0' && c <= '9', first = name.empty() || name.back() == '.';
+      if (!digit || !(first || name.back() == '*')) {
+        name += c;
+      } else if (first) {
+        name += '*';
+      }
+    }
+    name += use.parameter.substr(std::min(use.parameter.find(' '), use.parameter.size()));
+    const auto [at, fresh] = names.try_emplace(use.plan);
+    if (fresh) plans.push_back(use.plan);
+    const auto known =
+        std::find_if(at->second.begin(), at->second.end(), [&](const auto& n) { return n.first == name; });
+    if (known == at->second.end()) {
+      at->second.emplace_back(name, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  std::string out = "products of parameters:\n";
+  for (const std::string& plan : plans) {
+    std::string list;
+    for (const auto& [name, count] : names.at(plan))
+      list += fmt::format("{}{}{}", list.empty() ? "" : ", ", name, count > 1 ? fmt::format(" ({})", count) : "");
+    out += fmt::format("  {}: {}\n", list, shortened(plan));
+  }
+  return out;
+}
+
 std::string times_table(const std::vector<KernelTime>& times, int64_t runs, const Ceilings* ceilings) {
   double total = 0;
   int64_t launches = 0;

@@ -20,6 +20,13 @@ double predicted(const KernelTime& t, const Ceilings& ceilings);
 // `runs`: how often the program ran. Without ceilings the columns of predictions and fractions are left out.
 std::string times_table(const std::vector<KernelTime>& times, int64_t runs, const Ceilings* ceilings);
 
+// A parameter, as "layers.3.wq q4_0", and the plan of a product it is a factor of.
+struct ParameterUse {
+  std::string parameter, plan;
+};
+// Which products parameters go through, plan by plan: names that differ in numbers alone are one, with their count.
+std::string parameters_table(const std::vector<ParameterUse>& uses);
+
 // The least time work of a kernel can take, and by which ceiling.
 struct Bound {
   double seconds = 0;

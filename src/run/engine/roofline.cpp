@@ -10,6 +10,7 @@
 #include "kernel/loop/build.h"
 #include "number/pattern.h"
 #include "run/engine/explain.h"
+#include "run/engine/gpu_ceilings.h"
 
 namespace lumen::run {
 namespace {
@@ -113,6 +114,17 @@ loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
   return b.finish();
 }
 
+// Bytes that are small numbers of every type, no two alike for long: what toggles takes time on GPUs.
+std::vector<uint8_t> small_numbers(int64_t bytes) {
+  std::vector<uint8_t> out(static_cast<size_t>(bytes));
+  uint32_t chance = 1;
+  for (size_t i = 0; i < out.size(); ++i) {
+    chance = chance * 1664525 + 1013904223;
+    out[i] = static_cast<uint8_t>(i % 2 == 0 ? chance >> 24 & 0x77 : 0x3c | (chance >> 24 & 0x81));
+  }
+  return out;
+}
+
 // Seconds of the fastest of several launches: the ceiling is what the machine can do undisturbed.
 double fastest(const Workshop& shop, const loop::Kernel& kernel) {
   CompileReport report;
@@ -123,17 +135,21 @@ double fastest(const Workshop& shop, const loop::Kernel& kernel) {
   for (const loop::BufferParam& p : kernel.params) {
     memory.push_back(allocate_shared(shop.device, p.bytes));
     buffers.push_back(memory.back().get());
-    if (p.written) continue;
-    const std::vector<uint8_t> small_numbers(static_cast<size_t>(p.bytes), 0x3c);  // of every type
-    shop.device->copy_in(buffers.back(), small_numbers.data(), p.bytes);
+    if (!p.written) shop.device->copy_in(buffers.back(), small_numbers(p.bytes).data(), p.bytes);
   }
-  LaunchStatus status;
+  const bool waits = shop.device->is_asynchronous();
+  LaunchStatus here;
+  const std::shared_ptr<void> there = waits ? allocate_shared(shop.device, sizeof here) : nullptr;
+  LaunchStatus* const status = waits ? static_cast<LaunchStatus*>(there.get()) : &here;
+  const std::unique_ptr<Device::Marks> marks = waits ? shop.device->make_marks(2) : nullptr;
   const Spread spread = spread_of(kernel, shop.device->machine(), false);
   const auto launch = [&] {
     const auto start = std::chrono::steady_clock::now();
-    shop.device->launch(function, buffers, spread, &status);
+    if (marks) marks->set(0);
+    shop.device->launch(function, buffers, spread, status);
+    if (marks) marks->set(1);
     shop.device->synchronize();
-    return seconds_since(start);
+    return marks ? marks->seconds(0, 1) : seconds_since(start);
   };
   double best = launch();
   const auto start = std::chrono::steady_clock::now();
@@ -200,21 +216,19 @@ double measure_memory(const Workshop& shop) {
 
 Ceilings measure_ceilings(const Workshop& shop) {
   Ceilings c;
-  if (shop.device->is_asynchronous()) {
-    // The kernels above measure processors. Of a GPU the memory is known: its own copies.
-    c.read_bytes = measure_memory(shop);
-    return c;
-  }
-  for (const CeilingKernel& k : ceiling_kernels(shop.device->machine(), 4 * shop.threads)) {
+  if (shop.device->is_asynchronous()) c.read_bytes = measure_memory(shop);  // by the GPU's own copies
+  const machine::Machine& machine = shop.device->machine();
+  for (const CeilingKernel& k :
+       machine.kind == machine::Kind::gpu ? gpu_ceiling_kernels(machine) : ceiling_kernels(machine, 4 * shop.threads)) {
     const double rate = k.work / fastest(shop, k.kernel);
     if (!k.row.empty()) {
       c.rows.push_back({k.row, k.kind, rate});
     } else if (std::string_view(k.kind) == "read") {
       c.read_bytes = rate;
     } else {
-      const machine::Machine& m = shop.device->machine();
       c.f32_flops = rate;
-      c.cycles = rate * m.fma_cycles / (2 * m.f32_lanes());
+      // The cost model's cycles are a processor's.
+      if (machine.kind == machine::Kind::cpu) c.cycles = rate * machine.fma_cycles / (2 * machine.f32_lanes());
     }
   }
   std::stable_sort(c.rows.begin(), c.rows.end(),

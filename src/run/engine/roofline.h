@@ -18,8 +18,8 @@ struct CeilingKernel {
 };
 std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t tasks);
 
-// Reading memory, f32 multiply-adds, and every dot and matrix row of the machine, by all threads at once. About a
-// second. Of GPUs the memory alone, by copies.
+// Reading memory (GPUs: copying it), f32 multiply-adds, and every dot and matrix row of the machine (GPUs: the largest
+// instruction for each pair of types), by all threads at once. About a second.
 Ceilings measure_ceilings(const Workshop& shop);
 double measure_memory(const Workshop& shop);  // of them, reading alone
 

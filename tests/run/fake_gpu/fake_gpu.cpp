@@ -11,6 +11,8 @@
 #include <memory>
 #include <mutex>
 
+#include "stream.h"
+
 #ifdef LUMEN_FAKE_HIP
 #define NAME(cuda, hip) hip
 constexpr bool kHip = true;
@@ -53,6 +55,7 @@ struct Function {
 struct Event {
   Stream* stream = nullptr;
   size_t position = 0;
+  double milliseconds = 0;
 };
 struct Graph {
   std::vector<std::function<int()>> work;
@@ -60,6 +63,7 @@ struct Graph {
 struct Stream {
   std::deque<std::function<int()>> queue;  // what was asked for and not done yet
   size_t done = 0;                         // of all work ever asked for
+  double milliseconds = 0;                 // that all of it takes
   std::unique_ptr<Graph> capturing;
   bool capture_broken = false;
 };
@@ -179,7 +183,7 @@ size_t asked(const Stream& stream) {
   return stream.done + stream.queue.size();
 }
 
-int push(void* handle, bool may_be_captured, std::function<int()> work) {
+int push(void* handle, bool may_be_captured, std::function<int()> work, double milliseconds = 0.25) {
   auto* stream = static_cast<Stream*>(handle);
   if (!stream) return kBadHandle;
   if (stream->capturing) {
@@ -191,6 +195,7 @@ int push(void* handle, bool may_be_captured, std::function<int()> work) {
     return kOk;
   }
   stream->queue.push_back(std::move(work));
+  stream->milliseconds += milliseconds;
   return kOk;
 }
 
@@ -230,6 +235,25 @@ void say(const std::string& text, char* to, size_t bytes) {
 }
 
 }  // namespace
+
+namespace lumen::fake {
+
+Gpu& gpu() {
+  return state().gpu;
+}
+int enter(const char* symbol) {
+  const std::scoped_lock lock(state().mutex);
+  return ::enter(symbol);
+}
+char* view(const void* address, size_t bytes) {
+  return state().view(address, bytes);
+}
+int push(void* stream, double milliseconds, std::function<int()> work) {
+  const std::scoped_lock lock(state().mutex);
+  return ::push(stream, true, std::move(work), milliseconds);
+}
+
+}  // namespace lumen::fake
 
 extern "C" {
 
@@ -539,6 +563,7 @@ int NAME(cuEventRecord, hipEventRecord)(void* handle, void* stream) {
   auto* event = static_cast<Event*>(handle);
   event->stream = static_cast<Stream*>(stream);
   event->position = asked(*event->stream);
+  event->milliseconds = event->stream->milliseconds;
   return kOk;
 }
 int NAME(cuEventSynchronize, hipEventSynchronize)(void* handle) {
@@ -548,7 +573,7 @@ int NAME(cuEventSynchronize, hipEventSynchronize)(void* handle) {
 }
 int NAME(cuEventElapsedTime, hipEventElapsedTime)(float* milliseconds, void* from, void* to) {
   ENTER();
-  *milliseconds = 0.25F * static_cast<float>(static_cast<Event*>(to)->position - static_cast<Event*>(from)->position);
+  *milliseconds = static_cast<float>(static_cast<Event*>(to)->milliseconds - static_cast<Event*>(from)->milliseconds);
   return kOk;
 }
 int NAME(cuEventDestroy_v2, hipEventDestroy)(void* event) {

@@ -33,7 +33,9 @@ struct Gpu {
   std::string fail_symbol;
   int fail_code = 999;
   int64_t fail_after = 0, fail_at = 0;
-  bool corrupts = false;  // every buffer of a kernel ends up with a wrong bit
+  bool multiplies = true;              // its library of products knows how
+  double product_milliseconds = 0.25;  // of each; other work takes 0.25
+  bool corrupts = false;               // every buffer of a kernel ends up with a wrong bit
 
   // Kernels are functions of the host: `find` gives one for a symbol of an image, null when there is none; `execute`
   // runs it with host addresses of the arguments, the status last.
@@ -44,6 +46,7 @@ struct Gpu {
   std::vector<std::string> calls;
   std::vector<Launch> launches;  // as executed
   int64_t contexts = 0, streams = 0, events = 0, modules = 0, graphs = 0, executables = 0, links_open = 0;
+  int64_t descriptors = 0;  // of its library of products
   int64_t host_blocks = 0, device_blocks = 0, device_bytes = 0, most_bytes = 0;
 
   int64_t count(const std::string& symbol) const {
@@ -53,7 +56,8 @@ struct Gpu {
   }
   // Things taken and not given back.
   int64_t held() const {
-    return contexts + streams + events + modules + graphs + executables + links_open + host_blocks + device_blocks;
+    return contexts + streams + events + modules + graphs + executables + links_open + descriptors + host_blocks +
+           device_blocks;
   }
 };
 

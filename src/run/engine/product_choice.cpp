@@ -1,0 +1,157 @@
+#include "run/engine/product_choice.h"
+
+#include <algorithm>
+#include <random>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "kernel/synth/dense_product.h"
+
+namespace lumen::run {
+namespace {
+
+constexpr int kRounds = 5, kLaunches = 3;  // each way is launched so often, in turns
+constexpr double kGain = 0.98;             // of our time: less is not worth other bits
+constexpr int64_t kAlignment = 256;
+constexpr size_t kNoiseBytes = 4 << 20;
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+double median(std::vector<double> x) {
+  std::sort(x.begin(), x.end());
+  return x[x.size() / 2];
+}
+
+// Numbers between -1 and 1 in the bytes of the type, small ones where bytes are codes: processors work faster on zeros,
+// which nobody multiplies.
+std::vector<uint8_t> noise(Scalar type) {
+  std::mt19937 chance(1);
+  std::vector<uint8_t> out;
+  while (type == Scalar::u8 && out.size() < kNoiseBytes) out.push_back(static_cast<uint8_t>(chance() & 0xb7));
+  while (out.size() < kNoiseBytes) {
+    const float x = static_cast<float>(chance()) * 0x1p-31F - 1;
+    const uint32_t f32 = std::bit_cast<uint32_t>(x);
+    const uint32_t bits = type == Scalar::f32 ? f32 : type == Scalar::bf16 ? f32_to_bf16(x) : f32_to_f16(x);
+    for (int i = 0; i < scalar_bytes(type); ++i) out.push_back(static_cast<uint8_t>(bits >> (8 * i)));
+  }
+  return out;
+}
+
+// One product both ways, over one block of memory.
+class Comparison {
+ public:
+  Comparison(const Workshop& shop, const graph::Graph& g, const GroupForm& form, const synth::Synthesis& own,
+             const ChosenProduct& chosen, const machine::DenseProduct& what)
+      : device_(shop.device) {
+    std::vector<Place> places(form.values.size());
+    int64_t end = 0;
+    for (const size_t v : chosen.values) {
+      places[v] = {Place::In::arena, end};
+      end += aligned(graph::byte_size(g[form.values[v]].type));
+    }
+    const int64_t operands = places[chosen.values.back()].at, scratch_at = end;
+    for (const int64_t bytes : own.scratch) end += aligned(bytes);
+    const int64_t status_at = end;
+    memory_ = allocate_shared(device_, end + aligned(sizeof(LaunchStatus)));
+    base_ = static_cast<std::byte*>(memory_.get());
+    status_ = reinterpret_cast<LaunchStatus*>(base_ + status_at);
+    for (const size_t v : chosen.values) buffers_.push_back(base_ + places[v].at);
+    const std::vector<uint8_t> numbers = noise(what.operands);
+    for (int64_t at = 0; at < operands; at += static_cast<int64_t>(numbers.size()))
+      device_->copy_in(base_ + at, numbers.data(), std::min(operands - at, static_cast<int64_t>(numbers.size())));
+    CompileReport unused;
+    own_ = compile_steps(shop, own, places, scratch_at, &unused);
+    product_ = chosen.product;
+    marks_ = device_->make_marks(2);
+    LUMEN_CHECK(marks_, "a device with a library and without marks");
+  }
+
+  bool library_is_faster() {
+    std::vector<double> own, library;
+    for (int i = 0; i <= kRounds; ++i) {
+      const double ours = seconds([this] { run_own(); }), theirs = seconds([this] { product_->multiply(buffers_); });
+      if (i == 0) continue;  // both have been loaded now
+      own.push_back(ours);
+      library.push_back(theirs);
+    }
+    verbose(fmt::format("{:.1f} us, by the library {:.1f} us", median(own) / kLaunches * 1e6,
+                        median(library) / kLaunches * 1e6));
+    return median(library) < kGain * median(own);
+  }
+
+ private:
+  template <typename Launch>
+  double seconds(const Launch& launch) {
+    marks_->set(0);
+    for (int i = 0; i < kLaunches; ++i) launch();
+    marks_->set(1);
+    return marks_->seconds(0, 1);
+  }
+
+  void run_own() {
+    for (const Launch& launch : own_) {
+      std::vector<void*> buffers;
+      for (const Place& place : launch.places) buffers.push_back(base_ + place.at);
+      device_->launch(launch.kernel, buffers, launch.spread, status_);
+    }
+  }
+
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<void> memory_;
+  std::byte* base_ = nullptr;
+  LaunchStatus* status_ = nullptr;
+  std::vector<void*> buffers_;  // of the product
+  std::vector<Launch> own_;
+  std::shared_ptr<Product> product_;
+  std::unique_ptr<Device::Marks> marks_;
+};
+
+std::string name_of(const machine::DenseProduct& d, const std::string& library) {
+  const std::string operands =
+      d.code ? fmt::format("{}.{} bits", d.code->exponent, d.code->mantissa) : std::string(scalar_name(d.operands));
+  return fmt::format("product {}x{}x{} {}{} -> {} by {}", d.m, d.n, d.k, operands, d.adds ? " and a sum" : "",
+                     scalar_name(d.result), library);
+}
+
+}  // namespace
+
+std::vector<ChosenProduct> choose_products(const Workshop& shop, const graph::Plan& plan, const CompileOptions& options,
+                                           const DistinctKernels& kernels) {
+  std::vector<ChosenProduct> out(kernels.distinct.size());
+  if (!shop.products) return out;
+  const std::string library = shop.device->open_products();
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto dense = synth::dense_group(plan, plan.groups[kernels.first[i]], options.products.scalar);
+    if (!dense) continue;
+    const GroupForm& form = kernels.forms[i];
+    ChosenProduct chosen{shop.device->find_product(dense->product), {}, name_of(dense->product, library)};
+    if (!chosen.product) continue;
+    for (const graph::ValueId v : dense->values) {
+      const auto at = std::find(form.values.begin(), form.values.end(), v);
+      LUMEN_CHECK(at != form.values.end(), "a product reads %{}, which its group does not list", v);
+      chosen.values.push_back(static_cast<size_t>(at - form.values.begin()));
+    }
+    const std::string key = shop.products->key_of(chosen.plan + "\n" + form.meaning);
+    const std::string ours = hash_of(kernels.distinct[i]);
+    std::optional<ChosenPlan> choice = shop.products->remembered(key);
+    if (!choice || choice->hash != ours) {
+      try {
+        verbose(chosen.plan);
+        const bool faster =
+            Comparison(shop, plan.graph, form, kernels.distinct[i], chosen, dense->product).library_is_faster();
+        choice = ChosenPlan{faster ? 1 : 0, ours};
+      } catch (const Error& error) {
+        note(fmt::format("{} is not tried: {}", chosen.plan, error.what()));
+        continue;
+      }
+      shop.products->remember(key, *choice);
+    }
+    if (choice->number == 1) out[i] = std::move(chosen);
+  }
+  return out;
+}
+
+}  // namespace lumen::run

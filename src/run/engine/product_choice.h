@@ -1,0 +1,23 @@
+// Products of a plan that a library of the device's vendor does faster than our kernels. Both are measured once, when a
+// program is compiled, and the choice is kept beside the compiled kernels: for this machine, driver and library, until
+// our kernel changes. Other sums are other bits, so nothing of this happens unless it is asked for
+// (Engine::Options::libraries). Proved by tests/run/product_choice_test.cpp.
+#pragma once
+
+#include "run/device/product.h"
+#include "run/engine/compile.h"
+#include "run/engine/repeat.h"
+
+namespace lumen::run {
+
+struct ChosenProduct {
+  std::shared_ptr<Product> product;  // null: our kernels
+  std::vector<size_t> values;        // of its buffers: positions in GroupForm::values
+  std::string plan;
+};
+
+// By distinct form.
+std::vector<ChosenProduct> choose_products(const Workshop& shop, const graph::Plan& plan, const CompileOptions& options,
+                                           const DistinctKernels& kernels);
+
+}  // namespace lumen::run
