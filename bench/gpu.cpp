@@ -19,6 +19,7 @@
 #include "kernel/synth/dot.h"
 #include "kernel/synth/dot_block.h"
 #include "kernel/synth/dot_stream.h"
+#include "kernel/synth/dot_stream_matrix.h"
 #include "number/codec.h"
 #include "number/library.h"
 #include "run/device/choose.h"
@@ -102,6 +103,9 @@ std::vector<synth::Synthesis> candidates(const graph::Plan& plan, const machine:
   if (!all) return out;
   std::string why;
   std::vector<synth::Synthesis> plans;
+  const synth::DotProblem plain = synth::with_plain_formats(p, m, true);
+  for (const synth::MatrixStreamPlan& t : synth::choose_matrix_streams(plain, m, false))
+    plans.emplace_back().steps.push_back(synth::write_matrix_stream_kernel(plan.graph, plain, t, m));
   for (const synth::StreamPlan& t : synth::choose_streams(p, m, false, &why))
     plans.emplace_back().steps.push_back(synth::write_stream_kernel(plan.graph, p, t, m));
   const size_t streams = plans.size();

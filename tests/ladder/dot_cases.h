@@ -84,6 +84,17 @@ inline std::vector<Case> dot_cases(const machine::Machine& m) {
     for (int64_t rows = 1; m.wave > 1 && rows <= 2; ++rows)
       add_cases(out, contract_of({rows, 2816}, type_of({37, 2816}, f), "mk", "nk", "mn", rows == 2), m, false);
   }
+  // A few rows beside such weights by matrix instructions: codes as they are, with offsets, across bytes, in two
+  // places, signed, looked up, converted, under scales of rows, lanes with blocks of their own; columns that do not
+  // exist.
+  for (const char* name : {"q4_0", "q4_1", "q4_k", "q6_k", "q8_0", "int3_g128", "int8_row", "nf4", "mxfp4", "fp8_e4m3",
+                           "fp8_row", "q5_0", "bf16", "f16"}) {
+    const FormatRef f = library.find(name);
+    LUMEN_CHECK(f, "{}", name);
+    const int64_t rows = f->block == 32 ? 17 : 5;
+    if (m.wave > 1)
+      add_cases(out, contract_of({rows, 2560}, type_of({75, 2560}, f), "mk", "nk", "mn", rows == 5), m, false);
+  }
   for (const char* ia : {"mk", "km"})  // operands that are bf16 in memory
     for (const char* ib : {"nk", "kn"}) {
       auto type = [](const std::string& i) {

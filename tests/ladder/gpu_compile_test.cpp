@@ -100,7 +100,7 @@ std::vector<loop::Kernel> kernels_for(const machine::Machine& m) {
     if (f->encodes() && number % 16 == 3) add(synth::synthesize_encode(*f, 2, f->block * 2, m));
     if (number % 10 == 0) add(synth::synthesize_decode(*f, 2, f->block * 2, m));
     if (number++ % 12 != 1) continue;
-    for (const int64_t rows : {1, 16}) {  // few and many rows beside a weight in the format
+    for (const int64_t rows : {1, 16, 40}) {  // one, few and many rows beside a weight in the format
       const int64_t k = f->block * std::max<int64_t>(4, 8192 / f->block);
       add_graph(dot_test::contract_of({rows, k}, dot_test::type_of({24, k}, f), "mk", "nk", "mn", false));
     }

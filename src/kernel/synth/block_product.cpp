@@ -69,89 +69,21 @@ const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const ma
   return nullptr;
 }
 
-BlockProduct::Holding BlockProduct::holding_of(const Fragment& f) {
-  const LayoutPiece& piece = f.layout.pieces[0];
-  Holding out;
-  int64_t rows = 1;
-  for (const auto& mode : piece.modes) {
-    const int64_t stride = mode.stride;
-    Digit d{static_cast<int>(mode.extent), 1, 0, 0};
-    if (stride % f.lane_bits == 0 && stride > 0)
-      d.lanes = static_cast<int>(stride / f.lane_bits);
-    else
-      d.elements = static_cast<int>(stride / f.bits);
-    if (rows < f.rows) {
-      out.rows.push_back(d);
-      rows *= d.extent;
-    } else {
-      out.columns.push_back(d);
-    }
-  }
-  for (auto* digits : {&out.rows, &out.columns}) {
-    int64_t weight = 1;
-    for (size_t i = digits->size(); i-- > 0;) {
-      (*digits)[i].weight = weight;
-      weight *= (*digits)[i].extent;
-    }
-  }
-  return out;
-}
-
-std::vector<BlockProduct::Part> BlockProduct::parts_of(const std::vector<Digit>& digits) {
-  std::vector<Part> out{{}};
-  for (const Digit& d : digits) {
-    if (d.lanes > 0) continue;
-    std::vector<Part> next;
-    for (const Part& p : out)
-      for (int i = 0; i < d.extent; ++i) next.push_back({p.element + i * d.elements, p.offset + i * d.weight});
-    out = std::move(next);
-  }
-  return out;
-}
-
-int64_t BlockProduct::lanes_extent(const std::vector<Digit>& digits) {
-  int64_t out = 1;
-  for (const Digit& d : digits) out *= d.lanes > 0 ? d.extent : 1;
-  return out;
-}
-
-ValueId BlockProduct::digit_of(const Digit& digit, ValueId lane) {
-  return b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, lane, b_.i64(digit.lanes)), b_.i64(digit.extent));
-}
-
-ValueId BlockProduct::number_of(const std::vector<Digit>& digits, ValueId lane) {
-  ValueId out = b_.i64(0);
-  for (const Digit& d : digits) {
-    if (d.lanes == 0) continue;
-    out = b_.add(out, b_.mul(digit_of(d, lane), b_.i64(d.weight)));
-  }
-  return out;
-}
-
-ValueId BlockProduct::group_of(const std::vector<Digit>& digits, ValueId lane) {
-  ValueId out = b_.i64(0);
-  for (const Digit& d : digits) {
-    if (d.lanes == 0) continue;
-    out = b_.add(b_.mul(out, b_.i64(d.extent)), digit_of(d, lane));
-  }
-  return out;
-}
-
 int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
   const int64_t unit = kUnit / scalar_bytes(tile.factor);
   if (!tile.row) return unit;
   if (tile.row->in_shared) return kSwizzledRow / scalar_bytes(tile.factor);
-  const Holding holding = holding_of(tile.row->collective->operands[1].fragment);
-  const int64_t share = static_cast<int64_t>(parts_of(holding.columns).size());
+  const Holding holding = MatrixHolding::of(tile.row->collective->operands[1].fragment);
+  const int64_t share = static_cast<int64_t>(MatrixHolding::parts(holding.columns).size());
   LUMEN_CHECK(m.wave > 1 && (share % unit == 0 || unit % share == 0), "a share of {} numbers", share);
   return tile.row->k * std::max<int64_t>(1, unit / share);
 }
 
 void BlockProduct::prepare(Factor& f, const Fragment& fragment, int64_t rows) {
-  f.holding = holding_of(fragment);
+  f.holding = MatrixHolding::of(fragment);
   f.rows = rows;
-  f.parts = parts_of(f.holding.rows);
-  f.share = parts_of(f.holding.columns);
+  f.parts = MatrixHolding::parts(f.holding.rows);
+  f.share = MatrixHolding::parts(f.holding.columns);
   const int64_t bytes = scalar_bytes(tile_.factor);
   f.row_bytes = chunk_k_ * bytes;
   f.chunk_bytes = bytes_of_chunk(rows, f.row_bytes);
@@ -182,9 +114,9 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
       LUMEN_CHECK(a_.share.size() == c_.share.size() && a_.holding.columns.size() == c_.holding.columns.size());
     }
   }
-  acc_ = holding_of(acc);
-  acc_rows_ = parts_of(acc_.rows);
-  acc_columns_ = parts_of(acc_.columns);
+  acc_ = MatrixHolding::of(acc);
+  acc_rows_ = MatrixHolding::parts(acc_.rows);
+  acc_columns_ = MatrixHolding::parts(acc_.columns);
   acc_elements_ = acc.lane_bits / acc.bits;
   const auto run_of = [](const Digit& last) { return last.lanes == 0 && last.elements == 1 ? last.extent : 1; };
   run_ = run_of(acc_.columns.back());
@@ -486,8 +418,8 @@ ValueId BlockProduct::fold_line(Side side, ScalarOp op, ValueId x) {
 }
 
 int BlockProduct::lanes_of_line(const BlockTile& tile, Side side) {
-  const Holding sums = holding_of(sums_of(tile));
-  return static_cast<int>(lanes_extent(side == Side::a ? sums.columns : sums.rows));
+  const Holding sums = MatrixHolding::of(sums_of(tile));
+  return static_cast<int>(MatrixHolding::lanes_extent(side == Side::a ? sums.columns : sums.rows));
 }
 
 ValueId BlockProduct::leads_line(Side side, ValueId lane) {

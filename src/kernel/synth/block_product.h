@@ -21,6 +21,7 @@
 
 #include "kernel/loop/build.h"
 #include "kernel/machine/machine.h"
+#include "kernel/synth/matrix_holding.h"
 
 namespace lumen::synth {
 
@@ -114,25 +115,15 @@ class BlockProduct {
   const BlockTile& tile() const { return tile_; }
 
  private:
-  // Of a row or column number: which elements and lanes hold it.
-  struct Digit {
-    int extent = 1;
-    int64_t weight = 1;
-    int lanes = 0, elements = 0;  // one of them is 0
-  };
-  struct Holding {
-    std::vector<Digit> rows, columns;
-  };
-  struct Part {  // an element of a lane, and what it adds to the number
-    int element = 0;
-    int64_t offset = 0;
-  };
-  static Holding holding_of(const loop::Fragment& f);
-  static std::vector<Part> parts_of(const std::vector<Digit>& digits);
-  static int64_t lanes_extent(const std::vector<Digit>& digits);
-  loop::ValueId digit_of(const Digit& digit, loop::ValueId lane);
-  loop::ValueId number_of(const std::vector<Digit>& digits, loop::ValueId lane);  // what lanes say of it
-  loop::ValueId group_of(const std::vector<Digit>& digits, loop::ValueId lane);   // counts their values
+  using Holding = MatrixHolding;
+  using Digit = MatrixHolding::Digit;
+  using Part = MatrixHolding::Part;
+  loop::ValueId number_of(const MatrixHolding::Digits& digits, loop::ValueId lane) {
+    return MatrixHolding::number(b_, digits, lane);
+  }
+  loop::ValueId group_of(const MatrixHolding::Digits& digits, loop::ValueId lane) {
+    return MatrixHolding::group(b_, digits, lane);
+  }
 
   struct Factor {
     Holding holding;

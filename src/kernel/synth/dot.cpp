@@ -1,4 +1,5 @@
-// Rows for few rows of a, in integers or short floats where the format and the machine have them; for many, blocks of
+// A few rows of a beside a weight that streams into matrix instructions, where the machine has them. Else rows for few
+// rows of a, in integers or short floats where the format and the machine have them; for many, blocks of
 // lanes where the machine has them, a panel of b where its format factors into integers and they are allowed; tiles for
 // everything else.
 #include "kernel/synth/dot.h"
@@ -11,6 +12,7 @@
 #include "kernel/synth/dot_rows.h"
 #include "kernel/synth/dot_short.h"
 #include "kernel/synth/dot_stream.h"
+#include "kernel/synth/dot_stream_matrix.h"
 #include "kernel/synth/dot_tile.h"
 
 namespace lumen::synth {
@@ -34,6 +36,11 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
     out.candidates = static_cast<int>(plans.size());
     return plans[options.candidate < out.candidates ? static_cast<size_t>(options.candidate) : 0];
   };
+  const DotProblem plain = with_plain_formats(p, target, true);
+  if (const auto streams = choose_matrix_streams(plain, target, options.exact); !streams.empty()) {
+    out.steps.push_back(write_matrix_stream_kernel(plan.graph, plain, streams.front(), target));
+    return out;
+  }
   std::string why;
   if (const auto streams = choose_streams(p, target, options.exact, &why); !streams.empty()) {
     const StreamPlan& t = streams.front();

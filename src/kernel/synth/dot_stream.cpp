@@ -11,6 +11,7 @@
 #include "kernel/synth/choose.h"
 #include "kernel/synth/dot_write.h"
 #include "kernel/synth/stream_activations.h"
+#include "kernel/synth/stream_copies.h"
 
 namespace lumen::synth {
 namespace {
@@ -40,16 +41,10 @@ class StreamKernel {
   }
   Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
   Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
-  Value memory_byte(Value row);  // of b, where a row of this block begins; the last one for those behind it
-  void begin_copies(Value lane, Value stage, Value number);
   void multiply(Value lane, Value stage, Value number);
   void sum_integers(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
   void sum_values(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
   void sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
-  void fill_pairs(Value lane);
-  // What the table has for these bytes, one by one.
-  std::vector<Value> look_up(Unpack& cursor, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
-                             VType type);
   std::vector<Value> words(Unpack& cursor, const std::vector<int64_t>& vector);  // codes of four elements each
   void finish_group(Unpack& cursor, int64_t first, const std::vector<Value>& parts, const std::vector<Value>& xs,
                     int j);
@@ -73,44 +68,12 @@ class StreamKernel {
   DotWriter w_;
   loop::Builder& b_;
   int64_t tiles_ = 1;
-  BufferId stage_ = -1, pairs_ = -1;
+  std::unique_ptr<StreamCopies> copies_;
+  std::unique_ptr<PairTable> pairs_;
   std::unique_ptr<StreamActivations> x_;
   std::vector<BufferId> sums_;
   Value n0_ = -1;
 };
-
-Value StreamKernel::memory_byte(Value row) {
-  Value n = w_.add(n0_, row);
-  if (p_.n.extent % t_.block_rows() != 0) n = w_.min(n, w_.i64(p_.n.extent - 1));
-  const Format& f = *p_.loads[1].format;
-  const Value element = w_.add(w_.base(1), w_.scaled(n, p_.n.strides[1]));
-  return w_.scaled(div(element, f.block), f.block_bytes);
-}
-
-void StreamKernel::begin_copies(Value lane, Value stage, Value number) {
-  const int64_t chunk = t_.stage_units() * t_.unit_bytes, across = chunk / t_.piece, all = t_.block_rows() * across,
-                lanes = t_.lanes(m_.wave);
-  const bool ragged = t_.units % t_.stage_units() != 0;
-  for (int64_t first = 0; first < all; first += lanes) {
-    const Value piece = w_.add(lane, w_.i64(first));
-    const auto begin = [&] {
-      const Value row = div(piece, across), byte = w_.scaled(rem(piece, across), t_.piece);
-      const Value in_row = w_.add(w_.scaled(stage, chunk), byte);
-      const auto copy = [&] {
-        b_.copy(stage_, w_.add(w_.scaled(number, t_.stage_bytes()), w_.add(w_.scaled(row, t_.pitch), byte)),
-                w_.buffer(1), w_.add(memory_byte(row), in_row), t_.piece);
-      };
-      if (ragged)
-        b_.branch(b_.op(ScalarOp::lt_, in_row, w_.i64(t_.row_bytes)), copy);
-      else
-        copy();
-    };
-    if (first + lanes <= all)
-      begin();
-    else
-      b_.branch(b_.op(ScalarOp::lt_, piece, w_.i64(all)), begin);
-  }
-}
 
 // For every group of a unit: the sum of products of codes, in integers, then its scales.
 void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
@@ -200,64 +163,6 @@ void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector
   }
 }
 
-// The table, by all lanes: each some of its bytes, from its own place on, so that neighbours write to other banks.
-void StreamKernel::fill_pairs(Value lane) {
-  const int run = std::min(t_.pair_copies, kQuad), runs = t_.pair_copies / run;
-  constexpr int64_t kAll = StreamPlan::kPairs, kBytes = StreamPlan::kPairBytes;
-  const VType word{Scalar::u32, 1};
-  for (int64_t first = 0; first < kAll; first += t_.lanes(m_.wave)) {
-    const Value byte = w_.add(lane, w_.i64(first));
-    const auto value = [&](Value code) {  // one of sixteen
-      std::vector<Value> level;
-      for (const uint16_t v : t_.code_values) level.push_back(b_.integer(v, word));
-      for (int64_t bit = 1; level.size() > 1; bit *= 2) {
-        const Value set = b_.op(ScalarOp::ne_, b_.op(ScalarOp::and_, code, w_.i64(bit)), w_.i64(0));
-        for (size_t k = 0; k < level.size() / 2; ++k)
-          level[k] = b_.op(ScalarOp::select_, set, level[2 * k + 1], level[2 * k]);
-        level.resize(level.size() / 2);
-      }
-      return level[0];
-    };
-    const Value high = b_.op(ScalarOp::shl_, value(div(byte, 16)), b_.integer(t_.integers ? 8 : 16, word));
-    Value entry = b_.op(ScalarOp::or_, value(rem(byte, 16)), high);
-    // Two bytes stand in both halves, so that two entries make a word by a mask.
-    if (t_.integers) entry = b_.op(ScalarOp::or_, entry, b_.op(ScalarOp::shl_, entry, b_.integer(16, word)));
-    const Value pair = b_.splat(entry, run);
-    const auto put = [&] {
-      for (int i = 0; i < runs; ++i) {
-        const Value place = w_.add(w_.scaled(byte, runs), rem(w_.add(lane, w_.i64(i)), runs));
-        b_.store(pairs_, pair, w_.scaled(place, run * kBytes), static_cast<int>(run * kBytes));
-      }
-    };
-    if (first + t_.lanes(m_.wave) <= kAll)
-      put();
-    else
-      b_.branch(b_.op(ScalarOp::lt_, byte, w_.i64(kAll)), put);
-  }
-}
-
-std::vector<Value> StreamKernel::look_up(Unpack& cursor, const std::vector<int64_t>& low,
-                                         const std::vector<int64_t>& high, VType type) {
-  const VType bytes{Scalar::u8, static_cast<int>(low.size())}, word{Scalar::u32, 1};
-  const int64_t place_bits = std::countr_zero(static_cast<uint64_t>(t_.pair_copies * StreamPlan::kPairBytes));
-  const Value copy =
-      b_.convert(ScalarOp::cast_, Scalar::u32, w_.scaled(rem(b_.lane_id(), t_.pair_copies), StreamPlan::kPairBytes));
-  const Value both = b_.op(ScalarOp::or_, cursor.codes(t_.pair_field, low, true, &m_),
-                           b_.op(ScalarOp::shl_, cursor.codes(t_.pair_field, high, true, &m_), b_.integer(4, bytes)));
-  const BufferId again = b_.alloc(static_cast<int64_t>(low.size()), 16);  // as words, which addresses are made of
-  b_.store(again, both, w_.i64(0), 4);
-  std::vector<Value> out;
-  for (size_t k = 0; k < low.size(); ++k) {
-    Value at = b_.load(again, word, w_.i64(static_cast<int64_t>(k / 4 * 4)), 4);
-    const int64_t up = place_bits - static_cast<int64_t>(k % 4) * 8;
-    at = up >= 0 ? b_.op(ScalarOp::shl_, at, b_.integer(up, word)) : b_.op(ScalarOp::shr_, at, b_.integer(-up, word));
-    at = b_.op(ScalarOp::and_, at, b_.integer(int64_t{255} << place_bits, word));
-    at = b_.convert(ScalarOp::cast_, Scalar::i64, b_.op(ScalarOp::or_, at, copy));
-    out.push_back(b_.load(pairs_, type, at, 4));
-  }
-  return out;
-}
-
 std::vector<Value> StreamKernel::words(Unpack& cursor, const std::vector<int64_t>& vector) {
   std::vector<Value> out;
   if (!t_.looks_up_pairs()) {
@@ -272,7 +177,7 @@ std::vector<Value> StreamKernel::words(Unpack& cursor, const std::vector<int64_t
     low.push_back(vector[i]);
     high.push_back(vector[i + 1]);
   }
-  const std::vector<Value> entries = look_up(cursor, low, high, word);
+  const std::vector<Value> entries = pairs_->look_up(cursor, low, high, word);
   for (size_t i = 0; i < entries.size(); i += 2) {
     const Value first = b_.op(ScalarOp::and_, entries[i], b_.integer(0xffff, word));
     const Value second = b_.op(ScalarOp::and_, entries[i + 1], b_.integer(0xffff0000, word));
@@ -300,7 +205,7 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
         low.push_back(pairs[k].low);
         high.push_back(pairs[k].high);
       }
-      const std::vector<Value> entries = look_up(cursor, low, high, {Scalar::f16, 2});
+      const std::vector<Value> entries = pairs_->look_up(cursor, low, high, {Scalar::f16, 2});
       for (size_t k = 0; k < step; ++k) {
         const Value values = b_.convert(ScalarOp::cast_, Scalar::f32, entries[k]);
         for (int i = 0; i < height_; ++i) {
@@ -333,15 +238,14 @@ void StreamKernel::multiply(Value lane, Value stage, Value number) {
         Unpack cursor(b_, *load.format, w_.buffer(1), load.rows, load.columns);
         cursor.use(m_);
         if (load.format->row_bytes > 0 || load.format->tensor_bytes > 0) {
-          Value n = w_.add(n0_, w_.add(row, w_.i64(j)));
-          if (p_.n.extent % t_.block_rows() != 0) n = w_.min(n, w_.i64(p_.n.extent - 1));
+          const Value n = copies_->clamped(w_.add(row, w_.i64(j)));
           cursor.enter_row(div(w_.add(w_.base(1), w_.scaled(n, p_.n.strides[1])), load.columns));
         }
         const Value byte =
             w_.add(w_.scaled(number, t_.stage_bytes()),
                    w_.add(w_.scaled(w_.add(row, w_.i64(j)), t_.pitch),
                           w_.add(w_.scaled(column, t_.unit_bytes), w_.i64(deep * t_.columns * t_.unit_bytes))));
-        cursor.enter_copied(w_.i64(0), t_.unit_blocks, stage_, byte);
+        cursor.enter_copied(w_.i64(0), t_.unit_blocks, copies_->buffer(), byte);
         if (t_.integers)
           sum_integers(cursor, at, j);
         else if (t_.looks_up_pairs())
@@ -383,27 +287,32 @@ void StreamKernel::write_sums(Value lane) {
 void StreamKernel::write_block(Value block) {
   n0_ = w_.scaled(rem(block, tiles_), t_.block_rows());
   w_.enter_outer_of_block(div(block, tiles_));
-  stage_ = b_.alloc(t_.buffers * t_.stage_bytes(), 128, loop::Space::shared);
+  const StreamCopies::Shape shape{t_.block_rows(),   t_.stage_units() * t_.unit_bytes,
+                                  t_.pitch,          t_.piece,
+                                  t_.row_bytes,      t_.stage_bytes(),
+                                  t_.lanes(m_.wave), false};
+  copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.buffers * t_.stage_bytes(), n0_);
   x_ = std::make_unique<StreamActivations>(w_, p_, t_, m_);
-  if (t_.looks_up_pairs()) pairs_ = b_.alloc(t_.pair_bytes(), 128, loop::Space::shared);
+  if (t_.looks_up_pairs()) pairs_ = std::make_unique<PairTable>(b_, m_, t_.pairs);
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
   const int64_t ahead = t_.buffers - 1, stages = t_.stages();
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Value lane) {
       for (const BufferId s : sums_) b_.store(s, w_.zero(wide()), w_.i64(0), 4);
       for (int64_t i = 0; i < ahead; ++i) {
-        if (i < stages) begin_copies(lane, w_.i64(i), w_.i64(i));
+        if (i < stages) copies_->begin(lane, w_.i64(i), w_.i64(i));
         b_.commit(Flow::copies);
       }
       x_->fill(lane);
-      if (t_.looks_up_pairs()) fill_pairs(lane);
+      if (t_.looks_up_pairs()) pairs_->fill(lane, t_.lanes(m_.wave));
     });
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
       lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
       b_.barrier();
       lanes([&](Value lane) {
         const Value next = w_.add(stage, w_.i64(ahead));
-        b_.branch(b_.op(ScalarOp::lt_, next, w_.i64(stages)), [&] { begin_copies(lane, next, rem(next, t_.buffers)); });
+        b_.branch(b_.op(ScalarOp::lt_, next, w_.i64(stages)),
+                  [&] { copies_->begin(lane, next, rem(next, t_.buffers)); });
         b_.commit(Flow::copies);
         multiply(lane, stage, rem(stage, t_.buffers));
       });

@@ -11,6 +11,7 @@
 
 #include "kernel/synth/ceil_div.h"
 #include "kernel/synth/choose.h"
+#include "kernel/synth/stream_copies.h"
 #include "number/scalar.h"
 
 namespace lumen::synth {
@@ -20,7 +21,7 @@ constexpr int64_t kBlockLanes = 128;
 constexpr int64_t kLongestUnit = 256;  // elements, so that a stage of many lanes stays small
 constexpr int64_t kLongestBlock = 512;
 constexpr int64_t kMostRows = 16, kManyRows = 3;
-constexpr int64_t kWord = 4, kLongestPiece = 16;
+constexpr int64_t kWord = 4;
 constexpr int64_t kWaveStage = 2 << 10;  // bytes of a stage for a wave, at least, where there is so much to do
 constexpr int64_t kFewBlocks = 200;
 constexpr int64_t kColumns = 8, kBlockRows = 16;
@@ -118,10 +119,10 @@ class StreamChooser {
       if (!(std::abs(v) < kLargestHalf)) return false;
     }
     if (rounds && exact) return false;
-    t.code_values = std::move(halves);
+    t.pairs.values = std::move(halves);
     t.rounds = rounds;
-    t.pair_field = by_code->field;
-    copy_pairs(t);
+    t.pairs.field = by_code->field;
+    t.pairs.copies = PairTable::copies_for(m_);
     return true;
   }
 
@@ -137,19 +138,16 @@ class StreamChooser {
       if (q < (plain ? 0 : -128) || q > (plain ? 255 : 127)) return false;
       bytes.push_back(static_cast<uint16_t>(q & 255));
     }
-    t.code_values = std::move(bytes);
-    t.pair_field = by_code->field;
-    copy_pairs(t);
+    t.pairs.values = std::move(bytes);
+    t.pairs.bytes = true;
+    t.pairs.field = by_code->field;
+    t.pairs.copies = PairTable::copies_for(m_);
     return true;
-  }
-
-  void copy_pairs(StreamPlan& t) const {
-    for (t.pair_copies = kBanks; t.pair_copies > 1 && t.pair_bytes() * 4 > m_.shared_bytes;) t.pair_copies /= 2;
   }
 
   // Bytes of a unit, each with two codes of the same group; whole runs of four of a group.
   bool find_pair_order(StreamPlan& t) const {
-    const Field& field = f_.fields[static_cast<size_t>(t.pair_field)];
+    const Field& field = f_.fields[static_cast<size_t>(t.pairs.field)];
     std::map<int64_t, std::pair<int64_t, int64_t>> bytes;
     for (int64_t e = 0; e < t.unit; ++e) {
       int64_t bit = -1;
@@ -185,7 +183,7 @@ class StreamChooser {
     t.unit_bytes = t.unit_blocks * f_.block_bytes;
     if (p_.k.extent % t.unit != 0) return false;
     t.units = p_.k.extent / t.unit;
-    t.row_bytes = bytes_of(p_.k.extent);
+    t.row_bytes = StreamCopies::bytes_of(p_, p_.k.extent);
     return true;
   }
 
@@ -210,8 +208,6 @@ class StreamChooser {
     t.share = *share;
     return true;
   }
-
-  int64_t bytes_of(int64_t elements) const { return elements / f_.block * f_.block_bytes; }
 
   // Lanes side by side on a row, and rows of a lane, for the machine's blocks.
   std::vector<std::pair<int, int>> shapes(const StreamPlan& t) const {
@@ -246,14 +242,7 @@ class StreamChooser {
   }
 
   bool lay_out(StreamPlan& t) const {
-    // Copies are as long as everything they begin at is aligned.
-    int64_t all = std::gcd(kLongestPiece, std::gcd(t.stage_units() * t.unit_bytes, t.row_bytes));
-    const auto meet = [&](int64_t elements) { all = std::gcd(all, bytes_of(elements)); };
-    meet(p_.loads[1].offset);
-    meet(p_.n.strides[1]);
-    for (const DotIndex& i : p_.outer) meet(i.strides[1]);
-    if (p_.pick) meet(p_.pick->stride);
-    t.piece = all;
+    t.piece = StreamCopies::piece_of(p_, t.stage_units() * t.unit_bytes, t.row_bytes);
     if (t.piece < kWord) return false;
     const int64_t chunk = t.stage_units() * t.unit_bytes;
     t.pitch = chunk;

@@ -9,6 +9,7 @@
 
 #include "kernel/synth/dot_problem.h"
 #include "kernel/synth/factor.h"
+#include "kernel/synth/pair_table.h"
 
 namespace lumen::synth {
 
@@ -23,11 +24,9 @@ struct StreamPlan {
   int64_t row_bytes = 0, pitch = 0;    // of a row in memory; from row to row of a stage in shared memory
   std::optional<IntegerDot> integers;  // products of codes, activations in 8 bits; else f32
   std::optional<ScaledForm> scaled;    // f32: what is multiplied, and the scale of its sums
-  // Codes of four bits whose numbers are looked up: two at a time, those of a byte, as two f16 or, of integers, two
-  // bytes. The table lies in shared memory, once for each of `pair_copies` lanes, so that they never meet in a bank.
-  std::vector<uint16_t> code_values;  // the sixteen; empty: no table
-  bool rounds = false;                // they were no f16
-  int pair_field = -1, pair_copies = 1;
+  // Codes of four bits whose numbers are looked up, as two f16 or, of integers, two bytes; no values: no table.
+  PairTable::Shape pairs;
+  bool rounds = false;  // they were no f16
   struct Pair {
     int64_t byte = 0, low = 0, high = 0;  // of a unit, and the elements of its codes
   };
@@ -41,9 +40,8 @@ struct StreamPlan {
   int64_t stage_units() const { return int64_t{columns} * deep; }
   int64_t stages() const { return (units + stage_units() - 1) / stage_units(); }
   int64_t stage_bytes() const { return block_rows() * pitch; }
-  bool looks_up_pairs() const { return !code_values.empty(); }
-  int64_t pair_bytes() const { return looks_up_pairs() ? kPairs * pair_copies * kPairBytes : 0; }
-  static constexpr int64_t kPairs = 256, kPairBytes = 4;
+  bool looks_up_pairs() const { return !pairs.values.empty(); }
+  int64_t pair_bytes() const { return pairs.size(); }
   int64_t laid_units() const { return stages() * stage_units(); }
 };
 

@@ -94,12 +94,12 @@ void Unpack::enter_block(ValueId first, int64_t count) {
   enter_copied(first, count, buffer_, b_.add(at(0), b_.mul(first, b_.i64(format_.block_bytes))));
 }
 
-void Unpack::enter_copied(ValueId first, int64_t count, BufferId buffer, ValueId byte) {
+void Unpack::enter_copied(ValueId first, int64_t count, BufferId buffer, ValueId byte, int64_t hidden) {
   block_ = first;
   block_count_ = count;
   block_buffer_ = buffer;
   block_base_ = byte;
-  block_window_.emplace(b_, buffer, byte, count * format_.block_bytes);
+  block_window_.emplace(b_, buffer, byte, count * format_.block_bytes - hidden);
   tile_windows_.clear();
   wide_codes_.clear();
   if (!tensor_entered_) {

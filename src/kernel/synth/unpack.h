@@ -52,7 +52,8 @@ class Unpack {
   void enter_block(loop::ValueId first, int64_t count = 1);
 
   // The same where these blocks have been copied to byte `byte` of another buffer; other fields stay where they are.
-  void enter_copied(loop::ValueId first, int64_t count, loop::BufferId buffer, loop::ValueId byte);
+  // The last `hidden` bytes may not be read.
+  void enter_copied(loop::ValueId first, int64_t count, loop::BufferId buffer, loop::ValueId byte, int64_t hidden = 0);
 
   // Elements position .. position + lanes - 1, counted from the first element of the entered blocks; they may span
   // them.

@@ -1,0 +1,14 @@
+// A few rows of a beside a weight by matrix instructions, while the weight streams through the shared memory of blocks
+// (dot_stream_matrix_plan.h). Proved by tests/kernel/dot_stream_matrix_test.cpp.
+#pragma once
+
+#include "kernel/machine/machine.h"
+#include "kernel/synth/dot_stream_matrix_plan.h"
+#include "kernel/synth/synth.h"
+
+namespace lumen::synth {
+
+Step write_matrix_stream_kernel(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t,
+                                const machine::Machine& m);
+
+}  // namespace lumen::synth

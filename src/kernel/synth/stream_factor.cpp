@@ -1,0 +1,205 @@
+// See stream_factor.h.
+#include "kernel/synth/stream_factor.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "number/scalar.h"
+
+namespace lumen::synth {
+
+using loop::BufferId;
+using loop::VType;
+using Value = loop::ValueId;
+using Kind = FactorForm::Kind;
+
+namespace {
+
+constexpr int kWord = 4, kTogether = 16;   // bytes; elements
+constexpr int64_t kFirst = 128;            // bf16 from here on count by one, as far as
+constexpr int64_t kFirstBits = 0x43;       // .. the upper byte is this
+constexpr double kFirstOfF32 = 8388608;    // 2^23: f32 from here on count by one
+constexpr int64_t kFirstOfF32Bits = 0x4b;  // .. the upper byte, of which the two below are zero
+
+// Codes count numbers one by one, when some bits of them are turned round.
+std::optional<int> counting(const std::vector<double>& values) {
+  for (const size_t flipped : {size_t{0}, values.size() / 2}) {
+    bool counts = true;
+    for (size_t code = 0; code < values.size(); ++code)
+      counts = counts && values[code ^ flipped] == values[flipped] + static_cast<double>(code);
+    if (counts) return static_cast<int>(flipped);
+  }
+  return std::nullopt;
+}
+
+uint16_t short_bits(Scalar s, double v) {
+  return s == Scalar::bf16 ? f32_to_bf16(static_cast<float>(v)) : f32_to_f16(static_cast<float>(v));
+}
+
+// Codes of four bits, two to a byte.
+bool fills_bytes(const Format& f, int field) {
+  const Field& codes = f.fields[static_cast<size_t>(field)];
+  return std::all_of(codes.layout.pieces.begin(), codes.layout.pieces.end(), [&](const LayoutPiece& piece) {
+    return piece.bits == 4 && piece.base % 4 == 0 &&
+           std::all_of(piece.modes.begin(), piece.modes.end(), [](const LayoutMode& m) { return m.stride % 4 == 0; });
+  });
+}
+
+}  // namespace
+
+std::string_view FactorForm::name() const {
+  constexpr std::string_view kNames[] = {"plain", "codes", "bytes", "halves", "pairs", "values", "decoded"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bool by_code) {
+  FactorForm out;
+  out.to = to;
+  out.scaled = *facts_of(f).scaled;
+  const auto codes = by_code ? values_by_code(f, out.scaled.value) : std::nullopt;
+  if (!codes) return out;
+  out.field = codes->field;
+  out.kind = Kind::values;
+  const std::vector<double>& values = codes->values;
+  const auto flipped = counting(values);
+  const double least = flipped ? values[static_cast<size_t>(*flipped)] : 1;
+  if (to == Scalar::bf16 && least <= 0 && least >= -kFirst && std::floor(least) == least) {
+    out.kind = values.size() <= kFirst ? Kind::codes : Kind::bytes;
+    out.flipped = *flipped;
+    out.least = least;
+    const bool has_sums = m.find_row(machine::short_fma_name(kWord)) != nullptr;
+    // Sums of activations tell what codes lack too, where they are there anyway.
+    out.adds = out.kind == Kind::codes && has_sums && !out.scaled.offset;
+    if (out.kind == Kind::bytes && has_sums && *flipped != 0) out.kind = Kind::halves;
+  } else if (values.size() == 16 && fills_bytes(f, codes->field)) {
+    out.kind = Kind::pairs;
+    out.table.field = codes->field;
+    out.table.copies = PairTable::copies_for(m);
+    for (const double v : values) out.table.values.push_back(short_bits(to, v));
+  }
+  return out;
+}
+
+Value StreamFactor::numbers(BufferId buffer, Value byte, int count) {
+  const Value x = b_.load(buffer, {form_.from, count}, byte, count * scalar_bytes(form_.from));
+  return form_.from == form_.to ? x : shortened(b_.convert(ScalarOp::cast_, Scalar::f32, x));
+}
+
+Value StreamFactor::numbers(Unpack& cursor, const std::vector<int64_t>& elements) {
+  if (elements.size() <= kTogether) return some(cursor, elements);
+  const auto half = static_cast<std::ptrdiff_t>(elements.size() / 2);
+  const Value a = numbers(cursor, {elements.begin(), elements.begin() + half});
+  const Value c = numbers(cursor, {elements.begin() + half, elements.end()});
+  std::vector<int> mask;
+  for (int i = 0; i < static_cast<int>(elements.size()); ++i) mask.push_back(i);
+  return b_.shuffle({a, c}, mask);
+}
+
+Value StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
+  switch (form_.kind) {
+    case Kind::codes:
+      return of_codes(cursor, elements);
+    case Kind::bytes:
+      return of_bytes(cursor, elements);
+    case Kind::halves:
+      return of_halves(cursor, elements);
+    case Kind::pairs:
+      return of_pairs(cursor, elements);
+    case Kind::values:
+      return shortened(cursor.expression(form_.scaled.value, elements, true));
+    case Kind::decoded: {
+      const auto lanes = static_cast<int>(elements.size());
+      const auto times = [&](const RoutineExpr& e) { return b_.splat(cursor.expression(e, elements, false), lanes); };
+      Value x = cursor.expression(form_.scaled.value, elements, true);
+      if (form_.scaled.scale) x = b_.mul(x, times(*form_.scaled.scale));
+      if (form_.scaled.offset) x = b_.add(x, times(*form_.scaled.offset));
+      return shortened(x);
+    }
+    case Kind::plain:
+      break;
+  }
+  LUMEN_UNREACHABLE("numbers of {}", form_.name());
+}
+
+// Codes as words of four bytes, counting numbers.
+Value StreamFactor::words(Unpack& cursor, const std::vector<int64_t>& elements, BufferId at) {
+  const auto lanes = static_cast<int>(elements.size());
+  const Value codes = cursor.codes(form_.field, elements, true, &m_);
+  b_.store(at, b_.type(codes).lanes == lanes ? codes : b_.splat(codes, lanes), b_.i64(0), kWord);
+  const VType type{Scalar::u32, lanes / kWord};
+  const Value x = b_.load(at, type, b_.i64(0), kWord);
+  if (form_.flipped == 0) return x;
+  return b_.op(ScalarOp::xor_, x, b_.integer(int64_t{form_.flipped} * 0x01010101, type));
+}
+
+// Bytes of words as the lower ones of short floats with this upper one.
+Value StreamFactor::below(Value words, int64_t upper) {
+  const int lanes = b_.type(words).lanes * kWord;
+  const BufferId at = b_.alloc(lanes, 16), out = b_.alloc(int64_t{lanes} * 2, 16);
+  b_.store(at, words, b_.i64(0), kWord);
+  const Value with = b_.integer(upper, {Scalar::u8, kWord});
+  for (int first = 0; first < lanes; first += kWord) {
+    const Value four = b_.load(at, {Scalar::u8, kWord}, b_.i64(first), kWord);
+    for (const int i : {0, 2})
+      b_.store(out, b_.shuffle({four, with}, {i, kWord, i + 1, kWord}), b_.i64((first + i) * 2), kWord);
+  }
+  return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
+}
+
+Value StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
+  const auto lanes = static_cast<int>(elements.size());
+  const Value x = below(words(cursor, elements, b_.alloc(lanes, 16)), kFirstBits);
+  return form_.adds ? sum(x, b_.real(form_.least - static_cast<double>(kFirst), b_.type(x))) : x;
+}
+
+Value StreamFactor::sum(Value x, Value y) {
+  const VType type = b_.type(x);
+  return b_.inst(machine::short_fma_name(type.lanes), type, {x, b_.real(1, type), y});
+}
+
+// Seven bits of a code count from 128 on; the eighth says whether 128 is too much or 256.
+Value StreamFactor::of_halves(Unpack& cursor, const std::vector<int64_t>& elements) {
+  constexpr int64_t kFraction = 0x7f7f7f7f, kSign = 0x80808080, kMinusBits = 0xc3;
+  const auto lanes = static_cast<int>(elements.size());
+  const BufferId at = b_.alloc(lanes, 16);
+  b_.store(at, cursor.codes(form_.field, elements, true, &m_), b_.i64(0), kWord);
+  const VType type{Scalar::u32, lanes / kWord};
+  const Value all = b_.load(at, type, b_.i64(0), kWord);
+  const Value up = b_.op(ScalarOp::and_, all, b_.integer(kFraction, type));
+  const Value down = b_.op(ScalarOp::and_, all, b_.integer(kSign, type));
+  return sum(below(up, kFirstBits), below(down, kMinusBits));
+}
+
+Value StreamFactor::of_bytes(Unpack& cursor, const std::vector<int64_t>& elements) {
+  const auto lanes = static_cast<int>(elements.size());
+  const BufferId at = b_.alloc(lanes, 16), wide = b_.alloc(int64_t{lanes} * 4, 16);
+  b_.store(at, words(cursor, elements, at), b_.i64(0), kWord);
+  const Value upper = b_.lanes_integer({0, kFirstOfF32Bits, 0, 0}, Scalar::u8);
+  for (int first = 0; first < lanes; first += kWord) {
+    const Value four = b_.load(at, {Scalar::u8, kWord}, b_.i64(first), kWord);
+    for (int i = 0; i < kWord; ++i)
+      b_.store(wide, b_.shuffle({four, upper}, {i, kWord, kWord, kWord + 1}), b_.i64((first + i) * 4), kWord);
+  }
+  const VType floats{Scalar::f32, lanes}, whole{Scalar::u32, lanes};
+  const Value numbers =
+      b_.op(ScalarOp::sub_, b_.load(wide, floats, b_.i64(0), kWord), b_.real(kFirstOfF32 - form_.least, floats));
+  // At most eight digits: the lower half is zero.
+  const Value bits = b_.op(ScalarOp::shr_, b_.convert(ScalarOp::bitcast_, Scalar::u32, numbers), b_.integer(16, whole));
+  return b_.convert(ScalarOp::bitcast_, Scalar::bf16, b_.convert(ScalarOp::cast_, Scalar::u16, bits));
+}
+
+Value StreamFactor::of_pairs(Unpack& cursor, const std::vector<int64_t>& elements) {
+  const auto lanes = static_cast<int>(elements.size());
+  std::vector<int64_t> low, high;
+  for (size_t i = 0; i < elements.size(); i += 2) {
+    low.push_back(elements[i]);
+    high.push_back(elements[i + 1]);
+  }
+  const std::vector<Value> entries = table_->look_up(cursor, low, high, {form_.to, 2});
+  const BufferId out = b_.alloc(int64_t{lanes} * 2, 16);
+  for (size_t i = 0; i < entries.size(); ++i) b_.store(out, entries[i], b_.i64(static_cast<int64_t>(i) * 4), kWord);
+  return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,71 @@
+// Numbers of a packed row as a matrix instruction's factor, in the registers of a lane: short floats made of codes by
+// as few operations as the format allows. What codes stand for is said apart: scales and offsets of groups, and a
+// constant that codes lack, belong to the f32 sums. Formats enter through their layouts and routines. Proved by
+// tests/kernel/dot_stream_test.cpp.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kernel/synth/factor.h"
+#include "kernel/synth/pair_table.h"
+
+namespace lumen::synth {
+
+// How a number gets into a register.
+struct FactorForm {
+  enum class Kind : uint8_t {
+    plain,    // it is a short float in memory
+    codes,    // a code below 128 is the lower digits of a bf16 from 128 on
+    bytes,    // a code of eight bits is the lower digits of an f32, of which a bf16 is left
+    halves,   // a signed code of eight bits is the difference of two bf16 made of seven of its bits and one
+    pairs,    // two codes of four bits, those of a byte, are looked up at once
+    values,   // what the code stands for, computed in f32
+    decoded,  // the same with its scale and offset
+  } kind = Kind::decoded;
+  Scalar to = Scalar::bf16, from = Scalar::bf16;  // plain: what memory has
+  ScaledForm scaled;
+  int field = -1;     // of the codes
+  int flipped = 0;    // bits of a code that are turned round, so that codes count numbers
+  double least = 0;   // the number of code 0 then
+  bool adds = false;  // what codes lack is added to them
+  PairTable::Shape table;
+
+  // What a number has more than its factor.
+  double lacks() const { return kind == Kind::codes && !adds ? least - 128 : 0; }
+  bool scales_sums() const { return kind != Kind::plain && kind != Kind::decoded && (scaled.scale || scaled.offset); }
+  std::string_view name() const;
+};
+// Of a format with a scaled form. `by_code`: codes alone must say the number; else decoded.
+FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bool by_code);
+
+class StreamFactor {
+ public:
+  StreamFactor(loop::Builder& b, const machine::Machine& m, const FactorForm& form, PairTable* table)
+      : b_(b), m_(m), form_(form), table_(table) {}
+
+  // A vector of these elements of the entered blocks.
+  loop::ValueId numbers(Unpack& cursor, const std::vector<int64_t>& elements);
+  // Plain: `count` numbers from a byte on.
+  loop::ValueId numbers(loop::BufferId buffer, loop::ValueId byte, int count);
+
+ private:
+  loop::ValueId some(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::ValueId of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::ValueId of_halves(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::ValueId of_bytes(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::ValueId of_pairs(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::ValueId words(Unpack& cursor, const std::vector<int64_t>& elements, loop::BufferId at);
+  loop::ValueId below(loop::ValueId words, int64_t upper);
+  loop::ValueId sum(loop::ValueId x, loop::ValueId y);  // of short floats
+  loop::ValueId shortened(loop::ValueId x) { return b_.convert(ScalarOp::cast_, form_.to, x); }
+
+  loop::Builder& b_;
+  const machine::Machine& m_;
+  const FactorForm& form_;
+  PairTable* table_;
+};
+
+}  // namespace lumen::synth
