@@ -208,6 +208,7 @@ class Suite:
         total_of = lambda text: re.search(r"^\s+\d+\s+([\d.]+) in \d+ runs", text, re.M)
         speed_of = lambda text: BATCH * T / (float(total_of(text)[1]) / 1e3) if total_of(text) else None
         codes = self.run(*command, "fp8_e4m3").stdout
+        aided_codes = self.run(*command, "fp8_e4m3", "--libraries").stdout
         command.append("bf16")
         # Neither our compiled kernels nor what the driver keeps of its own compiler's work.
         self.environment["LUMEN_CACHE"] = str(Path(self.folder.name) / "cold")
@@ -228,6 +229,7 @@ class Suite:
         self.row("  cold compilation", cold - warm, "s", 1, "s", 20, least=False)
         # PyTorch's own step in FP8 takes packages that are not here: beside ours in bf16.
         self.row("training Llama 1.1B, FP8", speed_of(codes), "tokens/s", speed_of(out), "ours, bf16", 1)
+        self.row("  with --libraries", speed_of(aided_codes), "tokens/s", speed_of(aided), "ours, bf16, so", 1)
 
     def table(self):
         head = ("", "ours", "beside", "ratio", "target", "")
