@@ -20,7 +20,7 @@ double predicted(const KernelTime& t, const Ceilings& ceilings);
 // `runs`: how often the program ran. Without ceilings the columns of predictions and fractions are left out.
 std::string times_table(const std::vector<KernelTime>& times, int64_t runs, const Ceilings* ceilings);
 
-// A parameter, as "layers.3.wq q4_0", and the plan of a product it is a factor of.
+// A parameter with the name of its format, as "layers.3.wq FORMAT", and the plan of a product it is a factor of.
 struct ParameterUse {
   std::string parameter, plan;
 };
