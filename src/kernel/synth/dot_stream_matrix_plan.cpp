@@ -21,7 +21,7 @@ constexpr int64_t kLeastRows = 2, kMostRows = 32;
 constexpr int64_t kBlockLanes = 512;
 constexpr int64_t kUnits = 128;                    // multiprocessors a machine is thought to have
 constexpr int64_t kMostTiles = 8, kMostParts = 8;  // of a block: down, and of K
-constexpr int64_t kShortUnit = 128;
+constexpr int64_t kShortUnit = 128, kFewColumns = 16;
 constexpr int kMostDeep = 8;            // so that pieces are whole words
 constexpr int64_t kLongestUnit = 1024;  // elements: straight code
 constexpr int64_t kAlignedUnit = 256;   // the same of a unit made longer so that it is whole words
@@ -171,6 +171,11 @@ class Chooser {
       if (std::none_of(out.begin(), out.end(), same)) out.push_back(s);
     };
     const int64_t waves = kBlockLanes / m_.wave;
+    // Measured: up to two columns of tiles are fed best by two tiles a wave, where there are blocks enough for that.
+    const bool wide = t.unit_bytes >= t.order.unit;
+    const int64_t rows_of_two = wide ? 4 : 8;
+    if (t.columns <= kFewColumns && all / rows_of_two >= kUnits * 4 / 5 * (wide ? 2 : 1))
+      add(rows_of_two, 2, wide ? waves / 2 : waves);
     const bool few = t.order.unit <= kShortUnit;  // what a wave holds of two tiles leaves registers for others
     add(even, few && even % 2 == 0 ? 2 : 1, waves);
     for (const int64_t rows : {even, int64_t{8}, int64_t{4}, int64_t{2}})
