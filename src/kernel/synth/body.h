@@ -17,6 +17,11 @@
 
 namespace lumen::synth {
 
+// A short float: what loses nothing when exp and division before it are a few units in the last place off.
+inline bool is_short_float(const graph::Element& e) {
+  return !e.format && is_float(e.scalar) && scalar_bits(e.scalar) <= 16;
+}
+
 class Body {
  public:
   // The space is `shape`, its axes collapsed where all loads and results allow it; `barrier` as in collapse().

@@ -26,15 +26,11 @@ graph::ValueId copied(const graph::Plan& plan, const graph::Group& group) {
   return same && plan.graph[n.operands[0]].type == n.type ? n.operands[0] : -1;
 }
 
-bool is_short_float(const graph::Type& type) {
-  return !type.element.format && is_float(type.element.scalar) && scalar_bits(type.element.scalar) <= 16;
-}
-
 // Of what is as large as the result, that is.
 bool reads_short(const graph::Plan& plan, const graph::Group& group, int64_t elements) {
   return std::all_of(group.inputs.begin(), group.inputs.end(), [&](graph::ValueId v) {
     const graph::Type& type = plan.graph[v].type;
-    return graph::elements(type.shape).number() < elements || is_short_float(type);
+    return graph::elements(type.shape).number() < elements || is_short_float(type.element);
   });
 }
 
@@ -48,7 +44,7 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   draft.declare(group);
   loop::Builder& b = draft.b;
   const bool short_results = std::all_of(group.results.begin(), group.results.end(),
-                                         [&](graph::ValueId r) { return is_short_float(plan.graph[r].type); });
+                                         [&](graph::ValueId r) { return is_short_float(plan.graph[r].type.element); });
   if (short_results) b.take_shortcuts({target.power2, target.reciprocal, ""});
   Body body(draft, plan, group, shape, {});
   // Tasks of a GPU are threads: a vector each, beside each other, of the bytes that one load takes.

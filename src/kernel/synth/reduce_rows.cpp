@@ -84,22 +84,18 @@ class RowKernel {
  private:
   // Short floats are written, and beside them extremes of rows alone are found: as a map would compute them.
   bool finds_extremes_of_short() const {
-    const auto is_short = [&](graph::ValueId v) {
-      const graph::Element& e = g_[v].type.element;
-      return !e.format && is_float(e.scalar) && scalar_bits(e.scalar) <= 16;
-    };
+    const auto is_short = [&](graph::ValueId v) { return is_short_float(g_[v].type.element); };
     const auto is_extreme = [&](graph::ValueId v) {
-      return g_[v].attributes.reduction != graph::Reduction::sum && reads_short(g_[v].operands[0], is_short);
+      return g_[v].attributes.reduction != graph::Reduction::sum && reads_short(g_[v].operands[0]);
     };
     const auto& results = facts_.full_results;
     return !results.empty() && facts_.kept_maps.empty() && std::all_of(results.begin(), results.end(), is_short) &&
            std::all_of(facts_.reduces.begin(), facts_.reduces.end(), is_extreme);
   }
   // A short float, or a map of one.
-  bool reads_short(graph::ValueId v, const std::function<bool(graph::ValueId)>& is_short) const {
-    if (is_short(v)) return true;
+  bool reads_short(graph::ValueId v) const {
     const graph::Node& n = g_[v];
-    return n.op == Op::map_ && n.operands.size() == 1 && reads_short(n.operands[0], is_short);
+    return is_short_float(n.type.element) || (n.op == Op::map_ && n.operands.size() == 1 && reads_short(n.operands[0]));
   }
 
   // A block is one wave, and takes one row, or a part of it. Runs begin where vectors and what formats unpack together

@@ -30,10 +30,6 @@ constexpr int64_t kAlignment = 64;
 constexpr double kSmallFlops = 2e5,
                  kSmallBytes = 1e5;  // some ten microseconds of one thread: waking others costs as much
 
-int64_t aligned(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 // A constant's numbers in the bytes of its element type.
 std::vector<uint8_t> constant_bytes(const graph::Node& node) {
   LUMEN_CHECK(!node.type.element.format, "a constant in a format");
@@ -258,6 +254,10 @@ int64_t most_scratch(const DistinctKernels& kernels) {
 }
 
 }  // namespace
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 std::string hash_of(const Synthesis& s) {
   std::string text;

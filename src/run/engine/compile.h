@@ -20,6 +20,9 @@ LaunchList compile(const Workshop& shop, const graph::Graph& g, const CompileOpt
 // LaunchList::arena_bytes of that, without any code.
 int64_t arena_bytes(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
 
+// Up to where the next value in a block of memory may begin.
+int64_t aligned(int64_t bytes);
+
 // Of all kernels' text: equal hashes, equal kernels.
 std::string hash_of(const synth::Synthesis& s);
 

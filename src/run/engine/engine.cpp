@@ -90,8 +90,6 @@ struct Engine::State {
 
   // Runs the steps of a conversion: value 0 is read, value 1 is written.
   void convert(const synth::Synthesis& steps, const void* from, int64_t from_bytes, void* to, int64_t to_bytes) {
-    constexpr int64_t kAlign = 64;
-    const auto aligned = [](int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; };
     const int64_t to_at = aligned(from_bytes), scratch_at = to_at + aligned(to_bytes);
     int64_t end = scratch_at;
     for (const int64_t bytes : steps.scratch) end += aligned(bytes);

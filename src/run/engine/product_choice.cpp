@@ -13,17 +13,7 @@ namespace {
 
 constexpr int kRounds = 5, kLaunches = 3;  // each way is launched so often, in turns
 constexpr double kGain = 0.98;             // of our time: less is not worth other bits
-constexpr int64_t kAlignment = 256;
 constexpr size_t kNoiseBytes = 4 << 20;
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
 
 // Numbers between -1 and 1 in the bytes of the type, small ones where bytes are codes: processors work faster on zeros,
 // which nobody multiplies.

@@ -18,12 +18,12 @@ namespace {
 constexpr uint64_t kLargestChoice = 4096;  // bytes
 constexpr int kLowestPriority = 19;
 
+}  // namespace
+
 double median(std::vector<double> x) {
   std::sort(x.begin(), x.end());
   return x[x.size() / 2];
 }
-
-}  // namespace
 
 Trial::Trial(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided)
     : ask_(std::move(ask)), decided_(std::move(decided)) {

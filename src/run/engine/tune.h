@@ -28,6 +28,8 @@ struct ChosenPlan {
   std::string hash;
 };
 
+double median(std::vector<double> x);  // of one number at least
+
 // One kernel of one program in several plans. next() and record() belong to the thread that runs the program, offer()
 // to any other.
 class Trial {
