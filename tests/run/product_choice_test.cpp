@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/error.h"
 #include "graphs.h"
 #include "run/device/product_symbols.h"
@@ -68,6 +70,21 @@ TEST_P(ProductChoice, TheFasterOneIsTakenAndKept) {
         program->run();
       }
     }
+    std::filesystem::remove_all(folder.path() / "plans");
+  }
+}
+
+TEST_P(ProductChoice, WhoComputesWrongIsNotUsed) {
+  const graph::Graph g = product_and_sum();
+  fake->product_milliseconds = 0.01;
+  for (const double error : {1000.0, std::nan("")}) {
+    fake->product_error = error;
+    Engine there(on_gpu());
+    testing::internal::CaptureStderr();
+    const auto program = run_once(there, g, random_inputs(g, 5));
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("is not used: element 0 is "), std::string::npos) << said;
+    EXPECT_EQ(program->explain().find("by "), std::string::npos) << program->explain();
     std::filesystem::remove_all(folder.path() / "plans");
   }
 }

@@ -1,6 +1,9 @@
 #include "run/engine/product_choice.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
 #include <random>
 
 #include "base/check.h"
@@ -14,13 +17,15 @@ namespace {
 constexpr int kRounds = 5, kLaunches = 3;  // each way is launched so often, in turns
 constexpr double kGain = 0.98;             // of our time: less is not worth other bits
 constexpr size_t kNoiseBytes = 4 << 20;
+constexpr int64_t kCompared = 1 << 16;  // elements of the result
+constexpr double kTolerance = 0.05;     // times their size: more than any rounding to a short type, less than a mistake
 
-// Numbers between -1 and 1 in the bytes of the type, small ones where bytes are codes: processors work faster on zeros,
-// which nobody multiplies.
+// Numbers between -1 and 1 in the bytes of the type, small ones and none that is NaN where bytes are codes: processors
+// work faster on zeros, which nobody multiplies.
 std::vector<uint8_t> noise(Scalar type) {
   std::mt19937 chance(1);
   std::vector<uint8_t> out;
-  while (type == Scalar::u8 && out.size() < kNoiseBytes) out.push_back(static_cast<uint8_t>(chance() & 0xb7));
+  while (type == Scalar::u8 && out.size() < kNoiseBytes) out.push_back(static_cast<uint8_t>((chance() & 0xb7) | 1));
   while (out.size() < kNoiseBytes) {
     const float x = static_cast<float>(chance()) * 0x1p-31F - 1;
     const uint32_t f32 = std::bit_cast<uint32_t>(x);
@@ -52,11 +57,36 @@ class Comparison {
     const std::vector<uint8_t> numbers = noise(what.operands);
     for (int64_t at = 0; at < operands; at += static_cast<int64_t>(numbers.size()))
       device_->copy_in(base_ + at, numbers.data(), std::min(operands - at, static_cast<int64_t>(numbers.size())));
+    if (what.scales) {
+      const float scale = 0.5F;
+      for (const size_t i : {2, 3}) device_->copy_in(buffers_[i], &scale, sizeof scale);
+    }
+    result_ = what.result;
+    result_bytes_ = std::min<int64_t>(kCompared, what.m * what.n) * scalar_bytes(what.result);
     CompileReport unused;
     own_ = compile_steps(shop, own, places, scratch_at, &unused);
     product_ = chosen.product;
     marks_ = device_->make_marks(2);
     LUMEN_CHECK(marks_, "a device with a library and without marks");
+  }
+
+  // Of the same numbers: "" when both ways give the same within rounding, else what is wrong.
+  std::string disagreement() {
+    run_own();
+    const std::vector<float> ours = result();
+    const std::vector<uint8_t> poison(static_cast<size_t>(result_bytes_), 0xff);
+    device_->copy_in(buffers_.back(), poison.data(), result_bytes_);
+    product_->multiply(buffers_);
+    const std::vector<float> theirs = result();
+    double square = 0;
+    for (const float x : ours) square += static_cast<double>(x) * static_cast<double>(x);
+    const double size = std::sqrt(square / static_cast<double>(ours.size()));
+    for (size_t i = 0; i < ours.size(); ++i) {
+      const double off = std::abs(static_cast<double>(theirs[i]) - static_cast<double>(ours[i]));
+      if (!(off <= kTolerance * size))
+        return fmt::format("element {} is {:g}, by our kernels {:g}", i, theirs[i], ours[i]);
+    }
+    return {};
   }
 
   bool library_is_faster() {
@@ -73,6 +103,21 @@ class Comparison {
   }
 
  private:
+  // The first elements.
+  std::vector<float> result() {
+    std::vector<uint8_t> bytes(static_cast<size_t>(result_bytes_));
+    device_->copy_out(bytes.data(), buffers_.back(), result_bytes_);
+    std::vector<float> out;
+    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(scalar_bytes(result_))) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, &bytes[at], static_cast<size_t>(scalar_bytes(result_)));
+      out.push_back(result_ == Scalar::f32    ? std::bit_cast<float>(bits)
+                    : result_ == Scalar::bf16 ? bf16_to_f32(static_cast<uint16_t>(bits))
+                                              : f16_to_f32(static_cast<uint16_t>(bits)));
+    }
+    return out;
+  }
+
   template <typename Launch>
   double seconds(const Launch& launch) {
     marks_->set(0);
@@ -94,6 +139,8 @@ class Comparison {
   std::byte* base_ = nullptr;
   LaunchStatus* status_ = nullptr;
   std::vector<void*> buffers_;  // of the product
+  Scalar result_ = Scalar::f32;
+  int64_t result_bytes_ = 0;  // that are compared
   std::vector<Launch> own_;
   std::shared_ptr<Product> product_;
   std::unique_ptr<Device::Marks> marks_;
@@ -130,8 +177,10 @@ std::vector<ChosenProduct> choose_products(const Workshop& shop, const graph::Pl
     if (!choice || choice->hash != ours) {
       try {
         verbose(chosen.plan);
-        const bool faster =
-            Comparison(shop, plan.graph, form, kernels.distinct[i], chosen, dense->product).library_is_faster();
+        Comparison both(shop, plan.graph, form, kernels.distinct[i], chosen, dense->product);
+        const std::string wrong = both.disagreement();
+        if (!wrong.empty()) warn(fmt::format("{} is not used: {}", chosen.plan, wrong));
+        const bool faster = wrong.empty() && both.library_is_faster();
         choice = ChosenPlan{faster ? 1 : 0, ours};
       } catch (const Error& error) {
         note(fmt::format("{} is not tried: {}", chosen.plan, error.what()));

@@ -1,7 +1,8 @@
-// Products of a plan that a library of the device's vendor does faster than our kernels. Both are measured once, when a
-// program is compiled, and the choice is kept beside the compiled kernels: for this machine, driver and library, until
-// our kernel changes. Other sums are other bits, so nothing of this happens unless it is asked for
-// (Engine::Options::libraries). Proved by tests/run/product_choice_test.cpp.
+// Products of a plan that a library of the device's vendor does faster than our kernels. Both are compared and measured
+// once, when a program is compiled: a library whose result is another is not used, and people hear of it. The choice is
+// kept beside the compiled kernels: for this machine, driver and library, until our kernel changes. Other sums are
+// other bits, so nothing of this happens unless it is asked for (Engine::Options::libraries). Proved by
+// tests/run/product_choice_test.cpp.
 #pragma once
 
 #include "run/device/product.h"

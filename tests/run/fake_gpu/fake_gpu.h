@@ -35,6 +35,7 @@ struct Gpu {
   int64_t fail_after = 0, fail_at = 0;
   bool multiplies = true;              // its library of products knows how
   double product_milliseconds = 0.25;  // of each; other work takes 0.25
+  double product_error = 0;            // that each number of a product is off by
   bool corrupts = false;               // every buffer of a kernel ends up with a wrong bit
 
   // Kernels are functions of the host: `find` gives one for a symbol of an image, null when there is none; `execute`

@@ -225,7 +225,8 @@ int NAME(Matmul)(void* library, void* work, const void* alpha, const void* a, vo
         for (uint64_t l = 0; l < k; ++l)
           sum += (w.operation[0] == kTurned ? number(pa, ma, l, i) : number(pa, ma, i, l)) *
                  (w.operation[1] == kTurned ? number(pb, mb, j, l) : number(pb, mb, l, j));
-        put(pd, md, i, j, scale * sum + (factors[1] != 0 ? factors[1] * number(pc, md, i, j) : 0));
+        put(pd, md, i, j,
+            lumen::fake::gpu().product_error + scale * sum + (factors[1] != 0 ? factors[1] * number(pc, md, i, j) : 0));
       }
     return 0;
   });
