@@ -176,6 +176,21 @@ class Simplifier {
   }
 
   // --- maps
+  // Maps that a formula reads (old values) and `take` wants become part of it; what they read is read instead.
+  template <typename Take>
+  void compute_in(Formula* f, std::vector<ValueId>* reads, const Take& take) const {
+    for (size_t k = 0; k < reads->size();) {
+      if (!take(k)) {
+        ++k;
+        continue;
+      }
+      const Node& part = r_.from[(*reads)[k]];
+      *f = compose(*f, static_cast<int>(k), part.attributes.formula, 0);
+      reads->erase(reads->begin() + static_cast<int64_t>(k));
+      reads->insert(reads->end(), part.operands.begin(), part.operands.end());
+    }
+  }
+
   // A map of one use that a map repeats a few times along small axes is computed in it, which costs less than a pass
   // over memory: no group holds both.
   bool repeats(const Node& old, ValueId read) const {
@@ -203,16 +218,8 @@ class Simplifier {
   ValueId map(const Node& old, std::vector<ValueId> operands) {
     Formula f = old.attributes.formula;
     std::vector<ValueId> reads = old.operands;
-    for (size_t k = 0; k < reads.size();) {
-      if (k >= old.operands.size() || !repeats(old, reads[k])) {
-        ++k;
-        continue;
-      }
-      const Node& part = r_.from[reads[k]];
-      f = compose(f, static_cast<int>(k), part.attributes.formula, 0);
-      reads.erase(reads.begin() + static_cast<int64_t>(k));
-      reads.insert(reads.end(), part.operands.begin(), part.operands.end());
-    }
+    const size_t own = reads.size();
+    compute_in(&f, &reads, [&](size_t k) { return k < own && repeats(old, reads[k]); });
     if (reads != old.operands) {
       operands.clear();
       for (const ValueId read : reads) operands.push_back(r_[read]);
@@ -347,18 +354,11 @@ class Simplifier {
     f.outputs = {picked};
     std::vector<ValueId> reads = old.operands;  // old values; -1 stands for the index along the axis
     reads.push_back(-1);
-    for (size_t k = 0; k < reads.size();) {
-      const bool map = reads[k] >= 0 && r_.from[reads[k]].op == Op::map_ && uses_[reads[k]] == 1 &&
-                       r_.from[reads[k]].type.shape == r_.from[old.operands[0]].type.shape;
-      if (!map || f.nodes.size() + r_.from[reads[k]].attributes.formula.nodes.size() > kMaxNodes) {
-        ++k;
-        continue;
-      }
-      const Node& part = r_.from[reads[k]];
-      f = compose(f, static_cast<int>(k), part.attributes.formula, 0);
-      reads.erase(reads.begin() + static_cast<int64_t>(k));
-      reads.insert(reads.end(), part.operands.begin(), part.operands.end());
-    }
+    compute_in(&f, &reads, [&](size_t k) {
+      return reads[k] >= 0 && r_.from[reads[k]].op == Op::map_ && uses_[reads[k]] == 1 &&
+             r_.from[reads[k]].type.shape == r_.from[old.operands[0]].type.shape &&
+             f.nodes.size() + r_.from[reads[k]].attributes.formula.nodes.size() <= kMaxNodes;
+    });
     const ValueId index = r_.build.iota({line, {Scalar::i32, nullptr}}, axis);
     std::vector<ValueId> values;
     for (ValueId read : reads) values.push_back(read < 0 ? index : r_[read]);

@@ -5,11 +5,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
 #include "base/error.h"
+#include "run/device/shared_library.h"
 
 namespace lumen::run {
 namespace {
@@ -53,25 +53,7 @@ const std::vector<Symbol>& table() {
   return symbols;
 }
 
-struct Opened {
-  void* handle = nullptr;
-  std::string file;
-};
-
-Opened open_file(GpuVendor vendor) {
-  const Spelling& s = spelling(vendor);
-  std::vector<std::string> files(s.files.begin(), s.files.end());
-  if (const char* own = std::getenv(s.variable); own && *own) files = {own};
-  std::string wrong;
-  for (const std::string& file : files) {
-    if (void* handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return {handle, file};
-    // The first message is about the usual name.
-    if (const char* said = ::dlerror(); said && wrong.empty()) wrong = said;
-  }
-  throw Error(Exit::hardware, fmt::format("no {} driver: {}", vendor_name(vendor), wrong), s.advice);
-}
-
-std::shared_ptr<const GpuSymbols> fill(GpuVendor vendor, const Opened& opened) {
+std::shared_ptr<const GpuSymbols> fill(GpuVendor vendor, const SharedLibrary& opened) {
   auto out = std::make_shared<GpuSymbols>();
   out->vendor = vendor;
   out->library = opened.file;
@@ -93,8 +75,7 @@ std::shared_ptr<const GpuSymbols> fill(GpuVendor vendor, const Opened& opened) {
   if (!missing.empty())
     throw Error(Exit::hardware, fmt::format("{} is too old: it lacks {}", opened.file, fmt::join(missing, ", ")),
                 fmt::format("Lumen needs {} {} or newer", vendor_name(vendor), out->numbers.oldest_driver_text));
-  Dl_info where{};
-  if (::dladdr(reinterpret_cast<void*>(out->init), &where) != 0 && where.dli_fname) out->library = where.dli_fname;
+  if (std::string file = file_of(reinterpret_cast<void*>(out->init)); !file.empty()) out->library = std::move(file);
   return out;
 }
 
@@ -114,7 +95,9 @@ std::shared_ptr<const GpuSymbols> open_gpu_library(GpuVendor vendor) {
   static std::mutex mutex;
   static std::map<void*, std::shared_ptr<const GpuSymbols>> known;  // by the loader's handle
   const std::scoped_lock lock(mutex);
-  const Opened opened = open_file(vendor);
+  const Spelling& s = spelling(vendor);
+  const SharedLibrary opened =
+      open_shared_library(s.variable, s.files, RTLD_NOW, fmt::format("{} driver", vendor_name(vendor)), s.advice);
   auto& symbols = known[opened.handle];
   if (!symbols) symbols = fill(vendor, opened);
   return symbols;

@@ -1,19 +1,14 @@
 #include "run/device/libraries.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <omp.h>
 
 #include "base/error.h"
 #include "run/device/product_symbols.h"
+#include "run/device/shared_library.h"
 
 namespace lumen::run {
 namespace {
-
-std::string file_of(void* address) {
-  Dl_info where{};
-  return ::dladdr(address, &where) != 0 && where.dli_fname ? where.dli_fname : "";
-}
 
 LibraryFound open_mp() {
   return {"OpenMP", file_of(reinterpret_cast<void*>(&omp_get_max_threads)), fmt::format("{}", _OPENMP),

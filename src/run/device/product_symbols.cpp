@@ -5,12 +5,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <vector>
 
 #include "base/error.h"
+#include "run/device/shared_library.h"
 
 namespace lumen::run {
 namespace {
@@ -83,13 +83,13 @@ std::string version_of(GpuVendor vendor, void* handle) {
   return fmt::format(" {}.{}.{}", v / 10000, v / 100 % 100, v % 100);
 }
 
-std::shared_ptr<const ProductSymbols> fill(GpuVendor vendor, void* handle, const std::string& file) {
+std::shared_ptr<const ProductSymbols> fill(GpuVendor vendor, const SharedLibrary& opened) {
   const Spelling& s = spelling(vendor);
   auto out = std::make_shared<ProductSymbols>();
   out->numbers = s.numbers;
   std::vector<std::string> missing;
   const auto find = [&](const char* symbol) {
-    void* found = ::dlsym(handle, symbol);
+    void* found = ::dlsym(opened.handle, symbol);
     if (!found) missing.emplace_back(symbol);
     return found;
   };
@@ -99,12 +99,11 @@ std::shared_ptr<const ProductSymbols> fill(GpuVendor vendor, void* handle, const
 #include "run/device/product_symbols.def"
 #undef X
   if (!missing.empty())
-    throw Error(Exit::hardware, fmt::format("{} is no {}: it lacks {}", file, s.name, fmt::join(missing, ", ")),
+    throw Error(Exit::hardware, fmt::format("{} is no {}: it lacks {}", opened.file, s.name, fmt::join(missing, ", ")),
                 s.advice);
-  Dl_info where{};
-  out->library =
-      ::dladdr(reinterpret_cast<void*>(out->create), &where) != 0 && where.dli_fname ? where.dli_fname : file;
-  out->title = s.name + version_of(vendor, handle);
+  out->library = file_of(reinterpret_cast<void*>(out->create));
+  if (out->library.empty()) out->library = opened.file;
+  out->title = s.name + version_of(vendor, opened.handle);
   return out;
 }
 
@@ -121,19 +120,10 @@ std::shared_ptr<const ProductSymbols> open_product_library(GpuVendor vendor) {
   static std::map<void*, std::shared_ptr<const ProductSymbols>> known;  // by the loader's handle
   const std::scoped_lock lock(mutex);
   const Spelling& s = spelling(vendor);
-  std::vector<std::string> files(s.files.begin(), s.files.end());
-  if (const char* own = std::getenv(s.variable); own && *own) files = {own};
-  std::string wrong;
-  for (const std::string& file : files) {
-    void* handle = ::dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL);
-    // The first message is about the usual name.
-    if (const char* said = handle ? nullptr : ::dlerror(); said && wrong.empty()) wrong = said;
-    if (!handle) continue;
-    auto& symbols = known[handle];
-    if (!symbols) symbols = fill(vendor, handle, file);
-    return symbols;
-  }
-  throw Error(Exit::hardware, fmt::format("no {}: {}", s.name, wrong), s.advice);
+  const SharedLibrary opened = open_shared_library(s.variable, s.files, RTLD_LAZY, s.name, s.advice);
+  auto& symbols = known[opened.handle];
+  if (!symbols) symbols = fill(vendor, opened);
+  return symbols;
 }
 
 }  // namespace lumen::run

@@ -85,7 +85,7 @@ loop::Kernel product_kernel(const machine::Machine& m, const BlockTile& tile, co
       fill(bs, left, right);
     });
     b.barrier();
-    // Bytes of even number have no top bit (roofline.cpp), which compilers do not know: they would unroll for long.
+    // Bytes of even number have no top bit (drawn_inputs.h), which compilers do not know: they would unroll for long.
     const ValueId top = b.op(ScalarOp::shr_, b.load(in, {Scalar::u8, 1}, b.i64(0), 1), b.integer(7, {Scalar::u8, 1}));
     const ValueId end = b.add(b.i64(rounds), b.convert(ScalarOp::cast_, Scalar::i64, top));
     b.loop(LoopKind::serial, b.i64(0), end, 1, [&](ValueId) {

@@ -4,36 +4,21 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <random>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "kernel/synth/dense_product.h"
+#include "run/engine/drawn_inputs.h"
 
 namespace lumen::run {
 namespace {
 
 constexpr int kRounds = 5, kLaunches = 3;  // each way is launched so often, in turns
 constexpr double kGain = 0.98;             // of our time: less is not worth other bits
-constexpr size_t kNoiseBytes = 4 << 20;
-constexpr int64_t kCompared = 1 << 16;  // elements of the result
-constexpr double kTolerance = 0.05;     // times their size: more than any rounding to a short type, less than a mistake
-
-// Numbers between -1 and 1 in the bytes of the type, small ones and none that is NaN where bytes are codes: processors
-// work faster on zeros, which nobody multiplies.
-std::vector<uint8_t> noise(Scalar type) {
-  std::mt19937 chance(1);
-  std::vector<uint8_t> out;
-  while (type == Scalar::u8 && out.size() < kNoiseBytes) out.push_back(static_cast<uint8_t>((chance() & 0xb7) | 1));
-  while (out.size() < kNoiseBytes) {
-    const float x = static_cast<float>(chance()) * 0x1p-31F - 1;
-    const uint32_t f32 = std::bit_cast<uint32_t>(x);
-    const uint32_t bits = type == Scalar::f32 ? f32 : type == Scalar::bf16 ? f32_to_bf16(x) : f32_to_f16(x);
-    for (int i = 0; i < scalar_bytes(type); ++i) out.push_back(static_cast<uint8_t>(bits >> (8 * i)));
-  }
-  return out;
-}
+constexpr int64_t kNumberBytes = 4 << 20;  // drawn; operands repeat them
+constexpr int64_t kCompared = 1 << 16;     // elements of the result
+constexpr double kTolerance = 0.05;  // times their size: more than any rounding to a short type, less than a mistake
 
 // One product both ways, over one block of memory.
 class Comparison {
@@ -54,7 +39,7 @@ class Comparison {
     base_ = static_cast<std::byte*>(memory_.get());
     status_ = reinterpret_cast<LaunchStatus*>(base_ + status_at);
     for (const size_t v : chosen.values) buffers_.push_back(base_ + places[v].at);
-    const std::vector<uint8_t> numbers = noise(what.operands);
+    const std::vector<uint8_t> numbers = small_numbers(kNumberBytes);
     for (int64_t at = 0; at < operands; at += static_cast<int64_t>(numbers.size()))
       device_->copy_in(base_ + at, numbers.data(), std::min(operands - at, static_cast<int64_t>(numbers.size())));
     if (what.scales) {

@@ -9,6 +9,7 @@
 #include "graph/ir/build.h"
 #include "kernel/loop/build.h"
 #include "number/pattern.h"
+#include "run/engine/drawn_inputs.h"
 #include "run/engine/explain.h"
 #include "run/engine/gpu_ceilings.h"
 
@@ -112,17 +113,6 @@ loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
       b.store(out, b.load(sums[static_cast<size_t>(i)], c.sum, b.i64(0), 64), place(i), align);
   });
   return b.finish();
-}
-
-// Bytes that are small numbers of every type, no two alike for long: what toggles takes time on GPUs.
-std::vector<uint8_t> small_numbers(int64_t bytes) {
-  std::vector<uint8_t> out(static_cast<size_t>(bytes));
-  uint32_t chance = 1;
-  for (size_t i = 0; i < out.size(); ++i) {
-    chance = chance * 1664525 + 1013904223;
-    out[i] = static_cast<uint8_t>(i % 2 == 0 ? chance >> 24 & 0x77 : 0x3c | (chance >> 24 & 0x81));
-  }
-  return out;
 }
 
 // Seconds of the fastest of several launches: the ceiling is what the machine can do undisturbed.
