@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <map>
 
 #include "base/check.h"
@@ -73,6 +74,7 @@ class Block {
       all_.push_back(i);
     }
     copies_.resize(lanes_.size());
+    reads_.resize(lanes_.size());
   }
 
   // One iteration of the grid loop.
@@ -117,12 +119,18 @@ class Block {
       case Op::copy_:
         return copy(instr, active);
       case Op::commit_:
-        if (instr.flow == Flow::copies)
-          for (const int i : active) copies_[i].closed.push_back(std::exchange(copies_[i].open, {}));
+        for (const int i : active)
+          if (instr.flow == Flow::copies)
+            copies_[i].closed.push_back(std::exchange(copies_[i].open, {}));
+          else
+            reads_[i].closed.push_back(std::exchange(reads_[i].open, {}));
         return;
       case Op::wait_:
-        if (instr.flow == Flow::copies)
-          for (const int i : active) wait(i, static_cast<size_t>(instr.groups));
+        for (const int i : active)
+          if (instr.flow == Flow::copies)
+            wait(i, static_cast<size_t>(instr.groups));
+          else
+            while (reads_[i].closed.size() > static_cast<size_t>(instr.groups)) reads_[i].closed.pop_front();
         return;
       case Op::product_:
       case Op::inst_: {
@@ -208,9 +216,32 @@ class Block {
     for (const int i : active) {
       const Copy c{&instr, lanes_[i].integer(instr.operands[0]), lanes_[i].integer(instr.operands[1])};
       lanes_[i].access(instr, instr.from, c.from, instr.bytes, align, false);
+      need_free(instr, c.to);
       std::memset(lanes_[i].access(instr, instr.buffer, c.to, instr.bytes, align, true), kRubbish,
                   static_cast<size_t>(instr.bytes));
       copies_[i].open.push_back(c);
+    }
+  }
+
+  // Products under way read their panels: what a lane that leads a group began.
+  struct Reading {
+    BufferId buffer;
+    int64_t from, to;
+  };
+  struct Reads {
+    std::vector<Reading> open;
+    std::deque<std::vector<Reading>> closed;
+  };
+
+  void need_free(const Instr& instr, int64_t to) const {
+    for (const Reads& r : reads_) {
+      const auto meets = [&](const std::vector<Reading>& all) {
+        for (const Reading& x : all)
+          LUMEN_CHECK(x.buffer != instr.buffer || to + instr.bytes <= x.from || to >= x.to,
+                      "a copy to byte {} of what a product under way reads: {}", to, print(instr));
+      };
+      meets(r.open);
+      for (const std::vector<Reading>& group : r.closed) meets(group);
     }
   }
 
@@ -240,6 +271,8 @@ class Block {
     int64_t byte = offset + f.bit_of(e) / 8;
     if (f.swizzle > 0) byte ^= ((byte >> 7) % f.swizzle) * 16;
     uint8_t bytes[8] = {};
+    Reading& reading = reading_[o.side == Collective::Side::a ? 0 : 1];
+    reading = {buffer, std::min(reading.from, byte), std::max(reading.to, byte + f.bits / 8)};
     std::memcpy(bytes, lanes_[first].access(instr, buffer, byte, f.bits / 8, 1, false),
                 static_cast<size_t>(f.bits / 8));
     uint64_t x = 0;
@@ -272,6 +305,8 @@ class Block {
   }
 
   void group(const Instr& instr, const Function& f, const Collective& c, int first) {
+    constexpr int64_t kNothing = std::numeric_limits<int64_t>::max();
+    for (Reading& r : reading_) r = {-1, kNothing, 0};
     std::vector<std::vector<uint8_t>> records;
     for (size_t i = 0; i < c.operands.size(); ++i)
       records.push_back(c.operands[i].in_memory ? std::vector<uint8_t>{}
@@ -306,6 +341,9 @@ class Block {
         for (int copy = 0; copy < result.copies; ++copy)
           put_bits(out, result.bit_of(e) + copy * result.copy_bits, result.bits, x);
       }
+    if (instr.op == Op::product_)
+      for (const Reading& r : reading_)
+        if (r.buffer >= 0) reads_[first].open.push_back(r);
     const auto bytes = static_cast<size_t>(scalar_bytes(instr.type.scalar));
     const uint8_t* p = out.data();
     for (int lane = 0; lane < c.lanes; ++lane) {
@@ -323,6 +361,8 @@ class Block {
   std::vector<std::vector<uint8_t>> storage_;  // shared, by buffer
   std::map<BufferId, Traces> traces_;
   std::vector<Copies> copies_;  // by lane
+  std::vector<Reads> reads_;
+  Reading reading_[2] = {};  // of the instruction at hand, side by side
   int64_t epoch_ = 0;
 };
 

@@ -13,7 +13,7 @@ using loop::fragment;
 
 constexpr Factor kF32{Scalar::f32, {}}, kF16{Scalar::f16, {}}, kBf16{Scalar::bf16, {}}, kI8{Scalar::i8, {}};
 
-Machine generation(const std::string& name, int wave, int64_t shared_bytes) {
+Machine generation(const std::string& name, int wave, int64_t shared_bytes, int units) {
   Machine m;
   m.name = name;
   m.kind = Kind::gpu;
@@ -22,6 +22,7 @@ Machine generation(const std::string& name, int wave, int64_t shared_bytes) {
   m.features = wave == 64 ? "+wavefrontsize64" : "+wavefrontsize32";
   m.wave = wave;
   m.shared_bytes = shared_bytes;
+  m.units = units;
   m.registers = 256;
   as_threads(m);
   add_shortcuts(m, "llvm.amdgcn.exp2", "llvm.amdgcn.rcp");  // V_EXP_F32, V_RCP_F32: 1 ulp
@@ -175,14 +176,14 @@ void add_dots(Machine& m, bool either_sign) {
 
 }  // namespace
 
-// Wave sizes and LDS: LLVM's AMDGPU usage guide (processors) and the instruction set documents.
+// Wave sizes, LDS and compute units (of one die of gfx90a, which is a device of its own): LLVM's AMDGPU usage guide (processors) and the instruction set documents.
 std::vector<Machine> amd_machines() {
   std::vector<Machine> out;
-  for (const char* name : {"gfx906", "gfx908", "gfx90a", "gfx942"}) {
-    out.push_back(generation(name, 64, 64 << 10));
+  for (const auto& [name, units] : {std::pair{"gfx906", 60}, {"gfx908", 120}, {"gfx90a", 110}, {"gfx942", 304}}) {
+    out.push_back(generation(name, 64, 64 << 10, units));
     add_dots(out.back(), false);
   }
-  out.push_back(generation("gfx950", 64, 160 << 10));
+  out.push_back(generation("gfx950", 64, 160 << 10, 256));
   add_dots(out.back(), false);
   Machine &mi100 = out[1], &mi200 = out[2], &mi300 = out[3], &mi350 = out[4];
   for (Machine* m : {&mi100, &mi200, &mi300, &mi350}) add_mfma_of_mi100(*m);
@@ -193,8 +194,14 @@ std::vector<Machine> amd_machines() {
   add_mfma_of_mi300(mi300, kNoMinus4, kNoMinus5);
   add_mfma_of_mi300(mi350, kOcp4, kOcp5);
   add_mfma_of_mi350(mi350);
-  for (const char* name : {"gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1151", "gfx1200", "gfx1201"}) {
-    Machine m = generation(name, 32, 64 << 10);
+  for (const auto& [name, units] : {std::pair{"gfx1030", 80},
+                                    {"gfx1100", 96},
+                                    {"gfx1101", 60},
+                                    {"gfx1102", 32},
+                                    {"gfx1151", 40},
+                                    {"gfx1200", 32},
+                                    {"gfx1201", 64}}) {
+    Machine m = generation(name, 32, 64 << 10, units);
     const bool third = m.name.starts_with("gfx11"), fourth = m.name.starts_with("gfx12");
     add_dots(m, third || fourth);
     if (third || fourth) add_wmma(m, third);

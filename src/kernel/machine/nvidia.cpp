@@ -13,7 +13,7 @@ using loop::fragment;
 
 constexpr int kWarp = 32, kWarpGroup = 128;
 
-Machine generation(const std::string& name, const std::string& ptx, int64_t shared_bytes) {
+Machine generation(const std::string& name, const std::string& ptx, int64_t shared_bytes, int units) {
   Machine m;
   m.name = name;
   m.kind = Kind::gpu;
@@ -22,6 +22,7 @@ Machine generation(const std::string& name, const std::string& ptx, int64_t shar
   m.features = "+" + ptx;
   m.wave = kWarp;
   m.shared_bytes = shared_bytes;
+  m.units = units;
   m.static_shared_bytes = 48 << 10;
   m.registers = 255;
   m.async_copies = true;
@@ -128,9 +129,10 @@ void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_turned = false, bool b_t
 // Shared memory: CUDA programming guide, technical specifications per compute capability, most of one block. PTX
 // versions: the lowest that knows the target and its instructions (PTX ISA, release notes).
 std::vector<Machine> nvidia_machines() {
-  std::vector<Machine> all = {generation("sm_80", "ptx71", 163 << 10), generation("sm_89", "ptx84", 99 << 10),
-                              generation("sm_90a", "ptx84", 227 << 10), generation("sm_100a", "ptx86", 227 << 10),
-                              generation("sm_120", "ptx87", 99 << 10)};
+  std::vector<Machine> all = {
+      generation("sm_80", "ptx71", 163 << 10, 108), generation("sm_89", "ptx84", 99 << 10, 128),
+      generation("sm_90a", "ptx84", 227 << 10, 132), generation("sm_100a", "ptx86", 227 << 10, 148),
+      generation("sm_120", "ptx87", 99 << 10, 170)};
   for (size_t i = 0; i < all.size(); ++i) add_mma(all[i], i > 0);
   Machine& hopper = all[2];
   hopper.tier = Tier::measured;  // the ladder, on an H100

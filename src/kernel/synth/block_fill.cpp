@@ -72,7 +72,7 @@ void BlockFill::copy_beside(Value lane, const Place& at, BufferId panel, Value t
       if (index().extent % rows() != 0) row = w_.min(row, b_.i64(index().extent - unit_));
       const Value at_k = b_.add(at.k, k), place = b_.add(to, product_.turned_place(side_, unit, k));
       const Value element =
-          b_.add(b_.add(w_.base(load()), at.outer), b_.add(row, w_.scaled(at_k, p_.k.strides[load()])));
+          b_.add(b_.add(base_, at.outer), b_.add(row, w_.scaled(at_k, p_.k.strides[load()])));
       const auto begin = [&] {
         b_.copy(panel, place, w_.buffer(load()), w_.scaled(element, bytes), BlockProduct::kUnit);
       };
@@ -91,7 +91,7 @@ void BlockFill::copy(Value lane, const Place& at, BufferId panel, Value to) {
   for (int64_t round = 0; round < rounds(); ++round) {
     const Piece piece = this->piece(lane, round);
     const Value k = b_.add(at.k, w_.scaled(piece.unit, unit_));
-    const Value element = b_.add(b_.add(w_.base(load()), at.outer),
+    const Value element = b_.add(b_.add(base_, at.outer),
                                  b_.add(w_.scaled(row_in_memory(piece.row), index().strides[load()]), k));
     const Value place = b_.add(to, product_.place(side_, piece.row, piece.unit));
     const auto begin = [&] {
@@ -121,7 +121,7 @@ std::vector<Value> BlockFill::fetch(Value lane, const Place& at, BufferId panel,
       const bool masked = p_.k.strides[load()] == 1 && p_.loads[load()].kind == DotLoad::Kind::memory;
       const Value inside = ragged && !masked ? w_.min(k, b_.i64(p_.k.extent - 1)) : k;
       const Value element =
-          b_.add(b_.add(w_.base(load()), at.outer), b_.add(w_.scaled(row_in_memory(piece.row), index().strides[load()]),
+          b_.add(b_.add(base_, at.outer), b_.add(w_.scaled(row_in_memory(piece.row), index().strides[load()]),
                                                            w_.scaled(inside, p_.k.strides[load()])));
       const Value count = ragged ? count_left(k, p_.k.extent, unit_) : -1;
       const Value x = w_.read(load(), element, p_.k.strides[load()], static_cast<int>(unit_), count);
@@ -153,7 +153,7 @@ void BlockFill::fetch_turned(const Piece& piece, const Place& at, std::vector<Va
     if (!whole_k)
       here = b_.op(ScalarOp::select_, b_.op(ScalarOp::lt_, k, b_.i64(p_.k.extent)), whole_rows ? b_.i64(unit_) : count,
                    b_.i64(0));
-    const Value element = b_.add(b_.add(w_.base(load()), at.outer), b_.add(row, w_.scaled(k, p_.k.strides[load()])));
+    const Value element = b_.add(b_.add(base_, at.outer), b_.add(row, w_.scaled(k, p_.k.strides[load()])));
     const Value x = w_.read(load(), element, 1, lanes, here);
     tile.push_back(l.scalar == factor_ ? x : b_.convert(ScalarOp::cast_, factor_, x));
   }
@@ -167,7 +167,7 @@ void BlockFill::unpack(const Piece& piece, const Place& at, BufferId panel, Valu
   Unpack cursor(b_, *l.format, w_.buffer(load()), l.rows, l.columns);
   cursor.use(m_);
   const Value element =
-      b_.add(b_.add(w_.base(load()), at.outer), w_.scaled(row_in_memory(piece.row), index().strides[load()]));
+      b_.add(b_.add(base_, at.outer), w_.scaled(row_in_memory(piece.row), index().strides[load()]));
   cursor.enter_row(b_.op(ScalarOp::div_, element, b_.i64(l.columns)));
   // Behind the end of K the last block is read again, and not used.
   Value k = b_.add(at.k, w_.scaled(piece.unit, unit_));

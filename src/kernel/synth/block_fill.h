@@ -18,8 +18,11 @@ class BlockFill {
             BlockProduct::Side side, Supply supply);
 
   bool copies() const { return supply_ == Supply::copies || supply_ == Supply::beside; }
-  // Rows from `first_row` on (a value of the block's code), after enter_outer.
-  void enter_tile(loop::ValueId first_row) { first_row_ = first_row; }
+  // Rows from `first_row` on, behind element `base` of the operand.
+  void enter_tile(loop::ValueId first_row, loop::ValueId base) {
+    first_row_ = first_row;
+    base_ = base;
+  }
 
   // In lane loops. The stage begins at `k` of the inner k, `outer` elements behind by the outer ones; formats with
   // blocks longer than a stage: `position` elements behind a block's first.
@@ -64,7 +67,7 @@ class BlockFill {
   Scalar factor_;
   int64_t unit_ = 1;              // elements
   int64_t down_ = 1, along_ = 1;  // of a piece
-  loop::ValueId first_row_ = -1;
+  loop::ValueId first_row_ = -1, base_ = -1;
 };
 
 }  // namespace lumen::synth

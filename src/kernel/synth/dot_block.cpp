@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "kernel/synth/block_fill.h"
 #include "kernel/synth/choose.h"
+#include "kernel/synth/dot_block_merge.h"
 #include "kernel/synth/dot_write.h"
 
 namespace lumen::synth {
@@ -19,23 +20,26 @@ using loop::LoopKind;
 using Value = loop::ValueId;
 using Side = BlockProduct::Side;
 
-constexpr int64_t kNeighbours = 16;  // tiles of m that follow each other, so that what they share stays in a cache
-constexpr int kMergeLanes = 4;
 constexpr int64_t kUnpackingLonger = 2;  // than moving as many bytes
 
 class BlockKernel {
  public:
   BlockKernel(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m, int scratch)
       : p_(p), t_(t), m_(m), written_(t.parts > 1 ? without_result(p) : p), w_(g, written_, "dot"), b_(w_.b) {
-    if (t.parts > 1) partial_ = w_.scratch_param("partial", scratch, partial_bytes(p, t), true);
-  }
-
-  static int64_t partial_bytes(const DotProblem& p, const BlockPlan& t) {
-    return t.parts * p.outer_extent() * p.m.extent * p.n.extent * 4;
+    if (const int64_t bytes = partial_bytes(p, t)) partial_ = w_.scratch_param("partial", scratch, bytes, true);
+    overlaps_ = t.overlaps();
+    ahead_ = t.buffers - (overlaps_ ? 2 : 1);
   }
 
   Step write(std::string plan) {
-    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(t_.blocks(p_)), 1, [&](Value block) { write_block(block); });
+    const int64_t blocks = t_.walk.walkers > 0 ? t_.walk.walkers : t_.blocks(p_);
+    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(blocks), 1, [&](Value block) {
+      prepare();
+      if (t_.walk.walkers > 0)
+        walk(block);
+      else
+        write_tile(block);
+    });
     return w_.step(std::move(plan));
   }
 
@@ -52,9 +56,25 @@ class BlockKernel {
   }
   Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
   Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
+  Value sub(Value x, Value y) { return b_.op(ScalarOp::sub_, x, y); }
+  Value select(Value c, Value x, Value y) { return x == y ? x : b_.op(ScalarOp::select_, c, x, y); }
+  Value less(Value x, Value y) { return b_.op(ScalarOp::lt_, x, y); }
 
-  void write_block(Value block);
-  void stream_copies(Value from, Value to);
+  // Stages from .. to - 1 of a tile; `before` stages went through the panels before.
+  struct Work {
+    TilePlace place;
+    Value base_a = -1, base_b = -1;  // elements
+    Value from = -1, to = -1, before = -1;
+    Value segment = -1;
+  };
+  void prepare();
+  void write_tile(Value block);
+  void walk(Value block);
+  Work work_of(Value block, Value number);
+  void enter(Work& work);
+  void begin_work(const Work& work);
+  void stream_copies(const Work& now, const Work* next);
+  void copy_stage(Value lane, const Work& now, const Work* next, Value stage);
   void stream_registers(Value from, Value to);
   BlockFill::Place place_of(size_t load, Value stage, int64_t position);
   Value panel(Side side, Value number) { return w_.scaled(number, product_->panel_bytes(side)); }
@@ -65,7 +85,8 @@ class BlockKernel {
   void multiply(Value lane, Value number) {
     product_->multiply(lane, panel_a_, panel(Side::a, number), panel_b_, panel(Side::b, number));
   }
-  void write_sums(Value lane);
+  void write_sums(Value lane, const Work& work);
+  void write_segment(Value lane, const Work& work);
 
   const DotProblem& p_;
   const BlockPlan& t_;
@@ -73,41 +94,86 @@ class BlockKernel {
   DotProblem written_;  // what this step does of it
   DotWriter w_;
   loop::Builder& b_;
+  bool overlaps_ = false;
+  int64_t ahead_ = 1;  // stages whose copies are under way
   BufferId partial_ = -1, panel_a_ = -1, panel_b_ = -1;
   std::unique_ptr<BlockProduct> product_;
   std::unique_ptr<BlockFill> a_, c_;
-  Value m0_ = -1, n0_ = -1, part_ = -1, outer_ = -1;
+  Value part_ = -1;
 };
 
-// Blocks that run at the same time should read the same rows: tiles of m in groups, then n.
-void BlockKernel::write_block(Value block) {
-  int64_t group = 1;
-  for (int64_t g = 1; g <= kNeighbours; ++g)
-    if (t_.m_tiles % g == 0) group = g;
-  if (group * 4 < std::min(kNeighbours, t_.m_tiles)) group = t_.m_tiles;
-  const int64_t tiles = t_.m_tiles * t_.n_tiles;
-  const Value tile = rem(block, tiles), rest = div(block, tiles);
-  part_ = rem(rest, t_.parts);
-  outer_ = div(rest, t_.parts);
-  const Value in_group = rem(tile, group * t_.n_tiles);
-  m0_ = w_.scaled(w_.add(w_.scaled(div(tile, group * t_.n_tiles), group), rem(in_group, group)), t_.tile.m());
-  n0_ = w_.scaled(div(in_group, group), t_.tile.n());
-  w_.enter_outer(outer_);
+void BlockKernel::prepare() {
   product_ = std::make_unique<BlockProduct>(b_, m_, t_.tile);
   a_ = std::make_unique<BlockFill>(w_, p_, *product_, m_, Side::a, t_.a);
   c_ = std::make_unique<BlockFill>(w_, p_, *product_, m_, Side::b, t_.b);
-  a_->enter_tile(m0_);
-  c_->enter_tile(n0_);
   panel_a_ = b_.alloc(product_->panel_bytes(Side::a) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
-  const Value from = w_.scaled(part_, t_.part);
-  const Value to = t_.parts == 1 ? w_.i64(t_.stages) : w_.min(w_.add(from, w_.i64(t_.part)), w_.i64(t_.stages));
-  w_.where_row(m0_, [&] {
+}
+
+void BlockKernel::enter(Work& work) {
+  w_.enter_outer(work.place.outer);
+  work.base_a = w_.base(0);
+  work.base_b = w_.base(1);
+  a_->enter_tile(work.place.m0, work.base_a);
+  c_->enter_tile(work.place.n0, work.base_b);
+}
+
+// A tile, or a part of its K, for a block of its own.
+void BlockKernel::write_tile(Value block) {
+  const int64_t tiles = t_.m_tiles * t_.n_tiles;
+  const Value rest = div(block, tiles);
+  part_ = rem(rest, t_.parts);
+  Work work;
+  work.place = t_.order().place(b_, w_.add(w_.scaled(div(rest, t_.parts), tiles), rem(block, tiles)));
+  work.from = w_.scaled(part_, t_.part);
+  work.to = t_.parts == 1 ? w_.i64(t_.stages) : w_.min(w_.add(work.from, w_.i64(t_.part)), w_.i64(t_.stages));
+  work.before = w_.i64(0);
+  enter(work);
+  w_.where_row(work.place.m0, [&] {
+    begin_work(work);
     if (a_->copies() && c_->copies())
-      stream_copies(from, to);
+      stream_copies(work, nullptr);
     else
-      stream_registers(from, to);
-    lanes([&](Value lane) { write_sums(lane); });
+      stream_registers(work.from, work.to);
+    lanes([&](Value lane) { write_sums(lane, work); });
+  });
+}
+
+BlockKernel::Work BlockKernel::work_of(Value block, Value number) {
+  const TileWalk::Job job = t_.walk.job(b_, block, number);
+  Work out;
+  out.place = t_.order().place(b_, job.tile);
+  out.from = job.from;
+  out.to = job.to;
+  out.before = job.before;
+  out.segment = job.segment;
+  return out;
+}
+
+// Many tiles, or segments of them, one after the other: copies for the next begin before this one's products end.
+void BlockKernel::walk(Value block) {
+  LUMEN_CHECK(a_->copies() && c_->copies() && t_.parts == 1, "only what is copied is walked over");
+  Work first = work_of(block, w_.i64(0));
+  enter(first);
+  begin_work(first);
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.walk.jobs()), 1, [&](Value number) {
+    Work next = work_of(block, w_.add(number, w_.i64(1))), now = work_of(block, number);
+    enter(next);
+    enter(now);
+    stream_copies(now, &next);
+    b_.branch(less(now.from, now.to), [&] {
+      const auto write = [&](bool whole) {
+        lanes([&](Value lane) {
+          if (whole)
+            write_sums(lane, now);
+          else
+            write_segment(lane, now);
+          product_->clear();
+        });
+      };
+      if (t_.walk.tail() == 0) return write(true);
+      b_.branch(less(number, w_.i64(t_.walk.waves())), [&] { write(true); }, [&] { write(false); });
+    });
   });
 }
 
@@ -122,26 +188,65 @@ BlockFill::Place BlockKernel::place_of(size_t load, Value stage, int64_t positio
   return {outer, w_.scaled(k, t_.tile.stage_k), position};
 }
 
-void BlockKernel::stream_copies(Value from, Value to) {
-  const int64_t ahead = t_.buffers - 1;
+// Sums at zero, and the first copies under way.
+void BlockKernel::begin_work(const Work& work) {
+  const bool copies = a_->copies() && c_->copies();
+  if (!copies) return;
   lanes([&](Value lane) {
     product_->clear();
-    for (int64_t i = 0; i < ahead; ++i) {
-      const Value stage = w_.add(from, w_.i64(i));
-      b_.branch(b_.op(ScalarOp::lt_, stage, to), [&] { begin_copies(lane, stage, w_.i64(i)); });
+    for (int64_t i = 0; i < ahead_; ++i) {
+      const Value stage = w_.add(work.from, w_.i64(i));
+      b_.branch(less(stage, work.to), [&] { begin_copies(lane, stage, w_.i64(i)); });
       b_.commit(Flow::copies);
     }
   });
-  b_.loop(LoopKind::serial, from, to, 1, [&](Value stage) {
-    lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
-    b_.barrier();
-    lanes([&](Value lane) {
-      const Value next = w_.add(stage, w_.i64(ahead)), done = b_.op(ScalarOp::sub_, stage, from);
-      b_.branch(b_.op(ScalarOp::lt_, next, to),
-                [&] { begin_copies(lane, next, rem(w_.add(done, w_.i64(ahead)), t_.buffers)); });
-      b_.commit(Flow::copies);
-      multiply(lane, rem(done, t_.buffers));
-    });
+}
+
+// Begins what is multiplied `ahead_` stages behind `stage`: of this work, or else of the next.
+void BlockKernel::copy_stage(Value lane, const Work& now, const Work* next, Value stage) {
+  Value ahead = w_.add(stage, w_.i64(ahead_)), to = now.to;
+  const Value number = rem(w_.add(w_.add(now.before, sub(stage, now.from)), w_.i64(ahead_)), t_.buffers);
+  if (next) {
+    const Value inside = less(ahead, now.to);
+    ahead = select(inside, ahead, w_.add(next->from, sub(ahead, now.to)));
+    to = select(inside, now.to, next->to);
+    a_->enter_tile(select(inside, now.place.m0, next->place.m0), select(inside, now.base_a, next->base_a));
+    c_->enter_tile(select(inside, now.place.n0, next->place.n0), select(inside, now.base_b, next->base_b));
+  }
+  b_.branch(less(ahead, to), [&] { begin_copies(lane, ahead, number); });
+  b_.commit(Flow::copies);
+}
+
+// Products of a stage are under way while those of the next begin, where instructions read panels by themselves: a
+// panel is free two stages later.
+void BlockKernel::stream_copies(const Work& now, const Work* next) {
+  const int64_t sets = overlaps_ ? t_.tile.short_sets : 1;
+  const bool adds = overlaps_ && t_.tile.row->short_sums;
+  b_.loop(LoopKind::serial, now.from, now.to, sets, [&](Value first) {
+    for (int64_t set = 0; set < sets; ++set) {
+      const Value stage = w_.add(first, w_.i64(set));
+      lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead_) - 1); });
+      b_.barrier();
+      lanes([&](Value lane) {
+        const Value number = rem(w_.add(now.before, sub(stage, now.from)), t_.buffers);
+        if (!overlaps_) {
+          copy_stage(lane, now, next, stage);
+          multiply(lane, number);
+          return;
+        }
+        product_->begin(lane, {panel_a_, panel(Side::a, number)}, {panel_b_, panel(Side::b, number)}, false,
+                        static_cast<int>(set));
+        b_.commit(Flow::products);
+        copy_stage(lane, now, next, stage);
+        b_.wait(Flow::products, adds && sets == 1 ? 0 : 1);
+        if (adds) product_->ready(static_cast<int>(sets - 1 - set));
+      });
+    }
+  });
+  if (!overlaps_ || (adds && sets == 1)) return;
+  lanes([&](Value) {
+    b_.wait(Flow::products, 0);
+    product_->ready(static_cast<int>(sets - 1));
   });
 }
 
@@ -185,47 +290,32 @@ void BlockKernel::stream_registers(Value from, Value to) {
   });
 }
 
-void BlockKernel::write_sums(Value lane) {
+void BlockKernel::write_sums(Value lane, const Work& work) {
   const int run = product_->run();
   product_->each_sum(lane, [&](Value row, Value column, Value sums) {
-    const Value m = w_.add(m0_, row), n = w_.add(n0_, column);
+    const Value m = w_.add(work.place.m0, row), n = w_.add(work.place.n0, column);
     Value count = -1;
-    if (p_.n.extent % run != 0) count = w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(run));
+    if (p_.n.extent % run != 0) count = w_.min(sub(w_.i64(p_.n.extent), n), w_.i64(run));
     const auto write = [&] {
       if (t_.parts == 1) return w_.finish_vector(sums, m, n, count);
-      const Value place = w_.add(w_.scaled(w_.add(w_.scaled(part_, p_.outer_extent()), outer_), p_.m.extent), m);
+      const Value place =
+          w_.add(w_.scaled(w_.add(w_.scaled(part_, p_.outer_extent()), work.place.outer), p_.m.extent), m);
       b_.store(partial_, sums, w_.scaled(w_.add(w_.scaled(place, p_.n.extent), n), 4), 4, count);
     };
     const bool whole_m = p_.m.extent % t_.tile.m() == 0, whole_n = p_.n.extent % t_.tile.n() == 0;
     if (whole_m && whole_n) return write();
-    const Value inside_m = b_.op(ScalarOp::lt_, m, w_.i64(p_.m.extent)),
-                inside_n = b_.op(ScalarOp::lt_, n, w_.i64(p_.n.extent));
+    const Value inside_m = less(m, w_.i64(p_.m.extent)), inside_n = less(n, w_.i64(p_.n.extent));
     b_.branch(whole_m ? inside_n : whole_n ? inside_m : b_.op(ScalarOp::and_, inside_m, inside_n), write);
   });
 }
 
-// Adds the parts, in order, and applies the epilogue.
-Step merge(const graph::Graph& g, DotProblem p, const BlockPlan& t, int scratch, std::string plan) {
-  for (size_t load = 0; load < 2; ++load) p.loads[load].kind = DotLoad::Kind::splat;
-  DotWriter w(g, p, "merge");
-  loop::Builder& b = w.b;
-  const BufferId partial = w.scratch_param("partial", scratch, BlockKernel::partial_bytes(p, t), false);
-  const int lanes = static_cast<int>(std::min<int64_t>(kMergeLanes, p.n.extent));
-  const int64_t across = (p.n.extent + lanes - 1) / lanes, rows = p.outer_extent() * p.m.extent;
-  b.loop(LoopKind::parallel, w.i64(0), w.i64(rows * across), 1, [&](Value task) {
-    const Value row = b.op(ScalarOp::div_, task, w.i64(across)),
-                n = w.scaled(b.op(ScalarOp::rem_, task, w.i64(across)), lanes);
-    const Value count = p.n.extent % lanes == 0 ? -1 : w.min(b.op(ScalarOp::sub_, w.i64(p.n.extent), n), w.i64(lanes));
-    Value sum = -1;
-    for (int64_t part = 0; part < t.parts; ++part) {
-      const Value at = w.add(w.scaled(w.add(row, w.i64(part * rows)), p.n.extent), n);
-      const Value x = b.load(partial, {Scalar::f32, lanes}, w.scaled(at, 4), 4, count);
-      sum = sum < 0 ? x : b.add(sum, x);
-    }
-    w.enter_outer(b.op(ScalarOp::div_, row, w.i64(p.m.extent)));
-    w.finish_vector(sum, b.op(ScalarOp::rem_, row, w.i64(p.m.extent)), n, count);
+// Of a segment: the tile as a whole.
+void BlockKernel::write_segment(Value lane, const Work& work) {
+  const int64_t columns = t_.tile.n(), bytes = t_.tile.m() * columns * 4;
+  product_->each_sum(lane, [&](Value row, Value column, Value sums) {
+    const Value inside = w_.scaled(w_.add(w_.scaled(row, columns), column), 4);
+    b_.store(partial_, sums, w_.add(w_.scaled(work.segment, bytes), inside), 4);
   });
-  return w.step(std::move(plan));
 }
 
 }  // namespace
@@ -239,7 +329,7 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
   const auto add = [&](BlockDot d) {
     for (const auto& [load, made] : d.before) {
       const bool unpacks = p.loads[load].kind == DotLoad::Kind::packed;
-      d.cycles += cycles_of_moving((made.bytes + made.read_bytes) * (unpacks ? kUnpackingLonger : 1));
+      d.cycles += cycles_of_moving(m, (made.bytes + made.read_bytes) * (unpacks ? kUnpackingLonger : 1));
     }
     const double before = d.cycles;
     for (const BlockPlan& t : choose_blocks(d.problem, m, factor)) {
@@ -282,9 +372,9 @@ void write_block_kernels(const graph::Graph& g, const DotProblem& p, const Block
   step.flops = p.flops();
   step.cycles = t.cycles;
   out.steps.push_back(std::move(step));
-  if (t.parts == 1) return;
-  out.scratch.push_back(BlockKernel::partial_bytes(p, t));
-  out.steps.push_back(merge(g, p, t, scratch, fmt::format("{} merge {}", shape, t.parts)));
+  if (partial_bytes(p, t) == 0) return;
+  out.scratch.push_back(partial_bytes(p, t));
+  out.steps.push_back(write_merge(g, p, t, scratch));
 }
 
 }  // namespace lumen::synth

@@ -9,6 +9,7 @@
 
 #include "kernel/synth/block_product.h"
 #include "kernel/synth/dot_problem.h"
+#include "kernel/synth/tile_walk.h"
 
 namespace lumen::synth {
 
@@ -30,10 +31,14 @@ struct BlockPlan {
   int64_t unrolled = 1;           // stages of a block of a format
   int64_t parts = 1, part = 1;    // of K, in stages: their sums are added by a step behind
   int buffers = 2;                // panels of each operand
+  TileWalk walk;
   double cycles = 0;              // estimate, of the whole machine
 
   bool rounds(const DotProblem& p) const;  // an operand loses digits on its way into a panel
 
+  // Products of one stage go on while those of the next begin.
+  bool overlaps() const { return tile.row && tile.row->in_shared && buffers > 2; }
+  TileOrder order() const { return {m_tiles, n_tiles, tile.m(), tile.n()}; }
   int64_t blocks(const DotProblem& p) const { return p.outer_extent() * parts * m_tiles * n_tiles; }
 };
 
@@ -45,7 +50,7 @@ std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine
 machine::Factor choose_factor(const DotProblem& p, const machine::Machine& m, bool exact);
 
 // Cycles of the whole machine that a step takes which does no more than read and write so many bytes.
-double cycles_of_moving(int64_t bytes);
+double cycles_of_moving(const machine::Machine& m, int64_t bytes);
 
 std::string describe(const BlockPlan& t, const DotProblem& p);
 
