@@ -54,6 +54,18 @@ std::vector<Line> lines() {
   for (const int64_t n : {8192, 4096, 2048}) square(Scalar::bf16, n);
   square(Scalar::f32, 8192, "fp8_e4m3");
   square(Scalar::f32, 4096);
+  // Of a training step: rows are tokens; the gradients turn one operand or both.
+  for (const auto& [n, k] : {std::pair{5632, 2048}, std::pair{2048, 5632}, std::pair{2048, 2048}}) {
+    constexpr int64_t kTokens = 16384;
+    const auto product = [&](const std::string& format, Scalar s) {
+      const std::string name = fmt::format("{} {}x{}x{}", format.empty() ? scalar_name(s) : format, kTokens, n, k);
+      out.push_back({name, {{kTokens, k}, "mk", s, format}, {{n, k}, "nk", s, format}, "mn"});
+      out.push_back({name + " dx", {{kTokens, n}, "mk", s, format}, {{n, k}, "kn", s, format}, "mn"});
+      out.push_back({name + " dw", {{kTokens, n}, "km", s, format}, {{kTokens, k}, "kn", s, format}, "mn"});
+    };
+    product({}, Scalar::bf16);
+    product("fp8_e4m3", Scalar::f32);
+  }
   constexpr int64_t kN = 14336, kK = 4096;
   for (const char* format : {"bf16", "f16", "q8_0", "q4_0", "q4_k", "q6_k", "nf4", "mxfp4", "fp8_e4m3", "int3_g128"})
     for (const int64_t m : {1, 2, 4, 8, 16, 32, 128, 512, 4096})
@@ -110,7 +122,7 @@ std::vector<synth::Synthesis> candidates(const graph::Plan& plan, const machine:
     plans.emplace_back().steps.push_back(synth::write_stream_kernel(plan.graph, p, t, m));
   const size_t streams = plans.size();
   for (const synth::BlockDot& d : synth::choose_block_dots(p, m, false, 0)) {
-    if (plans.size() == streams + (streams == 0 ? 8 : 1)) break;
+    if (plans.size() == streams + (streams == 0 ? 14 : 1)) break;
     synth::write_block_dot(plan.graph, d, m, plans.emplace_back());
   }
   return plans.empty() ? std::move(out) : std::move(plans);

@@ -123,7 +123,7 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
   column_run_ = run_of(acc_.rows.back());
   for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i) sums_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
   if (tile_.row && tile_.row->short_sums)
-    for (int i = 0; i < tile_.tiles_m * tile_.tiles_n * tile_.short_sets; ++i)
+    for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i)
       partial_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
 }
 
@@ -173,21 +173,15 @@ ValueId BlockProduct::place(Side side, ValueId row, ValueId unit, int64_t furthe
 }
 
 // Instructions that keep few digits of sums begin at zero for every panel; what they had is added in f32.
-void BlockProduct::add_partial(int set) {
-  if (partial_.empty()) return;
-  const VType type{Scalar::f32, acc_elements_};
-  for (int i = 0; i < tile_.tiles_m; ++i)
-    for (int j = 0; j < tile_.tiles_n; ++j) {
-      const ValueId before = b_.load(sum(i, j), type, b_.i64(0), 16);
-      b_.store(sum(i, j), b_.add(before, b_.load(product(i, j, set), type, b_.i64(0), 16)), b_.i64(0), 16);
-    }
+void BlockProduct::add_partial() {
+  const VType sums{Scalar::f32, acc_elements_};
+  for (size_t i = 0; i < partial_.size(); ++i)
+    b_.store(sums_[i], b_.add(b_.load(sums_[i], sums, b_.i64(0), 16), b_.load(partial_[i], sums, b_.i64(0), 16)),
+             b_.i64(0), 16);
 }
 
 void BlockProduct::clear() {
-  const ValueId zero = b_.real(0, {Scalar::f32, acc_elements_});
-  for (const BufferId s : sums_) b_.store(s, zero, b_.i64(0), 16);
-  if (tile_.short_sets > 1)  // what is ready before anything was begun adds nothing
-    for (const BufferId s : partial_) b_.store(s, zero, b_.i64(0), 16);
+  for (const BufferId s : sums_) b_.store(s, b_.real(0, {Scalar::f32, acc_elements_}), b_.i64(0), 16);
 }
 
 // Byte of a panel where a lane's shares of its group's first instruction begin.
@@ -282,21 +276,21 @@ void BlockProduct::multiply_chunk(BufferId a, ValueId a_from, BufferId b, ValueI
 
 // Products that read their factors where they lie; they are waited for here.
 void BlockProduct::multiply_shared(ValueId lane, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t k) {
-  begin(lane, nullptr, {a, a_from}, {b, b_from}, false, k, 0);
+  begin(lane, nullptr, {a, a_from}, {b, b_from}, false, k);
   b_.commit(loop::Flow::products);
   b_.wait(loop::Flow::products, 0);
   ready();
 }
 
-void BlockProduct::begin(ValueId lane, Panel a, Panel b, bool fresh, int set) {
-  begin(lane, nullptr, a, b, fresh, tile_.stage_k, set);
+void BlockProduct::begin(ValueId lane, Panel a, Panel b, bool fresh) {
+  begin(lane, nullptr, a, b, fresh, tile_.stage_k);
 }
 
 void BlockProduct::begin(ValueId lane, const Held& a, Panel b) {
-  begin(lane, &a, {}, b, false, static_cast<int64_t>(a.size()) * tile_.row->k, 0);
+  begin(lane, &a, {}, b, false, static_cast<int64_t>(a.size()) * tile_.row->k);
 }
 
-void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k, int set) {
+void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k) {
   LUMEN_CHECK(tile_.row && tile_.row->in_shared && tile_.row->a_held == (held != nullptr));
   LUMEN_CHECK(!held || tile_.tiles_m == 1, "{} rows of instructions are held", tile_.tiles_m);
   const VType sums{Scalar::f32, acc_elements_};
@@ -326,18 +320,15 @@ void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool 
       for (const auto& [left, right] : factors)
         now = held ? b_.product(tile_.row->row, now, left, b.buffer, right)
                    : b_.product(tile_.row->row, now, a.buffer, left, b.buffer, right);
-      b_.store(product(i, j, set), now, b_.i64(0), 16);
+      b_.store(product(i, j), now, b_.i64(0), 16);
     }
 }
 
-void BlockProduct::ready(int set) {
+void BlockProduct::ready() {
   const VType sums{Scalar::f32, acc_elements_};
-  for (int i = 0; i < tile_.tiles_m; ++i)
-    for (int j = 0; j < tile_.tiles_n; ++j) {
-      const BufferId s = product(i, j, set);
-      b_.store(s, b_.ready(b_.load(s, sums, b_.i64(0), 16)), b_.i64(0), 16);
-    }
-  add_partial(set);
+  for (const BufferId s : partial_.empty() ? sums_ : partial_)
+    b_.store(s, b_.ready(b_.load(s, sums, b_.i64(0), 16)), b_.i64(0), 16);
+  add_partial();
 }
 
 void BlockProduct::ready(const Held& held) {

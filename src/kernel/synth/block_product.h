@@ -33,7 +33,6 @@ struct BlockTile {
   int groups_m = 1, groups_n = 1;           // such groups, down and across the tile
   int tiles_m = 1, tiles_n = 1;             // instructions of a group
   int64_t stage_k = 1;                      // of a panel
-  int short_sets = 1;                       // of sums of a panel, where the instruction keeps few digits (short_sums)
 
   int step_m() const;  // of one instruction
   int step_n() const;
@@ -79,18 +78,18 @@ class BlockProduct {
   void multiply(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from,
                 int64_t k = -1);
   // The same in two, by an instruction that reads shared memory: begun; ready() behind a wait for it. `fresh`: the sums
-  // begin at zero. Of instructions that keep few digits: sums of a panel are those of set `set`, and ready() adds them.
+  // begin at zero. Of instructions that keep few digits ready() adds what the panels gave.
   struct Panel {
     loop::BufferId buffer = -1;
     loop::ValueId from = -1;
   };
-  void begin(loop::ValueId lane, Panel a, Panel b, bool fresh = false, int set = 0);
+  void begin(loop::ValueId lane, Panel a, Panel b, bool fresh = false);
   // a held by the lanes: an operand for each step of k, as hold() makes them of the sums of `of`, whose columns are
   // this one's k. They must be kept until the products are ready: ready(held).
   using Held = std::vector<loop::ValueId>;
   Held hold(const BlockProduct& of);
   void begin(loop::ValueId lane, const Held& a, Panel b);
-  void ready(int set = 0);
+  void ready();
   void ready(const Held& held);
   // Sums lane by lane: vectors of neighbours along n. `change` gives new ones for the same places.
   using Visit = std::function<void(loop::ValueId m, loop::ValueId n, loop::ValueId sums)>;
@@ -140,7 +139,7 @@ class BlockProduct {
                      int64_t chunks);
   void multiply_shared(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b,
                        loop::ValueId b_from, int64_t k);
-  void begin(loop::ValueId lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k, int set);
+  void begin(loop::ValueId lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k);
   void multiply_chunk(loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from);
   std::vector<loop::ValueId> fetch(const Factor& f, loop::BufferId buffer, loop::ValueId from);
   loop::ValueId operand(const Factor& f, const std::vector<loop::ValueId>& runs, size_t index, int64_t step);
@@ -154,12 +153,11 @@ class BlockProduct {
   int acc_elements_ = 1, run_ = 1, column_run_ = 1;
   int64_t together_ = 1;  // instructions fed by one fetch
   int64_t chunk_k_ = 1;
-  // Where instructions add to: the sums, or those of a panel (short_sums), set by set.
-  loop::BufferId product(int i, int j, int set = 0) const {
-    const int number = i * tile_.tiles_n + j;
-    return partial_.empty() ? sum(i, j) : partial_[static_cast<size_t>(set) * sums_.size() + static_cast<size_t>(number)];
+  // Where instructions add to: the sums, or those of a panel (short_sums).
+  loop::BufferId product(int i, int j) const {
+    return partial_.empty() ? sum(i, j) : partial_[static_cast<size_t>(i * tile_.tiles_n + j)];
   }
-  void add_partial(int set = 0);
+  void add_partial();
   std::vector<loop::BufferId> sums_, partial_;
 };
 

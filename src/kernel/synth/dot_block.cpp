@@ -28,7 +28,7 @@ class BlockKernel {
       : p_(p), t_(t), m_(m), written_(t.parts > 1 ? without_result(p) : p), w_(g, written_, "dot"), b_(w_.b) {
     if (const int64_t bytes = partial_bytes(p, t)) partial_ = w_.scratch_param("partial", scratch, bytes, true);
     overlaps_ = t.overlaps();
-    ahead_ = t.buffers - (overlaps_ ? 2 : 1);
+    ahead_ = t.buffers - 1;
   }
 
   Step write(std::string plan) {
@@ -74,6 +74,11 @@ class BlockKernel {
   void enter(Work& work);
   void begin_work(const Work& work);
   void stream_copies(const Work& now, const Work* next);
+  void overlap(const Work& now, const Work* next, Value stage, Value number);
+  void wait_products(int groups) {
+    b_.wait(Flow::products, groups);
+    product_->ready();
+  }
   void copy_stage(Value lane, const Work& now, const Work* next, Value stage);
   void stream_registers(Value from, Value to);
   BlockFill::Place place_of(size_t load, Value stage, int64_t position);
@@ -199,7 +204,9 @@ void BlockKernel::begin_work(const Work& work) {
       b_.branch(less(stage, work.to), [&] { begin_copies(lane, stage, w_.i64(i)); });
       b_.commit(Flow::copies);
     }
+    if (overlaps_) b_.wait(Flow::copies, static_cast<int>(ahead_) - 1);
   });
+  if (overlaps_) b_.barrier();
 }
 
 // Begins what is multiplied `ahead_` stages behind `stage`: of this work, or else of the next.
@@ -217,36 +224,36 @@ void BlockKernel::copy_stage(Value lane, const Work& now, const Work* next, Valu
   b_.commit(Flow::copies);
 }
 
-// Products of a stage are under way while those of the next begin, where instructions read panels by themselves: a
-// panel is free two stages later.
 void BlockKernel::stream_copies(const Work& now, const Work* next) {
-  const int64_t sets = overlaps_ ? t_.tile.short_sets : 1;
-  const bool adds = overlaps_ && t_.tile.row->short_sums;
-  b_.loop(LoopKind::serial, now.from, now.to, sets, [&](Value first) {
-    for (int64_t set = 0; set < sets; ++set) {
-      const Value stage = w_.add(first, w_.i64(set));
-      lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead_) - 1); });
-      b_.barrier();
-      lanes([&](Value lane) {
-        const Value number = rem(w_.add(now.before, sub(stage, now.from)), t_.buffers);
-        if (!overlaps_) {
-          copy_stage(lane, now, next, stage);
-          multiply(lane, number);
-          return;
-        }
-        product_->begin(lane, {panel_a_, panel(Side::a, number)}, {panel_b_, panel(Side::b, number)}, false,
-                        static_cast<int>(set));
-        b_.commit(Flow::products);
-        copy_stage(lane, now, next, stage);
-        b_.wait(Flow::products, adds && sets == 1 ? 0 : 1);
-        if (adds) product_->ready(static_cast<int>(sets - 1 - set));
-      });
-    }
+  b_.loop(LoopKind::serial, now.from, now.to, 1, [&](Value stage) {
+    const Value number = rem(w_.add(now.before, sub(stage, now.from)), t_.buffers);
+    if (overlaps_) return overlap(now, next, stage, number);
+    lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead_) - 1); });
+    b_.barrier();
+    lanes([&](Value lane) {
+      copy_stage(lane, now, next, stage);
+      multiply(lane, number);
+    });
   });
-  if (!overlaps_ || (adds && sets == 1)) return;
-  lanes([&](Value) {
-    b_.wait(Flow::products, 0);
-    product_->ready(static_cast<int>(sets - 1));
+  if (overlaps_ && !t_.tile.row->short_sums) lanes([&](Value) { wait_products(0); });
+}
+
+// Instructions read panels by themselves: products of this stage are under way while lanes see to the next ones. Lanes
+// meet in between, where nobody waits: groups of them go on at their own pace, and what one adds hides behind what
+// another multiplies. A panel is free when all have met behind the products that followed.
+void BlockKernel::overlap(const Work& now, const Work* next, Value stage, Value number) {
+  const bool adds = t_.tile.row->short_sums;
+  lanes([&](Value lane) {
+    product_->begin(lane, BlockProduct::Panel{panel_a_, panel(Side::a, number)},
+                    BlockProduct::Panel{panel_b_, panel(Side::b, number)});
+    b_.commit(Flow::products);
+    if (!adds) b_.wait(Flow::products, 1);
+    b_.wait(Flow::copies, static_cast<int>(ahead_) - 2);
+  });
+  b_.barrier();
+  lanes([&](Value lane) {
+    copy_stage(lane, now, next, stage);
+    if (adds) wait_products(0);
   });
 }
 

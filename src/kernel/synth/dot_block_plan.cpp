@@ -19,14 +19,13 @@ using Side = BlockProduct::Side;
 constexpr int64_t kLeastWork = 4096;   // multiplications of a block's worth
 constexpr int64_t kMostSums = 128;     // of a lane
 constexpr int64_t kMostHeld = 192;     // the same with those of panels, where the instruction reads the factors itself
-constexpr int64_t kOtherRegisters = 38;  // of a lane that little is left for
-constexpr int64_t kRegisters = 65536;  // of a multiprocessor
 constexpr int kSchedulers = 4;         // of one
 constexpr double kPlainRate = 128;     // multiply-adds a cycle of one, without matrix instructions
 constexpr double kBytesPerCycle = 18;  // of memory, for one
 constexpr double kLaunch = 4000;       // cycles of one more step
 constexpr double kEnter = 2500;        // of a block: first panels, last sums
 constexpr double kLeave = 1500;        // of a tile that another one follows: last sums
+constexpr double kSegment = 2;       // of a tile: segments at one time read rows that no other reads
 constexpr int64_t kLeastPart = 4;      // stages
 constexpr int kMostPanels = 6;         // of an operand
 constexpr size_t kCandidates = 4;
@@ -58,14 +57,10 @@ class BlockChooser {
             consider(t);
           }
     }
-    for (const int n : {256, 128, 64})
+    for (const int n : {256, 192, 128, 64})
       if (const machine::MatrixRow* row =
               find_shared_matrix(m_, multiplied_, n, lies_beside(0, p_.m), lies_beside(1, p_.n)))
-        for (const int down : {1, 2, 3})
-          for (const int sets : {1, 2}) {
-            if (sets == 2 && !row->short_sums) continue;
-            consider({row, factor_, row->collective->lanes, down, 1, 1, 1, 1, sets});
-          }
+        for (const int down : {1, 2}) consider({row, factor_, row->collective->lanes, down, 1, 1, 1, 1});
     std::sort(plans_.begin(), plans_.end(), [](const BlockPlan& x, const BlockPlan& y) { return x.cycles < y.cycles; });
     if (plans_.size() > kCandidates) plans_.resize(kCandidates);
     return std::move(plans_);
@@ -116,13 +111,8 @@ class BlockChooser {
 
   void consider(BlockTile tile) {
     const int64_t sums = int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
-    const int64_t held = sums * (tile.row && tile.row->short_sums ? 1 + tile.short_sets : 1);
-    if (sums > kMostSums) return;
-    if (tile.row && tile.row->in_shared) {
-      if (held > std::min(kMostHeld, kRegisters / tile.lanes() - kOtherRegisters)) return;
-    } else if (held > kMostSums) {
-      return;
-    }
+    const bool in_shared = tile.row && tile.row->in_shared, twice = tile.row && tile.row->short_sums;
+    if (sums > kMostSums || sums * (twice ? 2 : 1) > (in_shared ? kMostHeld : kMostSums)) return;
     const int64_t step = BlockProduct::step_k(m_, tile);
     // Half the bytes a stage passes on a processor's line.. two steps hide more, where they fit.
     for (const int64_t bytes : {128, 64}) {
@@ -153,14 +143,12 @@ class BlockChooser {
     for (size_t load = 0; load < 2; ++load)
       if ((load == 0 ? t.a : t.b) == Supply::packed)
         t.unrolled = std::max(t.unrolled, p_.loads[load].format->block / tile.stage_k);
-    if (tile.short_sets > 1 && (!t.overlaps() || t.stages % tile.short_sets != 0)) return false;
     // Where lanes hold factors twice, no registers are left for stages of a long block one after the other.
     if (t.unrolled > 1 && tile.row && tile.row->collective->operands[1].fragment.copies > 1) return true;
     for (int64_t parts = 1; parts <= 32; parts *= 2) {
       t.part = ceil_div(ceil_div(t.stages, parts), t.unrolled) * t.unrolled;
       t.parts = ceil_div(t.stages, t.part);
       if (parts > 1 && t.part < kLeastPart) break;
-      if (t.part % tile.short_sets != 0 || t.stages % tile.short_sets != 0) continue;
       t.cycles = cost(t);
       plans_.push_back(t);
     }
@@ -176,8 +164,8 @@ class BlockChooser {
     const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileWalk::kLeastSegment;
     if (t.stages < least) return;
     for (const bool streams : {false, true}) {
-      t.walk = {tiles, t.stages, m_.units, streams, t.tile.short_sets};
-      if (streams ? !TileWalk::can_stream(tiles, t.stages, m_.units, t.walk.unit) : tiles <= m_.units) continue;
+      t.walk = {tiles, t.stages, m_.units, streams};
+      if (streams ? !TileWalk::can_stream(tiles, t.stages, m_.units) : tiles <= m_.units) continue;
       t.cycles = cost(t);
       plans_.push_back(t);
     }
@@ -229,8 +217,10 @@ class BlockChooser {
     const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
     if (t.walk.walkers > 0) {
       if (t.walk.tail() == 0) return kEnter + std::ceil(blocks / units) * (tile + kLeave);
-      const auto partial = static_cast<double>(t.walk.segments()) * m * n * 8;
-      return kEnter + blocks / units * (tile + kLeave) + kLeave + kLaunch + partial / (units * kBytesPerCycle);
+      const auto partial = static_cast<double>(t.walk.segments()) * m * n * 8,
+                 waves = static_cast<double>(t.walk.waves()), segments = blocks / units - waves;
+      return kEnter + (waves + kSegment * segments) * tile + (waves + 2) * kLeave + kLaunch +
+             partial / (units * kBytesPerCycle);
     }
     // Blocks that share a multiprocessor hide each other's waiting.
     double cycles = std::ceil(blocks / units) * block * (blocks < 1.5 * units && !hidden ? 1.3 : 1.0);
@@ -285,7 +275,6 @@ std::string describe(const BlockPlan& t, const DotProblem& p) {
   text += fmt::format(" {} {} {}", t.buffers, supply_name(t.a), supply_name(t.b));
   if (t.parts > 1) text += fmt::format(" parts {}", t.parts);
   if (t.walk.walkers > 0) text += fmt::format(" {} {}", t.walk.streams ? "streams" : "walkers", t.walk.walkers);
-  if (t.tile.short_sets > 1) text += " two sums";
   if (t.rounds(p)) text += fmt::format(" rounded to {}", scalar_name(t.tile.factor));
   return text + " " + (t.tile.row ? t.tile.row->row : "f32 fma");
 }

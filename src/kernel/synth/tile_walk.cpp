@@ -45,17 +45,16 @@ int64_t TileWalk::tail() const {
   return streams ? tiles % walkers : 0;
 }
 
-bool TileWalk::can_stream(int64_t tiles, int64_t stages, int64_t walkers, int64_t unit) {
-  const int64_t least = (kLeastSegment + unit - 1) / unit * unit;
-  return stages >= 2 * least && stages % unit == 0 && tiles % walkers * stages >= 2 * least * walkers;
+bool TileWalk::can_stream(int64_t tiles, int64_t stages, int64_t walkers) {
+  return stages >= 2 * kLeastSegment && tiles % walkers * stages >= 2 * kLeastSegment * walkers;
 }
 
 // Even segments, but none begins or ends a few stages from a tile's.
 ValueId TileWalk::bound(Builder& b, ValueId walker) const {
-  const ValueId even = scaled(b, div(b, scaled(b, walker, tail() * stages), walkers * unit), unit);
+  const ValueId even = div(b, scaled(b, walker, tail() * stages), walkers);
   const ValueId inside = rem(b, even, stages), begin = sub(b, even, inside);
-  const ValueId near_end = b.op(ScalarOp::lt_, b.i64(stages - least()), inside);
-  return select(b, b.op(ScalarOp::lt_, inside, b.i64(least())), begin,
+  const ValueId near_end = b.op(ScalarOp::lt_, b.i64(stages - kLeastSegment), inside);
+  return select(b, b.op(ScalarOp::lt_, inside, b.i64(kLeastSegment)), begin,
                 select(b, near_end, b.add(begin, b.i64(stages)), even));
 }
 

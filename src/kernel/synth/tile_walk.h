@@ -15,7 +15,6 @@ struct TileWalk {
   int64_t tiles = 1, stages = 1;  // in all; of K, of a tile
   int64_t walkers = 0;            // blocks that walk; 0: none
   bool streams = false;           // what whole waves leave is cut into segments
-  int64_t unit = 1;               // segments begin at multiples of it
 
   static constexpr int64_t kLeastSegment = 4;  // stages
 
@@ -23,7 +22,7 @@ struct TileWalk {
   int64_t tail() const;   // tiles cut into segments
   int64_t jobs() const { return waves() + (tail() > 0 ? 2 : 0); }  // of a walker, at most
   // Segments can be had: none is so short that it costs more than it gives.
-  static bool can_stream(int64_t tiles, int64_t stages, int64_t walkers, int64_t unit);
+  static bool can_stream(int64_t tiles, int64_t stages, int64_t walkers);
   int64_t segments() const { return tail() == 0 ? 0 : walkers + tail(); }  // places for their sums, some unused
 
   // What a walker does as its number `number`; nothing (from = to) behind its last.
@@ -46,7 +45,6 @@ struct TileWalk {
   }
 
  private:
-  int64_t least() const { return (kLeastSegment + unit - 1) / unit * unit; }
   loop::ValueId bound(loop::Builder& b, loop::ValueId walker) const;  // stage of the tail where its segments begin
 };
 
