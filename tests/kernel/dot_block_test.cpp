@@ -54,14 +54,31 @@ Graph contract(const Operand& a, const Operand& b, const std::string& result, bo
   return g;
 }
 
-void check(const machine::Machine& m, const Graph& g, bool exact, std::set<std::string>* plans = nullptr) {
-  const graph::Plan plan = dot_test::one_dot_group(g);
+void check_plan(const machine::Machine& m, const graph::Plan& plan, const synth::BlockDot& d) {
+  const Graph& g = plan.graph;
   std::mt19937 random(7);
   std::map<std::string, graph::Tensor> inputs;
   for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
   const graph::Tensor want = graph::eval(g, inputs).at(0);
   const synth::DotProblem problem = synth::normalise_dot(plan, plan.groups[0]);
-  auto chosen = synth::choose_block_dots(problem, m, exact, 0);
+  synth::Synthesis s;
+  synth::write_block_dot(plan.graph, d, m, s);
+  SCOPED_TRACE(m.name + ": " + s.steps.back().plan);
+  const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, m));
+  ASSERT_EQ(got.size(), want.values.size());
+  // Factors of eight bits of precision, products that lie in (-1, 1).
+  const double k = static_cast<double>(problem.k_total());
+  const synth::BlockTile& tile = d.plan.tile;
+  const double tolerance = is_float(tile.factor) && tile.factor != Scalar::f32 &&
+                                   g[problem.loads[0].source].type.element.scalar == Scalar::f32
+                               ? 4e-3 * std::sqrt(k) + 1e-3
+                               : 2e-6 * k;
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want.values[i], tolerance) << "at " << i;
+}
+
+void check(const machine::Machine& m, const Graph& g, bool exact, std::set<std::string>* plans = nullptr) {
+  const graph::Plan plan = dot_test::one_dot_group(g);
+  auto chosen = synth::choose_block_dots(synth::normalise_dot(plan, plan.groups[0]), m, exact, 0);
   ASSERT_FALSE(chosen.empty()) << m.name;
   std::set<std::vector<size_t>> prepared;
   for (synth::BlockDot& d : chosen) {
@@ -70,23 +87,12 @@ void check(const machine::Machine& m, const Graph& g, bool exact, std::set<std::
     for (const auto& [load, made] : d.before) kind.push_back(load);
     if (!prepared.insert(kind).second && (!plans || prepared.size() > 1)) continue;
     synth::BlockPlan& t = d.plan;
-    if (plans && t.stages > 2 * t.unrolled && t.parts == 1) {
+    if (plans && t.stages > 2 * t.unrolled && t.parts == 1 && t.walk.walkers == 0) {
       t.part = (t.stages / 2 + t.unrolled - 1) / t.unrolled * t.unrolled;
       t.parts = (t.stages + t.part - 1) / t.part;
     }
-    synth::Synthesis s;
-    synth::write_block_dot(plan.graph, d, m, s);
-    SCOPED_TRACE(m.name + ": " + s.steps.back().plan);
     if (plans) plans->insert(synth::describe(t, d.problem));
-    const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, m));
-    ASSERT_EQ(got.size(), want.values.size());
-    // Factors of eight bits of precision, products that lie in (-1, 1).
-    const double k = static_cast<double>(problem.k_total());
-    const double tolerance = is_float(t.tile.factor) && t.tile.factor != Scalar::f32 &&
-                                     plan.graph[problem.loads[0].source].type.element.scalar == Scalar::f32
-                                 ? 4e-3 * std::sqrt(k) + 1e-3
-                                 : 2e-6 * k;
-    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want.values[i], tolerance) << "at " << i;
+    check_plan(m, plan, d);
   }
 }
 
@@ -171,6 +177,49 @@ TEST(DotBlock, ShortFloatsOfBothOperands) {
     check(*m, contract({{20, 64}, "mk", Scalar::f32, format}, {{24, 64}, "nk", Scalar::f32, format}, "mn", false),
           true);
   }
+}
+
+// Few walkers over several tiles: whole, ragged, in batches, with two summed indices, and what is left cut along K.
+TEST(DotBlock, WalkersAndSegmentsOfTheLastTiles) {
+  std::set<std::string> plans;
+  for (const char* name : {"sm_90a", "sm_80"}) {
+    machine::Machine m = *machine::find_machine(name);
+    m.units = 2;
+    const auto walks = [&](const Graph& g) {
+      const graph::Plan plan = dot_test::one_dot_group(g);
+      const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
+      for (const machine::MatrixRow* row : {synth::find_shared_matrix(m, {Scalar::bf16, {}}, 64),
+                                            synth::find_matrix(m, {Scalar::bf16, {}}, 32)}) {
+        if (!row) continue;
+        for (const bool streams : {false, true}) {
+          synth::BlockPlan t;
+          t.tile = {row, Scalar::bf16, row->collective->lanes, 1, 1, 1, 1, 64};
+          t.tile.tiles_m = 64 / row->m;
+          t.tile.tiles_n = 64 / row->n;
+          t.a = t.b = synth::Supply::copies;
+          t.m_tiles = (p.m.extent + t.tile.m() - 1) / t.tile.m();
+          t.n_tiles = (p.n.extent + t.tile.n() - 1) / t.tile.n();
+          t.per_k = (p.k.extent + 63) / 64;
+          t.stages = t.part = t.per_k * (p.k_total() / p.k.extent);
+          t.buffers = 4;
+          const int64_t tiles = p.outer_extent() * t.m_tiles * t.n_tiles;
+          if (streams && !synth::TileWalk::can_stream(tiles, t.stages, m.units)) continue;
+          t.walk = {tiles, t.stages, m.units, streams};
+          check_plan(m, plan, synth::BlockDot{p, p, t, {}, 0});
+          plans.insert(synth::describe(t, p));
+        }
+      }
+    };
+    const auto both = [&](const std::vector<int64_t>& x, const char* ix, const std::vector<int64_t>& y, const char* iy,
+                          const char* result, bool maps) {
+      walks(contract({x, ix, Scalar::bf16}, {y, iy, Scalar::bf16}, result, maps));
+    };
+    both({192, 1032}, "mk", {64, 1032}, "nk", "mn", false);
+    both({3, 40, 1024}, "bmk", {3, 48, 1024}, "bnk", "bmn", true);
+    both({2, 150, 520}, "bmk", {2, 60, 520}, "bnk", "mn", false);
+  }
+  EXPECT_TRUE(std::any_of(plans.begin(), plans.end(), [](const std::string& p) { return p.find("streams") != p.npos; }));
+  EXPECT_TRUE(std::any_of(plans.begin(), plans.end(), [](const std::string& p) { return p.find("walkers") != p.npos; }));
 }
 
 TEST(DotBlock, EveryPlanTheModelOffers) {
