@@ -60,50 +60,58 @@ Value BlockFill::count_left(Value from, int64_t extent, int64_t most) {
   return w_.min(b_.op(ScalarOp::max_, b_.op(ScalarOp::sub_, b_.i64(extent), from), b_.i64(0)), b_.i64(most));
 }
 
-// Units of rows beside each other, one k after the other.
-void BlockFill::copy_beside(Value lane, const Place& at, BufferId panel, Value to) {
-  const int64_t bytes = scalar_bytes(factor_), across = rows() / unit_, stage = product_.tile().stage_k,
-                all = across * stage, lanes = product_.tile().lanes();
-  for (int64_t first = 0; first < all; first += lanes) {
-    const Value number = b_.add(lane, b_.i64(first));
-    const Value unit = b_.op(ScalarOp::rem_, number, b_.i64(across)), k = b_.op(ScalarOp::div_, number, b_.i64(across));
-    const auto begin_inside = [&] {
-      Value row = b_.add(first_row_, w_.scaled(unit, unit_));
-      if (index().extent % rows() != 0) row = w_.min(row, b_.i64(index().extent - unit_));
-      const Value at_k = b_.add(at.k, k), place = b_.add(to, product_.turned_place(side_, unit, k));
-      const Value element =
-          b_.add(b_.add(base_, at.outer), b_.add(row, w_.scaled(at_k, p_.k.strides[load()])));
-      const auto begin = [&] {
-        b_.copy(panel, place, w_.buffer(load()), w_.scaled(element, bytes), BlockProduct::kUnit);
-      };
-      if (p_.k.extent % stage == 0) return begin();
-      b_.branch(b_.op(ScalarOp::lt_, at_k, b_.i64(p_.k.extent)), begin,
-                [&] { b_.store(panel, zero_unit(), place, static_cast<int>(BlockProduct::kUnit)); });
-    };
-    where_piece(lane, first / lanes, all, begin_inside);
-  }
-}
-
+// Each lane copies units that lie a fixed number of rows apart: what differs between them is a constant, or (rows that
+// do not exist: the last one instead) little more.
 void BlockFill::copy(Value lane, const Place& at, BufferId panel, Value to) {
-  if (supply_ == Supply::beside) return copy_beside(lane, at, panel, to);
-  const DotLoad& l = p_.loads[load()];
-  const int64_t bytes = scalar_bytes(l.scalar);
-  for (int64_t round = 0; round < rounds(); ++round) {
-    const Piece piece = this->piece(lane, round);
-    const Value k = b_.add(at.k, w_.scaled(piece.unit, unit_));
-    const Value element = b_.add(b_.add(base_, at.outer),
-                                 b_.add(w_.scaled(row_in_memory(piece.row), index().strides[load()]), k));
-    const Value place = b_.add(to, product_.place(side_, piece.row, piece.unit));
-    const auto begin = [&] {
-      b_.copy(panel, place, w_.buffer(load()), w_.scaled(element, bytes), BlockProduct::kUnit);
-    };
-    const auto inside = [&] {
-      if (p_.k.extent % product_.tile().stage_k == 0) return begin();
-      b_.branch(b_.op(ScalarOp::lt_, k, b_.i64(p_.k.extent)), begin,
-                [&] { b_.store(panel, zero_unit(), place, static_cast<int>(BlockProduct::kUnit)); });
-    };
-    where_piece(lane, round, pieces(), inside);
-  }
+  const bool beside = supply_ == Supply::beside;
+  const int64_t bytes = scalar_bytes(factor_), stage = product_.tile().stage_k, lanes = product_.tile().lanes();
+  // Units across: of k, in rows of a panel; of rows, where those lie beside each other. Down: the other.
+  const int64_t across = beside ? rows() / unit_ : product_.units(), all = across * (beside ? stage : rows());
+  const int64_t row_stride = beside ? 1 : index().strides[load()], k_stride = beside ? p_.k.strides[load()] : 1;
+  const int64_t down_stride = beside ? k_stride : row_stride;
+  const bool whole = index().extent % rows() == 0;
+  // The panel's swizzle repeats every few rows.
+  const int64_t apart = lanes % across == 0 && lanes / across % BlockProduct::kSwizzle == 0 ? lanes / across : 0;
+  const auto place_of = [&](Value down, Value unit) {
+    return b_.add(to, beside ? product_.turned_place(side_, unit, down) : product_.place(side_, down, unit));
+  };
+  const Value origin = b_.add(b_.add(base_, at.outer),
+                              b_.add(w_.scaled(first_row_, row_stride), w_.scaled(at.k, k_stride)));
+  const auto copy_rounds = [&](int64_t first, int64_t last, Value unit, Value down) {
+    const Value k = b_.add(at.k, beside ? down : w_.scaled(unit, unit_));
+    Value across_at = w_.scaled(unit, unit_);
+    if (beside && !whole)
+      across_at = w_.min(across_at, b_.op(ScalarOp::sub_, b_.i64(index().extent - unit_), first_row_));
+    const Value place = place_of(down, unit), near = b_.add(origin, across_at);
+    for (int64_t round = first; round < last; ++round) {
+      const int64_t further = (round - first) * apart;
+      Value element = -1;
+      if (beside || whole) {
+        element = b_.add(b_.add(near, w_.scaled(down, down_stride)), b_.i64(further * down_stride));
+      } else {
+        const auto narrow = [&](Value x) { return b_.convert(ScalarOp::cast_, Scalar::i32, x); };
+        const Value last_row = b_.op(ScalarOp::sub_, b_.i64(index().extent - 1), first_row_);
+        const Value row = w_.min(narrow(b_.add(down, b_.i64(further))), narrow(last_row));
+        element = b_.add(near, w_.scaled(b_.convert(ScalarOp::cast_, Scalar::i64, row), down_stride));
+      }
+      const Value here = b_.add(place, b_.i64(further * product_.row_bytes(side_)));
+      const auto begin = [&] { b_.copy(panel, here, w_.buffer(load()), w_.scaled(element, bytes), BlockProduct::kUnit); };
+      if (p_.k.extent % stage == 0) {
+        begin();
+        continue;
+      }
+      b_.branch(b_.op(ScalarOp::lt_, beside ? b_.add(k, b_.i64(further)) : k, b_.i64(p_.k.extent)), begin,
+                [&] { b_.store(panel, zero_unit(), here, static_cast<int>(BlockProduct::kUnit)); });
+    }
+  };
+  const int64_t rounds = (all + lanes - 1) / lanes;
+  const auto from = [&](int64_t first, int64_t last) {
+    const Value number = b_.add(lane, b_.i64(first * lanes));
+    copy_rounds(first, last, b_.op(ScalarOp::rem_, number, b_.i64(across)),
+                b_.op(ScalarOp::div_, number, b_.i64(across)));
+  };
+  if (apart > 0 && all % lanes == 0) return from(0, rounds);
+  for (int64_t round = 0; round < rounds; ++round) where_piece(lane, round, all, [&] { from(round, round + 1); });
 }
 
 std::vector<Value> BlockFill::fetch(Value lane, const Place& at, BufferId panel, Value to) {

@@ -53,7 +53,6 @@ class BlockFill {
   loop::ValueId row_in_memory(loop::ValueId row);  // the last one for those behind it
   loop::ValueId zero_unit();
   loop::ValueId count_left(loop::ValueId from, int64_t extent, int64_t most);
-  void copy_beside(loop::ValueId lane, const Place& at, loop::BufferId panel, loop::ValueId to);
   void fetch_turned(const Piece& piece, const Place& at, std::vector<loop::ValueId>& out);
   void unpack(const Piece& piece, const Place& at, loop::BufferId panel, loop::ValueId to);
 

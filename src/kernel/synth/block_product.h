@@ -52,6 +52,7 @@ class BlockProduct {
   enum class Side : uint8_t { a, b };
   static constexpr int kAlign = 1024;   // of panels
   static constexpr int64_t kUnit = 16;  // bytes
+  static constexpr int64_t kSwizzledRow = 128, kSwizzle = kSwizzledRow / kUnit;  // rows after which units lie alike
 
   // Allocates the sums: in the code of a block.
   BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTile tile);
@@ -62,6 +63,8 @@ class BlockProduct {
   static int64_t panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side);
   int64_t panel_bytes(Side side) const;
   int64_t unit_elements() const { return kUnit / scalar_bytes(tile_.factor); }
+  // Rows (of a turned factor: k) a multiple of kSwizzle apart lie as many times this apart.
+  int64_t row_bytes(Side side) const { return is_turned(side) ? kSwizzledRow : (side == Side::a ? a_ : c_).row_bytes; }
   int64_t units() const { return tile_.stage_k / unit_elements(); }  // of a row
   // Byte of a panel where unit `unit` of row `row` lies.
   loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit);
