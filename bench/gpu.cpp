@@ -41,6 +41,7 @@ struct Line {
   std::string name;
   Operand a, b;
   std::string result;
+  Scalar to = Scalar::f32;  // what the result is rounded to
 };
 
 std::vector<Line> lines() {
@@ -59,8 +60,8 @@ std::vector<Line> lines() {
     constexpr int64_t kTokens = 16384;
     const auto product = [&](const std::string& format, Scalar s) {
       const std::string name = fmt::format("{} {}x{}x{}", format.empty() ? scalar_name(s) : format, kTokens, n, k);
-      out.push_back({name, {{kTokens, k}, "mk", s, format}, {{n, k}, "nk", s, format}, "mn"});
-      out.push_back({name + " dx", {{kTokens, n}, "mk", s, format}, {{n, k}, "kn", s, format}, "mn"});
+      out.push_back({name, {{kTokens, k}, "mk", s, format}, {{n, k}, "nk", s, format}, "mn", Scalar::bf16});
+      out.push_back({name + " dx", {{kTokens, n}, "mk", s, format}, {{n, k}, "kn", s, format}, "mn", Scalar::bf16});
       out.push_back({name + " dw", {{kTokens, n}, "km", s, format}, {{kTokens, k}, "kn", s, format}, "mn"});
     };
     product({}, Scalar::bf16);
@@ -90,7 +91,8 @@ graph::Graph graph_of(const Line& line) {
     return f ? build.cast(v, {Scalar::f32, nullptr}) : v;
   };
   const graph::ValueId x = input("x", line.a), y = input("y", line.b);
-  g.results = {build.contract(x, y, line.a.indices, line.b.indices, line.result)};
+  const graph::ValueId r = build.contract(x, y, line.a.indices, line.b.indices, line.result);
+  g.results = {line.to == Scalar::f32 ? r : build.convert(r, line.to)};
   g.result_names = {"r"};
   return g;
 }
@@ -319,8 +321,18 @@ class Bench {
     const graph::Shape& shape = g[g.results[0]].type.shape;
     const int64_t rows = shape[0].number(), columns = shape[1].number(),
                   k = line.a.indices[0] == 'k' ? line.a.dims[0] : line.a.dims[1];
-    std::vector<float> got(static_cast<size_t>(rows * columns));
-    device_->copy_out(got.data(), result, rows * columns * 4);
+    Bytes bytes(static_cast<size_t>(graph::byte_size(g[g.results[0]].type)));
+    device_->copy_out(bytes.data(), result, static_cast<int64_t>(bytes.size()));
+    const auto got = [&](int64_t i) {
+      if (line.to == Scalar::f32) {
+        float x = 0;
+        std::memcpy(&x, &bytes[static_cast<size_t>(i) * 4], 4);
+        return x;
+      }
+      uint16_t half = 0;
+      std::memcpy(&half, &bytes[static_cast<size_t>(i) * 2], 2);
+      return bf16_to_f32(half);
+    };
     std::mt19937 random(9);
     double worst = 0;
     for (int i = 0; i < 200; ++i) {
@@ -331,7 +343,7 @@ class Bench {
         want += p;
         weight += p * p;
       }
-      const double off = std::abs(got[static_cast<size_t>(m * columns + n)] - want) / std::sqrt(weight);
+      const double off = std::abs(got(m * columns + n) - want) / std::sqrt(weight);
       worst = off > worst || std::isnan(off) ? off : worst;
     }
     return worst;

@@ -115,6 +115,15 @@ class BlockProduct {
   loop::ValueId leads_line(Side side, loop::ValueId lane);          // truth: one of these lanes
   loop::ValueId group_across(Side side, loop::ValueId lane) const;  // the lane's group among those that share lines
 
+  // Where lanes beside each other hold neighbouring runs of a row, and the next such runs lie apart_beside() columns on:
+  // how many lanes (a power of two; 1: it is not so), and the lane's number among `lanes` of them.
+  int lanes_beside() const;
+  int64_t apart_beside() const { return int64_t{run_} * acc_.columns[acc_.columns.size() - 2].extent; }
+  loop::ValueId number_beside(loop::ValueId lane, int lanes);
+  // Something of each of as many successive runs of a line, of any type: each lane gets what they all have for the run
+  // of its number, in words.
+  loop::ValueId pass_beside(loop::ValueId lane, std::vector<loop::ValueId> runs);
+
   const BlockTile& tile() const { return tile_; }
 
  private:
@@ -161,6 +170,7 @@ class BlockProduct {
     return partial_.empty() ? sum(i, j) : partial_[static_cast<size_t>(i * tile_.tiles_n + j)];
   }
   void add_partial();
+  int64_t step_apart(int runs) const;
   std::vector<loop::BufferId> sums_, partial_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "kernel/synth/block_fill.h"
+#include "kernel/synth/block_write.h"
 #include "kernel/synth/choose.h"
 #include "kernel/synth/dot_block_merge.h"
 #include "kernel/synth/dot_write.h"
@@ -91,7 +92,6 @@ class BlockKernel {
     product_->multiply(lane, panel_a_, panel(Side::a, number), panel_b_, panel(Side::b, number));
   }
   void write_sums(Value lane, const Work& work);
-  void write_segment(Value lane, const Work& work);
 
   const DotProblem& p_;
   const BlockPlan& t_;
@@ -104,6 +104,7 @@ class BlockKernel {
   BufferId partial_ = -1, panel_a_ = -1, panel_b_ = -1;
   std::unique_ptr<BlockProduct> product_;
   std::unique_ptr<BlockFill> a_, c_;
+  std::unique_ptr<BlockWrite> write_;
   Value part_ = -1;
 };
 
@@ -111,6 +112,7 @@ void BlockKernel::prepare() {
   product_ = std::make_unique<BlockProduct>(b_, m_, t_.tile);
   a_ = std::make_unique<BlockFill>(w_, p_, *product_, m_, Side::a, t_.a);
   c_ = std::make_unique<BlockFill>(w_, p_, *product_, m_, Side::b, t_.b);
+  write_ = std::make_unique<BlockWrite>(w_, p_, *product_);
   panel_a_ = b_.alloc(product_->panel_bytes(Side::a) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
   panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
 }
@@ -172,7 +174,7 @@ void BlockKernel::walk(Value block) {
           if (whole)
             write_sums(lane, now);
           else
-            write_segment(lane, now);
+            write_->segment(lane, partial_, now.segment);
           product_->clear();
         });
       };
@@ -298,31 +300,9 @@ void BlockKernel::stream_registers(Value from, Value to) {
 }
 
 void BlockKernel::write_sums(Value lane, const Work& work) {
-  const int run = product_->run();
-  product_->each_sum(lane, [&](Value row, Value column, Value sums) {
-    const Value m = w_.add(work.place.m0, row), n = w_.add(work.place.n0, column);
-    Value count = -1;
-    if (p_.n.extent % run != 0) count = w_.min(sub(w_.i64(p_.n.extent), n), w_.i64(run));
-    const auto write = [&] {
-      if (t_.parts == 1) return w_.finish_vector(sums, m, n, count);
-      const Value place =
-          w_.add(w_.scaled(w_.add(w_.scaled(part_, p_.outer_extent()), work.place.outer), p_.m.extent), m);
-      b_.store(partial_, sums, w_.scaled(w_.add(w_.scaled(place, p_.n.extent), n), 4), 4, count);
-    };
-    const bool whole_m = p_.m.extent % t_.tile.m() == 0, whole_n = p_.n.extent % t_.tile.n() == 0;
-    if (whole_m && whole_n) return write();
-    const Value inside_m = less(m, w_.i64(p_.m.extent)), inside_n = less(n, w_.i64(p_.n.extent));
-    b_.branch(whole_m ? inside_n : whole_n ? inside_m : b_.op(ScalarOp::and_, inside_m, inside_n), write);
-  });
-}
-
-// Of a segment: the tile as a whole.
-void BlockKernel::write_segment(Value lane, const Work& work) {
-  const int64_t columns = t_.tile.n(), bytes = t_.tile.m() * columns * 4;
-  product_->each_sum(lane, [&](Value row, Value column, Value sums) {
-    const Value inside = w_.scaled(w_.add(w_.scaled(row, columns), column), 4);
-    b_.store(partial_, sums, w_.add(w_.scaled(work.segment, bytes), inside), 4);
-  });
+  if (t_.parts == 1) return write_->result(lane, work.place.m0, work.place.n0);
+  const Value row0 = w_.scaled(w_.add(w_.scaled(part_, p_.outer_extent()), work.place.outer), p_.m.extent);
+  write_->part(lane, work.place.m0, work.place.n0, partial_, row0);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ constexpr double kEnter = 2500;        // of a block: first panels, last sums
 constexpr double kLeave = 1500;        // of a tile that another one follows: last sums
 constexpr double kSegment = 2;       // of a tile: segments at one time read rows that no other reads
 constexpr int64_t kLeastPart = 4;      // stages
-constexpr int kMostPanels = 6;         // of an operand
+constexpr int kMostPanels = 4;         // of an operand
 constexpr size_t kCandidates = 4;
 
 bool is_copied(Supply s) {
@@ -129,9 +129,8 @@ class BlockChooser {
     const bool all_copies = is_copied(t.a) && is_copied(t.b);
     const int64_t stage = panel_bytes(tile);
     t.buffers = 2;
-    const int most = tile.row && tile.row->in_shared ? kMostPanels : kMostPanels - 2;
     if (all_copies)
-      while (t.buffers < most && (t.buffers + 1) * stage <= m_.shared_bytes) ++t.buffers;
+      while (t.buffers < kMostPanels && (t.buffers + 1) * stage <= m_.shared_bytes) ++t.buffers;
     if (t.buffers * stage > m_.shared_bytes) return false;
     if (!all_copies && t.buffers * stage * 2 > m_.shared_bytes && tile.stage_k * scalar_bytes(factor_) > 64 &&
         !(tile.row && tile.row->in_shared))
@@ -158,9 +157,10 @@ class BlockChooser {
     return true;
   }
 
-  // Blocks that walk over tiles, where there are several for each.
+  // Blocks that walk over tiles, where there are several for each. Where groups of lanes add while others multiply,
+  // ends of tiles are hidden so far as they can be.
   void consider_walks(BlockPlan t) {
-    if (p_.pick || p_.blocks) return;
+    if (p_.pick || p_.blocks || (t.tile.row && t.tile.row->short_sums)) return;
     const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileWalk::kLeastSegment;
     if (t.stages < least) return;
     for (const bool streams : {false, true}) {

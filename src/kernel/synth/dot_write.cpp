@@ -186,6 +186,10 @@ void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
 }
 
 void DotWriter::finish_row(Value sums, Value m, Value n, Value count) {
+  put(finished(sums, m, n, count), m, n, count, static_cast<int>(scalar_bytes(problem_.result_scalar)));
+}
+
+Value DotWriter::finished(Value sums, Value m, Value n, Value count) {
   const int lanes = b.type(sums).lanes;
   std::map<ValueId, Value> values{{problem_.contract, sums}};
   for (ValueId map : problem_.epilogue) {
@@ -205,11 +209,15 @@ void DotWriter::finish_row(Value sums, Value m, Value n, Value count) {
     const Value v = b.apply(node.attributes.formula, operands).at(0);
     values[map] = b.type(v).lanes == lanes ? v : b.splat(v, lanes);
   }
-  const Value out = values.at(problem_.result);
+  return values.at(problem_.result);
+}
+
+void DotWriter::put(Value out, Value m, Value n, Value count, int align) {
+  const int lanes = b.type(out).lanes;
   const int64_t bytes = scalar_bytes(problem_.result_scalar);
   const Value at = add(result_base_, add(scaled(m, problem_.m.result), scaled(n, problem_.n.result)));
   if (problem_.n.result == 1 || lanes == 1) {
-    b.store(result_, out, scaled(at, bytes), static_cast<int>(bytes), count);
+    b.store(result_, out, scaled(at, bytes), align, count);
     return;
   }
   for (int i = 0; i < lanes; ++i) {

@@ -47,7 +47,11 @@ class DotWriter {
   loop::ValueId read(size_t load, loop::ValueId at, int64_t stride, int lanes, loop::ValueId count);
   loop::ValueId read_f32(size_t load, loop::ValueId at, int64_t stride, int lanes, loop::ValueId count);
 
-  // Sums at (m, n .. n + lanes): applies the maps and stores the result.
+  // Sums at (m, n .. n + lanes): what the maps make of them, and its way into the result (of rows that are not sorted).
+  // `out` may be words that hold numbers beside each other.
+  loop::ValueId finished(loop::ValueId sums, loop::ValueId m, loop::ValueId n, loop::ValueId count);
+  void put(loop::ValueId out, loop::ValueId m, loop::ValueId n, loop::ValueId count, int align);
+  // Both, for any problem.
   void finish_vector(loop::ValueId sums, loop::ValueId m, loop::ValueId n, loop::ValueId count);
   int epilogue_nodes() const { return epilogue_nodes_; }
 
