@@ -3,6 +3,7 @@
 // row. Where lanes step together in waves, a wave takes a row, each lane a run of it. Proved by
 // tests/kernel/synth_reduce_test.cpp.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "base/check.h"
@@ -17,6 +18,8 @@ namespace {
 
 constexpr int64_t kGrain = 8192;
 constexpr int64_t kResidentRow = 16384;  // elements of a row kept in private memory at most
+constexpr int64_t kHeldRegisters = 144;  // of a lane, for numbers of its row that several passes need
+constexpr int64_t kHeldVectors = 64;     // of a lane, written out
 constexpr int64_t kWaveRow = 4;          // elements for every lane, at least, that make a row worth a wave
 
 bool is_costly(const graph::Node& n) {
@@ -57,6 +60,9 @@ class RowKernel {
     beside_ = by_waves_ && body_->chunking(lanes_).lanes == 0;
     if (by_waves_) ways_ = beside_ && row_length_ >= 4 * kWaveRow * lanes_ * target.wave ? 4 : 1;
     plan_passes();
+    if (beside_ && split.parts == 1 && row_length_ % (lanes_ * target.wave) == 0 &&
+        row_length_ / (lanes_ * target.wave) <= kHeldVectors)
+      plan_held();
   }
 
   Step run() {
@@ -76,7 +82,8 @@ class RowKernel {
     return draft_.finish(fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(),
                                      facts_.passes, lanes_, ways_,
                                      (split_.parts > 1 ? fmt::format(" parts {}", split_.parts) : "") +
-                                         (by_waves_ ? fmt::format(" by waves of {}", target_.wave) : "")),
+                                         (by_waves_ ? fmt::format(" by waves of {}", target_.wave) : "") +
+                                         (held_.empty() ? "" : fmt::format(" {} held", held_.size()))),
                          elements * (body_->operations() + static_cast<double>(facts_.reduces.size())),
                          body_->traffic());
   }
@@ -154,6 +161,40 @@ class RowKernel {
     if (is_load(plan_, group_, v) || g_[v].op == Op::reduce_) return;
     for (const graph::ValueId a : g_[v].operands) visit(a, pass);
   }
+  // What is computed in a pass and read from memory row by row, nearest to where a later pass needs it again.
+  void plan_held() {
+    int64_t registers = 0;
+    const std::function<void(graph::ValueId, int)> find = [&](graph::ValueId v, int pass) {
+      if (held_.contains(v) || g_[v].op == Op::reduce_ || !reads_rows(v)) return;
+      const bool load = is_load(plan_, group_, v);
+      const auto first = std::find_if(visited_.begin(), visited_.begin() + pass,
+                                      [&](const std::set<graph::ValueId>& all) { return all.contains(v); });
+      const int64_t bytes = scalar_bytes(g_[v].type.element.scalar), each = row_length_ / target_.wave * bytes / 4;
+      if (first != visited_.begin() + pass && (load || is_full_map(v)) &&
+          registers + each <= kHeldRegisters) {
+        registers += each;
+        held_[v] = {static_cast<int>(first - visited_.begin()), -1};
+      } else if (!load) {
+        for (const graph::ValueId a : g_[v].operands) find(a, pass);
+      }
+    };
+    for (int p = 1; p < facts_.passes; ++p) {
+      for (const graph::ValueId r : reduces_of(p)) find(g_[r].operands[0], p);
+      for (const graph::ValueId r : results_of(p)) find(r, p);
+    }
+  }
+  bool is_full_map(graph::ValueId v) const {
+    return std::find(facts_.full_maps.begin(), facts_.full_maps.end(), v) != facts_.full_maps.end();
+  }
+  bool reads_rows(graph::ValueId v) const {
+    if (is_load(plan_, group_, v))
+      return body_->varies(v, reduced_axes_[0]) &&
+             std::any_of(kept_axes_.begin(), kept_axes_.end(), [&](int axis) { return body_->varies(v, axis); });
+    const auto& operands = g_[v].operands;
+    return g_[v].op != Op::reduce_ &&
+           std::any_of(operands.begin(), operands.end(), [&](graph::ValueId a) { return reads_rows(a); });
+  }
+
   std::vector<graph::ValueId> reduces_of(int pass) const {
     std::vector<graph::ValueId> out;
     for (const graph::ValueId r : facts_.reduces)
@@ -173,6 +214,8 @@ class RowKernel {
     body_->begin_task();
     sums_ = std::make_unique<Accumulators>(b_, g_, facts_.reduces, lanes_, ways_);
     for (auto& [v, row] : resident_) row.buffer = b_.alloc((row_length_ + lanes_) * 4, 64);
+    for (auto& [v, row] : held_)
+      row.buffer = b_.alloc(row_length_ / target_.wave * scalar_bytes(g_[v].type.element.scalar), 64);
   }
 
   // Scalars of the row that are known once `done` reduces in a row are.
@@ -232,12 +275,18 @@ class RowKernel {
   // Lanes of a wave beside each other, `ways_` vectors of each at once.
   void walk_beside(int pass, ValueId from, ValueId to, ValueId start) {
     const int64_t stride = int64_t{lanes_} * target_.wave;
-    const auto vector = [&](ValueId at, ValueId count, int way) {
+    const auto vector = [&](ValueId at, ValueId count, int way, int64_t number = 0) {
       body_->open_lanes(at, lanes_, count);
+      recall(pass, number);
       step(pass, way, b_.add(start, at));
       body_->close();
     };
     const ValueId mine = b_.add(from, b_.mul(lane_, b_.i64(lanes_)));
+    if (!held_.empty()) {
+      for (int64_t i = 0; i < row_length_ / stride; ++i)
+        vector(b_.add(mine, b_.i64(i * stride)), -1, static_cast<int>(i % ways_), i);
+      return;
+    }
     const ValueId length = b_.op(ScalarOp::sub_, to, from);
     const ValueId whole = b_.op(ScalarOp::sub_, length, b_.op(ScalarOp::rem_, length, b_.i64(stride * ways_)));
     b_.loop(loop::LoopKind::serial, b_.i64(0), whole, stride * ways_, [&](ValueId at) {
@@ -268,6 +317,18 @@ class RowKernel {
       nest(depth + 1, pass, from, to, b_.add(start, b_.mul(i, b_.i64(below))));
       body_->close();
     });
+  }
+
+  // Vector `number` of the lane: what an earlier pass held, and what this one is to hold.
+  void recall(int pass, int64_t number) {
+    for (const auto& [v, row] : held_) {
+      const Scalar s = g_[v].type.element.scalar;
+      const ValueId at = b_.i64(number * lanes_ * scalar_bytes(s));
+      if (row.first < pass && visited_[pass].contains(v))
+        body_->set(v, b_.load(row.buffer, {s, lanes_}, at, 4));
+      else if (row.first == pass)
+        b_.store(row.buffer, body_->value(v), at, 4);
+    }
   }
 
   void step(int pass, int way, ValueId in_row) {
@@ -305,7 +366,7 @@ class RowKernel {
   ValueId lane_ = -1;  // of the wave that has the row; -1: one thread has it
   std::vector<int> kept_axes_, reduced_axes_;
   std::vector<std::set<graph::ValueId>> visited_;
-  std::map<graph::ValueId, Resident> resident_;
+  std::map<graph::ValueId, Resident> resident_, held_;  // in memory, in registers
 };
 
 }  // namespace
