@@ -276,7 +276,7 @@ void BlockProduct::multiply_chunk(BufferId a, ValueId a_from, BufferId b, ValueI
 
 // Products that read their factors where they lie; they are waited for here.
 void BlockProduct::multiply_shared(ValueId lane, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t k) {
-  begin(lane, nullptr, {a, a_from}, {b, b_from}, false, k);
+  begin(lane, nullptr, {a, a_from}, {b, b_from}, !partial_.empty(), k);
   b_.commit(loop::Flow::products);
   b_.wait(loop::Flow::products, 0);
   ready();
@@ -315,8 +315,7 @@ void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool 
       for (int64_t step = 0; step < k / tile_.row->k; ++step)
         factors.emplace_back(held ? (*held)[static_cast<size_t>(step)] : at(Side::a, a.from, down, i, step),
                              at(Side::b, b.from, across, j, step));
-      ValueId now =
-          fresh || !partial_.empty() ? b_.real(0, sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
+      ValueId now = fresh ? b_.real(0, sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
       for (const auto& [left, right] : factors)
         now = held ? b_.product(tile_.row->row, now, left, b.buffer, right)
                    : b_.product(tile_.row->row, now, a.buffer, left, b.buffer, right);

@@ -81,7 +81,7 @@ class BlockProduct {
   void multiply(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from,
                 int64_t k = -1);
   // The same in two, by an instruction that reads shared memory: begun; ready() behind a wait for it. `fresh`: the sums
-  // begin at zero. Of instructions that keep few digits ready() adds what the panels gave.
+  // begin at zero. Of instructions that keep few digits ready() adds what panels gave since the last fresh one.
   struct Panel {
     loop::BufferId buffer = -1;
     loop::ValueId from = -1;

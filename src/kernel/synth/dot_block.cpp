@@ -75,7 +75,7 @@ class BlockKernel {
   void enter(Work& work);
   void begin_work(const Work& work);
   void stream_copies(const Work& now, const Work* next);
-  void overlap(const Work& now, const Work* next, Value stage, Value number);
+  void overlap(const Work& now, const Work* next, Value stage, Value number, int64_t in_run);
   void wait_products(int groups) {
     b_.wait(Flow::products, groups);
     product_->ready();
@@ -227,15 +227,22 @@ void BlockKernel::copy_stage(Value lane, const Work& now, const Work* next, Valu
 }
 
 void BlockKernel::stream_copies(const Work& now, const Work* next) {
-  b_.loop(LoopKind::serial, now.from, now.to, 1, [&](Value stage) {
-    const Value number = rem(w_.add(now.before, sub(stage, now.from)), t_.buffers);
-    if (overlaps_) return overlap(now, next, stage, number);
-    lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead_) - 1); });
-    b_.barrier();
-    lanes([&](Value lane) {
-      copy_stage(lane, now, next, stage);
-      multiply(lane, number);
-    });
+  const int64_t run = t_.short_run();
+  b_.loop(LoopKind::serial, now.from, now.to, run, [&](Value first) {
+    for (int64_t i = 0; i < run; ++i) {
+      const Value stage = w_.add(first, w_.i64(i));
+      const Value number = rem(w_.add(now.before, sub(stage, now.from)), t_.buffers);
+      if (overlaps_) {
+        overlap(now, next, stage, number, i);
+        continue;
+      }
+      lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead_) - 1); });
+      b_.barrier();
+      lanes([&](Value lane) {
+        copy_stage(lane, now, next, stage);
+        multiply(lane, number);
+      });
+    }
   });
   if (overlaps_ && !t_.tile.row->short_sums) lanes([&](Value) { wait_products(0); });
 }
@@ -243,19 +250,19 @@ void BlockKernel::stream_copies(const Work& now, const Work* next) {
 // Instructions read panels by themselves: products of this stage are under way while lanes see to the next ones. Lanes
 // meet in between, where nobody waits: groups of them go on at their own pace, and what one adds hides behind what
 // another multiplies. A panel is free when all have met behind the products that followed.
-void BlockKernel::overlap(const Work& now, const Work* next, Value stage, Value number) {
+void BlockKernel::overlap(const Work& now, const Work* next, Value stage, Value number, int64_t in_run) {
   const bool adds = t_.tile.row->short_sums;
   lanes([&](Value lane) {
     product_->begin(lane, BlockProduct::Panel{panel_a_, panel(Side::a, number)},
-                    BlockProduct::Panel{panel_b_, panel(Side::b, number)});
+                    BlockProduct::Panel{panel_b_, panel(Side::b, number)}, adds && in_run == 0);
     b_.commit(Flow::products);
-    if (!adds) b_.wait(Flow::products, 1);
+    if (!adds || in_run > 0) b_.wait(Flow::products, 1);
     b_.wait(Flow::copies, static_cast<int>(ahead_) - 2);
   });
   b_.barrier();
   lanes([&](Value lane) {
     copy_stage(lane, now, next, stage);
-    if (adds) wait_products(0);
+    if (adds && in_run + 1 == t_.short_run()) wait_products(0);
   });
 }
 

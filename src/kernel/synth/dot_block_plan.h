@@ -38,6 +38,10 @@ struct BlockPlan {
 
   // Products of one stage go on while those of the next begin.
   bool overlaps() const { return tile.row && tile.row->in_shared && buffers > 2; }
+  // Stages whose products a short sum takes up before it is added to the others.
+  int64_t short_run() const {
+    return overlaps() && tile.row->short_sums && stages % 2 == 0 && part % 2 == 0 ? 2 : 1;
+  }
   TileOrder order() const { return {m_tiles, n_tiles, tile.m(), tile.n()}; }
   int64_t blocks(const DotProblem& p) const { return p.outer_extent() * parts * m_tiles * n_tiles; }
 };
