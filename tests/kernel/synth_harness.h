@@ -264,4 +264,11 @@ struct G {
   }
 };
 
+// Whether one of these plans says so.
+inline bool any_contains(const std::vector<std::string>& plans, const std::string& what) {
+  for (const std::string& p : plans)
+    if (p.find(what) != std::string::npos) return true;
+  return false;
+}
+
 }  // namespace lumen::test

@@ -48,6 +48,19 @@ TEST(SynthMap, ViewsAreFolded) {
   check(t.g);
 }
 
+// Threads of a GPU fill their vectors from the axis before a short last one.
+TEST(SynthMap, ShortLastAxes) {
+  for (const int64_t pairs : {8, 6, 5}) {
+    G t;
+    const ValueId x = t.in("x", {3, pairs, 2}), turn = t.in("turn", {3, pairs, 1});
+    const ValueId y = t.b.permute(t.b.reshape(x, G::shape({3, 2, pairs})), {0, 2, 1});
+    t.out(t.b.add(t.b.mul(x, turn), y));
+    for (const char* machine : {"sm_90a", "gfx942"}) {
+      const auto plans = check(t.g, {.machines = {machine}});
+      EXPECT_EQ(any_contains(plans, "x2x2"), pairs % 2 == 0) << machine << " " << pairs;
+    }
+  }
+}
 TEST(SynthMap, TypesAndChoices) {
   G t;
   const ValueId x = t.in("x", {5, 19}), h = t.in("h", {5, 19}, Scalar::f16), n = t.in("n", {19}, Scalar::i32),

@@ -8,11 +8,6 @@ namespace {
 using graph::Reduction;
 using graph::ValueId;
 
-bool any_contains(const std::vector<std::string>& plans, const std::string& what) {
-  for (const std::string& p : plans)
-    if (p.find(what) != std::string::npos) return true;
-  return false;
-}
 
 TEST(SynthReduce, EveryAxis) {
   const std::vector<std::pair<std::vector<int64_t>, std::vector<int>>> cases = {
@@ -66,17 +61,28 @@ TEST(SynthReduce, WavesShareRows) {
   }
 }
 
-TEST(SynthReduce, NormAndItsGradientLikeShapes) {
+G norm_and_gradient(int64_t length) {
   G t;
-  const ValueId x = t.in("x", {6, 5, 48}), w = t.in("w", {48}), dy = t.in("dy", {6, 5, 48});
-  const ValueId mean = t.b.mul(t.b.reduce(t.b.mul(x, x), Reduction::sum, {2}), t.b.scalar(1.0 / 48));
+  const ValueId x = t.in("x", {6, 5, length}), w = t.in("w", {length}), dy = t.in("dy", {6, 5, length});
+  const double share = 1.0 / static_cast<double>(length);
+  const ValueId mean = t.b.mul(t.b.reduce(t.b.mul(x, x), Reduction::sum, {2}), t.b.scalar(share));
   const ValueId inverse = t.b.div(t.b.scalar(1), t.b.unary(ScalarOp::sqrt_, t.b.add(mean, t.b.scalar(1e-5))));
   const ValueId normed = t.b.mul(x, inverse);
   t.out(t.b.mul(normed, w));
   t.out(t.b.reduce(t.b.mul(dy, normed), Reduction::sum, {0, 1}));
   const ValueId dot = t.b.reduce(t.b.mul(t.b.mul(dy, w), normed), Reduction::sum, {2});
-  t.out(t.b.mul(t.b.sub(t.b.mul(dy, w), t.b.mul(normed, t.b.mul(dot, t.b.scalar(1.0 / 48)))), inverse));
-  check(t.g);
+  t.out(t.b.mul(t.b.sub(t.b.mul(dy, w), t.b.mul(normed, t.b.mul(dot, t.b.scalar(share)))), inverse));
+  return t;
+}
+TEST(SynthReduce, NormAndItsGradientLikeShapes) {
+  check(norm_and_gradient(48).g);
+}
+// What later passes need of a row stays with the lanes where it is short enough.
+TEST(SynthReduce, RowsHeldByLanes) {
+  for (const char* machine : {"sm_90a", "gfx942"}) {
+    EXPECT_TRUE(any_contains(check(norm_and_gradient(2048).g, {.tolerance = 1e-4, .machines = {machine}}), "held"));
+    EXPECT_FALSE(any_contains(check(norm_and_gradient(2050).g, {.tolerance = 1e-4, .machines = {machine}}), "held"));
+  }
 }
 
 TEST(SynthReduce, CrossEntropy) {

@@ -50,26 +50,38 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   // Tasks of a GPU are threads: a vector each, beside each other, of the bytes that one load takes.
   const bool threads = target.wave > 1;
   int lanes = target.f32_lanes() * (threads && short_results && reads_short(plan, group, product(shape)) ? 2 : 1);
+  const int wanted = lanes;
   while (threads && lanes > body.extents().back()) lanes /= 2;
   const int unroll = threads ? 1 : body.is_heavy() ? 2 : 4;
   std::vector<int64_t> outer = body.extents();
   const int64_t inner = outer.back();
   outer.pop_back();
+  // Where the last axis is shorter than a vector, a thread takes several of the one before.
+  int64_t several = 1;
+  if (threads && inner == lanes && !outer.empty() && body.chunking(lanes).lanes == 0)
+    while (lanes * several < wanted && outer.back() % (several * 2) == 0) several *= 2;
+  if (several > 1) outer.back() /= several;
   const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * unroll);
   const Tasks tasks = cut(outer, inner, threads ? 1 : target.grain(kGrain), unit);
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
       [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
-        for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
-        body.hoist(lanes);
-        for_lanes(b, body, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
-          for (const graph::ValueId r : group.results) body.store(r, body.value(r));
-        });
-        for (size_t d = 0; d < counters.size(); ++d) body.close();
+        for (int64_t i = 0; i < several; ++i) {
+          for (size_t d = 0; d < counters.size(); ++d) {
+            const bool last = several > 1 && d + 1 == counters.size();
+            body.open(static_cast<int>(d), last ? b.add(b.mul(counters[d], b.i64(several)), b.i64(i)) : counters[d]);
+          }
+          body.hoist(lanes);
+          for_lanes(b, body, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
+            for (const graph::ValueId r : group.results) body.store(r, body.value(r));
+          });
+          for (size_t d = 0; d < counters.size(); ++d) body.close();
+        }
       });
   Synthesis out;
   const double elements = static_cast<double>(product(shape));
-  out.steps.push_back(draft.finish(fmt::format("map {} {} x{}{}", shape_text(shape), body.summary(), lanes,
+  out.steps.push_back(draft.finish(fmt::format("map {} {} x{}{}{}", shape_text(shape), body.summary(),
+                                               several > 1 ? fmt::format("{}x", several) : "", lanes,
                                                short_results && body.is_heavy() ? " short" : ""),
                                    elements * body.operations(), body.traffic()));
   return out;
