@@ -72,6 +72,8 @@ class KeyRange {
   bool hides_first() const;
   // Whether scores that are not hidden are made of `product` and constants alone.
   bool shows_only(graph::ValueId product) const { return !terms_.empty() && reads_only(argument(score_, 1), product); }
+  // Where they are just `product` times a positive number: that.
+  std::optional<double> multiple_of(graph::ValueId product) const;
   // The plan without the mask: what a tile computes of which every row sees every key.
   graph::Plan without_mask() const;
   // Whether a value of the scores' shape is 0 wherever the mask hides the key.

@@ -10,6 +10,8 @@
 // memory), and blocks take parts of the keys, joined in order by attend_merge. Proved by
 // tests/kernel/synth_attend_block_test.cpp.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <numbers>
 
@@ -24,6 +26,7 @@ using loop::VType;
 namespace {
 
 constexpr double kLowest = std::numeric_limits<float>::lowest();
+constexpr double kMostPower = 256;  // of rows whose maximum grew since sums were last multiplied: exact in short floats
 constexpr int64_t kTileRows = 64;  // beyond which rows of other heads are not taken in
 constexpr int64_t kEnoughBlocks = 256;
 constexpr int64_t kPart = 256;  // keys per part of a split row, at least
@@ -60,7 +63,7 @@ class ForwardBlock : AttendBlock {
     problem.owned = problem.walked = {a_.depth};
     problem.results = problem.apart = {a_.width};
     problem.heads = heads();
-    problem.rows_meet = true;
+    problem.rows_meet = problem.grows = true;
     if (a_.depth == 1 || a_.width == 1) return std::nullopt;
     const std::vector<LaidOperand> laid = lay(products);
     std::optional<AttendPlan> found;
@@ -211,19 +214,20 @@ class ForwardBlock : AttendBlock {
     const Side own = tiles_.own_side, walked = tiles_.walk_side();
     const int64_t walk = tiles_.walk;
     BlockProduct s(b_, target_, tiles_.product(a_.depth)), o(b_, target_, tiles_.result(a_.width)),
-        v(b_, target_, tiles_.product(a_.width));  // values' panels
-    const int64_t key_bytes = s.panel_bytes(walked),
-                  value_bytes = std::max(v.panel_bytes(walked), o.panel_bytes(walked));
+        v(b_, target_, tiles_.turned(a_.width));  // values' panels
+    const int64_t key_bytes = s.panel_bytes(walked), value_bytes = o.panel_bytes(walked), turned = v.tile().n();
     const BufferId queries = panel(s, own),
                    keys_panel = b_.alloc(2 * key_bytes, BlockProduct::kAlign, loop::Space::shared),
                    values = b_.alloc(2 * value_bytes, BlockProduct::kAlign, loop::Space::shared);
     const auto lines = static_cast<size_t>(s.lines(own));
     tops_.clear();
+    bases_.clear();
     totals_.clear();
     scales_.clear();
     powers_.clear();
     for (size_t r = 0; r < lines; ++r) {
       tops_.push_back(b_.alloc(4, 4));
+      bases_.push_back(b_.alloc(4, 4));
       totals_.push_back(b_.alloc(4, 4));
       scales_.push_back(b_.alloc(4, 4));
     }
@@ -235,7 +239,7 @@ class ForwardBlock : AttendBlock {
       copy_lines(lane, laid_[0], first_, s, own, {queries, b_.i64(0)});
       o.clear();
       for (size_t r = 0; r < lines; ++r) {
-        b_.store(tops_[r], b_.real(kLowest, kOne), b_.i64(0), 4);
+        for (const auto* lowest : {&tops_, &bases_}) b_.store((*lowest)[r], b_.real(kLowest, kOne), b_.i64(0), 4);
         b_.store(totals_[r], b_.real(0, kOne), b_.i64(0), 4);
       }
     });
@@ -256,7 +260,9 @@ class ForwardBlock : AttendBlock {
     const auto copy = [&](ValueId lane, ValueId key) {
       b_.branch(less(key, to), [&] { copy_lines(lane, laid_[1], key, s, walked, keys_at(key)); });
       const ValueId before = sub(key, b_.i64(walk));
-      copy_lines(lane, laid_[2], before, v, walked, values_at(before));
+      for (int64_t at = 0; at < walk; at += turned)
+        copy_lines(lane, laid_[2], b_.add(before, b_.i64(at)), v, walked,
+                   {values, b_.add(values_at(before).from, b_.i64(at / turned * (value_bytes * turned / walk)))});
       b_.commit(loop::Flow::copies);
     };
     const auto wait = [&](int groups) {
@@ -302,8 +308,45 @@ class ForwardBlock : AttendBlock {
         b_.wait(loop::Flow::products, 0);
         o.ready();
         o.ready(before);
-        hold(o.hold(s));
         rescale(o, lane);
+        hold(o.hold(s));
+      });
+    };
+    // Two groups take turns: one multiplies while the other one finds powers.
+    const bool turns = tiles_.down == 2 && !getenv("ATT_NOTURNS");
+    const auto is_first = [&](ValueId lane) { return less(lane, b_.i64(tiles_.wave())); };
+    const auto find_powers = [&](ValueId lane, ValueId key, bool whole) {
+      weigh(s, lane, key, whole);
+      rescale(o, lane);
+      hold(o.hold(s));
+    };
+    const auto turn = [&](ValueId key, bool whole) {
+      const ValueId before_key = sub(key, b_.i64(walk));
+      wait(0);
+      lane_loop([&](ValueId lane) {
+        const auto multiply = [&](const std::function<void()>& meanwhile) {
+          const BlockProduct::Held before = held();
+          begin_scores(lane, key);
+          o.begin(lane, before, values_at(before_key));
+          b_.commit(loop::Flow::products);
+          meanwhile();
+          b_.wait(loop::Flow::products, 0);
+          s.ready();
+          o.ready();
+          o.ready(before);
+        };
+        const auto copy_next = [&] { copy(lane, b_.add(key, b_.i64(walk))); };
+        b_.branch(
+            is_first(lane),
+            [&] {
+              multiply(copy_next);
+              find_powers(lane, key, whole);
+            },
+            [&] {
+              copy_next();
+              find_powers(lane, before_key, whole);
+              multiply([] {});
+            });
       });
     };
     b_.branch(less(from, to), [&] {
@@ -317,43 +360,60 @@ class ForwardBlock : AttendBlock {
         begin_scores(lane, from);
         b_.wait(loop::Flow::products, 0);
         s.ready();
-        weigh(s, lane, from, false);
-        hold(o.hold(s));
+        const auto begin = [&] {
+          weigh(s, lane, from, false);
+          hold(o.hold(s));
+        };
+        turns ? b_.branch(is_first(lane), begin) : begin();
       });
       const ValueId second = b_.add(from, b_.i64(walk));
+      const auto go_on = [&](ValueId key, bool whole) { turns ? turn(key, whole) : step(key, whole); };
       if (shown_) {
         const ValueId clear = least(most(down(b_.add(all_from, b_.i64(walk - 1)), walk), second), most(to, second));
         const ValueId end = most(least(down(most(all_to, b_.i64(0)), walk), to), clear);
-        if (range_.hides_first()) serial(second, clear, walk, [&](ValueId key) { step(key, false); });
-        serial(clear, end, walk, [&](ValueId key) { step(key, true); });
-        serial(end, to, walk, [&](ValueId key) { step(key, false); });
+        // The group behind finds powers of the tile before.
+        const ValueId all_clear = turns ? least(b_.add(clear, b_.i64(walk)), end) : clear;
+        if (turns || range_.hides_first()) serial(second, all_clear, walk, [&](ValueId key) { go_on(key, false); });
+        serial(all_clear, end, walk, [&](ValueId key) { go_on(key, true); });
+        serial(end, to, walk, [&](ValueId key) { go_on(key, false); });
       } else {
-        serial(second, to, walk, [&](ValueId key) { step(key, false); });
+        serial(second, to, walk, [&](ValueId key) { go_on(key, false); });
       }
       wait(0);
       lane_loop([&](ValueId lane) {
         const ValueId last = down(sub(to, b_.i64(1)), walk);
+        if (turns) b_.branch(is_first(lane), [] {}, [&] { find_powers(lane, last, false); });
         const BlockProduct::Held powers = held();
         o.begin(lane, powers, values_at(last));
         b_.commit(loop::Flow::products);
         b_.wait(loop::Flow::products, 0);
         o.ready();
         o.ready(powers);
+        return_to_tops(o, lane);
       });
     });
     finish(o, head, part);
   }
 
-  // Scores of a tile to powers, in place; what sums so far are to be multiplied by goes to scales_.
+  // Scores of a tile to powers, in place; what sums so far are to be multiplied by goes to scales_. Powers are those of
+  // the distance to the row's base: a maximum of some tiles, that later ones hardly exceed. So sums need not be
+  // multiplied where a maximum grows a little, and no power is greater than kMostPower.
   void weigh(BlockProduct& s, ValueId lane, ValueId key, bool whole) {
     const Side own = tiles_.own_side;
     Body& map = whole ? *shown_ : *map_;
+    const std::optional<double> multiple =
+        whole && !getenv("ATT_NOMUL") ? range_.multiple_of(a_.scores) : std::nullopt;  // scores are the sums times that
+    const ValueId log2e = b_.real(std::numbers::log2e, kOne);
     begin_rough();
     for (int r = 0; r < s.lines(own); ++r) {
       const auto at = static_cast<size_t>(r);
       const int opened = open_line(map, false, b_.add(first_, s.line(own, lane, r)));
       ValueId top = -1;
-      s.change_line(own, lane, r, [&](ValueId along, ValueId x) {
+      s.change_line(own, lane, r, [&](ValueId along, ValueId x) -> ValueId {
+        if (multiple) {
+          top = top < 0 ? x : most(top, x);
+          return -1;
+        }
         const ValueId y = at_walked(
             map, true, b_.add(key, along), {x}, kLowest,
             [&](Body& scores, const auto& sums) {
@@ -365,18 +425,22 @@ class ForwardBlock : AttendBlock {
         return y;
       });
       close(map, opened);
-      const ValueId before = b_.load(tops_[at], kOne, b_.i64(0), 4);
-      top = most(before, s.fold_line(own, ScalarOp::max_, b_.fold(ScalarOp::max_, top)));
-      const ValueId log2e = b_.real(std::numbers::log2e, kOne);
-      const ValueId scale = b_.power2(b_.mul(sub(before, top), log2e));
+      top = s.fold_line(own, ScalarOp::max_, b_.fold(ScalarOp::max_, top));
+      if (multiple) top = b_.mul(top, b_.real(*multiple, kOne));
+      top = most(b_.load(tops_[at], kOne, b_.i64(0), 4), top);
+      const ValueId before = b_.load(bases_[at], kOne, b_.i64(0), 4);
+      const ValueId grows = less(b_.real(getenv("ATT_RESC") ? 0.0 : std::log(kMostPower), kOne), sub(top, before));
+      const ValueId base = b_.op(ScalarOp::select_, grows, top, before);
+      const ValueId scale = b_.power2(b_.mul(sub(before, base), log2e));
       // Scores far from zero, which masks and biases make, must meet their maximum before they are scaled.
       const bool near = whole && range_.shows_only(a_.scores);
-      const ValueId low = near ? b_.op(ScalarOp::neg_, b_.mul(top, log2e)) : top;
+      const ValueId low = near ? b_.op(ScalarOp::neg_, b_.mul(base, log2e)) : base;
+      const ValueId by = multiple ? b_.real(*multiple * std::numbers::log2e, kOne) : log2e;
       ValueId total = -1;
       s.change_line(own, lane, r, [&](ValueId along, ValueId x) {
         const int lanes = b_.type(x).lanes;
-        const ValueId times_log2e = b_.splat(log2e, lanes), away = b_.splat(low, lanes);
-        ValueId p = b_.power2(near ? b_.op(ScalarOp::fma_, x, times_log2e, away) : b_.mul(sub(x, away), times_log2e));
+        const ValueId factor = b_.splat(by, lanes), away = b_.splat(low, lanes);
+        ValueId p = b_.power2(near ? b_.op(ScalarOp::fma_, x, factor, away) : b_.mul(sub(x, away), factor));
         const ValueId there = whole ? -1 : exists(true, b_.add(key, along), lanes);
         if (there >= 0) p = b_.op(ScalarOp::select_, there, p, b_.real(0, b_.type(p)));
         total = total < 0 ? p : b_.add(total, p);
@@ -385,18 +449,39 @@ class ForwardBlock : AttendBlock {
       const ValueId sum =
           b_.op(ScalarOp::fma_, b_.load(totals_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
       b_.store(tops_[at], top, b_.i64(0), 4);
+      b_.store(bases_[at], base, b_.i64(0), 4);
       b_.store(totals_[at], sum, b_.i64(0), 4);
       b_.store(scales_[at], scale, b_.i64(0), 4);
     }
     end_rough();
   }
 
+  // Where a row of the lane has another base than before.
   void rescale(BlockProduct& o, ValueId lane) {
-    for (int r = 0; r < o.lines(tiles_.own_side); ++r) {
-      const ValueId scale = b_.load(scales_[static_cast<size_t>(r)], kOne, b_.i64(0), 4);
-      o.change_line(tiles_.own_side, lane, r,
-                    [&](ValueId, ValueId x) { return b_.mul(x, b_.splat(scale, b_.type(x).lanes)); });
+    std::vector<ValueId> scales;
+    ValueId some = -1;
+    for (const BufferId s : scales_) {
+      scales.push_back(b_.load(s, kOne, b_.i64(0), 4));
+      const ValueId changed = less(scales.back(), b_.real(1, kOne));
+      some = some < 0 ? changed : b_.op(ScalarOp::or_, some, changed);
     }
+    const auto all = [&] {
+      for (size_t r = 0; r < scales.size(); ++r)
+        o.change_line(tiles_.own_side, lane, static_cast<int>(r),
+                      [&](ValueId, ValueId x) { return b_.mul(x, b_.splat(scales[r], b_.type(x).lanes)); });
+    };
+    getenv("ATT_RESC") ? all() : b_.branch(some, all);
+  }
+
+  // What is kept is said of the rows' maxima.
+  void return_to_tops(BlockProduct& o, ValueId lane) {
+    for (size_t r = 0; r < bases_.size(); ++r) {
+      const auto of = [&](BufferId x) { return b_.load(x, kOne, b_.i64(0), 4); };
+      const ValueId scale = b_.op(ScalarOp::exp_, sub(of(bases_[r]), of(tops_[r])));
+      b_.store(scales_[r], scale, b_.i64(0), 4);
+      b_.store(totals_[r], b_.mul(of(totals_[r]), scale), b_.i64(0), 4);
+    }
+    rescale(o, lane);
   }
 
   ValueId statistic(ValueId across, ValueId line) { return bytes(b_.add(times(across, tiles_.own), line), 1); }
@@ -500,8 +585,11 @@ class ForwardBlock : AttendBlock {
               close(*map_, opened);
             });
           });
+      if (tiles_.streams)  // one division a row: the sums are of rounded factors
+        for (ValueId& total : totals) total = b_.op(ScalarOp::div_, b_.real(1, kOne), total);
       write(o, lane, *pick_, a_.last, false, first_, a_.width, [&](int r, ValueId x) {
-        return b_.op(ScalarOp::div_, x, b_.splat(totals[static_cast<size_t>(r)], b_.type(x).lanes));
+        return b_.op(tiles_.streams ? ScalarOp::mul_ : ScalarOp::div_, x,
+                     b_.splat(totals[static_cast<size_t>(r)], b_.type(x).lanes));
       });
     });
   }
@@ -554,7 +642,7 @@ class ForwardBlock : AttendBlock {
       pick_;  // over (rows, keys, depth) twice, (rows, keys), (rows, keys, width)
   int64_t parts_ = 1, part_ = 0;
   BufferId statistics_ = -1;
-  std::vector<BufferId> tops_, totals_, scales_;  // of a lane's rows
+  std::vector<BufferId> tops_, bases_, totals_, scales_;  // of a lane's rows
   std::vector<BufferId> powers_;                  // of the tile before, held
   std::vector<Laid> laid_;                        // queries, keys, values
   std::optional<graph::Plan> shown_plan_;         // without the mask

@@ -18,6 +18,7 @@ struct AttendProblem {
   std::vector<int64_t> apart;    // of those of results that read walked lines no product reads
   int products = 1, sources = 1;
   bool rows_meet = false;  // lanes that share an own line must agree on something in each tile
+  bool grows = false;      // streams may take several groups of lanes and wide tiles of walked lines
 };
 
 struct AttendPlan {
@@ -34,6 +35,7 @@ struct AttendPlan {
   BlockProduct::Side walk_side() const;
   BlockTile product(int64_t k) const;     // own x walk
   BlockTile result(int64_t width) const;  // own x width, over walk
+  BlockTile turned(int64_t width) const;  // of streams: the walked lines that lie together for a result
   // The instruction reads its factors in shared memory: of results, the walked lines as they are, not turned.
   bool in_shared() const { return row && row->in_shared; }
   int wave() const { return row ? row->collective->lanes : machine->wave; }

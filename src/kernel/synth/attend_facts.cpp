@@ -283,6 +283,20 @@ bool KeyRange::reads_only(Spot s, graph::ValueId v) const {
   return true;
 }
 
+std::optional<double> KeyRange::multiple_of(graph::ValueId product) const {
+  if (terms_.empty()) return std::nullopt;
+  const auto is_product = [&](Spot s) {
+    const ScalarNode& n = node(s);
+    return n.op == ScalarOp::input && n.type == Scalar::f32 && plan_.graph[s.value].operands[n.index] == product;
+  };
+  const Spot shown = argument(score_, 1);
+  if (is_product(shown)) return 1;
+  if (node(shown).op != ScalarOp::mul_ || node(shown).type != Scalar::f32) return std::nullopt;
+  for (const int k : {0, 1})
+    if (const auto by = constant(argument(shown, k)); by && *by > 0 && is_product(argument(shown, 1 - k))) return by;
+  return std::nullopt;
+}
+
 graph::Plan KeyRange::without_mask() const {
   const Spot condition = argument(score_, 0);
   graph::Plan out = plan_;
