@@ -314,7 +314,10 @@ class ForwardBlock : AttendBlock {
     };
     // Two groups take turns: one multiplies while the other one finds powers.
     const bool turns = tiles_.down == 2 && !getenv("ATT_NOTURNS");
-    const auto is_first = [&](ValueId lane) { return less(lane, b_.i64(tiles_.wave())); };
+    const auto is_first = [&](ValueId lane) {
+      const ValueId group = b_.convert(ScalarOp::cast_, Scalar::i32, b_.op(ScalarOp::div_, lane, b_.i64(tiles_.wave())));
+      return b_.op(ScalarOp::eq_, b_.exchange(group, b_.i64(0)), b_.integer(0, {Scalar::i32, 1}));
+    };
     const auto find_powers = [&](ValueId lane, ValueId key, bool whole) {
       weigh(s, lane, key, whole);
       rescale(o, lane);
@@ -324,10 +327,11 @@ class ForwardBlock : AttendBlock {
       const ValueId before_key = sub(key, b_.i64(walk));
       wait(0);
       lane_loop([&](ValueId lane) {
-        const auto multiply = [&](const std::function<void()>& meanwhile) {
+        // `first_lane` of the group: a number that does not depend on the lane.
+        const auto multiply = [&](int64_t first_lane, const std::function<void()>& meanwhile) {
           const BlockProduct::Held before = held();
-          begin_scores(lane, key);
-          o.begin(lane, before, values_at(before_key));
+          begin_scores(b_.i64(first_lane), key);
+          o.begin(b_.i64(first_lane), before, values_at(before_key));
           b_.commit(loop::Flow::products);
           meanwhile();
           b_.wait(loop::Flow::products, 0);
@@ -339,13 +343,13 @@ class ForwardBlock : AttendBlock {
         b_.branch(
             is_first(lane),
             [&] {
-              multiply(copy_next);
+              multiply(0, copy_next);
               find_powers(lane, key, whole);
             },
             [&] {
               copy_next();
               find_powers(lane, before_key, whole);
-              multiply([] {});
+              multiply(tiles_.wave(), [] {});
             });
       });
     };
