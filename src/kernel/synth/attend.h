@@ -18,6 +18,7 @@ struct Attention {
 
   // scores = contract(q, k), .., s = score; m = top of s; l = sum of exp(s - m); o = last = contract(p, v).
   graph::ValueId scores = -1, score = -1, top = -1, sum = -1, last = -1;
+  graph::ValueId written = -1;  // o, or what it is rounded to
   graph::ValueId q = -1, k = -1, v = -1;
   std::vector<int64_t> extents;  // of the scores: row axes, then keys
   int64_t keys = 1, depth = 1, width = 1;

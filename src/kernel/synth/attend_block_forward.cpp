@@ -85,7 +85,7 @@ class ForwardBlock : AttendBlock {
     map_ = std::make_unique<Body>(draft_, plan_, group_, a_.extents, apart);
     if (shown_plan_) shown_ = std::make_unique<Body>(draft_, *shown_plan_, group_, a_.extents, apart);
     pick_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.pick_space(), apart, Accesses{{a_.v, a_.v_access}},
-                                   Accesses{{a_.last, a_.result_access}});
+                                   Accesses{{a_.written, a_.result_access}});
     std::vector<Body*> bodies{dot_.get(), queries_.get(), map_.get(), pick_.get()};
     if (shown_) bodies.push_back(shown_.get());
     for_blocks(bodies, tiles, parts_, [&](ValueId head, ValueId tile, ValueId part) {
@@ -94,7 +94,7 @@ class ForwardBlock : AttendBlock {
       tiles_.streams ? stream(head, later, part) : block(head, later, part);
     });
     double bytes = 0;
-    for (const graph::ValueId v : {a_.q, a_.k, a_.v, a_.last})
+    for (const graph::ValueId v : {a_.q, a_.k, a_.v, a_.written})
       bytes += static_cast<double>(graph::byte_size(g_[v].type));
     const double pairs = static_cast<double>(all_rows) * static_cast<double>(keys());
     out.steps.push_back(
@@ -328,14 +328,20 @@ class ForwardBlock : AttendBlock {
       wait(0);
       lane_loop([&](ValueId lane) {
         // `first_lane` of the group: a number that does not depend on the lane.
-        const auto multiply = [&](int64_t first_lane, const std::function<void()>& meanwhile) {
+        const auto multiply = [&](int64_t first_lane, const std::function<void()>& meanwhile, bool early = false) {
           const BlockProduct::Held before = held();
           begin_scores(b_.i64(first_lane), key);
           o.begin(b_.i64(first_lane), before, values_at(before_key));
           b_.commit(loop::Flow::products);
           meanwhile();
+          if (early) {
+            b_.wait(loop::Flow::products, 1);
+            s.ready();
+            weigh(s, lane, key, whole);
+            before_wait(before);
+          }
           b_.wait(loop::Flow::products, 0);
-          s.ready();
+          if (!early) s.ready();
           o.ready();
           o.ready(before);
         };
@@ -343,12 +349,19 @@ class ForwardBlock : AttendBlock {
         b_.branch(
             is_first(lane),
             [&] {
-              multiply(0, copy_next);
-              find_powers(lane, key, whole);
+              if (getenv("ATT_G")) {
+                multiply(0, copy_next, true);
+                rescale(o, lane);
+                hold(o.hold(s));
+              } else {
+                multiply(0, copy_next);
+                find_powers(lane, key, whole);
+              }
             },
             [&] {
-              copy_next();
+              if (!getenv("ATT_C")) copy_next();
               find_powers(lane, before_key, whole);
+              if (getenv("ATT_C")) copy_next();
               multiply(tiles_.wave(), [] {});
             });
       });
@@ -373,12 +386,12 @@ class ForwardBlock : AttendBlock {
       const ValueId second = b_.add(from, b_.i64(walk));
       const auto go_on = [&](ValueId key, bool whole) { turns ? turn(key, whole) : step(key, whole); };
       if (shown_) {
-        const ValueId clear = least(most(down(b_.add(all_from, b_.i64(walk - 1)), walk), second), most(to, second));
-        const ValueId end = most(least(down(most(all_to, b_.i64(0)), walk), to), clear);
-        // The group behind finds powers of the tile before.
-        const ValueId all_clear = turns ? least(b_.add(clear, b_.i64(walk)), end) : clear;
-        if (turns || range_.hides_first()) serial(second, all_clear, walk, [&](ValueId key) { go_on(key, false); });
-        serial(all_clear, end, walk, [&](ValueId key) { go_on(key, true); });
+        // Tiles of which every row sees every key; where groups take turns, the one behind is at the tile before.
+        const ValueId clear = least(most(down(b_.add(all_from, b_.i64(walk - 1)), walk), from), most(to, from));
+        const ValueId end = most(least(down(most(all_to, b_.i64(0)), walk), to), second);
+        const ValueId whole = least(turns ? b_.add(clear, b_.i64(walk)) : most(clear, second), end);
+        if (range_.hides_first()) serial(second, whole, walk, [&](ValueId key) { go_on(key, false); });
+        serial(whole, end, walk, [&](ValueId key) { go_on(key, true); });
         serial(end, to, walk, [&](ValueId key) { go_on(key, false); });
       } else {
         serial(second, to, walk, [&](ValueId key) { go_on(key, false); });
@@ -579,7 +592,7 @@ class ForwardBlock : AttendBlock {
       });
       if (parts_ > 1) return keep(o, lane, head, part, totals);
       for (const graph::ValueId result : group_.results)
-        if (result != a_.last)
+        if (result != a_.written)
           each_line([&](size_t r) {
             once(o, lane, r, [&](ValueId line) {
               const int opened = open_line(*map_, false, line);
@@ -591,7 +604,7 @@ class ForwardBlock : AttendBlock {
           });
       if (tiles_.streams)  // one division a row: the sums are of rounded factors
         for (ValueId& total : totals) total = b_.op(ScalarOp::div_, b_.real(1, kOne), total);
-      write(o, lane, *pick_, a_.last, false, first_, a_.width, [&](int r, ValueId x) {
+      write(o, lane, *pick_, a_.written, false, first_, a_.width, [&](int r, ValueId x) {
         return b_.op(tiles_.streams ? ScalarOp::mul_ : ScalarOp::div_, x,
                      b_.splat(totals[static_cast<size_t>(r)], b_.type(x).lanes));
       });
