@@ -2,7 +2,7 @@
 #include "kernel/synth/attend_block_plan.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <numeric>
 
 #include "kernel/synth/ceil_div.h"
 
@@ -22,7 +22,10 @@ constexpr int64_t kEnoughBlocks = 128;
 constexpr double kFetch = 16;            // lines whose products take as long as fetching one
 constexpr int64_t kFewestStreamed = 33;  // own lines
 constexpr int64_t kMostStreamed = 224;   // registers of a lane's sums and held factors
-constexpr int64_t kMostWide = 176;       // the same where several groups share what is walked
+constexpr int kGroups = 2;               // that take turns
+constexpr int64_t kGroupLines = 64;      // of a tile
+constexpr int64_t kWideWalk = 128;       // lines
+constexpr int64_t kMostWide = 176;       // registers, of one of several groups
 constexpr int64_t kStreamPanels = 2;
 constexpr int64_t kStatistics = 4096;    // bytes: rows' extremes, bounds
 constexpr int64_t kOneBlock = 64 << 10;  // bytes of shared memory that are worth having a block alone
@@ -192,7 +195,7 @@ std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar p
   p.machine = &m;
   p.factor = products;
   p.streams = true;
-  if (problem.own < kFewestStreamed) return std::nullopt;
+  if (problem.own < kFewestStreamed || stream_unit(m, products) == 0) return std::nullopt;
   const auto fits = [&](int down, int64_t walk, int64_t registers) {
     p.row = find_shared_matrix(m, {products, {}}, static_cast<int>(walk));
     if (!p.row) return false;
@@ -202,16 +205,15 @@ std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar p
     const int64_t needed = stream_registers(p, problem);
     return needed > 0 && needed <= registers && stream_bytes(p, problem) <= m.shared_bytes;
   };
-  // Groups that share what is walked fetch it once: alone they are bound by the memory that all blocks share. They wait
-  // for each other once a tile, so tiles are wide.
-  if (problem.grows && problem.walk > kMostWalk) {
-    int down=2; int64_t walk=128;
-    if (const char* e = getenv("ATT_DOWN")) down = atoi(e);
-    if (const char* e = getenv("ATT_WALK")) walk = atoi(e);
-    const int64_t blocks = problem.heads * ((problem.own + 64*down-1) / (64*down));
-    if ((getenv("ATT_FEW") || blocks >= kEnoughBlocks) && fits(down, walk, kMostWide)) return p;
-  }
-  // One group alone: several would wait together (measured: 7 to 11 % slower).
+  // Two groups take turns (attend_block_stream.cpp), and fetch what is walked half as often. Tiles are wide, for groups
+  // wait for each other once a tile; where lines are short, that costs more than it saves (measured).
+  const int64_t own = kGroups * kGroupLines, blocks = problem.heads * ((problem.own + own - 1) / own);
+  int64_t widths = 0;
+  for (const auto* of : {&problem.walked, &problem.apart})
+    widths += std::accumulate(of->begin(), of->end(), int64_t{0});
+  if (problem.enough && blocks >= problem.enough->blocks && widths >= problem.enough->width &&
+      problem.walk > kMostWalk && fits(kGroups, kWideWalk, kMostWide))
+    return p;
   if (fits(1, machine::kTurnedColumns, kMostStreamed)) return p;
   return std::nullopt;
 }

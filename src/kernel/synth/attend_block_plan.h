@@ -2,11 +2,17 @@
 // wanted), tiles of the others that it walks, and the instruction that multiplies them. Knows machines, not graphs.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "kernel/synth/block_product.h"
 
 namespace lumen::synth {
+
+// From how many blocks, and widths of keys and values together, on two groups of lanes are worth having in a block.
+struct AttendEnough {
+  int64_t blocks = 128, width = 224;
+};
 
 // What must be kept and computed.
 struct AttendProblem {
@@ -17,8 +23,8 @@ struct AttendProblem {
   std::vector<int64_t> results;  // of the sums of own lines; each needs a panel of walked lines, turned
   std::vector<int64_t> apart;    // of those of results that read walked lines no product reads
   int products = 1, sources = 1;
-  bool rows_meet = false;  // lanes that share an own line must agree on something in each tile
-  bool grows = false;      // streams may take several groups of lanes and wide tiles of walked lines
+  bool rows_meet = false;              // lanes that share an own line must agree on something in each tile
+  std::optional<AttendEnough> enough;  // streams may take two groups of lanes, and wide tiles of walked lines
 };
 
 struct AttendPlan {

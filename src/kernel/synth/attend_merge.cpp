@@ -66,7 +66,8 @@ Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Atte
             sum = p == 0 ? part : b.add(sum, part);
           }
           const ValueId o = b.op(ScalarOp::div_, sum, b.splat(total, body.lanes()));
-          body.store(attention.written, b.convert(ScalarOp::cast_, plan.graph[attention.written].type.element.scalar, o));
+          body.store(attention.written,
+                     b.convert(ScalarOp::cast_, plan.graph[attention.written].type.element.scalar, o));
         });
         for (int d = 0; d < opened; ++d) body.close();
       });
