@@ -52,7 +52,7 @@ class StreamKernel {
   void sum_values(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
   void sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
   using AddRun = std::function<void(std::vector<Value>&, Value, const std::vector<int64_t>&)>;
-  std::vector<Value> sum_codes(StreamWords& words, Unpack& cursor, int64_t group, const AddRun& add);
+  std::vector<Value> sum_codes(Unpack& cursor, int64_t group, const AddRun& add);
   std::vector<Value> words_of(Unpack& cursor, const std::vector<int64_t>& vector);  // codes of four elements each
   void finish_group(Unpack& cursor, int64_t first, const std::vector<Value>& parts, const std::vector<Value>& xs,
                     int j);
@@ -78,6 +78,7 @@ class StreamKernel {
   int64_t tiles_ = 1;
   std::unique_ptr<StreamCopies> copies_;
   std::unique_ptr<PairTable> pairs_;
+  std::unique_ptr<StreamWords> words_;
   std::unique_ptr<StreamActivations> x_;
   std::vector<BufferId> sums_;
   Value n0_ = -1;
@@ -113,9 +114,8 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
     }
   };
   if (t_.codes) {
-    StreamWords words(b_, m_, *t_.codes, t_.aligned());
     for (int64_t g = 0; g < groups; ++g) {
-      const std::vector<Value> products = sum_codes(words, cursor, g, add);
+      const std::vector<Value> products = sum_codes(cursor, g, add);
       finish(g, products);
     }
     return;
@@ -136,7 +136,7 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
 }
 
 // Of a group, part by part: what counts more first, so that sums go up by powers of two.
-std::vector<Value> StreamKernel::sum_codes(StreamWords& words, Unpack& cursor, int64_t group, const AddRun& add) {
+std::vector<Value> StreamKernel::sum_codes(Unpack& cursor, int64_t group, const AddRun& add) {
   const VType whole{Scalar::i32, 1};
   struct Part {
     StreamWords::Term term;
@@ -145,7 +145,7 @@ std::vector<Value> StreamKernel::sum_codes(StreamWords& words, Unpack& cursor, i
   std::vector<Part> parts;
   for (const StreamCodes::Run& run : t_.codes->runs) {
     if (run.elements[0] / t_.integers->fine != group) continue;
-    for (const StreamWords::Term& term : words.terms(cursor, run))
+    for (const StreamWords::Term& term : words_->terms(cursor, run))
       parts.push_back({term, {run.elements.begin(), run.elements.end()}});
   }
   std::stable_sort(parts.begin(), parts.end(),
@@ -275,6 +275,7 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
 void StreamKernel::multiply(Value lane, Value stage, Value number) {
   const DotLoad& load = p_.loads[1];
   const Value column = rem(b_.lane_id(), t_.columns), row = row_of(lane);
+  if (t_.codes) words_->enter();
   for (int64_t deep = 0; deep < t_.deep; ++deep) {
     const Value group = w_.add(w_.scaled(stage, t_.deep), w_.i64(deep));
     const auto all = [&] {
@@ -338,10 +339,11 @@ void StreamKernel::write_block(Value block) {
   const StreamCopies::Shape shape{t_.block_rows(),   t_.stage_units() * t_.unit_bytes,
                                   t_.pitch,          t_.piece,
                                   t_.row_bytes,      t_.stage_bytes(),
-                                  t_.lanes(m_.wave), false};
+                                  t_.lanes(m_.wave), true};
   copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.buffers * t_.stage_bytes(), -1);
   x_ = std::make_unique<StreamActivations>(w_, p_, t_, m_);
   if (t_.looks_up_pairs()) pairs_ = std::make_unique<PairTable>(b_, m_, t_.pairs);
+  if (t_.codes) words_ = std::make_unique<StreamWords>(b_, m_, *t_.codes, t_.aligned());
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
   const int64_t ahead = t_.buffers - 1, stages = t_.stages();
   const auto enter = [&](Value tile) {
@@ -370,6 +372,7 @@ void StreamKernel::write_block(Value block) {
       }
       x_->fill(lane);
       if (t_.looks_up_pairs()) pairs_->fill(lane, t_.lanes(m_.wave));
+      if (t_.codes) words_->fill(lane);
     });
     b_.loop(LoopKind::serial, first, w_.i64(tiles_), blocks, [&](Value tile) {
       const Value begun =  // stages before

@@ -34,7 +34,6 @@ constexpr int64_t kLeastShared = 32 << 10;
 constexpr int kMostBuffers = 4;
 constexpr int64_t kUnits = 128;  // multiprocessors a machine is thought to have
 constexpr int64_t kMostTogether = 3;
-int64_t x_env(const char* n, int64_t d) { const char* v = getenv(n); return v ? atoll(v) : d; }
 constexpr int kCodes = 16;  // of a vector
 constexpr int kBanks = 32;
 
@@ -73,6 +72,7 @@ std::optional<int64_t> share_of(const LaneOrder& order, int64_t group) {
   return std::nullopt;
 }
 
+int64_t x_env(const char* n, int64_t d) { const char* v = getenv(n); return v ? atoll(v) : d; }
 class StreamChooser {
  public:
   StreamChooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m), f_(*p.loads[1].format) {}
@@ -213,7 +213,7 @@ class StreamChooser {
     t.unit_blocks = least / std::gcd(least, f_.block);
     if (t.unit_blocks * f_.block > kLongestBlock) return false;
     const int64_t aligned = t.unit_blocks * (kWord / std::gcd(kWord, t.unit_blocks * f_.block_bytes));
-    if (aligned * f_.block <= kLongestUnit) t.unit_blocks = aligned;
+    if (aligned * f_.block <= x_env("LX_UNIT", kLongestUnit)) t.unit_blocks = aligned;
     t.unit = t.unit_blocks * f_.block;
     t.unit_bytes = t.unit_blocks * f_.block_bytes;
     if (p_.k.extent % t.unit != 0) return false;

@@ -209,6 +209,30 @@ bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int fie
   return true;
 }
 
+StreamWords::StreamWords(loop::Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned)
+    : b_(b), m_(m), codes_(codes), aligned_(aligned) {
+  if (!codes_.digits.empty())
+    table_ = b_.alloc(static_cast<int64_t>(codes_.digits.size()) * 16, 16, loop::Space::shared);
+}
+
+void StreamWords::fill(Value lane) {
+  if (table_ < 0) return;
+  b_.branch(b_.op(ScalarOp::eq_, lane, b_.i64(0)), [&] {
+    for (size_t digit = 0; digit < codes_.digits.size(); ++digit) {
+      const auto& table = codes_.digits[digit];
+      b_.store(table_, b_.lanes_integer({table.begin(), table.end()}, Scalar::u8),
+               b_.i64(static_cast<int64_t>(digit) * 16), 16);
+    }
+  });
+}
+
+void StreamWords::enter() {
+  if (table_ < 0) return;
+  entries_.clear();
+  for (size_t word = 0; word < codes_.digits.size() * 4; ++word)
+    entries_.push_back(b_.load(table_, {Scalar::u32, 1}, b_.i64(static_cast<int64_t>(word) * 4), 4));
+}
+
 Value StreamWords::four(Value word) {
   const loop::BufferId again = b_.alloc(kWord, kWord);
   b_.store(again, word, b_.i64(0), kWord);
@@ -239,11 +263,7 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
   }
   for (size_t digit = 0; digit < codes_.digits.size(); ++digit) {
     const auto& table = codes_.digits[digit];
-    const auto part = [&](size_t first) {
-      int64_t bits = 0;
-      for (size_t i = 0; i < 4; ++i) bits |= int64_t{table[first + i]} << (8 * i);
-      return b_.integer(bits, word);
-    };
+    const auto part = [&](size_t first) { return entries_[digit * 4 + first / 4]; };
     const int exponent = kDigitBits * static_cast<int>(codes_.digits.size() - 1 - digit);
     for (const size_t half : {size_t{0}, size_t{8}}) {
       if (std::all_of(table.begin() + static_cast<std::ptrdiff_t>(half),

@@ -53,8 +53,11 @@ bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int fie
 // The words of a run's parts in the entered blocks, and what a dot adds of them.
 class StreamWords {
  public:
-  StreamWords(loop::Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned)
-      : b_(b), m_(m), codes_(codes), aligned_(aligned) {}
+  // In the code of a block, whose shared memory it takes for a table.
+  StreamWords(loop::Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned);
+  // In a lane loop: the table, visible behind a barrier; before terms, the same out of shared memory.
+  void fill(loop::ValueId lane);
+  void enter();
   struct Term {
     loop::ValueId bytes = -1;  // u8x4
     int exponent = 0;
@@ -67,6 +70,9 @@ class StreamWords {
   const machine::Machine& m_;
   const StreamCodes& codes_;
   bool aligned_;
+  // A constant would be made anew for every use.
+  loop::BufferId table_ = -1;
+  std::vector<loop::ValueId> entries_;  // words
 };
 
 }  // namespace lumen::synth
