@@ -159,6 +159,7 @@ std::string lookup64_meaning(const std::string& name);                 // u8x64 
 std::string lookup128_meaning(const std::string& name);  // u8x64 table, u8x64 index, the table's upper half -> u8x64
 // Words (u32 or u16) out of a table of as many.
 std::string word_lookup_meaning(const std::string& name, int lanes, const std::string& word = "u32");
+std::string permute_meaning(const std::string& name);                   // u32, u32 bytes, u32 nibbles -> u32
 std::string bits8_meaning(const std::string& name, int lanes);  // u8 bit, u8 bytes -> u8
 
 // Facts of a GPU on which every thread takes one task of its own.

@@ -251,6 +251,26 @@ std::string word_lookup_meaning(const std::string& name, int lanes, const std::s
   return t.function(name, fmt::format("%0: {}, %1: {}", type, type), type, found);
 }
 
+// Bytes of %0 (entries 0 to 3) and %1 (4 to 7) that the four lower nibbles of %2 choose; where a nibble's highest bit is
+// set, eight times the byte's.
+std::string permute_meaning(const std::string& name) {
+  Text t(3);
+  const auto u = [&](int64_t x) { return t.line("constant u32 {}", x); };
+  int all = u(0);
+  for (int lane = 0; lane < 4; ++lane) {
+    const int nibble = t.line("shr u32 %2, %{}", u(int64_t{lane} * 4));
+    const int entry = t.line("and u32 %{}, %{}", nibble, u(7));
+    const int word = t.line("select u32 %{}, %0, %1", t.line("lt bool %{}, %{}", entry, u(4)));
+    const int up = t.line("mul u32 %{}, %{}", t.line("and u32 %{}, %{}", entry, u(3)), u(8));
+    const int byte = t.line("and u32 %{}, %{}", t.line("shr u32 %{}, %{}", word, up), u(255));
+    const int sign = t.line("select u32 %{}, %{}, %{}", t.line("lt bool %{}, %{}", byte, u(128)), u(0), u(255));
+    const int spreads = t.line("ne bool %{}, %{}", t.line("and u32 %{}, %{}", nibble, u(8)), u(0));
+    const int chosen = t.line("select u32 %{}, %{}, %{}", spreads, sign, byte);
+    all = t.line("or u32 %{}, %{}", all, t.line("shl u32 %{}, %{}", chosen, u(int64_t{lane} * 8)));
+  }
+  return t.function(name, "%0: u32, %1: u32, %2: u32", "u32", all);
+}
+
 // Eight bits from bit %0 (modulo 64, going round) of the eight bytes of %1 a lane lies in.
 std::string bits8_meaning(const std::string& name, int lanes) {
   Text t(2);

@@ -33,6 +33,7 @@ Machine generation(const std::string& name, const std::string& ptx, int64_t shar
   // PTX ISA, dp4a: four products of bytes and a 32 bit sum, wrapping.
   add_dot4(m, Scalar::i8, "llvm.nvvm.idp4a.s.s", "1 2 0");
   add_dot4(m, Scalar::u8, "llvm.nvvm.idp4a.u.s", "1 2 0");
+  m.rows.push_back({"permute.u32", permute_meaning("permute.u32"), "llvm.nvvm.prmt", "", 1});  // PTX ISA, prmt
   return m;
 }
 

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "kernel/synth/ceil_div.h"
 #include "kernel/synth/choose.h"
 #include "kernel/synth/dot_write.h"
 #include "kernel/synth/stream_activations.h"
@@ -30,12 +31,17 @@ class StreamKernel {
       : p_(p), t_(t), m_(m), height_(static_cast<int>(p.m.extent)), w_(g, p, "dot"), b_(w_.b) {}
 
   Step write(std::string plan) {
-    tiles_ = (p_.n.extent + t_.block_rows() - 1) / t_.block_rows();
-    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(p_.outer_extent() * tiles_), 1, [&](Value block) { write_block(block); });
+    tiles_ = ceil_div(p_.n.extent, t_.block_rows());
+    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(p_.outer_extent() * blocks_of_outer()), 1, [&](Value block) { write_block(block); });
     return w_.step(std::move(plan));
   }
 
  private:
+  // Stages of the next tile follow those of one only.
+  int64_t blocks_of_outer() const {
+    if (t_.buffers - 1 > t_.stages()) return tiles_;
+    return std::min(tiles_, std::max<int64_t>(1, t_.blocks / p_.outer_extent()));
+  }
   void lanes(const std::function<void(Value)>& body) {
     b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.lanes(m_.wave)), 1, body);
   }
@@ -45,7 +51,9 @@ class StreamKernel {
   void sum_integers(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
   void sum_values(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
   void sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
-  std::vector<Value> words(Unpack& cursor, const std::vector<int64_t>& vector);  // codes of four elements each
+  using AddRun = std::function<void(std::vector<Value>&, Value, const std::vector<int64_t>&)>;
+  std::vector<Value> sum_codes(Unpack& cursor, int64_t group, const AddRun& add);
+  std::vector<Value> words_of(Unpack& cursor, const std::vector<int64_t>& vector);  // codes of four elements each
   void finish_group(Unpack& cursor, int64_t first, const std::vector<Value>& parts, const std::vector<Value>& xs,
                     int j);
   void write_block(Value block);
@@ -70,6 +78,7 @@ class StreamKernel {
   int64_t tiles_ = 1;
   std::unique_ptr<StreamCopies> copies_;
   std::unique_ptr<PairTable> pairs_;
+  std::unique_ptr<StreamWords> words_;
   std::unique_ptr<StreamActivations> x_;
   std::vector<BufferId> sums_;
   Value n0_ = -1;
@@ -83,40 +92,77 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
   const int64_t groups = t_.unit / d.fine;
   const Value scales = lanes_by_group(b_, cursor, d.form.scale, d.fine, t_.unit);
   const Value offsets = d.form.offset ? lanes_by_group(b_, cursor, *d.form.offset, d.fine, t_.unit) : -1;
-  std::vector<std::vector<Value>> products(static_cast<size_t>(groups));
-  for (auto& of : products) of.assign(static_cast<size_t>(height_), b_.integer(0, whole));
-  std::vector<size_t> left(static_cast<size_t>(groups), static_cast<size_t>(d.fine / kQuad));
-  const auto finish = [&](size_t g) {
+  const auto finish = [&](int64_t g, const std::vector<Value>& products) {
     const auto lane_of = [&](Value v) { return b_.type(v).lanes == 1 ? v : b_.extract(v, static_cast<int>(g)); };
     for (int i = 0; i < height_; ++i) {
-      const auto& place = at[static_cast<size_t>(i)];
-      const Value dots = b_.convert(ScalarOp::cast_, Scalar::f32, products[g][static_cast<size_t>(i)]);
-      const Value scale = x_->scale(place, static_cast<int64_t>(g));
-      Value total = -1, term = -1;
-      if (d.bias != 0 || offsets >= 0) total = x_->total(place, static_cast<int64_t>(g));
-      if (d.bias != 0)
-        term = b_.op(ScalarOp::fma_, dots, scale, b_.mul(total, b_.real(static_cast<double>(d.bias), one)));
+      const StreamActivations::Numbers x = x_->numbers(at[static_cast<size_t>(i)], g);
+      const Value dots = b_.convert(ScalarOp::cast_, Scalar::f32, products[static_cast<size_t>(i)]);
+      Value term = -1;
+      if (t_.bias() == 0)
+        term = b_.mul(dots, x.scale);
       else
-        term = b_.mul(dots, scale);
+        term = b_.op(ScalarOp::fma_, dots, x.scale, offsets < 0 ? x.total : b_.mul(x.total, b_.real(t_.bias(), one)));
       Value all = b_.op(ScalarOp::fma_, lane_of(scales), term, sum(i, j));
-      if (offsets >= 0) all = b_.op(ScalarOp::fma_, lane_of(offsets), total, all);
+      if (offsets >= 0) all = b_.op(ScalarOp::fma_, lane_of(offsets), x.total, all);
       set_sum(i, j, all);
     }
   };
+  const auto add = [&](std::vector<Value>& products, Value q, const std::vector<int64_t>& run) {
+    for (int i = 0; i < height_; ++i) {
+      Value& product = products[static_cast<size_t>(i)];
+      product = b_.inst(dot, whole, {product, q, x_->word(at[static_cast<size_t>(i)], run)});
+    }
+  };
+  if (t_.codes) {
+    for (int64_t g = 0; g < groups; ++g) {
+      const std::vector<Value> products = sum_codes(cursor, g, add);
+      finish(g, products);
+    }
+    return;
+  }
+  std::vector<std::vector<Value>> products(static_cast<size_t>(groups));
+  for (auto& of : products) of.assign(static_cast<size_t>(height_), b_.integer(0, whole));
+  std::vector<size_t> left(static_cast<size_t>(groups), static_cast<size_t>(d.fine / kQuad));
   for (const std::vector<int64_t>& vector : t_.order.vectors) {
-    const std::vector<Value> codes = words(cursor, vector);
+    const std::vector<Value> codes = words_of(cursor, vector);
     for (size_t first = 0; first < vector.size(); first += kQuad) {
       const int from = static_cast<int>(first);
-      const Value q = codes[first / kQuad];
       const std::vector<int64_t> run(vector.begin() + from, vector.begin() + from + kQuad);
       const auto g = static_cast<size_t>(run[0] / d.fine);
-      for (int i = 0; i < height_; ++i) {
-        Value& product = products[g][static_cast<size_t>(i)];
-        product = b_.inst(dot, whole, {product, q, x_->word(at[static_cast<size_t>(i)], run)});
-      }
-      if (--left[g] == 0) finish(g);
+      add(products[g], codes[first / kQuad], run);
+      if (--left[g] == 0) finish(static_cast<int64_t>(g), products[g]);
     }
   }
+}
+
+// Of a group, part by part: what counts more first, so that sums go up by powers of two.
+std::vector<Value> StreamKernel::sum_codes(Unpack& cursor, int64_t group, const AddRun& add) {
+  const VType whole{Scalar::i32, 1};
+  struct Part {
+    StreamWords::Term term;
+    std::vector<int64_t> run;
+  };
+  std::vector<Part> parts;
+  for (const StreamCodes::Run& run : t_.codes->runs) {
+    if (run.elements[0] / t_.integers->fine != group) continue;
+    for (const StreamWords::Term& term : words_->terms(cursor, run))
+      parts.push_back({term, {run.elements.begin(), run.elements.end()}});
+  }
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& x, const Part& y) { return x.term.exponent > y.term.exponent; });
+  std::vector<Value> products(static_cast<size_t>(height_), b_.integer(0, whole));
+  int exponent = parts.front().term.exponent;
+  const auto lower = [&](int to) {
+    for (Value& product : products)
+      if (to < exponent) product = b_.mul(product, b_.integer(int64_t{1} << (exponent - to), whole));
+    exponent = to;
+  };
+  for (const Part& part : parts) {
+    lower(part.term.exponent);
+    add(products, part.term.bytes, part.run);
+  }
+  lower(t_.codes->least);
+  return products;
 }
 
 // Sums of values over runs of equal scale, then the scale.
@@ -163,7 +209,7 @@ void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector
   }
 }
 
-std::vector<Value> StreamKernel::words(Unpack& cursor, const std::vector<int64_t>& vector) {
+std::vector<Value> StreamKernel::words_of(Unpack& cursor, const std::vector<int64_t>& vector) {
   std::vector<Value> out;
   if (!t_.looks_up_pairs()) {
     const Value codes = integer_codes(b_, cursor, *t_.integers, m_, vector);
@@ -229,6 +275,7 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
 void StreamKernel::multiply(Value lane, Value stage, Value number) {
   const DotLoad& load = p_.loads[1];
   const Value column = rem(b_.lane_id(), t_.columns), row = row_of(lane);
+  if (t_.codes) words_->enter();
   for (int64_t deep = 0; deep < t_.deep; ++deep) {
     const Value group = w_.add(w_.scaled(stage, t_.deep), w_.i64(deep));
     const auto all = [&] {
@@ -284,42 +331,72 @@ void StreamKernel::write_sums(Value lane) {
   });
 }
 
+// Tile after tile of rows; the first stages of the next one are copied while the last ones of a tile are multiplied.
 void StreamKernel::write_block(Value block) {
-  n0_ = w_.scaled(rem(block, tiles_), t_.block_rows());
-  w_.enter_outer_of_block(div(block, tiles_));
+  const int64_t blocks = blocks_of_outer();
+  const Value first = rem(block, blocks);
+  w_.enter_outer_of_block(div(block, blocks));
   const StreamCopies::Shape shape{t_.block_rows(),   t_.stage_units() * t_.unit_bytes,
                                   t_.pitch,          t_.piece,
                                   t_.row_bytes,      t_.stage_bytes(),
-                                  t_.lanes(m_.wave), false};
-  copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.buffers * t_.stage_bytes(), n0_);
+                                  t_.lanes(m_.wave), true};
+  copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.buffers * t_.stage_bytes(), -1);
   x_ = std::make_unique<StreamActivations>(w_, p_, t_, m_);
   if (t_.looks_up_pairs()) pairs_ = std::make_unique<PairTable>(b_, m_, t_.pairs);
+  if (t_.codes) words_ = std::make_unique<StreamWords>(b_, m_, *t_.codes, t_.aligned());
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
   const int64_t ahead = t_.buffers - 1, stages = t_.stages();
+  const auto enter = [&](Value tile) {
+    n0_ = w_.scaled(tile, t_.block_rows());
+    copies_->enter(n0_);
+  };
+  // Stage `stage` of a tile, or of the one behind it.
+  const auto begin = [&](Value lane, Value tile, Value stage, Value number) {
+    const Value behind = b_.op(ScalarOp::le_, w_.i64(stages), stage);
+    const Value of = tiles_ == blocks ? tile : b_.op(ScalarOp::select_, behind, w_.add(tile, w_.i64(blocks)), tile);
+    const Value in = tiles_ == blocks ? stage
+                                      : b_.op(ScalarOp::select_, behind,
+                                              b_.op(ScalarOp::sub_, stage, w_.i64(stages)), stage);
+    const Value exists = tiles_ == blocks ? b_.op(ScalarOp::lt_, stage, w_.i64(stages))
+                                          : b_.op(ScalarOp::lt_, of, w_.i64(tiles_));
+    b_.branch(exists, [&] {
+      enter(of);
+      copies_->begin(lane, in, number);
+    });
+  };
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Value lane) {
-      for (const BufferId s : sums_) b_.store(s, w_.zero(wide()), w_.i64(0), 4);
       for (int64_t i = 0; i < ahead; ++i) {
-        if (i < stages) copies_->begin(lane, w_.i64(i), w_.i64(i));
+        begin(lane, first, w_.i64(i), w_.i64(i));
         b_.commit(Flow::copies);
       }
       x_->fill(lane);
       if (t_.looks_up_pairs()) pairs_->fill(lane, t_.lanes(m_.wave));
+      if (t_.codes) words_->fill(lane);
     });
-    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
-      lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
-      b_.barrier();
-      lanes([&](Value lane) {
-        const Value next = w_.add(stage, w_.i64(ahead));
-        b_.branch(b_.op(ScalarOp::lt_, next, w_.i64(stages)),
-                  [&] { copies_->begin(lane, next, rem(next, t_.buffers)); });
-        b_.commit(Flow::copies);
-        multiply(lane, stage, rem(stage, t_.buffers));
+    b_.loop(LoopKind::serial, first, w_.i64(tiles_), blocks, [&](Value tile) {
+      const Value begun =  // stages before
+          stages % t_.buffers == 0 ? w_.i64(0)
+                                   : w_.scaled(div(b_.op(ScalarOp::sub_, tile, first), blocks), stages);
+      lanes([&](Value) {
+        for (const BufferId s : sums_) b_.store(s, w_.zero(wide()), w_.i64(0), 4);
       });
-    });
-    lanes([&](Value lane) {
-      w_.check_pick();
-      write_sums(lane);
+      b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
+        lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
+        b_.barrier();
+        lanes([&](Value lane) {
+          const Value number = w_.add(begun, stage);
+          begin(lane, tile, w_.add(stage, w_.i64(ahead)), rem(w_.add(number, w_.i64(ahead)), t_.buffers));
+          b_.commit(Flow::copies);
+          enter(tile);
+          multiply(lane, stage, rem(number, t_.buffers));
+        });
+      });
+      lanes([&](Value lane) {
+        enter(tile);
+        w_.check_pick();
+        write_sums(lane);
+      });
     });
   });
 }

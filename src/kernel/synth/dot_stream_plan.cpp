@@ -32,6 +32,8 @@ constexpr int64_t kLargeBlocks = 2;         // the same of blocks with a table
 constexpr double kLargestHalf = 65000;
 constexpr int64_t kLeastShared = 32 << 10;
 constexpr int kMostBuffers = 4;
+constexpr int64_t kUnits = 128;  // multiprocessors a machine is thought to have
+constexpr int64_t kMostTogether = 3;
 constexpr int kCodes = 16;  // of a vector
 constexpr int kBanks = 32;
 
@@ -70,12 +72,14 @@ std::optional<int64_t> share_of(const LaneOrder& order, int64_t group) {
   return std::nullopt;
 }
 
+int64_t x_env(const char* n, int64_t d) { const char* v = getenv(n); return v ? atoll(v) : d; }
 class StreamChooser {
  public:
   StreamChooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m), f_(*p.loads[1].format) {}
 
   std::vector<StreamPlan> choose(bool exact, std::string* why) {
     StreamPlan t;
+    if (!exact && find_table(t)) return plans(t);
     if (!exact) t.integers = factor_integer(f_, p_.k.extent, m_, why);
     if (t.integers && !m_.find_row(word_row(t.integers->row))) t.integers.reset();
     // Codes whose numbers are looked up: two at once, where that can be, for bytes would be chosen one by one.
@@ -85,9 +89,14 @@ class StreamChooser {
       why->clear();
     }
     if (!t.integers && !find_values(t)) return {};
-    if (!find_unit(t)) return {};
+    if (!find_unit(t, t.integers.has_value())) return {};
     if (t.looks_up_pairs() && !find_pair_order(t)) return {};
-    if (t.integers && !find_order(t)) return {};
+    if (t.integers && !find_codes(t) && !find_order(t)) return {};
+    return plans(t);
+  }
+
+ private:
+  std::vector<StreamPlan> plans(StreamPlan t) const {
     std::vector<StreamPlan> out;
     for (const auto& [columns, width] : shapes(t)) {
       t.columns = columns;
@@ -101,7 +110,33 @@ class StreamChooser {
     return out;
   }
 
- private:
+  // A table whose numbers are sums of digits.
+  bool find_table(StreamPlan& t) const {
+    StreamPlan with;
+    auto table = stream_table(f_, m_, p_.k.extent);
+    if (!table || !find_unit(with, true)) return false;
+    with.integers = std::move(table->dot);
+    with.codes = std::move(table->codes);
+    if (!find_table_runs(f_, *with.integers, with.unit, with.integers->code_field, *with.codes)) return false;
+    if (!take_order(with)) return false;
+    t = std::move(with);
+    return true;
+  }
+
+  bool find_codes(StreamPlan& t) const {
+    if (t.looks_up_pairs()) return false;
+    t.codes = stream_codes(f_, *t.integers, t.unit);
+    if (t.codes && take_order(t)) return true;
+    t.codes.reset();
+    return false;
+  }
+  bool take_order(StreamPlan& t) const {
+    t.order = t.codes->order(t.unit);
+    const auto share = share_of(t.order, t.integers->fine);
+    if (share) t.share = *share;
+    return share.has_value();
+  }
+
   bool find_values(StreamPlan& t) {
     const FormatFacts facts = facts_of(f_);
     t.scaled = facts.scaled;
@@ -173,12 +208,12 @@ class StreamChooser {
     return p_.m.extent > 8 ? 4 * kBlockLanes : p_.m.extent > 2 || t.looks_up_pairs() ? 2 * kBlockLanes : kBlockLanes;
   }
 
-  bool find_unit(StreamPlan& t) const {
-    const int64_t least = t.integers ? kActivationGroup : kCodes;
+  bool find_unit(StreamPlan& t, bool integers) const {
+    const int64_t least = integers ? kActivationGroup : kCodes;
     t.unit_blocks = least / std::gcd(least, f_.block);
     if (t.unit_blocks * f_.block > kLongestBlock) return false;
     const int64_t aligned = t.unit_blocks * (kWord / std::gcd(kWord, t.unit_blocks * f_.block_bytes));
-    if (aligned * f_.block <= kLongestUnit) t.unit_blocks = aligned;
+    if (aligned * f_.block <= x_env("LX_UNIT", kLongestUnit)) t.unit_blocks = aligned;
     t.unit = t.unit_blocks * f_.block;
     t.unit_bytes = t.unit_blocks * f_.block_bytes;
     if (p_.k.extent % t.unit != 0) return false;
@@ -257,6 +292,7 @@ class StreamChooser {
     const int64_t most = std::clamp<int64_t>(t.stages(), 2, kMostBuffers);
     t.buffers = static_cast<int>(std::min(most, room / t.stage_bytes()));
     t.shared_bytes = laid + t.buffers * t.stage_bytes();
+    t.blocks = kUnits * std::clamp<int64_t>(m_.shared_bytes / t.shared_bytes, 1, x_env("LX_RES", kMostTogether));
     return t.buffers >= 2;
   }
 

@@ -3,6 +3,7 @@
 // format out of it. Proved by tests/kernel/dot_stream_test.cpp.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "kernel/synth/dot_problem.h"
 #include "kernel/synth/factor.h"
 #include "kernel/synth/pair_table.h"
+#include "kernel/synth/stream_codes.h"
 
 namespace lumen::synth {
 
@@ -32,17 +34,24 @@ struct StreamPlan {
   };
   std::vector<Pair> pair_order;  // by byte
   LaneOrder order;               // of a unit's codes: integers and pairs
+  std::optional<StreamCodes> codes;  // of integers, where their bits lie so
   int64_t share = 4;             // activations a lane lays out at once, in the order of the codes
   int64_t shared_bytes = 0;
+  int64_t blocks = 1;  // at once: each has tile after tile of rows
 
   int lanes(int wave) const { return waves * wave; }
   int64_t block_rows() const { return int64_t{waves} * rows * width; }
   int64_t stage_units() const { return int64_t{columns} * deep; }
   int64_t stages() const { return (units + stage_units() - 1) / stage_units(); }
   int64_t stage_bytes() const { return block_rows() * pitch; }
+  // Units begin at whole words.
+  bool aligned() const { return unit_bytes % 4 == 0 && pitch % 4 == 0; }
   bool looks_up_pairs() const { return !pairs.values.empty(); }
   int64_t pair_bytes() const { return pairs.size(); }
   int64_t laid_units() const { return stages() * stage_units(); }
+  // Of integers: sums of products count `step`, and every element has `bias` more.
+  double step() const { return codes ? std::ldexp(codes->step, codes->least) : 1; }
+  double bias() const { return codes ? codes->step * codes->bias : static_cast<double>(integers->bias); }
 };
 
 // The model's choice first, then others worth a measurement; nothing where the operands do not lie as this wants it.

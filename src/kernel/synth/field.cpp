@@ -173,6 +173,43 @@ ValueId Window::runs(const std::vector<int64_t>& index, int run) {
   return builder_.shuffle({a, c}, mask);
 }
 
+ValueId Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const machine::Machine& m) {
+  constexpr const char* kPermute = "permute.u32";
+  const VType u32{Scalar::u32, 1};
+  const bool beside = bytes[1] == bytes[0] + 1 && bytes[2] == bytes[0] + 2 && bytes[3] == bytes[0] + 3;
+  const auto [low, high] = std::minmax_element(bytes.begin(), bytes.end());
+  const auto load_word = [&](int64_t number) {
+    const auto key = std::make_tuple(Scalar::u32, 1, number * 4);
+    if (const auto found = loads_.find(key); found != loads_.end()) return found->second;
+    const ValueId v = builder_.load(buffer_, u32, builder_.add(base_, builder_.i64(number * 4)), 4);
+    loads_.emplace(key, v);
+    return v;
+  };
+  if (aligned && beside && bytes[0] % 4 == 0) return load_word(bytes[0] / 4);
+  if (aligned && m.find_row(kPermute) && (*high / 4 + 1) * 4 <= size_ && *low >= 0) {
+    std::vector<int64_t> words;
+    for (const int64_t at : bytes)
+      if (std::find(words.begin(), words.end(), at / 4) == words.end()) words.push_back(at / 4);
+    ValueId all = load_word(words[0]);
+    for (size_t w = 1; w < std::max<size_t>(words.size(), 2); ++w) {
+      int64_t choice = 0;
+      for (size_t i = 0; i < 4; ++i) {
+        const auto of = static_cast<size_t>(std::find(words.begin(), words.end(), bytes[i] / 4) - words.begin());
+        const int64_t inside = bytes[i] % 4;
+        const int64_t from = of == w ? 4 + inside : of < w && w > 1 ? static_cast<int64_t>(i) : of == 0 ? inside : 0;
+        choice |= from << (4 * i);
+      }
+      const ValueId with = w < words.size() ? load_word(words[w]) : all;
+      all = builder_.inst(kPermute, u32, {all, with, builder_.integer(choice, u32)});
+    }
+    return all;
+  }
+  if (beside) return load(u32, bytes[0]);
+  const loop::BufferId again = builder_.alloc(4, 4);
+  builder_.store(again, this->bytes({bytes.begin(), bytes.end()}), builder_.i64(0), 4);
+  return builder_.load(again, u32, builder_.i64(0), 4);
+}
+
 ValueId Window::bits(int64_t bit, int bits) {
   const Scalar result = bits > 32 ? Scalar::u64 : Scalar::u32;
   int64_t byte = bit / 8;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kLine = 16;              // bytes that lie together
 constexpr int64_t kElementsTogether = 32;  // of a lane
+constexpr double kLeast = 1e-30;           // numbers of groups without a larger one become zero
 constexpr double kRound = 12582912;  // 1.5 * 2^23: added to it, small numbers are rounded to integers, in the low bits
 
 }  // namespace
@@ -23,9 +24,8 @@ StreamActivations::StreamActivations(DotWriter& w, const DotProblem& p, const St
     : w_(w), b_(w.b), p_(p), t_(t), m_(m) {
   codes_ = b_.alloc(p_.m.extent * code_bytes(), 128, loop::Space::shared);
   if (!t_.integers) return;
-  sums_ = t_.integers->bias != 0 || t_.integers->form.offset.has_value();
-  scales_ = b_.alloc(p_.m.extent * number_bytes(), 128, loop::Space::shared);
-  if (sums_) totals_ = b_.alloc(p_.m.extent * number_bytes(), 128, loop::Space::shared);
+  sums_ = t_.bias() != 0 || t_.integers->form.offset.has_value();
+  numbers_ = b_.alloc(p_.m.extent * number_bytes(), 128, loop::Space::shared);
   // Runs repeat after `share` elements: those of the first say where each element's code goes.
   for (int64_t first = 0; first < t_.share; first += 4) runs_.emplace_back();
   size_t found = 0;
@@ -102,6 +102,8 @@ void StreamActivations::quantize(std::vector<Item>& items) {
   const int64_t share = t_.share, fine = t_.integers->fine;
   const VType one{Scalar::f32, 1}, four{Scalar::f32, 4};
   const Value own = b_.lane_id();
+  constexpr const char* kGreatest = "greatest.f32";
+  b_.take_shortcuts({m_.power2, m_.reciprocal, m_.find_row(kGreatest) ? kGreatest : ""});
   const auto neighbours = [&](Value Item::* of, int64_t elements, const auto& join) {
     for (int64_t apart = 1; apart * share < elements; apart *= 2)
       for (Item& item : items)
@@ -115,13 +117,13 @@ void StreamActivations::quantize(std::vector<Item>& items) {
     item.most = b_.fold(ScalarOp::max_, item.most);
   }
   neighbours(&Item::most, kActivationGroup, [&](Value v, Value y) { return b_.op(ScalarOp::max_, v, y); });
-  const Value zero = b_.real(0, one), full = b_.real(127, one);
+  const Value zero = b_.real(0, one), full = b_.real(127, one), least = b_.real(kLeast, one);
   for (Item& item : items) {
     const Value inverse =
-        b_.op(ScalarOp::select_, b_.op(ScalarOp::lt_, zero, item.most), b_.op(ScalarOp::div_, full, item.most), zero);
-    item.scale = b_.op(ScalarOp::div_, item.most, full);
+        b_.op(ScalarOp::select_, b_.op(ScalarOp::lt_, least, item.most), b_.op(ScalarOp::div_, full, item.most), zero);
+    item.scale = b_.mul(item.most, b_.real(1.0 / 127, one));
     for (const Value v : item.x) {
-      const Value rounded = b_.add(b_.mul(v, b_.splat(inverse, 4)), b_.real(kRound, four));
+      const Value rounded = b_.op(ScalarOp::fma_, v, b_.splat(inverse, 4), b_.real(kRound, four));
       const Value bits = b_.convert(ScalarOp::bitcast_, Scalar::u32, rounded);
       item.codes.push_back(b_.convert(ScalarOp::bitcast_, Scalar::i8, b_.convert(ScalarOp::cast_, Scalar::u8, bits)));
     }
@@ -135,8 +137,14 @@ void StreamActivations::quantize(std::vector<Item>& items) {
         item.total = b_.inst(name, {Scalar::i32, 1}, {item.total, b_.integer(1, {dot.a, 4}), c});
     }
     neighbours(&Item::total, fine, [&](Value v, Value y) { return b_.add(v, y); });
-    for (Item& item : items) item.total = b_.mul(item.scale, b_.convert(ScalarOp::cast_, Scalar::f32, item.total));
+    const double factor = t_.integers->form.offset ? 1 : t_.bias();
+    for (Item& item : items) {
+      item.total = b_.mul(item.scale, b_.convert(ScalarOp::cast_, Scalar::f32, item.total));
+      item.total = b_.mul(item.total, b_.real(factor, one));
+    }
   }
+  for (Item& item : items) item.scale = b_.mul(item.scale, b_.real(t_.step(), one));
+  b_.take_shortcuts({});
   for (const Item& item : items) where_exists(item, [&] { put(item); });
 }
 
@@ -165,9 +173,9 @@ void StreamActivations::put(const Item& item) {
   }
   b_.branch(b_.op(ScalarOp::eq_, rem(within, fine), b_.i64(0)), [&] {
     const Value group = b_.add(b_.add(w_.scaled(block, groups()), w_.scaled(div(within, fine), t_.columns)), column);
-    const Value place = b_.add(w_.scaled(item.row, number_bytes()), w_.scaled(group, 4));
-    b_.store(scales_, item.scale, place, 4);
-    if (sums_) b_.store(totals_, item.total, place, 4);
+    const Value place = b_.add(w_.scaled(item.row, number_bytes()), w_.scaled(group, each_number()));
+    const Value both = sums_ ? b_.insert(b_.splat(item.scale, 2), item.total, 1) : item.scale;
+    b_.store(numbers_, both, place, static_cast<int>(each_number()));
   });
 }
 
@@ -177,8 +185,8 @@ StreamActivations::Place StreamActivations::place(int row, Value group, Value co
   out.codes = b_.add(b_.i64(row * code_bytes()),
                      b_.add(w_.scaled(group, t_.columns * t_.unit * bytes), w_.scaled(column, kLine)));
   if (t_.integers)
-    out.numbers =
-        b_.add(b_.i64(row * number_bytes()), b_.add(w_.scaled(group, t_.columns * groups() * 4), w_.scaled(column, 4)));
+    out.numbers = b_.add(b_.i64(row * number_bytes()), b_.add(w_.scaled(group, t_.columns * groups() * each_number()),
+                                                              w_.scaled(column, each_number())));
   return out;
 }
 
@@ -199,12 +207,11 @@ Value StreamActivations::word(const Place& at, const std::vector<int64_t>& eleme
   return b_.shuffle({line}, {first, first + 1, first + 2, first + 3});
 }
 
-Value StreamActivations::scale(const Place& at, int64_t group) {
-  return b_.load(scales_, {Scalar::f32, 1}, b_.add(at.numbers, b_.i64(group * t_.columns * 4)), 4);
-}
-
-Value StreamActivations::total(const Place& at, int64_t group) {
-  return b_.load(totals_, {Scalar::f32, 1}, b_.add(at.numbers, b_.i64(group * t_.columns * 4)), 4);
+StreamActivations::Numbers StreamActivations::numbers(const Place& at, int64_t group) {
+  const int both = sums_ ? 2 : 1;
+  const Value x = b_.load(numbers_, {Scalar::f32, both},
+                          b_.add(at.numbers, b_.i64(group * t_.columns * each_number())), 4 * both);
+  return {sums_ ? b_.extract(x, 0) : x, sums_ ? b_.extract(x, 1) : -1};
 }
 
 }  // namespace lumen::synth

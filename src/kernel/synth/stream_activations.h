@@ -28,8 +28,12 @@ class StreamActivations {
   Place place(int row, loop::ValueId group, loop::ValueId column);
   loop::ValueId quad(const Place& at, int64_t number);                        // f32x4: elements 4 number .. of the unit
   loop::ValueId word(const Place& at, const std::vector<int64_t>& elements);  // i8x4: codes of a run of the order
-  loop::ValueId scale(const Place& at, int64_t group);                        // f32, of `fine` elements
-  loop::ValueId total(const Place& at, int64_t group);                        // f32, scale times the sum of codes
+  // f32, of `fine` elements: the scale of products; the scale times the sum of codes, where no offset wants it times
+  // the plan's bias.
+  struct Numbers {
+    loop::ValueId scale = -1, total = -1;
+  };
+  Numbers numbers(const Place& at, int64_t group);
 
  private:
   // `share` elements of a row that a lane takes.
@@ -47,7 +51,8 @@ class StreamActivations {
   std::vector<loop::ValueId> load(loop::ValueId row, loop::ValueId element, int64_t count);
   int64_t groups() const { return t_.unit / t_.integers->fine; }
   int64_t code_bytes() const { return t_.laid_units() * t_.unit * (t_.integers ? 1 : 4); }  // of a row
-  int64_t number_bytes() const { return t_.laid_units() * groups() * 4; }
+  int64_t each_number() const { return sums_ ? 8 : 4; }
+  int64_t number_bytes() const { return t_.laid_units() * groups() * each_number(); }
 
   DotWriter& w_;
   loop::Builder& b_;
@@ -56,7 +61,7 @@ class StreamActivations {
   const machine::Machine& m_;
   bool sums_ = false;
   std::vector<std::vector<int64_t>> runs_;  // of `share` elements: those of its words
-  loop::BufferId codes_ = -1, scales_ = -1, totals_ = -1;
+  loop::BufferId codes_ = -1, numbers_ = -1;
 };
 
 }  // namespace lumen::synth

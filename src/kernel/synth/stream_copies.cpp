@@ -40,9 +40,12 @@ Value StreamCopies::clamped(Value row) {
 
 Value StreamCopies::memory_byte(Value row) {
   const DotLoad& b = p_.loads[1];
-  const Value element = w_.add(w_.base(1), w_.scaled(clamped(row), p_.n.strides[1]));
-  if (!b.format) return w_.scaled(element, scalar_bytes(b.scalar));
-  return w_.scaled(b_.op(ScalarOp::div_, element, w_.i64(b.format->block)), b.format->block_bytes);
+  Value base = w_.base(1);
+  if (!b.format)
+    base = w_.scaled(base, scalar_bytes(b.scalar));
+  else
+    base = w_.scaled(b_.op(ScalarOp::div_, base, w_.i64(b.format->block)), b.format->block_bytes);
+  return w_.add(base, w_.scaled(clamped(row), bytes_of(p_, p_.n.strides[1])));  // rows are whole blocks
 }
 
 void StreamCopies::copy(Value row, Value byte, Value stage, Value number) {

@@ -21,6 +21,7 @@ class StreamCopies {
   StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, loop::ValueId n0);
 
   loop::BufferId buffer() const { return buffer_; }
+  void enter(loop::ValueId n0) { n0_ = n0; }  // other rows
   // A row's number in b; the last one for those behind it.
   loop::ValueId clamped(loop::ValueId row);
   // In a lane loop: this lane's pieces of a stage, to stage `number` of the buffer.

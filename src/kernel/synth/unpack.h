@@ -70,6 +70,8 @@ class Unpack {
   loop::ValueId codes(int field, const std::vector<int64_t>& elements, bool as_bytes,
                       const machine::Machine* rows = nullptr);
   loop::ValueId bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows);
+  // What lies in the entered blocks, as it lies there.
+  Window& window() { return *block_window_; }
 
   // Element e (i64 scalar, anywhere in the tensor), decoded by the general way: slow, for irregular reads. Needs no
   // enter_*.
