@@ -124,7 +124,7 @@ std::vector<synth::Synthesis> candidates(const graph::Plan& plan, const machine:
     plans.emplace_back().steps.push_back(synth::write_stream_kernel(plan.graph, p, t, m));
   const size_t streams = plans.size();
   for (const synth::BlockDot& d : synth::choose_block_dots(p, m, false, 0)) {
-    if (plans.size() == streams + (streams == 0 ? 14 : 1)) break;
+    if (plans.size() == streams + (streams == 0 ? 8 : 1)) break;
     synth::write_block_dot(plan.graph, d, m, plans.emplace_back());
   }
   return plans.empty() ? std::move(out) : std::move(plans);

@@ -132,7 +132,6 @@ void wait_products(Ir& b, int groups) {
   call(b, llvm::Intrinsic::nvvm_wgmma_wait_group_sync_aligned, {b.getInt64(static_cast<uint64_t>(groups))});
 }
 void publish_to_products(Ir& b) {
-  if (getenv("LUMEN_X_NOFENCE")) return;
   auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(b.getVoidTy(), false), "fence.proxy.async.shared::cta;",
                                     "~{memory}", true);
   b.CreateCall(code)->setConvergent();
