@@ -1,7 +1,8 @@
-// Codes of a unit of a streamed weight as an integer dot of bytes takes them, by as few operations as the layout allows:
-// bytes as they lie in memory, masked, where bits stand in them; what those bits count is made good in the sums, a power
-// of two at a time. Codes of four bits with a table become bytes by the machine's selection out of registers, digit by
-// digit. Found from the layout and the numbers codes stand for. Proved by tests/kernel/stream_codes_test.cpp.
+// Codes of a unit of a streamed weight as an integer dot of bytes takes them, by as few operations as the layout
+// allows: bytes as they lie in memory, masked, where bits stand in them; what those bits count is made good in the
+// sums, a power of two at a time. Codes of four bits with a table become bytes by the machine's selection out of
+// registers, digit by digit. Found from the layout and the numbers codes stand for. Proved by
+// tests/kernel/stream_codes_test.cpp.
 #pragma once
 
 #include <array>
@@ -38,6 +39,11 @@ struct StreamCodes {
 // The row that selects bytes of two words by the nibbles of another; sums of products of u8 and i8.
 constexpr const char* kPermute = "permute.u32";
 
+// Where the bits of an element's code stand, but for the bytes.
+std::vector<std::array<int, 3>> stance_of(const Format& f, int field, int64_t element);
+// Of four elements; nothing where they do not stand alike.
+std::optional<std::vector<StreamCodes::Part>> parts_of(const Format& f, int field, std::array<int64_t, 4> elements);
+
 // Codes that count numbers, in groups of d.fine elements; nothing where their bits do not lie so.
 std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, int64_t unit);
 
@@ -70,7 +76,8 @@ class StreamWords {
   const machine::Machine& m_;
   const StreamCodes& codes_;
   bool aligned_;
-  // A constant would be made anew for every use.
+  // Every lane has a copy: constants, and what all lanes have, would be made anew for every use.
+  static int64_t table_bytes(const StreamCodes& codes);
   loop::BufferId table_ = -1;
   std::vector<loop::ValueId> entries_;  // words
 };
