@@ -358,8 +358,7 @@ void MatrixStreamKernel::write_block(Value block) {
   copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.stream_bytes(), n0_);
   panel_ = std::make_unique<StreamPanel>(w_, p_, t_);
   if (t_.factor.table.size() > 0) table_ = std::make_unique<PairTable>(b_, m_, t_.factor.table);
-  const int64_t whole = std::gcd(std::gcd(t_.stage_bytes(), t_.pitch), std::gcd(t_.unit_bytes, t_.order.lane_bytes));
-  factor_ = std::make_unique<StreamFactor>(b_, m_, t_.factor, table_.get(), whole % 4 == 0);
+  factor_ = std::make_unique<StreamFactor>(b_, m_, t_.factor, table_.get());
   for (int i = 0; i < t_.tiles * n_tiles_; ++i) sums_.push_back(b_.alloc(int64_t{acc_type_.lanes} * 4, 16));
   const int64_t ahead = t_.buffers - 1, stages = t_.stages();
   w_.where_row(w_.i64(0), [&] {

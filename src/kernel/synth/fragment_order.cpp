@@ -5,8 +5,6 @@
 #include <map>
 #include <numeric>
 
-#include "kernel/synth/stream_codes.h"
-
 namespace lumen::synth {
 namespace {
 
@@ -38,27 +36,9 @@ const Part& widest(const Place& p) {
   return *std::max_element(p.begin(), p.end(), [](const Part& x, const Part& y) { return x.bits < y.bits; });
 }
 
-// Codes across bytes: those whose bits stand alike follow each other, where they are whole fours.
-bool sort_stances(const Format& f, int field, std::vector<int64_t>& elements) {
-  std::map<std::vector<std::array<int, 3>>, std::vector<int64_t>> alike;
-  for (const int64_t e : elements) alike[stance_of(f, field, e)].push_back(e);
-  for (const auto& [stance, some] : alike)
-    if (some.size() % 4 != 0) return false;
-  elements.clear();
-  for (auto& [stance, some] : alike) {
-    std::sort(some.begin(), some.end());
-    elements.insert(elements.end(), some.begin(), some.end());
-  }
-  return true;
-}
-
 // By plane where codes stay in their bytes, else as they lie.
-void sort_places(const Format& f, int field, std::vector<int64_t>& elements, const std::vector<Place>& places,
-                 bool planes) {
+void sort_places(std::vector<int64_t>& elements, const std::vector<Place>& places, bool planes) {
   const auto part = [&](int64_t e) -> const Part& { return widest(places[static_cast<size_t>(e)]); };
-  const bool crosses =
-      std::any_of(elements.begin(), elements.end(), [&](int64_t e) { return part(e).bit % 8 + part(e).bits > 8; });
-  if (planes && crosses && sort_stances(f, field, elements)) return;
   planes = planes && std::all_of(elements.begin(), elements.end(),
                                  [&](int64_t e) { return part(e).bit % 8 + part(e).bits <= 8; });
   std::sort(elements.begin(), elements.end(), [&](int64_t x, int64_t y) {
@@ -106,7 +86,7 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
         found = false;
         break;
       }
-      sort_places(f, field, mine, places, planes);
+      sort_places(mine, places, planes);
       out.elements.insert(out.elements.end(), mine.begin(), mine.end());
     }
     if (!found) continue;

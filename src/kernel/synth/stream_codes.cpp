@@ -75,6 +75,16 @@ std::optional<std::vector<std::array<int64_t, 4>>> fours(const std::vector<std::
   return out;
 }
 
+// Of four elements whose bits stand alike.
+std::vector<StreamCodes::Part> parts_of(const std::vector<std::vector<Bits>>& bits, std::array<int64_t, 4> elements) {
+  std::vector<StreamCodes::Part> out;
+  for (const Bits& b : bits[static_cast<size_t>(elements[0])])
+    out.push_back({{}, ((1 << b.count) - 1) << b.first, 0, b.value_bit - b.first});
+  for (size_t i = 0; i < elements.size(); ++i)
+    for (size_t k = 0; k < out.size(); ++k) out[k].bytes[i] = bits[static_cast<size_t>(elements[i])][k].byte;
+  return out;
+}
+
 // Codes count numbers from `least` on, when some bits of them are turned round.
 std::optional<int> counting(const std::vector<double>& values) {
   for (const size_t flipped : {size_t{0}, values.size() / 2}) {
@@ -126,23 +136,6 @@ LaneOrder StreamCodes::order(int64_t unit) const {
   return out;
 }
 
-std::vector<std::array<int, 3>> stance_of(const Format& f, int field, int64_t element) {
-  return stance(bits_of(f, f.fields[static_cast<size_t>(field)], element));
-}
-
-std::optional<std::vector<StreamCodes::Part>> parts_of(const Format& f, int field, std::array<int64_t, 4> elements) {
-  std::vector<StreamCodes::Part> out;
-  for (size_t i = 0; i < elements.size(); ++i) {
-    const std::vector<Bits> bits = bits_of(f, f.fields[static_cast<size_t>(field)], elements[i]);
-    if (i == 0)
-      for (const Bits& b : bits) out.push_back({{}, ((1 << b.count) - 1) << b.first, 0, b.value_bit - b.first});
-    else if (stance(bits) != stance_of(f, field, elements[0]))
-      return std::nullopt;
-    for (size_t k = 0; k < bits.size(); ++k) out[k].bytes[i] = bits[k].byte;
-  }
-  return out;
-}
-
 std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, int64_t unit) {
   if (!d.form_has_q || d.row.a != Scalar::u8) return std::nullopt;
   const auto by_code = values_by_code(f, d.form.q);
@@ -159,7 +152,7 @@ std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, in
   StreamCodes out;
   out.bias = by_code->values[static_cast<size_t>(*flipped)];
   for (const auto& four : *found) {
-    StreamCodes::Run run{four, *parts_of(f, by_code->field, four)};
+    StreamCodes::Run run{four, parts_of(bits, four)};
     for (StreamCodes::Part& part : run.parts) {
       part.flip = (part.exponent < 0 ? *flipped << -part.exponent : *flipped >> part.exponent) & part.mask;
       out.least = std::min(out.least, part.exponent);

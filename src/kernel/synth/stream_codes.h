@@ -39,11 +39,6 @@ struct StreamCodes {
 // The row that selects bytes of two words by the nibbles of another; sums of products of u8 and i8.
 constexpr const char* kPermute = "permute.u32";
 
-// Where the bits of an element's code stand, but for the bytes.
-std::vector<std::array<int, 3>> stance_of(const Format& f, int field, int64_t element);
-// Of four elements; nothing where they do not stand alike.
-std::optional<std::vector<StreamCodes::Part>> parts_of(const Format& f, int field, std::array<int64_t, 4> elements);
-
 // Codes that count numbers, in groups of d.fine elements; nothing where their bits do not lie so.
 std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, int64_t unit);
 

@@ -122,43 +122,12 @@ Value StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
   LUMEN_UNREACHABLE("numbers of {}", form_.name());
 }
 
-// Of codes across bytes, four of whose bits stand alike.
-bool StreamFactor::words_of_parts(Unpack& cursor, const std::vector<int64_t>& elements, BufferId at) {
-  const VType word{Scalar::u32, 1};
-  if (cursor.format().fields[static_cast<size_t>(form_.field)].layout.pieces.size() > 1) return false;
-  std::vector<std::vector<StreamCodes::Part>> fours;
-  bool crosses = false;
-  for (size_t i = 0; i < elements.size(); i += kWord) {
-    auto parts =
-        parts_of(cursor.format(), form_.field, {elements[i], elements[i + 1], elements[i + 2], elements[i + 3]});
-    if (!parts) return false;
-    crosses = crosses || parts->size() > 1;
-    fours.push_back(std::move(*parts));
-  }
-  if (!crosses) return false;
-  for (size_t i = 0; i < fours.size(); ++i) {
-    Value all = b_.integer(0, word);
-    for (const StreamCodes::Part& part : fours[i]) {
-      Value x = cursor.window().word(part.bytes, aligned_, m_);
-      const int up = part.exponent;
-      if (up > 0) x = b_.op(ScalarOp::shl_, x, b_.integer(up, word));
-      if (up < 0) x = b_.op(ScalarOp::shr_, x, b_.integer(-up, word));
-      const int mask = up < 0 ? part.mask >> -up : part.mask << up;
-      all = b_.op(ScalarOp::or_, all, b_.op(ScalarOp::and_, x, b_.integer(int64_t{mask} * 0x01010101, word)));
-    }
-    b_.store(at, all, b_.i64(static_cast<int64_t>(i) * kWord), kWord);
-  }
-  return true;
-}
-
 // Codes as words of four bytes, counting numbers.
 Value StreamFactor::words(Unpack& cursor, const std::vector<int64_t>& elements, BufferId at) {
   const auto lanes = static_cast<int>(elements.size());
+  const Value codes = cursor.codes(form_.field, elements, true, &m_);
+  b_.store(at, b_.type(codes).lanes == lanes ? codes : b_.splat(codes, lanes), b_.i64(0), kWord);
   const VType type{Scalar::u32, lanes / kWord};
-  if (!words_of_parts(cursor, elements, at)) {
-    const Value codes = cursor.codes(form_.field, elements, true, &m_);
-    b_.store(at, b_.type(codes).lanes == lanes ? codes : b_.splat(codes, lanes), b_.i64(0), kWord);
-  }
   const Value x = b_.load(at, type, b_.i64(0), kWord);
   if (form_.flipped == 0) return x;
   return b_.op(ScalarOp::xor_, x, b_.integer(int64_t{form_.flipped} * 0x01010101, type));

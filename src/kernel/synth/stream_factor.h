@@ -11,7 +11,6 @@
 
 #include "kernel/synth/factor.h"
 #include "kernel/synth/pair_table.h"
-#include "kernel/synth/stream_codes.h"
 
 namespace lumen::synth {
 
@@ -44,9 +43,8 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bo
 
 class StreamFactor {
  public:
-  // `aligned`: entered blocks begin at multiples of four bytes.
-  StreamFactor(loop::Builder& b, const machine::Machine& m, const FactorForm& form, PairTable* table, bool aligned)
-      : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {}
+  StreamFactor(loop::Builder& b, const machine::Machine& m, const FactorForm& form, PairTable* table)
+      : b_(b), m_(m), form_(form), table_(table) {}
 
   // A vector of these elements of the entered blocks.
   loop::ValueId numbers(Unpack& cursor, const std::vector<int64_t>& elements);
@@ -59,7 +57,6 @@ class StreamFactor {
   loop::ValueId of_halves(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_bytes(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_pairs(Unpack& cursor, const std::vector<int64_t>& elements);
-  bool words_of_parts(Unpack& cursor, const std::vector<int64_t>& elements, loop::BufferId at);
   loop::ValueId words(Unpack& cursor, const std::vector<int64_t>& elements, loop::BufferId at);
   loop::ValueId below(loop::ValueId words, int64_t upper);
   loop::ValueId sum(loop::ValueId x, loop::ValueId y);  // of short floats
@@ -69,7 +66,6 @@ class StreamFactor {
   const machine::Machine& m_;
   const FactorForm& form_;
   PairTable* table_;
-  bool aligned_;
 };
 
 }  // namespace lumen::synth
