@@ -250,15 +250,18 @@ class StreamChooser {
   }
   std::vector<Shape> shapes(const StreamPlan& t) const {
     std::vector<Shape> out;
-    const auto most = static_cast<int>(kBlockLanes / m_.wave);
     for (int columns = 1; columns <= std::min<int64_t>(m_.wave, t.units); columns *= 2)
-      for (const int width : {1, 2, 4})
-        for (int waves = most; 4 * waves >= 3 * most; --waves) {
+      for (const int width : {1, 2, 4}) {
+        if (width * p_.m.extent > kMostSums) continue;
+        // Where there is less to do, fewer waves of all multiprocessors.
+        const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / columns * width);
+        const auto most = static_cast<int>(std::min(kBlockLanes / m_.wave, ceil_div(tiles, kUnits)));
+        for (int waves = most; 4 * waves >= 3 * most && waves > 0; --waves) {
           Shape s{columns, width, waves, 0};
-          if (width * p_.m.extent > kMostSums) continue;
           s.cost = cost_of(t, s);
           out.push_back(s);
         }
+      }
     std::stable_sort(out.begin(), out.end(), [](const Shape& x, const Shape& y) { return x.cost < y.cost; });
     std::vector<Shape> best;  // of every kind
     for (const Shape& s : out)
