@@ -1,6 +1,7 @@
 // See grid.h. Proved by tests/emit/gpu_test.cpp.
 #include "emit/grid.h"
 
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsAMDGPU.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/MDBuilder.h>
@@ -46,6 +47,26 @@ llvm::Function* Grid::declare(llvm::Module& module, const std::string& symbol, s
 Value* Grid::call(Intrinsic::ID id, llvm::ArrayRef<Value*> operands) {
   llvm::Module* module = b_.GetInsertBlock()->getModule();
   return b_.CreateCall(Intrinsic::getOrInsertDeclaration(module, id), operands);
+}
+
+// The lanes of AMD's waves go step by step: only the order of what they do to memory is to be kept.
+void Grid::meet() {
+  if (nvidia_) {
+    call(Intrinsic::nvvm_bar_warp_sync, {b_.getInt32(~0U)});
+    return;
+  }
+  const llvm::SyncScope::ID scope = b_.getContext().getOrInsertSyncScopeID("wavefront");
+  b_.CreateFence(llvm::AtomicOrdering::Release, scope);
+  call(Intrinsic::amdgcn_wave_barrier);
+  b_.CreateFence(llvm::AtomicOrdering::Acquire, scope);
+}
+
+// As assembly, for LLVM thinks of its own spelling as of something that has nothing to do with memory.
+void Grid::follow() {
+  if (!m_.follows) return;
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), false);
+  constexpr const char* kText = "griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;";
+  b_.CreateCall(type, llvm::InlineAsm::get(type, kText, "~{memory}", true));
 }
 
 Value* Grid::block() {

@@ -21,6 +21,9 @@ class Grid {
   llvm::Value* block();   // i64
   llvm::Value* thread();  // i64, of the block
   void barrier();
+  void meet();  // the lanes of a wave
+  // Before anything else: the next kernel's blocks may begin, and this one's wait until the kernel before has ended.
+  void follow();
   llvm::Value* lane();  // i64, of the wave
   // The value of another lane of the wave, whatever its type.
   llvm::Value* exchange(llvm::Value* x, llvm::Value* lane);

@@ -81,6 +81,7 @@ class KernelLowering {
     if (module_.getTargetTriple().isAMDGCN() && features_.checkFeatures("+gfx90a-insts"))
       function_->addFnAttr("amdgpu-agpr-alloc", "0");
     b_.SetInsertPoint(BasicBlock::Create(context_, "entry", function_));
+    if (grid_) grid_->follow();
     bind_params();
     const Instr* top = loop::top_loop(k_);
     for (const Instr& instr : k_.body.code)
@@ -324,6 +325,9 @@ class KernelLowering {
         LUMEN_CHECK(grid_, "barriers need a GPU, {} is none", target_.name);
         if (has_products_) publish_to_products(b_);
         return grid_->barrier();
+      case Op::meet_:
+        LUMEN_CHECK(grid_, "lanes meet on a GPU, {} is none", target_.name);
+        return grid_->meet();
       case Op::copy_:
         return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)),
                            static_cast<int>(instr.bytes));

@@ -272,6 +272,19 @@ TEST(Gpu, BlocksHaveBarriersAndSharedMemory) {
   }
 }
 
+// Kernels of later NVIDIA targets wait for the one before, before they touch memory: they are launched while it ends.
+TEST(Gpu, FollowersWaitFirst) {
+  const loop::Kernel k = arithmetic(64);
+  const std::string text = emit({&k, 1}, *machine::find_machine("sm_90a"), Output::assembly);
+  ASSERT_TRUE(contains(text, "griddepcontrol.wait"));
+  EXPECT_LT(text.find("griddepcontrol.launch_dependents"), text.find("griddepcontrol.wait"));
+  EXPECT_LT(text.find("griddepcontrol.wait"), text.find("ld.global"));
+  for (const char* name : {"sm_80", "sm_89", "gfx942"}) {
+    EXPECT_FALSE(machine::find_machine(name)->follows) << name;
+    EXPECT_FALSE(contains(emit({&k, 1}, *machine::find_machine(name), Output::assembly), "griddepcontrol")) << name;
+  }
+}
+
 // More than a module may ask for itself is the launch's to give.
 TEST(Gpu, MuchSharedMemoryIsDynamic) {
   std::string text = kBlocks;

@@ -113,7 +113,7 @@ TEST(DotStreamMatrix, Rows) {
   const FormatRef f = FormatLibrary::builtin().find("q4_0");
   for (const char* name : {"sm_80", "gfx90a", "gfx1201"}) {
     const auto m = machine::find_machine(name);
-    for (const int64_t rows : {2, 8, 16, 17, 32}) {
+    for (const int64_t rows : {3, 8, 16, 17, 32}) {
       const Graph g = product(f, rows, 40, 384);
       const graph::Plan plan = dot_test::one_dot_group(g);
       const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *m, {});
@@ -145,6 +145,7 @@ TEST(DotStreamMatrix, OthersKeepTheirWays) {
   EXPECT_TRUE(is_matrix_stream(plan_of("sm_90a", 4, false)));
   EXPECT_FALSE(is_matrix_stream(plan_of("sm_90a", 4, true)));
   EXPECT_FALSE(is_matrix_stream(plan_of("sm_90a", 1, false)));
+  EXPECT_FALSE(is_matrix_stream(plan_of("sm_90a", 2, false)));  // dots of integers
   EXPECT_FALSE(is_matrix_stream(plan_of("sm_90a", 33, false)));
   EXPECT_FALSE(is_matrix_stream(plan_of("gfx906", 4, false)));
   EXPECT_FALSE(is_matrix_stream(plan_of("gfx1030", 4, false)));

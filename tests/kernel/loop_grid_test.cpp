@@ -1,5 +1,6 @@
 // needs: none. Grid kernels: what blocks, lanes, barriers, exchanges and asynchronous copies mean, and which texts are
 // refused.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -100,6 +101,28 @@ TEST(LoopGrid, BlocksTurnTheirPieceThroughSharedMemory) {
 TEST(LoopGridDeathTest, AMissingBarrierIsFound) {
   const Kernel k = parse(without(kTurn, "    barrier\n"));
   EXPECT_DEATH(run(k, counting(128), 128), "without a barrier");
+}
+
+// Each lane reads what the lane `apart` further wrote, behind a meeting of its wave.
+Kernel meeting(int apart) {
+  std::string text = kTurn;
+  text = without(text, "    barrier\n");
+  text = without(text, "    }\n    loop lane %12 from %0 to %2 step 1 {\n");
+  text = with(text, "      %13 = sub i64 %4, %12\n",
+              fmt::format("      meet\n      %12 = constant i64 {}\n      %13 = xor i64 %8, %12\n", apart));
+  text = with(text, "      %16 = mul i64 %12, %3\n", "      %16 = mul i64 %8, %3\n");
+  return parse(text);
+}
+
+TEST(LoopGrid, LanesOfAWaveMeet) {
+  const Kernel k = meeting(5);
+  EXPECT_EQ(loop::print(parse(loop::print(k))), loop::print(k));
+  const std::vector<float> y = run(k, counting(128), 128);
+  for (int i = 0; i < 128; ++i) EXPECT_EQ(y[static_cast<size_t>(i)], i ^ 5);
+}
+
+TEST(LoopGridDeathTest, OtherWavesAreNotMet) {
+  EXPECT_DEATH(run(meeting(32), counting(128), 128), "without a barrier");
 }
 
 TEST(LoopGrid, RefusedTexts) {

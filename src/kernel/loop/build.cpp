@@ -367,6 +367,12 @@ void Builder::barrier() {
   scopes_.back().region->code.push_back(std::move(instr));
 }
 
+void Builder::meet() {
+  Instr instr{};
+  instr.op = Op::meet_;
+  scopes_.back().region->code.push_back(std::move(instr));
+}
+
 ValueId Builder::lane_id() {
   Instr instr{};
   instr.op = Op::lane_id_;

@@ -42,6 +42,7 @@ class Builder {
   ValueId inst(const std::string& row, VType result, std::vector<ValueId> operands);
   void guard(ValueId ok, ValueId detail, GuardCode code);
   void barrier();
+  void meet();  // of a wave
   ValueId lane_id();
   ValueId exchange(ValueId value, ValueId lane);
   // What all lanes of a wave have, by op (associative, commutative): every lane gets the same bits.

@@ -154,6 +154,7 @@ void Evaluator::step(const Instr& instr) {
         status = {instr.code, integer(instr.operands[1])};
       return;
     case Op::barrier_:
+    case Op::meet_:
     case Op::lane_id_:
     case Op::exchange_:
     case Op::copy_:

@@ -16,20 +16,24 @@
 
 namespace lumen::loop {
 
-std::string Traces::touch(int64_t offset, int64_t bytes, bool writes, int lane, int64_t epoch) {
+std::string Traces::touch(int64_t offset, int64_t bytes, bool writes, int lane, Epoch epoch) {
+  const int wave = lane / wave_;
   for (int64_t i = offset; i < offset + bytes; ++i) {
     Mark& m = marks_[static_cast<size_t>(i)];
-    if (m.write_epoch == epoch && m.writer != lane)
+    if (m.writer != kNone && m.writer != lane && !apart(epoch, wave, m.write_epoch, m.writer / wave_))
       return fmt::format("lane {} meets what lane {} wrote to byte {} without a barrier", lane, m.writer, i);
-    if (writes && m.read_epoch == epoch && m.reader != lane)
+    if (writes && m.reader != kNone && m.reader != lane && !apart(epoch, wave, m.read_epoch, m.read_wave))
       return fmt::format("lane {} writes byte {}, which another lane reads without a barrier", lane, i);
     if (writes) {
       m.write_epoch = epoch;
       m.writer = lane;
-    } else {
-      m.reader = m.read_epoch == epoch && m.reader != lane ? -2 : lane;
-      m.read_epoch = epoch;
+      continue;
     }
+    const bool fresh = m.reader == kNone || m.read_epoch.block != epoch.block;
+    const bool alone = fresh || (m.read_wave == wave && (m.read_epoch != epoch || m.reader == lane));
+    m.reader = alone ? lane : kSeveral;
+    m.read_wave = fresh || m.read_wave == wave ? wave : kSeveral;
+    m.read_epoch = epoch;
   }
   return {};
 }
@@ -103,8 +107,10 @@ class Block {
       case Op::barrier_:
         LUMEN_CHECK(active.size() == lanes_.size(), "a barrier that some lanes do not reach");
         ++epoch_;
-        for (Evaluator& lane : lanes_) lane.epoch = epoch_;
+        for (Evaluator& lane : lanes_) lane.epoch = {epoch_, 0};
         return;
+      case Op::meet_:
+        return meet(active);
       case Op::alloc_:
         if (instr.space != Space::shared) break;
         return share(instr);
@@ -145,6 +151,15 @@ class Block {
     for (const int i : active) lanes_[i].step(instr);
   }
 
+  void meet(const Active& active) {
+    for (size_t first = 0; first < active.size(); first += static_cast<size_t>(wave_)) {
+      const size_t last = first + static_cast<size_t>(wave_) - 1;
+      LUMEN_CHECK(last < active.size() && active[first] % wave_ == 0 && active[last] == active[first] + wave_ - 1,
+                  "lanes of a wave meet and some are not there");
+    }
+    for (const int i : active) ++lanes_[i].epoch.wave;
+  }
+
   void loop(const Instr& instr, const Active& active) {
     const Region& body = instr.regions[0];
     if (instr.kind == LoopKind::lane) {
@@ -175,7 +190,7 @@ class Block {
   void share(const Instr& instr) {
     const auto buffer = static_cast<size_t>(instr.buffer);
     storage_[buffer].assign(static_cast<size_t>(instr.bytes), kRubbish);
-    traces_.insert_or_assign(instr.buffer, Traces(storage_[buffer].size()));
+    traces_.insert_or_assign(instr.buffer, Traces(storage_[buffer].size(), wave_));
     for (Evaluator& lane : lanes_) lane.share(instr.buffer, storage_[buffer], &traces_.at(instr.buffer));
   }
 

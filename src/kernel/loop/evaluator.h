@@ -15,19 +15,31 @@ using Lanes = std::vector<ScalarValue>;
 ScalarValue read_scalar(Scalar s, const uint8_t* p);
 void write_scalar(Scalar s, uint8_t* p, const ScalarValue& v);
 
-// Who wrote and read which byte since the last barrier: lanes that meet without one are found.
+// Barriers of the block that a lane has passed, and meetings of its wave since.
+struct Epoch {
+  int64_t block = 0, wave = 0;
+  friend bool operator==(const Epoch&, const Epoch&) = default;
+};
+
+// Who wrote and read which byte since the last barrier, or, of a wave, since its last meeting: lanes that meet without
+// one are found.
 class Traces {
  public:
-  explicit Traces(size_t bytes) : marks_(bytes) {}
+  Traces(size_t bytes, int wave) : marks_(bytes), wave_(wave) {}
   // What is wrong with this access, or empty.
-  std::string touch(int64_t offset, int64_t bytes, bool writes, int lane, int64_t epoch);
+  std::string touch(int64_t offset, int64_t bytes, bool writes, int lane, Epoch epoch);
 
  private:
+  static constexpr int kNone = -1, kSeveral = -2;
   struct Mark {
-    int64_t write_epoch = -1, read_epoch = -1;
-    int writer = -1, reader = -1;  // reader -2: several
+    Epoch write_epoch, read_epoch;
+    int writer = kNone, reader = kNone, read_wave = kNone;
   };
+  bool apart(Epoch a, int wave, Epoch b, int other) const {
+    return a.block != b.block || (wave == other && a.wave != b.wave);
+  }
   std::vector<Mark> marks_;
+  int wave_;
 };
 
 class Evaluator {
@@ -47,7 +59,7 @@ class Evaluator {
   void share(BufferId buffer, std::span<uint8_t> bytes, Traces* traces);
 
   Status status;
-  int64_t epoch = 0;
+  Epoch epoch;
 
  private:
   void loop(const Instr& instr);

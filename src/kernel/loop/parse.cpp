@@ -372,6 +372,7 @@ class Parser {
         instr.groups = bounded(0, kMostGroups, "a number of groups");
         return;
       case Op::barrier_:
+      case Op::meet_:
       case Op::lane_id_:
         return;
     }

@@ -137,6 +137,7 @@ class Printer {
         out += fmt::format(" {} {}", flow_name(instr.flow), instr.groups);
         return;
       case Op::barrier_:
+      case Op::meet_:
       case Op::lane_id_:
         return;
     }

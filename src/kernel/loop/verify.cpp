@@ -89,7 +89,7 @@ class Verifier {
   void check_level(const Instr& instr) {
     const bool of_lanes = instr.op == Op::exchange_ || instr.op == Op::copy_ || instr.op == Op::product_ ||
                           instr.op == Op::ready_ || instr.op == Op::commit_ || instr.op == Op::wait_ ||
-                          instr.op == Op::lane_id_;
+                          instr.op == Op::lane_id_ || instr.op == Op::meet_;
     if (of_lanes && level_ != Level::lane) return fail_at(instr, "only lanes do this");
     if (instr.op == Op::barrier_ && level_ != Level::block)
       return fail_at(instr, "a barrier stands between lane loops");
@@ -320,6 +320,7 @@ class Verifier {
         if (instr.groups < 0 || instr.groups > kMostGroups) fail_at(instr, "{} groups", instr.groups);
         return;
       case Op::barrier_:
+      case Op::meet_:
         count_operands(instr, 0, 0);
         return;
       case Op::lane_id_:

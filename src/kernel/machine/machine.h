@@ -125,6 +125,8 @@ struct Machine {
   std::vector<FloatCode> codes;     // 8 bit floats that matrix instructions take
   // Rows of f32 -> f32 with an error of a few units in the last place, subnormal numbers zero: 2^x, 1 / x.
   std::string power2, reciprocal;
+  // Kernels wait themselves until the one before has ended, so that they are launched while it ends.
+  bool follows = false;
   bool async_copies = false;  // loop op `copy` is an instruction; else it is a load and a store
   int tile_registers = 8;
   double tile_cycles = 16;  // issue cost of one matrix row
@@ -159,7 +161,7 @@ std::string lookup64_meaning(const std::string& name);                 // u8x64 
 std::string lookup128_meaning(const std::string& name);  // u8x64 table, u8x64 index, the table's upper half -> u8x64
 // Words (u32 or u16) out of a table of as many.
 std::string word_lookup_meaning(const std::string& name, int lanes, const std::string& word = "u32");
-std::string permute_meaning(const std::string& name);                   // u32, u32 bytes, u32 nibbles -> u32
+std::string permute_meaning(const std::string& name);           // u32, u32 bytes, u32 nibbles -> u32
 std::string bits8_meaning(const std::string& name, int lanes);  // u8 bit, u8 bytes -> u8
 
 // Facts of a GPU on which every thread takes one task of its own.

@@ -251,8 +251,8 @@ std::string word_lookup_meaning(const std::string& name, int lanes, const std::s
   return t.function(name, fmt::format("%0: {}, %1: {}", type, type), type, found);
 }
 
-// Bytes of %0 (entries 0 to 3) and %1 (4 to 7) that the four lower nibbles of %2 choose; where a nibble's highest bit is
-// set, eight times the byte's.
+// Bytes of %0 (entries 0 to 3) and %1 (4 to 7) that the four lower nibbles of %2 choose; where a nibble's highest bit
+// is set, eight times the byte's.
 std::string permute_meaning(const std::string& name) {
   Text t(3);
   const auto u = [&](int64_t x) { return t.line("constant u32 {}", x); };

@@ -19,7 +19,7 @@ namespace lumen::synth {
 namespace {
 
 // Beyond, matrix instructions take less time than multiply-adds of f32, those of what streams, and dots of bytes.
-constexpr int kRowsOfWaves = 2, kRowsOfStreams = 4, kRowsOfPairs = 8, kRowsOfIntegers = 16;
+constexpr int kRowsOfWaves = 2, kRowsOfStreams = 4, kRowsOfPairs = 8, kRowsOfIntegers = 16, kFewRowsOfIntegers = 2;
 
 }  // namespace
 
@@ -36,12 +36,19 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
     out.candidates = static_cast<int>(plans.size());
     return plans[options.candidate < out.candidates ? static_cast<size_t>(options.candidate) : 0];
   };
+  std::string why;
+  // Measured: so few rows cost dots of integers little more than one.
+  if (p.m.extent > 1 && p.m.extent <= kFewRowsOfIntegers)
+    if (const auto streams = choose_streams(p, target, options.exact, &why); !streams.empty() && streams[0].integers) {
+      out.steps.push_back(write_stream_kernel(plan.graph, p, streams[0], target));
+      return out;
+    }
+  why.clear();
   const DotProblem plain = with_plain_formats(p, target, true);
   if (const auto streams = choose_matrix_streams(plain, target, options.exact); !streams.empty()) {
     out.steps.push_back(write_matrix_stream_kernel(plan.graph, plain, streams.front(), target));
     return out;
   }
-  std::string why;
   if (const auto streams = choose_streams(p, target, options.exact, &why); !streams.empty()) {
     const StreamPlan& t = streams.front();
     if (p.m.extent <= (t.integers           ? kRowsOfIntegers

@@ -31,16 +31,15 @@ class StreamKernel {
       : p_(p), t_(t), m_(m), height_(static_cast<int>(p.m.extent)), w_(g, p, "dot"), b_(w_.b) {}
 
   Step write(std::string plan) {
-    tiles_ = ceil_div(p_.n.extent, t_.block_rows());
-    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(p_.outer_extent() * blocks_of_outer()), 1, [&](Value block) { write_block(block); });
+    tiles_ = ceil_div(p_.n.extent, t_.wave_rows());
+    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(p_.outer_extent() * blocks_of_outer()), 1,
+            [&](Value block) { write_block(block); });
     return w_.step(std::move(plan));
   }
 
  private:
-  // Stages of the next tile follow those of one only.
   int64_t blocks_of_outer() const {
-    if (t_.buffers - 1 > t_.stages()) return tiles_;
-    return std::min(tiles_, std::max<int64_t>(1, t_.blocks / p_.outer_extent()));
+    return std::min(ceil_div(tiles_, t_.waves), std::max<int64_t>(1, t_.blocks / p_.outer_extent()));
   }
   void lanes(const std::function<void(Value)>& body) {
     b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.lanes(m_.wave)), 1, body);
@@ -57,17 +56,14 @@ class StreamKernel {
   void finish_group(Unpack& cursor, int64_t first, const std::vector<Value>& parts, const std::vector<Value>& xs,
                     int j);
   void write_block(Value block);
-  void write_sums(Value lane);
+  void write_sums();
   // Lanes of a sum: one of integers, two of pairs, else a quad.
   int wide() const { return t_.integers ? 1 : t_.looks_up_pairs() ? 2 : kQuad; }
   VType codes_of_word() const { return {t_.integers->row.a, kQuad}; }
   BufferId sum_at(int i, int j) const { return sums_[static_cast<size_t>(i * t_.width + j)]; }
   Value sum(int i, int j) { return b_.load(sum_at(i, j), {Scalar::f32, wide()}, w_.i64(0), 4); }
   void set_sum(int i, int j, Value v) { b_.store(sum_at(i, j), v, w_.i64(0), 4); }
-  Value row_of(Value lane) {  // of this block, the first of a lane
-    const Value wave = div(lane, m_.wave), in_wave = div(b_.lane_id(), t_.columns);
-    return w_.scaled(w_.add(w_.scaled(wave, t_.rows), in_wave), t_.width);
-  }
+  Value row_of() { return w_.scaled(div(b_.lane_id(), t_.columns), t_.width); }  // of its wave, the first of a lane
 
   const DotProblem& p_;
   const StreamPlan& t_;
@@ -274,8 +270,7 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
 
 void StreamKernel::multiply(Value lane, Value stage, Value number) {
   const DotLoad& load = p_.loads[1];
-  const Value column = rem(b_.lane_id(), t_.columns), row = row_of(lane);
-  if (t_.codes) words_->enter();
+  const Value column = rem(b_.lane_id(), t_.columns), row = row_of();
   for (int64_t deep = 0; deep < t_.deep; ++deep) {
     const Value group = w_.add(w_.scaled(stage, t_.deep), w_.i64(deep));
     const auto all = [&] {
@@ -288,10 +283,10 @@ void StreamKernel::multiply(Value lane, Value stage, Value number) {
           const Value n = copies_->clamped(w_.add(row, w_.i64(j)));
           cursor.enter_row(div(w_.add(w_.base(1), w_.scaled(n, p_.n.strides[1])), load.columns));
         }
-        const Value byte =
-            w_.add(w_.scaled(number, t_.stage_bytes()),
-                   w_.add(w_.scaled(w_.add(row, w_.i64(j)), t_.pitch),
-                          w_.add(w_.scaled(column, t_.unit_bytes), w_.i64(deep * t_.columns * t_.unit_bytes))));
+        const Value byte = w_.add(
+            w_.add(w_.scaled(number, t_.stage_bytes()), w_.scaled(div(lane, m_.wave), t_.wave_rows() * t_.pitch)),
+            w_.add(w_.scaled(w_.add(row, w_.i64(j)), t_.pitch),
+                   w_.add(w_.scaled(column, t_.unit_bytes), w_.i64(deep * t_.columns * t_.unit_bytes))));
         cursor.enter_copied(w_.i64(0), t_.unit_blocks, copies_->buffer(), byte);
         if (t_.integers)
           sum_integers(cursor, at, j);
@@ -308,8 +303,8 @@ void StreamKernel::multiply(Value lane, Value stage, Value number) {
   }
 }
 
-void StreamKernel::write_sums(Value lane) {
-  const Value own = b_.lane_id(), n = w_.add(n0_, row_of(lane));
+void StreamKernel::write_sums() {
+  const Value own = b_.lane_id(), n = w_.add(n0_, row_of());
   std::vector<Value> results;
   for (int i = 0; i < height_; ++i) {
     Value all = w_.zero(t_.width);
@@ -321,7 +316,7 @@ void StreamKernel::write_sums(Value lane) {
     }
     results.push_back(all);
   }
-  const bool whole = p_.n.extent % t_.block_rows() == 0;
+  const bool whole = p_.n.extent % t_.wave_rows() == 0;
   Value writes = b_.op(ScalarOp::eq_, rem(own, t_.columns), w_.i64(0));
   if (!whole) writes = b_.op(ScalarOp::and_, writes, b_.op(ScalarOp::lt_, n, w_.i64(p_.n.extent)));
   const Value count =
@@ -331,71 +326,76 @@ void StreamKernel::write_sums(Value lane) {
   });
 }
 
-// Tile after tile of rows; the first stages of the next one are copied while the last ones of a tile are multiplied.
+// Every wave has rows of its own, tile after tile of them; the first stages of the next tile are copied while the last
+// ones of a tile are multiplied. Waves meet once, when the activations are there.
 void StreamKernel::write_block(Value block) {
-  const int64_t blocks = blocks_of_outer();
-  const Value first = rem(block, blocks);
+  const int64_t blocks = blocks_of_outer(), all = blocks * t_.waves;
   w_.enter_outer_of_block(div(block, blocks));
-  const StreamCopies::Shape shape{t_.block_rows(),   t_.stage_units() * t_.unit_bytes,
-                                  t_.pitch,          t_.piece,
-                                  t_.row_bytes,      t_.stage_bytes(),
-                                  t_.lanes(m_.wave), true};
+  const StreamCopies::Shape shape{
+      t_.wave_rows(),    t_.stage_units() * t_.unit_bytes, t_.pitch, t_.piece, t_.row_bytes, t_.stage_bytes(), m_.wave,
+      t_.wave_rows() > 1};
   copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.buffers * t_.stage_bytes(), -1);
   x_ = std::make_unique<StreamActivations>(w_, p_, t_, m_);
   if (t_.looks_up_pairs()) pairs_ = std::make_unique<PairTable>(b_, m_, t_.pairs);
   if (t_.codes) words_ = std::make_unique<StreamWords>(b_, m_, *t_.codes, t_.aligned());
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
+  const BufferId slot = b_.alloc(8, 8);  // of the stage that is multiplied
   const int64_t ahead = t_.buffers - 1, stages = t_.stages();
-  const auto enter = [&](Value tile) {
-    n0_ = w_.scaled(tile, t_.block_rows());
-    copies_->enter(n0_);
+  const auto enter = [&](Value lane, Value tile) {
+    n0_ = w_.scaled(tile, t_.wave_rows());
+    copies_->enter(n0_, w_.scaled(div(lane, m_.wave), t_.wave_rows() * t_.pitch));
   };
-  // Stage `stage` of a tile, or of the one behind it.
+  // Stage `stage` of a tile, or of one behind it.
   const auto begin = [&](Value lane, Value tile, Value stage, Value number) {
-    const Value behind = b_.op(ScalarOp::le_, w_.i64(stages), stage);
-    const Value of = tiles_ == blocks ? tile : b_.op(ScalarOp::select_, behind, w_.add(tile, w_.i64(blocks)), tile);
-    const Value in = tiles_ == blocks ? stage
-                                      : b_.op(ScalarOp::select_, behind,
-                                              b_.op(ScalarOp::sub_, stage, w_.i64(stages)), stage);
-    const Value exists = tiles_ == blocks ? b_.op(ScalarOp::lt_, stage, w_.i64(stages))
-                                          : b_.op(ScalarOp::lt_, of, w_.i64(tiles_));
-    b_.branch(exists, [&] {
-      enter(of);
-      copies_->begin(lane, in, number);
+    Value over = -1, in = -1;
+    if (stages == 1) {
+      over = stage;
+      in = w_.i64(0);
+    } else {
+      over = div(stage, stages);
+      in = rem(stage, stages);
+    }
+    const Value of = w_.add(tile, w_.scaled(over, all));
+    b_.branch(b_.op(ScalarOp::lt_, of, w_.i64(tiles_)), [&] {
+      enter(lane, of);
+      copies_->begin(b_.lane_id(), in, number);
     });
+  };
+  const auto first_tile = [&](Value lane) {
+    return w_.add(w_.scaled(rem(block, blocks), t_.waves), div(lane, m_.wave));
   };
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Value lane) {
-      for (int64_t i = 0; i < ahead; ++i) {
-        begin(lane, first, w_.i64(i), w_.i64(i));
-        b_.commit(Flow::copies);
-      }
-      x_->fill(lane);
+      b_.store(slot, w_.i64(0), w_.i64(0), 8);
+      x_->fill(lane, [&] {
+        for (int64_t i = 0; i < ahead; ++i) {
+          begin(lane, first_tile(lane), w_.i64(i), w_.i64(i));
+          b_.commit(Flow::copies);
+        }
+      });
       if (t_.looks_up_pairs()) pairs_->fill(lane, t_.lanes(m_.wave));
       if (t_.codes) words_->fill(lane);
     });
-    b_.loop(LoopKind::serial, first, w_.i64(tiles_), blocks, [&](Value tile) {
-      const Value begun =  // stages before
-          stages % t_.buffers == 0 ? w_.i64(0)
-                                   : w_.scaled(div(b_.op(ScalarOp::sub_, tile, first), blocks), stages);
-      lanes([&](Value) {
+    b_.barrier();
+    lanes([&](Value lane) {
+      w_.check_pick();
+      if (t_.codes) words_->enter();
+      b_.loop(LoopKind::serial, first_tile(lane), w_.i64(tiles_), all, [&](Value tile) {
         for (const BufferId s : sums_) b_.store(s, w_.zero(wide()), w_.i64(0), 4);
-      });
-      b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
-        lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
-        b_.barrier();
-        lanes([&](Value lane) {
-          const Value number = w_.add(begun, stage);
-          begin(lane, tile, w_.add(stage, w_.i64(ahead)), rem(w_.add(number, w_.i64(ahead)), t_.buffers));
+        b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
+          const Value now = b_.load(slot, {Scalar::i64, 1}, w_.i64(0), 8);
+          const auto is = [&](int64_t x) { return b_.op(ScalarOp::eq_, now, w_.i64(x)); };
+          b_.wait(Flow::copies, static_cast<int>(ahead) - 1);
+          b_.meet();
+          const Value last = b_.op(ScalarOp::select_, is(0), w_.i64(ahead), b_.op(ScalarOp::sub_, now, w_.i64(1)));
+          begin(lane, tile, w_.add(stage, w_.i64(ahead)), last);
           b_.commit(Flow::copies);
-          enter(tile);
-          multiply(lane, stage, rem(number, t_.buffers));
+          enter(lane, tile);
+          multiply(lane, stage, now);
+          b_.store(slot, b_.op(ScalarOp::select_, is(ahead), w_.i64(0), w_.add(now, w_.i64(1))), w_.i64(0), 8);
         });
-      });
-      lanes([&](Value lane) {
-        enter(tile);
-        w_.check_pick();
-        write_sums(lane);
+        enter(lane, tile);
+        write_sums();
       });
     });
   });

@@ -364,11 +364,12 @@ void MatrixStreamKernel::write_block(Value block) {
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Value lane) {
       for (const BufferId s : sums_) b_.store(s, b_.real(0, acc_type_), w_.i64(0), 16);
+      const auto held = panel_->fetch(lane, w_.i64(0));  // first, for the memory answers in order
       for (int64_t i = 0; i < ahead; ++i) {
         if (i < stages) copies_->begin(lane, w_.i64(i), w_.i64(i));
         b_.commit(Flow::copies);
       }
-      panel_->put(panel_->fetch(lane, w_.i64(0)), w_.i64(0));
+      panel_->put(held, w_.i64(0));
       if (table_) table_->fill(lane, t_.lanes());
     });
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
@@ -376,10 +377,10 @@ void MatrixStreamKernel::write_block(Value block) {
       b_.barrier();
       lanes([&](Value lane) {
         const Value next = w_.add(stage, w_.i64(ahead));
+        const Value following = w_.add(stage, w_.i64(1));
         b_.branch(b_.op(ScalarOp::lt_, next, w_.i64(stages)),
                   [&] { copies_->begin(lane, next, rem(next, t_.buffers)); });
         b_.commit(Flow::copies);
-        const Value following = w_.add(stage, w_.i64(1));
         const auto held = panel_->fetch(lane, w_.min(following, w_.i64(stages - 1)));
         multiply(lane, stage, rem(stage, t_.buffers), rem(stage, 2));
         panel_->put(held, rem(following, 2));

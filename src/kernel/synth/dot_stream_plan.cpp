@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -17,24 +18,18 @@
 namespace lumen::synth {
 namespace {
 
-constexpr int64_t kBlockLanes = 128;
+constexpr int64_t kBlockLanes = 512;
 constexpr int64_t kLongestUnit = 256;  // elements, so that a stage of many lanes stays small
 constexpr int64_t kLongestBlock = 512;
-constexpr int64_t kMostRows = 16, kManyRows = 3;
+constexpr int64_t kMostRows = 16;
 constexpr int64_t kWord = 4;
 constexpr int64_t kWaveStage = 2 << 10;  // bytes of a stage for a wave, at least, where there is so much to do
-constexpr int64_t kFewBlocks = 200;
-constexpr int64_t kColumns = 8, kBlockRows = 16;
-constexpr int64_t kMostSums = 8;            // of a lane
-constexpr int64_t kLongestStage = 9 << 10;  // bytes, of a wave
-constexpr int64_t kBlocksTogether = 3;      // on a multiprocessor
-constexpr int64_t kLargeBlocks = 2;         // the same of blocks with a table
+constexpr int64_t kMostSums = 8;         // of a lane
 constexpr double kLargestHalf = 65000;
-constexpr int64_t kLeastShared = 32 << 10;
-constexpr int kMostBuffers = 4;
-constexpr int64_t kUnits = 128;  // multiprocessors a machine is thought to have
-constexpr int64_t kMostTogether = 3;
-constexpr int kCodes = 16;  // of a vector
+constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8;
+constexpr int64_t kLost = 2 << 10;  // bytes that small tables take, and what allocations lose between them
+constexpr int64_t kUnits = 128;     // multiprocessors a machine is thought to have
+constexpr int kCodes = 16;          // of a vector
 constexpr int kBanks = 32;
 
 // How many words of one bank the lanes of a wave want at once.
@@ -72,7 +67,6 @@ std::optional<int64_t> share_of(const LaneOrder& order, int64_t group) {
   return std::nullopt;
 }
 
-int64_t x_env(const char* n, int64_t d) { const char* v = getenv(n); return v ? atoll(v) : d; }
 class StreamChooser {
  public:
   StreamChooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m), f_(*p.loads[1].format) {}
@@ -98,11 +92,11 @@ class StreamChooser {
  private:
   std::vector<StreamPlan> plans(StreamPlan t) const {
     std::vector<StreamPlan> out;
-    for (const auto& [columns, width] : shapes(t)) {
-      t.columns = columns;
-      t.width = width;
-      t.rows = m_.wave / columns;
-      t.waves = static_cast<int>(block_lanes(t) / m_.wave);
+    for (const Shape& s : shapes(t)) {
+      t.columns = s.columns;
+      t.width = s.width;
+      t.rows = m_.wave / s.columns;
+      t.waves = s.waves;
       for (t.deep = 1; m_.wave * t.width * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;)
         t.deep *= 2;
       if (lay_out(t)) out.push_back(t);
@@ -203,17 +197,12 @@ class StreamChooser {
     return std::all_of(of_group.begin(), of_group.end(), [](const auto& g) { return g.second % 4 == 0; });
   }
 
-  // A table, or many activations, are shared by more lanes.
-  int64_t block_lanes(const StreamPlan& t) const {
-    return p_.m.extent > 8 ? 4 * kBlockLanes : p_.m.extent > 2 || t.looks_up_pairs() ? 2 * kBlockLanes : kBlockLanes;
-  }
-
   bool find_unit(StreamPlan& t, bool integers) const {
     const int64_t least = integers ? kActivationGroup : kCodes;
     t.unit_blocks = least / std::gcd(least, f_.block);
     if (t.unit_blocks * f_.block > kLongestBlock) return false;
     const int64_t aligned = t.unit_blocks * (kWord / std::gcd(kWord, t.unit_blocks * f_.block_bytes));
-    if (aligned * f_.block <= x_env("LX_UNIT", kLongestUnit)) t.unit_blocks = aligned;
+    if (aligned * f_.block <= kLongestUnit) t.unit_blocks = aligned;
     t.unit = t.unit_blocks * f_.block;
     t.unit_bytes = t.unit_blocks * f_.block_bytes;
     if (p_.k.extent % t.unit != 0) return false;
@@ -244,36 +233,42 @@ class StreamChooser {
     return true;
   }
 
-  // Lanes side by side on a row, and rows of a lane, for the machine's blocks.
-  std::vector<std::pair<int, int>> shapes(const StreamPlan& t) const {
-    std::vector<std::pair<int, int>> out;
-    const auto blocks = [&](int64_t columns, int64_t width) {
-      return p_.outer_extent() * ceil_div(p_.n.extent, block_lanes(t) / columns * width);
-    };
-    // Rows in pieces as long as leave two stages, sixteen rows a block: the memory likes long pieces. A table, or what
-    // is laid out of many activations, serves more rows, where fewer lanes share one.
-    const int64_t many = p_.m.extent >= kManyRows            ? kColumns / 2
-                         : t.looks_up_pairs() || !t.integers ? kColumns
-                                                             : m_.wave;
-    int columns = 1, width = 1;
-    const auto width_of = [&](int64_t c) { return std::max<int64_t>(1, kBlockRows * c / block_lanes(t)); };
-    while (columns < many && 2 * columns <= t.units &&
-           (columns < kColumns ||
-            (4 * columns <= t.units && m_.wave * width_of(2 * columns) * t.unit_bytes <= kLongestStage &&
-             width_of(2 * columns) * p_.m.extent <= kMostSums)))
-      columns *= 2;
-    while (columns < m_.wave && columns < t.units && blocks(columns, 1) < kFewBlocks) columns *= 2;
-    if (columns > kColumns) width = static_cast<int>(width_of(columns));
-    while (width > 1 && blocks(columns, width) < kFewBlocks) width /= 2;
-    while (width < 4 && blocks(columns, 2 * width) >= kFewBlocks && 2 * width * p_.m.extent <= kMostSums &&
-           m_.wave * 2 * width * t.unit_bytes <= (t.looks_up_pairs() ? 2 : 1) * kWaveStage)
-      width *= 2;
-    out.emplace_back(columns, width);
-    for (const auto& [c, w] : {std::pair{8, 1}, std::pair{8, 2}, std::pair{8, 4}, std::pair{16, 1}, std::pair{16, 2},
-                               std::pair{4, 1}, std::pair{32, 1}, std::pair{32, 2}, std::pair{32, 4}})
-      if (c <= t.units && c <= m_.wave && w * p_.m.extent <= kMostSums && std::pair{c, w} != out[0])
-        out.emplace_back(c, w);
-    return out;
+  // Lanes side by side on a row, rows of a lane, and waves of a block, of which a multiprocessor has one. What a wave
+  // spends on its tiles of rows, and once more on the last one, behind all copies; instructions as they were counted.
+  struct Shape {
+    int columns = 1, width = 1, waves = 1;
+    double cost = 0;
+  };
+  double cost_of(const StreamPlan& t, const Shape& s) const {
+    constexpr double kStageCost = 60, kTileCost = 30, kSumCost = 2, kElementCost = 1.3;
+    const auto rows = static_cast<double>(p_.m.extent * s.width);
+    const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / s.columns * s.width);
+    const auto units = static_cast<double>(ceil_div(t.units, s.columns));
+    const double tile = units * (kStageCost + static_cast<double>(t.unit) * rows * kElementCost) + kTileCost +
+                        rows * kSumCost * std::countr_zero(static_cast<unsigned>(s.columns));
+    return static_cast<double>((ceil_div(tiles, kUnits * s.waves) + 1) * s.waves) * tile;
+  }
+  std::vector<Shape> shapes(const StreamPlan& t) const {
+    std::vector<Shape> out;
+    for (int columns = 1; columns <= std::min<int64_t>(m_.wave, t.units); columns *= 2)
+      for (const int width : {1, 2, 4}) {
+        if (width * p_.m.extent > kMostSums) continue;
+        // Where there is less to do, fewer waves of all multiprocessors.
+        const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / columns * width);
+        const auto most = static_cast<int>(std::min(kBlockLanes / m_.wave, ceil_div(tiles, kUnits)));
+        for (int waves = most; 4 * waves >= 3 * most && waves > 0; --waves) {
+          Shape s{columns, width, waves, 0};
+          s.cost = cost_of(t, s);
+          out.push_back(s);
+        }
+      }
+    std::stable_sort(out.begin(), out.end(), [](const Shape& x, const Shape& y) { return x.cost < y.cost; });
+    std::vector<Shape> best;  // of every kind
+    for (const Shape& s : out)
+      if (std::none_of(best.begin(), best.end(),
+                       [&](const Shape& b) { return b.columns == s.columns && b.width == s.width; }))
+        best.push_back(s);
+    return best;
   }
 
   bool lay_out(StreamPlan& t) const {
@@ -283,16 +278,14 @@ class StreamChooser {
     t.pitch = chunk;
     for (int64_t pad = t.piece; pad < kBanks * kWord; pad += t.piece)
       if (conflicts(t, chunk + pad) < conflicts(t, t.pitch)) t.pitch = chunk + pad;
-    const int64_t limit = std::max(m_.shared_bytes / (block_lanes(t) == kBlockLanes ? kBlocksTogether : kLargeBlocks),
-                                   std::min(kLeastShared, m_.shared_bytes));
-    const int64_t laid = activation_bytes(t);
-    const int64_t room = std::max(limit, std::min(m_.shared_bytes, laid + limit / 2)) - laid;
-    for (; t.width > 1 && room / t.stage_bytes() < 2;) t.width /= 2;
-    for (; t.waves > 1 && room / t.stage_bytes() < 2;) t.waves /= 2;
-    const int64_t most = std::clamp<int64_t>(t.stages(), 2, kMostBuffers);
-    t.buffers = static_cast<int>(std::min(most, room / t.stage_bytes()));
-    t.shared_bytes = laid + t.buffers * t.stage_bytes();
-    t.blocks = kUnits * std::clamp<int64_t>(m_.shared_bytes / t.shared_bytes, 1, x_env("LX_RES", kMostTogether));
+    const int64_t room = m_.shared_bytes - activation_bytes(t) - kLost;
+    while (t.waves > 1 && room / t.stage_bytes() < 2) --t.waves;
+    t.buffers = static_cast<int>(std::min<int64_t>(kMostBuffers, room / t.stage_bytes()));
+    // One block on a multiprocessor: of two some would have none.
+    const auto shared = [&] { return activation_bytes(t) + t.buffers * t.stage_bytes(); };
+    while (2 * shared() <= m_.shared_bytes && t.buffers < kMostBuffersOfSmall) ++t.buffers;
+    t.shared_bytes = shared();
+    t.blocks = kUnits;
     return t.buffers >= 2;
   }
 
@@ -318,8 +311,10 @@ std::vector<StreamPlan> choose_streams(const DotProblem& p, const machine::Machi
 }
 
 std::string describe(const StreamPlan& t, const DotProblem& p) {
-  std::string text = fmt::format("stream {}x{} {}x{} of {} in {} x {} bytes", p.m.extent, t.block_rows(), t.columns,
-                                 t.deep, t.unit, t.buffers, t.stage_bytes());
+  std::string text = fmt::format("stream {}x{}x{} {}x{} of {} in {} x {} bytes", p.m.extent, t.wave_rows(), t.waves,
+                                 t.columns, t.deep, t.unit, t.buffers, t.stage_bytes());
+  if (t.codes && !t.codes->digits.empty())
+    text += fmt::format(" digits of {} bits{}", 7 * t.codes->digits.size(), t.codes->rounds ? ", rounded" : "");
   if (t.integers) return text + (t.looks_up_pairs() ? " pairs of codes " : " ") + t.integers->row.row;
   if (t.looks_up_pairs()) text += t.rounds ? " pairs of codes rounded to f16" : " pairs of codes";
   return text + " f32 fma";

@@ -32,14 +32,15 @@ struct StreamPlan {
   struct Pair {
     int64_t byte = 0, low = 0, high = 0;  // of a unit, and the elements of its codes
   };
-  std::vector<Pair> pair_order;  // by byte
-  LaneOrder order;               // of a unit's codes: integers and pairs
+  std::vector<Pair> pair_order;      // by byte
+  LaneOrder order;                   // of a unit's codes: integers and pairs
   std::optional<StreamCodes> codes;  // of integers, where their bits lie so
-  int64_t share = 4;             // activations a lane lays out at once, in the order of the codes
+  int64_t share = 4;                 // activations a lane lays out at once, in the order of the codes
   int64_t shared_bytes = 0;
   int64_t blocks = 1;  // at once: each has tile after tile of rows
 
   int lanes(int wave) const { return waves * wave; }
+  int64_t wave_rows() const { return int64_t{rows} * width; }
   int64_t block_rows() const { return int64_t{waves} * rows * width; }
   int64_t stage_units() const { return int64_t{columns} * deep; }
   int64_t stages() const { return (units + stage_units() - 1) / stage_units(); }

@@ -13,7 +13,8 @@ using Value = loop::ValueId;
 
 namespace {
 
-constexpr int64_t kLine = 16;              // bytes that lie together
+constexpr int64_t kLine = 16;  // bytes that lie together
+constexpr int64_t kFour = 4;
 constexpr int64_t kElementsTogether = 32;  // of a lane
 constexpr double kLeast = 1e-30;           // numbers of groups without a larger one become zero
 constexpr double kRound = 12582912;  // 1.5 * 2^23: added to it, small numbers are rounded to integers, in the low bits
@@ -37,13 +38,33 @@ StreamActivations::StreamActivations(DotWriter& w, const DotProblem& p, const St
                               vector.begin() + static_cast<std::ptrdiff_t>(i) + 4);
       }
   LUMEN_CHECK(found == runs_.size(), "a share of {} elements in {} runs", t_.share, found);
+  own_ = find_bits() ? kFour : t_.share;
+}
+
+int64_t StreamActivations::place_of(int64_t element) const {
+  for (size_t r = 0; r < runs_.size(); ++r)
+    for (size_t i = 0; i < runs_[r].size(); ++i)
+      if (runs_[r][i] == element) return static_cast<int64_t>(r * runs_[r].size() + i);
+  LUMEN_UNREACHABLE("no place for element {}", element);
+}
+
+// Whether every bit of an element's number is one of its place's.
+bool StreamActivations::find_bits() {
+  if ((t_.share & (t_.share - 1)) != 0) return false;
+  for (int64_t e = 0; e < t_.share; ++e) {
+    int64_t place = 0;
+    for (int64_t bit = 1; bit < t_.share; bit *= 2)
+      if (e & bit) place |= place_of(bit);
+    if (place != place_of(e)) return false;
+  }
+  return true;
 }
 
 // Several rounds together, so that none waits for what another loads.
-void StreamActivations::fill(Value lane) {
-  const int64_t share = t_.integers ? t_.share : 4, all = p_.m.extent * p_.k.extent / share, lanes = t_.lanes(m_.wave);
+void StreamActivations::fill(Value lane, const std::function<void()>& meanwhile) {
+  const int64_t share = t_.integers ? own_ : kFour, all = p_.m.extent * p_.k.extent / share, lanes = t_.lanes(m_.wave);
   const int64_t rounds = (all + lanes - 1) / lanes, together = std::max<int64_t>(1, kElementsTogether / share);
-  const auto some = [&](Value first, int64_t count) {
+  const auto some = [&](Value first, int64_t count, const std::function<void()>& behind_loads) {
     std::vector<Item> items;
     for (int64_t i = 0; i < count; ++i) {
       Item item;
@@ -58,14 +79,16 @@ void StreamActivations::fill(Value lane) {
       items.push_back(std::move(item));
     }
     for (Item& item : items) item.x = load(item.row, item.element, share);
+    if (behind_loads) behind_loads();
     if (t_.integers)
       quantize(items);
     else
       copy(items);
   };
-  const int64_t whole = rounds / together * together;
-  b_.loop(LoopKind::serial, b_.i64(0), b_.i64(whole), together, [&](Value first) { some(first, together); });
-  if (whole < rounds) some(b_.i64(whole), rounds - whole);
+  const int64_t begun = std::min(together, rounds), whole = begun + (rounds - begun) / together * together;
+  some(b_.i64(0), begun, meanwhile);
+  b_.loop(LoopKind::serial, b_.i64(begun), b_.i64(whole), together, [&](Value first) { some(first, together, {}); });
+  if (whole < rounds) some(b_.i64(whole), rounds - whole, {});
 }
 
 void StreamActivations::where_exists(const Item& item, const std::function<void()>& body) {
@@ -99,7 +122,7 @@ void StreamActivations::copy(const std::vector<Item>& items) {
 
 // Step by step for all items, whose chains of operations then run beside each other.
 void StreamActivations::quantize(std::vector<Item>& items) {
-  const int64_t share = t_.share, fine = t_.integers->fine;
+  const int64_t share = own_, fine = t_.integers->fine;
   const VType one{Scalar::f32, 1}, four{Scalar::f32, 4};
   const Value own = b_.lane_id();
   constexpr const char* kGreatest = "greatest.f32";
@@ -148,28 +171,48 @@ void StreamActivations::quantize(std::vector<Item>& items) {
   for (const Item& item : items) where_exists(item, [&] { put(item); });
 }
 
+// Each to its place: bits of the first one's number that are not zero, and what those beside it have more.
+void StreamActivations::put_bytes(const Item& item, Value unit_line, Value within) {
+  const Value inside = rem(within, t_.share), base = b_.op(ScalarOp::sub_, within, inside);
+  Value place = base;
+  for (int64_t bit = own_; bit < t_.share; bit *= 2) {
+    const Value set = b_.op(ScalarOp::and_, div(inside, bit), b_.i64(1));
+    place = b_.add(place, w_.scaled(set, place_of(bit)));
+  }
+  for (int64_t i = 0; i < own_; ++i) {
+    const Value at = b_.add(place, b_.i64(place_of(i)));
+    const Value line = b_.add(unit_line, w_.scaled(div(at, kLine), t_.columns));
+    const Value byte = b_.add(w_.scaled(item.row, code_bytes()), b_.add(w_.scaled(line, kLine), rem(at, kLine)));
+    b_.store(codes_, b_.extract(item.codes[0], static_cast<int>(i)), byte, 1);
+  }
+}
+
 void StreamActivations::put(const Item& item) {
-  const int64_t share = t_.share, fine = t_.integers->fine;
+  const int64_t share = own_, fine = t_.integers->fine;
   const Value unit = div(item.element, t_.unit), within = rem(item.element, t_.unit);
   const Value block = w_.scaled(div(unit, t_.columns), t_.columns), column = rem(unit, t_.columns);
   // Sixteen elements of a unit, then those of the next column.
-  Value line = b_.add(w_.scaled(block, t_.unit / kLine), w_.scaled(div(within, kLine), t_.columns));
-  line = b_.add(line, column);
-  const Value at = b_.add(b_.add(w_.scaled(item.row, code_bytes()), w_.scaled(line, kLine)), rem(within, kLine));
-  for (int64_t first = 0; first < share; first += 4) {
-    const std::vector<int64_t>& run = runs_[static_cast<size_t>(first / 4)];
-    Value code = b_.integer(0, {Scalar::i8, 4});
-    bool as_it_is = true;
-    for (int i = 0; i < 4; ++i) as_it_is = as_it_is && run[static_cast<size_t>(i)] == first + i;
-    if (as_it_is)
-      code = item.codes[static_cast<size_t>(first / 4)];
-    else
-      for (int i = 0; i < 4; ++i) {
-        const int64_t e = run[static_cast<size_t>(i)];
-        code = b_.insert(code, b_.extract(item.codes[static_cast<size_t>(e / 4)], static_cast<int>(e % 4)), i);
-      }
-    // Shares longer than a line go on in the next.
-    b_.store(codes_, code, b_.add(at, b_.i64(first / kLine * kLine * t_.columns + first % kLine)), 4);
+  if (own_ < t_.share) {
+    put_bytes(item, b_.add(w_.scaled(block, t_.unit / kLine), column), within);
+  } else {
+    Value line = b_.add(w_.scaled(block, t_.unit / kLine), w_.scaled(div(within, kLine), t_.columns));
+    line = b_.add(line, column);
+    const Value at = b_.add(b_.add(w_.scaled(item.row, code_bytes()), w_.scaled(line, kLine)), rem(within, kLine));
+    for (int64_t first = 0; first < share; first += 4) {
+      const std::vector<int64_t>& run = runs_[static_cast<size_t>(first / 4)];
+      Value code = b_.integer(0, {Scalar::i8, 4});
+      bool as_it_is = true;
+      for (int i = 0; i < 4; ++i) as_it_is = as_it_is && run[static_cast<size_t>(i)] == first + i;
+      if (as_it_is)
+        code = item.codes[static_cast<size_t>(first / 4)];
+      else
+        for (int i = 0; i < 4; ++i) {
+          const int64_t e = run[static_cast<size_t>(i)];
+          code = b_.insert(code, b_.extract(item.codes[static_cast<size_t>(e / 4)], static_cast<int>(e % 4)), i);
+        }
+      // Shares longer than a line go on in the next.
+      b_.store(codes_, code, b_.add(at, b_.i64(first / kLine * kLine * t_.columns + first % kLine)), 4);
+    }
   }
   b_.branch(b_.op(ScalarOp::eq_, rem(within, fine), b_.i64(0)), [&] {
     const Value group = b_.add(b_.add(w_.scaled(block, groups()), w_.scaled(div(within, fine), t_.columns)), column);
@@ -209,8 +252,8 @@ Value StreamActivations::word(const Place& at, const std::vector<int64_t>& eleme
 
 StreamActivations::Numbers StreamActivations::numbers(const Place& at, int64_t group) {
   const int both = sums_ ? 2 : 1;
-  const Value x = b_.load(numbers_, {Scalar::f32, both},
-                          b_.add(at.numbers, b_.i64(group * t_.columns * each_number())), 4 * both);
+  const Value x =
+      b_.load(numbers_, {Scalar::f32, both}, b_.add(at.numbers, b_.i64(group * t_.columns * each_number())), 4 * both);
   return {sums_ ? b_.extract(x, 0) : x, sums_ ? b_.extract(x, 1) : -1};
 }
 

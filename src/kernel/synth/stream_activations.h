@@ -17,8 +17,9 @@ class StreamActivations {
   // In the code of a block, whose shared memory it takes.
   StreamActivations(DotWriter& w, const DotProblem& p, const StreamPlan& t, const machine::Machine& m);
 
-  // In a lane loop: this lane's part of all rows; visible behind a barrier.
-  void fill(loop::ValueId lane);
+  // In a lane loop: this lane's part of all rows; visible behind a barrier. `meanwhile`: once, while the first are on
+  // their way: what else is asked of the memory is to be asked behind them.
+  void fill(loop::ValueId lane, const std::function<void()>& meanwhile);
 
   // Of units first + column, in lane loops: where what belongs to the lane of a column begins. `group` counts `columns`
   // units.
@@ -36,7 +37,7 @@ class StreamActivations {
   Numbers numbers(const Place& at, int64_t group);
 
  private:
-  // `share` elements of a row that a lane takes.
+  // `own_` elements of a row that a lane takes.
   struct Item {
     loop::ValueId number = -1, exists = -1, row = -1, element = -1;
     std::vector<loop::ValueId> x, codes;  // fours
@@ -60,6 +61,10 @@ class StreamActivations {
   const StreamPlan& t_;
   const machine::Machine& m_;
   bool sums_ = false;
+  int64_t own_ = 4;  // four, so that lanes read beside each other, where places are found bit by bit; else a share
+  bool find_bits();
+  void put_bytes(const Item& item, loop::ValueId unit_line, loop::ValueId within);
+  int64_t place_of(int64_t element) const;  // of a share
   std::vector<std::vector<int64_t>> runs_;  // of `share` elements: those of its words
   loop::BufferId codes_ = -1, numbers_ = -1;
 };

@@ -16,8 +16,8 @@ using Value = loop::ValueId;
 
 namespace {
 
-constexpr int kByte = 8, kWord = 4;
-constexpr int kDigitBits = 7;       // of a byte whose highest bit selects
+constexpr int kByte = 8, kWord = 4, kTableBytes = 16;
+constexpr int kDigitBits = 7;  // of a byte whose highest bit selects
 constexpr int kMostDigits = 2;
 constexpr int64_t kLargestSum = int64_t{1} << 30;
 
@@ -72,6 +72,16 @@ std::optional<std::vector<std::array<int64_t, 4>>> fours(const std::vector<std::
     if (relative != pattern) return std::nullopt;
     out.insert(out.end(), here.begin(), here.end());
   }
+  return out;
+}
+
+// Of four elements whose bits stand alike.
+std::vector<StreamCodes::Part> parts_of(const std::vector<std::vector<Bits>>& bits, std::array<int64_t, 4> elements) {
+  std::vector<StreamCodes::Part> out;
+  for (const Bits& b : bits[static_cast<size_t>(elements[0])])
+    out.push_back({{}, ((1 << b.count) - 1) << b.first, 0, b.value_bit - b.first});
+  for (size_t i = 0; i < elements.size(); ++i)
+    for (size_t k = 0; k < out.size(); ++k) out[k].bytes[i] = bits[static_cast<size_t>(elements[i])][k].byte;
   return out;
 }
 
@@ -142,17 +152,10 @@ std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, in
   StreamCodes out;
   out.bias = by_code->values[static_cast<size_t>(*flipped)];
   for (const auto& four : *found) {
-    StreamCodes::Run run{four, {}};
-    const std::vector<Bits>& like = bits[static_cast<size_t>(four[0])];
-    for (size_t k = 0; k < like.size(); ++k) {
-      const Bits& b = like[k];
-      StreamCodes::Part part;
-      for (size_t i = 0; i < 4; ++i) part.bytes[i] = bits[static_cast<size_t>(four[i])][k].byte;
-      part.mask = ((1 << b.count) - 1) << b.first;
-      part.flip = ((*flipped >> b.value_bit) & ((1 << b.count) - 1)) << b.first;
-      part.exponent = b.value_bit - b.first;
+    StreamCodes::Run run{four, parts_of(bits, four)};
+    for (StreamCodes::Part& part : run.parts) {
+      part.flip = (part.exponent < 0 ? *flipped << -part.exponent : *flipped >> part.exponent) & part.mask;
       out.least = std::min(out.least, part.exponent);
-      run.parts.push_back(part);
     }
     out.runs.push_back(std::move(run));
   }
@@ -211,17 +214,21 @@ bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int fie
 
 StreamWords::StreamWords(loop::Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned)
     : b_(b), m_(m), codes_(codes), aligned_(aligned) {
-  if (!codes_.digits.empty())
-    table_ = b_.alloc(static_cast<int64_t>(codes_.digits.size()) * 16, 16, loop::Space::shared);
+  if (!codes_.digits.empty()) table_ = b_.alloc(m.wave * table_bytes(codes_), 16, loop::Space::shared);
+}
+
+int64_t StreamWords::table_bytes(const StreamCodes& codes) {
+  return static_cast<int64_t>(codes.digits.size()) * kTableBytes;
 }
 
 void StreamWords::fill(Value lane) {
   if (table_ < 0) return;
-  b_.branch(b_.op(ScalarOp::eq_, lane, b_.i64(0)), [&] {
+  b_.branch(b_.op(ScalarOp::lt_, lane, b_.i64(m_.wave)), [&] {
+    const Value own = b_.mul(b_.lane_id(), b_.i64(table_bytes(codes_)));
     for (size_t digit = 0; digit < codes_.digits.size(); ++digit) {
       const auto& table = codes_.digits[digit];
       b_.store(table_, b_.lanes_integer({table.begin(), table.end()}, Scalar::u8),
-               b_.i64(static_cast<int64_t>(digit) * 16), 16);
+               b_.add(own, b_.i64(static_cast<int64_t>(digit) * kTableBytes)), kTableBytes);
     }
   });
 }
@@ -229,8 +236,10 @@ void StreamWords::fill(Value lane) {
 void StreamWords::enter() {
   if (table_ < 0) return;
   entries_.clear();
+  const Value own = b_.mul(b_.lane_id(), b_.i64(table_bytes(codes_)));
   for (size_t word = 0; word < codes_.digits.size() * 4; ++word)
-    entries_.push_back(b_.load(table_, {Scalar::u32, 1}, b_.i64(static_cast<int64_t>(word) * 4), 4));
+    entries_.push_back(
+        b_.load(table_, {Scalar::u32, 1}, b_.add(own, b_.i64(static_cast<int64_t>(word) * kWord)), kWord));
 }
 
 Value StreamWords::four(Value word) {

@@ -1,7 +1,8 @@
-// Codes of a unit of a streamed weight as an integer dot of bytes takes them, by as few operations as the layout allows:
-// bytes as they lie in memory, masked, where bits stand in them; what those bits count is made good in the sums, a power
-// of two at a time. Codes of four bits with a table become bytes by the machine's selection out of registers, digit by
-// digit. Found from the layout and the numbers codes stand for. Proved by tests/kernel/stream_codes_test.cpp.
+// Codes of a unit of a streamed weight as an integer dot of bytes takes them, by as few operations as the layout
+// allows: bytes as they lie in memory, masked, where bits stand in them; what those bits count is made good in the
+// sums, a power of two at a time. Codes of four bits with a table become bytes by the machine's selection out of
+// registers, digit by digit. Found from the layout and the numbers codes stand for. Proved by
+// tests/kernel/stream_codes_test.cpp.
 #pragma once
 
 #include <array>
@@ -70,7 +71,8 @@ class StreamWords {
   const machine::Machine& m_;
   const StreamCodes& codes_;
   bool aligned_;
-  // A constant would be made anew for every use.
+  // Every lane has a copy: constants, and what all lanes have, would be made anew for every use.
+  static int64_t table_bytes(const StreamCodes& codes);
   loop::BufferId table_ = -1;
   std::vector<loop::ValueId> entries_;  // words
 };

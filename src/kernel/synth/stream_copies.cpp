@@ -51,8 +51,10 @@ Value StreamCopies::memory_byte(Value row) {
 void StreamCopies::copy(Value row, Value byte, Value stage, Value number) {
   const Value in_row = w_.add(w_.scaled(stage, shape_.chunk), byte);
   const auto copy = [&] {
-    b_.copy(buffer_, w_.add(w_.scaled(number, shape_.stage_bytes), w_.add(w_.scaled(row, shape_.pitch), byte)),
-            w_.buffer(1), w_.add(memory_byte(row), in_row), shape_.piece);
+    Value to = w_.scaled(number, shape_.stage_bytes);
+    if (byte_ >= 0) to = w_.add(to, byte_);
+    b_.copy(buffer_, w_.add(to, w_.add(w_.scaled(row, shape_.pitch), byte)), w_.buffer(1),
+            w_.add(memory_byte(row), in_row), shape_.piece);
   };
   if (shape_.row_bytes % shape_.chunk != 0)
     b_.branch(b_.op(ScalarOp::lt_, in_row, w_.i64(shape_.row_bytes)), copy);
@@ -66,8 +68,9 @@ void StreamCopies::begin(Value lane, Value stage, Value number) {
   for (int64_t first = 0; first < all; first += shape_.lanes) {
     const Value piece = w_.add(lane, w_.i64(first));
     const auto begin = [&] {
-      const Value row = b_.op(ScalarOp::div_, piece, w_.i64(across));
-      copy(row, w_.scaled(b_.op(ScalarOp::rem_, piece, w_.i64(across)), shape_.piece), stage, number);
+      const Value row = shape_.rows == 1 ? w_.i64(0) : b_.op(ScalarOp::div_, piece, w_.i64(across));
+      const Value within = shape_.rows == 1 ? piece : b_.op(ScalarOp::rem_, piece, w_.i64(across));
+      copy(row, w_.scaled(within, shape_.piece), stage, number);
     };
     if (first + shape_.lanes <= all)
       begin();

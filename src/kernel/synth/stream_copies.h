@@ -21,7 +21,11 @@ class StreamCopies {
   StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, loop::ValueId n0);
 
   loop::BufferId buffer() const { return buffer_; }
-  void enter(loop::ValueId n0) { n0_ = n0; }  // other rows
+  // Other rows, and where they lie in a stage.
+  void enter(loop::ValueId n0, loop::ValueId byte) {
+    n0_ = n0;
+    byte_ = byte;
+  }
   // A row's number in b; the last one for those behind it.
   loop::ValueId clamped(loop::ValueId row);
   // In a lane loop: this lane's pieces of a stage, to stage `number` of the buffer.
@@ -40,7 +44,7 @@ class StreamCopies {
   loop::Builder& b_;
   const DotProblem& p_;
   Shape shape_;
-  loop::ValueId n0_;
+  loop::ValueId n0_, byte_ = -1;
   loop::BufferId buffer_;
 };
 

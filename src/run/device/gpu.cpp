@@ -18,6 +18,23 @@ constexpr int kThisThreadOnly = 1;    // what a capture forbids; both interfaces
 constexpr int64_t kLargestGrid = 0x7fffffff;
 constexpr int64_t kLargestGridInThreads = 0xffffffff;  // HIP counts threads
 
+constexpr int kFollowersAreRecorded = 12030;  // a driver of CUDA 12.3
+
+// What cuLaunchKernelEx reads (CUDA driver API, CUlaunchConfig and CUlaunchAttribute).
+struct LaunchAttribute {
+  static constexpr int kFollows = 6;  // programmatic stream serialization
+  int name;
+  int unused;
+  int value[16];
+};
+struct FollowerLaunch {
+  unsigned blocks[3], threads[3], shared_bytes;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned count;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(FollowerLaunch) == 56);
+
 std::string version_text(GpuVendor vendor, int v) {
   return vendor == GpuVendor::cuda ? fmt::format("{}.{}", v / 1000, v % 1000 / 10)
                                    : fmt::format("{}.{}.{}", v / 10000000, v / 100000 % 100, v % 100000);
@@ -161,6 +178,7 @@ class GpuDevice : public Device {
         memory_(context_),
         copies_(context_) {
     const GpuSymbols& gpu = context_->symbols();
+    follows_ = machine_->follows && gpu.launch_follower && driver.version >= kFollowersAreRecorded;
     records_ = gpu.capture_begin && gpu.capture_end && gpu.graph_instantiate && gpu.graph_launch && gpu.graph_destroy &&
                gpu.executable_destroy;
   }
@@ -210,6 +228,17 @@ class GpuDevice : public Device {
     void* const size_follows = reinterpret_cast<void*>(2);
     void* extra[] = {pointer_follows, arguments.data(), size_follows, &bytes, gpu.numbers.launch_end};
     context_->use();
+    if (follows_) {
+      const LaunchAttribute follows{LaunchAttribute::kFollows, {}, {1}};
+      const FollowerLaunch launch{{static_cast<unsigned>(spread.blocks), 1, 1},
+                                  {static_cast<unsigned>(spread.threads), 1, 1},
+                                  static_cast<unsigned>(spread.shared_bytes),
+                                  context_->stream(),
+                                  &follows,
+                                  1};
+      context_->check(gpu.launch_follower(&launch, kernel, nullptr, extra), "launch_follower");
+      return;
+    }
     context_->check(
         gpu.launch(kernel, static_cast<unsigned>(spread.blocks), 1, 1, static_cast<unsigned>(spread.threads), 1, 1,
                    static_cast<unsigned>(spread.shared_bytes), context_->stream(), nullptr, extra),
@@ -270,6 +299,7 @@ class GpuDevice : public Device {
  private:
   GpuFound found_;
   machine::MachineRef machine_;
+  bool follows_ = false;  // kernels are launched while the one before ends
   std::string driver_;
   GpuContextRef context_;  // first made, last gone
   GpuMemory memory_;

@@ -627,6 +627,24 @@ int NAME(cuLaunchKernel, hipModuleLaunchKernel)(void* handle, unsigned blocks, u
     return int{kOk};
   });
 }
+#ifndef LUMEN_FAKE_HIP
+// Kernels that wait themselves for the one before: here they all do.
+int cuLaunchKernelEx(const void* launch, void* handle, void** parameters, void** extra) {
+  struct Attribute {
+    int name, unused, value[16];
+  };
+  struct Launch {
+    unsigned blocks[3], threads[3], shared_bytes;
+    void* stream;
+    const Attribute* attributes;
+    unsigned count;
+  };
+  const auto& l = *static_cast<const Launch*>(launch);
+  if (l.count != 1 || l.attributes[0].name != 6 || l.attributes[0].value[0] != 1) return kInvalid;
+  return cuLaunchKernel(handle, l.blocks[0], l.blocks[1], l.blocks[2], l.threads[0], l.threads[1], l.threads[2],
+                        l.shared_bytes, l.stream, parameters, extra);
+}
+#endif
 int NAME(cuStreamBeginCapture_v2, hipStreamBeginCapture)(void* handle, int mode) {
   ENTER();
   auto* stream = static_cast<Stream*>(handle);
