@@ -125,9 +125,13 @@ struct PlanRun {
   std::vector<std::string> plans;
 };
 
+using Synthesize = std::function<synth::Synthesis(const graph::Plan&, const graph::Group&, const machine::Machine&,
+                                                  const synth::Options&)>;
+
 inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, graph::Tensor>& inputs,
                         const machine::Machine& m, const Execute& execute,
-                        const synth::Options& options = {.exact = true}) {
+                        const synth::Options& options = {.exact = true},
+                        const Synthesize& synthesize = synth::synthesize) {
   const graph::Graph& g = plan.graph;
   std::map<graph::ValueId, Blob> memory;  // by storage
   for (graph::ValueId v = 0; v < static_cast<int>(g.nodes.size()); ++v) {
@@ -138,7 +142,7 @@ inline PlanRun run_plan(const graph::Plan& plan, const std::map<std::string, gra
   }
   PlanRun out;
   for (const graph::Group& group : plan.groups) {
-    const synth::Synthesis s = synth::synthesize(plan, group, m, options);
+    const synth::Synthesis s = synthesize(plan, group, m, options);
     std::vector<Blob> scratch;
     for (const int64_t bytes : s.scratch) scratch.emplace_back(static_cast<size_t>(bytes), 0xcd);
     for (const graph::ValueId r : group.results) {
@@ -198,6 +202,7 @@ struct Check {
   uint32_t seed = 1;
   synth::Options options = {.exact = true};               // as the evaluator has it
   std::map<std::string, std::vector<double>> given = {};  // inputs that are not random
+  Synthesize synthesize = synth::synthesize;
 };
 
 inline FormatRef format_named(std::string_view name) {
@@ -226,7 +231,7 @@ inline std::vector<std::string> check(const graph::Graph& g, const Check& c = {}
   std::vector<std::string> plans;
   for (const std::string& name : c.machines) {
     const machine::MachineRef m = machine::find_machine(name);
-    const PlanRun got = run_plan(plan, inputs, *m, execute ? *execute : loop_evaluator(*m), c.options);
+    const PlanRun got = run_plan(plan, inputs, *m, execute ? *execute : loop_evaluator(*m), c.options, c.synthesize);
     EXPECT_EQ(got.status.code, 0) << got.status.detail;
     std::string what = name;
     for (const std::string& p : got.plans) what += "\n  " + p;

@@ -38,8 +38,13 @@ class Partition {
     for (const Attention& a : find_attention(g_, users_, 0, false)) {
       if (a.is_shared) continue;
       const Form form{KernelShape::attend, first_contract(a.nodes)};
-      const std::vector<ValueId> with = with_gathers(a.nodes);
-      if (with.size() == a.nodes.size() || !attempt(with, form)) attempt(a.nodes, form);
+      const auto merge = [&](const std::vector<ValueId>& nodes) {
+        const std::vector<ValueId> with = with_gathers(nodes);
+        return (with.size() != nodes.size() && attempt(with, form)) || attempt(nodes, form);
+      };
+      std::vector<ValueId> rounded = a.nodes;
+      if (const ValueId cast = only_rounding(a.output); cast >= 0) rounded.push_back(cast);
+      if (!merge(rounded) && rounded.size() != a.nodes.size()) merge(a.nodes);
     }
     for (const AttentionGradient& a : find_attention_gradients(g_, users_)) {
       attempt(a.nodes, {KernelShape::attend_gradient, a.root});
@@ -180,6 +185,19 @@ class Partition {
 
   ValueId first_contract(const std::vector<ValueId>& nodes) const {
     return *std::find_if(nodes.begin(), nodes.end(), [&](ValueId v) { return g_[v].op == Op::contract_; });
+  }
+
+  // The map that rounds v to a short float, where nothing else reads v; else -1.
+  ValueId only_rounding(ValueId v) const {
+    const ValueId u = users_[v].size() == 1 ? users_[v][0] : -1;
+    if (u < 0 || g_[u].op != Op::map_ || g_[u].type.shape != g_[v].type.shape) return -1;
+    const Formula& f = g_[u].attributes.formula;
+    if (f.inputs.size() != 1 || f.outputs.size() != 1 || clusters_[cluster_[u]].nodes.size() != 1 || feeds_update(u))
+      return -1;
+    const ScalarNode& end = f.nodes[static_cast<size_t>(f.outputs[0])];
+    const bool casts = end.op == ScalarOp::cast_ && is_float(end.type) && scalar_bits(end.type) == 16 &&
+                       f.nodes[static_cast<size_t>(end.args[0])].op == ScalarOp::input;
+    return casts ? u : -1;
   }
 
   // An attention and the gathers that find its keys and values, where it can read their tables itself.

@@ -77,7 +77,8 @@ void split_contracts(Graph& g);
 //            o = contract(p, v), a result (exp(s - m) and the division are maps of exactly that meaning; several maps may
 //            have been needed to say it, so take the form as given: s = operand of the max, o = last node). q, k, v are loads.
 //            The axis of m and l is the letter summed in o; no letter of S but that one is absent from o. m and l may be
-//            results, too. k and v may be views of a gather in the group instead (gathered_access in access.h), which nobody
+//            results, too. Where nothing but a map that rounds it to a float of 16 bits reads o, that map is the last node and the
+//            result instead. k and v may be views of a gather in the group instead (gathered_access in access.h), which nobody
 //            else reads and whose table and index are loads: caches whose keys are found by a table.
 //    attend_gradient  two contracts of one shape S, of rows (any number of axes) and keys (the last axis of S): each has one operand
 //            that varies along keys and not along rows, and one the other way round, and sums one letter; maps of shape S over them

@@ -60,7 +60,7 @@ class AttendKernel : AttendWriter {
     dot_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart, dot);
     map_ = std::make_unique<Body>(draft_, plan_, group_, a_.extents, apart);
     pick_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.pick_space(), apart, pick,
-                                   Accesses{{a_.last, a_.result_access}});
+                                   Accesses{{a_.written, a_.result_access}});
     direct_keys_ = dot_->chunking(lanes_).lanes == 0;
     direct_values_ = groups_ == 1 && pick_->chunking(lanes_).lanes == 0 && a_.width % lanes_ == 0;
     // Every row axis outside the tile, then tiles, then parts of the keys.
@@ -79,7 +79,7 @@ class AttendKernel : AttendWriter {
     for_tasks(
         b_, tasks, outer, 1, [&] { begin(); },
         [&](const std::vector<ValueId>& counters, ValueId, ValueId) { tile(counters); });
-    double bytes = static_cast<double>(graph::byte_size(g_[a_.last].type));
+    double bytes = static_cast<double>(graph::byte_size(g_[a_.written].type));
     for (const graph::ValueId input : group_.inputs) {
       int64_t whole = graph::byte_size(g_[input].type), viewed = 0;  // of a cache of many layers one is read
       for (const graph::ValueId load : {a_.q, a_.k, a_.v})
@@ -502,7 +502,7 @@ class AttendKernel : AttendWriter {
   void finish(ValueId i) {
     const ValueId total = b_.fold(ScalarOp::add_, b_.load(totals_, vector(), bytes(i, lanes_), line_));
     for (const graph::ValueId r : group_.results) {
-      if (r == a_.last) continue;
+      if (r == a_.written) continue;
       const int opened = open_row(*map_, i);
       map_->open_scalar();
       map_->store(r, r == a_.top ? b_.load(tops_, {Scalar::f32, 1}, bytes(i, 1), 4) : total);
@@ -510,12 +510,12 @@ class AttendKernel : AttendWriter {
       close(*map_, opened);
     }
     const int opened = open_row(*pick_, i);
-    each_number(a_.width, pick_->store_stride(a_.last) == 1 || a_.width == 1,
+    each_number(a_.width, pick_->store_stride(a_.written) == 1 || a_.width == 1,
                 [&](ValueId at, int lanes, ValueId count) {
                   pick_->open_lanes(at, lanes, count);
                   const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), at), 1), 4);
                   const ValueId o = b_.op(ScalarOp::div_, sum, b_.splat(total, lanes));
-                  pick_->store(a_.last, b_.convert(ScalarOp::cast_, g_[a_.last].type.element.scalar, o));
+                  pick_->store(a_.written, b_.convert(ScalarOp::cast_, g_[a_.written].type.element.scalar, o));
                   pick_->close();
                 });
     close(*pick_, opened);

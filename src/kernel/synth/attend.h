@@ -18,6 +18,7 @@ struct Attention {
 
   // scores = contract(q, k), .., s = score; m = top of s; l = sum of exp(s - m); o = last = contract(p, v).
   graph::ValueId scores = -1, score = -1, top = -1, sum = -1, last = -1;
+  graph::ValueId written = -1;  // o, or what it is rounded to
   graph::ValueId q = -1, k = -1, v = -1;
   std::vector<int64_t> extents;  // of the scores: row axes, then keys
   int64_t keys = 1, depth = 1, width = 1;
@@ -72,6 +73,8 @@ class KeyRange {
   bool hides_first() const;
   // Whether scores that are not hidden are made of `product` and constants alone.
   bool shows_only(graph::ValueId product) const { return !terms_.empty() && reads_only(argument(score_, 1), product); }
+  // Where they are just `product` times a positive number: that.
+  std::optional<double> multiple_of(graph::ValueId product) const;
   // The plan without the mask: what a tile computes of which every row sees every key.
   graph::Plan without_mask() const;
   // Whether a value of the scores' shape is 0 wherever the mask hides the key.

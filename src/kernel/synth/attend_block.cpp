@@ -382,7 +382,8 @@ void AttendBlock::copy_lines(ValueId lane, const Laid& o, ValueId first, BlockPr
   };
   each(lane, lines, p.units(), 1, [&](ValueId inside, ValueId number) {
     ValueId line = b_.add(first, inside);
-    if (count(o.by_key) % lines != 0) line = least(line, b_.i64(count(o.by_key) - 1));
+    if (count(o.by_key) % (side == tiles_.own_side ? tiles_.own : tiles_.walk) != 0)
+      line = least(line, b_.i64(count(o.by_key) - 1));
     const ValueId at = b_.add(b_.add(base, place_of(line)), times(number, unit));
     b_.copy(to.buffer, b_.add(to.from, p.place(side, inside, number)), o.buffer, times(at, bytes), BlockProduct::kUnit);
   });

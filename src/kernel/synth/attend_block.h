@@ -14,7 +14,8 @@ namespace lumen::synth {
 
 // Nothing where the machine has no waves, or no plan for such an attention.
 std::optional<Synthesis> attend_by_blocks(const graph::Plan& plan, const graph::Group& group,
-                                          const machine::Machine& target, Scalar products);
+                                          const machine::Machine& target, Scalar products,
+                                          const AttendEnough& enough = {});
 std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, const graph::Group& group,
                                                    const machine::Machine& target, Scalar products);
 

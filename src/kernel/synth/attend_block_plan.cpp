@@ -2,6 +2,7 @@
 #include "kernel/synth/attend_block_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernel/synth/ceil_div.h"
 
@@ -21,6 +22,10 @@ constexpr int64_t kEnoughBlocks = 128;
 constexpr double kFetch = 16;            // lines whose products take as long as fetching one
 constexpr int64_t kFewestStreamed = 33;  // own lines
 constexpr int64_t kMostStreamed = 224;   // registers of a lane's sums and held factors
+constexpr int kGroups = 2;               // that take turns
+constexpr int64_t kGroupLines = 64;      // of a tile
+constexpr int64_t kWideWalk = 128;       // lines
+constexpr int64_t kMostWide = 176;       // registers, of one of several groups
 constexpr int64_t kStreamPanels = 2;
 constexpr int64_t kStatistics = 4096;    // bytes: rows' extremes, bounds
 constexpr int64_t kOneBlock = 64 << 10;  // bytes of shared memory that are worth having a block alone
@@ -130,12 +135,19 @@ BlockTile AttendPlan::result(int64_t width) const {
   const int64_t unit = step(walk_side()) * across;
   (own_side == Side::a ? t.tiles_n : t.tiles_m) = static_cast<int>(round_up(width, unit) / unit);
   if (in_shared()) {
-    int n = static_cast<int>(unit);
+    int n = machine::kTurnedColumns;
     while (n < width) n *= 2;
     t.row = find_shared_matrix(*machine, {factor, {}}, n, false, true, streams);
     t.tiles_n = 1;
   }
   t.stage_k = walk;
+  return t;
+}
+
+BlockTile AttendPlan::turned(int64_t width) const {
+  BlockTile t = product(width);
+  t.row = find_shared_matrix(*machine, {factor, {}}, machine::kTurnedColumns);
+  t.tiles_n = 1;
   return t;
 }
 
@@ -154,32 +166,56 @@ int64_t stream_unit(const machine::Machine& m, Scalar products) {
   return BlockProduct::step_k(m, {row, products, row->collective->lanes, 1, 1, 1, 1, 1});
 }
 
-std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar products, const AttendProblem& problem) {
-  AttendPlan p;
-  p.machine = &m;
-  p.row = find_shared_matrix(m, {products, {}}, kMostWalk);
-  if (!p.row || problem.own < kFewestStreamed) return std::nullopt;
-  p.factor = products;
-  p.streams = true;
-  p.walk = machine::kTurnedColumns;
-  // Registers of a lane: sums of products and results, and what is held of the products.
+namespace {
+
+// Sums of products and results of a lane, and what it holds of the products; 0: an instruction is missing.
+int64_t stream_registers(const AttendPlan& p, const AttendProblem& problem) {
   int64_t sums = problem.products * p.walk / 2;
   for (const int64_t w : problem.results) {
-    if (!p.result(w).row) return std::nullopt;
+    if (!p.result(w).row) return 0;
     sums += p.result(w).row->n / 2;
   }
-  const int64_t held = problem.sources * p.walk / 4;
-  if (sums + held > kMostStreamed) return std::nullopt;
-  // One group a block: several would share what is walked, but wait together (measured: 7 to 11 % slower).
-  p.own = p.step(p.own_side);
-  const int64_t step = stream_unit(m, products);
+  return sums + problem.sources * p.walk / 4;
+}
+
+int64_t stream_bytes(const AttendPlan& p, const AttendProblem& problem) {
+  const int64_t step = stream_unit(*p.machine, p.factor);
   int64_t bytes = kStatistics;
   for (const int64_t k : problem.owned) bytes += panel_bytes(p.own, round_up(k, step), p.factor);
   for (const int64_t k : problem.walked)
     bytes += kStreamPanels * panel_bytes(p.walk, p.result(k).row ? p.result(k).row->n : round_up(k, step), p.factor);
   for (const int64_t w : problem.apart) bytes += kStreamPanels * panel_bytes(p.walk, p.result(w).row->n, p.factor);
-  if (bytes > m.shared_bytes) return std::nullopt;
-  return p;
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar products, const AttendProblem& problem) {
+  AttendPlan p;
+  p.machine = &m;
+  p.factor = products;
+  p.streams = true;
+  if (problem.own < kFewestStreamed || stream_unit(m, products) == 0) return std::nullopt;
+  const auto fits = [&](int down, int64_t walk, int64_t registers) {
+    p.row = find_shared_matrix(m, {products, {}}, static_cast<int>(walk));
+    if (!p.row) return false;
+    p.down = down;
+    p.own = p.step(p.own_side) * down;
+    p.walk = walk;
+    const int64_t needed = stream_registers(p, problem);
+    return needed > 0 && needed <= registers && stream_bytes(p, problem) <= m.shared_bytes;
+  };
+  // Two groups take turns (attend_block_stream.cpp), and fetch what is walked half as often. Tiles are wide, for groups
+  // wait for each other once a tile; where lines are short, that costs more than it saves (measured).
+  const int64_t own = kGroups * kGroupLines, blocks = problem.heads * ((problem.own + own - 1) / own);
+  int64_t widths = 0;
+  for (const auto* of : {&problem.walked, &problem.apart})
+    widths += std::accumulate(of->begin(), of->end(), int64_t{0});
+  if (problem.enough && blocks >= problem.enough->blocks && widths >= problem.enough->width &&
+      problem.walk > kMostWalk && fits(kGroups, kWideWalk, kMostWide))
+    return p;
+  if (fits(1, machine::kTurnedColumns, kMostStreamed)) return p;
+  return std::nullopt;
 }
 
 std::optional<AttendPlan> plan_attend(const machine::Machine& m, Scalar products, const AttendProblem& problem) {

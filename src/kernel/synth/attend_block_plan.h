@@ -2,11 +2,17 @@
 // wanted), tiles of the others that it walks, and the instruction that multiplies them. Knows machines, not graphs.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "kernel/synth/block_product.h"
 
 namespace lumen::synth {
+
+// From how many blocks, and widths of keys and values together, on two groups of lanes are worth having in a block.
+struct AttendEnough {
+  int64_t blocks = 128, width = 224;
+};
 
 // What must be kept and computed.
 struct AttendProblem {
@@ -17,7 +23,8 @@ struct AttendProblem {
   std::vector<int64_t> results;  // of the sums of own lines; each needs a panel of walked lines, turned
   std::vector<int64_t> apart;    // of those of results that read walked lines no product reads
   int products = 1, sources = 1;
-  bool rows_meet = false;  // lanes that share an own line must agree on something in each tile
+  bool rows_meet = false;              // lanes that share an own line must agree on something in each tile
+  std::optional<AttendEnough> enough;  // streams may take two groups of lanes, and wide tiles of walked lines
 };
 
 struct AttendPlan {
@@ -34,6 +41,7 @@ struct AttendPlan {
   BlockProduct::Side walk_side() const;
   BlockTile product(int64_t k) const;     // own x walk
   BlockTile result(int64_t width) const;  // own x width, over walk
+  BlockTile turned(int64_t width) const;  // of streams: the walked lines that lie together for a result
   // The instruction reads its factors in shared memory: of results, the walked lines as they are, not turned.
   bool in_shared() const { return row && row->in_shared; }
   int wave() const { return row ? row->collective->lanes : machine->wave; }

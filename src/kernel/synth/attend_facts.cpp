@@ -58,6 +58,9 @@ Attention::Attention(const graph::Plan& plan, const graph::Group& group) {
     if (g[node].op == Op::reduce_) (g[node].attributes.reduction == graph::Reduction::max ? top : sum) = node;
   }
   LUMEN_CHECK(top >= 0 && sum >= 0 && last >= 0, "attend needs a maximum, a sum and a second dot");
+  written = last;
+  for (const graph::ValueId node : group.nodes)
+    if (g[node].op == Op::map_ && g[node].operands == std::vector<graph::ValueId>{last}) written = node;
   score = g[top].operands[0];
   extents = extents_of(g[scores].type.shape);
   keys = extents.back();
@@ -77,7 +80,7 @@ Attention::Attention(const graph::Plan& plan, const graph::Group& group) {
   q_access = access_by_letters(plan, group, q, dot[1 - key_side], dot[2] + inner);
   k_access = key_access(plan, group, k, dot[key_side], dot[2] + inner, k_found);
   v_access = key_access(plan, group, v, pick[1], pick[0] + outer, v_found);
-  result_access = result_by_letters(g, last, pick[2], pick[0] + outer, pick_space());
+  result_access = result_by_letters(g, written, pick[2], pick[0] + outer, pick_space());
 }
 
 Access Attention::key_access(const graph::Plan& plan, const graph::Group& group, graph::ValueId operand,
@@ -281,6 +284,20 @@ bool KeyRange::reads_only(Spot s, graph::ValueId v) const {
   for (int k = 0; k < 3 && n.args[k] >= 0; ++k)
     if (!reads_only(argument(s, k), v)) return false;
   return true;
+}
+
+std::optional<double> KeyRange::multiple_of(graph::ValueId product) const {
+  if (terms_.empty()) return std::nullopt;
+  const auto is_product = [&](Spot s) {
+    const ScalarNode& n = node(s);
+    return n.op == ScalarOp::input && n.type == Scalar::f32 && plan_.graph[s.value].operands[n.index] == product;
+  };
+  const Spot shown = argument(score_, 1);
+  if (is_product(shown)) return 1;
+  if (node(shown).op != ScalarOp::mul_ || node(shown).type != Scalar::f32) return std::nullopt;
+  for (const int k : {0, 1})
+    if (const auto by = constant(argument(shown, k)); by && *by > 0 && is_product(argument(shown, 1 - k))) return by;
+  return std::nullopt;
 }
 
 graph::Plan KeyRange::without_mask() const {

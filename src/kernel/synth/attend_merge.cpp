@@ -19,16 +19,16 @@ Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Atte
   const int64_t all = product(rows), width = attention.width;
   const BufferId partial = draft.scratch(0, parts * all * width * 4, false);
   const BufferId extremes = draft.scratch(1, parts * all * 8, false);
-  draft.value(attention.last, true);
+  draft.value(attention.written, true);
   graph::Group nothing;
   Body body(draft, plan, nothing, attention.pick_space(), std::vector<bool>(attention.extents.size() + 1, true), {},
-            {{attention.last, attention.result_access}});
+            {{attention.written, attention.result_access}});
   const auto axis_of = [&](size_t d) {
     for (size_t k = 0; k < body.extents().size(); ++k)
       if (body.first_axis(static_cast<int>(k)) == static_cast<int>(d)) return static_cast<int>(k);
     return -1;
   };
-  const bool dense = body.store_stride(attention.last) == 1 || width == 1;
+  const bool dense = body.store_stride(attention.written) == 1 || width == 1;
   const int lanes = dense ? target.f32_lanes() : 1;
   const Tasks tasks = cut(rows, width, std::max<int64_t>(target.grain(kGrain) / parts, 1), lanes);
   const loop::VType one{Scalar::f32, 1};
@@ -66,7 +66,8 @@ Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Atte
             sum = p == 0 ? part : b.add(sum, part);
           }
           const ValueId o = b.op(ScalarOp::div_, sum, b.splat(total, body.lanes()));
-          body.store(attention.last, b.convert(ScalarOp::cast_, plan.graph[attention.last].type.element.scalar, o));
+          body.store(attention.written,
+                     b.convert(ScalarOp::cast_, plan.graph[attention.written].type.element.scalar, o));
         });
         for (int d = 0; d < opened; ++d) body.close();
       });

@@ -102,7 +102,8 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
     together_ = chunk_k_ / tile_.row->k;
     if (tile_.row->in_shared) {
       for (const Side side : {Side::a, Side::b})
-        LUMEN_CHECK(!is_turned(side) || tile_.stage_k == machine::kTurnedColumns, "turned panels of {}", tile_.stage_k);
+        LUMEN_CHECK(!is_turned(side) || tile_.stage_k % machine::kTurnedColumns == 0, "turned panels of {}",
+                    tile_.stage_k);
       for (Factor* f : {&a_, &c_}) {
         f->rows = f == &a_ ? tile_.m() : tile_.n();
         f->row_bytes = kSwizzledRow;
@@ -142,7 +143,7 @@ bool BlockProduct::is_turned(Side side) const {
 }
 
 ValueId BlockProduct::turned_place(Side side, ValueId unit, ValueId k) {
-  LUMEN_CHECK(is_turned(side));
+  LUMEN_CHECK(is_turned(side) && tile_.stage_k == machine::kTurnedColumns);
   const int64_t units = kSwizzledRow / kUnit;
   const ValueId inside =
       b_.op(ScalarOp::xor_, b_.op(ScalarOp::rem_, unit, b_.i64(units)), b_.op(ScalarOp::rem_, k, b_.i64(units)));
@@ -300,14 +301,18 @@ void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool 
                 across = b_.op(ScalarOp::rem_, group, b_.i64(tile_.groups_n));
   const int64_t step_bytes = tile_.row->k * scalar_bytes(tile_.factor);
   const int64_t steps = kSwizzledRow / step_bytes;
-  // Rows of one instruction lie one after the other, or (turned) in runs of as many bytes as a row else has.
+  // Rows of one instruction lie one after the other, or (turned) in runs of as many bytes as a row else has; of those
+  // panels of kTurnedColumns lie behind each other.
   const auto at = [&](Side side, ValueId from, ValueId mine, int64_t tile, int64_t step) {
     const Factor& f = side == Side::a ? a_ : c_;
     const int64_t rows = side == Side::a ? tile_.step_m() : tile_.step_n();
     const int64_t tiles = side == Side::a ? tile_.tiles_m : tile_.tiles_n;
-    const int64_t bytes = is_turned(side) ? rows * scalar_bytes(tile_.factor) * tile_.stage_k : rows * kSwizzledRow;
-    const int64_t inside =
-        is_turned(side) ? step * tile_.row->k * kSwizzledRow : step / steps * f.chunk_bytes + step % steps * step_bytes;
+    const int64_t bytes =
+        is_turned(side) ? rows * scalar_bytes(tile_.factor) * machine::kTurnedColumns : rows * kSwizzledRow;
+    const int64_t turned_k = step * tile_.row->k, columns = machine::kTurnedColumns;
+    const int64_t inside = is_turned(side) ? turned_k / columns * f.rows * scalar_bytes(tile_.factor) * columns +
+                                                 turned_k % columns * kSwizzledRow
+                                           : step / steps * f.chunk_bytes + step % steps * step_bytes;
     return b_.add(b_.add(from, b_.mul(mine, b_.i64(bytes * tiles))), b_.i64(tile * bytes + inside));
   };
   for (int i = 0; i < tile_.tiles_m; ++i)
