@@ -93,6 +93,13 @@ void by_table(const TableCase& c) {
     EXPECT_FALSE(plan.starts_with("gather")) << plan;
   }
   EXPECT_EQ(found, 3) << graph::print(t.g);
+  // Blocks of lanes multiply rounded factors.
+  Check rounded{.tolerance = 2e-2, .limits = {{"table", c.places}, {"positions", c.keys}}};
+  rounded.machines = {"sm_90a", "gfx942"};
+  rounded.options.products = Scalar::bf16;
+  for (const std::string& plan : check(t.g, rounded))
+    EXPECT_TRUE(plan.starts_with("attend merge") || plan.find("by table bounded by blocks") != std::string::npos)
+        << plan;
 }
 
 TEST(SynthAttend, KeysFoundByATable) {
