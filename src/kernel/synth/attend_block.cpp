@@ -201,7 +201,8 @@ void AttendBlock::fill_turned(ValueId lane, const Operand& o, ValueId first, Blo
   if (chunks.lanes == 0) {
     // A square of lines and numbers is turned in registers. Neighbouring lanes take neighbouring lines, whose units lie
     // together in the panel.
-    const int across = o.width % 4 == 0 ? 4 : 1;
+    // What a table finds takes registers of its own.
+    const int across = o.width % 4 != 0 ? 1 : o.found ? 2 : 4;
     each(lane, o.width / across, tiles_.walk / unit, unit, [&](ValueId column, ValueId number) {
       std::vector<ValueId> lines;
       for (int j = 0; j < unit; ++j) {
