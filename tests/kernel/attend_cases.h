@@ -74,6 +74,48 @@ inline G gradient_graph(int64_t batch, int64_t length, int64_t groups, int64_t r
   return t;
 }
 
+// Keys and values of `texts` that lie anywhere among `places`, found by a table of places; each query has a position.
+struct TableCase {
+  int64_t texts = 1, queries = 1, keys = 8, places = 40, groups = 1, repeat = 1, depth = 16;
+  FormatRef format = nullptr;
+  int64_t window = 0;
+  bool same = false;  // values are the first half of each key
+};
+
+inline G table_graph(const TableCase& c) {
+  using graph::Reduction;
+  using graph::ValueId;
+  G t;
+  const auto cache = [&](const char* name) {
+    const std::vector<int64_t> shape = {3, c.groups, c.places, c.depth};
+    const ValueId all = c.format ? t.decoded(t.in(name, shape, c.format)) : t.in(name, shape);
+    const ValueId one = t.b.slice(all, {1, 0, 0, 0}, G::shape({1, c.groups, c.places, c.depth}));
+    return t.b.permute(t.b.reshape(one, G::shape({c.groups, c.places, c.depth})), {1, 0, 2});
+  };
+  const ValueId q = t.in("q", {c.texts, c.queries, c.groups, c.repeat, c.depth});
+  const ValueId table = t.in("table", {c.texts, c.keys}, Scalar::i32);
+  const ValueId k = t.b.gather(cache("k"), table);
+  const ValueId v = c.same ? t.b.slice(k, {0, 0, 0, 0}, G::shape({c.texts, c.keys, c.groups, c.depth / 2}))
+                           : t.b.gather(cache("v"), table);
+  const ValueId positions =
+      t.b.reshape(t.in("positions", {c.texts, c.queries}, Scalar::i32), G::shape({c.texts, 1, 1, c.queries, 1}));
+  ValueId s = t.b.mul(t.b.contract(q, k, "btgrd", "bsgd", "bgrts"), t.b.scalar(0.25));
+  const ValueId key = t.b.iota(G::type({1, 1, 1, 1, c.keys}, Scalar::i32), 4);
+  Formula mask;
+  mask.inputs = {Scalar::i32, Scalar::i32, Scalar::f32};
+  int visible = mask.op(ScalarOp::le_, mask.input(0), mask.input(1));
+  if (c.window > 0) {
+    const int end = mask.op(ScalarOp::add_, mask.input(0), mask.integer(Scalar::i32, c.window));
+    visible = mask.op(ScalarOp::and_, visible, mask.op(ScalarOp::lt_, mask.input(1), end));
+  }
+  mask.outputs = {mask.op(ScalarOp::select_, visible, mask.input(2), mask.constant(Scalar::f32, -1e30))};
+  s = t.b.map(mask, {key, positions, s});
+  const ValueId e = t.b.unary(ScalarOp::exp_, t.b.sub(s, t.b.reduce(s, Reduction::max, {4})));
+  const ValueId p = t.b.div(e, t.b.reduce(e, Reduction::sum, {4}));
+  t.out(t.b.contract(p, v, "bgrts", "bsgd", "btgrd"));
+  return t;
+}
+
 // What kernels of blocks are tried on: whole and broken tiles, shared keys, windows, a bias, a long text's next
 // positions, keys in a format.
 inline std::vector<AttentionCase> block_attentions() {

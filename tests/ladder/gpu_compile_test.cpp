@@ -134,13 +134,16 @@ struct Planned {
   std::vector<std::string> plans;
 };
 
-// Attention as training wants it, with its gradient, and for one new position of a long text.
+// Attention as training wants it, with its gradient, for one new position of a long text, and for a prompt whose keys
+// a table finds.
 Planned attentions_for(const machine::Machine& m, int64_t size, Scalar products) {
   Planned out;
   synth::Options options;
   options.products = products;
   const AttentionCase decode{.queries = 1, .keys = 4096, .groups = 4, .depth = size, .width = size};
-  for (const G& t : {gradient_graph(2, 1024, 4, 2, size, size), attention_graph(decode)}) {
+  const TableCase paged{
+      .texts = 2, .queries = 256, .keys = 1024, .places = 4096, .groups = 4, .repeat = 2, .depth = size};
+  for (const G& t : {gradient_graph(2, 1024, 4, 2, size, size), attention_graph(decode), table_graph(paged)}) {
     const graph::Plan plan = graph::fuse(t.g);
     for (const graph::Group& group : plan.groups)
       for (synth::Step& step : synth::synthesize(plan, group, m, options).steps) {
@@ -151,7 +154,7 @@ Planned attentions_for(const machine::Machine& m, int64_t size, Scalar products)
         out.plans.push_back(step.plan);
       }
   }
-  EXPECT_EQ(out.plans.size(), 4U);
+  EXPECT_EQ(out.plans.size(), 5U);
   return out;
 }
 

@@ -179,12 +179,7 @@ class AttendKernel : AttendWriter {
     const std::optional<Attention::Found>& found = is_dot ? a_.k_found : a_.v_found;
     if (!found) return opened;
     LUMEN_CHECK(opened == 1, "a single key is found by a table");
-    body.open_scalar();
-    const ValueId at = b_.convert(ScalarOp::cast_, Scalar::i64, body.value(found->index));
-    body.close();
-    const ValueId ok = b_.op(ScalarOp::and_, b_.op(ScalarOp::le_, b_.i64(0), at), less(at, b_.i64(found->count)));
-    b_.guard(ok, at, loop::kGuardIndex);
-    const ValueId inside = most(b_.i64(0), least(at, b_.i64(found->count - 1)));
+    const ValueId inside = key_in_table(body, *found);
     body.shift_load(is_dot ? a_.k : a_.v, times(sub(inside, number), found->stride));
     return opened;
   }
@@ -561,9 +556,7 @@ class AttendKernel : AttendWriter {
 
 Synthesis synthesize_attend(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                             const Options& options) {
-  // Blocks of lanes read keys where they lie; what a table finds is for this kernel.
-  if (!Attention(plan, group).is_found())
-    if (auto by_blocks = attend_by_blocks(plan, group, target, options.products)) return std::move(*by_blocks);
+  if (auto by_blocks = attend_by_blocks(plan, group, target, options.products)) return std::move(*by_blocks);
   return AttendKernel(plan, group, target).run();
 }
 

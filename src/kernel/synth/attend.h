@@ -170,6 +170,8 @@ class AttendWriter {
   // Declares what a kernel of `attention` writes, the group's results or, in parts of the keys, what attend_merge
   // joins; bytes of the scratch this takes.
   std::vector<int64_t> declare_results(const graph::Group& group, const Attention& attention, int64_t parts);
+  // What the index holds for the key that is open in `body`; what is none of the table's numbers is reported.
+  loop::ValueId key_in_table(Body& body, const Attention::Found& found);
   void keep_extremes(loop::ValueId row, loop::ValueId top, loop::ValueId total);
   // Numbers at .. of a row, as many as are stored at once.
   void each_number(int64_t width, bool dense,

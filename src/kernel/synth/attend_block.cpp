@@ -74,6 +74,15 @@ int AttendBlock::open_line(Body& body, bool by_key, ValueId number) {
   return opened;
 }
 
+int AttendBlock::open_line(const Operand& o, ValueId number) {
+  const int opened = open_line(*o.body, o.by_key, number);
+  if (!o.found) return opened;
+  LUMEN_CHECK(o.by_key && opened == 1, "one of several keys is found by a table");
+  const ValueId at = key_in_table(*o.body, *o.found);
+  o.body->shift_load(o.value, times(sub(at, least(number, b_.i64(keys() - 1))), o.found->stride));
+  return opened;
+}
+
 BufferId AttendBlock::panel(const BlockProduct& p, Side side) {
   return b_.alloc(p.panel_bytes(side), BlockProduct::kAlign, loop::Space::shared);
 }
@@ -135,7 +144,7 @@ void AttendBlock::fill_units(ValueId lane, const Operand& o, ValueId first, int6
   const int64_t whole_units = o.width / unit, filled = (o.width + unit - 1) / unit;
   if (chunks.lanes == 0) {
     const auto load = [&](ValueId line, ValueId number, int count) {
-      const int opened = open_line(*o.body, o.by_key, b_.add(first, line));
+      const int opened = open_line(o, b_.add(first, line));
       o.body->open_lanes(times(number, unit), count, -1);
       store(line, number, join({as_f32(o.body->value(o.value))}, unit, Scalar::f32));
       o.body->close();
@@ -155,7 +164,7 @@ void AttendBlock::fill_units(ValueId lane, const Operand& o, ValueId first, int6
       width = chunks.unit_lanes;
     }
     each(lane, lines, o.width / item, kReads, [&](ValueId line, ValueId number) {
-      const int opened = open_line(*o.body, o.by_key, b_.add(first, line));
+      const int opened = open_line(o, b_.add(first, line));
       const ValueId start = times(number, item);
       o.body->enter_chunk(start, item);
       std::vector<ValueId> pieces;
@@ -192,11 +201,12 @@ void AttendBlock::fill_turned(ValueId lane, const Operand& o, ValueId first, Blo
   if (chunks.lanes == 0) {
     // A square of lines and numbers is turned in registers. Neighbouring lanes take neighbouring lines, whose units lie
     // together in the panel.
-    const int across = o.width % 4 == 0 ? 4 : 1;
+    // What a table finds takes registers of its own.
+    const int across = o.width % 4 != 0 ? 1 : o.found ? 2 : 4;
     each(lane, o.width / across, tiles_.walk / unit, unit, [&](ValueId column, ValueId number) {
       std::vector<ValueId> lines;
       for (int j = 0; j < unit; ++j) {
-        const int opened = open_line(*o.body, o.by_key, b_.add(first, b_.add(times(number, unit), b_.i64(j))));
+        const int opened = open_line(o, b_.add(first, b_.add(times(number, unit), b_.i64(j))));
         o.body->open_lanes(times(column, across), across, -1);
         lines.push_back(as_f32(o.body->value(o.value)));
         o.body->close();
@@ -215,7 +225,7 @@ void AttendBlock::fill_turned(ValueId lane, const Operand& o, ValueId first, Blo
   const int64_t item = o.width % chunks.chunk == 0 ? chunks.chunk : o.width;
   const int width = item == chunks.chunk ? chunks.lanes : chunks.unit_lanes;
   each(lane, o.width / item, tiles_.walk, kReads, [&](ValueId number, ValueId line) {
-    const int opened = open_line(*o.body, o.by_key, b_.add(first, line));
+    const int opened = open_line(o, b_.add(first, line));
     const ValueId start = times(number, item);
     const ValueId of_line = b_.op(ScalarOp::div_, line, b_.i64(unit)),
                   inside = times(b_.op(ScalarOp::rem_, line, b_.i64(unit)), bytes);

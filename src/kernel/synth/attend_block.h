@@ -34,6 +34,7 @@ class AttendBlock : protected AttendWriter {
     graph::ValueId value = -1;
     bool by_key = false;
     int64_t width = 1;
+    const Attention::Found* found = nullptr;  // keys that a table finds
   };
 
   int64_t keys() const { return extents_.back(); }
@@ -49,6 +50,7 @@ class AttendBlock : protected AttendWriter {
 
   // In lane loops. Opens what a line's number says; close(body, ..) that many.
   int open_line(Body& body, bool by_key, ValueId number);
+  int open_line(const Operand& o, ValueId number);  // where a table finds it
   // Lines first .. of a panel.
   void fill(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, Side side, loop::BufferId to);
   // The plan's walked lines as the contracted axis: rows of the panel are the operand's numbers.

@@ -34,7 +34,7 @@ std::vector<int> tile_axes(const Attention& a) {
   int64_t rows = 1;
   for (int d = static_cast<int>(a.extents.size()) - 2; d >= 0 && rows < kTileRows; --d) {
     const auto at = static_cast<size_t>(d);
-    if (a.extents[at] == 1 || a.k_access.strides[at] != 0 || a.v_access.strides[at] != 0) continue;
+    if (a.extents[at] == 1 || !a.shares_keys(at)) continue;
     axes.insert(axes.begin(), d);
     rows *= a.extents[at];
   }
@@ -77,11 +77,14 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
   if (tiles_.streams) prepare(laid, out);
   const std::vector<bool> apart(a_.extents.size() + 1, true);
   using Accesses = std::map<graph::ValueId, Access>;
-  dot_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart, Accesses{{a_.k, a_.k_access}});
+  Accesses dot{{a_.k, a_.k_access}}, pick{{a_.v, a_.v_access}};
+  if (a_.k_found) dot[a_.k_found->index] = a_.k_found->access;
+  if (a_.v_found) pick[a_.v_found->index] = a_.v_found->access;
+  dot_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart, dot);
   queries_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart, Accesses{{a_.q, a_.q_access}});
   map_ = std::make_unique<Body>(draft_, plan_, group_, a_.extents, apart);
   if (shown_plan_) shown_ = std::make_unique<Body>(draft_, *shown_plan_, group_, a_.extents, apart);
-  pick_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.pick_space(), apart, Accesses{{a_.v, a_.v_access}},
+  pick_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.pick_space(), apart, pick,
                                  Accesses{{a_.written, a_.result_access}});
   std::vector<Body*> bodies{dot_.get(), queries_.get(), map_.get(), pick_.get()};
   if (shown_) bodies.push_back(shown_.get());
@@ -94,11 +97,11 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
   for (const graph::ValueId v : {a_.q, a_.k, a_.v, a_.written})
     bytes += static_cast<double>(graph::byte_size(g_[v].type));
   const double pairs = static_cast<double>(all_rows) * static_cast<double>(keys());
-  out.steps.push_back(
-      draft_.finish(fmt::format("attend {} depth {} width {} {}{} by blocks {}{}", shape_text(a_.extents), a_.depth,
-                                a_.width, map_->summary(), range_.is_bounded() ? " bounded" : "", tiles_.text(),
-                                parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
-                    2.0 * pairs * static_cast<double>(a_.depth + a_.width), bytes));
+  out.steps.push_back(draft_.finish(
+      fmt::format("attend {} depth {} width {} {}{}{} by blocks {}{}", shape_text(a_.extents), a_.depth, a_.width,
+                  map_->summary(), a_.is_found() ? " by table" : "", range_.is_bounded() ? " bounded" : "",
+                  tiles_.text(), parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
+      2.0 * pairs * static_cast<double>(a_.depth + a_.width), bytes));
   if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, target_, parts_));
   return out;
 }
@@ -107,7 +110,7 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
 std::vector<LaidOperand> ForwardBlock::lay(Scalar products) const {
   const int64_t unit = stream_unit(target_, products);
   std::vector<LaidOperand> out;
-  if (unit == 0) return out;
+  if (unit == 0 || a_.is_found()) return out;
   const auto add = [&](const Access& from, const std::vector<int>& lines, int64_t width) {
     if (auto o = lay_operand(plan_, group_, from, extents_, lines, width, products, unit)) out.push_back(*o);
   };
@@ -177,7 +180,9 @@ void ForwardBlock::block(ValueId head, ValueId tile, ValueId part) {
   } else {
     b_.barrier();
   }
-  const Operand keys_of{dot_.get(), a_.k, true, a_.depth}, values_of{pick_.get(), a_.v, true, a_.width};
+  const auto found = [](const std::optional<Attention::Found>& f) { return f ? &*f : nullptr; };
+  const Operand keys_of{dot_.get(), a_.k, true, a_.depth, found(a_.k_found)},
+      values_of{pick_.get(), a_.v, true, a_.width, found(a_.v_found)};
   serial(from, to, tiles_.walk, [&](ValueId key) {
     lane_loop([&](ValueId lane) {
       fill(lane, keys_of, key, s, walked, keys_panel);

@@ -34,6 +34,15 @@ std::vector<int64_t> AttendWriter::declare_results(const graph::Group& group, co
   return bytes;
 }
 
+ValueId AttendWriter::key_in_table(Body& body, const Attention::Found& found) {
+  body.open_scalar();
+  const ValueId at = b_.convert(ScalarOp::cast_, Scalar::i64, body.value(found.index));
+  body.close();
+  b_.guard(b_.op(ScalarOp::and_, b_.op(ScalarOp::le_, b_.i64(0), at), less(at, b_.i64(found.count))), at,
+           loop::kGuardIndex);
+  return most(b_.i64(0), least(at, b_.i64(found.count - 1)));
+}
+
 void AttendWriter::keep_extremes(ValueId row, ValueId top, ValueId total) {
   b_.store(extremes_, top, bytes(row, 2), 4);
   b_.store(extremes_, total, b_.add(bytes(row, 2), b_.i64(4)), 4);
