@@ -189,8 +189,8 @@ TEST(DotBlock, WalkersAndSegmentsOfTheLastTiles) {
     const auto walks = [&](const Graph& g, bool streams) {
       const graph::Plan plan = dot_test::one_dot_group(g);
       const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
-      const machine::MatrixRow* row = shared ? synth::find_shared_matrix(m, {Scalar::bf16, {}}, 64)
-                                             : synth::find_matrix(m, {Scalar::bf16, {}}, 32);
+      const machine::MatrixRow* row =
+          shared ? synth::find_shared_matrix(m, {Scalar::bf16, {}}, 64) : synth::find_matrix(m, {Scalar::bf16, {}}, 32);
       synth::BlockPlan t;
       t.tile = {row, Scalar::bf16, row->collective->lanes, 1, 1, 1, 32 / std::min(row->n, 32), stage};
       t.a = t.b = synth::Supply::copies;

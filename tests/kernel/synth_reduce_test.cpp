@@ -8,7 +8,6 @@ namespace {
 using graph::Reduction;
 using graph::ValueId;
 
-
 TEST(SynthReduce, EveryAxis) {
   const std::vector<std::pair<std::vector<int64_t>, std::vector<int>>> cases = {
       {{7}, {0}},           {{1}, {0}},           {{5, 33}, {1}},       {{5, 33}, {0}},          {{4, 6, 19}, {1}},

@@ -178,6 +178,28 @@ TEST_P(GpuTest, RecordsAndReplays) {
   device->release(status);
 }
 
+// Where machine and driver know followers, kernels are launched so; those of a recorded step are not.
+TEST_P(GpuTest, KernelsFollowEachOther) {
+  machine::Machine follower = *machine::native_machine();
+  follower.follows = true;
+  const auto device = open_gpu(GetParam(), 0, std::make_shared<const machine::Machine>(follower));
+  const auto module = device->load("text");
+  void* kernel = module->find("add", 0);
+  const Numbers a(*device, {1, 2}), b(*device, {1, 1});
+  auto* status = static_cast<LaunchStatus*>(device->allocate(sizeof(LaunchStatus)));
+  void* buffers[] = {a.at, b.at, a.at};
+  device->launch(kernel, buffers, {2, false, 2, 1, 0}, status);
+  EXPECT_EQ(fake->count("cuLaunchKernelEx"), GetParam() == GpuVendor::cuda ? 1 : 0);
+  device->begin_recording();
+  device->launch(kernel, buffers, {2, false, 2, 1, 0}, status);
+  const auto recording = device->end_recording();
+  ASSERT_TRUE(recording);
+  EXPECT_EQ(fake->count("cuLaunchKernelEx"), GetParam() == GpuVendor::cuda ? 1 : 0);
+  device->replay(*recording);
+  EXPECT_EQ(a.get(), (std::vector<float>{3, 4}));
+  device->release(status);
+}
+
 TEST_P(GpuTest, WithoutRecordingItSaysSoAndGoesOn) {
   fake->captures = false;
   const auto device = open();

@@ -176,7 +176,8 @@ void add_dots(Machine& m, bool either_sign) {
 
 }  // namespace
 
-// Wave sizes, LDS and compute units (of one die of gfx90a, which is a device of its own): LLVM's AMDGPU usage guide (processors) and the instruction set documents.
+// Wave sizes, LDS and compute units (of one die of gfx90a, which is a device of its own): LLVM's AMDGPU usage guide
+// (processors) and the instruction set documents.
 std::vector<Machine> amd_machines() {
   std::vector<Machine> out;
   for (const auto& [name, units] : {std::pair{"gfx906", 60}, {"gfx908", 120}, {"gfx90a", 110}, {"gfx942", 304}}) {

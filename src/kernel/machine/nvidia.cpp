@@ -131,10 +131,10 @@ void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_turned = false, bool b_t
 // Shared memory: CUDA programming guide, technical specifications per compute capability, most of one block. PTX
 // versions: the lowest that knows the target and its instructions (PTX ISA, release notes).
 std::vector<Machine> nvidia_machines() {
-  std::vector<Machine> all = {
-      generation("sm_80", "ptx71", 163 << 10, 108), generation("sm_89", "ptx84", 99 << 10, 128),
-      generation("sm_90a", "ptx84", 227 << 10, 132), generation("sm_100a", "ptx86", 227 << 10, 148),
-      generation("sm_120", "ptx87", 99 << 10, 170)};
+  std::vector<Machine> all = {generation("sm_80", "ptx71", 163 << 10, 108), generation("sm_89", "ptx84", 99 << 10, 128),
+                              generation("sm_90a", "ptx84", 227 << 10, 132),
+                              generation("sm_100a", "ptx86", 227 << 10, 148),
+                              generation("sm_120", "ptx87", 99 << 10, 170)};
   for (size_t i = 0; i < all.size(); ++i) add_mma(all[i], i > 0);
   for (size_t i = 2; i < all.size(); ++i) all[i].follows = true;  // PTX ISA, griddepcontrol: sm_90
   Machine& hopper = all[2];

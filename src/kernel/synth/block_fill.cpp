@@ -75,8 +75,8 @@ void BlockFill::copy(Value lane, const Place& at, BufferId panel, Value to) {
   const auto place_of = [&](Value down, Value unit) {
     return b_.add(to, beside ? product_.turned_place(side_, unit, down) : product_.place(side_, down, unit));
   };
-  const Value origin = b_.add(b_.add(base_, at.outer),
-                              b_.add(w_.scaled(first_row_, row_stride), w_.scaled(at.k, k_stride)));
+  const Value origin =
+      b_.add(b_.add(base_, at.outer), b_.add(w_.scaled(first_row_, row_stride), w_.scaled(at.k, k_stride)));
   const auto copy_rounds = [&](int64_t first, int64_t last, Value unit, Value down) {
     const Value k = b_.add(at.k, beside ? down : w_.scaled(unit, unit_));
     Value across_at = w_.scaled(unit, unit_);
@@ -95,7 +95,9 @@ void BlockFill::copy(Value lane, const Place& at, BufferId panel, Value to) {
         element = b_.add(near, w_.scaled(b_.convert(ScalarOp::cast_, Scalar::i64, row), down_stride));
       }
       const Value here = b_.add(place, b_.i64(further * product_.row_bytes(side_)));
-      const auto begin = [&] { b_.copy(panel, here, w_.buffer(load()), w_.scaled(element, bytes), BlockProduct::kUnit); };
+      const auto begin = [&] {
+        b_.copy(panel, here, w_.buffer(load()), w_.scaled(element, bytes), BlockProduct::kUnit);
+      };
       if (p_.k.extent % stage == 0) {
         begin();
         continue;
@@ -130,7 +132,7 @@ std::vector<Value> BlockFill::fetch(Value lane, const Place& at, BufferId panel,
       const Value inside = ragged && !masked ? w_.min(k, b_.i64(p_.k.extent - 1)) : k;
       const Value element =
           b_.add(b_.add(base_, at.outer), b_.add(w_.scaled(row_in_memory(piece.row), index().strides[load()]),
-                                                           w_.scaled(inside, p_.k.strides[load()])));
+                                                 w_.scaled(inside, p_.k.strides[load()])));
       const Value count = ragged ? count_left(k, p_.k.extent, unit_) : -1;
       const Value x = w_.read(load(), element, p_.k.strides[load()], static_cast<int>(unit_), count);
       Value y = b_.type(x).scalar == factor_ ? x : b_.convert(ScalarOp::cast_, factor_, x);
@@ -174,8 +176,7 @@ void BlockFill::unpack(const Piece& piece, const Place& at, BufferId panel, Valu
   const int64_t block = l.format->block;
   Unpack cursor(b_, *l.format, w_.buffer(load()), l.rows, l.columns);
   cursor.use(m_);
-  const Value element =
-      b_.add(b_.add(base_, at.outer), w_.scaled(row_in_memory(piece.row), index().strides[load()]));
+  const Value element = b_.add(b_.add(base_, at.outer), w_.scaled(row_in_memory(piece.row), index().strides[load()]));
   cursor.enter_row(b_.op(ScalarOp::div_, element, b_.i64(l.columns)));
   // Behind the end of K the last block is read again, and not used.
   Value k = b_.add(at.k, w_.scaled(piece.unit, unit_));

@@ -15,7 +15,7 @@ using loop::VType;
 
 namespace {
 
-constexpr int kRowsOfLanes = 8;        // of a wave that multiplies without matrix instructions
+constexpr int kRowsOfLanes = 8;  // of a wave that multiplies without matrix instructions
 constexpr int64_t kSwizzledRow = BlockProduct::kSwizzledRow;
 
 // A wave's lanes in a rectangle; each multiplies for itself.

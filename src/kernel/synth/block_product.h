@@ -50,8 +50,8 @@ const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const ma
 class BlockProduct {
  public:
   enum class Side : uint8_t { a, b };
-  static constexpr int kAlign = 1024;   // of panels
-  static constexpr int64_t kUnit = 16;  // bytes
+  static constexpr int kAlign = 1024;                                            // of panels
+  static constexpr int64_t kUnit = 16;                                           // bytes
   static constexpr int64_t kSwizzledRow = 128, kSwizzle = kSwizzledRow / kUnit;  // rows after which units lie alike
 
   // Allocates the sums: in the code of a block.
@@ -115,8 +115,8 @@ class BlockProduct {
   loop::ValueId leads_line(Side side, loop::ValueId lane);          // truth: one of these lanes
   loop::ValueId group_across(Side side, loop::ValueId lane) const;  // the lane's group among those that share lines
 
-  // Where lanes beside each other hold neighbouring runs of a row, and the next such runs lie apart_beside() columns on:
-  // how many lanes (a power of two; 1: it is not so), and the lane's number among `lanes` of them.
+  // Where lanes beside each other hold neighbouring runs of a row, and the next such runs lie apart_beside() columns
+  // on: how many lanes (a power of two; 1: it is not so), and the lane's number among `lanes` of them.
   int lanes_beside() const;
   int64_t apart_beside() const { return int64_t{run_} * acc_.columns[acc_.columns.size() - 2].extent; }
   loop::ValueId number_beside(loop::ValueId lane, int lanes);

@@ -80,16 +80,11 @@ void BlockWrite::write_runs(Value lane, Value m0, Value n0, const Sink& sink) {
     const Value m = b_.add(m0, row), n = b_.add(n0, column);
     Value count = -1;
     if (sink.columns % run != 0) count = w_.min(b_.op(ScalarOp::sub_, b_.i64(sink.columns), n), b_.i64(run));
-    const auto put = [&] {
-      sink.store(sink.finish(sums, m, n, count), m, n, count, static_cast<int>(sink.bytes));
-    };
+    const auto put = [&] { sink.store(sink.finish(sums, m, n, count), m, n, count, static_cast<int>(sink.bytes)); };
     if (sink.whole_m && sink.whole_n) return put();
     const Value inside_m = b_.op(ScalarOp::lt_, m, b_.i64(sink.rows)),
                 inside_n = b_.op(ScalarOp::lt_, n, b_.i64(sink.columns));
-    b_.branch(sink.whole_m   ? inside_n
-              : sink.whole_n ? inside_m
-                             : b_.op(ScalarOp::and_, inside_m, inside_n),
-              put);
+    b_.branch(sink.whole_m ? inside_n : sink.whole_n ? inside_m : b_.op(ScalarOp::and_, inside_m, inside_n), put);
   });
 }
 
@@ -110,9 +105,7 @@ void BlockWrite::write_wide(Value lane, Value m0, Value n0, const Sink& sink, in
       if (static_cast<int>(runs.size()) < lanes) return -1;
       const Value out = product_.pass_beside(lane, std::move(runs));
       const Value n_wide = b_.add(first, moved);
-      const auto put = [&] {
-        sink.store(out, m, n_wide, -1, static_cast<int>(int64_t{lanes} * run * sink.bytes));
-      };
+      const auto put = [&] { sink.store(out, m, n_wide, -1, static_cast<int>(int64_t{lanes} * run * sink.bytes)); };
       runs.clear();
       if (sink.whole_m && sink.whole_n) {
         put();

@@ -28,8 +28,8 @@ class BlockWrite {
   struct Sink {
     std::function<Value(Value sums, Value m, Value n, Value count)> finish;
     std::function<void(Value out, Value m, Value n, Value count, int align)> store;
-    int64_t bytes = 4;      // of a number
-    bool aligned = false;   // sixteen bytes of neighbours lie so in memory
+    int64_t bytes = 4;     // of a number
+    bool aligned = false;  // sixteen bytes of neighbours lie so in memory
     bool whole_m = true, whole_n = true;
     int64_t rows = 0, columns = 0;  // that exist
   };

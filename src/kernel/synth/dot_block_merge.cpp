@@ -71,8 +71,8 @@ class Merge {
         const TileWalk::Walkers walkers = walk.walkers_of(b_, tile);
         b_.loop(LoopKind::serial, walkers.first, walkers.last, 1, [&](Value walker) {
           b_.branch(walk.has_segment(b_, walker, tile), [&] {
-            const Value element = w_.add(w_.scaled(TileWalk::segment(b_, walker, tile), m * n),
-                                         w_.add(w_.scaled(row, n), column));
+            const Value element =
+                w_.add(w_.scaled(TileWalk::segment(b_, walker, tile), m * n), w_.add(w_.scaled(row, n), column));
             const Value x = b_.load(partial_, type, w_.scaled(element, 4), 4);
             b_.store(sums, b_.add(b_.load(sums, type, w_.i64(0), 16), x), w_.i64(0), 16);
           });

@@ -32,16 +32,14 @@ struct BlockPlan {
   int64_t parts = 1, part = 1;    // of K, in stages: their sums are added by a step behind
   int buffers = 2;                // panels of each operand
   TileWalk walk;
-  double cycles = 0;              // estimate, of the whole machine
+  double cycles = 0;  // estimate, of the whole machine
 
   bool rounds(const DotProblem& p) const;  // an operand loses digits on its way into a panel
 
   // Products of one stage go on while those of the next begin.
   bool overlaps() const { return tile.row && tile.row->in_shared && buffers > 2; }
   // Stages whose products a short sum takes up before it is added to the others.
-  int64_t short_run() const {
-    return overlaps() && tile.row->short_sums && stages % 2 == 0 && part % 2 == 0 ? 2 : 1;
-  }
+  int64_t short_run() const { return overlaps() && tile.row->short_sums && stages % 2 == 0 && part % 2 == 0 ? 2 : 1; }
   TileOrder order() const { return {m_tiles, n_tiles, tile.m(), tile.n()}; }
   int64_t blocks(const DotProblem& p) const { return p.outer_extent() * parts * m_tiles * n_tiles; }
 };

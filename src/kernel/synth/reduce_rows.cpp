@@ -170,8 +170,7 @@ class RowKernel {
       const auto first = std::find_if(visited_.begin(), visited_.begin() + pass,
                                       [&](const std::set<graph::ValueId>& all) { return all.contains(v); });
       const int64_t bytes = scalar_bytes(g_[v].type.element.scalar), each = row_length_ / target_.wave * bytes / 4;
-      if (first != visited_.begin() + pass && (load || is_full_map(v)) &&
-          registers + each <= kHeldRegisters) {
+      if (first != visited_.begin() + pass && (load || is_full_map(v)) && registers + each <= kHeldRegisters) {
         registers += each;
         held_[v] = {static_cast<int>(first - visited_.begin()), -1};
       } else if (!load) {

@@ -100,8 +100,7 @@ TileWalk::Walkers TileWalk::walkers_of(Builder& b, ValueId tail_tile) const {
 
 ValueId TileWalk::has_segment(Builder& b, ValueId walker, ValueId tail_tile) const {
   const ValueId begin = scaled(b, tail_tile, stages), end = b.add(begin, b.i64(stages));
-  return b.op(ScalarOp::lt_, most_of(b, bound(b, walker), begin),
-              least_of(b, bound(b, b.add(walker, b.i64(1))), end));
+  return b.op(ScalarOp::lt_, most_of(b, bound(b, walker), begin), least_of(b, bound(b, b.add(walker, b.i64(1))), end));
 }
 
 TilePlace TileOrder::place(Builder& b, ValueId tile) const {

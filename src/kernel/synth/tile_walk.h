@@ -18,8 +18,8 @@ struct TileWalk {
 
   static constexpr int64_t kLeastSegment = 4;  // stages
 
-  int64_t waves() const;  // tiles that a walker computes whole, at most
-  int64_t tail() const;   // tiles cut into segments
+  int64_t waves() const;                                           // tiles that a walker computes whole, at most
+  int64_t tail() const;                                            // tiles cut into segments
   int64_t jobs() const { return waves() + (tail() > 0 ? 2 : 0); }  // of a walker, at most
   // Segments can be had: none is so short that it costs more than it gives.
   static bool can_stream(int64_t tiles, int64_t stages, int64_t walkers);
@@ -33,7 +33,8 @@ struct TileWalk {
   };
   Job job(loop::Builder& b, loop::ValueId walker, loop::ValueId number) const;
 
-  // Walkers that may have a segment of tile `tail_tile` of the tail: first .. last - 1; whether `walker` has, and where.
+  // Walkers that may have a segment of tile `tail_tile` of the tail: first .. last - 1; whether `walker` has, and
+  // where.
   struct Walkers {
     loop::ValueId first = -1, last = -1;
   };

@@ -18,7 +18,7 @@ constexpr int kThisThreadOnly = 1;    // what a capture forbids; both interfaces
 constexpr int64_t kLargestGrid = 0x7fffffff;
 constexpr int64_t kLargestGridInThreads = 0xffffffff;  // HIP counts threads
 
-constexpr int kFollowersAreRecorded = 12030;  // a driver of CUDA 12.3
+constexpr int kKnowsFollowers = 12030;  // a driver of CUDA 12.3
 
 // What cuLaunchKernelEx reads (CUDA driver API, CUlaunchConfig and CUlaunchAttribute).
 struct LaunchAttribute {
@@ -178,7 +178,7 @@ class GpuDevice : public Device {
         memory_(context_),
         copies_(context_) {
     const GpuSymbols& gpu = context_->symbols();
-    follows_ = machine_->follows && gpu.launch_follower && driver.version >= kFollowersAreRecorded;
+    follows_ = machine_->follows && gpu.launch_follower && driver.version >= kKnowsFollowers;
     records_ = gpu.capture_begin && gpu.capture_end && gpu.graph_instantiate && gpu.graph_launch && gpu.graph_destroy &&
                gpu.executable_destroy;
   }
@@ -228,7 +228,7 @@ class GpuDevice : public Device {
     void* const size_follows = reinterpret_cast<void*>(2);
     void* extra[] = {pointer_follows, arguments.data(), size_follows, &bytes, gpu.numbers.launch_end};
     context_->use();
-    if (follows_) {
+    if (follows_ && !recording_) {
       const LaunchAttribute follows{LaunchAttribute::kFollows, {}, {1}};
       const FollowerLaunch launch{{static_cast<unsigned>(spread.blocks), 1, 1},
                                   {static_cast<unsigned>(spread.threads), 1, 1},
@@ -250,11 +250,13 @@ class GpuDevice : public Device {
   void begin_recording() override {
     context_->use();
     context_->check(context_->symbols().capture_begin(context_->stream(), kThisThreadOnly), "capture_begin");
+    recording_ = true;
   }
   std::unique_ptr<Recording> end_recording() override {
     const GpuSymbols& gpu = context_->symbols();
     void *graph = nullptr, *executable = nullptr;
     const char* doing = "capture_end";
+    recording_ = false;
     int error = gpu.capture_end(context_->stream(), &graph);
     if (error == 0) error = gpu.graph_instantiate(&executable, graph, 0), doing = "graph_instantiate";
     if (graph) gpu.graph_destroy(graph);
@@ -299,7 +301,8 @@ class GpuDevice : public Device {
  private:
   GpuFound found_;
   machine::MachineRef machine_;
-  bool follows_ = false;  // kernels are launched while the one before ends
+  bool follows_ = false;    // kernels are launched while the one before ends
+  bool recording_ = false;  // .. but for those of a recorded step, in whole order: no card has shown more yet
   std::string driver_;
   GpuContextRef context_;  // first made, last gone
   GpuMemory memory_;

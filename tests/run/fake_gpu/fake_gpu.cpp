@@ -630,6 +630,7 @@ int NAME(cuLaunchKernel, hipModuleLaunchKernel)(void* handle, unsigned blocks, u
 #ifndef LUMEN_FAKE_HIP
 // Kernels that wait themselves for the one before: here they all do.
 int cuLaunchKernelEx(const void* launch, void* handle, void** parameters, void** extra) {
+  ENTER();
   struct Attribute {
     int name, unused, value[16];
   };
