@@ -19,7 +19,6 @@ namespace {
 
 constexpr int64_t kLeastRows = 2, kMostRows = 32;
 constexpr int64_t kBlockLanes = 512;
-constexpr int64_t kUnits = 128;                    // multiprocessors a machine is thought to have
 constexpr int64_t kMostTiles = 8, kMostParts = 8;  // of a block: down, and of K
 constexpr int64_t kShortUnit = 128, kFewColumns = 16;
 constexpr int kMostDeep = 8;            // so that pieces are whole words
@@ -158,7 +157,7 @@ class Chooser {
   // activations are read and rounded by every block.
   std::vector<Shape> shapes(const MatrixStreamPlan& t) const {
     const int64_t all = p_.outer_extent() * ceil_div(p_.n.extent, t.row->m);
-    const int64_t even = ceil_div(all, kUnits * ceil_div(all, kUnits * kMostTiles));
+    const int64_t even = ceil_div(all, m_.units * ceil_div(all, m_.units * kMostTiles));
     std::vector<Shape> out;
     const auto add = [&](int64_t rows, int tiles, int64_t waves) {
       if (rows % tiles != 0) return;
@@ -174,7 +173,7 @@ class Chooser {
     // Measured: up to two columns of tiles are fed best by two tiles a wave, where there are blocks enough for that.
     const bool wide = t.unit_bytes >= t.order.unit;
     const int64_t rows_of_two = wide ? 4 : 8;
-    if (t.columns <= kFewColumns && all / rows_of_two >= kUnits * 4 / 5 * (wide ? 2 : 1))
+    if (t.columns <= kFewColumns && all / rows_of_two >= m_.units * 4 / 5 * (wide ? 2 : 1))
       add(rows_of_two, 2, wide ? waves / 2 : waves);
     const bool few = t.order.unit <= kShortUnit;  // what a wave holds of two tiles leaves registers for others
     add(even, few && even % 2 == 0 ? 2 : 1, waves);

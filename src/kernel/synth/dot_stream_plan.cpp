@@ -28,7 +28,6 @@ constexpr int64_t kMostSums = 8;         // of a lane
 constexpr double kLargestHalf = 65000;
 constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8;
 constexpr int64_t kLost = 2 << 10;  // bytes that small tables take, and what allocations lose between them
-constexpr int64_t kUnits = 128;     // multiprocessors a machine is thought to have
 constexpr int kCodes = 16;          // of a vector
 constexpr int kBanks = 32;
 
@@ -91,7 +90,7 @@ class StreamChooser {
 
  private:
   std::vector<StreamPlan> plans(StreamPlan t) const {
-    std::vector<StreamPlan> out;
+    std::vector<std::pair<double, StreamPlan>> found;
     for (const Shape& s : shapes(t)) {
       t.columns = s.columns;
       t.width = s.width;
@@ -99,9 +98,22 @@ class StreamChooser {
       t.waves = s.waves;
       for (t.deep = 1; m_.wave * t.width * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;)
         t.deep *= 2;
-      if (lay_out(t)) out.push_back(t);
+      if (lay_out(t)) found.emplace_back(m_.async_copies ? s.cost : cost_of_waiting(t), t);
     }
+    std::stable_sort(found.begin(), found.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+    std::vector<StreamPlan> out;
+    for (auto& [cost, plan] : found) out.push_back(std::move(plan));
     return out;
+  }
+
+  // Where copies are loads and stores: waves hide each other's, if shared memory has room for as many.
+  double cost_of_waiting(const StreamPlan& t) const {
+    constexpr double kEnoughWaves = 8;
+    const auto waves = static_cast<double>(t.waves * blocks_beside(t));
+    return cost_of(t, {t.columns, t.width, t.waves, 0}) * std::max(1.0, kEnoughWaves / waves);
+  }
+  int64_t blocks_beside(const StreamPlan& t) const {  // on a multiprocessor
+    return m_.async_copies ? 1 : std::max<int64_t>(1, m_.shared_bytes / t.shared_bytes);
   }
 
   // A table whose numbers are sums of digits.
@@ -233,6 +245,9 @@ class StreamChooser {
     return true;
   }
 
+  // Where copies are loads and stores, several blocks of a multiprocessor hide each other's.
+  int64_t block_lanes() const { return m_.async_copies ? kBlockLanes : kBlockLanes / 2; }
+
   // Lanes side by side on a row, rows of a lane, and waves of a block, of which a multiprocessor has one. What a wave
   // spends on its tiles of rows, and once more on the last one, behind all copies; instructions as they were counted.
   struct Shape {
@@ -246,7 +261,7 @@ class StreamChooser {
     const auto units = static_cast<double>(ceil_div(t.units, s.columns));
     const double tile = units * (kStageCost + static_cast<double>(t.unit) * rows * kElementCost) + kTileCost +
                         rows * kSumCost * std::countr_zero(static_cast<unsigned>(s.columns));
-    return static_cast<double>((ceil_div(tiles, kUnits * s.waves) + 1) * s.waves) * tile;
+    return static_cast<double>((ceil_div(tiles, m_.units * s.waves) + 1) * s.waves) * tile;
   }
   std::vector<Shape> shapes(const StreamPlan& t) const {
     std::vector<Shape> out;
@@ -255,7 +270,7 @@ class StreamChooser {
         if (width * p_.m.extent > kMostSums) continue;
         // Where there is less to do, fewer waves of all multiprocessors.
         const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / columns * width);
-        const auto most = static_cast<int>(std::min(kBlockLanes / m_.wave, ceil_div(tiles, kUnits)));
+        const auto most = static_cast<int>(std::min(block_lanes() / m_.wave, ceil_div(tiles, m_.units)));
         for (int waves = most; 4 * waves >= 3 * most && waves > 0; --waves) {
           Shape s{columns, width, waves, 0};
           s.cost = cost_of(t, s);
@@ -281,12 +296,16 @@ class StreamChooser {
     const int64_t room = m_.shared_bytes - activation_bytes(t) - kLost;
     while (t.waves > 1 && room / t.stage_bytes() < 2) --t.waves;
     t.buffers = static_cast<int>(std::min<int64_t>(kMostBuffers, room / t.stage_bytes()));
+    if (t.buffers < 2) return false;
+    if (!m_.async_copies) t.buffers = 2;
     // One block on a multiprocessor: of two some would have none.
     const auto shared = [&] { return activation_bytes(t) + t.buffers * t.stage_bytes(); };
-    while (2 * shared() <= m_.shared_bytes && t.buffers < kMostBuffersOfSmall) ++t.buffers;
+    while (m_.async_copies && 2 * shared() <= m_.shared_bytes && t.buffers < kMostBuffersOfSmall) ++t.buffers;
     t.shared_bytes = shared();
-    t.blocks = kUnits;
-    return t.buffers >= 2;
+    // No more blocks than give each the same number of tiles.
+    const int64_t tiles = ceil_div(p_.outer_extent() * ceil_div(p_.n.extent, t.wave_rows()), t.waves);
+    t.blocks = ceil_div(tiles, ceil_div(tiles, m_.units * blocks_beside(t)));
+    return true;
   }
 
   int64_t activation_bytes(const StreamPlan& t) const {
