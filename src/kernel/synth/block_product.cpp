@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/synth/lane_pass.h"
 
 namespace lumen::synth {
 
@@ -461,37 +462,11 @@ ValueId BlockProduct::number_beside(ValueId lane, int lanes) {
   return b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, in_wave, b_.i64(stride)), b_.i64(lanes));
 }
 
-// Bit by bit of a lane's number: halves change places with the lane whose bit is the other.
 ValueId BlockProduct::pass_beside(ValueId lane, std::vector<ValueId> runs) {
-  const auto count = static_cast<int>(runs.size());
   const int stride = acc_.columns[acc_.columns.size() - 2].lanes;
-  const VType type = b_.type(runs[0]);
-  const int64_t bytes = scalar_bytes(type.scalar) * type.lanes, word = std::min<int64_t>(bytes, 4);
-  LUMEN_CHECK(bytes == 2 || bytes % 4 == 0, "runs of {} bytes", bytes);
-  const Scalar scalar = word == 2 ? Scalar::u16 : Scalar::u32;
-  const VType words{scalar, static_cast<int>(bytes / word)};
-  const BufferId memory = b_.alloc(bytes * count, 16);
-  for (ValueId& run : runs) {
-    b_.store(memory, run, b_.i64(0), 16);
-    run = b_.load(memory, words, b_.i64(0), 16);
-  }
-  const ValueId number = number_beside(lane, count);
-  for (int bit = 1; bit < count; bit *= 2) {
-    const ValueId other = b_.op(ScalarOp::xor_, b_.lane_id(), b_.i64(int64_t{bit} * stride));
-    const ValueId set = b_.op(ScalarOp::ne_, b_.op(ScalarOp::and_, number, b_.i64(bit)), b_.i64(0));
-    const auto choose = [&](ValueId x, ValueId y) {
-      return b_.op(ScalarOp::select_, words.lanes > 1 ? b_.splat(set, words.lanes) : set, x, y);
-    };
-    for (int i = 0; i < count; ++i) {
-      if (i & bit) continue;
-      ValueId &low = runs[static_cast<size_t>(i)], &high = runs[static_cast<size_t>(i + bit)];
-      const ValueId got = b_.exchange(choose(low, high), other);
-      low = choose(got, low);
-      high = choose(high, got);
-    }
-  }
-  for (int i = 0; i < count; ++i) b_.store(memory, runs[static_cast<size_t>(i)], b_.i64(i * bytes), 2);
-  return b_.load(memory, {scalar, static_cast<int>(bytes / word) * count}, b_.i64(0), 16);
+  const ValueId number = number_beside(lane, static_cast<int>(runs.size()));
+  for (ValueId& run : runs) run = as_words(b_, run);
+  return beside_each_other(b_, pass_among_lanes(b_, number, stride, std::move(runs)));
 }
 
 }  // namespace lumen::synth

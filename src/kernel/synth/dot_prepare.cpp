@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/block_product.h"
 #include "kernel/synth/choose.h"
 #include "kernel/synth/dot_write.h"
+#include "kernel/synth/lane_pass.h"
 #include "kernel/synth/transpose.h"
 #include "kernel/synth/unpack.h"
 #include "number/facts.h"
@@ -102,6 +104,127 @@ void write_turned(DotWriter& w, const DotProblem& p, size_t load, const Prepared
   });
 }
 
+// Elements lie as they are written: a task has a unit of them, or a block of the format.
+class PrepareKernel {
+ public:
+  PrepareKernel(const graph::Graph& g, const DotProblem& p, size_t load, const Prepared& to, const machine::Machine& m)
+      : one_(only(p, load)), load_(load), to_(to), m_(m), w_(g, one_, "prepare"), b_(w_.b) {
+    out_ = w_.scratch_param("laid", made().scratch, to.bytes, true);
+    unit_ = kUnitBytes / scalar_bytes(made().scalar);
+    run_ = packed() ? std::max(one_.loads[load].format->block, unit_) : unit_;
+    tasks_ = made().elements / run_;
+  }
+
+  Step write() {
+    if (to_.turned) {
+      write_turned(w_, one_, load_, to_, out_);
+      return w_.step(fmt::format("turn {} {}", made().elements, load_ == 0 ? "a" : "b"));
+    }
+    const bool passes = packed() && m_.wave > 1 && run_ % (kBeside * unit_) == 0;
+    if (passes)
+      write_passing();
+    else
+      b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(tasks_), 1, [&](Value task) { write_task(task); });
+    return w_.step(fmt::format("prepare {} {} as {}{}", made().elements, load_ == 0 ? "a" : "b",
+                               scalar_name(made().scalar), passes ? " passed on" : ""));
+  }
+
+ private:
+  static constexpr int kBeside = 4;  // lanes that write beside each other
+  static constexpr int64_t kBlockLanes = 128;
+
+  static DotProblem only(DotProblem p, size_t load) {
+    for (size_t i = 0; i < p.loads.size(); ++i)
+      if (i != load) p.loads[i].kind = DotLoad::Kind::splat;
+    p.epilogue.clear();
+    p.result = -1;
+    return p;
+  }
+  const DotLoad& made() const { return to_.problem.loads[load_]; }
+  bool packed() const { return one_.loads[load_].kind == DotLoad::Kind::packed; }
+  Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
+  Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
+  Value place(Value task) { return w_.scaled(task, run_ * scalar_bytes(made().scalar)); }
+
+  Value element(Value task) {  // of the operand, where a task's begin
+    const DotIndex &fast = to_.along_k ? one_.k : rows_of(one_, load_),
+                   &slow = to_.along_k ? rows_of(one_, load_) : one_.k;
+    Value rest = div(task, fast.extent / run_),
+          at = w_.add(w_.i64(one_.loads[load_].offset), w_.scaled(rem(task, fast.extent / run_), run_));
+    const auto digit = [&](const DotIndex& i) {
+      if (i.strides[load_] == 0) return;
+      at = w_.add(at, w_.scaled(rem(rest, i.extent), i.strides[load_]));
+      rest = div(rest, i.extent);
+    };
+    digit(slow);
+    for (const auto* indices : {&one_.outer_k, &one_.outer})
+      for (size_t d = indices->size(); d-- > 0;) digit((*indices)[d]);
+    return at;
+  }
+  std::unique_ptr<Unpack> entered(Value at) {
+    const DotLoad& l = one_.loads[load_];
+    auto cursor = std::make_unique<Unpack>(b_, *l.format, w_.buffer(load_), l.rows, l.columns);
+    cursor->use(m_);
+    cursor->enter_row(div(at, l.columns));
+    cursor->enter_block(div(at, l.format->block), run_ / l.format->block);
+    return cursor;
+  }
+  Value unit_of(Unpack& cursor, int64_t i) {
+    const Value x = cursor.values(i, static_cast<int>(unit_));
+    return made().scalar == Scalar::f32 ? x : b_.convert(ScalarOp::cast_, made().scalar, x);
+  }
+
+  void write_task(Value task) {
+    const DotLoad& l = one_.loads[load_];
+    const Value at = element(task), to = place(task);
+    const auto put = [&](Value x, int64_t i) {
+      b_.store(out_, x, w_.add(to, w_.i64(i * scalar_bytes(made().scalar))), static_cast<int>(kUnitBytes));
+    };
+    if (!packed()) {
+      const VType type{l.scalar, static_cast<int>(unit_)};
+      const Value x = b_.load(w_.buffer(load_), type, w_.scaled(at, scalar_bytes(l.scalar)),
+                              static_cast<int>(scalar_bytes(l.scalar)));
+      return put(b_.convert(ScalarOp::cast_, made().scalar, x), 0);
+    }
+    const std::unique_ptr<Unpack> cursor = entered(at);
+    for (int64_t i = 0; i < run_; i += unit_) put(unit_of(*cursor, i), i);
+  }
+
+  // Lanes have blocks, but write runs of units of one block beside each other: stores take as long as the lines of
+  // memory they touch.
+  void write_passing() {
+    const int64_t blocks = (tasks_ + kBlockLanes - 1) / kBlockLanes;
+    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(blocks), 1, [&](Value block) {
+      b_.loop(LoopKind::lane, w_.i64(0), w_.i64(kBlockLanes), 1, [&](Value lane) {
+        const Value task = w_.add(w_.scaled(block, kBlockLanes), lane), number = rem(lane, kBeside);
+        const Value first = b_.op(ScalarOp::sub_, task, number);
+        const auto existing = [&](Value x) {  // lanes behind the last task repeat it
+          return tasks_ % kBlockLanes == 0 ? x : w_.min(x, w_.i64(tasks_ - 1));
+        };
+        const std::unique_ptr<Unpack> cursor = entered(element(existing(task)));
+        for (int64_t i = 0; i < run_; i += kBeside * unit_) {
+          std::vector<Value> units;
+          for (int64_t u = 0; u < kBeside; ++u) units.push_back(as_words(b_, unit_of(*cursor, i + u * unit_)));
+          units = pass_among_lanes(b_, number, 1, std::move(units));
+          const Value inside = w_.scaled(w_.add(w_.i64(i / unit_), number), kUnitBytes);
+          for (int64_t u = 0; u < kBeside; ++u)
+            b_.store(out_, units[static_cast<size_t>(u)], w_.add(place(existing(w_.add(first, w_.i64(u)))), inside),
+                     static_cast<int>(kUnitBytes));
+        }
+      });
+    });
+  }
+
+  DotProblem one_;
+  size_t load_;
+  const Prepared& to_;
+  const machine::Machine& m_;
+  DotWriter w_;
+  loop::Builder& b_;
+  loop::BufferId out_ = -1;
+  int64_t unit_ = 1, run_ = 1, tasks_ = 1;
+};
+
 }  // namespace
 
 std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar to, int number) {
@@ -130,57 +253,9 @@ std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar
   return out;
 }
 
-// Tasks of a unit, or of a block of the format, in the order they are written.
 Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, const Prepared& to,
                    const machine::Machine& m) {
-  DotProblem one = p;
-  for (size_t i = 0; i < one.loads.size(); ++i)
-    if (i != load) one.loads[i].kind = DotLoad::Kind::splat;
-  one.epilogue.clear();
-  one.result = -1;
-  const DotLoad& l = one.loads[load];
-  const DotLoad& made = to.problem.loads[load];
-  DotWriter w(g, one, "prepare");
-  loop::Builder& b = w.b;
-  const loop::BufferId out = w.scratch_param("laid", made.scratch, to.bytes, true);
-  if (to.turned) {
-    write_turned(w, p, load, to, out);
-    return w.step(fmt::format("turn {} {}", made.elements, load == 0 ? "a" : "b"));
-  }
-  const bool packed = l.kind == DotLoad::Kind::packed;
-  const int64_t unit = kUnitBytes / scalar_bytes(made.scalar), run = packed ? std::max(l.format->block, unit) : unit;
-  const DotIndex &fast = to.along_k ? p.k : rows_of(p, load), &slow = to.along_k ? rows_of(p, load) : p.k;
-  b.loop(LoopKind::parallel, w.i64(0), w.i64(made.elements / run), 1, [&](Value task) {
-    const auto rem = [&](Value x, int64_t y) { return b.op(ScalarOp::rem_, x, w.i64(y)); };
-    const auto div = [&](Value x, int64_t y) { return b.op(ScalarOp::div_, x, w.i64(y)); };
-    Value rest = div(task, fast.extent / run), at = w.add(w.i64(l.offset), w.scaled(rem(task, fast.extent / run), run));
-    const auto digit = [&](const DotIndex& i) {
-      if (i.strides[load] == 0) return;
-      at = w.add(at, w.scaled(rem(rest, i.extent), i.strides[load]));
-      rest = div(rest, i.extent);
-    };
-    digit(slow);
-    for (const auto* indices : {&p.outer_k, &p.outer})
-      for (size_t d = indices->size(); d-- > 0;) digit((*indices)[d]);
-    const Value place = w.scaled(w.scaled(task, run), scalar_bytes(made.scalar));
-    const VType type{made.scalar, static_cast<int>(unit)};
-    if (!packed) {
-      const Value x = b.load(w.buffer(load), {l.scalar, type.lanes}, w.scaled(at, scalar_bytes(l.scalar)),
-                             static_cast<int>(scalar_bytes(l.scalar)));
-      b.store(out, b.convert(ScalarOp::cast_, made.scalar, x), place, static_cast<int>(kUnitBytes));
-      return;
-    }
-    Unpack cursor(b, *l.format, w.buffer(load), l.rows, l.columns);
-    cursor.use(m);
-    cursor.enter_row(div(at, l.columns));
-    cursor.enter_block(div(at, l.format->block), run / l.format->block);
-    for (int64_t i = 0; i < run; i += unit) {
-      const Value x = cursor.values(i, type.lanes);
-      b.store(out, made.scalar == Scalar::f32 ? x : b.convert(ScalarOp::cast_, made.scalar, x),
-              w.add(place, w.i64(i * scalar_bytes(made.scalar))), static_cast<int>(kUnitBytes));
-    }
-  });
-  return w.step(fmt::format("prepare {} {} as {}", made.elements, load == 0 ? "a" : "b", scalar_name(made.scalar)));
+  return PrepareKernel(g, p, load, to, m).write();
 }
 
 DotProblem with_plain_formats(DotProblem p, const machine::Machine& m, bool exact) {
