@@ -9,6 +9,7 @@
 #include "kernel/loop/eval.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/text.h"
+#include "kernel/machine/machine.h"
 
 namespace lumen {
 namespace {
@@ -244,6 +245,42 @@ TEST(LoopGrid, ProductsHoldTheirFirstFactor) {
     EXPECT_EQ(loop::print(parse(text)), text);
   }
   EXPECT_NE(error_of(head + "      %7 = product f32x32 row %5, %6, @0[%0]\n" + tail), "");
+}
+
+// A panel that a product under way reads is not free: not even behind a barrier.
+constexpr const char* kReused = R"(kernel reused(@0 x: 2048 bytes align 64) {
+  %0 = constant i64 0
+  %1 = constant i64 1
+  %2 = constant i64 128
+  %3 = constant i64 16
+  loop grid %4 from %0 to %1 step 1 {
+    @1 = alloc shared 8192 bytes align 1024
+    loop lane %5 from %0 to %2 step 1 {
+      %6 = constant f32x32 0
+      %7 = product f32x32 product.64x64x16.bf16bf16.f32 %6, @1[%0], @1[%0]
+      commit products
+      wait products 0
+    }
+    barrier
+    loop lane %8 from %0 to %2 step 1 {
+      %9 = mul i64 %8, %3
+      copy @1[%9] from @0[%9] 16 bytes
+      commit copies
+    }
+  }
+}
+)";
+
+void run_products(const std::string& text) {
+  const machine::MachineRef m = machine::find_machine("sm_90a");
+  std::vector<uint8_t> x(2048);
+  std::vector<std::span<uint8_t>> spans{x};
+  loop::eval(parse(text), spans, [&](std::string_view row) { return m->meaning(row); }, m->wave);
+}
+
+TEST(LoopGridDeathTest, APanelOfAProductUnderWayIsNotFree) {
+  run_products(kReused);
+  EXPECT_DEATH(run_products(without(kReused, "      wait products 0\n")), "what a product under way reads");
 }
 
 }  // namespace
