@@ -173,8 +173,9 @@ class Printer {
                        first->kind == ExprKind::string || first->kind == ExprKind::call ||
                        first->kind == ExprKind::reduce;
     const bool nested = body.kind == ExprKind::reduce;
-    const bool contextual = first->kind == ExprKind::name && (first->text == "step" || first->text == "byte" ||
-                                                              first->text == "bit" || first->text == "bits");
+    const bool named = first->kind == ExprKind::name || first->kind == ExprKind::call;
+    const bool contextual =
+        named && (first->text == "step" || first->text == "byte" || first->text == "bit" || first->text == "bits");
     if (nested || (plain && !contextual && power(body) >= kMultiply)) {
       bare(body);
     } else {

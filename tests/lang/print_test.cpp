@@ -112,6 +112,16 @@ TEST(Print, RandomExpressionsComeBack) {
   }));
 }
 
+// Words that end a range or begin a layout elsewhere, where a sum's body begins: names and calls.
+TEST(Print, BodiesThatBeginWithWordsOfOthers) {
+  for (const char* word : {"step", "byte", "bit", "bits"})
+    for (const char* body : {"({})", "({}(0, 1))", "({}[k].hidden * 2)"}) {
+      const std::string text = "sum(k in 0..4) " + fmt::format(fmt::runtime(body), word);
+      const ExprPtr e = parse_expression(std::make_shared<Source>(Source{"words", text}));
+      EXPECT_EQ(print_expression(*e), text);
+    }
+}
+
 // Strings of tokens without sense: either refused with an Error, or printed and read back.
 TEST(Print, RandomTokensNeverCrash) {
   static const Names kPieces = {"fn ",    "f",      "(",       ")",     "[",       "]",      "{",       "}",
