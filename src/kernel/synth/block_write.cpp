@@ -36,30 +36,25 @@ void BlockWrite::result(Value lane, Value m0, Value n0) {
 }
 
 void BlockWrite::part(Value lane, Value m0, Value n0, BufferId partial, Value row0) {
-  Sink sink;
-  sink.finish = [](Value sums, Value, Value, Value) { return sums; };
-  sink.store = [&](Value out, Value m, Value n, Value count, int align) {
-    const Value at = b_.add(b_.mul(b_.add(row0, m), b_.i64(p_.n.extent)), n);
-    b_.store(partial, out, b_.mul(at, b_.i64(4)), align, count);
-  };
-  sink.rows = p_.m.extent;
-  sink.columns = p_.n.extent;
-  sink.aligned = p_.n.extent % (kStoreBytes / 4) == 0;
-  write(lane, m0, n0, sink);
+  sums(lane, m0, n0, partial, row0, p_.m.extent, p_.n.extent);
 }
 
 void BlockWrite::segment(Value lane, BufferId partial, Value number) {
+  const int64_t rows = product_.tile().m();
+  sums(lane, b_.i64(0), b_.i64(0), partial, b_.mul(number, b_.i64(rows)), rows, product_.tile().n());
+}
+
+void BlockWrite::sums(Value lane, Value m0, Value n0, BufferId partial, Value row0, int64_t rows, int64_t columns) {
   Sink sink;
-  const int64_t m_extent = product_.tile().m(), n_extent = product_.tile().n();
-  sink.finish = [](Value sums, Value, Value, Value) { return sums; };
+  sink.finish = [](Value x, Value, Value, Value) { return x; };
   sink.store = [&](Value out, Value m, Value n, Value count, int align) {
-    const Value row = b_.add(b_.mul(number, b_.i64(m_extent)), m);
-    b_.store(partial, out, b_.mul(b_.add(b_.mul(row, b_.i64(n_extent)), n), b_.i64(4)), align, count);
+    const Value at = b_.add(b_.mul(b_.add(row0, m), b_.i64(columns)), n);
+    b_.store(partial, out, b_.mul(at, b_.i64(4)), align, count);
   };
-  sink.rows = m_extent;
-  sink.columns = n_extent;
-  sink.aligned = n_extent % (kStoreBytes / 4) == 0;
-  write(lane, b_.i64(0), b_.i64(0), sink);
+  sink.rows = rows;
+  sink.columns = columns;
+  sink.aligned = columns % (kStoreBytes / 4) == 0;
+  write(lane, m0, n0, sink);
 }
 
 void BlockWrite::write(Value lane, Value m0, Value n0, const Sink& sink) {

@@ -33,6 +33,8 @@ class BlockWrite {
     bool whole_m = true, whole_n = true;
     int64_t rows = 0, columns = 0;  // that exist
   };
+  // Sums as they are, of so many rows and columns, from row `row0` of `partial` on.
+  void sums(Value lane, Value m0, Value n0, loop::BufferId partial, Value row0, int64_t rows, int64_t columns);
   void write(Value lane, Value m0, Value n0, const Sink& sink);
   void write_runs(Value lane, Value m0, Value n0, const Sink& sink);
   void write_wide(Value lane, Value m0, Value n0, const Sink& sink, int lanes);

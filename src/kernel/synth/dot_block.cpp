@@ -68,6 +68,7 @@ class BlockKernel {
     Value from = -1, to = -1, before = -1;
     Value segment = -1;
   };
+  bool copies() const { return a_->copies() && c_->copies(); }
   void prepare();
   void write_tile(Value block);
   void walk(Value block);
@@ -137,11 +138,12 @@ void BlockKernel::write_tile(Value block) {
   work.before = w_.i64(0);
   enter(work);
   w_.where_row(work.place.m0, [&] {
-    begin_work(work);
-    if (a_->copies() && c_->copies())
+    if (copies()) {
+      begin_work(work);
       stream_copies(work, nullptr);
-    else
+    } else {
       stream_registers(work.from, work.to);
+    }
     lanes([&](Value lane) { write_sums(lane, work); });
   });
 }
@@ -159,7 +161,7 @@ BlockKernel::Work BlockKernel::work_of(Value block, Value number) {
 
 // Many tiles, or segments of them, one after the other: copies for the next begin before this one's products end.
 void BlockKernel::walk(Value block) {
-  LUMEN_CHECK(a_->copies() && c_->copies() && t_.parts == 1, "only what is copied is walked over");
+  LUMEN_CHECK(copies() && t_.parts == 1, "only what is copied is walked over");
   Work first = work_of(block, w_.i64(0));
   enter(first);
   begin_work(first);
@@ -197,8 +199,6 @@ BlockFill::Place BlockKernel::place_of(size_t load, Value stage, int64_t positio
 
 // Sums at zero, and the first copies under way.
 void BlockKernel::begin_work(const Work& work) {
-  const bool copies = a_->copies() && c_->copies();
-  if (!copies) return;
   lanes([&](Value lane) {
     product_->clear();
     for (int64_t i = 0; i < ahead_; ++i) {

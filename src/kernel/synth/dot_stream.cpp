@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "kernel/synth/bits_as.h"
 #include "kernel/synth/ceil_div.h"
 #include "kernel/synth/choose.h"
 #include "kernel/synth/dot_write.h"
@@ -223,9 +224,7 @@ std::vector<Value> StreamKernel::words_of(Unpack& cursor, const std::vector<int6
   for (size_t i = 0; i < entries.size(); i += 2) {
     const Value first = b_.op(ScalarOp::and_, entries[i], b_.integer(0xffff, word));
     const Value second = b_.op(ScalarOp::and_, entries[i + 1], b_.integer(0xffff0000, word));
-    const BufferId again = b_.alloc(kQuad, 4);
-    b_.store(again, b_.op(ScalarOp::or_, first, second), w_.i64(0), 4);
-    out.push_back(b_.load(again, codes_of_word(), w_.i64(0), 4));
+    out.push_back(bits_as(b_, b_.op(ScalarOp::or_, first, second), codes_of_word()));
   }
   return out;
 }

@@ -142,6 +142,16 @@ std::optional<CodeValues> values_by_code(const Format& f, const RoutineExpr& e) 
   return out;
 }
 
+std::optional<int> counting(const std::vector<double>& values) {
+  for (const size_t flipped : {size_t{0}, values.size() / 2}) {
+    bool counts = true;
+    for (size_t code = 0; code < values.size(); ++code)
+      counts = counts && values[code ^ flipped] == values[flipped] + static_cast<double>(code);
+    if (counts) return static_cast<int>(flipped);
+  }
+  return std::nullopt;
+}
+
 loop::ValueId lanes_by_group(loop::Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t group, int64_t elements) {
   std::vector<int64_t> starts;
   for (int64_t at = 0; at < elements; at += group) starts.push_back(at);

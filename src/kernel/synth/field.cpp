@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "kernel/synth/bits_as.h"
 
 namespace lumen::synth {
 
@@ -174,7 +175,6 @@ ValueId Window::runs(const std::vector<int64_t>& index, int run) {
 }
 
 ValueId Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const machine::Machine& m) {
-  constexpr const char* kPermute = "permute.u32";
   const VType u32{Scalar::u32, 1};
   const bool beside = bytes[1] == bytes[0] + 1 && bytes[2] == bytes[0] + 2 && bytes[3] == bytes[0] + 3;
   const auto [low, high] = std::minmax_element(bytes.begin(), bytes.end());
@@ -205,9 +205,7 @@ ValueId Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const ma
     return all;
   }
   if (beside) return load(u32, bytes[0]);
-  const loop::BufferId again = builder_.alloc(4, 4);
-  builder_.store(again, this->bytes({bytes.begin(), bytes.end()}), builder_.i64(0), 4);
-  return builder_.load(again, u32, builder_.i64(0), 4);
+  return bits_as(builder_, this->bytes({bytes.begin(), bytes.end()}), u32);
 }
 
 ValueId Window::bits(int64_t bit, int bits) {

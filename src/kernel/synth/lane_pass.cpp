@@ -2,6 +2,7 @@
 #include "kernel/synth/lane_pass.h"
 
 #include "base/check.h"
+#include "kernel/synth/bits_as.h"
 
 namespace lumen::synth {
 
@@ -10,26 +11,16 @@ using loop::Builder;
 using loop::ValueId;
 using loop::VType;
 
-namespace {
-
-int64_t bytes_of(const VType& type) {
-  return scalar_bytes(type.scalar) * type.lanes;
-}
-
-}  // namespace
-
 ValueId as_words(Builder& b, ValueId x) {
-  const int64_t bytes = bytes_of(b.type(x));
+  const VType type = b.type(x);
+  const int64_t bytes = scalar_bytes(type.scalar) * type.lanes;
   LUMEN_CHECK(bytes == 2 || bytes % 4 == 0, "words of {} bytes", bytes);
-  const BufferId memory = b.alloc(bytes, 16);
-  b.store(memory, x, b.i64(0), 16);
-  return b.load(memory, bytes == 2 ? VType{Scalar::u16, 1} : VType{Scalar::u32, static_cast<int>(bytes / 4)}, b.i64(0),
-                16);
+  return bits_as(b, x, bytes == 2 ? VType{Scalar::u16, 1} : VType{Scalar::u32, static_cast<int>(bytes / 4)});
 }
 
 ValueId beside_each_other(Builder& b, const std::vector<ValueId>& items) {
   const VType type = b.type(items[0]);
-  const int64_t bytes = bytes_of(type);
+  const int64_t bytes = scalar_bytes(type.scalar) * type.lanes;
   const auto count = static_cast<int>(items.size());
   const BufferId memory = b.alloc(bytes * count, 16);
   for (int i = 0; i < count; ++i) b.store(memory, items[static_cast<size_t>(i)], b.i64(i * bytes), 2);

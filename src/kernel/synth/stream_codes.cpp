@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "kernel/synth/bits_as.h"
 #include "number/read/typing.h"
 
 namespace lumen::synth {
@@ -83,17 +84,6 @@ std::vector<StreamCodes::Part> parts_of(const std::vector<std::vector<Bits>>& bi
   for (size_t i = 0; i < elements.size(); ++i)
     for (size_t k = 0; k < out.size(); ++k) out[k].bytes[i] = bits[static_cast<size_t>(elements[i])][k].byte;
   return out;
-}
-
-// Codes count numbers from `least` on, when some bits of them are turned round.
-std::optional<int> counting(const std::vector<double>& values) {
-  for (const size_t flipped : {size_t{0}, values.size() / 2}) {
-    bool counts = true;
-    for (size_t code = 0; code < values.size(); ++code)
-      counts = counts && values[code ^ flipped] == values[flipped] + static_cast<double>(code);
-    if (counts) return static_cast<int>(flipped);
-  }
-  return std::nullopt;
 }
 
 const machine::DotRow* dot_of_bytes(const machine::Machine& m) {
@@ -243,9 +233,7 @@ void StreamWords::enter() {
 }
 
 Value StreamWords::four(Value word) {
-  const loop::BufferId again = b_.alloc(kWord, kWord);
-  b_.store(again, word, b_.i64(0), kWord);
-  return b_.load(again, {Scalar::u8, kWord}, b_.i64(0), kWord);
+  return bits_as(b_, word, {Scalar::u8, kWord});
 }
 
 std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCodes::Run& run) {

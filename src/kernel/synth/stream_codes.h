@@ -36,9 +36,6 @@ struct StreamCodes {
   LaneOrder order(int64_t unit) const;
 };
 
-// The row that selects bytes of two words by the nibbles of another; sums of products of u8 and i8.
-constexpr const char* kPermute = "permute.u32";
-
 // Codes that count numbers, in groups of d.fine elements; nothing where their bits do not lie so.
 std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, int64_t unit);
 

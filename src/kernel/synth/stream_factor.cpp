@@ -22,17 +22,6 @@ constexpr int64_t kFirstBits = 0x43;       // .. the upper byte is this
 constexpr double kFirstOfF32 = 8388608;    // 2^23: f32 from here on count by one
 constexpr int64_t kFirstOfF32Bits = 0x4b;  // .. the upper byte, of which the two below are zero
 
-// Codes count numbers one by one, when some bits of them are turned round.
-std::optional<int> counting(const std::vector<double>& values) {
-  for (const size_t flipped : {size_t{0}, values.size() / 2}) {
-    bool counts = true;
-    for (size_t code = 0; code < values.size(); ++code)
-      counts = counts && values[code ^ flipped] == values[flipped] + static_cast<double>(code);
-    if (counts) return static_cast<int>(flipped);
-  }
-  return std::nullopt;
-}
-
 uint16_t short_bits(Scalar s, double v) {
   return s == Scalar::bf16 ? f32_to_bf16(static_cast<float>(v)) : f32_to_f16(static_cast<float>(v));
 }
