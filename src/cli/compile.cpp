@@ -95,7 +95,8 @@ int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptio
   const std::string text =
       fmt::format("{}, {} threads: reading {:.1f} GB/s, f32 {:.0f} GFLOP/s\n", engine.device().machine().name,
                   engine.threads(), ceilings.read_bytes / 1e9, ceilings.f32_flops / 1e9) +
-      program->explain(&ceilings);
+      program->explain(&ceilings) +
+      fmt::format("{:.3f} ms for a run in which no kernel is timed apart\n", program->measure(kExplainRuns) * 1e3);
   if (flags.out.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
   } else {

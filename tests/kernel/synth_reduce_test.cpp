@@ -49,17 +49,6 @@ TEST(SynthReduce, Softmax) {
 
 // Lanes of a wave share a row: rows that divide among them and rows that do not, waves of 32 and of 64, a softmax
 // (two reduces after each other, values of both), a norm read from a short float.
-TEST(SynthReduce, WavesShareRows) {
-  for (const int64_t length : {1024, 1030, 2049}) {
-    G t;
-    const ValueId x = t.in("x", {3, length});
-    t.out(softmax(t, x));
-    t.out(t.b.reduce(x, Reduction::max, {1}));
-    for (const char* machine : {"sm_90a", "gfx942"})
-      EXPECT_TRUE(any_contains(check(t.g, {.tolerance = 1e-5, .machines = {machine}}), "by waves")) << machine;
-  }
-}
-
 G norm_and_gradient(int64_t length) {
   G t;
   const ValueId x = t.in("x", {6, 5, length}), w = t.in("w", {length}), dy = t.in("dy", {6, 5, length});
@@ -73,6 +62,56 @@ G norm_and_gradient(int64_t length) {
   t.out(t.b.mul(t.b.sub(t.b.mul(dy, w), t.b.mul(normed, t.b.mul(dot, t.b.scalar(share)))), inverse));
   return t;
 }
+TEST(SynthReduce, WavesShareRows) {
+  for (const int64_t length : {1024, 1030, 2049}) {
+    G t;
+    const ValueId x = t.in("x", {3, length});
+    t.out(softmax(t, x));
+    t.out(t.b.reduce(x, Reduction::max, {1}));
+    for (const char* machine : {"sm_90a", "gfx942"})
+      EXPECT_TRUE(any_contains(check(t.g, {.tolerance = 1e-5, .machines = {machine}}), "waves of")) << machine;
+  }
+}
+
+// Few rows, a reduction of them all, and rows that are longer than a wave holds: waves of a block share each.
+TEST(SynthReduce, WavesOfABlockShareARow) {
+  for (const char* machine : {"sm_90a", "gfx942"}) {
+    const Check options{.tolerance = 1e-4, .machines = {machine}};
+    for (const int64_t length : {4096, 5000}) {
+      G t;
+      const ValueId x = t.in("x", {3, length});
+      t.out(softmax(t, x));
+      t.out(t.b.reduce(x, Reduction::max, {1}));
+      const std::string waves = machine == std::string("sm_90a") ? "by 32 waves of 32" : "by 16 waves of 64";
+      EXPECT_TRUE(any_contains(check(t.g, options), waves)) << machine;
+    }
+    G all;
+    const ValueId x = all.in("x", {3000, 20});
+    all.out(all.b.unary(ScalarOp::sqrt_, all.b.reduce(all.b.mul(x, x), Reduction::sum, {0, 1})));
+    EXPECT_FALSE(any_contains(check(all.g, options), "parts")) << machine;
+    EXPECT_TRUE(any_contains(check(norm_and_gradient(4096).g, options), "waves of")) << machine;
+  }
+}
+
+// Short rows: a block takes several, a wave each, or some lanes of one.
+TEST(SynthReduce, RowsBesideEachOther) {
+  const auto plan_of = [](int64_t rows, int64_t length, const char* machine, const std::string& plan) {
+    G t;
+    const ValueId x = t.in("x", {4, rows, length});
+    t.out(t.b.reduce(t.b.unary(ScalarOp::abs_, x), Reduction::max, {2}));
+    t.out(softmax(t, x));
+    EXPECT_TRUE(any_contains(check(t.g, {.tolerance = 1e-5, .machines = {machine}}), plan)) << machine;
+  };
+  G t;
+  const ValueId x = t.in("x", {4, 40, 512});
+  t.out(t.b.reduce(t.b.unary(ScalarOp::abs_, x), Reduction::max, {2}));
+  EXPECT_TRUE(any_contains(check(t.g, {.machines = {"sm_90a"}}), "4 rows by waves of 32"));
+  plan_of(16, 64, "sm_90a", "16 rows by lanes of 8");
+  plan_of(8, 128, "sm_90a", "8 rows by lanes of 16");
+  plan_of(16, 64, "gfx942", "32 rows by lanes of 8");
+  plan_of(16, 192, "gfx1100", "16 rows by lanes of 8");
+}
+
 TEST(SynthReduce, NormAndItsGradientLikeShapes) {
   check(norm_and_gradient(48).g);
 }

@@ -63,6 +63,10 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   if (several > 1) outer.back() /= several;
   const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * unroll);
   const Tasks tasks = cut(outer, inner, threads ? 1 : target.grain(kGrain), unit);
+  const bool one_vector = tasks.part == lanes && inner % lanes == 0 && body.chunking(lanes).lanes == 0;
+  double read = 0;
+  for (const graph::ValueId v : group.inputs) read += static_cast<double>(graph::byte_size(plan.graph[v].type));
+  const int64_t beside = threads && inner % lanes == 0 ? tasks_beside(tasks, read, target) : 1;
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
       [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
@@ -72,18 +76,27 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
             body.open(static_cast<int>(d), last ? b.add(b.mul(counters[d], b.i64(several)), b.i64(i)) : counters[d]);
           }
           body.hoist(lanes);
-          for_lanes(b, body, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
+          const auto write = [&](int) {
             for (const graph::ValueId r : group.results) body.store(r, body.value(r));
-          });
+          };
+          if (one_vector) {  // code generators do not see that a loop ends after it
+            body.open_lanes(from, lanes, -1);
+            write(0);
+            body.close();
+          } else {
+            for_lanes(b, body, lanes, unroll, from, to, inner % lanes == 0, write);
+          }
           for (size_t d = 0; d < counters.size(); ++d) body.close();
         }
-      });
+      },
+      beside);
   Synthesis out;
   const double elements = static_cast<double>(product(shape));
-  out.steps.push_back(draft.finish(fmt::format("map {} {} x{}{}{}", shape_text(shape), body.summary(),
-                                               several > 1 ? fmt::format("{}x", several) : "", lanes,
-                                               short_results && body.is_heavy() ? " short" : ""),
-                                   elements * body.operations(), body.traffic()));
+  out.steps.push_back(draft.finish(
+      fmt::format("map {} {} x{}{}{}{}", shape_text(shape), body.summary(),
+                  beside > 1 ? fmt::format("{}x", beside) : "", several > 1 ? fmt::format("{}x", several) : "", lanes,
+                  short_results && body.is_heavy() ? " short" : ""),
+      elements * body.operations(), body.traffic()));
   return out;
 }
 

@@ -32,9 +32,27 @@ std::vector<ValueId> digits(loop::Builder& b, ValueId number, const std::vector<
   return out;
 }
 
+namespace {
+constexpr int64_t kBlockThreads = 256;  // of tasks beside each other
+}
+
+// Measured: a thread that asks for sixteen bytes ends too soon for the next one to be there.
+int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m) {
+  constexpr double kThreadBytes = 64;
+  constexpr int64_t kMost = 4, kBlocks = 4;  // of a multiprocessor
+  int64_t beside = 1;
+  const auto more = [&](int64_t n) {
+    const int64_t block = kBlockThreads * n;
+    return n <= kMost && tasks.count() % block == 0 && tasks.count() / block >= kBlocks * m.units;
+  };
+  while (more(2 * beside) && static_cast<double>(beside) * bytes < kThreadBytes * static_cast<double>(tasks.count()))
+    beside *= 2;
+  return beside;
+}
+
 void for_tasks(loop::Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
-               const std::function<void()>& begin_task, const RowBody& row) {
-  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks.count()), 1, [&](ValueId task) {
+               const std::function<void()>& begin_task, const RowBody& row, int64_t beside) {
+  const auto one = [&](ValueId task) {
     begin_task();
     const ValueId group = tasks.parts == 1  ? task
                           : tasks.rows == 1 ? b.i64(0)
@@ -53,6 +71,15 @@ void for_tasks(loop::Builder& b, const Tasks& tasks, const std::vector<int64_t>&
     ValueId end = b.add(first, b.i64(tasks.rows_per_task));
     if (tasks.rows % tasks.rows_per_task != 0) end = b.op(ScalarOp::min_, end, b.i64(tasks.rows));
     b.loop(loop::LoopKind::serial, first, end, 1, [&](ValueId r) { row(digits(b, r, outer), from, to); });
+  };
+  if (beside == 1) return b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks.count()), 1, one);
+  const int64_t threads = kBlockThreads, all = threads * beside;
+  LUMEN_CHECK(tasks.count() % all == 0, "{} tasks, {} of a block", tasks.count(), all);
+  b.loop(loop::LoopKind::grid, b.i64(0), b.i64(tasks.count() / all), 1, [&](ValueId block) {
+    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(threads), 1, [&](ValueId lane) {
+      const ValueId first = b.add(b.mul(block, b.i64(all)), lane);
+      for (int64_t i = 0; i < beside; ++i) one(b.add(first, b.i64(i * threads)));
+    });
   });
 }
 

@@ -21,9 +21,12 @@ struct Tasks {
 Tasks cut(const std::vector<int64_t>& outer, int64_t inner, int64_t grain, int64_t unit, bool may_split_inner = true);
 
 // for row in the task's rows: body(counters of the outer axes, first and end of the part). Emits the top parallel loop.
+// `beside`: a thread of a GPU has so many tasks, those of a block's threads beside each other.
 using RowBody = std::function<void(const std::vector<loop::ValueId>& outer, loop::ValueId from, loop::ValueId to)>;
 void for_tasks(loop::Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
-               const std::function<void()>& begin_task, const RowBody& row);
+               const std::function<void()>& begin_task, const RowBody& row, int64_t beside = 1);
+// How many tasks of a thread let it ask for enough at once, of tasks that read `bytes` all together.
+int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m);
 
 // Lanes from .. to of the body's vector axis: full vectors, `unroll` at a time, then a masked rest; block by block when
 // formats are read. `exact`: to - from is a multiple of the vector. step(k) emits one vector's work, k = 0 .. unroll

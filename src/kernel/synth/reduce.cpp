@@ -16,9 +16,10 @@ using loop::ValueId;
 using loop::VType;
 
 namespace {
-constexpr int64_t kPart = 32768;  // elements per part of a split reduction
-constexpr int64_t kWaves = 2048;  // that keep a GPU reading
-constexpr int64_t kEnough = 16;   // tasks that keep every thread busy without splitting
+constexpr int64_t kPart = 32768;   // elements per part of a split reduction
+constexpr int64_t kWaves = 2048;   // that keep a GPU reading
+constexpr int64_t kEnough = 16;    // tasks that keep every thread busy without splitting
+constexpr int64_t kTogether = 16;  // parts that a lane asks for at once
 }  // namespace
 
 ReduceFacts::ReduceFacts(const graph::Plan& plan, const graph::Group& group) {
@@ -202,9 +203,16 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
         const loop::BufferId scratch = draft.scratch(k, 0, false);
         const ValueId number = body.element_number(facts.reduces[k]);
         sums.reset(k);
-        b.loop(loop::LoopKind::serial, first, b.i64(split.parts), step, [&](ValueId part) {
+        const auto load = [&](ValueId part) {
           const ValueId at = b.mul(b.add(b.mul(part, b.i64(elements)), number), b.i64(scalar_bytes(s)));
-          sums.add(k, 0, b.load(scratch, {s, width}, at, scalar_bytes(s), body.count()), body.count());
+          return b.load(scratch, {s, width}, at, scalar_bytes(s), body.count());
+        };
+        // Some are asked for at once: each takes as long as the memory's answer.
+        const int64_t together = step > 1 && split.parts % (step * kTogether) == 0 ? kTogether : 1;
+        b.loop(loop::LoopKind::serial, first, b.i64(split.parts), step * together, [&](ValueId part) {
+          std::vector<ValueId> some;
+          for (int64_t i = 0; i < together; ++i) some.push_back(load(b.add(part, b.i64(i * step))));
+          for (const ValueId x : some) sums.add(k, 0, x, body.count());
         });
         ValueId x = sums.get(k, 0);
         if (step > 1) x = b.fold_wave(sums.op(k), x, target.wave);
@@ -265,7 +273,9 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
   const int64_t beside = (target.wave > 1 ? 1 : 8) * lanes;  // columns of a task
   const int64_t busy = rows ? kept : kept / probe.extents().back() * ((probe.extents().back() + beside - 1) / beside);
   Split split;
-  if (!facts.is_dependent && facts.passes == 1 && busy < target.enough(kEnough) &&
+  const bool shared = target.wave > 1 && rows && cut_axis == static_cast<int64_t>(axes) - 1 &&
+                      kept * length <= kFewElements && probe.chunking(static_cast<int>(lanes)).lanes == 0;
+  if (!shared && !facts.is_dependent && facts.passes == 1 && busy < target.enough(kEnough) &&
       kept * length >= 2 * target.grain(kPart)) {
     const int64_t cut_extent = probe.extents()[cut_axis];
     const int64_t per_step = kept * length / cut_extent;  // elements beside one step of the cut axis

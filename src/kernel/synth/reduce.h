@@ -57,6 +57,8 @@ class Accumulators {
 
 Scalar accumulator_type(Scalar s);  // f32 for f16 and bf16
 
+constexpr int64_t kFewElements = 65536;  // of all rows: waves of a block share each
+
 // One scratch buffer per reduce holds [parts][elements of R] partial results.
 struct Split {
   int64_t parts = 1, part = 0;  // `part`: length along the axis that is cut

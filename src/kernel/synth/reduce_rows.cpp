@@ -1,8 +1,9 @@
 // Reductions over the last axis: one task takes some rows; over each row several passes may be needed (a maximum, then
 // a sum that uses it, then values that use both). Expensive values needed by more than one pass are kept in a private
-// row. Where lanes step together in waves, a wave takes a row, each lane a run of it. Proved by
-// tests/kernel/synth_reduce_test.cpp.
+// row. Where lanes step together in waves, a wave takes a row, each lane a run of it; several waves of a block share a
+// row that one could not hold, or that has too few beside it. Proved by tests/kernel/synth_reduce_test.cpp.
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <numeric>
 
@@ -21,6 +22,11 @@ constexpr int64_t kResidentRow = 16384;  // elements of a row kept in private me
 constexpr int64_t kHeldRegisters = 144;  // of a lane, for numbers of its row that several passes need
 constexpr int64_t kHeldVectors = 64;     // of a lane, written out
 constexpr int64_t kWaveRow = 4;          // elements for every lane, at least, that make a row worth a wave
+constexpr int64_t kBlockLanes = 1024;    // at most
+constexpr int64_t kBlockRegisters = 65536, kOwnRegisters = 40;  // of a block; of a lane, beside what it holds
+constexpr int64_t kHeldOfBlock = 72;                            // as kHeldRegisters where waves share a row
+constexpr int64_t kShortRow = 8;                                // vectors of a lane
+constexpr int64_t kRowsBeside = 4;                              // such rows, of a block
 
 bool is_costly(const graph::Node& n) {
   for (const ScalarNode& s : n.attributes.formula.nodes)
@@ -59,10 +65,10 @@ class RowKernel {
     // What formats unpack together stays with a lane; else lanes read beside each other.
     beside_ = by_waves_ && body_->chunking(lanes_).lanes == 0;
     if (by_waves_) ways_ = beside_ && row_length_ >= 4 * kWaveRow * lanes_ * target.wave ? 4 : 1;
+    sharing_ = target.wave;
+    if (target.wave > 1 && !by_waves_ && reduced_axes_.size() == 1 && split.parts == 1) share_waves();
     plan_passes();
-    if (beside_ && split.parts == 1 && row_length_ % (lanes_ * target.wave) == 0 &&
-        row_length_ / (lanes_ * target.wave) <= kHeldVectors)
-      plan_held();
+    if (beside_ && split.parts == 1 && sharing_ == target.wave) share_rows();
   }
 
   Step run() {
@@ -72,20 +78,26 @@ class RowKernel {
     Tasks tasks = cut(outer, row_length_, target_.grain(kGrain), 1, false);
     if (split_.parts > 1) tasks = {product(outer), 1, split_.parts, split_.part};
     if (tasks.part == row_length_) tasks.part = cut_extent;  // without a split the first reduced axis runs whole
-    if (by_waves_)
+    if (waves_ > 1)
+      write_shared(outer);
+    else if (by_waves_)
       write_waves(outer);
     else
       for_tasks(
           b_, tasks, outer, cut_extent, [&] { begin_task(); },
           [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) { row(counters, from, to); });
     const double elements = static_cast<double>(product(facts_.full));
-    return draft_.finish(fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(),
-                                     facts_.passes, lanes_, ways_,
-                                     (split_.parts > 1 ? fmt::format(" parts {}", split_.parts) : "") +
-                                         (by_waves_ ? fmt::format(" by waves of {}", target_.wave) : "") +
-                                         (held_.empty() ? "" : fmt::format(" {} held", held_.size()))),
-                         elements * (body_->operations() + static_cast<double>(facts_.reduces.size())),
-                         body_->traffic());
+    return draft_.finish(
+        fmt::format(
+            "reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(), facts_.passes, lanes_,
+            ways_,
+            (split_.parts > 1 ? fmt::format(" parts {}", split_.parts) : "") +
+                (rows_ > 1 ? fmt::format(" {} rows", rows_) : "") +
+                (waves_ > 1  ? fmt::format(" by {} waves of {}", waves_, target_.wave)
+                 : by_waves_ ? fmt::format(" by {} of {}", sharing_ < target_.wave ? "lanes" : "waves", sharing_)
+                             : "") +
+                (held_.empty() ? "" : fmt::format(" {} held", held_.size()))),
+        elements * (body_->operations() + static_cast<double>(facts_.reduces.size())), body_->traffic());
   }
 
  private:
@@ -105,17 +117,18 @@ class RowKernel {
     return is_short_float(n.type.element) || (n.op == Op::map_ && n.operands.size() == 1 && reads_short(n.operands[0]));
   }
 
-  // A block is one wave, and takes one row, or a part of it. Runs begin where vectors and what formats unpack together
-  // begin.
+  // A wave takes one row, or a part of it. Runs begin where vectors and what formats unpack together begin.
   void write_waves(const std::vector<int64_t>& outer) {
     const Body::Chunking chunking = body_->chunking(lanes_);
     const int64_t unit = std::lcm<int64_t>(lanes_, chunking.lanes > 0 ? chunking.chunk : 1);
     const int64_t units = (row_length_ + unit - 1) / unit, run = (units + target_.wave - 1) / target_.wave * unit;
-    b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer) * split_.parts), 1, [&](ValueId block) {
-      b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(target_.wave), 1, [&](ValueId) {
-        lane_ = b_.lane_id();
+    b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer) * split_.parts / rows_), 1, [&](ValueId block) {
+      b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(int64_t{sharing_} * rows_), 1, [&](ValueId lane) {
+        lane_ = sharing_ == target_.wave ? b_.lane_id() : b_.op(ScalarOp::rem_, b_.lane_id(), b_.i64(sharing_));
+        begin_held();
         begin_task();
         ValueId number = block, end = b_.i64(row_length_);
+        if (rows_ > 1) number = b_.add(b_.mul(block, b_.i64(rows_)), b_.op(ScalarOp::div_, lane, b_.i64(sharing_)));
         if (split_.parts > 1) {
           number = b_.op(ScalarOp::div_, block, b_.i64(split_.parts));
           part_ = b_.op(ScalarOp::rem_, block, b_.i64(split_.parts));
@@ -133,6 +146,124 @@ class RowKernel {
         row(digits(b_, number, outer), from, b_.op(ScalarOp::min_, b_.add(from, b_.i64(run)), end));
       });
     });
+  }
+
+  // A block takes one row. What waves reduced meets in shared memory between passes, and is added in their order.
+  void write_shared(const std::vector<int64_t>& outer) {
+    constexpr int64_t kSlot = 8;  // bytes
+    b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer)), 1, [&](ValueId block) {
+      const loop::BufferId slots =
+          b_.alloc(static_cast<int64_t>(facts_.reduces.size()) * waves_ * kSlot, 16, loop::Space::shared);
+      begin_held();
+      const auto slot = [&](int k, ValueId wave) {
+        return b_.mul(b_.add(b_.i64(int64_t{k} * waves_), wave), b_.i64(kSlot));
+      };
+      // In the row, whose reduces are known as far as `done` of them in a row.
+      const auto lanes = [&](int done, const std::function<void(ValueId)>& body) {
+        b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(int64_t{waves_} * target_.wave), 1, [&](ValueId lane) {
+          lane_ = lane;
+          begin_task();
+          const std::vector<ValueId> counters = digits(b_, block, outer);
+          for (size_t d = 0; d < counters.size(); ++d) body_->open(kept_axes_[d], counters[d]);
+          kept_values(0);
+          for (int p = 0; p < done; ++p) {
+            for (int k = 0; k < sums_->size(); ++k) {
+              if (facts_.level.at(facts_.reduces[k]) != p + 1) continue;
+              ValueId total = -1;
+              for (int w = 0; w < waves_; ++w) {
+                const ValueId x = b_.load(slots, {sums_->type(k), 1}, slot(k, b_.i64(w)), kSlot);
+                total = w == 0 ? x : b_.op(sums_->op(k), total, x);
+              }
+              set_reduced(k, total);
+            }
+            kept_values(p + 1);
+          }
+          body(lane);
+          for (size_t d = 0; d < counters.size(); ++d) body_->close();
+        });
+      };
+      for (int p = 0; p < facts_.passes; ++p) {
+        if (p > 0) b_.barrier();
+        lanes(p, [&](ValueId lane) {
+          const ValueId wave = b_.op(ScalarOp::div_, lane, b_.i64(target_.wave));
+          for (const auto& [k, total] : reduce_pass(p, b_.i64(0), b_.i64(row_length_)))
+            b_.branch(b_.op(ScalarOp::eq_, b_.lane_id(), b_.i64(0)),
+                      [&, k = k, total = total] { b_.store(slots, total, slot(k, wave), kSlot); });
+        });
+      }
+      if (facts_.kept_results.empty()) return;
+      b_.barrier();
+      lanes(facts_.passes, [&](ValueId) { once([&] { store_kept(); }); });
+    });
+  }
+
+  int64_t rows() const {
+    int64_t all = 1;
+    for (const int axis : kept_axes_) all *= body_->extents()[axis];
+    return all;
+  }
+  // Rows too short for a wave: some of its lanes take each.
+  void share_waves() {
+    constexpr int64_t kVectors = 2;  // of a lane, at least
+    if (body_->chunking(lanes_).lanes > 0) return;
+    for (int group = target_.wave / 2; group > 1; group /= 2) {
+      const int64_t beside = kRowsBeside * target_.wave / group;
+      if (row_length_ % (kVectors * lanes_ * group) != 0 || rows() % beside != 0) continue;
+      sharing_ = group;
+      rows_ = static_cast<int>(beside);
+      by_waves_ = beside_ = true;
+      ways_ = row_length_ >= 4 * lanes_ * group ? 4 : 2;
+      return;
+    }
+  }
+  // How many waves share a row, or how many rows a block takes.
+  void share_rows() {
+    const int64_t rows = this->rows();
+    const int64_t step = int64_t{lanes_} * target_.wave, vectors = row_length_ / step;
+    const bool whole = row_length_ % step == 0;
+    if (rows * row_length_ <= kFewElements && vectors > 1) {
+      waves_ = static_cast<int>(
+          std::min<int64_t>(kBlockLanes / target_.wave, std::bit_floor(static_cast<uint64_t>(vectors))));
+    } else if (facts_.passes > 1 && whole) {
+      plan_held(row_length_);
+      const int64_t wanted = held_registers();
+      held_.clear();
+      const auto fits = [&](int64_t registers, int waves) {
+        return vectors % waves == 0 && vectors / waves <= kHeldVectors &&
+               (registers + waves - 1) / waves <= most_held(waves);
+      };
+      const auto find = [&](int64_t registers) {
+        for (waves_ = 1; waves_ * target_.wave <= kBlockLanes; ++waves_)
+          if (fits(registers, waves_)) return true;
+        waves_ = 1;
+        return false;
+      };
+      if (!find(wanted)) find(vectors * lanes_);
+    } else if (facts_.passes == 1 && vectors <= kShortRow && rows % kRowsBeside == 0) {
+      rows_ = kRowsBeside;
+      ways_ = static_cast<int>(std::clamp<int64_t>(vectors, 1, 4));
+    }
+    const int64_t own = vectors / waves_;  // of a lane
+    if (whole && vectors % waves_ == 0 && own <= kHeldVectors) plan_held(most_held(waves_));
+    if (waves_ > 1) ways_ = own >= 4 ? 4 : 1;
+  }
+  int64_t most_held(int waves) const {
+    if (waves == 1) return kHeldRegisters;
+    return std::min(kHeldOfBlock, kBlockRegisters / (waves * target_.wave) - kOwnRegisters);
+  }
+  // At most, while a pass begins: what it needs last makes room for what it finds first, vector by vector.
+  int64_t held_registers() const {
+    int64_t most = 0;
+    for (int pass = 1; pass < facts_.passes; ++pass) {
+      int64_t all = 0;
+      for (const auto& [v, row] : held_)
+        if (row.first < pass && pass <= row.last) all += registers_of(v);
+      most = std::max(most, all);
+    }
+    return most;
+  }
+  int64_t registers_of(graph::ValueId v) const {
+    return row_length_ / (waves_ * target_.wave) * scalar_bytes(g_[v].type.element.scalar) / 4;
   }
 
   // Which full-shape nodes each pass evaluates, and which of them are worth keeping.
@@ -153,7 +284,7 @@ class RowKernel {
         ++uses;
       }
       const Scalar s = g_[v].type.element.scalar;
-      if (uses > 1 && is_costly(g_[v]) && s == Scalar::f32) resident_[v] = {first, -1};
+      if (uses > 1 && is_costly(g_[v]) && s == Scalar::f32) resident_[v] = {first, facts_.passes, -1};
     }
   }
   void visit(graph::ValueId v, int pass) {
@@ -162,20 +293,20 @@ class RowKernel {
     for (const graph::ValueId a : g_[v].operands) visit(a, pass);
   }
   // What is computed in a pass and read from memory row by row, nearest to where a later pass needs it again.
-  void plan_held() {
-    int64_t registers = 0;
+  void plan_held(int64_t most) {
     const std::function<void(graph::ValueId, int)> find = [&](graph::ValueId v, int pass) {
+      if (const auto held = held_.find(v); held != held_.end()) held->second.last = pass;
       if (held_.contains(v) || g_[v].op == Op::reduce_ || !reads_rows(v)) return;
       const bool load = is_load(plan_, group_, v);
       const auto first = std::find_if(visited_.begin(), visited_.begin() + pass,
                                       [&](const std::set<graph::ValueId>& all) { return all.contains(v); });
-      const int64_t bytes = scalar_bytes(g_[v].type.element.scalar), each = row_length_ / target_.wave * bytes / 4;
-      if (first != visited_.begin() + pass && (load || is_full_map(v)) && registers + each <= kHeldRegisters) {
-        registers += each;
-        held_[v] = {static_cast<int>(first - visited_.begin()), -1};
-      } else if (!load) {
-        for (const graph::ValueId a : g_[v].operands) find(a, pass);
+      if (first != visited_.begin() + pass && (load || is_full_map(v))) {
+        held_[v] = {static_cast<int>(first - visited_.begin()), pass, -1};
+        if (held_registers() <= most) return;
+        held_.erase(v);
       }
+      if (load) return;
+      for (const graph::ValueId a : g_[v].operands) find(a, pass);
     };
     for (int p = 1; p < facts_.passes; ++p) {
       for (const graph::ValueId r : reduces_of(p)) find(g_[r].operands[0], p);
@@ -213,8 +344,10 @@ class RowKernel {
     body_->begin_task();
     sums_ = std::make_unique<Accumulators>(b_, g_, facts_.reduces, lanes_, ways_);
     for (auto& [v, row] : resident_) row.buffer = b_.alloc((row_length_ + lanes_) * 4, 64);
+  }
+  void begin_held() {
     for (auto& [v, row] : held_)
-      row.buffer = b_.alloc(row_length_ / target_.wave * scalar_bytes(g_[v].type.element.scalar), 64);
+      row.buffer = b_.alloc(row_length_ / (waves_ * target_.wave) * scalar_bytes(g_[v].type.element.scalar), 64);
   }
 
   // Scalars of the row that are known once `done` reduces in a row are.
@@ -232,38 +365,50 @@ class RowKernel {
     for (size_t d = 0; d < counters.size(); ++d) body_->open(kept_axes_[d], counters[d]);
     if (split_.parts == 1) kept_values(0);
     for (int p = 0; p < facts_.passes; ++p) {
-      const std::vector<graph::ValueId> reduces = reduces_of(p);
-      for (int k = 0; k < sums_->size(); ++k)
-        if (facts_.level.at(facts_.reduces[k]) == p + 1) sums_->reset(k);
-      nest(0, p, from, to, b_.i64(0));
-      for (int k = 0; k < sums_->size(); ++k) {
-        const graph::ValueId r = facts_.reduces[k];
-        if (facts_.level.at(r) != p + 1) continue;
-        ValueId total = sums_->total(k);
-        if (lane_ >= 0) total = b_.fold_wave(sums_->op(k), total, target_.wave);
+      for (const auto& [number, total] : reduce_pass(p, from, to)) {
+        const int k = number;
         if (split_.parts > 1) {
           body_->open_scalar();
           const ValueId part = part_ >= 0 ? part_ : b_.op(ScalarOp::div_, from, b_.i64(split_.part));
-          once([&] { store_part(draft_, *body_, facts_, k, sums_->type(k), part, split_.parts, total); });
+          once([&, x = total] { store_part(draft_, *body_, facts_, k, sums_->type(k), part, split_.parts, x); });
           body_->close();
         } else {
-          body_->set(r, b_.convert(ScalarOp::cast_, g_[r].type.element.scalar, total));
+          set_reduced(k, total);
         }
       }
       if (split_.parts == 1) kept_values(p + 1);
     }
-    const auto store_kept = [&] {
-      for (const graph::ValueId r : facts_.kept_results) {
-        body_->open_scalar();
-        body_->store(r, body_->value(r));
-        body_->close();
-      }
-    };
-    if (split_.parts == 1 && !facts_.kept_results.empty()) once(store_kept);
+    if (split_.parts == 1 && !facts_.kept_results.empty()) once([&] { store_kept(); });
     for (size_t d = 0; d < counters.size(); ++d) body_->close();
   }
 
-  // By one lane of a wave.
+  // A pass over the row, and what it reduced, by number: of one wave, where there are waves.
+  std::vector<std::pair<int, ValueId>> reduce_pass(int pass, ValueId from, ValueId to) {
+    const auto is_of_pass = [&](int k) { return facts_.level.at(facts_.reduces[k]) == pass + 1; };
+    for (int k = 0; k < sums_->size(); ++k)
+      if (is_of_pass(k)) sums_->reset(k);
+    nest(0, pass, from, to, b_.i64(0));
+    std::vector<std::pair<int, ValueId>> out;
+    for (int k = 0; k < sums_->size(); ++k) {
+      if (!is_of_pass(k)) continue;
+      const ValueId total = sums_->total(k);
+      out.emplace_back(k, lane_ >= 0 ? b_.fold_wave(sums_->op(k), total, sharing_) : total);
+    }
+    return out;
+  }
+  void set_reduced(int k, ValueId total) {
+    const graph::ValueId r = facts_.reduces[k];
+    body_->set(r, b_.convert(ScalarOp::cast_, g_[r].type.element.scalar, total));
+  }
+  void store_kept() {
+    for (const graph::ValueId r : facts_.kept_results) {
+      body_->open_scalar();
+      body_->store(r, body_->value(r));
+      body_->close();
+    }
+  }
+
+  // By one of the lanes that share a row.
   void once(const std::function<void()>& body) {
     if (lane_ < 0)
       body();
@@ -271,9 +416,9 @@ class RowKernel {
       b_.branch(b_.op(ScalarOp::eq_, lane_, b_.i64(0)), body);
   }
 
-  // Lanes of a wave beside each other, `ways_` vectors of each at once.
+  // Lanes beside each other, `ways_` vectors of each at once.
   void walk_beside(int pass, ValueId from, ValueId to, ValueId start) {
-    const int64_t stride = int64_t{lanes_} * target_.wave;
+    const int64_t stride = int64_t{lanes_} * sharing_ * waves_;
     const auto vector = [&](ValueId at, ValueId count, int way, int64_t number = 0) {
       body_->open_lanes(at, lanes_, count);
       recall(pass, number);
@@ -341,11 +486,18 @@ class RowKernel {
       const graph::ValueId r = facts_.reduces[k];
       if (facts_.level.at(r) == pass + 1) sums_->add(k, way, body_->value(g_[r].operands[0]), body_->count());
     }
-    for (const graph::ValueId r : results_of(pass)) body_->store(r, body_->value(r));
+    for (const graph::ValueId r : results_of(pass)) store_result(r);
+  }
+  // What is computed for a short float alone, as a map would.
+  void store_result(graph::ValueId r) {
+    const bool is_short = is_short_float(g_[r].type.element);
+    if (is_short) b_.take_shortcuts({target_.power2, target_.reciprocal, ""});
+    body_->store(r, body_->value(r));
+    if (is_short && !finds_extremes_of_short()) b_.take_shortcuts({});
   }
 
   struct Resident {
-    int first = 0;
+    int first = 0, last = 0;  // passes
     loop::BufferId buffer = -1;
   };
   const graph::Plan& plan_;
@@ -361,8 +513,10 @@ class RowKernel {
   int lanes_ = 8, ways_ = 1;
   int64_t row_length_ = 1;
   bool by_waves_ = false, beside_ = false;
-  ValueId part_ = -1;  // of a row by waves
-  ValueId lane_ = -1;  // of the wave that has the row; -1: one thread has it
+  int waves_ = 1, rows_ = 1;  // that share a row; of a block, a group of lanes each
+  int sharing_ = 1;           // of lanes: a wave, or a part of one
+  ValueId part_ = -1;         // of a row by waves
+  ValueId lane_ = -1;         // of those that share the row; -1: one thread has it
   std::vector<int> kept_axes_, reduced_axes_;
   std::vector<std::set<graph::ValueId>> visited_;
   std::map<graph::ValueId, Resident> resident_, held_;  // in memory, in registers

@@ -228,7 +228,7 @@ class GpuDevice : public Device {
     void* const size_follows = reinterpret_cast<void*>(2);
     void* extra[] = {pointer_follows, arguments.data(), size_follows, &bytes, gpu.numbers.launch_end};
     context_->use();
-    if (follows_ && !recording_) {
+    if (follows_) {
       const LaunchAttribute follows{LaunchAttribute::kFollows, {}, {1}};
       const FollowerLaunch launch{{static_cast<unsigned>(spread.blocks), 1, 1},
                                   {static_cast<unsigned>(spread.threads), 1, 1},
@@ -250,13 +250,11 @@ class GpuDevice : public Device {
   void begin_recording() override {
     context_->use();
     context_->check(context_->symbols().capture_begin(context_->stream(), kThisThreadOnly), "capture_begin");
-    recording_ = true;
   }
   std::unique_ptr<Recording> end_recording() override {
     const GpuSymbols& gpu = context_->symbols();
     void *graph = nullptr, *executable = nullptr;
     const char* doing = "capture_end";
-    recording_ = false;
     int error = gpu.capture_end(context_->stream(), &graph);
     if (error == 0) error = gpu.graph_instantiate(&executable, graph, 0), doing = "graph_instantiate";
     if (graph) gpu.graph_destroy(graph);
@@ -302,7 +300,6 @@ class GpuDevice : public Device {
   GpuFound found_;
   machine::MachineRef machine_;
   bool follows_ = false;    // kernels are launched while the one before ends
-  bool recording_ = false;  // .. but for those of a recorded step, in whole order: no card has shown more yet
   std::string driver_;
   GpuContextRef context_;  // first made, last gone
   GpuMemory memory_;

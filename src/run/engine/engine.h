@@ -94,6 +94,7 @@ class Program {
   virtual std::string explain(const Ceilings* ceilings = nullptr) const = 0;
   virtual std::vector<KernelTime> times() const = 0;               // by launch, in order; GPUs: zeros unless Options::timed
   virtual void forget_times() = 0;                                 // explain() counts from here
+  virtual double measure(int runs) = 0;                            // seconds of one, the median of so many in which no kernel is timed apart
   virtual int64_t arena_bytes() const = 0;
 };
 
