@@ -85,6 +85,10 @@ TEST_F(Cli, CompileShowsEveryStage) {
     EXPECT_EQ(o.code, 0) << stage << o.error;
     EXPECT_TRUE(contains(o.out, word)) << stage;
   }
+  const Outcome times = lumen({"compile", "llama", "--shape", "tiny", "--symbols", "B=1,T=8", "--explain"});
+  EXPECT_EQ(times.code, 0);
+  EXPECT_TRUE(contains(times.out, "of ceiling"));
+  EXPECT_TRUE(contains(times.out, "ms for a run in which no kernel is timed apart"));
   EXPECT_EQ(lumen({"compile", "llama", "--emit", "poetry"}).code, 2);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <random>
 
@@ -36,7 +37,7 @@ std::map<std::string, int64_t> picked_rows(const Graph& inlined, const graph::Bi
   return out;
 }
 
-void put(Scalar type, float x, std::vector<uint8_t>* out) {
+void put(Scalar type, float x, uint8_t* out) {
   uint64_t bits = 0;
   if (type == Scalar::f64) {
     bits = std::bit_cast<uint64_t>(static_cast<double>(x));
@@ -47,7 +48,7 @@ void put(Scalar type, float x, std::vector<uint8_t>* out) {
   } else {
     bits = static_cast<uint64_t>(static_cast<int64_t>(x));
   }
-  for (int i = 0; i < scalar_bytes(type); ++i) out->push_back(static_cast<uint8_t>(bits >> (8 * i)));
+  for (int i = 0; i < scalar_bytes(type); ++i) out[i] = static_cast<uint8_t>(bits >> (8 * i));
 }
 
 // Repeats `some` up to so many numbers.
@@ -108,10 +109,16 @@ void bind_drawn_inputs(Engine& engine, const Graph& g, const graph::Bindings& sy
       tensor->upload(blob.data(), static_cast<int64_t>(blob.size()));
       continue;
     }
-    std::vector<uint8_t> bytes;
-    for (const float x : some) put(s, x, &bytes);
-    const std::vector<uint8_t> all = repeated(bytes, static_cast<size_t>(tensor->bytes()));
-    tensor->upload(all.data(), tensor->bytes());
+    std::vector<uint8_t> bytes(some.size() * static_cast<size_t>(scalar_bytes(s)));
+    if (s == Scalar::f32)
+      std::memcpy(bytes.data(), some.data(), bytes.size());
+    else
+      for (size_t i = 0; i < some.size(); ++i) put(s, some[i], &bytes[i * static_cast<size_t>(scalar_bytes(s))]);
+    const auto piece = static_cast<int64_t>(bytes.size());
+    for (int64_t at = 0; at < tensor->bytes();
+         at += piece)  // they repeat, and may be more than the host has memory for
+      engine.device().copy_in(static_cast<uint8_t*>(tensor->data()) + at, bytes.data(),
+                              std::min(piece, tensor->bytes() - at));
   }
 }
 
