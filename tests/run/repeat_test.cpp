@@ -19,7 +19,7 @@ std::string meaning(const std::function<graph::ValueId(graph::Builder&)>& build)
   g.results = {build(b)};
   g.result_names = {"r"};
   const graph::Pipeline p = graph::run_pipeline(g, {}, {});
-  return form_of(p.plan.graph, p.plan.groups.back()).meaning;
+  return form_of(p.plan.graph, p.plan.groups.back(), graph::unwritten(p.plan.graph)).meaning;
 }
 
 TEST(Repeat, WhatMattersTellsGroupsApart) {

@@ -135,7 +135,7 @@ class Block {
         for (const int i : active)
           if (instr.flow == Flow::copies)
             wait(i, static_cast<size_t>(instr.groups));
-          else
+          else if (instr.flow == Flow::products)
             while (reads_[i].closed.size() > static_cast<size_t>(instr.groups)) reads_[i].closed.pop_front();
         return;
       case Op::product_:

@@ -363,17 +363,21 @@ void StreamKernel::write_block(Value block) {
   const auto first_tile = [&](Value lane) {
     return w_.add(w_.scaled(rem(block, blocks), t_.waves), div(lane, m_.wave));
   };
+  const bool early = m_.follows && w_.hold_constant(1);  // copies of the weight begin while kernels before still work
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Value lane) {
       b_.store(slot, w_.i64(0), w_.i64(0), 8);
-      x_->fill(lane, [&] {
+      const auto copies = [&] {
         for (int64_t i = 0; i < ahead; ++i) {
           begin(lane, first_tile(lane), w_.i64(i), w_.i64(i));
           b_.commit(Flow::copies);
         }
-      });
+      };
+      if (early) copies();
       if (t_.looks_up_pairs()) pairs_->fill(lane, t_.lanes(m_.wave));
       if (t_.codes) words_->fill(lane);
+      if (early) b_.wait(Flow::kernels, 0);
+      x_->fill(lane, early ? std::function<void()>() : copies);
     });
     b_.barrier();
     lanes([&](Value lane) {
