@@ -70,6 +70,9 @@ void Grid::follow(const char* text) {
 void Grid::let_follow() {
   follow("griddepcontrol.launch_dependents;");
 }
+void Grid::leave_room(llvm::Function* f, int64_t shared_bytes) const {
+  if (nvidia_ && m_.follows && 2 * shared_bytes <= m_.shared_bytes) f->addFnAttr("nvvm.minctasm", "2");
+}
 void Grid::wait_kernels() {
   follow("griddepcontrol.wait;");
 }

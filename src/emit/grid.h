@@ -24,6 +24,8 @@ class Grid {
   void meet();  // the lanes of a wave
   // Before anything else: the next kernel's blocks may begin.
   void let_follow();
+  // Registers for a block of the next kernel beside each, where shared memory has the room.
+  void leave_room(llvm::Function* f, int64_t shared_bytes) const;
   // Until the kernel before has ended, and with it all before that.
   void wait_kernels();
   llvm::Value* lane();  // i64, of the wave

@@ -78,6 +78,7 @@ class KernelLowering {
 
   void run(const std::string& symbol) {
     function_ = grid_ ? grid_->declare(module_, symbol, k_.params.size(), shape_.threads) : declare(symbol);
+    if (grid_ && loop::begins_early(k_)) grid_->leave_room(function_, loop::shared_bytes(k_));
     // Where matrix sums may lie in any register, they do not move between files in every round of a loop.
     if (module_.getTargetTriple().isAMDGCN() && features_.checkFeatures("+gfx90a-insts"))
       function_->addFnAttr("amdgpu-agpr-alloc", "0");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <memory>
 #include <numeric>
 
@@ -25,6 +26,7 @@ using loop::VType;
 using Value = loop::ValueId;
 
 constexpr int kQuad = 4;
+constexpr int kPartsOfSum = 8;  // dots that wait for each other
 
 class StreamKernel {
  public:
@@ -132,34 +134,37 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
   }
 }
 
-// Of a group, part by part: what counts more first, so that sums go up by powers of two.
+// Of a group: sums of their own for parts that count alike, and for every few of them, so that few instructions wait for
+// each other.
 std::vector<Value> StreamKernel::sum_codes(Unpack& cursor, int64_t group, const AddRun& add) {
   const VType whole{Scalar::i32, 1};
-  struct Part {
-    StreamWords::Term term;
-    std::vector<int64_t> run;
+  struct Sum {
+    std::vector<Value> products;
+    int parts = 0;
   };
-  std::vector<Part> parts;
+  std::map<int, std::vector<Sum>> sums;  // by exponent
+  const std::vector<Value> none(static_cast<size_t>(height_), b_.integer(0, whole));
   for (const StreamCodes::Run& run : t_.codes->runs) {
     if (run.elements[0] / t_.integers->fine != group) continue;
-    for (const StreamWords::Term& term : words_->terms(cursor, run))
-      parts.push_back({term, {run.elements.begin(), run.elements.end()}});
+    for (const StreamWords::Term& term : words_->terms(cursor, run)) {
+      std::vector<Sum>& alike = sums[term.exponent];
+      if (alike.empty() || alike.back().parts == kPartsOfSum) alike.push_back({none, 0});
+      add(alike.back().products, term.bytes, {run.elements.begin(), run.elements.end()});
+      ++alike.back().parts;
+    }
   }
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const Part& x, const Part& y) { return x.term.exponent > y.term.exponent; });
-  std::vector<Value> products(static_cast<size_t>(height_), b_.integer(0, whole));
-  int exponent = parts.front().term.exponent;
-  const auto lower = [&](int to) {
-    for (Value& product : products)
-      if (to < exponent) product = b_.mul(product, b_.integer(int64_t{1} << (exponent - to), whole));
-    exponent = to;
-  };
-  for (const Part& part : parts) {
-    lower(part.term.exponent);
-    add(products, part.term.bytes, part.run);
-  }
-  lower(t_.codes->least);
-  return products;
+  std::vector<Value> all;
+  for (const auto& [exponent, alike] : sums)
+    for (const Sum& sum : alike)
+      for (size_t i = 0; i < none.size(); ++i) {
+        const int64_t counts = int64_t{1} << (exponent - t_.codes->least);
+        const Value product = b_.mul(sum.products[i], b_.integer(counts, whole));
+        if (all.size() == i)
+          all.push_back(product);
+        else
+          all[i] = b_.add(all[i], product);
+      }
+  return all;
 }
 
 // Sums of values over runs of equal scale, then the scale.

@@ -26,7 +26,9 @@ constexpr int64_t kWord = 4;
 constexpr int64_t kWaveStage = 2 << 10;  // bytes of a stage for a wave, at least, where there is so much to do
 constexpr int64_t kMostSums = 8;         // of a lane
 constexpr double kLargestHalf = 65000;
-constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8;
+constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8, kBuffersBeside = 3;
+constexpr int64_t kReserved = 1 << 10;  // of a block's shared memory, by the driver
+constexpr double kAlone = 1.2;          // the next kernel's copies begin when this one's blocks end
 constexpr int64_t kLost = 2 << 10;  // bytes that small tables take, and what allocations lose between them
 constexpr int kCodes = 16;          // of a vector
 constexpr int kBanks = 32;
@@ -98,7 +100,10 @@ class StreamChooser {
       t.waves = s.waves;
       for (t.deep = 1; m_.wave * t.width * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;)
         t.deep *= 2;
-      if (lay_out(t)) found.emplace_back(m_.async_copies ? s.cost : cost_of_waiting(t), t);
+      if (m_.follows && !p_.pick && lay_out(t, half_of_shared()) && t.buffers >= kBuffersBeside)
+        found.emplace_back(s.cost, t);
+      else if (t.waves = s.waves; lay_out(t, m_.shared_bytes))
+        found.emplace_back(m_.async_copies ? s.cost * (m_.follows ? kAlone : 1) : cost_of_waiting(t), t);
     }
     std::stable_sort(found.begin(), found.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
     std::vector<StreamPlan> out;
@@ -286,25 +291,33 @@ class StreamChooser {
     return best;
   }
 
-  bool lay_out(StreamPlan& t) const {
+  // Where the next kernel's first copies begin while this one works, both have room.
+  int64_t half_of_shared() const { return (m_.shared_bytes + kReserved) / 2 - kReserved; }
+
+  bool lay_out(StreamPlan& t, int64_t shared_bytes) const {
     t.piece = StreamCopies::piece_of(p_, t.stage_units() * t.unit_bytes, t.row_bytes);
     if (t.piece < kWord) return false;
     const int64_t chunk = t.stage_units() * t.unit_bytes;
     t.pitch = chunk;
     for (int64_t pad = t.piece; pad < kBanks * kWord; pad += t.piece)
       if (conflicts(t, chunk + pad) < conflicts(t, t.pitch)) t.pitch = chunk + pad;
-    const int64_t room = m_.shared_bytes - activation_bytes(t) - kLost;
-    while (t.waves > 1 && room / t.stage_bytes() < 2) --t.waves;
-    t.buffers = static_cast<int>(std::min<int64_t>(kMostBuffers, room / t.stage_bytes()));
+    const int64_t room = shared_bytes - activation_bytes(t) - kLost;
+    const bool beside = shared_bytes < m_.shared_bytes;
+    while (t.waves > 1 && !beside && room / t.stage_bytes() < 2) --t.waves;
+    const int most = beside ? kMostBuffersOfSmall : kMostBuffers;
+    t.buffers = static_cast<int>(std::min<int64_t>(most, room / t.stage_bytes()));
     if (t.buffers < 2) return false;
     if (!m_.async_copies) t.buffers = 2;
     // One block on a multiprocessor: of two some would have none.
     const auto shared = [&] { return activation_bytes(t) + t.buffers * t.stage_bytes(); };
-    while (m_.async_copies && 2 * shared() <= m_.shared_bytes && t.buffers < kMostBuffersOfSmall) ++t.buffers;
+    while (m_.async_copies && !beside && 2 * shared() <= m_.shared_bytes &&
+           t.buffers < kMostBuffersOfSmall)
+      ++t.buffers;
     t.shared_bytes = shared();
     // No more blocks than give each the same number of tiles.
     const int64_t tiles = ceil_div(p_.outer_extent() * ceil_div(p_.n.extent, t.wave_rows()), t.waves);
     t.blocks = ceil_div(tiles, ceil_div(tiles, m_.units * blocks_beside(t)));
+    if (beside) t.blocks = std::min<int64_t>(tiles, m_.units);
     return true;
   }
 
