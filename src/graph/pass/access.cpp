@@ -82,7 +82,7 @@ bool is_view(Op op) {
 std::vector<bool> unwritten(const Graph& g) {
   std::vector<bool> out;
   for (const Node& node : g.nodes) {
-    out.push_back(node.op == Op::input_ || (node.op == Op::constant_ && !is_splat(node)));
+    out.push_back(node.op == Op::input_ && (node.attributes.role == Role::parameter || node.type.element.format));
     if (node.op != Op::update_) continue;
     ValueId state = node.operands[0];
     while (g[state].op == Op::update_) state = g[state].operands[0];

@@ -43,8 +43,9 @@ std::optional<GatheredAccess> gathered_access(const Graph& g, ValueId v);
 bool is_view(Op op);                                     // reshape, permute, broadcast, slice
 bool is_splat(const Node& node);                         // a constant that holds one number
 bool is_unpack(const Graph& g, ValueId v);               // a cast out of a format
-std::vector<bool> unwritten(const Graph& g);             // by value: memory that nothing in the graph writes
 std::vector<int64_t> extents(const Shape& shape);        // numeric dims as plain numbers
 std::vector<int64_t> dense_strides(const Shape& shape);  // row-major, in elements
+// By value: parameters and packed inputs that nothing in the graph writes.
+std::vector<bool> unwritten(const Graph& g);
 
 }  // namespace lumen::graph

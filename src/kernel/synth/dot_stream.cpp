@@ -330,7 +330,8 @@ void StreamKernel::write_sums() {
   });
 }
 
-// Every wave has rows of its own, tile after tile of them; the first stages of the next tile are copied while the last
+// Every wave has rows of its own, tile after tile of them: blocks take turns, so that none has a tile more for each of
+// its waves. The first stages of the next tile are copied while the last
 // ones of a tile are multiplied. Waves meet once, when the activations are there.
 void StreamKernel::write_block(Value block) {
   const int64_t blocks = blocks_of_outer(), all = blocks * t_.waves;
@@ -366,7 +367,7 @@ void StreamKernel::write_block(Value block) {
     });
   };
   const auto first_tile = [&](Value lane) {
-    return w_.add(w_.scaled(rem(block, blocks), t_.waves), div(lane, m_.wave));
+    return w_.add(rem(block, blocks), w_.scaled(div(lane, m_.wave), blocks));
   };
   const bool early = m_.follows && w_.hold_constant(1);  // copies of the weight begin while kernels before still work
   w_.where_row(w_.i64(0), [&] {

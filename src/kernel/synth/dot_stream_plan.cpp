@@ -26,9 +26,10 @@ constexpr int64_t kWord = 4;
 constexpr int64_t kWaveStage = 2 << 10;  // bytes of a stage for a wave, at least, where there is so much to do
 constexpr int64_t kMostSums = 8;         // of a lane
 constexpr double kLargestHalf = 65000;
-constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8, kBuffersBeside = 3;
+constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8;
 constexpr int64_t kReserved = 1 << 10;  // of a block's shared memory, by the driver
-constexpr double kAlone = 1.2;          // the next kernel's copies begin when this one's blocks end
+constexpr double kWorkBeside = 2;       // instructions a byte
+constexpr int kSchedulers = 4;          // of a multiprocessor, each with waves of its own
 constexpr int64_t kLost = 2 << 10;  // bytes that small tables take, and what allocations lose between them
 constexpr int kCodes = 16;          // of a vector
 constexpr int kBanks = 32;
@@ -100,13 +101,11 @@ class StreamChooser {
       t.waves = s.waves;
       for (t.deep = 1; m_.wave * t.width * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;)
         t.deep *= 2;
-      if (m_.follows && !p_.pick && lay_out(t, half_of_shared()) && t.buffers >= kBuffersBeside)
-        found.emplace_back(s.cost, t);
-      else if (t.waves = s.waves; lay_out(t, m_.shared_bytes))
-        found.emplace_back(m_.async_copies ? s.cost * (m_.follows ? kAlone : 1) : cost_of_waiting(t), t);
+      if (lay_out(t, m_.shared_bytes)) found.emplace_back(m_.async_copies ? s.cost : cost_of_waiting(t), t);
     }
     std::stable_sort(found.begin(), found.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
     std::vector<StreamPlan> out;
+    if (lay_out_beside(t)) out.push_back(t);
     for (auto& [cost, plan] : found) out.push_back(std::move(plan));
     return out;
   }
@@ -291,8 +290,39 @@ class StreamChooser {
     return best;
   }
 
-  // Where the next kernel's first copies begin while this one works, both have room.
-  int64_t half_of_shared() const { return (m_.shared_bytes + kReserved) / 2 - kReserved; }
+  // What a byte of the weight costs, in instructions of a lane.
+  static double work(const StreamPlan& t) {
+    constexpr double kDigit = 4, kTable = 1.5;  // of a run
+    if (!t.codes) return 0;
+    double all = 0;
+    std::set<int> exponents;
+    for (const StreamCodes::Run& run : t.codes->runs) {
+      if (!t.codes->digits.empty()) all += kTable + kDigit * static_cast<double>(t.codes->digits.size());
+      for (const StreamCodes::Part& part : run.parts) {
+        if (t.codes->digits.empty()) all += part.mask != 255 ? 2 : 1;
+        exponents.insert(part.exponent);
+      }
+    }
+    const auto groups = static_cast<double>(t.unit / t.integers->fine);
+    all += groups * static_cast<double>(exponents.size());
+    return all / static_cast<double>(t.unit_bytes);
+  }
+
+  // Where instructions take about as long as the bytes, a block of the next kernel has room beside each, so that its
+  // copies go on below them. A row for a lane, for registers are halved, too; the same number of waves for every
+  // scheduler of a multiprocessor.
+  bool lay_out_beside(StreamPlan& t) const {
+    if (!m_.follows || p_.pick || p_.m.extent > 1 || work(t) < kWorkBeside) return false;
+    t.width = 1;
+    t.columns = static_cast<int>(std::min<int64_t>(m_.wave, std::bit_floor(static_cast<uint64_t>(t.units))));
+    t.rows = m_.wave / t.columns;
+    for (t.deep = 1; m_.wave * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;) t.deep *= 2;
+    const int64_t tiles = ceil_div(p_.outer_extent() * ceil_div(p_.n.extent, t.wave_rows()), m_.units);
+    const int64_t wanted = ceil_div(tiles, kSchedulers) * kSchedulers;
+    for (t.waves = static_cast<int>(std::min(block_lanes() / m_.wave, wanted)); t.waves > 0; t.waves -= kSchedulers)
+      if (lay_out(t, (m_.shared_bytes + kReserved) / 2 - kReserved) && t.buffers >= 2) return true;
+    return false;
+  }
 
   bool lay_out(StreamPlan& t, int64_t shared_bytes) const {
     t.piece = StreamCopies::piece_of(p_, t.stage_units() * t.unit_bytes, t.row_bytes);
