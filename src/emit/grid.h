@@ -22,7 +22,7 @@ class Grid {
   llvm::Value* thread();  // i64, of the block
   void barrier();
   void meet();  // the lanes of a wave
-  // Before anything else: the next kernel's blocks may begin.
+  // The next kernel's blocks may begin, when all of this one's have come here.
   void let_follow();
   // Registers for a block of the next kernel beside each, where shared memory has the room.
   void leave_room(llvm::Function* f, int64_t shared_bytes) const;

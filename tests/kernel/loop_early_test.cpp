@@ -67,7 +67,7 @@ TEST(LoopEarly, IsPrintedReadAndEvaluated) {
     return std::span<uint8_t>(reinterpret_cast<uint8_t*>(v.data()), v.size() * 4);
   };
   const std::vector<std::span<uint8_t>> buffers{bytes(w), bytes(x), bytes(y)};
-  EXPECT_EQ(loop::evaluate(k, buffers).code, loop::kGuardNone);
+  EXPECT_EQ(loop::eval(k, buffers, nullptr).code, loop::kGuardNone);
   for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(y[i], static_cast<float>(i) + 2);
 }
 
@@ -100,7 +100,14 @@ TEST(LoopEarly, AllLanesWaitOnce) {
   refused(with(kEarly, wait, "      %10 = lt bool %5, %3\n      branch %10 {\n  " + wait + "      }\n"), "by all lanes");
   refused(with(kEarly, wait, "      loop serial %10 from %0 to %3 step 1 {\n  " + wait + "      }\n"), "by all lanes");
   refused(with(kEarly, "wait kernels 0", "wait kernels 1"), "1 groups");
-  refused(with(kEarly, "commit copies", "commit kernels"), "only waited for");
+  // The next kernel is let begin once, before the wait or behind it.
+  const std::string let = "      commit kernels\n";
+  EXPECT_TRUE(loop::lets_follow(parse(with(kEarly, wait, wait + let))));
+  EXPECT_TRUE(loop::lets_follow(parse(with(kEarly, wait, let + wait))));
+  EXPECT_FALSE(loop::lets_follow(parse(kEarly)));
+  refused(with(kEarly, wait, let + wait + let), "twice");
+  refused(with(kEarly, wait, wait + "      loop serial %10 from %0 to %3 step 1 {\n  " + let + "      }\n"),
+          "by all lanes");
 }
 
 }  // namespace

@@ -14,9 +14,10 @@ class EarlyPart {
   explicit EarlyPart(const Kernel& k) : k_(k) { region(k.body, 0, true); }
 
   bool waits() const { return wait_ != nullptr; }
+  bool commits() const { return commit_ != nullptr; }
   std::string wrong() const {
-    if (!wait_) return {};
     if (!wrong_.empty()) return wrong_;
+    if (!wait_) return {};
     return touching_ ? fmt::format("memory is touched before the kernels before have ended: {}", head(*touching_)) : "";
   }
 
@@ -47,10 +48,12 @@ class EarlyPart {
   // `by_all`: every lane of the block comes here, once.
   void region(const Region& r, int depth, bool by_all) {
     for (const Instr& instr : r.code) {
-      if (instr.op == Op::wait_ && instr.flow == Flow::kernels) {
-        if (wait_ && wrong_.empty()) wrong_ = "kernels before are waited for twice";
-        if ((!by_all || depth != 2) && wrong_.empty()) wrong_ = "kernels before are waited for by all lanes of a block";
-        wait_ = &instr;
+      if (instr.flow == Flow::kernels) {
+        const Instr*& seen = instr.op == Op::wait_ ? wait_ : commit_;
+        const bool right = by_all && depth == 2;
+        if ((seen || !right) && wrong_.empty())
+          wrong_ = fmt::format("{} in: {}", seen ? "said twice" : "said by all lanes of a block", head(instr));
+        seen = &instr;
       } else if (!wait_ && !touching_ && touches(instr)) {
         touching_ = &instr;
       }
@@ -60,7 +63,7 @@ class EarlyPart {
   }
 
   const Kernel& k_;
-  const Instr *wait_ = nullptr, *touching_ = nullptr;
+  const Instr *wait_ = nullptr, *commit_ = nullptr, *touching_ = nullptr;
   std::string wrong_;
 };
 
@@ -68,6 +71,10 @@ class EarlyPart {
 
 bool begins_early(const Kernel& k) {
   return EarlyPart(k).waits();
+}
+
+bool lets_follow(const Kernel& k) {
+  return EarlyPart(k).commits();
 }
 
 std::string check_early(const Kernel& k) {

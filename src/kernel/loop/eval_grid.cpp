@@ -128,7 +128,7 @@ class Block {
         for (const int i : active)
           if (instr.flow == Flow::copies)
             copies_[i].closed.push_back(std::exchange(copies_[i].open, {}));
-          else
+          else if (instr.flow == Flow::products)
             reads_[i].closed.push_back(std::exchange(reads_[i].open, {}));
         return;
       case Op::wait_:

@@ -318,7 +318,6 @@ class Verifier {
         return;
       case Op::commit_:
         count_operands(instr, 0, 0);
-        if (instr.flow == Flow::kernels) fail_at(instr, "kernels are only waited for");
         return;
       case Op::wait_:
         count_operands(instr, 0, 0);
