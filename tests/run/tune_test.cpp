@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "graph/pass/access.h"
 #include "graphs.h"
 #include "number/library.h"
 #include "run/engine/repeat.h"
