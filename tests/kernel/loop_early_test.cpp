@@ -1,12 +1,11 @@
 // needs: none. What a kernel may do before those before have ended: which texts are refused, and that it is printed,
 // read and evaluated.
-#include "kernel/loop/early.h"
-
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "base/error.h"
+#include "kernel/loop/early.h"
 #include "kernel/loop/eval.h"
 #include "kernel/loop/text.h"
 
@@ -97,7 +96,8 @@ TEST(LoopEarly, AllLanesWaitOnce) {
   };
   const std::string wait = "      wait kernels 0\n";
   refused(with(kEarly, wait, wait + wait), "twice");
-  refused(with(kEarly, wait, "      %10 = lt bool %5, %3\n      branch %10 {\n  " + wait + "      }\n"), "by all lanes");
+  refused(with(kEarly, wait, "      %10 = lt bool %5, %3\n      branch %10 {\n  " + wait + "      }\n"),
+          "by all lanes");
   refused(with(kEarly, wait, "      loop serial %10 from %0 to %3 step 1 {\n  " + wait + "      }\n"), "by all lanes");
   refused(with(kEarly, "wait kernels 0", "wait kernels 1"), "1 groups");
   // The next kernel is let begin once, before the wait or behind it.

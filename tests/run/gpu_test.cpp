@@ -201,11 +201,12 @@ TEST_P(GpuTest, KernelsFollowEachOther) {
   EXPECT_EQ(fake->count("cuLaunchKernelEx"), each);
   device->replay(*recording);
   EXPECT_EQ(a.get(), (std::vector<float>{4, 5}));
-  for (const auto& between : std::vector<std::function<void()>>{
-           [&] { device->synchronize(); }, [&] { a.get(); }, [&] { device->replay(*recording); }, [&] {
-             const float one = 1;
-             device->copy_in(a.at, &one, 4);
-           }}) {
+  for (const auto& between : std::vector<std::function<void()>>{[&] { device->synchronize(); }, [&] { a.get(); },
+                                                                [&] { device->replay(*recording); },
+                                                                [&] {
+                                                                  const float one = 1;
+                                                                  device->copy_in(a.at, &one, 4);
+                                                                }}) {
     const int before = fake->count("cuLaunchKernelEx");
     between();
     launch();

@@ -26,6 +26,7 @@ using loop::VType;
 using Value = loop::ValueId;
 
 constexpr int kQuad = 4;
+constexpr int64_t kEarlyBytes = 24 << 10;
 constexpr int kPartsOfSum = 8;  // dots that wait for each other
 
 class StreamKernel {
@@ -134,8 +135,8 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
   }
 }
 
-// Of a group: sums of their own for parts that count alike, and for every few of them, so that few instructions wait for
-// each other.
+// Of a group: sums of their own for parts that count alike, and for every few of them, so that few instructions wait
+// for each other.
 std::vector<Value> StreamKernel::sum_codes(Unpack& cursor, int64_t group, const AddRun& add) {
   const VType whole{Scalar::i32, 1};
   struct Sum {
@@ -366,30 +367,30 @@ void StreamKernel::write_block(Value block) {
       copies_->begin(b_.lane_id(), in, number);
     });
   };
-  const auto first_tile = [&](Value lane) {
-    return w_.add(rem(block, blocks), w_.scaled(div(lane, m_.wave), blocks));
-  };
-  const bool early = m_.follows && w_.hold_constant(1);  // copies of the weight begin while kernels before still work
+  const auto first_tile = [&](Value lane) { return w_.add(rem(block, blocks), w_.scaled(div(lane, m_.wave), blocks)); };
+  // Stages that are copied while kernels before still work; no more, for activations would wait for them where none do.
+  const int64_t early =
+      m_.follows && w_.hold_constant(1) ? std::min(ahead, ceil_div(kEarlyBytes, t_.stage_bytes())) : 0;
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Value lane) {
       b_.store(slot, w_.i64(0), w_.i64(0), 8);
-      const auto copies = [&] {
-        for (int64_t i = 0; i < ahead; ++i) {
+      const auto copies = [&](int64_t from, int64_t to) {
+        for (int64_t i = from; i < to; ++i) {
           begin(lane, first_tile(lane), w_.i64(i), w_.i64(i));
           b_.commit(Flow::copies);
         }
       };
-      if (early) copies();
+      copies(0, early);
       if (t_.looks_up_pairs()) pairs_->fill(lane, t_.lanes(m_.wave));
       if (t_.codes) words_->fill(lane);
-      if (early) b_.wait(Flow::kernels, 0);
-      x_->fill(lane, early ? std::function<void()>() : copies);
+      if (early > 0) b_.wait(Flow::kernels, 0);
+      x_->fill(lane, [&] { copies(early, ahead); });
     });
     b_.barrier();
     lanes([&](Value lane) {
       w_.check_pick();
       // Not sooner: its copies of the weight would be in the way of the activations.
-      if (early) b_.commit(Flow::kernels);
+      if (early > 0) b_.commit(Flow::kernels);
       if (t_.codes) words_->enter();
       b_.loop(LoopKind::serial, first_tile(lane), w_.i64(tiles_), all, [&](Value tile) {
         for (const BufferId s : sums_) b_.store(s, w_.zero(wide()), w_.i64(0), 4);

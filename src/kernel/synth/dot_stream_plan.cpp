@@ -30,8 +30,8 @@ constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8;
 constexpr int64_t kReserved = 1 << 10;  // of a block's shared memory, by the driver
 constexpr double kWorkBeside = 2;       // instructions a byte
 constexpr int kSchedulers = 4;          // of a multiprocessor, each with waves of its own
-constexpr int64_t kLost = 2 << 10;  // bytes that small tables take, and what allocations lose between them
-constexpr int kCodes = 16;          // of a vector
+constexpr int64_t kLost = 2 << 10;      // bytes that small tables take, and what allocations lose between them
+constexpr int kCodes = 16;              // of a vector
 constexpr int kBanks = 32;
 
 // How many words of one bank the lanes of a wave want at once.
@@ -340,8 +340,7 @@ class StreamChooser {
     if (!m_.async_copies) t.buffers = 2;
     // One block on a multiprocessor: of two some would have none.
     const auto shared = [&] { return activation_bytes(t) + t.buffers * t.stage_bytes(); };
-    while (m_.async_copies && !beside && 2 * shared() <= m_.shared_bytes &&
-           t.buffers < kMostBuffersOfSmall)
+    while (m_.async_copies && !beside && 2 * shared() <= m_.shared_bytes && t.buffers < kMostBuffersOfSmall)
       ++t.buffers;
     t.shared_bytes = shared();
     // No more blocks than give each the same number of tiles.

@@ -316,7 +316,7 @@ class GpuDevice : public Device {
 
   GpuFound found_;
   machine::MachineRef machine_;
-  bool follows_ = false;    // kernels are launched while the one before ends
+  bool follows_ = false;  // kernels are launched while the one before ends
   bool within_program_ = false;
   bool recording_ = false;  // .. but for those of a recorded step, in whole order: no card has shown more yet
   std::string driver_;
