@@ -26,8 +26,8 @@ using loop::VType;
 using Value = loop::ValueId;
 
 constexpr int kQuad = 4;
-constexpr int64_t kEarlyBytes = 24 << 10;
-constexpr int kPartsOfSum = 8;  // dots that wait for each other
+constexpr int64_t kEarlyBytes = 48 << 10;  // about 1.5 us of a multiprocessor's share of the memory
+constexpr int kPartsOfSum = 8;             // dots that wait for each other
 
 class StreamKernel {
  public:
