@@ -62,11 +62,19 @@ void Grid::meet() {
 }
 
 // As assembly, for LLVM thinks of its own spelling as of something that has nothing to do with memory.
-void Grid::follow() {
+void Grid::follow(const char* text) {
   if (!m_.follows) return;
   auto* type = llvm::FunctionType::get(b_.getVoidTy(), false);
-  constexpr const char* kText = "griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;";
-  b_.CreateCall(type, llvm::InlineAsm::get(type, kText, "~{memory}", true));
+  b_.CreateCall(type, llvm::InlineAsm::get(type, text, "~{memory}", true));
+}
+void Grid::let_follow() {
+  follow("griddepcontrol.launch_dependents;");
+}
+void Grid::leave_room(llvm::Function* f, int64_t shared_bytes) const {
+  if (nvidia_ && m_.follows && 2 * shared_bytes <= m_.shared_bytes) f->addFnAttr("nvvm.minctasm", "2");
+}
+void Grid::wait_kernels() {
+  follow("griddepcontrol.wait;");
 }
 
 Value* Grid::block() {

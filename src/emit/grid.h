@@ -22,8 +22,12 @@ class Grid {
   llvm::Value* thread();  // i64, of the block
   void barrier();
   void meet();  // the lanes of a wave
-  // Before anything else: the next kernel's blocks may begin, and this one's wait until the kernel before has ended.
-  void follow();
+  // The next kernel's blocks may begin, when all of this one's have come here.
+  void let_follow();
+  // Registers for a block of the next kernel beside each, where shared memory has the room.
+  void leave_room(llvm::Function* f, int64_t shared_bytes) const;
+  // Until the kernel before has ended, and with it all before that.
+  void wait_kernels();
   llvm::Value* lane();  // i64, of the wave
   // The value of another lane of the wave, whatever its type.
   llvm::Value* exchange(llvm::Value* x, llvm::Value* lane);
@@ -37,6 +41,7 @@ class Grid {
   void fail(llvm::Value* status, int code, llvm::Value* detail);
 
  private:
+  void follow(const char* text);
   llvm::Value* call(llvm::Intrinsic::ID id, llvm::ArrayRef<llvm::Value*> operands = {});
   llvm::Value* either(llvm::Intrinsic::ID nvidia, llvm::Intrinsic::ID amd) { return call(nvidia_ ? nvidia : amd); }
 

@@ -24,6 +24,7 @@
 #include "emit/transcendental.h"
 #include "emit/types.h"
 #include "emit/wgmma.h"
+#include "kernel/loop/early.h"
 #include "kernel/loop/expand.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/text.h"
@@ -77,11 +78,15 @@ class KernelLowering {
 
   void run(const std::string& symbol) {
     function_ = grid_ ? grid_->declare(module_, symbol, k_.params.size(), shape_.threads) : declare(symbol);
+    if (grid_ && loop::begins_early(k_)) grid_->leave_room(function_, loop::shared_bytes(k_));
     // Where matrix sums may lie in any register, they do not move between files in every round of a loop.
     if (module_.getTargetTriple().isAMDGCN() && features_.checkFeatures("+gfx90a-insts"))
       function_->addFnAttr("amdgpu-agpr-alloc", "0");
     b_.SetInsertPoint(BasicBlock::Create(context_, "entry", function_));
-    if (grid_) grid_->follow();
+    if (grid_) {
+      if (!loop::lets_follow(k_)) grid_->let_follow();
+      if (!loop::begins_early(k_)) grid_->wait_kernels();
+    }
     bind_params();
     const Instr* top = loop::top_loop(k_);
     for (const Instr& instr : k_.body.code)
@@ -118,6 +123,7 @@ class KernelLowering {
     llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain(k_.name);
     std::vector<llvm::Metadata*> scopes;
     for (const loop::BufferParam& p : k_.params) scopes.push_back(metadata.createAnonymousAliasScope(domain, p.name));
+    const bool early = loop::begins_early(k_);
     for (size_t i = 0; i < k_.params.size(); ++i) {
       buffers_[i].base = address_of(i);
       buffers_[i].align = k_.params[i].align;
@@ -125,7 +131,8 @@ class KernelLowering {
         const llvm::Align align(static_cast<uint64_t>(k_.params[i].align));
         function_->addParamAttr(static_cast<unsigned>(i), llvm::Attribute::getWithAlignment(context_, align));
       }
-      buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written;
+      // What is read as constant may be read before a wait, unless that comes first.
+      buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written && (!early || k_.params[i].constant);
       if (k_.aliased) continue;
       std::vector<llvm::Metadata*> others = scopes;
       others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
@@ -332,8 +339,10 @@ class KernelLowering {
         return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)),
                            static_cast<int>(instr.bytes));
       case Op::commit_:
+        if (instr.flow == loop::Flow::kernels) return grid_->let_follow();
         return instr.flow == loop::Flow::copies ? grid_->commit_copies() : commit_products(b_);
       case Op::wait_:
+        if (instr.flow == loop::Flow::kernels) return grid_->wait_kernels();
         return instr.flow == loop::Flow::copies ? grid_->wait_copies(instr.groups) : wait_products(b_, instr.groups);
       default:
         values_[static_cast<size_t>(instr.result)] = compute(instr);

@@ -285,6 +285,33 @@ TEST(Gpu, FollowersWaitFirst) {
   }
 }
 
+// .. but for copies of what no kernel of the program writes: those come first where the kernel says so.
+TEST(Gpu, FollowersCopyConstantsBeforeTheyWait) {
+  std::string text = kBlocks;
+  text.replace(text.find("x: 1024 bytes align 64"), 22, "x: 1024 bytes align 64 constant");
+  text.replace(text.find("      wait copies 0\n"), 20, "      wait kernels 0\n      wait copies 0\n");
+  const loop::Kernel k = loop::parse_kernel(std::make_shared<Source>(Source{"test", text}));
+  for (const auto& m : gpus()) {
+    SCOPED_TRACE(m->name);
+    const std::string out = emit({&k, 1}, *m, Output::assembly);
+    EXPECT_EQ(contains(out, "griddepcontrol"), m->follows);
+    if (!m->follows) continue;
+    const size_t begins = out.find("griddepcontrol.launch_dependents"), copy = out.find("cp.async.ca"),
+                 waits = out.find("griddepcontrol.wait"), store = out.find("st.global");
+    ASSERT_NE(waits, std::string::npos);
+    EXPECT_EQ(out.find("griddepcontrol.wait", waits + 1), std::string::npos);
+    EXPECT_LT(begins, copy);
+    EXPECT_LT(copy, waits);
+    EXPECT_LT(waits, store);
+    EXPECT_TRUE(contains(out, ".minnctapersm 2"));
+    std::string later = text;
+    later.insert(later.find("      %12 = sub"), "      commit kernels\n");
+    const loop::Kernel lets = loop::parse_kernel(std::make_shared<Source>(Source{"test", later}));
+    const std::string moved = emit({&lets, 1}, *m, Output::assembly);
+    EXPECT_LT(moved.find("griddepcontrol.wait"), moved.find("griddepcontrol.launch_dependents"));
+  }
+}
+
 // More than a module may ask for itself is the launch's to give.
 TEST(Gpu, MuchSharedMemoryIsDynamic) {
   std::string text = kBlocks;

@@ -22,6 +22,19 @@ TEST(Access, FoldsViews) {
   EXPECT_EQ(access->strides, (std::vector<int64_t>{2, 12, 6}));
 }
 
+TEST(Access, WhatNothingWrites) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, {{4, 6}, kF32}), w = b.input("w", Role::parameter, {{4, 6}, kF32});
+  const ValueId s = b.input("s", Role::state, {{4, 6}, kF32}), p = b.input("p", Role::parameter, {{4, 6}, kF32});
+  const ValueId sum = b.add(x, w);
+  const ValueId once = b.update(p, sum);
+  const ValueId twice = b.update(once, x);
+  const std::vector<bool> held = unwritten(g);
+  EXPECT_TRUE(held[static_cast<size_t>(w)]);
+  for (const ValueId v : {x, s, p, sum, once, twice}) EXPECT_FALSE(held[static_cast<size_t>(v)]) << v;
+}
+
 TEST(Access, MergingPermutedAxesIsRefused) {
   Graph g;
   Builder b(g);

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "dot_harness.h"
+#include "kernel/loop/early.h"
 #include "kernel/synth/dot.h"
 #include "number/library.h"
 
@@ -71,6 +72,64 @@ TEST(DotStream, EveryFormat) {
     }
   }
   EXPECT_GE(streams, 30);
+}
+
+// Copies of a weight that nothing writes begin before the kernels before have ended; of no other.
+TEST(DotStream, EarlyCopies) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  const auto early = [](const Graph& g, const char* machine) {
+    const graph::Plan plan = dot_test::one_dot_group(g);
+    const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *machine::find_machine(machine), {});
+    EXPECT_TRUE(is_stream(s));
+    const loop::Kernel& k = s.steps.back().kernel;
+    EXPECT_EQ(std::count_if(k.params.begin(), k.params.end(), [](const auto& p) { return p.constant; }),
+              loop::begins_early(k) ? 1 : 0);
+    return loop::begins_early(k);
+  };
+  for (const char* format : {"q4_0", "nf4"}) {
+    const FormatRef f = library.find(format);
+    Graph g = product(f, 1, 75, 1536);
+    EXPECT_TRUE(early(g, "sm_90a"));
+    EXPECT_TRUE(early(g, "sm_120"));
+    EXPECT_FALSE(early(g, "sm_89"));
+    EXPECT_FALSE(early(g, "gfx942"));
+    for (graph::Node& node : g.nodes)
+      if (node.op == graph::Op::input_ && node.attributes.name == "w") node.attributes.role = Role::state;
+    EXPECT_TRUE(early(g, "sm_90a"));  // a state that nothing updates
+    graph::Builder build(g);
+    ValueId w = -1;
+    for (const ValueId v : g.inputs())
+      if (g[v].attributes.name == "w") w = v;
+    build.update(w, w);
+    EXPECT_FALSE(early(g, "sm_90a"));
+  }
+}
+
+// Where instructions bind, a block of the next kernel has room, and waves are shared out evenly; blocks have tiles in
+// turn, more than one for a wave.
+TEST(DotStream, RoomForTheNextKernel) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  machine::Machine m = *machine::find_machine("sm_90a");
+  for (const char* format : {"nf4", "mxfp4", "int3_g128", "q4_0", "q8_0"}) {
+    const FormatRef f = library.find(format);
+    const Graph g = product(f, 1, 14336, 4096);
+    const graph::Plan plan = dot_test::one_dot_group(g);
+    std::string why;
+    const auto plans = synth::choose_streams(synth::normalise_dot(plan, plan.groups[0]), m, false, &why);
+    ASSERT_FALSE(plans.empty());
+    const bool binds = f->name != "q4_0" && f->name != "q8_0";
+    EXPECT_EQ(2 * plans[0].shared_bytes <= m.shared_bytes, binds) << format;
+    if (!binds) continue;
+    EXPECT_EQ(plans[0].waves % 4, 0) << format;
+    EXPECT_EQ(plans[0].blocks, m.units) << format;
+  }
+  m.units = 2;
+  for (const char* format : {"nf4", "int3_g128", "q4_0"}) {
+    const FormatRef f = library.find(format);
+    const Graph g = product(f, 1, 75, 768);
+    const graph::Plan plan = dot_test::one_dot_group(g);
+    expect_product(synth::synthesize_dot(plan, plan.groups[0], m, {}), plan, f, m, 1, 75, 768, 1.0 / 250);
+  }
 }
 
 // Eight bits, four with a bias, three across bytes, nested scales with an offset, tables, small floats, fields of rows.

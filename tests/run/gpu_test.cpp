@@ -188,15 +188,33 @@ TEST_P(GpuTest, KernelsFollowEachOther) {
   const Numbers a(*device, {1, 2}), b(*device, {1, 1});
   auto* status = static_cast<LaunchStatus*>(device->allocate(sizeof(LaunchStatus)));
   void* buffers[] = {a.at, b.at, a.at};
-  device->launch(kernel, buffers, {2, false, 2, 1, 0}, status);
-  EXPECT_EQ(fake->count("cuLaunchKernelEx"), GetParam() == GpuVendor::cuda ? 1 : 0);
+  const auto launch = [&] { device->launch(kernel, buffers, {2, false, 2, 1, 0}, status); };
+  const int each = GetParam() == GpuVendor::cuda ? 1 : 0;
+  launch();  // the first of a program waits in whole for what came before
+  EXPECT_EQ(fake->count("cuLaunchKernelEx"), 0);
+  launch();
+  EXPECT_EQ(fake->count("cuLaunchKernelEx"), each);
   device->begin_recording();
-  device->launch(kernel, buffers, {2, false, 2, 1, 0}, status);
+  launch();
+  launch();
   const auto recording = device->end_recording();
   ASSERT_TRUE(recording);
-  EXPECT_EQ(fake->count("cuLaunchKernelEx"), GetParam() == GpuVendor::cuda ? 2 : 0);
+  EXPECT_EQ(fake->count("cuLaunchKernelEx"), 2 * each);  // the first of a recording is one of a program
   device->replay(*recording);
-  EXPECT_EQ(a.get(), (std::vector<float>{3, 4}));
+  EXPECT_EQ(a.get(), (std::vector<float>{5, 6}));
+  for (const auto& between : std::vector<std::function<void()>>{[&] { device->synchronize(); }, [&] { a.get(); },
+                                                                [&] { device->replay(*recording); },
+                                                                [&] {
+                                                                  const float one = 1;
+                                                                  device->copy_in(a.at, &one, 4);
+                                                                }}) {
+    const int before = fake->count("cuLaunchKernelEx");
+    between();
+    launch();
+    EXPECT_EQ(fake->count("cuLaunchKernelEx"), before);
+    launch();
+    EXPECT_EQ(fake->count("cuLaunchKernelEx"), before + each);
+  }
   device->release(status);
 }
 

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "graph/pass/access.h"
 #include "graphs.h"
 
 namespace lumen::run {
@@ -19,7 +20,7 @@ std::string meaning(const std::function<graph::ValueId(graph::Builder&)>& build)
   g.results = {build(b)};
   g.result_names = {"r"};
   const graph::Pipeline p = graph::run_pipeline(g, {}, {});
-  return form_of(p.plan.graph, p.plan.groups.back()).meaning;
+  return form_of(p.plan.graph, p.plan.groups.back(), graph::unwritten(p.plan.graph)).meaning;
 }
 
 TEST(Repeat, WhatMattersTellsGroupsApart) {
@@ -43,6 +44,27 @@ TEST(Repeat, WhatMattersTellsGroupsApart) {
     const auto x = in(b, "x", {4, 8});
     return b.add(x, b.unary(ScalarOp::neg_, x));
   });
+}
+
+// Kernels may copy a parameter that nothing writes before those before have ended.
+TEST(Repeat, UpdatedParametersTellGroupsApart) {
+  std::set<std::string> seen;
+  for (const bool updates : {false, true}) {
+    graph::Graph g;
+    graph::Builder b(g);
+    const auto x = b.input("x", Role::data, f32({4, 8})), w = b.input("w", Role::parameter, f32({8, 8}));
+    g.results = {b.contract(x, w, "mk", "nk", "mn")};
+    g.result_names = {"r"};
+    if (updates) {
+      g.results.push_back(b.update(w, b.unary(ScalarOp::neg_, w)));
+      g.result_names.push_back("w");
+    }
+    const graph::Pipeline p = graph::run_pipeline(g, {}, {});
+    for (const graph::Group& group : p.plan.groups)
+      if (group.shape == graph::KernelShape::dot)
+        seen.insert(form_of(p.plan.graph, group, graph::unwritten(p.plan.graph)).meaning);
+  }
+  EXPECT_EQ(seen.size(), 2U);
 }
 
 TEST(Repeat, LayersShareKernels) {

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "graph/pass/access.h"
 #include "graphs.h"
 #include "number/library.h"
 #include "run/engine/repeat.h"
@@ -106,7 +107,7 @@ TEST_P(TunePlans, AllPlansGiveTheSameBits) {
     const graph::Graph g = product(format, 75, 90, 768);
     const graph::Pipeline p = graph::run_pipeline(g, {}, {});
     ASSERT_EQ(p.plan.groups.size(), 1U);
-    const GroupForm form = form_of(p.plan.graph, p.plan.groups[0]);
+    const GroupForm form = form_of(p.plan.graph, p.plan.groups[0], graph::unwritten(p.plan.graph));
     const synth::Synthesis first = synthesize_form(p.plan, p.plan.groups[0], form, *small, {});
     EXPECT_GT(first.candidates, 1) << m->name;
     const auto program = engine.compile(g, {});

@@ -79,6 +79,18 @@ bool is_view(Op op) {
   return op == Op::reshape_ || op == Op::permute_ || op == Op::broadcast_ || op == Op::slice_;
 }
 
+std::vector<bool> unwritten(const Graph& g) {
+  std::vector<bool> out;
+  for (const Node& node : g.nodes) {
+    out.push_back(node.op == Op::input_ && (node.attributes.role == Role::parameter || node.type.element.format));
+    if (node.op != Op::update_) continue;
+    ValueId state = node.operands[0];
+    while (g[state].op == Op::update_) state = g[state].operands[0];
+    out[static_cast<size_t>(state)] = false;
+  }
+  return out;
+}
+
 bool is_splat(const Node& node) {
   return node.op == Op::constant_ && node.attributes.data.size() == 1;
 }

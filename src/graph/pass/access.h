@@ -45,5 +45,7 @@ bool is_splat(const Node& node);                         // a constant that hold
 bool is_unpack(const Graph& g, ValueId v);               // a cast out of a format
 std::vector<int64_t> extents(const Shape& shape);        // numeric dims as plain numbers
 std::vector<int64_t> dense_strides(const Shape& shape);  // row-major, in elements
+// By value: parameters and packed inputs that nothing in the graph writes.
+std::vector<bool> unwritten(const Graph& g);
 
 }  // namespace lumen::graph

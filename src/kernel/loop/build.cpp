@@ -64,7 +64,7 @@ Builder::Builder(std::string name) {
 
 BufferId Builder::param(std::string name, int64_t bytes, bool written, int align) {
   LUMEN_CHECK(kernel.buffer_count == static_cast<int>(kernel.params.size()), "params come before allocs");
-  kernel.params.push_back({std::move(name), bytes, written, align});
+  kernel.params.push_back({std::move(name), bytes, written, false, align});
   return kernel.buffer_count++;
 }
 

@@ -128,14 +128,14 @@ class Block {
         for (const int i : active)
           if (instr.flow == Flow::copies)
             copies_[i].closed.push_back(std::exchange(copies_[i].open, {}));
-          else
+          else if (instr.flow == Flow::products)
             reads_[i].closed.push_back(std::exchange(reads_[i].open, {}));
         return;
       case Op::wait_:
         for (const int i : active)
           if (instr.flow == Flow::copies)
             wait(i, static_cast<size_t>(instr.groups));
-          else
+          else if (instr.flow == Flow::products)
             while (reads_[i].closed.size() > static_cast<size_t>(instr.groups)) reads_[i].closed.pop_front();
         return;
       case Op::product_:

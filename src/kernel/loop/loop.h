@@ -36,7 +36,7 @@ enum class Op : uint8_t {
 
 enum class LoopKind : uint8_t { serial, unroll, parallel, grid, lane };
 enum class Space : uint8_t { global, shared, priv };
-enum class Flow : uint8_t { copies, products };  // what is begun and waited for
+enum class Flow : uint8_t { copies, products, kernels };  // what is begun and waited for
 
 using ValueId = int;
 using BufferId = int;
@@ -78,6 +78,7 @@ struct BufferParam {
   std::string name;
   int64_t bytes = 0;  // the evaluator checks bounds with it
   bool written = false;
+  bool constant = false;  // no kernel of the program writes it: copies of it may begin before `wait kernels`
   int align = 64;
 };
 

@@ -204,6 +204,7 @@ class Parser {
     expect_word("bytes");
     p.align = alignment();
     p.written = accept_word("written");
+    p.constant = accept_word("constant");
     kernel_.params.push_back(std::move(p));
   }
 
@@ -380,7 +381,7 @@ class Parser {
 
   Flow flow() {
     const auto f = flow_from_name(word());
-    if (!f) fail("expected copies or products");
+    if (!f) fail("expected copies, products or kernels");
     return *f;
   }
   void second_place(Instr& instr) {

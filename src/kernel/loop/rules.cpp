@@ -22,6 +22,7 @@ constexpr OpRow kOps[] = {
 };
 constexpr std::string_view kKinds[] = {"serial", "unroll", "parallel", "grid", "lane"};
 constexpr std::string_view kSpaces[] = {"global", "shared", "private"};
+constexpr std::string_view kFlows[] = {"copies", "products", "kernels"};
 constexpr std::string_view kGuards[] = {"none", "index", "update", "finite"};
 
 template <size_t N>
@@ -72,12 +73,11 @@ std::optional<Space> space_from_name(std::string_view name) {
 }
 
 std::string_view flow_name(Flow flow) {
-  return flow == Flow::copies ? "copies" : "products";
+  return kFlows[static_cast<int>(flow)];
 }
 std::optional<Flow> flow_from_name(std::string_view name) {
-  if (name == "copies") return Flow::copies;
-  if (name == "products") return Flow::products;
-  return std::nullopt;
+  const auto i = find(kFlows, name);
+  return i ? std::optional(static_cast<Flow>(*i)) : std::nullopt;
 }
 
 std::string_view guard_name(int code) {

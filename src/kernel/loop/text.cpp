@@ -175,8 +175,8 @@ std::string print(const Kernel& k) {
   p.out = "kernel " + quote(k.name) + "(";
   for (size_t i = 0; i < k.params.size(); ++i) {
     const BufferParam& param = k.params[i];
-    p.out += fmt::format("{}@{} {}: {} bytes align {}{}", i == 0 ? "" : ", ", i, quote(param.name), param.bytes,
-                         param.align, param.written ? " written" : "");
+    p.out += fmt::format("{}@{} {}: {} bytes align {}{}{}", i == 0 ? "" : ", ", i, quote(param.name), param.bytes,
+                         param.align, param.written ? " written" : "", param.constant ? " constant" : "");
   }
   p.out += k.aliased ? ") aliased {\n" : ") {\n";
   p.region(k.body, 1);

@@ -1,6 +1,6 @@
 // The text form of loop IR: print and parse are exact inverses.
 //
-//   kernel NAME(@0 x: 4096 bytes align 64, @1 y: 4096 bytes align 64 written) {
+//   kernel NAME(@0 x: 4096 bytes align 64, @1 y: 4096 bytes align 64 written) {      # or constant
 //     %0 = constant i64 0
 //     %1 = constant i64 1024
 //     %2 = constant f32x4 [0, 1.5, -2, 1e-7]             # one number per lane, or one for all: constant f32x4 1.5
@@ -23,8 +23,9 @@
 //       %19 = lane_id i64
 //       %20 = exchange f32 %7 from %19                   # the %7 of that lane
 //       copy @2[%21] from @0[%22] 16 bytes
-//       commit copies                                    # or products
+//       commit copies                                    # or products; kernels: the next one may begin
 //       wait copies 1
+//       wait kernels 0                                   # those before have ended: see early.h
 //       %23 = product f32x64 ROW %24, @2[%25], @3[%26]
 //     }
 //   }

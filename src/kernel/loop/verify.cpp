@@ -7,6 +7,7 @@
 //   4. a parallel or grid loop is the last instruction of the body, behind pure ones only; nothing of the kind is
 //   nested
 //   5. in a grid kernel: what docs/decisions/0007 says about blocks and lanes (check_level)
+//   6. what is done before the kernels before have ended (early.h)
 #include "kernel/loop/verify.h"
 
 #include <bit>
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "kernel/loop/early.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/text.h"
 
@@ -41,6 +43,7 @@ class Verifier {
       if (p.bytes < 0) return fmt::format("param {} has {} bytes", p.name, p.bytes);
       if (!std::has_single_bit(static_cast<unsigned>(p.align)))
         return fmt::format("param {} is aligned to {}", p.name, p.align);
+      if (p.written && p.constant) return fmt::format("param {} is constant and written", p.name);
       if (static_cast<int>(i) >= k_.buffer_count) return "buffer_count is below the number of params";
       live_[i] = true;
     }
@@ -49,6 +52,7 @@ class Verifier {
     region(k_.body, 0);
     if (error_.empty() && values_ != k_.value_count) error_ = "value numbers have gaps";
     if (error_.empty() && allocated_ != k_.buffer_count) error_ = "buffer numbers have gaps";
+    if (error_.empty()) error_ = check_early(k_);
     return error_;
   }
 
@@ -317,7 +321,8 @@ class Verifier {
         return;
       case Op::wait_:
         count_operands(instr, 0, 0);
-        if (instr.groups < 0 || instr.groups > kMostGroups) fail_at(instr, "{} groups", instr.groups);
+        if (instr.groups < 0 || instr.groups > (instr.flow == Flow::kernels ? 0 : kMostGroups))
+          fail_at(instr, "{} groups", instr.groups);
         return;
       case Op::barrier_:
       case Op::meet_:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <memory>
 #include <numeric>
 
@@ -25,6 +26,8 @@ using loop::VType;
 using Value = loop::ValueId;
 
 constexpr int kQuad = 4;
+constexpr int64_t kEarlyBytes = 48 << 10;  // about 1.5 us of a multiprocessor's share of the memory
+constexpr int kPartsOfSum = 8;             // dots that wait for each other
 
 class StreamKernel {
  public:
@@ -132,34 +135,37 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
   }
 }
 
-// Of a group, part by part: what counts more first, so that sums go up by powers of two.
+// Of a group: sums of their own for parts that count alike, and for every few of them, so that few instructions wait
+// for each other.
 std::vector<Value> StreamKernel::sum_codes(Unpack& cursor, int64_t group, const AddRun& add) {
   const VType whole{Scalar::i32, 1};
-  struct Part {
-    StreamWords::Term term;
-    std::vector<int64_t> run;
+  struct Sum {
+    std::vector<Value> products;
+    int parts = 0;
   };
-  std::vector<Part> parts;
+  std::map<int, std::vector<Sum>> sums;  // by exponent
+  const std::vector<Value> none(static_cast<size_t>(height_), b_.integer(0, whole));
   for (const StreamCodes::Run& run : t_.codes->runs) {
     if (run.elements[0] / t_.integers->fine != group) continue;
-    for (const StreamWords::Term& term : words_->terms(cursor, run))
-      parts.push_back({term, {run.elements.begin(), run.elements.end()}});
+    for (const StreamWords::Term& term : words_->terms(cursor, run)) {
+      std::vector<Sum>& alike = sums[term.exponent];
+      if (alike.empty() || alike.back().parts == kPartsOfSum) alike.push_back({none, 0});
+      add(alike.back().products, term.bytes, {run.elements.begin(), run.elements.end()});
+      ++alike.back().parts;
+    }
   }
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const Part& x, const Part& y) { return x.term.exponent > y.term.exponent; });
-  std::vector<Value> products(static_cast<size_t>(height_), b_.integer(0, whole));
-  int exponent = parts.front().term.exponent;
-  const auto lower = [&](int to) {
-    for (Value& product : products)
-      if (to < exponent) product = b_.mul(product, b_.integer(int64_t{1} << (exponent - to), whole));
-    exponent = to;
-  };
-  for (const Part& part : parts) {
-    lower(part.term.exponent);
-    add(products, part.term.bytes, part.run);
-  }
-  lower(t_.codes->least);
-  return products;
+  std::vector<Value> all;
+  for (const auto& [exponent, alike] : sums)
+    for (const Sum& sum : alike)
+      for (size_t i = 0; i < none.size(); ++i) {
+        const int64_t counts = int64_t{1} << (exponent - t_.codes->least);
+        const Value product = b_.mul(sum.products[i], b_.integer(counts, whole));
+        if (all.size() == i)
+          all.push_back(product);
+        else
+          all[i] = b_.add(all[i], product);
+      }
+  return all;
 }
 
 // Sums of values over runs of equal scale, then the scale.
@@ -325,7 +331,8 @@ void StreamKernel::write_sums() {
   });
 }
 
-// Every wave has rows of its own, tile after tile of them; the first stages of the next tile are copied while the last
+// Every wave has rows of its own, tile after tile of them: blocks take turns, so that none has a tile more for each of
+// its waves. The first stages of the next tile are copied while the last
 // ones of a tile are multiplied. Waves meet once, when the activations are there.
 void StreamKernel::write_block(Value block) {
   const int64_t blocks = blocks_of_outer(), all = blocks * t_.waves;
@@ -360,24 +367,30 @@ void StreamKernel::write_block(Value block) {
       copies_->begin(b_.lane_id(), in, number);
     });
   };
-  const auto first_tile = [&](Value lane) {
-    return w_.add(w_.scaled(rem(block, blocks), t_.waves), div(lane, m_.wave));
-  };
+  const auto first_tile = [&](Value lane) { return w_.add(rem(block, blocks), w_.scaled(div(lane, m_.wave), blocks)); };
+  // Stages that are copied while kernels before still work; no more, for activations would wait for them where none do.
+  const int64_t early =
+      m_.follows && w_.hold_constant(1) ? std::min(ahead, ceil_div(kEarlyBytes, t_.stage_bytes())) : 0;
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Value lane) {
       b_.store(slot, w_.i64(0), w_.i64(0), 8);
-      x_->fill(lane, [&] {
-        for (int64_t i = 0; i < ahead; ++i) {
+      const auto copies = [&](int64_t from, int64_t to) {
+        for (int64_t i = from; i < to; ++i) {
           begin(lane, first_tile(lane), w_.i64(i), w_.i64(i));
           b_.commit(Flow::copies);
         }
-      });
+      };
+      copies(0, early);
       if (t_.looks_up_pairs()) pairs_->fill(lane, t_.lanes(m_.wave));
       if (t_.codes) words_->fill(lane);
+      if (early > 0) b_.wait(Flow::kernels, 0);
+      x_->fill(lane, [&] { copies(early, ahead); });
     });
     b_.barrier();
     lanes([&](Value lane) {
       w_.check_pick();
+      // Not sooner: its copies of the weight would be in the way of the activations.
+      if (early > 0) b_.commit(Flow::kernels);
       if (t_.codes) words_->enter();
       b_.loop(LoopKind::serial, first_tile(lane), w_.i64(tiles_), all, [&](Value tile) {
         for (const BufferId s : sums_) b_.store(s, w_.zero(wide()), w_.i64(0), 4);

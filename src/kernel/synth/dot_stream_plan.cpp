@@ -27,8 +27,11 @@ constexpr int64_t kWaveStage = 2 << 10;  // bytes of a stage for a wave, at leas
 constexpr int64_t kMostSums = 8;         // of a lane
 constexpr double kLargestHalf = 65000;
 constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8;
-constexpr int64_t kLost = 2 << 10;  // bytes that small tables take, and what allocations lose between them
-constexpr int kCodes = 16;          // of a vector
+constexpr int64_t kReserved = 1 << 10;  // of a block's shared memory, by the driver
+constexpr double kWorkBeside = 2;       // instructions a byte
+constexpr int kSchedulers = 4;          // of a multiprocessor, each with waves of its own
+constexpr int64_t kLost = 2 << 10;      // bytes that small tables take, and what allocations lose between them
+constexpr int kCodes = 16;              // of a vector
 constexpr int kBanks = 32;
 
 // How many words of one bank the lanes of a wave want at once.
@@ -98,10 +101,11 @@ class StreamChooser {
       t.waves = s.waves;
       for (t.deep = 1; m_.wave * t.width * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;)
         t.deep *= 2;
-      if (lay_out(t)) found.emplace_back(m_.async_copies ? s.cost : cost_of_waiting(t), t);
+      if (lay_out(t, m_.shared_bytes)) found.emplace_back(m_.async_copies ? s.cost : cost_of_waiting(t), t);
     }
     std::stable_sort(found.begin(), found.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
     std::vector<StreamPlan> out;
+    if (lay_out_beside(t)) out.push_back(t);
     for (auto& [cost, plan] : found) out.push_back(std::move(plan));
     return out;
   }
@@ -286,25 +290,63 @@ class StreamChooser {
     return best;
   }
 
-  bool lay_out(StreamPlan& t) const {
+  // What a byte of the weight costs, in instructions of a lane.
+  static double work(const StreamPlan& t) {
+    constexpr double kDigit = 4, kTable = 1.5;  // of a run
+    if (!t.codes) return 0;
+    double all = 0;
+    std::set<int> exponents;
+    for (const StreamCodes::Run& run : t.codes->runs) {
+      if (!t.codes->digits.empty()) all += kTable + kDigit * static_cast<double>(t.codes->digits.size());
+      for (const StreamCodes::Part& part : run.parts) {
+        if (t.codes->digits.empty()) all += part.mask != 255 ? 2 : 1;
+        exponents.insert(part.exponent);
+      }
+    }
+    const auto groups = static_cast<double>(t.unit / t.integers->fine);
+    all += groups * static_cast<double>(exponents.size());
+    return all / static_cast<double>(t.unit_bytes);
+  }
+
+  // Where instructions take about as long as the bytes, a block of the next kernel has room beside each, so that its
+  // copies go on below them. A row for a lane, for registers are halved, too; the same number of waves for every
+  // scheduler of a multiprocessor.
+  bool lay_out_beside(StreamPlan& t) const {
+    if (!m_.follows || p_.pick || p_.m.extent > 1 || work(t) < kWorkBeside) return false;
+    t.width = 1;
+    t.columns = static_cast<int>(std::min<int64_t>(m_.wave, std::bit_floor(static_cast<uint64_t>(t.units))));
+    t.rows = m_.wave / t.columns;
+    for (t.deep = 1; m_.wave * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;) t.deep *= 2;
+    const int64_t tiles = ceil_div(p_.outer_extent() * ceil_div(p_.n.extent, t.wave_rows()), m_.units);
+    const int64_t wanted = ceil_div(tiles, kSchedulers) * kSchedulers;
+    for (t.waves = static_cast<int>(std::min(block_lanes() / m_.wave, wanted)); t.waves > 0; t.waves -= kSchedulers)
+      if (lay_out(t, (m_.shared_bytes + kReserved) / 2 - kReserved) && t.buffers >= 2) return true;
+    return false;
+  }
+
+  bool lay_out(StreamPlan& t, int64_t shared_bytes) const {
     t.piece = StreamCopies::piece_of(p_, t.stage_units() * t.unit_bytes, t.row_bytes);
     if (t.piece < kWord) return false;
     const int64_t chunk = t.stage_units() * t.unit_bytes;
     t.pitch = chunk;
     for (int64_t pad = t.piece; pad < kBanks * kWord; pad += t.piece)
       if (conflicts(t, chunk + pad) < conflicts(t, t.pitch)) t.pitch = chunk + pad;
-    const int64_t room = m_.shared_bytes - activation_bytes(t) - kLost;
-    while (t.waves > 1 && room / t.stage_bytes() < 2) --t.waves;
-    t.buffers = static_cast<int>(std::min<int64_t>(kMostBuffers, room / t.stage_bytes()));
+    const int64_t room = shared_bytes - activation_bytes(t) - kLost;
+    const bool beside = shared_bytes < m_.shared_bytes;
+    while (t.waves > 1 && !beside && room / t.stage_bytes() < 2) --t.waves;
+    const int most = beside ? kMostBuffersOfSmall : kMostBuffers;
+    t.buffers = static_cast<int>(std::min<int64_t>(most, room / t.stage_bytes()));
     if (t.buffers < 2) return false;
     if (!m_.async_copies) t.buffers = 2;
     // One block on a multiprocessor: of two some would have none.
     const auto shared = [&] { return activation_bytes(t) + t.buffers * t.stage_bytes(); };
-    while (m_.async_copies && 2 * shared() <= m_.shared_bytes && t.buffers < kMostBuffersOfSmall) ++t.buffers;
+    while (m_.async_copies && !beside && 2 * shared() <= m_.shared_bytes && t.buffers < kMostBuffersOfSmall)
+      ++t.buffers;
     t.shared_bytes = shared();
     // No more blocks than give each the same number of tiles.
     const int64_t tiles = ceil_div(p_.outer_extent() * ceil_div(p_.n.extent, t.wave_rows()), t.waves);
     t.blocks = ceil_div(tiles, ceil_div(tiles, m_.units * blocks_beside(t)));
+    if (beside) t.blocks = std::min<int64_t>(tiles, m_.units);
     return true;
   }
 

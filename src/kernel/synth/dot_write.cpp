@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "graph/pass/access.h"
 #include "kernel/loop/text.h"
 #include "kernel/synth/unpack.h"
 
@@ -52,6 +53,14 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
 loop::BufferId DotWriter::scratch_param(std::string name, int number, int64_t bytes, bool written) {
   arguments_.push_back({Argument::From::scratch, number});
   return b.param(std::move(name), bytes, written);
+}
+
+bool DotWriter::hold_constant(size_t load) {
+  const DotLoad& l = problem_.loads[load];
+  if (problem_.pick || l.scratch >= 0 || buffers_[load] < 0) return false;
+  if (!graph::unwritten(graph_)[static_cast<size_t>(l.source)]) return false;
+  b.kernel.params[static_cast<size_t>(buffers_[load])].constant = true;
+  return true;
 }
 
 void DotWriter::add_digit(const DotIndex& index, Value digit) {

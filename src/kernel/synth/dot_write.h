@@ -38,6 +38,9 @@ class DotWriter {
   loop::ValueId used_tiles(loop::ValueId tiles, int64_t height);
   // The first row of an outer index in what a step before made of a, which has `rows` for each.
   loop::ValueId laid_row(loop::ValueId outer, int64_t rows) { return first_ >= 0 ? first_ : scaled(outer, rows); }
+  // Whether copies of what a load reads may begin before the kernels before have ended: nothing of the program writes
+  // it, and no integers in memory say where it lies. Then its param is constant from now on.
+  bool hold_constant(size_t load);
   loop::ValueId run() const { return count_; }                    // of runs: elements of K
   loop::ValueId base(size_t load) const { return bases_[load]; }  // elements
   loop::BufferId buffer(size_t load) const { return buffers_[load]; }

@@ -546,7 +546,7 @@ ValueId decode_small_float(loop::Builder& b, const FieldType& t, ValueId codes) 
   if (t.special == FieldType::Special::scale && m_bits == 0) {
     if (rebias >= 0 && top <= 255) {
       bits = b.op(ScalarOp::shl_, b.add(magnitude, u(rebias)), u(23));
-      if (rebias == 0) bits = b.op(ScalarOp::select_, b.op(ScalarOp::eq_, magnitude, u(0)), u(0x00400000), bits);
+      if (rebias == 0) bits = b.op(ScalarOp::max_, bits, u(0x00400000));
     } else {
       const ValueId e =
           b.add(b.convert(ScalarOp::cast_, Scalar::i32, magnitude), b.integer(-t.bias, {Scalar::i32, lanes}));

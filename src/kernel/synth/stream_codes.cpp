@@ -204,6 +204,8 @@ bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int fie
 
 StreamWords::StreamWords(loop::Builder& b, const machine::Machine& m, const StreamCodes& codes, bool aligned)
     : b_(b), m_(m), codes_(codes), aligned_(aligned) {
+  for (const StreamCodes::Run& run : codes_.runs)
+    for (const StreamCodes::Part& part : run.parts) flips_[part.bytes] |= part.flip;
   if (!codes_.digits.empty()) table_ = b_.alloc(m.wave * table_bytes(codes_), 16, loop::Space::shared);
 }
 
@@ -242,8 +244,9 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
   if (codes_.digits.empty()) {
     for (const StreamCodes::Part& part : run.parts) {
       Value x = cursor.window().word(part.bytes, aligned_, m_);
+      if (const int flip = flips_.at(part.bytes); flip != 0)
+        x = b_.op(ScalarOp::xor_, x, b_.integer(int64_t{flip} * 0x01010101, word));
       if (part.mask != 255) x = b_.op(ScalarOp::and_, x, b_.integer(int64_t{part.mask} * 0x01010101, word));
-      if (part.flip != 0) x = b_.op(ScalarOp::xor_, x, b_.integer(int64_t{part.flip} * 0x01010101, word));
       out.push_back({four(x), part.exponent});
     }
     return out;

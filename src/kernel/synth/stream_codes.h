@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -68,6 +69,7 @@ class StreamWords {
   const machine::Machine& m_;
   const StreamCodes& codes_;
   bool aligned_;
+  std::map<std::array<int64_t, 4>, int> flips_;  // of words that several parts share: turned round once
   // Every lane has a copy: constants, and what all lanes have, would be made anew for every use.
   static int64_t table_bytes(const StreamCodes& codes);
   loop::BufferId table_ = -1;

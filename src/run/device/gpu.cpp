@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "base/log.h"
@@ -197,8 +198,14 @@ class GpuDevice : public Device {
 
   void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
   void release(void* memory) override { memory_.release(memory); }
-  void copy_in(void* to, const void* from, int64_t bytes) override { copies_.in(to, from, bytes); }
-  void copy_out(void* to, const void* from, int64_t bytes) override { copies_.out(to, from, bytes); }
+  void copy_in(void* to, const void* from, int64_t bytes) override {
+    between_programs();
+    copies_.in(to, from, bytes);
+  }
+  void copy_out(void* to, const void* from, int64_t bytes) override {
+    between_programs();
+    copies_.out(to, from, bytes);
+  }
   DeviceMemory memory() const override { return memory_.state(); }
 
   std::string identity() const override {
@@ -228,7 +235,7 @@ class GpuDevice : public Device {
     void* const size_follows = reinterpret_cast<void*>(2);
     void* extra[] = {pointer_follows, arguments.data(), size_follows, &bytes, gpu.numbers.launch_end};
     context_->use();
-    if (follows_) {
+    if (follows_ && std::exchange(within_program_, true)) {
       const LaunchAttribute follows{LaunchAttribute::kFollows, {}, {1}};
       const FollowerLaunch launch{{static_cast<unsigned>(spread.blocks), 1, 1},
                                   {static_cast<unsigned>(spread.threads), 1, 1},
@@ -244,10 +251,14 @@ class GpuDevice : public Device {
                    static_cast<unsigned>(spread.shared_bytes), context_->stream(), nullptr, extra),
         "launch");
   }
-  void synchronize() override { context_->synchronize(); }
+  void synchronize() override {
+    between_programs();
+    context_->synchronize();
+  }
 
   bool records() const override { return records_; }
   void begin_recording() override {
+    between_programs();
     context_->use();
     context_->check(context_->symbols().capture_begin(context_->stream(), kThisThreadOnly), "capture_begin");
   }
@@ -255,6 +266,7 @@ class GpuDevice : public Device {
     const GpuSymbols& gpu = context_->symbols();
     void *graph = nullptr, *executable = nullptr;
     const char* doing = "capture_end";
+    between_programs();
     int error = gpu.capture_end(context_->stream(), &graph);
     if (error == 0) error = gpu.graph_instantiate(&executable, graph, 0), doing = "graph_instantiate";
     if (graph) gpu.graph_destroy(graph);
@@ -264,6 +276,7 @@ class GpuDevice : public Device {
     return nullptr;
   }
   void replay(Recording& recording) override {
+    between_programs();
     context_->use();
     context_->check(
         context_->symbols().graph_launch(static_cast<GpuRecording&>(recording).executable(), context_->stream()),
@@ -297,9 +310,14 @@ class GpuDevice : public Device {
   }
 
  private:
+  // Programs end with a copy or by being waited for. The first kernel behind either is launched in whole, so that
+  // kernels may read what their own program does not write before those before have ended (kernel/loop/early.h).
+  void between_programs() { within_program_ = false; }
+
   GpuFound found_;
   machine::MachineRef machine_;
-  bool follows_ = false;    // kernels are launched while the one before ends
+  bool follows_ = false;  // kernels are launched while the one before ends
+  bool within_program_ = false;
   std::string driver_;
   GpuContextRef context_;  // first made, last gone
   GpuMemory memory_;

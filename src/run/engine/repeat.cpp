@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "graph/ir/text.h"
+#include "graph/pass/access.h"
 
 namespace lumen::run {
 namespace {
@@ -41,7 +42,7 @@ bool shares_storage(const Graph& g, const synth::Step& step) {
 
 }  // namespace
 
-GroupForm form_of(const Graph& g, const graph::Group& group) {
+GroupForm form_of(const Graph& g, const graph::Group& group, const std::vector<bool>& unwritten) {
   GroupForm form;
   Graph alone;
   std::map<ValueId, ValueId> at;
@@ -76,7 +77,8 @@ GroupForm form_of(const Graph& g, const graph::Group& group) {
     const Node& node = g[form.values[i]];
     const size_t shared = storage.try_emplace(storage_of(g, form.values[i]), i).first->second;
     const std::string format = node.type.element.format ? node.type.element.format->hash.hex() : "";
-    form.meaning += fmt::format("{} {} {} {}\n", i, static_cast<int>(node.op), shared, format);
+    form.meaning += fmt::format("{} {} {} {}{}\n", i, static_cast<int>(node.op), shared, format,
+                                unwritten[static_cast<size_t>(form.values[i])] ? " unwritten" : "");
   }
   return form;
 }
@@ -104,8 +106,9 @@ DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Mach
                                     const synth::Options& options) {
   DistinctKernels out;
   std::unordered_map<std::string, size_t> known;
+  const std::vector<bool> unwritten = graph::unwritten(plan.graph);
   for (size_t i = 0; i < plan.groups.size(); ++i) {
-    GroupForm form = form_of(plan.graph, plan.groups[i]);
+    GroupForm form = form_of(plan.graph, plan.groups[i], unwritten);
     const auto [place, first] = known.try_emplace(form.meaning, out.distinct.size());
     if (first) {
       out.distinct.push_back(synthesize_form(plan, plan.groups[i], form, machine, options));

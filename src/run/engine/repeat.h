@@ -18,7 +18,8 @@ struct GroupForm {
   std::string meaning;
   std::vector<graph::ValueId> values;  // inputs, then nodes
 };
-GroupForm form_of(const graph::Graph& g, const graph::Group& group);
+// `unwritten`: of the graph (graph/pass/access.h); kernels may copy such memory before others have ended.
+GroupForm form_of(const graph::Graph& g, const graph::Group& group, const std::vector<bool>& unwritten);
 
 // The kernels of one group; value arguments are positions in GroupForm::values.
 synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,

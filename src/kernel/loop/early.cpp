@@ -1,0 +1,84 @@
+// See early.h.
+#include "kernel/loop/early.h"
+
+#include <fmt/format.h>
+
+#include "kernel/loop/text.h"
+
+namespace lumen::loop {
+namespace {
+
+// In the order of the text, which is that of execution for all that stands before a wait outside serial loops.
+class EarlyPart {
+ public:
+  explicit EarlyPart(const Kernel& k) : k_(k) { region(k.body, 0, true); }
+
+  bool waits() const { return wait_ != nullptr; }
+  bool commits() const { return commit_ != nullptr; }
+  std::string wrong() const {
+    if (!wrong_.empty()) return wrong_;
+    if (!wait_) return {};
+    return touching_ ? fmt::format("memory is touched before the kernels before have ended: {}", head(*touching_)) : "";
+  }
+
+ private:
+  static std::string head(const Instr& instr) {
+    const std::string text = print(instr);
+    return text.substr(0, text.find('\n'));
+  }
+
+  bool is_param(BufferId b) const { return b >= 0 && b < static_cast<BufferId>(k_.params.size()); }
+
+  bool touches(const Instr& instr) const {
+    switch (instr.op) {
+      case Op::load_:
+      case Op::gather_:
+      case Op::store_:
+      case Op::scatter_:
+        return is_param(instr.buffer);
+      case Op::copy_:
+        return is_param(instr.from) && !k_.params[static_cast<size_t>(instr.from)].constant;
+      case Op::guard_:  // writes the status
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  // `by_all`: every lane of the block comes here, once.
+  void region(const Region& r, int depth, bool by_all) {
+    for (const Instr& instr : r.code) {
+      if (instr.flow == Flow::kernels) {
+        const Instr*& seen = instr.op == Op::wait_ ? wait_ : commit_;
+        const bool right = by_all && depth == 2;
+        if ((seen || !right) && wrong_.empty())
+          wrong_ = fmt::format("{} in: {}", seen ? "said twice" : "said by all lanes of a block", head(instr));
+        seen = &instr;
+      } else if (!wait_ && !touching_ && touches(instr)) {
+        touching_ = &instr;
+      }
+      const bool in_block = instr.op == Op::loop_ && (instr.kind == LoopKind::grid || instr.kind == LoopKind::lane);
+      for (const Region& inner : instr.regions) region(inner, depth + 1, by_all && in_block);
+    }
+  }
+
+  const Kernel& k_;
+  const Instr *wait_ = nullptr, *commit_ = nullptr, *touching_ = nullptr;
+  std::string wrong_;
+};
+
+}  // namespace
+
+bool begins_early(const Kernel& k) {
+  return EarlyPart(k).waits();
+}
+
+bool lets_follow(const Kernel& k) {
+  return EarlyPart(k).commits();
+}
+
+std::string check_early(const Kernel& k) {
+  return EarlyPart(k).wrong();
+}
+
+}  // namespace lumen::loop
