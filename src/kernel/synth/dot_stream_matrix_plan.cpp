@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kLeastRows = 2, kMostRows = 32;
 constexpr int64_t kBlockLanes = 512;
-constexpr int64_t kMostTiles = 8, kMostParts = 8;  // of a block: down, and of K
+constexpr int64_t kMostTiles = 8, kMostParts = 16;  // of a block: down, and of K
 constexpr int64_t kShortUnit = 128, kFewColumns = 16;
 constexpr int kMostDeep = 8;            // so that pieces are whole words
 constexpr int64_t kLongestUnit = 1024;  // elements: straight code
@@ -28,6 +28,7 @@ constexpr int64_t kLane = 16;           // bytes that lanes take at once of what
 constexpr int64_t kTogether = 8;        // activations of a lane that lie together
 constexpr int64_t kStage = 16 << 10;    // bytes, at least
 constexpr int kMostBuffers = 4, kLeastBuffers = 3;
+constexpr int kPlainBuffers = 2;  // where copies are loads and stores: nothing is under way
 constexpr int64_t kWord = 4, kBankBytes = 128;
 constexpr int64_t kLeastOfPairs = 8;  // elements looked up together
 
@@ -70,6 +71,8 @@ class Chooser {
       t.row = row;
       t.wave = m_.wave;
       t.columns = ceil_div(p_.m.extent, row->n) * row->n;
+      t.rows_anywhere = p_.blocks.has_value();
+      t.rows = p_.blocks ? p_.blocks->rows + t.columns : p_.outer_extent() * t.columns;
       t.lanes_k = MatrixHolding::lanes_extent(MatrixHolding::of(row->collective->operands[1].fragment).columns);
       if (!find_unit(t)) continue;
       for (const auto& [tiles, waves_n, waves_k] : shapes(t)) {
@@ -170,6 +173,10 @@ class Chooser {
       if (std::none_of(out.begin(), out.end(), same)) out.push_back(s);
     };
     const int64_t waves = kBlockLanes / m_.wave;
+    for (const int64_t many : {waves / 2, waves})
+      for (const int64_t rows : {even, int64_t{8}, int64_t{4}})
+        for (const int64_t across : {int64_t{1}, int64_t{2}})
+          if (rows % across == 0) add(rows, static_cast<int>(rows / across), many);
     // Measured: up to two columns of tiles are fed best by two tiles a wave, where there are blocks enough for that.
     const bool wide = t.unit_bytes >= t.order.unit;
     const int64_t rows_of_two = wide ? 4 : 8;
@@ -218,12 +225,12 @@ class Chooser {
     const int64_t step = t.factor.kind == FactorForm::Kind::plain ? kLane : t.piece;
     for (int64_t pad = step; pad <= kBankBytes; pad += step)
       if (conflicts(t, held, t.chunk() + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = t.chunk() + pad;
-    const int64_t panels = 2 * (t.panel_bytes() + t.panel_sum_bytes()) + t.factor.table.size();
-    const int64_t room = m_.shared_bytes - panels - kBankBytes * 4;  // what allocations lose between them
-    if (room < t.sums_bytes()) return false;
-    const int64_t most = std::clamp<int64_t>(t.stages(), 2, kMostBuffers);
-    t.buffers = static_cast<int>(std::min(most, room / t.stage_bytes()));
-    t.shared_bytes = panels + t.stream_bytes();
+    const int64_t panel = t.panel_bytes() + t.panel_sum_bytes(), table = t.factor.table.size();
+    const int64_t room = m_.shared_bytes - table - kBankBytes * 4;  // what allocations lose between them
+    const int64_t most = std::clamp<int64_t>(t.stages(), 2, m_.async_copies ? kMostBuffers : kPlainBuffers);
+    t.buffers = static_cast<int>(std::min(most, room / (t.stage_bytes() + panel)));
+    t.shared_bytes = table + t.buffers * panel + t.stream_bytes();
+    if (t.shared_bytes > m_.shared_bytes - kBankBytes * 4) return false;
     return t.buffers >= std::min<int64_t>(kLeastBuffers, most);
   }
 
@@ -246,12 +253,6 @@ std::vector<MatrixStreamPlan> choose_matrix_streams(const DotProblem& p, const m
 int64_t MatrixStreamPlan::sums_beside() const {
   const MatrixHolding held = MatrixHolding::of(row->collective->operands[0].fragment);
   return static_cast<int64_t>(MatrixHolding::parts(held.columns).size());
-}
-
-// Of one column the vector is made of one number.
-int64_t MatrixStreamPlan::sum_copies() const {
-  const MatrixHolding held = MatrixHolding::of(row->collective->operands[0].fragment);
-  return sums_beside() == 1 ? 1 : static_cast<int64_t>(MatrixHolding::parts(held.rows).size());
 }
 
 std::string describe(const MatrixStreamPlan& t, const DotProblem& p) {

@@ -35,6 +35,25 @@ bool fills_bytes(const Format& f, int field) {
   });
 }
 
+// The first bits of codes that lie in one piece, run over bytes and come in pairs at the same places of theirs.
+std::vector<int64_t> paired_bits(const Format& f, int field, const std::vector<int64_t>& elements) {
+  const Field& codes = f.fields[static_cast<size_t>(field)];
+  std::vector<int64_t> out;
+  bool over = false;
+  for (const int64_t e : elements) {
+    const int64_t inside = e % f.block;
+    int pieces = 0;
+    for (const LayoutPiece& piece : codes.layout.pieces) {
+      if (inside < piece.first || inside >= piece.first + piece.count) continue;
+      out.push_back(e / f.block * f.block_bytes * 8 + piece.bit_of(inside));
+      over = over || out.back() % 8 + piece.bits > 8;
+      ++pieces;
+    }
+    if (pieces != 1 || (out.size() % 2 == 0 && (out.back() - out[out.size() - 2]) % 8 != 0)) return {};
+  }
+  return over ? out : std::vector<int64_t>();
+}
+
 }  // namespace
 
 std::string_view FactorForm::name() const {
@@ -58,8 +77,6 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bo
     out.flipped = *flipped;
     out.least = least;
     const bool has_sums = m.find_row(machine::short_fma_name(kWord)) != nullptr;
-    // Sums of activations tell what codes lack too, where they are there anyway.
-    out.adds = out.kind == Kind::codes && has_sums && !out.scaled.offset;
     if (out.kind == Kind::bytes && has_sums && *flipped != 0) out.kind = Kind::halves;
   } else if (values.size() == 16 && fills_bytes(f, codes->field)) {
     out.kind = Kind::pairs;
@@ -138,8 +155,37 @@ Value StreamFactor::below(Value words, int64_t upper) {
 
 Value StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
   const auto lanes = static_cast<int>(elements.size());
-  const Value x = below(words(cursor, elements, b_.alloc(lanes, 16)), kFirstBits);
-  return form_.adds ? sum(x, b_.real(form_.least - static_cast<double>(kFirst), b_.type(x))) : x;
+  if (!paired_bits(cursor.format(), form_.field, elements).empty()) return of_pairs_of_codes(cursor, elements);
+  return below(words(cursor, elements, b_.alloc(lanes, 16)), kFirstBits);
+}
+
+// Two bytes around the one and two around the other make a word, out of which a mask takes both.
+Value StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
+  const Format& f = cursor.format();
+  const auto lanes = static_cast<int>(elements.size());
+  const int bits = f.fields[static_cast<size_t>(form_.field)].type.bits;
+  const std::vector<int64_t> places = paired_bits(f, form_.field, elements);
+  const int64_t last = (*std::max_element(places.begin(), places.end()) + bits - 1) / 8;
+  const VType word{Scalar::u32, 1};
+  const auto twice = [&](int64_t x) { return b_.integer(x << 16 | x, word); };
+  const BufferId out = b_.alloc(int64_t{lanes} * 2, 16);
+  Value window = -1;
+  int64_t from = 0, apart = 0;
+  for (size_t i = 0; i < places.size(); i += 2) {
+    const int64_t first = places[i], distance = (places[i + 1] - first) / 8;
+    if (window < 0 || distance != apart || first < 8 * from || first + bits > 8 * from + 16) {
+      from = first / 8;
+      apart = distance;
+      if (std::max(from, from + apart) + 1 > last) --from;  // it stays in its byte
+      window = cursor.window().word({from, from + 1, from + apart, from + apart + 1}, aligned_, m_);
+    }
+    Value x = window;
+    if (const int64_t down = first - 8 * from; down > 0) x = b_.op(ScalarOp::shr_, x, b_.integer(down, word));
+    x = b_.op(ScalarOp::and_, x, twice((int64_t{1} << bits) - 1));
+    x = b_.op(ScalarOp::xor_, x, twice(kFirstBits << 8 | form_.flipped));
+    b_.store(out, x, b_.i64(static_cast<int64_t>(i) * 2), kWord);
+  }
+  return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
 }
 
 Value StreamFactor::sum(Value x, Value y) {

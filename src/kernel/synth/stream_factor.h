@@ -30,11 +30,10 @@ struct FactorForm {
   int field = -1;     // of the codes
   int flipped = 0;    // bits of a code that are turned round, so that codes count numbers
   double least = 0;   // the number of code 0 then
-  bool adds = false;  // what codes lack is added to them
   PairTable::Shape table;
 
-  // What a number has more than its factor.
-  double lacks() const { return kind == Kind::codes && !adds ? least - 128 : 0; }
+  // What a number has more than its factor: sums of activations tell.
+  double lacks() const { return kind == Kind::codes ? least - 128 : 0; }
   bool scales_sums() const { return kind != Kind::plain && kind != Kind::decoded && (scaled.scale || scaled.offset); }
   std::string_view name() const;
 };
@@ -43,8 +42,9 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bo
 
 class StreamFactor {
  public:
-  StreamFactor(loop::Builder& b, const machine::Machine& m, const FactorForm& form, PairTable* table)
-      : b_(b), m_(m), form_(form), table_(table) {}
+  // `aligned`: what cursors read begins at multiples of four bytes.
+  StreamFactor(loop::Builder& b, const machine::Machine& m, const FactorForm& form, PairTable* table, bool aligned)
+      : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {}
 
   // A vector of these elements of the entered blocks.
   loop::ValueId numbers(Unpack& cursor, const std::vector<int64_t>& elements);
@@ -54,6 +54,7 @@ class StreamFactor {
  private:
   loop::ValueId some(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::ValueId of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_halves(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_bytes(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_pairs(Unpack& cursor, const std::vector<int64_t>& elements);
@@ -66,6 +67,7 @@ class StreamFactor {
   const machine::Machine& m_;
   const FactorForm& form_;
   PairTable* table_;
+  bool aligned_;
 };
 
 }  // namespace lumen::synth
