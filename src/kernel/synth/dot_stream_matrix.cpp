@@ -28,6 +28,7 @@ using Parts = std::vector<Part>;
 
 constexpr int64_t kUnrolled = 256;  // elements of K, of a wave's units in a stage
 constexpr int kQuad = 4;
+constexpr int64_t kFirst = 1;  // stages of the weight that are asked for before activations
 constexpr int64_t kScalesTogether = 8;  // groups
 
 class MatrixStreamKernel {
@@ -142,7 +143,7 @@ class MatrixStreamKernel {
   std::unique_ptr<StreamFactor> factor_;
   std::vector<BufferId> sums_;
   BufferId laid_sums_ = -1;
-  Value n0_ = -1;
+  Value n0_ = -1, shift_ = -1;  // the first row; bytes that the stage lies behind its place
 };
 
 Value MatrixStreamKernel::row_of(Value lane, int tile, const MatrixHolding::Digits& digits, const Part& part) {
@@ -155,10 +156,12 @@ Value MatrixStreamKernel::row_of(Value lane, int tile, const MatrixHolding::Digi
 // A multiple of all it is made of, said last, so that code generators see how it is aligned.
 Value MatrixStreamKernel::unit_byte(Value row, Value unit, Value buffer, Value lane_k) {
   const int64_t lane = lane_k < 0 ? 0 : t_.order.lane_bytes;
-  const int64_t whole = std::gcd(std::gcd(t_.stage_bytes(), t_.pitch), std::gcd(t_.unit_bytes, lane));
+  const int64_t whole =
+      std::gcd(std::gcd(t_.stage_bytes(), t_.pitch), std::gcd(std::gcd(t_.unit_bytes, t_.copies().step()), lane));
   Value at = w_.add(w_.scaled(buffer, t_.stage_bytes() / whole), w_.scaled(row, t_.pitch / whole));
   at = w_.add(at, w_.scaled(unit, t_.unit_bytes / whole));
   if (lane > 0) at = w_.add(at, w_.scaled(lane_k, lane / whole));
+  if (shift_ >= 0) at = w_.add(at, div(shift_, whole));
   return w_.scaled(at, whole);
 }
 
@@ -315,6 +318,7 @@ void MatrixStreamKernel::multiply_unit(Value lane, Value number, Value buffer) {
 
 void MatrixStreamKernel::multiply(Value lane, Value stage, Value buffer) {
   const Value wave_k = rem(div(lane, m_.wave), t_.waves_k);
+  shift_ = t_.copies().step() < t_.piece ? copies_->shift(stage) : -1;
   const auto some = [&](Value deep) {
     const Value unit = w_.add(w_.scaled(deep, t_.waves_k), wave_k);
     const auto one = [&] { multiply_unit(lane, unit, buffer); };
@@ -382,22 +386,21 @@ void MatrixStreamKernel::write_block(Value block) {
   n0_ = w_.scaled(rem(block, blocks_), t_.block_rows());
   const Value outer = div(block, blocks_);
   w_.enter_outer_of_block(outer);
-  const StreamCopies::Shape shape{t_.block_rows(), t_.chunk(),       t_.pitch,   t_.piece,
-                                  t_.row_bytes,    t_.stage_bytes(), t_.lanes(), true};
-  copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.stream_bytes(), n0_);
+  copies_ = std::make_unique<StreamCopies>(w_, p_, t_.copies(), t_.stream_bytes(), n0_);
   panel_ = std::make_unique<StreamPanel>(w_, t_, w_.buffer(0), laid_sums_, w_.laid_row(outer, t_.columns));
   if (t_.factor.table.size() > 0) table_ = std::make_unique<PairTable>(b_, m_, t_.factor.table);
   const bool aligned =
-      (t_.stage_bytes() | t_.pitch | t_.unit_bytes | t_.order.lane_bytes | t_.piece | t_.row_bytes) % kQuad == 0;
+      (t_.stage_bytes() | t_.pitch | t_.unit_bytes | t_.order.lane_bytes | t_.copies().step()) % kQuad == 0;
   factor_ = std::make_unique<StreamFactor>(b_, m_, t_.factor, table_.get(), aligned);
   for (int i = 0; i < t_.tiles * n_tiles_; ++i) sums_.push_back(b_.alloc(int64_t{acc_type_.lanes} * 4, 16));
   const int64_t ahead = t_.buffers - 1, stages = t_.stages();
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Value lane) {
       for (const BufferId s : sums_) b_.store(s, b_.real(0, acc_type_), w_.i64(0), 16);
-      // The weight first, for it depends on no step before.
-      for (int64_t i = 0; i < std::min(ahead, stages); ++i) copies_->begin(lane, w_.i64(i), w_.i64(i));
+      // Some of the weight first, for it depends on no step before.
+      for (int64_t i = 0; i < std::min(kFirst, stages); ++i) copies_->begin(lane, w_.i64(i), w_.i64(i));
       for (int64_t i = 0; i < ahead; ++i) {
+        if (i >= kFirst && i < stages) copies_->begin(lane, w_.i64(i), w_.i64(i));
         if (i < stages) panel_->begin(lane, w_.i64(i), w_.i64(i));
         b_.commit(Flow::copies);
       }
@@ -408,12 +411,19 @@ void MatrixStreamKernel::write_block(Value block) {
       b_.barrier();
       lanes([&](Value lane) {
         const Value next = w_.add(stage, w_.i64(ahead)), number = rem(stage, t_.buffers);
-        b_.branch(b_.op(ScalarOp::lt_, next, w_.i64(stages)), [&] {
-          copies_->begin(lane, next, rem(next, t_.buffers));
-          panel_->begin(lane, next, rem(next, t_.buffers));
-        });
-        b_.commit(Flow::copies);
+        const Value exists = b_.op(ScalarOp::lt_, next, w_.i64(stages));
+        const Value half = w_.i64(t_.lanes() / 2);
+        const auto copy = [&](Value mine) {
+          b_.branch(b_.op(ScalarOp::and_, exists, mine), [&] {
+            copies_->begin(lane, next, rem(next, t_.buffers));
+            panel_->begin(lane, next, rem(next, t_.buffers));
+          });
+        };
+        // Copies take longer to begin than to say: half of the waves multiply meanwhile.
+        copy(b_.op(ScalarOp::lt_, lane, half));
         multiply(lane, stage, number);
+        copy(b_.op(ScalarOp::le_, half, lane));
+        b_.commit(Flow::copies);
       });
     });
     lanes([&](Value) { b_.wait(Flow::copies, 0); });

@@ -21,7 +21,6 @@ constexpr int64_t kLeastRows = 2, kMostRows = 32;
 constexpr int64_t kBlockLanes = 512;
 constexpr int64_t kMostTiles = 8, kMostParts = 16;  // of a block: down, and of K
 constexpr int64_t kShortUnit = 128, kFewColumns = 16;
-constexpr int kMostDeep = 8;            // so that pieces are whole words
 constexpr int64_t kLongestUnit = 1024;  // elements: straight code
 constexpr int64_t kAlignedUnit = 256;   // the same of a unit made longer so that it is whole words
 constexpr int64_t kLane = 16;           // bytes that lanes take at once of what has no blocks, at least
@@ -29,6 +28,7 @@ constexpr int64_t kTogether = 8;        // activations of a lane that lie togeth
 constexpr int64_t kStage = 16 << 10;    // bytes, at least
 constexpr int kMostBuffers = 4, kLeastBuffers = 3;
 constexpr int kPlainBuffers = 2;  // where copies are loads and stores: nothing is under way
+constexpr int64_t kTall = 256;        // elements of a lane, of all rows of a wave: straight code
 constexpr int64_t kWord = 4, kBankBytes = 128;
 constexpr int64_t kLeastOfPairs = 8;  // elements looked up together
 
@@ -173,10 +173,9 @@ class Chooser {
       if (std::none_of(out.begin(), out.end(), same)) out.push_back(s);
     };
     const int64_t waves = kBlockLanes / m_.wave;
-    for (const int64_t many : {waves / 2, waves})
-      for (const int64_t rows : {even, int64_t{8}, int64_t{4}})
-        for (const int64_t across : {int64_t{1}, int64_t{2}})
-          if (rows % across == 0) add(rows, static_cast<int>(rows / across), many);
+    // Measured: waves that have all rows of their part of K take activations out of shared memory once.
+    for (const int64_t rows : {even, int64_t{8}})
+      if (rows * t.order.unit / t.lanes_k <= kTall) add(rows, static_cast<int>(rows), waves / 2);
     // Measured: up to two columns of tiles are fed best by two tiles a wave, where there are blocks enough for that.
     const bool wide = t.unit_bytes >= t.order.unit;
     const int64_t rows_of_two = wide ? 4 : 8;
@@ -194,10 +193,8 @@ class Chooser {
     while (t.waves_k > 1 && t.waves_k > t.units) t.waves_k /= 2;
     for (;;) {
       t.deep = 1;
-      while (StreamCopies::piece_of(p_, t.chunk(), t.row_bytes) < kWord && t.deep < kMostDeep) t.deep *= 2;
       if (fits(t)) {
-        const auto longer = [&] { return t.block_rows() * t.chunk() < kStage || t.piece < kLane; };
-        while (longer() && 2 * t.stage_units() <= t.units) {
+        while (t.block_rows() * t.chunk() < kStage && 2 * t.stage_units() <= t.units) {
           MatrixStreamPlan deeper = t;
           deeper.deep *= 2;
           if (!fits(deeper)) break;
@@ -218,13 +215,13 @@ class Chooser {
 
   bool fits(MatrixStreamPlan& t) const {
     const MatrixHolding held = MatrixHolding::of(t.row->collective->operands[1].fragment);
-    t.piece = StreamCopies::piece_of(p_, t.chunk(), t.row_bytes);
+    t.piece = StreamCopies::piece_of(p_, kLane, t.row_bytes);
     if (t.piece < kWord) return false;
     const int64_t bytes = std::clamp<int64_t>(std::gcd(kLane, t.order.lane_bytes), kWord, kLane);
-    t.pitch = t.chunk();
-    const int64_t step = t.factor.kind == FactorForm::Kind::plain ? kLane : t.piece;
+    const int64_t copied = t.copies().copied(), step = t.factor.kind == FactorForm::Kind::plain ? kLane : t.piece;
+    t.pitch = copied;
     for (int64_t pad = step; pad <= kBankBytes; pad += step)
-      if (conflicts(t, held, t.chunk() + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = t.chunk() + pad;
+      if (conflicts(t, held, copied + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = copied + pad;
     const int64_t panel = t.panel_bytes() + t.panel_sum_bytes(), table = t.factor.table.size();
     const int64_t room = m_.shared_bytes - table - kBankBytes * 4;  // what allocations lose between them
     const int64_t most = std::clamp<int64_t>(t.stages(), 2, m_.async_copies ? kMostBuffers : kPlainBuffers);

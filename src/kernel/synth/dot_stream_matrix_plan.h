@@ -9,6 +9,7 @@
 
 #include "kernel/synth/dot_problem.h"
 #include "kernel/synth/fragment_order.h"
+#include "kernel/synth/stream_copies.h"
 #include "kernel/synth/stream_factor.h"
 
 namespace lumen::synth {
@@ -37,6 +38,9 @@ struct MatrixStreamPlan {
   int64_t stage_units() const { return int64_t{waves_k} * deep; }
   int64_t chunk() const { return stage_units() * unit_bytes; }
   int64_t stage_bytes() const { return block_rows() * pitch; }
+  StreamCopies::Shape copies() const {
+    return {block_rows(), chunk(), pitch, piece, row_bytes, stage_bytes(), lanes(), true};
+  }
   int64_t stages() const { return (units + stage_units() - 1) / stage_units(); }
   // Sums of activations over groups are kept beside them: times this.
   bool sums_activations() const { return factor.lacks() != 0 || (factor.scales_sums() && factor.scaled.offset); }
