@@ -28,7 +28,7 @@ using Parts = std::vector<Part>;
 
 constexpr int64_t kUnrolled = 256;  // elements of K, of a wave's units in a stage
 constexpr int kQuad = 4;
-constexpr int64_t kFirst = 1;  // stages of the weight that are asked for before activations
+constexpr int64_t kFirst = 1;           // stages of the weight that are asked for before activations
 constexpr int64_t kScalesTogether = 8;  // groups
 
 class MatrixStreamKernel {
@@ -280,8 +280,7 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
         return b_.type(x).lanes == 1 ? b_.splat(x, acc_type_.lanes) : b_.shuffle({x}, mask);
       };
       if (form.lacks() != 0)
-        lacking = over_rows(
-            b_.mul(activations, b_.real(form.lacks() / t_.sum_factor(), b_.type(activations))));
+        lacking = over_rows(b_.mul(activations, b_.real(form.lacks() / t_.sum_factor(), b_.type(activations))));
       activations = over_rows(activations);
     }
     const auto piece = [&](int64_t number) {
@@ -318,6 +317,7 @@ void MatrixStreamKernel::multiply_unit(Value lane, Value number, Value buffer) {
 
 void MatrixStreamKernel::multiply(Value lane, Value stage, Value buffer) {
   const Value wave_k = rem(div(lane, m_.wave), t_.waves_k);
+  factor_->enter(lane);
   shift_ = t_.copies().step() < t_.piece ? copies_->shift(stage) : -1;
   const auto some = [&](Value deep) {
     const Value unit = w_.add(w_.scaled(deep, t_.waves_k), wave_k);
@@ -391,7 +391,8 @@ void MatrixStreamKernel::write_block(Value block) {
   if (t_.factor.table.size() > 0) table_ = std::make_unique<PairTable>(b_, m_, t_.factor.table);
   const bool aligned =
       (t_.stage_bytes() | t_.pitch | t_.unit_bytes | t_.order.lane_bytes | t_.copies().step()) % kQuad == 0;
-  factor_ = std::make_unique<StreamFactor>(b_, m_, t_.factor, table_.get(), aligned);
+  factor_ =
+      std::make_unique<StreamFactor>(b_, m_, p_.loads[1].format.get(), t_.factor, table_.get(), aligned, t_.lanes());
   for (int i = 0; i < t_.tiles * n_tiles_; ++i) sums_.push_back(b_.alloc(int64_t{acc_type_.lanes} * 4, 16));
   const int64_t ahead = t_.buffers - 1, stages = t_.stages();
   w_.where_row(w_.i64(0), [&] {
@@ -405,6 +406,7 @@ void MatrixStreamKernel::write_block(Value block) {
         b_.commit(Flow::copies);
       }
       if (table_) table_->fill(lane, t_.lanes());
+      factor_->fill(lane);
     });
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
       lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });

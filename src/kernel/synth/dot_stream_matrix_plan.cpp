@@ -28,7 +28,7 @@ constexpr int64_t kTogether = 8;        // activations of a lane that lie togeth
 constexpr int64_t kStage = 16 << 10;    // bytes, at least
 constexpr int kMostBuffers = 4, kLeastBuffers = 3;
 constexpr int kPlainBuffers = 2;  // where copies are loads and stores: nothing is under way
-constexpr int64_t kTall = 256;        // elements of a lane, of all rows of a wave: straight code
+constexpr int64_t kTall = 256;    // elements of a lane, of all rows of a wave: straight code
 constexpr int64_t kWord = 4, kBankBytes = 128;
 constexpr int64_t kLeastOfPairs = 8;  // elements looked up together
 
@@ -223,11 +223,12 @@ class Chooser {
     for (int64_t pad = step; pad <= kBankBytes; pad += step)
       if (conflicts(t, held, copied + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = copied + pad;
     const int64_t panel = t.panel_bytes() + t.panel_sum_bytes(), table = t.factor.table.size();
-    const int64_t room = m_.shared_bytes - table - kBankBytes * 4;  // what allocations lose between them
+    // What allocations lose between them, and masks (stream_factor.h).
+    const int64_t beside = kBankBytes * 4 + t.lanes() * kWord, room = m_.shared_bytes - table - beside;
     const int64_t most = std::clamp<int64_t>(t.stages(), 2, m_.async_copies ? kMostBuffers : kPlainBuffers);
     t.buffers = static_cast<int>(std::min(most, room / (t.stage_bytes() + panel)));
     t.shared_bytes = table + t.buffers * panel + t.stream_bytes();
-    if (t.shared_bytes > m_.shared_bytes - kBankBytes * 4) return false;
+    if (t.shared_bytes > m_.shared_bytes - beside) return false;
     return t.buffers >= std::min<int64_t>(kLeastBuffers, most);
   }
 

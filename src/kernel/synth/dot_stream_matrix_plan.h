@@ -27,8 +27,8 @@ struct MatrixStreamPlan {
   int64_t lanes_k = 1;                // of a wave, that share a row
   int64_t unit_bytes = 0, units = 0;  // of b, of a row
   int64_t piece = 16, row_bytes = 0, pitch = 0;
-  int64_t columns = 16;  // of all instructions: rows of a, and some that do not exist
-  int64_t rows = 16;     // of rounded activations (stream_round.h): `columns` for each outer index
+  int64_t columns = 16;        // of all instructions: rows of a, and some that do not exist
+  int64_t rows = 16;           // of rounded activations (stream_round.h): `columns` for each outer index
   bool rows_anywhere = false;  // .. or all there are, and a block's first may be any of them
   int64_t shared_bytes = 0;
 

@@ -64,8 +64,8 @@ void pair_places(std::vector<int64_t>& elements, const std::vector<Place>& place
 // By plane where codes stay in their bytes, else in pairs.
 void sort_places(std::vector<int64_t>& elements, const std::vector<Place>& places, bool planes) {
   const auto part = [&](int64_t e) -> const Part& { return widest(places[static_cast<size_t>(e)]); };
-  const bool within = std::all_of(elements.begin(), elements.end(),
-                                  [&](int64_t e) { return part(e).bit % 8 + part(e).bits <= 8; });
+  const bool within =
+      std::all_of(elements.begin(), elements.end(), [&](int64_t e) { return part(e).bit % 8 + part(e).bits <= 8; });
   planes = planes && within;
   std::sort(elements.begin(), elements.end(), [&](int64_t x, int64_t y) {
     const int64_t a = part(x).bit, b = part(y).bit;

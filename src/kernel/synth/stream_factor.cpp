@@ -35,6 +35,19 @@ bool fills_bytes(const Format& f, int field) {
   });
 }
 
+int64_t twice(int64_t x) {
+  return x << 16 | x;
+}
+
+bool runs_over_bytes(const Format& f, int field) {
+  const Field& codes = f.fields[static_cast<size_t>(field)];
+  return std::any_of(codes.layout.pieces.begin(), codes.layout.pieces.end(), [&](const LayoutPiece& piece) {
+    for (int64_t e = piece.first; e < piece.first + piece.count; ++e)
+      if (piece.bit_of(e) % 8 + piece.bits > 8) return true;
+    return false;
+  });
+}
+
 // The first bits of codes that lie in one piece, run over bytes and come in pairs at the same places of theirs.
 std::vector<int64_t> paired_bits(const Format& f, int field, const std::vector<int64_t>& elements) {
   const Field& codes = f.fields[static_cast<size_t>(field)];
@@ -85,6 +98,25 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bo
     for (const double v : values) out.table.values.push_back(short_bits(to, v));
   }
   return out;
+}
+
+// The mask of pairs of codes is read from memory, for an operation has room for one constant, and code generators take
+// two operations where they know two.
+StreamFactor::StreamFactor(loop::Builder& b, const machine::Machine& m, const Format* f, const FactorForm& form,
+                           PairTable* table, bool aligned, int64_t lanes)
+    : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {
+  if (form.kind != Kind::codes || !runs_over_bytes(*f, form.field)) return;
+  mask_at_ = b_.alloc(lanes * kWord, 128, loop::Space::shared);
+  mask_bits_ = twice((int64_t{1} << f->fields[static_cast<size_t>(form.field)].type.bits) - 1);
+}
+
+void StreamFactor::fill(Value lane) {
+  if (mask_at_ < 0) return;
+  b_.store(mask_at_, b_.integer(mask_bits_, {Scalar::u32, 1}), b_.mul(lane, b_.i64(kWord)), kWord);
+}
+
+void StreamFactor::enter(Value lane) {
+  if (mask_at_ >= 0) mask_ = b_.load(mask_at_, {Scalar::u32, 1}, b_.mul(lane, b_.i64(kWord)), kWord);
 }
 
 Value StreamFactor::numbers(BufferId buffer, Value byte, int count) {
@@ -167,7 +199,6 @@ Value StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>
   const std::vector<int64_t> places = paired_bits(f, form_.field, elements);
   const int64_t last = (*std::max_element(places.begin(), places.end()) + bits - 1) / 8;
   const VType word{Scalar::u32, 1};
-  const auto twice = [&](int64_t x) { return b_.integer(x << 16 | x, word); };
   const BufferId out = b_.alloc(int64_t{lanes} * 2, 16);
   Value window = -1;
   int64_t from = 0, apart = 0;
@@ -181,8 +212,8 @@ Value StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>
     }
     Value x = window;
     if (const int64_t down = first - 8 * from; down > 0) x = b_.op(ScalarOp::shr_, x, b_.integer(down, word));
-    x = b_.op(ScalarOp::and_, x, twice((int64_t{1} << bits) - 1));
-    x = b_.op(ScalarOp::xor_, x, twice(kFirstBits << 8 | form_.flipped));
+    x = b_.op(ScalarOp::and_, x, mask_);
+    x = b_.op(ScalarOp::xor_, x, b_.integer(twice(kFirstBits << 8 | form_.flipped), word));
     b_.store(out, x, b_.i64(static_cast<int64_t>(i) * 2), kWord);
   }
   return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);

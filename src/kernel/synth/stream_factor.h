@@ -27,9 +27,9 @@ struct FactorForm {
   } kind = Kind::decoded;
   Scalar to = Scalar::bf16, from = Scalar::bf16;  // plain: what memory has
   ScaledForm scaled;
-  int field = -1;     // of the codes
-  int flipped = 0;    // bits of a code that are turned round, so that codes count numbers
-  double least = 0;   // the number of code 0 then
+  int field = -1;    // of the codes
+  int flipped = 0;   // bits of a code that are turned round, so that codes count numbers
+  double least = 0;  // the number of code 0 then
   PairTable::Shape table;
 
   // What a number has more than its factor: sums of activations tell.
@@ -42,9 +42,14 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bo
 
 class StreamFactor {
  public:
-  // `aligned`: what cursors read begins at multiples of four bytes.
-  StreamFactor(loop::Builder& b, const machine::Machine& m, const FactorForm& form, PairTable* table, bool aligned)
-      : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {}
+  // In the code of a block of `lanes`, whose shared memory it may take. `aligned`: what cursors read begins at
+  // multiples of four bytes.
+  StreamFactor(loop::Builder& b, const machine::Machine& m, const Format* f, const FactorForm& form, PairTable* table,
+               bool aligned, int64_t lanes);
+
+  // In a lane loop: what numbers want in shared memory, visible behind a barrier; before numbers, out of it.
+  void fill(loop::ValueId lane);
+  void enter(loop::ValueId lane);
 
   // A vector of these elements of the entered blocks.
   loop::ValueId numbers(Unpack& cursor, const std::vector<int64_t>& elements);
@@ -68,6 +73,9 @@ class StreamFactor {
   const FactorForm& form_;
   PairTable* table_;
   bool aligned_;
+  loop::BufferId mask_at_ = -1;
+  int64_t mask_bits_ = 0;
+  loop::ValueId mask_ = -1;
 };
 
 }  // namespace lumen::synth

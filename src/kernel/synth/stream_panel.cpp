@@ -15,13 +15,18 @@ StreamPanel::StreamPanel(DotWriter& w, const MatrixStreamPlan& t, loop::BufferId
                          Value first)
     : w_(w), b_(w.b), t_(t), first_(first) {
   const int64_t runs = t_.pieces(), row = t_.lanes_k * kLine;
-  lines_ = {-1,    lines,          t_.stage_units() * runs, t_.units * runs, t_.columns * t_.lanes_k,
-            kLine, t_.panel_bytes(), row};
+  lines_ = {-1, lines, t_.stage_units() * runs, t_.units * runs, t_.columns * t_.lanes_k, kLine, t_.panel_bytes(), row};
   lines_.to = b_.alloc(t_.buffers * t_.panel_bytes(), 128, loop::Space::shared);
   if (!t_.sums_activations()) return;
   const int64_t piece = t_.rows_anywhere ? kNumber : kLine, groups = t_.groups();
-  sums_ = {-1,    sums,   t_.stage_units() * groups, t_.units * groups, t_.columns * kNumber / piece,
-           piece, t_.panel_sum_bytes(), kNumber};
+  sums_ = {-1,
+           sums,
+           t_.stage_units() * groups,
+           t_.units * groups,
+           t_.columns * kNumber / piece,
+           piece,
+           t_.panel_sum_bytes(),
+           kNumber};
   sums_.to = b_.alloc(t_.buffers * t_.panel_sum_bytes(), 128, loop::Space::shared);
 }
 
