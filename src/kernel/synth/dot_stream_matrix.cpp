@@ -42,6 +42,7 @@ class MatrixStreamKernel {
         b_(w_.b),
         n_tiles_(static_cast<int>(t.columns / t.row->n)) {
     if (rounded.sums >= 0) laid_sums_ = w_.scratch_param("sums", rounded.sums, t.sum_bytes(), false);
+    if (rounded.scales >= 0) scales_ = w_.scratch_param("scales", rounded.scales, t.rows * 4, false);
     const auto& operands = t_.row->collective->operands;
     acc_ = MatrixHolding::of(operands[0].fragment);
     left_ = MatrixHolding::of(operands[1].fragment);
@@ -142,7 +143,8 @@ class MatrixStreamKernel {
   std::unique_ptr<PairTable> table_;
   std::unique_ptr<StreamFactor> factor_;
   std::vector<BufferId> sums_;
-  BufferId laid_sums_ = -1;
+  BufferId laid_sums_ = -1, scales_ = -1;
+  Value first_ = -1;            // row of what is laid out
   Value n0_ = -1, shift_ = -1;  // the first row; bytes that the stage lies behind its place
 };
 
@@ -365,6 +367,10 @@ void MatrixStreamKernel::write_sums(Value lane) {
         const Value x = b_.load(copies_->buffer(), {Scalar::f32, kQuad}, w_.scaled(at, 4), 16);
         total = total < 0 ? x : b_.add(total, x);
       }
+      if (scales_ >= 0) {
+        const Value scale = b_.load(scales_, {Scalar::f32, 1}, w_.scaled(w_.add(first_, m), 4), 4);
+        total = b_.mul(total, b_.splat(scale, kQuad));
+      }
       const Value count =
           p_.n.extent % kQuad == 0 ? -1 : w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(kQuad));
       w_.finish_vector(total, m, n, count);
@@ -387,7 +393,8 @@ void MatrixStreamKernel::write_block(Value block) {
   const Value outer = div(block, blocks_);
   w_.enter_outer_of_block(outer);
   copies_ = std::make_unique<StreamCopies>(w_, p_, t_.copies(), t_.stream_bytes(), n0_);
-  panel_ = std::make_unique<StreamPanel>(w_, t_, w_.buffer(0), laid_sums_, w_.laid_row(outer, t_.columns));
+  first_ = w_.laid_row(outer, t_.columns);
+  panel_ = std::make_unique<StreamPanel>(w_, t_, w_.buffer(0), laid_sums_, first_);
   if (t_.factor.table.size() > 0) table_ = std::make_unique<PairTable>(b_, m_, t_.factor.table);
   const bool aligned =
       (t_.stage_bytes() | t_.pitch | t_.unit_bytes | t_.order.lane_bytes | t_.copies().step()) % kQuad == 0;
@@ -444,7 +451,7 @@ void MatrixStreamKernel::write_block(Value block) {
 void write_matrix_stream_kernels(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t,
                                  const machine::Machine& m, Synthesis& out) {
   const RoundedScratch rounded = declare_rounded(t, out);
-  out.steps.push_back(write_round_kernel(g, p, t, rounded));
+  out.steps.push_back(write_round_kernel(g, p, t, m, rounded));
   Step step = MatrixStreamKernel(g, p, t, m, rounded).write(fmt::format("{} {}", describe_shape(p), describe(t, p)));
   step.flops = p.flops();
   out.steps.push_back(std::move(step));

@@ -87,15 +87,17 @@ class Chooser {
   }
 
  private:
-  // Those with the most of K first; rows of the weight are theirs.
+  // Those of f16 first, then those with the most of K; rows of the weight are theirs.
   std::vector<const machine::MatrixRow*> rows() const {
     std::vector<const machine::MatrixRow*> out;
-    const machine::Factor factor{Scalar::bf16, {}};
+    const machine::Factor f16{Scalar::f16, {}}, bf16{Scalar::bf16, {}};
     for (const machine::MatrixRow& r : m_.matrices)
-      if (!r.in_shared && r.scale_group == 0 && r.acc == Scalar::f32 && r.a == factor && r.b == factor && r.m == 16 &&
-          r.n <= 16 && r.collective->lanes == m_.wave)
+      if (!r.in_shared && r.scale_group == 0 && r.acc == Scalar::f32 && (r.a == f16 || r.a == bf16) && r.b == r.a &&
+          r.m == 16 && r.n <= 16 && r.collective->lanes == m_.wave)
         out.push_back(&r);
-    std::sort(out.begin(), out.end(), [](const auto* x, const auto* y) { return x->k > y->k; });
+    std::sort(out.begin(), out.end(), [&](const auto* x, const auto* y) {
+      return std::pair(x->a == f16, x->k) > std::pair(y->a == f16, y->k);
+    });
     return out;
   }
 
@@ -104,20 +106,24 @@ class Chooser {
 
   bool find_unit(MatrixStreamPlan& t) const {
     const DotLoad& b = p_.loads[1];
+    const Scalar to = t.row->a.scalar;
     const int64_t share = t.row->k / t.lanes_k, multiple = std::max(share, kTogether);
     if (!b.format) {
       t.factor.kind = FactorForm::Kind::plain;
-      t.factor.from = b.scalar;
+      t.factor.from = t.factor.to = b.scalar;
+      if (to != b.scalar) return false;
       t.order = {multiple * t.lanes_k, multiple * t.lanes_k, {}, multiple, multiple * scalar_bytes(b.scalar), {0}};
       for (int64_t e = 0; e < multiple; ++e) t.order.elements.push_back(e);
       return finish_unit(t);
     }
     const Format& f = *b.format;
     if (!facts_of(f).scaled) return false;
-    t.factor = factor_form(f, m_, Scalar::bf16, true);
-    if (t.factor.kind != FactorForm::Kind::decoded && find_groups(t, share) && finish_unit(t)) return true;
+    t.factor = factor_form(f, m_, true);
+    if (t.factor.to == to && t.factor.kind != FactorForm::Kind::decoded && find_groups(t, share) && finish_unit(t))
+      return true;
     // Scales do not meet the instruction's steps: every lane has blocks of its own.
-    t.factor = factor_form(f, m_, Scalar::bf16, false);
+    t.factor = factor_form(f, m_, false);
+    if (t.factor.to != to) return false;
     t.order = order_of_blocks(f, std::lcm(f.block, multiple), t.lanes_k);
     return t.order.unit <= kLongestUnit && finish_unit(t);
   }

@@ -42,6 +42,8 @@ struct MatrixStreamPlan {
     return {block_rows(), chunk(), pitch, piece, row_bytes, stage_bytes(), lanes(), true};
   }
   int64_t stages() const { return (units + stage_units() - 1) / stage_units(); }
+  // Rows of a are scaled by powers of two, so that their greatest number is near the end of f16.
+  bool scales_rows() const { return factor.to == Scalar::f16; }
   // Sums of activations over groups are kept beside them: times this.
   bool sums_activations() const { return factor.lacks() != 0 || (factor.scales_sums() && factor.scaled.offset); }
   double sum_factor() const { return factor.lacks() != 0 && !factor.scaled.offset ? factor.lacks() : 1; }

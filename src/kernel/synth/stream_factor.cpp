@@ -16,11 +16,16 @@ using Kind = FactorForm::Kind;
 
 namespace {
 
-constexpr int kWord = 4, kTogether = 16;   // bytes; elements
-constexpr int64_t kFirst = 128;            // bf16 from here on count by one, as far as
-constexpr int64_t kFirstBits = 0x43;       // .. the upper byte is this
-constexpr double kFirstOfF32 = 8388608;    // 2^23: f32 from here on count by one
-constexpr int64_t kFirstOfF32Bits = 0x4b;  // .. the upper byte, of which the two below are zero
+constexpr int kWord = 4, kTogether = 16;  // bytes; elements
+constexpr int64_t kFirstBits = 0x64;      // the upper byte of 1024 in f16
+constexpr size_t kMostCodes = 256;
+constexpr double kLeastOfF16 = 0x1p-14, kMostOfF16 = 65504;
+
+// Subnormal ones only as they are.
+bool fits_f16(double v) {
+  const double size = std::abs(v), there = f16_to_f32(f32_to_f16(static_cast<float>(v)));
+  return std::isnan(v) || there == v || (size >= kLeastOfF16 && size <= kMostOfF16);
+}
 
 uint16_t short_bits(Scalar s, double v) {
   return s == Scalar::bf16 ? f32_to_bf16(static_cast<float>(v)) : f32_to_f16(static_cast<float>(v));
@@ -70,13 +75,12 @@ std::vector<int64_t> paired_bits(const Format& f, int field, const std::vector<i
 }  // namespace
 
 std::string_view FactorForm::name() const {
-  constexpr std::string_view kNames[] = {"plain", "codes", "bytes", "halves", "pairs", "values", "decoded"};
+  constexpr std::string_view kNames[] = {"plain", "codes", "pairs", "values", "decoded"};
   return kNames[static_cast<size_t>(kind)];
 }
 
-FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bool by_code) {
+FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code) {
   FactorForm out;
-  out.to = to;
   out.scaled = *facts_of(f).scaled;
   const auto codes = by_code ? values_by_code(f, out.scaled.value) : std::nullopt;
   if (!codes) return out;
@@ -85,17 +89,16 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bo
   const std::vector<double>& values = codes->values;
   const auto flipped = counting(values);
   const double least = flipped ? values[static_cast<size_t>(*flipped)] : 1;
-  if (to == Scalar::bf16 && least <= 0 && least >= -kFirst && std::floor(least) == least) {
-    out.kind = values.size() <= kFirst ? Kind::codes : Kind::bytes;
+  if (std::all_of(values.begin(), values.end(), fits_f16)) out.to = Scalar::f16;
+  if (values.size() <= kMostCodes && least <= 0 && least >= -FactorForm::kFirst && std::floor(least) == least) {
+    out.kind = Kind::codes;
     out.flipped = *flipped;
     out.least = least;
-    const bool has_sums = m.find_row(machine::short_fma_name(kWord)) != nullptr;
-    if (out.kind == Kind::bytes && has_sums && *flipped != 0) out.kind = Kind::halves;
   } else if (values.size() == 16 && fills_bytes(f, codes->field)) {
     out.kind = Kind::pairs;
     out.table.field = codes->field;
     out.table.copies = PairTable::copies_for(m);
-    for (const double v : values) out.table.values.push_back(short_bits(to, v));
+    for (const double v : values) out.table.values.push_back(short_bits(out.to, v));
   }
   return out;
 }
@@ -138,10 +141,6 @@ Value StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
   switch (form_.kind) {
     case Kind::codes:
       return of_codes(cursor, elements);
-    case Kind::bytes:
-      return of_bytes(cursor, elements);
-    case Kind::halves:
-      return of_halves(cursor, elements);
     case Kind::pairs:
       return of_pairs(cursor, elements);
     case Kind::values:
@@ -217,42 +216,6 @@ Value StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>
     b_.store(out, x, b_.i64(static_cast<int64_t>(i) * 2), kWord);
   }
   return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
-}
-
-Value StreamFactor::sum(Value x, Value y) {
-  const VType type = b_.type(x);
-  return b_.inst(machine::short_fma_name(type.lanes), type, {x, b_.real(1, type), y});
-}
-
-// Seven bits of a code count from 128 on; the eighth says whether 128 is too much or 256.
-Value StreamFactor::of_halves(Unpack& cursor, const std::vector<int64_t>& elements) {
-  constexpr int64_t kFraction = 0x7f7f7f7f, kSign = 0x80808080, kMinusBits = 0xc3;
-  const auto lanes = static_cast<int>(elements.size());
-  const BufferId at = b_.alloc(lanes, 16);
-  b_.store(at, cursor.codes(form_.field, elements, true, &m_), b_.i64(0), kWord);
-  const VType type{Scalar::u32, lanes / kWord};
-  const Value all = b_.load(at, type, b_.i64(0), kWord);
-  const Value up = b_.op(ScalarOp::and_, all, b_.integer(kFraction, type));
-  const Value down = b_.op(ScalarOp::and_, all, b_.integer(kSign, type));
-  return sum(below(up, kFirstBits), below(down, kMinusBits));
-}
-
-Value StreamFactor::of_bytes(Unpack& cursor, const std::vector<int64_t>& elements) {
-  const auto lanes = static_cast<int>(elements.size());
-  const BufferId at = b_.alloc(lanes, 16), wide = b_.alloc(int64_t{lanes} * 4, 16);
-  b_.store(at, words(cursor, elements, at), b_.i64(0), kWord);
-  const Value upper = b_.lanes_integer({0, kFirstOfF32Bits, 0, 0}, Scalar::u8);
-  for (int first = 0; first < lanes; first += kWord) {
-    const Value four = b_.load(at, {Scalar::u8, kWord}, b_.i64(first), kWord);
-    for (int i = 0; i < kWord; ++i)
-      b_.store(wide, b_.shuffle({four, upper}, {i, kWord, kWord, kWord + 1}), b_.i64((first + i) * 4), kWord);
-  }
-  const VType floats{Scalar::f32, lanes}, whole{Scalar::u32, lanes};
-  const Value numbers =
-      b_.op(ScalarOp::sub_, b_.load(wide, floats, b_.i64(0), kWord), b_.real(kFirstOfF32 - form_.least, floats));
-  // At most eight digits: the lower half is zero.
-  const Value bits = b_.op(ScalarOp::shr_, b_.convert(ScalarOp::bitcast_, Scalar::u32, numbers), b_.integer(16, whole));
-  return b_.convert(ScalarOp::bitcast_, Scalar::bf16, b_.convert(ScalarOp::cast_, Scalar::u16, bits));
 }
 
 Value StreamFactor::of_pairs(Unpack& cursor, const std::vector<int64_t>& elements) {

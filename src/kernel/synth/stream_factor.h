@@ -18,9 +18,7 @@ namespace lumen::synth {
 struct FactorForm {
   enum class Kind : uint8_t {
     plain,    // it is a short float in memory
-    codes,    // a code below 128 is the lower digits of a bf16 from 128 on
-    bytes,    // a code of eight bits is the lower digits of an f32, of which a bf16 is left
-    halves,   // a signed code of eight bits is the difference of two bf16 made of seven of its bits and one
+    codes,    // a code of up to eight bits is the lower digits of an f16 from 1024 on
     pairs,    // two codes of four bits, those of a byte, are looked up at once
     values,   // what the code stands for, computed in f32
     decoded,  // the same with its scale and offset
@@ -32,13 +30,15 @@ struct FactorForm {
   double least = 0;  // the number of code 0 then
   PairTable::Shape table;
 
+  static constexpr double kFirst = 1024;  // of f16 that count by one
   // What a number has more than its factor: sums of activations tell.
-  double lacks() const { return kind == Kind::codes ? least - 128 : 0; }
+  double lacks() const { return kind == Kind::codes ? least - kFirst : 0; }
   bool scales_sums() const { return kind != Kind::plain && kind != Kind::decoded && (scaled.scale || scaled.offset); }
   std::string_view name() const;
 };
-// Of a format with a scaled form. `by_code`: codes alone must say the number; else decoded.
-FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bool by_code);
+// Of a format with a scaled form. `by_code`: codes alone must say the number; else decoded. To f16, which keeps more
+// digits, where no number leaves its range.
+FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code);
 
 class StreamFactor {
  public:
@@ -60,12 +60,9 @@ class StreamFactor {
   loop::ValueId some(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
-  loop::ValueId of_halves(Unpack& cursor, const std::vector<int64_t>& elements);
-  loop::ValueId of_bytes(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId of_pairs(Unpack& cursor, const std::vector<int64_t>& elements);
   loop::ValueId words(Unpack& cursor, const std::vector<int64_t>& elements, loop::BufferId at);
   loop::ValueId below(loop::ValueId words, int64_t upper);
-  loop::ValueId sum(loop::ValueId x, loop::ValueId y);  // of short floats
   loop::ValueId shortened(loop::ValueId x) { return b_.convert(ScalarOp::cast_, form_.to, x); }
 
   loop::Builder& b_;
