@@ -156,6 +156,14 @@ class Chooser {
     t.unit_bytes = StreamCopies::bytes_of(p_, t.order.unit);
     t.units = p_.k.extent / t.order.unit;
     t.row_bytes = StreamCopies::bytes_of(p_, p_.k.extent);
+    t.places.clear();
+    if (p_.loads[1].format)
+      for (int64_t g = 0; g < t.groups(); ++g) {
+        const auto from = t.order.elements.begin() + static_cast<std::ptrdiff_t>(g * t.order.of_group());
+        const auto more =
+            code_places(*p_.loads[1].format, t.factor, {from, from + static_cast<std::ptrdiff_t>(t.order.of_group())});
+        t.places.insert(t.places.end(), more.begin(), more.end());
+      }
     return true;
   }
 
@@ -230,7 +238,7 @@ class Chooser {
       if (conflicts(t, held, copied + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = copied + pad;
     const int64_t panel = t.panel_bytes() + t.panel_sum_bytes(), table = t.factor.table.size();
     // What allocations lose between them, and masks (stream_factor.h).
-    const int64_t beside = kBankBytes * 4 + t.lanes() * kWord, room = m_.shared_bytes - table - beside;
+    const int64_t beside = kBankBytes * 4 + t.lanes() * 8 * kWord, room = m_.shared_bytes - table - beside;
     const int64_t most = std::clamp<int64_t>(t.stages(), 2, m_.async_copies ? kMostBuffers : kPlainBuffers);
     t.buffers = static_cast<int>(std::min(most, room / (t.stage_bytes() + panel)));
     t.shared_bytes = table + t.buffers * panel + t.stream_bytes();

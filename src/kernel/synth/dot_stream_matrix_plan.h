@@ -24,6 +24,7 @@ struct MatrixStreamPlan {
   int tiles = 2, waves_n = 4, waves_k = 2, deep = 1, buffers = 2;
   FragmentOrder order;  // of a unit
   FactorForm factor;
+  std::vector<int> places;            // of the elements of the order (code_places); empty: all count as they are
   int64_t lanes_k = 1;                // of a wave, that share a row
   int64_t unit_bytes = 0, units = 0;  // of b, of a row
   int64_t piece = 16, row_bytes = 0, pitch = 0;

@@ -2,6 +2,7 @@
 #include "kernel/synth/stream_factor.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/check.h"
@@ -18,6 +19,8 @@ namespace {
 
 constexpr int kWord = 4, kTogether = 16;  // bytes; elements
 constexpr int64_t kFirstBits = 0x64;      // the upper byte of 1024 in f16
+constexpr int kFraction = 10;             // bits of f16
+constexpr int kMasks = 8;                 // places
 constexpr size_t kMostCodes = 256;
 constexpr double kLeastOfF16 = 0x1p-14, kMostOfF16 = 65504;
 
@@ -72,6 +75,39 @@ std::vector<int64_t> paired_bits(const Format& f, int field, const std::vector<i
   return over ? out : std::vector<int64_t>();
 }
 
+// A pair of codes in a word, whose halves are two bytes around each: shifted, the codes begin at `place`.
+struct CodePair {
+  std::array<int64_t, 4> bytes{};
+  bool fresh = true;  // no pair before it is in this word
+  int shift = 0, place = 0;
+};
+std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements) {
+  const std::vector<int64_t> first_bits = paired_bits(f, form.field, elements);
+  std::vector<CodePair> out;
+  if (first_bits.empty()) return out;
+  const int bits = f.fields[static_cast<size_t>(form.field)].type.bits;
+  const int64_t last = (*std::max_element(first_bits.begin(), first_bits.end()) + bits - 1) / 8;
+  // With offsets, what activations sum to is wanted as it is.
+  const int room = form.scaled.offset ? bits : kFraction;
+  int64_t from = 0;
+  for (size_t i = 0; i < first_bits.size(); i += 2) {
+    const int64_t first = first_bits[i], apart = (first_bits[i + 1] - first) / 8;
+    CodePair p;
+    p.fresh = out.empty() || from + apart != out.back().bytes[2] || first < 8 * from || first + bits > 8 * from + 16;
+    if (p.fresh) {
+      from = first / 8;
+      if (std::max(from, from + apart) + 1 > last) --from;  // it stays in its byte
+    }
+    p.bytes = {from, from + 1, from + apart, from + apart + 1};
+    const int at = static_cast<int>(first - 8 * from);
+    p.shift = p.fresh ? 0 : out.back().shift;
+    if (at < p.shift || at - p.shift + bits > room) p.shift = at;
+    p.place = at - p.shift;
+    out.push_back(p);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string_view FactorForm::name() const {
@@ -109,17 +145,36 @@ StreamFactor::StreamFactor(loop::Builder& b, const machine::Machine& m, const Fo
                            PairTable* table, bool aligned, int64_t lanes)
     : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {
   if (form.kind != Kind::codes || !runs_over_bytes(*f, form.field)) return;
-  mask_at_ = b_.alloc(lanes * kWord, 128, loop::Space::shared);
+  mask_at_ = b_.alloc(lanes * kMasks * kWord, 128, loop::Space::shared);
   mask_bits_ = twice((int64_t{1} << f->fields[static_cast<size_t>(form.field)].type.bits) - 1);
 }
 
 void StreamFactor::fill(Value lane) {
   if (mask_at_ < 0) return;
-  b_.store(mask_at_, b_.integer(mask_bits_, {Scalar::u32, 1}), b_.mul(lane, b_.i64(kWord)), kWord);
+  std::vector<int64_t> masks;
+  for (int place = 0; place < kMasks; ++place) masks.push_back((mask_bits_ << place) & 0xffffffff);
+  b_.store(mask_at_, b_.lanes_integer(masks, Scalar::u32), b_.mul(lane, b_.i64(kMasks * kWord)), 16);
 }
 
 void StreamFactor::enter(Value lane) {
-  if (mask_at_ >= 0) mask_ = b_.load(mask_at_, {Scalar::u32, 1}, b_.mul(lane, b_.i64(kWord)), kWord);
+  if (mask_at_ < 0) return;
+  const Value all = b_.load(mask_at_, {Scalar::u32, kMasks}, b_.mul(lane, b_.i64(kMasks * kWord)), 16);
+  masks_.clear();
+  for (int place = 0; place < kMasks; ++place) masks_.push_back(b_.extract(all, place));
+}
+
+std::vector<int> code_places(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements) {
+  if (form.kind != Kind::codes) return {};
+  if (elements.size() > kTogether) {  // as numbers() has it
+    const auto half = static_cast<std::ptrdiff_t>(elements.size() / 2);
+    std::vector<int> out = code_places(f, form, {elements.begin(), elements.begin() + half});
+    const std::vector<int> rest = code_places(f, form, {elements.begin() + half, elements.end()});
+    out.insert(out.end(), rest.begin(), rest.end());
+    return out;
+  }
+  std::vector<int> out;
+  for (const CodePair& p : code_pairs(f, form, elements)) out.insert(out.end(), 2, p.place);
+  return out;
 }
 
 Value StreamFactor::numbers(BufferId buffer, Value byte, int count) {
@@ -190,30 +245,21 @@ Value StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& element
   return below(words(cursor, elements, b_.alloc(lanes, 16)), kFirstBits);
 }
 
-// Two bytes around the one and two around the other make a word, out of which a mask takes both.
 Value StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
-  const Format& f = cursor.format();
   const auto lanes = static_cast<int>(elements.size());
-  const int bits = f.fields[static_cast<size_t>(form_.field)].type.bits;
-  const std::vector<int64_t> places = paired_bits(f, form_.field, elements);
-  const int64_t last = (*std::max_element(places.begin(), places.end()) + bits - 1) / 8;
   const VType word{Scalar::u32, 1};
   const BufferId out = b_.alloc(int64_t{lanes} * 2, 16);
-  Value window = -1;
-  int64_t from = 0, apart = 0;
-  for (size_t i = 0; i < places.size(); i += 2) {
-    const int64_t first = places[i], distance = (places[i + 1] - first) / 8;
-    if (window < 0 || distance != apart || first < 8 * from || first + bits > 8 * from + 16) {
-      from = first / 8;
-      apart = distance;
-      if (std::max(from, from + apart) + 1 > last) --from;  // it stays in its byte
-      window = cursor.window().word({from, from + 1, from + apart, from + apart + 1}, aligned_, m_);
-    }
-    Value x = window;
-    if (const int64_t down = first - 8 * from; down > 0) x = b_.op(ScalarOp::shr_, x, b_.integer(down, word));
-    x = b_.op(ScalarOp::and_, x, mask_);
-    x = b_.op(ScalarOp::xor_, x, b_.integer(twice(kFirstBits << 8 | form_.flipped), word));
-    b_.store(out, x, b_.i64(static_cast<int64_t>(i) * 2), kWord);
+  Value window = -1, shifted = -1;
+  int64_t at = 0;
+  int shift = 0;
+  for (const CodePair& p : code_pairs(cursor.format(), form_, elements)) {
+    if (p.fresh) shifted = window = cursor.window().word(p.bytes, aligned_, m_);
+    if (p.shift != (p.fresh ? 0 : shift)) shifted = b_.op(ScalarOp::shr_, window, b_.integer(p.shift, word));
+    shift = p.shift;
+    Value x = b_.op(ScalarOp::and_, shifted, masks_[static_cast<size_t>(p.place)]);
+    x = b_.op(ScalarOp::xor_, x, b_.integer(twice(kFirstBits << 8 | int64_t{form_.flipped} << p.place), word));
+    b_.store(out, x, b_.i64(at), kWord);
+    at += kWord;
   }
   return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
 }

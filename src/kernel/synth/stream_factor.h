@@ -32,13 +32,20 @@ struct FactorForm {
 
   static constexpr double kFirst = 1024;  // of f16 that count by one
   // What a number has more than its factor: sums of activations tell.
-  double lacks() const { return kind == Kind::codes ? least - kFirst : 0; }
+  double lacks() const { return lacks_at(0); }
+  // The same where codes count 2^place each.
+  double lacks_at(int place) const { return kind == Kind::codes ? least * (1 << place) - kFirst : 0; }
   bool scales_sums() const { return kind != Kind::plain && kind != Kind::decoded && (scaled.scale || scaled.offset); }
   std::string_view name() const;
 };
 // Of a format with a scaled form. `by_code`: codes alone must say the number; else decoded. To f16, which keeps more
 // digits, where no number leaves its range.
 FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code);
+
+// Of codes that are taken out of words in pairs: the power of two that each factor of these elements counts by more
+// than its number does, for they stay where a shift of several has left them. Empty: none does. Activations make it
+// good.
+std::vector<int> code_places(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements);
 
 class StreamFactor {
  public:
@@ -72,7 +79,7 @@ class StreamFactor {
   bool aligned_;
   loop::BufferId mask_at_ = -1;
   int64_t mask_bits_ = 0;
-  loop::ValueId mask_ = -1;
+  std::vector<loop::ValueId> masks_;  // by place
 };
 
 }  // namespace lumen::synth

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "kernel/synth/dot_write.h"
@@ -55,6 +56,12 @@ class RoundKernel {
   void find_scale(Value lane);
   void write_item(Value number, int64_t all);
   Value load(Value element, int64_t piece);
+  // A number for each element of a piece that begins so many behind the item's first.
+  Value of_places(int64_t first, const std::function<double(int)>& number) {
+    std::vector<double> out;
+    for (int64_t i = first; i < first + kPiece; ++i) out.push_back(number(t_.places[static_cast<size_t>(i)]));
+    return b_.lanes_real(out, Scalar::f32);
+  }
   void put_sums(const Item& at, const std::vector<Value>& rounded, Value exists);
   Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, b_.i64(y)); }
   Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, b_.i64(y)); }
@@ -75,6 +82,8 @@ class RoundKernel {
 // Whether places follow a pattern after so many pieces: within groups, or over all of them. Whole groups, where they
 // are summed.
 bool RoundKernel::find_runs(int64_t run) {
+  for (size_t i = 0; i < t_.places.size(); ++i)
+    if (t_.places[i] != t_.places[i % static_cast<size_t>(run * kPiece)]) return false;
   const std::vector<int64_t>& e = t_.order.elements;
   const int64_t step = run * kPiece, count = static_cast<int64_t>(e.size()), own = t_.order.of_group();
   if (count % step != 0 || (t_.sums_activations() && step % own != 0)) return false;
@@ -203,6 +212,8 @@ void RoundKernel::write_item(Value number, int64_t all) {
   for (int64_t i = 0; i < run_; ++i) {
     Value x = load(element, i);
     if (scale_ >= 0) x = b_.mul(x, b_.splat(scale_, static_cast<int>(kPiece)));
+    // Of an item, whose places are those of the unit's first: they follow the order (find_runs).
+    if (!t_.places.empty()) x = b_.mul(x, of_places(i * kPiece, [](int place) { return std::ldexp(1.0, -place); }));
     rounded.push_back(b_.convert(ScalarOp::cast_, t_.factor.to, x));
   }
   const auto write = [&] {
@@ -223,7 +234,12 @@ void RoundKernel::write_item(Value number, int64_t all) {
 void RoundKernel::put_sums(const Item& at, const std::vector<Value>& rounded, Value exists) {
   const int64_t own = t_.order.of_group(), groups = run_ * kPiece / own;
   std::vector<Value> wide, totals;
-  for (const Value x : rounded) wide.push_back(b_.convert(ScalarOp::cast_, Scalar::f32, x));
+  for (const Value x : rounded) {
+    wide.push_back(b_.convert(ScalarOp::cast_, Scalar::f32, x));
+    if (t_.places.empty()) continue;
+    const auto lacks = [&](int place) { return t_.factor.lacks_at(place) / t_.factor.lacks(); };
+    wide.back() = b_.mul(wide.back(), of_places(static_cast<int64_t>(wide.size() - 1) * kPiece, lacks));
+  }
   for (int64_t g = 0; g < groups; ++g) {
     Value total = -1;
     for (int64_t first = g * own; first < (g + 1) * own; first += std::min(own, kPiece)) {
