@@ -101,7 +101,7 @@ TEST(FragmentOrder, CodesOverBytesInPairs) {
   const FormatLibrary library = FormatLibrary::builtin();
   const FormatRef f = library.find("int3_g128");
   const int field = field_of_codes(*f);
-  const auto order = synth::order_of_codes(*f, field, 256, 128, 4, 4, true);
+  const auto order = synth::order_of_codes(*f, field, 256, 128, 4, 4, true, true);
   ASSERT_TRUE(order);
   expect_shared(*f, field, *order, 4);
   for (size_t i = 0; i < order->elements.size(); i += 2) {

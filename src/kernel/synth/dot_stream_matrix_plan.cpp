@@ -141,7 +141,7 @@ class Chooser {
         if (aligned && unit / f.block * f.block_bytes % kWord != 0) continue;
         const int64_t group = form.scaled.scale || form.scaled.offset ? std::gcd(form.scaled.group, unit) : unit;
         const bool pairs = form.kind == FactorForm::Kind::pairs;
-        if (auto order = order_of_codes(f, form.field, unit, group, t.lanes_k, share, !pairs)) {
+        if (auto order = order_of_codes(f, form.field, unit, group, t.lanes_k, share, !pairs, form.in_pairs(f))) {
           t.order = std::move(*order);
           if (pairs && t.order.of_group() % kLeastOfPairs != 0) t.factor.kind = FactorForm::Kind::values;
           return (t.order.of_group() % kTogether == 0 || kTogether % t.order.of_group() == 0) &&
@@ -164,6 +164,7 @@ class Chooser {
             code_places(*p_.loads[1].format, t.factor, {from, from + static_cast<std::ptrdiff_t>(t.order.of_group())});
         t.places.insert(t.places.end(), more.begin(), more.end());
       }
+    if (std::all_of(t.places.begin(), t.places.end(), [](int place) { return place == 0; })) t.places.clear();
     return true;
   }
 

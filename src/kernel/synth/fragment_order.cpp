@@ -36,7 +36,7 @@ const Part& widest(const Place& p) {
   return *std::max_element(p.begin(), p.end(), [](const Part& x, const Part& y) { return x.bits < y.bits; });
 }
 
-// Codes that run over bytes: each beside one that stands at the same place some whole bytes further, so that one
+// Each beside one that stands at the same place some whole bytes further, so that one
 // operation takes both out of a word; by the shortest way, and not the next byte, whose bits are in the same half.
 void pair_places(std::vector<int64_t>& elements, const std::vector<Place>& places) {
   const auto bit = [&](int64_t e) { return places[static_cast<size_t>(e)].front().bit; };
@@ -61,7 +61,7 @@ void pair_places(std::vector<int64_t>& elements, const std::vector<Place>& place
   }
 }
 
-// By plane where codes stay in their bytes, else in pairs.
+// By plane where codes stay in their bytes, else as they lie.
 void sort_places(std::vector<int64_t>& elements, const std::vector<Place>& places, bool planes) {
   const auto part = [&](int64_t e) -> const Part& { return widest(places[static_cast<size_t>(e)]); };
   const bool within =
@@ -71,13 +71,12 @@ void sort_places(std::vector<int64_t>& elements, const std::vector<Place>& place
     const int64_t a = part(x).bit, b = part(y).bit;
     return planes && a % 8 != b % 8 ? a % 8 < b % 8 : a < b;
   });
-  if (!within) pair_places(elements, places);
 }
 
 }  // namespace
 
 std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t unit, int64_t group, int64_t lanes,
-                                            int64_t multiple, bool planes) {
+                                            int64_t multiple, bool planes, bool in_pairs) {
   const int64_t own = group / lanes;
   if (group % (lanes * multiple) != 0 || unit % group != 0) return std::nullopt;
   std::vector<Place> places;
@@ -114,6 +113,7 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
         break;
       }
       sort_places(mine, places, planes);
+      if (in_pairs) pair_places(mine, places);
       out.elements.insert(out.elements.end(), mine.begin(), mine.end());
     }
     if (!found) continue;

@@ -20,6 +20,7 @@ namespace {
 constexpr int kWord = 4, kTogether = 16;  // bytes; elements
 constexpr int64_t kFirstBits = 0x64;      // the upper byte of 1024 in f16
 constexpr int kFraction = 10;             // bits of f16
+constexpr int kFewBits = 4;               // two and more of a byte fit into a fraction
 constexpr int kMasks = 8;                 // places
 constexpr size_t kMostCodes = 256;
 constexpr double kLeastOfF16 = 0x1p-14, kMostOfF16 = 65504;
@@ -56,23 +57,24 @@ bool runs_over_bytes(const Format& f, int field) {
   });
 }
 
-// The first bits of codes that lie in one piece, run over bytes and come in pairs at the same places of theirs.
+// The first bits of codes that lie in one piece and come in pairs at the same places of bytes that are not neighbours.
 std::vector<int64_t> paired_bits(const Format& f, int field, const std::vector<int64_t>& elements) {
   const Field& codes = f.fields[static_cast<size_t>(field)];
   std::vector<int64_t> out;
-  bool over = false;
   for (const int64_t e : elements) {
     const int64_t inside = e % f.block;
     int pieces = 0;
     for (const LayoutPiece& piece : codes.layout.pieces) {
       if (inside < piece.first || inside >= piece.first + piece.count) continue;
       out.push_back(e / f.block * f.block_bytes * 8 + piece.bit_of(inside));
-      over = over || out.back() % 8 + piece.bits > 8;
       ++pieces;
     }
-    if (pieces != 1 || (out.size() % 2 == 0 && (out.back() - out[out.size() - 2]) % 8 != 0)) return {};
+    if (pieces != 1) return {};
+    if (out.size() % 2 != 0) continue;
+    const int64_t apart = std::abs(out.back() - out[out.size() - 2]);
+    if (apart % 8 != 0 || apart < 16) return {};
   }
-  return over ? out : std::vector<int64_t>();
+  return out;
 }
 
 // A pair of codes in a word, whose halves are two bytes around each: shifted, the codes begin at `place`.
@@ -82,8 +84,9 @@ struct CodePair {
   int shift = 0, place = 0;
 };
 std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements) {
-  const std::vector<int64_t> first_bits = paired_bits(f, form.field, elements);
   std::vector<CodePair> out;
+  if (!form.in_pairs(f)) return out;
+  const std::vector<int64_t> first_bits = paired_bits(f, form.field, elements);
   if (first_bits.empty()) return out;
   const int bits = f.fields[static_cast<size_t>(form.field)].type.bits;
   const int64_t last = (*std::max_element(first_bits.begin(), first_bits.end()) + bits - 1) / 8;
@@ -101,7 +104,7 @@ std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const 
     p.bytes = {from, from + 1, from + apart, from + apart + 1};
     const int at = static_cast<int>(first - 8 * from);
     p.shift = p.fresh ? 0 : out.back().shift;
-    if (at < p.shift || at - p.shift + bits > room) p.shift = at;
+    if (at < p.shift || at - p.shift + bits > room || at - p.shift >= kMasks) p.shift = at;
     p.place = at - p.shift;
     out.push_back(p);
   }
@@ -113,6 +116,11 @@ std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const 
 std::string_view FactorForm::name() const {
   constexpr std::string_view kNames[] = {"plain", "codes", "pairs", "values", "decoded"};
   return kNames[static_cast<size_t>(kind)];
+}
+
+bool FactorForm::in_pairs(const Format& f) const {
+  if (kind != Kind::codes) return false;
+  return runs_over_bytes(f, field) || (f.fields[static_cast<size_t>(field)].type.bits <= kFewBits && !scaled.offset);
 }
 
 FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code) {
@@ -144,7 +152,7 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code)
 StreamFactor::StreamFactor(loop::Builder& b, const machine::Machine& m, const Format* f, const FactorForm& form,
                            PairTable* table, bool aligned, int64_t lanes)
     : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {
-  if (form.kind != Kind::codes || !runs_over_bytes(*f, form.field)) return;
+  if (!f || !form.in_pairs(*f)) return;
   mask_at_ = b_.alloc(lanes * kMasks * kWord, 128, loop::Space::shared);
   mask_bits_ = twice((int64_t{1} << f->fields[static_cast<size_t>(form.field)].type.bits) - 1);
 }
@@ -174,6 +182,7 @@ std::vector<int> code_places(const Format& f, const FactorForm& form, const std:
   }
   std::vector<int> out;
   for (const CodePair& p : code_pairs(f, form, elements)) out.insert(out.end(), 2, p.place);
+  out.resize(elements.size(), 0);
   return out;
 }
 
@@ -241,7 +250,7 @@ Value StreamFactor::below(Value words, int64_t upper) {
 
 Value StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
   const auto lanes = static_cast<int>(elements.size());
-  if (!paired_bits(cursor.format(), form_.field, elements).empty()) return of_pairs_of_codes(cursor, elements);
+  if (!code_pairs(cursor.format(), form_, elements).empty()) return of_pairs_of_codes(cursor, elements);
   return below(words(cursor, elements, b_.alloc(lanes, 16)), kFirstBits);
 }
 
