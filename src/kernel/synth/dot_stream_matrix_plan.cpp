@@ -188,9 +188,10 @@ class Chooser {
       if (std::none_of(out.begin(), out.end(), same)) out.push_back(s);
     };
     const int64_t waves = kBlockLanes / m_.wave;
-    // Measured: waves that have all rows of their part of K take activations out of shared memory once.
+    // Measured: waves that have all rows of their part of K take activations out of shared memory once. Elsewhere code
+    // generators ask for more than there is room for.
     for (const int64_t rows : {even, int64_t{8}})
-      if (rows * t.order.unit / t.lanes_k <= kTall) add(rows, static_cast<int>(rows), waves / 2);
+      if (m_.async_copies && rows * t.order.unit / t.lanes_k <= kTall) add(rows, static_cast<int>(rows), waves / 2);
     // Measured: up to two columns of tiles are fed best by two tiles a wave, where there are blocks enough for that.
     const bool wide = t.unit_bytes >= t.order.unit;
     const int64_t rows_of_two = wide ? 4 : 8;
@@ -209,7 +210,7 @@ class Chooser {
     for (;;) {
       t.deep = 1;
       if (fits(t)) {
-        while (t.block_rows() * t.chunk() < kStage && 2 * t.stage_units() <= t.units) {
+        while (m_.async_copies && t.block_rows() * t.chunk() < kStage && 2 * t.stage_units() <= t.units) {
           MatrixStreamPlan deeper = t;
           deeper.deep *= 2;
           if (!fits(deeper)) break;
