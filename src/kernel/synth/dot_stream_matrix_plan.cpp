@@ -239,8 +239,9 @@ class Chooser {
     for (int64_t pad = step; pad <= kBankBytes; pad += step)
       if (conflicts(t, held, copied + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = copied + pad;
     const int64_t panel = t.panel_bytes() + t.panel_sum_bytes(), table = t.factor.table.size();
-    // What allocations lose between them, and masks (stream_factor.h).
-    const int64_t beside = kBankBytes * 4 + t.lanes() * 8 * kWord, room = m_.shared_bytes - table - beside;
+    // What allocations lose between them, and what numbers want.
+    const int64_t masks = p_.loads[1].format ? t.factor.mask_bytes(*p_.loads[1].format, t.lanes()) : 0;
+    const int64_t beside = kBankBytes * 4 + masks, room = m_.shared_bytes - table - beside;
     const int64_t most = std::clamp<int64_t>(t.stages(), 2, m_.async_copies ? kMostBuffers : kPlainBuffers);
     t.buffers = static_cast<int>(std::min(most, room / (t.stage_bytes() + panel)));
     t.shared_bytes = table + t.buffers * panel + t.stream_bytes();

@@ -123,6 +123,10 @@ bool FactorForm::in_pairs(const Format& f) const {
   return runs_over_bytes(f, field) || (f.fields[static_cast<size_t>(field)].type.bits <= kFewBits && !scaled.offset);
 }
 
+int64_t FactorForm::mask_bytes(const Format& f, int64_t lanes) const {
+  return in_pairs(f) ? lanes * kMasks * kWord : 0;
+}
+
 FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code) {
   FactorForm out;
   out.scaled = *facts_of(f).scaled;
@@ -153,7 +157,7 @@ StreamFactor::StreamFactor(loop::Builder& b, const machine::Machine& m, const Fo
                            PairTable* table, bool aligned, int64_t lanes)
     : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {
   if (!f || !form.in_pairs(*f)) return;
-  mask_at_ = b_.alloc(lanes * kMasks * kWord, 128, loop::Space::shared);
+  mask_at_ = b_.alloc(form.mask_bytes(*f, lanes), 128, loop::Space::shared);
   mask_bits_ = twice((int64_t{1} << f->fields[static_cast<size_t>(form.field)].type.bits) - 1);
 }
 

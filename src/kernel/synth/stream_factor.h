@@ -35,7 +35,8 @@ struct FactorForm {
   double lacks() const { return lacks_at(0); }
   // The same where codes count 2^place each.
   double lacks_at(int place) const { return kind == Kind::codes ? least * (1 << place) - kFirst : 0; }
-  bool in_pairs(const Format& f) const;  // codes are taken out of words two at a time
+  bool in_pairs(const Format& f) const;                      // codes are taken out of words two at a time
+  int64_t mask_bytes(const Format& f, int64_t lanes) const;  // of shared memory, for that
   bool scales_sums() const { return kind != Kind::plain && kind != Kind::decoded && (scaled.scale || scaled.offset); }
   std::string_view name() const;
 };
