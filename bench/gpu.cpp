@@ -119,7 +119,7 @@ std::vector<synth::Synthesis> candidates(const graph::Plan& plan, const machine:
   std::vector<synth::Synthesis> plans;
   const synth::DotProblem plain = synth::with_plain_formats(p, m, true);
   for (const synth::MatrixStreamPlan& t : synth::choose_matrix_streams(plain, m, false))
-    plans.emplace_back().steps.push_back(synth::write_matrix_stream_kernel(plan.graph, plain, t, m));
+    synth::write_matrix_stream_kernels(plan.graph, plain, t, m, plans.emplace_back());
   for (const synth::StreamPlan& t : synth::choose_streams(p, m, false, &why))
     plans.emplace_back().steps.push_back(synth::write_stream_kernel(plan.graph, p, t, m));
   const size_t streams = plans.size();

@@ -33,14 +33,17 @@ Graph product(const FormatRef& f, int64_t rows, int64_t n, int64_t k, Scalar pla
   return g;
 }
 
-// Activations and numbers are rounded to bf16 each, at most.
+// Activations and numbers are rounded to f16 or bf16 each, at most. Rows of activations times `sizes`, in turn.
 void expect_product(const synth::Synthesis& s, const graph::Plan& plan, const FormatRef& f, const machine::Machine& m,
-                    int64_t rows, int64_t n, int64_t k) {
+                    int64_t rows, int64_t n, int64_t k, const std::vector<float>& sizes = {1}) {
   SCOPED_TRACE((f ? f->name : "plain") + " " + m.name + " " + s.steps.back().plan);
   std::mt19937 random(7);
   std::map<std::string, graph::Tensor> inputs;
   for (ValueId v : plan.graph.inputs())
     inputs[plan.graph[v].attributes.name] = dot_test::random_tensor(plan.graph[v].type, random);
+  for (int64_t i = 0; i < rows * k; ++i)
+    inputs["x"].values[static_cast<size_t>(i)] *= sizes[static_cast<size_t>(i / k) % sizes.size()];
+  const double digits = s.steps.back().plan.find("rounded to f16") != std::string::npos ? 0.0025 : 0.012;
   std::vector<float> weight(inputs["w"].values.begin(), inputs["w"].values.end());
   if (f) weight = decode(*f, inputs["w"].blob, n, k);
   const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, m));
@@ -52,13 +55,15 @@ void expect_product(const synth::Synthesis& s, const graph::Plan& plan, const Fo
         want += v * x;
         size += v * x * v * x;
       }
-      ASSERT_NEAR(got[static_cast<size_t>(r * n + c)], want, std::sqrt(size) * 0.012 + 1e-5) << r << "," << c;
+      ASSERT_NEAR(got[static_cast<size_t>(r * n + c)], want,
+                  std::sqrt(size) * digits + 1e-5 * sizes[static_cast<size_t>(r) % sizes.size()])
+          << r << "," << c;
     }
 }
 
 bool is_matrix_stream(const synth::Synthesis& s) {
-  return s.steps.size() == 1 && s.steps[0].plan.find("stream") != std::string::npos &&
-         s.steps[0].plan.find("mma.") != std::string::npos;
+  return s.steps.size() == 2 && s.steps[1].plan.find("stream") != std::string::npos &&
+         s.steps[1].plan.find("mma.") != std::string::npos;
 }
 
 TEST(DotStreamMatrix, EveryFormat) {
@@ -102,7 +107,7 @@ TEST(DotStreamMatrix, EveryPlanOfEveryKind) {
       EXPECT_EQ(plans.empty(), f->block > 64 && m->name == "gfx1100") << format << " " << name;
       for (size_t i = number++ % 3; i < plans.size(); i += 9) {
         synth::Synthesis s;
-        s.steps.push_back(synth::write_matrix_stream_kernel(g, p, plans[i], *m));
+        synth::write_matrix_stream_kernels(g, p, plans[i], *m, s);
         expect_product(s, plan, f, *m, 5, n, k);
       }
     }
@@ -121,6 +126,38 @@ TEST(DotStreamMatrix, Rows) {
       expect_product(s, plan, f, *m, rows, 40, 384);
     }
   }
+}
+
+// Those that f16 has no room for.
+TEST(DotStreamMatrix, ActivationsOfEverySize) {
+  for (const char* name : {"sm_90a", "gfx942"})
+    for (const char* format : {"q4_0", "q8_0", "fp8_e4m3"}) {
+      const auto m = machine::find_machine(name);
+      const FormatRef f = FormatLibrary::builtin().find(format);
+      const Graph g = product(f, 5, 24, 512);
+      const graph::Plan plan = dot_test::one_dot_group(g);
+      const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], *m, {});
+      ASSERT_TRUE(is_matrix_stream(s)) << s.steps.back().plan;
+      EXPECT_NE(s.steps.back().plan.find("rounded to f16"), std::string::npos) << s.steps.back().plan;
+      expect_product(s, plan, f, *m, 5, 24, 512, {1e30f, 1e-30f, 0, 1, 7e4f});
+    }
+}
+
+// Pieces of sixteen bytes, where a stage has 420 of a row.
+TEST(DotStreamMatrix, StagesThatAreNoWholePieces) {
+  const FormatRef f = FormatLibrary::builtin().find("q6_k");
+  const auto m = machine::find_machine("sm_90a");
+  const Graph g = product(f, 3, 40, 2048);
+  const graph::Plan plan = dot_test::one_dot_group(g);
+  const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
+  int found = 0;
+  for (const synth::MatrixStreamPlan& t : synth::choose_matrix_streams(p, *m, false)) {
+    if (t.copies().step() == t.piece || t.piece != 16 || ++found > 2) continue;
+    synth::Synthesis s;
+    synth::write_matrix_stream_kernels(g, p, t, *m, s);
+    expect_product(s, plan, f, *m, 3, 40, 2048);
+  }
+  EXPECT_GE(found, 1);
 }
 
 TEST(DotStreamMatrix, ShortFloatsAsTheyAre) {

@@ -96,5 +96,21 @@ TEST(FragmentOrder, BitsApart) {
   EXPECT_EQ(blocks.lane_bytes, f->block_bytes);
 }
 
+// Codes that run over bytes come in pairs at the same places of their bytes.
+TEST(FragmentOrder, CodesOverBytesInPairs) {
+  const FormatLibrary library = FormatLibrary::builtin();
+  const FormatRef f = library.find("int3_g128");
+  const int field = field_of_codes(*f);
+  const auto order = synth::order_of_codes(*f, field, 256, 128, 4, 4, true, true);
+  ASSERT_TRUE(order);
+  expect_shared(*f, field, *order, 4);
+  for (size_t i = 0; i < order->elements.size(); i += 2) {
+    const auto first = std::get<0>(*bits_of(*f, field, order->elements[i]).begin());
+    const auto second = std::get<0>(*bits_of(*f, field, order->elements[i + 1]).begin());
+    EXPECT_EQ((second - first) % 8, 0);
+    EXPECT_GE(second - first, 16);
+  }
+}
+
 }  // namespace
 }  // namespace lumen

@@ -188,10 +188,6 @@ std::string matrix_name(const MatrixRow& r);
 void add_conversion(Machine& m, const FloatCode& c, const std::string& llvm);
 std::string conversion_name(const FloatCode& c, int lanes);  // "convert.e4m3.f16x4"
 
-// Adds an instruction for a * b + c of bf16, for the numbers of lanes kernels use.
-void add_short_fma(Machine& m, const std::string& llvm);
-std::string short_fma_name(int lanes);  // "fma.bf16x4"
-
 // Adds a dot of four bytes that the machine has for one lane of acc, for four at a time.
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments);
 

@@ -173,19 +173,6 @@ void add_conversion(Machine& m, const FloatCode& c, const std::string& llvm) {
   }
 }
 
-std::string short_fma_name(int lanes) {
-  return fmt::format("fma.bf16x{}", lanes);
-}
-
-void add_short_fma(Machine& m, const std::string& llvm) {
-  for (const int lanes : {4, 8, 16}) {
-    const std::string name = short_fma_name(lanes), t = fmt::format("bf16x{}", lanes);
-    const std::string meaning = fmt::format(
-        "func {}(%0: {}, %1: {}, %2: {}) -> {} {{\n  %3 = fma {} %0, %1, %2\n  return %3\n}}\n", name, t, t, t, t, t);
-    m.rows.push_back({name, meaning, llvm, "", lanes / 2.0, "0 1 2"});
-  }
-}
-
 void add_dot4(Machine& m, Scalar a, const std::string& llvm, const std::string& arguments) {
   const DotRow d{fmt::format("dot4.{}i8.i32x4", scalar_name(a)),
                  a,

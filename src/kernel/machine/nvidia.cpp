@@ -29,7 +29,6 @@ Machine generation(const std::string& name, const std::string& ptx, int64_t shar
   as_threads(m);
   // PTX ISA, ex2.approx: 2 ulp; rcp.approx: 1 ulp.
   add_shortcuts(m, "llvm.nvvm.ex2.approx.ftz", "llvm.nvvm.rcp.approx.ftz.f");
-  add_short_fma(m, "llvm.nvvm.fma.rn.bf16x2");  // PTX ISA, fma.rn.bf16x2
   // PTX ISA, dp4a: four products of bytes and a 32 bit sum, wrapping.
   add_dot4(m, Scalar::i8, "llvm.nvvm.idp4a.s.s", "1 2 0");
   add_dot4(m, Scalar::u8, "llvm.nvvm.idp4a.u.s", "1 2 0");

@@ -46,7 +46,7 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
   why.clear();
   const DotProblem plain = with_plain_formats(p, target, true);
   if (const auto streams = choose_matrix_streams(plain, target, options.exact); !streams.empty()) {
-    out.steps.push_back(write_matrix_stream_kernel(plan.graph, plain, streams.front(), target));
+    write_matrix_stream_kernels(plan.graph, plain, streams.front(), target, out);
     return out;
   }
   if (const auto streams = choose_streams(p, target, options.exact, &why); !streams.empty()) {

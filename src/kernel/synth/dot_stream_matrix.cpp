@@ -1,5 +1,5 @@
-// The nest of a block: stages of K of its rows of the weight, copied as they lie in memory, and of the activations,
-// which lanes hold while the stage before is multiplied. Sums over K are added in the order of units, then waves.
+// The nest of a block: stages of K of its rows of the weight, copied as they lie in memory, and of the activations that
+// a step before has rounded. Sums over K are added in the order of units, then waves.
 #include "kernel/synth/dot_stream_matrix.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "kernel/synth/matrix_holding.h"
 #include "kernel/synth/stream_copies.h"
 #include "kernel/synth/stream_panel.h"
+#include "kernel/synth/stream_round.h"
 
 namespace lumen::synth {
 namespace {
@@ -27,12 +28,21 @@ using Parts = std::vector<Part>;
 
 constexpr int64_t kUnrolled = 256;  // elements of K, of a wave's units in a stage
 constexpr int kQuad = 4;
+constexpr int64_t kFirst = 1;           // stages of the weight that are asked for before activations, at least
 constexpr int64_t kScalesTogether = 8;  // groups
 
 class MatrixStreamKernel {
  public:
-  MatrixStreamKernel(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t, const machine::Machine& m)
-      : p_(p), t_(t), m_(m), w_(g, p, "dot"), b_(w_.b), n_tiles_(static_cast<int>(t.columns / t.row->n)) {
+  MatrixStreamKernel(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t, const machine::Machine& m,
+                     const RoundedScratch& rounded)
+      : p_(with_rounded(p, t, rounded)),
+        t_(t),
+        m_(m),
+        w_(g, p_, "dot"),
+        b_(w_.b),
+        n_tiles_(static_cast<int>(t.columns / t.row->n)) {
+    if (rounded.sums >= 0) laid_sums_ = w_.scratch_param("sums", rounded.sums, t.sum_bytes(), false);
+    if (rounded.scales >= 0) scales_ = w_.scratch_param("scales", rounded.scales, t.rows * 4, false);
     const auto& operands = t_.row->collective->operands;
     acc_ = MatrixHolding::of(operands[0].fragment);
     left_ = MatrixHolding::of(operands[1].fragment);
@@ -64,6 +74,19 @@ class MatrixStreamKernel {
   }
 
  private:
+  // The first operand is what the step before has laid out, whose places this kernel knows.
+  static DotProblem with_rounded(DotProblem p, const MatrixStreamPlan& t, const RoundedScratch& rounded) {
+    DotLoad& a = p.loads[0];
+    a.kind = DotLoad::Kind::memory;
+    a.format = nullptr;
+    a.scalar = t.factor.to;
+    a.offset = 0;
+    a.scratch = rounded.lines;
+    a.elements = t.line_bytes() / scalar_bytes(a.scalar);
+    for (DotIndex* i : {&p.m, &p.n, &p.k}) i->strides[0] = 0;
+    for (DotIndex& i : p.outer) i.strides[0] = 0;
+    return p;
+  }
   void lanes(const std::function<void(Value)>& body) {
     b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.lanes()), 1, body);
   }
@@ -71,7 +94,7 @@ class MatrixStreamKernel {
   Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
 
   void write_block(Value block);
-  void multiply(Value lane, Value stage, Value buffer, Value panel);
+  void multiply(Value lane, Value stage, Value buffer);
   // What a wave multiplies at once: rows of the lane that it unpacks, and of the sums that it scales, tile by tile.
   struct Tile {
     std::vector<Value> bytes;
@@ -79,15 +102,15 @@ class MatrixStreamKernel {
     std::vector<Value> scales, offsets;  // of some groups, as sums lie
   };
   struct Unit {
-    Value number = -1, panel = -1;  // of the stage; where its activations are
+    Value number = -1, buffer = -1;  // of the stage; where that is
     Value column = -1, lane_k = -1, sum_column = -1;
     std::vector<Tile> tiles;
     std::map<std::pair<int, int64_t>, Value> pieces;  // of activations, by tile of columns
   };
-  Unit enter_unit(Value lane, Value number, Value buffer, Value panel);
+  Unit enter_unit(Value lane, Value number, Value buffer);
   void load_scales(Unit& unit, int64_t first);
   void multiply_group(Unit& unit, int64_t group, size_t within);  // its place among those whose scales are there
-  void multiply_unit(Value lane, Value number, Value buffer, Value panel);
+  void multiply_unit(Value lane, Value number, Value buffer);
   Value row_of(Value lane, int tile, const MatrixHolding::Digits& digits, const Part& part);  // of the block
   // Where what a row has of a unit begins; of a lane of those that share it.
   Value unit_byte(Value row, Value unit, Value buffer, Value lane_k = -1);
@@ -105,7 +128,7 @@ class MatrixStreamKernel {
   void keep_sums(Value lane);
   void write_sums(Value lane);
 
-  const DotProblem& p_;
+  const DotProblem p_;
   const MatrixStreamPlan& t_;
   const machine::Machine& m_;
   DotWriter w_;
@@ -120,7 +143,9 @@ class MatrixStreamKernel {
   std::unique_ptr<PairTable> table_;
   std::unique_ptr<StreamFactor> factor_;
   std::vector<BufferId> sums_;
-  Value n0_ = -1;
+  BufferId laid_sums_ = -1, scales_ = -1;
+  Value first_ = -1;            // row of what is laid out
+  Value n0_ = -1, shift_ = -1;  // the first row; bytes that the stage lies behind its place
 };
 
 Value MatrixStreamKernel::row_of(Value lane, int tile, const MatrixHolding::Digits& digits, const Part& part) {
@@ -133,10 +158,12 @@ Value MatrixStreamKernel::row_of(Value lane, int tile, const MatrixHolding::Digi
 // A multiple of all it is made of, said last, so that code generators see how it is aligned.
 Value MatrixStreamKernel::unit_byte(Value row, Value unit, Value buffer, Value lane_k) {
   const int64_t lane = lane_k < 0 ? 0 : t_.order.lane_bytes;
-  const int64_t whole = std::gcd(std::gcd(t_.stage_bytes(), t_.pitch), std::gcd(t_.unit_bytes, lane));
+  const int64_t whole =
+      std::gcd(std::gcd(t_.stage_bytes(), t_.pitch), std::gcd(std::gcd(t_.unit_bytes, t_.copies().step()), lane));
   Value at = w_.add(w_.scaled(buffer, t_.stage_bytes() / whole), w_.scaled(row, t_.pitch / whole));
   at = w_.add(at, w_.scaled(unit, t_.unit_bytes / whole));
   if (lane > 0) at = w_.add(at, w_.scaled(lane_k, lane / whole));
+  if (shift_ >= 0) at = w_.add(at, div(shift_, whole));
   return w_.scaled(at, whole);
 }
 
@@ -166,22 +193,22 @@ Value MatrixStreamKernel::left_operand(const std::vector<Value>& rows, int64_t s
 Value MatrixStreamKernel::right_operand(const std::function<Value(int64_t)>& piece, int64_t position) {
   const VType type = machine::operand_type(*t_.row, 2);
   const auto share = static_cast<int64_t>(right_share_.size());
-  std::vector<Value> from{piece(position / StreamPanel::kPiece)};
-  if (share > StreamPanel::kPiece) from.push_back(piece(position / StreamPanel::kPiece + 1));
+  std::vector<Value> from{piece(position / MatrixStreamPlan::kPiece)};
+  if (share > MatrixStreamPlan::kPiece) from.push_back(piece(position / MatrixStreamPlan::kPiece + 1));
   std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
   for (int64_t i = 0; i < share; ++i)
     mask[static_cast<size_t>(right_share_[static_cast<size_t>(i)].element)] =
-        static_cast<int>(position % StreamPanel::kPiece + i);
+        static_cast<int>(position % MatrixStreamPlan::kPiece + i);
   return b_.shuffle(from, mask);
 }
 
-MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Value lane, Value number, Value buffer, Value panel) {
+MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Value lane, Value number, Value buffer) {
   const FragmentOrder& order = t_.order;
   const FactorForm& form = t_.factor;
   const Format* f = p_.loads[1].format.get();
   Unit out;
   out.number = number;
-  out.panel = panel;
+  out.buffer = buffer;
   out.column = MatrixHolding::number(b_, right_.rows, b_.lane_id());
   out.lane_k = MatrixHolding::group(b_, right_.columns, b_.lane_id());
   out.sum_column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
@@ -246,19 +273,27 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
   }
   for (int n = 0; n < n_tiles_; ++n) {
     Value activations = -1;
+    Value lacking = -1;  // what codes lack, times their activations
     if (t_.sums_activations()) {
-      activations = panel_->sums(unit.panel, unit.number, group, n, unit.sum_column);
-      if (b_.type(activations).lanes == 1) activations = b_.splat(activations, acc_type_.lanes);
+      activations = panel_->sums(unit.buffer, unit.number, group, n, unit.sum_column);
+      const auto over_rows = [&](Value x) {
+        std::vector<int> mask;
+        for (int i = 0; i < acc_type_.lanes; ++i) mask.push_back(i % b_.type(x).lanes);
+        return b_.type(x).lanes == 1 ? b_.splat(x, acc_type_.lanes) : b_.shuffle({x}, mask);
+      };
+      if (form.lacks() != 0)
+        lacking = over_rows(b_.mul(activations, b_.real(form.lacks() / t_.sum_factor(), b_.type(activations))));
+      activations = over_rows(activations);
     }
     const auto piece = [&](int64_t number) {
       const auto [found, fresh] = unit.pieces.try_emplace({n, number}, -1);
-      if (fresh) found->second = panel_->piece(unit.panel, unit.number, n, number, unit.column, unit.lane_k);
+      if (fresh) found->second = panel_->piece(unit.buffer, unit.number, n, number, unit.column, unit.lane_k);
       return found->second;
     };
     for (int t = 0; t < t_.tiles; ++t) {
       const Tile& tile = unit.tiles[static_cast<size_t>(t)];
       const bool apart = scales_groups() || form.lacks() != 0;
-      Value products = form.lacks() != 0 ? activations : apart ? b_.real(0, acc_type_) : load_sum(t, n);
+      Value products = form.lacks() != 0 ? lacking : apart ? b_.real(0, acc_type_) : load_sum(t, n);
       for (int64_t step = 0; step < own / share; ++step)
         products = b_.inst(t_.row->row, acc_type_,
                            {products, left_operand(numbers[static_cast<size_t>(t)], step),
@@ -268,28 +303,27 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
         products = tile.scales.empty() ? b_.add(products, before)
                                        : b_.op(ScalarOp::fma_, products, tile.scales[within], before);
       }
-      if (!tile.offsets.empty()) {
-        const Value times = b_.mul(tile.offsets[within], b_.real(1 / t_.sum_factor(), acc_type_));
-        products = b_.op(ScalarOp::fma_, times, activations, products);
-      }
+      if (!tile.offsets.empty()) products = b_.op(ScalarOp::fma_, tile.offsets[within], activations, products);
       b_.store(sum(t, n), products, w_.i64(0), 16);
     }
   }
 }
 
-void MatrixStreamKernel::multiply_unit(Value lane, Value number, Value buffer, Value panel) {
-  Unit unit = enter_unit(lane, number, buffer, panel);
+void MatrixStreamKernel::multiply_unit(Value lane, Value number, Value buffer) {
+  Unit unit = enter_unit(lane, number, buffer);
   for (int64_t i = 0; i < t_.groups(); ++i) {
     if (scales_groups() && i % kScalesTogether == 0) load_scales(unit, i);
     multiply_group(unit, t_.order.sequence[static_cast<size_t>(i)], static_cast<size_t>(i % kScalesTogether));
   }
 }
 
-void MatrixStreamKernel::multiply(Value lane, Value stage, Value buffer, Value panel) {
+void MatrixStreamKernel::multiply(Value lane, Value stage, Value buffer) {
   const Value wave_k = rem(div(lane, m_.wave), t_.waves_k);
+  factor_->enter(lane);
+  shift_ = t_.copies().step() < t_.piece ? copies_->shift(stage) : -1;
   const auto some = [&](Value deep) {
     const Value unit = w_.add(w_.scaled(deep, t_.waves_k), wave_k);
-    const auto one = [&] { multiply_unit(lane, unit, buffer, panel); };
+    const auto one = [&] { multiply_unit(lane, unit, buffer); };
     if (t_.units % t_.stage_units() == 0)
       one();
     else
@@ -333,6 +367,10 @@ void MatrixStreamKernel::write_sums(Value lane) {
         const Value x = b_.load(copies_->buffer(), {Scalar::f32, kQuad}, w_.scaled(at, 4), 16);
         total = total < 0 ? x : b_.add(total, x);
       }
+      if (scales_ >= 0) {
+        const Value scale = b_.load(scales_, {Scalar::f32, 1}, w_.scaled(w_.add(first_, m), 4), 4);
+        total = b_.mul(total, b_.splat(scale, kQuad));
+      }
       const Value count =
           p_.n.extent % kQuad == 0 ? -1 : w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(kQuad));
       w_.finish_vector(total, m, n, count);
@@ -352,38 +390,52 @@ void MatrixStreamKernel::write_sums(Value lane) {
 
 void MatrixStreamKernel::write_block(Value block) {
   n0_ = w_.scaled(rem(block, blocks_), t_.block_rows());
-  w_.enter_outer_of_block(div(block, blocks_));
-  const StreamCopies::Shape shape{t_.block_rows(), t_.chunk(),       t_.pitch,   t_.piece,
-                                  t_.row_bytes,    t_.stage_bytes(), t_.lanes(), true};
-  copies_ = std::make_unique<StreamCopies>(w_, p_, shape, t_.stream_bytes(), n0_);
-  panel_ = std::make_unique<StreamPanel>(w_, p_, t_);
+  const Value outer = div(block, blocks_);
+  w_.enter_outer_of_block(outer);
+  copies_ = std::make_unique<StreamCopies>(w_, p_, t_.copies(), t_.stream_bytes(), n0_);
+  first_ = w_.laid_row(outer, t_.columns);
+  panel_ = std::make_unique<StreamPanel>(w_, t_, w_.buffer(0), laid_sums_, first_);
   if (t_.factor.table.size() > 0) table_ = std::make_unique<PairTable>(b_, m_, t_.factor.table);
-  factor_ = std::make_unique<StreamFactor>(b_, m_, t_.factor, table_.get());
+  const bool aligned =
+      (t_.stage_bytes() | t_.pitch | t_.unit_bytes | t_.order.lane_bytes | t_.copies().step()) % kQuad == 0;
+  factor_ =
+      std::make_unique<StreamFactor>(b_, m_, p_.loads[1].format.get(), t_.factor, table_.get(), aligned, t_.lanes());
   for (int i = 0; i < t_.tiles * n_tiles_; ++i) sums_.push_back(b_.alloc(int64_t{acc_type_.lanes} * 4, 16));
   const int64_t ahead = t_.buffers - 1, stages = t_.stages();
+  const bool early = m_.follows && w_.hold_constant(1);
+  const int64_t first = early ? ahead : kFirst;
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Value lane) {
       for (const BufferId s : sums_) b_.store(s, b_.real(0, acc_type_), w_.i64(0), 16);
-      const auto held = panel_->fetch(lane, w_.i64(0));  // first, for the memory answers in order
+      // Some of the weight first, for it depends on no step before: all while the step before works, where it may.
+      for (int64_t i = 0; i < std::min(first, stages); ++i) copies_->begin(lane, w_.i64(i), w_.i64(i));
+      if (early) b_.wait(Flow::kernels, 0);
       for (int64_t i = 0; i < ahead; ++i) {
-        if (i < stages) copies_->begin(lane, w_.i64(i), w_.i64(i));
+        if (i >= first && i < stages) copies_->begin(lane, w_.i64(i), w_.i64(i));
+        if (i < stages) panel_->begin(lane, w_.i64(i), w_.i64(i));
         b_.commit(Flow::copies);
       }
-      panel_->put(held, w_.i64(0));
       if (table_) table_->fill(lane, t_.lanes());
+      factor_->fill(lane);
     });
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
       lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
       b_.barrier();
       lanes([&](Value lane) {
-        const Value next = w_.add(stage, w_.i64(ahead));
-        const Value following = w_.add(stage, w_.i64(1));
-        b_.branch(b_.op(ScalarOp::lt_, next, w_.i64(stages)),
-                  [&] { copies_->begin(lane, next, rem(next, t_.buffers)); });
+        const Value next = w_.add(stage, w_.i64(ahead)), number = rem(stage, t_.buffers);
+        const Value exists = b_.op(ScalarOp::lt_, next, w_.i64(stages));
+        const Value half = w_.i64(t_.lanes() / 2);
+        const auto copy = [&](Value mine) {
+          b_.branch(b_.op(ScalarOp::and_, exists, mine), [&] {
+            copies_->begin(lane, next, rem(next, t_.buffers));
+            panel_->begin(lane, next, rem(next, t_.buffers));
+          });
+        };
+        // Copies take longer to begin than to say: half of the waves multiply meanwhile.
+        copy(b_.op(ScalarOp::lt_, lane, half));
+        multiply(lane, stage, number);
+        copy(b_.op(ScalarOp::le_, half, lane));
         b_.commit(Flow::copies);
-        const auto held = panel_->fetch(lane, w_.min(following, w_.i64(stages - 1)));
-        multiply(lane, stage, rem(stage, t_.buffers), rem(stage, 2));
-        panel_->put(held, rem(following, 2));
       });
     });
     lanes([&](Value) { b_.wait(Flow::copies, 0); });
@@ -399,11 +451,13 @@ void MatrixStreamKernel::write_block(Value block) {
 
 }  // namespace
 
-Step write_matrix_stream_kernel(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t,
-                                const machine::Machine& m) {
-  Step step = MatrixStreamKernel(g, p, t, m).write(fmt::format("{} {}", describe_shape(p), describe(t, p)));
+void write_matrix_stream_kernels(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t,
+                                 const machine::Machine& m, Synthesis& out) {
+  const RoundedScratch rounded = declare_rounded(t, out);
+  out.steps.push_back(write_round_kernel(g, p, t, m, rounded));
+  Step step = MatrixStreamKernel(g, p, t, m, rounded).write(fmt::format("{} {}", describe_shape(p), describe(t, p)));
   step.flops = p.flops();
-  return step;
+  out.steps.push_back(std::move(step));
 }
 
 }  // namespace lumen::synth

@@ -1,5 +1,6 @@
 // A few rows of a beside a weight by matrix instructions, while the weight streams through the shared memory of blocks
-// (dot_stream_matrix_plan.h). Proved by tests/kernel/dot_stream_matrix_test.cpp.
+// (dot_stream_matrix_plan.h), behind a step that rounds a (stream_round.h). Proved by
+// tests/kernel/dot_stream_matrix_test.cpp.
 #pragma once
 
 #include "kernel/machine/machine.h"
@@ -8,7 +9,7 @@
 
 namespace lumen::synth {
 
-Step write_matrix_stream_kernel(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t,
-                                const machine::Machine& m);
+void write_matrix_stream_kernels(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t,
+                                 const machine::Machine& m, Synthesis& out);
 
 }  // namespace lumen::synth

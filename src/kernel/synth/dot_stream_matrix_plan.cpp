@@ -19,15 +19,16 @@ namespace {
 
 constexpr int64_t kLeastRows = 2, kMostRows = 32;
 constexpr int64_t kBlockLanes = 512;
-constexpr int64_t kMostTiles = 8, kMostParts = 8;  // of a block: down, and of K
+constexpr int64_t kMostTiles = 8, kMostParts = 16;  // of a block: down, and of K
 constexpr int64_t kShortUnit = 128, kFewColumns = 16;
-constexpr int kMostDeep = 8;            // so that pieces are whole words
 constexpr int64_t kLongestUnit = 1024;  // elements: straight code
 constexpr int64_t kAlignedUnit = 256;   // the same of a unit made longer so that it is whole words
 constexpr int64_t kLane = 16;           // bytes that lanes take at once of what has no blocks, at least
 constexpr int64_t kTogether = 8;        // activations of a lane that lie together
 constexpr int64_t kStage = 16 << 10;    // bytes, at least
 constexpr int kMostBuffers = 4, kLeastBuffers = 3;
+constexpr int kPlainBuffers = 2;  // where copies are loads and stores: nothing is under way
+constexpr int64_t kTall = 256;    // elements of a lane, of all rows of a wave: straight code
 constexpr int64_t kWord = 4, kBankBytes = 128;
 constexpr int64_t kLeastOfPairs = 8;  // elements looked up together
 
@@ -70,6 +71,8 @@ class Chooser {
       t.row = row;
       t.wave = m_.wave;
       t.columns = ceil_div(p_.m.extent, row->n) * row->n;
+      t.rows_anywhere = p_.blocks.has_value();
+      t.rows = p_.blocks ? p_.blocks->rows + t.columns : p_.outer_extent() * t.columns;
       t.lanes_k = MatrixHolding::lanes_extent(MatrixHolding::of(row->collective->operands[1].fragment).columns);
       if (!find_unit(t)) continue;
       for (const auto& [tiles, waves_n, waves_k] : shapes(t)) {
@@ -84,15 +87,17 @@ class Chooser {
   }
 
  private:
-  // Those with the most of K first; rows of the weight are theirs.
+  // Those of f16 first, then those with the most of K; rows of the weight are theirs.
   std::vector<const machine::MatrixRow*> rows() const {
     std::vector<const machine::MatrixRow*> out;
-    const machine::Factor factor{Scalar::bf16, {}};
+    const machine::Factor f16{Scalar::f16, {}}, bf16{Scalar::bf16, {}};
     for (const machine::MatrixRow& r : m_.matrices)
-      if (!r.in_shared && r.scale_group == 0 && r.acc == Scalar::f32 && r.a == factor && r.b == factor && r.m == 16 &&
-          r.n <= 16 && r.collective->lanes == m_.wave)
+      if (!r.in_shared && r.scale_group == 0 && r.acc == Scalar::f32 && (r.a == f16 || r.a == bf16) && r.b == r.a &&
+          r.m == 16 && r.n <= 16 && r.collective->lanes == m_.wave)
         out.push_back(&r);
-    std::sort(out.begin(), out.end(), [](const auto* x, const auto* y) { return x->k > y->k; });
+    std::sort(out.begin(), out.end(), [&](const auto* x, const auto* y) {
+      return std::pair(x->a == f16, x->k) > std::pair(y->a == f16, y->k);
+    });
     return out;
   }
 
@@ -101,20 +106,24 @@ class Chooser {
 
   bool find_unit(MatrixStreamPlan& t) const {
     const DotLoad& b = p_.loads[1];
+    const Scalar to = t.row->a.scalar;
     const int64_t share = t.row->k / t.lanes_k, multiple = std::max(share, kTogether);
     if (!b.format) {
       t.factor.kind = FactorForm::Kind::plain;
-      t.factor.from = b.scalar;
+      t.factor.from = t.factor.to = b.scalar;
+      if (to != b.scalar) return false;
       t.order = {multiple * t.lanes_k, multiple * t.lanes_k, {}, multiple, multiple * scalar_bytes(b.scalar), {0}};
       for (int64_t e = 0; e < multiple; ++e) t.order.elements.push_back(e);
       return finish_unit(t);
     }
     const Format& f = *b.format;
     if (!facts_of(f).scaled) return false;
-    t.factor = factor_form(f, m_, Scalar::bf16, true);
-    if (t.factor.kind != FactorForm::Kind::decoded && find_groups(t, share) && finish_unit(t)) return true;
+    t.factor = factor_form(f, m_, true);
+    if (t.factor.to == to && t.factor.kind != FactorForm::Kind::decoded && find_groups(t, share) && finish_unit(t))
+      return true;
     // Scales do not meet the instruction's steps: every lane has blocks of its own.
-    t.factor = factor_form(f, m_, Scalar::bf16, false);
+    t.factor = factor_form(f, m_, false);
+    if (t.factor.to != to) return false;
     t.order = order_of_blocks(f, std::lcm(f.block, multiple), t.lanes_k);
     return t.order.unit <= kLongestUnit && finish_unit(t);
   }
@@ -132,7 +141,7 @@ class Chooser {
         if (aligned && unit / f.block * f.block_bytes % kWord != 0) continue;
         const int64_t group = form.scaled.scale || form.scaled.offset ? std::gcd(form.scaled.group, unit) : unit;
         const bool pairs = form.kind == FactorForm::Kind::pairs;
-        if (auto order = order_of_codes(f, form.field, unit, group, t.lanes_k, share, !pairs)) {
+        if (auto order = order_of_codes(f, form.field, unit, group, t.lanes_k, share, !pairs, form.in_pairs(f))) {
           t.order = std::move(*order);
           if (pairs && t.order.of_group() % kLeastOfPairs != 0) t.factor.kind = FactorForm::Kind::values;
           return (t.order.of_group() % kTogether == 0 || kTogether % t.order.of_group() == 0) &&
@@ -147,6 +156,15 @@ class Chooser {
     t.unit_bytes = StreamCopies::bytes_of(p_, t.order.unit);
     t.units = p_.k.extent / t.order.unit;
     t.row_bytes = StreamCopies::bytes_of(p_, p_.k.extent);
+    t.places.clear();
+    if (p_.loads[1].format)
+      for (int64_t g = 0; g < t.groups(); ++g) {
+        const auto from = t.order.elements.begin() + static_cast<std::ptrdiff_t>(g * t.order.of_group());
+        const auto more =
+            code_places(*p_.loads[1].format, t.factor, {from, from + static_cast<std::ptrdiff_t>(t.order.of_group())});
+        t.places.insert(t.places.end(), more.begin(), more.end());
+      }
+    if (std::all_of(t.places.begin(), t.places.end(), [](int place) { return place == 0; })) t.places.clear();
     return true;
   }
 
@@ -170,6 +188,10 @@ class Chooser {
       if (std::none_of(out.begin(), out.end(), same)) out.push_back(s);
     };
     const int64_t waves = kBlockLanes / m_.wave;
+    // Measured: waves that have all rows of their part of K take activations out of shared memory once. Elsewhere code
+    // generators ask for more than there is room for.
+    for (const int64_t rows : {even, int64_t{8}})
+      if (m_.async_copies && rows * t.order.unit / t.lanes_k <= kTall) add(rows, static_cast<int>(rows), waves / 2);
     // Measured: up to two columns of tiles are fed best by two tiles a wave, where there are blocks enough for that.
     const bool wide = t.unit_bytes >= t.order.unit;
     const int64_t rows_of_two = wide ? 4 : 8;
@@ -187,10 +209,8 @@ class Chooser {
     while (t.waves_k > 1 && t.waves_k > t.units) t.waves_k /= 2;
     for (;;) {
       t.deep = 1;
-      while (StreamCopies::piece_of(p_, t.chunk(), t.row_bytes) < kWord && t.deep < kMostDeep) t.deep *= 2;
       if (fits(t)) {
-        const auto longer = [&] { return t.block_rows() * t.chunk() < kStage || t.piece < kLane; };
-        while (longer() && 2 * t.stage_units() <= t.units) {
+        while (m_.async_copies && t.block_rows() * t.chunk() < kStage && 2 * t.stage_units() <= t.units) {
           MatrixStreamPlan deeper = t;
           deeper.deep *= 2;
           if (!fits(deeper)) break;
@@ -211,19 +231,21 @@ class Chooser {
 
   bool fits(MatrixStreamPlan& t) const {
     const MatrixHolding held = MatrixHolding::of(t.row->collective->operands[1].fragment);
-    t.piece = StreamCopies::piece_of(p_, t.chunk(), t.row_bytes);
+    t.piece = StreamCopies::piece_of(p_, kLane, t.row_bytes);
     if (t.piece < kWord) return false;
     const int64_t bytes = std::clamp<int64_t>(std::gcd(kLane, t.order.lane_bytes), kWord, kLane);
-    t.pitch = t.chunk();
-    const int64_t step = t.factor.kind == FactorForm::Kind::plain ? kLane : t.piece;
+    const int64_t copied = t.copies().copied(), step = t.factor.kind == FactorForm::Kind::plain ? kLane : t.piece;
+    t.pitch = copied;
     for (int64_t pad = step; pad <= kBankBytes; pad += step)
-      if (conflicts(t, held, t.chunk() + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = t.chunk() + pad;
-    const int64_t panels = 2 * (t.panel_bytes() + t.panel_sum_bytes()) + t.factor.table.size();
-    const int64_t room = m_.shared_bytes - panels - kBankBytes * 4;  // what allocations lose between them
-    if (room < t.sums_bytes()) return false;
-    const int64_t most = std::clamp<int64_t>(t.stages(), 2, kMostBuffers);
-    t.buffers = static_cast<int>(std::min(most, room / t.stage_bytes()));
-    t.shared_bytes = panels + t.stream_bytes();
+      if (conflicts(t, held, copied + pad, bytes) < conflicts(t, held, t.pitch, bytes)) t.pitch = copied + pad;
+    const int64_t panel = t.panel_bytes() + t.panel_sum_bytes(), table = t.factor.table.size();
+    // What allocations lose between them, and what numbers want.
+    const int64_t masks = p_.loads[1].format ? t.factor.mask_bytes(*p_.loads[1].format, t.lanes()) : 0;
+    const int64_t beside = kBankBytes * 4 + masks, room = m_.shared_bytes - table - beside;
+    const int64_t most = std::clamp<int64_t>(t.stages(), 2, m_.async_copies ? kMostBuffers : kPlainBuffers);
+    t.buffers = static_cast<int>(std::min(most, room / (t.stage_bytes() + panel)));
+    t.shared_bytes = table + t.buffers * panel + t.stream_bytes();
+    if (t.shared_bytes > m_.shared_bytes - beside) return false;
     return t.buffers >= std::min<int64_t>(kLeastBuffers, most);
   }
 
@@ -246,12 +268,6 @@ std::vector<MatrixStreamPlan> choose_matrix_streams(const DotProblem& p, const m
 int64_t MatrixStreamPlan::sums_beside() const {
   const MatrixHolding held = MatrixHolding::of(row->collective->operands[0].fragment);
   return static_cast<int64_t>(MatrixHolding::parts(held.columns).size());
-}
-
-// Of one column the vector is made of one number.
-int64_t MatrixStreamPlan::sum_copies() const {
-  const MatrixHolding held = MatrixHolding::of(row->collective->operands[0].fragment);
-  return sums_beside() == 1 ? 1 : static_cast<int64_t>(MatrixHolding::parts(held.rows).size());
 }
 
 std::string describe(const MatrixStreamPlan& t, const DotProblem& p) {

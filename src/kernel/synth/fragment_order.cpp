@@ -36,11 +36,37 @@ const Part& widest(const Place& p) {
   return *std::max_element(p.begin(), p.end(), [](const Part& x, const Part& y) { return x.bits < y.bits; });
 }
 
+// Each beside one that stands at the same place some whole bytes further, so that one
+// operation takes both out of a word; by the shortest way, and not the next byte, whose bits are in the same half.
+void pair_places(std::vector<int64_t>& elements, const std::vector<Place>& places) {
+  const auto bit = [&](int64_t e) { return places[static_cast<size_t>(e)].front().bit; };
+  std::map<int64_t, int64_t> at;
+  for (const int64_t e : elements) {
+    if (places[static_cast<size_t>(e)].size() != 1) return;
+    at[bit(e)] = e;
+  }
+  for (int64_t bytes = 2; bytes <= kFarthest; ++bytes) {
+    std::vector<int64_t> out;
+    std::map<int64_t, bool> taken;
+    for (const auto& [from, e] : at) {
+      if (taken[e]) continue;
+      const auto it = at.find(from + 8 * bytes);
+      if (it == at.end() || taken[it->second]) break;
+      taken[it->second] = true;
+      out.insert(out.end(), {e, it->second});
+    }
+    if (out.size() != elements.size()) continue;
+    elements = std::move(out);
+    return;
+  }
+}
+
 // By plane where codes stay in their bytes, else as they lie.
 void sort_places(std::vector<int64_t>& elements, const std::vector<Place>& places, bool planes) {
   const auto part = [&](int64_t e) -> const Part& { return widest(places[static_cast<size_t>(e)]); };
-  planes = planes && std::all_of(elements.begin(), elements.end(),
-                                 [&](int64_t e) { return part(e).bit % 8 + part(e).bits <= 8; });
+  const bool within =
+      std::all_of(elements.begin(), elements.end(), [&](int64_t e) { return part(e).bit % 8 + part(e).bits <= 8; });
+  planes = planes && within;
   std::sort(elements.begin(), elements.end(), [&](int64_t x, int64_t y) {
     const int64_t a = part(x).bit, b = part(y).bit;
     return planes && a % 8 != b % 8 ? a % 8 < b % 8 : a < b;
@@ -50,7 +76,7 @@ void sort_places(std::vector<int64_t>& elements, const std::vector<Place>& place
 }  // namespace
 
 std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t unit, int64_t group, int64_t lanes,
-                                            int64_t multiple, bool planes) {
+                                            int64_t multiple, bool planes, bool in_pairs) {
   const int64_t own = group / lanes;
   if (group % (lanes * multiple) != 0 || unit % group != 0) return std::nullopt;
   std::vector<Place> places;
@@ -87,6 +113,7 @@ std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t 
         break;
       }
       sort_places(mine, places, planes);
+      if (in_pairs) pair_places(mine, places);
       out.elements.insert(out.elements.end(), mine.begin(), mine.end());
     }
     if (!found) continue;

@@ -25,9 +25,9 @@ struct FragmentOrder {
 
 // Every group is shared by all lanes, `multiple` elements or a multiple of them each; nothing where the codes of
 // `field` do not lie so. `planes`: those that stand at one place of their bytes follow each other, where all stay in
-// theirs.
+// theirs. `in_pairs`: each beside one at the same place of another byte, not the next, where they lie so.
 std::optional<FragmentOrder> order_of_codes(const Format& f, int field, int64_t unit, int64_t group, int64_t lanes,
-                                            int64_t multiple, bool planes);
+                                            int64_t multiple, bool planes, bool in_pairs = false);
 
 // Every lane has whole blocks: `own` elements; the group is the unit.
 FragmentOrder order_of_blocks(const Format& f, int64_t own, int64_t lanes);

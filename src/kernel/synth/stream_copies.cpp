@@ -49,17 +49,28 @@ Value StreamCopies::memory_byte(Value row) {
 }
 
 void StreamCopies::copy(Value row, Value byte, Value stage, Value number) {
-  const Value in_row = w_.add(w_.scaled(stage, shape_.chunk), byte);
+  const int64_t step = shape_.step();
+  Value begins = w_.scaled(stage, shape_.chunk);
+  if (step < shape_.piece)
+    begins = w_.scaled(b_.op(ScalarOp::div_, w_.scaled(stage, shape_.chunk / step), w_.i64(shape_.piece / step)),
+                       shape_.piece);
+  const Value in_row = w_.add(begins, byte);
   const auto copy = [&] {
     Value to = w_.scaled(number, shape_.stage_bytes);
     if (byte_ >= 0) to = w_.add(to, byte_);
     b_.copy(buffer_, w_.add(to, w_.add(w_.scaled(row, shape_.pitch), byte)), w_.buffer(1),
             w_.add(memory_byte(row), in_row), shape_.piece);
   };
-  if (shape_.row_bytes % shape_.chunk != 0)
+  if (shape_.row_bytes % shape_.chunk != 0 || step < shape_.piece)
     b_.branch(b_.op(ScalarOp::lt_, in_row, w_.i64(shape_.row_bytes)), copy);
   else
     copy();
+}
+
+Value StreamCopies::shift(Value stage) {
+  const int64_t step = shape_.step();
+  if (step == shape_.piece) return w_.i64(0);
+  return w_.scaled(b_.op(ScalarOp::rem_, w_.scaled(stage, shape_.chunk / step), w_.i64(shape_.piece / step)), step);
 }
 
 void StreamCopies::begin(Value lane, Value stage, Value number) {
@@ -80,7 +91,7 @@ void StreamCopies::begin(Value lane, Value stage, Value number) {
 }
 
 void StreamCopies::begin_rows(Value lane, Value stage, Value number) {
-  const int64_t across = shape_.chunk / shape_.piece, steps = (across + shape_.lanes - 1) / shape_.lanes;
+  const int64_t across = shape_.copied() / shape_.piece, steps = (across + shape_.lanes - 1) / shape_.lanes;
   const int64_t beside = (across + steps - 1) / steps, together = shape_.lanes / beside;
   const Value first = b_.op(ScalarOp::div_, lane, w_.i64(beside)), column = b_.op(ScalarOp::rem_, lane, w_.i64(beside));
   const auto rows = [&](Value piece) {

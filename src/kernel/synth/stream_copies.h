@@ -2,6 +2,8 @@
 // stage of K, asynchronously. Proved by tests/kernel/dot_stream_test.cpp.
 #pragma once
 
+#include <numeric>
+
 #include "kernel/synth/dot_write.h"
 
 namespace lumen::synth {
@@ -16,6 +18,10 @@ class StreamCopies {
     // Lanes beside each other take a row, the same places of the next rows follow: one address for all of a lane's
     // pieces. Else pieces are dealt one by one.
     bool by_rows = false;
+    // By rows, chunks need not be whole pieces: a stage lies as far behind its place as it does behind the piece it
+    // begins in.
+    int64_t step() const { return std::gcd(chunk, piece); }
+    int64_t copied() const { return (chunk + piece - step() + piece - 1) / piece * piece; }  // of a row
   };
   // In the code of a block, whose rows begin at n0 and whose shared memory it takes: `bytes` of stages.
   StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, loop::ValueId n0);
@@ -28,6 +34,7 @@ class StreamCopies {
   }
   // A row's number in b; the last one for those behind it.
   loop::ValueId clamped(loop::ValueId row);
+  loop::ValueId shift(loop::ValueId stage);  // bytes that a stage lies behind its place
   // In a lane loop: this lane's pieces of a stage, to stage `number` of the buffer.
   void begin(loop::ValueId lane, loop::ValueId stage, loop::ValueId number);
 

@@ -2,6 +2,7 @@
 #include "kernel/synth/stream_factor.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/check.h"
@@ -16,11 +17,19 @@ using Kind = FactorForm::Kind;
 
 namespace {
 
-constexpr int kWord = 4, kTogether = 16;   // bytes; elements
-constexpr int64_t kFirst = 128;            // bf16 from here on count by one, as far as
-constexpr int64_t kFirstBits = 0x43;       // .. the upper byte is this
-constexpr double kFirstOfF32 = 8388608;    // 2^23: f32 from here on count by one
-constexpr int64_t kFirstOfF32Bits = 0x4b;  // .. the upper byte, of which the two below are zero
+constexpr int kWord = 4, kTogether = 16;  // bytes; elements
+constexpr int64_t kFirstBits = 0x64;      // the upper byte of 1024 in f16
+constexpr int kFraction = 10;             // bits of f16
+constexpr int kFewBits = 4;               // two and more of a byte fit into a fraction
+constexpr int kMasks = 8;                 // places
+constexpr size_t kMostCodes = 256;
+constexpr double kLeastOfF16 = 0x1p-14, kMostOfF16 = 65504;
+
+// Subnormal ones only as they are.
+bool fits_f16(double v) {
+  const double size = std::abs(v), there = f16_to_f32(f32_to_f16(static_cast<float>(v)));
+  return std::isnan(v) || there == v || (size >= kLeastOfF16 && size <= kMostOfF16);
+}
 
 uint16_t short_bits(Scalar s, double v) {
   return s == Scalar::bf16 ? f32_to_bf16(static_cast<float>(v)) : f32_to_f16(static_cast<float>(v));
@@ -35,16 +44,91 @@ bool fills_bytes(const Format& f, int field) {
   });
 }
 
+int64_t twice(int64_t x) {
+  return x << 16 | x;
+}
+
+bool runs_over_bytes(const Format& f, int field) {
+  const Field& codes = f.fields[static_cast<size_t>(field)];
+  return std::any_of(codes.layout.pieces.begin(), codes.layout.pieces.end(), [&](const LayoutPiece& piece) {
+    for (int64_t e = piece.first; e < piece.first + piece.count; ++e)
+      if (piece.bit_of(e) % 8 + piece.bits > 8) return true;
+    return false;
+  });
+}
+
+// The first bits of codes that lie in one piece and come in pairs at the same places of bytes that are not neighbours.
+std::vector<int64_t> paired_bits(const Format& f, int field, const std::vector<int64_t>& elements) {
+  const Field& codes = f.fields[static_cast<size_t>(field)];
+  std::vector<int64_t> out;
+  for (const int64_t e : elements) {
+    const int64_t inside = e % f.block;
+    int pieces = 0;
+    for (const LayoutPiece& piece : codes.layout.pieces) {
+      if (inside < piece.first || inside >= piece.first + piece.count) continue;
+      out.push_back(e / f.block * f.block_bytes * 8 + piece.bit_of(inside));
+      ++pieces;
+    }
+    if (pieces != 1) return {};
+    if (out.size() % 2 != 0) continue;
+    const int64_t apart = std::abs(out.back() - out[out.size() - 2]);
+    if (apart % 8 != 0 || apart < 16) return {};
+  }
+  return out;
+}
+
+// A pair of codes in a word, whose halves are two bytes around each: shifted, the codes begin at `place`.
+struct CodePair {
+  std::array<int64_t, 4> bytes{};
+  bool fresh = true;  // no pair before it is in this word
+  int shift = 0, place = 0;
+};
+std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements) {
+  std::vector<CodePair> out;
+  if (!form.in_pairs(f)) return out;
+  const std::vector<int64_t> first_bits = paired_bits(f, form.field, elements);
+  if (first_bits.empty()) return out;
+  const int bits = f.fields[static_cast<size_t>(form.field)].type.bits;
+  const int64_t last = (*std::max_element(first_bits.begin(), first_bits.end()) + bits - 1) / 8;
+  // With offsets, what activations sum to is wanted as it is.
+  const int room = form.scaled.offset ? bits : kFraction;
+  int64_t from = 0;
+  for (size_t i = 0; i < first_bits.size(); i += 2) {
+    const int64_t first = first_bits[i], apart = (first_bits[i + 1] - first) / 8;
+    CodePair p;
+    p.fresh = out.empty() || from + apart != out.back().bytes[2] || first < 8 * from || first + bits > 8 * from + 16;
+    if (p.fresh) {
+      from = first / 8;
+      if (std::max(from, from + apart) + 1 > last) --from;  // it stays in its byte
+    }
+    p.bytes = {from, from + 1, from + apart, from + apart + 1};
+    const int at = static_cast<int>(first - 8 * from);
+    p.shift = p.fresh ? 0 : out.back().shift;
+    if (at < p.shift || at - p.shift + bits > room || at - p.shift >= kMasks) p.shift = at;
+    p.place = at - p.shift;
+    out.push_back(p);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string_view FactorForm::name() const {
-  constexpr std::string_view kNames[] = {"plain", "codes", "bytes", "halves", "pairs", "values", "decoded"};
+  constexpr std::string_view kNames[] = {"plain", "codes", "pairs", "values", "decoded"};
   return kNames[static_cast<size_t>(kind)];
 }
 
-FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bool by_code) {
+bool FactorForm::in_pairs(const Format& f) const {
+  if (kind != Kind::codes) return false;
+  return runs_over_bytes(f, field) || (f.fields[static_cast<size_t>(field)].type.bits <= kFewBits && !scaled.offset);
+}
+
+int64_t FactorForm::mask_bytes(const Format& f, int64_t lanes) const {
+  return in_pairs(f) ? lanes * kMasks * kWord : 0;
+}
+
+FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code) {
   FactorForm out;
-  out.to = to;
   out.scaled = *facts_of(f).scaled;
   const auto codes = by_code ? values_by_code(f, out.scaled.value) : std::nullopt;
   if (!codes) return out;
@@ -53,20 +137,56 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, Scalar to, bo
   const std::vector<double>& values = codes->values;
   const auto flipped = counting(values);
   const double least = flipped ? values[static_cast<size_t>(*flipped)] : 1;
-  if (to == Scalar::bf16 && least <= 0 && least >= -kFirst && std::floor(least) == least) {
-    out.kind = values.size() <= kFirst ? Kind::codes : Kind::bytes;
+  if (std::all_of(values.begin(), values.end(), fits_f16)) out.to = Scalar::f16;
+  if (values.size() <= kMostCodes && least <= 0 && least >= -FactorForm::kFirst && std::floor(least) == least) {
+    out.kind = Kind::codes;
     out.flipped = *flipped;
     out.least = least;
-    const bool has_sums = m.find_row(machine::short_fma_name(kWord)) != nullptr;
-    // Sums of activations tell what codes lack too, where they are there anyway.
-    out.adds = out.kind == Kind::codes && has_sums && !out.scaled.offset;
-    if (out.kind == Kind::bytes && has_sums && *flipped != 0) out.kind = Kind::halves;
   } else if (values.size() == 16 && fills_bytes(f, codes->field)) {
     out.kind = Kind::pairs;
     out.table.field = codes->field;
     out.table.copies = PairTable::copies_for(m);
-    for (const double v : values) out.table.values.push_back(short_bits(to, v));
+    for (const double v : values) out.table.values.push_back(short_bits(out.to, v));
   }
+  return out;
+}
+
+// The mask of pairs of codes is read from memory, for an operation has room for one constant, and code generators take
+// two operations where they know two.
+StreamFactor::StreamFactor(loop::Builder& b, const machine::Machine& m, const Format* f, const FactorForm& form,
+                           PairTable* table, bool aligned, int64_t lanes)
+    : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {
+  if (!f || !form.in_pairs(*f)) return;
+  mask_at_ = b_.alloc(form.mask_bytes(*f, lanes), 128, loop::Space::shared);
+  mask_bits_ = twice((int64_t{1} << f->fields[static_cast<size_t>(form.field)].type.bits) - 1);
+}
+
+void StreamFactor::fill(Value lane) {
+  if (mask_at_ < 0) return;
+  std::vector<int64_t> masks;
+  for (int place = 0; place < kMasks; ++place) masks.push_back((mask_bits_ << place) & 0xffffffff);
+  b_.store(mask_at_, b_.lanes_integer(masks, Scalar::u32), b_.mul(lane, b_.i64(kMasks * kWord)), 16);
+}
+
+void StreamFactor::enter(Value lane) {
+  if (mask_at_ < 0) return;
+  const Value all = b_.load(mask_at_, {Scalar::u32, kMasks}, b_.mul(lane, b_.i64(kMasks * kWord)), 16);
+  masks_.clear();
+  for (int place = 0; place < kMasks; ++place) masks_.push_back(b_.extract(all, place));
+}
+
+std::vector<int> code_places(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements) {
+  if (form.kind != Kind::codes) return {};
+  if (elements.size() > kTogether) {  // as numbers() has it
+    const auto half = static_cast<std::ptrdiff_t>(elements.size() / 2);
+    std::vector<int> out = code_places(f, form, {elements.begin(), elements.begin() + half});
+    const std::vector<int> rest = code_places(f, form, {elements.begin() + half, elements.end()});
+    out.insert(out.end(), rest.begin(), rest.end());
+    return out;
+  }
+  std::vector<int> out;
+  for (const CodePair& p : code_pairs(f, form, elements)) out.insert(out.end(), 2, p.place);
+  out.resize(elements.size(), 0);
   return out;
 }
 
@@ -89,10 +209,6 @@ Value StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
   switch (form_.kind) {
     case Kind::codes:
       return of_codes(cursor, elements);
-    case Kind::bytes:
-      return of_bytes(cursor, elements);
-    case Kind::halves:
-      return of_halves(cursor, elements);
     case Kind::pairs:
       return of_pairs(cursor, elements);
     case Kind::values:
@@ -138,44 +254,27 @@ Value StreamFactor::below(Value words, int64_t upper) {
 
 Value StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
   const auto lanes = static_cast<int>(elements.size());
-  const Value x = below(words(cursor, elements, b_.alloc(lanes, 16)), kFirstBits);
-  return form_.adds ? sum(x, b_.real(form_.least - static_cast<double>(kFirst), b_.type(x))) : x;
+  if (!code_pairs(cursor.format(), form_, elements).empty()) return of_pairs_of_codes(cursor, elements);
+  return below(words(cursor, elements, b_.alloc(lanes, 16)), kFirstBits);
 }
 
-Value StreamFactor::sum(Value x, Value y) {
-  const VType type = b_.type(x);
-  return b_.inst(machine::short_fma_name(type.lanes), type, {x, b_.real(1, type), y});
-}
-
-// Seven bits of a code count from 128 on; the eighth says whether 128 is too much or 256.
-Value StreamFactor::of_halves(Unpack& cursor, const std::vector<int64_t>& elements) {
-  constexpr int64_t kFraction = 0x7f7f7f7f, kSign = 0x80808080, kMinusBits = 0xc3;
+Value StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
   const auto lanes = static_cast<int>(elements.size());
-  const BufferId at = b_.alloc(lanes, 16);
-  b_.store(at, cursor.codes(form_.field, elements, true, &m_), b_.i64(0), kWord);
-  const VType type{Scalar::u32, lanes / kWord};
-  const Value all = b_.load(at, type, b_.i64(0), kWord);
-  const Value up = b_.op(ScalarOp::and_, all, b_.integer(kFraction, type));
-  const Value down = b_.op(ScalarOp::and_, all, b_.integer(kSign, type));
-  return sum(below(up, kFirstBits), below(down, kMinusBits));
-}
-
-Value StreamFactor::of_bytes(Unpack& cursor, const std::vector<int64_t>& elements) {
-  const auto lanes = static_cast<int>(elements.size());
-  const BufferId at = b_.alloc(lanes, 16), wide = b_.alloc(int64_t{lanes} * 4, 16);
-  b_.store(at, words(cursor, elements, at), b_.i64(0), kWord);
-  const Value upper = b_.lanes_integer({0, kFirstOfF32Bits, 0, 0}, Scalar::u8);
-  for (int first = 0; first < lanes; first += kWord) {
-    const Value four = b_.load(at, {Scalar::u8, kWord}, b_.i64(first), kWord);
-    for (int i = 0; i < kWord; ++i)
-      b_.store(wide, b_.shuffle({four, upper}, {i, kWord, kWord, kWord + 1}), b_.i64((first + i) * 4), kWord);
+  const VType word{Scalar::u32, 1};
+  const BufferId out = b_.alloc(int64_t{lanes} * 2, 16);
+  Value window = -1, shifted = -1;
+  int64_t at = 0;
+  int shift = 0;
+  for (const CodePair& p : code_pairs(cursor.format(), form_, elements)) {
+    if (p.fresh) shifted = window = cursor.window().word(p.bytes, aligned_, m_);
+    if (p.shift != (p.fresh ? 0 : shift)) shifted = b_.op(ScalarOp::shr_, window, b_.integer(p.shift, word));
+    shift = p.shift;
+    Value x = b_.op(ScalarOp::and_, shifted, masks_[static_cast<size_t>(p.place)]);
+    x = b_.op(ScalarOp::xor_, x, b_.integer(twice(kFirstBits << 8 | int64_t{form_.flipped} << p.place), word));
+    b_.store(out, x, b_.i64(at), kWord);
+    at += kWord;
   }
-  const VType floats{Scalar::f32, lanes}, whole{Scalar::u32, lanes};
-  const Value numbers =
-      b_.op(ScalarOp::sub_, b_.load(wide, floats, b_.i64(0), kWord), b_.real(kFirstOfF32 - form_.least, floats));
-  // At most eight digits: the lower half is zero.
-  const Value bits = b_.op(ScalarOp::shr_, b_.convert(ScalarOp::bitcast_, Scalar::u32, numbers), b_.integer(16, whole));
-  return b_.convert(ScalarOp::bitcast_, Scalar::bf16, b_.convert(ScalarOp::cast_, Scalar::u16, bits));
+  return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
 }
 
 Value StreamFactor::of_pairs(Unpack& cursor, const std::vector<int64_t>& elements) {
