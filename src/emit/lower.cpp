@@ -84,7 +84,7 @@ class KernelLowering {
       function_->addFnAttr("amdgpu-agpr-alloc", "0");
     b_.SetInsertPoint(BasicBlock::Create(context_, "entry", function_));
     if (grid_) {
-      if (!loop::lets_follow(k_)) grid_->let_follow();
+      grid_->let_follow();
       if (!loop::begins_early(k_)) grid_->wait_kernels();
     }
     bind_params();
@@ -339,7 +339,6 @@ class KernelLowering {
         return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)),
                            static_cast<int>(instr.bytes));
       case Op::commit_:
-        if (instr.flow == loop::Flow::kernels) return grid_->let_follow();
         return instr.flow == loop::Flow::copies ? grid_->commit_copies() : commit_products(b_);
       case Op::wait_:
         if (instr.flow == loop::Flow::kernels) return grid_->wait_kernels();

@@ -14,7 +14,6 @@ class EarlyPart {
   explicit EarlyPart(const Kernel& k) : k_(k) { region(k.body, 0, true); }
 
   bool waits() const { return wait_ != nullptr; }
-  bool commits() const { return commit_ != nullptr; }
   std::string wrong() const {
     if (!wrong_.empty()) return wrong_;
     if (!wait_) return {};
@@ -49,11 +48,11 @@ class EarlyPart {
   void region(const Region& r, int depth, bool by_all) {
     for (const Instr& instr : r.code) {
       if (instr.flow == Flow::kernels) {
-        const Instr*& seen = instr.op == Op::wait_ ? wait_ : commit_;
         const bool right = by_all && depth == 2;
-        if ((seen || !right) && wrong_.empty())
-          wrong_ = fmt::format("{} in: {}", seen ? "said twice" : "said by all lanes of a block", head(instr));
-        seen = &instr;
+        if ((wait_ || !right) && wrong_.empty())
+          wrong_ = fmt::format(
+              "{}: {}", wait_ ? "kernels are waited for twice" : "all lanes of a block wait for kernels", head(instr));
+        wait_ = &instr;
       } else if (!wait_ && !touching_ && touches(instr)) {
         touching_ = &instr;
       }
@@ -63,7 +62,7 @@ class EarlyPart {
   }
 
   const Kernel& k_;
-  const Instr *wait_ = nullptr, *commit_ = nullptr, *touching_ = nullptr;
+  const Instr *wait_ = nullptr, *touching_ = nullptr;
   std::string wrong_;
 };
 
@@ -71,10 +70,6 @@ class EarlyPart {
 
 bool begins_early(const Kernel& k) {
   return EarlyPart(k).waits();
-}
-
-bool lets_follow(const Kernel& k) {
-  return EarlyPart(k).commits();
 }
 
 std::string check_early(const Kernel& k) {

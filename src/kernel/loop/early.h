@@ -2,9 +2,8 @@
 // the one before have begun, which may not have waited themselves: what any kernel of the program writes may still be
 // under way then, and what it reads may not be overwritten yet. So before `wait kernels` a kernel only copies from
 // params that no kernel of the program writes (`constant`); what came before the program has ended, for its first
-// kernel is launched in whole (run/device/gpu.cpp). Kernels without that instruction wait first. Where a kernel says
-// `commit kernels` the next one's blocks may begin, when all of its own have come there; else they may at its start.
-// Proved by tests/kernel/loop_early_test.cpp.
+// kernel is launched in whole (run/device/gpu.cpp). Kernels without that instruction wait first. Proved by
+// tests/kernel/loop_early_test.cpp.
 #pragma once
 
 #include <string>
@@ -14,9 +13,8 @@
 namespace lumen::loop {
 
 bool begins_early(const Kernel& k);  // it says itself where it waits
-bool lets_follow(const Kernel& k);   // .. and where the next one may begin
-// Empty, or what is wrong: one wait and one commit at most, by all lanes of a block, and behind the wait all that
-// touches the memory of params, but for copies of constant ones.
+// Empty, or what is wrong: one wait at most, by all lanes of a block, and behind it all that touches the memory of
+// params, but for copies of constant ones.
 std::string check_early(const Kernel& k);
 
 }  // namespace lumen::loop

@@ -23,7 +23,7 @@
 //       %19 = lane_id i64
 //       %20 = exchange f32 %7 from %19                   # the %7 of that lane
 //       copy @2[%21] from @0[%22] 16 bytes
-//       commit copies                                    # or products; kernels: the next one may begin
+//       commit copies                                    # or products
 //       wait copies 1
 //       wait kernels 0                                   # those before have ended: see early.h
 //       %23 = product f32x64 ROW %24, @2[%25], @3[%26]

@@ -318,6 +318,7 @@ class Verifier {
         return;
       case Op::commit_:
         count_operands(instr, 0, 0);
+        if (instr.flow == Flow::kernels) fail_at(instr, "kernels are waited for, and not committed");
         return;
       case Op::wait_:
         count_operands(instr, 0, 0);

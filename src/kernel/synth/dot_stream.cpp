@@ -389,8 +389,6 @@ void StreamKernel::write_block(Value block) {
     b_.barrier();
     lanes([&](Value lane) {
       w_.check_pick();
-      // Not sooner: its copies of the weight would be in the way of the activations.
-      if (early > 0) b_.commit(Flow::kernels);
       if (t_.codes) words_->enter();
       b_.loop(LoopKind::serial, first_tile(lane), w_.i64(tiles_), all, [&](Value tile) {
         for (const BufferId s : sums_) b_.store(s, w_.zero(wide()), w_.i64(0), 4);
