@@ -4,26 +4,12 @@
 
 #include <cstring>
 
-#include "base/error.h"
 #include "kernel/loop/early.h"
 #include "kernel/loop/eval.h"
-#include "kernel/loop/text.h"
+#include "loop_harness.h"
 
 namespace lumen {
 namespace {
-
-loop::Kernel parse(const std::string& text) {
-  return loop::parse_kernel(std::make_shared<Source>(Source{"test", text}));
-}
-
-std::string error_of(const std::string& text) {
-  try {
-    parse(text);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 std::string with(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
@@ -96,8 +82,7 @@ TEST(LoopEarly, AllLanesWaitOnce) {
   };
   const std::string wait = "      wait kernels 0\n";
   refused(with(kEarly, wait, wait + wait), "twice");
-  refused(with(kEarly, wait, "      %10 = lt bool %5, %3\n      branch %10 {\n  " + wait + "      }\n"),
-          "all lanes");
+  refused(with(kEarly, wait, "      %10 = lt bool %5, %3\n      branch %10 {\n  " + wait + "      }\n"), "all lanes");
   refused(with(kEarly, wait, "      loop serial %10 from %0 to %3 step 1 {\n  " + wait + "      }\n"), "all lanes");
   refused(with(kEarly, "wait kernels 0", "wait kernels 1"), "1 groups");
   refused(with(kEarly, wait, "      commit kernels\n" + wait), "not committed");

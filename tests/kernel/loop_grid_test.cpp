@@ -5,29 +5,15 @@
 
 #include <cstring>
 
-#include "base/error.h"
 #include "kernel/loop/eval.h"
 #include "kernel/loop/rules.h"
-#include "kernel/loop/text.h"
 #include "kernel/machine/machine.h"
+#include "loop_harness.h"
 
 namespace lumen {
 namespace {
 
 using loop::Kernel;
-
-Kernel parse(const std::string& text) {
-  return loop::parse_kernel(std::make_shared<Source>(Source{"test", text}));
-}
-
-std::string error_of(const std::string& text) {
-  try {
-    parse(text);
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
 
 // Blocks of 64 lanes turn 64 floats around through shared memory.
 constexpr const char* kTurn = R"(kernel turn(@0 x: 512 bytes align 64, @1 y: 512 bytes align 64 written) {
