@@ -23,14 +23,7 @@ class RowKernel {
  public:
   RowKernel(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
             const machine::Machine& target, Split split)
-      : plan_(plan),
-        g_(plan.graph),
-        group_(group),
-        facts_(facts),
-        target_(target),
-        split_(split),
-        draft_(plan.graph),
-        b_(draft_.b) {
+      : g_(plan.graph), facts_(facts), target_(target), split_(split), draft_(plan.graph), b_(draft_.b) {
     declare_reduce(draft_, group, facts, split, true);
     if (finds_extremes_of_short()) b_.take_shortcuts({target.power2, target.reciprocal, ""});
     body_ = std::make_unique<Body>(draft_, plan, group, facts.full, facts.barrier());
@@ -343,9 +336,7 @@ class RowKernel {
     int first = 0;  // pass that finds it
     loop::BufferId buffer = -1;
   };
-  const graph::Plan& plan_;
   const graph::Graph& g_;
-  const graph::Group& group_;
   const ReduceFacts& facts_;
   const machine::Machine& target_;
   Split split_;

@@ -35,7 +35,7 @@ const VType kI32{Scalar::i32, 1}, kI32x4{Scalar::i32, 4};
 class Scatter {
  public:
   Scatter(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
-      : plan_(plan), g_(plan.graph), group_(group), node_(plan.graph[group.root]), target_(target) {
+      : g_(plan.graph), group_(group), node_(plan.graph[group.root]), target_(target) {
     const std::vector<int64_t> shape = extents_of(g_[value()].type.shape);
     const size_t lead = g_[index()].type.shape.size();
     whole_ = extents_of(node_.type.shape);
@@ -414,7 +414,6 @@ class Scatter {
            static_cast<double>((count_ + rows_) * width_ * scalar_bytes(type_)));
   }
 
-  const graph::Plan& plan_;
   const graph::Graph& g_;
   const graph::Group& group_;
   const graph::Node& node_;
