@@ -78,14 +78,15 @@ class KernelLowering {
 
   void run(const std::string& symbol) {
     function_ = grid_ ? grid_->declare(module_, symbol, k_.params.size(), shape_.threads) : declare(symbol);
-    if (grid_ && loop::begins_early(k_)) grid_->leave_room(function_, loop::shared_bytes(k_));
+    early_ = loop::begins_early(k_);
+    if (grid_ && early_) grid_->leave_room(function_, loop::shared_bytes(k_));
     // Where matrix sums may lie in any register, they do not move between files in every round of a loop.
     if (module_.getTargetTriple().isAMDGCN() && features_.checkFeatures("+gfx90a-insts"))
       function_->addFnAttr("amdgpu-agpr-alloc", "0");
     b_.SetInsertPoint(BasicBlock::Create(context_, "entry", function_));
     if (grid_) {
       grid_->let_follow();
-      if (!loop::begins_early(k_)) grid_->wait_kernels();
+      if (!early_) grid_->wait_kernels();
     }
     bind_params();
     const Instr* top = loop::top_loop(k_);
@@ -123,7 +124,6 @@ class KernelLowering {
     llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain(k_.name);
     std::vector<llvm::Metadata*> scopes;
     for (const loop::BufferParam& p : k_.params) scopes.push_back(metadata.createAnonymousAliasScope(domain, p.name));
-    const bool early = loop::begins_early(k_);
     for (size_t i = 0; i < k_.params.size(); ++i) {
       buffers_[i].base = address_of(i);
       buffers_[i].align = k_.params[i].align;
@@ -132,7 +132,7 @@ class KernelLowering {
         function_->addParamAttr(static_cast<unsigned>(i), llvm::Attribute::getWithAlignment(context_, align));
       }
       // What is read as constant may be read before a wait, unless that comes first.
-      buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written && (!early || k_.params[i].constant);
+      buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written && (!early_ || k_.params[i].constant);
       if (k_.aliased) continue;
       std::vector<llvm::Metadata*> others = scopes;
       others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
@@ -523,6 +523,7 @@ class KernelLowering {
   std::map<loop::BufferId, int64_t> shared_at_;
   bool has_products_ = false;
   bool follows_product_ = false;  // the instruction at hand
+  bool early_ = false;            // the kernel says itself where it waits for those before
   llvm::Function* function_ = nullptr;
   std::vector<Value*> values_;
   std::vector<Memory> buffers_;
