@@ -1,5 +1,5 @@
 # The front door. `make demo` and `make test` work on a fresh Debian 12 as root.
-.PHONY: demo test build bench setup clean format fuzz
+.PHONY: demo test build bench setup clean format fuzz exchange
 JOBS ?= $(shell nproc)
 
 build: setup
@@ -18,7 +18,12 @@ test: build
 	ctest --test-dir build --output-on-failure -j $(JOBS)
 
 bench: build
-	build/bench_gemm
+	build/bench/bench_gemm
+
+# What other programs read and write, in both directions. PYTHON: one that has their packages.
+PYTHON ?= python3
+exchange: build
+	$(PYTHON) tests/exchange.py build
 
 # Each fuzz target for a minute on its saved corpus.
 fuzz:

@@ -1,9 +1,9 @@
 // Dots on a GPU: time of every plan beside the memory it moves and the products it makes, some numbers of the result
 // checked against sums in double precision.
-//   bench_gpu [--device cuda] [--plans] [--libraries] [FILTER ..]    FILTERs pick lines by a part of their name; --plans: not only
-//   the best; --libraries: the one of the card's vendor, too
-//   bench_gpu --check TARGET [--plans] [FILTER ..]     what the kernels need on a target, without one
-//   bench_gpu --asm TARGET NAME [PLAN]                 the assembly of one line's kernels
+//   bench_gpu [--device cuda] [--plans] [--libraries] [FILTER ..]    FILTERs pick lines by a part of their name;
+//   --plans: not only the best; --libraries: the one of the card's vendor, too bench_gpu --check TARGET [--plans]
+//   [FILTER ..]     what the kernels need on a target, without one bench_gpu --asm TARGET NAME [PLAN] the assembly of
+//   one line's kernels
 #include <fmt/format.h>
 
 #include <algorithm>

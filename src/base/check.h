@@ -13,10 +13,10 @@ namespace lumen {
 }  // namespace lumen
 
 // LUMEN_CHECK(a < b, "index {} of {}", a, b): the message is formatted only on failure.
-#define LUMEN_CHECK(condition, ...)                                                             \
-  do {                                                                                          \
-    if (!(condition)) [[unlikely]]                                                              \
-      ::lumen::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__));     \
+#define LUMEN_CHECK(condition, ...)                                                         \
+  do {                                                                                      \
+    if (!(condition)) [[unlikely]]                                                          \
+      ::lumen::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (false)
 
 #define LUMEN_UNREACHABLE(...) ::lumen::check_failed(__FILE__, __LINE__, "unreachable", ::fmt::format("" __VA_ARGS__))

@@ -1,5 +1,6 @@
 // The one error type for what users cause: bad files, bad flags, missing hardware. Our own mistakes are LUMEN_CHECKs
-// (check.h). An Error carries what was wrong, where, and what to do; the command line prints it and exits with its code.
+// (check.h). An Error carries what was wrong, where, and what to do; the command line prints it and exits with its
+// code.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,11 +14,11 @@ namespace lumen {
 // Exit codes of the program; see docs/tour.md.
 enum class Exit : int {
   ok = 0,
-  user = 1,       // bad input data or files
-  usage = 2,      // wrong flags or arguments
-  hardware = 3,   // hardware or memory refusal
-  numeric = 4,    // a numeric guard tripped
-  verify = 5,     // verification failed
+  user = 1,      // bad input data or files
+  usage = 2,     // wrong flags or arguments
+  hardware = 3,  // hardware or memory refusal
+  numeric = 4,   // a numeric guard tripped
+  verify = 5,    // verification failed
   interrupted = 130,
 };
 

@@ -1,4 +1,5 @@
-// Content hashes: keys of the kernel cache and checks of files. XXH3, 128 bits.
+// Content hashes: names for texts and checks of files. XXH3, 128 bits: fast, and no defence against who wants two texts
+// to have one hash (emit/seal.h is).
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,8 @@ struct Hash {
 };
 
 Hash hash_bytes(const void* data, size_t size);
-inline Hash hash_text(std::string_view text) { return hash_bytes(text.data(), text.size()); }
+inline Hash hash_text(std::string_view text) {
+  return hash_bytes(text.data(), text.size());
+}
 
 }  // namespace lumen

@@ -6,12 +6,16 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/printable.h"
+
 namespace lumen {
 namespace {
 
 Verbosity level = Verbosity::normal;
 
-void print_line(std::string_view text) {
+// What is quoted may come out of files.
+void print_line(std::string_view before, std::string_view quoted) {
+  const std::string text = std::string(before) + printable(quoted, Lines::kept);
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fputc('\n', stderr);
   std::fflush(stderr);
@@ -19,8 +23,12 @@ void print_line(std::string_view text) {
 
 }  // namespace
 
-void set_verbosity(Verbosity v) { level = v; }
-Verbosity verbosity() { return level; }
+void set_verbosity(Verbosity v) {
+  level = v;
+}
+Verbosity verbosity() {
+  return level;
+}
 
 bool stderr_is_terminal() {
   static const bool terminal = ::isatty(2) != 0;
@@ -33,15 +41,15 @@ bool use_color() {
 }
 
 void note(std::string_view text) {
-  if (level != Verbosity::quiet) print_line(text);
+  if (level != Verbosity::quiet) print_line("", text);
 }
 
 void warn(std::string_view text) {
-  print_line(use_color() ? fmt::format("\x1b[33mwarning:\x1b[0m {}", text) : fmt::format("warning: {}", text));
+  print_line(use_color() ? "\x1b[33mwarning:\x1b[0m " : "warning: ", text);
 }
 
 void verbose(std::string_view text) {
-  if (level == Verbosity::verbose) print_line(text);
+  if (level == Verbosity::verbose) print_line("", text);
 }
 
 Progress::Progress(double plain_seconds) : plain_seconds_(plain_seconds) {}
@@ -59,10 +67,10 @@ void Progress::update(std::string_view text) {
   first_ = false;
   last_ = now;
   if (!terminal) {
-    print_line(text);
+    print_line("", text);
     return;
   }
-  std::fprintf(stderr, "\r\x1b[K%.*s", static_cast<int>(text.size()), text.data());
+  std::fputs(("\r\x1b[K" + printable(text)).c_str(), stderr);
   std::fflush(stderr);
   open_ = true;
 }
@@ -71,7 +79,7 @@ void Progress::finish(std::string_view text) {
   if (level == Verbosity::quiet) return;
   if (open_) std::fputs("\r\x1b[K", stderr);
   open_ = false;
-  print_line(text);
+  print_line("", text);
 }
 
 std::string format_duration(double seconds) {

@@ -1,22 +1,61 @@
 // The program as a whole: parsing, and what errors look like.
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
-#include <iostream>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/printable.h"
+#include "base/temporary.h"
 #include "cli/command.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
 #include "cli/version.h"
+#include "number/read/names.h"
 #include "run/engine/stages.h"
 
 namespace lumen::cli {
 namespace {
 
 std::atomic<bool> stop_requested{false};
+std::atomic<int> stop_signal{0};
+// Signals after which a command ends by itself: bit n for signal n. Any other, and the second, end it at once.
+std::atomic<unsigned> expected_signals{0};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<unsigned>::is_always_lock_free);
 
-extern "C" void on_interrupt(int) {
-  if (stop_requested.exchange(true)) std::_Exit(static_cast<int>(Exit::interrupted));
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr int kOfSignals = 128;  // what shells add to a signal's number
+
+extern "C" void on_signal(int number) {
+  stop_signal = number;
+  if ((expected_signals & (1U << number)) && !stop_requested.exchange(true)) return;
+  remove_temporaries();
+  ::_exit(kOfSignals + number);
+}
+
+// A signal that was ignored at the start stays so (nohup), but for Ctrl-C's: background jobs of scripts begin so.
+void handle_signal(int number, int flags) {
+  struct sigaction old{};
+  if (number != SIGINT && sigaction(number, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) return;
+  struct sigaction action{};
+  action.sa_handler = on_signal;
+  action.sa_flags = flags;
+  sigaction(number, &action, nullptr);
+}
+
+void handle_signals() {
+  expected_signals = 0;
+  stop_requested = false;
+  stop_signal = 0;
+  for (const int number : kSignals) handle_signal(number, SA_RESTART);
+}
+
+// What a command that was interrupted ends with.
+int ended_by_signal(int code) {
+  return code == static_cast<int>(Exit::interrupted) && stop_signal != 0 ? kOfSignals + stop_signal : code;
 }
 
 // Names of several letters behind one dash, as other programs have them.
@@ -25,12 +64,81 @@ constexpr std::pair<std::string_view, const char*> kShortNames[] = {
     {"-np", "--parallel"},      {"-ns", "--sequences"},
 };
 
-int print_error(const std::string& message, const std::string& hint, Exit code) {
+// Messages quote files. `about`: those that the command was given, where the message itself names none of them.
+int print_error(const std::string& message, const std::string& hint, Exit code, const std::string& about = "") {
   const bool color = use_color();
-  std::fputs(fmt::format("lumen: {}error:{} {}\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "", message).c_str(),
+  std::fputs(fmt::format("lumen: {}error:{} {}\n", color ? "\033[1;31m" : "", color ? "\033[0m" : "",
+                         printable(message, Lines::kept))
+                 .c_str(),
              stderr);
-  if (!hint.empty()) std::fputs(fmt::format("  hint: {}\n", hint).c_str(), stderr);
+  if (!about.empty()) std::fputs(fmt::format("  files: {}\n", printable(about)).c_str(), stderr);
+  if (!hint.empty()) std::fputs(fmt::format("  hint: {}\n", printable(hint, Lines::kept)).c_str(), stderr);
   return static_cast<int>(code);
+}
+
+// The command that the words name, as far as they do.
+const CLI::App& last_command(const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+  return *at;
+}
+
+std::string full_name(const CLI::App& command) {
+  const CLI::App* above = command.get_parent();
+  return above ? full_name(*above) + " " + command.get_name() : command.get_name();
+}
+
+std::vector<std::string> names_of_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(sub->get_name());
+    names.insert(names.end(), sub->get_aliases().begin(), sub->get_aliases().end());
+  }
+  return names;
+}
+
+Error unknown_command(const CLI::App& above, const std::string& word) {
+  const std::string near = read::nearest_names(word, names_of_commands(above));
+  return Error(Exit::usage, fmt::format("'{}' is no command of {}", word, full_name(above)),
+               fmt::format("{}`{} --help` lists them", near.empty() ? "" : near + " ", full_name(above)));
+}
+
+Error unknown_option(const CLI::App& command, const std::string& word) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) known.push_back("-" + name);
+  }
+  for (const auto& [shorter, longer] : kShortNames)
+    if (command.get_option_no_throw(longer)) known.emplace_back(shorter);
+  const std::string name = word.substr(0, word.find('='));
+  const std::string near = read::nearest_names(name, known);
+  return Error(Exit::usage, fmt::format("'{}' is no option of {}", name, full_name(command)),
+               fmt::format("{}`{} --help` lists them", near.empty() ? "" : near + " ", full_name(command)));
+}
+
+// A command that must be one and is none: said before anything else is looked at, help included.
+void require_commands(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* at = &app;
+  for (const std::string& word : words) {
+    if (at->get_require_subcommand_min() == 0 || word.starts_with('-')) return;
+    const std::vector<std::string> names = names_of_commands(*at);
+    if (std::find(names.begin(), names.end(), word) == names.end()) throw unknown_command(*at, word);
+    at = at->get_subcommand(word);
+  }
+}
+
+// What the parser could not place, in words of ours; returns when it placed everything.
+void refuse_leftovers(const CLI::App& app) {
+  for (const CLI::App* at = &last_command(app); at; at = at->get_parent()) {
+    for (const std::string& word : at->remaining())
+      if (word.size() > 1 && word.starts_with('-')) throw unknown_option(*at, word);
+    for (const std::string& word : at->remaining()) {
+      if (!names_of_commands(*at).empty()) throw unknown_command(*at, word);
+      throw Error(Exit::usage, fmt::format("'{}' is one argument too many for {}", word, full_name(*at)),
+                  fmt::format("see `{} --help`; a text of several words stands in quotes", full_name(*at)));
+    }
+  }
 }
 
 }  // namespace
@@ -39,10 +147,10 @@ const std::atomic<bool>& interrupted() {
   return stop_requested;
 }
 void catch_interrupts(bool end_reads) {
-  struct sigaction action{};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = end_reads ? 0 : SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
+  unsigned expected = 1U << SIGINT;
+  if (!end_reads) expected |= (1U << SIGTERM) | (1U << SIGHUP);
+  expected_signals = expected;
+  handle_signal(SIGINT, end_reads ? 0 : SA_RESTART);
 }
 void forget_interrupt() {
   stop_requested = false;
@@ -93,12 +201,14 @@ void add_shared_flags(CLI::App& app, const std::shared_ptr<Shared>& shared) {
   app.add_flag("--libraries", shared->libraries,
                "Let cuBLASLt or hipBLASLt multiply matrices where that is measured to be faster; rounding differs")
       ->group("Common");
-  app.add_flag("-v,--verbose", shared->verbose, "Say more")->group("Common");
-  app.add_flag("-q,--quiet", shared->quiet, "Say less")->group("Common");
+  auto* more = app.add_flag("-v,--verbose", shared->verbose, "Say more")->group("Common");
+  app.add_flag("-q,--quiet", shared->quiet, "Say less")->group("Common")->excludes(more);
 }
 
-int run_app(int argc, const char* const* argv) {
-  CLI::App app("Lumen trains, quantizes and runs language models in any number format.", "lumen");
+std::unique_ptr<CLI::App> make_app(Command& command) {
+  auto made =
+      std::make_unique<CLI::App>("Lumen trains, quantizes and runs language models in any number format.", "lumen");
+  CLI::App& app = *made;
   app.set_version_flag("--version", fmt::format("lumen {}", kVersion));
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
@@ -111,55 +221,107 @@ int run_app(int argc, const char* const* argv) {
       "  lumen format check my_format.lum              kernels and errors of a format of your own\n"
       "Every command has --help. Exit codes: 0 ok, 1 bad data, 2 usage, 3 hardware or memory, 4 numeric guard, 5 "
       "verification\n"
-      "failed, 130 Ctrl-C after saving.");
-  Command command;
+      "failed, 130 Ctrl-C after saving (SIGTERM 143, SIGHUP 129).");
   for (auto* add : {add_demo, add_train, add_run, add_chat, add_tokenize, add_quantize, add_export, add_perplexity,
-                    add_embed, add_bench, add_inspect, add_compile, add_format, add_doctor}) {
+                    add_eval, add_embed, add_bench, add_inspect, add_compile, add_format, add_doctor}) {
     add(app, command);
   }
-  try {
-    // A model of the local Hugging Face cache: -hf USER/REPO means -m hf:USER/REPO.
-    std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-    for (std::string& word : words)
-      for (const auto& [from, to] : kShortNames)
-        if (word == from) word = to;
-    for (size_t i = 0; i + 1 < words.size(); ++i) {
-      if (words[i] != "-hf" && words[i] != "-hfr" && words[i] != "--hf-repo") continue;
-      words[i] = "-m";
-      words[i + 1] = "hf:" + words[i + 1];
-    }
-    std::reverse(words.begin(), words.end());  // as the parser takes them
-    app.parse(words);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::CallForAllHelp&) {
-    std::cout << app.help("", CLI::AppFormatMode::All);
-    return 0;
-  } catch (const CLI::CallForVersion& version) {
-    std::cout << version.what() << "\n";
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    const auto subs = app.get_subcommands();
-    const std::string of = subs.empty() ? "lumen" : "lumen " + subs.front()->get_name();
-    return print_error(error.what(),
-                       argc < 2 ? "try `lumen demo`, or `lumen --help`" : fmt::format("see `{} --help`", of),
-                       Exit::usage);
+  guard_numbers(app);
+  return made;
+}
+
+namespace {
+
+// Fills the command; false when the words asked for help or the version, which were printed.
+bool parse(CLI::App& app, std::vector<std::string> words) {
+  const bool nothing = words.empty();
+  for (std::string& word : words)
+    for (const auto& [from, to] : kShortNames)
+      if (word == from) word = to;
+  // A model of the local Hugging Face cache: -hf USER/REPO means -m hf:USER/REPO.
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    if (words[i] != "-hf" && words[i] != "-hfr" && words[i] != "--hf-repo") continue;
+    words[i] = "-m";
+    words[i + 1] = "hf:" + words[i + 1];
   }
+  require_commands(app, words);
+  std::reverse(words.begin(), words.end());  // as the parser takes them
   try {
-    set_verbosity(Verbosity::normal);
-    if (command.shared->verbose) set_verbosity(Verbosity::verbose);
-    if (command.shared->quiet) set_verbosity(Verbosity::quiet);
-    const int code = command.action();
-    std::cout.flush();
-    return code;
+    app.parse(words);
+    return true;
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App& asked = last_command(app);
+    if (!names_of_commands(asked).empty() && !asked.remaining().empty()) refuse_leftovers(app);
+    put(app.help());
+  } catch (const CLI::CallForAllHelp&) {
+    put(app.help("", CLI::AppFormatMode::All));
+  } catch (const CLI::CallForVersion& version) {
+    put(fmt::format("{}\n", version.what()));
+  } catch (const CLI::ParseError& error) {
+    refuse_leftovers(app);
+    throw Error(
+        Exit::usage, error.what(),
+        nothing ? "try `lumen demo`, or `lumen --help`" : fmt::format("see `{} --help`", full_name(last_command(app))));
+  }
+  return false;
+}
+
+// What was given to the command and is there: files and folders.
+std::vector<std::string> files_given(const CLI::App& command) {
+  std::vector<std::string> files;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& value : option->results())
+      for (const std::string& name : {value, value.substr(0, value.rfind('=')), value.substr(0, value.rfind(':'))}) {
+        std::error_code failure;
+        if (name.empty() || !std::filesystem::exists(name, failure)) continue;
+        files.push_back(name);
+        break;
+      }
+  return files;
+}
+
+// Those files, where `message` names none; a path counts as named by its last part.
+std::string not_named(const std::vector<std::string>& files, const std::string& message) {
+  std::string list;
+  for (const std::string& file : files) {
+    std::filesystem::path path = file;
+    if (!path.has_filename()) path = path.parent_path();
+    if (message.find(path.filename().string()) != std::string::npos) return {};
+    list += (list.empty() ? "'" : ", '") + file + "'";
+  }
+  return list;
+}
+
+int run_words(const std::vector<std::string>& words, std::vector<std::string>* files) {
+  Command command;
+  const auto app = make_app(command);
+  if (!parse(*app, words)) return static_cast<int>(Exit::ok);
+  *files = files_given(last_command(*app));
+  set_verbosity(Verbosity::normal);
+  if (command.shared->verbose) set_verbosity(Verbosity::verbose);
+  if (command.shared->quiet) set_verbosity(Verbosity::quiet);
+  handle_signals();
+  const int code = ended_by_signal(command.action());
+  finish_output();
+  return code;
+}
+
+}  // namespace
+
+int run_app(int argc, const char* const* argv) {
+  std::vector<std::string> files;
+  try {
+    return run_words(std::vector<std::string>(argv + std::min(argc, 1), argv + argc), &files);
+  } catch (const ClosedOutput&) {
+    return static_cast<int>(Exit::user);  // quietly: whoever closed it knows
   } catch (const Error& error) {
-    std::cout.flush();
-    return print_error(error.what(), error.hint(), error.code());
+    std::fflush(stdout);
+    return print_error(error.what(), error.hint(), error.code(),
+                       error.code() == Exit::usage ? "" : not_named(files, error.what()));
   } catch (const std::bad_alloc&) {
-    return print_error("out of memory", "try a smaller model, batch or context", Exit::hardware);
+    return print_error("out of memory", "try a smaller model, batch or context", Exit::hardware, not_named(files, ""));
   } catch (const std::exception& error) {
-    return print_error(error.what(), "", Exit::user);
+    return print_error(error.what(), "", Exit::user, not_named(files, error.what()));
   }
 }
 

@@ -4,12 +4,15 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/adapters.h"
 #include "cli/bench_kernels.h"
 #include "cli/bench_report.h"
 #include "cli/command.h"
 #include "cli/names.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
 #include "model/arch/read.h"
 #include "model/arch/write.h"
 #include "model/infer/speed.h"
@@ -37,15 +40,16 @@ std::vector<model::SpeedTest> tests_of(const Flags& flags) {
     for (const int64_t n : flags.generates)
       if (n > 0) tests.push_back({0, n, depth});
     for (const std::string& pair : flags.pairs) {
-      model::SpeedTest test{0, 0, depth};
-      char end = 0;
-      if (std::sscanf(pair.c_str(), "%ld,%ld%c", &test.prompt, &test.generate, &end) != 2 || test.prompt < 1 ||
-          test.generate < 1)
-        throw usage_error("-pg takes PROMPT,GENERATE, as in 512,128, not '{}'", pair);
-      tests.push_back(test);
+      const auto counts = two_counts(pair, ',');
+      if (!counts) throw usage_error("--pg takes PROMPT,GENERATE, as in 512,128, not '{}'", pair);
+      tests.push_back({counts->first, counts->second, depth});
     }
   }
   if (tests.empty()) throw usage_error("nothing to measure: all of -p and -n are 0");
+  constexpr int64_t kMost = model::SessionOptions::kMostPositions;
+  for (const model::SpeedTest& t : tests)
+    if (t.depth > kMost || t.prompt > kMost || t.generate > kMost || t.depth + t.prompt + t.generate > kMost)
+      throw usage_error("{} would need more than the {} places a context can have", t.name(), kMost);
   return tests;
 }
 
@@ -94,22 +98,17 @@ class Bench {
           flags_.explain ? &explained : nullptr);
       if (line.speed.seconds.empty()) return;
       progress_.finish(fmt::format("{} | {}: {:.2f} tokens/s", line.type, test.name(), line.speed.mean_rate()));
-      put((first_ ? bench_head(form_) : "") + bench_line(form_, line, first_));
+      put_text((first_ ? bench_head(form_) : "") + bench_line(form_, line, first_));
       first_ = false;
       if (flags_.explain) std::fputs(explained.c_str(), stderr);
     }
   }
 
   void finish() {
-    if (!first_) put(bench_foot(form_));
+    if (!first_) put_text(bench_foot(form_));
   }
 
  private:
-  static void put(const std::string& text) {
-    std::fputs(text.c_str(), stdout);
-    std::fflush(stdout);
-  }
-
   const Flags& flags_;
   BenchForm form_;
   std::vector<model::SpeedTest> tests_;
@@ -130,7 +129,10 @@ int bench(const Shared& shared, Flags& flags) {
   flags.speed.warm_up = !flags.no_warm_up;
   const model::LibraryRef library = shared.library();
   flags.cache.choose(*library, &flags.speed.session);
+  for (const std::string& type : flags.types)
+    if (!library->recipe(type)) (void)named_format(library->formats(), type);
   if (!flags.write.empty()) {
+    require_writable(flags.write);
     model::Model model = model::synthetic_model(library, flags.shape, flags.types.front());
     model::add_synthetic_tokenizer(model);
     model::write_gguf(model, flags.write);
@@ -151,14 +153,17 @@ int bench(const Shared& shared, Flags& flags) {
 void add_bench(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
   CLI::App* sub = app.add_subcommand("bench", "Measure how fast models read prompts and write tokens here");
-  sub->add_option("-m,--model", flags->models, "GGUF file or Hugging Face folder; repeatable")->type_name("FILE");
+  auto* file =
+      sub->add_option("-m,--model", flags->models, "GGUF file or Hugging Face folder; repeatable")->type_name("FILE");
   sub->add_option("--shape,--size", flags->shape, "A named size with random weights instead of a file")
       ->type_name("SIZE");
   sub->add_option("--type", flags->types, "Formats or mixtures of the random weights")
       ->delimiter(',')
-      ->type_name("TYPE,...");
-  sub->add_option("--write", flags->write, "Write the random model (with a vocabulary) and measure nothing")
-      ->type_name("FILE");
+      ->type_name("TYPE,...")
+      ->excludes(file);
+  auto* write =
+      sub->add_option("--write", flags->write, "Write the random model (with a vocabulary) and measure nothing")
+          ->type_name("FILE");
   sub->add_option("-p,--n-prompt", flags->prompts, "Lengths of prompts read at once; 0: none")
       ->delimiter(',')
       ->capture_default_str()
@@ -186,7 +191,8 @@ void add_bench(CLI::App& app, Command& command) {
                 "Count the time the process computes, not the time that passes: for a busy machine, with -t 1");
   sub->add_flag("--exact", flags->speed.session.exact, "f32 activations throughout");
   sub->add_flag("--explain", flags->explain,
-                "Also print each kernel's plan, time, and fraction of the ceiling that binds it, on stderr");
+                "Also print each kernel's plan, time, and fraction of the ceiling that binds it, on stderr")
+      ->excludes(write);
   sub->footer([] {
     const std::string four = example_format(4.5), size = example_size(1e9);
     return fmt::format(

@@ -1,10 +1,13 @@
 #include "cli/bench_kernels.h"
 
-#include <cstdio>
+#include <algorithm>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/names.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
 #include "run/engine/roofline.h"
 
 namespace lumen::cli {
@@ -18,10 +21,20 @@ struct Flags {
 
 run::ProductShape shape_of(const std::string& text) {
   run::ProductShape shape;
-  char end = 0;
-  if (std::sscanf(text.c_str(), "%ldx%ld%c", &shape.n, &shape.k, &end) != 2 || shape.n < 1 || shape.k < 1)
-    throw usage_error("--shape takes ROWSxCOLUMNS of the weights, as in 5632x2048, not '{}'", text);
+  const auto counts = two_counts(text, 'x');
+  if (!counts) throw usage_error("--shape takes ROWSxCOLUMNS of the weights, as in 5632x2048, not '{}'", text);
+  std::tie(shape.n, shape.k) = *counts;
   return shape;
+}
+
+// The least a format takes of a shape, before anything is measured.
+void require_room(run::Engine& engine, const run::ProductShape& s, int64_t rows) {
+  const int64_t numbers = static_cast<int64_t>(sizeof(float));
+  engine.require_memory(fmt::format("a product with weights of {}x{}", s.n, s.k),
+                        {{"weights, at a bit each", run::saturating_product(s.n, s.k) / 8},
+                         {"activations", run::saturating_product(run::saturating_product(rows, s.k), numbers)},
+                         {"results", run::saturating_product(run::saturating_product(rows, s.n), numbers)}},
+                        "choose a smaller --shape or fewer --rows");
 }
 
 void print_ceilings(const run::Engine& engine, const run::Ceilings& c, const std::string& device) {
@@ -29,7 +42,7 @@ void print_ceilings(const run::Engine& engine, const run::Ceilings& c, const std
                                  c.read_bytes / 1e9, c.f32_flops / 1e9);
   for (const run::Ceilings::Row& row : c.rows)
     text += fmt::format("{:5} {:9.1f} GFLOP/s  {}\n", row.kind, row.flops / 1e9, row.name);
-  std::fputs((text + "\n").c_str(), stdout);
+  put(text + "\n");
 }
 
 int measure(const Shared& shared, const Flags& flags) {
@@ -37,17 +50,17 @@ int measure(const Shared& shared, const Flags& flags) {
   for (const std::string& text : flags.shapes) shapes.push_back(shape_of(text));
   const model::LibraryRef library = shared.library();
   std::vector<FormatRef> formats;
-  for (const std::string& name : flags.formats) formats.push_back(library->formats().get(name));
+  for (const std::string& name : flags.formats) formats.push_back(named_format(library->formats(), name));
   if (formats.empty()) formats = library->formats().all();
   catch_interrupts();
   run::Engine engine = shared.engine();
+  const int64_t most_rows = *std::max_element(flags.rows.begin(), flags.rows.end());
+  for (const run::ProductShape& s : shapes) require_room(engine, s, most_rows);
   note("measuring the machine's ceilings");
   const run::Ceilings ceilings = engine.measure_ceilings();
   print_ceilings(engine, ceilings, engine.device().describe());
-  std::fputs(fmt::format("{:<14} {:>12} {:>4} {:>10} {:>9} {:>8} {:>12}  {}\n", "format", "weights", "M", "us",
-                         "GFLOP/s", "GB/s", "of ceiling", "plan")
-                 .c_str(),
-             stdout);
+  put(fmt::format("{:<14} {:>12} {:>4} {:>10} {:>9} {:>8} {:>12}  {}\n", "format", "weights", "M", "us", "GFLOP/s",
+                  "GB/s", "of ceiling", "plan"));
   for (const FormatRef& format : formats) {
     if (!format->encodes()) continue;
     for (run::ProductShape shape : shapes) {
@@ -56,12 +69,9 @@ int measure(const Shared& shared, const Flags& flags) {
         if (interrupted().load()) return static_cast<int>(Exit::interrupted);
         shape.m = m;
         const run::ProductTime t = run::time_product(engine, format, shape, flags.exact, ceilings);
-        std::fputs(fmt::format("{:<14} {:>12} {:4} {:10.1f} {:9.1f} {:8.2f} {:6.0f}% {:5} {}\n", format->name,
-                               fmt::format("{}x{}", shape.n, shape.k), m, t.seconds * 1e6, t.flops / t.seconds / 1e9,
-                               t.bytes / t.seconds / 1e9, 100 * t.bound_seconds / t.seconds, t.ceiling, t.plan)
-                       .c_str(),
-                   stdout);
-        std::fflush(stdout);
+        put(fmt::format("{:<14} {:>12} {:4} {:10.1f} {:9.1f} {:8.2f} {:6.0f}% {:5} {}\n", format->name,
+                        fmt::format("{}x{}", shape.n, shape.k), m, t.seconds * 1e6, t.flops / t.seconds / 1e9,
+                        t.bytes / t.seconds / 1e9, 100 * t.bound_seconds / t.seconds, t.ceiling, t.plan));
       }
     }
   }

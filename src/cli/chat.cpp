@@ -1,6 +1,8 @@
 // lumen chat -m MODEL
 #include "model/text/chat.h"
 
+#include <unistd.h>
+
 #include <iostream>
 
 #include "base/error.h"
@@ -10,9 +12,11 @@
 #include "cli/command.h"
 #include "cli/drafts.h"
 #include "cli/line_input.h"
+#include "cli/output.h"
 #include "cli/sampling.h"
 #include "model/arch/read.h"
 #include "model/file/json.h"
+#include "model/file/own_input.h"
 #include "model/text/unicode.h"
 
 namespace lumen::cli {
@@ -34,11 +38,12 @@ constexpr const char* kHelp =
     "Ctrl-C stops an answer; twice it ends the program.\n";
 
 struct Flags {
-  std::string model, system, template_name, template_values, prompt;
+  std::string model, system, template_name, template_values, prompt, load;
   SamplingFlags sampling;
   AdapterFlags adapters;
   DraftFlags draft;
-  bool times = false;
+  bool times = false, show_prompt = false, ids = false;
+  bool prompt_given = false;  // be it empty
 };
 
 // A template by file, by name, or the model's own.
@@ -65,14 +70,25 @@ Chosen choose_template(const Flags& flags, const model::Tokenizer& tokenizer) {
 
 class Conversation {
  public:
-  Conversation(const Flags& flags, const model::Tokenizer& tokenizer, Chosen chosen, model::Generator& generator)
+  // Without a generator nothing can be asked; prompts can be shown.
+  Conversation(const Flags& flags, const model::Tokenizer& tokenizer, Chosen chosen, model::Generator* generator)
       : flags_(flags), tokenizer_(tokenizer), chosen_(std::move(chosen)), generator_(generator) {
     if (!flags.template_values.empty()) {
       model::parse_json(flags.template_values, "--chat-template-kwargs");
       more_ = ordered_json::parse(flags.template_values);
       if (!more_.is_object()) throw usage_error("--chat-template-kwargs needs a JSON object");
     }
-    set_system(flags.system);
+    if (!flags.load.empty()) load(flags.load);
+    if (!flags.system.empty() || flags.load.empty()) set_system(flags.system);
+  }
+
+  // Exactly what the model reads before it answers; control tokens by their names.
+  std::string prompt(bool ids) {
+    if (flags_.prompt_given) messages_.push_back(message("user", flags_.prompt));
+    std::string out;
+    for (const model::TokenId id : model::chat_tokens(tokenizer_, chosen_.chat, messages_, more_))
+      out += ids ? fmt::format("{}{}", out.empty() ? "" : " ", id) : tokenizer_.bytes(id);
+    return out;
   }
 
   void ask(const std::string& text) {
@@ -118,11 +134,12 @@ class Conversation {
     } else if (name == "/history") {
       if (messages_.empty()) note("nothing was said yet");
       for (const auto& m : messages_)
-        std::cerr << m["role"].get<std::string>() << ": " << m["content"].get<std::string>() << "\n";
+        note(fmt::format("{}: {}", m["role"].get<std::string>(), m["content"].get<std::string>()));
     } else if (name == "/save" || name == "/load") {
       if (rest.empty()) {
         note(name + " needs the name of a file");
       } else if (name == "/save") {
+        model::refuse_own_input(model::model_files(flags_.model), model::Paths{rest}, "name another file");
         ordered_json root = ordered_json::object();
         root["messages"] = messages_;
         write_file_atomic(rest, root.dump(2) + "\n");
@@ -176,10 +193,8 @@ class Conversation {
 
   void answer() {
     const auto tokens = model::chat_tokens(tokenizer_, chosen_.chat, messages_, more_);
-    const auto result = generator_.answer(
-        tokens, true, [](std::string_view piece) { std::cout << piece << std::flush; },
-        [] { return !interrupted().load(); });
-    std::cout << std::endl;
+    const auto result = generator_->answer(tokens, true, put_text, [] { return !interrupted().load(); });
+    put("\n");
     const bool stopped = result.reason == model::EndReason::interrupted;
     if (stopped) {
       note("(stopped)");
@@ -199,7 +214,7 @@ class Conversation {
   const Flags& flags_;
   const model::Tokenizer& tokenizer_;
   Chosen chosen_;
-  model::Generator& generator_;
+  model::Generator* generator_;
   ordered_json messages_ = ordered_json::array(), more_ = ordered_json::object();
 };
 
@@ -235,21 +250,27 @@ int chat(const Shared& shared, Flags& flags) {
   const model::LibraryRef library = shared.library();
   const model::Model model = model::read_model(library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
-  flags.sampling.finish(*model.tokenizer, *library);
+  flags.sampling.finish(model, *library);
   Chosen chosen = choose_template(flags, *model.tokenizer);
   auto& stops = flags.sampling.generate.stops;
   stops.insert(stops.end(), chosen.stops.begin(), chosen.stops.end());
+  if (flags.show_prompt) {
+    put_text(Conversation(flags, *model.tokenizer, std::move(chosen), nullptr).prompt(flags.ids));
+    if (flags.ids || isatty(STDOUT_FILENO) != 0) put("\n");
+    return static_cast<int>(Exit::ok);
+  }
   const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine();
   const model::LoadedModel loaded(engine, model, adapters);
+  note_length(loaded, flags.sampling.session);
   DraftChoice draft(flags.draft, library, engine, model, flags.sampling.session);
   model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
                              draft.take());
-  Conversation conversation(flags, *model.tokenizer, std::move(chosen), generator);
+  Conversation conversation(flags, *model.tokenizer, std::move(chosen), &generator);
   LineInput input;
   catch_interrupts(true);
   if (input.terminal()) note("ask, and press Enter; /help lists commands, Ctrl-D ends");
-  if (!flags.prompt.empty()) conversation.ask(flags.prompt);
+  if (flags.prompt_given) conversation.ask(flags.prompt);
   for (;;) {
     std::string message;
     const auto status = read_message(input, &message);
@@ -279,8 +300,8 @@ int chat(const Shared& shared, Flags& flags) {
     } catch (const Error& error) {
       if (!input.terminal()) throw;
       // A mistake must not end a conversation.
-      std::cerr << "lumen: " << error.what() << "\n";
-      if (!error.hint().empty()) std::cerr << "  hint: " << error.hint() << "\n";
+      warn(error.what());
+      if (!error.hint().empty()) note("  hint: " + error.hint());
     }
   }
   if (input.terminal()) std::cerr << "\n";
@@ -296,13 +317,19 @@ void add_chat(CLI::App& app, Command& command) {
       ->required()
       ->type_name("FILE");
   sub->add_option("--system,--system-prompt", flags->system, "How the model shall answer");
-  sub->add_option("-p,--prompt", flags->prompt, "The first question");
+  auto* prompt = sub->add_option("-p,--prompt", flags->prompt, "The first question");
+  auto* load =
+      sub->add_option("--load", flags->load, "Go on with a conversation, as /save writes it")->type_name("FILE");
   sub->add_option("--chat-template,--chat-template-file", flags->template_name,
                   "Template of the conversation: a file with Jinja, or plain, chatml; default: the model's own")
       ->type_name("FILE|NAME");
   sub->add_option("--chat-template-kwargs", flags->template_values, "More values for the template, as JSON")
       ->type_name("JSON");
   sub->add_flag("--times", flags->times, "Tell tokens and their rates after each answer");
+  auto* show =
+      sub->add_flag("--show-prompt", flags->show_prompt,
+                    "Print exactly what the model would read (--system, --load, -p through the template), and end");
+  sub->add_flag("--ids", flags->ids, "With --show-prompt: its token ids")->needs(show);
   flags->sampling.add_flags(*sub);
   flags->adapters.add_flags(*sub);
   flags->draft.add_flags(*sub, flags->sampling.generate);
@@ -311,10 +338,16 @@ void add_chat(CLI::App& app, Command& command) {
       "  lumen chat -m model.gguf\n"
       "  lumen chat -m model.gguf --system \"한국어로 짧게 답해.\" --temp 0.3\n"
       "  lumen chat -m model.gguf --chat-template-kwargs '{\"enable_thinking\": false}'\n"
+      "  lumen chat -m model.gguf -p \"Hello\" --show-prompt\n"
       "  echo \"안녕?\" | lumen chat -m model.gguf");
   add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return chat(*shared, *flags); }; });
+  sub->callback([sub, flags, prompt, load, &command] {
+    flags->prompt_given = prompt->count() > 0;
+    if (flags->show_prompt && !flags->prompt_given && load->count() == 0)
+      throw usage_error("--show-prompt shows a conversation: give -p, or --load");
+    flags->draft.require_use(*sub);
+    command.action = [flags, shared = command.shared] { return chat(*shared, *flags); };
+  });
 }
 
 }  // namespace lumen::cli

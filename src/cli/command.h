@@ -46,16 +46,23 @@ void add_quantize(CLI::App& app, Command& command);
 void add_export(CLI::App& app, Command& command);
 void add_embed(CLI::App& app, Command& command);
 void add_perplexity(CLI::App& app, Command& command);
+void add_eval(CLI::App& app, Command& command);
 void add_bench(CLI::App& app, Command& command);
 void add_inspect(CLI::App& app, Command& command);
 void add_compile(CLI::App& app, Command& command);
 void add_format(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
 
-// Set by Ctrl-C (the second one ends the program at once).
+// Set by Ctrl-C, SIGTERM and SIGHUP once catch_interrupts was called: the command saves what it has and returns
+// Exit::interrupted, which becomes 128 + the signal's number. Before that, and at the second one, they end the program
+// at once; temporary files are removed.
 const std::atomic<bool>& interrupted();
-void catch_interrupts(bool end_reads = false);  // true: waiting for input ends, too
+// end_reads: waiting for input ends at Ctrl-C, too; the other signals still end the program at once.
+void catch_interrupts(bool end_reads = false);
 void forget_interrupt();
+
+// The parser with all commands and their options.
+std::unique_ptr<CLI::App> make_app(Command& command);
 
 // The whole program: arguments in, exit code out. Output goes to stdout, notes and errors to stderr.
 int run_app(int argc, const char* const* argv);

@@ -1,14 +1,18 @@
 // lumen compile FILE
-#include <cstdio>
+#include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/names.h"
+#include "cli/output.h"
 #include "model/arch/source.h"
+#include "model/file/own_input.h"
 #include "model/train/optimizer.h"
 #include "model/train/recipe.h"
+#include "number/read/names.h"
 #include "run/engine/drawn_inputs.h"
 #include "run/engine/stages.h"
 
@@ -21,7 +25,7 @@ struct Flags {
   std::string file, shape, function = "forward", target = "native", emit = "graph", out;
   std::vector<std::string> symbols, formats, config;
   std::string precision = "f32";
-  bool exact = false, explain = false, check = false;
+  bool exact = false, explain = false, check = false, emit_given = false;
 };
 
 // "B=1,T=512" or several flags.
@@ -60,6 +64,10 @@ graph::Graph graph_of(model::Library& library, const Flags& flags, graph::Bindin
   } else if (flags.file.ends_with(".lum")) {
     throw user_error("{}: no such file", flags.file);
   } else {
+    const std::vector<std::string> known = library.family_names();
+    if (std::find(known.begin(), known.end(), flags.file) == known.end())
+      throw Error(Exit::usage, fmt::format("'{}' is neither a .lum file nor a known family", flags.file),
+                  read::nearest_names(flags.file, known));
     family = library.family(flags.file);
   }
   if (!family) return model::function_graph(library, *file, flags.function);
@@ -67,9 +75,16 @@ graph::Graph graph_of(model::Library& library, const Flags& flags, graph::Bindin
   for (const std::string& text : flags.config) {
     const size_t at = text.find('=');
     if (at == std::string::npos) throw usage_error("--config takes KEY=NUMBER, not '{}'", text);
-    values[text.substr(0, at)] = std::strtod(text.c_str() + at + 1, nullptr);
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str() + at + 1, &end);
+    if (at == 0 || at + 1 == text.size() || *end != 0 || !std::isfinite(value))
+      throw usage_error("--config takes KEY=NUMBER, not '{}'", text);
+    values[text.substr(0, at)] = value;
   }
   const std::vector<std::string> sizes = family->sizes();
+  if (!flags.shape.empty() && std::find(sizes.begin(), sizes.end(), flags.shape) == sizes.end())
+    throw Error(Exit::usage, fmt::format("--shape {}: {} has no such size", flags.shape, family->name()),
+                read::nearest_names(flags.shape, sizes));
   const std::string size = !flags.shape.empty() ? flags.shape : sizes.empty() ? "" : sizes.front();
   const graph::Config config = family->config(size, values);
   if (flags.function != "train" || family->has_function("train")) return family->function(flags.function, config);
@@ -98,7 +113,7 @@ int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptio
       program->explain(&ceilings) +
       fmt::format("{:.3f} ms for a run in which no kernel is timed apart\n", program->measure(kExplainRuns) * 1e3);
   if (flags.out.empty()) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    put(text);
   } else {
     write_file_atomic(flags.out, text);
   }
@@ -106,10 +121,15 @@ int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptio
 }
 
 int compile(const Shared& shared, const Flags& flags) {
+  if (!flags.out.empty())
+    model::refuse_own_input(model::Paths{flags.file}, model::Paths{flags.out}, "name another file for --out");
   auto library = model::Library::builtin();
   for (const std::string& folder : shared.format_folders) library->add_format_folder(folder);
   for (const std::string& folder : shared.model_folders) library->add_model_folder(folder);
   const run::Stage stage = run::stage_from_name(flags.emit);
+  if (flags.check && flags.emit_given && flags.out.empty())
+    throw usage_error("--check prints its report; --emit beside it needs a file (--out)");
+  if (!flags.out.empty()) require_writable(flags.out);
   run::CompileOptions options;
   options.symbols = symbol_values(flags.symbols);
   const graph::Graph g = graph_of(*library, flags, options.symbols);
@@ -120,7 +140,7 @@ int compile(const Shared& shared, const Flags& flags) {
     const size_t at = text.find('=');
     graph::FormatAssignment a;
     a.what = graph::FormatAssignment::What::stored;
-    a.format = library->formats().get(at == std::string::npos ? text : text.substr(at + 1));
+    a.format = named_format(library->formats(), at == std::string::npos ? text : text.substr(at + 1));
     const std::string pattern = at == std::string::npos ? "*" : text.substr(0, at);
     // Vectors stay f32, as everywhere; inputs of a plain function are held in a format when they are named.
     const bool named = pattern.find_first_of("*?") == std::string::npos;
@@ -141,12 +161,17 @@ int compile(const Shared& shared, const Flags& flags) {
     }
   }
   if (flags.explain) return explain(shared, g, options, flags);
-  const std::string text =
-      flags.check ? run::check_text(g, options, flags.target) : run::stage_text(g, options, flags.target, stage);
-  if (flags.out.empty()) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-  } else {
+  // Beside --check, --emit names what goes to the file.
+  const std::string report = flags.check ? run::check_text(g, options, flags.target) : "";
+  const bool stage_wanted = !flags.check || flags.emit_given;
+  const std::string text = stage_wanted ? run::stage_text(g, options, flags.target, stage) : report;
+  if (flags.check && stage_wanted) put(report);
+  if (!flags.out.empty()) {
     write_file_atomic(flags.out, text);
+  } else if (stage == run::Stage::object && stage_wanted) {
+    put_bytes(text);
+  } else {
+    put_text(text);
   }
   return 0;
 }
@@ -169,13 +194,16 @@ void add_compile(CLI::App& app, Command& command) {
   sub->add_option("--target", flags->target, "Machine; see `lumen doctor`")
       ->capture_default_str()
       ->type_name("MACHINE");
-  sub->add_option("--emit", flags->emit, "graph, loops, llvm, asm or obj")->capture_default_str();
+  auto* emit = sub->add_option("--emit", flags->emit, "graph, loops, llvm, asm or obj")->capture_default_str();
   sub->add_option("-o,--out", flags->out, "File to write instead of printing")->type_name("OUT");
-  sub->add_flag(
-      "--explain", flags->explain,
-      "Run it here, on numbers drawn at random: each kernel's plan, predicted and measured time, and the ceiling that binds it");
+  auto* explain = sub->add_flag("--explain", flags->explain,
+                                "Run it here, on numbers drawn at random: each kernel's plan, predicted and measured "
+                                "time, and the ceiling that binds it");
   sub->add_flag("--check", flags->check,
-                "For a GPU: each kernel's registers, spills, memory, and what its inner loop is made of");
+                "For a GPU: print each kernel's registers, spills, memory, and what its inner loop is made of; --emit "
+                "and --out write a stage beside it")
+      ->excludes(explain);
+  explain->excludes(emit);
   sub->add_option("--precision", flags->precision,
                   "Float type that operands of products with parameters and of attention are rounded to")
       ->type_name("TYPE")
@@ -190,8 +218,11 @@ void add_compile(CLI::App& app, Command& command) {
            "  lumen compile model.lum --function train --symbols B=12,T=64 --emit graph";
   });
   add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return compile(*shared, *flags); }; });
+  sub->get_option("--machine")->excludes(sub->get_option("--target"));
+  sub->callback([flags, emit, &command] {
+    flags->emit_given = emit->count() > 0;
+    command.action = [flags, shared = command.shared] { return compile(*shared, *flags); };
+  });
 }
 
 }  // namespace lumen::cli

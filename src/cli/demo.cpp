@@ -2,13 +2,15 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <iostream>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/lock.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/names.h"
+#include "cli/output.h"
 #include "model/arch/read.h"
 #include "model/arch/write.h"
 #include "model/compress/quantize.h"
@@ -50,11 +52,13 @@ class Demo {
     if (flags_.tuning_steps) recipe_.demo_tuning_steps = *flags_.tuning_steps;
     recipe_.schedule.warmup = std::min(recipe_.schedule.warmup, recipe_.schedule.steps / 4);
     for (const std::string& name : recipe_.demo_formats)
-      (void)library_->formats().get(name);  // mistakes show before the work
+      (void)named_format(library_->formats(), name);  // mistakes show before the work
   }
 
   int run() {
     const auto start = Clock::now();
+    std::filesystem::create_directories(flags_.out);
+    require_writable_folder(flags_.out);
     prepare();
     train();
     rows_.push_back(measure("f32", trained_, "f32"));
@@ -62,8 +66,8 @@ class Demo {
     for (const std::string& name : recipe_.demo_trained) fine_tune(name);
     print_table();
     write_sample();
-    std::cout << fmt::format("{} GGUF files in {}; whole demo {}\n", files_, flags_.out,
-                             format_duration(std::chrono::duration<double>(Clock::now() - start).count()));
+    put(fmt::format("{} GGUF files in {}; whole demo {}\n", files_, flags_.out,
+                    format_duration(std::chrono::duration<double>(Clock::now() - start).count())));
     return 0;
   }
 
@@ -81,11 +85,10 @@ class Demo {
     trained_ = model::initialise(family, family->config(recipe_.size, values), recipe_.seed);
     trained_.tokenizer = tokenizer;
     trained_.name = "demo";
-    std::filesystem::create_directories(flags_.out);
-    std::cout << fmt::format(
-                     "A character model of {:.2f} M parameters on {} characters of plays; everything lands in {}.\n",
-                     static_cast<double>(trained_.weight_count()) / 1e6, text.size(), flags_.out)
-              << std::flush;
+    lock_.emplace(flags_.out);
+    model::clean_checkpoints(flags_.out);
+    put(fmt::format("A character model of {:.2f} M parameters on {} characters of plays; everything lands in {}.\n",
+                    static_cast<double>(trained_.weight_count()) / 1e6, text.size(), flags_.out));
   }
 
   model::LoopResult run_loop(model::Trainer& trainer, const std::string& title, bool save) {
@@ -102,9 +105,8 @@ class Demo {
     model::Trainer trainer(engine_, trained_, recipe_, data_);
     const model::LoopResult result = run_loop(trainer, "train f32", true);
     trained_ = trainer.model();
-    std::cout << fmt::format("trained {} steps: validation loss {:.4f} nats per character, {:.0f} tokens/s\n",
-                             recipe_.schedule.steps, result.validation_loss, result.tokens_per_second)
-              << std::flush;
+    put(fmt::format("trained {} steps: validation loss {:.4f} nats per character, {:.0f} tokens/s\n",
+                    recipe_.schedule.steps, result.validation_loss, result.tokens_per_second));
   }
 
   double perplexity_of(const model::LoadedModel& loaded) {
@@ -154,6 +156,7 @@ class Demo {
   model::Model rounded(const model::Model& model, const std::string& format) {
     model::QuantizeOptions options;
     options.target = format;
+    options.pure = true;
     return model::quantize(engine_, model, options, nullptr);
   }
 
@@ -194,12 +197,10 @@ class Demo {
                          row.perplexity, row.trained > 0 ? fmt::format("{:.4f}", row.trained) : "-",
                          row.tokens_per_second);
     }
-    std::cout << out
-              << fmt::format(
-                     "perplexity per character on 600 windows of the validation text; fine-tuned: {} further steps "
-                     "with the rounding in the loop\n",
-                     recipe_.demo_tuning_steps)
-              << std::flush;
+    put(out +
+        fmt::format("perplexity per character on 600 windows of the validation text; fine-tuned: {} further steps "
+                    "with the rounding in the loop\n",
+                    recipe_.demo_tuning_steps));
   }
 
   // A text from the best file of less than five bits.
@@ -219,12 +220,11 @@ class Demo {
     model::Sampler sampler(options);
     model::TokenStream stream(*model.tokenizer);
     std::vector<model::TokenId> text = model.tokenizer->encode(recipe_.demo_sample);
-    std::cout << fmt::format("\n{} writes:\n{}", best->best_file.filename().string(), recipe_.demo_sample)
-              << std::flush;
+    put(fmt::format("\n{} writes:\n{}", best->best_file.filename().string(), recipe_.demo_sample));
     std::span<const float> logits = session.feed(text);
     for (int64_t i = 0; i < flags_.sample && !interrupted().load(); ++i) {
       const model::TokenId id = sampler.pick(logits);
-      std::cout << stream.push(id) << std::flush;
+      put_text(stream.push(id));
       text.push_back(id);
       if (session.position() == session.context()) {
         // The window is full: begin again with its second half.
@@ -235,10 +235,11 @@ class Demo {
         logits = session.feed({&id, 1});
       }
     }
-    std::cout << stream.finish() << "\n\n";
+    put_text(stream.finish() + "\n\n");
   }
 
   Flags flags_;
+  std::optional<FolderLock> lock_;
   model::LibraryRef library_;
   run::Engine engine_;
   model::Recipe recipe_;

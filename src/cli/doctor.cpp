@@ -11,11 +11,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/processor.h"
 #include "cli/version.h"
 #include "run/device/choose.h"
 #include "run/device/libraries.h"
 #include "run/engine/examine.h"
+#include "run/engine/kept_files.h"
 #include "run/engine/stages.h"
 
 namespace lumen::cli {
@@ -46,7 +48,8 @@ CacheState look_at_cache(const Shared& shared) {
     ++c.files;
     c.bytes += static_cast<int64_t>(entry.file_size(failure));
   }
-  c.state = access(folder.c_str(), W_OK) == 0 ? "ready" : "not writable: kernels are compiled at every start";
+  const run::KeptFiles kept(folder, true);
+  c.state = kept.usable() ? "ready" : "every start compiles: " + kept.trouble();
   return c;
 }
 
@@ -192,7 +195,8 @@ std::string text_of(const run::Examination& e) {
   line(fmt::format("{:.1f} of {:.1f} GiB free{}; {}", gib(e.memory.free), gib(e.memory.total),
                    e.memory_rate > 0 ? fmt::format(", {:.0f} GB/s", e.memory_rate / 1e9) : "", e.determinism));
   if (e.trials.empty()) return out;
-  line(fmt::format("self-test: {} of {} kernels agree with the codec", passed(e), e.trials.size()));
+  line(fmt::format("self-test of kernels with f32 activations (as with --exact): {} of {} agree with the codec",
+                   passed(e), e.trials.size()));
   for (const auto& t : e.trials)
     if (!t.line.ok || verbosity() == Verbosity::verbose)
       line(fmt::format("  {} {:<12} {:<32} {}", t.line.ok ? "ok  " : "FAIL", t.format, t.line.what, t.line.detail));
@@ -228,7 +232,11 @@ std::string report_text(const Findings& found) {
 
 int doctor(const Shared& shared, const Flags& flags) {
   const Findings found = look(shared, flags);
-  std::fputs((flags.json ? json_text(found) : report_text(found)).c_str(), stdout);
+  if (flags.json) {
+    put_text(json_text(found));
+  } else {
+    put(report_text(found));
+  }
   return static_cast<int>(found.usable() ? Exit::ok : Exit::hardware);
 }
 
@@ -236,15 +244,19 @@ int doctor(const Shared& shared, const Flags& flags) {
 
 void add_doctor(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* sub = app.add_subcommand("doctor", "What this machine is, what runs on it, and whether kernels are right");
+  CLI::App* sub = app.add_subcommand(
+      "doctor", "What this machine is, what runs on it, and whether kernels with f32 activations are right");
   sub->add_flag("--json", flags->json, "For programs");
-  sub->add_flag("--all", flags->all, "Test the kernels of every format");
-  sub->add_flag("--quick", flags->quick, "Skip the self-test and the measurement");
+  auto* all = sub->add_flag("--all", flags->all, "Test the kernels of every format");
+  sub->add_flag("--quick", flags->quick, "Skip the self-test and the measurement")->excludes(all);
   sub->footer(
-      "Every device is opened, described, and its kernels are compared with the exact codec; one that disagrees is "
-      "refused "
-      "and the\n"
-      "next one is tried. --device looks at one kind alone, -v shows every test.\n"
+      "Every device is opened, described, and its kernels are compared with the exact codec, with f32 activations: "
+      "those "
+      "that\n"
+      "round activations, as commands do without --exact, are not tried. A device that disagrees is refused and the "
+      "next "
+      "one\n"
+      "is tried. --device looks at one kind alone, -v shows every test.\n"
       "LUMEN_CUDA_LIBRARY and LUMEN_HIP_LIBRARY name a driver's library that the system does not find by itself.\n"
       "Exit code 0, or 3 when nothing usable is found.");
   add_shared_flags(*sub, command.shared);

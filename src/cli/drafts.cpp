@@ -1,5 +1,7 @@
 #include "cli/drafts.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/arch/read.h"
 
@@ -14,8 +16,11 @@ void check_vocabulary(const model::Model& model, const model::Model& small, cons
   if (!small.tokenizer) throw other("the draft model has no tokenizer");
   const model::Tokenizer& a = *model.tokenizer;
   const model::Tokenizer& b = *small.tokenizer;
-  if (a.size() != b.size() || model.integer("vocab") != small.integer("vocab"))
-    throw other(fmt::format("the draft has {} tokens, the model {}", small.integer("vocab"), model.integer("vocab")));
+  // Beyond the tokenizer's ids models may differ: nothing there is ever drawn.
+  if (a.size() != b.size()) throw other(fmt::format("the draft has {} tokens, the model {}", b.size(), a.size()));
+  if (a.size() > std::min(model.integer("vocab"), small.integer("vocab")))
+    throw other(fmt::format("the tokenizer has {} tokens, but the draft {} and the model {}", a.size(),
+                            small.integer("vocab"), model.integer("vocab")));
   for (model::TokenId id = 0; id < a.size(); ++id)
     if (a.bytes(id) != b.bytes(id)) throw other(fmt::format("token {} of the draft is not the model's", id));
 }
@@ -37,6 +42,11 @@ void DraftFlags::add_flags(CLI::App& app, model::GenerateOptions& options) {
       ->group("Drafts");
 }
 
+void DraftFlags::require_use(const CLI::App& app) const {
+  if (!look_up && model.empty() && app.count("--draft") > 0)
+    throw usage_error("--draft bounds what a draft proposes: it goes with --lookup or --model-draft");
+}
+
 DraftChoice::DraftChoice(const DraftFlags& flags, const model::LibraryRef& library, run::Engine& engine,
                          const model::Model& model, const model::SessionOptions& session) {
   if (flags.look_up) {
@@ -45,7 +55,9 @@ DraftChoice::DraftChoice(const DraftFlags& flags, const model::LibraryRef& libra
     small_ = model::read_model(library, flags.model);
     check_vocabulary(model, *small_, flags.model);
     loaded_.emplace(engine, *small_);
-    draft_ = std::make_unique<model::ModelDraft>(*loaded_, small_options(session, model, *small_));
+    draft_ = std::make_unique<model::ModelDraft>(
+        *loaded_, small_options(session, model, *small_),
+        model::never_drawn(*small_->tokenizer, small_->integer("vocab"), /*ignore_end=*/false));
   }
 }
 

@@ -16,6 +16,7 @@ struct DraftFlags {
   bool look_up = false;
 
   void add_flags(CLI::App& app, model::GenerateOptions& options);
+  void require_use(const CLI::App& app) const;  // Error where flags bound a draft that nobody asked for
 };
 
 // The draft chosen by flags, and what it needs as long as it is used.

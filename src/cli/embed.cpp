@@ -2,7 +2,6 @@
 #include "model/infer/embed.h"
 
 #include <cmath>
-#include <iostream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -10,6 +9,7 @@
 #include "cli/adapters.h"
 #include "cli/command.h"
 #include "cli/given_text.h"
+#include "cli/output.h"
 #include "model/arch/read.h"
 #include "model/file/hub_cache.h"
 #include "model/file/json.h"
@@ -106,23 +106,24 @@ void print_json(const Flags& flags, const std::vector<Row>& rows, int64_t tokens
   root["data"] = std::move(data);
   root["usage"] = {{"prompt_tokens", tokens}, {"total_tokens", tokens}};
   if (flags.cosine || flags.form == "json+") root["cosineSimilarity"] = cosines(rows);
-  std::cout << root.dump() << "\n";
+  put_text(root.dump() + "\n");
 }
 
 void print_plain(const Flags& flags, const std::vector<Row>& rows) {
   if (!flags.cosine) {
-    for (const Row& row : rows) std::cout << numbers(row.vector, " ") << "\n";
+    for (const Row& row : rows) put(numbers(row.vector, " ") + "\n");
     return;
   }
   const auto all = cosines(rows);
   for (const auto& line : all) {
     std::string text;
     for (const double c : line) text += fmt::format("{}{:7.4f}", text.empty() ? "" : " ", c);
-    std::cout << text << "\n";
+    put(text + "\n");
   }
 }
 
 int embed(const Shared& shared, Flags& flags) {
+  if (flags.cosine && flags.form == "array") throw usage_error("--cosine has no place in --format array: take json");
   const std::vector<std::string> texts = texts_of(flags);
   const model::Model model = model::read_model(shared.library(), flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
@@ -153,9 +154,9 @@ int embed(const Shared& shared, Flags& flags) {
   if (flags.form == "plain") {
     print_plain(flags, rows);
   } else if (flags.form == "array") {
-    std::cout << "[";
-    for (size_t i = 0; i < rows.size(); ++i) std::cout << (i ? "," : "") << "[" << numbers(rows[i].vector, ",") << "]";
-    std::cout << "]\n";
+    std::string text = "[";
+    for (size_t i = 0; i < rows.size(); ++i) text += fmt::format("{}[{}]", i ? "," : "", numbers(rows[i].vector, ","));
+    put(text + "]\n");
   } else {
     print_json(flags, rows, tokens);
   }

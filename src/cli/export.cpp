@@ -1,12 +1,13 @@
 // lumen export IN OUT
-#include <cstdio>
-
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/names.h"
 #include "model/arch/read.h"
 #include "model/arch/write.h"
 #include "model/compress/quantize.h"
+#include "model/file/own_input.h"
 
 namespace lumen::cli {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 struct Flags {
   std::string in, out, to, type;
   std::string split;
+  bool overwrite = false;
 };
 
 // "4G", "500M", "1000000"
@@ -39,14 +41,27 @@ int export_model(const Shared& shared, const Flags& flags) {
   const bool gguf = flags.to.empty() ? std::filesystem::path(flags.out).extension() == ".gguf" : flags.to == "gguf";
   const int64_t split = size_of(flags.split);
   if (split > 0 && !gguf) throw usage_error("--split-max-size is for GGUF files");
+  if (!flags.overwrite) {
+    model::refuse_own_input(model::model_files(flags.in),
+                            gguf ? model::replaced_by_gguf(flags.out, split > 0) : model::replaced_by_folder(flags.out),
+                            "name another place, or add --overwrite: what is there will be gone");
+  }
   const model::LibraryRef library = shared.library();
+  const FormatRef type = flags.type.empty() ? nullptr : named_format(library->formats(), flags.type);
+  if (gguf) {
+    require_writable(flags.out);
+  } else {
+    require_writable_folder(flags.out);
+  }
   model::Model model = model::read_model(library, flags.in);
   std::vector<std::string> unknown;
   for (const auto& [name, w] : model.weights)
     if (!w.is_f32() && w.type.element.format->safetensors_type.empty()) unknown.push_back(w.type.element.format->name);
-  if (!flags.type.empty()) {
+  if (type) {
     run::Engine engine = shared.engine();
-    model = model::with_floats(engine, model, library->formats().get(flags.type));
+    model::QuantizeReport report;
+    model = model::with_floats(engine, model, type, &report);
+    for (const std::string& warning : report.warnings()) warn(warning);
   } else if (!gguf && !unknown.empty()) {
     throw Error(Exit::user,
                 fmt::format("weights in the format '{}' have no place in a Hugging Face folder", unknown.front()),
@@ -71,6 +86,7 @@ void add_export(CLI::App& app, Command& command) {
       ->check(CLI::IsMember({"gguf", "hf"}));
   sub->add_option("--type", flags->type, "Float format all matrices are decoded to")->type_name("FORMAT");
   sub->add_option("--split-max-size", flags->split, "Several GGUF files of at most about this size")->type_name("SIZE");
+  sub->add_flag("--overwrite", flags->overwrite, "OUT may be IN or a part of it; other files are replaced without it");
   sub->footer(
       "Config, tokenizer, chat template and defaults of generation go along. Rounded weights stay as they are.\n"
       "Examples:\n"

@@ -5,7 +5,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "cli/command.h"
+#include "cli/names.h"
+#include "cli/output.h"
 #include "model/arch/source.h"
 #include "number/facts.h"
 #include "run/engine/format_check.h"
@@ -47,17 +50,17 @@ int list(const Shared& shared) {
       fmt::format("{:<16} {:>7} {:>12} {:>5}  {:<24} {}\n", "format", "bits", "block", "gguf", "kind", "");
   for (const FormatRef& f : formats) {
     out += fmt::format("{:<16} {:>7.3f} {:>12} {:>5}  {:<24} {}\n", f->name, f->bits_per_weight(), block_text(*f),
-                       f->gguf_type ? std::to_string(*f->gguf_type) : "-", facts_text(*f), f->doc);
+                       f->gguf_type ? std::to_string(*f->gguf_type) : "-", facts_text(*f), printable(f->doc));
   }
   out += fmt::format("{} formats\n", formats.size());
-  std::fputs(out.c_str(), stdout);
+  put(out);
   return 0;
 }
 
 int show(const Shared& shared, const Flags& flags) {
-  const FormatRef f = shared.library()->formats().get(flags.name);
-  std::fputs(fmt::format("{}\n", f->source_text).c_str(), stdout);
-  for (const std::string& line : facts_of(*f).lines) std::fputs(fmt::format("# {}\n", line).c_str(), stdout);
+  const FormatRef f = named_format(shared.library()->formats(), flags.name);
+  put_text(f->source_text + "\n");
+  for (const std::string& line : facts_of(*f).lines) put(fmt::format("# {}\n", line));
   return 0;
 }
 
@@ -86,7 +89,7 @@ void print_errors(const FormatLibrary& library, const FormatRef& f) {
     out += fmt::format("{} {:<18} {:>7.3f} {:>10.5f} {:>12.5f}\n", row == f ? ">" : " ", row->name,
                        row->bits_per_weight(), error.gaussian, error.heavy);
   }
-  std::fputs(out.c_str(), stdout);
+  put(out);
 }
 
 // 0 failed lines when all is well.
@@ -94,18 +97,14 @@ int print_lines(const std::vector<run::CheckLine>& lines) {
   int failed = 0;
   for (const run::CheckLine& line : lines) {
     failed += line.ok ? 0 : 1;
-    std::fputs(
-        fmt::format("  {} {:<32} {:<16} {}\n", line.ok ? "ok  " : "FAIL", line.what, line.machine, line.detail).c_str(),
-        stdout);
+    put(fmt::format("  {} {:<32} {:<16} {}\n", line.ok ? "ok  " : "FAIL", line.what, line.machine, line.detail));
   }
   return failed;
 }
 
 int check_one(const Shared& shared, const FormatLibrary& library, const FormatRef& f) {
-  std::fputs(
-      fmt::format("{}: {:.3f} bits per weight, block {}\n", f->name, f->bits_per_weight(), block_text(*f)).c_str(),
-      stdout);
-  for (const std::string& line : facts_of(*f).lines) std::fputs(fmt::format("  {}\n", line).c_str(), stdout);
+  put(fmt::format("{}: {:.3f} bits per weight, block {}\n", f->name, f->bits_per_weight(), block_text(*f)));
+  for (const std::string& line : facts_of(*f).lines) put(fmt::format("  {}\n", line));
   int failed = print_lines(run::check_codec(*f));
   for (const run::MachineLine& machine : run::machine_lines()) {
     if (!machine.runs_here) continue;
@@ -128,12 +127,14 @@ int check(const Shared& shared, const Flags& flags) {
   if (const FormatRef known = all.find(flags.file)) {
     formats.push_back(known);
   } else {
+    if (!flags.file.ends_with(".lum") && !std::filesystem::exists(flags.file))
+      (void)named_format(all, flags.file);  // the Error with the nearest names
     const auto source = std::make_shared<Source>(Source{flags.file, read_file(flags.file, 1 << 20)});
     formats = model::formats_of_text(all, source);
   }
   int failed = 0;
   for (const FormatRef& f : formats) failed += check_one(shared, all, f);
-  std::fputs(failed == 0 ? "all checks passed\n" : fmt::format("{} checks FAILED\n", failed).c_str(), stdout);
+  put(failed == 0 ? "all checks passed\n" : fmt::format("{} checks FAILED\n", failed));
   return static_cast<int>(failed == 0 ? Exit::ok : Exit::verify);
 }
 

@@ -1,10 +1,11 @@
 // lumen inspect FILE
-#include <cstdio>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/printable.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "model/arch/read.h"
 #include "model/file/checkpoint.h"
 #include "model/file/gguf_split.h"
@@ -38,23 +39,21 @@ void print_tensors(const model::TensorFile& file, const std::map<std::string, st
     weights += count;
     bytes += stored;
     const auto role = roles.find(t.name);
-    out += fmt::format("{:<44} {:>20} {:<10} {:>14} {:>8.3f}  {}\n", t.name, shape, element_text(t.element), stored,
-                       count > 0 ? 8.0 * static_cast<double>(stored) / static_cast<double>(count) : 0.0,
+    out += fmt::format("{:<44} {:>20} {:<10} {:>14} {:>8.3f}  {}\n", printable(t.name), shape, element_text(t.element),
+                       stored, count > 0 ? 8.0 * static_cast<double>(stored) / static_cast<double>(count) : 0.0,
                        role == roles.end() ? "" : role->second);
   }
   out += fmt::format("{} tensors, {} weights, {} bytes, {:.3f} bits per weight\n", file.tensors().size(), weights,
                      bytes, weights > 0 ? 8.0 * static_cast<double>(bytes) / static_cast<double>(weights) : 0.0);
-  std::fputs(out.c_str(), stdout);
+  put(out);
 }
 
 void inspect_gguf(const model::LibraryRef& library, const std::filesystem::path& path, const Flags& flags) {
   const model::SplitGguf file(path, library->formats());
   if (!flags.tensors_only) {
     for (const auto& [key, value] : file.metadata().entries()) {
-      std::fputs(
-          fmt::format("{:<44} {:<18} {}\n", key, model::gguf_type_name(value), model::gguf_print(value, flags.limit))
-              .c_str(),
-          stdout);
+      put(fmt::format("{:<44} {:<18} {}\n", printable(key), model::gguf_type_name(value),
+                      printable(model::gguf_print(value, flags.limit))));
     }
   }
   // Roles, where the file is a model of a known family.
@@ -70,11 +69,9 @@ void inspect_gguf(const model::LibraryRef& library, const std::filesystem::path&
 
 void inspect_checkpoint(const model::LibraryRef& library, const std::filesystem::path& folder) {
   const model::Checkpoint checkpoint = model::load_checkpoint(folder, library->formats());
-  std::fputs(fmt::format("checkpoint of step {}, seed {}, next batch {}\n{}\n{}\n", checkpoint.state.step,
-                         checkpoint.state.seed, checkpoint.state.data_position, checkpoint.state.config,
-                         checkpoint.state.more.dump(2))
-                 .c_str(),
-             stdout);
+  put(fmt::format("checkpoint of step {}, seed {}, next batch {}\n{}\n{}\n", checkpoint.state.step,
+                  checkpoint.state.seed, checkpoint.state.data_position, checkpoint.state.config,
+                  checkpoint.state.more.dump(2)));
   print_tensors(*checkpoint.weights, {});
   print_tensors(*checkpoint.optimizer, {});
 }
@@ -88,12 +85,12 @@ void inspect_folder(const model::LibraryRef& library, const std::filesystem::pat
       if (!flags.tensors_only) {
         std::string text = fmt::format("family {}, {} weights, {} bytes in memory\n", model.family->name(),
                                        model.weight_count(), model.weight_bytes());
-        for (const auto& [key, value] : model.config) text += fmt::format("{:<44} {}\n", key, value);
-        std::fputs(text.c_str(), stdout);
+        for (const auto& [key, value] : model.config) text += fmt::format("{:<44} {}\n", printable(key), value);
+        put(text);
       }
       for (const model::Parameter& p : model.parameters) roles[p.hf] = p.role;
     } catch (const Error& e) {
-      std::fputs(fmt::format("no model of a known family: {}\n", e.what()).c_str(), stdout);
+      put(fmt::format("no model of a known family: {}\n", e.what()));
     }
   }
   print_tensors(*model::open_tensors(path, library->formats()), roles);
@@ -134,8 +131,8 @@ void add_inspect(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
   CLI::App* sub = app.add_subcommand("inspect", "What is in a GGUF or safetensors file, or a checkpoint");
   sub->add_option("path,-m,--model", flags->path, "File or folder")->required()->type_name("FILE");
-  sub->add_option("--limit", flags->limit, "Elements shown of an array")->capture_default_str();
-  sub->add_flag("--tensors", flags->tensors_only, "Leave out the metadata");
+  auto* limit = sub->add_option("--limit", flags->limit, "Elements shown of an array")->capture_default_str();
+  sub->add_flag("--tensors", flags->tensors_only, "Leave out the metadata")->excludes(limit);
   sub->footer("Examples:\n  lumen inspect model.gguf\n  lumen inspect my-model/checkpoint-2000");
   add_shared_flags(*sub, command.shared);
   sub->callback(

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "base/error.h"
+#include "model/compress/quantize.h"
 #include "model/train/recipe.h"
 
 namespace lumen::cli {
@@ -44,7 +46,7 @@ std::string format_names(size_t width) {
   }
   for (const std::string& name : library->recipe_names()) {
     const model::Recipe recipe = model::parse_recipe(library->recipe(name)->text, name);
-    if (recipe.file_type >= 0) mixtures.push_back(name);
+    if (recipe.file_type >= 0 && !library->formats().find(name)) mixtures.push_back(name);
   }
   return wrapped("Formats:", formats, width) + "\n" + wrapped("Mixtures:", mixtures, width);
 }
@@ -56,8 +58,16 @@ void CacheTypes::add_flags(CLI::App& app) {
 }
 
 void CacheTypes::choose(const model::Library& library, model::SessionOptions* options) const {
-  if (!keys.empty()) options->keys = library.formats().get(keys);
-  if (!values.empty()) options->values = library.formats().get(values);
+  if (!keys.empty()) options->keys = named_format(library.formats(), keys);
+  if (!values.empty()) options->values = named_format(library.formats(), values);
+}
+
+FormatRef named_format(const FormatLibrary& formats, const std::string& name) {
+  try {
+    return model::find_format(formats, name);
+  } catch (const Error& error) {
+    throw Error(Exit::usage, error.what(), error.hint());
+  }
 }
 
 std::string example_size(double weights) {
@@ -82,6 +92,7 @@ std::string size_names() {
   const auto library = model::Library::builtin();
   std::string text;
   for (const std::string& family : library->family_names()) {
+    if (library->family(family)->sizes().empty()) continue;
     text += text.empty() ? "" : "\n";
     text += wrapped(fmt::format("Sizes of {}:", family), library->family(family)->sizes(), 110);
   }

@@ -23,5 +23,7 @@ struct CacheTypes {
 // The named size whose number of weights is nearest.
 std::string example_size(double weights);
 std::string size_names();
+// A format that a word of the command line names; the Error for an unknown one is one of usage, as for other words.
+FormatRef named_format(const FormatLibrary& formats, const std::string& name);
 
 }  // namespace lumen::cli

@@ -1,11 +1,12 @@
 // lumen perplexity -m MODEL -f TEXT
-#include <cstdio>
-
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/adapters.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "model/arch/read.h"
+#include "model/file/own_input.h"
 #include "model/infer/perplexity_divergence.h"
 #include "model/text/dataset.h"
 
@@ -13,12 +14,18 @@ namespace lumen::cli {
 namespace {
 
 struct Flags {
-  std::string model, text, record, compare;
+  std::string model, text, record, compare, bos = "front";
   model::PerplexityOptions options;
   AdapterFlags adapters;
 };
 
 int measure(const Shared& shared, Flags& flags) {
+  if (!flags.record.empty()) {
+    model::Paths inputs = model::model_files(flags.model);
+    if (!flags.text.empty()) inputs.emplace_back(flags.text);
+    model::refuse_own_input(inputs, model::Paths{flags.record}, "name another file for --record-logits");
+    require_writable(flags.record);
+  }
   const model::Model model = model::read_model(shared.library(), flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
   std::string text;
@@ -29,8 +36,9 @@ int measure(const Shared& shared, Flags& flags) {
   } else {
     for (const std::string& document : model::read_documents(flags.text)) text += document;
   }
-  flags.options.bos = model.tokenizer->adds_bos();
-  const std::vector<model::TokenId> tokens = model.tokenizer->encode(text);
+  const model::BosPlace place = model::bos_place(flags.bos);
+  flags.options.bos = place != model::BosPlace::none && model.tokenizer->adds_bos();
+  const std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, text, place);
   const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine();
   const model::LoadedModel loaded(engine, model, adapters);
@@ -44,13 +52,11 @@ int measure(const Shared& shared, Flags& flags) {
   if (!flags.compare.empty()) {
     const model::Divergence d = model::divergence(loaded, tokens, flags.options, flags.compare, told);
     progress.finish(fmt::format("compared {} tokens", d.tokens));
-    std::fputs(
+    put(
         fmt::format("KL divergence {:.6f} +/- {:.6f} nats per token (median {:.6f}, 90% {:.6f}, 99% {:.6f}, most "
                     "{:.6f})\nsame likeliest token {:.3f} %\nchange of the right token's probability, RMS {:.3f} %\n"
                     "perplexity by the recorded one {:.6f}\n",
-                    d.mean, d.error, d.median, d.p90, d.p99, d.most, 100 * d.same_top, 100 * d.rms_change, d.ratio)
-            .c_str(),
-        stdout);
+                    d.mean, d.error, d.median, d.p90, d.p99, d.most, 100 * d.same_top, 100 * d.rms_change, d.ratio));
     return 0;
   }
   const model::Perplexity result =
@@ -58,13 +64,15 @@ int measure(const Shared& shared, Flags& flags) {
         progress.update(fmt::format("perplexity window {}/{} | {:.4f}", done, all, value));
       });
   progress.finish(fmt::format("perplexity: {} windows in {}", result.windows, format_duration(result.seconds)));
-  std::fputs(fmt::format("perplexity {:.4f} +/- {:.5f} ({:.5f} nats per token, {} tokens, windows of {}, {} scored, "
-                         "{:.0f} tokens/s)\n",
-                         result.value, result.error, result.nats, result.tokens, flags.options.length,
-                         flags.options.full ? "all but the first token" : "second half",
-                         static_cast<double>(result.windows * flags.options.length) / std::max(result.seconds, 1e-9))
-                 .c_str(),
-             stdout);
+  put(
+      fmt::format("perplexity {:.4f} +/- {:.5f} ({:.5f} nats per token, {} tokens, windows of {}, {} scored, {}, "
+                  "{:.0f} tokens/s)\n",
+                  result.value, result.error, result.nats, result.tokens, flags.options.length,
+                  flags.options.full ? "all but the first token" : "second half",
+                  !flags.options.bos                ? "no BOS"
+                  : place == model::BosPlace::front ? "BOS in front of the text and of windows"
+                                                    : "BOS in front of windows",
+                  static_cast<double>(result.windows * flags.options.length) / std::max(result.seconds, 1e-9)));
   return 0;
 }
 
@@ -86,6 +94,11 @@ void add_perplexity(CLI::App& app, Command& command) {
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   sub->add_flag("--full", flags->options.full, "Score every token of a window but the first, not only the second half");
+  sub->add_option("--bos", flags->bos,
+                  "Where BOS stands, when the tokenizer wants one: front (of the text before it is cut, and of each "
+                  "window), windows (of each one), none")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"front", "windows", "none"}));
   auto* record =
       sub->add_option("--record-logits", flags->record, "Write the model's log probabilities to a file, no figures")
           ->type_name("FILE");
@@ -95,9 +108,11 @@ void add_perplexity(CLI::App& app, Command& command) {
   flags->adapters.add_flags(*sub);
   sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
   sub->footer(
-      "The default protocol scores the second half of windows of 512 tokens; figures of different protocols or window "
-      "lengths must\n"
-      "not be compared.\n"
+      "The default protocol is that of the figures GGUF files are published with: the second half of windows of 512 "
+      "tokens is\n"
+      "scored, BOS stands in front of the text before it is cut and in front of each window, and the end of the last "
+      "line is\n"
+      "left out. Figures of different protocols or window lengths must not be compared.\n"
       "Examples:\n"
       "  lumen perplexity -m model.gguf -f wiki.test.raw\n"
       "  lumen perplexity -m model.gguf -c 2048 --full\n"

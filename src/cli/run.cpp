@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/drafts.h"
 #include "cli/line_input.h"
+#include "cli/output.h"
 #include "cli/sampling.h"
 #include "model/arch/read.h"
 #include "model/file/json.h"
@@ -25,6 +26,7 @@ struct Flags {
   DraftFlags draft;
   int64_t parallel = 0, sequences = 0;
   bool no_echo = false, explain = false, json = false;
+  bool text_given = false;  // by -p or --file, be it empty
 };
 
 // Feeds a text and streams the continuation to stdout. False when Ctrl-C ended it.
@@ -32,10 +34,9 @@ bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, cons
   model::EncodeOptions encode;
   encode.add_special = generator.tokens().empty();
   encode.parse_special = true;
-  const auto result = generator.answer(
-      tokenizer.encode(text, encode), false, [](std::string_view piece) { std::cout << piece << std::flush; },
-      [] { return !interrupted().load(); });
-  std::cout << std::endl;
+  const auto result =
+      generator.answer(tokenizer.encode(text, encode), false, put_text, [] { return !interrupted().load(); });
+  put("\n");
   if (result.reason == model::EndReason::context)
     note("the context is full: raise --ctx-size, or let --context-shift drop the oldest tokens");
   note(fmt::format("prompt: {} tokens, {:.1f} tokens/s | generation: {} tokens, {:.1f} tokens/s{}", result.read,
@@ -68,7 +69,7 @@ int generate_many(const model::LoadedModel& loaded, Flags& flags) {
   const model::Tokenizer& tokenizer = *loaded.model().tokenizer;
   std::vector<std::string> prompts;
   if (!flags.prompts.empty()) prompts = read_prompts(flags.prompts);
-  if (!flags.prompt.empty()) prompts.push_back(flags.prompt);
+  if (flags.text_given) prompts.push_back(flags.prompt);
   // One prompt and several texts at once: so many continuations of it.
   if (flags.sequences == 0) flags.sequences = prompts.size() == 1 && flags.parallel > 0 ? flags.parallel : 1;
   if (prompts.empty()) throw usage_error("--parallel and --sequences need --prompts, -p or -f");
@@ -98,9 +99,9 @@ int generate_many(const model::LoadedModel& loaded, Flags& flags) {
       line["text"] = model::utf8_repair(answer.text);
       line["end"] = model::reason_name(answer.reason);
       line["tokens"] = {{"read", answer.read}, {"shared", answer.shared}, {"made", answer.made}};
-      std::cout << line.dump() << std::endl;
+      put_text(line.dump() + "\n");
     } else {
-      std::cout << (flags.no_echo ? "" : prompts[prompt]) << answer.text << std::endl;
+      put_text((flags.no_echo ? "" : prompts[prompt]) + answer.text + "\n");
     }
   };
   if (verbosity() == Verbosity::verbose) {
@@ -108,6 +109,7 @@ int generate_many(const model::LoadedModel& loaded, Flags& flags) {
     verbose("memory: " + model::forecast_many(loaded, plan.session, plan.limits).text());
   }
   Progress progress;
+  std::string explained;
   const auto start = std::chrono::steady_clock::now();
   const auto answers = model::answer_all(
       loaded, options, requests,
@@ -117,7 +119,7 @@ int generate_many(const model::LoadedModel& loaded, Flags& flags) {
         for (; printed < ready.size() && ready[printed]; ++printed) print(*ready[printed]);
         progress.update(fmt::format("{} of {} texts", ended, requests.size()));
       },
-      [] { return !interrupted().load(); });
+      [] { return !interrupted().load(); }, flags.explain ? &explained : nullptr);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   int64_t read = 0, shared = 0, made = 0, full = 0;
   for (const model::ManyAnswer& a : answers) {
@@ -129,34 +131,38 @@ int generate_many(const model::LoadedModel& loaded, Flags& flags) {
   progress.finish(fmt::format(
       "{} texts, {} at once | prompts: {} tokens, {} of them shared | generation: {} tokens | {:.1f} tokens/s", ended,
       options.parallel, read + shared, shared, made, static_cast<double>(read + made) / std::max(seconds, 1e-9)));
+  if (flags.explain) std::cerr << explained;
   if (full > 0) note(fmt::format("{} texts ended because the context was full: raise --ctx-size", full));
   return static_cast<int>(interrupted().load() ? Exit::interrupted : Exit::ok);
 }
 
 int generate(const Shared& shared, Flags& flags) {
+  const bool many = flags.parallel > 0 || flags.sequences > 0 || !flags.prompts.empty();
+  if (flags.json && !many) throw usage_error("--json goes with --prompts, --parallel or --sequences");
+  if (many && (flags.draft.look_up || !flags.draft.model.empty()))
+    throw usage_error("drafts (--lookup, --model-draft) are for one text at a time, not for {}",
+                      !flags.prompts.empty() ? "--prompts"
+                      : flags.parallel > 0   ? "--parallel"
+                                             : "--sequences");
   const model::LibraryRef library = shared.library();
   const model::Model model = model::read_model(library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
-  flags.sampling.finish(*model.tokenizer, *library);
+  flags.sampling.finish(model, *library);
   const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine(flags.explain);
   const model::LoadedModel loaded(engine, model, adapters);
+  note_length(loaded, flags.sampling.session);
   catch_interrupts();
   if (!flags.prompt_file.empty()) flags.prompt += read_file(flags.prompt_file, 64 << 20);
-  if (flags.parallel > 0 || flags.sequences > 0 || !flags.prompts.empty()) {
-    if (flags.draft.look_up || !flags.draft.model.empty())
-      throw usage_error("drafts are for one text at a time, not for --parallel, --sequences and --prompts");
-    return generate_many(loaded, flags);
-  }
-  if (flags.json) throw usage_error("--json goes with --prompts, --parallel or --sequences");
+  if (many) return generate_many(loaded, flags);
   DraftChoice draft(flags.draft, library, engine, model, flags.sampling.session);
   if (verbosity() == Verbosity::verbose)
     verbose("memory: " + draft.forecast(loaded, flags.sampling.session, flags.sampling.generate.draft).text());
   model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
                              draft.take());
   bool whole = true;
-  if (!flags.prompt.empty()) {
-    if (!flags.no_echo) std::cout << flags.prompt << std::flush;
+  if (flags.text_given) {
+    if (!flags.no_echo) put_text(flags.prompt);
     whole = answer(generator, *model.tokenizer, flags.prompt);
   } else {
     LineInput input;
@@ -185,8 +191,11 @@ void add_run(CLI::App& app, Command& command) {
   sub->add_option("-m,--model,--model_name_or_path,model", flags->model, "GGUF file or Hugging Face folder")
       ->required()
       ->type_name("FILE");
-  sub->add_option("-p,--prompt", flags->prompt, "The text to continue; without it, lines are read from the terminal");
-  sub->add_option("-f,--file", flags->prompt_file, "File with the prompt")->type_name("FILE");
+  auto* prompt = sub->add_option("-p,--prompt", flags->prompt,
+                                 "The text to continue, which may be empty where the model has a token that begins "
+                                 "texts; without it, lines are read from the terminal");
+  auto* prompt_file =
+      sub->add_option("-f,--file", flags->prompt_file, "File with the prompt, behind that of -p")->type_name("FILE");
   sub->add_option("--prompts", flags->prompts,
                   "File with a prompt on each line (.jsonl: {\"prompt\": TEXT}), all continued, several at once")
       ->type_name("FILE");
@@ -196,11 +205,11 @@ void add_run(CLI::App& app, Command& command) {
                   "Continuations of each prompt, with seeds counted from --seed (also -ns); with one prompt as many as "
                   "--parallel")
       ->check(CLI::Range(1, 100000));
-  sub->add_flag("--json", flags->json, "Print a JSON object for each of many texts");
+  auto* json = sub->add_flag("--json", flags->json, "Print a JSON object for each of many texts");
   flags->sampling.add_flags(*sub);
   flags->adapters.add_flags(*sub);
   flags->draft.add_flags(*sub, flags->sampling.generate);
-  sub->add_flag("--no-display-prompt", flags->no_echo, "Print the continuation only");
+  sub->add_flag("--no-display-prompt", flags->no_echo, "Print the continuation only")->excludes(json);
   sub->add_flag("--explain", flags->explain, "Print the kernels of one step and their times");
   sub->footer(
       "Examples:\n"
@@ -212,8 +221,11 @@ void add_run(CLI::App& app, Command& command) {
       "  lumen run model.gguf --prompts questions.txt --parallel 16 --json > answers.jsonl\n"
       "  lumen chat -m model.gguf                      talk instead");
   add_shared_flags(*sub, command.shared);
-  sub->callback(
-      [flags, &command] { command.action = [flags, shared = command.shared] { return generate(*shared, *flags); }; });
+  sub->callback([sub, flags, prompt, prompt_file, &command] {
+    flags->text_given = prompt->count() > 0 || prompt_file->count() > 0;
+    flags->draft.require_use(*sub);
+    command.action = [flags, shared = command.shared] { return generate(*shared, *flags); };
+  });
 }
 
 }  // namespace lumen::cli

@@ -20,8 +20,12 @@ struct SamplingFlags {
   std::string grammar_file, schema, schema_file;
 
   void add_flags(CLI::App& app);
-  // Fills the options with what depends on the tokenizer and on files. Draws a seed where none was given.
-  void finish(const model::Tokenizer& tokenizer, const model::Library& library);
+  // Fills the options with what depends on the model (which has a tokenizer) and on files. Draws a seed where none was
+  // given.
+  void finish(const model::Model& model, const model::Library& library);
 };
+
+// Says so when positions are scaled by the length that the context allows, so that another context gives another text.
+void note_length(const model::LoadedModel& loaded, const model::SessionOptions& session);
 
 }  // namespace lumen::cli

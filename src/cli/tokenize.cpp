@@ -7,7 +7,10 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/given_text.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
 #include "model/file/json.h"
+#include "model/file/own_input.h"
 #include "model/text/text_stats.h"
 #include "model/text/tokenizer.h"
 #include "model/text/unicode.h"
@@ -45,8 +48,9 @@ std::string shown(const std::string& bytes) {
   for (size_t at = 0; at < bytes.size();) {
     char32_t c = 0;
     const size_t n = model::utf8_char(bytes, at, &c);
-    if (n == 0 || c < 0x20 || c == 0x7f) {
-      out += fmt::format("<{:02x}>", static_cast<unsigned char>(bytes[at]));
+    if (n == 0 || c < 0x20 || (c >= 0x7f && c < 0xa0)) {
+      for (size_t i = 0; i < std::max<size_t>(n, 1); ++i)
+        out += fmt::format("<{:02x}>", static_cast<unsigned char>(bytes[at + i]));
     } else {
       out.append(bytes, at, n);
     }
@@ -76,18 +80,21 @@ void serve_lines(const model::Tokenizer& t, const model::EncodeOptions& options)
     } catch (const Error& e) {
       out["error"] = e.what();
     }
-    std::cout << out.dump() << "\n";
+    put_text(out.dump() + "\n");
   }
 }
 
 int tokenize(const Flags& flags) {
   if (!flags.training.empty()) {
+    if (flags.output.empty()) throw usage_error("--train needs --output FILE for the tokenizer");
+    model::refuse_own_input(model::Paths(flags.training.begin(), flags.training.end()), model::Paths{flags.output},
+                            "name another file for the tokenizer");
+    require_writable(flags.output);
     std::string text;
     for (const std::string& file : flags.training) text += read_file(file, uint64_t{4} << 30);
     model::BpeTraining options{.vocabulary = flags.vocabulary, .specials = flags.specials, .split = flags.split};
     if (!flags.specials.empty()) options.end_of_text = flags.specials.front();
     const model::Tokenizer t = model::Tokenizer::train(text, options);
-    if (flags.output.empty()) throw usage_error("--train needs --output FILE for the tokenizer");
     write_file_atomic(flags.output, t.to_json());
     note(fmt::format("{}: {} tokens", flags.output, t.size()));
     return 0;
@@ -96,7 +103,7 @@ int tokenize(const Flags& flags) {
   const model::Tokenizer t = model::Tokenizer::load(flags.tokenizer);
   model::EncodeOptions options{.add_special = flags.special, .parse_special = !flags.plain};
   if (!flags.decode.empty()) {
-    std::cout << t.decode(flags.decode, false) << "\n";
+    put_text(t.decode(flags.decode, false) + "\n");
     return 0;
   }
   if (flags.json_lines) {
@@ -110,19 +117,22 @@ int tokenize(const Flags& flags) {
   mention_files(flags.texts);
   if (flags.stats) {
     const model::TextStats stats = model::text_stats(t, text);
-    std::cout << (flags.json ? stats.json() : stats.table());
+    put(flags.json ? stats.json() : stats.table());
     return 0;
   }
   const auto ids = t.encode(text, options);
   if (flags.json) {
     ordered_json pieces = ordered_json::array();
     for (const model::TokenId id : ids) pieces.push_back(model::utf8_repair(t.bytes(id)));
-    std::cout << ordered_json{{"tokens", ids.size()}, {"ids", ids}, {"pieces", pieces}}.dump() << "\n";
+    put_text(ordered_json{{"tokens", ids.size()}, {"ids", ids}, {"pieces", pieces}}.dump() + "\n");
   } else if (flags.ids) {
-    for (size_t i = 0; i < ids.size(); ++i) std::cout << (i == 0 ? "" : " ") << ids[i];
-    std::cout << "\n";
+    std::string line;
+    for (const model::TokenId id : ids) line += fmt::format("{}{}", line.empty() ? "" : " ", id);
+    put(line + "\n");
   } else {
-    for (const model::TokenId id : ids) std::cout << fmt::format("{:>7}  {}\n", id, shown(t.bytes(id)));
+    std::string list;
+    for (const model::TokenId id : ids) list += fmt::format("{:>7}  {}\n", id, shown(t.bytes(id)));
+    put(list);
   }
   return 0;
 }
@@ -132,26 +142,41 @@ int tokenize(const Flags& flags) {
 void add_tokenize(CLI::App& app, Command& command) {
   auto flags = std::make_shared<Flags>();
   CLI::App* sub = app.add_subcommand("tokenize", "Show how a text becomes tokens; measure or train a tokenizer");
-  sub->add_option("-m,--model,--tokenizer", flags->tokenizer,
-                  "GGUF file, tokenizer.json, SentencePiece .model, or a folder with one")
-      ->type_name("FILE");
-  sub->add_option("text", flags->texts, "The text; without it and --file, standard input");
-  sub->add_option("-f,--file", flags->file, "File with the text")->type_name("FILE");
-  sub->add_flag("--ids", flags->ids, "Print ids only, on one line");
-  sub->add_flag("--json", flags->json, "Print JSON");
-  sub->add_flag("--stats", flags->stats, "Tokens per character, word and byte, for Korean and English apart");
-  sub->add_option("--decode", flags->decode, "Print the text of these ids")->type_name("ID...");
-  sub->add_flag("--special", flags->special, "Put BOS and EOS where the tokenizer asks for them");
-  sub->add_flag("--plain", flags->plain, "Control tokens written in the text stay text");
-  sub->add_flag("--json-lines", flags->json_lines,
-                "For programs: each line of standard input is a JSON text or {\"bytes\": hex}, each line of output its "
-                "tokens");
-  sub->add_option("--train", flags->training, "Learn byte pairs from these files instead")->type_name("FILE...");
-  sub->add_option("--vocabulary", flags->vocabulary, "Tokens of the trained tokenizer")->default_val(32000);
+  auto* model = sub->add_option("-m,--model,--tokenizer", flags->tokenizer,
+                                "GGUF file, tokenizer.json, SentencePiece .model, or a folder with one")
+                    ->type_name("FILE");
+  auto* text = sub->add_option("text", flags->texts, "The text; without it and --file, standard input");
+  auto* file = sub->add_option("-f,--file", flags->file, "File with the text")->type_name("FILE");
+  auto* ids = sub->add_flag("--ids", flags->ids, "Print ids only, on one line");
+  auto* json = sub->add_flag("--json", flags->json, "Print JSON")->excludes(ids);
+  auto* stats =
+      sub->add_flag("--stats", flags->stats, "Tokens per character, word and byte, for Korean and English apart")
+          ->excludes(ids);
+  auto* decode = sub->add_option("--decode", flags->decode, "Print the text of these ids")
+                     ->type_name("ID...")
+                     ->check(whole(0, INT32_MAX - 1));
+  auto* special = sub->add_flag("--special", flags->special, "Put BOS and EOS where the tokenizer asks for them");
+  auto* plain = sub->add_flag("--plain", flags->plain, "Control tokens written in the text stay text");
+  auto* lines = sub->add_flag("--json-lines", flags->json_lines,
+                              "For programs: each line of standard input is a JSON text or {\"bytes\": hex}, each line "
+                              "of output its tokens");
+  auto* train =
+      sub->add_option("--train", flags->training, "Learn byte pairs from these files instead")->type_name("FILE...");
+  // What goes with one way of work alone.
+  for (auto* other : {text, file, ids, json, stats, special, plain, lines}) decode->excludes(other);
+  for (auto* other : {text, file, ids, json, stats}) lines->excludes(other);
+  for (auto* other : {model, text, file, ids, json, stats, decode, special, plain, lines}) train->excludes(other);
+  sub->add_option("--vocabulary", flags->vocabulary, "Tokens of the trained tokenizer")
+      ->default_val(32000)
+      ->needs(train);
   sub->add_option("--special-token", flags->specials,
-                  "Control token of the trained tokenizer; the first one ends texts");
-  sub->add_option("--split", flags->split, "How the trained tokenizer cuts words: a name of models/pretokenizers.toml");
-  sub->add_option("-o,--output", flags->output, "Where the trained tokenizer.json goes")->type_name("FILE");
+                  "Control token of the trained tokenizer; the first one ends texts")
+      ->needs(train);
+  sub->add_option("--split", flags->split, "How the trained tokenizer cuts words: a name of models/pretokenizers.toml")
+      ->needs(train);
+  sub->add_option("-o,--output", flags->output, "Where the trained tokenizer.json goes")
+      ->type_name("FILE")
+      ->needs(train);
   sub->footer(
       "Examples:\n"
       "  lumen tokenize -m model.gguf \"대한민국의 수도는 서울이다.\"\n"

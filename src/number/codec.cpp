@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "number/code_line.h"
 #include "number/interpret/engine.h"
 
 namespace lumen {
@@ -139,7 +140,7 @@ class Encoder {
     const auto& kept = weighted(Level::block) ? format_.weighted_kept : format_.kept;
     for (const KeptLocal& k : kept) {
       const bool codes_given = format_.code_field >= 0 && supplied_[static_cast<size_t>(format_.code_field)];
-      if (skip_fit_[0] && k.field < 0 && !codes_given) {
+      if (skip_fit_[0] && k.field < 0 && !codes_given && !code_line(format_)) {
         throw user_error(
             "format {}: '{}' comes from the fit of a block and has no field of its own, so the fit's fields cannot be "
             "supplied",
@@ -305,6 +306,11 @@ class Encoder {
     const Program* program = fit(Level::block);
     for (const KeptLocal& k : kept) {
       const int32_t to = engine_->code->cell_of(k.code_variable);
+      if (skip_fit_[0] && k.field < 0) {  // an array that no value depends on
+        const int64_t extent = format_.code->variables[static_cast<size_t>(k.code_variable)].extent;
+        for (int64_t j = 0; j < extent; ++j) cells[to + j].real = 0;
+        continue;
+      }
       if (skip_fit_[0]) {
         cells[to] = cells[engine_->plan.field[static_cast<size_t>(k.field)]];
         continue;

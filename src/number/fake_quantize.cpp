@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "number/code_line.h"
 #include "number/facts.h"
 #include "number/gradient.h"
 #include "number/read/range.h"
@@ -220,16 +221,8 @@ std::optional<RoutineExpr> with_slope(const Format& f, const RoutineExpr& code) 
 
 std::optional<FakeQuantize> fake_quantize_formula(const Format& f) {
   if (!f.code || f.code_field < 0) return std::nullopt;
-  std::map<int, RoutineExpr> kept;
-  for (const KeptLocal& k : f.kept) {
-    if (k.field < 0 || f.code->variables[static_cast<size_t>(k.code_variable)].extent > 0) return std::nullopt;
-    RoutineExpr read{Kind::field, f.fields[static_cast<size_t>(k.field)].type.register_type()};
-    read.slot = k.field;
-    read.args.push_back(whole(0));
-    kept[k.code_variable] = std::move(read);
-  }
   auto y = straight_line(f.decode);
-  auto code = straight_line(*f.code, kept);
+  const auto code = code_line(f);
   if (!y || !code) return std::nullopt;
   const RoutineExpr own = stored(f, in_terms_of_x(*code));
   if (!replace_code(f, *y, own)) return std::nullopt;

@@ -24,11 +24,6 @@ constexpr std::array kInfo = {
     ScalarOpInfo{"const", 0, "any", "same", no},
 };
 
-// Integer division by zero has no value; it must stay in the program and be reported when it is reached.
-bool foldable(const ScalarNode& node, Scalar operand, const ScalarValue& b) {
-  return !((node.op == ScalarOp::div_ || node.op == ScalarOp::rem_) && !is_float(operand) && b.integer == 0);
-}
-
 int add_node(Formula& f, ScalarNode node) {
   const int arity = scalar_op_info(node.op).arity;
   if (scalar_op_info(node.op).commutative && node.args[0] > node.args[1]) std::swap(node.args[0], node.args[1]);
@@ -41,7 +36,7 @@ int add_node(Formula& f, ScalarNode node) {
       values[k] = {arg.real, arg.integer};
     }
     const Scalar operand = f.type(node.args[node.op == ScalarOp::select_ ? 1 : 0]);
-    if (constant && foldable(node, operand, values[1])) {
+    if (constant) {
       const ScalarValue v = eval_scalar_op(node, operand, values[0], values[1], values[2]);
       return is_float(node.type) ? f.constant(node.type, v.real) : f.integer(node.type, v.integer);
     }

@@ -34,9 +34,9 @@ std::optional<ScalarOp> scalar_op_from_name(std::string_view name);
 
 struct ScalarNode {
   ScalarOp op;
-  Scalar type;              // of the result
+  Scalar type;  // of the result
   int args[3] = {-1, -1, -1};
-  int index = 0;            // input number
+  int index = 0;  // input number
   double real = 0;
   int64_t integer = 0;
   friend bool operator==(const ScalarNode& a, const ScalarNode& b);  // bit for bit: NaN equals NaN, -0 differs from 0
@@ -51,8 +51,8 @@ struct Formula {
   int input(int index);
   int constant(Scalar type, double value);
   int integer(Scalar type, int64_t value);
-  int op(ScalarOp op, int a, int b = -1, int c = -1);           // result type from the rule
-  int convert(ScalarOp op, Scalar to, int a);                   // cast, bitcast, exponent
+  int op(ScalarOp op, int a, int b = -1, int c = -1);  // result type from the rule
+  int convert(ScalarOp op, Scalar to, int a);          // cast, bitcast, exponent
   Scalar type(int node) const { return nodes[node].type; }
   friend bool operator==(const Formula&, const Formula&) = default;
 };
@@ -69,8 +69,9 @@ struct ScalarValue {
 double round_to_scalar(Scalar type, double value);
 int64_t wrap_to_scalar(Scalar type, int64_t value);
 
-// The definition of meaning. For select, `operand_type` is the type of the choices, otherwise that of the first operand.
-// Integer division by zero is an Error. Inf and NaN have the exponent 128 (f64: 1024). With `wide` set, f32 arithmetic is done in double and not rounded (for gradient tests).
+// The definition of meaning. For select, `operand_type` is the type of the choices, otherwise that of the first
+// operand. Integers divided by zero are 0, and so is what remains. Inf and NaN have the exponent 128 (f64: 1024). With
+// `wide` set, f32 arithmetic is done in double and not rounded (for gradient tests).
 ScalarValue eval_scalar_op(const ScalarNode& node, Scalar operand_type, ScalarValue a, ScalarValue b, ScalarValue c,
                            bool wide = false);
 void eval_formula(const Formula& f, std::span<const ScalarValue> inputs, std::span<ScalarValue> outputs,
@@ -80,11 +81,13 @@ void eval_formula(const Formula& f, std::span<const ScalarValue> inputs, std::sp
 std::string print_formula(const Formula& f);
 // Parses from text at `position`, which is moved behind it.
 Formula parse_formula(SourceRef source, size_t* position);
-void verify_formula(const Formula& f);          // LUMEN_CHECKs
-std::optional<std::string> scalar_op_mistake(const ScalarNode& node, const Formula& f);  // what formula.def forbids, in words
-Formula simplify_formula(const Formula& f);     // exact rewrites only, dead code dropped
+void verify_formula(const Formula& f);  // LUMEN_CHECKs
+std::optional<std::string> scalar_op_mistake(const ScalarNode& node,
+                                             const Formula& f);  // what formula.def forbids, in words
+Formula simplify_formula(const Formula& f);                      // exact rewrites only, dead code dropped
 
-// Substitutes `inner`'s output `k` for input `slot` of `outer`; inputs of the result: outer's without slot, then inner's.
+// Substitutes `inner`'s output `k` for input `slot` of `outer`; inputs of the result: outer's without slot, then
+// inner's.
 Formula compose(const Formula& outer, int slot, const Formula& inner, int k);
 
 // Partial derivative of output `k` with respect to input `slot`, as a formula over the same inputs. Rounding operations

@@ -1,9 +1,9 @@
 // Where a field's bits lie: the one layout algebra of the project (fields today; tiles and matrix fragments later).
 // A layout is a list of pieces. A piece says: bits [value_bit, value_bit + bits) of element i, for i in
-// [first, first + count), lie at bit  base + sum_k digit_k(i - first) * stride_k  of the block, little-endian, where the
-// digits are the mixed-radix digits of (i - first) over the modes, slowest mode first.
-// Invariant (verify): pieces of one field cover every bit of every element exactly once and stay inside the block.
-// Proved by tests/number/layout_test.cpp.
+// [first, first + count), lie at bit  base + sum_k digit_k(i - first) * stride_k  of the block, little-endian, where
+// the digits are the mixed-radix digits of (i - first) over the modes, slowest mode first. Invariant (verify): pieces
+// of one field cover every bit of every element exactly once and stay inside the block. Proved by
+// tests/number/layout_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct LayoutMode {
 };
 
 struct LayoutPiece {
-  int64_t first = 0, count = 0;   // elements
-  int value_bit = 0, bits = 0;    // bits of the value
-  int64_t base = 0;               // bit in the block (or in the level's record)
-  std::vector<LayoutMode> modes;  // product of extents == count
+  int64_t first = 0, count = 0;     // elements
+  int value_bit = 0, bits = 0;      // bits of the value
+  int64_t base = 0;                 // bit in the block (or in the level's record)
+  std::vector<LayoutMode> modes;    // product of extents == count
   int64_t bit_of(int64_t i) const;  // place of the piece's lowest bit for element i
   friend bool operator==(const LayoutPiece&, const LayoutPiece&) = default;
 };

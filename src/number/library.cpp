@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "lang/parser.h"
 #include "number/read/names.h"
+#include "number/type_ids.h"
 
 namespace lumen {
 namespace {
@@ -41,7 +42,7 @@ FormatLibrary FormatLibrary::builtin() {
         std::make_shared<Source>(Source{fmt::format("<embedded {}>", file.path), std::string(file.text)})));
   }
   FormatLibrary library;
-  library.add_all(std::move(files));
+  library.add_all(std::move(files), true);
   return library;
 }
 
@@ -64,7 +65,7 @@ void FormatLibrary::add_folder(const std::filesystem::path& folder) {
   add_all(std::move(files));
 }
 
-void FormatLibrary::add_all(std::vector<lang::File> added) {
+void FormatLibrary::add_all(std::vector<lang::File> added, bool embedded) {
   std::vector<lang::File> files = files_;
   files.insert(files.end(), std::make_move_iterator(added.begin()), std::make_move_iterator(added.end()));
   refuse_clashes(files, &lang::File::formats, "format");
@@ -74,12 +75,17 @@ void FormatLibrary::add_all(std::vector<lang::File> added) {
   std::vector<const lang::File*> scope;
   for (const lang::File& file : files) scope.push_back(&file);
 
-  auto formats = formats_;
+  FormatLibrary all;  // what this one becomes, if nothing is wrong
+  all.formats_ = formats_;
+  all.origins_ = origins_;
   auto take = [&](FormatRef format, const Place& place) {
     const std::string name = format->name;
-    if (!formats.emplace(name, std::move(format)).second) {
+    if (all.formats_.contains(name))
       throw error_at(place, fmt::format("format '{}' is defined twice", name), "choose another name");
-    }
+    if (const auto taken = all.taken_id(*format))
+      throw error_at(place, *taken, "leave that attribute out: files then carry the definition itself");
+    all.origins_.emplace(name, Origin{place, embedded});
+    all.formats_.emplace(name, std::move(format));
   };
   for (size_t k = files_.size(); k < files.size(); ++k) {
     for (const lang::FormatDecl& d : files[k].formats) {
@@ -87,8 +93,36 @@ void FormatLibrary::add_all(std::vector<lang::File> added) {
     }
     for (const lang::FormatAlias& a : files[k].aliases) take(read_format_alias(a, scope), a.place);
   }
-  formats_ = std::move(formats);
+  formats_ = std::move(all.formats_);
+  origins_ = std::move(all.origins_);
   files_ = std::move(files);
+}
+
+std::string FormatLibrary::place_of(std::string_view name) const {
+  const auto found = origins_.find(name);
+  if (found == origins_.end()) return "";
+  const Place& place = found->second.place;
+  return fmt::format("{}:{}", place.source->name, line_column(place).line);
+}
+
+bool FormatLibrary::is_embedded(std::string_view name) const {
+  const auto found = origins_.find(name);
+  return found != origins_.end() && found->second.embedded;
+}
+
+std::optional<std::string> FormatLibrary::taken_id(const Format& f) const {
+  for (const auto& [name, other] : formats_) {
+    if (name == f.name) continue;
+    std::string id;
+    if (f.gguf_type && f.gguf_type == other->gguf_type) id = fmt::format("gguf {}", *f.gguf_type);
+    if (f.gguf_file_type && f.gguf_file_type == other->gguf_file_type)
+      id = fmt::format("gguf_file {}", *f.gguf_file_type);
+    if (!f.safetensors_type.empty() && f.safetensors_type == other->safetensors_type)
+      id = fmt::format("safetensors \"{}\"", f.safetensors_type);
+    if (!id.empty())
+      return fmt::format("format '{}' claims {}, which is format '{}' ({})", f.name, id, name, place_of(name));
+  }
+  return claimed_scalar(f);
 }
 
 FormatRef FormatLibrary::find(std::string_view name) const {

@@ -9,11 +9,11 @@ namespace lumen {
 
 enum class Scalar : uint8_t { boolean, i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64 };
 
-int scalar_bits(Scalar s);           // 1 for boolean in registers; memory uses scalar_bytes
-int scalar_bytes(Scalar s);          // size in memory; boolean takes one byte
+int scalar_bits(Scalar s);   // 1 for boolean in registers; memory uses scalar_bytes
+int scalar_bytes(Scalar s);  // size in memory; boolean takes one byte
 bool is_float(Scalar s);
-bool is_signed(Scalar s);            // floats count as signed
-std::string_view scalar_name(Scalar s);                       // "f32"
+bool is_signed(Scalar s);                // floats count as signed
+std::string_view scalar_name(Scalar s);  // "f32"
 std::optional<Scalar> scalar_from_name(std::string_view name);
 
 // IEEE conversions, round to nearest even, NaN kept quiet. The one implementation in the project.

@@ -72,7 +72,12 @@ class Substitution {
 
   bool replace(const RoutineExpr& e, const State& state, RoutineExpr& into) {
     if (++nodes_ > kMaxNodes) return false;
-    if (e.kind == Kind::element || e.kind == Kind::source || e.kind == Kind::extent) return false;
+    if (e.kind == Kind::element) {
+      const auto found = given_.find(e.slot);
+      if (found != given_.end()) into = found->second;
+      return found != given_.end();
+    }
+    if (e.kind == Kind::source || e.kind == Kind::extent) return false;
     if (e.kind == Kind::variable) {
       if (e.slot < routine_.parameters) {
         into = e;

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -19,9 +22,7 @@ class FileTest : public testing::Test {
     std::filesystem::create_directories(folder_);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
-  int entries() const {
-    return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder_), {}));
-  }
+  int entries() const { return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder_), {})); }
   std::filesystem::path folder_;
 };
 
@@ -87,6 +88,85 @@ TEST_F(FileTest, MistakesHaveClearMessages) {
   EXPECT_THROW(AtomicFile{folder_ / "no" / "such" / "folder"}, Error);
   write_file_atomic(folder_ / "a", "12345");
   EXPECT_THROW(read_file(folder_ / "a", 4), Error);
+}
+
+// What a process that was killed left of a file goes with the next one that is written in its place; what another is
+// writing stays.
+TEST_F(FileTest, LeavingsOfTheDeadAreRemoved) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFile a(folder_ / "model.gguf");
+    AtomicFile b(folder_ / "model-00002-of-00005.gguf");
+    AtomicFile c(folder_ / "other.gguf");
+    AtomicFolder d(folder_ / "hf");
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(entries(), 4);
+  AtomicFile alive(folder_ / "model.gguf");
+  EXPECT_EQ(entries(), 3) << "that of model.gguf, its numbered one and this";
+  {
+    AtomicFile again(folder_ / "model.gguf");
+    EXPECT_EQ(entries(), 4) << "nobody takes what is being written";
+  }
+  write_file_atomic(folder_ / "other.gguf", "x");
+  AtomicFolder(folder_ / "hf").commit();
+  alive.commit();
+  EXPECT_EQ(entries(), 3);
+  write_file_atomic(folder_ / ".notes.part", "somebody else's");
+  write_file_atomic(folder_ / "notes", "x");
+  EXPECT_TRUE(std::filesystem::exists(folder_ / ".notes.part"));
+}
+
+TEST_F(FileTest, OnlyFilesAreReplaced) {
+  std::filesystem::create_directory(folder_ / "sub");
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  for (const std::filesystem::path& path : {folder_ / "sub", folder_ / "pipe", std::filesystem::path("/dev/null")}) {
+    EXPECT_THROW(AtomicFile{path}, Error) << path;
+    EXPECT_THROW(require_writable(path), Error) << path;
+  }
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_THROW(require_writable(folder_ / "absent/file"), Error);
+  require_writable(folder_ / "new");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
+  EXPECT_EQ(entries(), 2);
+}
+
+TEST_F(FileTest, AFolderAppearsWholeOrNotAtAll) {
+  const std::filesystem::path target = folder_ / "a/b/model";
+  {
+    AtomicFolder folder(target);
+    write_file_atomic(folder.path() / "x", "1");
+    EXPECT_FALSE(std::filesystem::exists(target));
+  }
+  EXPECT_EQ(entries(), 0) << "the folders above went, too";
+  {
+    AtomicFolder folder(target);
+    write_file_atomic(folder.path() / "x", "1");
+    folder.commit();
+  }
+  EXPECT_EQ(read_file(target / "x"), "1");
+  {
+    AtomicFolder again(target);  // one that is there: file by file, but all or none
+    write_file_atomic(again.path() / "x", "2");
+    write_file_atomic(again.path() / "y", "3");
+  }
+  EXPECT_EQ(read_file(target / "x"), "1");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(target), {}), 1);
+  {
+    AtomicFolder again(target);
+    write_file_atomic(again.path() / "x", "2");
+    write_file_atomic(again.path() / "y", "3");
+    again.commit();
+  }
+  EXPECT_EQ(read_file(target / "x") + read_file(target / "y"), "23");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(target), {}), 2);
+  EXPECT_THROW(AtomicFolder{target / "x"}, Error);
+  EXPECT_THROW(require_writable_folder(target / "x/z"), Error);
+  require_writable_folder(folder_ / "c/d");
+  require_writable_folder(target);
+  EXPECT_EQ(entries(), 1);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST_F(Cli, MistakesHaveCodesAndHints) {
   EXPECT_TRUE(contains(shape.error, "lumen: error:") || contains(shape.error, "error:"));
   EXPECT_TRUE(contains(shape.error, "llama-1b"));
   const Outcome format = lumen({"format", "show", "q4_00"});
-  EXPECT_EQ(format.code, 1);
+  EXPECT_EQ(format.code, 2);
   EXPECT_TRUE(contains(format.error, "hint:"));
   EXPECT_TRUE(contains(format.error, "q4_0"));
 }

@@ -134,5 +134,52 @@ TEST_F(Infer, EmbedSpeaksPlainAndJson) {
   EXPECT_EQ(lumen({"embed", "-m", model(), std::string(99, 'a')}).code, 1);  // longer than the context
 }
 
+// A model whose texts begin with a token of their own can begin with nothing else.
+TEST_F(Infer, AnEmptyTextIsOneWhereTheModelHasABeginning) {
+  const std::string spm = std::string(LUMEN_SOURCE_DIR) + "/tests/model/fixtures/tokenizers/llama-spm.gguf";
+  ASSERT_EQ(lumen({"train", "--shape", "tiny", "--steps", "1", "--eval-every", "0", "--tokenizer", spm, "-o",
+                   path("bos"), "-q"})
+                .code,
+            0);
+  const std::string with = path("bos/model.gguf");
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"-ns", "1"}}) {
+    std::vector<std::string> words = {"run", "-m", with, "-p", "", "-n", "4", "--temp", "0"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome o = lumen(words);
+    ASSERT_EQ(o.code, 0) << o.error;
+    EXPECT_GT(o.out.size(), 1U);
+  }
+  EXPECT_EQ(lumen({"tokenize", "-m", with, "--special", "--ids", ""}).out, "1\n");
+  EXPECT_EQ(lumen({"embed", "-m", with, "-p", ""}).code, 0);
+  const Outcome none = lumen({"run", "-m", model(), "-p", "", "-n", "4"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_TRUE(contains(none.error, "the prompt is empty")) << none.error;
+}
+
+TEST_F(Infer, ExplainTellsOfManyTextsToo) {
+  const Outcome o = lumen({"run", model(), "--prompts", path("prompts.txt"), "-n", "3", "--explain"});
+  ASSERT_EQ(o.code, 0) << o.error;
+  EXPECT_TRUE(contains(o.error, "step of 3 texts, 1 token each")) << o.error;
+}
+
+TEST_F(Infer, PromptsAreShownAsTheModelReadsThem) {
+  const Outcome text = lumen({"chat", "-m", path("other/model.gguf"), "-p", "Hello", "--system", "Be brief.",
+                              "--chat-template", "chatml", "--show-prompt", "-q"});
+  ASSERT_EQ(text.code, 0) << text.error;
+  EXPECT_EQ(text.out,
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n");
+  const Outcome ids = lumen({"chat", "-m", path("other/model.gguf"), "-p", "Hello", "--system", "Be brief.",
+                             "--chat-template", "chatml", "--show-prompt", "--ids", "-q"});
+  EXPECT_EQ(ids.out, lumen({"tokenize", "-m", path("other/model.gguf"), "--ids", text.out}).out);
+  std::ofstream(path("talk.json")) << R"({"messages": [{"role": "user", "content": "A"},
+    {"role": "assistant", "content": "B"}]})";
+  const Outcome loaded = lumen({"chat", "-m", path("other/model.gguf"), "--load", path("talk.json"), "-p", "C",
+                                "--chat-template", "chatml", "--show-prompt", "-q"});
+  EXPECT_EQ(loaded.out,
+            "<|im_start|>user\nA<|im_end|>\n<|im_start|>assistant\nB<|im_end|>\n<|im_start|>user\nC<|im_end|>\n"
+            "<|im_start|>assistant\n")
+      << loaded.error;
+}
+
 }  // namespace
 }  // namespace lumen::cli

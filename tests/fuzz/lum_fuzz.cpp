@@ -1,5 +1,5 @@
-// Any bytes as a .lum file: parsed, printed and read back, checked as functions and models. An Error is an answer; a crash, a hang
-// or a text that does not come back is a find.
+// Any bytes as a .lum file: parsed, printed and read back, checked as functions and models. An Error is an answer; a
+// crash, a hang or a text that does not come back is a find.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,7 +12,8 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;
   try {
-    const auto source = std::make_shared<Source>(Source{"fuzz.lum", std::string(reinterpret_cast<const char*>(data), size)});
+    const auto source =
+        std::make_shared<Source>(Source{"fuzz.lum", std::string(reinterpret_cast<const char*>(data), size)});
     const lang::File file = lang::parse_file(source);
     const std::string printed = lang::print_file(file);
     std::string again;

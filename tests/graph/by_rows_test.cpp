@@ -73,6 +73,21 @@ TEST(ByRows, PartsGiveTheGradientsOfTheWhole) {
   expect_equal(run.results, eval(whole, in, wide), 1e-4);
 }
 
+// However many rows there are, the graph, and what later passes have to do, is bounded.
+TEST(ByRows, ManyRowsMakeNoMoreParts) {
+  const auto nodes = [](int64_t batch) {
+    Graph g;
+    Builder b(g);
+    BlockSizes sizes = kSizes;
+    sizes.batch = batch;
+    const ValueId loss = transformer(b, sizes);
+    return with_gradients(g, loss, int64_t{1} << 20).nodes.size();
+  };
+  const size_t many = nodes(int64_t{1} << 20);
+  EXPECT_LE(nodes(int64_t{1} << 30), many);
+  EXPECT_LE(nodes(int64_t{1} << 40), many);
+}
+
 // A part is differentiated before the next is computed: its product is gone by then.
 TEST(ByRows, OnePartIsInMemoryAtATime) {
   Graph g;

@@ -676,6 +676,21 @@ TEST(Builtins, EachIsComputedInDoublePrecision) {
             std::string::npos);
 }
 
+// A file's number of layers is no reason to compute for minutes.
+TEST(Models, ListsOfTheConfigHaveABound) {
+  const std::string text =
+      "model m(cfg) {\n  config {\n    layers : i32 = 2\n    each : i32[cfg.layers] = i\n  }\n"
+      "  fn f(x: f32[N]) -> f32[N] = x\n}\n";
+  const lang::File file = lang::parse_file(std::make_shared<Source>(Source{"test.lum", text}));
+  EXPECT_EQ(model_config(file.models[0], "", {{"layers", 1024}}).at("each.1023"), 1023);
+  try {
+    model_config(file.models[0], "", {{"layers", 65535}});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("'each' would have 65535 values"), std::string::npos) << e.what();
+  }
+}
+
 TEST(Models, EveryFamilyOfTheLibraryElaborates) {
   std::vector<lang::File> files;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(LUMEN_SOURCE_DIR) / "models"))

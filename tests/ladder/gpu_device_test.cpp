@@ -163,8 +163,8 @@ TEST_F(LadderGpu, DotsEqualTheEvaluator) {
       EXPECT_EQ(got, c.after) << c.kernel.name;
       continue;
     }
-    // Codes that count from 1024 on cancel only when what they have too much is added, and sums there are cut, not rounded
-    // (of 2560 numbers, whose root mean square is 17: 5e-4; rounding activations costs ten times that).
+    // Codes that count from 1024 on cancel only when what they have too much is added, and sums there are cut, not
+    // rounded (of 2560 numbers, whose root mean square is 17: 5e-4; rounding activations costs ten times that).
     const double near = c.kernel.name.find("codes") != std::string::npos ? 1e-3 : 1e-5;
     for (size_t i = 0; i < got.size(); ++i) {
       if (!c.kernel.params[i].written) continue;

@@ -83,7 +83,12 @@ TEST_P(Adapters, AgreeWithTheReference) {
           kBound)
           << "text " << r << ", position " << t;
   }
-  // Scale 0 is the model alone.
+  // Scale 0 is the model alone; whole weights have no scale.
+  if (!adapters[0].adapter.whole.empty()) {
+    const std::vector<ScaledAdapter> half = {{adapters[0].adapter, 0.5}};
+    EXPECT_THROW(logits_of(c.model, half, c.text(0)), Error);
+    return;
+  }
   const std::vector<ScaledAdapter> none = {{adapters[0].adapter, 0}};
   EXPECT_EQ(logits_of(c.model, none, c.text(0)), logits_of(c.model, {}, c.text(0)));
 }
@@ -318,7 +323,6 @@ TEST_F(Folders, RefuseSettingsThatCannotBeApplied) {
   EXPECT_EQ(message_of(c.model, folder / "adapter_model.safetensors"), "no error");
   refused("peft_type", "IA3", "peft_type");
   refused("use_dora", true, "use_dora");
-  refused("modules_to_save", nlohmann::json::array({"lm_head"}), "modules_to_save");
   refused("bias", "all", "bias");
   refused("init_lora_weights", "pissa_niter_4", "pissa_niter_4");
   refused("r", 5, "has rank 4");
@@ -349,7 +353,18 @@ TEST_F(Folders, RefuseTensorsThatDoNotFit) {
   refuse({a}, "not its B");
   refuse({a, b, {q + "A.default.weight", zeros(4, hidden)}}, "two kinds of tensors");
   refuse({a, {q + "B.weight", zeros(hidden + 1, 4)}}, "the model asks for [32, 4]");
-  refuse({a, b, {"base_model.model.model.embed_tokens.weight", zeros(3, 3)}}, "no part of a low-rank change");
+  refuse({a, b, {"base_model.model.model.embed_tokens.weight", zeros(3, 3)}},
+         "has shape [3, 3], but the model asks for");
+  refuse({a, b, {"base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector", zeros(3, 3)}},
+         "no part of a low-rank change, nor a weight");
+  refuse({a, b, {"base_model.model.model.nothing.weight", zeros(3, 3)}}, "no weight 'model.nothing'");
+  const Entry norm = {"base_model.model.model.embed_tokens.weight", zeros(c.model.integer("vocab"), hidden)};
+  refuse({a,
+          b,
+          norm,
+          {"base_model.model.model.embed_tokens.base_layer.weight",
+           [&] { return f32_weight(norm.w.type.shape, std::vector<float>(norm.w.f32().size(), 1.0f)); }()}},
+         "two different weights for parameter embed");
   refuse({{"base_model.model.model.vision.lora_A.weight", zeros(4, hidden)},
           {"base_model.model.model.vision.lora_B.weight", zeros(hidden, 4)}},
          "no weight 'model.vision'");
@@ -361,11 +376,31 @@ TEST_F(Folders, RefuseTensorsThatDoNotFit) {
   EXPECT_NE(message_of(c.model, folder.path()).find("no adapter_model.safetensors"), std::string::npos);
 }
 
-TEST(Adapter, TiedOutputsCannotBeChanged) {
-  const Case c("patterns");  // its output is the embedding
-  const Case other("every_product");
-  const std::string message = message_of(c.model, other.folder);
-  EXPECT_NE(message.find("'lm_head' is adapted, but this model has no such weight"), std::string::npos) << message;
+// What an adapter brings that the model has already is no change; what differs stands in its place, once.
+TEST(Adapter, WholeWeights) {
+  const auto whole = [](const char* name) {
+    const Case c(name);
+    std::vector<std::string> names;
+    for (const auto& [parameter, weight] : read_adapter(c.model, c.folder).whole) names.push_back(parameter);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(whole("embedding"), Names());
+  EXPECT_EQ(whole("other_embedding"), Names{"embed"});
+  EXPECT_EQ(whole("tied_output"), (Names{"embed", "output"}));
+  EXPECT_EQ(whole("copies"), (Names{"embed", "layers.0.attn_norm", "layers.0.ffn_norm", "layers.1.attn_norm",
+                                    "layers.1.ffn_norm", "norm", "output"}));
+  EXPECT_EQ(whole("copied_embedding"), (Names{"embed", "output"}));
+  EXPECT_EQ(whole("copied_output"), Names{"output"});
+  // Two adapters with the same weight are one; with different ones they contradict.
+  const Case c("copied_output");
+  Adapter one = read_adapter(c.model, c.folder), other = one;
+  const Model changed = with_whole_weights(c.model, std::vector<const Adapter*>{&one, &other});
+  EXPECT_EQ(changed.config.at("tied"), 0);
+  EXPECT_EQ(changed.weights.at("embed").bytes, c.model.weights.at("embed").bytes);
+  Weight& w = other.whole.at("output");
+  w = f32_weight(w.type.shape, std::vector<float>(w.f32().size(), 1.0f));
+  EXPECT_THROW(with_whole_weights(c.model, std::vector<const Adapter*>{&one, &other}), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Adapters, testing::ValuesIn(cases()), [](const auto& i) { return i.param; });

@@ -26,27 +26,46 @@ CASES = {
                                          alpha_pattern={r"layers\.[01]\.mlp\.down_proj": 7})),
     "embedding": ("gemma2", dict(r=3, lora_alpha=2, target_modules=["embed_tokens", "k_proj", "down_proj"])),
     "transposed": ("gpt2", dict(r=4, lora_alpha=4, fan_in_fan_out=True, target_modules=["c_attn", "c_proj", "c_fc"])),
+    # As the library saves embeddings without being asked: their weight beside the change, whether that changed or not ("stretch").
+    "saved_embedding": ("llama", dict(r=2, lora_alpha=4, target_modules=["q_proj", "embed_tokens", "lm_head"]), {}),
+    "other_embedding": ("gemma2", dict(r=2, lora_alpha=4, target_modules=["q_proj", "embed_tokens"]), {"stretch": 1.25}),
+    "tied_output": ("llama_tied_bias", dict(r=2, lora_alpha=4, target_modules=["q_proj", "lm_head"]), {"stretch": 0.75}),
+    "tied_together": ("llama_tied_bias", dict(r=2, lora_alpha=4, target_modules=["q_proj", "embed_tokens"], ensure_weight_tying=True), {}),
+    # Modules that are copied and trained as a whole.
+    "copies": ("llama", dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["lm_head", "embed_tokens", "norm"]), {}),
+    "copied_embedding": ("llama_tied_bias", dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"]), {}),
+    "copied_output": ("gemma2", dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["lm_head"]), {}),
     "normed_queries": ("qwen3", dict(r=3, lora_alpha=6, target_modules=["q_proj", "k_proj"], layers_to_transform=[1])),
 }
 
 
 def make(families, folder, name):
-    base, config = CASES[name]
+    base, config, saved = (*CASES[name], None)[:3]
     torch.manual_seed(1)
     model = t.AutoModelForCausalLM.from_pretrained(f"{families}/{base}", dtype=torch.float32, attn_implementation="eager")
     model = peft.get_peft_model(model, peft.LoraConfig(task_type="CAUSAL_LM", **config)).eval()
     generator = torch.Generator().manual_seed(11)
     with torch.no_grad():
         for key, p in model.named_parameters():
-            if "lora_" in key:
+            if "lora_" in key or "modules_to_save" in key:
                 p.copy_((torch.randn(p.shape, generator=generator) * 0.3).to(torch.bfloat16).to(torch.float32))
+            elif saved and ("base_layer" in key or "stretch" in saved) and ("embed" in key or "lm_head" in key):
+                p.mul_(saved.get("stretch", 1)).copy_(p.to(torch.bfloat16).to(torch.float32))
     tokens = torch.randint(0, model.config.vocab_size, (2, T), generator=torch.Generator().manual_seed(5))
     with torch.no_grad():
         logits = model(tokens, use_cache=False).logits
         with model.disable_adapter():
             plain = model(tokens, use_cache=False).logits
     path = f"{folder}/{name}"
-    model.to(torch.bfloat16).save_pretrained(path, save_embedding_layers=False)
+    if saved is None:
+        model.to(torch.bfloat16).save_pretrained(path, save_embedding_layers=False)
+    else:
+        model.to(torch.bfloat16).save_pretrained(path)
+        # What was saved is what another run would compute with.
+        again = t.AutoModelForCausalLM.from_pretrained(f"{families}/{base}", dtype=torch.float32, attn_implementation="eager")
+        with torch.no_grad():
+            back = peft.PeftModel.from_pretrained(again, path).eval()(tokens, use_cache=False).logits
+        assert (back - logits).abs().max() < 1e-4, name
     for extra in ("README.md",):
         if os.path.exists(f"{path}/{extra}"):
             os.remove(f"{path}/{extra}")

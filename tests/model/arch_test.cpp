@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "model/arch/config_file.h"
 #include "model/arch/pairs.h"
 #include "model/arch/read.h"
 #include "model/arch/write.h"
@@ -34,6 +35,22 @@ TEST(Family, TiedModelsHaveNoOutput) {
   };
   EXPECT_TRUE(has_output(false));
   EXPECT_FALSE(has_output(true));
+}
+
+// Two families share an architecture; what tells them apart may be missing from a file.
+TEST(Family, FilesNameItWhereTheyWouldLeadToAnother) {
+  const FamilyRef family = test_library()->family("glm4_moe");
+  for (const double dense : {0, 1}) {
+    const graph::Config config = family->config("", {{"layers", 2}, {"head_dim", 8}, {"first_dense", dense}});
+    GgufMetadata metadata;
+    metadata.set("general.architecture", family->gguf_architecture());
+    write_gguf_config(*family, config, metadata);
+    name_family(*family, metadata);
+    EXPECT_EQ(metadata.has("lumen.family"), dense == 0);
+    EXPECT_EQ(family_of_file(*test_library(), metadata)->name(), "glm4_moe");
+    metadata.set("lumen.family", std::string("llama"));
+    EXPECT_THROW(family_of_file(*test_library(), metadata), Error);
+  }
 }
 
 TEST(Family, NamesAreFilledIn) {

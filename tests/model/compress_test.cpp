@@ -34,7 +34,9 @@ QuantizeOptions to(const std::string& target) {
 
 TEST(ChooseFormats, MatricesOnly) {
   const Model m = small_model();
-  const auto chosen = choose_formats(m, to("Q4_0"), nullptr);
+  QuantizeOptions o = to("Q4_0");
+  o.pure = true;
+  const auto chosen = choose_formats(m, o, nullptr);
   EXPECT_EQ(chosen.size(), 9);  // 7 of the layer, embedding, output
   for (const auto& [name, format] : chosen) {
     EXPECT_EQ(format->name, "q4_0");
@@ -73,13 +75,13 @@ TEST(ChooseFormats, MistakesAreNamed) {
 TEST(ChooseFormats, RowsThatDoNotDivideAreRefusedOrReported) {
   const Model m = small_model(64, 100);  // ffn_down has rows of 100
   try {
-    (void)choose_formats(m, to("q4_0"), nullptr);
+    (void)choose_formats(m, to("mxfp4"), nullptr);
     FAIL();
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("blk.0.ffn_down.weight"), std::string::npos) << e.what();
     EXPECT_NE(e.hint().find("--fallback"), std::string::npos);
   }
-  QuantizeOptions o = to("q4_0");
+  QuantizeOptions o = to("mxfp4");
   o.fallbacks = {"q8_0", "f16"};  // the first does not divide either
   QuantizeReport report;
   const auto chosen = choose_formats(m, o, &report);
@@ -91,7 +93,9 @@ TEST(ChooseFormats, RowsThatDoNotDivideAreRefusedOrReported) {
 TEST(Quantize, WeightsAreTheCodecsAndTheFileSaysSo) {
   const Model m = small_model();
   QuantizeReport report;
-  const Model q = quantize(engine(), m, to("q4_0"), &report);
+  QuantizeOptions all = to("q4_0");
+  all.pure = true;
+  const Model q = quantize(engine(), m, all, &report);
   const Weight& w = q.weights.at("layers.0.wq");
   EXPECT_EQ(w.bytes, encode(*w.type.element.format, m.weights.at("layers.0.wq").f32(), w.rows(), w.columns()));
   EXPECT_TRUE(q.weights.at("norm").is_f32());

@@ -23,7 +23,7 @@ FAMILIES = pathlib.Path(__file__).resolve().parent / "fixtures" / "families"
 # order than the released ones), and what the converter cannot do (layers without experts between others, partial rotation).
 CASES = ["llama", "llama_linear", "llama_llama3", "llama_yarn", "llama_tied_bias", "llama_old_config", "kanana15", "qwen2", "qwen3",
          "gemma2_even", "gemma3_period", "exaone", "exaone4", "exaone4_global", "mixtral", "qwen3_moe", "kanana2", "deepseek_v3_even",
-         "solar_open", "exaone_moe", "gpt2"]
+         "solar_open", "exaone_moe", "gpt2", "smollm3", "olmo2", "granite", "phi3", "gpt_oss_mxfp4"]
 
 
 def complete(folder):

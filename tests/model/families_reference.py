@@ -38,6 +38,13 @@ for module in (t.models.llama.modeling_llama, t.models.qwen2.modeling_qwen2):
     module.apply_rotary_pos_emb = partly(module.apply_rotary_pos_emb)
 
 
+def own_rotary(c):
+    """Their classes rotate whole heads whatever the key says; what only we can say stands under a name of ours."""
+    part = c["rope_parameters"].pop("partial_rotary_factor")
+    head = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
+    return {**c, "lumen_config": {"rotary": int(head * part)}}
+
+
 def rope(kind, **more):
     return dict(rope_theta=1000.0, rope_type=kind, **more)
 
@@ -78,12 +85,12 @@ case("llama_longrope")(lambda: llama(max_position_embeddings=64, rope_parameters
 case("llama_longrope_short")(lambda: llama(max_position_embeddings=64, rope_parameters=rope(
     "longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.5, 2.0, 3.0, 4.5], attention_factor=1.3,
     original_max_position_embeddings=32)))
-case("llama_partial")(lambda: llama(head_dim=16, rope_parameters=rope("linear", factor=2.0, partial_rotary_factor=0.5)))
+case("llama_partial", config=own_rotary)(lambda: llama(head_dim=16, rope_parameters=rope("linear", factor=2.0, partial_rotary_factor=0.5)))
 case("mistral", DENSE)(lambda: t.MistralForCausalLM(t.MistralConfig(**SMALL, sliding_window=7)))
 case("qwen2", DENSE + (ATTENTION + "v_proj.bias",))(lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**SMALL)))
 case("qwen2_window")(lambda: t.Qwen2ForCausalLM(t.Qwen2Config(
     **SMALL, use_sliding_window=True, sliding_window=5, max_window_layers=1, tie_word_embeddings=True)))
-case("qwen2_partial")(lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**{**SMALL, "num_attention_heads": 2}, rope_parameters=rope(
+case("qwen2_partial", config=own_rotary)(lambda: t.Qwen2ForCausalLM(t.Qwen2Config(**{**SMALL, "num_attention_heads": 2}, rope_parameters=rope(
     "yarn", factor=4.0, original_max_position_embeddings=16, partial_rotary_factor=0.5))))
 case("qwen3", DENSE + (ATTENTION + "q_norm.weight",))(lambda: t.Qwen3ForCausalLM(t.Qwen3Config(**SMALL, head_dim=12)))
 case("exaone4", ("model.layers.2.self_attn.q_proj.weight", "model.layers.3.mlp.up_proj.weight",
@@ -183,6 +190,106 @@ case("gemma3_period")(lambda: t.Gemma3ForCausalLM(t.Gemma3TextConfig(
                      "sliding_attention": dict(rope_theta=10000.0, rope_type="default")})))
 
 
+case("smollm3", DENSE + ("model.layers.3.self_attn.k_proj.weight",))(lambda: t.SmolLM3ForCausalLM(t.SmolLM3Config(
+    **{**SMALL, "num_hidden_layers": 4}, rope_parameters=rope("default"))))
+case("smollm3_window", config=lambda c: {**c, "no_rope_layers": c["no_rope_layers"] + [1, 0]})(lambda: t.SmolLM3ForCausalLM(t.SmolLM3Config(
+    **SMALL, no_rope_layers=[0, 1], use_sliding_window=True, sliding_window=6, tie_word_embeddings=False)))
+case("olmo2", DENSE + (ATTENTION + "k_norm.weight", "model.layers.0.post_feedforward_layernorm.weight"))(
+    lambda: t.Olmo2ForCausalLM(t.Olmo2Config(**SMALL)))
+case("granite", DENSE)(lambda: t.GraniteForCausalLM(t.GraniteConfig(
+    **SMALL, embedding_multiplier=6.0, residual_multiplier=0.3, logits_scaling=4.0, attention_multiplier=0.2)))
+case("phi3", (ATTENTION + "qkv_proj.weight", "model.layers.0.mlp.gate_up_proj.weight", "model.layers.0.mlp.down_proj.weight"))(
+    lambda: t.Phi3ForCausalLM(t.Phi3Config(**SMALL)))
+# As Phi-4 mini: factors for each pair of the part of a head that turns, by the length of the text; and as the first releases say it.
+LONG = dict(short_factor=[1.0, 1.1, 1.2], long_factor=[1.5, 2.0, 3.0])
+case("phi3_longrope")(lambda: t.Phi3ForCausalLM(t.Phi3Config(
+    **SMALL, original_max_position_embeddings=16, tie_word_embeddings=True, rope_parameters=rope("longrope", partial_rotary_factor=0.75, **LONG))))
+
+
+def first_release(c):
+    c["rope_scaling"] = {"type": "su", **LONG}
+    return {**c, "rope_theta": c.pop("rope_parameters")["rope_theta"], "partial_rotary_factor": 0.75}
+
+
+case("phi3_old_config", config=first_release)(lambda: t.Phi3ForCausalLM(t.Phi3Config(
+    **SMALL, sliding_window=9, original_max_position_embeddings=16, rope_parameters=rope("longrope", partial_rotary_factor=0.75, **LONG))))
+case("glm4_moe", (ATTENTION + "q_proj.bias", "model.layers.1.mlp.gate.weight", "model.layers.0.mlp.up_proj.weight"),
+     stacked=experts(**QWEN_EXPERTS))(lambda: t.Glm4MoeForCausalLM(t.Glm4MoeConfig(
+    **SMALL, head_dim=12, attention_bias=True, use_qk_norm=True, n_routed_experts=4, moe_intermediate_size=12, num_experts_per_tok=2, n_shared_experts=1, routed_scaling_factor=1.3, first_k_dense_replace=1)))
+case("glm4_moe_plain")(lambda: t.Glm4MoeForCausalLM(t.Glm4MoeConfig(
+    **SMALL, head_dim=8, n_routed_experts=8, moe_intermediate_size=12, num_experts_per_tok=2, n_shared_experts=2, n_group=4,
+    topk_group=2, norm_topk_prob=False, first_k_dense_replace=1, rope_parameters=rope("default", partial_rotary_factor=1.0))))
+OSS = dict(**{**SMALL, "intermediate_size": 32}, head_dim=8, num_local_experts=4, sliding_window=6)
+YARN = rope("yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False, original_max_position_embeddings=16)
+
+
+def gpt_oss(**more):
+    return t.GptOssForCausalLM(t.GptOssConfig(**{**OSS, "num_experts_per_tok": 2, "rope_parameters": YARN, **more}))
+
+
+case("gpt_oss", (ATTENTION + "q_proj.bias", ATTENTION + "sinks", "model.layers.0.mlp.router.weight",
+                 "model.layers.1.mlp.experts.down_proj", "model.layers.1.mlp.experts.down_proj_bias"))(gpt_oss)
+case("gpt_oss_limits")(lambda: gpt_oss(swiglu_limit=0.8, swiglu_alpha=1.3, rope_parameters={**YARN, "truncate": True}))
+
+
+def in_blocks(path):
+    """Experts as released: codes of four bits, two in a byte, the first the lower, and a power of two for each 32. What they stand for
+    is what transformers reads them as."""
+    weights = safetensors.torch.load_file(f"{path}/model.safetensors")
+    for name in [n for n in weights if n.endswith("_proj") and "experts" in n]:
+        w = weights.pop(name).float().transpose(-1, -2).contiguous()
+        blocks = w.reshape(*w.shape[:-1], -1, 32)
+        power = torch.floor(torch.log2(blocks.abs().amax(-1))) - 2
+        grid = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+        scaled = blocks / torch.exp2(power)[..., None]
+        codes = (scaled.abs()[..., None] - grid).abs().argmin(-1) + 8 * (scaled < 0)
+        weights[name + "_blocks"] = (codes[..., ::2] + 16 * codes[..., 1::2]).to(torch.uint8)
+        weights[name + "_scales"] = (power + 127).to(torch.uint8)
+    safetensors.torch.save_file(weights, f"{path}/model.safetensors", {"format": "pt"})
+    config = json.load(open(f"{path}/config.json"))
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    json.dump(config, open(f"{path}/config.json", "w"))
+    return t.GptOssForCausalLM.from_pretrained(path, dtype=torch.float32, quantization_config=t.Mxfp4Config(dequantize=True))
+
+
+case("gpt_oss_mxfp4", again=in_blocks)(gpt_oss)
+case("cohere2", DENSE[:3])(lambda: t.Cohere2ForCausalLM(t.Cohere2Config(
+    **{k: v for k, v in SMALL.items() if k != "rms_norm_eps"} | {"num_hidden_layers": 4}, sliding_window=6, layer_norm_eps=1e-5,
+    logit_scale=0.25)))
+case("deepseek_v2")(lambda: t.DeepseekV2ForCausalLM(t.DeepseekV2Config(
+    **{**MLA, "num_hidden_layers": 2}, q_lora_rank=14, n_routed_experts=8, n_group=4, topk_group=2, topk_method="group_limited_greedy",
+    num_experts_per_tok=3, n_shared_experts=1, first_k_dense_replace=1, rope_parameters=rope("yarn", factor=4.0, original_max_position_embeddings=16, **MSCALE))))
+# As V2 Lite: no latent of queries, and groups that nobody asks.
+case("deepseek_v2_lite", config=lambda c: {**c, "scoring_func": "softmax"})(lambda: t.DeepseekV2ForCausalLM(t.DeepseekV2Config(
+    **{**MLA, "num_hidden_layers": 2}, q_lora_rank=None, n_routed_experts=4, n_group=2, topk_group=1, topk_method="greedy",
+    num_experts_per_tok=3, n_shared_experts=2,
+    first_k_dense_replace=1)))
+case("qwen2_moe_step")(lambda: t.Qwen2MoeForCausalLM(t.Qwen2MoeConfig(
+    **{**SMALL, "num_hidden_layers": 4}, num_experts=4, moe_intermediate_size=12, shared_expert_intermediate_size=16,
+    decoder_sparse_step=2, mlp_only_layers=[3], num_experts_per_tok=2)))
+
+
+def pictures():
+    small = {k: v for k, v in SMALL.items() if not k.endswith("_token_id")}
+    text = dict(**{**small, "num_hidden_layers": 3}, head_dim=12, query_pre_attn_scalar=12, sliding_window=6, pad_token_id=None,
+                layer_types=["sliding_attention", "sliding_attention", "full_attention"])
+    vision = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=8, patch_size=4)
+    return t.Gemma3ForConditionalGeneration(t.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4, image_token_index=60))
+
+
+def sparse(c):
+    """Released configs leave out what is the class's default."""
+    kept = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size",
+            "sliding_window", "query_pre_attn_scalar", "layer_types", "rms_norm_eps", "max_position_embeddings")
+    text = {k: v for k, v in c["text_config"].items() if k in kept}
+    return {**c, "text_config": {**text, "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}}
+
+
+case("gemma3_pictures", config=sparse, under={"model.language_model.": "language_model.model.", "model.vision_tower": "vision_tower",
+     "model.multi_modal_projector": "multi_modal_projector"}, again=lambda path: t.Gemma3ForConditionalGeneration.from_pretrained(
+         path, dtype=torch.float32))(pictures)
+
+
 class ShortCuts(t.LlamaForCausalLM):
     """Solar Pro's: what stands before some layers is mixed in before later ones."""
 
@@ -266,7 +373,7 @@ def make(name, folder):
     model = build().to(torch.float32).eval()
     model.config._attn_implementation = "eager"
     settle(model)
-    vocab = model.config.vocab_size
+    vocab = model.config.get_text_config().vocab_size
     tokens = torch.randint(0, vocab, (2, T), generator=torch.Generator().manual_seed(3))
     logits = model(tokens, use_cache=False).logits
     loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, vocab), tokens[:, 1:].reshape(-1))
@@ -301,6 +408,10 @@ def make(name, folder):
     if "config" in more:
         config = more["config"](config)
     json.dump(config, open(f"{path}/config.json", "w"), indent=1, sort_keys=True)
+    if "again" in more:  # what it reads of the files
+        again = more["again"](path).eval()
+        expected["logits"] = logits = again(tokens, use_cache=False).logits.detach().clone()
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, vocab), tokens[:, 1:].reshape(-1))
     safetensors.torch.save_file(expected, f"{path}/expected.safetensors")
     print(f"{name:24} loss {loss.item():.3f}  logits {logits.min().item():.2f} .. {logits.max().item():.2f}")
 

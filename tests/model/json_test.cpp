@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "base/error.h"
 
 namespace lumen::model {
@@ -19,6 +21,18 @@ TEST(Json, RefusesWhatIsAmbiguousOrDeep) {
   EXPECT_THROW(parse_json("[[1]]", "t", 1), Error);
   EXPECT_EQ(parse_json("[[1]]", "t", 2)[0][0], 1);
   EXPECT_THROW(parse_json("1e999", "t"), Error);
+}
+
+// Lists of objects in time linear in their length.
+TEST(Json, ManyObjects) {
+  std::string text = "[";
+  for (int i = 0; i < 200'000; ++i) text += fmt::format("{}{{\"n\": {}, \"l\": [1], \"o\": {{}}}}", i ? "," : "", i);
+  const auto start = std::chrono::steady_clock::now();
+  const auto parsed = parse_json(text + "]", "t");
+  EXPECT_EQ(parsed.size(), 200'000U);
+  EXPECT_EQ(parsed[199'999]["n"], 199'999);
+  EXPECT_EQ(parsed.dump(), nlohmann::json::parse(text + "]").dump());
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
 }
 
 TEST(Json, TypedMembers) {

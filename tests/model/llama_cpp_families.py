@@ -19,9 +19,11 @@ except ImportError as missing:
 
 # Not: what its graphs do not compute (scores scaled in another way, windows of the llama architecture), and what its release 0.3.36
 # takes for granted by the number of layers: windows of exaone4 and exaone-moe, deepseek2 without a latent of queries. There it is as
-# far from transformers with the files of its own converter.
-CASES = ["llama", "llama_linear", "llama_llama3", "llama_yarn", "llama_tied_bias", "kanana15", "qwen2", "qwen3", "gemma2_even", "gemma3",
-         "gemma3_period", "exaone", "exaone4_global", "mixtral", "qwen3_moe", "gpt2", "deepseek_v3_even", "solar_open"]
+# far from transformers with the files of its own converter. Nor: other limits of GPT-OSS than the released ones, groups of experts by
+# their best one, windows of phi3, dense layers between mixtures.
+CASES = ["llama", "llama_linear", "llama_llama3", "llama_yarn", "llama_longrope", "llama_tied_bias", "kanana15", "qwen2", "qwen3", "gemma2_even", "gemma3",
+         "gemma3_period", "exaone", "exaone4_global", "mixtral", "qwen3_moe", "gpt2", "deepseek_v3_even", "solar_open",
+         "smollm3", "olmo2", "granite", "phi3", "glm4_moe", "glm4_moe_plain", "gpt_oss", "gpt_oss_mxfp4", "cohere2", "gemma3_pictures"]
 
 
 def logits_of(path, tokens):

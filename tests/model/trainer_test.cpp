@@ -179,7 +179,7 @@ TEST(Trainer, StopsOnNumbersThatAreNotFinite) {
   run::Engine engine = make_engine(2);
   Fresh s;
   std::vector<float> values(s.model.weights.at("norm").f32().begin(), s.model.weights.at("norm").f32().end());
-  values[0] = std::numeric_limits<float>::infinity();
+  values[0] = std::numeric_limits<float>::max();
   s.model.weights.at("norm") = f32_weight(s.model.weights.at("norm").type.shape, values);
   Trainer trainer(engine, s.model, small_recipe(), s.data);
   try {

@@ -14,10 +14,14 @@
 namespace lumen::run {
 namespace {
 
+std::filesystem::path own_folder(const std::filesystem::path& folder) {
+  return folder / ("user-" + std::to_string(::geteuid()));
+}
+
 std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
-    if (entry.is_regular_file()) files.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(own_folder(folder) / "kernels"))
+    files.push_back(entry.path());
   return files;
 }
 
@@ -78,12 +82,39 @@ TEST(Cache, FilesUnderAnotherNameAreNotTaken) {
   EXPECT_EQ(run_with(folder.path()).report.compiled, 1);
 }
 
+// The attack: an object with other code, in a file that is whole by any checksum that has no secret.
+TEST(Cache, ForgedCodeIsNotExecuted) {
+  const TemporaryFolder mine, theirs;
+  const Outcome first = run_with(mine.path());
+  run_with(theirs.path());  // another user's Lumen, another secret: the very same kernels, well made
+  const auto files = files_in(mine.path());
+  for (const auto& file : files)
+    std::filesystem::copy_file(own_folder(theirs.path()) / "kernels" / file.filename(), file,
+                               std::filesystem::copy_options::overwrite_existing);
+  const Outcome second = run_with(mine.path());
+  EXPECT_EQ(second.report.compiled, second.report.kernels);
+  EXPECT_EQ(first.bytes, second.bytes);
+  EXPECT_EQ(run_with(mine.path()).report.compiled, 0);
+}
+
 TEST(Cache, FilesOthersCanWriteAreNotExecuted) {
+  for (const auto who : {std::filesystem::perms::others_write, std::filesystem::perms::group_write}) {
+    const TemporaryFolder folder;
+    run_with(folder.path());
+    std::filesystem::permissions(files_in(folder.path())[0], who, std::filesystem::perm_options::add);
+    EXPECT_EQ(run_with(folder.path()).report.compiled, 1);
+    EXPECT_EQ(run_with(folder.path()).report.compiled, 0) << "the file was replaced";
+  }
+}
+
+TEST(Cache, LinksAreNotFollowed) {
   const TemporaryFolder folder;
   run_with(folder.path());
-  std::filesystem::permissions(files_in(folder.path())[0], std::filesystem::perms::others_write,
-                               std::filesystem::perm_options::add);
+  const auto file = files_in(folder.path())[0];
+  std::filesystem::rename(file, folder.path() / "elsewhere");
+  std::filesystem::create_symlink(folder.path() / "elsewhere", file);
   EXPECT_EQ(run_with(folder.path()).report.compiled, 1);
+  EXPECT_FALSE(std::filesystem::is_symlink(file));
 }
 
 TEST(Cache, AFolderThatCannotBeWrittenIsNoError) {
@@ -146,6 +177,25 @@ TEST(Cache, TheFolderFollowsTheEnvironment) {
   EXPECT_EQ(with("off", "/b", "/c"), "");
   EXPECT_EQ(cache_folder("off"), "");
   EXPECT_EQ(cache_folder("/d"), "/d");
+}
+
+TEST(Cache, NoPlaceIsOneWarning) {
+  std::vector<std::pair<const char*, std::optional<std::string>>> before;
+  for (const char* name : {"LUMEN_CACHE", "XDG_CACHE_HOME", "HOME"}) {
+    const char* value = std::getenv(name);
+    before.emplace_back(name, value ? std::optional<std::string>(value) : std::nullopt);
+    ::unsetenv(name);
+  }
+  testing::internal::CaptureStderr();
+  {
+    Engine nowhere(options(""));
+    Engine off(options("off"));
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  for (const auto& [name, value] : before)
+    if (value) ::setenv(name, value->c_str(), 1);
+  EXPECT_NE(said.find("neither HOME nor XDG_CACHE_HOME"), std::string::npos) << said;
+  EXPECT_EQ(said.find("not kept"), said.rfind("not kept")) << said;
 }
 
 }  // namespace

@@ -62,6 +62,21 @@ TEST_P(ExamineGpu, OneThatComputesIsUsable) {
   }
 }
 
+// What is said of a GPU is what its machine has: f16 and bf16 go through matrix instructions of their own.
+TEST_P(ExamineGpu, MatrixInstructionsAreToldOf) {
+  fake->major = 9;
+  fake->architecture = "gfx942";
+  ExamineOptions quick;
+  quick.tries = false;
+  const auto all = examine_gpus(survey_gpus(GetParam()), kept(), quick);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_TRUE(all[0].usable) << all[0].refusal;
+  for (const char* kind : {"f16", "bf16"}) {
+    EXPECT_EQ(std::count(all[0].products.begin(), all[0].products.end(), kind), 1) << all[0].machine << " " << kind;
+    EXPECT_EQ(std::count(all[0].emulated.begin(), all[0].emulated.end(), kind), 0) << all[0].machine << " " << kind;
+  }
+}
+
 TEST_P(ExamineGpu, OneThatComputesWronglyIsRefused) {
   fake->corrupts = true;
   const TemporaryFolder folder;  // verdicts are remembered

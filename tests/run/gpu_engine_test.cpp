@@ -189,13 +189,14 @@ TEST_P(GpuEngine, WhatDoesNotFitIsRefused) {
   fake->bytes = int64_t{64} << 20;
   Engine engine(on_gpu());
   try {
-    engine.require_memory(int64_t{1} << 30, "a large thing");
+    engine.require_memory("a large thing", {{"its parts", int64_t{1} << 30}});
     FAIL() << "nothing was refused";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::hardware);
-    EXPECT_NE(std::string(e.what()).find("a large thing needs at least 1.0 GiB"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("a large thing needs at least 1.0 GiB of memory"), std::string::npos)
+        << e.what();
   }
-  engine.require_memory(1 << 20, "a small thing");
+  engine.require_memory("a small thing", {{"all of it", 1 << 20}});
 }
 
 INSTANTIATE_TEST_SUITE_P(Vendors, GpuEngine, testing::Values(GpuVendor::cuda, GpuVendor::hip),

@@ -3,6 +3,7 @@
 #include "run/engine/product_choice.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 
@@ -70,7 +71,7 @@ TEST_P(ProductChoice, TheFasterOneIsTakenAndKept) {
         program->run();
       }
     }
-    std::filesystem::remove_all(folder.path() / "plans");
+    std::filesystem::remove_all(folder.path() / ("user-" + std::to_string(::geteuid())) / "plans");
   }
 }
 
@@ -85,7 +86,7 @@ TEST_P(ProductChoice, WhoComputesWrongIsNotUsed) {
     const std::string said = testing::internal::GetCapturedStderr();
     EXPECT_NE(said.find("is not used: element 0 is "), std::string::npos) << said;
     EXPECT_EQ(program->explain().find("by "), std::string::npos) << program->explain();
-    std::filesystem::remove_all(folder.path() / "plans");
+    std::filesystem::remove_all(folder.path() / ("user-" + std::to_string(::geteuid())) / "plans");
   }
 }
 

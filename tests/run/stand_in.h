@@ -33,7 +33,8 @@ class StandIn {
     EXPECT_EQ(gpu_->held(), 0) << "contexts " << gpu_->contexts << " streams " << gpu_->streams << " events "
                                << gpu_->events << " modules " << gpu_->modules << " graphs " << gpu_->graphs
                                << " executables " << gpu_->executables << " links " << gpu_->links_open
-                               << " descriptors " << gpu_->descriptors << " host blocks " << gpu_->host_blocks << " device blocks " << gpu_->device_blocks;
+                               << " descriptors " << gpu_->descriptors << " host blocks " << gpu_->host_blocks
+                               << " device blocks " << gpu_->device_blocks;
     reset();
     for (const char* name : variables()) ::unsetenv(name);
   }

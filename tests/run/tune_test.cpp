@@ -1,9 +1,10 @@
 // needs: cpu. Plans of one kernel give the same bits; programs try them while they run and remember the fastest.
 #include "run/engine/tune.h"
 
+#include <unistd.h>
+
 #include <fstream>
 
-#include "base/file.h"
 #include "graph/pass/access.h"
 #include "graphs.h"
 #include "number/library.h"
@@ -130,6 +131,8 @@ INSTANTIATE_TEST_SUITE_P(Formats, TunePlans, testing::Values("", "q4_0", "q4_k",
 
 TEST(Tune, AProgramTriesPlansAndTheNextOneRemembers) {
   const TemporaryFolder folder;
+  const std::filesystem::path plans = folder.path() / ("user-" + std::to_string(::geteuid())) / "plans";
+  const auto none_yet = [&] { return !std::filesystem::exists(plans) || std::filesystem::is_empty(plans); };
   Engine::Options o = options(folder.path().string());
   o.tune = true;
   const graph::Graph g = product(FormatLibrary::builtin().get("q8_0"), 512, 1024, 1024);
@@ -140,15 +143,16 @@ TEST(Tune, AProgramTriesPlansAndTheNextOneRemembers) {
     bind_random(engine, *program);
     program->run();
     want = floats(*program);
-    for (int i = 0; i < 2000 && std::filesystem::is_empty(folder.path() / "plans"); ++i) {
+    for (int i = 0; i < 2000 && none_yet(); ++i) {
       program->run();
       ASSERT_EQ(want, floats(*program));
       engine.finish_tuning();
     }
-    ASSERT_FALSE(std::filesystem::is_empty(folder.path() / "plans"));
+    ASSERT_FALSE(none_yet());
   }
-  const std::filesystem::path file = std::filesystem::directory_iterator(folder.path() / "plans")->path();
-  const std::string kept = read_file(file, 4096);
+  const std::filesystem::path file = std::filesystem::directory_iterator(plans)->path();
+  const std::string kept = KeptFiles(folder.path()).read("plans", file.filename());
+  ASSERT_FALSE(kept.empty());
   const auto run_again = [&] {
     Engine engine(o);
     const auto program = engine.compile(g, {});
@@ -159,10 +163,12 @@ TEST(Tune, AProgramTriesPlansAndTheNextOneRemembers) {
   };
   EXPECT_EQ(run_again().find("tuned") != std::string::npos, kept[0] != '0');
   // What is on disk may be anything.
-  for (const char* text : {"", "7", "-1 x\n", "1 0000\n", "99999 x\n", "99999999999999 x\n", "1\n", "x"}) {
-    std::ofstream(file) << text;
+  for (const char* text : {"7", "-1 x\n", "1 0000\n", "99999 x\n", "99999999999999 x\n", "1\n", "x"}) {
+    KeptFiles(folder.path()).write("plans", file.filename(), text);
     EXPECT_EQ(run_again().find("tuned"), std::string::npos) << text;
   }
+  std::ofstream(file) << kept;  // without a seal
+  EXPECT_EQ(run_again().find("tuned"), std::string::npos);
 }
 
 }  // namespace

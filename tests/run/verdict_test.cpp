@@ -2,6 +2,7 @@
 #include "run/engine/verdict.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -21,6 +22,10 @@ class Verdict : public testing::TestWithParam<GpuVendor> {
     return o;
   }
   int64_t launches() { return fake->count(symbol_of(GetParam(), "launch")); }
+
+  std::filesystem::path verdicts_folder() const {
+    return folder.path() / ("user-" + std::to_string(::geteuid())) / "verdicts";
+  }
 
   TemporaryFolder folder;
   StandIn fake;
@@ -63,8 +68,10 @@ TEST_P(Verdict, DamageIsTriedAgain) {
   {
     Engine first(on_gpu());
   }
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "verdicts"))
-    write_file_atomic(entry.path(), "so");
+  int verdicts = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(verdicts_folder()))
+    write_file_atomic(entry.path(), verdicts++ == 0 ? "sound" : "so");
+  EXPECT_EQ(verdicts, 1);
   fake->calls.clear();
   {
     Engine second(on_gpu());
@@ -77,7 +84,7 @@ TEST_P(Verdict, AKernelThatCannotRunIsNoVerdict) {
   fake->fail_symbol = symbol_of(GetParam(), "launch");
   fake->fail_code = 1;
   Engine engine(on_gpu());
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "verdicts"));
+  EXPECT_FALSE(std::filesystem::exists(verdicts_folder()) && !std::filesystem::is_empty(verdicts_folder()));
   EXPECT_EQ(disagreement({{"map", "", false, "no", false}, {"dot", "", true, "", true}}), "");
   EXPECT_EQ(disagreement({{"map", "", false, "off", true}}), "map: off");
 }

@@ -77,9 +77,10 @@ class Resolver {
     if (k.type.has_dims) {
       needs(*k.type.dims[0]);
       const int64_t count = whole(*k.type.dims[0], "the extent of a config key");
-      constexpr int64_t kMost = 100'000;
+      constexpr int64_t kMost = 1024;  // each is computed, several times for a file
       if (count < 0 || count > kMost)
-        throw error_at(k.type.place, fmt::format("{} is no extent of a config key", count));
+        throw error_at(k.type.place, fmt::format("config key '{}' would have {} values", k.name, count),
+                       fmt::format("there may be up to {}", kMost));
       for (int64_t i = 0; i < count; ++i) done_[fmt::format("{}.{}", k.name, i)] = value(k, e, i);
       for (const auto& [name, unused] : values_)
         if (name != k.name && key_of_entry(model_, name) == &k && !done_.contains(name))

@@ -1,5 +1,6 @@
 // Models that extend others: `model b(cfg) : extends a { .. }` has all members of a, where those of b with the same
 // name take their places. Sizes and the names in files (gguf, hf, ..) are not taken over: they belong to one family.
+// What is said of keys of config.json that are no config keys (unread, refused, hides) is.
 // Proved by tests/graph/elaborate_test.cpp.
 #include <algorithm>
 #include <optional>
@@ -32,9 +33,24 @@ const lang::Attribute* extends_of(const ModelDecl& m) {
   return nullptr;
 }
 
+// Parameters of the base that `over` does without.
+void leave_out(const ModelDecl& over, ModelDecl& base) {
+  for (const lang::Attribute& a : over.attributes) {
+    if (a.name != "without") continue;
+    for (const lang::ExprPtr& value : a.values) {
+      const auto is_meant = [&](const lang::ModelParam& p) { return p.name == value->text; };
+      if (std::erase_if(base.params, is_meant) + std::erase_if(base.layer_params, is_meant) == 0)
+        throw error_at(value->place, fmt::format("'{}' has no parameter '{}' to do without", over.name, value->text));
+    }
+  }
+}
+
 // `over` with what it takes from `base`.
-ModelDecl extended(const ModelDecl& base, const ModelDecl& over) {
+ModelDecl extended(ModelDecl base, const ModelDecl& over) {
+  leave_out(over, base);
   ModelDecl out = over;
+  for (const lang::Attribute& a : base.attributes)
+    if (a.name == "unread" || a.name == "refused" || a.name == "hides") out.attributes.push_back(a);
   out.config = joined(base.config, over.config);
   out.params = joined(base.params, over.params);
   out.layer_params = joined(base.layer_params, over.layer_params);

@@ -35,9 +35,9 @@ void check_spelling(const lang::Attribute& a, const std::vector<std::string>& kn
 }
 
 const std::vector<std::string>& param_attributes() {
-  static const std::vector<std::string> known = {"gguf",          "hf",       "role",      "init",      "optional",
-                                                 "when",          "frozen",   "absent_if", "hf_halves", "hf_plus",
-                                                 "hf_transposed", "hf_fused", "hf_rows",   "hf_packed", "doc"};
+  static const std::vector<std::string> known = {
+      "gguf",      "hf",      "role",          "init",     "optional", "when",       "frozen",    "absent_if",
+      "hf_halves", "hf_plus", "hf_transposed", "hf_fused", "hf_rows",  "hf_columns", "hf_packed", "doc"};
   return known;
 }
 
@@ -106,16 +106,17 @@ void check_names(const ModelDecl& m) {
   for (const auto& k : m.config) {
     once("config key", k.name, k.place);
     for (const auto& a : k.attributes)
-      check_spelling(a, {"gguf", "hf", "gguf_length", "choices", "gguf_choices", "hf_words", "hf_members", "when",
-                         "gguf_when", "gguf_plus", "gguf_times", "gguf_else", "gguf_tensor", "doc"});
+      check_spelling(a, {"gguf", "hf", "gguf_length", "choices", "gguf_choices", "hf_words", "hf_members", "hf_letters",
+                         "hf_at_least", "hf_null", "fixed", "gguf_formula", "when", "gguf_when", "gguf_plus",
+                         "gguf_times", "gguf_else", "gguf_tensor", "doc"});
   }
   for (const auto& s : m.sizes) once("size", s.name, s.place);
   for (const auto& p : m.params) once("parameter", p.name, p.place);
   for (const auto& p : m.layer_params) once("layer parameter", p.name, p.place);
   for (const auto& f : m.functions) once("function", f.name, f.place);
   for (const auto& a : m.attributes)
-    check_spelling(
-        a, {"gguf", "gguf_if", "hf", "hf_type", "part", "hf_refuse", "hf_ignore", "gguf_ignore", "extends", "doc"});
+    check_spelling(a, {"gguf", "gguf_if", "hf", "hf_type", "part", "hf_ignore", "gguf_ignore", "extends", "without",
+                       "hf_inside", "hf_prefix", "hf_beside", "unread", "refused", "hides", "doc"});
 }
 
 // A function that fails only because a parameter without a value must be a constant is checked where it is called.

@@ -13,11 +13,15 @@ namespace lumen::graph {
 namespace {
 
 constexpr int64_t kLeastRows = 512;  // of a part: below, products no longer fill a machine
+// Every part is a copy of the tail in the graph, which all later passes walk. With so many, what a part stores is
+// little beside what the model stores of as many rows, so more would buy nothing for the time they cost.
+constexpr int64_t kMostParts = 64;
 
-// As few parts as keep one below most_bytes; 1 when rows cannot be parted.
+// As few parts as keep one below most_bytes, or as near to that as kMostParts comes; 1 when rows cannot be parted.
 int64_t parts_of(int64_t rows, int64_t bytes, int64_t most_bytes, int64_t least_rows) {
   int64_t best = 1;
-  for (int64_t parts = 2; parts <= rows / least_rows && bytes / best > most_bytes; ++parts)
+  const int64_t most = std::min(kMostParts, rows / least_rows);
+  for (int64_t parts = 2; parts <= most && bytes / best > most_bytes; ++parts)
     if (rows % parts == 0) best = parts;
   return best;
 }

@@ -10,18 +10,19 @@ namespace lumen::graph {
 
 // A tensor of numbers: floats and integers in double (i64 beyond 2^53 does not occur), formats as blobs.
 struct Tensor {
-  Type type;                       // numeric dims
-  std::vector<double> values;      // row-major; empty when the element is a format
-  std::vector<uint8_t> blob;       // formats
+  Type type;                   // numeric dims
+  std::vector<double> values;  // row-major; empty when the element is a format
+  std::vector<uint8_t> blob;   // formats
 };
 
 struct EvalOptions {
-  bool wide = false;               // all arithmetic in double, never rounded to f32: for finite differences
+  bool wide = false;  // all arithmetic in double, never rounded to f32: for finite differences
   Bindings symbols;
 };
 
-// Inputs by name (states included); symbols missing in the options follow from their shapes. Returns results by order; `states`
-// receives the updated states by input name. Error for missing or misshapen inputs and for indices out of range.
+// Inputs by name (states included); symbols missing in the options follow from their shapes. Returns results by order;
+// `states` receives the updated states by input name. Error for missing or misshapen inputs and for indices out of
+// range.
 std::vector<Tensor> eval(const Graph& g, const std::map<std::string, Tensor>& inputs, const EvalOptions& options = {},
                          std::map<std::string, Tensor>* states = nullptr);
 

@@ -36,19 +36,19 @@ class Graph;
 using ValueId = int;
 
 struct Attributes {
-  std::string name;                    // input; call (callee's name)
+  std::string name;  // input; call (callee's name)
   Role role = Role::data;
-  std::vector<double> data;            // constant; one entry = splat
-  int axis = 0;                        // iota, concat
-  std::vector<int> axes;               // reduce, permute
+  std::vector<double> data;  // constant; one entry = splat
+  int axis = 0;              // iota, concat
+  std::vector<int> axes;     // reduce, permute
   Reduction reduction = Reduction::sum;
-  Formula formula;                     // map
-  std::vector<std::string> indices;    // contract: {"bmk", "bnk", "bmn"}: one letter per axis of a, b, result
+  Formula formula;                       // map
+  std::vector<std::string> indices;      // contract: {"bmk", "bnk", "bmn"}: one letter per axis of a, b, result
   std::vector<int64_t> starts, strides;  // slice, pad
   std::vector<std::pair<int, FieldSource>> sources;  // cast: (field, source) of the extra operands
-  uint32_t salt = 0;                   // random
-  std::shared_ptr<const Graph> callee; // call
-  int index = 0;                       // result
+  uint32_t salt = 0;                                 // random
+  std::shared_ptr<const Graph> callee;               // call
+  int index = 0;                                     // result
 };
 
 struct Node {
@@ -56,20 +56,20 @@ struct Node {
   Type type;
   std::vector<ValueId> operands;
   Attributes attributes;
-  std::string label;                   // for people: "layers.0.wq", kept by passes where it makes sense
+  std::string label;  // for people: "layers.0.wq", kept by passes where it makes sense
 };
 
 class Graph {
  public:
   std::string name = "main";
-  std::vector<Node> nodes;             // ValueId indexes this
-  std::vector<ValueId> results;        // values handed back, in order
+  std::vector<Node> nodes;       // ValueId indexes this
+  std::vector<ValueId> results;  // values handed back, in order
   std::vector<std::string> result_names;
   const Node& operator[](ValueId v) const { return nodes[v]; }
   Node& operator[](ValueId v) { return nodes[v]; }
 
   std::vector<ValueId> inputs() const;
-  ValueId find_input(std::string_view name) const;   // -1 when absent
+  ValueId find_input(std::string_view name) const;  // -1 when absent
 };
 
 }  // namespace lumen::graph

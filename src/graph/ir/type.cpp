@@ -11,9 +11,12 @@ namespace lumen::graph {
 
 namespace {
 
+constexpr const char* kTooLargeHint = "choose a smaller batch, context or model";
+
 int64_t checked_multiply(int64_t a, int64_t b) {
   int64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product)) throw user_error("a shape is too large: {} * {} elements", a, b);
+  if (__builtin_mul_overflow(a, b, &product))
+    throw Error(Exit::hardware, fmt::format("a shape is too large: {} * {} elements", a, b), kTooLargeHint);
   return product;
 }
 
@@ -72,8 +75,12 @@ std::string print(const Type& t) {
 }
 
 int64_t byte_size(const Type& t) {
+  constexpr int64_t kMostElements = int64_t{1} << 54;  // so that sums over a graph's values do not overflow either
+  if (elements(t.shape).number() > kMostElements)
+    throw Error(Exit::hardware, fmt::format("{} is larger than any memory", print(t)), kTooLargeHint);
   if (!t.element.format) return checked_multiply(elements(t.shape).number(), scalar_bytes(t.element.scalar));
-  LUMEN_CHECK(!t.shape.empty(), "a rank-0 value cannot be held in format {}", t.element.format->name);
+  if (t.shape.empty())
+    throw user_error("a single number cannot be held in format '{}'; matrices and vectors can", t.element.format->name);
   Shape leading(t.shape.begin(), t.shape.end() - 1);
   return blob_layout(*t.element.format, elements(leading).number(), t.shape.back().number()).total;
 }

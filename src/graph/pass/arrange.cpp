@@ -3,6 +3,7 @@
 #include "graph/ir/rewrite.h"
 #include "graph/pass/access.h"
 #include "graph/pass/partition.h"
+#include "number/limits.h"
 
 namespace lumen::graph {
 
@@ -24,7 +25,12 @@ class Arranger {
         live_(live_values(g)),
         updated_(updates_of(g)),
         last_use_(g.nodes.size(), -1),
-        weight_(g.nodes.size(), 0) {
+        weight_(g.nodes.size(), 0),
+        whole_(g.nodes.size(), false) {
+    for (const Node& node : g.nodes)
+      for (size_t k = 0; k < node.operands.size(); ++k)
+        if (node.op != Op::gather_ || k != 0) whole_[node.operands[k]] = true;
+    for (const ValueId result : g.results) whole_[result] = true;
     for (ValueId v = static_cast<ValueId>(g.nodes.size()) - 1; v >= 0; --v) {
       if (!live_[v]) continue;
       // A load is read when its user runs, so uses of a view count as uses of what lies below.
@@ -104,7 +110,13 @@ class Arranger {
     // A state's old value must be read before its update runs; a load would be read by its last user.
     const ValueId state = read_below(r_.from, v);
     const bool late = state >= 0 && updated_[state] >= 0 && last_use_[v] > updated_[state];
-    if (late && read_below(r_.to, kept) == r_[state]) r_.replace(v, copy(kept));
+    if ((late && read_below(r_.to, kept) == r_[state]) || is_laid_out(v)) r_.replace(v, copy(kept));
+  }
+
+  // Blocks that no kernel takes apart in straight code are decoded beforehand, but for rows that are picked.
+  bool is_laid_out(ValueId v) const {
+    if (!is_unpack(r_.from, v) || !whole_[v]) return false;
+    return !unrolls(*r_.from[r_.from[v].operands[0]].type.element.format);
   }
 
   void update(ValueId v) {
@@ -180,6 +192,7 @@ class Arranger {
   std::vector<ValueId> updated_;
   std::vector<ValueId> last_use_;  // through loads; ids of the old graph
   std::vector<size_t> weight_;     // of free maps; 0 for all other values
+  std::vector<bool> whole_;        // used otherwise than by picking its rows
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ Graph bind_symbols(const Graph& g, const Bindings& symbols) {
       if (!d.is_number())
         throw user_error("{}: the symbol {} has no value (%{} is {})", g.name, d.symbols[0], v, print(node.type));
     }
+    (void)byte_size(node.type);  // refuses what no memory could hold
     if (node.attributes.callee) {
       node.attributes.callee = std::make_shared<const Graph>(bind_symbols(*node.attributes.callee, symbols));
     }

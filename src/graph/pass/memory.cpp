@@ -36,10 +36,14 @@ int64_t place(std::vector<Life>& lives) {
       at = std::max(at, other->offset + other->bytes);
     }
     life.offset = at;
-    end = std::max(end, at + life.bytes);
-    const auto behind = std::upper_bound(placed.begin(), placed.end(), at,
-                                         [](int64_t offset, const Life* other) { return offset < other->offset; });
-    placed.insert(behind, &life);
+    int64_t behind = 0;
+    if (__builtin_add_overflow(at, life.bytes, &behind))
+      throw Error(Exit::hardware, "the values of the graph need more memory than there are addresses",
+                  "choose a smaller batch or context");
+    end = std::max(end, behind);
+    const auto next = std::upper_bound(placed.begin(), placed.end(), at,
+                                       [](int64_t offset, const Life* other) { return offset < other->offset; });
+    placed.insert(next, &life);
   }
   return end;
 }

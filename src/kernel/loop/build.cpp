@@ -159,9 +159,6 @@ ValueId Builder::simplify(ScalarOp op, const std::vector<ValueId>& operands, VTy
     if (constants_[v].empty()) return -1;
     width = std::max({width, constants_[v].data.size(), constants_[v].integers.size()});
   }
-  if ((op == ScalarOp::div_ || op == ScalarOp::rem_) && !is_float(t.scalar))
-    for (const int64_t divisor : constants_[operands[1]].integers)
-      if (divisor == 0) return -1;
   ScalarNode node{};
   node.op = op;
   node.type = t.scalar;

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "graph/ir/random.h"
+#include "number/limits.h"
 
 namespace lumen::synth {
 
@@ -145,7 +146,8 @@ void Body::set_vector_axis(int axis) {
   for (Load& load : loads_) {
     if (!load.unpack) continue;
     const int64_t block = load.unpack->format().block;
-    bool blocks = load.strides[axis] == 1 && load.offset % block == 0 && extents_[axis] % block == 0;
+    bool blocks = load.strides[axis] == 1 && load.offset % block == 0 && extents_[axis] % block == 0 &&
+                  unrolls(load.unpack->format());
     for (size_t d = 0; d < extents_.size(); ++d)
       if (static_cast<int>(d) != axis) blocks = blocks && load.strides[d] % block == 0;
     // Rows of the blob must hold whole runs of the vector axis.

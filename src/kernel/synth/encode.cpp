@@ -23,6 +23,15 @@ Scalar code_type(const Field& f) {
   return f.type.bits > 32 ? Scalar::u64 : Scalar::u32;
 }
 
+// Records whose bits are put in place by loops, block by block.
+bool is_large(const Format& f) {
+  constexpr int64_t kMostEntries = 1024;
+  int64_t entries = 0;
+  for (const Field& field : f.fields)
+    if (field.level == Level::block) entries += field.count;
+  return entries > kMostEntries;
+}
+
 class BlockEncoder {
  public:
   BlockEncoder(loop::Builder& b, const Format& f, int64_t rows, int64_t columns, BufferId x, BufferId blob,
@@ -215,12 +224,13 @@ class BlockEncoder {
     const Field& f = format_.fields[field];
     if (f.level == Level::block) return decode_codes(b_, f.type, load_code(field, index));
     if (const auto found = outer_.find(field); found != outer_.end()) return found->second;
-    LUMEN_CHECK(b_.type(index).lanes == 1, "a field above the block read at differing places");
     const ValueId row = b_.op(ScalarOp::div_, first_, b_.i64(columns_ / format_.block));
+    const bool differ = f.level == Level::tile || b_.type(index).lanes > 1;  // by lane
     ValueId all = -1;
-    for (int l = 0; l < (f.level == Level::tile ? lanes_ : 1); ++l) {
-      const ValueId one = read_field(b_, f, blob_, outer_record(f.level, row, l), index);
-      all = l == 0 ? (f.level == Level::tile && lanes_ > 1 ? b_.splat(one, lanes_) : one) : b_.insert(all, one, l);
+    for (int l = 0; l < (differ ? lanes_ : 1); ++l) {
+      const ValueId entry = b_.type(index).lanes > 1 ? b_.extract(index, l) : index;
+      const ValueId one = read_field(b_, f, blob_, outer_record(f.level, row, l), entry);
+      all = l == 0 ? (differ && lanes_ > 1 ? b_.splat(one, lanes_) : one) : b_.insert(all, one, l);
     }
     return all;
   }
@@ -283,6 +293,7 @@ class BlockEncoder {
   void write_records() {
     const int64_t bytes = format_.block_bytes;
     const ValueId start = b_.mul(first_, b_.i64(bytes));
+    if (lanes_ == 1 && is_large(format_)) return write_record(start);
     const auto words = fragments();
     for (int64_t w = 0; w * 4 < bytes; ++w) {
       const VType u32{Scalar::u32, lanes_};
@@ -301,6 +312,18 @@ class BlockEncoder {
         }
       }
       write_word(word, start, w * 4, std::min<int64_t>(4, bytes - w * 4));
+    }
+  }
+
+  // Entry by entry in loops, where straight code would be long.
+  void write_record(ValueId start) {
+    b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(format_.block_bytes), 1,
+            [&](ValueId at) { b_.store(blob_, b_.integer(0, {Scalar::u8, 1}), b_.add(start, at), 1); });
+    for (size_t k = 0; k < format_.fields.size(); ++k) {
+      const Field& f = format_.fields[k];
+      if (f.level != Level::block) continue;
+      b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1,
+              [&](ValueId i) { write_code(b_, f, blob_, start, i, load_code(static_cast<int>(k), i)); });
     }
   }
 
@@ -346,7 +369,7 @@ void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t colu
   const int64_t per_row = columns / f.block, total = rows * per_row;
   const bool by_rows = f.row_bytes > 0 || f.tile_bytes > 0;
   const int64_t run = by_rows ? per_row : total;  // blocks that may share a group of lanes
-  const int width = run >= lanes ? lanes : 1;
+  const int width = run >= lanes && !is_large(f) ? lanes : 1;
   // Tasks: whole rows, or runs of blocks that are multiples of the lanes.
   const int64_t blocks_per_task =
       std::max<int64_t>((target.grain(kGrain) / f.block + width - 1) / width * width, width);

@@ -219,8 +219,8 @@ ValueId Window::bits(int64_t bit, int bits) {
     word = load({unsigned_of(static_cast<int>(wide) * 8), 1}, byte);
     if (wide < 4) word = builder_.convert(ScalarOp::cast_, Scalar::u32, word);
   } else {
-    LUMEN_CHECK(count <= 8, "{} bits at {}", bits, bit);
-    for (int64_t k = 0; k < count; ++k) {
+    LUMEN_CHECK(count <= 9, "{} bits at {}", bits, bit);
+    for (int64_t k = 0; k < std::min<int64_t>(count, 8); ++k) {
       const ValueId one = builder_.convert(ScalarOp::cast_, Scalar::u64, load({Scalar::u8, 1}, byte + k));
       const ValueId up = builder_.op(ScalarOp::shl_, one, builder_.integer(8 * k, {Scalar::u64, 1}));
       word = word < 0 ? up : builder_.op(ScalarOp::or_, word, up);
@@ -230,7 +230,11 @@ ValueId Window::bits(int64_t bit, int bits) {
   const VType type = builder_.type(word);
   const int64_t shift = bit - byte * 8;
   if (shift != 0) word = builder_.op(ScalarOp::shr_, word, builder_.integer(shift, type));
-  if (shift + bits < wide * 8)
+  if (count > 8) {
+    const ValueId ninth = builder_.convert(ScalarOp::cast_, Scalar::u64, load({Scalar::u8, 1}, byte + 8));
+    word = builder_.op(ScalarOp::or_, word, builder_.op(ScalarOp::shl_, ninth, builder_.integer(64 - shift, type)));
+  }
+  if (bits < 64 && shift + bits != wide * 8)
     word = builder_.op(ScalarOp::and_, word, builder_.integer(static_cast<int64_t>(low_mask(bits)), type));
   return builder_.convert(ScalarOp::cast_, result, word);
 }
@@ -423,20 +427,24 @@ ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPl
     for (const Part& p : part) bytes = std::max(bytes, (p.bit + std::max(p.bits, 1) + 7) / 8 - p.bit / 8);
     const Scalar word = bytes <= 4 ? Scalar::u32 : Scalar::u64;
     ValueId x = -1;
-    for (int64_t j = 0; j < bytes; ++j) {
+    const auto byte = [&](int64_t j) {
       std::vector<int64_t> index(parts.size());
       for (int l = 0; l < lanes; ++l) {
         const int64_t last = (part[l].bit + std::max(part[l].bits, 1) + 7) / 8 - 1;  // never past the part's own bytes
         index[l] = std::min(part[l].bit / 8 + j, last);
       }
-      ValueId y = b.convert(ScalarOp::cast_, word, window.bytes(index));
+      return b.convert(ScalarOp::cast_, word, window.bytes(index));
+    };
+    for (int64_t j = 0; j < std::min<int64_t>(bytes, 8); ++j) {
+      ValueId y = byte(j);
       if (j > 0) y = b.op(ScalarOp::shl_, y, b.integer(8 * j, {word, lanes}));
       x = x < 0 ? y : b.op(ScalarOp::or_, x, y);
     }
-    std::vector<int64_t> shift(parts.size()), mask(parts.size()), up(parts.size());
+    std::vector<int64_t> shift(parts.size()), left(parts.size()), mask(parts.size()), up(parts.size());
     bool shifts = false, ups = false, masks = false;
     for (int l = 0; l < lanes; ++l) {
       shift[l] = part[l].bit % 8;
+      left[l] = 64 - shift[l];
       mask[l] = static_cast<int64_t>(low_mask(part[l].bits));
       up[l] = part[l].value_bit;
       shifts = shifts || shift[l] != 0;
@@ -444,6 +452,8 @@ ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPl
       masks = masks || shift[l] + part[l].bits < 8 * bytes;
     }
     if (shifts) x = b.op(ScalarOp::shr_, x, constant_lanes(b, shift, word));
+    // A ninth byte fills what was shifted in; where a lane's code ends before it, the mask clears it.
+    if (bytes > 8) x = b.op(ScalarOp::or_, x, b.op(ScalarOp::shl_, byte(8), constant_lanes(b, left, word)));
     if (masks) x = b.op(ScalarOp::and_, x, constant_lanes(b, mask, word));
     x = b.convert(ScalarOp::cast_, wide, x);
     if (ups) x = b.op(ScalarOp::shl_, x, constant_lanes(b, up, wide));

@@ -31,7 +31,7 @@ class Window {
   loop::ValueId bytes(const std::vector<int64_t>& index);
   // Four bytes as a word, the first lowest. `aligned`: the window begins at a multiple of four.
   loop::ValueId word(const std::array<int64_t, 4>& bytes, bool aligned, const machine::Machine& m);
-  // `bits` bits (at most 57) from bit `bit` of the window as an unsigned scalar (u32, or u64 above 32 bits).
+  // `bits` bits (at most 64) from bit `bit` of the window as an unsigned scalar (u32, or u64 above 32 bits).
   loop::ValueId bits(int64_t bit, int bits);
 
   loop::Builder& builder() { return builder_; }

@@ -87,15 +87,23 @@ ValueId read_field(loop::Builder& b, const Field& f, BufferId buffer, ValueId re
       // Past-the-end bytes are never touched: byte j is read only where the entry reaches it, by clamping to its last
       // byte.
       const ValueId last = b.add(record, b.op(ScalarOp::shr_, b.add(bit, b.i64(piece.bits - 1)), b.i64(3)));
-      for (int64_t j = 0; j < bytes_touched(piece); ++j) {
+      const auto byte_at = [&](int64_t j) {
         const ValueId at = j == 0 ? byte : b.op(ScalarOp::min_, b.add(byte, b.i64(j)), last);
-        ValueId y = b.convert(ScalarOp::cast_, Scalar::u64, b.load(buffer, {Scalar::u8, 1}, at, 1));
+        return b.convert(ScalarOp::cast_, Scalar::u64, b.load(buffer, {Scalar::u8, 1}, at, 1));
+      };
+      const int64_t touched = bytes_touched(piece);
+      for (int64_t j = 0; j < std::min<int64_t>(touched, 8); ++j) {
+        ValueId y = byte_at(j);
         if (j > 0) y = b.op(ScalarOp::shl_, y, b.integer(8 * j, u64));
         x = x < 0 ? y : b.op(ScalarOp::or_, x, y);
       }
       const ValueId shift = b.convert(ScalarOp::cast_, Scalar::u64, b.op(ScalarOp::and_, bit, b.i64(7)));
-      x = b.op(ScalarOp::and_, b.op(ScalarOp::shr_, x, shift),
-               b.integer(static_cast<int64_t>(low_mask(piece.bits)), u64));
+      x = b.op(ScalarOp::shr_, x, shift);
+      if (touched > 8) {  // what was shifted in comes from a ninth byte; by 64 places nothing
+        const ValueId left = b.op(ScalarOp::sub_, b.integer(64, u64), shift);
+        x = b.op(ScalarOp::or_, x, b.op(ScalarOp::shl_, byte_at(8), left));
+      }
+      x = b.op(ScalarOp::and_, x, b.integer(static_cast<int64_t>(low_mask(piece.bits)), u64));
       x = b.convert(ScalarOp::cast_, wide, x);
     }
     if (piece.value_bit != 0) x = b.op(ScalarOp::shl_, x, b.integer(piece.value_bit, {wide, 1}));
@@ -111,7 +119,10 @@ ValueId read_field(loop::Builder& b, const Field& f, BufferId buffer, ValueId re
 }
 
 void write_field(loop::Builder& b, const Field& f, BufferId buffer, ValueId record, ValueId index, ValueId value) {
-  const ValueId code = encode_value(b, f.type, value);
+  write_code(b, f, buffer, record, index, encode_value(b, f.type, value));
+}
+
+void write_code(loop::Builder& b, const Field& f, BufferId buffer, ValueId record, ValueId index, ValueId code) {
   const Scalar wide = b.type(code).scalar;
   const VType u64{Scalar::u64, 1}, u8{Scalar::u8, 1};
   for_pieces(b, f, index, [&](const LayoutPiece& piece) {
@@ -126,18 +137,21 @@ void write_field(loop::Builder& b, const Field& f, BufferId buffer, ValueId reco
     const ValueId mask = b.integer(static_cast<int64_t>(low_mask(piece.bits)), u64);
     x = b.op(ScalarOp::and_, b.convert(ScalarOp::cast_, Scalar::u64, x), mask);
     const ValueId shift = b.convert(ScalarOp::cast_, Scalar::u64, b.op(ScalarOp::and_, bit, b.i64(7)));
+    const ValueId left = b.op(ScalarOp::sub_, b.integer(64, u64), shift);
+    const ValueId ninth = b.op(ScalarOp::shr_, x, left);  // by 64 places nothing
+    const ValueId keep_ninth = b.op(ScalarOp::not_, b.op(ScalarOp::shr_, mask, left));
     x = b.op(ScalarOp::shl_, x, shift);
     const ValueId keep = b.op(ScalarOp::not_, b.op(ScalarOp::shl_, mask, shift));
     const ValueId last = b.op(ScalarOp::shr_, b.add(bit, b.i64(piece.bits - 1)), b.i64(3));
     for (int64_t j = 0; j < bytes_touched(piece); ++j) {
       const auto put = [&] {
         const ValueId at = b.add(byte, b.i64(j));
-        const ValueId j8 = b.integer(8 * j, u64);
-        const ValueId old = b.load(buffer, u8, at, 1);
-        const ValueId kept =
-            b.op(ScalarOp::and_, old, b.convert(ScalarOp::cast_, Scalar::u8, b.op(ScalarOp::shr_, keep, j8)));
-        b.store(buffer, b.op(ScalarOp::or_, kept, b.convert(ScalarOp::cast_, Scalar::u8, b.op(ScalarOp::shr_, x, j8))),
-                at, 1);
+        const auto part = [&](ValueId word, ValueId beyond) {
+          return b.convert(ScalarOp::cast_, Scalar::u8,
+                           j == 8 ? beyond : b.op(ScalarOp::shr_, word, b.integer(8 * j, u64)));
+        };
+        const ValueId kept = b.op(ScalarOp::and_, b.load(buffer, u8, at, 1), part(keep, keep_ninth));
+        b.store(buffer, b.op(ScalarOp::or_, kept, part(x, ninth)), at, 1);
       };
       if (j == 0) {
         put();

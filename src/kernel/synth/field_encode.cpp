@@ -34,7 +34,8 @@ int64_t max_code(const FieldType& t) {
 ValueId encode_integer(loop::Builder& b, const FieldType& t, ValueId value) {
   VType type = b.type(value);
   if (is_float(type.scalar)) {
-    value = b.convert(ScalarOp::cast_, Scalar::i64, b.op(ScalarOp::rint_, value));
+    const Scalar whole = t.bits == 64 && !t.is_signed ? Scalar::u64 : Scalar::i64;
+    value = b.convert(ScalarOp::cast_, whole, b.op(ScalarOp::rint_, value));
     type = b.type(value);
   } else if (type.scalar == Scalar::boolean) {
     value = b.convert(ScalarOp::cast_, Scalar::i32, value);
@@ -91,7 +92,7 @@ ValueId encode_float(loop::Builder& b, const FieldType& t, ValueId value) {
   const VType u32{Scalar::u32, lanes}, f32{Scalar::f32, lanes};
   const auto u = [&](int64_t x) { return b.integer(x, u32); };
   if (b.type(value).scalar != Scalar::f32) value = b.convert(ScalarOp::cast_, Scalar::f32, value);
-  LUMEN_CHECK(t.mantissa_bits <= 23 && t.exponent_bits <= 8 && t.bias <= 127 + 22, "a float with bias {}", t.bias);
+  LUMEN_CHECK(t.mantissa_bits <= 23 && t.exponent_bits <= 8 && t.bias <= 127 + 23, "a float with bias {}", t.bias);
   const ValueId bits = b.convert(ScalarOp::bitcast_, Scalar::u32, value);
   const ValueId a = b.op(ScalarOp::and_, bits, u(0x7fffffff));
   const ValueId magnitude = b.convert(ScalarOp::bitcast_, Scalar::f32, a);

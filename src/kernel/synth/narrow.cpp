@@ -21,16 +21,57 @@ bool is_static(const RoutineExpr& e) {
   return std::all_of(e.args.begin(), e.args.end(), is_static);
 }
 
+ScalarValue lane_of(const Lanes& x, size_t lane) {
+  return x.known[x.known.size() == 1 ? 0 : lane];
+}
+
 bool is_whole(Scalar s) {
   return !is_float(s) && s != Scalar::boolean;
 }
 
-// Whether a logical shift of the low `bits` bits is the shift of the value.
-bool fits(const Format& f, const RoutineExpr& e, int bits) {
+read::Range range_in_block(const Format& f, const RoutineExpr& e) {
   read::RangeAnalysis ranges(f.fields, f.tables);
   ranges.variables = {read::Range{0, static_cast<double>(f.block - 1)}};
-  const read::Range r = ranges.of(e);
+  return ranges.of(e);
+}
+
+// Whether the low `bits` bits, without a sign, are the value: then they shift, compare and divide as it does.
+bool fits(const Format& f, const RoutineExpr& e, int bits) {
+  const read::Range r = range_in_block(f, e);
   return r.low >= 0 && r.high < static_cast<double>(int64_t{1} << bits);
+}
+
+// Codes of 9 to 16 bits, each of which lies in two bytes, as u16; -1 for others.
+ValueId short_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
+  loop::Builder& b = window.builder();
+  const int bits = field.type.bits;
+  if (field.type.is_float || field.type.is_signed || bits <= 8 || bits > 16 || places.size() < 2) return -1;
+  std::vector<int64_t> low, high, down;
+  for (const FieldPlace& place : places) {
+    int64_t bit = -1;
+    for (const LayoutPiece& piece : field.layout.pieces)
+      if (place.element >= piece.first && place.element < piece.first + piece.count && piece.bits == bits)
+        bit = place.record * 8 + piece.bit_of(place.element);
+    if (bit < 0 || bit % 8 + bits > 16) return -1;
+    low.push_back(bit / 8);
+    high.push_back(bit / 8 + 1);
+    down.push_back(bit % 8);
+  }
+  const VType u16{Scalar::u16, static_cast<int>(places.size())};
+  const ValueId upper = b.convert(ScalarOp::cast_, Scalar::u16, window.bytes(high));
+  ValueId x = b.convert(ScalarOp::cast_, Scalar::u16, window.bytes(low));
+  x = b.op(ScalarOp::or_, x, b.op(ScalarOp::shl_, upper, b.integer(8, u16)));
+  x = b.op(ScalarOp::shr_, x, b.lanes_integer(std::move(down), Scalar::u16));
+  return bits == 16 ? x : b.op(ScalarOp::and_, x, b.integer((int64_t{1} << bits) - 1, u16));
+}
+
+// The m with x / by == x * m >> 16 for every x up to `most`; nothing when there is none of 16 bits.
+std::optional<int64_t> reciprocal16(int64_t by, int64_t most) {
+  if (by < 2) return std::nullopt;
+  const int64_t m = (65536 + by - 1) / by;
+  for (int64_t x = 0; x <= most; ++x)
+    if (x * m >> 16 != x / by) return std::nullopt;
+  return m;
 }
 
 }  // namespace
@@ -99,6 +140,37 @@ Lanes Unpack::narrow(const RoutineExpr& e, const Frame& frame, int bits, const m
     const int lanes = std::max(lanes_of(a), lanes_of(c));
     return {type, b_.op(op, number(a, lanes), number(c, lanes)), {}};
   };
+  // Comparisons of what these bits hold whole.
+  const auto compared = [&](const RoutineExpr& c) -> std::optional<Lanes> {
+    const bool compares = c.kind == Kind::op && (c.op == ScalarOp::eq_ || c.op == ScalarOp::ne_ ||
+                                                 c.op == ScalarOp::lt_ || c.op == ScalarOp::le_);
+    if (!compares || !is_whole(c.args[0].type) || !fits(format_, c.args[0], bits) || !fits(format_, c.args[1], bits))
+      return std::nullopt;
+    const Lanes a = narrow(c.args[0], frame, bits, rows), b = narrow(c.args[1], frame, bits, rows);
+    return Lanes{Scalar::boolean, b_.op(c.op, number(a, frame.lanes()), number(b, frame.lanes())), {}};
+  };
+  // Quotients and remainders by numbers that are known for each lane, as products, in 16 bits.
+  const auto divided = [&](bool quotient) -> std::optional<Lanes> {
+    const read::Range range = range_in_block(format_, e.args[0]);
+    if (!is_static(e.args[1]) || range.low < 0 || range.high >= 65536) return std::nullopt;
+    const Lanes by = evaluate(e.args[1], frame);
+    const int lanes = frame.lanes();
+    std::vector<int64_t> divisor, factor, whole;
+    for (int l = 0; l < lanes; ++l) {
+      divisor.push_back(lane_of(by, static_cast<size_t>(l)).integer);
+      const auto m = reciprocal16(divisor.back(), static_cast<int64_t>(range.high));
+      if (!m && divisor.back() != 1) return std::nullopt;
+      factor.push_back(m.value_or(0));
+      whole.push_back(divisor.back() == 1);
+    }
+    if (lanes == 1) return std::nullopt;
+    const ValueId x = number(narrow(e.args[0], frame, 16, rows), lanes);
+    ValueId q = b_.op(ScalarOp::mulhi_, x, b_.lanes_integer(factor, Scalar::u16));
+    if (std::find(whole.begin(), whole.end(), 1) != whole.end())
+      q = b_.op(ScalarOp::select_, b_.lanes_integer(whole, Scalar::boolean), x, q);
+    if (!quotient) q = b_.op(ScalarOp::sub_, x, b_.mul(q, b_.lanes_integer(divisor, Scalar::u16)));
+    return Lanes{type, b_.convert(ScalarOp::cast_, type, q), {}};
+  };
   if (e.kind == Kind::field && is_static(e.args[0])) {
     const Field& field = format_.fields[static_cast<size_t>(e.slot)];
     if (field.level == Level::block && !field.type.is_float && field.type.bits <= 8) {
@@ -113,6 +185,10 @@ Lanes Unpack::narrow(const RoutineExpr& e, const Frame& frame, int bits, const m
                        b_.convert(ScalarOp::cast_, Scalar::i16, b_.convert(ScalarOp::bitcast_, Scalar::i8, x)));
       return {type, b_.convert(ScalarOp::cast_, type, x), {}};
     }
+    if (field.level == Level::block && bits == 16)
+      if (const ValueId x = short_codes(*block_window_, field, places_of(field, evaluate(e.args[0], frame), frame));
+          x >= 0)
+        return {type, x, {}};
   }
   if (e.kind == Kind::table && bits == 8) {
     const FormatTable& t = format_.tables[static_cast<size_t>(e.slot)];
@@ -142,6 +218,15 @@ Lanes Unpack::narrow(const RoutineExpr& e, const Frame& frame, int bits, const m
           const int lanes = frame.lanes();
           return {type, b_.op(ScalarOp::select_, number(condition, lanes), number(a, lanes), number(c, lanes)), {}};
         }
+        if (const auto condition = compared(e.args[0])) {
+          const Lanes a = narrow(e.args[1], frame, bits, rows), c = narrow(e.args[2], frame, bits, rows);
+          const int lanes = frame.lanes();
+          return {type, b_.op(ScalarOp::select_, condition->value, number(a, lanes), number(c, lanes)), {}};
+        }
+        break;
+      case ScalarOp::div_:
+      case ScalarOp::rem_:
+        if (const auto x = divided(e.op == ScalarOp::div_)) return *x;
         break;
       case ScalarOp::shr_:
         if (e.args[1].kind != Kind::constant) break;

@@ -62,6 +62,9 @@ loop::ValueId read_field(loop::Builder& b, const Field& f, loop::BufferId buffer
                          loop::ValueId index);
 void write_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::ValueId record, loop::ValueId index,
                  loop::ValueId value);
+// The same of a raw code (u32, or u64 above 32 bits).
+void write_code(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::ValueId record, loop::ValueId index,
+                loop::ValueId code);
 
 // A constant table in private memory, filled here.
 loop::BufferId lay_table(loop::Builder& b, const FormatTable& t);

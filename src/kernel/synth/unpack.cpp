@@ -15,7 +15,8 @@ using loop::VType;
 
 namespace {
 
-constexpr size_t kSelectTable = 16;  // tables up to this size are chosen by selects, larger ones from memory
+constexpr size_t kSelectTable = 16;    // tables up to this size are chosen by selects, larger ones from memory
+constexpr size_t kPermutedTable = 64;  // by permutes of vectors, where the machine has them
 
 bool is_straight(const Routine& r) {
   if (!r.has_result) return false;
@@ -147,11 +148,7 @@ Lanes Unpack::apply(const RoutineExpr& e, const Frame& frame) {
   for (const RoutineExpr& a : e.args) args.push_back(evaluate(a, frame));
   const bool all_known = std::all_of(args.begin(), args.end(), [](const Lanes& a) { return a.is_known(); });
   const size_t typed = e.op == ScalarOp::select_ ? 1 : 0;
-  const bool divides = e.op == ScalarOp::div_ || e.op == ScalarOp::rem_;
-  bool folds = all_known;
-  if (folds && divides && !is_float(args[0].type))
-    for (const ScalarValue& v : args[1].known) folds = folds && v.integer != 0;
-  if (folds) {
+  if (all_known) {
     ScalarNode node{};
     node.op = e.op;
     node.type = e.type;
@@ -178,6 +175,19 @@ Lanes Unpack::apply(const RoutineExpr& e, const Frame& frame) {
   return {e.type, apply_op(b_, e, values), {}};
 }
 
+ValueId Unpack::outer_record(Level level, int64_t element) {
+  const ValueId section = at(layout_.section[static_cast<int>(level)]);
+  if (level == Level::tensor) return section;
+  const ValueId row = row_of_block();
+  if (level == Level::row) return b_.add(section, b_.mul(row, b_.i64(format_.row_bytes)));
+  const ValueId in_row = b_.op(ScalarOp::sub_, block_, b_.mul(row, b_.i64(columns_ / format_.block)));
+  const ValueId column = b_.add(b_.mul(in_row, b_.i64(format_.block)), b_.i64(element));
+  const ValueId tile =
+      b_.add(b_.mul(b_.op(ScalarOp::div_, row, b_.i64(format_.tile_rows)), b_.i64(layout_.tile_columns)),
+             b_.op(ScalarOp::div_, column, b_.i64(format_.tile_columns)));
+  return b_.add(section, b_.mul(tile, b_.i64(format_.tile_bytes)));
+}
+
 Lanes Unpack::read_tile_lanes(const Field& field, int64_t entry, const Frame& frame) {
   // The lanes lie in one row, in the tile of the first or the one after it.
   const ValueId row = row_of_block();
@@ -185,7 +195,16 @@ Lanes Unpack::read_tile_lanes(const Field& field, int64_t entry, const Frame& fr
   const ValueId column = b_.mul(in_row, b_.i64(format_.block));
   const int lanes = frame.lanes();
   const int64_t position = frame.elements[0];
-  for (int l = 0; l < lanes; ++l) LUMEN_CHECK(frame.elements[l] == position + l, "lanes of a tile apart");
+  bool beside = lanes <= format_.tile_columns;
+  for (int l = 0; l < lanes; ++l) beside = beside && frame.elements[l] == position + l;
+  if (!beside) {  // each lane by itself
+    ValueId all = -1;
+    for (int l = 0; l < lanes; ++l) {
+      const ValueId one = read_field(b_, field, buffer_, outer_record(Level::tile, frame.elements[l]), b_.i64(entry));
+      all = l == 0 ? (lanes == 1 ? one : b_.splat(one, lanes)) : b_.insert(all, one, l);
+    }
+    return {field.type.register_type(), all, {}};
+  }
   const ValueId first = b_.add(column, b_.i64(position));
   const ValueId tile = b_.op(ScalarOp::div_, first, b_.i64(format_.tile_columns));
   const ValueId tile_row = b_.op(ScalarOp::div_, row, b_.i64(format_.tile_rows));
@@ -195,7 +214,6 @@ Lanes Unpack::read_tile_lanes(const Field& field, int64_t entry, const Frame& fr
   const Scalar type = field.type.register_type();
   const bool aligned = format_.tile_columns % format_.block == 0 && format_.block % lanes == 0 && position % lanes == 0;
   if (lanes == 1 || aligned) return {type, here, {}};
-  LUMEN_CHECK(lanes <= format_.tile_columns, "{} lanes over tiles of {}", lanes, format_.tile_columns);
   const ValueId last = b_.op(ScalarOp::div_, b_.add(first, b_.i64(lanes - 1)), b_.i64(format_.tile_columns));
   Window next_window = record_window(Level::tile, b_.add(number, b_.op(ScalarOp::sub_, last, tile)));
   const ValueId next = load_field(next_window, field, {{0, entry}});
@@ -220,13 +238,15 @@ Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
   const Lanes index = evaluate(e.args[0], frame);
   const Scalar type = field.type.register_type();
   if (!index.is_known()) {  // an entry chosen by other bits: lane by lane
-    LUMEN_CHECK(field.level == Level::block, "a computed index into a field above the block");
     ValueId all = -1;
     for (int l = 0; l < frame.lanes(); ++l) {
-      const ValueId record = b_.add(block_base_, b_.i64(frame.elements[l] / format_.block * format_.block_bytes));
+      const bool outer = field.level != Level::block;
+      const ValueId record = outer
+                                 ? outer_record(field.level, frame.elements[l])
+                                 : b_.add(block_base_, b_.i64(frame.elements[l] / format_.block * format_.block_bytes));
       const ValueId i = b_.convert(ScalarOp::cast_, Scalar::i64,
                                    b_.type(index.value).lanes == 1 ? index.value : b_.extract(index.value, l));
-      const ValueId one = read_field(b_, field, block_buffer_, record, i);
+      const ValueId one = read_field(b_, field, outer ? buffer_ : block_buffer_, record, i);
       all = l == 0 ? b_.splat(one, frame.lanes()) : b_.insert(all, one, l);
     }
     return {type, all, {}};
@@ -299,8 +319,9 @@ BufferId Unpack::table_buffer(int table) {
 }
 
 ValueId Unpack::table_entry(const FormatTable& t, int slot, ValueId index) {
+  if (t.values.size() <= kPermutedTable)
+    if (const ValueId found = look_up_floats(t, index); found >= 0) return found;
   if (t.values.size() > kSelectTable) return read_table(b_, t, table_buffer(slot), index);
-  if (const ValueId found = look_up_floats(t, index); found >= 0) return found;
   const int lanes = b_.type(index).lanes;
   const Scalar s = is_float(t.type) ? Scalar::f32 : scalar_bits(t.type) >= 32 ? t.type : Scalar::i32;
   const VType index_type = b_.type(index), entry_type{s, lanes};

@@ -101,6 +101,7 @@ class Unpack {
   Lanes read_table_lanes(const RoutineExpr& e, const Frame& frame);
   loop::ValueId materialize(const Lanes& x, int lanes, bool splat);
   loop::ValueId row_of_block();
+  loop::ValueId outer_record(Level level, int64_t element);  // of a field above the block, for one of its elements
   Window record_window(Level level, loop::ValueId number);
   loop::BufferId table_buffer(int table);
   loop::ValueId table_entry(const FormatTable& t, int slot, loop::ValueId index);

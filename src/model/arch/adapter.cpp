@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <set>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -30,10 +31,8 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-// A matrix of any kind of floats, as f32.
-Weight matrix(const FormatLibrary& formats, const StoredTensor& t, const std::string& file) {
-  if (t.shape.size() != 2 || t.rows() < 1 || t.columns() < 1)
-    throw user_error("{}: tensor '{}' has shape {}, but an adapter's are matrices", file, t.name, shape_text(t.shape));
+// Numbers of any kind of floats, as f32.
+std::vector<float> numbers(const FormatLibrary& formats, const StoredTensor& t, const std::string& file) {
   const FormatRef format = t.element.format ? t.element.format : format_of_scalar(formats, t.element.scalar);
   if (!format) throw user_error("{}: tensor '{}' is not of floats", file, t.name);
   std::vector<float> values;
@@ -49,7 +48,13 @@ Weight matrix(const FormatLibrary& formats, const StoredTensor& t, const std::st
   }
   if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
     throw user_error("{}: tensor '{}' holds values that are not finite", file, t.name);
-  return f32_weight({graph::Dim(t.rows()), graph::Dim(t.columns())}, values);
+  return values;
+}
+
+Weight matrix(const FormatLibrary& formats, const StoredTensor& t, const std::string& file) {
+  if (t.shape.size() != 2 || t.rows() < 1 || t.columns() < 1)
+    throw user_error("{}: tensor '{}' has shape {}, but an adapter's are matrices", file, t.name, shape_text(t.shape));
+  return f32_weight({graph::Dim(t.rows()), graph::Dim(t.columns())}, numbers(formats, t, file));
 }
 
 // The two matrices of one target, as the file names it.
@@ -170,14 +175,17 @@ class FolderConfig {
     const auto kind = json_.find("peft_type");
     if (kind == json_.end() || !kind->is_string() || kind->get<std::string>() != "LORA")
       throw user_error("{}: peft_type must be \"LORA\"; other kinds of adapters are not supported", file_);
-    for (const char* key : {"modules_to_save", "use_dora", "lora_bias", "use_qalora", "layer_replication",
-                            "trainable_token_indices", "alora_invocation_tokens", "target_parameters", "use_bdlora",
-                            "arrow_config", "kasa_config", "monteclora_config"}) {
+    for (const char* key : {"use_dora", "lora_bias", "use_qalora", "layer_replication", "trainable_token_indices",
+                            "alora_invocation_tokens", "target_parameters", "use_bdlora", "arrow_config", "kasa_config",
+                            "monteclora_config"}) {
       const auto value = json_.find(key);
       if (value == json_.end() || value->is_null() || *value == false || value->empty()) continue;
       throw Error(Exit::user, fmt::format("{}: \"{}\" is set, which cannot be applied beside a model", file_, key),
                   "merge the adapter into the model with the program that made it, and use the merged model");
     }
+    if (const auto saved = json_.find("modules_to_save"); saved != json_.end() && saved->is_array())
+      for (const ordered_json& name : *saved)
+        if (name.is_string()) copies_.push_back(name.get<std::string>());
     if (const auto bias = json_.find("bias"); bias != json_.end() && !bias->is_null() && *bias != "none")
       throw user_error("{}: adapters with changed biases (\"bias\" is not \"none\") are not supported", file_);
     // Other beginnings change the model's own weights; the adapter alone does not say how.
@@ -195,6 +203,10 @@ class FolderConfig {
     read_patterns("alpha_pattern", alphas_);
   }
 
+  // Whether a module was copied before it was trained: what else uses its weight keeps the model's.
+  bool is_copy(const std::string& target) const {
+    return std::any_of(copies_.begin(), copies_.end(), [&](const std::string& name) { return target.ends_with(name); });
+  }
   double rank(const std::string& target) const { return of(ranks_, target, rank_); }
   double scale(const std::string& target) const {
     const double r = rank(target);
@@ -240,7 +252,10 @@ class FolderConfig {
   double rank_ = 0, alpha_ = 0;
   bool by_root_ = false;
   std::vector<ByName> ranks_, alphas_;
+  std::vector<std::string> copies_;
 };
+
+constexpr std::string_view kBase = "base_model.model.";
 
 // "model.layers.0.mlp.up_proj" and which matrix, of "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight".
 struct FolderName {
@@ -248,7 +263,6 @@ struct FolderName {
   bool is_a = false, looked_up = false;
 };
 std::optional<FolderName> folder_name(std::string name) {
-  constexpr std::string_view kBase = "base_model.model.";
   if (name.starts_with(kBase)) name.erase(0, kBase.size());
   struct Ending {
     std::string_view text;
@@ -261,6 +275,21 @@ std::optional<FolderName> folder_name(std::string name) {
   for (const Ending& e : kEndings)
     if (name.ends_with(e.text)) return FolderName{name.substr(0, name.size() - e.text.size()), e.is_a, e.looked_up};
   return std::nullopt;
+}
+
+// A whole weight, by the name it has in the base model: "model.embed_tokens.weight" and whose weight it is, of
+// "base_model.model.model.embed_tokens.base_layer.weight".
+struct WholeName {
+  std::string tensor, target;
+};
+std::optional<WholeName> whole_name(std::string name) {
+  if (name.starts_with(kBase)) name.erase(0, kBase.size());
+  constexpr std::string_view kWeight = ".weight";
+  if (!name.ends_with(kWeight)) return std::nullopt;
+  std::string target = name.substr(0, name.size() - kWeight.size());
+  for (const std::string_view inside : {".base_layer", ".modules_to_save", ".modules_to_save.default"})
+    if (target.ends_with(inside)) target.erase(target.size() - inside.size());
+  return WholeName{target + std::string(kWeight), target};
 }
 
 // Part n of a matrix whose rows are those of several parameters.
@@ -282,36 +311,134 @@ class FolderReader {
 
   Adapter read() {
     Pairs pairs;
+    std::vector<std::pair<const StoredTensor*, WholeName>> whole;
     for (const StoredTensor& t : file_.tensors()) {
       if (const auto n = folder_name(t.name)) {
         put(pairs, n->target, n->is_a, t, n->looked_up, name_);
+      } else if (auto w = whole_name(t.name)) {
+        whole.emplace_back(&t, std::move(*w));
       } else {
-        throw Error(Exit::user, fmt::format("{}: tensor '{}' is no part of a low-rank change", name_, t.name),
-                    "whole weights (modules_to_save, save_embedding_layers), magnitudes and biases cannot be applied "
-                    "beside a model; merge such an adapter with the program that made it");
+        throw Error(Exit::user,
+                    fmt::format("{}: tensor '{}' is no part of a low-rank change, nor a weight", name_, t.name),
+                    "magnitudes and biases cannot be applied beside a model; merge such an adapter with the program "
+                    "that made it");
       }
     }
-    check_pairs(pairs, name_);
+    if (whole.empty() || !pairs.empty()) check_pairs(pairs, name_);
     Adapter out;
     out.name = name_;
+    for (const auto& [t, name] : whole) take_whole(*t, name, out);
     for (const auto& [target, pair] : pairs) {
-      bool known = false;
-      for (const Parameter& p : model_.parameters) {
-        const std::string tensor = target + ".weight";
-        const bool own = p.hf == tensor || std::find(p.hf_also.begin(), p.hf_also.end(), tensor) != p.hf_also.end();
-        const bool fused = !own && p.hf_fused == tensor;
-        if (!own && !fused) continue;
-        known = true;
+      for (const Place& place : places(target + ".weight", target)) {
+        const Parameter& p = place.parameter;
         check_matrix(p, target, name_);
-        if (!out.parts.emplace(p.name, part(p, target, pair, fused)).second)
+        if (!out.parts.emplace(p.name, part(p, target, pair, place.fused)).second)
           throw user_error("{}: parameter {} is adapted twice, the second time as '{}'", name_, p.name, target);
+        if (place.shared) apart_.push_back(p);
       }
-      if (!known) unknown_target(model_, target, name_);
     }
+    set_apart(out);
     return out;
   }
 
  private:
+  // What a tensor of the base model is here.
+  struct Place {
+    Parameter parameter;
+    bool fused = false;   // one of several parts of it
+    bool shared = false;  // the model has another parameter for it
+  };
+
+  static std::optional<Place> place(const Parameter& p, const std::string& tensor) {
+    const bool own = p.hf == tensor || std::find(p.hf_also.begin(), p.hf_also.end(), tensor) != p.hf_also.end();
+    if (!own && p.hf_fused != tensor) return std::nullopt;
+    return Place{p, !own};
+  }
+
+  std::vector<Place> places(const std::string& tensor, const std::string& target) const {
+    std::vector<Place> out;
+    for (const Parameter& p : model_.parameters)
+      if (auto found = place(p, tensor)) out.push_back(std::move(*found));
+    if (!out.empty()) return out;
+    for (const Parameter& p : model_.family->all_parameters(model_.config)) {
+      auto found = place(p, tensor);
+      if (!found || p.absent_if.empty() || !embedding_like(p)) continue;
+      found->shared = true;
+      out.push_back(std::move(*found));
+    }
+    if (out.empty()) unknown_target(model_, target, name_);
+    return out;
+  }
+
+  // The embedding that a model without the parameter uses for it, or null.
+  const Parameter* embedding_like(const Parameter& p) const {
+    for (const Parameter& e : model_.parameters)
+      if (e.role == "embedding" && e.shape == p.shape && e.hf_plus == p.hf_plus) return &e;
+    return nullptr;
+  }
+
+  void take_whole(const StoredTensor& t, const WholeName& name, Adapter& out) {
+    for (const Place& place : places(name.tensor, name.target)) {
+      const bool copy = config_.is_copy(name.target);
+      // Without a copy the weight stays one for all that use it.
+      const Parameter& p = place.shared && !copy ? *embedding_like(place.parameter) : place.parameter;
+      const Weight w = whole(t, p, place.fused);
+      const auto [before, fresh] = given_.emplace(p.name, w);
+      if (!fresh && !equal(before->second, w))
+        throw user_error("{}: two different weights for parameter {}, the second is '{}'", name_, p.name, t.name);
+      // What the model has already is no change.
+      if (const auto own = model_.weights.find(p.name); own != model_.weights.end() && equal(own->second, w)) continue;
+      if (copy) copies_.insert(p.name);
+      out.whole.emplace(p.name, w);
+    }
+  }
+
+  // Outputs that were the model's embedding until now, and can be no longer: they are adapted, or the embedding became
+  // a copy, which they do not follow.
+  void set_apart(Adapter& out) {
+    for (const Parameter& p : model_.family->all_parameters(model_.config)) {
+      const bool shares = !p.absent_if.empty() && !model_.find(p.name) && embedding_like(p);
+      if (shares && copies_.contains(embedding_like(p)->name)) apart_.push_back(p);
+    }
+    for (const Parameter& p : apart_) {
+      const std::string& embedding = embedding_like(p)->name;
+      const auto changed = out.whole.find(embedding);
+      const bool follows = changed != out.whole.end() && !copies_.contains(embedding);
+      out.whole.emplace(p.name, follows ? changed->second : model_.weights.at(embedding));
+    }
+  }
+
+  static bool equal(const Weight& a, const Weight& b) {
+    if (a.type.shape != b.type.shape) return false;
+    const auto values = [](const Weight& w) {
+      return w.is_f32() ? std::vector<float>(w.f32().begin(), w.f32().end())
+                        : decode(*w.type.element.format, w.bytes, w.rows(), w.columns());
+    };
+    return values(a) == values(b);
+  }
+
+  Weight whole(const StoredTensor& t, const Parameter& p, bool fused) const {
+    if (p.shape.size() > 2 || p.shape.empty() || (fused && (p.shape.size() != 2 || p.hf_transposed)))
+      throw user_error("{}: '{}' is not one matrix of the model (parameter {})", name_, t.name, p.name);
+    graph::Shape shape = p.shape;
+    if (p.hf_transposed && shape.size() == 2) std::swap(shape[0], shape[1]);
+    if (fused) shape[0] = graph::Dim(shape[0].number() * p.hf_parts);
+    std::vector<int64_t> wanted;
+    for (const graph::Dim& d : shape) wanted.push_back(d.number());
+    if (t.shape != wanted)
+      throw Error(Exit::user,
+                  fmt::format("{}: tensor '{}' has shape {}, but the model asks for {}", name_, t.name,
+                              shape_text(t.shape), shape_text(wanted)),
+                  "the adapter was made for another model, or for one with more tokens");
+    std::vector<float> values = numbers(formats_, t, name_);
+    for (float& v : values) v = static_cast<float>(v + p.hf_plus);
+    Weight w = f32_weight(shape, values);
+    if (fused) w = rows_of_part(w, p);
+    if (p.hf_transposed && shape.size() == 2) w = transposed(w);
+    if (p.hf_halves > 0) halves_to_pairs(w, p.hf_halves, p.hf_turned);
+    return w;
+  }
+
   AdapterPart part(const Parameter& p, const std::string& target, const Pair& pair, bool fused) {
     if (pair.looked_up != is_looked_up(p))
       throw user_error("{}: '{}' is adapted as {}, but the model uses it otherwise", name_, target,
@@ -330,6 +457,7 @@ class FolderReader {
       check_shape(out.a, rank, columns, *pair.a, name_);
       check_shape(out.b, rows * (fused ? p.hf_parts : 1), rank, *pair.b, name_);
       if (fused) out.b = rows_of_part(out.b, p);
+      check_pairs(*model_.family, model_.config, p, model_.name);
       if (p.hf_halves > 0) halves_to_pairs(out.b, p.hf_halves, p.hf_turned);
     }
     out.scale = config_.scale(target);
@@ -341,9 +469,32 @@ class FolderReader {
   FolderConfig config_;
   SafetensorsFile file_;
   std::string name_;
+  std::map<std::string, Weight> given_;  // whole weights, by parameter
+  std::set<std::string> copies_;         // parameters replaced by copies
+  std::vector<Parameter> apart_;         // that the model has not, and will have
 };
 
 }  // namespace
+
+Model with_whole_weights(const Model& model, std::span<const Adapter* const> adapters) {
+  Model out = model;
+  std::map<std::string, const Adapter*> whose;
+  for (const Adapter* adapter : adapters) {
+    for (const auto& [name, weight] : adapter->whole) {
+      const auto [before, fresh] = whose.emplace(name, adapter);
+      const Weight& known = fresh ? weight : before->second->whole.at(name);
+      if (!(known.type == weight.type && known.bytes == weight.bytes))
+        throw user_error("{} and {} have different weights for parameter {}", before->second->name, adapter->name,
+                         name);
+      out.weights.insert_or_assign(name, weight);
+    }
+  }
+  for (const Parameter& p : model.family->all_parameters(model.config))
+    if (!p.absent_if.empty() && out.weights.contains(p.name)) out.config[p.absent_if] = 0;
+  out.parameters = out.family->parameters(out.config);
+  for (const Parameter& p : out.parameters) LUMEN_CHECK(out.weights.contains(p.name), "{} has no weight", p.name);
+  return out;
+}
 
 bool is_looked_up(const Parameter& p) {
   return p.role == "embedding" || p.role == "position";

@@ -1,12 +1,14 @@
 // Adapters: small changes of a model's weights, W + scale * B A, as files keep them. Two kinds of files: a folder of
 // adapter_config.json and adapter_model.safetensors (names and row orders of Hugging Face folders), and GGUF files of
-// the type "adapter". The weights themselves are never touched: infer/session.h computes beside them. Hostile files:
+// the type "adapter". The weights themselves are never touched: infer/session.h computes beside them. Folders may hold
+// whole weights as well, which stand in place of the model's (or beside one that the model uses twice). Hostile files:
 // names, shapes and pairs are checked against the model before anything is computed. Proved by
 // tests/model/adapter_test.cpp.
 #pragma once
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,7 +27,12 @@ struct AdapterPart {
 struct Adapter {
   std::string name;                          // the file's
   std::map<std::string, AdapterPart> parts;  // by parameter
+  std::map<std::string, Weight> whole;       // by parameter: those that are not what the model has
 };
+
+// The model with the whole weights of adapters in place of its own. An output that is its embedding becomes a weight of
+// its own where an adapter changes one of the two. Error where two adapters differ about a weight.
+Model with_whole_weights(const Model& model, std::span<const Adapter* const> adapters);
 
 // Whether a parameter's rows are read by number, not multiplied.
 bool is_looked_up(const Parameter& p);

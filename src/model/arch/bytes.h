@@ -26,10 +26,26 @@ class Bytes {
   const uint8_t* begin() const { return part_.data(); }
   const uint8_t* end() const { return part_.data() + part_.size(); }
   const std::shared_ptr<const void>& keeper() const { return keeper_; }
+  static constexpr size_t kAlignment = 64;
   friend bool operator==(const Bytes& a, const Bytes& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
  private:
   std::span<const uint8_t> part_;
+  std::shared_ptr<const void> keeper_;
+};
+
+// Memory that is filled once and then becomes Bytes: aligned, and zero to begin with. What there is no room for is
+// refused (exit 3) before it is taken.
+class Room {
+ public:
+  explicit Room(size_t size);
+  uint8_t* data() { return data_; }
+  size_t size() const { return size_; }
+  Bytes bytes() && { return {{data_, size_}, std::move(keeper_)}; }
+
+ private:
+  uint8_t* data_ = nullptr;
+  size_t size_ = 0;
   std::shared_ptr<const void> keeper_;
 };
 

@@ -5,9 +5,12 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "model/file/gguf.h"
+#include "model/text/tokenizer.h"
 
 namespace lumen::model {
 
@@ -24,11 +27,16 @@ using SmallFiles = std::map<std::string, std::string>;  // by name
 // config.json, generation_config.json, tokenizer files, chat templates: those the folder has.
 SmallFiles small_files(const std::filesystem::path& folder);
 
-// Adds what the files say and the metadata does not.
-void carry_to_gguf(const SmallFiles& files, GgufMetadata& metadata);
+// The tokens at which texts end, as generation_config.json and config.json name them, in that order. Ids that are not
+// below `vocabulary` are never drawn and left out.
+std::vector<TokenId> named_ends(const SmallFiles& files, int64_t vocabulary);
 
-// The files of a folder: those there were, and where there were none what the metadata says. Without config.json and
-// tokenizer.json, which have writers of their own.
-SmallFiles carry_to_hf(const SmallFiles& files, const GgufMetadata& metadata);
+// Adds what the files say and the metadata does not; ids below `vocabulary` only. Without ends of texts, which
+// ends_to_gguf() writes.
+void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& metadata);
+
+// The files of a folder: those there were, and where there were none what the metadata says. `ends`: at which tokens
+// texts end. Without config.json and tokenizer.json, which have writers of their own.
+SmallFiles carry_to_hf(const SmallFiles& files, const GgufMetadata& metadata, std::span<const TokenId> ends);
 
 }  // namespace lumen::model

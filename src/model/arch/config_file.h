@@ -22,7 +22,12 @@ graph::Config read_hf_config(const Family& family, const nlohmann::json& config,
 graph::Config write_gguf_config(const Family& family, const graph::Config& config, GgufMetadata& metadata);
 // That config, without writing anything.
 graph::Config config_in_gguf(const Family& family, const graph::Config& config, GgufMetadata metadata);
-// Changes members of `json`, which may hold others.
-void write_hf_config(const Family& family, const graph::Config& config, nlohmann::json& json);
+// Changes members of `json`, which may hold others. Returns the keys that only we can read there.
+std::vector<std::string> write_hf_config(const Family& family, const graph::Config& config, nlohmann::json& json);
+
+// The family that reads a GGUF file: the one it names (`lumen.family`), else by architecture and condition.
+FamilyRef family_of_file(const Library& library, const GgufMetadata& metadata);
+// Names the family in a file whose other keys would lead to another one.
+void name_family(const Family& family, GgufMetadata& metadata);
 
 }  // namespace lumen::model

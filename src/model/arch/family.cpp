@@ -1,7 +1,8 @@
 // Reads families out of syntax trees. The attributes it understands: model: part (no family of its own), gguf, gguf_if,
-// hf, hf_type, hf_refuse, hf_ignore, gguf_ignore; config keys: gguf, gguf_choices, gguf_plus, gguf_times, gguf_else,
-// gguf_tensor, gguf_length, hf, hf_words, hf_members, when, gguf_when; parameters: frozen, absent_if and hf_halves
-// (both name a config key), hf_plus, hf_transposed, hf_fused, hf_rows, hf_packed, and those elaborate.h lists.
+// hf, hf_type, hf_ignore, gguf_ignore, hf_inside, hf_prefix, hf_beside (and those of config_rules.h); config keys:
+// gguf, gguf_choices, gguf_plus, gguf_times, gguf_else, gguf_tensor, gguf_length, hf, hf_words, hf_members, hf_letters,
+// when, gguf_when; parameters: frozen, absent_if and hf_halves (both name a config key), hf_plus, hf_transposed,
+// hf_fused, hf_rows, hf_columns, hf_packed, and those elaborate.h lists.
 #include "model/arch/family.h"
 
 #include <algorithm>
@@ -160,13 +161,29 @@ FamilyRef Library::family(const std::string& name) const {
 }
 
 FamilyRef Library::family_of_gguf(const std::string& architecture,
-                                  const std::function<bool(const std::string&)>& has_key) const {
-  FamilyRef plain;
+                                  const std::function<double(const std::string&)>& value_of) const {
+  // Of several whose conditions hold, the one that extends the others: a mixture with windows is a mixture.
+  const std::function<bool(const std::string&, const std::string&)> extends = [&](const std::string& name,
+                                                                                  const std::string& other) {
+    for (const auto& file : files_) {
+      for (const lang::ModelDecl& decl : file->models) {
+        if (decl.name != name) continue;
+        const auto bases = attribute_texts(decl.attributes, "extends");
+        return std::any_of(bases.begin(), bases.end(),
+                           [&](const std::string& base) { return base == other || extends(base, other); });
+      }
+    }
+    return false;
+  };
+  FamilyRef plain, found;
   for (const FamilyRef& f : families()) {
     if (f->gguf_architecture() != architecture) continue;
-    if (!f->gguf_condition().empty() && has_key(f->gguf_condition())) return f;
+    if (!f->gguf_condition().empty() && f->accepts_gguf(value_of(f->gguf_condition())) &&
+        (!found || extends(f->name(), found->name())))
+      found = f;
     if (f->gguf_condition().empty() && !plain) plain = f;
   }
+  if (found) return found;
   if (plain) return plain;
   throw Error(
       Exit::user, fmt::format("no model family reads the GGUF architecture '{}'", architecture),
@@ -176,6 +193,7 @@ FamilyRef Library::family_of_gguf(const std::string& architecture,
 FamilyRef Library::family_of_hf(const std::string& architecture) const {
   for (const FamilyRef& f : families()) {
     const auto& names = f->hf_architectures();
+    if (f->inside() && f->inside()->architecture == architecture) return f;
     if (std::find(names.begin(), names.end(), architecture) != names.end()) return f;
   }
   throw Error(
@@ -211,6 +229,10 @@ int64_t Parameter::count() const {
   return graph::elements(shape).number();
 }
 
+bool Parameter::is_vector() const {
+  return shape.size() < 2 || role == "bias";
+}
+
 std::vector<std::string> ConfigKey::entries(const graph::Config& config) const {
   if (!has_axis) return {name};
   std::vector<std::string> out;
@@ -221,13 +243,12 @@ std::vector<std::string> ConfigKey::entries(const graph::Config& config) const {
 Family::Family(LibraryRef library, const lang::ModelDecl& decl)
     : library_(std::move(library)), decl_(graph::complete_model(library_->scope(), decl)) {
   const auto first = [&](std::string_view name, const std::string& otherwise) {
-    const auto texts = attribute_texts(decl_.attributes, name);
+    const auto texts = attribute_texts(decl_.attributes, name, 1);
     return texts.empty() ? otherwise : texts.front();
   };
   gguf_ = first("gguf", decl_.name);
   hf_ = attribute_texts(decl_.attributes, "hf");
   hf_type_ = first("hf_type", gguf_);
-  hf_refused_ = attribute_texts(decl_.attributes, "hf_refuse");
   hf_ignored_ = attribute_texts(decl_.attributes, "hf_ignore");
   gguf_ignored_ = attribute_texts(decl_.attributes, "gguf_ignore");
   const auto filled = [&](std::string name) {
@@ -235,6 +256,16 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
     return name;
   };
   gguf_if_ = filled(first("gguf_if", ""));
+  for (const lang::Attribute& a : decl_.attributes) {
+    if (a.name == "gguf_if" && a.values.size() > 1) gguf_value_ = number_of(a, 1);
+    if (a.name != "hf_inside") continue;
+    const auto texts = attribute_texts({a}, a.name);
+    const auto prefixes = attribute_texts(decl_.attributes, "hf_prefix");
+    if (texts.size() != 2 || prefixes.size() % 2 != 0)
+      throw error_at(a.place, "hf_inside takes an architecture and a member of its config, hf_prefix pairs");
+    inside_ = Inside{texts[0], texts[1], {}, attribute_texts(decl_.attributes, "hf_beside")};
+    for (size_t n = 0; n < prefixes.size(); n += 2) inside_->prefixes.emplace_back(prefixes[n], prefixes[n + 1]);
+  }
   for (const lang::ConfigKey& key : decl_.config) {
     ConfigKey out;
     out.name = key.name;
@@ -257,6 +288,10 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
     }
     const auto members = attribute_texts(key.attributes, "hf_members");
     if (!members.empty()) out.hf_members = members.front();
+    if (const auto letters = attribute_texts(key.attributes, "hf_letters"); letters.size() == 2) {
+      out.hf_letters = letters[0];
+      out.hf_letter = letters[1];
+    }
     const auto length = attribute_texts(key.attributes, "gguf_length");
     if (!length.empty()) out.gguf_length = length.front();
     for (const lang::Attribute& a : key.attributes) {
@@ -267,6 +302,22 @@ Family::Family(LibraryRef library, const lang::ModelDecl& decl)
     }
     keys_.push_back(std::move(out));
   }
+}
+
+std::vector<std::string> Family::ignored(bool hf, const graph::Config& config) const {
+  std::vector<std::string> out = hf ? hf_ignored_ : gguf_ignored_;
+  for (std::string& pattern : out) {
+    const size_t begin = pattern.find('{'), end = pattern.find('}', begin);
+    if (end == std::string::npos) continue;
+    const auto value = config.find(pattern.substr(begin + 1, end - begin - 1));
+    LUMEN_CHECK(value != config.end(), "{} ignores '{}'", decl_.name, pattern);
+    pattern.replace(begin, end - begin + 1, std::to_string(static_cast<int64_t>(value->second)));
+  }
+  return out;
+}
+
+bool Family::accepts_gguf(double value) const {
+  return gguf_value_ ? value == *gguf_value_ : value != 0;
 }
 
 bool Family::is_used(const ConfigKey& key, const graph::Config& config, bool gguf) const {
@@ -283,7 +334,8 @@ bool Family::is_used(const ConfigKey& key, const graph::Config& config, bool ggu
 
 std::vector<std::string> Family::sizes() const {
   std::vector<std::string> names;
-  for (const lang::SizeDecl& size : decl_.sizes) names.push_back(size.name);
+  for (const lang::SizeDecl& size : decl_.sizes)
+    if (size.name != "config.json") names.push_back(size.name);  // config_rules.h
   return names;
 }
 
@@ -326,15 +378,16 @@ std::vector<Parameter> Family::all_parameters(const graph::Config& config) const
     static_cast<graph::ModelParameter&>(parameter) = std::move(p);
     const lang::ModelParam* decl = find_decl(parameter.name);
     LUMEN_CHECK(decl, "parameter {} without a declaration", parameter.name);
-    parameter.decays = parameter.shape.size() >= 2;
+    parameter.decays = !parameter.is_vector();
     for (const lang::Attribute& a : decl->attributes) {
       if (a.name == "frozen") parameter.frozen = true;
       if (a.name == "hf_transposed") parameter.hf_transposed = true;
       if (a.name == "hf_packed") parameter.hf_packed = true;
       if (a.name == "hf_plus") parameter.hf_plus = number_of(a, 0);
-      if (a.name == "hf_rows") {
+      if (a.name == "hf_rows" || a.name == "hf_columns") {
         const auto count = [&](size_t value) {
-          if (value >= a.values.size()) throw error_at(a.place, "hf_rows needs a name and three numbers");
+          if (value >= a.values.size())
+            throw error_at(a.place, fmt::format("{} needs a name and three numbers", a.name));
           const double n = graph::config_number(decl_, *a.values[value], config);
           if (!(n >= 0 && n <= 1e9) || n != std::floor(n)) throw error_at(a.place, fmt::format("{} rows", n));
           return static_cast<int64_t>(n);
@@ -343,7 +396,10 @@ std::vector<Parameter> Family::all_parameters(const graph::Config& config) const
         parameter.hf_from = count(1);
         parameter.hf_count = count(2);
         parameter.hf_of = count(3);
-        if (parameter.hf_from + parameter.hf_count > parameter.hf_of || parameter.shape.size() != 3)
+        parameter.hf_columns = a.name == "hf_columns";
+        if (parameter.hf_from + parameter.hf_count > parameter.hf_of)
+          throw error_at(a.place, fmt::format("{} takes parts out of larger ones", a.name));
+        if (!parameter.hf_columns && parameter.shape.size() != 3)
           throw error_at(a.place, "hf_rows takes matrices out of larger ones");
       }
       if (a.name == "hf_fused") {

@@ -36,10 +36,10 @@ class Library : public std::enable_shared_from_this<Library> {
 
   const FormatLibrary& formats() const { return formats_; }
   FamilyRef family(const std::string& name) const;  // Error with the known names
-  // By the attribute `gguf`. `has_key` tells whether a metadata key is there and not 0: of families with one
-  // architecture, one whose `gguf_if` it has comes first.
+  // By the attribute `gguf`. `value_of` tells the number a metadata key has, 0 when it is absent: of families with one
+  // architecture, one whose `gguf_if` holds comes first.
   FamilyRef family_of_gguf(const std::string& architecture,
-                           const std::function<bool(const std::string&)>& has_key) const;
+                           const std::function<double(const std::string&)>& value_of) const;
   FamilyRef family_of_hf(const std::string& architecture) const;  // by the attribute `hf`
   FamilyRef family_with_size(const std::string& size) const;      // null when no family has it
   std::vector<std::string> family_names() const;
@@ -77,6 +77,7 @@ struct ConfigKey {
   std::vector<std::string> choices, gguf_choices;
   std::map<std::string, double> hf_words;  // words for numbers in HF files
   std::string hf_members;                  // HF files list the numbers of the elements that are 1
+  std::string hf_letters, hf_letter;       // HF files have a text whose letters repeat: 1 where this letter stands
   std::vector<std::string> entries(const graph::Config& config) const;  // its names there
 };
 
@@ -96,11 +97,13 @@ struct Parameter : graph::ModelParameter {
   std::string hf_fused;
   int64_t hf_part = 0, hf_parts = 1;
   // Or the rows [hf_from, hf_from + hf_count) of every hf_of rows of a tensor: a group, which is a matrix of this
-  // parameter (its transpose with hf_transposed).
+  // parameter (its transpose with hf_transposed). With hf_columns along the last axis instead, before hf_transposed.
   std::string hf_rows;
+  bool hf_columns = false;
   int64_t hf_from = 0, hf_count = 0, hf_of = 0;
   bool hf_packed = false;  // of HF folders only those have it in which it is packed (packed.h)
   int64_t count() const;
+  bool is_vector() const;  // or several, one for each expert: biases and norms, which are f32 and never rounded
 };
 
 class Family {
@@ -111,12 +114,18 @@ class Family {
   const std::string& gguf_architecture() const { return gguf_; }
   const std::vector<std::string>& hf_architectures() const { return hf_; }
   const std::vector<ConfigKey>& keys() const { return keys_; }
-  // Keys of config.json that this family has no meaning for unless they are null, false or absent.
-  const std::vector<std::string>& hf_refused() const { return hf_refused_; }
   // Tensors of HF or GGUF files that are no parameters; * matches any characters.
-  const std::vector<std::string>& ignored(bool hf) const { return hf ? hf_ignored_ : gguf_ignored_; }
+  std::vector<std::string> ignored(bool hf, const graph::Config& config) const;
+  // Folders of an architecture of which the family is a part: see wrapped.h.
+  struct Inside {
+    std::string architecture, object;  // in the member of config.json that has the family's keys
+    std::vector<std::pair<std::string, std::string>> prefixes;  // of tensors: theirs, and what the family calls it
+    std::vector<std::string> beside;                            // tensors of other parts; * matches any characters
+  };
+  const std::optional<Inside>& inside() const { return inside_; }
   const std::string& hf_type() const { return hf_type_; }         // model_type of config.json
   const std::string& gguf_condition() const { return gguf_if_; }  // a metadata key, or ""
+  bool accepts_gguf(double value) const;                          // whether it has the value the condition asks for
   // Whether a key has a meaning in this config (its `when`); in GGUF files by `gguf_when` as well.
   bool is_used(const ConfigKey& key, const graph::Config& config, bool gguf) const;
   std::vector<std::string> sizes() const;
@@ -133,7 +142,9 @@ class Family {
   LibraryRef library_;
   const lang::ModelDecl decl_;  // complete
   std::string gguf_, gguf_if_, hf_type_;
-  std::vector<std::string> hf_, hf_refused_, hf_ignored_, gguf_ignored_;
+  std::optional<double> gguf_value_;
+  std::optional<Inside> inside_;
+  std::vector<std::string> hf_, hf_ignored_, gguf_ignored_;
   std::vector<ConfigKey> keys_;
 };
 

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "graph/ir/eval.h"
 #include "number/facts.h"
+#include "run/device/require.h"
 
 namespace lumen::model {
 namespace {
@@ -44,14 +45,16 @@ Weight f32_weight(const graph::Shape& shape, std::span<const float> values) {
   Weight w;
   w.type = {shape, {Scalar::f32, nullptr}};
   LUMEN_CHECK(graph::elements(shape).number() == static_cast<int64_t>(values.size()));
-  const auto* first = reinterpret_cast<const uint8_t*>(values.data());
-  w.bytes = std::vector<uint8_t>(first, first + values.size_bytes());
+  Room room(values.size_bytes());
+  if (!values.empty()) std::memcpy(room.data(), values.data(), values.size_bytes());
+  w.bytes = std::move(room).bytes();
   return w;
 }
 
 int64_t Model::integer(const std::string& key) const {
   const auto found = config.find(key);
-  LUMEN_CHECK(found != config.end(), "family {} has no config key {}", family->name(), key);
+  if (found == config.end())
+    throw user_error("family '{}' has no config key '{}', which is needed here", family->name(), key);
   return static_cast<int64_t>(found->second);
 }
 
@@ -98,17 +101,24 @@ Weight initial_weight(const Family& family, const graph::Config& config, const P
   return f32_weight(p.shape, values);
 }
 
-Model initialise(FamilyRef family, const graph::Config& config, uint32_t seed) {
+Model outline(FamilyRef family, const graph::Config& config) {
   Model model;
   model.name = family->name();
   model.config = config;
+  model.parameters = family->parameters(config);
   model.family = std::move(family);
+  return model;
+}
+
+Model initialise(FamilyRef family, const graph::Config& config, uint32_t seed) {
+  Model model = outline(std::move(family), config);
+  int64_t bytes = 0;
+  for (const Parameter& p : model.parameters)
+    bytes = run::saturating_sum(bytes, run::saturating_product(p.count(), static_cast<int64_t>(sizeof(float))));
+  run::require_host_memory(fmt::format("a new '{}'", model.name), {{"weights (f32)", bytes}});
   uint32_t salt = 0;
-  for (const Parameter& p : model.family->parameters(config)) {
-    ++salt;
-    model.weights[p.name] = initial_weight(*model.family, config, p, seed, salt);
-    model.parameters.push_back(p);
-  }
+  for (const Parameter& p : model.parameters)
+    model.weights[p.name] = initial_weight(*model.family, config, p, seed, ++salt);
   return model;
 }
 

@@ -51,6 +51,8 @@ struct Model {
 Weight initial_weight(const Family& family, const graph::Config& config, const Parameter& p, uint32_t seed,
                       uint32_t salt);
 Model initialise(FamilyRef family, const graph::Config& config, uint32_t seed);
+// What that would be, without weights: parameters alone.
+Model outline(FamilyRef family, const graph::Config& config);
 
 // The assignments that give each input of a graph the element its weight has.
 std::vector<graph::FormatAssignment> stored_formats(const Model& model);

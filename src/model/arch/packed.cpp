@@ -56,11 +56,12 @@ std::string element_name(const StoredTensor& t) {
   return t.element.format->name;
 }
 
-std::string module_of(const std::string& weight) {
-  return weight.ends_with(".weight") ? weight.substr(0, weight.size() - 6) : "";
-}
-
 }  // namespace
+
+std::string PackedCheckpoint::module_of(const std::string& weight) const {
+  if (weight_.empty()) return weight;
+  return weight.ends_with("." + weight_) ? weight.substr(0, weight.size() - weight_.size()) : "";
+}
 
 std::optional<PackedCheckpoint> PackedCheckpoint::of(const json& config, const std::string& file) {
   const json* quantization = find(config, "quantization_config");
@@ -74,6 +75,8 @@ std::optional<PackedCheckpoint> PackedCheckpoint::of(const json& config, const s
     out.file_ = file;
     out.name_ = s.text("name");
     out.format_ = s.text("format");
+    out.weight_ = s.text("weight", "weight");
+    out.unturned_ = s.boolean("unturned", false);
     out.ignore_ = s.texts("ignore");
     out.trivial_ = s.texts("trivial");
     std::string bits = s.text("bits");
@@ -116,13 +119,19 @@ bool PackedCheckpoint::holds(const TensorFile& file, const std::string& weight) 
                                         [&](const Field& f) { return file.find(module + f.tensor) != nullptr; });
 }
 
+int64_t PackedCheckpoint::stored_bytes(const TensorFile& file, const std::string& weight) const {
+  const std::string module = module_of(weight);
+  int64_t bytes = 0;
+  for (const Field& f : fields_) bytes += static_cast<int64_t>(file.get(module + f.tensor).data.size());
+  return bytes;
+}
+
 // Entries of one field's tensor by row and column of the weight.
 class PackedCheckpoint::Reader {
  public:
   Reader(const PackedCheckpoint& p, const Field& f, const TensorFile& file, const std::string& module, int64_t rows,
          int64_t columns)
       : f_(f), t_(file.get(module + f.tensor)), where_(p.file_ + ": tensor '" + t_.name + "'") {
-    LUMEN_CHECK(f.axes.size() == 1 || f.axes.size() == 2);
     const bool flat = f.axes[0] == "flat";
     if (t_.element.format && t_.element.format->block_bytes != t_.element.format->block)
       throw wrong("has a type that is not expected here");
@@ -136,11 +145,12 @@ class PackedCheckpoint::Reader {
     if (flat) shape = {t_.rows() * t_.columns()};
     if (shape.size() != f.axes.size())
       throw wrong(fmt::format("has {} axes instead of {}", shape.size(), f.axes.size()));
+    fold(shape);
     for (size_t a = 0; a < shape.size(); ++a) {
       Axis axis;
       axis.words = shape[a];
-      const int64_t whole = f.axes[a] == "out" ? rows : f.axes[a] == "in" ? columns : rows * columns;
-      axis.packed = f.axes[a] == f.packed;
+      const int64_t whole = names_[a] == "out" ? rows : names_[a] == "in" ? columns : rows * columns;
+      axis.packed = names_[a] == f.packed;
       int64_t entries = axis.words;
       if (axis.packed) {
         if (axis.words > INT64_MAX / word_bits_) throw wrong("is too large");
@@ -184,14 +194,25 @@ class PackedCheckpoint::Reader {
   // Columns under one entry.
   int64_t columns_of_entry() const {
     for (size_t a = 0; a < axes_.size(); ++a)
-      if (f_.axes[a] != "out") return axes_[a].step;
+      if (names_[a] != "out") return axes_[a].step;
     return columns_;
+  }
+
+  // Whether a row's entries lie one behind the other, none across two bytes.
+  bool is_straight() const {
+    return axes_.size() == 2 && axes_[1].packed && names_[1] == "in" && is_each_weight() && f_.order.empty() &&
+           f_.add == 0 && f_.map.empty() && 8 % bits_ == 0;
+  }
+  // The entry of a straight row.
+  uint8_t straight_entry(int64_t row, int64_t column) const {
+    const int64_t bit = row * axes_[1].words * word_bits_ + column * bits_;
+    return static_cast<uint8_t>(t_.data[static_cast<size_t>(bit >> 3)] >> (bit & 7) & ((1 << bits_) - 1));
   }
 
   uint64_t entry(int64_t row, int64_t column) const {
     std::array<int64_t, 2> at{};
     for (size_t a = 0; a < axes_.size(); ++a)
-      at[a] = (f_.axes[a] == "out" ? row : f_.axes[a] == "in" ? column : row * columns_ + column) / axes_[a].step;
+      at[a] = (names_[a] == "out" ? row : names_[a] == "in" ? column : row * columns_ + column) / axes_[a].step;
     if (f_.packed.empty()) {
       const int64_t index = axes_.size() == 1 ? at[0] : at[0] * axes_[1].words + at[1];
       const uint64_t raw = read_bits(index * word_bits_, word_bits_);
@@ -223,6 +244,21 @@ class PackedCheckpoint::Reader {
     int64_t words = 1, step = 1;
     bool packed = false;
   };
+
+  // Neighbouring axes of one kind become one.
+  void fold(std::vector<int64_t>& shape) {
+    std::vector<int64_t> folded;
+    for (size_t a = 0; a < shape.size(); ++a) {
+      if (a > 0 && f_.axes[a] == f_.axes[a - 1]) {
+        folded.back() *= shape[a];
+      } else {
+        folded.push_back(shape[a]);
+        names_.push_back(f_.axes[a]);
+      }
+    }
+    LUMEN_CHECK(folded.size() == 1 || folded.size() == 2);
+    shape = std::move(folded);
+  }
 
   Error wrong(const std::string& what) const {
     return Error(Exit::user, fmt::format("{}: {}", where_, what), "the tensors and quantization_config disagree");
@@ -279,6 +315,7 @@ class PackedCheckpoint::Reader {
   int word_bits_ = 32, bits_ = 32;
   int64_t columns_ = 1;
   std::vector<Axis> axes_;
+  std::vector<std::string> names_;  // of the axes
   std::vector<float> map_, scale_;
   float offset_ = 0;
 };
@@ -320,6 +357,24 @@ std::string with_tensors(std::string text, const TensorFile& file, const std::st
 
 }  // namespace
 
+namespace {
+
+// The bit of a record at which each entry of a field begins, where none lies across two bytes; empty otherwise.
+std::vector<int64_t> places_in_bytes(const lumen::Field& field) {
+  std::vector<int64_t> out(static_cast<size_t>(field.count), -1);
+  for (const LayoutPiece& piece : field.layout.pieces) {
+    if (piece.value_bit != 0 || piece.bits != field.type.bits || piece.bits > 8) return {};
+    for (int64_t i = piece.first; i < piece.first + piece.count; ++i) {
+      const int64_t bit = piece.bit_of(i);
+      if (bit % 8 + piece.bits > 8) return {};
+      out[static_cast<size_t>(i)] = bit;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
                               const FormatLibrary& formats, std::set<std::string>& used) const {
   const std::string module = module_of(weight);
@@ -357,14 +412,17 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
   }
   std::string text = filled(filled(format_, "{bits}", std::to_string(bits_)), "{group}", std::to_string(group));
   text = with_tensors(std::move(text), file, module);
-  const size_t begin = text.find("format ") + 7;
-  std::string name = text.substr(begin, text.find_first_of(" :", begin) - begin);
-  w.type.element = {Scalar::f32, format_from_file(formats, name, text, file_)};
+  if (const size_t begin = text.find("format "); begin == std::string::npos) {
+    w.type.element = {Scalar::f32, formats.get(text)};
+  } else {
+    const std::string name = text.substr(begin + 7, text.find_first_of(" :", begin + 7) - begin - 7);
+    w.type.element = {Scalar::f32, FormatsOfFile(formats, file_).get(name, text)};
+  }
   const Format& f = *w.type.element.format;
   if (columns % f.block != 0)
     throw user_error("{}: '{}' has {} columns, no multiple of {}", file_, weight, columns, f.block);
   const BlobLayout layout = blob_layout(f, rows, columns);
-  std::vector<uint8_t> blob(static_cast<size_t>(layout.total));
+  Room blob(static_cast<size_t>(layout.total));
   for (size_t i = 0; i < fields_.size(); ++i) {
     const auto field =
         std::find_if(f.fields.begin(), f.fields.end(), [&](const auto& x) { return x.name == fields_[i].field; });
@@ -386,6 +444,20 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
     switch (field->level) {
       case Level::block: {
         const int64_t blocks = columns / f.block;
+        if (const std::vector<int64_t> places = places_in_bytes(*field);
+            each && !places.empty() && reader.is_straight()) {
+#pragma omp parallel for
+          for (int64_t r = 0; r < rows; ++r) {
+            for (int64_t b = 0; b < blocks; ++b) {
+              uint8_t* record = section + r * layout.row_stride + b * f.block_bytes;
+              for (int64_t e = 0; e < field->count; ++e) {
+                const int64_t place = places[static_cast<size_t>(e)];
+                record[place >> 3] |= static_cast<uint8_t>(reader.straight_entry(r, b * f.block + e) << (place & 7));
+              }
+            }
+          }
+          break;
+        }
 #pragma omp parallel for
         for (int64_t r = 0; r < rows; ++r) {
           for (int64_t b = 0; b < blocks; ++b) {
@@ -409,7 +481,7 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
         break;
     }
   }
-  w.bytes = std::move(blob);
+  w.bytes = std::move(blob).bytes();
   return w;
 }
 

@@ -20,8 +20,12 @@ class PackedCheckpoint {
   // scheme describes.
   static std::optional<PackedCheckpoint> of(const nlohmann::json& config, const std::string& file);
 
+  // Whether its matrices are [out, in], even those that plain folders keep as [in, out].
+  bool is_unturned() const { return unturned_; }
   // Whether MODULE.weight is packed in the file.
   bool holds(const TensorFile& file, const std::string& weight) const;
+  // Bytes of the tensors it is made of, which are about those of the weight.
+  int64_t stored_bytes(const TensorFile& file, const std::string& weight) const;
   // The weight, and the names of the tensors it was made of.
   Weight read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
               const FormatLibrary& formats, std::set<std::string>& used) const;
@@ -35,7 +39,10 @@ class PackedCheckpoint {
   };
   class Reader;
 
-  std::string name_, format_, file_;
+  std::string module_of(const std::string& weight) const;  // "" when no module has such a weight
+
+  std::string name_, format_, file_, weight_;
+  bool unturned_ = false;
   int64_t bits_ = 0;
   std::vector<std::string> ignore_, trivial_;
   std::vector<Field> fields_;

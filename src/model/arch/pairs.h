@@ -12,4 +12,7 @@ namespace lumen::model {
 void halves_to_pairs(Weight& w, int64_t heads, int64_t turned = 0);
 void pairs_to_halves(Weight& w, int64_t heads, int64_t turned = 0);
 
+// Error naming `file`, and the config keys that say so, where the rows of a parameter are no heads that turn in pairs.
+void check_pairs(const Family& family, const graph::Config& config, const Parameter& p, const std::string& file);
+
 }  // namespace lumen::model

@@ -6,15 +6,19 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/naming.h"
 #include "model/arch/carry.h"
 #include "model/arch/config_file.h"
 #include "model/arch/packed.h"
 #include "model/arch/pairs.h"
+#include "model/arch/parts.h"
 #include "model/arch/rows.h"
+#include "model/arch/wrapped.h"
 #include "model/file/gguf_split.h"
 #include "model/file/hub_cache.h"
 #include "model/file/json.h"
 #include "number/codec.h"
+#include "run/device/require.h"
 
 namespace lumen::model {
 namespace {
@@ -57,25 +61,20 @@ Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const
   if (tensor.is_blob() && tensor.data.size() == size) {
     w.bytes = Bytes(tensor.data, opened);  // where it lies in the file
   } else {
-    std::vector<uint8_t> blob = tensor.blob();
-    blob.resize(size);
-    w.bytes = std::move(blob);
+    Room room(size);
+    if (tensor.blob_bytes() <= static_cast<int64_t>(size)) {
+      tensor.copy_blob(room.data());
+    } else {  // padding behind the values
+      const std::vector<uint8_t> blob = tensor.blob();
+      std::copy_n(blob.begin(), size, room.data());
+    }
+    w.bytes = std::move(room).bytes();
   }
-  // Vectors (norms) are always computed in f32.
-  if (w.type.element.format && p.shape.size() < 2) {
+  // Vectors (norms, biases) are always computed in f32.
+  if (w.type.element.format && p.is_vector()) {
     return f32_weight(p.shape, decode(*w.type.element.format, w.bytes, w.rows(), w.columns()));
   }
   return w;
-}
-
-bool matches(std::string_view pattern, std::string_view name) {
-  const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  if (name.substr(0, star) != pattern.substr(0, star)) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (size_t at = star; at <= name.size(); ++at)
-    if (matches(rest, name.substr(at))) return true;
-  return false;
 }
 
 // Takes the weights of one file, tensor by tensor.
@@ -92,7 +91,7 @@ class Taker {
              std::any_of(names.begin(), names.end(), [&](const auto& n) { return packed_->holds(*file_, n); });
     return std::any_of(names.begin(), names.end(), [&](const auto& n) { return has_tensor(n); }) ||
            (hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused) != nullptr) ||
-           (hf_ && !p.hf_rows.empty() && file_->find(p.hf_rows) != nullptr);
+           (hf_ && !p.hf_rows.empty() && has_tensor(p.hf_rows));
   }
 
   // All parameters of the model, deciding which there are. Whatever else the file holds must be ignored by the family.
@@ -101,6 +100,8 @@ class Taker {
       if (!p.absent_if.empty()) model.config[p.absent_if] = has(p) ? 0 : 1;
     }
     model.parameters = family_->parameters(model.config);
+    config_ = model.config;
+    require_room(model.parameters);
     uint32_t salt = 0;
     for (const Parameter& p : model.parameters) {
       ++salt;
@@ -112,10 +113,11 @@ class Taker {
       }
       model.weights[p.name] = w ? std::move(*w) : initial_weight(*family_, model.config, p, 0, salt);
     }
+    const std::vector<std::string> ignored = family_->ignored(hf_, model.config);
     for (const StoredTensor& tensor : file_->tensors()) {
-      const auto& ignored = family_->ignored(hf_);
       if (used_.contains(tensor.name)) continue;
-      if (std::any_of(ignored.begin(), ignored.end(), [&](const auto& i) { return matches(i, tensor.name); })) continue;
+      if (std::any_of(ignored.begin(), ignored.end(), [&](const auto& i) { return fits_pattern(i, tensor.name); }))
+        continue;
       throw Error(Exit::user,
                   fmt::format("{}: tensor '{}' has no place in the family '{}'", name_, tensor.name, family_->name()),
                   "the model is of a kind this family does not describe");
@@ -142,6 +144,40 @@ class Taker {
     return file_->find(first) != nullptr || (packed_ && packed_->holds(*file_, first));
   }
 
+  // Bytes that a parameter takes beside the file: it is rearranged, joined from several tensors, or made. The others
+  // stay where they lie.
+  int64_t taken(const Parameter& p) const {
+    const auto names = names_of(p);
+    const auto name = std::find_if(names.begin(), names.end(), [&](const auto& n) { return has_tensor(n); });
+    const StoredTensor* tensor = nullptr;
+    bool stays = !hf_ || (!p.hf_transposed && p.hf_plus == 0 && p.hf_halves == 0);
+    if (name != names.end()) {
+      const bool is_stacked = name->find(kExpert) != std::string::npos;
+      const std::string first = is_stacked ? of_expert(*name, 0) : *name;
+      if (packed_ && packed_->holds(*file_, first))
+        return run::saturating_product(packed_->stored_bytes(*file_, first), is_stacked ? p.shape[0].number() : 1);
+      tensor = file_->find(first);
+      stays = stays && !is_stacked && tensor->is_blob();
+    } else if (hf_) {
+      stays = false;
+      for (const std::string& joined : {p.hf_fused, p.hf_rows})
+        if (!tensor && !joined.empty()) tensor = file_->find(joined);
+    }
+    if (!tensor) return run::saturating_product(p.count(), static_cast<int64_t>(sizeof(float)));
+    if (stays || p.shape.size() < 2) return 0;
+    const double each = static_cast<double>(tensor->blob_bytes()) /
+                        std::max(1.0, static_cast<double>(tensor->rows()) * static_cast<double>(tensor->columns()));
+    return static_cast<int64_t>(std::min(9e18, each * static_cast<double>(p.count())));
+  }
+
+  void require_room(const std::vector<Parameter>& parameters) const {
+    int64_t bytes = 0;
+    for (const Parameter& p : parameters) bytes = run::saturating_sum(bytes, taken(p));
+    run::require_host_memory(fmt::format("reading '{}'", name_), {{"weights that are joined or rearranged", bytes}},
+                             "a GGUF file of the same model is read where it lies (`lumen export`, on a machine with "
+                             "more memory)");
+  }
+
   Weight weight(const std::string& name, const Parameter& p, const graph::Shape& shape) {
     if (packed_ && packed_->holds(*file_, name))
       return packed_->read(*file_, name, shape, family_->library().formats(), used_);
@@ -155,35 +191,39 @@ class Taker {
 
   std::optional<Weight> take(const Parameter& p) {
     std::optional<Weight> w;
+    bool is_turned = hf_ && p.hf_transposed;
     for (const std::string& name : names_of(p)) {
       if (!has_tensor(name)) continue;
-      w = name.find(kExpert) == std::string::npos ? weight(name, p, stored_shape(p)) : stacked(name, p);
+      is_turned = is_turned && !(packed_ && packed_->is_unturned() && packed_->holds(*file_, name));
+      w = name.find(kExpert) == std::string::npos ? weight(name, p, stored_shape(p, is_turned)) : stacked(name, p);
       break;
     }
     if (!w && hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused)) w = part(p);
-    if (!w && hf_ && !p.hf_rows.empty() && file_->find(p.hf_rows)) return groups(p);
+    if (!w && hf_ && !p.hf_rows.empty() && has_tensor(p.hf_rows)) return between(p);
     if (!w || !hf_) return w;
-    if (p.hf_transposed) w = transposed(*w);
+    if (is_turned) w = transposed(*w);
     if (p.hf_plus != 0) {
       if (!w->is_f32()) throw user_error("{}: parameter {} must be held in floats", name_, p.name);
       std::vector<float> values(w->f32().begin(), w->f32().end());
       for (float& v : values) v = static_cast<float>(v + p.hf_plus);
       w = f32_weight(w->type.shape, values);
     }
+    check_pairs(*family_, config_, p, name_);
     if (p.hf_halves > 0) halves_to_pairs(*w, p.hf_halves, p.hf_turned);
     return w;
   }
 
-  graph::Shape stored_shape(const Parameter& p) const {
-    if (!hf_ || !p.hf_transposed) return p.shape;
-    return {p.shape[1], p.shape[0]};
+  static graph::Shape stored_shape(const Parameter& p, bool is_turned) {
+    graph::Shape shape = p.shape;
+    if (is_turned) std::swap(shape[shape.size() - 2], shape[shape.size() - 1]);
+    return shape;
   }
 
   Weight stacked(const std::string& name, const Parameter& p) {
-    std::vector<Weight> parts;
+    RowStack stack(p.shape);
     const graph::Shape shape(p.shape.begin() + 1, p.shape.end());
-    for (int64_t e = 0; e < p.shape[0].number(); ++e) parts.push_back(weight(of_expert(name, e), p, shape));
-    return stack_rows(parts, p.shape);
+    for (int64_t e = 0; e < p.shape[0].number(); ++e) stack.add(weight(of_expert(name, e), p, shape));
+    return stack.finish();
   }
 
   Weight part(const Parameter& p) {
@@ -199,19 +239,11 @@ class Taker {
     return take_rows(all, p.shape, source);
   }
 
-  // Matrices that lie between others in one tensor of as many groups.
-  Weight groups(const Parameter& p) {
-    const int64_t count = p.shape[0].number();
-    const graph::Dim columns = p.shape[p.hf_transposed ? 1 : 2];
-    const Weight all = weight(p.hf_rows, p, {graph::Dim(count * p.hf_of), columns});
-    std::vector<Weight> parts;
-    for (int64_t g = 0; g < count; ++g) {
-      std::vector<int64_t> source;
-      for (int64_t r = 0; r < p.hf_count; ++r) source.push_back(g * p.hf_of + p.hf_from + r);
-      Weight one = take_rows(all, {graph::Dim(p.hf_count), columns}, source);
-      parts.push_back(p.hf_transposed ? transposed(one) : std::move(one));
-    }
-    return stack_rows(parts, p.shape);
+  // What lies between others in one tensor. Packed matrices are [out, in], however plain ones are kept.
+  Weight between(const Parameter& p) {
+    const bool as_rows = packed_ && packed_->is_unturned() && packed_->holds(*file_, p.hf_rows);
+    if (whole_.first != p.hf_rows) whole_ = {p.hf_rows, weight(p.hf_rows, p, shape_of_whole(p, as_rows))};
+    return part_of(whole_.second, p, as_rows);
   }
 
   const FamilyRef& family_;
@@ -219,7 +251,9 @@ class Taker {
   std::string name_;
   bool hf_;
   const PackedCheckpoint* packed_;
+  graph::Config config_;  // with what the file's tensors say
   std::set<std::string> used_;
+  std::pair<std::string, Weight> whole_;  // the tensor parts were taken of last
 };
 
 }  // namespace
@@ -228,9 +262,7 @@ Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
   const auto file = std::make_shared<const SplitGguf>(path, library->formats());
   const GgufMetadata& metadata = file->metadata();
   Model model;
-  model.family = library->family_of_gguf(metadata.text("general.architecture"), [&](const std::string& key) {
-    return metadata.has(key) && metadata.number(key, 0) != 0;
-  });
+  model.family = family_of_file(*library, metadata);
   model.name = metadata.text("general.name", path.stem().string());
   model.config = model.family->config("", read_gguf_config(*model.family, metadata, [&](const std::string& name) {
                                         return file->find(name) != nullptr;
@@ -244,7 +276,7 @@ Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
 
 Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
   const std::string config_path = (folder / "config.json").string();
-  const nlohmann::json config = parse_json(read_file(config_path, 16 << 20), config_path);
+  nlohmann::json config = parse_json(read_file(config_path, 16 << 20), config_path);
   if (!config.is_object()) throw user_error("{}: not a JSON object", config_path);
   const auto architectures = config.find("architectures");
   if (architectures == config.end() || !architectures->is_array() || architectures->empty() ||
@@ -254,19 +286,23 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
   Model model;
   model.family = library->family_of_hf(architectures->front().get<std::string>());
   model.name = folder.filename().string();
-  for (const std::string& refused : model.family->hf_refused()) {
-    const auto value = config.find(refused);
-    if (value == config.end() || value->is_null() || (value->is_boolean() && !value->get<bool>())) continue;
-    throw user_error("{}: \"{}\" is set, which the family '{}' does not describe", config_path, refused,
-                     model.family->name());
-  }
-  model.config = model.family->config("", read_hf_config(*model.family, config, config_path));
-  const std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
+  const bool inside =
+      model.family->inside() && model.family->inside()->architecture == architectures->front().get<std::string>();
   const auto packed = PackedCheckpoint::of(config, config_path);
+  if (inside) config = config_inside(*model.family, config, config_path);
+  model.config = model.family->config("", read_hf_config(*model.family, config, config_path));
+  std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
+  if (inside) file = tensors_inside(*model.family, std::move(file), folder.string());
   Taker(model.family, file, folder.string(), true, packed ? &*packed : nullptr).take_all(model);
   model.files = small_files(folder);
+  if (inside) model.files["config.json"] = json_print(config, config_path, 2) + "\n";
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
     if (!model.tokenizer && std::filesystem::exists(folder / name)) model.tokenizer = Tokenizer::load(folder);
+  if (model.tokenizer) {
+    const auto vocabulary = model.config.find("vocab");
+    const auto most = vocabulary == model.config.end() ? int64_t{0} : static_cast<int64_t>(vocabulary->second);
+    model.tokenizer = model.tokenizer->with_ends(named_ends(model.files, most));
+  }
   return model;
 }
 
@@ -274,13 +310,14 @@ Model read_model(const LibraryRef& library, const std::filesystem::path& given) 
   const std::filesystem::path path = resolve_path(given);
   std::error_code failure;
   if (std::filesystem::is_directory(path, failure)) {
-    if (std::filesystem::exists(path / "model.gguf")) return read_gguf(library, path / "model.gguf");
-    if (std::filesystem::exists(path / "config.json")) return read_hf(library, path);
+    if (const auto file = path / "model.gguf"; std::filesystem::exists(file))
+      return naming(file, [&] { return read_gguf(library, file); });
+    if (std::filesystem::exists(path / "config.json")) return naming(path, [&] { return read_hf(library, path); });
     throw Error(Exit::user, fmt::format("{}: neither model.gguf nor config.json in this folder", path.string()),
                 "give a GGUF file, a folder written by `lumen train`, or a Hugging Face folder");
   }
   if (!std::filesystem::exists(path, failure)) throw user_error("{}: no such file", path.string());
-  return read_gguf(library, path);
+  return naming(path, [&] { return read_gguf(library, path); });
 }
 
 }  // namespace lumen::model

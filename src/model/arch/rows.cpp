@@ -1,9 +1,11 @@
 #include "model/arch/rows.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "number/codec.h"
 
 namespace lumen::model {
 namespace {
@@ -37,7 +39,7 @@ Weight empty_like(const Weight& w, const graph::Shape& shape) {
 Weight take_rows(const Weight& w, const graph::Shape& shape, std::span<const int64_t> source) {
   Weight out = empty_like(w, shape);
   LUMEN_CHECK(out.rows() == static_cast<int64_t>(source.size()));
-  std::vector<uint8_t> bytes(static_cast<size_t>(graph::byte_size(out.type)));
+  Room bytes(static_cast<size_t>(graph::byte_size(out.type)));
   const auto from = row_sections(w.type.element, w.rows(), w.columns());
   const auto to = row_sections(w.type.element, out.rows(), out.columns());
   for (size_t s = 0; s < from.size(); ++s) {
@@ -47,48 +49,76 @@ Weight take_rows(const Weight& w, const graph::Shape& shape, std::span<const int
                   static_cast<size_t>(to[s].stride));
     }
   }
-  out.bytes = std::move(bytes);
+  out.bytes = std::move(bytes).bytes();
   return out;
+}
+
+void RowStack::add(const Weight& part) {
+  if (!room_) {
+    out_ = empty_like(part, shape_);
+    room_.emplace(static_cast<size_t>(graph::byte_size(out_.type)));
+  }
+  if (!(part.type.element == out_.type.element)) throw user_error("parts of one weight are held in different formats");
+  LUMEN_CHECK(part.columns() == out_.columns() && rows_ + part.rows() <= out_.rows());
+  const auto from = row_sections(part.type.element, part.rows(), part.columns());
+  const auto to = row_sections(out_.type.element, out_.rows(), out_.columns());
+  for (size_t s = 0; s < from.size(); ++s) {
+    std::memcpy(room_->data() + to[s].offset + rows_ * to[s].stride, part.bytes.data() + from[s].offset,
+                static_cast<size_t>(part.rows() * to[s].stride));
+  }
+  rows_ += part.rows();
+}
+
+Weight RowStack::finish() {
+  LUMEN_CHECK(room_ && rows_ == out_.rows());
+  out_.bytes = std::move(*room_).bytes();
+  return std::move(out_);
 }
 
 Weight stack_rows(std::span<const Weight> parts, const graph::Shape& shape) {
   LUMEN_CHECK(!parts.empty());
-  Weight out = empty_like(parts[0], shape);
-  std::vector<uint8_t> bytes(static_cast<size_t>(graph::byte_size(out.type)));
-  const auto to = row_sections(out.type.element, out.rows(), out.columns());
-  int64_t first = 0;
-  for (const Weight& part : parts) {
-    LUMEN_CHECK(part.type.element == out.type.element && part.columns() == out.columns());
-    const auto from = row_sections(part.type.element, part.rows(), part.columns());
-    for (size_t s = 0; s < from.size(); ++s) {
-      std::memcpy(bytes.data() + to[s].offset + first * to[s].stride, part.bytes.data() + from[s].offset,
-                  static_cast<size_t>(part.rows() * to[s].stride));
-    }
-    first += part.rows();
-  }
-  LUMEN_CHECK(first == out.rows());
-  out.bytes = std::move(bytes);
-  return out;
+  RowStack stack(shape);
+  for (const Weight& part : parts) stack.add(part);
+  return stack.finish();
+}
+
+bool is_rounded(const Weight& w) {
+  return !w.is_f32() && !is_plain(*w.type.element.format, Scalar::f16) &&
+         !is_plain(*w.type.element.format, Scalar::bf16);
+}
+
+Weight decoded(const Weight& w) {
+  if (w.is_f32()) return w;
+  return f32_weight(w.type.shape, decode(*w.type.element.format, w.bytes, w.rows(), w.columns()));
 }
 
 Weight transposed(const Weight& w) {
-  LUMEN_CHECK(w.type.shape.size() == 2);
-  const int64_t rows = w.rows(), columns = w.columns();
+  const size_t axes = w.type.shape.size();
+  if (axes < 2) throw user_error("a parameter with {} axes cannot be transposed; matrices can", axes);
   const bool is_short =
       !w.is_f32() && (is_plain(*w.type.element.format, Scalar::f16) || is_plain(*w.type.element.format, Scalar::bf16));
   if (!w.is_f32() && !is_short)
     throw user_error("a weight in format '{}' cannot be transposed", w.type.element.format->name);
   const auto size = static_cast<int64_t>(is_short ? 2 : 4);
   Weight out;
-  out.type = {{w.type.shape[1], w.type.shape[0]}, w.type.element};
-  std::vector<uint8_t> bytes(static_cast<size_t>(rows * columns * size));
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) {
-      std::memcpy(bytes.data() + (c * rows + r) * size, w.bytes.data() + (r * columns + c) * size,
-                  static_cast<size_t>(size));
+  out.type = w.type;
+  std::swap(out.type.shape[axes - 2], out.type.shape[axes - 1]);
+  const int64_t rows = w.type.shape[axes - 2].number(), columns = w.columns(), count = w.rows() * columns;
+  Room bytes(static_cast<size_t>(count * size));
+  constexpr int64_t kSquare = 32;  // numbers whose lines stay in the nearest cache
+  const int64_t bands = (rows + kSquare - 1) / kSquare, matrices = count == 0 ? 0 : count / (rows * columns);
+#pragma omp parallel for if (count > 65536)
+  for (int64_t band = 0; band < matrices * bands; ++band) {
+    const int64_t first = band / bands * rows * columns, top = band % bands * kSquare;
+    for (int64_t left = 0; left < columns; left += kSquare) {
+      for (int64_t r = top; r < std::min(rows, top + kSquare); ++r) {
+        for (int64_t c = left; c < std::min(columns, left + kSquare); ++c)
+          std::memcpy(bytes.data() + (first + c * rows + r) * size, w.bytes.data() + (first + r * columns + c) * size,
+                      static_cast<size_t>(size));
+      }
     }
   }
-  out.bytes = std::move(bytes);
+  out.bytes = std::move(bytes).bytes();
   return out;
 }
 

@@ -4,16 +4,19 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "model/arch/carry.h"
 #include "model/arch/config_file.h"
 #include "model/arch/pairs.h"
+#include "model/arch/parts.h"
 #include "model/arch/rows.h"
 #include "model/file/gguf_split.h"
 #include "model/file/json.h"
 #include "model/file/safetensors.h"
-#include "number/codec.h"
+#include "model/text/gguf_vocabulary.h"
+#include "run/device/require.h"
 
 namespace lumen::model {
 namespace {
@@ -24,12 +27,6 @@ TensorSpec spec_of(const std::string& name, const Weight& w) {
   for (const graph::Dim& d : w.type.shape) spec.shape.push_back(d.number());
   spec.element = w.type.element;
   return spec;
-}
-
-// Whether numbers share fields, so that only whole rows can be moved.
-bool is_rounded(const Weight& w) {
-  return !w.is_f32() && !is_plain(*w.type.element.format, Scalar::f16) &&
-         !is_plain(*w.type.element.format, Scalar::bf16);
 }
 
 // The format that holds most weights; null when that is f32.
@@ -60,43 +57,50 @@ std::string size_label(int64_t weights) {
   return fmt::format("{:.3g}K", static_cast<double>(weights) / 1e3);
 }
 
-// Parameters that lie in groups of rows of one tensor, put together; formats whose matrices cannot be turned become
-// f32.
-Weight interleaved(const Model& model, const std::vector<const Parameter*>& parts) {
-  const int64_t groups = parts.front()->shape[0].number(), of = parts.front()->hf_of;
-  std::vector<Weight> rows;  // of each part, group by group
-  int64_t counted = 0;
-  const bool alike = std::all_of(parts.begin(), parts.end(), [&](const Parameter* p) {
-    const Weight& w = model.weights.at(p->name);
-    return w.type.element == model.weights.at(parts.front()->name).type.element && !(p->hf_transposed && is_rounded(w));
-  });
-  for (const Parameter* p : parts) {
-    Weight w = model.weights.at(p->name);
-    if (!alike && w.type.element.format)
-      w = f32_weight(w.type.shape, decode(*w.type.element.format, w.bytes, w.rows(), w.columns()));
-    std::vector<Weight> turned;
-    const int64_t each = w.rows() / groups;
-    for (int64_t g = 0; g < groups; ++g) {
-      std::vector<int64_t> source;
-      for (int64_t r = 0; r < each; ++r) source.push_back(g * each + r);
-      Weight one = take_rows(w, {p->shape[1], p->shape[2]}, source);
-      turned.push_back(p->hf_transposed ? transposed(one) : std::move(one));
-    }
-    rows.push_back(stack_rows(turned, {graph::Dim(groups * p->hf_count), graph::Dim(turned[0].columns())}));
-    counted += p->hf_count;
+// Numbers below this are ids; a family may have none.
+int64_t vocabulary_of(const Model& model) {
+  const auto found = model.config.find("vocab");
+  return found == model.config.end() ? 0 : static_cast<int64_t>(found->second);
+}
+
+// At which tokens texts end: those its file names, in their order, then all the tokenizer knows.
+std::vector<TokenId> ends_of(const Model& model) {
+  std::vector<TokenId> ends = ends_of_gguf(model.metadata, INT32_MAX);
+  if (model.tokenizer) {
+    std::vector<TokenId> known = model.tokenizer->end_of_generation();
+    if (const auto eos = model.tokenizer->eos()) known.insert(known.begin(), *eos);
+    for (const TokenId id : known)
+      if (std::find(ends.begin(), ends.end(), id) == ends.end()) ends.push_back(id);
   }
-  LUMEN_CHECK(counted == of, "{} of {} rows", counted, of);
-  const int64_t columns = rows.front().columns();
-  const Weight all = stack_rows(rows, {graph::Dim(groups * of), graph::Dim(columns)});
-  std::vector<int64_t> source(static_cast<size_t>(groups * of));
-  int64_t first = 0;
-  for (const Parameter* p : parts) {
-    for (int64_t g = 0; g < groups; ++g)
-      for (int64_t r = 0; r < p->hf_count; ++r)
-        source[static_cast<size_t>(g * of + p->hf_from + r)] = first + g * p->hf_count + r;
-    first += groups * p->hf_count;
+  std::erase_if(ends, [&](TokenId id) { return id >= vocabulary_of(model); });
+  return ends;
+}
+
+void write_tokenizer(const Model& model, GgufMetadata& metadata) {
+  const int64_t vocabulary = vocabulary_of(model);
+  const char* kind = "tokenizer.ggml.model";
+  // What was written without a name may have one by now.
+  const bool anew =
+      model.tokenizer && (!metadata.has(kind) || metadata.text("tokenizer.ggml.pre", "") == kUnnamedSplit);
+  if (anew) model.tokenizer->to_gguf(metadata);
+  if (!metadata.has(kind)) metadata.set(kind, kNoTokenizer);
+  carry_to_gguf(model.files, vocabulary, metadata);
+  if (!model.tokenizer) {
+    const std::vector<TokenId> named = named_ends(model.files, vocabulary);
+    if (!named.empty() && !metadata.has("tokenizer.ggml.eos_token_id"))
+      metadata.set("tokenizer.ggml.eos_token_id", static_cast<uint32_t>(named.front()));
+    return;
   }
-  return take_rows(all, all.type.shape, source);
+  if (anew || !model.files.empty()) ends_to_gguf(*model.tokenizer, named_ends(model.files, vocabulary), metadata);
+  if (model.tokenizer->size() > vocabulary)
+    warn(fmt::format("'{}': the tokenizer has {} tokens, but the model only {}; other programs refuse such a file",
+                     model.name, model.tokenizer->size(), vocabulary));
+  if (!is_known_split(metadata))
+    warn(
+        fmt::format("'{}': no other program has a name for the way this tokenizer cuts texts into words; others refuse "
+                    "the file, or cut texts differently",
+                    model.name));
+  pad_vocabulary(metadata, vocabulary);
 }
 
 }  // namespace
@@ -114,7 +118,6 @@ bool is_omitted(const Model& model, const Parameter& p, const graph::Config& bac
 
 void write_gguf(const Model& model, const std::filesystem::path& path, int file_type, int64_t split_bytes) {
   GgufMetadata metadata = model.metadata;
-  carry_to_gguf(model.files, metadata);
   const FormatRef main = main_format(model);
   if (file_type < 0) file_type = main && main->gguf_file_type ? *main->gguf_file_type : 0;
   metadata.set("general.architecture", model.family->gguf_architecture());
@@ -124,8 +127,8 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
   metadata.set("general.file_type", static_cast<uint32_t>(file_type));
   if (main) metadata.set("general.quantization_version", uint32_t{2});
   const graph::Config back = write_gguf_config(*model.family, model.config, metadata);
-  if (model.tokenizer && !metadata.has("tokenizer.ggml.model")) model.tokenizer->to_gguf(metadata);
-  if (!model.tokenizer && !metadata.has("tokenizer.ggml.model")) metadata.set("tokenizer.ggml.model", kNoTokenizer);
+  name_family(*model.family, metadata);
+  write_tokenizer(model, metadata);
 
   std::vector<TensorSpec> specs;
   std::vector<const Weight*> weights;
@@ -141,20 +144,54 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
 }
 
 void write_hf(const Model& model, const std::filesystem::path& folder) {
-  std::filesystem::create_directories(folder);
+  // What a text or a file can have wrong is found before anything is written.
+  if (model.family->hf_architectures().empty() && !model.files.contains("config.json"))
+    throw Error(Exit::user,
+                fmt::format("the family '{}' has no attribute 'hf', so its models have no Hugging Face folder",
+                            model.family->name()),
+                "write a GGUF file, or give the family the attributes hf and hf_type");
+  const std::string from = model.metadata.entries().empty() ? model.name : model.metadata.source;
+  for (const Parameter& p : model.parameters) {
+    check_pairs(*model.family, model.config, p, from);
+    if (p.hf_plus != 0 && !model.weights.at(p.name).is_f32())
+      throw user_error("{}: parameter '{}' must be held in floats for a Hugging Face folder", from, p.name);
+  }
+  int64_t moved = 0;
+  for (const Parameter& p : model.parameters) {
+    const bool stays = p.hf_rows.empty() && p.hf_halves == 0 && p.hf_plus == 0 && !p.hf_transposed &&
+                       p.hf.find("{e}") == std::string::npos;
+    if (!stays) moved += static_cast<int64_t>(model.weights.at(p.name).bytes.size());
+  }
+  run::require_host_memory(fmt::format("writing {}", folder.string()),
+                           {{"weights in the order of Hugging Face folders", moved}},
+                           "a GGUF file is written without such copies");
+  AtomicFolder out(folder);
   nlohmann::json config;
   if (const auto own = model.files.find("config.json"); own != model.files.end())
     config = parse_json(own->second, "config.json");
   if (!config.is_object()) {
     config = nlohmann::json::object();
-    LUMEN_CHECK(!model.family->hf_architectures().empty());
+    if (model.family->hf_architectures().empty())
+      throw user_error("config.json of '{}' is no JSON object, and its family has no attribute 'hf'", model.name);
     config["architectures"] = {model.family->hf_architectures().front()};
     config["model_type"] = model.family->hf_type();
+    // Readers have ids of their own for what is not said, which may lie outside of this vocabulary.
+    const std::vector<TokenId> ends = ends_of(model);
+    config["eos_token_id"] = ends.size() > 1 ? nlohmann::json(ends) : nullptr;
+    if (ends.size() == 1) config["eos_token_id"] = ends.front();
+    const auto bos = model.tokenizer ? model.tokenizer->bos() : std::nullopt;
+    config["bos_token_id"] = bos ? nlohmann::json(*bos) : nullptr;
+    const char* padding = "tokenizer.ggml.padding_token_id";
+    config["pad_token_id"] = nullptr;
+    if (model.metadata.has(padding)) config["pad_token_id"] = model.metadata.integer(padding);
   }
   config.erase("quantization_config");
   config.erase(config.contains("dtype") ? "torch_dtype" : "dtype");
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_of_model(model);
-  write_hf_config(*model.family, model.config, config);
+  const std::vector<std::string> own = write_hf_config(*model.family, model.config, config);
+  if (!own.empty())
+    warn(fmt::format("config.json has no words for {} of this model: other programs will compute something else",
+                     fmt::join(own, ", ")));
   const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
   std::vector<TensorSpec> specs;
   std::vector<Weight> weights;
@@ -173,7 +210,7 @@ void write_hf(const Model& model, const std::filesystem::path& folder) {
       for (float& v : values) v = static_cast<float>(v - p.hf_plus);
       w = f32_weight(w.type.shape, values);
     }
-    if (p.hf_transposed) w = transposed(w);
+    if (p.hf_transposed) w = transposed(is_rounded(w) ? decoded(w) : w);
     const size_t expert = p.hf.find("{e}");
     if (expert == std::string::npos) {
       specs.push_back(spec_of(p.hf, w));
@@ -191,17 +228,19 @@ void write_hf(const Model& model, const std::filesystem::path& folder) {
     }
   }
   for (const auto& [name, parts] : between) {
-    weights.push_back(interleaved(model, parts));
+    weights.push_back(whole_of(model, parts));
     specs.push_back(spec_of(name, weights.back()));
   }
-  SafetensorsWriter writer(folder / "model.safetensors", {{"format", "pt"}}, specs);
+  SafetensorsWriter writer(out.path() / "model.safetensors", {{"format", "pt"}}, specs);
   for (const Weight& w : weights) writer.write(w.bytes);
   writer.commit();
-  SmallFiles carried = carry_to_hf(model.files, model.metadata);
+  SmallFiles carried = carry_to_hf(model.files, model.metadata, ends_of(model));
   if (model.tokenizer) carried.try_emplace("tokenizer_config.json", model.tokenizer->to_config_json());
-  for (const auto& [name, text] : carried) write_file_atomic(folder / name, text);
-  write_file_atomic(folder / "config.json", config.dump(2) + "\n");
-  if (model.tokenizer) write_file_atomic(folder / "tokenizer.json", model.tokenizer->to_json());
+  for (const auto& [name, text] : carried) write_file_atomic(out.path() / name, text);
+  if (model.tokenizer) write_file_atomic(out.path() / "tokenizer.json", model.tokenizer->to_json());
+  // Last: whoever finds it in a folder that was there before finds all the rest.
+  write_file_atomic(out.path() / "config.json", config.dump(2) + "\n");
+  out.commit();
 }
 
 }  // namespace lumen::model

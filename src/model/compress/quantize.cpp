@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <regex>
+#include <set>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -45,22 +47,70 @@ std::regex compile_pattern(const std::string& text) {
   }
 }
 
-// The first of `format` and the fallbacks whose blocks divide the rows; the remark tells when it is not `format`.
-FormatRef dividing_format(const Parameter& p, const FormatRef& format, const std::vector<FormatRef>& fallbacks,
-                          std::string* remark) {
-  const int64_t columns = p.shape.back().number();
-  if (columns % format->block == 0) return format;
-  for (const FormatRef& f : fallbacks) {
-    if (columns % f->block != 0) continue;
-    *remark =
-        fmt::format("rows of {} do not divide by {}: {} instead of {}", columns, format->block, f->name, format->name);
-    return f;
+// What a tensor gets when its own format's blocks do not divide its rows: what the user named, in that order, or what
+// the mixture names for the format, and then for that.
+class Fallbacks {
+ public:
+  Fallbacks(const FormatLibrary& formats, const std::vector<std::string>& named,
+            std::map<std::string, std::string> chain)
+      : formats_(formats), chain_(std::move(chain)) {
+    for (const std::string& name : named) named_.push_back(find_format(formats, name));
   }
-  throw Error(Exit::user,
-              fmt::format("'{}' has rows of {}, which do not divide into blocks of {} ({})", p.gguf, columns,
-                          format->block, format->name),
-              "name what to take instead with --fallback FORMAT (repeatable), or give the tensor a format with "
-              "--tensor-type REGEX=FORMAT");
+
+  // The first whose blocks divide the rows; the remark tells when it is not `format`.
+  FormatRef dividing(const Parameter& p, const FormatRef& format, std::string* remark) const {
+    const int64_t columns = p.shape.back().number();
+    const auto take = [&](const FormatRef& f) {
+      *remark = fmt::format("rows of {} do not divide by {}: {} instead of {}", columns, format->block, f->name,
+                            format->name);
+      return f;
+    };
+    if (columns % format->block == 0) return format;
+    for (const FormatRef& f : named_)
+      if (columns % f->block == 0) return take(f);
+    auto next = chain_.find(format->name);
+    for (size_t steps = 0; next != chain_.end() && steps < chain_.size(); ++steps) {
+      const FormatRef f = formats_.get(next->second);
+      if (columns % f->block == 0) return take(f);
+      next = chain_.find(f->name);
+    }
+    throw Error(Exit::user,
+                fmt::format("'{}' has rows of {}, which do not divide into blocks of {} ({})", p.gguf, columns,
+                            format->block, format->name),
+                "name what to take instead with --fallback FORMAT (repeatable), or give the tensor a format with "
+                "--tensor-type REGEX=FORMAT");
+  }
+
+ private:
+  const FormatLibrary& formats_;
+  std::vector<FormatRef> named_;
+  std::map<std::string, std::string> chain_;
+};
+
+// Small, and much depends on them: whatever the target, they are held in f32. One row alone is a vector.
+bool stays_f32(const Parameter& p) {
+  static const std::set<std::string> kRoles = {"norm", "bias", "frequencies", "router", "position"};
+  if (kRoles.contains(p.role)) return true;
+  int64_t rows = 1;
+  for (size_t i = 0; i + 1 < p.shape.size(); ++i) rows *= p.shape[i].number();
+  return rows == 1;
+}
+
+std::optional<Recipe> find_mixture(const Library& library, const std::string& name) {
+  const std::string wanted = lower(name);
+  for (const std::string& known : library.recipe_names()) {
+    const Recipe recipe = parse_recipe(library.recipe(known)->text, known);
+    if (known == wanted || std::find(recipe.also.begin(), recipe.also.end(), wanted) != recipe.also.end())
+      return recipe;
+  }
+  return std::nullopt;
+}
+
+QuantizeRule rule_for_all(const FormatRef& format) {
+  QuantizeRule rule;
+  rule.values = {"*"};
+  rule.format = format->name;
+  return rule;
 }
 
 }  // namespace
@@ -75,62 +125,69 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
                                                 QuantizeReport* report) {
   const Library& library = model.family->library();
   const FormatLibrary& formats = library.formats();
+  const std::optional<Recipe> mixture = find_mixture(library, options.target);
   std::vector<QuantizeRule> rules;
-  if (formats.find(options.target) || formats.find(lower(options.target))) {
-    const FormatRef f = find_format(formats, options.target);
-    QuantizeRule rule;
-    rule.values = {"*"};
-    rule.format = f->name;
-    rules.push_back(rule);
-    if (report && f->gguf_file_type) report->file_type = *f->gguf_file_type;
-  } else if (const auto text = library.recipe(options.target)) {
-    const Recipe recipe = parse_recipe(text->text, text->name);
-    if (recipe.quantize.empty()) throw user_error("recipe '{}' has no [[quantize]] rules", text->name);
-    rules = recipe.quantize;
+  if (mixture) {
+    if (mixture->quantize.empty()) throw user_error("recipe '{}' has no [[quantize]] rules", mixture->name);
+    rules = mixture->quantize;
     if (options.pure) rules.resize(1);
-    if (report) report->file_type = static_cast<int>(recipe.file_type);
+    if (report) report->file_type = static_cast<int>(mixture->file_type);
   } else {
-    (void)formats.get(options.target);  // the Error with the nearest names
+    const FormatRef f = find_format(formats, options.target);  // or the Error with the nearest names
+    rules.push_back(rule_for_all(f));
+    if (report && f->gguf_file_type) report->file_type = *f->gguf_file_type;
   }
+  const auto exists = [&](const std::string& role) {
+    return std::any_of(model.parameters.begin(), model.parameters.end(),
+                       [&](const Parameter& p) { return p.role == role; });
+  };
+  const auto by_role = [&](const std::string& role, const std::string& format) {
+    if (format.empty() || !exists(role)) return;
+    QuantizeRule rule;
+    rule.roles = {role};
+    rule.format = find_format(formats, format)->name;
+    rules.push_back(rule);
+  };
   if (!options.pure) {
-    const auto by_role = [&](const std::string& role, const std::string& format) {
-      if (format.empty()) return;
-      QuantizeRule rule;
-      rule.roles = {role};
-      rule.format = find_format(formats, format)->name;
-      const bool exists = std::any_of(model.parameters.begin(), model.parameters.end(),
-                                      [&](const Parameter& p) { return p.role == role; });
-      if (exists) rules.push_back(rule);
-    };
-    by_role("output", options.output_type);
+    // An embedding that is the output as well is held as the output is.
+    by_role(exists("output") ? "output" : "embedding", options.output_type);
     by_role("embedding", options.embedding_type);
   }
-  std::vector<FormatRef> fallbacks;
-  for (const std::string& name : options.fallbacks) fallbacks.push_back(find_format(formats, name));
 
   std::map<std::string, FormatRef> chosen;
+  const FormatRef f32 = format_of_scalar(formats, Scalar::f32);
   for (const auto& [name, choice] : formats_by_rule(rules, model)) {
     const Parameter* p = model.find(name);
-    if (p->shape.size() < 2 || p->frozen) continue;
+    if (p->is_vector() || p->frozen) continue;
     if (options.leave_output && p->role == "output") continue;
     chosen[name] = choice.first;
+    if (!stays_f32(*p)) continue;
+    // What is rounded already gains nothing.
+    const auto weight = model.weights.find(name);
+    if (weight == model.weights.end() || !is_lossy(weight->second))
+      chosen[name] = f32;
+    else
+      chosen.erase(name);
   }
   for (const auto& [pattern, format] : options.tensor_types) {
     const std::regex regex = compile_pattern(pattern);
     const FormatRef f = find_format(formats, format);
-    bool used = false;
+    // What stays f32 is taken when nothing else has such a name: then it is what is meant.
+    std::vector<const Parameter*> meant, kept;
     for (const Parameter& p : model.parameters) {
-      if (p.shape.size() < 2 || p.frozen) continue;
+      if (p.is_vector() || p.frozen) continue;
       if (!std::regex_search(p.gguf, regex) && !std::regex_search(p.name, regex)) continue;
-      chosen[p.name] = f;
-      used = true;
+      (stays_f32(p) ? kept : meant).push_back(&p);
     }
-    if (!used) throw usage_error("--tensor-type: no tensor matches '{}'", pattern);
+    for (const Parameter* p : meant.empty() ? kept : meant) chosen[p->name] = f;
+    if (meant.empty() && kept.empty()) throw usage_error("--tensor-type: no tensor matches '{}'", pattern);
   }
+  const Fallbacks fallbacks(formats, options.fallbacks,
+                            mixture ? mixture->fallback : std::map<std::string, std::string>{});
   for (auto& [name, format] : chosen) {
     const Parameter* p = model.find(name);
     std::string remark;
-    format = dividing_format(*p, format, fallbacks, &remark);
+    format = fallbacks.dividing(*p, format, &remark);
     if (!format->encodes()) {
       throw user_error("format '{}' can be read but not written: it has no encoder", format->name);
     }
@@ -156,6 +213,26 @@ void require_finite(std::span<const float> values, const Weight& w, const std::s
               "no number format keeps that; find out where the model's weights broke");
 }
 
+void note_loss(QuantizedTensor& line, const Format& f, std::span<const float> before, std::span<const float> after,
+               const Weight& w) {
+  line.loss = saturation(f, before, after, {w.bytes.data(), w.bytes.size()}, w.rows(), w.columns());
+  if (line.loss.any()) line.loss_text = line.loss.text(f);
+}
+
+// Rounded weights are kept until they are written; one weight at a time is held as numbers, before and after.
+void require_room(const Model& model, const std::map<std::string, FormatRef>& chosen) {
+  int64_t rounded = 0, widest = 0;
+  for (const Parameter& p : model.parameters) {
+    const auto choice = chosen.find(p.name);
+    if (choice == chosen.end()) continue;
+    rounded = run::saturating_sum(rounded, graph::byte_size({p.shape, {Scalar::f32, choice->second}}));
+    widest = std::max(widest, run::saturating_product(p.count(), 2 * static_cast<int64_t>(sizeof(float))));
+  }
+  run::require_host_memory(fmt::format("quantizing '{}'", model.name),
+                           {{"rounded weights", rounded}, {"numbers of the largest weight", widest}},
+                           "choose formats of fewer bits, or a machine with more memory");
+}
+
 }  // namespace
 
 std::vector<float> values_of(run::Engine& engine, const Weight& w) {
@@ -170,6 +247,7 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
   std::map<std::string, std::string> remarks;
   for (const QuantizedTensor& t : local.tensors) remarks[t.name] = t.remark;
   local.tensors.clear();
+  require_room(model, chosen);
 
   Model out = model;
   const graph::Config back = config_in_gguf(*model.family, model.config, model.metadata);
@@ -197,7 +275,9 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
       } else {
         w.type.element = {Scalar::f32, f};
         w.bytes = engine.encode(f, values.data(), w.rows(), w.columns());
-        line.error = relative_error(values, engine.decode(f, w.bytes.data(), w.rows(), w.columns()));
+        const std::vector<float> left = engine.decode(f, w.bytes.data(), w.rows(), w.columns());
+        line.error = relative_error(values, left);
+        note_loss(line, *f, values, left, w);
       }
     }
     line.to = element_name(w);
@@ -215,6 +295,12 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
 }
 
 Model dequantize(run::Engine& engine, const Model& model) {
+  int64_t bytes = 0;
+  for (const auto& [name, w] : model.weights)
+    if (!w.is_f32())
+      bytes = run::saturating_sum(
+          bytes, run::saturating_product(run::saturating_product(w.rows(), w.columns()), sizeof(float)));
+  run::require_host_memory(fmt::format("'{}' in f32", model.name), {{"weights", bytes}});
   Model out = model;
   for (auto& [name, w] : out.weights) {
     if (!w.is_f32()) w = f32_weight(w.type.shape, values_of(engine, w));
@@ -222,18 +308,38 @@ Model dequantize(run::Engine& engine, const Model& model) {
   return out;
 }
 
-Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format) {
+Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format, QuantizeReport* report) {
   const bool is_float =
       is_plain(*format, Scalar::f32) || is_plain(*format, Scalar::f16) || is_plain(*format, Scalar::bf16);
   if (!is_float) throw usage_error("'{}' is no float format; `lumen quantize` rounds to others", format->name);
   Model out = dequantize(engine, model);
   if (is_plain(*format, Scalar::f32)) return out;
   for (auto& [name, w] : out.weights) {
-    if (w.type.shape.size() < 2) continue;
+    const Parameter* p = model.find(name);
+    if (!p || p->is_vector()) continue;
     const Weight values = w;
     w.type.element = {Scalar::f32, format};
     w.bytes = engine.encode(format, values.f32().data(), values.rows(), values.columns());
+    if (!report) continue;
+    QuantizedTensor line;
+    line.name = p->gguf.empty() ? name : p->gguf;
+    note_loss(line, *format, values.f32(), engine.decode(format, w.bytes.data(), w.rows(), w.columns()), w);
+    report->tensors.push_back(std::move(line));
   }
+  return out;
+}
+
+std::vector<std::string> QuantizeReport::warnings() const {
+  std::vector<std::string> out;
+  Saturation all;
+  for (const QuantizedTensor& t : tensors) {
+    if (!t.loss.any()) continue;
+    all += t.loss;
+    out.push_back(fmt::format("'{}': {}", t.name, t.loss_text));
+  }
+  if (out.size() > 1)
+    out.push_back(fmt::format("in all {} numbers of {} tensors are smaller than they were, and {} became 0",
+                              all.clamped, out.size(), all.lost));
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "model/arch/model.h"
+#include "model/compress/saturation.h"
 #include "model/train/recipe.h"
 #include "run/engine/engine.h"
 
@@ -32,6 +33,8 @@ struct QuantizedTensor {
   double bits = 0;     // per weight
   double error = 0;    // |x - y| / |x|, Euclidean; 0 where nothing changed
   std::string remark;  // "rows of 896 do not divide by 256"
+  Saturation loss;     // beyond rounding
+  std::string loss_text;
 };
 
 struct QuantizeReport {
@@ -40,6 +43,8 @@ struct QuantizeReport {
   double bits = 0;
   int file_type = -1;        // general.file_type, when the target has one
   std::string text() const;  // a table
+  // "'blk.0.ffn_up.weight': 3 numbers ..", a line for each tensor that lost more than rounding takes; and one for all.
+  std::vector<std::string> warnings() const;
 };
 
 // Looks names up as they are, then in lower case: users write names in capitals. Error with hints when neither format
@@ -56,7 +61,7 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
 // All weights as f32.
 std::vector<float> values_of(run::Engine& engine, const Weight& w);
 Model dequantize(run::Engine& engine, const Model& model);
-// All matrices decoded, and held in a float format; vectors in f32.
-Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format);
+// All matrices decoded, and held in a float format; vectors in f32. What does not fit its range is told to `report`.
+Model with_floats(run::Engine& engine, const Model& model, const FormatRef& format, QuantizeReport* report = nullptr);
 
 }  // namespace lumen::model

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/temporary.h"
 #include "model/file/json.h"
 
 namespace lumen::model {
@@ -26,6 +27,7 @@ using nlohmann::json;
 constexpr const char* kState = "trainer_state.json";
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kHeader = "base.gguf";
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kHidden = ".checkpoint-";  // .checkpoint-<step>.<pid>.<n>.part or .old
 constexpr int kVersion = 1;
@@ -59,6 +61,7 @@ class TemporaryFolder {
  public:
   explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {
     std::error_code error;
+    fs::remove_all(path_, error);  // of a killed process that had the same number
     if (!fs::create_directory(path_, error))
       throw user_error("cannot create '{}': {}", path_.string(), error.message());
   }
@@ -146,6 +149,25 @@ void clean_checkpoints(const fs::path& out) {
     if (pid && *pid != ::getpid() && ::kill(*pid, 0) != 0 && errno == ESRCH) leavings.push_back(entry.path());
   }
   for (const fs::path& path : leavings) fs::remove_all(path, error);
+  remove_leavings(out);
+}
+
+void discard_checkpoint(const fs::path& folder) {
+  static std::atomic<int> counter{0};
+  std::error_code error;
+  if (!step_of(folder) || !fs::exists(folder, error)) return;
+  // Renamed first, so that a kill in the middle leaves no half of a checkpoint under its name.
+  const TemporaryFolder gone(folder.parent_path() / fmt::format(".{}.{}.{}.old", folder.filename().string(), ::getpid(),
+                                                                counter.fetch_add(1)));
+  fs::rename(folder, gone.path(), error);
+  if (error) throw user_error("cannot remove '{}': {}", folder.string(), error.message());
+}
+
+void keep_checkpoints(const fs::path& out, int limit, const fs::path& newest) {
+  if (limit <= 0) return;
+  const std::vector<fs::path> all = list_checkpoints(out);
+  for (size_t i = 0; i + static_cast<size_t>(limit) < all.size(); ++i)
+    if (all[i] != newest) discard_checkpoint(all[i]);
 }
 
 fs::path save_checkpoint(const fs::path& out, const CheckpointContent& content, int save_total_limit) {
@@ -162,10 +184,14 @@ fs::path save_checkpoint(const fs::path& out, const CheckpointContent& content, 
   write_tensors(part.path() / kOptimizer, content.optimizer, content);
   json files = {{kWeights, file_record(part.path() / kWeights)}, {kOptimizer, file_record(part.path() / kOptimizer)}};
   for (const auto& [name, text] : content.files) {
-    LUMEN_CHECK(plain_name(name) && name != kState && !files.contains(name), "'{}' cannot be a file of a checkpoint",
-                name);
+    LUMEN_CHECK(plain_name(name) && name != kState && name != kHeader && !files.contains(name),
+                "'{}' cannot be a file of a checkpoint", name);
     write_file_atomic(part.path() / name, text);
     files[name] = file_record(part.path() / name);
+  }
+  if (content.header) {
+    GgufWriter(part.path() / kHeader, *content.header, {}).commit();
+    files[kHeader] = file_record(part.path() / kHeader);
   }
   const TrainerState& s = content.state;
   const json state = {{"version", kVersion},
@@ -190,15 +216,7 @@ fs::path save_checkpoint(const fs::path& out, const CheckpointContent& content, 
   if (error) throw user_error("cannot write '{}': {}", target.string(), error.message());
   sync_folder(out);
 
-  if (save_total_limit > 0) {
-    const std::vector<fs::path> all = list_checkpoints(out);
-    for (size_t i = 0; i + static_cast<size_t>(save_total_limit) < all.size(); ++i) {
-      if (all[i] == target) continue;
-      // Renamed first, so that a kill in the middle leaves no half of a checkpoint under its name.
-      const TemporaryFolder gone(out / fmt::format("{}.{}.old", stem, i));
-      fs::rename(all[i], gone.path(), error);
-    }
-  }
+  keep_checkpoints(out, save_total_limit, target);
   return target;
 }
 
@@ -250,8 +268,16 @@ Checkpoint load_checkpoint(const fs::path& folder, const FormatLibrary& formats)
   out.state.data_position = json_natural(state, "data_position", where);
   out.state.config = json_text(state, "config", where);
   out.state.more = json_member(state, "more", where);
-  out.weights = std::make_unique<SafetensorsFile>(folder / kWeights, formats);
-  out.optimizer = std::make_unique<SafetensorsFile>(folder / kOptimizer, formats);
+  out.weights = std::make_shared<const SafetensorsFile>(folder / kWeights, formats);
+  out.optimizer = std::make_shared<const SafetensorsFile>(folder / kOptimizer, formats);
+  for (const auto& [name, record] : state["files"].items()) {
+    if (name == kHeader) {
+      const MappedFile file(folder / name);
+      out.header = read_gguf_metadata(file.bytes(), (folder / name).string());
+    } else if (name != kWeights && name != kOptimizer) {
+      out.files[name] = read_file(folder / name);
+    }
+  }
   return out;
 }
 

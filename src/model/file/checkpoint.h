@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "model/file/gguf.h"
 #include "model/file/safetensors.h"
 
 namespace lumen::model {
@@ -35,12 +36,18 @@ struct CheckpointContent {
   // Gives the blob of a tensor named above; called once per tensor, in order. The span must live until the next call.
   std::function<std::span<const uint8_t>(const TensorSpec&)> fetch;
   std::map<std::string, std::string> files;  // plain file name -> content: tokenizer.json, config.json
+  std::optional<GgufMetadata> header;        // carried along as a GGUF file without tensors
 };
 
-// Writes OUT/checkpoint-<step> and returns its path; then removes the oldest beyond `save_total_limit` (0 = keep all)
-// and leavings of killed writers. Replaces a checkpoint of the same step.
+// Writes OUT/checkpoint-<step> and returns its path; then removes the oldest beyond `save_total_limit` (0 = keep all;
+// keep_checkpoints does so later) and leavings of killed writers. Replaces a checkpoint of the same step.
 std::filesystem::path save_checkpoint(const std::filesystem::path& out, const CheckpointContent& content,
                                       int save_total_limit = 0);
+
+// Removes the oldest beyond `limit` (0: none), `newest` never: when that is proved to be good.
+void keep_checkpoints(const std::filesystem::path& out, int limit, const std::filesystem::path& newest);
+// Removes one checkpoint as a whole.
+void discard_checkpoint(const std::filesystem::path& folder);
 
 // Folders in OUT that hold a complete checkpoint (state readable, every file present with its size), by rising step.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& out);
@@ -50,12 +57,14 @@ std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::pa
 struct Checkpoint {
   std::filesystem::path folder;
   TrainerState state;
-  std::unique_ptr<SafetensorsFile> weights, optimizer;
+  std::shared_ptr<const SafetensorsFile> weights, optimizer;
+  std::map<std::string, std::string> files;
+  std::optional<GgufMetadata> header;
 };
 // Error with exit code `verify` when a hash differs, `user` when something is missing or malformed.
 Checkpoint load_checkpoint(const std::filesystem::path& folder, const FormatLibrary& formats);
 
-// Removes hidden folders of writers that no longer live.
+// Removes hidden folders and files of writers that no longer live.
 void clean_checkpoints(const std::filesystem::path& out);
 
 }  // namespace lumen::model

@@ -168,6 +168,7 @@ void GgufFile::read(std::span<const std::byte> bytes, const FormatLibrary& forma
     alignment_ = *n;
   }
 
+  FormatsOfFile own_formats(formats, name_);
   std::set<std::string, std::less<>> names;
   std::vector<uint64_t> sizes;
   uint64_t expected = 0;
@@ -192,7 +193,7 @@ void GgufFile::read(std::span<const std::byte> bytes, const FormatLibrary& forma
       if (type != kGgufBytesId) throw user_error("{}: type {} instead of plain bytes", where, type);
       const std::string& format = metadata_.text(format_key(t.name));
       const int64_t stored = checked_elements(t.shape, where);
-      t.element.format = format_from_file(formats, format, metadata_.text(text_key(format), ""), name_);
+      t.element.format = own_formats.get(format, metadata_.text(text_key(format), ""));
       t.shape = parse_shape(metadata_.text(shape_key(t.name)), where);
       if (data_bytes(t.element, t.shape, where) != stored)
         throw user_error("{}: {} bytes do not fit shape {} in format {}", where, stored, print_shape(t.shape), format);

@@ -80,12 +80,19 @@ std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path&
       own.set(kSplitCount, static_cast<uint16_t>(count));
       own.set(kSplitTensors, static_cast<int32_t>(tensors.size()));
     }
-    paths.push_back(count == 1 ? path : path.parent_path() / split_name(prefix, i + 1, count));
-    GgufWriter writer(
-        paths.back(), std::move(own),
-        {tensors.begin() + static_cast<int64_t>(begins[at]), tensors.begin() + static_cast<int64_t>(begins[at + 1])});
-    for (size_t t = begins[at]; t < begins[at + 1]; ++t) writer.write(blob(t));
-    writer.commit();
+    const auto one = count == 1 ? path : path.parent_path() / split_name(prefix, i + 1, count);
+    try {
+      GgufWriter writer(
+          one, std::move(own),
+          {tensors.begin() + static_cast<int64_t>(begins[at]), tensors.begin() + static_cast<int64_t>(begins[at + 1])});
+      for (size_t t = begins[at]; t < begins[at + 1]; ++t) writer.write(blob(t));
+      writer.commit();
+    } catch (const Error&) {
+      std::error_code ignored;  // some of a model's files are no model
+      for (const auto& written : paths) std::filesystem::remove(written, ignored);
+      throw;
+    }
+    paths.push_back(one);
   }
   return paths;
 }

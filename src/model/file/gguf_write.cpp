@@ -4,16 +4,10 @@
 #include "base/error.h"
 #include "model/file/gguf.h"
 #include "model/file/gguf_types.h"
+#include "number/type_ids.h"
 
 namespace lumen::model {
 namespace {
-
-struct ScalarId {
-  Scalar scalar;
-  int id;
-};
-constexpr ScalarId kScalarIds[] = {{Scalar::f32, 0},  {Scalar::f16, 1},  {Scalar::i8, 24},  {Scalar::i16, 25},
-                                   {Scalar::i32, 26}, {Scalar::i64, 27}, {Scalar::f64, 28}, {Scalar::bf16, 30}};
 
 template <typename T>
 void put(AtomicFile& file, const T& x) {
@@ -52,6 +46,7 @@ GgufMetadata complete(GgufMetadata metadata, const std::vector<TensorSpec>& tens
     const Format& f = *t.element.format;
     metadata.set(format_key(t.name), f.name);
     metadata.set(shape_key(t.name), print_shape(t.shape));
+    if (metadata.text(text_key(f.name), f.source_text) != f.source_text) throw two_definitions(f.name);
     metadata.set(text_key(f.name), f.source_text);
   }
   return metadata;
@@ -60,8 +55,8 @@ GgufMetadata complete(GgufMetadata metadata, const std::vector<TensorSpec>& tens
 }  // namespace
 
 std::optional<graph::Element> gguf_element(int type, const FormatLibrary& formats) {
-  for (const ScalarId& s : kScalarIds) {
-    if (s.id == type) return graph::Element{s.scalar, nullptr};
+  for (const ScalarIds& s : scalar_ids()) {
+    if (s.gguf >= 0 && s.gguf == type) return graph::Element{s.scalar, nullptr};
   }
   if (FormatRef f = formats.by_gguf_type(type)) return graph::Element{Scalar::f32, std::move(f)};
   return std::nullopt;
@@ -69,8 +64,8 @@ std::optional<graph::Element> gguf_element(int type, const FormatLibrary& format
 
 std::optional<int> gguf_type_id(const graph::Element& element) {
   if (element.format) return element.format->gguf_type;
-  for (const ScalarId& s : kScalarIds) {
-    if (s.scalar == element.scalar) return s.id;
+  for (const ScalarIds& s : scalar_ids()) {
+    if (s.gguf >= 0 && s.scalar == element.scalar) return s.gguf;
   }
   return std::nullopt;
 }

@@ -2,42 +2,86 @@
 
 #include <vector>
 
+#include "base/check.h"
 #include "base/error.h"
 
 namespace lumen::model {
 
 using nlohmann::json;
 
-json parse_json(std::string_view text, const std::string& name, int max_depth) {
-  std::vector<size_t> keys;  // of the open objects
-  const json::parser_callback_t watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    switch (event) {
-      case json::parse_event_t::object_start:
-        keys.push_back(0);
-        [[fallthrough]];
-      case json::parse_event_t::array_start:
-        if (depth >= max_depth) throw user_error("{}: JSON nested deeper than {} levels", name, max_depth);
-        break;
-      case json::parse_event_t::key:
-        ++keys.back();
-        break;
-      case json::parse_event_t::object_end:
-        // Equal keys fall together in the parsed object.
-        if (parsed.size() != keys.back()) throw user_error("{}: a JSON object has the same key twice", name);
-        keys.pop_back();
-        break;
-      default:
-        break;
-    }
+namespace {
+
+// Builds the value as it is read, in time linear in the text: the library's own parser with a callback looks through
+// all members of an object or list again whenever one of them ends.
+class Reader : public nlohmann::json_sax<json> {
+ public:
+  Reader(const std::string& name, int max_depth) : name_(name), max_depth_(max_depth) {}
+
+  json take() { return std::move(root_); }
+
+  bool null() override { return put(json()); }
+  bool boolean(bool value) override { return put(json(value)); }
+  bool number_integer(number_integer_t value) override { return put(json(value)); }
+  bool number_unsigned(number_unsigned_t value) override { return put(json(value)); }
+  bool number_float(number_float_t value, const string_t&) override { return put(json(value)); }
+  bool string(string_t& value) override { return put(json(std::move(value))); }
+  bool binary(binary_t&) override { LUMEN_UNREACHABLE("a text has no binary values"); }
+  bool start_object(size_t) override { return open(json::object()); }
+  bool end_object() override { return close(); }
+  bool start_array(size_t) override { return open(json::array()); }
+  bool end_array() override { return close(); }
+  bool key(string_t& value) override {
+    // Files are written in their own order, which mostly is the order of keys: then the place is known.
+    auto& members = stack_.back()->get_ref<json::object_t&>();
+    const size_t before = members.size();
+    member_ = &members.emplace_hint(members.end(), std::move(value), nullptr)->second;
+    if (members.size() == before) throw user_error("{}: a JSON object has the same key twice", name_);
     return true;
-  };
+  }
+  bool parse_error(size_t byte, const std::string&, const json::exception& error) override {
+    throw user_error("{}: byte {}: not valid JSON: {}", name_, byte, error.what());
+  }
+
+ private:
+  json* place(json&& value) {
+    if (stack_.empty()) return &(root_ = std::move(value));
+    if (stack_.back()->is_object()) return &(*member_ = std::move(value));
+    auto& list = stack_.back()->get_ref<json::array_t&>();
+    list.push_back(std::move(value));
+    return &list.back();
+  }
+  bool put(json&& value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(json&& value) {
+    if (static_cast<int>(stack_.size()) >= max_depth_)
+      throw user_error("{}: JSON nested deeper than {} levels", name_, max_depth_);
+    stack_.push_back(place(std::move(value)));
+    return true;
+  }
+  bool close() {
+    stack_.pop_back();
+    return true;
+  }
+
+  const std::string& name_;
+  int max_depth_;
+  json root_;
+  std::vector<json*> stack_;  // open objects and lists; a list grows only while it is the last
+  json* member_ = nullptr;    // of the last object, for the value behind its key
+};
+
+}  // namespace
+
+json parse_json(std::string_view text, const std::string& name, int max_depth) {
+  Reader reader(name, max_depth);
   try {
-    return json::parse(text.begin(), text.end(), watch);
-  } catch (const json::parse_error& error) {
-    throw user_error("{}: byte {}: not valid JSON: {}", name, error.byte, error.what());
+    json::sax_parse(text.begin(), text.end(), &reader);
   } catch (const json::exception& error) {
     throw user_error("{}: not valid JSON: {}", name, error.what());
   }
+  return reader.take();
 }
 
 const json& json_member(const json& object, const char* key, const std::string& where) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "model/file/json.h"
+#include "number/type_ids.h"
 
 namespace lumen::model {
 namespace {
@@ -18,18 +19,9 @@ constexpr uint64_t kMaxHeader = 100'000'000;
 constexpr size_t kMaxTensors = 1'000'000;
 constexpr const char* kBytes = "U8";
 
-struct ScalarName {
-  Scalar scalar;
-  const char* name;
-};
-constexpr ScalarName kScalarNames[] = {
-    {Scalar::boolean, "BOOL"}, {Scalar::u8, "U8"},   {Scalar::i8, "I8"},   {Scalar::u16, "U16"}, {Scalar::i16, "I16"},
-    {Scalar::u32, "U32"},      {Scalar::i32, "I32"}, {Scalar::u64, "U64"}, {Scalar::i64, "I64"}, {Scalar::f16, "F16"},
-    {Scalar::bf16, "BF16"},    {Scalar::f32, "F32"}, {Scalar::f64, "F64"}};
-
 graph::Element element_of(const std::string& dtype, const FormatLibrary& formats, const std::string& where) {
-  for (const ScalarName& s : kScalarNames) {
-    if (dtype == s.name) return {s.scalar, nullptr};
+  for (const ScalarIds& s : scalar_ids()) {
+    if (dtype == s.safetensors) return {s.scalar, nullptr};
   }
   for (const FormatRef& f : formats.all()) {
     if (f->safetensors_type == dtype) return {Scalar::f32, f};
@@ -42,8 +34,8 @@ graph::Element element_of(const std::string& dtype, const FormatLibrary& formats
 const char* dtype_of(const graph::Element& element) {
   if (element.format)
     return element.format->safetensors_type.empty() ? nullptr : element.format->safetensors_type.c_str();
-  for (const ScalarName& s : kScalarNames) {
-    if (s.scalar == element.scalar) return s.name;
+  for (const ScalarIds& s : scalar_ids()) {
+    if (s.scalar == element.scalar) return s.safetensors.data();
   }
   return nullptr;
 }
@@ -87,6 +79,7 @@ void SafetensorsFile::read(std::span<const std::byte> bytes, const FormatLibrary
     size_t tensor = 0;
   };
   std::vector<Range> ranges;
+  FormatsOfFile own_formats(formats, name_);
   tensors_.reserve(header.size());
   for (const auto& [key, info] : header.items()) {
     if (key == "__metadata__") continue;
@@ -108,8 +101,7 @@ void SafetensorsFile::read(std::span<const std::byte> bytes, const FormatLibrary
     if (const auto own = metadata_.find(format_key(key)); own != metadata_.end()) {
       if (dtype != kBytes) throw user_error("{}: dtype {} instead of {}", where, dtype, kBytes);
       const auto definition = metadata_.find(text_key(own->second));
-      t.element.format =
-          format_from_file(formats, own->second, definition == metadata_.end() ? "" : definition->second, name_);
+      t.element.format = own_formats.get(own->second, definition == metadata_.end() ? "" : definition->second);
       const auto own_shape = metadata_.find(shape_key(key));
       if (own_shape == metadata_.end()) throw user_error("{}: __metadata__ lacks '{}'", where, shape_key(key));
       if (checked_elements(t.shape, where) != static_cast<int64_t>(size))
@@ -199,7 +191,9 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, Safetens
       LUMEN_CHECK(t.element.format != nullptr);
       metadata[format_key(t.name)] = t.element.format->name;
       metadata[shape_key(t.name)] = print_shape(t.shape);
-      metadata[text_key(t.element.format->name)] = t.element.format->source_text;
+      const std::string& text = t.element.format->source_text;
+      if (metadata.emplace(text_key(t.element.format->name), text).first->second != text)
+        throw two_definitions(t.element.format->name);
     }
     BlobStream::Blob blob{t.name, static_cast<uint64_t>(t.blob_bytes()), raw_tensors(t, dtype != nullptr)};
     for (const RawTensor& raw : blob.parts) {

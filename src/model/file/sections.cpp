@@ -7,7 +7,9 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "lang/parser.h"
+#include "number/limits.h"
 
 namespace lumen::model {
 namespace {
@@ -37,7 +39,30 @@ Records section_records(const Format& f, const BlobLayout& layout, int64_t rows,
   LUMEN_UNREACHABLE();
 }
 
+FormatRef format_of_text(const std::string& text, const std::string& name, const std::string& where) {
+  FormatLibrary own;
+  own.add(lang::parse_file(std::make_shared<Source>(Source{where + ", format " + name, text})));
+  return own.find(name);
+}
+
+// The definition without what only writing needs: equal where stored bits mean the same.
+std::string decoding_text(const std::string& text, const std::string& name, const std::string& where) {
+  lang::File file = lang::parse_file(std::make_shared<Source>(Source{where + ", format " + name, text}));
+  const auto is_doc = [](const lang::Attribute& a) { return a.name == "doc"; };
+  for (lang::FormatDecl& d : file.formats) {
+    std::erase_if(d.attributes, is_doc);
+    std::erase_if(d.routines, [](const lang::Function& r) { return r.name != "decode"; });
+  }
+  for (lang::FormatAlias& a : file.aliases) std::erase_if(a.attributes, is_doc);
+  return format_of_text(lang::print_file(file), name, where)->source_text;
+}
+
 }  // namespace
+
+Error two_definitions(const std::string& format) {
+  return Error(Exit::user, fmt::format("two different formats are called '{}', and one file cannot hold both", format),
+               "convert the model's weights to one of them first");
+}
 
 std::string format_key(const std::string& tensor) {
   return "lumen.tensor." + tensor + ".format";
@@ -120,19 +145,43 @@ std::vector<RawTensor> raw_tensors(const TensorSpec& tensor, bool known) {
   return out;
 }
 
-FormatRef format_from_file(const FormatLibrary& formats, const std::string& name, const std::string& text,
-                           const std::string& where) {
-  const FormatRef known = formats.find(name);
+FormatRef FormatsOfFile::get(const std::string& name, const std::string& text) {
+  FormatRef& format = read_[name];
+  if (!format) format = read(name, text);
+  return format;
+}
+
+FormatRef FormatsOfFile::read(const std::string& name, const std::string& text) const {
+  const FormatRef known = known_.find(name);
   if (known && (text.empty() || known->source_text == text)) return known;
   if (text.empty()) {
-    throw Error(Exit::user, fmt::format("{}: the file names the format '{}', which is unknown here", where, name),
+    throw Error(Exit::user, fmt::format("{}: the file names the format '{}', which is unknown here", file_, name),
                 "add its definition with --formats DIR");
   }
-  if (text.size() > (1u << 20)) throw user_error("{}: the definition of format '{}' is too long", where, name);
-  FormatLibrary own;
-  own.add(lang::parse_file(std::make_shared<Source>(Source{where + ", format " + name, text})));
-  if (FormatRef f = own.find(name)) return f;
-  throw user_error("{}: the text under '{}' defines no format '{}'", where, text_key(name), name);
+  if (text.size() > (1u << 20)) throw user_error("{}: the definition of format '{}' is too long", file_, name);
+  const FormatRef own = format_of_text(text, name, file_);
+  if (!own) throw user_error("{}: the text under '{}' defines no format '{}'", file_, text_key(name), name);
+  if (const double work = operations_of(own->decode); work > kMostDecodeInFile)
+    throw Error(
+        Exit::user,
+        fmt::format("{}: format '{}' takes {:.0f} operations to decode an element; a definition inside a file may "
+                    "take {:.0f}",
+                    file_, name, work, kMostDecodeInFile),
+        "if you trust the file, put its definition into a folder and add it with --formats DIR");
+  if (known) {
+    if (!known_.is_embedded(name))
+      throw Error(
+          Exit::user,
+          fmt::format("{}: the file defines format '{}' in another way than {}", file_, name, known_.place_of(name)),
+          "leave that definition out to read the file by its own, or call it by another name");
+    if (decoding_text(own->source_text, name, file_) == decoding_text(known->source_text, name, file_)) return known;
+    warn(fmt::format("{}: its format '{}' is not the one of this name that Lumen has; the file's definition is used",
+                     file_, name));
+  }
+  if (const auto taken = known_.taken_id(*own))
+    throw Error(Exit::user, fmt::format("{}: {}", file_, *taken),
+                "the file's definition contradicts what other readers know");
+  return own;
 }
 
 void join_sections(std::vector<StoredTensor>& tensors, const std::string& file) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "model/file/tensors.h"
 
@@ -33,9 +34,25 @@ constexpr const char* kSectionSuffix[kLevels] = {"", ".row", ".tile", ".tensor"}
 // The raw tensors of one tensor, main one first. `known`: the file has a type of its own for the element.
 std::vector<RawTensor> raw_tensors(const TensorSpec& tensor, bool known);
 
-// The format a file names: the library's own when it has the same text, else one read from the text in the file.
-FormatRef format_from_file(const FormatLibrary& formats, const std::string& name, const std::string& text,
-                           const std::string& where);
+// Of tensors that shall go into one file, two are in formats of this name that are not the same.
+Error two_definitions(const std::string& format);
+
+// The formats a file names: the library's own where it has the same text, else read from the text in the file, once.
+class FormatsOfFile {
+ public:
+  FormatsOfFile(const FormatLibrary& known, std::string file) : known_(known), file_(std::move(file)) {}
+  // `text`: the definition in the file, empty without one. Error when a user's definition of that name is another one,
+  // when the text claims an id that belongs to another format, and when an element takes more work than a file may ask
+  // for.
+  FormatRef get(const std::string& name, const std::string& text);
+
+ private:
+  FormatRef read(const std::string& name, const std::string& text) const;
+
+  const FormatLibrary& known_;
+  std::string file_;
+  std::map<std::string, FormatRef> read_;
+};
 
 // Product of the dimensions, each >= 0; Error naming `where` when it leaves 63 bits.
 int64_t checked_elements(const std::vector<int64_t>& shape, const std::string& where);

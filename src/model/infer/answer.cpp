@@ -65,6 +65,17 @@ std::string_view reason_name(EndReason reason) {
   return kNames[static_cast<size_t>(reason)];
 }
 
+std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary, bool ignore_end) {
+  const std::vector<TokenId> ends = tokenizer.end_of_generation();  // ascending
+  std::vector<TokenId> out;
+  for (int64_t i = 0; i < vocabulary; ++i) {
+    const auto id = static_cast<TokenId>(i);
+    const bool is_end = std::binary_search(ends.begin(), ends.end(), id);
+    if (is_end ? ignore_end : !tokenizer.has(id)) out.push_back(id);
+  }
+  return out;
+}
+
 Constraint::Constraint(const Tokenizer& tokenizer, const std::string& text)
     : grammar(std::make_shared<const Grammar>(Grammar::parse(text))), trie(generation_trie(tokenizer, &texts)) {}
 
@@ -113,7 +124,7 @@ std::optional<TokenId> Answer::draw(std::span<const float> logits) {
   }
   ++made_;
   const bool is_end = std::find(ends_.begin(), ends_.end(), id) != ends_.end();
-  if (is_end && (!options_.ignore_end || matcher_)) {
+  if (is_end) {
     end(EndReason::end_token);
     return std::nullopt;
   }

@@ -35,7 +35,7 @@ struct GenerateOptions {
   int64_t predict = -1;  // tokens at most; -1: no limit, -2: until the context is full
   std::vector<std::string> stops = {};
   std::string grammar = {};  // GBNF, or empty
-  bool ignore_end = false;   // go on behind end tokens
+  bool ignore_end = false;   // end tokens are never drawn
   bool shift = false;        // make room when the context is full
   int64_t keep = 0;          // tokens at the beginning that stay then; -1: all of the first prompt
   int64_t draft = 16;        // tokens a draft may propose at once
@@ -43,6 +43,10 @@ struct GenerateOptions {
 
 enum class EndReason { end_token, stop_text, grammar, limit, context, interrupted };
 std::string_view reason_name(EndReason reason);  // "end", "stop", "grammar", "limit", "context", "interrupted"
+
+// Ids below `vocabulary` that no text can have: a model may have more than its tokenizer (padding, gaps). With
+// `ignore_end` the ends of texts as well.
+std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary, bool ignore_end);
 
 // What a grammar needs of a vocabulary, made once for all texts.
 struct Constraint {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "model/file/json.h"
+#include "model/infer/finite.h"
 
 namespace lumen::model {
 namespace {
@@ -92,6 +93,7 @@ const Embedder::Width& Embedder::width_for(int64_t count) {
 std::vector<std::vector<float>> Embedder::embed(std::span<const TokenId> tokens, Pooling pooling) {
   const auto count = static_cast<int64_t>(tokens.size());
   if (tokens.empty()) throw user_error("an empty text has no embedding");
+  check_tokens(loaded_.model(), tokens);
   if (count > options_.context)
     throw Error(Exit::user, fmt::format("the text has {} tokens, but the context holds {}", count, options_.context),
                 "shorten the text, or cut it into several");
@@ -104,6 +106,7 @@ std::vector<std::vector<float>> Embedder::embed(std::span<const TokenId> tokens,
   const auto width = static_cast<size_t>(size_);
   std::vector<float> all(ids.size() * width);
   w.program->result(kResult)->download(all.data(), static_cast<int64_t>(all.size() * sizeof(float)));
+  require_finite(loaded_, std::span<const float>(all).first(tokens.size() * width), "hidden states");
   const auto row = [&](size_t i) {
     return std::vector<float>(all.begin() + static_cast<ptrdiff_t>(i * width),
                               all.begin() + static_cast<ptrdiff_t>((i + 1) * width));

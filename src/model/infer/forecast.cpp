@@ -65,7 +65,7 @@ int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options
     graph::Type type = graph::bind(n.type, options.symbols);
     for (const graph::FormatAssignment& a : options.assignments)
       if (a.value == n.attributes.name) type.element = {Scalar::f32, a.format};
-    bytes += graph::byte_size(type);
+    bytes = run::saturating_sum(bytes, graph::byte_size(type));
   }
   return bytes;
 }
@@ -100,11 +100,15 @@ MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& gi
   return of_steps(loaded, options, plan.graph, steps);
 }
 
-void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, const SessionOptions& options) {
+void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, const SessionOptions& options,
+                     bool cache_is_there) {
   // Weights that lie in a file's mapping are memory as well; on other devices they are there already.
   const bool host = loaded.engine().device().reads_host_memory();
-  loaded.engine().require_memory((host ? weight_bytes(loaded) : 0) + cache + work,
-                                 fmt::format("'{}' with a context of {} tokens", loaded.model().name, options.context));
+  run::MemoryNeeds needs = {{"cache of keys and values", cache, cache_is_there}, {"values of its steps", work, true}};
+  if (host) needs.insert(needs.begin(), {"weights", weight_bytes(loaded), true});
+  loaded.engine().require_memory(
+      fmt::format("'{}' with a context of {} tokens", loaded.model().name, options.context), needs,
+      "choose a smaller --ctx-size or --parallel, a smaller type of the caches (-ctk, -ctv), or a smaller model");
 }
 
 }  // namespace lumen::model

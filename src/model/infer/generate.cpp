@@ -15,6 +15,12 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+SamplerOptions drawable(SamplerOptions sampling, const Model& model, bool ignore_end) {
+  for (const TokenId id : never_drawn(*model.tokenizer, model.integer("vocab"), ignore_end))
+    sampling.forbidden.push_back(id);
+  return sampling;
+}
+
 }  // namespace
 
 Generator::Generator(const LoadedModel& loaded, SessionOptions session, SamplerOptions sampling,
@@ -22,7 +28,7 @@ Generator::Generator(const LoadedModel& loaded, SessionOptions session, SamplerO
     : tokenizer_(*loaded.model().tokenizer),
       session_(loaded, session),
       options_(std::move(options)),
-      sampler_(std::move(sampling)),
+      sampler_(drawable(std::move(sampling), loaded.model(), options_.ignore_end)),
       draft_(std::move(draft)) {
   if (options_.grammar.empty()) return;
   constraint_.emplace(tokenizer_, options_.grammar);

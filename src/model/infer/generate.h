@@ -17,6 +17,7 @@ namespace lumen::model {
 class Generator {
  public:
   // With a draft, what it proposes is read together and kept where the model would have written it.
+  // What no text can have is never drawn.
   Generator(const LoadedModel& loaded, SessionOptions session, SamplerOptions sampling, GenerateOptions options,
             std::unique_ptr<Draft> draft = nullptr);
 

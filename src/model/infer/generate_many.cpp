@@ -19,7 +19,8 @@ class Writer {
         requests_(requests),
         done_(done),
         answers_(requests.size()),
-        session_(made(loaded)) {
+        session_(made(loaded)),
+        forbidden_(never_drawn(tokenizer_, loaded.model().integer("vocab"), options.generate.ignore_end)) {
     if (!options.generate.grammar.empty()) constraint_.emplace(tokenizer_, options.generate.grammar);
   }
 
@@ -41,6 +42,8 @@ class Writer {
     }
     return std::move(answers_);
   }
+
+  std::string explain() const { return session_.explain(); }
 
  private:
   struct Active {
@@ -104,6 +107,7 @@ class Writer {
     a.pending = requests_[request].prompt;
     SamplerOptions sampling = options_.sampling;
     sampling.seed = requests_[request].seed;
+    sampling.forbidden.insert(sampling.forbidden.end(), forbidden_.begin(), forbidden_.end());
     a.sampler = std::make_unique<Sampler>(sampling);
     for (const TokenId id : a.pending) a.sampler->accept(id);
     if (constraint_) a.matcher = std::make_unique<GrammarMatcher>(constraint_->grammar);
@@ -172,6 +176,7 @@ class Writer {
   std::vector<int64_t> most_;  // tokens of each text, in the end
   std::vector<ManyAnswer> answers_;
   ManySession session_;
+  std::vector<TokenId> forbidden_;
   std::optional<Constraint> constraint_;
   std::list<Active> active_, waiting_;  // those that wait were put back
   size_t next_ = 0;
@@ -193,7 +198,7 @@ int64_t most_of(const ManyOptions& options, const std::vector<ManyRequest>& requ
                 "shorten the prompt, or raise --ctx-size");
   const int64_t parallel = std::min<int64_t>(options.parallel, static_cast<int64_t>(requests.size()));
   if (predict < 0) return places > 0 ? std::max(prompt, places / parallel) : context;
-  return std::min(room, prompt + std::max<int64_t>(predict, 1) - 1);
+  return std::min(room, prompt + std::clamp<int64_t>(predict, 1, std::max<int64_t>(room, 1)) - 1);
 }
 
 }  // namespace
@@ -234,9 +239,12 @@ ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std
 std::vector<ManyAnswer> answer_all(const LoadedModel& loaded, const ManyOptions& options,
                                    const std::vector<ManyRequest>& requests,
                                    const std::function<void(size_t, const ManyAnswer&)>& done,
-                                   const std::function<bool()>& go_on) {
-  if (options.generate.shift) throw usage_error("many texts at once cannot shift their context");
-  return Writer(loaded, options, requests, done).run(go_on);
+                                   const std::function<bool()>& go_on, std::string* explained) {
+  if (options.generate.shift) throw usage_error("--context-shift is for one text at a time");
+  Writer writer(loaded, options, requests, done);
+  std::vector<ManyAnswer> answers = writer.run(go_on);
+  if (explained) *explained = writer.explain();
+  return answers;
 }
 
 }  // namespace lumen::model

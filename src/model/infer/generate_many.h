@@ -41,9 +41,10 @@ struct ManyPlan {
 ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std::vector<ManyRequest>& requests);
 
 // Answers in the order of the requests. `done` hears of each as it ends. Those that `go_on` cut off are marked so.
+// `explained` gets the kernels of the steps and their times.
 std::vector<ManyAnswer> answer_all(const LoadedModel& loaded, const ManyOptions& options,
                                    const std::vector<ManyRequest>& requests,
                                    const std::function<void(size_t, const ManyAnswer&)>& done,
-                                   const std::function<bool()>& go_on);
+                                   const std::function<bool()>& go_on, std::string* explained = nullptr);
 
 }  // namespace lumen::model

@@ -618,7 +618,10 @@ const std::vector<bool>& GrammarMatcher::allowed(const Tokenizer& tokenizer, con
     }
   }
   if (may_end()) {
-    for (const TokenId t : tokenizer.end_of_generation()) mask[static_cast<size_t>(t)] = true;
+    for (const TokenId t : tokenizer.end_of_generation()) {
+      if (static_cast<size_t>(t) >= mask.size()) mask.resize(static_cast<size_t>(t) + 1, false);
+      mask[static_cast<size_t>(t)] = true;
+    }
   }
   return masks_[now_] = std::move(mask);
 }

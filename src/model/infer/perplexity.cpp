@@ -4,8 +4,24 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/infer/finite.h"
 
 namespace lumen::model {
+
+BosPlace bos_place(std::string_view name) {
+  if (name == "front") return BosPlace::front;
+  if (name == "windows") return BosPlace::windows;
+  if (name == "none") return BosPlace::none;
+  throw usage_error("BOS can stand at: front, windows, none; not at '{}'", name);
+}
+
+std::vector<TokenId> perplexity_tokens(const Tokenizer& tokenizer, std::string_view text, BosPlace place) {
+  if (place != BosPlace::front) return tokenizer.encode(text);
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  std::vector<TokenId> tokens = tokenizer.encode(text);
+  if (tokenizer.adds_bos() && tokenizer.bos()) tokens.insert(tokens.begin(), *tokenizer.bos());
+  return tokens;
+}
 
 Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
                       const std::function<void(int64_t, int64_t, double)>& progress) {
@@ -55,6 +71,10 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
     program->run();
     program->result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
     for (int64_t r = 0; r < rows; ++r) {
+      require_finite(
+          loaded,
+          std::span<const float>(losses).subspan(static_cast<size_t>(r * length), static_cast<size_t>(length - 1)),
+          "losses");
       for (int64_t t = first_scored; t + 1 < length; ++t) {
         const double nats = losses[static_cast<size_t>(r * length + t)];
         sum += nats;

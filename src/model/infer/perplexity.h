@@ -4,14 +4,29 @@
 //          length/2 .. length-2), so that every scored token has at least length/2 tokens before it. The protocol of
 //          P512 tables.
 //   full   windows end to end, every token but a window's first is scored. Harder, and closer to the training loss.
+// Each with BOS in one of three places, where the tokenizer wants it at all:
+//   front    the text without the end of its last line, BOS in front of it, is cut into windows, and the first token of
+//            each is replaced by BOS. The protocol of the figures GGUF files are published with
+//   windows  the text is cut as it is, and the first token of each window is replaced by BOS
+//   none     no BOS
 // Result: exp(mean nats per scored token) with its standard error. Proved by tests/model/infer_test.cpp.
 #pragma once
 
 #include <functional>
+#include <string_view>
+#include <vector>
 
 #include "model/infer/session.h"
 
 namespace lumen::model {
+
+enum class BosPlace { front, windows, none };
+
+// "front", "windows" and "none"; Error for another text.
+BosPlace bos_place(std::string_view name);
+
+// The tokens that are cut into windows.
+std::vector<TokenId> perplexity_tokens(const Tokenizer& tokenizer, std::string_view text, BosPlace place);
 
 struct PerplexityOptions {
   int64_t length = 512;

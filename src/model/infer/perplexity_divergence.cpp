@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "model/infer/finite.h"
 
 namespace lumen::model {
 namespace {
@@ -50,6 +51,7 @@ void each_row(const LoadedModel& loaded, const std::vector<TokenId>& text, const
     tokens->upload(ids.data(), tokens->bytes());
     program->run();
     program->result(kResult)->download(logits.data(), static_cast<int64_t>(logits.size() * sizeof(float)));
+    require_finite(loaded, logits, "logits");
     for (int64_t t = header->first; t + 1 < length; ++t) {
       const float* x = logits.data() + static_cast<size_t>(t) * vocab;
       const double top = *std::max_element(x, x + vocab);

@@ -205,6 +205,9 @@ TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
   for (const auto& [id, by] : o.bias) {
     if (id >= 0 && static_cast<size_t>(id) < candidates.size()) candidates[static_cast<size_t>(id)].logit += by;
   }
+  for (const TokenId id : o.forbidden) {
+    if (id >= 0 && static_cast<size_t>(id) < candidates.size()) candidates[static_cast<size_t>(id)].logit = kNever;
+  }
   penalise(candidates);
   penalise_repetitions(candidates);
   const size_t wanted = o.temperature == 0 ? 1 : o.mirostat == 0 ? static_cast<size_t>(o.top_k) : 0;

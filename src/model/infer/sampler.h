@@ -33,6 +33,7 @@ struct SamplerOptions {
   int mirostat = 0;                        // 1 or 2
   double mirostat_rate = 0.1, mirostat_entropy = 5;
   std::vector<std::pair<TokenId, double>> bias = {};  // added to logits; -infinity forbids
+  std::vector<TokenId> forbidden = {};                // never drawn, whatever else is asked for
   uint32_t seed = 0;
 };
 

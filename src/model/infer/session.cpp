@@ -5,8 +5,11 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/arch/rows.h"
+#include "model/infer/cache_format.h"
+#include "model/infer/finite.h"
 #include "model/infer/forecast.h"
 #include "model/infer/step_plan.h"
+#include "run/engine/repeat.h"
 
 namespace lumen::model {
 namespace {
@@ -58,15 +61,38 @@ std::map<std::string, AdapterPart> stacked(const Model& model, std::span<const S
   return out;
 }
 
+// Nothing where adapters bring no whole weights.
+std::optional<Model> changed(const Model& model, std::span<const ScaledAdapter> adapters) {
+  std::vector<const Adapter*> whole;
+  for (const ScaledAdapter& s : adapters) {
+    if (s.adapter.whole.empty()) continue;
+    if (s.scale != 1)
+      throw Error(Exit::user,
+                  fmt::format("{}: whole weights have no scale, but {} was asked for", s.adapter.name, s.scale),
+                  "run it with the scale 1");
+    whole.push_back(&s.adapter);
+  }
+  if (whole.empty()) return std::nullopt;
+  return with_whole_weights(model, whole);
+}
+
 }  // namespace
 
-LoadedModel::LoadedModel(run::Engine& engine, const Model& model, std::span<const ScaledAdapter> adapters)
-    : engine_(engine), model_(model) {
-  if (!engine.device().reads_host_memory()) {
-    int64_t bytes = 0;
-    for (const auto& [name, w] : model.weights) bytes += static_cast<int64_t>(w.bytes.size());
-    engine.require_memory(bytes, fmt::format("'{}' (its weights)", model.name));
+LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<const ScaledAdapter> adapters)
+    : engine_(engine), changed_(changed(given, adapters)), model_(changed_ ? *changed_ : given) {
+  const Model& model = model_;
+  require_finite_vectors(model);
+  // A processor reads weights where they lie, unless a file has them at places that its kernels do not read.
+  const bool here = engine.device().reads_host_memory();
+  int64_t there = 0, copied = 0;
+  for (const auto& [name, w] : model.weights) {
+    const bool stays =
+        here && w.bytes.keeper() &&
+        reinterpret_cast<uintptr_t>(w.bytes.data()) % static_cast<uintptr_t>(run::kParameterAlignment) == 0;
+    (stays ? there : copied) += static_cast<int64_t>(w.bytes.size());
   }
+  engine.require_memory(fmt::format("'{}'", model.name),
+                        {{"weights where they are", there, true}, {"copies of weights for the device", copied}});
   for (const auto& [name, w] : model.weights) {
     weights_[name] = run::DeviceTensor::parameter(engine.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
@@ -87,10 +113,27 @@ graph::Graph LoadedModel::function(const std::string& name) const {
   return graph::add_low_rank(std::move(g), parts);
 }
 
+void check_tokens(const Model& model, std::span<const TokenId> tokens) {
+  const int64_t vocabulary = model.integer("vocab");
+  for (const TokenId id : tokens) {
+    if (id < 0 || id >= vocabulary)
+      throw Error(
+          Exit::user,
+          fmt::format("'{}': the text has the token {}, but the model's vocabulary {}", model.name, id, vocabulary),
+          "the tokenizer was made for another model");
+  }
+}
+
 SessionOptions session_options(const Model& model, SessionOptions options) {
   if (options.context == 0) options.context = model.integer("context");
   if (options.context < 1) throw usage_error("the context must hold at least one token");
+  if (options.context > SessionOptions::kMostPositions)
+    throw usage_error("a context of {} tokens: positions are numbers of 32 bits, so there are at most {}",
+                      options.context, SessionOptions::kMostPositions);
   options.chunk = std::clamp<int64_t>(options.chunk, 1, options.context);
+  const FormatLibrary& formats = model.family->library().formats();
+  options.keys = cache_format(formats, options.keys);
+  options.values = cache_format(formats, options.values);
   return options;
 }
 
@@ -131,6 +174,13 @@ run::CompileOptions step_options(const Model& model, const graph::Graph& step, c
     if (n.attributes.role != graph::Role::state) continue;
     const FormatRef& format = n.attributes.name.ends_with("keys") ? session.keys : session.values;
     if (!format || is_plain(*format, Scalar::f32)) continue;
+    if (const graph::Dim& width = n.type.shape.back(); width.is_number() && width.number() % format->block != 0)
+      throw Error(
+          Exit::user,
+          fmt::format("a cache cannot be held in format '{}': heads of {} numbers do not divide into its blocks "
+                      "of {}",
+                      format->name, width.number(), format->block),
+          "choose a format with shorter blocks for --cache-type-k or --cache-type-v");
     graph::FormatAssignment a;
     a.what = graph::FormatAssignment::What::stored;
     a.value = n.attributes.name;
@@ -151,7 +201,7 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
   width.rows = rows;
   width.program = engine.compile(graph_, options);
   work_bytes_ += width.program->arena_bytes();
-  require_session(loaded_, cache_bytes_, work_bytes_, options_);
+  require_session(loaded_, cache_bytes_, work_bytes_, options_, !states_.empty());
   for (const std::string& name : width.program->input_names()) {
     const graph::Type type = width.program->input_type(name);
     run::DeviceTensorRef tensor;
@@ -230,6 +280,7 @@ void Session::read_again() {
 
 std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
+  check_tokens(loaded_.model(), tokens);
   check_room(static_cast<int64_t>(tokens.size()));
   read_again();
   const Width* last = nullptr;
@@ -243,11 +294,13 @@ std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
   logits_.resize(vocab);
   last->program->result(kResult)->download(logits_.data(), static_cast<int64_t>(vocab * sizeof(float)));
+  require_finite(loaded_, logits_, "logits");
   return logits_;
 }
 
 std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
+  check_tokens(loaded_.model(), tokens);
   check_room(static_cast<int64_t>(tokens.size()));
   read_again();
   const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
@@ -265,6 +318,7 @@ std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
     tokens = tokens.subspan(count);
   }
   logits_ = std::move(all);
+  require_finite(loaded_, logits_, "logits");
   return logits_;
 }
 

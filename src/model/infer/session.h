@@ -26,10 +26,12 @@ struct ScaledAdapter {
 };
 
 // Weights of a model on a device, shared by sessions and evaluations; and adapters beside them, all of which together
-// are one change of low rank for each weight.
+// are one change of low rank for each weight, and whole weights in place of the model's.
 class LoadedModel {
  public:
   LoadedModel(run::Engine& engine, const Model& model, std::span<const ScaledAdapter> adapters = {});
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
   run::Engine& engine() const { return engine_; }
   const Model& model() const { return model_; }
   // What inputs of the functions are bound to: the model's parameters and the adapters'.
@@ -39,22 +41,27 @@ class LoadedModel {
 
  private:
   run::Engine& engine_;
+  std::optional<Model> changed_;  // by whole weights of adapters
   const Model& model_;
   std::map<std::string, run::DeviceTensorRef> weights_;
   std::vector<graph::LowRank> adapted_;
 };
 
 struct SessionOptions {
-  int64_t context = 0;  // cache length; 0: the model's context
-  int64_t chunk = 512;  // tokens of a prompt computed at once, at most
-  int64_t page = 16;    // places of a page, where many texts share a cache
-  bool exact = false;   // f32 activations throughout
+  static constexpr int64_t kMostPositions = int64_t{1} << 31;  // they are numbers of 32 bits in the graphs
+  int64_t context = 0;                                         // cache length; 0: the model's context
+  int64_t chunk = 512;                                         // tokens of a prompt computed at once, at most
+  int64_t page = 16;                                           // places of a page, where many texts share a cache
+  bool exact = false;                                          // f32 activations throughout
   // How the cache is held: states of the family's step that are called keys, and the others (values). Null: f32.
   FormatRef keys = nullptr, values = nullptr;
 };
 
 // What a family's step is compiled with, but for its symbols: weights and caches in their formats.
 run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session);
+
+// Error when an id is not below the model's vocabulary: there is no such row of its embedding.
+void check_tokens(const Model& model, std::span<const TokenId> tokens);
 
 // Defaults filled in; Error when nothing fits.
 SessionOptions session_options(const Model& model, SessionOptions given);

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/infer/finite.h"
 #include "model/infer/forecast.h"
 
 namespace lumen::model {
@@ -118,7 +119,7 @@ const ManySession::Program& ManySession::program(Shape shape) {
   Program p;
   p.shape = shape;
   p.program = engine.compile(plan_.graph, options);
-  require_session(loaded_, cache_bytes_, work_bytes_ + p.program->arena_bytes(), options_);
+  require_session(loaded_, cache_bytes_, work_bytes_ + p.program->arena_bytes(), options_, !states_.empty());
   work_bytes_ += p.program->arena_bytes();
   for (const std::string& name : p.program->input_names()) {
     const graph::Type type = p.program->input_type(name);
@@ -202,6 +203,8 @@ void ManySession::run(std::span<const Part> parts, std::vector<std::vector<float
   std::vector<float> all(rows.size() * vocab);
   p.program->result(kResult)->download(all.data(), static_cast<int64_t>(all.size() * sizeof(float)));
   for (size_t i = 0; i < logits.size(); ++i)
+    if (logits[i]) require_finite(loaded_, std::span<const float>(all).subspan(i * vocab, vocab), "logits");
+  for (size_t i = 0; i < logits.size(); ++i)
     if (logits[i])
       logits[i]->assign(all.begin() + static_cast<int64_t>(i * vocab),
                         all.begin() + static_cast<int64_t>((i + 1) * vocab));
@@ -212,6 +215,7 @@ std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
   for (size_t p = 0; p < parts.size(); ++p) {
     (void)text(parts[p].text);
     LUMEN_CHECK(!parts[p].tokens.empty());
+    check_tokens(loaded_.model(), parts[p].tokens);
     for (size_t before = 0; before < p; ++before)
       LUMEN_CHECK(parts[before].text != parts[p].text, "text {} is given twice", parts[p].text);
     const auto count = static_cast<int64_t>(parts[p].tokens.size());
@@ -247,6 +251,14 @@ std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
   }
   if (!singles.empty()) run(singles, wanted);
   return logits;
+}
+
+std::string ManySession::explain() const {
+  std::string text;
+  for (const Program& p : programs_)
+    text += fmt::format("step of {} text{}, {} token{} each\n{}", p.shape.texts, p.shape.texts == 1 ? "" : "s",
+                        p.shape.tokens, p.shape.tokens == 1 ? "" : "s", p.program->explain(nullptr));
+  return text;
 }
 
 }  // namespace lumen::model

@@ -52,6 +52,8 @@ class ManySession {
   int64_t free_near_pages() const { return caches_.size() > 1 ? caches_[1].pool.free() : 0; }
   // Bytes taken so far: caches, and values of the steps that were compiled.
   int64_t taken_bytes() const;
+  // Kernels of each step that was compiled, and their times.
+  std::string explain() const;
 
  private:
   struct Program {

@@ -1,6 +1,7 @@
 #include "model/infer/speculative.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 
@@ -26,6 +27,12 @@ std::vector<TokenId> ModelDraft::propose(std::span<const TokenId> text, int64_t 
   if (most < 1) return out;
   std::span<const float> logits = session_.become(text);
   for (;;) {
+    if (!forbidden_.empty()) {
+      logits_.assign(logits.begin(), logits.end());
+      for (const TokenId id : forbidden_)
+        if (static_cast<size_t>(id) < logits_.size()) logits_[static_cast<size_t>(id)] = -INFINITY;
+      logits = logits_;
+    }
     out.push_back(static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
     if (static_cast<int64_t>(out.size()) >= most) return out;
     logits = session_.feed({&out.back(), 1});

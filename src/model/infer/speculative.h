@@ -30,11 +30,15 @@ class LookUpDraft : public Draft {
 // What a smaller model with the same vocabulary finds likeliest.
 class ModelDraft : public Draft {
  public:
-  ModelDraft(const LoadedModel& small, SessionOptions options) : session_(small, std::move(options)) {}
+  // `forbidden`: ids that the model it writes for never draws.
+  ModelDraft(const LoadedModel& small, SessionOptions options, std::vector<TokenId> forbidden = {})
+      : session_(small, std::move(options)), forbidden_(std::move(forbidden)) {}
   std::vector<TokenId> propose(std::span<const TokenId> text, int64_t most) override;
 
  private:
   Session session_;
+  std::vector<TokenId> forbidden_;
+  std::vector<float> logits_;
 };
 
 // Picks a token from the logits behind the text so far; told about each token that is kept before it is asked again.

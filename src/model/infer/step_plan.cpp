@@ -115,4 +115,19 @@ StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, con
   return plan;
 }
 
+bool depends_on_length(const LoadedModel& loaded) {
+  if (!loaded.model().family->has_function("step_many")) return false;
+  graph::Graph g = loaded.function("step_many");
+  graph::inline_calls(g);
+  const graph::ValueId length = g.find_input("length");
+  if (length < 0) return false;
+  // What results come from; conditions that were decided leave values behind that nobody asks for.
+  std::vector<bool> asked(g.nodes.size());
+  for (const graph::ValueId v : g.results) asked[static_cast<size_t>(v)] = true;
+  for (size_t v = g.nodes.size(); v-- > 0;)
+    if (asked[v])
+      for (const graph::ValueId o : g.nodes[v].operands) asked[static_cast<size_t>(o)] = true;
+  return asked[static_cast<size_t>(length)];
+}
+
 }  // namespace lumen::model

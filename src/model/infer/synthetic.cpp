@@ -9,6 +9,7 @@
 #include "model/compress/quantize.h"
 #include "model/text/dataset.h"
 #include "number/pattern.h"
+#include "run/device/require.h"
 
 namespace lumen::model {
 namespace {
@@ -77,15 +78,23 @@ Model synthetic_model(const LibraryRef& library, const std::string& size, const 
   model.parameters = model.family->parameters(model.config);
   QuantizeOptions options;
   options.target = type;
+  options.pure = library->formats().find(type) != nullptr;  // figures of a format are of that one alone
   const std::map<std::string, FormatRef> formats = choose_formats(model, options, nullptr);
+  int64_t bytes = 0;
+  for (const Parameter& p : model.parameters) {
+    const auto chosen = formats.find(p.name);
+    bytes = run::saturating_sum(
+        bytes, graph::byte_size({p.shape, {Scalar::f32, chosen == formats.end() ? nullptr : chosen->second}}));
+  }
+  run::require_host_memory(fmt::format("'{}' as {}", size, type), {{"weights", bytes}});
   Maker maker;
   uint32_t salt = 0;
   for (const Parameter& p : model.parameters) {
     ++salt;
     const auto chosen = formats.find(p.name);
     const bool plain = chosen == formats.end() || is_plain(*chosen->second, Scalar::f32);
-    model.weights[p.name] = p.shape.size() < 2 ? initial_weight(*model.family, model.config, p, 1, salt)
-                                               : maker.make(p.shape, plain ? nullptr : chosen->second);
+    model.weights[p.name] = p.is_vector() ? initial_weight(*model.family, model.config, p, 1, salt)
+                                          : maker.make(p.shape, plain ? nullptr : chosen->second);
   }
   return model;
 }

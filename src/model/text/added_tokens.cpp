@@ -52,10 +52,8 @@ void AddedTokens::add(AddedToken token) {
   if (token.match.empty()) token.match = token.content;
   const auto first = static_cast<unsigned char>(token.match[0]);
   begins_[first] = true;
-  for (unsigned second = 0; second < 256; ++second) {
-    if (token.match.size() == 1 || static_cast<unsigned char>(token.match[1]) == second)
-      two_[first << 8 | second] = true;
-  }
+  for (unsigned second = 0; second < 256 && token.match.size() == 1; ++second) two_[first << 8 | second] = true;
+  if (token.match.size() > 1) two_[first << 8 | static_cast<unsigned char>(token.match[1])] = true;
   uint32_t node = 0;
   for (const char byte : token.match) {
     const auto [at, fresh] = edges_.emplace(edge(node, byte), static_cast<uint32_t>(token_at_.size()));

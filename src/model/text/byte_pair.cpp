@@ -245,7 +245,7 @@ void CharacterPairModel::missing(std::string_view bytes, std::vector<TokenId>& o
 
 void CharacterPairModel::encode(std::string_view word, std::vector<TokenId>& out) const {
   if (options_.whole_first) {
-    if (const auto found = tokens_.find(std::string(word)); found != tokens_.end()) {
+    if (const auto found = tokens_.find(word); found != tokens_.end()) {
       out.push_back(found->second);
       return;
     }

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "model/text/token_map.h"
 #include "model/text/word_model.h"
 
 namespace lumen::model {
@@ -59,8 +60,6 @@ class PairTable {
   std::vector<uint8_t> sides_;  // by id: whether any pair has it on the left, on the right
   size_t size_ = 0, mask_ = 0;
 };
-
-using TokenMap = std::unordered_map<std::string, TokenId>;
 
 // Words as bytes.
 class BytePairModel : public WordModel {

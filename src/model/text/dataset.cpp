@@ -14,12 +14,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // Documents of a jsonl file: one object with "text" per line; blank lines are skipped.
-void read_jsonl(const fs::path& path, std::vector<std::string>& out) {
-  const std::string content = read_file(path, uint64_t{1} << 36);
+void read_jsonl(const fs::path& path, std::string_view content, std::vector<std::string>& out) {
   size_t number = 0;
   for (size_t at = 0; at < content.size();) {
     const size_t end = std::min(content.find('\n', at), content.size());
-    const std::string_view line = std::string_view(content).substr(at, end - at);
+    const std::string_view line = content.substr(at, end - at);
     at = end + 1;
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
@@ -28,11 +27,13 @@ void read_jsonl(const fs::path& path, std::vector<std::string>& out) {
   }
 }
 
-void read_one(const fs::path& path, std::vector<std::string>& out) {
+void read_one(const fs::path& path, Documents& out) {
+  std::string content = read_file(path, uint64_t{1} << 36);
+  out.files.push_back({path.string(), content.size(), hash_text(content)});
   if (path.extension() == ".jsonl") {
-    read_jsonl(path, out);
+    read_jsonl(path, content, out.texts);
   } else {
-    out.push_back(read_file(path, uint64_t{1} << 36));
+    out.texts.push_back(std::move(content));
   }
 }
 
@@ -67,10 +68,11 @@ void copy_window(const std::vector<TokenId>& tokens, int64_t first, int64_t leng
 
 }  // namespace
 
-std::vector<std::string> read_documents(const fs::path& path) {
-  std::vector<std::string> out;
+Documents load_documents(const fs::path& path) {
+  Documents out;
   if (!fs::is_directory(path)) {
     read_one(path, out);
+    out.one_text = path.extension() != ".jsonl";
     return out;
   }
   std::vector<fs::path> files;
@@ -83,6 +85,15 @@ std::vector<std::string> read_documents(const fs::path& path) {
   if (files.empty()) throw user_error("'{}' holds no .txt, .md or .jsonl file", path.string());
   for (const fs::path& file : files) read_one(file, out);
   return out;
+}
+
+Documents embedded_documents() {
+  const std::string_view text = embedded_text();
+  return {{std::string(text)}, {{"", text.size(), hash_text(text)}}, true};
+}
+
+std::vector<std::string> read_documents(const fs::path& path) {
+  return load_documents(path).texts;
 }
 
 std::string_view embedded_text() {
@@ -128,11 +139,21 @@ Dataset Dataset::from_documents(const std::vector<std::string>& documents, const
   return out;
 }
 
+Dataset Dataset::from(const Documents& documents, const Tokenizer& tokenizer, DatasetOptions options) {
+  Dataset out = documents.one_text ? from_text(documents.texts.at(0), tokenizer, options)
+                                   : from_documents(documents.texts, tokenizer, options);
+  out.files_ = documents.files;
+  return out;
+}
+
 Dataset Dataset::load(const fs::path& path, const Tokenizer& tokenizer, DatasetOptions options) {
-  const std::vector<std::string> documents = read_documents(path);
-  const bool one_text = documents.size() == 1 && !fs::is_directory(path) && path.extension() != ".jsonl";
-  if (one_text) return from_text(documents[0], tokenizer, options);
-  return from_documents(documents, tokenizer, options);
+  return from(load_documents(path), tokenizer, options);
+}
+
+Hash Dataset::token_hash() const {
+  const Hash parts[] = {hash_bytes(train_.data(), train_.size() * sizeof(TokenId)),
+                        hash_bytes(validation_.data(), validation_.size() * sizeof(TokenId))};
+  return hash_bytes(parts, sizeof parts);
 }
 
 std::vector<TokenId> random_batch(const std::vector<TokenId>& tokens, uint64_t seed, uint64_t index, int64_t rows,

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.h"
 #include "model/text/tokenizer.h"
 
 namespace lumen::model {
@@ -17,8 +18,22 @@ struct DatasetOptions {
   bool separate = true;     // put EOS (where the tokenizer has one) behind every document of a folder or jsonl file
 };
 
+// A file as it was read: what a resumed training compares.
+struct DataFile {
+  std::string path;  // "" for the text that comes with the program
+  uint64_t bytes = 0;
+  Hash hash;
+};
+
 // Documents of a file (text, or .jsonl with {"text": ...}) or of a folder (*.txt, *.md, *.jsonl, by name, recursively).
-std::vector<std::string> read_documents(const std::filesystem::path& path);
+struct Documents {
+  std::vector<std::string> texts;
+  std::vector<DataFile> files;
+  bool one_text = false;  // a file that is one text
+};
+Documents load_documents(const std::filesystem::path& path);
+Documents embedded_documents();
+std::vector<std::string> read_documents(const std::filesystem::path& path);  // the texts alone
 // The text that comes with the program.
 std::string_view embedded_text();
 
@@ -28,13 +43,17 @@ class Dataset {
   static Dataset from_text(std::string_view text, const Tokenizer& tokenizer, DatasetOptions options = {});
   static Dataset from_documents(const std::vector<std::string>& documents, const Tokenizer& tokenizer,
                                 DatasetOptions options = {});
+  static Dataset from(const Documents& documents, const Tokenizer& tokenizer, DatasetOptions options = {});
   static Dataset load(const std::filesystem::path& path, const Tokenizer& tokenizer, DatasetOptions options = {});
 
   const std::vector<TokenId>& train() const { return train_; }
   const std::vector<TokenId>& validation() const { return validation_; }
+  const std::vector<DataFile>& files() const { return files_; }
+  Hash token_hash() const;  // of both texts' ids: what a model is trained and measured on
 
  private:
   std::vector<TokenId> train_, validation_;
+  std::vector<DataFile> files_;
 };
 
 // Batch `index` of random windows: rows x (length + 1) ids, row-major; inputs are [0, length), targets [1, length + 1).

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -16,6 +17,7 @@ namespace lumen::model {
 namespace {
 
 constexpr uint64_t kMaxWork = 100'000'000;
+constexpr size_t kMaxStates = 1024, kMaxClasses = 64;  // of a table
 
 Error runaway(const std::string& text, size_t at) {
   return user_error("splitting the text with the tokenizer's pattern '{}' takes too long or too much memory at byte {}",
@@ -48,7 +50,6 @@ inline char32_t decode(const char* p, size_t* size) {
 // look-ahead with that character, notes whether a thread accepts here (which cuts all less preferred ones), and moves
 // the others on.
 struct Pattern::Table {
-  static constexpr size_t kMaxStates = 1024, kMaxClasses = 64;
   static constexpr uint16_t kAccepts = 0x8000, kDead = 0x7fff;
 
   size_t classes = 0;                // the last one is the end of the text
@@ -254,14 +255,14 @@ struct Pattern::Backtracking {
 Pattern::Pattern(const std::string& text, const std::string& where, Way way) : text_(text) {
   if (way != Way::backtracking) {
     if (const auto graph = parse_pattern(text)) {
-      if (const auto classes = partition(graph->sets, Table::kMaxClasses)) {
+      if (const auto classes = partition(graph->sets, kMaxClasses)) {
         auto table = std::make_unique<Table>();
         const size_t width = table->classes = classes->members.size() + 1;
         std::vector<std::vector<int32_t>> states{{graph->start}};
         std::map<std::vector<int32_t>, uint16_t> known{{states[0], 0}};
         Stepper stepper(*graph, *classes);
         std::vector<int32_t> next;
-        for (size_t s = 0; s < states.size() && states.size() <= Table::kMaxStates; ++s) {
+        for (size_t s = 0; s < states.size() && states.size() <= kMaxStates; ++s) {
           for (size_t c = 0; c < width; ++c) {
             uint16_t step = stepper.step(states[s], c, &next) ? Table::kAccepts : uint16_t{0};
             if (next.empty()) {
@@ -274,7 +275,7 @@ Pattern::Pattern(const std::string& text, const std::string& where, Way way) : t
             table->steps.push_back(step);
           }
         }
-        if (states.size() <= Table::kMaxStates) {
+        if (states.size() <= kMaxStates) {
           std::vector<uint8_t> page(256);
           std::map<std::vector<uint8_t>, uint16_t> blocks;
           size_t border = 0;
@@ -357,6 +358,56 @@ bool Pattern::find(std::string_view text, size_t from, Match* out, uint64_t* wor
     at = behind + size;
   }
   return false;
+}
+
+bool same_matches(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  const auto one = parse_pattern(a);
+  auto other = parse_pattern(b);
+  if (!one || !other) return false;
+  std::vector<CodeSet> sets = one->sets;
+  sets.insert(sets.end(), other->sets.begin(), other->sets.end());
+  for (PatternNode& n : other->nodes)
+    if (n.set >= 0) n.set += static_cast<int32_t>(one->sets.size());
+  const auto classes = partition(sets, kMaxClasses);
+  if (!classes) return false;
+  // Both walk through every text at once; they may accept only where the other does.
+  using Pair = std::pair<std::vector<int32_t>, std::vector<int32_t>>;
+  std::vector<Pair> states{{{one->start}, {other->start}}};
+  std::set<Pair> known(states.begin(), states.end());
+  Stepper first(*one, *classes), second(*other, *classes);
+  for (size_t s = 0; s < states.size(); ++s) {
+    for (size_t c = 0; c <= classes->members.size(); ++c) {
+      Pair next;
+      if (first.step(states[s].first, c, &next.first) != second.step(states[s].second, c, &next.second)) return false;
+      if ((next.first.empty() && next.second.empty()) || !known.insert(next).second) continue;
+      if (states.size() == kMaxStates) return false;
+      states.push_back(std::move(next));
+    }
+  }
+  return true;
+}
+
+bool leaves_no_gaps(const std::string& pattern) {
+  const auto graph = parse_pattern(pattern);
+  if (!graph) return false;
+  const auto classes = partition(graph->sets, kMaxClasses);
+  if (!classes) return false;
+  std::vector<std::vector<int32_t>> states{{graph->start}};
+  std::set<std::vector<int32_t>> known;  // an empty match at the beginning is none
+  Stepper stepper(*graph, *classes);
+  const size_t end = classes->members.size();
+  for (size_t s = 0; s < states.size(); ++s) {
+    for (size_t c = 0; c < end + (s > 0 ? 1 : 0); ++c) {
+      std::vector<int32_t> next;
+      if (stepper.step(states[s], c, &next) && s > 0) continue;
+      if (next.empty()) return false;
+      if (!known.insert(next).second) continue;
+      if (states.size() == kMaxStates) return false;
+      states.push_back(std::move(next));
+    }
+  }
+  return true;
 }
 
 }  // namespace lumen::model

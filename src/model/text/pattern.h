@@ -43,4 +43,10 @@ class Pattern {
   std::unique_ptr<const Backtracking> backtracking_;
 };
 
+// Whether two patterns find the same in every text, however they are written; false where that cannot be told (patterns
+// that need more than the table and are not the same text).
+bool same_matches(const std::string& a, const std::string& b);
+// Whether a match begins wherever one ends: nothing is between matches. False where that cannot be told.
+bool leaves_no_gaps(const std::string& pattern);
+
 }  // namespace lumen::model

@@ -21,7 +21,28 @@ Pretokenizer read_row(const Toml& row) {
   out.nfc = row.boolean("nfc", false);
   out.ignore_merges = row.boolean("ignore_merges", false);
   out.add_bos = row.boolean("add_bos", false);
+  out.ours = row.boolean("ours", false);
   const Splitter check(out.steps, "pre-tokenizer '" + out.names[0] + "'");
+  return out;
+}
+
+constexpr int64_t kMostSpecials = 1 << 16;
+
+RanksRow read_ranks_row(const Toml& row) {
+  RanksRow out;
+  out.split = row.text("split");
+  out.files = row.texts("files");
+  out.model_types = row.texts("model_types");
+  out.specials = row.texts("specials");
+  out.bos = row.text("bos", "");
+  const std::string more = row.text("more", "");
+  int64_t number = row.integer("from", 0);
+  const int64_t count = row.integer("count", static_cast<int64_t>(out.specials.size()));
+  const size_t hole = more.find("{}");
+  if (count > kMostSpecials || (count > static_cast<int64_t>(out.specials.size()) && hole == std::string::npos))
+    throw error_at(row.place("count"), "no names for so many control tokens");
+  while (static_cast<int64_t>(out.specials.size()) < count)
+    out.specials.push_back(more.substr(0, hole) + std::to_string(number++) + more.substr(hole + 2));
   return out;
 }
 
@@ -46,9 +67,11 @@ const Pretokenizer* PretokenizerTable::find(std::string_view name) const {
 }
 
 const Pretokenizer* PretokenizerTable::match(const std::vector<SplitStep>& steps, bool nfc, bool ignore_merges) const {
-  for (const Pretokenizer& row : rows) {
-    if (row.steps == steps && row.nfc == nfc && row.ignore_merges == ignore_merges) return &row;
-  }
+  const auto flags = [&](const Pretokenizer& row) { return row.nfc == nfc && row.ignore_merges == ignore_merges; };
+  for (const Pretokenizer& row : rows)
+    if (flags(row) && row.steps == steps) return &row;
+  for (const Pretokenizer& row : rows)
+    if (flags(row) && same_cuts(row.steps, steps)) return &row;
   return nullptr;
 }
 
@@ -67,6 +90,9 @@ PretokenizerTable read_pretokenizers(std::string text, std::string name) {
   out.characters = file.text("characters", "");
   out.plain = file.text("plain", "");
   out.end_of_generation = file.texts("end_of_generation");
+  out.end_of_generation_here = file.texts("end_of_generation_here");
+  for (const Toml& row : file.tables("end_of_part"))
+    out.ends_of_parts.push_back({row.text("token"), row.texts("beside")});
   for (const Toml& row : file.tables("vocabulary")) {
     constexpr std::pair<std::string_view, VocabularyKind> kKinds[] = {{"byte_pair", VocabularyKind::byte_pair},
                                                                       {"scored_pairs", VocabularyKind::scored_pairs},
@@ -87,6 +113,7 @@ PretokenizerTable read_pretokenizers(std::string text, std::string name) {
     out.vocabularies[row.text("name")] = v;
   }
   for (const Toml& row : file.tables("split")) out.rows.push_back(read_row(row));
+  for (const Toml& row : file.tables("ranks")) out.ranks.push_back(read_ranks_row(row));
   file.refuse_unknown();
   return out;
 }
@@ -104,6 +131,10 @@ const PretokenizerTable& pretokenizers() {
     table->vocabularies.merge(more.vocabularies);
     table->end_of_generation.insert(table->end_of_generation.end(), more.end_of_generation.begin(),
                                     more.end_of_generation.end());
+    table->end_of_generation_here.insert(table->end_of_generation_here.end(), more.end_of_generation_here.begin(),
+                                         more.end_of_generation_here.end());
+    table->ranks.insert(table->ranks.begin(), more.ranks.begin(), more.ranks.end());
+    table->ends_of_parts.insert(table->ends_of_parts.end(), more.ends_of_parts.begin(), more.ends_of_parts.end());
     table->rows.insert(table->rows.begin(), more.rows.begin(), more.rows.end());
   };
   for (const embedded::File& file : embedded::models()) {

@@ -19,6 +19,7 @@ struct Pretokenizer {
   bool nfc = false;            // texts are normalised (GGUF files do not say)
   bool ignore_merges = false;  // a word that is a token is taken whole
   bool add_bos = false;        // when the file does not say
+  bool ours = false;           // no other program knows the names
 };
 
 enum class VocabularyKind {
@@ -37,17 +38,34 @@ struct VocabularyRow {
   bool add_bos = false, add_eos = false;
 };
 
+// What files of ranks leave unsaid (ranks.h).
+struct RanksRow {
+  std::string split;  // a name of a pre-tokenizer
+  std::vector<std::string> files, model_types;
+  std::vector<std::string> specials;  // behind the last rank
+  std::string bos;                    // one of them, or empty
+};
+
+// A control token that ends a part of a turn, not the turn, in vocabularies that have some others as well.
+struct EndOfPart {
+  std::string token;
+  std::vector<std::string> beside;
+};
+
 struct PretokenizerTable {
   std::string byte_level;                             // the pattern that tokenizer.json calls ByteLevel with use_regex
   std::string train;                                  // row for tokenizers trained here
   std::string characters;                             // row for tokenizers of single characters
   std::string plain;                                  // row for vocabularies of single bytes, which no split can change
   std::map<std::string, VocabularyRow> vocabularies;  // tokenizer.ggml.model
-  std::vector<std::string> end_of_generation;         // token texts
+  std::vector<std::string> end_of_generation;         // token texts that every program knows as ends
+  std::vector<std::string> end_of_generation_here;    // and those that files must name for other programs
+  std::vector<EndOfPart> ends_of_parts;
+  std::vector<RanksRow> ranks;
   std::vector<Pretokenizer> rows;
 
   const Pretokenizer* find(std::string_view name) const;  // null when unknown
-  // The row with these steps and flags, or null.
+  // The row whose steps cut like these, with these flags, or null.
   const Pretokenizer* match(const std::vector<SplitStep>& steps, bool nfc, bool ignore_merges) const;
   // The name that files give a kind, or nothing.
   std::optional<std::string> kind_name(VocabularyKind kind) const;

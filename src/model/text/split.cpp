@@ -80,7 +80,23 @@ std::string replace_spaces(std::string_view text, std::string_view by) {
   return out;
 }
 
+// A step that cuts at both ends of each match of a pattern and drops nothing; or nothing.
+const std::string* isolated_pattern(const SplitStep& s) {
+  if (s.kind != SplitStep::Kind::pattern) return nullptr;
+  const bool all_kept = s.behavior == SplitBehavior::isolated || (s.behavior == SplitBehavior::removed && s.invert &&
+                                                                  leaves_no_gaps(s.pattern));  // only gaps are dropped
+  return all_kept ? &s.pattern : nullptr;
+}
+
 }  // namespace
+
+bool same_cuts(const std::vector<SplitStep>& a, const std::vector<SplitStep>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const SplitStep& x, const SplitStep& y) {
+    if (x == y) return true;
+    const std::string *p = isolated_pattern(x), *q = isolated_pattern(y);
+    return p && q && same_matches(*p, *q);
+  });
+}
 
 Splitter::Splitter(std::vector<SplitStep> steps, const std::string& where) : steps_(std::move(steps)) {
   for (const SplitStep& step : steps_) {

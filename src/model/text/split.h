@@ -35,6 +35,10 @@ struct SplitStep {
   friend bool operator==(const SplitStep&, const SplitStep&) = default;
 };
 
+// Whether two chains of steps cut every text at the same places, however their patterns are written; false where that
+// cannot be told.
+bool same_cuts(const std::vector<SplitStep>& a, const std::vector<SplitStep>& b);
+
 class Splitter {
  public:
   // Something callable with a piece; refers to it only, for the time of a call.

@@ -176,6 +176,10 @@ int64_t Tokenizer::size() const {
   return static_cast<int64_t>(parts_->tokens.size());
 }
 
+bool Tokenizer::has(TokenId id) const {
+  return id >= 0 && id < size() && (!parts_->tokens[static_cast<size_t>(id)].empty() || parts_->no_text == id);
+}
+
 std::string_view Tokenizer::token(TokenId id) const {
   return parts_->tokens[checked_id(*parts_, id, "token id")];
 }
@@ -203,7 +207,7 @@ std::string Tokenizer::bytes(TokenId id) const {
 }
 
 std::optional<TokenId> Tokenizer::find(std::string_view token) const {
-  const auto found = parts_->ids.find(std::string(token));
+  const auto found = parts_->ids.find(token);
   return found == parts_->ids.end() ? std::nullopt : std::optional(found->second);
 }
 
@@ -214,7 +218,15 @@ std::optional<TokenId> Tokenizer::eos() const {
   return parts_->eos;
 }
 std::vector<TokenId> Tokenizer::end_of_generation() const {
-  return parts_->end_of_generation;
+  return more_ends_ ? *more_ends_ : parts_->end_of_generation;
+}
+Tokenizer Tokenizer::with_ends(std::span<const TokenId> more) const {
+  const std::vector<TokenId> known = end_of_generation();
+  std::set<TokenId> all(known.begin(), known.end());
+  all.insert(more.begin(), more.end());
+  Tokenizer out = *this;
+  out.more_ends_ = std::make_shared<const std::vector<TokenId>>(all.begin(), all.end());
+  return out;
 }
 bool Tokenizer::adds_bos() const {
   return !parts_->prefix.empty();
@@ -237,12 +249,25 @@ TokenId checked_id(const TokenizerParts& parts, int64_t id, const std::string& w
   return static_cast<TokenId>(id);
 }
 
+namespace {
+
+// Whether a table made earlier still is of these texts, where they lie now.
+bool is_table_of(const TokenMap& ids, const std::vector<std::string>& tokens) {
+  const auto texts = std::count_if(tokens.begin(), tokens.end(), [](const std::string& t) { return !t.empty(); });
+  return static_cast<size_t>(texts) == ids.size() && std::all_of(ids.begin(), ids.end(), [&](const auto& entry) {
+           const std::string& own = tokens[static_cast<size_t>(entry.second)];
+           return entry.first.data() == own.data() && entry.first.size() == own.size();
+         });
+}
+
+}  // namespace
+
 void finish_tokenizer(TokenizerParts& p, const std::string& where) {
   LUMEN_CHECK(p.kinds.size() == p.tokens.size() && p.verbatim.size() == p.tokens.size());
   if (p.tokens.empty()) throw user_error("{}: the vocabulary is empty", where);
-  p.ids.reserve(p.tokens.size());
-  for (size_t i = 0; i < p.tokens.size(); ++i) {
-    if (!p.tokens[i].empty()) p.ids.emplace(p.tokens[i], static_cast<TokenId>(i));
+  if (!is_table_of(p.ids, p.tokens)) {
+    p.ids = TokenMap();
+    p.ids.emplace_all(p.tokens);
   }
   build_word_model(p, where);
   for (size_t i = 0; i < p.tokens.size() && !p.anchor; ++i) {
@@ -255,10 +280,25 @@ void finish_tokenizer(TokenizerParts& p, const std::string& where) {
 
   std::set<TokenId> ends(p.end_of_generation.begin(), p.end_of_generation.end());
   if (p.eos) ends.insert(*p.eos);
-  for (const std::string& text : pretokenizers().end_of_generation) {
+  const PretokenizerTable& table = pretokenizers();
+  const auto control = [&](const std::string& text) -> std::optional<TokenId> {
     const auto found = p.ids.find(text);
-    if (found != p.ids.end() && p.kinds[found->second] == TokenKind::control) ends.insert(found->second);
+    if (found == p.ids.end() || p.kinds[found->second] != TokenKind::control) return std::nullopt;
+    return found->second;
+  };
+  std::set<TokenId> by_text;
+  for (const auto* texts : {&table.end_of_generation, &table.end_of_generation_here}) {
+    for (const std::string& text : *texts)
+      if (const auto id = control(text)) by_text.insert(*id);
   }
+  // What ends only a part of a turn, where the vocabulary tells that from the end of it.
+  for (const EndOfPart& part : table.ends_of_parts) {
+    const auto id = control(part.token);
+    const bool all = std::all_of(part.beside.begin(), part.beside.end(),
+                                 [&](const std::string& text) { return control(text).has_value(); });
+    if (id && all) by_text.erase(*id);
+  }
+  ends.merge(by_text);
   p.end_of_generation.assign(ends.begin(), ends.end());
 }
 

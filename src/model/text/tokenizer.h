@@ -50,8 +50,8 @@ class Tokenizer {
   static Tokenizer from_json(std::string_view text, const std::string& name, std::string_view config = {});
   // From the bytes of a SentencePiece model (byte pairs or unigram).
   static Tokenizer from_sentencepiece(std::string_view bytes, const std::string& name, std::string_view config = {});
-  // From a .gguf, .json or .model file, or a folder with tokenizer.json, tokenizer.model, or vocab.json and merges.txt;
-  // chat_template.jinja in the folder is taken, too.
+  // From a .gguf, .json, .model or .tiktoken file, or a folder with tokenizer.json, tokenizer.model, a file of ranks,
+  // or vocab.json and merges.txt; chat_template.jinja in the folder is taken, too.
   static Tokenizer load(const std::filesystem::path& path);
   // Byte-level BPE learnt from a text. Deterministic: ties go to the lower pair of ids.
   static Tokenizer train(std::string_view text, const BpeTraining& options);
@@ -67,13 +67,17 @@ class Tokenizer {
   std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
 
   int64_t size() const;                      // number of ids
+  bool has(TokenId id) const;                // false for gaps, and for ids a model has beyond the vocabulary
   std::string_view token(TokenId id) const;  // as in the vocabulary (byte-level alphabet)
   std::string bytes(TokenId id) const;       // what it stands for inside a text; control tokens: their name
   TokenKind kind(TokenId id) const;
   std::optional<TokenId> find(std::string_view token) const;  // by vocabulary text
   std::optional<TokenId> bos() const;
   std::optional<TokenId> eos() const;
-  std::vector<TokenId> end_of_generation() const;  // EOS, end of turn, end of message: where sampling stops
+  // EOS, end of turn, end of message, and those of with_ends(): where sampling stops; ascending.
+  std::vector<TokenId> end_of_generation() const;
+  // Texts end with these, too: a model's config names them. They need not have tokens.
+  Tokenizer with_ends(std::span<const TokenId> more) const;
   bool adds_bos() const;
   bool adds_eos() const;
   const std::string& chat_template() const;  // Jinja text, or empty
@@ -87,7 +91,8 @@ class Tokenizer {
 
  private:
   std::shared_ptr<const TokenizerParts> parts_;
-  std::shared_ptr<const std::string> chat_template_;  // in place of the one it came with
+  std::shared_ptr<const std::string> chat_template_;       // in place of the one it came with
+  std::shared_ptr<const std::vector<TokenId>> more_ends_;  // with those it came with
 };
 
 // Decoding one token at a time: push() returns only complete UTF-8, an unfinished character waits for the next token.

@@ -1,17 +1,14 @@
-// Tokenizers in GGUF metadata: the tokenizer.* keys.
+// Tokenizers from GGUF metadata: the tokenizer.* keys.
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "model/file/gguf.h"
+#include "model/text/gguf_vocabulary.h"
 #include "model/text/tokenizer_parts.h"
-#include "model/text/unicode.h"
 
 namespace lumen::model {
 namespace {
-
-constexpr const char* kCustom = "custom";  // a `pre` nobody knows: the whole truth stands in tokenizer.huggingface.json
-constexpr const char* kWholeJson = "tokenizer.huggingface.json";
 
 std::pair<std::string, std::string> read_merge(const std::string& text, const std::string& where) {
   // The first character belongs to the left token even when it is a space.
@@ -21,19 +18,26 @@ std::pair<std::string, std::string> read_merge(const std::string& text, const st
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
-std::optional<TokenId> read_id(const GgufMetadata& m, const char* key, const TokenizerParts& p) {
+bool has_token(const TokenizerParts& p, int64_t id) {
+  return id >= 0 && id < static_cast<int64_t>(p.tokens.size()) && !p.tokens[static_cast<size_t>(id)].empty();
+}
+
+// The id that a key names; nothing where the key is missing, or names padding. `count`: of tokens, padding included.
+std::optional<TokenId> read_id(const GgufMetadata& m, const char* key, const TokenizerParts& p, int64_t count) {
   if (!m.has(key)) return std::nullopt;
-  return checked_id(p, m.integer(key), m.source + ": " + key);
+  const int64_t id = m.integer(key);
+  if (id < 0 || id >= count)
+    throw user_error("{}: {}: {} is outside the vocabulary of {} tokens", m.source, key, id, count);
+  return has_token(p, id) ? std::optional(static_cast<TokenId>(id)) : std::nullopt;
 }
 
 // Ids with a meaning. Where the file names none, those usual for its kind of vocabulary count, if there are so many.
-void read_special(const GgufMetadata& m, const VocabularyRow& row, TokenizerParts& p) {
+void read_special(const GgufMetadata& m, const VocabularyRow& row, int64_t count, TokenizerParts& p) {
   const auto id = [&](std::initializer_list<const char*> keys, int64_t usual) -> std::optional<TokenId> {
     for (const char* key : keys) {
-      if (const auto found = read_id(m, key, p)) return found;
+      if (m.has(key)) return read_id(m, key, p, count);
     }
-    if (usual < 0 || usual >= static_cast<int64_t>(p.tokens.size())) return std::nullopt;
-    return static_cast<TokenId>(usual);
+    return has_token(p, usual) ? std::optional(static_cast<TokenId>(usual)) : std::nullopt;
   };
   const bool pieces = row.kind == VocabularyKind::word_piece;
   const char *bos = "tokenizer.ggml.bos_token_id", *eos = "tokenizer.ggml.eos_token_id";
@@ -45,9 +49,7 @@ void read_special(const GgufMetadata& m, const VocabularyRow& row, TokenizerPart
     p.eos = id({eos}, row.eos);
   }
   p.unknown = id({"tokenizer.ggml.unknown_token_id"}, row.unknown);
-  for (const char* key : {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
-    if (const auto end = read_id(m, key, p)) p.end_of_generation.push_back(*end);
-  }
+  p.end_of_generation = ends_of_gguf(m, count);
 }
 
 std::vector<TokenKind> read_kinds(const GgufMetadata& m, size_t count) {
@@ -62,17 +64,23 @@ std::vector<TokenKind> read_kinds(const GgufMetadata& m, size_t count) {
   return kinds;
 }
 
-// Files mark the beginnings of words where tokenizer.json marks the insides.
-constexpr std::string_view kWordMark = "\xe2\x96\x81", kInsideMark = "##";
+// Padding is no part of a vocabulary: what stands between other tokens becomes a gap, and the rest goes.
+void drop_padding(TokenizerParts& p) {
+  size_t used = 0;
+  for (size_t i = 0; i < p.tokens.size(); ++i) {
+    if (is_padding(p.tokens[i], p.kinds[i]))
+      p.tokens[i].clear();
+    else
+      used = i + 1;
+  }
+  p.tokens.resize(used);
+  p.kinds.resize(used);
+}
 
+// Files mark the beginnings of words where tokenizer.json marks the insides.
 std::string from_marked(const std::string& token) {
   if (token.starts_with(kWordMark)) return token.substr(kWordMark.size());
   return std::string(kInsideMark) + token;
-}
-
-std::string to_marked(const std::string& token) {
-  if (token.starts_with(kInsideMark)) return token.substr(kInsideMark.size());
-  return std::string(kWordMark) + token;
 }
 
 // Text that a table of bytes in the metadata holds.
@@ -91,8 +99,10 @@ void read_byte_pairs(const GgufMetadata& m, const Pretokenizer& row, TokenizerPa
   p.splitter = Splitter(row.steps, m.source);
 }
 
-void read_pieces(const GgufMetadata& m, TokenizerParts& p) {
+void read_pieces(const GgufMetadata& m, size_t count, TokenizerParts& p) {
   p.scores = m.numbers("tokenizer.ggml.scores");
+  if (p.scores.size() != count) throw user_error("{}: {} scores for {} tokens", m.source, p.scores.size(), count);
+  p.scores.resize(p.tokens.size());
   p.fuse_unknown = p.byte_fallback = true;
   if (m.boolean("tokenizer.ggml.treat_whitespace_as_suffix", false))
     throw user_error("{}: white space behind words is not supported", m.source);
@@ -120,11 +130,14 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   const bool byte_pairs = usual.kind == VocabularyKind::byte_pair;
   const std::string pre = m.text("tokenizer.ggml.pre", "default");
   const Pretokenizer* row = byte_pairs ? table.find(pre) : nullptr;
-  if (!row && m.has(kWholeJson)) {
+  if (m.has(kWholeJson) && (!row || m.boolean(kWholeCounts, false))) {
     // The whole truth; what the other keys say counts all the same.
     auto whole = read_json_parts(m.text(kWholeJson), where + ": " + kWholeJson, {});
-    if (m.has("tokenizer.ggml.bos_token_id")) whole->bos = read_id(m, "tokenizer.ggml.bos_token_id", *whole);
-    if (m.has("tokenizer.ggml.eos_token_id")) whole->eos = read_id(m, "tokenizer.ggml.eos_token_id", *whole);
+    const auto count = static_cast<int64_t>(
+        std::max(whole->tokens.size(), m.has("tokenizer.ggml.tokens") ? m.texts("tokenizer.ggml.tokens").size() : 0));
+    if (m.has("tokenizer.ggml.bos_token_id")) whole->bos = read_id(m, "tokenizer.ggml.bos_token_id", *whole, count);
+    if (m.has("tokenizer.ggml.eos_token_id")) whole->eos = read_id(m, "tokenizer.ggml.eos_token_id", *whole, count);
+    whole->end_of_generation = ends_of_gguf(m, count);
     whole->chat_template = m.text("tokenizer.chat_template", "");
     finish_tokenizer(*whole, where);
     return Tokenizer(std::move(whole));
@@ -142,9 +155,11 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   p.tokens = m.texts("tokenizer.ggml.tokens");
   if (static_cast<int64_t>(p.tokens.size()) > kMaxVocabulary)
     throw user_error("{}: {} tokens are too many", where, p.tokens.size());
-  p.kinds = read_kinds(m, p.tokens.size());
+  const size_t count = p.tokens.size();
+  p.kinds = read_kinds(m, count);
+  drop_padding(p);
   p.verbatim.assign(p.tokens.size(), false);
-  read_special(m, usual, p);
+  read_special(m, usual, static_cast<int64_t>(count), p);
   if (p.kind == VocabularyKind::word_piece) {
     p.continuing = kInsideMark;
     for (size_t i = 0; i < p.tokens.size(); ++i) {
@@ -156,7 +171,7 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   } else if (byte_pairs) {
     read_byte_pairs(m, *row, p);
   } else {
-    read_pieces(m, p);
+    read_pieces(m, count, p);
   }
   for (size_t i = 0; i < p.tokens.size(); ++i) {
     const TokenKind k = p.kinds[i];
@@ -172,114 +187,6 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   p.chat_template = m.text("tokenizer.chat_template", "");
   finish_tokenizer(p, where);
   return Tokenizer(std::move(parts));
-}
-
-namespace {
-
-// Scores that give the merges of a list of them: earlier ones better.
-std::vector<float> merge_scores(const TokenizerParts& p) {
-  std::vector<float> scores(p.tokens.size(), 0);
-  std::vector<bool> known(p.tokens.size(), false);
-  for (size_t rank = 0; rank < p.merges.size(); ++rank) {
-    const auto found = p.ids.find(p.merges[rank].first + p.merges[rank].second);
-    if (found == p.ids.end() || known[found->second]) continue;
-    known[found->second] = true;
-    scores[found->second] = -static_cast<float>(rank) - 1;
-  }
-  return scores;
-}
-
-struct Written {
-  std::string model, pre;
-  bool whole = false;  // the description as a whole goes along
-};
-
-// How other programs read such a vocabulary best.
-Written written_form(const TokenizerParts& p, const PretokenizerTable& table) {
-  const auto named = [&](VocabularyKind kind) { return table.kind_name(kind); };
-  const auto& steps = p.normalizer.steps();
-  switch (p.kind) {
-    case VocabularyKind::byte_pair: {
-      const bool plain_normal = steps.empty() || p.normalizer.is_nfc();
-      const Pretokenizer* row =
-          plain_normal ? table.match(p.splitter.steps(), p.normalizer.is_nfc(), p.ignore_merges) : nullptr;
-      // Single characters that are all single bytes: a name that every program knows gives the same tokens as our own.
-      const bool only_bytes = std::all_of(p.ids.begin(), p.ids.end(), [&](const auto& entry) {
-        const auto bytes = from_alphabet(entry.first);
-        return p.verbatim[entry.second] || (bytes && bytes->size() == 1);
-      });
-      if (row && row == table.find(table.characters) && p.merges.empty() && only_bytes) row = table.find(table.plain);
-      return {named(VocabularyKind::byte_pair).value_or(kCustom), row ? row->names.front() : kCustom, row == nullptr};
-    }
-    case VocabularyKind::character_pair:
-    case VocabularyKind::scored_pairs: {
-      // Spaces become marks, and nothing else happens: then scores say it all.
-      const bool spaces = p.byte_fallback && p.splitter.steps().empty() && p.continuing.empty() && p.word_end.empty() &&
-                          std::all_of(steps.begin(), steps.end(), [](const NormalStep& s) {
-                            return s.kind == NormalStep::Kind::prepend || s.kind == NormalStep::Kind::replace;
-                          });
-      if (spaces && named(VocabularyKind::scored_pairs))
-        return {*named(VocabularyKind::scored_pairs), "default", p.kind != VocabularyKind::scored_pairs};
-      break;
-    }
-    case VocabularyKind::unigram:
-      if (named(VocabularyKind::unigram)) return {*named(VocabularyKind::unigram), "default", true};
-      break;
-    case VocabularyKind::word_piece:
-      if (named(VocabularyKind::word_piece) && p.continuing == kInsideMark)
-        return {*named(VocabularyKind::word_piece), "default", true};
-      break;
-    case VocabularyKind::whole_word:
-      break;
-  }
-  return {named(VocabularyKind::byte_pair).value_or(kCustom), kCustom, true};
-}
-
-}  // namespace
-
-void Tokenizer::to_gguf(GgufMetadata& m) const {
-  const TokenizerParts& p = *parts_;
-  const Written form = written_form(p, pretokenizers());
-  const bool marked = p.kind == VocabularyKind::word_piece && form.pre != kCustom;
-  m.set("tokenizer.ggml.model", form.model);
-  m.set("tokenizer.ggml.pre", form.pre);
-  std::vector<std::string> tokens = p.tokens;
-  std::vector<int32_t> types;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (marked && p.kinds[i] == TokenKind::normal && !(tokens[i].starts_with('[') && tokens[i].ends_with(']')))
-      tokens[i] = to_marked(tokens[i]);
-    if (tokens[i].empty()) tokens[i] = fmt::format("[PAD{}]", i);
-    types.push_back(static_cast<int32_t>(p.kinds[i]));
-  }
-  std::vector<std::string> merges;
-  for (const auto& [left, right] : p.merges) merges.push_back(left + " " + right);
-  m.set("tokenizer.ggml.tokens", GgufArray(std::move(tokens)));
-  m.set("tokenizer.ggml.token_type", GgufArray(std::move(types)));
-  m.erase("tokenizer.ggml.merges");
-  m.erase("tokenizer.ggml.scores");
-  if (p.kind == VocabularyKind::byte_pair || form.pre == kCustom) {
-    m.set("tokenizer.ggml.merges", GgufArray(std::move(merges)));
-  } else if (p.kind != VocabularyKind::word_piece) {
-    std::vector<float> scores(p.scores.begin(), p.scores.end());
-    m.set("tokenizer.ggml.scores", GgufArray(scores.empty() ? merge_scores(p) : std::move(scores)));
-    const auto& steps = p.normalizer.steps();
-    m.set("tokenizer.ggml.add_space_prefix", std::any_of(steps.begin(), steps.end(), [](const NormalStep& s) {
-            return s.kind == NormalStep::Kind::prepend;
-          }));
-  }
-  const auto id = [&](const char* key, std::optional<TokenId> token) {
-    m.erase(key);
-    if (token) m.set(key, static_cast<uint32_t>(*token));
-  };
-  id("tokenizer.ggml.bos_token_id", p.bos);
-  id("tokenizer.ggml.eos_token_id", p.eos);
-  id("tokenizer.ggml.unknown_token_id", p.unknown);
-  m.set("tokenizer.ggml.add_bos_token", adds_bos());
-  m.set("tokenizer.ggml.add_eos_token", adds_eos());
-  m.erase("tokenizer.chat_template");
-  if (!chat_template().empty()) m.set("tokenizer.chat_template", chat_template());
-  m.erase(kWholeJson);
-  if (form.whole) m.set(kWholeJson, to_json());
 }
 
 }  // namespace lumen::model

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/text/tokenizer_parts.h"
+#include "model/text/vocabulary_scan.h"
 
 namespace lumen::model {
 namespace {
@@ -20,26 +21,57 @@ std::string optional_text(const json& object, const char* key, const std::string
   return absent(object, key) ? std::string() : json_text(object, key, where);
 }
 
-void read_vocabulary(const json& vocabulary, const std::string& where, TokenizerParts& p) {
+// Ids may have gaps, but a short file shall not make a long table.
+uint64_t most_ids(size_t tokens) {
+  return std::min<uint64_t>(kMaxVocabulary, (1u << 18) + 64 * tokens);
+}
+
+void put_token(std::string token, uint64_t id, const std::string& where, TokenizerParts& p) {
+  const auto n = static_cast<size_t>(id);
+  if (n >= p.tokens.size()) p.tokens.resize(n + 1);
+  if (!p.tokens[n].empty() || p.no_text == static_cast<TokenId>(n))
+    throw user_error("{}: '{}' and '{}' have the same id {}", where, p.tokens[n], token, n);
+  if (token.empty()) p.no_text = static_cast<TokenId>(n);
+  p.tokens[n] = std::move(token);
+}
+
+Error bad_id(const std::string& token, uint64_t limit, const std::string& where) {
+  return user_error("{}: the id of '{}' is no whole number below {}", where, token, limit);
+}
+
+void read_vocabulary(const json& vocabulary, ScannedVocabulary* scanned, const std::string& where, TokenizerParts& p) {
   if (!vocabulary.is_object()) throw user_error("{}: \"vocab\" is no object", where);
-  // Ids may have gaps, but a short file shall not make a long table.
-  const uint64_t limit = std::min<uint64_t>(kMaxVocabulary, (1u << 18) + 64 * vocabulary.size());
+  if (scanned && scanned->tokens) {
+    const uint64_t limit = most_ids(scanned->tokens->size());
+    p.tokens.reserve(scanned->tokens->size());
+    for (auto& [token, id] : *scanned->tokens) {
+      if (id >= limit) throw bad_id(token, limit, where);
+      if (token.empty() && p.no_text) throw user_error("{}: a JSON object has the same key twice", where);
+      put_token(std::move(token), id, where, p);
+    }
+    return;
+  }
+  const uint64_t limit = most_ids(vocabulary.size());
   for (const auto& [token, id] : vocabulary.items()) {
-    if (!id.is_number_unsigned() || id.get<uint64_t>() >= limit)
-      throw user_error("{}: the id of '{}' is no whole number below {}", where, token, limit);
-    const size_t n = id.get<size_t>();
-    if (n >= p.tokens.size()) p.tokens.resize(n + 1);
-    if (!p.tokens[n].empty() || p.no_text == static_cast<TokenId>(n))
-      throw user_error("{}: '{}' and '{}' have the same id {}", where, p.tokens[n], token, n);
-    p.tokens[n] = token;
-    if (token.empty()) p.no_text = static_cast<TokenId>(n);
+    if (!id.is_number_unsigned() || id.get<uint64_t>() >= limit) throw bad_id(token, limit, where);
+    put_token(token, id.get<uint64_t>(), where, p);
   }
 }
 
 // [["piece", score], ...]
-void read_pieces(const json& pieces, const std::string& where, TokenizerParts& p) {
+void read_pieces(const json& pieces, ScannedVocabulary* scanned, const std::string& where, TokenizerParts& p) {
   if (!pieces.is_array()) throw user_error("{}: \"vocab\" is no list", where);
-  if (pieces.size() > static_cast<size_t>(kMaxVocabulary)) throw user_error("{}: too many pieces", where);
+  const bool is_scanned = scanned && scanned->pieces;
+  if ((is_scanned ? scanned->pieces->size() : pieces.size()) > static_cast<size_t>(kMaxVocabulary))
+    throw user_error("{}: too many pieces", where);
+  if (is_scanned) {
+    p.tokens.reserve(scanned->pieces->size());
+    for (auto& [piece, score] : *scanned->pieces) {
+      p.tokens.push_back(std::move(piece));
+      p.scores.push_back(score);
+    }
+    return;
+  }
   for (const json& piece : pieces) {
     if (!piece.is_array() || piece.size() != 2 || !piece[0].is_string() || !piece[1].is_number())
       throw user_error("{}: piece {} is no pair of a text and a score", where, p.tokens.size());
@@ -48,8 +80,12 @@ void read_pieces(const json& pieces, const std::string& where, TokenizerParts& p
   }
 }
 
-void read_merges(const json& merges, const std::string& where, TokenizerParts& p) {
+void read_merges(const json& merges, ScannedVocabulary* scanned, const std::string& where, TokenizerParts& p) {
   if (!merges.is_array()) throw user_error("{}: \"merges\" is no list", where);
+  if (scanned && scanned->merges) {
+    p.merges = std::move(*scanned->merges);
+    return;
+  }
   for (const json& merge : merges) {
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
       p.merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
@@ -70,7 +106,7 @@ std::string model_type(const json& model, const std::string& where) {
   return absent(model, "continuing_subword_prefix") ? "WordLevel" : "WordPiece";
 }
 
-void read_model(const json& model, const std::string& where, TokenizerParts& p) {
+void read_model(const json& model, ScannedVocabulary* scanned, const std::string& where, TokenizerParts& p) {
   const std::string type = model_type(model, where);
   p.continuing = optional_text(model, "continuing_subword_prefix", where);
   if (type == "BPE") {
@@ -82,12 +118,12 @@ void read_model(const json& model, const std::string& where, TokenizerParts& p) 
     if (!absent(model, "dropout") && model["dropout"] != 0)
       throw Error(Exit::user, fmt::format("{}: dropout makes tokens depend on chance", where),
                   "set \"dropout\" to null; it is of use in training only");
-    read_vocabulary(json_member(model, "vocab", where), where, p);
-    read_merges(json_member(model, "merges", where), where, p);
+    read_vocabulary(json_member(model, "vocab", where), scanned, where, p);
+    read_merges(json_member(model, "merges", where), scanned, where, p);
   } else if (type == "Unigram") {
     p.kind = VocabularyKind::unigram;
     p.byte_fallback = json_boolean(model, "byte_fallback", false, where);
-    read_pieces(json_member(model, "vocab", where), where, p);
+    read_pieces(json_member(model, "vocab", where), scanned, where, p);
     if (!absent(model, "unk_id")) p.unknown = checked_id(p, json_integer(model, "unk_id", where), where + ": unk_id");
   } else if (type == "WordPiece" || type == "WordLevel") {
     const bool pieces = type == "WordPiece";
@@ -97,7 +133,7 @@ void read_model(const json& model, const std::string& where, TokenizerParts& p) 
         absent(model, "max_input_chars_per_word") ? 100 : json_integer(model, "max_input_chars_per_word", where);
     if (longest < 1) throw user_error("{}: max_input_chars_per_word is {}", where, longest);
     p.longest_word = static_cast<size_t>(longest);
-    read_vocabulary(json_member(model, "vocab", where), where, p);
+    read_vocabulary(json_member(model, "vocab", where), scanned, where, p);
   } else {
     throw Error(Exit::user, fmt::format("{}: a model of type '{}' is not supported", where, type),
                 "BPE, Unigram, WordPiece and WordLevel are");
@@ -140,27 +176,36 @@ std::vector<AddedToken> read_added_list(const json& list, const std::string& pla
   return out;
 }
 
-void read_added(const json& root, const std::string& where, TokenizerParts& p) {
-  if (absent(root, "added_tokens")) return;
+// The texts of the vocabulary and of the added tokens as one table of ids. `unique`: no text of the vocabulary may
+// occur twice.
+void join_added(const std::vector<AddedToken>& list, bool unique, const std::string& where, TokenizerParts& p) {
   const std::string place = where + ": added_tokens";
-  std::vector<AddedToken> list = read_added_list(root["added_tokens"], place);
-  std::unordered_map<std::string_view, size_t> known;
-  for (size_t i = 0; i < p.tokens.size(); ++i) {
-    if (!p.tokens[i].empty()) known.emplace(p.tokens[i], i);
-  }
-  std::vector<std::string> tokens = p.tokens;
+  size_t size = p.tokens.size();
   for (const AddedToken& token : list) {
     const auto id = static_cast<size_t>(token.id);
     // Ids may have gaps, but a short file shall not make a long table.
-    if (id >= tokens.size() + (1 << 18)) throw user_error("{}: id {} is out of range", place, token.id);
-    if (id >= tokens.size()) tokens.resize(id + 1);
-    if ((!tokens[id].empty() && tokens[id] != token.content) || p.no_text == token.id)
-      throw user_error("{}: '{}' and '{}' have the same id {}", place, tokens[id], token.content, token.id);
-    if (const auto at = known.find(token.content); tokens[id].empty() && at != known.end())
-      throw user_error("{}: '{}' has the id {} here and {} in the model", place, token.content, token.id, at->second);
-    tokens[id] = token.content;
+    if (id >= size + (1 << 18)) throw user_error("{}: id {} is out of range", place, token.id);
+    size = std::max(size, id + 1);
   }
-  p.tokens = std::move(tokens);
+  p.tokens.reserve(size);  // texts stay where they are
+  if (p.ids.emplace_all(p.tokens) > 0 && unique) throw user_error("{}: a JSON object has the same key twice", where);
+  p.tokens.resize(size);
+  for (const AddedToken& token : list) {
+    std::string& own = p.tokens[static_cast<size_t>(token.id)];
+    if ((!own.empty() && own != token.content) || p.no_text == token.id)
+      throw user_error("{}: '{}' and '{}' have the same id {}", place, own, token.content, token.id);
+    if (!own.empty()) continue;
+    if (const auto at = p.ids.find(token.content); at != p.ids.end())
+      throw user_error("{}: '{}' has the id {} here and {} in the model", place, token.content, token.id, at->second);
+    own = token.content;
+    p.ids.emplace(own, token.id);
+  }
+}
+
+void read_added(const json& root, bool unique, const std::string& where, TokenizerParts& p) {
+  std::vector<AddedToken> list;
+  if (!absent(root, "added_tokens")) list = read_added_list(root["added_tokens"], where + ": added_tokens");
+  join_added(list, unique, where, p);
   p.kinds.assign(p.tokens.size(), TokenKind::normal);
   p.verbatim.assign(p.tokens.size(), false);
   for (AddedToken& token : list) {
@@ -187,16 +232,22 @@ TokenId named_token(const TokenizerParts& p, const std::string& name, const std:
 
 std::shared_ptr<TokenizerParts> read_json_parts(std::string_view text, const std::string& name,
                                                 std::string_view config) {
-  const json root = parse_json(text, name, 64);
+  std::optional<ScannedVocabulary> scanned = scan_vocabulary(text);
+  json root;
+  try {
+    root = parse_json(scanned ? scanned->rest : text, name, 64);
+  } catch (const Error&) {
+    if (!scanned) throw;
+    scanned.reset();
+    root = parse_json(text, name, 64);  // says what is wrong, and where in the whole text
+  }
   auto parts = std::make_shared<TokenizerParts>();
   TokenizerParts& p = *parts;
   const auto stage = [&](const char* key) { return absent(root, key) ? json() : root[key]; };
   const json& model = json_member(root, "model", name);
-  read_model(model, name + ": model", p);
+  read_model(model, scanned ? &*scanned : nullptr, name + ": model", p);
   read_normalizer_stage(stage("normalizer"), name + ": normalizer", p);
-  p.kinds.assign(p.tokens.size(), TokenKind::normal);
-  p.verbatim.assign(p.tokens.size(), false);
-  read_added(root, name, p);
+  read_added(root, scanned && scanned->tokens, name, p);
   if (p.kind != VocabularyKind::unigram && !absent(model, "unk_token"))
     p.unknown = named_token(p, json_text(model, "unk_token", name), name + ": unk_token");
   // Byte-level words go to the model as bytes, where it is one that knows nothing else.

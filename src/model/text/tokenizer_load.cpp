@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "model/file/gguf.h"
+#include "model/text/ranks.h"
 #include "model/text/tokenizer_parts.h"
 
 namespace lumen::model {
@@ -52,16 +53,35 @@ std::string join_pair(const std::filesystem::path& folder) {
   return root.dump();
 }
 
+// A file of pieces or of ranks: both are called tokenizer.model.
+Tokenizer load_model_file(const std::filesystem::path& path, std::string_view text, std::string_view config) {
+  if (is_ranks(text)) return Tokenizer::from_json(ranks_as_json(text, path, config), path.string(), config);
+  return Tokenizer::from_sentencepiece(text, path.string(), config);
+}
+
+// The files of ranks that a folder may have besides tokenizer.model.
+std::filesystem::path ranks_file(const std::filesystem::path& folder) {
+  std::filesystem::path found;
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
+    if (entry.path().extension() != ".tiktoken" && entry.path().filename() != "tiktoken.model") continue;
+    if (!found.empty()) throw user_error("'{}' has several files of ranks", folder.string());
+    found = entry.path();
+  }
+  return found;
+}
+
 Tokenizer load_folder(const std::filesystem::path& path) {
   const std::string config = read_if_there(path / "tokenizer_config.json");
   const auto json = path / "tokenizer.json", pieces = path / "tokenizer.model";
   if (std::filesystem::exists(json)) return Tokenizer::from_json(read_file(json, kLimit), json.string(), config);
-  if (std::filesystem::exists(pieces))
-    return Tokenizer::from_sentencepiece(read_file(pieces, kLimit), pieces.string(), config);
+  if (std::filesystem::exists(pieces)) return load_model_file(pieces, read_file(pieces, kLimit), config);
+  if (const auto ranks = ranks_file(path); !ranks.empty())
+    return load_model_file(ranks, read_file(ranks, kLimit), config);
   if (std::filesystem::exists(path / "vocab.json") && std::filesystem::exists(path / "merges.txt"))
     return Tokenizer::from_json(join_pair(path), (path / "vocab.json").string(), config);
   throw Error(Exit::user, fmt::format("'{}' holds no tokenizer", path.string()),
-              "tokenizer.json, tokenizer.model, or vocab.json with merges.txt is looked for");
+              "tokenizer.json, tokenizer.model, *.tiktoken, or vocab.json with merges.txt is looked for");
 }
 
 }  // namespace
@@ -81,6 +101,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (text.starts_with('\n') && (first == std::string_view::npos || text[first] != '{'))
     return from_sentencepiece(text, path.string());
+  if (is_ranks(text)) return load_model_file(path, text, read_if_there(path.parent_path() / "tokenizer_config.json"));
   return from_json(text, path.string());
 }
 

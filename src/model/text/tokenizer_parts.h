@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -19,6 +20,10 @@
 namespace lumen::model {
 
 constexpr int64_t kMaxVocabulary = int64_t{1} << 22;
+// GGUF: a tokenizer.json as a whole, and whether it counts although other keys describe the tokenizer as well.
+constexpr const char *kWholeJson = "tokenizer.huggingface.json", *kWholeCounts = "lumen.tokenizer.whole";
+// Marks of words' beginnings in GGUF files and of their insides in tokenizer.json (word pieces).
+constexpr std::string_view kWordMark = "\xe2\x96\x81", kInsideMark = "##";
 
 struct TokenizerParts {
   VocabularyKind kind = VocabularyKind::byte_pair;
@@ -60,11 +65,15 @@ struct TokenizerParts {
 void finish_tokenizer(TokenizerParts& parts, const std::string& where);
 // The models of finish_tokenizer() (tokenizer_models.cpp).
 void build_word_model(TokenizerParts& parts, const std::string& where);
+// Byte-level vocabularies: whether merging the bytes of each token gives that token, so that taking words that are
+// tokens whole changes nothing.
+bool merges_say_all(const TokenizerParts& parts);
 // An id as a number from a file; Error when outside the vocabulary.
 TokenId checked_id(const TokenizerParts& parts, int64_t id, const std::string& where);
 // The parts of a tokenizer.json, not finished.
 std::shared_ptr<TokenizerParts> read_json_parts(std::string_view text, const std::string& name,
                                                 std::string_view config);
+std::string decode_base64(std::string_view text, const std::string& where);
 TokenId named_token(const TokenizerParts& parts, const std::string& name, const std::string& where);
 
 // Stages from their description (tokenizer_stages.cpp). What we do not have is refused.

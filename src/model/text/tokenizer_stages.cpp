@@ -44,7 +44,9 @@ std::shared_ptr<const Pattern> read_pattern(const json& node, const std::string&
   return std::make_shared<Pattern>(json_text(pattern, "Regex", where), where);
 }
 
-std::string decode_base64(const std::string& text, const std::string& where) {
+}  // namespace
+
+std::string decode_base64(std::string_view text, const std::string& where) {
   std::string out;
   uint32_t held = 0;
   int bits = 0;
@@ -66,6 +68,8 @@ std::string decode_base64(const std::string& text, const std::string& where) {
   }
   return out;
 }
+
+namespace {
 
 std::string encode_base64(std::string_view bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,5 +1,7 @@
 // A whole training run around a Trainer: live line, evaluations, metrics, checkpoints, and a graceful end on Ctrl-C.
-// Proved by tests/model/train_test.cpp.
+// Nothing broken is saved: before a checkpoint is written, the loss with its weights and all its numbers are seen to be
+// finite; the oldest one goes when the step after the newest was good, too. Proved by tests/model/train_test.cpp and
+// tests/model/guard_test.cpp.
 #pragma once
 
 #include <atomic>
@@ -26,6 +28,7 @@ struct LoopResult {
   std::filesystem::path checkpoint;  // the last one written
 };
 
+// Error (exit 4) when a loss, a gradient or a weight is not finite: it says which checkpoint is good and how to go on.
 LoopResult run_training(Trainer& trainer, const LoopOptions& options);
 
 }  // namespace lumen::model

@@ -1,6 +1,9 @@
 #include "model/train/optimizer.h"
 
+#include <map>
+
 #include "base/check.h"
+#include "base/error.h"
 #include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
 #include "graph/pass/pipeline.h"
@@ -49,7 +52,8 @@ class AdamWGraph {
     return build_.binary(ScalarOp::min_, build_.scalar(1.0), ratio);
   }
 
-  void apply(const Parameter& p, ValueId parameter, ValueId gradient, ValueId clip) {
+  // `parameter` is the input, `value` what it holds as f32: the same unless it is held in another type.
+  void apply(const Parameter& p, ValueId parameter, ValueId value, ValueId gradient, ValueId clip) {
     const graph::Type type = f32_type(p.shape);
     const ValueId m = build_.input(kFirstMoment + p.name, Role::state, type);
     const ValueId v = build_.input(kSecondMoment + p.name, Role::state, type);
@@ -62,62 +66,83 @@ class AdamWGraph {
     const ValueId root = build_.unary(ScalarOp::sqrt_, build_.div(v_next, correction2_));
     ValueId move = build_.div(build_.div(m_next, correction1_), build_.add(root, number(settings_.epsilon)));
     if (p.decays && settings_.weight_decay != 0) {
-      move = build_.add(move, build_.mul(parameter, number(settings_.weight_decay)));
+      move = build_.add(move, build_.mul(value, number(settings_.weight_decay)));
     }
     if (p.rate != 1) move = build_.mul(move, number(p.rate));
-    const ValueId next = build_.sub(parameter, build_.mul(rate_, move));
+    ValueId next = build_.sub(value, build_.mul(rate_, move));
+    if (parameter != value) next = rounded(next);
     build_.update(m, m_next);
     build_.update(v, v_next);
     build_.update(parameter, next);
   }
 
  private:
+  ValueId rounded(ValueId value) {
+    if (seed_ < 0) seed_ = build_.input(kRoundingSeed, Role::data, {{}, {Scalar::u32, nullptr}});
+    return round_stochastically(build_, value, seed_, salt_++);
+  }
+
   Builder& build_;
   const AdamW& settings_;
-  ValueId rate_, correction1_, correction2_;
+  ValueId rate_, correction1_, correction2_, seed_ = -1;
+  uint32_t salt_ = 1;
 };
 
 ValueId loss_of(const Graph& g) {
-  LUMEN_CHECK(g.results.size() == 1 && g[g.results[0]].type.shape.empty(), "a loss graph has one rank-0 result");
+  if (g.results.size() != 1 || !g[g.results[0]].type.shape.empty())
+    throw user_error("the family's function 'loss' gives {}, not a single number",
+                     g.results.size() == 1 ? print(g[g.results[0]].type) : fmt::format("{} results", g.results.size()));
   return g.results[0];
 }
 
-std::vector<ValueId> parameter_inputs(const Graph& g, const std::vector<Parameter>& trained) {
-  std::vector<ValueId> inputs;
-  for (const Parameter& p : trained) {
-    const ValueId v = g.find_input(p.name);
-    LUMEN_CHECK(v >= 0, "the loss does not use parameter {}", p.name);
-    inputs.push_back(v);
+// The parameters of a graph: their inputs, and their values in f32.
+struct Parameters {
+  std::vector<ValueId> inputs, values;
+
+  // Makes `g` hold them so first.
+  Parameters(Graph& g, const std::vector<Parameter>& trained, const Holding& held) {
+    std::map<std::string, ValueId> casts;
+    g = hold(std::move(g), held, &casts);
+    for (const Parameter& p : trained) {
+      const ValueId v = g.find_input(p.name);
+      if (v < 0)
+        throw Error(Exit::user, fmt::format("parameter '{}' is trained, but the family's loss does not use it", p.name),
+                    "make it 'frozen', or use it in 'loss'");
+      inputs.push_back(v);
+      const auto cast = casts.find(p.name);
+      values.push_back(cast == casts.end() ? v : cast->second);
+    }
   }
-  return inputs;
-}
+};
 
 }  // namespace
 
-Graph training_step(Graph loss, const std::vector<Parameter>& trained, const AdamW& settings) {
+Graph training_step(Graph loss, const std::vector<Parameter>& trained, const AdamW& settings, const Holding& held) {
   Graph g = std::move(loss);
   g.name = "train";
   graph::inline_calls(g);
-  const std::vector<ValueId> parameters = parameter_inputs(g, trained);
+  const Parameters parameters(g, trained, held);
   ValueId loss_value = loss_of(g);
-  const std::vector<ValueId> gradients = graph::differentiate_by_rows(g, loss_value, parameters);
+  const std::vector<ValueId> gradients = graph::differentiate_by_rows(g, loss_value, parameters.values);
   Builder build(g);
   AdamWGraph adam(build, settings);
   const ValueId norm = adam.norm(gradients);
   const ValueId clip = adam.clip(norm);
-  for (size_t i = 0; i < trained.size(); ++i) adam.apply(trained[i], parameters[i], gradients[i], clip);
+  for (size_t i = 0; i < trained.size(); ++i)
+    adam.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
   g.results = {loss_value, norm};
   g.result_names = {"loss", "norm"};
   return g;
 }
 
-Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int parts) {
+Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int parts, const Holding& held) {
   LUMEN_CHECK(parts >= 1);
   Graph g = std::move(loss);
   g.name = "accumulate";
   graph::inline_calls(g);
+  const Parameters parameters(g, trained, held);
   ValueId loss_value = loss_of(g);
-  const std::vector<ValueId> gradients = graph::differentiate_by_rows(g, loss_value, parameter_inputs(g, trained));
+  const std::vector<ValueId> gradients = graph::differentiate_by_rows(g, loss_value, parameters.values);
   Builder build(g);
   for (size_t i = 0; i < trained.size(); ++i) {
     const ValueId sum = build.input(kGradient + trained[i].name, Role::state, f32_type(trained[i].shape));
@@ -128,20 +153,20 @@ Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int par
   return g;
 }
 
-Graph apply_step(const std::vector<Parameter>& trained, const AdamW& settings) {
+Graph apply_step(const std::vector<Parameter>& trained, const AdamW& settings, const Holding& held) {
   Graph g;
   g.name = "apply";
   Builder build(g);
-  std::vector<ValueId> parameters, gradients;
-  for (const Parameter& p : trained) {
-    parameters.push_back(build.input(p.name, Role::parameter, f32_type(p.shape)));
+  for (const Parameter& p : trained) build.input(p.name, Role::parameter, f32_type(p.shape));
+  const Parameters parameters(g, trained, held);
+  std::vector<ValueId> gradients;
+  for (const Parameter& p : trained)
     gradients.push_back(build.input(kGradient + p.name, Role::state, f32_type(p.shape)));
-  }
   AdamWGraph adam(build, settings);
   const ValueId norm = adam.norm(gradients);
   const ValueId clip = adam.clip(norm);
   for (size_t i = 0; i < trained.size(); ++i) {
-    adam.apply(trained[i], parameters[i], gradients[i], clip);
+    adam.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
     build.update(gradients[i], build.broadcast(build.scalar(0.0), trained[i].shape));
   }
   g.results = {norm};

@@ -13,6 +13,7 @@
 
 #include "graph/ir/graph.h"
 #include "model/arch/family.h"
+#include "model/train/held.h"
 
 namespace lumen::model {
 
@@ -32,11 +33,14 @@ inline constexpr const char* kGradient = "gradient.";
 
 // Results "loss" and "norm" (of the unclipped gradients). `loss` is a graph with one rank-0 result; when its extents
 // are numbers, wide logits are never stored whole (graph::differentiate_by_rows).
-graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const AdamW& settings);
+// Parameters are held as `held` says between steps (held.h).
+graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const AdamW& settings,
+                           const Holding& held = {});
 
 // The same in two graphs for gradient accumulation: the first adds gradients / `parts` to states "gradient.*" and
 // returns "loss"; the second applies and clears them, returns "norm", and takes parameters and moments as states.
-graph::Graph accumulate_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts);
-graph::Graph apply_step(const std::vector<Parameter>& trained, const AdamW& settings);
+graph::Graph accumulate_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
+                             const Holding& held = {});
+graph::Graph apply_step(const std::vector<Parameter>& trained, const AdamW& settings, const Holding& held = {});
 
 }  // namespace lumen::model

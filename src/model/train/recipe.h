@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "model/arch/model.h"
 #include "model/file/toml.h"
 #include "model/train/optimizer.h"
+#include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
 
 namespace lumen::model {
@@ -22,6 +24,8 @@ struct QuantizeRule {
   std::string layers = "all";  // "all", "first 4", "first 1/8", "more" (both outer eighths and every third between)
   std::string format;
   FieldSource source = FieldSource::fitted;
+  std::vector<std::string> tensors = {};  // or names in GGUF files, * and ? match; models may lack them
+  RuleScope scope = {};                   // models it is for
 };
 
 struct Recipe {
@@ -46,17 +50,45 @@ struct Recipe {
   uint32_t seed = 1;
   // A float type: operands of products with parameters and of attention are rounded to it; sums are f32.
   std::string precision = "f32";
+  // What parameters are held in between steps: f32, or bf16 (each step rounds stochastically, by a counter).
+  std::string param_type = "f32";
+  // [output]
+  std::string output_type = "f32";  // of the model's matrices: a format or a mixture
+  bool hugging_face = false;        // a folder beside the GGUF file
   // [[quantize]]
   std::vector<QuantizeRule> quantize;
-  int64_t file_type = -1;  // [file] type: label of GGUF files written by this mixture
+  // [file] of a mixture: `type` labels GGUF files, `also` are other names it goes by.
+  int64_t file_type = -1;
+  std::vector<std::string> also;
+  // [fallback]: what a tensor gets instead of a format whose blocks do not divide its rows; then what instead of that.
+  std::map<std::string, std::string> fallback;
   // [demo]
   std::vector<std::string> demo_formats, demo_trained;
   std::string demo_sample;
   int64_t demo_tuning_steps = 0;
 };
 
-Recipe parse_recipe(std::string text, std::string name);
+// Keys that the text does not name stay as in `base`. A number out of its bounds is an Error with its place.
+Recipe parse_recipe(std::string text, std::string name, Recipe base = {});
 std::string describe(const Recipe& recipe);
+
+// A recipe as the list of its values, in the order of `describe`, so that two can be compared. All [[quantize]] rules
+// are one value.
+struct RecipeValue {
+  std::string section, key, text;
+};
+std::vector<RecipeValue> values_of(const Recipe& recipe);
+
+// What a number of a recipe may be; files and flags are held to the same.
+struct Bounds {
+  const char* key;  // "schedule.learning_rate"
+  double least, most;
+  bool holds(double value) const { return value >= least && value <= most; }  // never for NaN
+  std::string text() const;                                                   // "0 to 0.9"
+};
+const Bounds& bounds_of(const std::string& key);
+// Error (usage) when a number is out of its bounds or two contradict each other.
+void check_recipe(const Recipe& recipe);
 
 // What `precision` names: a plain float type, or a format of one 8 bit float without a scale (codes then; everything
 // else of a step as with bf16). Error when it is neither.

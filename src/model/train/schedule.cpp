@@ -17,7 +17,8 @@ Schedule::Shape schedule_shape(const std::string& name) {
 
 double learning_rate(const Schedule& s, int64_t step) {
   if (step < s.warmup) return s.peak * static_cast<double>(step + 1) / static_cast<double>(s.warmup + 1);
-  const double span = static_cast<double>(std::max<int64_t>(1, s.steps - s.warmup));
+  const double span =
+      static_cast<double>(std::max<int64_t>(1, (s.decay_steps > 0 ? s.decay_steps : s.steps) - s.warmup));
   const double done = std::clamp(static_cast<double>(step - s.warmup) / span, 0.0, 1.0);
   switch (s.shape) {
     case Schedule::Shape::constant:

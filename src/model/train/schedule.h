@@ -10,9 +10,12 @@ namespace lumen::model {
 struct Schedule {
   enum class Shape { cosine, linear, constant } shape = Shape::cosine;
   double peak = 1e-3;
-  double floor = 1e-4;   // reached at the last step
+  double floor = 1e-4;   // reached at the last step, or after decay_steps
   int64_t warmup = 100;  // steps from 0 to the peak
   int64_t steps = 2000;  // of the whole run
+  // Steps after which the floor is reached and held; 0: those of the whole run. A run that is made longer keeps what it
+  // had, so that the steps done before are those of the longer run.
+  int64_t decay_steps = 0;
 };
 
 Schedule::Shape schedule_shape(const std::string& name);  // Error with the known names

@@ -3,15 +3,22 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
+#include <map>
 
 #include "base/check.h"
+#include "base/error.h"
+#include "model/train/guard.h"
+#include "number/scalar.h"
 
 namespace lumen::model {
 namespace {
 
 constexpr const char* kTokens = "tokens";
 constexpr const char* kTargets = "targets";
+constexpr const char* kBrokenHint =
+    "the model that training begins with is broken, or --precision names a type that does not hold its values";
+constexpr const char* kDivergedHint =
+    "begin again from a good state with a lower learning rate, a longer warm-up or a smaller max_grad_norm";
 
 graph::Type f32_scalar() {
   return {{}, {Scalar::f32, nullptr}};
@@ -21,41 +28,55 @@ bool is_moment(const std::string& name) {
   return name.starts_with(kFirstMoment) || name.starts_with(kSecondMoment);
 }
 
-TensorSpec spec_of(const std::string& name, const graph::Type& type) {
-  TensorSpec spec;
-  spec.name = name;
-  for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
-  spec.element = type.element;
-  return spec;
+std::string element_name(const Weight& w) {
+  return w.is_f32() ? "f32" : w.type.element.format->name;
+}
+
+// "training in f32: 15 tensors decoded from X, 2 from Y".
+std::string decoded_text(const std::map<std::string, int>& counts, const std::string& type) {
+  std::string text;
+  for (const auto& [format, count] : counts)
+    text += text.empty() ? fmt::format("{} tensor{} decoded from {}", count, count == 1 ? "" : "s", format)
+                         : fmt::format(", {} from {}", count, format);
+  return text.empty() ? text : fmt::format("training in {}: {}", type, text);
 }
 
 }  // namespace
 
-int64_t training_bytes(const Model& model) {
-  return model.weight_count() * 4 * 4;
-}
-
 Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Dataset> data)
     : engine_(engine), model_(std::move(model)), recipe_(std::move(recipe)), data_(std::move(data)) {
-  if (recipe_.length == 0) recipe_.length = model_.integer("context");
-  for (const auto& [name, w] : model_.weights) {
-    if (!w.is_f32()) {
-      throw Error(
-          Exit::user,
-          fmt::format("parameter '{}' is held in format '{}'; training needs f32", name, w.type.element.format->name),
-          "train the original model and name the format in the recipe's [[quantize]]");
-    }
+  if (recipe_.length == 0) {
+    if (!model_.config.contains("context"))
+      throw usage_error("the family '{}' has no key 'context': give --length", model_.family->name());
+    recipe_.length = model_.integer("context");
   }
-  if (recipe_.batch < 1 || recipe_.accumulate < 1 || recipe_.length < 1) {
-    throw usage_error("batch, accumulate and length must be at least 1");
-  }
+  for (const char* function : {"loss", "token_loss"})
+    if (!model_.family->has_function(function))
+      throw user_error("the family '{}' cannot be trained: it has no function '{}'", model_.family->name(), function);
+  check_recipe(recipe_);
   for (const Parameter& p : model_.parameters) {
     if (!p.frozen) trained_.push_back(p);
   }
-  for (const auto& [name, w] : model_.weights) {
-    tensors_[name] = std::make_shared<run::DeviceTensor>(engine_.device(), w.type);
-    tensors_[name]->upload(w.bytes.data(), static_cast<int64_t>(w.bytes.size()));
+  const Scalar type = param_scalar(recipe_.param_type);
+  held_ = holding_of(model_.parameters, type);
+  std::map<std::string, int> decoded;
+  for (auto& [name, w] : model_.weights) {
+    const bool is_held = std::find(held_.names.begin(), held_.names.end(), name) != held_.names.end();
+    std::vector<float> own;
+    if (!w.is_f32()) {
+      const FormatRef format = w.type.element.format;
+      own = engine_.decode(format, w.bytes.data(), w.rows(), w.columns());
+      if (!is_held || !is_plain(*format, type)) ++decoded[element_name(w)];
+      w.type.element = {Scalar::f32, nullptr};
+    } else if (is_held) {
+      ++decoded[element_name(w)];
+    }
+    const std::span<const float> numbers = own.empty() ? w.f32() : std::span<const float>(own);
+    require_finite(numbers, model_.name, name, "the model is damaged; train from another file of it");
+    put_values(name, w.type.shape, numbers, is_held ? type : Scalar::f32);
+    w.bytes = {};  // the tensors are the weights from here on
   }
+  decoded_ = decoded_text(decoded, recipe_.param_type);
 
   run::CompileOptions options;
   options.symbols = {{"B", recipe_.batch}, {"T", recipe_.length}};
@@ -68,23 +89,49 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   learned_ = learned_fields(loss, assignments_);
   for (const LearnedField& f : learned_) {
     trained_.push_back(f.parameter);
-    const std::vector<float> values = fitted_values(f, model_.weights.at(f.weight));
-    tensor(f.parameter.name, {f.parameter.shape, {Scalar::f32, nullptr}})
-        ->upload(values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
+    const std::vector<float> own = values(f.weight);
+    put_values(f.parameter.name, f.parameter.shape,
+               fitted_values(f, f32_weight(model_.weights.at(f.weight).type.shape, own)), Scalar::f32);
   }
   loss = graph::bind_symbols(loss, options.symbols);
   if (recipe_.accumulate == 1) {
-    step_ = engine_.compile(training_step(loss, trained_, recipe_.adam), options);
+    step_ = engine_.compile(training_step(loss, trained_, recipe_.adam, held_), options);
     bind_all(*step_);
   } else {
-    accumulate_ = engine_.compile(accumulate_step(loss, trained_, static_cast<int>(recipe_.accumulate)), options);
+    accumulate_ =
+        engine_.compile(accumulate_step(loss, trained_, static_cast<int>(recipe_.accumulate), held_), options);
     run::CompileOptions apply_options;
     apply_options.symbols = options.symbols;
-    apply_ = engine_.compile(apply_step(trained_, recipe_.adam), apply_options);
+    apply_ = engine_.compile(apply_step(trained_, recipe_.adam, held_), apply_options);
     bind_all(*accumulate_);
     bind_all(*apply_);
   }
-  for (auto& [name, w] : model_.weights) w.bytes = {};  // the tensors are the weights from here on
+}
+
+void Trainer::put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
+                         Scalar type) {
+  const run::DeviceTensorRef to = tensor(name, {shape, {type, nullptr}});
+  if (type == Scalar::f32) {
+    to->upload(numbers.data(), static_cast<int64_t>(numbers.size_bytes()));
+    return;
+  }
+  std::vector<uint16_t> halves(numbers.size());
+  std::transform(numbers.begin(), numbers.end(), halves.begin(), f32_to_bf16);
+  to->upload(halves.data(), static_cast<int64_t>(halves.size() * sizeof(uint16_t)));
+}
+
+std::vector<float> Trainer::values(const std::string& name) const {
+  const run::DeviceTensor& from = *tensors_.at(name);
+  const auto count = static_cast<size_t>(graph::elements(from.type().shape).number());
+  std::vector<float> out(count);
+  if (from.type().element.scalar == Scalar::f32) {
+    from.download(out.data(), from.bytes());
+    return out;
+  }
+  std::vector<uint16_t> halves(count);
+  from.download(halves.data(), from.bytes());
+  std::transform(halves.begin(), halves.end(), out.begin(), bf16_to_f32);
+  return out;
 }
 
 run::DeviceTensorRef Trainer::tensor(const std::string& name, const graph::Type& type) {
@@ -124,6 +171,11 @@ void Trainer::put_batch(const std::vector<TokenId>& batch, int64_t rows) {
   tensor(kTargets, type)->upload(targets.data(), bytes);
 }
 
+std::vector<TokenId> Trainer::next_batch(int64_t part) const {
+  const auto index = static_cast<uint64_t>(done_ * recipe_.accumulate + part);
+  return random_batch(data_->train(), recipe_.seed, index, recipe_.batch, recipe_.length);
+}
+
 Trainer::Step Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   Step result;
@@ -132,9 +184,12 @@ Trainer::Step Trainer::step() {
   set_scalar(kLearningRate, result.rate);
   set_scalar(kCorrection1, 1 - std::pow(recipe_.adam.beta1, t));
   set_scalar(kCorrection2, 1 - std::pow(recipe_.adam.beta2, t));
+  if (!held_.names.empty()) {
+    const uint32_t seed = rounding_seed(recipe_.seed, done_);
+    tensor(kRoundingSeed, {{}, {Scalar::u32, nullptr}})->upload(&seed, sizeof seed);
+  }
   for (int64_t part = 0; part < recipe_.accumulate; ++part) {
-    const auto index = static_cast<uint64_t>(done_ * recipe_.accumulate + part);
-    put_batch(random_batch(data_->train(), recipe_.seed, index, recipe_.batch, recipe_.length), recipe_.batch);
+    put_batch(next_batch(part), recipe_.batch);
     run::Program& program = step_ ? *step_ : *accumulate_;
     program.run();
     result.loss += scalar(program, "loss") / static_cast<double>(recipe_.accumulate);
@@ -143,45 +198,99 @@ Trainer::Step Trainer::step() {
   result.norm = scalar(step_ ? *step_ : *apply_, "norm");
   result.tokens = recipe_.batch * recipe_.length * recipe_.accumulate;
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
-    throw Error(
-        Exit::numeric,
-        fmt::format("step {}: loss {} and gradient norm {} are not finite; training stopped", done_ + 1, result.loss,
-                    result.norm),
-        "continue from the last checkpoint (--resume) with a lower --learning-rate, a longer --warmup-steps or a "
-        "smaller --max-grad-norm");
+    diverged_ = true;
+    throw Error(Exit::numeric,
+                fmt::format("step {}: loss {} and gradient norm {} are not finite; training stopped", done_ + 1,
+                            result.loss, result.norm),
+                kDivergedHint);
   }
   ++done_;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 
-double Trainer::evaluate(int64_t windows) {
+void Trainer::require_data() const {
+  const int64_t length = recipe_.length;
+  (void)random_batch(data_->train(), recipe_.seed, 0, 1, length);
+  if (window_count(data_->validation(), length) < 1) {
+    throw Error(Exit::user,
+                fmt::format("the validation text has {} tokens, fewer than one window of {}",
+                            data_->validation().size(), length + 1),
+                "give more text, a larger --validation, or a smaller --length");
+  }
+  const auto vocabulary = model_.config.find("vocab");
+  if (vocabulary == model_.config.end()) return;
+  for (const auto* text : {&data_->train(), &data_->validation()}) {
+    const TokenId last = *std::max_element(text->begin(), text->end());
+    if (static_cast<double>(last) >= vocabulary->second)
+      throw Error(Exit::user,
+                  fmt::format("the text has token {}, but the model has rows for {} only", last, vocabulary->second),
+                  "the tokenizer is not the model's");
+  }
+}
+
+// Rows x length losses of what put_batch put there.
+run::Program& Trainer::evaluation() {
+  if (!evaluate_) {
+    run::CompileOptions options;
+    options.symbols = {{"B", recipe_.batch}, {"T", recipe_.length}};
+    graph::Graph losses = model_.family->function("token_loss", model_.config);
+    if (held_.names.empty()) {
+      options.assignments = assignments_;
+    } else {
+      graph::assign_formats(losses, assignments_);
+      losses = hold(std::move(losses), held_);
+    }
+    evaluate_ = engine_.compile(losses, options);
+    bind_all(*evaluate_);
+  }
+  return *evaluate_;
+}
+
+double Trainer::prove() {
+  put_batch(next_batch(0), recipe_.batch);
+  run::Program& program = evaluation();
+  program.run();
+  std::vector<float> losses(static_cast<size_t>(recipe_.batch * recipe_.length));
+  program.result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
+  double total = 0;
+  for (const float x : losses) total += x;
+  const double loss = total / static_cast<double>(losses.size());
+  if (std::isfinite(loss)) return loss;
+  diverged_ = true;
+  throw Error(Exit::numeric,
+              done_ == 0
+                  ? fmt::format("before the first step the loss is {}; training stopped", loss)
+                  : fmt::format("after step {} the loss with the new weights is {}; training stopped", done_, loss),
+              done_ == 0 ? kBrokenHint : kDivergedHint);
+}
+
+double Trainer::evaluate(int64_t windows, const std::atomic<bool>* stop) {
   const std::vector<TokenId>& text = data_->validation();
   const int64_t all = window_count(text, recipe_.length);
   windows = windows == 0 ? all : std::min(windows, all);
   if (windows < 1) {
     throw user_error("the validation text has {} tokens, fewer than one window of {}", text.size(), recipe_.length + 1);
   }
-  if (!evaluate_) {
-    run::CompileOptions options;
-    options.assignments = assignments_;
-    options.symbols = {{"B", recipe_.batch}, {"T", recipe_.length}};
-    evaluate_ = engine_.compile(model_.family->function("token_loss", model_.config), options);
-    bind_all(*evaluate_);
-  }
+  run::Program& program = evaluation();
   std::vector<float> losses(static_cast<size_t>(recipe_.batch * recipe_.length));
   double total = 0;
   for (int64_t first = 0; first < windows; first += recipe_.batch) {
+    if (stop && stop->load()) return -1;
     // The last batch is filled up with windows that are not counted.
     const int64_t rows = std::min(recipe_.batch, windows - first);
     std::vector<TokenId> batch = window_batch(text, first, rows, recipe_.length);
     batch.resize(static_cast<size_t>(recipe_.batch * (recipe_.length + 1)), 0);
     put_batch(batch, recipe_.batch);
-    evaluate_->run();
-    evaluate_->result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
+    program.run();
+    program.result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
     for (int64_t i = 0; i < rows * recipe_.length; ++i) total += losses[static_cast<size_t>(i)];
   }
-  return total / static_cast<double>(windows * recipe_.length);
+  const double loss = total / static_cast<double>(windows * recipe_.length);
+  if (std::isfinite(loss)) return loss;
+  diverged_ = true;
+  throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
+              kDivergedHint);
 }
 
 void Trainer::finish() {
@@ -191,11 +300,7 @@ void Trainer::finish() {
 
 Model Trainer::model() const {
   Model copy = model_;
-  for (auto& [name, w] : copy.weights) {
-    std::vector<uint8_t> bytes(static_cast<size_t>(tensors_.at(name)->bytes()));
-    tensors_.at(name)->download(bytes.data(), static_cast<int64_t>(bytes.size()));
-    w.bytes = std::move(bytes);
-  }
+  for (auto& [name, w] : copy.weights) w = f32_weight(w.type.shape, values(name));
   return copy;
 }
 
@@ -206,72 +311,18 @@ Model Trainer::rounded() const {
     std::map<int, std::vector<float>> fields;
     for (const LearnedField& f : learned_) {
       if (f.weight != a.value) continue;
-      std::vector<float>& values = fields[f.field];
-      values.resize(static_cast<size_t>(f.parameter.count()));
-      tensors_.at(f.parameter.name)->download(values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
+      fields[f.field] = values(f.parameter.name);
     }
     if (is_plain(*a.format, Scalar::f32)) continue;
     if (fields.empty()) {
-      const std::vector<float> values(w.f32().begin(), w.f32().end());
+      const std::vector<float> numbers(w.f32().begin(), w.f32().end());
       w.type.element = {Scalar::f32, a.format};
-      w.bytes = engine_.encode(a.format, values.data(), w.rows(), w.columns());
+      w.bytes = engine_.encode(a.format, numbers.data(), w.rows(), w.columns());
     } else {
       w = encode_with(a.format, w, fields);
     }
   }
   return out;
-}
-
-bool Trainer::is_trained(const std::string& name) const {
-  return std::any_of(trained_.begin(), trained_.end(), [&](const Parameter& p) { return p.name == name; });
-}
-
-std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
-  CheckpointContent content;
-  content.state.step = done_;
-  content.state.seed = recipe_.seed;
-  content.state.data_position = static_cast<uint64_t>(done_ * recipe_.accumulate);
-  content.state.config = describe(recipe_);
-  nlohmann::json numbers;
-  for (const auto& [key, value] : model_.config) numbers[key] = value;
-  content.state.more["family"] = model_.family->name();
-  content.state.more["config"] = numbers;
-  for (const auto& [name, t] : tensors_) {
-    if (is_trained(name) || model_.weights.contains(name)) content.weights.push_back(spec_of(name, t->type()));
-    if (is_moment(name)) content.optimizer.push_back(spec_of(name, t->type()));
-  }
-  std::vector<uint8_t> buffer;
-  content.fetch = [&](const TensorSpec& spec) -> std::span<const uint8_t> {
-    const run::DeviceTensorRef& t = tensors_.at(spec.name);
-    buffer.resize(static_cast<size_t>(t->bytes()));
-    t->download(buffer.data(), t->bytes());
-    return {buffer.data(), static_cast<size_t>(spec.blob_bytes())};
-  };
-  if (model_.tokenizer) content.files["tokenizer.json"] = model_.tokenizer->to_json();
-  return save_checkpoint(out, content, static_cast<int>(recipe_.keep));
-}
-
-void Trainer::restore(const std::filesystem::path& folder) {
-  const Checkpoint checkpoint = load_checkpoint(folder, model_.family->library().formats());
-  const auto take = [&](const TensorFile& file, const std::string& name, run::DeviceTensor& to) {
-    const StoredTensor& stored = file.get(name);
-    const TensorSpec expected = spec_of(name, to.type());
-    if (stored.shape != expected.shape || stored.blob_bytes() != expected.blob_bytes()) {
-      throw user_error("{}: tensor '{}' has another shape than in this run; resume with the recipe it was made with",
-                       folder.string(), name);
-    }
-    const std::vector<uint8_t> blob = stored.blob();
-    to.upload(blob.data(), static_cast<int64_t>(blob.size()));
-  };
-  for (auto& [name, t] : tensors_) {
-    if (is_trained(name) || model_.weights.contains(name)) take(*checkpoint.weights, name, *t);
-    if (is_moment(name)) take(*checkpoint.optimizer, name, *t);
-  }
-  if (checkpoint.state.seed != recipe_.seed) {
-    throw user_error("{} was made with seed {}, this run has seed {}", folder.string(), checkpoint.state.seed,
-                     recipe_.seed);
-  }
-  done_ = checkpoint.state.step;
 }
 
 std::string Trainer::explain() const {

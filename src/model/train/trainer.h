@@ -3,9 +3,11 @@
 // bits that an uninterrupted run gives. Proved by tests/model/train_test.cpp.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,20 +20,26 @@
 
 namespace lumen::model {
 
-// Bytes of parameters, gradients and moments a training run needs; for refusing early.
-int64_t training_bytes(const Model& model);
-
 class Trainer {
  public:
-  // `model` must be f32. The recipe's [[quantize]] rules become fake quantization of training and evaluation.
+  // Weights in any format are decoded to the recipe's param_type. Its [[quantize]] rules become fake quantization of
+  // training and evaluation. Error (exit 4) when a weight is not finite.
   Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Dataset> data);
+
+  // What was decoded from what, for people; empty when nothing was.
+  const std::string& decoded() const { return decoded_; }
 
   struct Step {
     double loss = 0, norm = 0, rate = 0, seconds = 0;
     int64_t tokens = 0;
   };
-  Step step();                            // Error (exit 4) when loss or gradients are not finite
-  double evaluate(int64_t windows = 0);   // mean nats per token over the first windows of the validation text; 0: all
+  Step step();  // Error (exit 4) when loss or gradients are not finite; nothing can be saved afterwards
+  // Mean nats per token over the first windows of the validation text; 0: all. -1 when `stop` became true.
+  double evaluate(int64_t windows = 0, const std::atomic<bool>* stop = nullptr);
+  // The loss of the weights as they are on the batch that comes next. Error (exit 4) when it is not finite.
+  double prove();
+  // Error when the training or validation text is too short for a window, or has ids the model has no rows for.
+  void require_data() const;
   int64_t done() const { return done_; }  // steps
   const Recipe& recipe() const { return recipe_; }
 
@@ -40,8 +48,14 @@ class Trainer {
   Model model() const;    // with the weights as they are now, f32
   Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
 
-  std::filesystem::path save(const std::filesystem::path& out) const;  // a checkpoint folder
-  void restore(const std::filesystem::path& checkpoint);               // Error when it belongs to another model
+  // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
+  // finite; nothing is left behind then.
+  std::filesystem::path save(const std::filesystem::path& out) const;
+  // Error when it belongs to another model, or to another seed unless `any_seed`; exit 4 when it holds a number that is
+  // not finite.
+  void restore(const Checkpoint& checkpoint, bool any_seed = false);
+  void restore(const std::filesystem::path& checkpoint);
+  int64_t checkpoint_bytes() const;  // about
 
   std::string explain() const;  // kernels of a step with their last times
 
@@ -53,6 +67,10 @@ class Trainer {
   void set_scalar(const char* name, double value);
   double scalar(run::Program& program, const char* name);
   void put_batch(const std::vector<TokenId>& batch, int64_t rows);
+  std::vector<TokenId> next_batch(int64_t part) const;
+  run::Program& evaluation();
+  std::vector<float> values(const std::string& name) const;
+  void put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers, Scalar type);
 
   run::Engine& engine_;
   Model model_;  // without bytes of weights: those are tensors
@@ -63,7 +81,10 @@ class Trainer {
   std::vector<Parameter> trained_;  // weights and learned fields
   Tensors tensors_;                 // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
+  Holding held_;
+  std::string decoded_;
   int64_t done_ = 0;
+  bool diverged_ = false;
 };
 
 }  // namespace lumen::model

@@ -142,8 +142,7 @@ int64_t wrap32(int64_t value) {
 }
 
 int64_t divide(Code code, int64_t a, int64_t b) {
-  const ScalarNode node{code == Code::idiv ? ScalarOp::div_ : ScalarOp::rem_, Scalar::i32};
-  if (b == 0) return eval_scalar_op(node, Scalar::i32, {0, a}, {0, b}, {}).integer;  // reports the division by zero
+  if (b == 0) return 0;
   const int64_t q = a / b, r = a % b;
   const bool below = r != 0 && ((r < 0) != (b < 0));
   return code == Code::idiv ? wrap32(below ? q - 1 : q) : below ? r + b : r;
@@ -154,6 +153,18 @@ ScalarValue value_in(const Cell& cell, Scalar type) {
 }
 
 }  // namespace
+
+int64_t nearest_whole(const FieldType& type, int64_t value) {
+  if (type.bits == 64) return value;
+  if (type.is_signed) {
+    const int64_t high = (int64_t{1} << (type.bits - 1)) - 1;
+    return std::clamp(value, -high - 1, high);
+  }
+  const int64_t high = static_cast<int64_t>((uint64_t{1} << type.bits) - 1);
+  // Registers of more than 32 bits are u64: what looks negative is large.
+  if (type.bits > 32) return static_cast<uint64_t>(value) > static_cast<uint64_t>(high) ? high : value;
+  return std::clamp<int64_t>(value, 0, high);
+}
 
 CellPlan::CellPlan(const Format& f) {
   for (const Field& x : f.fields) {
@@ -168,8 +179,7 @@ CellPlan::CellPlan(const Format& f) {
 
 class Compiler {
  public:
-  Compiler(const Routine& r, CellPlan& plan, Program& program)
-      : routine_(r), plan_(plan), program_(program) {}
+  Compiler(const Routine& r, CellPlan& plan, Program& program) : routine_(r), plan_(plan), program_(program) {}
 
   void compile() {
     program_.first_local_ = plan_.size;
@@ -384,12 +394,8 @@ void Program::run(Cell* cells, const float* const sources[2], int64_t extent, co
         Cell& entry = cells[i.c + a.whole];
         if (type.is_float) {
           entry.real = static_cast<float>(field_decode(type, field_encode(type, b.real)));
-        } else if (type.bits > 32) {
-          entry.whole = b.whole;  // the register has the field's width or more; packing cuts
         } else {
-          const int64_t low = type.is_signed ? -(int64_t{1} << (type.bits - 1)) : 0;
-          const int64_t high = type.is_signed ? -low - 1 : (int64_t{1} << type.bits) - 1;
-          entry.whole = std::clamp(b.whole, low, high);
+          entry.whole = nearest_whole(type, b.whole);
         }
         break;
       }

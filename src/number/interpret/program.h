@@ -71,6 +71,9 @@ enum class Code : uint8_t {
   other,
 };
 
+// A whole number as a field of the type holds it: the nearest it has.
+int64_t nearest_whole(const FieldType& type, int64_t value);
+
 struct Instruction {
   Code code;
   int32_t to = 0;  // cell, or jump target

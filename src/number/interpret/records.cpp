@@ -65,10 +65,7 @@ uint64_t code_from_cell(const FieldType& type, const Cell& cell) {
     return field_encode(type, cell.real);
   }
   const uint64_t mask = type.bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << type.bits) - 1;
-  if (type.bits > 32) return static_cast<uint64_t>(cell.whole) & mask;
-  const int64_t low = type.is_signed ? -(int64_t{1} << (type.bits - 1)) : 0;
-  const int64_t high = type.is_signed ? -low - 1 : static_cast<int64_t>(mask);
-  return static_cast<uint64_t>(std::min(std::max(cell.whole, low), high)) & mask;
+  return static_cast<uint64_t>(nearest_whole(type, cell.whole)) & mask;
 }
 
 Records::Records(const Format& f, Level level, const CellPlan& plan) {

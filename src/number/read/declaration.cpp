@@ -5,6 +5,8 @@
 
 #include "base/check.h"
 #include "lang/parser.h"
+#include "number/limits.h"
+#include "number/read/tabulate.h"
 
 namespace lumen::read {
 namespace {
@@ -178,6 +180,13 @@ void read_routines(FormatContext& context, const lang::FormatDecl& d) {
   const lang::Function* decode = routine_named(d, "decode", 0);
   if (!decode) throw error_at(d.place, fmt::format("format '{}' has no decode", d.name), "write decode(i) = ...");
   f.decode = RoutineBuilder(context, RoutineBuilder::Role::decode, Level::block).build(*decode);
+  if (const double work = operations_of(f.decode); work > kMostDecode) {
+    throw error_at(
+        decode->place,
+        fmt::format("decode takes {:.0f} operations for each element; {:.0f} are allowed", work, kMostDecode),
+        "look values up in a table, or search over less");
+  }
+  tabulate(f);
 
   std::map<std::string, int> block_locals, weighted_locals;
   const lang::Function* weighted_source = nullptr;

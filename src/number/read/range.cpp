@@ -26,11 +26,19 @@ double smear(double bound) {  // all bits below the highest bit of a bound
   return std::exp2(std::floor(std::log2(bound)) + 1) - 1;
 }
 
-// A result outside the type wraps: then nothing is known.
+// A result outside the type wraps: then nothing is known. Bounds that a double does not hold exactly may be outside.
 Range within(Scalar type, Range r) {
+  constexpr double kExact = 0x1p53;
   if (is_float(type)) return r;
   const Range all = range_of_type(type);
+  if (scalar_bits(type) > 32 && (r.low < -kExact || r.high > kExact)) return all;
   return r.low >= all.low && r.high <= all.high ? r : all;
+}
+
+// The upper bound of a type of 64 bits, less one bit for each place, where a double rounds it up.
+double shifted_down(double high, double places) {
+  const bool rounded = high == 0x1p63 || high == 0x1p64;
+  return rounded && places > 0 ? high / std::exp2(places) - 1 : std::floor(high / std::exp2(places));
 }
 
 Range divide(Scalar type, const Range& a, const Range& b) {
@@ -56,8 +64,8 @@ Range shifted(ScalarOp op, Scalar type, const Range& a, const Range& b) {
     return within(type, hull({a.low * std::exp2(b.low), a.low * std::exp2(b.high), a.high * std::exp2(b.low),
                               a.high * std::exp2(b.high)}));
   }
-  return hull({std::floor(a.low / std::exp2(b.low)), std::floor(a.low / std::exp2(b.high)),
-               std::floor(a.high / std::exp2(b.low)), std::floor(a.high / std::exp2(b.high))});
+  return hull({std::floor(a.low / std::exp2(b.low)), std::floor(a.low / std::exp2(b.high)), shifted_down(a.high, b.low),
+               shifted_down(a.high, b.high)});
 }
 
 Range bitwise(ScalarOp op, Scalar type, const Range& a, const Range& b) {

@@ -36,8 +36,6 @@ RoutineExpr fold_or_keep(RoutineExpr e) {
   const Scalar operand = e.args[e.op == ScalarOp::select_ ? 1 : 0].type;
   ScalarValue values[3];
   for (size_t k = 0; k < e.args.size(); ++k) values[k] = {e.args[k].real, e.args[k].integer};
-  const bool divides = e.op == ScalarOp::div_ || e.op == ScalarOp::rem_;
-  if (divides && is_whole(operand) && values[1].integer == 0) return e;
   return constant_of(e.type, eval_scalar_op(ScalarNode{e.op, e.type}, operand, values[0], values[1], values[2]));
 }
 

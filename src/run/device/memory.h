@@ -7,9 +7,12 @@
 
 namespace lumen::run {
 
-// Bytes this process may still take: the smaller of what the system and its control group have left.
+// Below so many bytes nobody asks whether there is room: the check would cost more than it saves.
+constexpr int64_t kAlwaysFits = int64_t{16} << 20;
+
+// Bytes this process may still take (available.h).
 int64_t available_memory();
-// Bytes of the whole machine, or of the control group where that is less.
+// Bytes of the whole machine, or of what limits allow where that is less.
 int64_t total_memory();
 
 class HostMemory {

@@ -1,46 +1,24 @@
-// See cache.h. Files appear by rename, so processes that share a folder see whole files or none; a file that is
-// truncated, damaged, from another key or from another user is compiled anew. Proved by tests/run/cache_test.cpp.
+// See cache.h. Proved by tests/run/cache_test.cpp.
 #include "run/engine/cache.h"
 
 #include <omp.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <cstring>
 #include <exception>
 
-#include "base/check.h"
 #include "base/error.h"
-#include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "emit/emit.h"
+#include "emit/seal.h"
 #include "kernel/loop/text.h"
 
 namespace lumen::run {
 namespace {
 
-constexpr char kMagic[8] = {'L', 'U', 'M', 'E', 'N', 'K', '0', '1'};
-constexpr uint64_t kLargestFile = uint64_t{64} << 20;
-
-struct Header {
-  char magic[8];
-  char key[32];
-  Hash content;   // of the object
-  uint64_t size;  // of the object
-};
-static_assert(sizeof(Header) == 64);
+constexpr const char* kKind = "kernels";
 
 std::filesystem::path environment_path(const char* name) {
   const char* value = std::getenv(name);
   return value ? value : "";
-}
-
-// Machine code is executed: only files of this user or of the system's are trusted.
-bool is_trusted(const std::filesystem::path& path) {
-  struct stat info{};
-  if (::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
-  return (info.st_uid == ::geteuid() || info.st_uid == 0) && (info.st_mode & S_IWOTH) == 0;
 }
 
 class CodeHere : public Module {
@@ -64,6 +42,10 @@ std::filesystem::path cache_folder(const std::string& option) {
   return {};
 }
 
+bool is_cache_off(const std::string& option) {
+  return option == "off" || (option.empty() && environment_path("LUMEN_CACHE") == "off");
+}
+
 std::unique_ptr<Module> load_here(std::span<const uint8_t> object) {
   return std::make_unique<CodeHere>(object);
 }
@@ -76,66 +58,15 @@ Spread spread_of(const loop::Kernel& kernel, const machine::Machine& machine, bo
 }
 
 KernelCache::KernelCache(std::shared_ptr<Device> device, std::filesystem::path folder)
-    : device_(std::move(device)), folder_(std::move(folder)) {
+    : device_(std::move(device)), kept_(std::make_shared<KeptFiles>(folder)) {
   const machine::Machine& m = device_->machine();
   identity_ =
       fmt::format("{}\n{}\n{}\n{}\n{}\n{}", m.name, m.triple, m.cpu, m.features, emit::version(), device_->identity());
   for (const machine::Row& row : m.rows) identity_ += fmt::format("{} {}\n", row.name, row.llvm);
-  if (folder_.empty()) return;
-  folder_ /= "kernels";
-  disk_ = true;
-  std::error_code wrong;
-  std::filesystem::create_directories(folder_, wrong);
-  if (wrong) give_up_disk(wrong.message());
-}
-
-void KernelCache::give_up_disk(const std::string& why) {
-  if (disk_.exchange(false))
-    warn(fmt::format("compiled kernels are not kept: cannot write '{}': {}", folder_.string(), why));
 }
 
 std::string KernelCache::key_of(const std::string& text) const {
-  return hash_text(identity_ + text).hex();
-}
-
-std::string KernelCache::find_on_disk(const std::string& key) const {
-  if (!disk_) return {};
-  const std::filesystem::path path = folder_ / key;
-  if (!is_trusted(path)) return {};
-  std::string file;
-  try {
-    file = read_file(path, kLargestFile);
-  } catch (const Error&) {
-    return {};  // another process may be replacing it, or it grew beyond sense: compile
-  }
-  Header header{};
-  if (file.size() < sizeof(Header)) return {};
-  std::memcpy(&header, file.data(), sizeof(Header));
-  std::string object = file.substr(sizeof(Header));
-  const bool whole = std::memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 && key == std::string(header.key, 32) &&
-                     header.size == object.size() && header.content == hash_text(object);
-  if (!whole) {
-    verbose(fmt::format("cache file {} is damaged; its kernel is compiled again", path.string()));
-    return {};
-  }
-  return object;
-}
-
-void KernelCache::keep_on_disk(const std::string& key, const std::string& object) {
-  if (!disk_) return;
-  Header header{};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
-  std::memcpy(header.key, key.data(), sizeof(header.key));
-  header.content = hash_text(object);
-  header.size = object.size();
-  try {
-    AtomicFile file(folder_ / key);
-    file.write(&header, sizeof(header));
-    file.write(object);
-    file.commit();
-  } catch (const Error& error) {
-    give_up_disk(error.what());
-  }
+  return emit::fingerprint(identity_ + text);
 }
 
 struct KernelCache::Entry {
@@ -144,6 +75,24 @@ struct KernelCache::Entry {
   std::string object;
   bool on_disk = false;
 };
+
+void KernelCache::compile(Entry& entry) {
+  entry.object = device_->prepare(emit::emit({entry.kernel, 1}, device_->machine(), emit::Output::object));
+  entry.on_disk = false;
+  kept_->write(kKind, entry.key, entry.object);
+}
+
+// What was kept is whole and ours; that this very system does not load it any more is no reason to stop.
+std::unique_ptr<Module> KernelCache::load(Entry& entry) {
+  if (!entry.on_disk) return device_->load(entry.object);
+  try {
+    return device_->load(entry.object);
+  } catch (const Error& error) {
+    verbose(fmt::format("a kept kernel cannot be loaded ({}); it is compiled again", error.what()));
+  }
+  compile(entry);
+  return device_->load(entry.object);
+}
 
 std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report) {
   std::vector<std::string> keys;
@@ -168,11 +117,9 @@ std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels
   for (size_t i = 0; i < missing.size(); ++i) {
     Entry& entry = missing[i];
     try {
-      entry.object = find_on_disk(entry.key);
+      entry.object = kept_->read(kKind, entry.key);
       entry.on_disk = !entry.object.empty();
-      if (entry.on_disk) continue;
-      entry.object = device_->prepare(emit::emit({entry.kernel, 1}, device_->machine(), emit::Output::object));
-      keep_on_disk(entry.key, entry.object);
+      if (!entry.on_disk) compile(entry);
     } catch (...) {
       const std::scoped_lock lock(mutex_);
       if (!failure) failure = std::current_exception();
@@ -181,9 +128,9 @@ std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels
   if (failure) std::rethrow_exception(failure);
 
   const std::scoped_lock lock(mutex_);
-  for (const Entry& entry : missing) {
+  for (Entry& entry : missing) {
+    modules_.push_back(load(entry));
     ++(entry.on_disk ? report->cached : report->compiled);
-    modules_.push_back(device_->load(entry.object));
     const int64_t shared_bytes = spread_of(*entry.kernel, device_->machine(), false).shared_bytes;
     loaded_[entry.key] = modules_.back()->find(emit::symbol_name(*entry.kernel), shared_bytes);
   }

@@ -1,9 +1,8 @@
-// Compiled kernels, kept in memory for the life of the cache and on disk for the next start. A kernel's key is the hash
-// of its text, of the machine, of the code generator's version and of the device's own (a driver's, say); one file per
-// kernel, verified before it is executed.
+// Compiled kernels, kept in memory for the life of the cache and on disk for the next start. A kernel's key is the
+// fingerprint of its text, of the machine, of the code generator's version and of the device's own (a driver's, say);
+// one file per kernel, whose seal is verified before a linker sees it (kept_files.h).
 #pragma once
 
-#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -15,8 +14,12 @@
 #include "kernel/loop/loop.h"
 #include "run/device/device.h"
 #include "run/engine/engine.h"
+#include "run/engine/kept_files.h"
 
 namespace lumen::run {
+
+// Nothing shall be kept: the option says so, or the environment.
+bool is_cache_off(const std::string& option);
 
 // Loads what the code generator made for processors into this process.
 std::unique_ptr<Module> load_here(std::span<const uint8_t> object);
@@ -32,18 +35,17 @@ class KernelCache {
   // threads. Adds to the report.
   std::vector<void*> get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report);
   std::string key_of(const std::string& text) const;  // of what belongs to this machine and code generator
+  KeptFiles& kept() { return *kept_; }                // where other small results may be kept, too
 
  private:
   struct Entry;
-  std::string find_on_disk(const std::string& key) const;  // object bytes, or empty
-  void keep_on_disk(const std::string& key, const std::string& object);
-  void give_up_disk(const std::string& why);
+  void compile(Entry& entry);
+  std::unique_ptr<Module> load(Entry& entry);
 
   std::shared_ptr<Device> device_;
-  std::filesystem::path folder_;
-  std::atomic<bool> disk_ = false;  // the folder can be used
-  std::string identity_;            // machine, device and versions, part of every key
-  std::mutex mutex_;                // guards what follows
+  std::shared_ptr<KeptFiles> kept_;
+  std::string identity_;  // machine, device and versions, part of every key
+  std::mutex mutex_;      // guards what follows
   std::vector<std::unique_ptr<Module>> modules_;
   std::unordered_map<std::string, void*> loaded_;  // by key
 };

@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "kernel/loop/text.h"
+#include "run/device/require.h"
 #include "run/engine/product_choice.h"
 #include "run/engine/repeat.h"
 
@@ -275,17 +276,18 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
       synthesize_distinct(plan, shop.device->machine(), {options.exact, options.candidate, options.products.scalar});
   const std::vector<bool> settled = use_remembered_plans(shop, plan, options, &kernels);
 
+  const int64_t scratch = most_scratch(kernels);
+  const int64_t scratch_at = aligned(pipeline.memory.arena_bytes);
   LaunchList list;
+  list.arena_bytes = saturating_sum(scratch_at, scratch);
+  // Code is made for what can run only.
+  require_memory(*shop.device, fmt::format("'{}'", g.name), {{"values of its kernels", list.arena_bytes}});
   const auto functions = find_functions(shop, kernels.distinct, &list.report);
   std::vector<std::shared_ptr<Trial>> trials(kernels.distinct.size());
   for (size_t i = 0; i < trials.size(); ++i)
     if (!settled[i]) trials[i] = make_trial(shop, shared, kernels, i, functions[i], options);
   const std::vector<ChosenProduct> products = choose_products(shop, plan, options, kernels);
   Places places(pipeline, shop.device);
-  const int64_t scratch = most_scratch(kernels);
-  const int64_t scratch_at = aligned(pipeline.memory.arena_bytes);
-  list.arena_bytes = scratch_at + scratch;
-
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const auto& [which, values] = kernels.groups[i];
     const size_t first = list.launches.size();
@@ -320,7 +322,7 @@ int64_t arena_bytes(const Workshop& shop, const Graph& g, const CompileOptions& 
   DistinctKernels kernels = synthesize_distinct(pipeline.plan, shop.device->machine(),
                                                 {options.exact, options.candidate, options.products.scalar});
   use_remembered_plans(shop, pipeline.plan, options, &kernels);
-  return aligned(pipeline.memory.arena_bytes) + most_scratch(kernels);
+  return saturating_sum(aligned(pipeline.memory.arena_bytes), most_scratch(kernels));
 }
 
 std::vector<Launch> compile_steps(const Workshop& shop, const Synthesis& steps, const std::vector<Place>& values,

@@ -76,6 +76,14 @@ void bind_drawn_inputs(Engine& engine, const Graph& g, const graph::Bindings& sy
   Graph inlined = g;
   graph::inline_calls(inlined);
   const std::map<std::string, int64_t> rows = picked_rows(inlined, symbols);
+  int64_t all_bytes = 0, widest = 0;  // what has a format is drawn as f32 first
+  for (const std::string& name : program.input_names()) {
+    const Type type = program.input_type(name);
+    all_bytes = saturating_sum(all_bytes, graph::byte_size(type));
+    if (type.element.format) widest = std::max(widest, saturating_product(graph::elements(type.shape).number(), 4));
+  }
+  engine.require_memory(fmt::format("'{}'", g.name), {{"inputs", all_bytes}});
+  require_host_memory(fmt::format("'{}'", g.name), {{"numbers of its largest input", widest}});
   std::mt19937 chance(1);
   std::normal_distribution<float> normal;
   std::vector<float> drawn(kDrawn);

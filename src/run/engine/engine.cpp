@@ -120,6 +120,8 @@ struct Engine::State {
 
 Engine::Engine(Options options) : state_(new State) {
   const std::filesystem::path folder = cache_folder(options.cache_folder);
+  if (folder.empty() && !is_cache_off(options.cache_folder))
+    warn("compiled kernels are not kept, every start compiles them again: neither HOME nor XDG_CACHE_HOME says where");
   const auto open = [&](const DeviceChoice& choice) {
     state_->shop.device = open_device(choice, options.machine, options.threads, load_here);
     state_->shop.cache = std::make_shared<KernelCache>(state_->shop.device, folder);
@@ -130,7 +132,7 @@ Engine::Engine(Options options) : state_(new State) {
   open(choice);
   if (options.tries && state_->shop.device->is_asynchronous()) {
     try {
-      require_sound(*this, folder);
+      require_sound(*this, state_->shop.cache->kept());
     } catch (const Error& refusal) {
       if (choice.kind != DeviceChoice::Kind::automatic || options.machine) throw;
       warn(refusal.what());
@@ -140,11 +142,11 @@ Engine::Engine(Options options) : state_(new State) {
   }
   if (options.libraries) {
     verbose(state_->shop.device->open_products());
-    state_->shop.products = std::make_shared<Tuner>(state_->shop.cache, folder, state_->shop.threads);
+    state_->shop.products = std::make_shared<Tuner>(state_->shop.cache, state_->shop.threads);
   }
   // Trials are timed by the host's clock, launch by launch.
   if (options.tune && !state_->shop.device->is_asynchronous())
-    state_->shop.tuner = std::make_shared<Tuner>(state_->shop.cache, folder, state_->shop.threads);
+    state_->shop.tuner = std::make_shared<Tuner>(state_->shop.cache, state_->shop.threads);
 }
 
 Engine::~Engine() = default;
@@ -153,15 +155,8 @@ Device& Engine::device() {
   return *state_->shop.device;
 }
 
-void Engine::require_memory(int64_t bytes, const std::string& what) {
-  const DeviceMemory memory = device().memory();
-  // A processor's memory is also what other programs' files lie in; what really does not fit is refused when asked for.
-  if (bytes <= (device().reads_host_memory() ? memory.total : memory.free)) return;
-  const auto gib = [](int64_t n) { return static_cast<double>(n) / (1 << 30); };
-  throw Error(Exit::hardware,
-              fmt::format("{} needs at least {:.1f} GiB; {} has {:.1f} GiB, {:.1f} of them free", what, gib(bytes),
-                          device().describe(), gib(memory.total), gib(memory.free)),
-              "choose a smaller model, batch, context or format, or another --device");
+void Engine::require_memory(const std::string& who, const MemoryNeeds& needs, const std::string& hint) {
+  run::require_memory(device(), who, needs, hint);
 }
 
 std::shared_ptr<Program> Engine::compile(const graph::Graph& g, const CompileOptions& options) {

@@ -32,6 +32,8 @@ void describe_machine(const Device& device, Examination* e) {
   std::set<std::string> own;
   for (const machine::DotRow& row : m.dots) own.emplace(scalar_name(row.a));
   for (const machine::TileRow& row : m.tiles) own.emplace(scalar_name(row.a));
+  for (const machine::MatrixRow& row : m.matrices)  // of GPUs
+    own.emplace(row.a.code ? "8-bit floats" : scalar_name(row.a.scalar));
   e->products.assign(own.begin(), own.end());
   const bool integers = own.contains("u8") || own.contains("i8");
   if (!integers) e->emulated.emplace_back("8-bit integers");
@@ -55,8 +57,10 @@ Examination examine(Engine::Options options, const ExamineOptions& what) {
     describe_machine(engine.device(), &e);
     if (what.tries) {
       std::vector<CheckLine> lines = check_families(engine);
-      if (engine.device().is_asynchronous())
-        remember_verdict(engine.device(), cache_folder(options.cache_folder), disagreement(lines));
+      if (engine.device().is_asynchronous()) {
+        KeptFiles kept(cache_folder(options.cache_folder), true);
+        remember_verdict(engine.device(), kept, disagreement(lines));
+      }
       for (CheckLine& line : lines) e.trials.push_back({"", std::move(line)});
       for (const FormatRef& f : what.formats)
         for (CheckLine& line : check_kernels(engine, f)) e.trials.push_back({f->name, std::move(line)});

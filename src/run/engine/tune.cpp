@@ -8,14 +8,12 @@
 #include <algorithm>
 #include <charconv>
 
-#include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
 
 namespace lumen::run {
 namespace {
 
-constexpr uint64_t kLargestChoice = 4096;  // bytes
+constexpr const char* kKind = "plans";
 constexpr int kLowestPriority = 19;
 
 }  // namespace
@@ -88,14 +86,7 @@ void Trial::decide() {
   decided_ = nullptr;
 }
 
-Tuner::Tuner(std::shared_ptr<KernelCache> cache, std::filesystem::path folder, int threads)
-    : cache_(std::move(cache)), folder_(std::move(folder)), threads_(threads) {
-  if (folder_.empty()) return;
-  folder_ /= "plans";
-  std::error_code wrong;
-  std::filesystem::create_directories(folder_, wrong);
-  if (wrong) folder_.clear();  // the cache of kernels has said so
-}
+Tuner::Tuner(std::shared_ptr<KernelCache> cache, int threads) : cache_(std::move(cache)), threads_(threads) {}
 
 Tuner::~Tuner() {
   {
@@ -116,15 +107,7 @@ std::optional<ChosenPlan> Tuner::remembered(const std::string& key) {
     const std::scoped_lock lock(mutex_);
     if (const auto found = chosen_.find(key); found != chosen_.end()) return found->second;
   }
-  if (folder_.empty()) return std::nullopt;
-  std::error_code missing;
-  if (!std::filesystem::is_regular_file(folder_ / key, missing)) return std::nullopt;
-  std::string text;
-  try {
-    text = read_file(folder_ / key, kLargestChoice);
-  } catch (const Error&) {
-    return std::nullopt;  // another process may be replacing it
-  }
+  const std::string text = cache_->kept().read(kKind, key);
   ChosenPlan plan;
   const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), plan.number);
   if (wrong != std::errc() || plan.number < 0) return std::nullopt;
@@ -140,14 +123,7 @@ void Tuner::remember(const std::string& key, const ChosenPlan& plan) {
     const std::scoped_lock lock(mutex_);
     chosen_[key] = plan;
   }
-  if (folder_.empty()) return;
-  try {
-    AtomicFile file(folder_ / key);
-    file.write(fmt::format("{} {}\n", plan.number, plan.hash));
-    file.commit();
-  } catch (const Error& error) {
-    verbose(fmt::format("a tuned plan is not kept: {}", error.what()));
-  }
+  cache_->kept().write(kKind, key, fmt::format("{} {}\n", plan.number, plan.hash));
 }
 
 void Tuner::later(std::function<void()> job) {

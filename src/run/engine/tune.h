@@ -7,7 +7,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -77,8 +76,8 @@ class Trial {
 
 class Tuner {
  public:
-  // Choices are kept in `folder`; empty: in memory.
-  Tuner(std::shared_ptr<KernelCache> cache, std::filesystem::path folder, int threads);
+  // Choices are kept where the cache keeps its kernels.
+  Tuner(std::shared_ptr<KernelCache> cache, int threads);
   ~Tuner();
   Tuner(const Tuner&) = delete;
   Tuner& operator=(const Tuner&) = delete;
@@ -95,7 +94,6 @@ class Tuner {
   void work();
 
   std::shared_ptr<KernelCache> cache_;
-  std::filesystem::path folder_;
   int threads_;
   std::mutex mutex_;
   std::condition_variable wake_, idle_;

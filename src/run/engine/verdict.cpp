@@ -4,34 +4,27 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "emit/emit.h"
+#include "emit/seal.h"
 
 namespace lumen::run {
 namespace {
 
 constexpr std::string_view kSound = "sound", kWrong = "wrong: ";
-constexpr uint64_t kLargestVerdict = 4096;
+constexpr size_t kLongestWrong = 2048;
+constexpr const char* kKind = "verdicts";
 
-std::filesystem::path file_of(const Device& device, const std::filesystem::path& folder) {
-  const std::string key = fmt::format("{}\n{}\n{}", device.machine().name, device.identity(), emit::version());
-  return folder / "verdicts" / hash_text(key).hex();
+std::string name_of(const Device& device) {
+  return emit::fingerprint(fmt::format("{}\n{}\n{}", device.machine().name, device.identity(), emit::version()));
 }
 
 // What is remembered: a disagreement, or "" for none.
-std::optional<std::string> known_verdict(const Device& device, const std::filesystem::path& folder) {
-  if (folder.empty()) return std::nullopt;
-  std::string text;
-  try {
-    text = read_file(file_of(device, folder), kLargestVerdict);
-  } catch (const Error&) {
-    return std::nullopt;  // not tried yet
-  }
+std::optional<std::string> known_verdict(const Device& device, KeptFiles& kept) {
+  const std::string text = kept.read(kKind, name_of(device));
   if (text == kSound) return std::string();
   if (text.starts_with(kWrong)) return text.substr(kWrong.size());
-  return std::nullopt;  // damaged
+  return std::nullopt;  // not tried yet
 }
 
 }  // namespace
@@ -41,26 +34,19 @@ std::string disagreement(const std::vector<CheckLine>& lines) {
   return wrong == lines.end() ? "" : fmt::format("{}: {}", wrong->what, wrong->detail);
 }
 
-void remember_verdict(const Device& device, const std::filesystem::path& folder, const std::string& disagreement) {
-  if (folder.empty()) return;
-  try {
-    const std::filesystem::path file = file_of(device, folder);
-    std::filesystem::create_directories(file.parent_path());
-    write_file_atomic(file, disagreement.empty() ? std::string(kSound)
-                                                 : std::string(kWrong) + disagreement.substr(0, kLargestVerdict / 2));
-  } catch (const std::exception& error) {
-    verbose(fmt::format("the verdict on {} is not kept: {}", device.describe(), error.what()));
-  }
+void remember_verdict(const Device& device, KeptFiles& kept, const std::string& disagreement) {
+  kept.write(kKind, name_of(device),
+             disagreement.empty() ? std::string(kSound) : std::string(kWrong) + disagreement.substr(0, kLongestWrong));
 }
 
-void require_sound(Engine& engine, const std::filesystem::path& folder) {
-  std::optional<std::string> verdict = known_verdict(engine.device(), folder);
+void require_sound(Engine& engine, KeptFiles& kept) {
+  std::optional<std::string> verdict = known_verdict(engine.device(), kept);
   if (!verdict) {
-    verbose(fmt::format("first use of {}: its kernels are tested", engine.device().describe()));
+    verbose(fmt::format("first use of {}: its kernels with f32 activations are tested", engine.device().describe()));
     const std::vector<CheckLine> lines = check_families(engine);
     verdict = disagreement(lines);
     const bool whole = std::all_of(lines.begin(), lines.end(), [](const CheckLine& l) { return l.ran; });
-    if (whole || !verdict->empty()) remember_verdict(engine.device(), folder, *verdict);
+    if (whole || !verdict->empty()) remember_verdict(engine.device(), kept, *verdict);
   }
   if (!verdict->empty())
     throw Error(Exit::hardware,

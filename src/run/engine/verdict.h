@@ -1,12 +1,13 @@
-// Whether a GPU computes what the evaluator says: tried once for each GPU, driver and code generator, and remembered in
-// the cache's folder. What disagrees is not used. Proved by tests/run/verdict_test.cpp.
+// Whether a GPU computes what the evaluator says, in kernels with f32 activations (CompileOptions::exact; those that
+// round activations are not tried): once for each GPU, driver and code generator, and remembered in the cache's folder.
+// What disagrees is not used. Proved by tests/run/verdict_test.cpp.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "run/engine/family_check.h"
+#include "run/engine/kept_files.h"
 
 namespace lumen::run {
 
@@ -14,10 +15,10 @@ namespace lumen::run {
 // launched computes nothing wrong: it says so itself when it is needed.
 std::string disagreement(const std::vector<CheckLine>& lines);
 
-// Keeps what a trial of the device found. `folder` empty: nothing is kept.
-void remember_verdict(const Device& device, const std::filesystem::path& folder, const std::string& disagreement);
+// Keeps what a trial of the device found.
+void remember_verdict(const Device& device, KeptFiles& kept, const std::string& disagreement);
 
 // Puts the device on trial unless its verdict is known. Error (exit 3) when it disagreed.
-void require_sound(Engine& engine, const std::filesystem::path& folder);
+void require_sound(Engine& engine, KeptFiles& kept);
 
 }  // namespace lumen::run

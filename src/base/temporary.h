@@ -1,0 +1,23 @@
+// Temporary files that a signal must not leave behind. Whoever makes one names it here until it is renamed or removed.
+// Proved by tests/base/temporary_test.cpp.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+namespace lumen {
+
+// A name beyond the table's room is not remembered: such a file is removed by the next run in its folder.
+void remember_temporary(const std::filesystem::path& path);
+void forget_temporary(const std::filesystem::path& path);
+
+// Removes every file named at this moment. May be called by signal handlers.
+void remove_temporaries() noexcept;
+
+// Removes hidden files and folders ".NAME.PID.N.part" of a folder that no process holds a lock on: whoever writes one
+// does, and the lock goes with the process. `wanted`: only those whose NAME it says yes to.
+void remove_leavings(const std::filesystem::path& folder,
+                     const std::function<bool(const std::string&)>& wanted = nullptr);
+
+}  // namespace lumen

@@ -1,0 +1,128 @@
+#include "cli/numbers.h"
+
+#include <fmt/format.h>
+
+#include <cfloat>
+#include <charconv>
+#include <cmath>
+#include <string>
+
+namespace lumen::cli {
+namespace {
+
+constexpr int64_t kMostCount = 1'000'000'000'000'000;
+constexpr double kMostReal = 1e30;
+constexpr int64_t kEndless = INT32_MAX;  // bounds from here on say nothing to a reader
+
+// 1,000,000
+std::string grouped(int64_t n) {
+  std::string out = std::to_string(n);
+  for (size_t at = out.size(); at > (n < 0 ? 4U : 3U);) out.insert(at -= 3, ",");
+  return out;
+}
+
+struct Read {
+  bool number = false;           // it is one, of whatever size
+  std::optional<int64_t> value;  // none: too large for any count
+};
+
+Read read_whole(std::string_view text) {
+  if (text.starts_with('+') && text.size() > 1 && text[1] != '-') text.remove_prefix(1);
+  int64_t value = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (wrong == std::errc::invalid_argument || end != text.data() + text.size()) return {};
+  return {true, wrong == std::errc() ? std::optional(value) : std::nullopt};
+}
+
+std::optional<double> read_real(const std::string& text) {
+  double value = 0;
+  const char* begin = text.data() + (text.starts_with('+') && !text.starts_with("+-") ? 1 : 0);
+  const auto [end, wrong] = std::from_chars(begin, text.data() + text.size(), value);
+  if (wrong == std::errc::invalid_argument || end != text.data() + text.size()) return std::nullopt;
+  return wrong == std::errc() ? value : HUGE_VAL;
+}
+
+std::string plain(double x) {
+  return std::abs(x) >= 1e6 ? fmt::format("{:g}", x) : fmt::format("{}", x);
+}
+
+// A bound that only keeps 0 out.
+bool is_above_zero(double least) {
+  return least > 0 && least <= 1e-6;
+}
+
+// What is wrong with a text; it is rewritten in the one way the parser cannot misread.
+std::string check_whole(std::string& text, int64_t least, int64_t most) {
+  const Read read = read_whole(text);
+  if (!read.number) return fmt::format("'{}' is not a whole number", text);
+  if (read.value && *read.value >= least && *read.value <= most) {
+    text = std::to_string(*read.value);
+    return {};
+  }
+  if (most < kEndless) return fmt::format("{} is not from {} to {}", text, grouped(least), grouped(most));
+  const bool below = read.value ? *read.value < least : text.starts_with('-');
+  return below ? fmt::format("{} is less than {}", text, grouped(least))
+               : fmt::format("{} is more than {}", text, grouped(most));
+}
+
+std::string check_real(std::string& text, double least, double most) {
+  const auto value = read_real(text);
+  if (!value) return fmt::format("'{}' is not a number", text);
+  if (*value >= least && *value <= most) return {};
+  if (!std::isfinite(*value)) return fmt::format("{} is not a finite number", text);
+  if (most >= kMostReal && *value > most) return fmt::format("{} is too large", text);
+  if (most >= kMostReal)
+    return is_above_zero(least) ? fmt::format("{} is not above 0", text)
+                                : fmt::format("{} is less than {}", text, plain(least));
+  return is_above_zero(least) ? fmt::format("{} is not above 0 and up to {}", text, plain(most))
+                              : fmt::format("{} is not from {} to {}", text, plain(least), plain(most));
+}
+
+// True for "INT", "INT:from 1", "INT ...", and not for "INTERVAL".
+bool is_type(const std::string& name, std::string_view type) {
+  return name.starts_with(type) && (name.size() == type.size() || std::isalnum(name[type.size()]) == 0);
+}
+
+}  // namespace
+
+CLI::Validator whole(int64_t least, int64_t most) {
+  return CLI::Validator([least, most](std::string& text) { return check_whole(text, least, most); },
+                        most < kEndless ? fmt::format("{} to {}", least, most) : fmt::format("from {}", least));
+}
+
+CLI::Validator real(double least, double most) {
+  return CLI::Validator([least, most](std::string& text) { return check_real(text, least, most); },
+                        is_above_zero(least) ? fmt::format("above 0 to {}", plain(most))
+                                             : fmt::format("{} to {}", plain(least), plain(most)));
+}
+
+std::optional<std::pair<int64_t, int64_t>> two_counts(std::string_view text, char sign) {
+  const size_t at = text.find(sign);
+  if (at == std::string_view::npos) return std::nullopt;
+  const Read first = read_whole(text.substr(0, at)), second = read_whole(text.substr(at + 1));
+  const auto fits = [](const Read& r) { return r.value && *r.value >= 1 && *r.value <= kEndless; };
+  if (!fits(first) || !fits(second)) return std::nullopt;
+  return std::pair(*first.value, *second.value);
+}
+
+void guard_numbers(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_expected_max() == 0 || option->get_type_size() == 0) continue;  // a flag
+    const std::string type = option->get_type_name();
+    // The parser's own checks of signs name the largest number there is, digit by digit.
+    const bool positive = type.find(":POSITIVE") != std::string::npos;
+    const bool not_negative = positive || type.find(":NONNEGATIVE") != std::string::npos || is_type(type, "UINT");
+    const int64_t least = positive ? 1 : not_negative ? 0 : -kMostCount;
+    const double least_real = positive ? DBL_MIN : not_negative ? 0 : -kMostReal;
+    // Without a description: the help shows the option's own bounds.
+    if (is_type(type, "INT") || is_type(type, "UINT"))
+      option->transform(
+          CLI::Validator([least](std::string& text) { return check_whole(text, least, kMostCount); }, ""));
+    if (is_type(type, "FLOAT"))
+      option->transform(
+          CLI::Validator([least_real](std::string& text) { return check_real(text, least_real, kMostReal); }, ""));
+  }
+  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) guard_numbers(*sub);
+}
+
+}  // namespace lumen::cli

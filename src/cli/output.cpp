@@ -1,0 +1,63 @@
+#include "cli/output.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+
+#include "base/error.h"
+#include "base/printable.h"
+
+namespace lumen::cli {
+namespace {
+
+[[noreturn]] void fail(int number) {
+  std::clearerr(stdout);
+  if (number == EPIPE) throw ClosedOutput{};
+  throw Error(Exit::user, fmt::format("cannot write to standard output: {}", std::strerror(number)),
+              number == ENOSPC ? "the disk is full, or the output goes to a device that takes nothing" : "");
+}
+
+void write(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+    fail(errno != 0 ? errno : EIO);
+}
+
+bool is_terminal() {
+  return ::isatty(STDOUT_FILENO) != 0;
+}
+
+}  // namespace
+
+void put(std::string_view text) {
+  write(printable(text, Lines::kept));
+}
+
+void put_text(std::string_view text) {
+  if (is_terminal()) {
+    write(harmless(text));
+  } else {
+    write(text);
+  }
+}
+
+void put_bytes(std::string_view bytes) {
+  if (is_terminal())
+    throw Error(Exit::usage, "the output is no text, and a terminal reads it", "name a file with -o, or redirect it");
+  write(bytes);
+}
+
+void finish_output() {
+  errno = 0;
+  std::cout.flush();
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    const int number = errno != 0 ? errno : EIO;
+    std::cout.clear();
+    fail(number);
+  }
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,43 @@
+// The flags of `lumen train`, what contradicts what, and the recipe they make. Proved by
+// tests/cli/train_flags_test.cpp.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "model/arch/family.h"
+#include "model/train/record.h"
+
+namespace lumen::cli {
+
+// Flags win over the recipe; absent ones leave it as it is.
+struct TrainFlags {
+  std::string recipe, model, resume, format;
+  bool resume_given = false, print_config = false, explain = false, hf = false, bf16 = false, overwrite = false;
+  bool changed_data = false, changed_recipe = false;
+  std::optional<std::string> out, family, shape, data, tokenizer, schedule, precision, param_type, output_type;
+  std::optional<int64_t> batch, length, steps, warmup, accumulate, evaluate_every, save_every, keep;
+  std::optional<uint32_t> seed;
+  std::optional<double> rate, min_rate, decay, clip, beta1, beta2, validation;
+};
+
+// Returns the option --resume, whose value may be left out.
+CLI::Option* add_train_flags(CLI::App& app, TrainFlags& flags);
+
+// Error (usage) that names both flags when two contradict each other.
+void check_train_flags(const TrainFlags& flags);
+
+// The recipe a fresh run follows.
+model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flags);
+
+// The recipe a resumed run follows: the stored one. Error (usage) that names both values where a flag or a recipe given
+// along contradicts it, unless changes were asked for; changes are noted. `--steps` may be more: the rates of the steps
+// planned before stay, further steps run at the last rate.
+model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& flags, const model::Recipe& stored);
+
+// How many tokens "bytes:N" asks for; nothing for other texts. Error when N is no such number.
+std::optional<int64_t> byte_pair_tokens(const std::string& tokenizer);
+
+}  // namespace lumen::cli

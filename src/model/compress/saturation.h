@@ -1,0 +1,30 @@
+// What a number format could not hold of a tensor: numbers beyond its range come out smaller, and blocks whose scale is
+// too small for its field come out as zeros. Both are legal, and both are worth a word. Proved by
+// tests/model/saturation_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "number/format.h"
+
+namespace lumen::model {
+
+struct Saturation {
+  int64_t clamped = 0;  // numbers of blocks whose scale stands at the end of its range and that came out too small
+  double largest = 0;   // of them, by magnitude
+  int64_t lost = 0;     // numbers other than 0 of blocks that came out as zeros
+  int64_t blocks = 0;   // such blocks
+
+  bool any() const { return clamped > 0 || lost > 0; }
+  Saturation& operator+=(const Saturation& other);
+  // "12 numbers lie beyond the range of f16 (the largest is 1.2e+06); 256 numbers in 1 block became 0"
+  std::string text(const Format& f) const;
+};
+
+// `x` was encoded to `blob`, which decodes to `y`.
+Saturation saturation(const Format& f, std::span<const float> x, std::span<const float> y,
+                      std::span<const uint8_t> blob, int64_t rows, int64_t columns);
+
+}  // namespace lumen::model

@@ -1,0 +1,84 @@
+#include "model/eval/likelihood.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+double log_probability(std::span<const float> logits, TokenId id, const char* what) {
+  const float top = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float v : logits) sum += std::exp(static_cast<double>(v) - top);
+  const double out = static_cast<double>(logits[static_cast<size_t>(id)]) - top - std::log(sum);
+  if (!std::isfinite(out))
+    throw Error(Exit::numeric, fmt::format("the model's logits {} are no finite numbers", what),
+                "look for the weight that broke with `lumen inspect`, or try --exact");
+  return out;
+}
+
+}  // namespace
+
+TokenPair token_pair(const Tokenizer& tokenizer, std::string prompt, std::string continuation) {
+  const size_t end = prompt.find_last_not_of(" \t\n\r\f\v") + 1;
+  continuation = prompt.substr(end) + continuation;
+  prompt.resize(end);
+  EncodeOptions options;
+  options.add_special = true;
+  const auto encode = [&](const std::string& text) {
+    std::vector<TokenId> ids = tokenizer.encode(text, options);
+    if (tokenizer.adds_eos() && !ids.empty() && tokenizer.eos() && ids.back() == *tokenizer.eos()) ids.pop_back();
+    return ids;
+  };
+  TokenPair pair;
+  const std::vector<TokenId> whole = encode(prompt + continuation);
+  pair.before = encode(prompt);
+  if (pair.before.empty()) {  // something has to stand before the first token
+    const auto first = tokenizer.bos() ? tokenizer.bos() : tokenizer.eos();
+    if (!first) throw user_error("an empty prompt needs a tokenizer with a token for the beginning or end of texts");
+    pair.before = {*first};
+    pair.behind = whole;
+  } else {
+    pair.behind.assign(whole.begin() + static_cast<int64_t>(std::min(pair.before.size(), whole.size())), whole.end());
+  }
+  if (pair.behind.empty())
+    throw user_error("nothing follows the prompt, so that it has no likelihood: '{}'", continuation);
+  return pair;
+}
+
+Likelihood::Likelihood(const LoadedModel& loaded, const SessionOptions& options) : session_(loaded, options) {}
+
+double Likelihood::of(const TokenPair& pair) {
+  std::vector<TokenId> before = pair.before;
+  // The last token of all is asked for, but not read.
+  const auto room = static_cast<size_t>(session_.context());
+  if (pair.behind.size() > room)
+    throw user_error("a choice of {} tokens is longer than the context of {}", pair.behind.size(), room);
+  if (const size_t all = before.size() + pair.behind.size() - 1; all > room) {
+    before.erase(before.begin(), before.begin() + static_cast<int64_t>(std::min(all - room, before.size() - 1)));
+    ++cut_;
+  }
+  if (before != row_text_) {
+    const auto [mine, theirs] =
+        std::mismatch(session_.text().begin(), session_.text().end(), before.begin(), before.end());
+    computed_ += static_cast<int64_t>(before.size()) -
+                 std::min<int64_t>(mine - session_.text().begin(), static_cast<int64_t>(before.size()) - 1);
+    const auto row = session_.become(before);
+    row_.assign(row.begin(), row.end());
+    row_text_ = before;
+  }
+  double sum = log_probability(row_, pair.behind.front(), "behind a prompt");
+  if (pair.behind.size() == 1) return sum;
+  session_.rewind(static_cast<int64_t>(before.size()));
+  const std::span<const TokenId> read(pair.behind.data(), pair.behind.size() - 1);
+  const std::span<const float> rows = session_.feed_all(read);
+  computed_ += static_cast<int64_t>(read.size());
+  const auto vocabulary = static_cast<size_t>(session_.vocabulary());
+  for (size_t i = 0; i < read.size(); ++i)
+    sum += log_probability(rows.subspan(i * vocabulary, vocabulary), pair.behind[i + 1], "inside a choice");
+  return sum;
+}
+
+}  // namespace lumen::model

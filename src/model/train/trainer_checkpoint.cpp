@@ -1,0 +1,120 @@
+// The trainer's part that writes and reads checkpoints.
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/train/guard.h"
+#include "model/train/record.h"
+#include "model/train/trainer.h"
+#include "number/scalar.h"
+
+namespace lumen::model {
+namespace {
+
+bool is_moment(const std::string& name) {
+  return name.starts_with(kFirstMoment) || name.starts_with(kSecondMoment);
+}
+
+TensorSpec spec_of(const std::string& name, const graph::Type& type) {
+  TensorSpec spec;
+  spec.name = name;
+  for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
+  spec.element = type.element;
+  return spec;
+}
+
+// `bytes` of a plain tensor hold finite numbers only, and weights none that cannot be squared.
+void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const std::string& where,
+                   const std::string& hint) {
+  std::vector<float> numbers(static_cast<size_t>(spec.rows() * spec.columns()));
+  if (spec.element.scalar == Scalar::f32) {
+    LUMEN_CHECK(bytes.size() == numbers.size() * sizeof(float));
+    std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  } else {
+    LUMEN_CHECK(spec.element.scalar == Scalar::bf16 && bytes.size() == numbers.size() * sizeof(uint16_t));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      uint16_t half = 0;
+      std::memcpy(&half, bytes.data() + i * sizeof half, sizeof half);
+      numbers[i] = bf16_to_f32(half);
+    }
+  }
+  require_finite(numbers, where, spec.name, hint,
+                 is_moment(spec.name) ? std::numeric_limits<float>::max() : kLargestWeight);
+}
+
+}  // namespace
+
+bool Trainer::is_trained(const std::string& name) const {
+  return std::any_of(trained_.begin(), trained_.end(), [&](const Parameter& p) { return p.name == name; });
+}
+
+int64_t Trainer::checkpoint_bytes() const {
+  int64_t bytes = 1 << 20;  // tokenizer and state
+  for (const auto& [name, t] : tensors_) {
+    if (is_trained(name) || model_.weights.contains(name) || is_moment(name)) bytes += t->bytes();
+  }
+  return bytes;
+}
+
+std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
+  if (diverged_)
+    throw Error(Exit::numeric, fmt::format("the state after step {} is not saved: it has diverged", done_),
+                "go on from the last checkpoint");
+  CheckpointContent content;
+  content.state.step = done_;
+  content.state.seed = recipe_.seed;
+  content.state.data_position = static_cast<uint64_t>(done_ * recipe_.accumulate);
+  content.state.config = describe(recipe_);
+  record_run(model_, *data_, &content);
+  for (const auto& [name, t] : tensors_) {
+    if (is_trained(name) || model_.weights.contains(name)) content.weights.push_back(spec_of(name, t->type()));
+    if (is_moment(name)) content.optimizer.push_back(spec_of(name, t->type()));
+  }
+  std::vector<uint8_t> buffer;
+  content.fetch = [&](const TensorSpec& spec) -> std::span<const uint8_t> {
+    const run::DeviceTensorRef& t = tensors_.at(spec.name);
+    buffer.resize(static_cast<size_t>(t->bytes()));
+    t->download(buffer.data(), t->bytes());
+    const std::span<const uint8_t> bytes(buffer.data(), static_cast<size_t>(spec.blob_bytes()));
+    check_numbers(
+        spec, bytes, fmt::format("after step {}", done_),
+        "training has diverged and this state is not saved; go on from the last checkpoint with a lower rate");
+    return bytes;
+  };
+  return save_checkpoint(out, content);
+}
+
+void Trainer::restore(const std::filesystem::path& folder) {
+  restore(load_checkpoint(folder, model_.family->library().formats()));
+}
+
+void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
+  const std::string folder = checkpoint.folder.string();
+  const auto take = [&](const TensorFile& file, const std::string& name, run::DeviceTensor& to) {
+    const StoredTensor& stored = file.get(name);
+    const TensorSpec expected = spec_of(name, to.type());
+    if (stored.shape != expected.shape || !(stored.element == expected.element)) {
+      throw user_error(
+          "{}: tensor '{}' has another shape or type than in this run; resume with the recipe it was made with", folder,
+          name);
+    }
+    const std::vector<uint8_t> blob = stored.blob();
+    check_numbers(expected, blob, folder, "the checkpoint is of a run that had diverged; go on from an earlier one");
+    to.upload(blob.data(), static_cast<int64_t>(blob.size()));
+  };
+  for (auto& [name, t] : tensors_) {
+    if (is_trained(name) || model_.weights.contains(name)) take(*checkpoint.weights, name, *t);
+    if (is_moment(name)) take(*checkpoint.optimizer, name, *t);
+  }
+  if (checkpoint.state.seed != recipe_.seed && !any_seed) {
+    throw user_error("{} was made with seed {}, this run has seed {}", folder, checkpoint.state.seed, recipe_.seed);
+  }
+  if (checkpoint.state.step < 0 || checkpoint.state.step > recipe_.schedule.steps) {
+    throw user_error("{} was made after {} steps, this run has {}", folder, checkpoint.state.step,
+                     recipe_.schedule.steps);
+  }
+  done_ = checkpoint.state.step;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,203 @@
+// needs: none. Every option of `lumen train`: which values it refuses, and what it says beside each other one.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "outcome.h"
+
+namespace lumen::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TrainFlagsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "lumen-train-flags-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  fs::path folder_;
+};
+
+// A value for each option with which a run could begin; "" for flags without one.
+const std::map<std::string, std::string> kOptions = {
+    {"--recipe", "char"},
+    {"--model", "absent.gguf"},
+    {"--family", "llama"},
+    {"--shape", "tiny"},
+    {"--data", "absent.txt"},
+    {"--tokenizer", "characters"},
+    {"--out", "absent-out"},
+    {"--overwrite", ""},
+    {"--resume", "absent-run"},
+    {"--allow-changed-data", ""},
+    {"--allow-changed-recipe", ""},
+    {"--batch", "4"},
+    {"--length", "16"},
+    {"--steps", "12"},
+    {"--lr", "0.01"},
+    {"--min-lr", "0.001"},
+    {"--warmup", "2"},
+    {"--schedule", "cosine"},
+    {"--weight-decay", "0.1"},
+    {"--max-grad-norm", "1"},
+    {"--beta1", "0.9"},
+    {"--beta2", "0.95"},
+    {"--accumulate", "2"},
+    {"--validation", "0.01"},
+    {"--eval-every", "0"},
+    {"--save-every", "0"},
+    {"--keep", "1"},
+    {"--seed", "3"},
+    {"--precision", "f16"},
+    {"--bf16", ""},
+    {"--param-type", "bf16"},
+    {"--format", "q4_0"},
+    {"--output-type", "q8_0"},
+    {"--hf", ""},
+    {"--explain", ""},
+};
+
+// Options that need --resume, and pairs that contradict each other; all other pairs may stand side by side.
+const std::set<std::string> kNeedsResume = {"--allow-changed-data", "--allow-changed-recipe"};
+const std::set<std::pair<std::string, std::string>> kContradict = {
+    {"--model", "--shape"},
+    {"--family", "--model"},
+    {"--model", "--resume"},
+    {"--bf16", "--precision"},
+};
+
+void add(std::vector<std::string>& arguments, const std::string& option) {
+  arguments.push_back(option);
+  if (const std::string& value = kOptions.at(option); !value.empty()) arguments.push_back(value);
+}
+
+TEST_F(TrainFlagsTest, TheTableIsWhole) {
+  const std::string help = lumen({"train", "--help"}).out;
+  const std::set<std::string> shared = {"--help",      "--formats", "--models", "--threads",
+                                        "--device",    "--machine", "--cache",  "--no-tune",
+                                        "--libraries", "--verbose", "--quiet",  "--print-config"};
+  std::set<std::string> told;
+  const std::regex first(R"(\n\s{1,4}(?:-\w,\s*)?(--[\w-]+))");
+  for (std::sregex_iterator i(help.begin(), help.end(), first), end; i != end; ++i) told.insert((*i)[1]);
+  EXPECT_GT(told.size(), 40U) << help;
+  for (const std::string& option : told)
+    EXPECT_TRUE(kOptions.contains(option) || shared.contains(option)) << option << " is not in the table";
+  for (const auto& [option, value] : kOptions) EXPECT_TRUE(told.contains(option)) << option;
+}
+
+// --print-config resolves all flags and begins nothing. What contradicts does so pair by pair, so that options that
+// pass all at once pass in every pair of them.
+TEST_F(TrainFlagsTest, EveryPair) {
+  const auto run = [](const std::set<std::string>& options) {
+    std::vector<std::string> arguments = {"train", "--print-config"};
+    for (const std::string& option : options) add(arguments, option);
+    return lumen(arguments);
+  };
+  for (const auto& [a, b] : kContradict) {
+    const Outcome o = run({a, b});
+    EXPECT_EQ(o.code, 2) << a << " " << b << ": " << o.error;
+    EXPECT_TRUE(contains(o.error, a) && contains(o.error, b)) << o.error;
+  }
+  std::vector<std::set<std::string>> together;
+  for (const bool model : {false, true}) {
+    for (const char* type : {"--bf16", "--precision"}) {
+      std::set<std::string> options = {type};
+      for (const auto& [option, value] : kOptions) {
+        const bool other = option == "--bf16" || option == "--precision" || option == "--resume";
+        const bool of_model = option == "--model", of_fresh = option == "--shape" || option == "--family";
+        if (!other && !kNeedsResume.contains(option) && (model ? !of_fresh : !of_model)) options.insert(option);
+      }
+      const Outcome o = run(options);
+      EXPECT_EQ(o.code, 0) << o.error;
+      for (const std::string& option : kNeedsResume) {
+        std::set<std::string> more = options;
+        more.insert(option);
+        const Outcome refused = run(more);
+        EXPECT_EQ(refused.code, 2) << option << refused.error;
+        EXPECT_TRUE(contains(refused.error, option) && contains(refused.error, "--resume")) << refused.error;
+      }
+      together.push_back(options);
+      if (model) continue;
+      options.insert(kNeedsResume.begin(), kNeedsResume.end());
+      options.insert("--resume");
+      const Outcome resumed = run(options);
+      EXPECT_EQ(resumed.code, 1) << resumed.error;
+      EXPECT_TRUE(contains(resumed.error, "no checkpoint in absent-run")) << resumed.error;
+      together.push_back(options);
+    }
+  }
+  for (const auto& [a, a_value] : kOptions) {
+    for (const auto& [b, b_value] : kOptions) {
+      if (b <= a || kContradict.contains({a, b})) continue;
+      const bool lonely = (kNeedsResume.contains(a) || kNeedsResume.contains(b)) && (a == "--model" || b == "--model");
+      const bool seen = std::any_of(together.begin(), together.end(),
+                                    [&](const auto& options) { return options.contains(a) && options.contains(b); });
+      EXPECT_TRUE(seen || lonely) << a << " " << b << " were not tried";
+    }
+  }
+  for (const char* name : {"absent-run", "absent-out", "lumen-out"}) EXPECT_FALSE(fs::exists(name)) << name;
+}
+
+TEST_F(TrainFlagsTest, ValuesThatContradict) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--lr", "1e-3", "--min-lr", "1e-2"},    {"--min-lr", "1e-3", "--schedule", "constant"},
+      {"--warmup", "20", "--steps", "10"},     {"--bf16", "--precision", "f16"},
+      {"--recipe", "char", "--min-lr", "0.5"},
+  };
+  for (auto arguments : wrong) {
+    arguments.insert(arguments.begin(), {"train", "--print-config"});
+    const Outcome o = lumen(arguments);
+    EXPECT_EQ(o.code, 2) << arguments[2] << " " << o.out;
+  }
+  EXPECT_EQ(lumen({"train", "--print-config", "--bf16", "--precision", "bf16"}).code, 0);
+}
+
+TEST_F(TrainFlagsTest, NumbersThatAreNone) {
+  const std::vector<std::string> never = {"nan", "-nan", "inf", "-inf", "-1", "", "x", "1e400", "0x", "1 2"};
+  for (const char* option :
+       {"--lr", "--min-lr", "--weight-decay", "--max-grad-norm", "--beta1", "--beta2", "--validation", "--batch",
+        "--length", "--steps", "--warmup", "--accumulate", "--eval-every", "--save-every", "--keep", "--seed"}) {
+    for (const std::string& value : never) {
+      const Outcome o = lumen({"train", "--print-config", std::string(option) + "=" + value});
+      EXPECT_EQ(o.code, 2) << option << " " << value << o.out;
+      EXPECT_TRUE(contains(o.error, option)) << o.error;
+    }
+  }
+  for (const char* option : {"--batch", "--length", "--steps", "--warmup", "--accumulate", "--eval-every",
+                             "--save-every", "--keep", "--seed"}) {
+    for (const char* value : {"99999999999999999999", "1.5", "9223372036854775808", "18446744073709551617"})
+      EXPECT_EQ(lumen({"train", "--print-config", option, value}).code, 2) << option << " " << value;
+  }
+  for (const char* option : {"--batch", "--length", "--steps", "--accumulate"})
+    EXPECT_EQ(lumen({"train", "--print-config", option, "0"}).code, 2) << option;
+  for (const char* value : {"1", "2.0"}) EXPECT_EQ(lumen({"train", "--print-config", "--beta1", value}).code, 2);
+  const Outcome range = lumen({"train", "--print-config", "--validation", "0.95"});
+  EXPECT_TRUE(contains(range.error, "0.001 to 0.9")) << range.error;
+}
+
+TEST_F(TrainFlagsTest, NamesThatAreNone) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"--tokenizer", "bytes:"},
+      {"--tokenizer", "bytes:255"},
+      {"--tokenizer", "bytes:300x"},
+      {"--tokenizer", "bytes:1e3"},
+      {"--tokenizer", "bytes:99999999999999999999"},
+      {"--schedule", "sine"},
+      {"--recipe", "absent"},
+  };
+  for (const auto& [option, value] : wrong)
+    EXPECT_EQ(lumen({"train", "--print-config", option, value}).code, 2) << value;
+  EXPECT_NE(lumen({"train", "--print-config", "--precision", "nonsense"}).code, 0);
+  const Outcome type = lumen({"train", "--shape", "tiny", "--param-type", "f16", "-o", path("o")});
+  EXPECT_EQ(type.code, 2) << type.error;
+}
+
+}  // namespace
+}  // namespace lumen::cli
