@@ -92,7 +92,7 @@ std::vector<graph::LowRank> adapter_changes(const Model& model,
                     fmt::format("adapter target '{}': '{}' is not used in a way that a change of low rank could be "
                                 "added to",
                                 target, p.name),
-                    "adapters change matrices that are multiplied with, experts, and embeddings");
+                    "adapters change matrices that are multiplied with, one or many, and embeddings");
       chosen = chosen || fits;
     }
     if (!chosen) continue;
