@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,11 +17,13 @@
 
 namespace lumen::model {
 
-// W + scale * B A of one parameter.
+// W + scale * B A of one parameter; with magnitudes (DoRA) each of its rows, an embedding's columns, is then stretched
+// to the norm given.
 struct AdapterPart {
-  Weight a;  // f32 [rank, K]; of an embedding [N, rank]
-  Weight b;  // f32 [N, rank]; of an embedding [K, rank]
+  Weight a;  // f32 [rank, K]; of an embedding [N, rank]; of stacked matrices [E, rank, K]
+  Weight b;  // f32 [N, rank]; of an embedding [K, rank]; of stacked matrices [E, N, rank]
   double scale = 1;
+  std::optional<Weight> magnitude = {};  // f32 [N]; of an embedding [K]; of stacked matrices [E, N]
   int64_t rank() const { return b.columns(); }
 };
 
