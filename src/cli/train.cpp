@@ -62,9 +62,9 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
                             model::Recipe& r, const model::Documents& documents) {
   if (!flags.model.empty()) {
     model::Model model = model::read_model(library, flags.model);
-    if (model.tokenizer && flags.tokenizer) {
+    if (model.tokenizer && flags.has("data.tokenizer")) {
       throw usage_error("--tokenizer {} and --model {} contradict each other: the model has a tokenizer",
-                        *flags.tokenizer, flags.model);
+                        flags.text("data.tokenizer"), flags.model);
     }
     if (!model.tokenizer) model.tokenizer = make_tokenizer(r.tokenizer, documents);
     fit_context(model, r);
@@ -148,10 +148,11 @@ void compare_data(const TrainFlags& flags, const model::StoredRun& stored, const
 
 // Of a flag that names a tokenizer beside a checkpoint, which has one.
 void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, const model::Documents& documents) {
-  if (!flags.tokenizer || *flags.tokenizer == stored.recipe.tokenizer) return;
-  const bool is_default = *flags.tokenizer == "characters" && stored.recipe.tokenizer.empty();
-  if (is_default || make_tokenizer(*flags.tokenizer, documents).to_json() == stored.model.tokenizer->to_json()) return;
-  throw usage_error("--tokenizer {} is another tokenizer than the checkpoint's ({})", *flags.tokenizer,
+  const std::string asked = flags.text("data.tokenizer");
+  if (!flags.has("data.tokenizer") || asked == stored.recipe.tokenizer) return;
+  const bool is_default = asked == "characters" && stored.recipe.tokenizer.empty();
+  if (is_default || make_tokenizer(asked, documents).to_json() == stored.model.tokenizer->to_json()) return;
+  throw usage_error("--tokenizer {} is another tokenizer than the checkpoint's ({})", asked,
                     stored.recipe.tokenizer.empty() ? "its model's own, or characters" : stored.recipe.tokenizer);
 }
 

@@ -2,32 +2,89 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "model/train/recipe_keys.h"
 
 namespace lumen::cli {
 namespace {
 
-// The number a recipe may have there, said so that people can read it.
-CLI::Validator within(const std::string& key, double least) {
-  model::Bounds bounds = model::bounds_of(key);
-  bounds.least = std::max(bounds.least, least);
+// A flag that stands for one key of a recipe.
+struct KeyFlag {
+  const char* names;
+  const char* key;
+  const char* help;
+  const char* type = "";
+  double least = -1e300;  // where a flag may be less than a recipe's key
+};
+
+// In the order in which --help lists them.
+constexpr KeyFlag kKeyFlags[] = {
+    {"--family", "model.family", "Model family"},
+    {"--shape,--size", "model.size", "Named size of the family"},
+    {"--data,--dataset", "data.path", "Text, .jsonl or a folder; without it, the built-in text", "FILE"},
+    {"--tokenizer", "data.tokenizer", "characters, bytes:N (byte pairs, N tokens), or a tokenizer file"},
+    {"-b,--batch,--batch-size,--per_device_train_batch_size", "run.batch", "Windows per step"},
+    {"-c,--length,--max_seq_length,--max-seq-length", "run.length", "Tokens per window", "", 1},
+    {"--steps,--max_steps,--max-steps", "schedule.steps", "Optimizer steps"},
+    {"--lr,--learning-rate,--learning_rate", "schedule.learning_rate", "Peak learning rate"},
+    {"--min-lr,--min-learning-rate", "schedule.min_learning_rate", "Learning rate at the end"},
+    {"--warmup,--warmup-steps,--warmup_steps", "schedule.warmup_steps", "Steps to the peak"},
+    {"--schedule,--lr_scheduler_type,--lr-scheduler-type", "schedule.shape", "cosine, linear or constant"},
+    {"--weight-decay,--weight_decay", "optimizer.weight_decay", "On matrices only"},
+    {"--max-grad-norm,--max_grad_norm,--clip", "optimizer.max_grad_norm",
+     "Gradients are scaled down to this norm; 0: never"},
+    {"--beta1,--adam_beta1", "optimizer.beta1", ""},
+    {"--beta2,--adam_beta2", "optimizer.beta2", ""},
+    {"--accumulate,--gradient_accumulation_steps,--gradient-accumulation-steps", "run.accumulate", "Batches per step"},
+    {"--validation", "data.validation", "Share of the text kept for validation"},
+    {"--eval-every,--eval_steps,--eval-steps", "run.evaluate_every", "Steps between evaluations; 0: only at the end"},
+    {"--save-every,--save_steps,--save-steps", "run.save_every", "Steps between checkpoints; 0: only at the end"},
+    {"--keep,--save_total_limit,--save-total-limit", "run.keep", "Checkpoints kept; 0: all"},
+    {"-s,--seed", "run.seed", "Names initial weights and the order of the data"},
+    {"--precision", "run.precision",
+     "Float type that operands of products with parameters and of attention are rounded to (an 8 bit one: each tensor "
+     "under a scale of its own, attention and the last product in bf16); sums stay f32",
+     "TYPE"},
+    {"--param-type,--param_type", "run.param_type",
+     "What matrices are held in between steps: f32, or bf16 with stochastic rounding", "TYPE"},
+    {"--output-type,--outtype", "output.type",
+     "What the trained model is written in: a format or a mixture; without it f32", "TYPE"},
+    {"--hf", "output.hugging_face", "Also write a Hugging Face folder"},
+};
+
+// Whether the key may have the value that a flag gives, said so that people can read it.
+CLI::Validator allowed(const KeyFlag& flag) {
   return CLI::Validator(
-      [bounds](std::string& text) {
+      [&flag](std::string& text) {
+        const model::RecipeKey& key = model::recipe_key(flag.key);
+        if (!key.is_number()) return std::string();
+        model::Bounds bounds = model::bounds_of(flag.key);
+        bounds.least = std::max(bounds.least, flag.least);
         char* end = nullptr;
         const double value = std::strtod(text.c_str(), &end);
         if (end == text.c_str() || *end != 0) return fmt::format("'{}' is no number", text);
         if (!bounds.holds(value)) return fmt::format("must be {}, not {}", bounds.text(), text);
+        if (key.is_whole() && value != std::floor(value)) return fmt::format("must be a whole number, not {}", text);
         return std::string();
       },
       "");
 }
 
-CLI::Validator within(const std::string& key) {
-  return within(key, model::bounds_of(key).least);
+void add_key_flag(CLI::App& app, TrainFlags& f, const KeyFlag& flag) {
+  const std::string key = flag.key;
+  if (model::recipe_key(key).is_switch()) {
+    app.add_flag_callback(flag.names, [&f, key] { f.values[key] = "true"; }, flag.help);
+    return;
+  }
+  CLI::Option* option = app.add_option_function<std::string>(
+      flag.names, [&f, key](const std::string& text) { f.values[key] = text; }, flag.help);
+  option->check(allowed(flag));
+  if (*flag.type) option->type_name(flag.type);
 }
 
 // A recipe by name or from a file, on top of `base`.
@@ -42,35 +99,8 @@ model::Recipe read_recipe(const model::Library& library, const std::string& name
 }
 
 void apply(const TrainFlags& flags, model::Recipe& r) {
-  const auto take = [](auto& value, const auto& flag) {
-    if (flag) value = *flag;
-  };
-  take(r.family, flags.family);
-  take(r.size, flags.shape);
-  take(r.data, flags.data);
-  take(r.tokenizer, flags.tokenizer);
-  take(r.batch, flags.batch);
-  take(r.length, flags.length);
-  take(r.schedule.steps, flags.steps);
-  take(r.schedule.warmup, flags.warmup);
-  take(r.accumulate, flags.accumulate);
-  take(r.evaluate_every, flags.evaluate_every);
-  take(r.save_every, flags.save_every);
-  take(r.keep, flags.keep);
-  take(r.seed, flags.seed);
-  take(r.precision, flags.precision);
+  for (const auto& [key, text] : flags.values) model::set_value(model::recipe_key(key), text, r);
   if (flags.bf16) r.precision = "bf16";
-  take(r.param_type, flags.param_type);
-  take(r.output_type, flags.output_type);
-  if (flags.hf) r.hugging_face = true;
-  take(r.schedule.peak, flags.rate);
-  take(r.schedule.floor, flags.min_rate);
-  take(r.adam.weight_decay, flags.decay);
-  take(r.adam.max_norm, flags.clip);
-  take(r.adam.beta1, flags.beta1);
-  take(r.adam.beta2, flags.beta2);
-  take(r.validation, flags.validation);
-  if (flags.schedule) r.schedule.shape = model::schedule_shape(*flags.schedule);
   if (!flags.format.empty()) {
     model::QuantizeRule rule;
     rule.values = {"*"};
@@ -81,28 +111,35 @@ void apply(const TrainFlags& flags, model::Recipe& r) {
 
 }  // namespace
 
+std::optional<double> TrainFlags::number(const std::string& key) const {
+  if (!has(key)) return std::nullopt;
+  return std::strtod(text(key).c_str(), nullptr);
+}
+
 void check_train_flags(const TrainFlags& f) {
   const auto refuse = [](bool both, const std::string& a, const std::string& b, const std::string& why) {
     if (both) throw Error(Exit::usage, fmt::format("{} and {} contradict each other: {}", a, b, why));
   };
   const bool has_model = !f.model.empty();
-  refuse(has_model && f.shape, "--model", "--shape", "the model has a size already");
-  refuse(has_model && f.family, "--model", "--family", "the model has a family already");
+  refuse(has_model && f.has("model.size"), "--model", "--shape", "the model has a size already");
+  refuse(has_model && f.has("model.family"), "--model", "--family", "the model has a family already");
   refuse(has_model && f.resume_given, "--model", "--resume", "a checkpoint holds the model that is trained on");
-  refuse(f.bf16 && f.precision && *f.precision != "bf16", "--bf16",
-         fmt::format("--precision {}", f.precision.value_or("")), "name one type");
-  refuse(f.rate && f.min_rate && *f.min_rate > *f.rate, fmt::format("--min-lr {}", f.min_rate.value_or(0)),
-         fmt::format("--lr {}", f.rate.value_or(0)), "the rate falls");
-  refuse(f.min_rate && f.schedule && *f.schedule == "constant", "--min-lr", "--schedule constant",
+  const std::string precision = f.text("run.precision");
+  refuse(f.bf16 && !precision.empty() && precision != "bf16", "--bf16", "--precision " + precision, "name one type");
+  const auto rate = f.number("schedule.learning_rate"), least = f.number("schedule.min_learning_rate");
+  refuse(rate && least && *least > *rate, "--min-lr " + f.text("schedule.min_learning_rate"),
+         "--lr " + f.text("schedule.learning_rate"), "the rate falls");
+  refuse(least && f.text("schedule.shape") == "constant", "--min-lr", "--schedule constant",
          "a constant rate does not fall");
-  refuse(f.warmup && f.steps && *f.warmup > *f.steps, fmt::format("--warmup {}", f.warmup.value_or(0)),
-         fmt::format("--steps {}", f.steps.value_or(0)), "the peak would never be reached");
+  const auto warmup = f.number("schedule.warmup_steps"), steps = f.number("schedule.steps");
+  refuse(warmup && steps && *warmup > *steps, "--warmup " + f.text("schedule.warmup_steps"),
+         "--steps " + f.text("schedule.steps"), "the peak would never be reached");
   if (!f.resume_given) {
     if (f.changed_data) throw usage_error("--allow-changed-data is for --resume: a fresh run takes any data");
     if (f.changed_recipe) throw usage_error("--allow-changed-recipe is for --resume: a fresh run takes any recipe");
   }
-  if (f.tokenizer) (void)byte_pair_tokens(*f.tokenizer);
-  if (f.schedule) (void)model::schedule_shape(*f.schedule);
+  if (f.has("data.tokenizer")) (void)byte_pair_tokens(f.text("data.tokenizer"));
+  if (f.has("schedule.shape")) (void)model::schedule_shape(f.text("schedule.shape"));
 }
 
 std::optional<int64_t> byte_pair_tokens(const std::string& tokenizer) {
@@ -120,7 +157,8 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
   model::Recipe r;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, {});
   apply(flags, r);
-  if (flags.rate && !flags.min_rate) r.schedule.floor = std::min(r.schedule.floor, *flags.rate / 10);
+  if (flags.has("schedule.learning_rate") && !flags.has("schedule.min_learning_rate"))
+    r.schedule.floor = std::min(r.schedule.floor, r.schedule.peak / 10);
   if (!flags.model.empty() && !(r.family.empty() && r.size.empty() && r.config.empty())) {
     note(fmt::format("[model] of the recipe '{}' is not used: --model names one", flags.recipe));
     r.family = r.size = "";
@@ -179,11 +217,6 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
   app.add_option("-m,--model,--model_name_or_path", f.model,
                  "Start from this model, in any format, instead of fresh weights")
       ->type_name("FILE");
-  app.add_option("--family", f.family, "Model family");
-  app.add_option("--shape,--size", f.shape, "Named size of the family");
-  app.add_option("--data,--dataset", f.data, "Text, .jsonl or a folder; without it, the built-in text")
-      ->type_name("FILE");
-  app.add_option("--tokenizer", f.tokenizer, "characters, bytes:N (byte pairs, N tokens), or a tokenizer file");
   app.add_option("-o,--out,--output,--output_dir,--output-dir", f.out,
                  "Folder for checkpoints, metrics and the model; lumen-out, or the folder that is resumed")
       ->type_name("DIR");
@@ -197,51 +230,9 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
   app.add_flag("--allow-changed-data", f.changed_data, "Resume although data files are not what they were");
   app.add_flag("--allow-changed-recipe", f.changed_recipe,
                "Resume with other rates, steps, batches or data order than the checkpoint's");
-  app.add_option("-b,--batch,--batch-size,--per_device_train_batch_size", f.batch, "Windows per step")
-      ->check(within("run.batch"));
-  app.add_option("-c,--length,--max_seq_length,--max-seq-length", f.length, "Tokens per window")
-      ->check(within("run.length", 1));
-  app.add_option("--steps,--max_steps,--max-steps", f.steps, "Optimizer steps")->check(within("schedule.steps"));
-  app.add_option("--lr,--learning-rate,--learning_rate", f.rate, "Peak learning rate")
-      ->check(within("schedule.learning_rate"));
-  app.add_option("--min-lr,--min-learning-rate", f.min_rate, "Learning rate at the end")
-      ->check(within("schedule.min_learning_rate"));
-  app.add_option("--warmup,--warmup-steps,--warmup_steps", f.warmup, "Steps to the peak")
-      ->check(within("schedule.warmup_steps"));
-  app.add_option("--schedule,--lr_scheduler_type,--lr-scheduler-type", f.schedule, "cosine, linear or constant");
-  app.add_option("--weight-decay,--weight_decay", f.decay, "On matrices only")->check(within("optimizer.weight_decay"));
-  app.add_option("--max-grad-norm,--max_grad_norm,--clip", f.clip, "Gradients are scaled down to this norm; 0: never")
-      ->check(within("optimizer.max_grad_norm"));
-  app.add_option("--beta1,--adam_beta1", f.beta1)->check(within("optimizer.beta1"));
-  app.add_option("--beta2,--adam_beta2", f.beta2)->check(within("optimizer.beta2"));
-  app.add_option("--accumulate,--gradient_accumulation_steps,--gradient-accumulation-steps", f.accumulate,
-                 "Batches per step")
-      ->check(within("run.accumulate"));
-  app.add_option("--validation", f.validation, "Share of the text kept for validation")
-      ->check(within("data.validation"));
-  app.add_option("--eval-every,--eval_steps,--eval-steps", f.evaluate_every,
-                 "Steps between evaluations; 0: only at the end")
-      ->check(within("run.evaluate_every"));
-  app.add_option("--save-every,--save_steps,--save-steps", f.save_every,
-                 "Steps between checkpoints; 0: only at the end")
-      ->check(within("run.save_every"));
-  app.add_option("--keep,--save_total_limit,--save-total-limit", f.keep, "Checkpoints kept; 0: all")
-      ->check(within("run.keep"));
-  app.add_option("-s,--seed", f.seed, "Names initial weights and the order of the data")->check(within("run.seed"));
-  app.add_option("--precision", f.precision,
-                 "Float type that operands of products with parameters and of attention are rounded to (an 8 bit one: "
-                 "each tensor under a scale of its own, attention and the last product in bf16); "
-                 "sums stay f32")
-      ->type_name("TYPE");
+  for (const KeyFlag& flag : kKeyFlags) add_key_flag(app, f, flag);
   app.add_flag("--bf16", f.bf16, "The same as --precision bf16");
-  app.add_option("--param-type,--param_type", f.param_type,
-                 "What matrices are held in between steps: f32, or bf16 with stochastic rounding")
-      ->type_name("TYPE");
   app.add_option("--format,--qat", f.format, "Quantization-aware: round every matrix to this format in the loop");
-  app.add_option("--output-type,--outtype", f.output_type,
-                 "What the trained model is written in: a format or a mixture; without it f32")
-      ->type_name("TYPE");
-  app.add_flag("--hf", f.hf, "Also write a Hugging Face folder");
   app.add_flag("--print-config", f.print_config, "Print the resolved recipe and stop");
   app.add_flag("--explain", f.explain, "Print the kernels of one step and their times at the end");
   return resume;

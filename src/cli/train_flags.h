@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -15,12 +16,15 @@ namespace lumen::cli {
 // Flags win over the recipe; absent ones leave it as it is.
 struct TrainFlags {
   std::string recipe, model, resume, format;
-  bool resume_given = false, print_config = false, explain = false, hf = false, bf16 = false, overwrite = false;
+  bool resume_given = false, print_config = false, explain = false, bf16 = false, overwrite = false;
   bool changed_data = false, changed_recipe = false;
-  std::optional<std::string> out, family, shape, data, tokenizer, schedule, precision, param_type, output_type;
-  std::optional<int64_t> batch, length, steps, warmup, accumulate, evaluate_every, save_every, keep;
-  std::optional<uint32_t> seed;
-  std::optional<double> rate, min_rate, decay, clip, beta1, beta2, validation;
+  std::optional<std::string> out;
+  // Those that stand for one key of a recipe: "schedule.learning_rate" and the text that was given.
+  std::map<std::string, std::string> values;
+
+  bool has(const std::string& key) const { return values.contains(key); }
+  std::string text(const std::string& key) const { return has(key) ? values.at(key) : std::string(); }
+  std::optional<double> number(const std::string& key) const;
 };
 
 // Returns the option --resume, whose value may be left out.

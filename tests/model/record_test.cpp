@@ -82,7 +82,7 @@ TEST(Record, ModelsOfFilesCarryWhatTheyCame) {
       CheckpointContent content;
       content.state.step = m == &model ? 1 : 2;
       content.state.config = describe(small_recipe());
-      record_run(*m, data, &content);
+      record_run(*m, data.files(), data.token_hash(), &content);
       for (const Parameter& p : m->parameters) {
         TensorSpec spec;
         spec.name = p.name;
@@ -133,7 +133,7 @@ TEST(Record, HostileStatesAreErrors) {
     CheckpointContent content;
     content.state.step = static_cast<int64_t>(i);
     content.state.config = describe(small_recipe());
-    record_run(model, data, &content);
+    record_run(model, data.files(), data.token_hash(), &content);
     if (i < wrong.size()) wrong[i](content.state.more, content.state.config);
     for (const Parameter& p : model.parameters) {
       TensorSpec spec;

@@ -117,6 +117,16 @@ struct Parameters {
 
 }  // namespace
 
+Graph weighted_loss(Graph g) {
+  LUMEN_CHECK(g.results.size() == 1 && g[g.results[0]].type.shape.size() == 2);
+  const ValueId losses = g.results[0];
+  Builder build(g);
+  const ValueId weights = build.input("weights", Role::data, f32_type(g[losses].type.shape));
+  const ValueId sum = build.reduce(build.mul(losses, weights), graph::Reduction::sum, {0, 1});
+  g.results = {build.reshape(sum, {})};
+  return g;
+}
+
 Graph training_step(Graph loss, const std::vector<Parameter>& trained, const AdamW& settings, const Holding& held) {
   Graph g = std::move(loss);
   g.name = "train";

@@ -31,6 +31,10 @@ inline constexpr const char* kFirstMoment = "adam.m.";           // + parameter
 inline constexpr const char* kSecondMoment = "adam.v.";
 inline constexpr const char* kGradient = "gradient.";
 
+// The loss of batches whose positions count differently: the sum of `token_loss` [B, T], its one result, times a data
+// input "weights" of the same shape.
+graph::Graph weighted_loss(graph::Graph token_loss);
+
 // Results "loss" and "norm" (of the unclipped gradients). `loss` is a graph with one rank-0 result; when its extents
 // are numbers, wide logits are never stored whole (graph::differentiate_by_rows).
 // Parameters are held as `held` says between steps (held.h).

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/train/recipe_keys.h"
 #include "number/facts.h"
 
 namespace lumen::model {
@@ -79,115 +80,20 @@ bool rule_applies(const QuantizeRule& rule, const Parameter& p, int64_t layers) 
   return ordinary && std::find(rule.roles.begin(), rule.roles.end(), p.role) != rule.roles.end();
 }
 
-constexpr double kMostSteps = 1e12, kMostRate = 1e30, kMostExtent = 1 << 24;
-constexpr Bounds kBounds[] = {
-    {"data.validation", 0.001, 0.9},
-    {"optimizer.beta1", 0, 0.999999},
-    {"optimizer.beta2", 0, 0.9999999},
-    {"optimizer.epsilon", 1e-30, 1},
-    {"optimizer.weight_decay", 0, 1e6},
-    {"optimizer.max_grad_norm", 0, kMostRate},
-    {"schedule.learning_rate", 0, kMostRate},
-    {"schedule.min_learning_rate", 0, kMostRate},
-    {"schedule.warmup_steps", 0, kMostSteps},
-    {"schedule.steps", 1, kMostSteps},
-    {"schedule.decay_steps", 0, kMostSteps},
-    {"run.batch", 1, kMostExtent},
-    {"run.length", 0, kMostExtent},
-    {"run.accumulate", 1, 1 << 20},
-    {"run.evaluate_every", 0, kMostSteps},
-    {"run.evaluate_windows", 0, kMostSteps},
-    {"run.save_every", 0, kMostSteps},
-    {"run.keep", 0, 1e9},
-    {"run.seed", 0, 4294967295.0},
-    {"demo.tuning_steps", 0, kMostSteps},
-};
-
-// Reads numbers of one section within their bounds.
-class Section {
- public:
-  Section(const Toml& table, std::string name) : table_(table), name_(std::move(name)) {}
-
-  void number(const char* key, double& value) const {
-    value = table_.number(key, value);
-    check(key, value);
-  }
-  void integer(const char* key, int64_t& value) const {
-    value = table_.integer(key, value);
-    check(key, static_cast<double>(value));
-  }
-
- private:
-  void check(const char* key, double value) const {
-    const Bounds& b = bounds_of(name_ + "." + key);
-    if (table_.has(key) && !b.holds(value))
-      throw error_at(table_.place(key), fmt::format("{} must be {}, not {}", key, b.text(), value));
-  }
-  const Toml& table_;
-  std::string name_;
-};
-
-std::string quoted(const std::string& s) {
-  std::string q = "\"";
-  for (const char c : s) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      q += fmt::format("\\u{:04x}", byte);
-      continue;
-    }
-    if (c == '"' || c == '\\') q += '\\';
-    q += c;
-  }
-  return q + "\"";
-}
-
-std::string quoted_list(const std::vector<std::string>& names) {
-  std::string text = "[";
-  for (size_t i = 0; i < names.size(); ++i) text += (i ? ", " : "") + quoted(names[i]);
-  return text + "]";
-}
-
-std::string shape_name(Schedule::Shape shape) {
-  const char* names[] = {"cosine", "linear", "constant"};
-  return names[static_cast<int>(shape)];
-}
-
 }  // namespace
 
 std::string Bounds::text() const {
   return fmt::format("{} to {}", least, most);
 }
 
-const Bounds& bounds_of(const std::string& key) {
-  const auto found =
-      std::find_if(std::begin(kBounds), std::end(kBounds), [&](const Bounds& b) { return key == b.key; });
-  LUMEN_CHECK(found != std::end(kBounds), "no bounds of {}", key);
-  return *found;
+Bounds bounds_of(const std::string& key) {
+  const RecipeKey& row = recipe_key(key);
+  LUMEN_CHECK(row.is_number(), "{} has no bounds", key);
+  return {row.least, row.most};
 }
 
 void check_recipe(const Recipe& r) {
-  const auto check = [](const char* key, auto value) {
-    const Bounds& b = bounds_of(key);
-    if (!b.holds(static_cast<double>(value))) throw usage_error("{} must be {}, not {}", key, b.text(), value);
-  };
-  check("data.validation", r.validation);
-  check("optimizer.beta1", r.adam.beta1);
-  check("optimizer.beta2", r.adam.beta2);
-  check("optimizer.epsilon", r.adam.epsilon);
-  check("optimizer.weight_decay", r.adam.weight_decay);
-  check("optimizer.max_grad_norm", r.adam.max_norm);
-  check("schedule.learning_rate", r.schedule.peak);
-  check("schedule.min_learning_rate", r.schedule.floor);
-  check("schedule.warmup_steps", r.schedule.warmup);
-  check("schedule.steps", r.schedule.steps);
-  check("schedule.decay_steps", r.schedule.decay_steps);
-  check("run.batch", r.batch);
-  check("run.length", r.length);
-  check("run.accumulate", r.accumulate);
-  check("run.evaluate_every", r.evaluate_every);
-  check("run.evaluate_windows", r.evaluate_windows);
-  check("run.save_every", r.save_every);
-  check("run.keep", r.keep);
+  for (const RecipeKey& key : recipe_keys()) check_value(key, r);
   if (r.schedule.shape != Schedule::Shape::constant && r.schedule.floor > r.schedule.peak) {
     throw usage_error("min_learning_rate {} is above learning_rate {}", r.schedule.floor, r.schedule.peak);
   }
@@ -220,53 +126,11 @@ Recipe parse_recipe(std::string text, std::string name, Recipe base) {
   Recipe r = std::move(base);
   r.name = std::move(name);
   (void)file.text("doc", "");
-  if (const auto t = file.table("model")) {
-    r.family = t->text("family", r.family);
-    r.size = t->text("size", r.size);
-    if (const auto config = t->table("config")) {
+  for (const RecipeKey& key : recipe_keys())
+    if (const auto section = file.table(key.section)) read_value(key, *section, r);
+  if (const auto model = file.table("model")) {
+    if (const auto config = model->table("config"))
       for (const std::string& key : config->keys()) r.config[key] = config->number(key);
-    }
-  }
-  if (const auto t = file.table("data")) {
-    r.data = t->text("path", r.data);
-    r.tokenizer = t->text("tokenizer", r.tokenizer);
-    Section(*t, "data").number("validation", r.validation);
-  }
-  if (const auto t = file.table("optimizer")) {
-    const Section section(*t, "optimizer");
-    section.number("beta1", r.adam.beta1);
-    section.number("beta2", r.adam.beta2);
-    section.number("epsilon", r.adam.epsilon);
-    section.number("weight_decay", r.adam.weight_decay);
-    section.number("max_grad_norm", r.adam.max_norm);
-  }
-  if (const auto t = file.table("schedule")) {
-    const Section section(*t, "schedule");
-    r.schedule.shape = schedule_shape(t->text("shape", shape_name(r.schedule.shape)));
-    section.number("learning_rate", r.schedule.peak);
-    section.number("min_learning_rate", r.schedule.floor);
-    section.integer("warmup_steps", r.schedule.warmup);
-    section.integer("steps", r.schedule.steps);
-    section.integer("decay_steps", r.schedule.decay_steps);
-  }
-  if (const auto t = file.table("run")) {
-    const Section section(*t, "run");
-    section.integer("batch", r.batch);
-    section.integer("length", r.length);
-    section.integer("accumulate", r.accumulate);
-    section.integer("evaluate_every", r.evaluate_every);
-    section.integer("evaluate_windows", r.evaluate_windows);
-    section.integer("save_every", r.save_every);
-    section.integer("keep", r.keep);
-    int64_t seed = r.seed;
-    section.integer("seed", seed);
-    r.seed = static_cast<uint32_t>(seed);
-    r.precision = t->text("precision", r.precision);
-    r.param_type = t->text("param_type", r.param_type);
-  }
-  if (const auto t = file.table("output")) {
-    r.output_type = t->text("type", r.output_type);
-    r.hugging_face = t->boolean("hugging_face", r.hugging_face);
   }
   if (const auto rules = file.tables("quantize"); !rules.empty()) {
     r.quantize.clear();
@@ -282,7 +146,8 @@ Recipe parse_recipe(std::string text, std::string name, Recipe base) {
     r.demo_formats = t->texts("formats");
     r.demo_trained = t->texts("trained");
     r.demo_sample = t->text("sample", r.demo_sample);
-    Section(*t, "demo").integer("tuning_steps", r.demo_tuning_steps);
+    r.demo_tuning_steps = t->integer("tuning_steps", r.demo_tuning_steps);
+    if (r.demo_tuning_steps < 0) throw error_at(t->place("tuning_steps"), "tuning_steps must be 0 or more");
   }
   file.refuse_unknown();
   return r;
@@ -292,42 +157,14 @@ std::vector<RecipeValue> values_of(const Recipe& r) {
   std::vector<RecipeValue> out;
   std::string section;
   const auto put = [&](const char* key, const auto& value) { out.push_back({section, key, fmt::format("{}", value)}); };
-  section = "model";
-  put("family", quoted(r.family));
-  put("size", quoted(r.size));
-  section = "model.config";
-  for (const auto& [key, value] : r.config) put(key.c_str(), value);
-  section = "data";
-  put("path", quoted(r.data));
-  put("tokenizer", quoted(r.tokenizer));
-  put("validation", r.validation);
-  section = "optimizer";
-  put("beta1", r.adam.beta1);
-  put("beta2", r.adam.beta2);
-  put("epsilon", r.adam.epsilon);
-  put("weight_decay", r.adam.weight_decay);
-  put("max_grad_norm", r.adam.max_norm);
-  section = "schedule";
-  put("shape", quoted(shape_name(r.schedule.shape)));
-  put("learning_rate", r.schedule.peak);
-  put("min_learning_rate", r.schedule.floor);
-  put("warmup_steps", r.schedule.warmup);
-  put("steps", r.schedule.steps);
-  put("decay_steps", r.schedule.decay_steps);
-  section = "run";
-  put("batch", r.batch);
-  put("length", r.length);
-  put("accumulate", r.accumulate);
-  put("evaluate_every", r.evaluate_every);
-  put("evaluate_windows", r.evaluate_windows);
-  put("save_every", r.save_every);
-  put("keep", r.keep);
-  put("seed", r.seed);
-  put("precision", quoted(r.precision));
-  put("param_type", quoted(r.param_type));
-  section = "output";
-  put("type", quoted(r.output_type));
-  put("hugging_face", r.hugging_face);
+  for (const RecipeKey& key : recipe_keys()) {
+    if (section == "model" && key.section != section) {
+      section = "model.config";
+      for (const auto& [name, value] : r.config) put(name.c_str(), value);
+    }
+    section = key.section;
+    out.push_back({section, key.key, value_text(key, r)});
+  }
   section = "file";
   if (r.file_type >= 0) put("type", r.file_type);
   if (!r.also.empty()) put("also", quoted_list(r.also));

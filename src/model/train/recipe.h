@@ -79,14 +79,13 @@ struct RecipeValue {
 };
 std::vector<RecipeValue> values_of(const Recipe& recipe);
 
-// What a number of a recipe may be; files and flags are held to the same.
+// What a number of a recipe ("schedule.learning_rate") may be; files and flags are held to the same.
 struct Bounds {
-  const char* key;  // "schedule.learning_rate"
   double least, most;
   bool holds(double value) const { return value >= least && value <= most; }  // never for NaN
   std::string text() const;                                                   // "0 to 0.9"
 };
-const Bounds& bounds_of(const std::string& key);
+Bounds bounds_of(const std::string& key);
 // Error (usage) when a number is out of its bounds or two contradict each other.
 void check_recipe(const Recipe& recipe);
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "model/arch/carry.h"
 #include "model/file/json.h"
+#include "model/train/recipe_keys.h"
 
 namespace lumen::model {
 namespace {
@@ -60,7 +61,7 @@ Weight stored_weight(const Checkpoint& checkpoint, const FormatLibrary& formats,
 
 }  // namespace
 
-void record_run(const Model& model, const Dataset& data, CheckpointContent* content) {
+void record_run(const Model& model, const std::vector<DataFile>& read, const Hash& tokens, CheckpointContent* content) {
   json& more = content->state.more;
   json numbers = json::object();
   for (const auto& [key, value] : model.config) numbers[key] = value;
@@ -68,9 +69,8 @@ void record_run(const Model& model, const Dataset& data, CheckpointContent* cont
   more["name"] = model.name;
   more["config"] = numbers;
   json files = json::array();
-  for (const DataFile& f : data.files())
-    files.push_back({{"path", f.path}, {"bytes", f.bytes}, {"xxh3_128", f.hash.hex()}});
-  more["data"] = {{"files", files}, {"tokens_xxh3_128", data.token_hash().hex()}};
+  for (const DataFile& f : read) files.push_back({{"path", f.path}, {"bytes", f.bytes}, {"xxh3_128", f.hash.hex()}});
+  more["data"] = {{"files", files}, {"tokens_xxh3_128", tokens.hex()}};
   for (const auto& [name, text] : model.files) content->files[kCarried + name] = text;
   if (!model.metadata.entries().empty()) content->header = model.metadata;
   if (model.tokenizer) {
@@ -144,8 +144,11 @@ std::string data_changes(const std::vector<DataFile>& was, const std::vector<Dat
 }
 
 std::vector<RecipeChange> recipe_changes(const Recipe& was, const Recipe& now) {
-  static const std::set<std::string> kFree = {
-      "data.path", "data.tokenizer", "run.evaluate_every", "run.evaluate_windows", "run.save_every", "run.keep"};
+  std::set<std::string> free, of_model = {"[[quantize]]"};
+  for (const RecipeKey& key : recipe_keys()) {
+    if (key.effect == RecipeEffect::none) free.insert(key.name());
+    if (key.effect == RecipeEffect::model) of_model.insert(key.name());
+  }
   const auto all = [](const Recipe& recipe) {
     std::map<std::string, std::string> values;
     for (const RecipeValue& v : values_of(recipe)) values[v.section.empty() ? v.key : v.section + "." + v.key] = v.text;
@@ -157,14 +160,14 @@ std::vector<RecipeChange> recipe_changes(const Recipe& was, const Recipe& now) {
     for (const auto& entry : *side) keys.insert(entry.first);
   std::vector<RecipeChange> changes;
   for (const std::string& key : keys) {
-    if (kFree.contains(key) || key.starts_with("output.") || key.starts_with("file.")) continue;
+    if (free.contains(key) || key.starts_with("file.")) continue;
     const auto value = [&](const auto& side) {
       const auto found = side.find(key);
       return found == side.end() || found->second.empty() ? std::string("nothing") : found->second;
     };
     const std::string a = value(before), b = value(after);
     if (a == b) continue;
-    changes.push_back({key, a, b, key.starts_with("model.") || key == "[[quantize]]" || key == "run.param_type"});
+    changes.push_back({key, a, b, key.starts_with("model.config.") || of_model.contains(key)});
   }
   return changes;
 }

@@ -10,7 +10,7 @@
 namespace lumen::model {
 
 // Adds the model (without weights) and the data to what is saved.
-void record_run(const Model& model, const Dataset& data, CheckpointContent* content);
+void record_run(const Model& model, const std::vector<DataFile>& files, const Hash& tokens, CheckpointContent* content);
 
 struct StoredRun {
   Recipe recipe;

@@ -8,11 +8,23 @@
 
 namespace lumen::model {
 
+namespace {
+
+constexpr const char* kShapes[] = {"cosine", "linear", "constant"};
+
+}  // namespace
+
 Schedule::Shape schedule_shape(const std::string& name) {
-  if (name == "cosine") return Schedule::Shape::cosine;
-  if (name == "linear") return Schedule::Shape::linear;
-  if (name == "constant") return Schedule::Shape::constant;
-  throw Error(Exit::usage, fmt::format("unknown schedule '{}'", name), "known schedules: cosine, linear, constant");
+  std::string known;
+  for (size_t i = 0; i < std::size(kShapes); ++i) {
+    if (name == kShapes[i]) return static_cast<Schedule::Shape>(i);
+    known += fmt::format("{}{}", i ? ", " : "", kShapes[i]);
+  }
+  throw Error(Exit::usage, fmt::format("unknown schedule '{}'", name), "known schedules: " + known);
+}
+
+const char* schedule_shape_name(Schedule::Shape shape) {
+  return kShapes[static_cast<size_t>(shape)];
 }
 
 double learning_rate(const Schedule& s, int64_t step) {

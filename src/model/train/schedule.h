@@ -19,6 +19,7 @@ struct Schedule {
 };
 
 Schedule::Shape schedule_shape(const std::string& name);  // Error with the known names
+const char* schedule_shape_name(Schedule::Shape shape);
 
 // `step` counts from 0: the rate of the update that turns step into step + 1.
 double learning_rate(const Schedule& s, int64_t step);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "base/check.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr const char* kTokens = "tokens";
 constexpr const char* kTargets = "targets";
+constexpr const char* kWeights = "weights";
 constexpr const char* kBrokenHint =
     "the model that training begins with is broken, or --precision names a type that does not hold its values";
 constexpr const char* kDivergedHint =
@@ -41,15 +43,53 @@ std::string decoded_text(const std::map<std::string, int>& counts, const std::st
   return text.empty() ? text : fmt::format("training in {}: {}", type, text);
 }
 
+// Mean of losses by the weights of their positions.
+struct LossSum {
+  double total = 0, weight = 0;
+  void add(const std::vector<float>& losses, const Batch& batch) {
+    for (size_t i = 0; i < losses.size(); ++i) {
+      const double w = batch.weights.empty() ? 1.0 : batch.weights[i];
+      if (w == 0) continue;
+      total += w * losses[i];
+      weight += w;
+    }
+  }
+  double mean() const { return total / weight; }
+};
+
+double mean_loss(const std::vector<float>& losses, const Batch& batch) {
+  LossSum sum;
+  sum.add(losses, batch);
+  return sum.mean();
+}
+
+// Rows that count nothing, so that there are as many as a program was compiled for.
+void fill_up(Batch& batch, int64_t rows) {
+  const auto size = static_cast<size_t>(rows * batch.length);
+  batch.rows = rows;
+  batch.tokens.resize(size, 0);
+  batch.targets.resize(size, 0);
+  batch.weights.resize(size, 0.0F);
+  if (!batch.starts.empty()) batch.starts.resize(size, 0);
+}
+
+// The recipe's windows, or as many tokens as the model's context.
+int64_t window_length(const Model& model, const Recipe& recipe) {
+  if (recipe.length > 0) return recipe.length;
+  if (!model.config.contains("context"))
+    throw usage_error("the family '{}' has no key 'context': give --length", model.family->name());
+  return model.integer("context");
+}
+
 }  // namespace
 
-Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Dataset> data)
-    : engine_(engine), model_(std::move(model)), recipe_(std::move(recipe)), data_(std::move(data)) {
-  if (recipe_.length == 0) {
-    if (!model_.config.contains("context"))
-      throw usage_error("the family '{}' has no key 'context': give --length", model_.family->name());
-    recipe_.length = model_.integer("context");
-  }
+Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, const std::shared_ptr<const Dataset>& data)
+    : Trainer(engine, model, recipe,
+              window_batches(data, recipe.seed, recipe.batch, window_length(model, recipe), recipe.accumulate)) {}
+
+Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches)
+    : engine_(engine), model_(std::move(model)), recipe_(std::move(recipe)), batches_(std::move(batches)) {
+  recipe_.length = window_length(model_, recipe_);
   for (const char* function : {"loss", "token_loss"})
     if (!model_.family->has_function(function))
       throw user_error("the family '{}' cannot be trained: it has no function '{}'", model_.family->name(), function);
@@ -83,7 +123,8 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   options.products = product_type(recipe_.precision, model_.family->library().formats());
   // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights
   // themselves.
-  graph::Graph loss = model_.family->function("loss", model_.config);
+  graph::Graph loss = batches_->has_weights() ? weighted_loss(model_.family->function("token_loss", model_.config))
+                                              : model_.family->function("loss", model_.config);
   assignments_ = fake_assignments(recipe_.quantize, model_);
   graph::assign_formats(loss, assignments_);
   learned_ = learned_fields(loss, assignments_);
@@ -98,8 +139,9 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     step_ = engine_.compile(training_step(loss, trained_, recipe_.adam, held_), options);
     bind_all(*step_);
   } else {
-    accumulate_ =
-        engine_.compile(accumulate_step(loss, trained_, static_cast<int>(recipe_.accumulate), held_), options);
+    // Weights sum to 1 over all batches of a step.
+    const int parts = batches_->has_weights() ? 1 : static_cast<int>(recipe_.accumulate);
+    accumulate_ = engine_.compile(accumulate_step(loss, trained_, parts, held_), options);
     run::CompileOptions apply_options;
     apply_options.symbols = options.symbols;
     apply_ = engine_.compile(apply_step(trained_, recipe_.adam, held_), apply_options);
@@ -156,24 +198,16 @@ double Trainer::scalar(run::Program& program, const char* name) {
   return number;
 }
 
-void Trainer::put_batch(const std::vector<TokenId>& batch, int64_t rows) {
-  const int64_t length = recipe_.length;
-  std::vector<int32_t> tokens(static_cast<size_t>(rows * length)), targets(tokens.size());
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t t = 0; t < length; ++t) {
-      tokens[static_cast<size_t>(r * length + t)] = batch[static_cast<size_t>(r * (length + 1) + t)];
-      targets[static_cast<size_t>(r * length + t)] = batch[static_cast<size_t>(r * (length + 1) + t + 1)];
-    }
-  }
-  const graph::Type type{{rows, length}, {Scalar::i32, nullptr}};
-  const auto bytes = static_cast<int64_t>(tokens.size() * sizeof(int32_t));
-  tensor(kTokens, type)->upload(tokens.data(), bytes);
-  tensor(kTargets, type)->upload(targets.data(), bytes);
-}
-
-std::vector<TokenId> Trainer::next_batch(int64_t part) const {
-  const auto index = static_cast<uint64_t>(done_ * recipe_.accumulate + part);
-  return random_batch(data_->train(), recipe_.seed, index, recipe_.batch, recipe_.length);
+void Trainer::put_batch(const Batch& batch) {
+  const graph::Shape shape{batch.rows, batch.length};
+  const auto put = [&](const char* name, Scalar type, const auto& numbers) {
+    LUMEN_CHECK(numbers.size() == static_cast<size_t>(batch.rows * batch.length));
+    tensor(name, {shape, {type, nullptr}})
+        ->upload(numbers.data(), static_cast<int64_t>(numbers.size() * sizeof(numbers[0])));
+  };
+  put(kTokens, Scalar::i32, batch.tokens);
+  put(kTargets, Scalar::i32, batch.targets);
+  if (batches_->has_weights()) put(kWeights, Scalar::f32, batch.weights);
 }
 
 Trainer::Step Trainer::step() {
@@ -189,10 +223,10 @@ Trainer::Step Trainer::step() {
     tensor(kRoundingSeed, {{}, {Scalar::u32, nullptr}})->upload(&seed, sizeof seed);
   }
   for (int64_t part = 0; part < recipe_.accumulate; ++part) {
-    put_batch(next_batch(part), recipe_.batch);
+    put_batch(batches_->training(done_, part));
     run::Program& program = step_ ? *step_ : *accumulate_;
     program.run();
-    result.loss += scalar(program, "loss") / static_cast<double>(recipe_.accumulate);
+    result.loss += scalar(program, "loss") / (batches_->has_weights() ? 1.0 : static_cast<double>(recipe_.accumulate));
   }
   if (apply_) apply_->run();
   result.norm = scalar(step_ ? *step_ : *apply_, "norm");
@@ -210,23 +244,8 @@ Trainer::Step Trainer::step() {
 }
 
 void Trainer::require_data() const {
-  const int64_t length = recipe_.length;
-  (void)random_batch(data_->train(), recipe_.seed, 0, 1, length);
-  if (window_count(data_->validation(), length) < 1) {
-    throw Error(Exit::user,
-                fmt::format("the validation text has {} tokens, fewer than one window of {}",
-                            data_->validation().size(), length + 1),
-                "give more text, a larger --validation, or a smaller --length");
-  }
   const auto vocabulary = model_.config.find("vocab");
-  if (vocabulary == model_.config.end()) return;
-  for (const auto* text : {&data_->train(), &data_->validation()}) {
-    const TokenId last = *std::max_element(text->begin(), text->end());
-    if (static_cast<double>(last) >= vocabulary->second)
-      throw Error(Exit::user,
-                  fmt::format("the text has token {}, but the model has rows for {} only", last, vocabulary->second),
-                  "the tokenizer is not the model's");
-  }
+  batches_->require(vocabulary == model_.config.end() ? std::numeric_limits<double>::infinity() : vocabulary->second);
 }
 
 // Rows x length losses of what put_batch put there.
@@ -247,15 +266,18 @@ run::Program& Trainer::evaluation() {
   return *evaluate_;
 }
 
-double Trainer::prove() {
-  put_batch(next_batch(0), recipe_.batch);
+std::vector<float> Trainer::losses_of(const Batch& batch) {
+  put_batch(batch);
   run::Program& program = evaluation();
   program.run();
-  std::vector<float> losses(static_cast<size_t>(recipe_.batch * recipe_.length));
+  std::vector<float> losses(static_cast<size_t>(batch.rows * batch.length));
   program.result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
-  double total = 0;
-  for (const float x : losses) total += x;
-  const double loss = total / static_cast<double>(losses.size());
+  return losses;
+}
+
+double Trainer::prove() {
+  const Batch batch = batches_->training(done_, 0);
+  const double loss = mean_loss(losses_of(batch), batch);
   if (std::isfinite(loss)) return loss;
   diverged_ = true;
   throw Error(Exit::numeric,
@@ -265,28 +287,20 @@ double Trainer::prove() {
               done_ == 0 ? kBrokenHint : kDivergedHint);
 }
 
-double Trainer::evaluate(int64_t windows, const std::atomic<bool>* stop) {
-  const std::vector<TokenId>& text = data_->validation();
-  const int64_t all = window_count(text, recipe_.length);
-  windows = windows == 0 ? all : std::min(windows, all);
-  if (windows < 1) {
-    throw user_error("the validation text has {} tokens, fewer than one window of {}", text.size(), recipe_.length + 1);
-  }
-  run::Program& program = evaluation();
-  std::vector<float> losses(static_cast<size_t>(recipe_.batch * recipe_.length));
-  double total = 0;
-  for (int64_t first = 0; first < windows; first += recipe_.batch) {
+double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
+  const int64_t all = batches_->validation_rows();
+  if (all < 1) require_data();
+  rows = rows == 0 ? all : std::min(rows, all);
+  LossSum sum;
+  for (int64_t first = 0; first < rows; first += recipe_.batch) {
     if (stop && stop->load()) return -1;
-    // The last batch is filled up with windows that are not counted.
-    const int64_t rows = std::min(recipe_.batch, windows - first);
-    std::vector<TokenId> batch = window_batch(text, first, rows, recipe_.length);
-    batch.resize(static_cast<size_t>(recipe_.batch * (recipe_.length + 1)), 0);
-    put_batch(batch, recipe_.batch);
-    program.run();
-    program.result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
-    for (int64_t i = 0; i < rows * recipe_.length; ++i) total += losses[static_cast<size_t>(i)];
+    const int64_t count = std::min(recipe_.batch, rows - first);
+    Batch batch = batches_->validation(first, count);
+    batch.weights.resize(batch.tokens.size(), 1.0F);
+    fill_up(batch, recipe_.batch);
+    sum.add(losses_of(batch), batch);
   }
-  const double loss = total / static_cast<double>(windows * recipe_.length);
+  const double loss = sum.mean();
   if (std::isfinite(loss)) return loss;
   diverged_ = true;
   throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),

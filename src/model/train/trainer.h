@@ -13,7 +13,7 @@
 
 #include "model/arch/model.h"
 #include "model/file/checkpoint.h"
-#include "model/text/dataset.h"
+#include "model/train/batches.h"
 #include "model/train/learned.h"
 #include "model/train/recipe.h"
 #include "run/engine/engine.h"
@@ -24,7 +24,9 @@ class Trainer {
  public:
   // Weights in any format are decoded to the recipe's param_type. Its [[quantize]] rules become fake quantization of
   // training and evaluation. Error (exit 4) when a weight is not finite.
-  Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Dataset> data);
+  Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches);
+  // Random windows of a text.
+  Trainer(run::Engine& engine, Model model, Recipe recipe, const std::shared_ptr<const Dataset>& data);
 
   // What was decoded from what, for people; empty when nothing was.
   const std::string& decoded() const { return decoded_; }
@@ -34,11 +36,11 @@ class Trainer {
     int64_t tokens = 0;
   };
   Step step();  // Error (exit 4) when loss or gradients are not finite; nothing can be saved afterwards
-  // Mean nats per token over the first windows of the validation text; 0: all. -1 when `stop` became true.
-  double evaluate(int64_t windows = 0, const std::atomic<bool>* stop = nullptr);
+  // Mean nats per token over the first rows of the validation data; 0: all. -1 when `stop` became true.
+  double evaluate(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
   // The loss of the weights as they are on the batch that comes next. Error (exit 4) when it is not finite.
   double prove();
-  // Error when the training or validation text is too short for a window, or has ids the model has no rows for.
+  // Error when there is too little training or validation data, or it has ids the model has no rows for.
   void require_data() const;
   int64_t done() const { return done_; }  // steps
   const Recipe& recipe() const { return recipe_; }
@@ -66,8 +68,8 @@ class Trainer {
   bool is_trained(const std::string& name) const;
   void set_scalar(const char* name, double value);
   double scalar(run::Program& program, const char* name);
-  void put_batch(const std::vector<TokenId>& batch, int64_t rows);
-  std::vector<TokenId> next_batch(int64_t part) const;
+  void put_batch(const Batch& batch);
+  std::vector<float> losses_of(const Batch& batch);
   run::Program& evaluation();
   std::vector<float> values(const std::string& name) const;
   void put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers, Scalar type);
@@ -75,7 +77,7 @@ class Trainer {
   run::Engine& engine_;
   Model model_;  // without bytes of weights: those are tensors
   Recipe recipe_;
-  std::shared_ptr<const Dataset> data_;
+  std::shared_ptr<const Batches> batches_;
   std::vector<graph::FormatAssignment> assignments_;
   std::vector<LearnedField> learned_;
   std::vector<Parameter> trained_;  // weights and learned fields

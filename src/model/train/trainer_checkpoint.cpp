@@ -66,7 +66,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   content.state.seed = recipe_.seed;
   content.state.data_position = static_cast<uint64_t>(done_ * recipe_.accumulate);
   content.state.config = describe(recipe_);
-  record_run(model_, *data_, &content);
+  record_run(model_, batches_->files(), batches_->token_hash(), &content);
   for (const auto& [name, t] : tensors_) {
     if (is_trained(name) || model_.weights.contains(name)) content.weights.push_back(spec_of(name, t->type()));
     if (is_moment(name)) content.optimizer.push_back(spec_of(name, t->type()));

@@ -1,0 +1,52 @@
+// What training reads: batches of windows by number, each a pure function of (seed, step, part), so that a resumed run
+// sees what it would have seen. Proved by tests/model/batches_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/text/dataset.h"
+
+namespace lumen::model {
+
+// Rows of as many positions, row-major. `weights` and `starts` are empty where a source has none.
+struct Batch {
+  int64_t rows = 0, length = 0;
+  std::vector<TokenId> tokens, targets;
+  // What the loss of each position counts. In training they sum to 1 over all batches of a step; in validation they are
+  // 0 or what a position counts in the mean.
+  std::vector<float> weights;
+  // The position at which the text that a position belongs to begins inside its row: attention never looks before it.
+  std::vector<int32_t> starts;
+};
+
+class Batches {
+ public:
+  Batches() = default;
+  Batches(const Batches&) = delete;
+  Batches& operator=(const Batches&) = delete;
+  virtual ~Batches() = default;
+
+  // Whether batches have weights, and starts: of all or of none.
+  virtual bool has_weights() const { return false; }
+  virtual bool has_starts() const { return false; }
+
+  // Batch `part` of the step that follows `step` steps.
+  virtual Batch training(int64_t step, int64_t part) const = 0;
+  virtual int64_t validation_rows() const = 0;
+  // Rows first .. first + rows, which exist.
+  virtual Batch validation(int64_t first, int64_t rows) const = 0;
+
+  // Error when there is too little to train or to validate on, or a token that a vocabulary of this size does not have.
+  virtual void require(double vocabulary) const = 0;
+
+  virtual const std::vector<DataFile>& files() const = 0;
+  virtual Hash token_hash() const = 0;  // of everything that batches are made of
+};
+
+// Random windows of a text; its validation text from end to end.
+std::shared_ptr<const Batches> window_batches(std::shared_ptr<const Dataset> data, uint32_t seed, int64_t rows,
+                                              int64_t length, int64_t accumulate);
+
+}  // namespace lumen::model

@@ -1,0 +1,193 @@
+#include "model/train/recipe_keys.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+using Effect = RecipeEffect;
+
+constexpr double kMostSteps = 1e12, kMostRate = 1e30, kMostExtent = 1 << 24;
+
+std::string get_shape(const Recipe& r) {
+  return schedule_shape_name(r.schedule.shape);
+}
+void set_shape(Recipe& r, const std::string& name) {
+  r.schedule.shape = schedule_shape(name);
+}
+
+// A reference to a member: (Real, adam.beta1).
+#define LUMEN_MEMBER(Type, member) static_cast<Type& (*)(Recipe&)>([](Recipe& r) -> Type& { return r.member; })
+using Text = std::string;
+using Texts = std::vector<std::string>;
+
+const RecipeKey kKeys[] = {
+    {"model", "family", LUMEN_MEMBER(Text, family), 0, 0, Effect::model},
+    {"model", "size", LUMEN_MEMBER(Text, size), 0, 0, Effect::model},
+    {"data", "path", LUMEN_MEMBER(Text, data), 0, 0, Effect::none},
+    {"data", "tokenizer", LUMEN_MEMBER(Text, tokenizer), 0, 0, Effect::none},
+    {"data", "validation", LUMEN_MEMBER(double, validation), 0.001, 0.9},
+    {"optimizer", "beta1", LUMEN_MEMBER(double, adam.beta1), 0, 0.999999},
+    {"optimizer", "beta2", LUMEN_MEMBER(double, adam.beta2), 0, 0.9999999},
+    {"optimizer", "epsilon", LUMEN_MEMBER(double, adam.epsilon), 1e-30, 1},
+    {"optimizer", "weight_decay", LUMEN_MEMBER(double, adam.weight_decay), 0, 1e6},
+    {"optimizer", "max_grad_norm", LUMEN_MEMBER(double, adam.max_norm), 0, kMostRate},
+    {"schedule", "shape", NamedChoice{get_shape, set_shape}},
+    {"schedule", "learning_rate", LUMEN_MEMBER(double, schedule.peak), 0, kMostRate},
+    {"schedule", "min_learning_rate", LUMEN_MEMBER(double, schedule.floor), 0, kMostRate},
+    {"schedule", "warmup_steps", LUMEN_MEMBER(int64_t, schedule.warmup), 0, kMostSteps},
+    {"schedule", "steps", LUMEN_MEMBER(int64_t, schedule.steps), 1, kMostSteps},
+    {"schedule", "decay_steps", LUMEN_MEMBER(int64_t, schedule.decay_steps), 0, kMostSteps},
+    {"run", "batch", LUMEN_MEMBER(int64_t, batch), 1, kMostExtent},
+    {"run", "length", LUMEN_MEMBER(int64_t, length), 0, kMostExtent},
+    {"run", "accumulate", LUMEN_MEMBER(int64_t, accumulate), 1, 1 << 20},
+    {"run", "evaluate_every", LUMEN_MEMBER(int64_t, evaluate_every), 0, kMostSteps, Effect::none},
+    {"run", "evaluate_windows", LUMEN_MEMBER(int64_t, evaluate_windows), 0, kMostSteps, Effect::none},
+    {"run", "save_every", LUMEN_MEMBER(int64_t, save_every), 0, kMostSteps, Effect::none},
+    {"run", "keep", LUMEN_MEMBER(int64_t, keep), 0, 1e9, Effect::none},
+    {"run", "seed", LUMEN_MEMBER(uint32_t, seed), 0, 4294967295.0},
+    {"run", "precision", LUMEN_MEMBER(Text, precision)},
+    {"run", "param_type", LUMEN_MEMBER(Text, param_type), 0, 0, Effect::model},
+    {"output", "type", LUMEN_MEMBER(Text, output_type), 0, 0, Effect::none},
+    {"output", "hugging_face", LUMEN_MEMBER(bool, hugging_face), 0, 0, Effect::none},
+};
+#undef LUMEN_MEMBER
+
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+bool holds(const RecipeKey& key, double value) {
+  return value >= key.least && value <= key.most;  // never for NaN
+}
+
+double number_of(const RecipeKey& key, Recipe& recipe) {
+  if (const auto real = std::get_if<double& (*)(Recipe&)>(&key.value)) return (*real)(recipe);
+  if (const auto whole = std::get_if<int64_t& (*)(Recipe&)>(&key.value)) return static_cast<double>((*whole)(recipe));
+  return std::get<uint32_t& (*)(Recipe&)>(key.value)(recipe);
+}
+
+// Whole numbers are held exactly: below 2^53 as doubles are.
+void set_number(const RecipeKey& key, double value, Recipe& recipe) {
+  if (const auto real = std::get_if<double& (*)(Recipe&)>(&key.value)) (*real)(recipe) = value;
+  if (const auto whole = std::get_if<int64_t& (*)(Recipe&)>(&key.value)) (*whole)(recipe) = static_cast<int64_t>(value);
+  if (const auto seed = std::get_if<uint32_t& (*)(Recipe&)>(&key.value)) (*seed)(recipe) = static_cast<uint32_t>(value);
+}
+
+}  // namespace
+
+std::span<const RecipeKey> recipe_keys() {
+  return kKeys;
+}
+
+const RecipeKey& recipe_key(const std::string& name) {
+  const auto found =
+      std::find_if(std::begin(kKeys), std::end(kKeys), [&](const RecipeKey& k) { return k.name() == name; });
+  LUMEN_CHECK(found != std::end(kKeys), "no recipe key {}", name);
+  return *found;
+}
+
+std::string value_text(const RecipeKey& key, const Recipe& recipe) {
+  auto& r = const_cast<Recipe&>(recipe);  // the rows' functions serve writing as well
+  return std::visit(Overloaded{
+                        [&](std::string& (*get)(Recipe&)) { return model::quoted(get(r)); },
+                        [&](std::vector<std::string>& (*get)(Recipe&)) { return model::quoted_list(get(r)); },
+                        [&](const NamedChoice& choice) { return model::quoted(choice.get(r)); },
+                        [&](const auto& get) { return fmt::format("{}", get(r)); },
+                    },
+                    key.value);
+}
+
+void read_value(const RecipeKey& key, const Toml& section, Recipe& recipe) {
+  if (!section.has(key.key)) return;
+  std::visit(Overloaded{
+                 [&](bool& (*get)(Recipe&)) { get(recipe) = section.boolean(key.key); },
+                 [&](std::string& (*get)(Recipe&)) { get(recipe) = section.text(key.key); },
+                 [&](std::vector<std::string>& (*get)(Recipe&)) { get(recipe) = section.texts(key.key); },
+                 [&](const NamedChoice& choice) { choice.set(recipe, section.text(key.key)); },
+                 [&](double& (*get)(Recipe&)) { get(recipe) = section.number(key.key); },
+                 [&](int64_t& (*get)(Recipe&)) { get(recipe) = section.integer(key.key); },
+                 [&](uint32_t& (*get)(Recipe&)) {
+                   const int64_t value = section.integer(key.key);
+                   if (holds(key, static_cast<double>(value)))
+                     get(recipe) = static_cast<uint32_t>(value);
+                   else
+                     throw error_at(section.place(key.key),
+                                    fmt::format("{} must be {}, not {}", key.key, bounds_of(key.name()).text(), value));
+                 },
+             },
+             key.value);
+  if (!key.is_number()) return;
+  if (const double value = number_of(key, recipe); !holds(key, value))
+    throw error_at(section.place(key.key),
+                   fmt::format("{} must be {}, not {}", key.key, bounds_of(key.name()).text(), value));
+}
+
+void set_value(const RecipeKey& key, const std::string& text, Recipe& recipe) {
+  if (key.is_number()) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (end == text.c_str() || *end != 0) throw usage_error("{}: '{}' is no number", key.name(), text);
+    if (!holds(key, value)) throw usage_error("{} must be {}, not {}", key.name(), bounds_of(key.name()).text(), text);
+    if (key.is_whole() && value != std::floor(value))
+      throw usage_error("{} must be a whole number, not {}", key.name(), text);
+    set_number(key, value, recipe);
+    return;
+  }
+  std::visit(Overloaded{
+                 [&](bool& (*get)(Recipe&)) {
+                   if (text != "true" && text != "false")
+                     throw usage_error("{} must be true or false, not '{}'", key.name(), text);
+                   get(recipe) = text == "true";
+                 },
+                 [&](std::string& (*get)(Recipe&)) { get(recipe) = text; },
+                 [&](std::vector<std::string>& (*get)(Recipe&)) {
+                   std::vector<std::string>& list = get(recipe);
+                   list.clear();
+                   for (size_t at = 0; at <= text.size();) {
+                     const size_t comma = std::min(text.find(',', at), text.size());
+                     if (comma > at) list.push_back(text.substr(at, comma - at));
+                     at = comma + 1;
+                   }
+                 },
+                 [&](const NamedChoice& choice) { choice.set(recipe, text); },
+                 [&](const auto&) {},
+             },
+             key.value);
+}
+
+void check_value(const RecipeKey& key, const Recipe& recipe) {
+  if (!key.is_number()) return;
+  const double value = number_of(key, const_cast<Recipe&>(recipe));
+  if (!holds(key, value)) throw usage_error("{} must be {}, not {}", key.name(), bounds_of(key.name()).text(), value);
+}
+
+std::string quoted(const std::string& text) {
+  std::string q = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      q += fmt::format("\\u{:04x}", byte);
+      continue;
+    }
+    if (c == '"' || c == '\\') q += '\\';
+    q += c;
+  }
+  return q + "\"";
+}
+
+std::string quoted_list(const std::vector<std::string>& texts) {
+  std::string all = "[";
+  for (size_t i = 0; i < texts.size(); ++i) all += (i ? ", " : "") + quoted(texts[i]);
+  return all + "]";
+}
+
+}  // namespace lumen::model
