@@ -33,6 +33,32 @@ class Separator {
     type_ = g[v].type;
   }
 
+  // Rotations depend on distances alone where both factors of scores are rotated, and nothing else is.
+  void check_rotations() {
+    std::set<ValueId> scores;
+    for (const Attention& a : find_attention(g_, users_of(g_), 0, false))
+      for (const ValueId v : a.nodes)
+        if (g_[v].op == Op::contract_ && v != a.output) scores.insert(v);
+    std::vector<bool> counts(g_.nodes.size(), false), rotated(g_.nodes.size(), false);
+    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+      const Node& node = g_[v];
+      if (!live_[v]) continue;
+      counts[v] = node.op == Op::iota_ && counts_positions(node.type.shape[static_cast<size_t>(node.attributes.axis)]);
+      for (const ValueId o : node.operands) {
+        counts[v] = counts[v] || counts[o];
+        rotated[v] = rotated[v] || rotated[o];
+      }
+      if (counts[v] && node.op == Op::map_ && turns(node.attributes.formula)) rotated[v] = true;
+      if (rotated[v]) counts[v] = false;
+      const bool both = scores.contains(v) && rotated[node.operands[0]] == rotated[node.operands[1]];
+      if (both) rotated[v] = false;
+      const bool meets = node.op == Op::contract_ || node.op == Op::contract_gather_ || node.op == Op::gather_;
+      if (rotated[v] && meets) refuse(v, "numbers rotated by position become more than factors of scores");
+    }
+    for (const ValueId v : g_.results)
+      if (rotated[v]) refuse(v, "a result is rotated by position");
+  }
+
   Graph run() {
     for (const Attention& a : find_attention(g_, users_of(g_), 0, false)) add(a);
     holds_.assign(g_.nodes.size(), Holds::nothing);
@@ -93,7 +119,8 @@ class Separator {
     mask.texts = only(texts_);
     mask.queries = only(length_);
     if (!(shape.back() == length_) || mask.texts < 0 || mask.queries < mask.texts)
-      refuse(a.score, fmt::format("the scores of its attention are {}, not [B, .., T, .., T]", print(g_[a.score].type)));
+      refuse(a.score,
+             fmt::format("the scores of its attention are {}, not [B, .., T, .., T]", print(g_[a.score].type)));
     if (!is_masked(a.score)) refuse(a.score, "its attention has no mask: select(key <= query, score, very negative)");
     if (!is_causal(a.score, mask)) refuse(a.score, "its attention's mask shows keys behind the query");
     masks_[a.score] = mask;
@@ -161,7 +188,9 @@ class Separator {
     // Right-aligned with the scores.
     const size_t rank = g_[score].type.shape.size(), own = seen.type.shape.size();
     if (own == 0) return false;
-    const auto extent = [&](size_t axis) { return axis + own < rank ? 1 : seen.type.shape[axis + own - rank].number(); };
+    const auto extent = [&](size_t axis) {
+      return axis + own < rank ? 1 : seen.type.shape[axis + own - rank].number();
+    };
     if (extent(rank - 1) != kTried || extent(static_cast<size_t>(mask.queries)) != kTried) return false;
     int64_t inner = 1;  // of the query's axis
     for (size_t d = static_cast<size_t>(mask.queries) + 1; d < rank; ++d) inner *= extent(d);
@@ -361,6 +390,9 @@ class Separator {
 
 void keep_texts_apart(Graph& g, const std::string& tokens) {
   inline_calls(g);
+  Graph plain = g;  // parts that are cut out of rotated numbers again are seen to be none there
+  simplify(plain);
+  Separator(plain, tokens).check_rotations();
   g = Separator(g, tokens).run();
 }
 
