@@ -62,7 +62,11 @@ class Separator {
   Graph run() {
     for (const Attention& a : find_attention(g_, users_of(g_), 0, false)) add(a);
     holds_.assign(g_.nodes.size(), Holds::nothing);
+    read_.assign(g_.nodes.size(), false);
     for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+      const auto& operands = g_[v].operands;
+      read_[v] =
+          g_[v].op == Op::input_ || std::any_of(operands.begin(), operands.end(), [&](ValueId o) { return read_[o]; });
       if (!live_[v]) continue;
       check_meeting(v);
       holds_[v] = found_in(v);
@@ -227,7 +231,7 @@ class Separator {
   // Positions are summed over, cut or picked in attention only.
   void check_meeting(ValueId v) const {
     const Node& node = g_[v];
-    if (inside_.contains(v)) return;
+    if (inside_.contains(v) || !read_[v]) return;
     const auto meets = [&] {
       const auto& shape_of = [&](size_t k) -> const Shape& { return g_[node.operands[k]].type.shape; };
       switch (node.op) {
@@ -310,6 +314,7 @@ class Separator {
       return is_of_texts(v) ? Holds::nothing : Holds::rows_by_position;
     }
     if (!reads(v, Holds::positions)) return Holds::nothing;
+    if (!read_[v] && !has_positions(node.type.shape)) return Holds::nothing;  // how long the row is
     const bool is_integer = !is_float(node.type.element.scalar);
     if (inside_.contains(v) && node.op == Op::map_) {
       const bool are_integers = std::all_of(node.operands.begin(), node.operands.end(), [&](ValueId o) {
@@ -383,6 +388,7 @@ class Separator {
   std::map<ValueId, Mask> masks_;
   std::set<ValueId> inside_;  // of attention
   std::vector<Holds> holds_;
+  std::vector<bool> read_;  // by value: depends on an input
   std::map<ValueId, ValueId> of_each_text_;
 };
 

@@ -14,7 +14,8 @@ inline constexpr const char* kStarts = "starts";
 // at which the text that a position belongs to begins. Calls are inlined. Positions may meet in attention with a
 // causal mask only; the mask gets one condition more, a lower bound for each query, in the form that kernels read
 // ranges of keys from. Rotations depend on distances alone and stay; rows of a table that are read by position are read
-// by position - start. Error (user) that says what else the graph does with positions: then texts cannot share a row.
+// by position - start. What depends on how long a text may become depends on the row, as in a row of one text. Error
+// (user) that says what else the graph does with positions: then texts cannot share a row.
 void keep_texts_apart(Graph& g, const std::string& tokens = "tokens");
 
 }  // namespace lumen::graph
