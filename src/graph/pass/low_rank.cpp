@@ -48,7 +48,7 @@ class Adder {
  private:
   struct Part {
     LowRank what;
-    ValueId a = -1, b = -1;
+    ValueId a = -1, b = -1, gain = -1;
     bool used = false;
   };
 
@@ -59,6 +59,7 @@ class Adder {
     const Shape b = {part.what.rows ? shape[1] : shape[0], rank};
     part.a = r_.build.input(low_rank_a(part.what.weight), Role::parameter, {a, {}});
     part.b = r_.build.input(low_rank_b(part.what.weight), Role::parameter, {b, {}});
+    if (part.what.gain) part.gain = r_.build.input(low_rank_gain(part.what.weight), Role::parameter, {Shape{b[0]}, {}});
   }
 
   // A letter that none of the texts has.
@@ -86,7 +87,7 @@ class Adder {
     const ValueId x = r_[node.operands[static_cast<size_t>(1 - side)]];
     const ValueId t = r_.build.contract(x, part.a, of_x, {r, k}, narrow);
     const ValueId d = r_.build.contract(t, part.b, narrow, {n, r}, i[2]);
-    finish(part, v, d);
+    finish(part, v, d, i[2].find(n));
   }
 
   void beside_rows(Part& part, ValueId v) {
@@ -95,11 +96,18 @@ class Adder {
     std::string narrow;
     for (size_t d = 1; d < node.type.shape.size(); ++d) narrow += static_cast<char>('a' + d);
     const ValueId d = r_.build.contract(t, part.b, narrow + "y", "zy", narrow + "z");
-    finish(part, v, d);
+    finish(part, v, d, narrow.size());
   }
 
-  void finish(Part& part, ValueId v, ValueId change) {
-    const ValueId sum = r_.build.add(r_[v], change);
+  // `axis`: of the result, along which the gain lies.
+  void finish(Part& part, ValueId v, ValueId change, size_t axis) {
+    ValueId own = r_[v];
+    if (part.what.gain) {
+      Shape shape = {r_.build.type(part.gain).shape[0]};
+      shape.resize(r_.build.type(own).shape.size() - axis, Dim(1));
+      own = r_.build.mul(own, r_.build.reshape(part.gain, shape));
+    }
+    const ValueId sum = r_.build.add(own, change);
     r_.to[sum].label = r_.from[v].label;
     r_.replace(v, sum);
     part.used = true;
@@ -116,6 +124,10 @@ std::string low_rank_a(const std::string& weight) {
 }
 std::string low_rank_b(const std::string& weight) {
   return weight + ".low_rank_b";
+}
+
+std::string low_rank_gain(const std::string& weight) {
+  return weight + ".low_rank_gain";
 }
 
 Graph add_low_rank(Graph g, const std::vector<LowRank>& parts) {
