@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,15 +22,14 @@ namespace lumen::model {
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 inline constexpr const char* kAdapterWeights = "adapter_model.safetensors";
 
-// W + scale * B A of one parameter; with a magnitude each of its rows is scaled to that length (DoRA): row n becomes
-// magnitude[n] * v / |v| with v = row n of W + scale * B A. Of an embedding, columns take the place of rows.
+// W + scale * B A of one parameter; with magnitudes (DoRA) each of its rows, an embedding's columns, is then stretched
+// to the norm given.
 struct AdapterPart {
-  Weight a;  // f32 [rank, K]; of an embedding [N, rank]
-  Weight b;  // f32 [N, rank]; of an embedding [K, rank]
+  Weight a;  // f32 [rank, K]; of an embedding [N, rank]; of stacked matrices [E, rank, K]
+  Weight b;  // f32 [N, rank]; of an embedding [K, rank]; of stacked matrices [E, N, rank]
   double scale = 1;
-  Weight magnitude = {};  // f32 [N]; of an embedding [K]; no axes where there is none
+  std::optional<Weight> magnitude = {};  // f32 [N]; of an embedding [K]; of stacked matrices [E, N]
   int64_t rank() const { return b.columns(); }
-  bool has_magnitude() const { return !magnitude.type.shape.empty(); }
 };
 
 struct Adapter {

@@ -112,7 +112,11 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
   }
   for (auto& [name, change] : stacked(engine, model, adapters)) {
     const AdapterPart& part = change.part;
-    adapted_.push_back({name, part.rank(), is_looked_up(*model.find(name)), !change.gain.empty()});
+    graph::LowRank& low_rank = adapted_.emplace_back();
+    low_rank.weight = name;
+    low_rank.rank = part.rank();
+    low_rank.rows = is_looked_up(*model.find(name));
+    low_rank.gain = !change.gain.empty();
     if (!change.gain.empty()) {
       const Weight gain = f32_weight({graph::Dim(static_cast<int64_t>(change.gain.size()))}, change.gain);
       weights_[graph::low_rank_gain(name)] =
