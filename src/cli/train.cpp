@@ -16,6 +16,7 @@
 #include "model/train/forecast.h"
 #include "model/train/loop.h"
 #include "model/train/outputs.h"
+#include "run/engine/roofline.h"
 
 namespace lumen::cli {
 namespace {
@@ -194,6 +195,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   }
   const model::Documents documents = read_data(recipe.data);
   recipe.data = absolute_path(recipe.data);
+  recipe.eval_data = absolute_path(recipe.eval_data);
   run::Engine engine = shared.engine(flags.explain);
   model::Model model;
   if (stored) {
@@ -230,6 +232,10 @@ int train(const Shared& shared, TrainFlags& flags) {
   model::LoopOptions options;
   options.out = out;
   options.stop = &interrupted();
+  options.base = flags.model;
+  const graph::ProductType products = model::product_type(recipe.precision, library->formats());
+  const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
+  options.ceiling = run::product_ceiling(engine, kind, shared.cache);
   const model::LoopResult result = model::run_training(trainer, options);
   if (flags.explain) std::fputs(trainer.explain().c_str(), stderr);
   if (result.interrupted) {
@@ -250,6 +256,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (result.tokens_per_second > 0) text = fmt::format("train loss {:.4f} | ", result.train_loss);
   text += fmt::format("validation loss {:.4f} nats per token (perplexity {:.3f})", result.validation_loss,
                       std::exp(result.validation_loss));
+  if (result.best_step >= 0) text += fmt::format(" | the best weights, of step {}", result.best_step);
   if (result.tokens_per_second > 0)
     text += fmt::format(" | {:.0f} tokens/s | {}", result.tokens_per_second, format_duration(result.seconds));
   put(fmt::format("{}\n{}wrote {}\n", text, written, result.checkpoint.string()));

@@ -58,6 +58,26 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--eval-every,--eval_steps,--eval-steps", "run.evaluate_every", "Steps between evaluations; 0: only at the end"},
     {"--save-every,--save_steps,--save-steps", "run.save_every", "Steps between checkpoints; 0: only at the end"},
     {"--keep,--save_total_limit,--save-total-limit", "run.keep", "Checkpoints kept; 0: all"},
+    {"--on-nan,--on_nan", "run.on_nan",
+     "What happens when a loss, gradient or weight is not finite: stop, or rollback (go on from the last good "
+     "checkpoint without the batches that led there)"},
+    {"--spike-factor,--spike_factor", "run.spike_factor",
+     "A loss or gradient norm above so many times the median of the last 50 steps counts as well; 0: never"},
+    {"--rollbacks", "run.rollbacks", "How often a run may go back"},
+    {"--eval-tasks,--eval_tasks", "evaluation.tasks", "Tasks put to the model at evaluations: names or task files",
+     "NAME,.."},
+    {"--eval-data,--eval_data", "evaluation.data", "Folder with the tasks' data", "DIR"},
+    {"--eval-limit,--eval_limit", "evaluation.limit", "Rows of each task, at most; 0: all"},
+    {"--sample-prompt,--sample_prompt", "evaluation.samples",
+     "Prompts, one a line, that the model goes on with at evaluations", "TEXT"},
+    {"--sample-tokens,--sample_tokens", "evaluation.sample_tokens", "Tokens of each such text, at most"},
+    {"--early-stopping,--early_stopping_patience,--early-stopping-patience", "evaluation.early_stopping",
+     "End after so many evaluations without a better one; 0: never"},
+    {"--metric,--metric_for_best_model,--metric-for-best-model", "evaluation.metric",
+     "What makes an evaluation better: validation_loss, or TASK.FIGURE of --eval-tasks"},
+    {"--load-best,--load_best_model_at_end,--load-best-model-at-end", "evaluation.load_best",
+     "Write the model of the best evaluation, instead of the last step's"},
+    {"--tensorboard", "report.tensorboard", "Also write event files for TensorBoard, to the folder tensorboard"},
     {"-s,--seed", "run.seed", "Names initial weights and the order of the data"},
     {"--precision", "run.precision",
      "Float type that operands of products with parameters and of attention are rounded to (an 8 bit one: each tensor "
@@ -253,6 +273,11 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
   app.add_flag("--allow-changed-recipe", f.changed_recipe,
                "Resume with other rates, steps, batches or data order than the checkpoint's");
   for (const KeyFlag& flag : kKeyFlags) add_key_flag(app, f, flag);
+  app.add_option_function<std::string>(
+         "--report_to,--report-to",
+         [&f](const std::string& to) { f.values["report.tensorboard"] = to == "tensorboard" ? "true" : "false"; },
+         "tensorboard: the same as --tensorboard; none")
+      ->check(CLI::IsMember({"tensorboard", "none"}));
   app.add_flag("--bf16", f.bf16, "The same as --precision bf16");
   app.add_option("--format,--qat", f.format, "Quantization-aware: round every matrix to this format in the loop");
   app.add_flag("--print-config", f.print_config, "Print the resolved recipe and stop");

@@ -21,6 +21,14 @@ void set_shape(Recipe& r, const std::string& name) {
   r.schedule.shape = schedule_shape(name);
 }
 
+std::string get_on_nan(const Recipe& r) {
+  return r.on_nan;
+}
+void set_on_nan(Recipe& r, const std::string& name) {
+  if (name != "stop" && name != "rollback") throw usage_error("on_nan is \"stop\" or \"rollback\", not '{}'", name);
+  r.on_nan = name;
+}
+
 // A reference to a member: (Real, adam.beta1).
 #define LUMEN_MEMBER(Type, member) static_cast<Type& (*)(Recipe&)>([](Recipe& r) -> Type& { return r.member; })
 using Text = std::string;
@@ -59,8 +67,20 @@ const RecipeKey kKeys[] = {
     {"run", "save_every", LUMEN_MEMBER(int64_t, save_every), 0, kMostSteps, Effect::none},
     {"run", "keep", LUMEN_MEMBER(int64_t, keep), 0, 1e9, Effect::none},
     {"run", "seed", LUMEN_MEMBER(uint32_t, seed), 0, 4294967295.0},
+    {"run", "on_nan", NamedChoice{get_on_nan, set_on_nan}},
+    {"run", "spike_factor", LUMEN_MEMBER(double, spike_factor), 0, kMostRate},
+    {"run", "rollbacks", LUMEN_MEMBER(int64_t, rollbacks), 0, 1e6},
     {"run", "precision", LUMEN_MEMBER(Text, precision)},
     {"run", "param_type", LUMEN_MEMBER(Text, param_type), 0, 0, Effect::model},
+    {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
+    {"evaluation", "data", LUMEN_MEMBER(Text, eval_data), 0, 0, Effect::none},
+    {"evaluation", "limit", LUMEN_MEMBER(int64_t, eval_limit), 0, 1e9, Effect::none},
+    {"evaluation", "samples", LUMEN_MEMBER(Text, samples), 0, 0, Effect::none},
+    {"evaluation", "sample_tokens", LUMEN_MEMBER(int64_t, sample_tokens), 1, 1 << 20, Effect::none},
+    {"evaluation", "early_stopping", LUMEN_MEMBER(int64_t, early_stopping), 0, 1e9, Effect::none},
+    {"evaluation", "metric", LUMEN_MEMBER(Text, metric), 0, 0, Effect::none},
+    {"evaluation", "load_best", LUMEN_MEMBER(bool, load_best), 0, 0, Effect::none},
+    {"report", "tensorboard", LUMEN_MEMBER(bool, tensorboard), 0, 0, Effect::none},
     {"output", "type", LUMEN_MEMBER(Text, output_type), 0, 0, Effect::none},
     {"output", "hugging_face", LUMEN_MEMBER(bool, hugging_face), 0, 0, Effect::none},
 };
