@@ -96,7 +96,8 @@ double count_of(const Model& model) {
 
 double adapter_count(const Model& model, const Recipe& recipe) {
   double count = 0;
-  for (const Parameter& p : Method(model, recipe, false).trained()) count += static_cast<double>(p.count());
+  const Method method(model, recipe, false);
+  for (const Parameter& p : method.trained()) count += static_cast<double>(p.count());
   return count;
 }
 
