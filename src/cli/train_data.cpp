@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/data/rows.h"
 
 namespace lumen::cli {
 namespace {
@@ -122,15 +123,16 @@ std::shared_ptr<const model::Batches> make_batches(const TrainingData& data, con
   std::vector<model::LoadedExamples> training, validation;
   for (const auto& files : data.sets) training.push_back(model::load_examples(files, tokenizer, options));
   for (const auto& files : data.validation) validation.push_back(model::load_examples(files, tokenizer, options));
-  auto batches = std::make_shared<model::ExampleBatches>(std::move(training), std::move(validation),
-                                                         model::BatchOptions{.seed = recipe.seed,
-                                                                             .rows = recipe.batch,
-                                                                             .length = length,
-                                                                             .accumulate = recipe.accumulate,
-                                                                             .packing = recipe.packing,
-                                                                             .overflow = model::overflow(recipe.overflow),
-                                                                             .validation = recipe.validation,
-                                                                             .mix = shares(recipe.mix)});
+  auto batches =
+      std::make_shared<model::ExampleBatches>(std::move(training), std::move(validation),
+                                              model::BatchOptions{.seed = recipe.seed,
+                                                                  .rows = recipe.batch,
+                                                                  .length = length,
+                                                                  .accumulate = recipe.accumulate,
+                                                                  .packing = recipe.packing,
+                                                                  .overflow = model::overflow(recipe.overflow),
+                                                                  .validation = recipe.validation,
+                                                                  .mix = shares(recipe.mix)});
   report(batches->report(), recipe.strict);
   note(fmt::format("{} rows of {} positions an epoch, {} tokens, {} of them learned; {} rows for validation",
                    batches->epoch_rows(), length, batches->training_tokens(), batches->training_learned(),

@@ -1,5 +1,5 @@
-// What `lumen train` trains on: plain text as windows, or rows of files (chats, pairs, documents) as examples. Proved by
-// tests/cli/train_data_test.cpp.
+// What `lumen train` trains on: plain text as windows, or rows of files (chats, pairs, documents) as examples. Proved
+// by tests/cli/train_data_test.cpp.
 #pragma once
 
 #include <filesystem>

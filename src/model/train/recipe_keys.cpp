@@ -29,11 +29,11 @@ void set_one_of(std::string& value, const std::string& name, const char* what,
     throw Error(Exit::usage, fmt::format("{}: '{}' is unknown", what, name), fmt::format("{}", fmt::join(names, ", ")));
   value = name;
 }
-const NamedChoice kDataForm = {
-    [](const Recipe& r) { return r.data_form; },
-    [](Recipe& r, const std::string& name) {
-      set_one_of(r.data_form, name, "data.form", {"auto", "texts", "chats", "pairs", "labels"});
-    }};
+const NamedChoice kDataForm = {[](const Recipe& r) { return r.data_form; },
+                               [](Recipe& r, const std::string& name) {
+                                 set_one_of(r.data_form, name, "data.form",
+                                            {"auto", "texts", "chats", "pairs", "labels"});
+                               }};
 const NamedChoice kTrainOn = {[](const Recipe& r) { return r.train_on; },
                               [](Recipe& r, const std::string& name) {
                                 set_one_of(r.train_on, name, "data.train_on", {"all", "assistant", "last"});
