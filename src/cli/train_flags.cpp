@@ -27,7 +27,22 @@ struct KeyFlag {
 constexpr KeyFlag kKeyFlags[] = {
     {"--family", "model.family", "Model family"},
     {"--shape,--size", "model.size", "Named size of the family"},
-    {"--data,--dataset", "data.path", "Text, .jsonl or a folder; without it, the built-in text", "FILE"},
+    {"--data,--dataset", "data.path",
+     "Texts, chats or pairs (.txt .md .jsonl .json .csv .tsv .parquet, also .gz), or a folder; several with commas; "
+     "without it, the built-in text",
+     "FILE"},
+    {"--form,--data-form,--data_form", "data.form", "What rows are: auto, texts, chats, pairs or labels"},
+    {"--columns", "data.columns", "What columns stand for: prompt=Q,completion=A", "NAME=COLUMN"},
+    {"--chat-template,--chat_template", "data.chat_template", "By name or from a file; without it, the model's own",
+     "NAME|FILE"},
+    {"--train-on,--train_on", "data.train_on", "Which tokens of chats are learned: assistant, last (answer) or all"},
+    {"--mix,--interleave_probs,--interleave-probs", "data.mix", "Shares of several data sets: 0.7,0.3", "SHARE"},
+    {"--epochs,--num_train_epochs,--num-train-epochs,--num_epochs", "data.epochs",
+     "Rounds over the data instead of --steps"},
+    {"--packing,--sample_packing,--sample-packing", "data.packing",
+     "Put several examples into one window, attention kept apart"},
+    {"--overflow", "data.overflow", "Examples longer than a window: cut or drop"},
+    {"--strict", "data.strict", "A row that cannot be used is an error"},
     {"--tokenizer", "data.tokenizer", "characters, bytes:N (byte pairs, N tokens), or a tokenizer file"},
     {"-b,--batch,--batch-size,--per_device_train_batch_size", "run.batch", "Windows per step"},
     {"-c,--length,--max_seq_length,--max-seq-length", "run.length", "Tokens per window", "", 1},
@@ -54,7 +69,9 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--rslora,--use_rslora,--use-rslora", "adapter.rs_lora", "The adapter counts alpha / sqrt(rank)"},
     {"--lora-plus,--lora_plus,--loraplus_lr_ratio", "adapter.b_rate", "B learns so many times as fast as A (LoRA+)"},
     {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default, pissa or loftq"},
-    {"--validation", "data.validation", "Share of the text kept for validation"},
+    {"--validation,--val_set_size,--val_size", "data.validation", "Share of the data kept for validation"},
+    {"--validation-data,--validation_data,--validation_file", "data.validation_data",
+     "Files to validate on, instead of a share", "FILE"},
     {"--eval-every,--eval_steps,--eval-steps", "run.evaluate_every", "Steps between evaluations; 0: only at the end"},
     {"--save-every,--save_steps,--save-steps", "run.save_every", "Steps between checkpoints; 0: only at the end"},
     {"--keep,--save_total_limit,--save-total-limit", "run.keep", "Checkpoints kept; 0: all"},
@@ -168,6 +185,9 @@ void check_train_flags(const TrainFlags& f) {
   const auto warmup = f.number("schedule.warmup_steps"), steps = f.number("schedule.steps");
   refuse(warmup && steps && *warmup > *steps, "--warmup " + f.text("schedule.warmup_steps"),
          "--steps " + f.text("schedule.steps"), "the peak would never be reached");
+  refuse(f.has("data.epochs") && f.has("schedule.steps"), "--epochs", "--steps", "say one of them");
+  refuse(f.has("data.validation") && f.has("data.validation_data"), "--validation", "--validation-data",
+         "say one of them");
   if (!f.resume_given) {
     if (f.changed_data) throw usage_error("--allow-changed-data is for --resume: a fresh run takes any data");
     if (f.changed_recipe) throw usage_error("--allow-changed-recipe is for --resume: a fresh run takes any recipe");

@@ -40,6 +40,16 @@ struct Recipe {
   std::string data;       // file or folder; "" = the text that comes with the program
   std::string tokenizer;  // "" or "characters", "bytes:N" (BPE of N tokens trained on the data), or a file
   double validation = 0.1;
+  std::string validation_data;         // files for validation instead of a share
+  std::string data_form = "auto";      // of rows: auto, texts, chats, pairs, labels
+  std::string train_on = "assistant";  // of chats: all, assistant, last
+  std::string chat_template;           // a name or a file; "": the model's own
+  std::vector<std::string> columns;    // "prompt=Q": which column of a file stands for which
+  std::vector<std::string> mix;        // shares of several data sets
+  bool packing = false;                // several examples share a window
+  std::string overflow = "cut";        // or drop: examples longer than a window
+  double epochs = 0;                   // 0: schedule.steps says how long
+  bool strict = false;                 // a row that cannot be used is an error
   // [optimizer]
   AdamW adam;
   // [adapter]: trained instead of the model's weights

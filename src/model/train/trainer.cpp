@@ -299,19 +299,19 @@ std::string Trainer::broken_gradients() {
   run::Program& program = step_ ? *step_ : *apply_;
   std::string names;
   size_t count = 0;
-  for (const Parameter& p : trained_) {
+  for (const Parameter& p : method_.trained()) {
     if (std::isfinite(scalar(program, (kSquares + p.name).c_str()))) continue;
     if (++count <= 3) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", p.name);
   }
   if (count == 0) return {};
-  if (count == trained_.size() && count > 3)
+  if (count == method_.trained().size() && count > 3)
     return fmt::format(" (all {} gradients are not: the loss is broken)", count);
   return fmt::format(" (gradient of {}{})", names, count > 3 ? fmt::format(" and {} others", count - 3) : "");
 }
 
 int64_t Trainer::trained_count() const {
   int64_t count = 0;
-  for (const Parameter& p : trained_) count += p.count();
+  for (const Parameter& p : method_.trained()) count += p.count();
   return count;
 }
 
