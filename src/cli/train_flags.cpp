@@ -35,11 +35,18 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--min-lr,--min-learning-rate", "schedule.min_learning_rate", "Learning rate at the end"},
     {"--warmup,--warmup-steps,--warmup_steps", "schedule.warmup_steps", "Steps to the peak"},
     {"--schedule,--lr_scheduler_type,--lr-scheduler-type", "schedule.shape", "cosine, linear or constant"},
+    {"--optimizer,--optim", "optimizer.name", "adamw, lion, sgd, muon, adafactor, or one of your own; adamw"},
+    {"--moments", "optimizer.moments",
+     "What the optimizer's states of matrices are held in between steps: f32, bf16, or any format with an encoder",
+     "FORMAT"},
+    {"--second-moments", "optimizer.second_moments", "The same of sums of squares; without it as --moments", "FORMAT"},
+    {"--momentum", "optimizer.momentum", ""},
     {"--weight-decay,--weight_decay", "optimizer.weight_decay", "On matrices only"},
     {"--max-grad-norm,--max_grad_norm,--clip", "optimizer.max_grad_norm",
      "Gradients are scaled down to this norm; 0: never"},
     {"--beta1,--adam_beta1", "optimizer.beta1", ""},
     {"--beta2,--adam_beta2", "optimizer.beta2", ""},
+    {"--epsilon,--adam_epsilon", "optimizer.epsilon", ""},
     {"--accumulate,--gradient_accumulation_steps,--gradient-accumulation-steps", "run.accumulate", "Batches per step"},
     {"--validation", "data.validation", "Share of the text kept for validation"},
     {"--eval-every,--eval_steps,--eval-steps", "run.evaluate_every", "Steps between evaluations; 0: only at the end"},
@@ -96,6 +103,13 @@ model::Recipe read_recipe(const model::Library& library, const std::string& name
   std::string known;
   for (const std::string& one : library.recipe_names()) known += (known.empty() ? "" : ", ") + one;
   throw Error(Exit::usage, fmt::format("'{}' is neither a recipe nor a file", name), "known recipes: " + known);
+}
+
+// Says what another name was taken for.
+void settle_optimizer(const model::Library& library, model::Recipe& r) {
+  std::string said;
+  r.optimizer = model::resolved(library, r.optimizer, &said);
+  if (!said.empty()) note(said);
 }
 
 void apply(const TrainFlags& flags, model::Recipe& r) {
@@ -165,11 +179,14 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
     r.config.clear();
   }
   check_recipe(r);
+  settle_optimizer(library, r);
   (void)model::product_type(r.precision, library.formats());
   return r;
 }
 
-model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& flags, const model::Recipe& stored) {
+model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& flags, const model::Recipe& was) {
+  model::Recipe stored = was;
+  stored.optimizer = model::resolved(library, stored.optimizer);
   model::Recipe r = stored;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, stored);
   r.name = stored.name;
@@ -192,6 +209,7 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
                            : "the rate is constant"));
   }
   check_recipe(r);
+  settle_optimizer(library, r);
   std::string refused, changed;
   for (const model::RecipeChange& c : model::recipe_changes(stored, r)) {
     if (!flags.changed_recipe && (c.key == "schedule.steps" || c.key == "schedule.decay_steps") &&

@@ -58,7 +58,8 @@ class Printer {
       expr(*a.value);
       out += '\n';
     }
-    for (const ModelDecl& m : f.models) model(m);
+    for (const ModelDecl& m : f.models) model(m, "model");
+    for (const ModelDecl& o : f.optimizers) model(o, "optimizer");
   }
 
  private:
@@ -403,8 +404,8 @@ class Printer {
     out += '\n';
   }
 
-  void model(const ModelDecl& m) {
-    out += fmt::format("model {}(cfg)", m.name);
+  void model(const ModelDecl& m, std::string_view word) {
+    out += fmt::format("{} {}(cfg)", word, m.name);
     attributes(m.attributes, " : ");
     out += " {\n";
     if (!m.config.empty()) {

@@ -12,6 +12,12 @@ namespace {
 constexpr int64_t kNumber = 4;               // bytes of an f32
 constexpr int64_t kMostBatches = 1'000'000;  // of a step
 
+std::vector<Parameter> trained_of(const Model& model) {
+  std::vector<Parameter> trained = model.parameters;
+  std::erase_if(trained, [](const Parameter& p) { return p.frozen; });
+  return trained;
+}
+
 // Without values, which need a plan.
 TrainingForecast of_parameters(const Model& model, const Recipe& recipe) {
   TrainingForecast out;
@@ -21,7 +27,7 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe) {
     out.weights = run::saturating_sum(out.weights, bytes);
     if (!p.frozen) trained = run::saturating_sum(trained, bytes);
   }
-  out.moments = run::saturating_product(trained, 2);
+  out.moments = Optimizer(model.family->library(), recipe.optimizer).state_bytes(trained_of(model));
   // A step of one batch has its gradients among its values; no fewer bytes for that.
   out.gradients = recipe.accumulate > 1 ? trained : 0;
   out.values = recipe.accumulate > 1 ? 0 : trained;
@@ -47,7 +53,7 @@ int64_t TrainingForecast::total() const {
 
 run::MemoryNeeds TrainingForecast::needs() const {
   return {{"weights (f32)", weights},
-          {"two moments of each", moments},
+          {"states of the optimizer", moments},
           {"gradients, summed over batches", gradients},
           {"values of a step, gradients among them", values}};
 }
@@ -57,15 +63,14 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
   run::CompileOptions options;
   options.symbols = {{"B", recipe.batch}, {"T", recipe.length == 0 ? model.integer("context") : recipe.length}};
   options.products = product_type(recipe.precision, model.family->library().formats());
-  std::vector<Parameter> trained;
-  for (const Parameter& p : model.parameters)
-    if (!p.frozen) trained.push_back(p);
+  std::vector<Parameter> trained = trained_of(model);
+  const Optimizer optimizer(model.family->library(), recipe.optimizer);
   graph::Graph loss = model.family->function("loss", model.config);
   const auto assignments = fake_assignments(recipe.quantize, model);
   graph::assign_formats(loss, assignments);
   for (const LearnedField& f : learned_fields(loss, assignments)) trained.push_back(f.parameter);
   loss = graph::bind_symbols(loss, options.symbols);
-  const int64_t step = engine.arena_bytes(recipe.accumulate == 1 ? training_step(std::move(loss), trained, recipe.adam)
+  const int64_t step = engine.arena_bytes(recipe.accumulate == 1 ? training_step(std::move(loss), trained, optimizer)
                                                                  : accumulate_step(std::move(loss), trained, 2),
                                           options);
   run::CompileOptions evaluation;

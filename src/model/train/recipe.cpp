@@ -24,6 +24,13 @@ std::vector<std::string> one_or_many(const Toml& table, std::string_view key) {
   return table.texts(key);
 }
 
+// A number, a truth value or a text, as a text.
+std::string plain_text(const Toml& table, const std::string& key) {
+  if (table.kind(key) == Toml::Kind::text) return table.text(key);
+  if (table.kind(key) == Toml::Kind::boolean) return table.boolean(key) ? "true" : "false";
+  return fmt::format("{}", table.number(key));
+}
+
 // How many layers "first 4" or "first 1/8" are; -1 for another text.
 int64_t first_layers(const std::string& choice, int64_t layers) {
   int number = 0, share = 0, end = 0;
@@ -132,6 +139,10 @@ Recipe parse_recipe(std::string text, std::string name, Recipe base) {
     if (const auto config = model->table("config"))
       for (const std::string& key : config->keys()) r.config[key] = config->number(key);
   }
+  if (const auto optimizer = file.table("optimizer")) {
+    if (const auto config = optimizer->table("config"))
+      for (const std::string& key : config->keys()) r.optimizer.config[key] = plain_text(*config, key);
+  }
   if (const auto rules = file.tables("quantize"); !rules.empty()) {
     r.quantize.clear();
     for (const Toml& t : rules) r.quantize.push_back(read_rule(t));
@@ -162,8 +173,12 @@ std::vector<RecipeValue> values_of(const Recipe& r) {
       section = "model.config";
       for (const auto& [name, value] : r.config) put(name.c_str(), value);
     }
+    if (section == "optimizer" && key.section != section) {
+      section = "optimizer.config";
+      for (const auto& [name, text] : r.optimizer.config) put(name.c_str(), quoted(text));
+    }
     section = key.section;
-    out.push_back({section, key.key, value_text(key, r)});
+    if (std::string text = value_text(key, r); !text.empty()) out.push_back({section, key.key, std::move(text)});
   }
   section = "file";
   if (r.file_type >= 0) put("type", r.file_type);

@@ -11,7 +11,7 @@
 #include "graph/pass/pipeline.h"
 #include "model/arch/model.h"
 #include "model/file/toml.h"
-#include "model/train/optimizer.h"
+#include "model/train/optimizer_rule.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
 
@@ -38,7 +38,7 @@ struct Recipe {
   std::string tokenizer;  // "" or "characters", "bytes:N" (BPE of N tokens trained on the data), or a file
   double validation = 0.1;
   // [optimizer]
-  AdamW adam;
+  OptimizerSettings optimizer;
   // [schedule]
   Schedule schedule;
   // [run]

@@ -21,10 +21,11 @@ void set_shape(Recipe& r, const std::string& name) {
   r.schedule.shape = schedule_shape(name);
 }
 
-// A reference to a member: (Real, adam.beta1).
+// A reference to a member: (double, schedule.peak).
 #define LUMEN_MEMBER(Type, member) static_cast<Type& (*)(Recipe&)>([](Recipe& r) -> Type& { return r.member; })
 using Text = std::string;
 using Texts = std::vector<std::string>;
+using Optional = std::optional<double>;
 
 const RecipeKey kKeys[] = {
     {"model", "family", LUMEN_MEMBER(Text, family), 0, 0, Effect::model},
@@ -32,11 +33,15 @@ const RecipeKey kKeys[] = {
     {"data", "path", LUMEN_MEMBER(Text, data), 0, 0, Effect::none},
     {"data", "tokenizer", LUMEN_MEMBER(Text, tokenizer), 0, 0, Effect::none},
     {"data", "validation", LUMEN_MEMBER(double, validation), 0.001, 0.9},
-    {"optimizer", "beta1", LUMEN_MEMBER(double, adam.beta1), 0, 0.999999},
-    {"optimizer", "beta2", LUMEN_MEMBER(double, adam.beta2), 0, 0.9999999},
-    {"optimizer", "epsilon", LUMEN_MEMBER(double, adam.epsilon), 1e-30, 1},
-    {"optimizer", "weight_decay", LUMEN_MEMBER(double, adam.weight_decay), 0, 1e6},
-    {"optimizer", "max_grad_norm", LUMEN_MEMBER(double, adam.max_norm), 0, kMostRate},
+    {"optimizer", "name", LUMEN_MEMBER(Text, optimizer.name)},
+    {"optimizer", "beta1", LUMEN_MEMBER(Optional, optimizer.beta1), 0, 0.999999},
+    {"optimizer", "beta2", LUMEN_MEMBER(Optional, optimizer.beta2), 0, 0.9999999},
+    {"optimizer", "epsilon", LUMEN_MEMBER(Optional, optimizer.epsilon), 1e-30, 1},
+    {"optimizer", "momentum", LUMEN_MEMBER(Optional, optimizer.momentum), 0, 0.999999},
+    {"optimizer", "weight_decay", LUMEN_MEMBER(Optional, optimizer.weight_decay), 0, 1e6},
+    {"optimizer", "max_grad_norm", LUMEN_MEMBER(double, optimizer.max_norm), 0, kMostRate},
+    {"optimizer", "moments", LUMEN_MEMBER(Text, optimizer.moments)},
+    {"optimizer", "second_moments", LUMEN_MEMBER(Text, optimizer.second_moments)},
     {"schedule", "shape", NamedChoice{get_shape, set_shape}},
     {"schedule", "learning_rate", LUMEN_MEMBER(double, schedule.peak), 0, kMostRate},
     {"schedule", "min_learning_rate", LUMEN_MEMBER(double, schedule.floor), 0, kMostRate},
@@ -72,7 +77,13 @@ bool holds(const RecipeKey& key, double value) {
 double number_of(const RecipeKey& key, Recipe& recipe) {
   if (const auto real = std::get_if<double& (*)(Recipe&)>(&key.value)) return (*real)(recipe);
   if (const auto whole = std::get_if<int64_t& (*)(Recipe&)>(&key.value)) return static_cast<double>((*whole)(recipe));
-  return std::get<uint32_t& (*)(Recipe&)>(key.value)(recipe);
+  if (const auto seed = std::get_if<uint32_t& (*)(Recipe&)>(&key.value)) return (*seed)(recipe);
+  return std::get<Optional& (*)(Recipe&)>(key.value)(recipe).value();
+}
+
+bool is_given(const RecipeKey& key, Recipe& recipe) {
+  const auto optional = std::get_if<Optional& (*)(Recipe&)>(&key.value);
+  return !optional || (*optional)(recipe);
 }
 
 // Whole numbers are held exactly: below 2^53 as doubles are.
@@ -80,6 +91,7 @@ void set_number(const RecipeKey& key, double value, Recipe& recipe) {
   if (const auto real = std::get_if<double& (*)(Recipe&)>(&key.value)) (*real)(recipe) = value;
   if (const auto whole = std::get_if<int64_t& (*)(Recipe&)>(&key.value)) (*whole)(recipe) = static_cast<int64_t>(value);
   if (const auto seed = std::get_if<uint32_t& (*)(Recipe&)>(&key.value)) (*seed)(recipe) = static_cast<uint32_t>(value);
+  if (const auto optional = std::get_if<Optional& (*)(Recipe&)>(&key.value)) (*optional)(recipe) = value;
 }
 
 }  // namespace
@@ -101,6 +113,7 @@ std::string value_text(const RecipeKey& key, const Recipe& recipe) {
                         [&](std::string& (*get)(Recipe&)) { return model::quoted(get(r)); },
                         [&](std::vector<std::string>& (*get)(Recipe&)) { return model::quoted_list(get(r)); },
                         [&](const NamedChoice& choice) { return model::quoted(choice.get(r)); },
+                        [&](Optional& (*get)(Recipe&)) { return get(r) ? fmt::format("{}", *get(r)) : std::string(); },
                         [&](const auto& get) { return fmt::format("{}", get(r)); },
                     },
                     key.value);
@@ -114,6 +127,7 @@ void read_value(const RecipeKey& key, const Toml& section, Recipe& recipe) {
                  [&](std::vector<std::string>& (*get)(Recipe&)) { get(recipe) = section.texts(key.key); },
                  [&](const NamedChoice& choice) { choice.set(recipe, section.text(key.key)); },
                  [&](double& (*get)(Recipe&)) { get(recipe) = section.number(key.key); },
+                 [&](Optional& (*get)(Recipe&)) { get(recipe) = section.number(key.key); },
                  [&](int64_t& (*get)(Recipe&)) { get(recipe) = section.integer(key.key); },
                  [&](uint32_t& (*get)(Recipe&)) {
                    const int64_t value = section.integer(key.key);
@@ -165,8 +179,9 @@ void set_value(const RecipeKey& key, const std::string& text, Recipe& recipe) {
 }
 
 void check_value(const RecipeKey& key, const Recipe& recipe) {
-  if (!key.is_number()) return;
-  const double value = number_of(key, const_cast<Recipe&>(recipe));
+  auto& r = const_cast<Recipe&>(recipe);
+  if (!key.is_number() || !is_given(key, r)) return;
+  const double value = number_of(key, r);
   if (!holds(key, value)) throw usage_error("{} must be {}, not {}", key.name(), bounds_of(key.name()).text(), value);
 }
 

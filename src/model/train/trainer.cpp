@@ -26,10 +26,6 @@ graph::Type f32_scalar() {
   return {{}, {Scalar::f32, nullptr}};
 }
 
-bool is_moment(const std::string& name) {
-  return name.starts_with(kFirstMoment) || name.starts_with(kSecondMoment);
-}
-
 std::string element_name(const Weight& w) {
   return w.is_f32() ? "f32" : w.type.element.format->name;
 }
@@ -88,7 +84,11 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, const std::sha
               window_batches(data, recipe.seed, recipe.batch, window_length(model, recipe), recipe.accumulate)) {}
 
 Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches)
-    : engine_(engine), model_(std::move(model)), recipe_(std::move(recipe)), batches_(std::move(batches)) {
+    : engine_(engine),
+      model_(std::move(model)),
+      recipe_(std::move(recipe)),
+      batches_(std::move(batches)),
+      optimizer_(model_.family->library(), recipe_.optimizer) {
   recipe_.length = window_length(model_, recipe_);
   for (const char* function : {"loss", "token_loss"})
     if (!model_.family->has_function(function))
@@ -136,7 +136,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   }
   loss = graph::bind_symbols(loss, options.symbols);
   if (recipe_.accumulate == 1) {
-    step_ = engine_.compile(training_step(loss, trained_, recipe_.adam, held_), options);
+    step_ = engine_.compile(training_step(loss, trained_, optimizer_, held_), options);
     bind_all(*step_);
   } else {
     // Weights sum to 1 over all batches of a step.
@@ -144,7 +144,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     accumulate_ = engine_.compile(accumulate_step(loss, trained_, parts, held_), options);
     run::CompileOptions apply_options;
     apply_options.symbols = options.symbols;
-    apply_ = engine_.compile(apply_step(trained_, recipe_.adam, held_), apply_options);
+    apply_ = engine_.compile(apply_step(trained_, optimizer_, held_), apply_options);
     bind_all(*accumulate_);
     bind_all(*apply_);
   }
@@ -214,11 +214,8 @@ Trainer::Step Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   Step result;
   result.rate = learning_rate(recipe_.schedule, done_);
-  const double t = static_cast<double>(done_ + 1);
-  set_scalar(kLearningRate, result.rate);
-  set_scalar(kCorrection1, 1 - std::pow(recipe_.adam.beta1, t));
-  set_scalar(kCorrection2, 1 - std::pow(recipe_.adam.beta2, t));
-  if (!held_.names.empty()) {
+  for (const auto& [name, value] : optimizer_.numbers(done_ + 1, result.rate)) set_scalar(name.c_str(), value);
+  if (tensors_.contains(kRoundingSeed)) {
     const uint32_t seed = rounding_seed(recipe_.seed, done_);
     tensor(kRoundingSeed, {{}, {Scalar::u32, nullptr}})->upload(&seed, sizeof seed);
   }
@@ -309,7 +306,7 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
 
 void Trainer::finish() {
   step_ = accumulate_ = apply_ = evaluate_ = nullptr;
-  std::erase_if(tensors_, [](const auto& t) { return is_moment(t.first); });
+  std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first); });
 }
 
 Model Trainer::model() const {

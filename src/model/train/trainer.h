@@ -15,6 +15,7 @@
 #include "model/file/checkpoint.h"
 #include "model/train/batches.h"
 #include "model/train/learned.h"
+#include "model/train/optimizer.h"
 #include "model/train/recipe.h"
 #include "run/engine/engine.h"
 
@@ -78,6 +79,7 @@ class Trainer {
   Model model_;  // without bytes of weights: those are tensors
   Recipe recipe_;
   std::shared_ptr<const Batches> batches_;
+  Optimizer optimizer_;
   std::vector<graph::FormatAssignment> assignments_;
   std::vector<LearnedField> learned_;
   std::vector<Parameter> trained_;  // weights and learned fields
