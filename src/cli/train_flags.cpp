@@ -19,7 +19,8 @@ struct KeyFlag {
   const char* key;
   const char* help;
   const char* type = "";
-  double least = -1e300;  // where a flag may be less than a recipe's key
+  double least = -1e300;   // where a flag may be less than a recipe's key
+  const char* value = "";  // of flags that stand for one
 };
 
 // In the order in which --help lists them.
@@ -34,13 +35,16 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--lr,--learning-rate,--learning_rate", "schedule.learning_rate", "Peak learning rate"},
     {"--min-lr,--min-learning-rate", "schedule.min_learning_rate", "Learning rate at the end"},
     {"--warmup,--warmup-steps,--warmup_steps", "schedule.warmup_steps", "Steps to the peak"},
-    {"--schedule,--lr_scheduler_type,--lr-scheduler-type", "schedule.shape", "cosine, linear or constant"},
+    {"--schedule,--lr_scheduler_type,--lr-scheduler-type", "schedule.shape",
+     "cosine, linear, constant, wsd, inverse_sqrt, polynomial or cosine_restarts"},
     {"--optimizer,--optim", "optimizer.name", "adamw, lion, sgd, muon, adafactor, or one of your own; adamw"},
     {"--moments", "optimizer.moments",
      "What the optimizer's states of matrices are held in between steps: f32, bf16, or any format with an encoder",
      "FORMAT"},
     {"--second-moments", "optimizer.second_moments", "The same of sums of squares; without it as --moments", "FORMAT"},
     {"--momentum", "optimizer.momentum", ""},
+    {"--ema,--ema-decay,--ema_decay", "optimizer.ema_decay",
+     "Keep a mean of the weights over the steps, each counting so many times as much as the one before; 0: none"},
     {"--weight-decay,--weight_decay", "optimizer.weight_decay", "On matrices only"},
     {"--max-grad-norm,--max_grad_norm,--clip", "optimizer.max_grad_norm",
      "Gradients are scaled down to this norm; 0: never"},
@@ -48,6 +52,18 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--beta2,--adam_beta2", "optimizer.beta2", ""},
     {"--epsilon,--adam_epsilon", "optimizer.epsilon", ""},
     {"--accumulate,--gradient_accumulation_steps,--gradient-accumulation-steps", "run.accumulate", "Batches per step"},
+    {"--lora,--use_peft,--use-peft", "adapter.method",
+     "Train an adapter beside the model's weights, which stay packed as their file holds them", "", -1e300, "lora"},
+    {"--dora,--use_dora,--use-dora", "adapter.method", "The same with magnitudes of rows (DoRA)", "", -1e300, "dora"},
+    {"--lora-rank,--lora_rank,--lora_r,--lora-r", "adapter.rank", "Columns of the adapter's B, rows of its A"},
+    {"--lora-alpha,--lora_alpha", "adapter.alpha", "The adapter counts alpha / rank"},
+    {"--lora-dropout,--lora_dropout", "adapter.dropout", "Share of its inputs that each step leaves out"},
+    {"--lora-targets,--lora_target,--lora-target,--lora_target_modules,--target_modules,--target-modules",
+     "adapter.targets",
+     "Which weights get one: roles, names or their ends (wq, q_proj, attn_q), patterns, or all-linear", "A,B,.."},
+    {"--rslora,--use_rslora,--use-rslora", "adapter.rs_lora", "The adapter counts alpha / sqrt(rank)"},
+    {"--lora-plus,--lora_plus,--loraplus_lr_ratio", "adapter.b_rate", "B learns so many times as fast as A (LoRA+)"},
+    {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default, pissa or loftq"},
     {"--validation", "data.validation", "Share of the text kept for validation"},
     {"--eval-every,--eval_steps,--eval-steps", "run.evaluate_every", "Steps between evaluations; 0: only at the end"},
     {"--save-every,--save_steps,--save-steps", "run.save_every", "Steps between checkpoints; 0: only at the end"},
@@ -84,8 +100,10 @@ CLI::Validator allowed(const KeyFlag& flag) {
 
 void add_key_flag(CLI::App& app, TrainFlags& f, const KeyFlag& flag) {
   const std::string key = flag.key;
-  if (model::recipe_key(key).is_switch()) {
-    app.add_flag_callback(flag.names, [&f, key] { f.values[key] = "true"; }, flag.help);
+  const bool is_switch = model::recipe_key(key).is_switch();
+  if (is_switch || *flag.value) {
+    const std::string value = is_switch ? "true" : flag.value;
+    app.add_flag_callback(flag.names, [&f, key, value] { f.values[key] = value; }, flag.help);
     return;
   }
   CLI::Option* option = app.add_option_function<std::string>(
@@ -137,7 +155,6 @@ void check_train_flags(const TrainFlags& f) {
   const bool has_model = !f.model.empty();
   refuse(has_model && f.has("model.size"), "--model", "--shape", "the model has a size already");
   refuse(has_model && f.has("model.family"), "--model", "--family", "the model has a family already");
-  refuse(has_model && f.resume_given, "--model", "--resume", "a checkpoint holds the model that is trained on");
   const std::string precision = f.text("run.precision");
   refuse(f.bf16 && !precision.empty() && precision != "bf16", "--bf16", "--precision " + precision, "name one type");
   const auto rate = f.number("schedule.learning_rate"), least = f.number("schedule.min_learning_rate");
@@ -180,6 +197,14 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
   }
   check_recipe(r);
   settle_optimizer(library, r);
+  if (!r.adapter.trains()) {
+    for (const auto& [key, text] : flags.values)
+      if (key.starts_with("adapter."))
+        throw Error(Exit::usage, fmt::format("{} {} is of adapters, but none is trained", key, text),
+                    "add --lora or --dora");
+  } else if (flags.model.empty()) {
+    throw Error(Exit::usage, "an adapter is trained beside a model", "name it with --model");
+  }
   (void)model::product_type(r.precision, library.formats());
   return r;
 }
@@ -194,7 +219,7 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
   model::Schedule& schedule = r.schedule;
   if (!flags.changed_recipe && schedule.steps > stored.schedule.steps) {
     const int64_t planned = stored.schedule.decay_steps > 0 ? stored.schedule.decay_steps : stored.schedule.steps;
-    const bool falls = schedule.shape != model::Schedule::Shape::constant;
+    const bool falls = model::ends_at_floor(schedule.shape);
     if (falls && stored.schedule.floor == 0) {
       throw Error(Exit::usage,
                   fmt::format("--steps {} is more than the checkpoint's {}, whose rate ends at 0: further steps would "
@@ -206,7 +231,7 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
     note(fmt::format("{} steps instead of {}: {}", schedule.steps, stored.schedule.steps,
                      falls ? fmt::format("the schedule of the first {} stays, further steps run at the rate {}",
                                          planned, schedule.floor)
-                           : "the rate is constant"));
+                           : "its rates do not depend on how many there are"));
   }
   check_recipe(r);
   settle_optimizer(library, r);

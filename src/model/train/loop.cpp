@@ -135,6 +135,12 @@ class Loop {
     validation_ = loss;
     if (result_.best_validation == 0 || validation_ < result_.best_validation) result_.best_validation = validation_;
     metrics_.write({{"step", trainer_.done()}, {"validation_loss", validation_}});
+    if (!trainer_.has_average()) return;
+    const double average = trainer_.evaluate_average(windows, options_.stop);
+    if (average < 0)
+      result_.interrupted = true;
+    else
+      metrics_.write({{"step", trainer_.done()}, {"ema_validation_loss", average}});
   }
 
   void steps() {

@@ -67,9 +67,21 @@ class OptimizerGraph {
     for (const Optimizer::State& s : optimizer_.states(p))
       if (const auto n = next.find(s.name); n != next.end()) build_.update(held[s.name], stored(s, n->second));
     build_.update(parameter, parameter == value ? result : rounded(result));
+    if (optimizer_.settings().ema_decay > 0) average(p, parameter, result);
   }
 
  private:
+  // The mean of a parameter over the steps follows its new value.
+  void average(const Parameter& p, ValueId parameter, ValueId value) {
+    const graph::Type type = build_.type(parameter);
+    const ValueId mean = build_.input(average_of(p.name), Role::state, type);
+    const bool is_f32 = type.element.scalar == Scalar::f32;
+    const double decay = optimizer_.settings().ema_decay;
+    const ValueId was = is_f32 ? mean : build_.cast(mean, {Scalar::f32, nullptr});
+    const ValueId next = build_.add(build_.mul(was, build_.scalar(decay)), build_.mul(value, build_.scalar(1 - decay)));
+    build_.update(mean, is_f32 ? next : rounded(next));
+  }
+
   // What the text sees of a state.
   ValueId seen(const Optimizer::State& state, ValueId held) {
     const ValueId value = state.type.element.format ? build_.cast(held, {Scalar::f32, nullptr}) : held;

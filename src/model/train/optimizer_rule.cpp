@@ -14,6 +14,7 @@ namespace lumen::model {
 namespace {
 
 constexpr const char* kStatePrefix = "optimizer.";
+constexpr const char* kAverage = "average";
 constexpr const char* kNumberPrefix = "step.";
 constexpr const char* kDecay = "weight_decay";
 constexpr const char* kGiven[] = {"value", "gradient"};  // every function's
@@ -109,6 +110,14 @@ OptimizerSettings resolved(const Library& library, OptimizerSettings settings, s
   return settings;
 }
 
+std::string average_of(const std::string& parameter) {
+  return optimizer_state(kAverage, parameter);
+}
+
+bool is_average(const std::string& input) {
+  return input.starts_with(optimizer_state(kAverage, ""));
+}
+
 Optimizer::Optimizer(const Library& library, OptimizerSettings settings)
     : settings_(std::move(settings)), library_(library), decl_(library.optimizer(settings_.name)) {
   graph::Config given;
@@ -147,6 +156,8 @@ Optimizer::Optimizer(const Library& library, OptimizerSettings settings)
       if (std::none_of(f.params.begin(), f.params.end(), [&](const lang::Param& p) { return p.name == given_name; }))
         throw error_at(f.place, fmt::format("'{}' of an optimizer needs a parameter '{}'", f.name, given_name));
     for (const lang::Param& p : f.params) {
+      if (p.name == kAverage)
+        throw error_at(p.place, fmt::format("'{}' is the mean of the weights", kAverage), "choose another name");
       const bool is_given = p.name == kGiven[0] || p.name == kGiven[1] || p.name == kRate;
       if (!is_given && p.type && !p.type->is_state && !p.default_value && !has(numbers_, p.name))
         numbers_.push_back(p.name);
@@ -221,11 +232,15 @@ std::vector<Optimizer::State> Optimizer::states(const Parameter& p) const {
   return out;
 }
 
-int64_t Optimizer::state_bytes(const std::vector<Parameter>& trained) const {
+int64_t Optimizer::state_bytes(const std::vector<Parameter>& trained, const Holding& held) const {
   int64_t bytes = 0;
-  for (const Parameter& p : trained)
-    for (const State& s : states(p))
-      if (__builtin_add_overflow(bytes, graph::byte_size(s.type), &bytes)) return std::numeric_limits<int64_t>::max();
+  const auto add = [&](const graph::Type& type) {
+    if (__builtin_add_overflow(bytes, graph::byte_size(type), &bytes)) bytes = std::numeric_limits<int64_t>::max();
+  };
+  for (const Parameter& p : trained) {
+    for (const State& s : states(p)) add(s.type);
+    if (settings_.ema_decay > 0) add({p.shape, {has(held.names, p.name) ? held.type : Scalar::f32, nullptr}});
+  }
   return bytes;
 }
 

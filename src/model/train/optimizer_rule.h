@@ -12,6 +12,7 @@
 
 #include "graph/ir/graph.h"
 #include "model/arch/family.h"
+#include "model/train/held.h"
 
 namespace lumen::model {
 
@@ -25,6 +26,7 @@ struct OptimizerSettings {
   // held); "" for the latter: the same. A format whose blocks do not divide a parameter's rows leaves its states in
   // f32, and vectors' states are f32.
   std::string moments = "f32", second_moments;
+  double ema_decay = 0;  // of a mean of the weights over the steps; 0: none is kept
 };
 
 // The settings of the optimizer that `name` is another name of, and with the defaults of those numbers that are not
@@ -37,6 +39,9 @@ inline constexpr const char* kLearningRate = "step.lr";  // input of a step; oth
 bool is_optimizer_state(const std::string& input);
 // The input that holds state `state` of a parameter.
 std::string optimizer_state(const std::string& state, const std::string& parameter);
+// The one that holds the mean of a parameter over the steps, in the parameter's own type.
+std::string average_of(const std::string& parameter);
+bool is_average(const std::string& input);
 
 class Optimizer {
  public:
@@ -53,7 +58,7 @@ class Optimizer {
     bool is_root = false;  // the square root of what the text sees
   };
   std::vector<State> states(const Parameter& p) const;
-  int64_t state_bytes(const std::vector<Parameter>& trained) const;
+  int64_t state_bytes(const std::vector<Parameter>& trained, const Holding& held = {}) const;  // with means
 
   // The text's function for a parameter: inputs "value", "gradient", the states and numbers by name, all f32; its
   // result is the new value; states are updated as a whole.

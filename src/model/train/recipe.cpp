@@ -101,7 +101,8 @@ Bounds bounds_of(const std::string& key) {
 
 void check_recipe(const Recipe& r) {
   for (const RecipeKey& key : recipe_keys()) check_value(key, r);
-  if (r.schedule.shape != Schedule::Shape::constant && r.schedule.floor > r.schedule.peak) {
+  check_adapter(r.adapter);
+  if (ends_at_floor(r.schedule.shape) && r.schedule.floor > r.schedule.peak) {
     throw usage_error("min_learning_rate {} is above learning_rate {}", r.schedule.floor, r.schedule.peak);
   }
   if (r.schedule.decay_steps > r.schedule.steps) {
@@ -147,6 +148,10 @@ Recipe parse_recipe(std::string text, std::string name, Recipe base) {
     r.quantize.clear();
     for (const Toml& t : rules) r.quantize.push_back(read_rule(t));
   }
+  if (const auto groups = file.tables("group"); !groups.empty()) {
+    r.groups.clear();
+    for (const Toml& t : groups) r.groups.push_back(ParameterGroup::read(t));
+  }
   if (const auto t = file.table("file")) {
     r.file_type = t->integer("type", r.file_type);
     if (t->has("also")) r.also = t->texts("also");
@@ -185,6 +190,9 @@ std::vector<RecipeValue> values_of(const Recipe& r) {
   if (!r.also.empty()) put("also", quoted_list(r.also));
   section = "fallback";
   for (const auto& [from, to] : r.fallback) put(from.c_str(), quoted(to));
+  std::string groups;
+  for (const ParameterGroup& g : r.groups) groups += g.text();
+  out.push_back({"", "[[group]]", groups});
   std::string rules;
   for (const QuantizeRule& q : r.quantize) {
     rules += fmt::format("[[quantize]]\nvalue = {}\nrole = {}\nlayers = {}\nformat = {}\nsource = \"{}\"\n",

@@ -11,6 +11,8 @@
 #include "graph/pass/pipeline.h"
 #include "model/arch/model.h"
 #include "model/file/toml.h"
+#include "model/train/groups.h"
+#include "model/train/lora.h"
 #include "model/train/optimizer_rule.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
@@ -39,6 +41,9 @@ struct Recipe {
   double validation = 0.1;
   // [optimizer]
   OptimizerSettings optimizer;
+  std::vector<ParameterGroup> groups;  // [[group]]
+  // [adapter]: trained instead of the model's weights
+  AdapterSettings adapter;
   // [schedule]
   Schedule schedule;
   // [run]
