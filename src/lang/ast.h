@@ -188,7 +188,6 @@ struct File {
   std::vector<FormatDecl> formats;
   std::vector<FormatAlias> aliases;
   std::vector<ModelDecl> models;
-  std::vector<ModelDecl> optimizers;  // attributes, config and functions alone
 };
 
 }  // namespace lumen::lang

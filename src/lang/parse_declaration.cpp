@@ -27,7 +27,7 @@ File Parser::file() {
     } else if (at_word("model")) {
       f.models.push_back(model());
     } else if (at_word("optimizer")) {
-      f.optimizers.push_back(optimizer());
+      f.models.push_back(optimizer());
     } else if (at_word("table")) {
       f.tables.push_back(table());
     } else {

@@ -41,7 +41,7 @@ ModelDecl Parser::model() {
   return m;
 }
 
-// A model's numbers and functions without its parameters.
+// A model of numbers and functions alone, marked by the attribute that is its word.
 ModelDecl Parser::optimizer() {
   const uint32_t begin = next().begin;
   ModelDecl m;
@@ -52,7 +52,12 @@ ModelDecl Parser::optimizer() {
          "an optimizer's one parameter is called cfg");
   next();
   expect(")", "behind 'cfg'");
-  if (accept(":")) m.attributes = attributes();
+  Attribute mark;
+  mark.name = "optimizer";
+  mark.place = place_from(begin);
+  m.attributes.push_back(std::move(mark));
+  if (accept(":"))
+    for (Attribute& a : attributes()) m.attributes.push_back(std::move(a));
   expect("{", fmt::format("to open the body of optimizer '{}'", m.name));
   while (at_kind(TokenKind::newline) || at_symbol(";")) next();
   while (!at_symbol("}")) {

@@ -58,8 +58,7 @@ class Printer {
       expr(*a.value);
       out += '\n';
     }
-    for (const ModelDecl& m : f.models) model(m, "model");
-    for (const ModelDecl& o : f.optimizers) model(o, "optimizer");
+    for (const ModelDecl& m : f.models) model(m);
   }
 
  private:
@@ -404,9 +403,10 @@ class Printer {
     out += '\n';
   }
 
-  void model(const ModelDecl& m, std::string_view word) {
-    out += fmt::format("{} {}(cfg)", word, m.name);
-    attributes(m.attributes, " : ");
+  void model(const ModelDecl& m) {
+    const bool is_optimizer = !m.attributes.empty() && m.attributes[0].name == "optimizer";
+    out += fmt::format("{} {}(cfg)", is_optimizer ? "optimizer" : "model", m.name);
+    attributes({m.attributes.begin() + (is_optimizer ? 1 : 0), m.attributes.end()}, " : ");
     out += " {\n";
     if (!m.config.empty()) {
       out += "  config {\n";

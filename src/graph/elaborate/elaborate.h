@@ -59,6 +59,7 @@ Graph elaborate_model(const Scope& scope, const lang::ModelDecl& model, const st
 
 // Optimizers: config and functions, read like a model's. A function for values of these types: parameters named in
 // `types` become inputs of exactly those, others of their written types, with the extents that `types` settle.
+bool is_optimizer(const lang::ModelDecl& decl);
 Config optimizer_config(const lang::ModelDecl& optimizer, const Config& values);
 Graph elaborate_update(const Scope& scope, const lang::ModelDecl& optimizer, const std::string& function,
                        const Config& config, const std::map<std::string, Type>& types);

@@ -160,7 +160,8 @@ void check_optimizer(const Scope& scope, const ModelDecl& o) {
     names.push_back(k.name);
     for (const auto& a : k.attributes) check_spelling(a, {"least", "most", "choices", "doc"});
   }
-  for (const auto& a : o.attributes) check_spelling(a, {"nonnegative", "elementwise", "also", "also_with", "doc"});
+  for (const auto& a : o.attributes)
+    check_spelling(a, {"optimizer", "nonnegative", "elementwise", "also", "also_with", "doc"});
   const Config config = optimizer_config(o, {});
   for (const lang::Function& f : o.functions) {
     if (is_builtin(f.name))
@@ -218,7 +219,7 @@ void check_file(const Scope& given, const lang::File& file) {
       if (file.functions[i].name == file.functions[j].name)
         throw error_at(file.functions[i].place, fmt::format("function '{}' is declared twice", file.functions[i].name));
   // Functions beside formats belong to their routines, and are checked with them.
-  const bool routines = !file.formats.empty() && file.models.empty() && file.optimizers.empty();
+  const bool routines = !file.formats.empty() && file.models.empty();
   for (const lang::Function& f : file.functions) {
     if (routines) break;
     if (is_builtin(f.name))
@@ -229,15 +230,16 @@ void check_file(const Scope& given, const lang::File& file) {
     for (size_t j = 0; j < i; ++j)
       if (file.models[i].name == file.models[j].name)
         throw error_at(file.models[i].place, fmt::format("model '{}' is declared twice", file.models[i].name));
-    check_model(scope, complete_model(scope, file.models[i]));
+    if (is_optimizer(file.models[i]))
+      check_optimizer(scope, file.models[i]);
+    else
+      check_model(scope, complete_model(scope, file.models[i]));
   }
-  for (size_t i = 0; i < file.optimizers.size(); ++i) {
-    for (size_t j = 0; j < i; ++j)
-      if (file.optimizers[i].name == file.optimizers[j].name)
-        throw error_at(file.optimizers[i].place,
-                       fmt::format("optimizer '{}' is declared twice", file.optimizers[i].name));
-    check_optimizer(scope, file.optimizers[i]);
-  }
+}
+
+bool is_optimizer(const ModelDecl& decl) {
+  return std::any_of(decl.attributes.begin(), decl.attributes.end(),
+                     [](const lang::Attribute& a) { return a.name == "optimizer"; });
 }
 
 Config optimizer_config(const ModelDecl& optimizer, const Config& values) {

@@ -130,8 +130,8 @@ void Library::add_model_folder(const std::filesystem::path& folder) {
 const lang::ModelDecl& Library::optimizer(const std::string& name) const {
   const lang::ModelDecl* found = nullptr;
   for (const auto& file : files_)
-    for (const lang::ModelDecl& decl : file->optimizers) {
-      if (decl.name != name) continue;
+    for (const lang::ModelDecl& decl : file->models) {
+      if (!graph::is_optimizer(decl) || decl.name != name) continue;
       if (found)
         throw error_at(decl.place,
                        fmt::format("optimizer '{}' is there already, in {}", name, found->place.source->name),
@@ -146,7 +146,8 @@ const lang::ModelDecl& Library::optimizer(const std::string& name) const {
 std::vector<std::string> Library::optimizer_names() const {
   std::vector<std::string> names;
   for (const auto& file : files_)
-    for (const lang::ModelDecl& decl : file->optimizers) names.push_back(decl.name);
+    for (const lang::ModelDecl& decl : file->models)
+      if (graph::is_optimizer(decl)) names.push_back(decl.name);
   return names;
 }
 
@@ -163,7 +164,7 @@ std::vector<FamilyRef> Library::families() const {
     for (const lang::ModelDecl& decl : file->models) {
       const bool is_part = std::any_of(decl.attributes.begin(), decl.attributes.end(),
                                        [](const lang::Attribute& a) { return a.name == "part"; });
-      if (!is_part) found.push_back(std::make_shared<Family>(shared_from_this(), decl));
+      if (!is_part && !graph::is_optimizer(decl)) found.push_back(std::make_shared<Family>(shared_from_this(), decl));
     }
   }
   return found;
