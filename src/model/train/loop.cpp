@@ -161,13 +161,15 @@ class Loop {
     tokens_ += step.tokens;
     result_.train_loss = std::accumulate(recent_.begin(), recent_.end(), 0.0) / static_cast<double>(recent_.size());
     result_.tokens_per_second = static_cast<double>(tokens_) / std::max(step_seconds_, 1e-9);
-    metrics_.write({{"step", trainer_.done()},
-                    {"loss", step.loss},
-                    {"norm", step.norm},
-                    {"lr", step.rate},
-                    {"seconds", step.seconds},
-                    {"elapsed", elapsed()},
-                    {"tokens_per_second", static_cast<double>(step.tokens) / std::max(step.seconds, 1e-9)}});
+    nlohmann::json line = {{"step", trainer_.done()},
+                           {"loss", step.loss},
+                           {"norm", step.norm},
+                           {"lr", step.rate},
+                           {"seconds", step.seconds},
+                           {"elapsed", elapsed()},
+                           {"tokens_per_second", static_cast<double>(step.tokens) / std::max(step.seconds, 1e-9)}};
+    for (const auto& [name, value] : step.metrics) line[name] = value;
+    metrics_.write(line);
     const int64_t steps = trainer_.recipe().schedule.steps;
     const double left = static_cast<double>(steps - trainer_.done()) * step_seconds_ *
                         static_cast<double>(step.tokens) / static_cast<double>(tokens_);
@@ -194,6 +196,7 @@ class Loop {
 
 LoopResult run_training(Trainer& trainer, const LoopOptions& options) {
   trainer.require_data();
+  trainer.remember_reference(options.stop);
   (void)trainer.prove();  // what it begins with; and that evaluating works is known now, not after all steps
   return Loop(trainer, options).run();
 }

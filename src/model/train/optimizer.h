@@ -35,15 +35,16 @@ inline constexpr const char* kGradient = "gradient.";
 // input "weights" of the same shape.
 graph::Graph weighted_loss(graph::Graph token_loss);
 
-// Results "loss", "norm" (of the unclipped gradients), and what else the loss graph gives. `loss` is a graph whose first
-// result is a number, the last of its values; when its extents are numbers, wide logits are never stored whole
+// Results "loss", "norm" (of the unclipped gradients), and what else the loss graph gives. `loss` is a graph whose
+// first result is a number, the last of its values; when its extents are numbers, wide logits are never stored whole
 // (graph::differentiate_by_rows).
 // Parameters are held as `held` says between steps (held.h).
 graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const AdamW& settings,
                            const Holding& held = {});
 
 // The same in two graphs for gradient accumulation: the first adds gradients / `parts` to states "gradient.*" and
-// returns "loss" and metrics; the second applies and clears them, returns "norm", and takes parameters and moments as states.
+// returns "loss" and metrics; the second applies and clears them, returns "norm", and takes parameters and moments as
+// states.
 graph::Graph accumulate_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
                              const Holding& held = {});
 graph::Graph apply_step(const std::vector<Parameter>& trained, const AdamW& settings, const Holding& held = {});

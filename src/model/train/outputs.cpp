@@ -95,7 +95,7 @@ double count_of(const Model& model) {
 
 double adapter_count(const Model& model, const Recipe& recipe) {
   double count = 0;
-  for (const Parameter& p : Method(model, recipe, false).trained()) count += static_cast<double>(p.count());
+  for (const Parameter& p : Method(model, recipe, {}).trained()) count += static_cast<double>(p.count());
   return count;
 }
 

@@ -133,6 +133,14 @@ Recipe parse_recipe(std::string text, std::string name, Recipe base) {
     if (const auto config = model->table("config"))
       for (const std::string& key : config->keys()) r.config[key] = config->number(key);
   }
+  if (const auto objective = file.table("objective")) {
+    // Settings of another objective mean nothing here.
+    if (objective->has("name")) r.objective.settings.clear();
+    if (objective->has("name") && !objective->has("text")) r.objective.text.clear();
+    if (const auto settings = objective->table("settings"))
+      for (const std::string& key : settings->keys()) r.objective.settings[key] = settings->number(key);
+    take_text(r.objective);
+  }
   if (const auto rules = file.tables("quantize"); !rules.empty()) {
     r.quantize.clear();
     for (const Toml& t : rules) r.quantize.push_back(read_rule(t));
@@ -162,6 +170,10 @@ std::vector<RecipeValue> values_of(const Recipe& r) {
     if (section == "model" && key.section != section) {
       section = "model.config";
       for (const auto& [name, value] : r.config) put(name.c_str(), value);
+    }
+    if (section == "objective" && key.section != section) {
+      section = "objective.settings";
+      for (const auto& [name, value] : r.objective.settings) put(name.c_str(), value);
     }
     section = key.section;
     out.push_back({section, key.key, value_text(key, r)});

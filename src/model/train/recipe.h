@@ -12,6 +12,7 @@
 #include "model/arch/model.h"
 #include "model/file/toml.h"
 #include "model/train/lora.h"
+#include "model/train/objective.h"
 #include "model/train/optimizer.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
@@ -38,6 +39,8 @@ struct Recipe {
   std::string data;       // file or folder; "" = the text that comes with the program
   std::string tokenizer;  // "" or "characters", "bytes:N" (BPE of N tokens trained on the data), or a file
   double validation = 0.1;
+  // [objective]
+  ObjectiveSettings objective;
   // [optimizer]
   AdamW adam;
   // [adapter]: trained instead of the model's weights

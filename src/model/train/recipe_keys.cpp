@@ -32,6 +32,8 @@ const RecipeKey kKeys[] = {
     {"data", "path", LUMEN_MEMBER(Text, data), 0, 0, Effect::none},
     {"data", "tokenizer", LUMEN_MEMBER(Text, tokenizer), 0, 0, Effect::none},
     {"data", "validation", LUMEN_MEMBER(double, validation), 0.001, 0.9},
+    {"objective", "name", LUMEN_MEMBER(Text, objective.name)},
+    {"objective", "text", LUMEN_MEMBER(Text, objective.text)},
     {"optimizer", "beta1", LUMEN_MEMBER(double, adam.beta1), 0, 0.999999},
     {"optimizer", "beta2", LUMEN_MEMBER(double, adam.beta2), 0, 0.9999999},
     {"optimizer", "epsilon", LUMEN_MEMBER(double, adam.epsilon), 1e-30, 1},

@@ -16,6 +16,7 @@
 #include "model/train/batches.h"
 #include "model/train/lora_base.h"
 #include "model/train/method.h"
+#include "model/train/objective_rows.h"
 #include "model/train/recipe.h"
 #include "run/engine/engine.h"
 
@@ -36,10 +37,14 @@ class Trainer {
   struct Step {
     double loss = 0, norm = 0, rate = 0, seconds = 0;
     int64_t tokens = 0;
+    std::vector<std::pair<std::string, double>> metrics;  // of the recipe's objective
   };
   Step step();  // Error (exit 4) when loss or gradients are not finite; nothing can be saved afterwards
   // Mean nats per token over the first rows of the validation data; 0: all. -1 when `stop` became true.
   double evaluate(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
+  // Before the first step: what the model makes of all rows, where the objective compares with it later and no adapter
+  // can be left away for that. Returns early when `stop` became true.
+  void remember_reference(const std::atomic<bool>* stop = nullptr);
   // The loss of the weights as they are on the batch that comes next. Error (exit 4) when it is not finite.
   double prove();
   // Error when there is too little training or validation data, or it has ids the model has no rows for.
@@ -81,6 +86,11 @@ class Trainer {
   void set_seed(const char* name, uint32_t seed);
   double scalar(run::Program& program, const char* name);
   void put_batch(const Batch& batch);
+  // trainer_objective.cpp
+  void put_training_batch(const Batch& batch);
+  void put_rows(const char* name, const std::vector<float>& numbers);
+  std::vector<float> reference_of(const Batch& batch);
+  double evaluate_objective(int64_t rows, const std::atomic<bool>* stop);
   std::vector<float> losses_of(const Batch& batch);
   run::Program& evaluation();
   std::vector<float> values(const std::string& name) const;
@@ -94,6 +104,8 @@ class Trainer {
   BaseModel base_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
+  std::shared_ptr<run::Program> reference_, objective_loss_;
+  RowLog reference_log_;
   std::string decoded_;
   int64_t done_ = 0;
   bool diverged_ = false;

@@ -12,6 +12,8 @@
 namespace lumen::model {
 namespace {
 
+constexpr const char* kReferenceFile = "reference.txt";  // log probabilities of rows (RowLog)
+
 bool is_moment(const std::string& name) {
   return name.starts_with(kFirstMoment) || name.starts_with(kSecondMoment);
 }
@@ -73,6 +75,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   content.state.config = describe(recipe_);
   record_run(model_, batches_->files(), batches_->token_hash(), &content);
   if (has_adapter()) record_base(base_, &content);
+  if (!reference_log_.empty()) content.files[kReferenceFile] = reference_log_.text();
   for (const auto& [name, t] : tensors_) {
     if (is_saved(name)) content.weights.push_back(spec_of(name, t->type()));
     if (is_moment(name)) content.optimizer.push_back(spec_of(name, t->type()));
@@ -121,6 +124,8 @@ void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
                      recipe_.schedule.steps);
   }
   done_ = checkpoint.state.step;
+  if (const auto log = checkpoint.files.find(kReferenceFile); log != checkpoint.files.end())
+    reference_log_ = RowLog::read(log->second, folder + "/" + kReferenceFile);
 }
 
 }  // namespace lumen::model
