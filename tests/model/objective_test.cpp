@@ -260,7 +260,7 @@ TEST_P(ObjectiveGradients, AreFiniteDifferencesAndLogitsAreNeverWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ObjectiveGradients, testing::ValuesIn(test_library()->objective_names()),
+INSTANTIATE_TEST_SUITE_P(All, ObjectiveGradients, testing::ValuesIn(objective_names()),
                          [](const auto& info) { return info.param; });
 
 // ---- texts of users

@@ -64,30 +64,14 @@ std::string recipe_name(std::string_view path) {
   return lower(std::filesystem::path(std::string(path)).stem().string());
 }
 
-std::optional<Library::RecipeText> text_of(const std::vector<Library::RecipeText>& texts, const std::string& name) {
-  const std::string key = lower(name);
-  for (const Library::RecipeText& t : texts)
-    if (t.name == key) return t;
-  return std::nullopt;
-}
-
-std::vector<std::string> names_of(const std::vector<Library::RecipeText>& texts) {
-  std::vector<std::string> names;
-  for (const Library::RecipeText& t : texts) names.push_back(t.name);
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return names;
-}
-
 }  // namespace
 
 std::shared_ptr<Library> Library::builtin() {
   auto library = std::make_shared<Library>();
   library->formats_ = FormatLibrary::builtin();
   for (const embedded::File& file : embedded::models()) {
-    if (file.path.starts_with("recipes/objectives/")) {
-      library->objectives_.push_back({recipe_name(file.path), std::string(file.text)});
-    } else if (file.path.ends_with(".lum")) {
+    if (file.path.starts_with("recipes/objectives/")) continue;  // train/objective.h
+    if (file.path.ends_with(".lum")) {
       library->add_model_text(
           std::make_shared<Source>(Source{fmt::format("<embedded {}>", file.path), std::string(file.text)}));
     } else if (file.path.starts_with("recipes/")) {
@@ -227,19 +211,19 @@ FamilyRef Library::family_with_size(const std::string& size) const {
 }
 
 std::optional<Library::RecipeText> Library::recipe(const std::string& name) const {
-  return text_of(recipes_, name);
+  const std::string key = lower(name);
+  for (const RecipeText& r : recipes_) {
+    if (r.name == key) return r;
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> Library::recipe_names() const {
-  return names_of(recipes_);
-}
-
-std::optional<Library::RecipeText> Library::objective(const std::string& name) const {
-  return text_of(objectives_, name);
-}
-
-std::vector<std::string> Library::objective_names() const {
-  return names_of(objectives_);
+  std::vector<std::string> names;
+  for (const RecipeText& r : recipes_) names.push_back(r.name);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
 }
 
 int64_t Parameter::count() const {

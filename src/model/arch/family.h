@@ -50,14 +50,12 @@ class Library : public std::enable_shared_from_this<Library> {
   };
   std::optional<RecipeText> recipe(const std::string& name) const;  // case does not matter
   std::vector<std::string> recipe_names() const;
-  std::optional<RecipeText> objective(const std::string& name) const;  // what training makes small: a text of functions
-  std::vector<std::string> objective_names() const;
 
  private:
   std::vector<FamilyRef> families() const;
   FormatLibrary formats_;
   std::vector<std::unique_ptr<lang::File>> files_;
-  std::vector<RecipeText> recipes_, objectives_;
+  std::vector<RecipeText> recipes_;
 };
 using LibraryRef = std::shared_ptr<const Library>;
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/embedded.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "graph/elaborate/elaborate.h"
@@ -26,6 +27,18 @@ using graph::ValueId;
 constexpr size_t kMostText = 1 << 20;
 constexpr std::array<const char*, 9> kKnown = {"token_loss", "weights",   "logits", "teacher",   "logp",
                                                "lengths",    "reference", "labels", "divergence"};
+
+constexpr std::string_view kFolder = "recipes/objectives/", kEnding = ".lum";
+
+std::string name_of(std::string_view path) {
+  return std::string(path.substr(kFolder.size(), path.size() - kFolder.size() - kEnding.size()));
+}
+
+std::optional<std::string> embedded_objective(const std::string& name) {
+  for (const embedded::File& file : embedded::models())
+    if (file.path.starts_with(kFolder) && name_of(file.path) == name) return std::string(file.text);
+  return {};
+}
 
 bool is_setting(const lang::Param& p) {
   return p.default_value != nullptr;
@@ -179,6 +192,14 @@ class Values {
 
 }  // namespace
 
+std::vector<std::string> objective_names() {
+  std::vector<std::string> names;
+  for (const embedded::File& file : embedded::models())
+    if (file.path.starts_with(kFolder)) names.push_back(name_of(file.path));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 void take_text(ObjectiveSettings& settings) {
   if (settings.text.empty() && settings.name.ends_with(".lum")) {
     settings.text = read_file(settings.name, kMostText);
@@ -190,12 +211,11 @@ Objective::Objective(const Library& library, const ObjectiveSettings& settings)
     : library_(library), name_(settings.name) {
   std::string text = settings.text, place = settings.name + ".lum";
   if (text.empty()) {
-    const auto known = library.objective(settings.name);
+    const auto known = embedded_objective(settings.name);
     if (!known)
-      throw Error(
-          Exit::usage, fmt::format("there is no objective '{}'", settings.name),
-          fmt::format("objectives: {}; or the path of a text, NAME.lum", fmt::join(library.objective_names(), ", ")));
-    text = known->text;
+      throw Error(Exit::usage, fmt::format("there is no objective '{}'", settings.name),
+                  fmt::format("objectives: {}; or the path of a text, NAME.lum", fmt::join(objective_names(), ", ")));
+    text = *known;
     place = fmt::format("<embedded {}>", place);
   }
   file_ = std::make_shared<lang::File>(lang::parse_file(std::make_shared<Source>(Source{place, std::move(text)})));

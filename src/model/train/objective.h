@@ -30,6 +30,8 @@ struct ObjectiveSettings {
   std::map<std::string, double> settings;
 };
 
+std::vector<std::string> objective_names();  // those that come with the program
+
 // A name that is the path of a text becomes the text and its name, so that the settings say all. Error when it cannot
 // be read.
 void take_text(ObjectiveSettings& settings);

@@ -30,6 +30,11 @@ struct QuantizeRule {
   RuleScope scope = {};                   // models it is for
 };
 
+// One of [[phase]]: what it says in place of the recipe around it, as a text of the same form.
+struct Phase {
+  std::string name, begin = "model", text;
+};
+
 struct Recipe {
   std::string name;
   // [model]
@@ -68,6 +73,8 @@ struct Recipe {
   std::vector<std::string> also;
   // [fallback]: what a tensor gets instead of a format whose blocks do not divide its rows; then what instead of that.
   std::map<std::string, std::string> fallback;
+  // [[phase]] (phases.h): trained one after another. Empty: the recipe is one run.
+  std::vector<Phase> phases;
   // [demo]
   std::vector<std::string> demo_formats, demo_trained;
   std::string demo_sample;
@@ -84,6 +91,8 @@ struct RecipeValue {
   std::string section, key, text;
 };
 std::vector<RecipeValue> values_of(const Recipe& recipe);
+// Those of `now` that are others than `base` has, as a recipe's text.
+std::string changed_values(const Recipe& base, const Recipe& now);
 
 // What a number of a recipe ("schedule.learning_rate") may be; files and flags are held to the same.
 struct Bounds {

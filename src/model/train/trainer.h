@@ -68,6 +68,9 @@ class Trainer {
   // not finite.
   void restore(const Checkpoint& checkpoint, bool any_seed = false);
   void restore(const std::filesystem::path& checkpoint);
+  // Begins with what another run trained, weights or an adapter, and nothing else of it. Error when it is of another
+  // shape.
+  void begin_with(const Checkpoint& checkpoint);
   int64_t checkpoint_bytes() const;  // about
 
   std::string explain() const;  // kernels of a step with their last times
@@ -106,6 +109,7 @@ class Trainer {
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
   std::shared_ptr<run::Program> reference_, objective_loss_;
   RowLog reference_log_;
+  bool goes_on_ = false;  // the adapter is another run's: without it the model is not what this run began with
   std::string decoded_;
   int64_t done_ = 0;
   bool diverged_ = false;

@@ -45,6 +45,19 @@ void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const
                  is_moment(spec.name) ? std::numeric_limits<float>::max() : kLargestWeight);
 }
 
+void take(const TensorFile& file, const std::string& name, const std::string& folder, run::DeviceTensor& to) {
+  const StoredTensor& stored = file.get(name);
+  const TensorSpec expected = spec_of(name, to.type());
+  if (stored.shape != expected.shape || !(stored.element == expected.element)) {
+    throw user_error(
+        "{}: tensor '{}' has another shape or type than in this run; resume with the recipe it was made with", folder,
+        name);
+  }
+  const std::vector<uint8_t> blob = stored.blob();
+  check_numbers(expected, blob, folder, "the checkpoint is of a run that had diverged; go on from an earlier one");
+  to.upload(blob.data(), static_cast<int64_t>(blob.size()));
+}
+
 }  // namespace
 
 bool Trainer::is_trained(const std::string& name) const {
@@ -98,23 +111,17 @@ void Trainer::restore(const std::filesystem::path& folder) {
   restore(load_checkpoint(folder, model_.family->library().formats()));
 }
 
+void Trainer::begin_with(const Checkpoint& checkpoint) {
+  for (auto& [name, t] : tensors_)
+    if (is_saved(name)) take(*checkpoint.weights, name, checkpoint.folder.string(), *t);
+  goes_on_ = true;
+}
+
 void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
   const std::string folder = checkpoint.folder.string();
-  const auto take = [&](const TensorFile& file, const std::string& name, run::DeviceTensor& to) {
-    const StoredTensor& stored = file.get(name);
-    const TensorSpec expected = spec_of(name, to.type());
-    if (stored.shape != expected.shape || !(stored.element == expected.element)) {
-      throw user_error(
-          "{}: tensor '{}' has another shape or type than in this run; resume with the recipe it was made with", folder,
-          name);
-    }
-    const std::vector<uint8_t> blob = stored.blob();
-    check_numbers(expected, blob, folder, "the checkpoint is of a run that had diverged; go on from an earlier one");
-    to.upload(blob.data(), static_cast<int64_t>(blob.size()));
-  };
   for (auto& [name, t] : tensors_) {
-    if (is_saved(name)) take(*checkpoint.weights, name, *t);
-    if (is_moment(name)) take(*checkpoint.optimizer, name, *t);
+    if (is_saved(name)) take(*checkpoint.weights, name, folder, *t);
+    if (is_moment(name)) take(*checkpoint.optimizer, name, folder, *t);
   }
   if (checkpoint.state.seed != recipe_.seed && !any_seed) {
     throw user_error("{} was made with seed {}, this run has seed {}", folder, checkpoint.state.seed, recipe_.seed);

@@ -37,7 +37,7 @@ void Trainer::put_training_batch(const Batch& batch) {
 
 // The model without its adapter, or what was computed before the first step.
 std::vector<float> Trainer::reference_of(const Batch& batch) {
-  if (!has_adapter()) return reference_log_.of(batch);
+  if (!has_adapter() || goes_on_ || !reference_log_.empty()) return reference_log_.of(batch);
   if (!reference_) reference_ = compile(method_.reference());
   put_batch(batch);
   reference_->run();
@@ -48,7 +48,7 @@ std::vector<float> Trainer::reference_of(const Batch& batch) {
 
 void Trainer::remember_reference(const std::atomic<bool>* stop) {
   const Objective* objective = method_.objective();
-  if (!objective || !objective->reads(kReference) || has_adapter() || done_ > 0) return;
+  if (!objective || !objective->reads(kReference) || (has_adapter() && !goes_on_) || done_ > 0) return;
   const auto add = [&](const Batch& batch) {
     if (!reference_log_.has(batch)) reference_log_.add(batch, answer_logp(batch, losses_of(batch)));
   };
