@@ -42,6 +42,10 @@ model::Tokenizer make_tokenizer(const std::string& choice, const model::Document
   return model::Tokenizer::train(text, options);
 }
 
+std::string absolute_path(const std::string& path) {
+  return path.empty() ? path : fs::absolute(path).lexically_normal().string();
+}
+
 // Windows longer than the model's context make the context longer, where its parameters do not depend on it.
 void fit_context(model::Model& model, const model::Recipe& r) {
   if (!model.config.contains("context")) return;
@@ -69,6 +73,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
     if (!model.tokenizer) model.tokenizer = make_tokenizer(r.tokenizer, documents);
     fit_context(model, r);
     r.family = model.family->name();
+    if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
     model::require_training(engine, model, r, true);
     return model;
   }
@@ -154,10 +159,6 @@ void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, 
   if (is_default || make_tokenizer(asked, documents).to_json() == stored.model.tokenizer->to_json()) return;
   throw usage_error("--tokenizer {} is another tokenizer than the checkpoint's ({})", asked,
                     stored.recipe.tokenizer.empty() ? "its model's own, or characters" : stored.recipe.tokenizer);
-}
-
-std::string absolute_path(const std::string& path) {
-  return path.empty() ? path : fs::absolute(path).lexically_normal().string();
 }
 
 int train(const Shared& shared, TrainFlags& flags) {

@@ -34,6 +34,7 @@ struct Recipe {
   // [model]
   std::string family, size;  // size alone finds its family
   graph::Config config;      // single keys on top
+  std::string base;          // the file or folder an adapter is trained beside
   // [data]
   std::string data;       // file or folder; "" = the text that comes with the program
   std::string tokenizer;  // "" or "characters", "bytes:N" (BPE of N tokens trained on the data), or a file

@@ -29,6 +29,7 @@ using Texts = std::vector<std::string>;
 const RecipeKey kKeys[] = {
     {"model", "family", LUMEN_MEMBER(Text, family), 0, 0, Effect::model},
     {"model", "size", LUMEN_MEMBER(Text, size), 0, 0, Effect::model},
+    {"model", "base", LUMEN_MEMBER(Text, base), 0, 0, Effect::none},
     {"data", "path", LUMEN_MEMBER(Text, data), 0, 0, Effect::none},
     {"data", "tokenizer", LUMEN_MEMBER(Text, tokenizer), 0, 0, Effect::none},
     {"data", "validation", LUMEN_MEMBER(double, validation), 0.001, 0.9},

@@ -53,7 +53,7 @@ class Trainer {
   // Of runs that train one, as it is now.
   Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
-  const BaseModel& base() const { return base_; }  // of an adapter
+  const Hash& base() const { return base_; }  // of the weights an adapter is trained beside
   Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
 
   // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
@@ -91,7 +91,7 @@ class Trainer {
   Recipe recipe_;
   std::shared_ptr<const Batches> batches_;
   Method method_;
-  BaseModel base_;
+  Hash base_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
   std::string decoded_;
