@@ -228,7 +228,8 @@ Graph scale_fields(Graph g, const std::vector<RoundedSum>& parts) {
     if (node.op != Op::input_) continue;
     known[node.attributes.name] = r[v];
     const size_t dot = node.attributes.name.rfind('.');
-    const auto found = dot == std::string::npos ? magnitudes.end() : magnitudes.find(node.attributes.name.substr(0, dot));
+    const auto found =
+        dot == std::string::npos ? magnitudes.end() : magnitudes.find(node.attributes.name.substr(0, dot));
     if (found == magnitudes.end()) continue;
     const ValueId magnitude = known.at(found->second);
     if (r.build.type(magnitude).shape != node.type.shape)

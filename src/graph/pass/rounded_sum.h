@@ -1,7 +1,7 @@
 // add_rounded_sums: training with an adapter inside the rounding. Where a weight W has a change of low rank, everything
-// that reads W reads W + scale B A instead, under a label of its own, so that assign_formats can round the sum: the loss
-// is then that of the weights that will be shipped, and its gradient goes straight through the rounding to A and B. The
-// base is read as it is stored; the sum lives within a step. Proved by tests/graph/rounded_sum_test.cpp.
+// that reads W reads W + scale B A instead, under a label of its own, so that assign_formats can round the sum: the
+// loss is then that of the weights that will be shipped, and its gradient goes straight through the rounding to A and
+// B. The base is read as it is stored; the sum lives within a step. Proved by tests/graph/rounded_sum_test.cpp.
 #pragma once
 
 #include <string>

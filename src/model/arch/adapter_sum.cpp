@@ -131,8 +131,8 @@ std::vector<float> adapted_values(run::Engine& engine, const Parameter& p, const
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto& [s, part] = parts[i];
     const Weight b = gains[i].empty() ? part->b : rows_scaled(part->b, gains[i]);
-    sum = graph::low_rank_sum(build, sum, one.input(fmt::format("a{}", i), part->a), one.input(fmt::format("b{}", i), b),
-                      s->scale * part->scale, looked_up);
+    sum = graph::low_rank_sum(build, sum, one.input(fmt::format("a{}", i), part->a),
+                              one.input(fmt::format("b{}", i), b), s->scale * part->scale, looked_up);
   }
   return one.run(sum);
 }

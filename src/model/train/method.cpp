@@ -21,7 +21,14 @@ Method::Method(const Model& model, const Recipe& recipe, bool weighted)
     changes_ = adapter_changes(model, graph::low_rank_places(loss_), recipe.adapter);
     trained_ = adapter_parameters(model, changes_, recipe.adapter);
     held_ = holding_of(trained_, type);
-    loss_ = graph::add_low_rank(std::move(loss_), changes_);
+    if (recipe.ship.ships()) {
+      shipping_.emplace(model, recipe, changes_);
+      for (const Parameter& p : shipping_->parameters()) trained_.push_back(p);
+      shipping_->hold_still(trained_);
+      loss_ = shipping_->apply(std::move(loss_));
+    } else {
+      loss_ = graph::add_low_rank(std::move(loss_), changes_);
+    }
   } else {
     for (const Parameter& p : model.parameters)
       if (!p.frozen) trained_.push_back(p);
@@ -37,6 +44,7 @@ Method::Method(const Model& model, const Recipe& recipe, bool weighted)
 }
 
 Method::Work Method::finished(graph::Graph graph) const {
+  if (shipping_) graph = graph::narrow_gradients(std::move(graph));
   Work work{graph::fill_norms(std::move(graph), changes_), options_};
   if (is_frozen()) work.options.assignments = stored_formats(model_, work.graph);
   return work;
@@ -59,21 +67,34 @@ Method::Work Method::apply() const {
 }
 
 Method::Work Method::evaluation() const {
-  graph::Graph losses = model_.family->function("token_loss", model_.config);
-  if (is_frozen()) losses = graph::add_low_rank(std::move(losses), without_dropout(changes_));
+  return computed(model_.family->function("token_loss", model_.config));
+}
+
+Method::Work Method::logits(int64_t length) const {
+  Work work = computed(model_.family->function("forward", model_.config));
+  work.options.symbols = {{"B", 1}, {"T", length}};
+  work.options.exact = true;
+  return work;
+}
+
+Method::Work Method::computed(graph::Graph function) const {
+  if (shipping_)
+    function = shipping_->apply(std::move(function));
+  else if (is_frozen())
+    function = graph::add_low_rank(std::move(function), without_dropout(changes_));
   run::CompileOptions options;
   options.symbols = options_.symbols;
   if (held_.names.empty()) {
     options.assignments = roundings_;
   } else {
-    graph::assign_formats(losses, roundings_);
-    losses = hold(std::move(losses), held_);
+    graph::assign_formats(function, roundings_);
+    function = hold(std::move(function), held_);
   }
   if (is_frozen()) {
-    losses = graph::fill_norms(std::move(losses), changes_);
-    options.assignments = stored_formats(model_, losses);
+    function = graph::fill_norms(std::move(function), changes_);
+    options.assignments = stored_formats(model_, function);
   }
-  return {std::move(losses), options};
+  return {std::move(function), options};
 }
 
 int64_t window_length(const Model& model, const Recipe& recipe) {

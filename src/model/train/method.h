@@ -3,12 +3,14 @@
 // recipes, no device. Proved by tests/model/train_test.cpp and tests/model/lora_test.cpp.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "graph/pass/low_rank.h"
 #include "model/arch/model.h"
 #include "model/train/learned.h"
 #include "model/train/recipe.h"
+#include "model/train/ship.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
@@ -29,18 +31,22 @@ class Method {
   const std::vector<graph::FormatAssignment>& roundings() const { return roundings_; }
   const std::vector<LearnedField>& learned() const { return learned_; }
   const std::vector<graph::LowRank>& changes() const { return changes_; }
+  // Of an adapter inside the rounding; null elsewhere.
+  const Shipping* shipping() const { return shipping_ ? &*shipping_ : nullptr; }
 
   struct Work {
     graph::Graph graph;
     run::CompileOptions options;
   };
-  Work step() const;        // of one batch
-  Work accumulate() const;  // of one batch of several
-  Work apply() const;       // after the last of them
-  Work evaluation() const;  // rows x length losses
+  Work step() const;                  // of one batch
+  Work accumulate() const;            // of one batch of several
+  Work apply() const;                 // after the last of them
+  Work evaluation() const;            // rows x length losses
+  Work logits(int64_t length) const;  // of one row: the family's `forward`
 
  private:
   Work finished(graph::Graph graph) const;
+  Work computed(graph::Graph function) const;
 
   const Model& model_;
   const Recipe& recipe_;
@@ -52,6 +58,7 @@ class Method {
   std::vector<graph::FormatAssignment> roundings_;
   std::vector<LearnedField> learned_;
   std::vector<graph::LowRank> changes_;
+  std::optional<Shipping> shipping_;
 };
 
 // The recipe's windows, or as many tokens as the model's context.

@@ -15,6 +15,7 @@
 #include "model/train/optimizer.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
+#include "model/train/ship.h"
 
 namespace lumen::model {
 
@@ -43,6 +44,8 @@ struct Recipe {
   AdamW adam;
   // [adapter]: trained instead of the model's weights
   AdapterSettings adapter;
+  // [ship]: what the adapter is trained inside the rounding of
+  ShipSettings ship;
   // [schedule]
   Schedule schedule;
   // [run]
@@ -59,6 +62,7 @@ struct Recipe {
   // [output]
   std::string output_type = "f32";  // of the model's matrices: a format or a mixture
   bool hugging_face = false;        // a folder beside the GGUF file
+  std::string merge;                // of an adapter: the merged model as well, in a format, a mixture, or "base"
   // [[quantize]]
   std::vector<QuantizeRule> quantize;
   // [file] of a mixture: `type` labels GGUF files, `also` are other names it goes by.
