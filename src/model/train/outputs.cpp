@@ -16,6 +16,7 @@
 #include "model/file/json.h"
 #include "model/file/own_input.h"
 #include "model/infer/perplexity_divergence.h"
+#include "model/report/report.h"
 
 namespace lumen::model {
 namespace {
@@ -27,7 +28,7 @@ constexpr const char* kRounded = "model-rounded.gguf";
 constexpr const char* kFolder = "hf";
 constexpr const char* kAdapter = "adapter";
 constexpr const char* kAdapterGguf = "adapter.gguf";
-constexpr const char* kOutputs[] = {kModel, kRounded, kFolder, kAdapter, kAdapterGguf};
+constexpr const char* kOutputs[] = {kModel, kRounded, kFolder, kAdapter, kAdapterGguf, kReportName};
 
 constexpr int64_t kCheckedRows = 8;  // of the validation data, by which a merged model is checked
 
@@ -106,7 +107,8 @@ double count_of(const Model& model) {
 
 double adapter_count(const Model& model, const Recipe& recipe) {
   double count = 0;
-  for (const Parameter& p : Method(model, recipe, false).trained()) count += static_cast<double>(p.count());
+  const Method method(model, recipe, false);
+  for (const Parameter& p : method.trained()) count += static_cast<double>(p.count());
   return count;
 }
 
