@@ -25,10 +25,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kModel = "model.gguf";
 constexpr const char* kRounded = "model-rounded.gguf";
+constexpr const char* kAverage = "model-ema.gguf";
 constexpr const char* kFolder = "hf";
 constexpr const char* kAdapter = "adapter";
 constexpr const char* kAdapterGguf = "adapter.gguf";
-constexpr const char* kOutputs[] = {kModel, kRounded, kFolder, kAdapter, kAdapterGguf, kReportName};
+constexpr const char* kOutputs[] = {kModel, kRounded, kAverage, kFolder, kAdapter, kAdapterGguf, kReportName};
 
 constexpr int64_t kCheckedRows = 8;  // of the validation data, by which a merged model is checked
 
@@ -235,8 +236,9 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
   // With a limit the oldest goes when the newest has proved good: one more than the limit at a time.
   if (recipe.keep > 0) saves = std::min(saves, std::max(1.0, static_cast<double>(recipe.keep + 1 - kept)));
   const bool merges = recipe.ship.ships() || !recipe.merge.empty();
-  const double models = (recipe.adapter.trains() ? merges ? count_of(model) / weights : 1 : 1) * weights * 4 *
-                        (1 + (recipe.quantize.empty() ? 0 : 1) + (recipe.hugging_face ? 1 : 0));
+  const double models = (recipe.adapter.trains() && merges ? count_of(model) / weights : 1) * weights * 4 *
+                        (1 + (recipe.quantize.empty() ? 0 : 1) + (recipe.hugging_face ? 1 : 0) +
+                         (recipe.optimizer.ema_decay > 0 ? 1 : 0));
   struct statvfs disk{};
   if (::statvfs(folder.c_str(), &disk) != 0) return;  // a file system that does not tell
   const double room = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
@@ -281,6 +283,12 @@ std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, co
   if (!recipe.quantize.empty()) {
     write_gguf(trainer.rounded(), folder / kRounded, static_cast<int>(recipe.file_type));
     lines.push_back(fmt::format("{} (the recipe's formats)", (folder / kRounded).string()));
+  }
+  if (trainer.has_average()) {
+    trainer.exchange_average();
+    write_gguf(in_type(engine, trainer.model(), recipe.output_type, &file_type), folder / kAverage, file_type);
+    trainer.exchange_average();
+    lines.push_back(fmt::format("{} ({}, the mean of the weights)", (folder / kAverage).string(), recipe.output_type));
   }
   if (recipe.hugging_face) {
     write_hf(trained, folder / kFolder);

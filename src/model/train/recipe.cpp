@@ -24,6 +24,13 @@ std::vector<std::string> one_or_many(const Toml& table, std::string_view key) {
   return table.texts(key);
 }
 
+// A number, a truth value or a text, as a text.
+std::string plain_text(const Toml& table, const std::string& key) {
+  if (table.kind(key) == Toml::Kind::text) return table.text(key);
+  if (table.kind(key) == Toml::Kind::boolean) return table.boolean(key) ? "true" : "false";
+  return fmt::format("{}", table.number(key));
+}
+
 // How many layers "first 4" or "first 1/8" are; -1 for another text.
 int64_t first_layers(const std::string& choice, int64_t layers) {
   int number = 0, share = 0, end = 0;
@@ -102,7 +109,7 @@ void check_recipe(const Recipe& r) {
   if (!r.merge.empty() && (!r.adapter.trains() || r.ship.ships()))
     throw Error(Exit::usage, r.ship.ships() ? "--merge and --ship contradict each other: what is shipped is merged"
                                             : "--merge is of adapters, but none is trained");
-  if (r.schedule.shape != Schedule::Shape::constant && r.schedule.floor > r.schedule.peak) {
+  if (ends_at_floor(r.schedule.shape) && r.schedule.floor > r.schedule.peak) {
     throw usage_error("min_learning_rate {} is above learning_rate {}", r.schedule.floor, r.schedule.peak);
   }
   if (r.schedule.decay_steps > r.schedule.steps) {
@@ -140,9 +147,17 @@ Recipe parse_recipe(std::string text, std::string name, Recipe base) {
     if (const auto config = model->table("config"))
       for (const std::string& key : config->keys()) r.config[key] = config->number(key);
   }
+  if (const auto optimizer = file.table("optimizer")) {
+    if (const auto config = optimizer->table("config"))
+      for (const std::string& key : config->keys()) r.optimizer.config[key] = plain_text(*config, key);
+  }
   if (const auto rules = file.tables("quantize"); !rules.empty()) {
     r.quantize.clear();
     for (const Toml& t : rules) r.quantize.push_back(read_rule(t));
+  }
+  if (const auto groups = file.tables("group"); !groups.empty()) {
+    r.groups.clear();
+    for (const Toml& t : groups) r.groups.push_back(ParameterGroup::read(t));
   }
   if (const auto t = file.table("file")) {
     r.file_type = t->integer("type", r.file_type);
@@ -170,14 +185,21 @@ std::vector<RecipeValue> values_of(const Recipe& r) {
       section = "model.config";
       for (const auto& [name, value] : r.config) put(name.c_str(), value);
     }
+    if (section == "optimizer" && key.section != section) {
+      section = "optimizer.config";
+      for (const auto& [name, text] : r.optimizer.config) put(name.c_str(), quoted(text));
+    }
     section = key.section;
-    out.push_back({section, key.key, value_text(key, r)});
+    if (std::string text = value_text(key, r); !text.empty()) out.push_back({section, key.key, std::move(text)});
   }
   section = "file";
   if (r.file_type >= 0) put("type", r.file_type);
   if (!r.also.empty()) put("also", quoted_list(r.also));
   section = "fallback";
   for (const auto& [from, to] : r.fallback) put(from.c_str(), quoted(to));
+  std::string groups;
+  for (const ParameterGroup& g : r.groups) groups += g.text();
+  out.push_back({"", "[[group]]", groups});
   std::string rules;
   for (const QuantizeRule& q : r.quantize) {
     rules += fmt::format("[[quantize]]\nvalue = {}\nrole = {}\nlayers = {}\nformat = {}\nsource = \"{}\"\n",

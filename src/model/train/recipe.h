@@ -12,8 +12,9 @@
 #include "graph/pass/pipeline.h"
 #include "model/arch/model.h"
 #include "model/file/toml.h"
+#include "model/train/groups.h"
 #include "model/train/lora.h"
-#include "model/train/optimizer.h"
+#include "model/train/optimizer_rule.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
 #include "model/train/ship.h"
@@ -52,7 +53,8 @@ struct Recipe {
   double epochs = 0;                   // 0: schedule.steps says how long
   bool strict = false;                 // a row that cannot be used is an error
   // [optimizer]
-  AdamW adam;
+  OptimizerSettings optimizer;
+  std::vector<ParameterGroup> groups;  // [[group]]
   // [adapter]: trained instead of the model's weights
   AdapterSettings adapter;
   // [ship]: what the adapter is trained inside the rounding of
