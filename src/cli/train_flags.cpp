@@ -214,6 +214,10 @@ std::optional<int64_t> byte_pair_tokens(const std::string& tokenizer) {
   return n;
 }
 
+model::Recipe named_recipe(const model::Library& library, const std::string& name) {
+  return read_recipe(library, name, {});
+}
+
 model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flags) {
   model::Recipe r;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, {});
