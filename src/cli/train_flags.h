@@ -35,6 +35,9 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& flags);
 // Error (usage) that names both flags when two contradict each other.
 void check_train_flags(const TrainFlags& flags);
 
+// What the flags say, in place of what the recipe says.
+void apply_flags(const TrainFlags& flags, model::Recipe& recipe);
+
 // A recipe by name or from a file.
 model::Recipe named_recipe(const model::Library& library, const std::string& name);
 

@@ -62,6 +62,13 @@ class Phases {
       whole_ = model::parse_recipe(state_.recipe, (run_ / "phases.json").string());
     } else {
       whole_ = fresh_recipe(*shared.library(), flags);
+      for (size_t i = 0; i < whole_.phases.size(); ++i) {  // flags win over phases, too
+        model::Recipe base = whole_;
+        base.phases.clear();
+        model::Recipe own = model::parse_recipe(whole_.phases[i].text, whole_.phases[i].name, base);
+        apply_flags(flags, own);
+        whole_.phases[i].text = model::changed_values(base, own);
+      }
       model::make_absolute(whole_);
       if (!flags.model.empty()) state_.model = fs::absolute(flags.model).lexically_normal().string();
       state_.recipe = model::describe(whole_);
