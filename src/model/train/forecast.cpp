@@ -39,7 +39,7 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
     if (c.magnitudes)
       out.adapters = run::saturating_sum(
           out.adapters, element_bytes(graph::low_rank_rows(model.find(c.weight)->shape, c.rows), Scalar::f32));
-  out.moments = run::saturating_product(trained, 2);
+  out.moments = method.optimizer().state_bytes(method.trained(), held);
   // A step of one batch has its gradients among its values; no fewer bytes for that.
   out.gradients = recipe.accumulate > 1 ? trained : 0;
   out.values = recipe.accumulate > 1 ? 0 : trained;
@@ -68,7 +68,7 @@ int64_t TrainingForecast::total() const {
 run::MemoryNeeds TrainingForecast::needs() const {
   run::MemoryNeeds needs = {{adapters > 0 ? "weights, as they are" : "weights", weights}};
   if (adapters > 0) needs.push_back({"adapters", adapters});
-  needs.push_back({"two moments of each", moments});
+  needs.push_back({"states of the optimizer", moments});
   needs.push_back({"gradients, summed over batches", gradients});
   needs.push_back({"values of a step, gradients among them", values});
   return needs;

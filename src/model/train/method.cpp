@@ -6,7 +6,8 @@
 
 namespace lumen::model {
 
-Method::Method(const Model& model, const Recipe& recipe, BatchForm form) : model_(model), recipe_(recipe), form_(form) {
+Method::Method(const Model& model, const Recipe& recipe, BatchForm form)
+    : model_(model), recipe_(recipe), form_(form), optimizer_(model.family->library(), recipe.optimizer) {
   for (const char* function : {"loss", "token_loss"})
     if (!model.family->has_function(function))
       throw user_error("the family '{}' cannot be trained: it has no function '{}'", model.family->name(), function);
@@ -25,18 +26,26 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form) : model
                   "leave one of the two away");
     changes_ = adapter_changes(model, graph::low_rank_places(loss_), recipe.adapter);
     trained_ = adapter_parameters(model, changes_, recipe.adapter);
+    require_members(recipe.groups, trained_);
+    trained_ = grouped(std::move(trained_), recipe.groups);
     held_ = holding_of(trained_, type);
     loss_ = graph::add_low_rank(std::move(loss_), changes_);
   } else {
     for (const Parameter& p : model.parameters)
       if (!p.frozen) trained_.push_back(p);
-    held_ = holding_of(model.parameters, type);
     // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights
     // themselves.
     roundings_ = fake_assignments(recipe.quantize, model);
     graph::assign_formats(loss_, roundings_);
     learned_ = learned_fields(loss_, roundings_);
-    for (const LearnedField& f : learned_) trained_.push_back(f.parameter);
+    std::vector<Parameter> fields;
+    for (const LearnedField& f : learned_) fields.push_back(f.parameter);
+    std::vector<Parameter> all = trained_;
+    all.insert(all.end(), fields.begin(), fields.end());
+    require_members(recipe.groups, all);
+    trained_ = grouped(std::move(trained_), recipe.groups);
+    held_ = holding_of(trained_, type);
+    for (Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
   }
   loss_ = graph::bind_symbols(loss_, options_.symbols);
   if (objective_) {
@@ -68,7 +77,7 @@ Method::Work Method::finished(graph::Graph graph) const {
 }
 
 Method::Work Method::step() const {
-  return finished(training_step(loss_, trained_, recipe_.adam, held_));
+  return finished(training_step(loss_, trained_, optimizer_, held_));
 }
 
 Method::Work Method::accumulate() const {
@@ -78,7 +87,7 @@ Method::Work Method::accumulate() const {
 Method::Work Method::apply() const {
   run::CompileOptions options;
   options.symbols = options_.symbols;
-  return {apply_step(trained_, recipe_.adam, held_), options};
+  return {apply_step(trained_, optimizer_, held_), options};
 }
 
 Method::Work Method::evaluation() const {

@@ -10,6 +10,7 @@
 #include "model/arch/model.h"
 #include "model/train/learned.h"
 #include "model/train/objective.h"
+#include "model/train/optimizer.h"
 #include "model/train/recipe.h"
 #include "run/engine/engine.h"
 
@@ -33,6 +34,7 @@ class Method {
   bool is_frozen() const { return !changes_.empty(); }
   const std::vector<Parameter>& trained() const { return trained_; }  // weights and learned fields, or adapters
   const Holding& held() const { return held_; }
+  const Optimizer& optimizer() const { return optimizer_; }
   const std::vector<graph::FormatAssignment>& roundings() const { return roundings_; }
   const std::vector<LearnedField>& learned() const { return learned_; }
   const std::vector<graph::LowRank>& changes() const { return changes_; }
@@ -70,6 +72,7 @@ class Method {
   run::CompileOptions options_;
   std::vector<Parameter> trained_;
   Holding held_;
+  Optimizer optimizer_;
   std::vector<graph::FormatAssignment> roundings_;
   std::vector<LearnedField> learned_;
   std::vector<graph::LowRank> changes_;

@@ -66,7 +66,7 @@ bool stands_alone(const lang::Function& fn) {
   });
 }
 
-lang::ExprPtr number(double value, const lang::Place& place) {
+lang::ExprPtr number(double value, const Place& place) {
   auto e = std::make_shared<lang::Expr>();
   e->kind = lang::ExprKind::number;
   e->place = place;

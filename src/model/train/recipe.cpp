@@ -24,6 +24,13 @@ std::vector<std::string> one_or_many(const Toml& table, std::string_view key) {
   return table.texts(key);
 }
 
+// A number, a truth value or a text, as a text.
+std::string plain_text(const Toml& table, const std::string& key) {
+  if (table.kind(key) == Toml::Kind::text) return table.text(key);
+  if (table.kind(key) == Toml::Kind::boolean) return table.boolean(key) ? "true" : "false";
+  return fmt::format("{}", table.number(key));
+}
+
 // How many layers "first 4" or "first 1/8" are; -1 for another text.
 int64_t first_layers(const std::string& choice, int64_t layers) {
   int number = 0, share = 0, end = 0;
@@ -95,7 +102,7 @@ Bounds bounds_of(const std::string& key) {
 void check_recipe(const Recipe& r) {
   for (const RecipeKey& key : recipe_keys()) check_value(key, r);
   check_adapter(r.adapter);
-  if (r.schedule.shape != Schedule::Shape::constant && r.schedule.floor > r.schedule.peak) {
+  if (ends_at_floor(r.schedule.shape) && r.schedule.floor > r.schedule.peak) {
     throw usage_error("min_learning_rate {} is above learning_rate {}", r.schedule.floor, r.schedule.peak);
   }
   if (r.schedule.decay_steps > r.schedule.steps) {
@@ -132,6 +139,10 @@ void read_sections(const Toml& file, Recipe& r) {
     if (const auto config = model->table("config"))
       for (const std::string& key : config->keys()) r.config[key] = config->number(key);
   }
+  if (const auto optimizer = file.table("optimizer")) {
+    if (const auto config = optimizer->table("config"))
+      for (const std::string& key : config->keys()) r.optimizer.config[key] = plain_text(*config, key);
+  }
   if (const auto objective = file.table("objective")) {
     // Settings of another objective mean nothing here.
     if (objective->has("name")) r.objective.settings.clear();
@@ -143,6 +154,10 @@ void read_sections(const Toml& file, Recipe& r) {
   if (const auto rules = file.tables("quantize"); !rules.empty()) {
     r.quantize.clear();
     for (const Toml& t : rules) r.quantize.push_back(read_rule(t));
+  }
+  if (const auto groups = file.tables("group"); !groups.empty()) {
+    r.groups.clear();
+    for (const Toml& t : groups) r.groups.push_back(ParameterGroup::read(t));
   }
 }
 
@@ -212,18 +227,25 @@ std::vector<RecipeValue> values_of(const Recipe& r) {
       section = "model.config";
       for (const auto& [name, value] : r.config) put(name.c_str(), value);
     }
+    if (section == "optimizer" && key.section != section) {
+      section = "optimizer.config";
+      for (const auto& [name, text] : r.optimizer.config) put(name.c_str(), quoted(text));
+    }
     if (section == "objective" && key.section != section) {
       section = "objective.settings";
       for (const auto& [name, value] : r.objective.settings) put(name.c_str(), value);
     }
     section = key.section;
-    out.push_back({section, key.key, value_text(key, r)});
+    if (std::string text = value_text(key, r); !text.empty()) out.push_back({section, key.key, std::move(text)});
   }
   section = "file";
   if (r.file_type >= 0) put("type", r.file_type);
   if (!r.also.empty()) put("also", quoted_list(r.also));
   section = "fallback";
   for (const auto& [from, to] : r.fallback) put(from.c_str(), quoted(to));
+  std::string groups;
+  for (const ParameterGroup& g : r.groups) groups += g.text();
+  out.push_back({"", "[[group]]", groups});
   std::string rules;
   for (const QuantizeRule& q : r.quantize) {
     rules += fmt::format("[[quantize]]\nvalue = {}\nrole = {}\nlayers = {}\nformat = {}\nsource = \"{}\"\n",

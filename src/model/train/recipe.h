@@ -12,9 +12,10 @@
 #include "graph/pass/pipeline.h"
 #include "model/arch/model.h"
 #include "model/file/toml.h"
+#include "model/train/groups.h"
 #include "model/train/lora.h"
 #include "model/train/objective.h"
-#include "model/train/optimizer.h"
+#include "model/train/optimizer_rule.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
 
@@ -59,7 +60,8 @@ struct Recipe {
   // [objective]
   ObjectiveSettings objective;
   // [optimizer]
-  AdamW adam;
+  OptimizerSettings optimizer;
+  std::vector<ParameterGroup> groups;  // [[group]]
   // [adapter]: trained instead of the model's weights
   AdapterSettings adapter;
   // [schedule]

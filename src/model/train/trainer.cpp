@@ -30,10 +30,6 @@ graph::Type f32_scalar() {
   return {{}, {Scalar::f32, nullptr}};
 }
 
-bool is_moment(const std::string& name) {
-  return name.starts_with(kFirstMoment) || name.starts_with(kSecondMoment);
-}
-
 std::string element_name(const Weight& w) {
   return w.is_f32() ? "f32" : w.type.element.format->name;
 }
@@ -117,6 +113,28 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     apply_ = compile(method_.apply());
   }
   work_ = method_.operations();
+  begin_average();
+}
+
+// The mean of the weights begins as what they are.
+void Trainer::begin_average() {
+  for (const Parameter& p : method_.trained()) {
+    const auto mean = tensors_.find(average_of(p.name));
+    if (mean != tensors_.end()) put_values(mean->first, p.shape, values(p.name), mean->second->type().element.scalar);
+  }
+}
+
+void Trainer::exchange_average() {
+  LUMEN_CHECK(has_average());
+  for (const Parameter& p : method_.trained()) std::swap(tensors_.at(p.name), tensors_.at(average_of(p.name)));
+  for (const auto& program : {step_, accumulate_, apply_, evaluate_})
+    if (program) bind_all(*program);
+}
+
+double Trainer::evaluate_average(int64_t rows, const std::atomic<bool>* stop) {
+  exchange_average();
+  const std::unique_ptr<Trainer, void (*)(Trainer*)> back(this, [](Trainer* t) { t->exchange_average(); });
+  return evaluate(rows, stop);
 }
 
 // All weights as floats of the recipe's type; they are the tensors from here on.
@@ -267,11 +285,8 @@ Trainer::Step Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   Step result;
   result.rate = learning_rate(recipe_.schedule, done_);
-  const double t = static_cast<double>(done_ + 1);
-  set_scalar(kLearningRate, result.rate);
-  set_scalar(kCorrection1, 1 - std::pow(recipe_.adam.beta1, t));
-  set_scalar(kCorrection2, 1 - std::pow(recipe_.adam.beta2, t));
-  if (!method_.held().names.empty()) set_seed(kRoundingSeed, rounding_seed(recipe_.seed, done_));
+  for (const auto& [name, value] : method_.optimizer().numbers(done_ + 1, result.rate)) set_scalar(name.c_str(), value);
+  if (tensors_.contains(kRoundingSeed)) set_seed(kRoundingSeed, rounding_seed(recipe_.seed, done_));
   for (int64_t part = 0; part < recipe_.accumulate; ++part) {
     // Every batch leaves out other numbers.
     if (recipe_.adapter.dropout > 0)
@@ -424,7 +439,7 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
 
 void Trainer::finish() {
   step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = nullptr;
-  std::erase_if(tensors_, [](const auto& t) { return is_moment(t.first); });
+  std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
 
 Model Trainer::model() const {

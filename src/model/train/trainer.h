@@ -43,6 +43,11 @@ class Trainer {
   Step step();  // Error (exit 4) when loss or gradients are not finite; nothing can be saved afterwards
   // Mean nats per token over the first rows of the validation data; 0: all. -1 when `stop` became true.
   double evaluate(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
+  // With `ema_decay`: the same of the mean of the weights over the steps.
+  bool has_average() const { return recipe_.optimizer.ema_decay > 0; }
+  double evaluate_average(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
+  // The mean and the weights take each other's places, until it is called again: for model(), adapter() and rounded().
+  void exchange_average();
   // Before the first step: what the model makes of all rows, where the objective compares with it later and no adapter
   // can be left away for that. Returns early when `stop` became true.
   void remember_reference(const std::atomic<bool>* stop = nullptr);
@@ -98,6 +103,7 @@ class Trainer {
   using Tensors = std::map<std::string, run::DeviceTensorRef>;
   void begin_weights();
   void begin_adapter();
+  void begin_average();
   void put_squares();
   std::shared_ptr<run::Program> compile(const Method::Work& work);
   run::DeviceTensorRef tensor(const std::string& name, const graph::Type& type);
