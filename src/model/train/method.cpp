@@ -11,6 +11,8 @@ Method::Method(const Model& model, const Recipe& recipe, bool weighted)
       throw user_error("the family '{}' cannot be trained: it has no function '{}'", model.family->name(), function);
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe.precision, model.family->library().formats());
+  // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
+  options_.exact = recipe.adapter.trains() && options_.products.scalar == Scalar::f32;
   loss_ = weighted ? weighted_loss(model.family->function("token_loss", model.config))
                    : model.family->function("loss", model.config);
   const Scalar type = param_scalar(recipe.param_type);
@@ -69,11 +71,7 @@ Method::Work Method::evaluation() const {
     graph::assign_formats(losses, roundings_);
     losses = hold(std::move(losses), held_);
   }
-  if (is_frozen()) {
-    losses = graph::fill_norms(std::move(losses), changes_);
-    options.assignments = stored_formats(model_, losses);
-  }
-  return {std::move(losses), options};
+  return is_frozen() ? finished(std::move(losses)) : Work{std::move(losses), options};
 }
 
 int64_t window_length(const Model& model, const Recipe& recipe) {
