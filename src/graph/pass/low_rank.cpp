@@ -72,7 +72,8 @@ class Adder {
  private:
   struct Part {
     LowRank what;
-    ValueId a = -1, b = -1, gain = -1;
+    ValueId a = -1, b = -1;
+    ValueId gain = -1, own = -1;  // of the sum, and of what the weight gives; absent: 1
     bool used = false;
   };
 
@@ -89,8 +90,9 @@ class Adder {
     if (part.what.rows) b[0] = shape[1];
     part.a = input(low_rank_a(name), Role::parameter, a);
     part.b = input(low_rank_b(name), Role::parameter, b);
-    if (!part.what.magnitudes) return;
     const Shape rows = low_rank_rows(shape, part.what.rows);
+    if (part.what.gain) part.own = input(low_rank_gain(name), Role::parameter, rows);
+    if (!part.what.magnitudes) return;
     part.gain = r_.build.div(input(low_rank_magnitude(name), Role::parameter, rows),
                              input(low_rank_norm(name), Role::data, rows));
   }
@@ -132,13 +134,11 @@ class Adder {
     const ValueId x = dropped(part.what, r_[node.operands[static_cast<size_t>(1 - side)]]);
     const ValueId t = r_.build.contract(x, part.a, of_x, {r, k}, narrow);
     const ValueId d = r_.build.contract(scaled(part.what, t), part.b, narrow, {n, r}, i[2]);
-    ValueId gain = part.gain;
-    if (gain >= 0) {
+    finish(part, v, d, [&](ValueId gain) {
       Shape shape = r_.build.type(gain).shape;
       shape.resize(i[2].size() - i[2].find(n), Dim(1));
-      gain = r_.build.reshape(gain, shape);
-    }
-    finish(part, v, d, gain);
+      return r_.build.reshape(gain, shape);
+    });
   }
 
   void beside_picked(Part& part, ValueId v) {
@@ -149,7 +149,7 @@ class Adder {
     const ValueId index = r_[node.operands[2]], x = dropped(part.what, r_[node.operands[0]]);
     const ValueId t = r_.build.contract_gather(x, part.a, index, of_x, {e, r, k}, of_index);
     const ValueId d = r_.build.contract_gather(scaled(part.what, t), part.b, index, of_index + r, {e, n, r}, of_index);
-    finish(part, v, d, part.gain < 0 ? -1 : r_.build.gather(part.gain, index));
+    finish(part, v, d, [&](ValueId gain) { return r_.build.gather(gain, index); });
   }
 
   void beside_rows(Part& part, ValueId v) {
@@ -158,12 +158,15 @@ class Adder {
     std::string narrow;
     for (size_t d = 1; d < node.type.shape.size(); ++d) narrow += static_cast<char>('a' + d);
     const ValueId d = r_.build.contract(t, part.b, narrow + "y", "zy", narrow + "z");
-    finish(part, v, d, part.gain);
+    finish(part, v, d, [](ValueId gain) { return gain; });
   }
 
-  void finish(Part& part, ValueId v, ValueId change, ValueId gain) {
-    ValueId sum = r_.build.add(r_[v], change);
-    if (gain >= 0) sum = r_.build.mul(sum, gain);
+  // `beside`: a number for each row of the weight as the product has it.
+  template <typename Beside>
+  void finish(Part& part, ValueId v, ValueId change, const Beside& beside) {
+    const ValueId own = part.own < 0 ? r_[v] : r_.build.mul(r_[v], beside(part.own));
+    ValueId sum = r_.build.add(own, change);
+    if (part.gain >= 0) sum = r_.build.mul(sum, beside(part.gain));
     r_.to[sum].label = r_.from[v].label;
     r_.replace(v, sum);
     part.used = true;
@@ -243,6 +246,9 @@ std::string low_rank_b(const std::string& weight) {
 }
 std::string low_rank_magnitude(const std::string& weight) {
   return weight + ".low_rank_magnitude";
+}
+std::string low_rank_gain(const std::string& weight) {
+  return weight + ".low_rank_gain";
 }
 std::string low_rank_squares(const std::string& weight) {
   return weight + ".low_rank_squares";

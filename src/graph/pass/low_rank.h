@@ -28,6 +28,9 @@ struct LowRank {
   double dropout = 0;
   uint32_t salt = 0;
   bool magnitudes = false;
+  // What the weight itself gives is multiplied by a number for each of its rows (low_rank_gain), the change is not: how
+  // several adapters with magnitudes that are known run as one.
+  bool gain = false;
 };
 
 inline constexpr const char* kDropoutSeed = "step.dropout";  // u32, rank 0, data
@@ -39,6 +42,8 @@ std::string low_rank_b(const std::string& weight);
 // and the data fill_norms needs: the sum of the weight's squares.
 std::string low_rank_magnitude(const std::string& weight);
 std::string low_rank_squares(const std::string& weight);
+// With gain, a parameter of that shape.
+std::string low_rank_gain(const std::string& weight);
 Shape low_rank_rows(const Shape& weight, bool rows);
 
 // How the weights of a graph are used that changes could be added to.

@@ -9,7 +9,7 @@ namespace {
 
 // Windows of length + 1 ids: inputs, and the same one further.
 Batch batch_of(const std::vector<TokenId>& windows, int64_t rows, int64_t length) {
-  Batch batch{rows, length, {}, {}, {}, {}};
+  Batch batch{rows, length, {}, {}, {}, {}, {}};
   batch.tokens.reserve(static_cast<size_t>(rows * length));
   batch.targets.reserve(batch.tokens.capacity());
   for (int64_t r = 0; r < rows; ++r) {
@@ -53,6 +53,7 @@ class Windows final : public Batches {
   }
 
   const std::vector<DataFile>& files() const override { return data_->files(); }
+  int64_t training_tokens() const override { return static_cast<int64_t>(data_->train().size()); }
   Hash token_hash() const override { return data_->token_hash(); }
 
  private:

@@ -1,6 +1,7 @@
 #include "model/train/method.h"
 
 #include "base/error.h"
+#include "graph/grad/work.h"
 
 namespace lumen::model {
 
@@ -72,6 +73,12 @@ Method::Work Method::evaluation() const {
     losses = hold(std::move(losses), held_);
   }
   return is_frozen() ? finished(std::move(losses)) : Work{std::move(losses), options};
+}
+
+double Method::operations() const {
+  std::vector<std::string> names;
+  for (const Parameter& p : trained_) names.push_back(p.name);
+  return graph::training_work(loss_, names) * static_cast<double>(recipe_.accumulate);
 }
 
 int64_t window_length(const Model& model, const Recipe& recipe) {

@@ -30,14 +30,16 @@ inline constexpr const char* kCorrection2 = "step.correction2";  // 1 - beta2^st
 inline constexpr const char* kFirstMoment = "adam.m.";           // + parameter
 inline constexpr const char* kSecondMoment = "adam.v.";
 inline constexpr const char* kGradient = "gradient.";
+// Results for each parameter: the sum of the squares of its unclipped gradient. They tell where numbers break.
+inline constexpr const char* kSquares = "squares.";
 
 // The loss of batches whose positions count differently: the sum of `token_loss` [B, T], its one result, times a data
 // input "weights" of the same shape.
 graph::Graph weighted_loss(graph::Graph token_loss);
 
-// Results "loss" and "norm" (of the unclipped gradients). `loss` is a graph with one rank-0 result; when its extents
-// are numbers, wide logits are never stored whole (graph::differentiate_by_rows).
-// Parameters are held as `held` says between steps (held.h).
+// Results "loss", "norm" (of the unclipped gradients) and "squares.*". `loss` is a graph with one rank-0 result; when
+// its extents are numbers, wide logits are never stored whole (graph::differentiate_by_rows). Parameters are held as
+// `held` says between steps (held.h).
 graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const AdamW& settings,
                            const Holding& held = {});
 

@@ -10,6 +10,7 @@
 #include "model/arch/write.h"
 #include "model/compress/quantize.h"
 #include "model/file/json.h"
+#include "model/report/report.h"
 
 namespace lumen::model {
 namespace {
@@ -143,7 +144,7 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
 std::vector<fs::path> earlier_outputs(const fs::path& folder) {
   std::vector<fs::path> found = list_checkpoints(folder);
   std::error_code error;
-  for (const char* name : {kModel, kRounded, kFolder})
+  for (const char* name : {kModel, kRounded, kFolder, kReportName})
     if (fs::exists(folder / name, error)) found.push_back(folder / name);
   return found;
 }
