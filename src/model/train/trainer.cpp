@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/grad/work.h"
+#include "graph/pass/segments.h"
 #include "model/train/guard.h"
 #include "number/scalar.h"
 
@@ -27,10 +28,6 @@ constexpr const char* kDivergedHint =
 
 graph::Type f32_scalar() {
   return {{}, {Scalar::f32, nullptr}};
-}
-
-bool is_moment(const std::string& name) {
-  return name.starts_with(kFirstMoment) || name.starts_with(kSecondMoment);
 }
 
 std::string element_name(const Weight& w) {
@@ -104,7 +101,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
       model_(std::move(model)),
       recipe_(with_length(std::move(recipe), model_)),
       batches_(std::move(batches)),
-      method_(model_, recipe_, batches_->has_weights()) {
+      method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}) {
   if (method_.is_frozen())
     begin_adapter();
   else
@@ -116,6 +113,28 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     apply_ = compile(method_.apply());
   }
   work_ = method_.operations();
+  begin_average();
+}
+
+// The mean of the weights begins as what they are.
+void Trainer::begin_average() {
+  for (const Parameter& p : method_.trained()) {
+    const auto mean = tensors_.find(average_of(p.name));
+    if (mean != tensors_.end()) put_values(mean->first, p.shape, values(p.name), mean->second->type().element.scalar);
+  }
+}
+
+void Trainer::exchange_average() {
+  LUMEN_CHECK(has_average());
+  for (const Parameter& p : method_.trained()) std::swap(tensors_.at(p.name), tensors_.at(average_of(p.name)));
+  for (const auto& program : {step_, accumulate_, apply_, evaluate_})
+    if (program) bind_all(*program);
+}
+
+double Trainer::evaluate_average(int64_t rows, const std::atomic<bool>* stop) {
+  exchange_average();
+  const std::unique_ptr<Trainer, void (*)(Trainer*)> back(this, [](Trainer* t) { t->exchange_average(); });
+  return evaluate(rows, stop);
 }
 
 // All weights as floats of the recipe's type; they are the tensors from here on.
@@ -259,25 +278,32 @@ void Trainer::put_batch(const Batch& batch) {
   put(kTokens, Scalar::i32, batch.tokens);
   put(kTargets, Scalar::i32, batch.targets);
   if (batches_->has_weights()) put(kWeights, Scalar::f32, batch.weights);
+  if (batches_->has_starts()) put(graph::kStarts, Scalar::i32, batch.starts);
 }
 
 Trainer::Step Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   Step result;
   result.rate = learning_rate(recipe_.schedule, done_);
-  const double t = static_cast<double>(done_ + 1);
-  set_scalar(kLearningRate, result.rate);
-  set_scalar(kCorrection1, 1 - std::pow(recipe_.adam.beta1, t));
-  set_scalar(kCorrection2, 1 - std::pow(recipe_.adam.beta2, t));
-  if (!method_.held().names.empty()) set_seed(kRoundingSeed, rounding_seed(recipe_.seed, done_));
+  for (const auto& [name, value] : method_.optimizer().numbers(done_ + 1, result.rate)) set_scalar(name.c_str(), value);
+  if (tensors_.contains(kRoundingSeed)) set_seed(kRoundingSeed, rounding_seed(recipe_.seed, done_));
   for (int64_t part = 0; part < recipe_.accumulate; ++part) {
     // Every batch leaves out other numbers.
     if (recipe_.adapter.dropout > 0)
       set_seed(graph::kDropoutSeed, rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part));
-    put_batch(batches_->training(state_.batch_of(done_), part));
+    put_training_batch(batches_->training(state_.batch_of(done_), part));
     run::Program& program = step_ ? *step_ : *accumulate_;
     program.run();
-    result.loss += scalar(program, "loss") / (batches_->has_weights() ? 1.0 : static_cast<double>(recipe_.accumulate));
+    const double share = 1.0 / method_.parts();
+    result.loss += scalar(program, "loss") * share;
+    if (const Objective* objective = method_.objective()) {
+      result.metrics.resize(objective->metrics().size());
+      for (size_t i = 0; i < result.metrics.size(); ++i) {
+        const std::string& name = objective->metrics()[i];
+        result.metrics[i].first = name;
+        result.metrics[i].second += scalar(program, name.c_str()) / static_cast<double>(recipe_.accumulate);
+      }
+    }
   }
   if (apply_) apply_->run();
   result.norm = scalar(step_ ? *step_ : *apply_, "norm");
@@ -387,6 +413,13 @@ double Trainer::prove() {
 double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
   const int64_t all = batches_->validation_rows();
   if (all < 1) require_data();
+  if (method_.objective()) {
+    const double loss = evaluate_objective(rows, stop);
+    if (std::isfinite(loss)) return loss;
+    diverged_ = true;
+    throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
+                kDivergedHint);
+  }
   rows = rows == 0 ? all : std::min(rows, all);
   LossSum sum;
   for (int64_t first = 0; first < rows; first += recipe_.batch) {
@@ -405,8 +438,8 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
 }
 
 void Trainer::finish() {
-  step_ = accumulate_ = apply_ = evaluate_ = nullptr;
-  std::erase_if(tensors_, [](const auto& t) { return is_moment(t.first); });
+  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = nullptr;
+  std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
 
 Model Trainer::model() const {
