@@ -78,7 +78,7 @@ constexpr KeyFlag kKeyFlags[] = {
      "Which weights get one: roles, names or their ends (wq, q_proj, attn_q), patterns, or all-linear", "A,B,.."},
     {"--rslora,--use_rslora,--use-rslora", "adapter.rs_lora", "The adapter counts alpha / sqrt(rank)"},
     {"--lora-plus,--lora_plus,--loraplus_lr_ratio", "adapter.b_rate", "B learns so many times as fast as A (LoRA+)"},
-    {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default, pissa or loftq"},
+    {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default"},
     {"--objective", "objective.name",
      "What is made small: a name of the library, or a text NAME.lum; without it the tokens' loss"},
     {"--ship", "ship.type",
