@@ -14,7 +14,8 @@ using nlohmann::ordered_json;
 using testing::ElementsAre;
 
 const Tokenizer& tokenizer() {
-  static const Tokenizer t = Tokenizer::load(fixture("qwen3-0.6b.json"));
+  static const Tokenizer t =
+      Tokenizer::from_json(read_file(fixture("qwen3-0.6b.json")), "qwen3-0.6b.json", R"({"eos_token": "<|im_end|>"})");
   return t;
 }
 

@@ -27,7 +27,14 @@ class Finder {
       : renderer_(renderer), messages_(messages), more_(more) {
     try {
       chat_ = renderer.mark(messages);
-      full_ = renderer.render(chat_, more, {.mark_answers = renderer.has_answers()});
+      const ChatRenderer::Options whole{.mark_answers = renderer.has_answers()};
+      try {
+        full_ = renderer.render(chat_, more, whole);
+      } catch (const Error&) {
+        // Messages that only call tools have no content; some templates know them with an empty one alone.
+        if (!fill_contents()) throw;
+        full_ = renderer.render(chat_, more, whole);
+      }
     } catch (const Error& error) {
       wrong("the template refuses the conversation", error.what());
     }
@@ -45,6 +52,16 @@ class Finder {
   }
 
  private:
+  bool fill_contents() {
+    bool filled = false;
+    for (ordered_json& message : chat_.messages) {
+      if (!message.contains("content") || !message["content"].is_null()) continue;
+      message["content"] = "";
+      filled = true;
+    }
+    return filled;
+  }
+
   std::vector<Part> from_blocks(const std::vector<size_t>& answers) {
     std::vector<Part> blocks;
     if (full_.begins.size() != full_.ends.size()) wrong(kLost, "the template prints parts of answers only");
