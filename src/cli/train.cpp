@@ -13,11 +13,14 @@
 #include "cli/output.h"
 #include "cli/train_data.h"
 #include "cli/train_flags.h"
+#include "cli/train_phases.h"
 #include "model/arch/read.h"
+#include "model/file/own_input.h"
 #include "model/train/forecast.h"
 #include "model/train/loop.h"
 #include "model/train/method.h"
 #include "model/train/outputs.h"
+#include "run/engine/roofline.h"
 
 namespace lumen::cli {
 namespace {
@@ -32,6 +35,15 @@ model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& d
   model::BpeTraining options;
   options.vocabulary = *tokens;
   return model::Tokenizer::train(text, options);
+}
+
+// Of one path, or of several with commas between them.
+std::string absolute_path(const std::string& paths) {
+  if (paths.empty()) return paths;
+  std::string out;
+  for (const std::string& path : split_paths(paths))
+    out += (out.empty() ? "" : ",") + fs::absolute(path).lexically_normal().string();
+  return out;
 }
 
 // Windows longer than the model's context make the context longer, where its parameters do not depend on it.
@@ -61,6 +73,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
     if (!model.tokenizer) model.tokenizer = make_tokenizer(r.tokenizer, data);
     fit_context(model, r);
     r.family = model.family->name();
+    if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
     model::require_training(engine, model, r, true);
     return model;
   }
@@ -148,15 +161,6 @@ void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, 
                     stored.recipe.tokenizer.empty() ? "its model's own, or characters" : stored.recipe.tokenizer);
 }
 
-// Of one path, or of several with commas between them.
-std::string absolute_path(const std::string& paths) {
-  if (paths.empty()) return paths;
-  std::string out;
-  for (const std::string& path : split_paths(paths))
-    out += (out.empty() ? "" : ",") + fs::absolute(path).lexically_normal().string();
-  return out;
-}
-
 int train(const Shared& shared, TrainFlags& flags) {
   check_train_flags(flags);
   const model::LibraryRef library = shared.library();
@@ -183,6 +187,8 @@ int train(const Shared& shared, TrainFlags& flags) {
     put_text(model::describe(recipe));
     return 0;
   }
+  if (const std::string& base = flags.model.empty() ? recipe.base : flags.model; !base.empty())
+    model::refuse_own_base(out, model::model_files(base));
   if (own_folder) {
     model::clean_checkpoints(out);
     remove_leavings(out / "hf");
@@ -191,6 +197,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   }
   TrainingData data = find_training_data(recipe);
   recipe.data = absolute_path(recipe.data);
+  recipe.eval_data = absolute_path(recipe.eval_data);
   recipe.validation_data = absolute_path(recipe.validation_data);
   run::Engine engine = shared.engine(flags.explain);
   model::Model model;
@@ -223,11 +230,18 @@ int train(const Shared& shared, TrainFlags& flags) {
     trainer.restore(*checkpoint, flags.changed_recipe);
     note(fmt::format("resumed from {} at step {}", checkpoint->folder.string(), trainer.done()));
     checkpoint.reset();
+  } else if (!flags.begin.empty()) {
+    trainer.begin_with(model::load_checkpoint(flags.begin, library->formats()));
+    note(fmt::format("begins with the adapter of {}", flags.begin));
   }
   catch_interrupts();
   model::LoopOptions options;
   options.out = out;
   options.stop = &interrupted();
+  options.base = flags.model;
+  const graph::ProductType products = model::product_type(recipe.precision, library->formats());
+  const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
+  options.ceiling = run::product_ceiling(engine, kind, shared.cache);
   const model::LoopResult result = model::run_training(trainer, options);
   if (flags.explain) std::fputs(trainer.explain().c_str(), stderr);
   if (result.interrupted) {
@@ -248,6 +262,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (result.tokens_per_second > 0) text = fmt::format("train loss {:.4f} | ", result.train_loss);
   text += fmt::format("validation loss {:.4f} nats per token (perplexity {:.3f})", result.validation_loss,
                       std::exp(result.validation_loss));
+  if (result.best_step >= 0) text += fmt::format(" | the best weights, of step {}", result.best_step);
   if (result.tokens_per_second > 0)
     text += fmt::format(" | {:.0f} tokens/s | {}", result.tokens_per_second, format_duration(result.seconds));
   put(fmt::format("{}\n{}wrote {}\n", text, written, result.checkpoint.string()));
@@ -276,7 +291,9 @@ void add_train(CLI::App& app, Command& command) {
   add_shared_flags(*sub, command.shared);
   sub->callback([flags, resume, &command] {
     flags->resume_given = resume->count() > 0;
-    command.action = [flags, shared = command.shared] { return train(*shared, *flags); };
+    command.action = [flags, shared = command.shared] {
+      return trains_in_phases(*shared, *flags) ? train_phases(*shared, *flags, train) : train(*shared, *flags);
+    };
   });
 }
 

@@ -50,12 +50,22 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--lr,--learning-rate,--learning_rate", "schedule.learning_rate", "Peak learning rate"},
     {"--min-lr,--min-learning-rate", "schedule.min_learning_rate", "Learning rate at the end"},
     {"--warmup,--warmup-steps,--warmup_steps", "schedule.warmup_steps", "Steps to the peak"},
-    {"--schedule,--lr_scheduler_type,--lr-scheduler-type", "schedule.shape", "cosine, linear or constant"},
+    {"--schedule,--lr_scheduler_type,--lr-scheduler-type", "schedule.shape",
+     "cosine, linear, constant, wsd, inverse_sqrt, polynomial or cosine_restarts"},
+    {"--optimizer,--optim", "optimizer.name", "adamw, lion, sgd, muon, adafactor, or one of your own; adamw"},
+    {"--moments", "optimizer.moments",
+     "What the optimizer's states of matrices are held in between steps: f32, bf16, or any format with an encoder",
+     "FORMAT"},
+    {"--second-moments", "optimizer.second_moments", "The same of sums of squares; without it as --moments", "FORMAT"},
+    {"--momentum", "optimizer.momentum", ""},
+    {"--ema,--ema-decay,--ema_decay", "optimizer.ema_decay",
+     "Keep a mean of the weights over the steps, each counting so many times as much as the one before; 0: none"},
     {"--weight-decay,--weight_decay", "optimizer.weight_decay", "On matrices only"},
     {"--max-grad-norm,--max_grad_norm,--clip", "optimizer.max_grad_norm",
      "Gradients are scaled down to this norm; 0: never"},
     {"--beta1,--adam_beta1", "optimizer.beta1", ""},
     {"--beta2,--adam_beta2", "optimizer.beta2", ""},
+    {"--epsilon,--adam_epsilon", "optimizer.epsilon", ""},
     {"--accumulate,--gradient_accumulation_steps,--gradient-accumulation-steps", "run.accumulate", "Batches per step"},
     {"--lora,--use_peft,--use-peft", "adapter.method",
      "Train an adapter beside the model's weights, which stay packed as their file holds them", "", -1e300, "lora"},
@@ -69,12 +79,42 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--rslora,--use_rslora,--use-rslora", "adapter.rs_lora", "The adapter counts alpha / sqrt(rank)"},
     {"--lora-plus,--lora_plus,--loraplus_lr_ratio", "adapter.b_rate", "B learns so many times as fast as A (LoRA+)"},
     {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default, pissa or loftq"},
+    {"--objective", "objective.name",
+     "What is made small: a name of the library, or a text NAME.lum; without it the tokens' loss"},
+    {"--ship", "ship.type",
+     "Train the adapter inside the rounding to this format or mixture (base: each weight's own): model.gguf is then "
+     "what was trained, checked before success is reported",
+     "FORMAT"},
+    {"--ship-learned", "ship.fields", "Train scales and offsets of the shipped format as well", "", -1e300, "learned"},
+    {"--ship-magnitudes", "ship.magnitudes", "Train a magnitude for each group of the shipped format as well (DL-QAT)"},
+    {"--max-kl", "ship.max_kl", "Nats per token the shipped file may be away from what was trained"},
+    {"--merge", "output.merge", "Also write the model with the adapter folded in: base, a format or a mixture", "TYPE"},
     {"--validation,--val_set_size,--val_size", "data.validation", "Share of the data kept for validation"},
     {"--validation-data,--validation_data,--validation_file", "data.validation_data",
      "Files to validate on, instead of a share", "FILE"},
     {"--eval-every,--eval_steps,--eval-steps", "run.evaluate_every", "Steps between evaluations; 0: only at the end"},
     {"--save-every,--save_steps,--save-steps", "run.save_every", "Steps between checkpoints; 0: only at the end"},
     {"--keep,--save_total_limit,--save-total-limit", "run.keep", "Checkpoints kept; 0: all"},
+    {"--on-nan,--on_nan", "run.on_nan",
+     "What happens when a loss, gradient or weight is not finite: stop, or rollback (go on from the last good "
+     "checkpoint without the batches that led there)"},
+    {"--spike-factor,--spike_factor", "run.spike_factor",
+     "A loss or gradient norm above so many times the median of the last 50 steps counts as well; 0: never"},
+    {"--rollbacks", "run.rollbacks", "How often a run may go back"},
+    {"--eval-tasks,--eval_tasks", "evaluation.tasks", "Tasks put to the model at evaluations: names or task files",
+     "NAME,.."},
+    {"--eval-data,--eval_data", "evaluation.data", "Folder with the tasks' data", "DIR"},
+    {"--eval-limit,--eval_limit", "evaluation.limit", "Rows of each task, at most; 0: all"},
+    {"--sample-prompt,--sample_prompt", "evaluation.samples",
+     "Prompts, one a line, that the model goes on with at evaluations", "TEXT"},
+    {"--sample-tokens,--sample_tokens", "evaluation.sample_tokens", "Tokens of each such text, at most"},
+    {"--early-stopping,--early_stopping_patience,--early-stopping-patience", "evaluation.early_stopping",
+     "End after so many evaluations without a better one; 0: never"},
+    {"--metric,--metric_for_best_model,--metric-for-best-model", "evaluation.metric",
+     "What makes an evaluation better: validation_loss, or TASK.FIGURE of --eval-tasks"},
+    {"--load-best,--load_best_model_at_end,--load-best-model-at-end", "evaluation.load_best",
+     "Write the model of the best evaluation, instead of the last step's"},
+    {"--tensorboard", "report.tensorboard", "Also write event files for TensorBoard, to the folder tensorboard"},
     {"-s,--seed", "run.seed", "Names initial weights and the order of the data"},
     {"--precision", "run.precision",
      "Float type that operands of products with parameters and of attention are rounded to (an 8 bit one: each tensor "
@@ -130,8 +170,22 @@ model::Recipe read_recipe(const model::Library& library, const std::string& name
   throw Error(Exit::usage, fmt::format("'{}' is neither a recipe nor a file", name), "known recipes: " + known);
 }
 
-void apply(const TrainFlags& flags, model::Recipe& r) {
+// Says what another name was taken for.
+void settle_optimizer(const model::Library& library, model::Recipe& r) {
+  std::string said;
+  r.optimizer = model::resolved(library, r.optimizer, &said);
+  if (!said.empty()) note(said);
+}
+
+}  // namespace
+
+void apply_flags(const TrainFlags& flags, model::Recipe& r) {
   for (const auto& [key, text] : flags.values) model::set_value(model::recipe_key(key), text, r);
+  if (flags.has("objective.name")) {
+    r.objective = {flags.text("objective.name"), "", {}};
+    model::take_text(r.objective);
+  }
+  for (const auto& [name, value] : flags.objective_settings) r.objective.settings[name] = value;
   if (flags.bf16) r.precision = "bf16";
   if (!flags.format.empty()) {
     model::QuantizeRule rule;
@@ -140,8 +194,6 @@ void apply(const TrainFlags& flags, model::Recipe& r) {
     r.quantize = {rule};
   }
 }
-
-}  // namespace
 
 std::optional<double> TrainFlags::number(const std::string& key) const {
   if (!has(key)) return std::nullopt;
@@ -187,10 +239,14 @@ std::optional<int64_t> byte_pair_tokens(const std::string& tokenizer) {
   return n;
 }
 
+model::Recipe named_recipe(const model::Library& library, const std::string& name) {
+  return read_recipe(library, name, {});
+}
+
 model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flags) {
   model::Recipe r;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, {});
-  apply(flags, r);
+  apply_flags(flags, r);
   if (flags.has("schedule.learning_rate") && !flags.has("schedule.min_learning_rate"))
     r.schedule.floor = std::min(r.schedule.floor, r.schedule.peak / 10);
   if (!flags.model.empty() && !(r.family.empty() && r.size.empty() && r.config.empty())) {
@@ -199,6 +255,7 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
     r.config.clear();
   }
   check_recipe(r);
+  settle_optimizer(library, r);
   if (!r.adapter.trains()) {
     for (const auto& [key, text] : flags.values)
       if (key.starts_with("adapter."))
@@ -211,15 +268,17 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
   return r;
 }
 
-model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& flags, const model::Recipe& stored) {
+model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& flags, const model::Recipe& was) {
+  model::Recipe stored = was;
+  stored.optimizer = model::resolved(library, stored.optimizer);
   model::Recipe r = stored;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, stored);
   r.name = stored.name;
-  apply(flags, r);
+  apply_flags(flags, r);
   model::Schedule& schedule = r.schedule;
   if (!flags.changed_recipe && schedule.steps > stored.schedule.steps) {
     const int64_t planned = stored.schedule.decay_steps > 0 ? stored.schedule.decay_steps : stored.schedule.steps;
-    const bool falls = schedule.shape != model::Schedule::Shape::constant;
+    const bool falls = model::ends_at_floor(schedule.shape);
     if (falls && stored.schedule.floor == 0) {
       throw Error(Exit::usage,
                   fmt::format("--steps {} is more than the checkpoint's {}, whose rate ends at 0: further steps would "
@@ -231,9 +290,10 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
     note(fmt::format("{} steps instead of {}: {}", schedule.steps, stored.schedule.steps,
                      falls ? fmt::format("the schedule of the first {} stays, further steps run at the rate {}",
                                          planned, schedule.floor)
-                           : "the rate is constant"));
+                           : "its rates do not depend on how many there are"));
   }
   check_recipe(r);
+  settle_optimizer(library, r);
   std::string refused, changed;
   for (const model::RecipeChange& c : model::recipe_changes(stored, r)) {
     if (!flags.changed_recipe && (c.key == "schedule.steps" || c.key == "schedule.decay_steps") &&
@@ -273,6 +333,28 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
   app.add_flag("--allow-changed-recipe", f.changed_recipe,
                "Resume with other rates, steps, batches or data order than the checkpoint's");
   for (const KeyFlag& flag : kKeyFlags) add_key_flag(app, f, flag);
+  app.add_option_function<std::vector<std::string>>(
+         "--objective-setting",
+         [&f](const std::vector<std::string>& given) {
+           for (const std::string& text : given) {
+             const size_t equals = text.find('=');
+             char* end = nullptr;
+             const double value = equals == std::string::npos ? 0 : std::strtod(text.c_str() + equals + 1, &end);
+             if (equals == std::string::npos || end == text.c_str() + equals + 1 || *end != 0 || !std::isfinite(value))
+               throw usage_error("--objective-setting {}: NAME=NUMBER is wanted", text);
+             f.objective_settings[text.substr(0, equals)] = value;
+           }
+         },
+         "A number of the objective, e.g. label_smoothing=0.1; more than once for several")
+      ->type_name("NAME=NUMBER")
+      ->allow_extra_args(false);
+  app.add_option_function<double>(
+      "--beta", [&f](double beta) { f.objective_settings["beta"] = beta; }, "--objective-setting beta=..");
+  app.add_option_function<std::string>(
+         "--report_to,--report-to",
+         [&f](const std::string& to) { f.values["report.tensorboard"] = to == "tensorboard" ? "true" : "false"; },
+         "tensorboard: the same as --tensorboard; none")
+      ->check(CLI::IsMember({"tensorboard", "none"}));
   app.add_flag("--bf16", f.bf16, "The same as --precision bf16");
   app.add_option("--format,--qat", f.format, "Quantization-aware: round every matrix to this format in the loop");
   app.add_flag("--print-config", f.print_config, "Print the resolved recipe and stop");

@@ -1,4 +1,5 @@
-// Recipes: a training run as data. A TOML text with [model], [data], [optimizer], [schedule], [run] and [[quantize]];
+// Recipes: a training run as data. A TOML text with [model], [data], [optimizer], [schedule], [run], [evaluation],
+// [report], [output] and [[quantize]];
 // every key is optional, unknown keys are errors, and the command line overrides single values. `describe` prints the
 // resolved recipe as a text that parses to the same recipe. Proved by tests/model/train_test.cpp.
 #pragma once
@@ -11,10 +12,13 @@
 #include "graph/pass/pipeline.h"
 #include "model/arch/model.h"
 #include "model/file/toml.h"
+#include "model/train/groups.h"
 #include "model/train/lora.h"
-#include "model/train/optimizer.h"
+#include "model/train/objective.h"
+#include "model/train/optimizer_rule.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
+#include "model/train/ship.h"
 
 namespace lumen::model {
 
@@ -29,11 +33,17 @@ struct QuantizeRule {
   RuleScope scope = {};                   // models it is for
 };
 
+// One of [[phase]]: what it says in place of the recipe around it, as a text of the same form.
+struct Phase {
+  std::string name, begin = "model", text;
+};
+
 struct Recipe {
   std::string name;
   // [model]
   std::string family, size;  // size alone finds its family
   graph::Config config;      // single keys on top
+  std::string base;          // the file or folder an adapter is trained beside
   // [data]
   std::string data;       // file or folder; "" = the text that comes with the program
   std::string tokenizer;  // "" or "characters", "bytes:N" (BPE of N tokens trained on the data), or a file
@@ -48,10 +58,15 @@ struct Recipe {
   std::string overflow = "cut";        // or drop: examples longer than a window
   double epochs = 0;                   // 0: schedule.steps says how long
   bool strict = false;                 // a row that cannot be used is an error
+  // [objective]
+  ObjectiveSettings objective;
   // [optimizer]
-  AdamW adam;
+  OptimizerSettings optimizer;
+  std::vector<ParameterGroup> groups;  // [[group]]
   // [adapter]: trained instead of the model's weights
   AdapterSettings adapter;
+  // [ship]: what the adapter is trained inside the rounding of
+  ShipSettings ship;
   // [schedule]
   Schedule schedule;
   // [run]
@@ -61,13 +76,28 @@ struct Recipe {
   int64_t save_every = 0;                              // 0: only at the end and on Ctrl-C
   int64_t keep = 2;                                    // checkpoints kept
   uint32_t seed = 1;
+  std::string on_nan = "stop";  // or "rollback": back to the last good checkpoint, leaving out what led there
+  double spike_factor = 0;      // a loss or norm above so many times the median of the last steps counts, too; 0: never
+  int64_t rollbacks = 3;        // at most
   // A float type: operands of products with parameters and of attention are rounded to it; sums are f32.
   std::string precision = "f32";
   // What parameters are held in between steps: f32, or bf16 (each step rounds stochastically, by a counter).
   std::string param_type = "f32";
+  // [evaluation], each time the validation loss is computed on the way, and at the end
+  std::vector<std::string> eval_tasks;  // names, or task files
+  std::string eval_data;                // folder with their data
+  int64_t eval_limit = 50;              // rows of each, at most; 0: all
+  std::string samples;                  // prompts that are gone on with, one a line
+  int64_t sample_tokens = 48;
+  int64_t early_stopping = 0;              // evaluations without a better one, after which training ends; 0: never
+  std::string metric = "validation_loss";  // which figure is meant: that, or TASK.FIGURE
+  bool load_best = false;                  // what is written at the end is the best checkpoint's
+  // [report]
+  bool tensorboard = false;
   // [output]
   std::string output_type = "f32";  // of the model's matrices: a format or a mixture
   bool hugging_face = false;        // a folder beside the GGUF file
+  std::string merge;                // of an adapter: the merged model as well, in a format, a mixture, or "base"
   // [[quantize]]
   std::vector<QuantizeRule> quantize;
   // [file] of a mixture: `type` labels GGUF files, `also` are other names it goes by.
@@ -75,6 +105,8 @@ struct Recipe {
   std::vector<std::string> also;
   // [fallback]: what a tensor gets instead of a format whose blocks do not divide its rows; then what instead of that.
   std::map<std::string, std::string> fallback;
+  // [[phase]] (phases.h): trained one after another. Empty: the recipe is one run.
+  std::vector<Phase> phases;
   // [demo]
   std::vector<std::string> demo_formats, demo_trained;
   std::string demo_sample;
@@ -91,6 +123,8 @@ struct RecipeValue {
   std::string section, key, text;
 };
 std::vector<RecipeValue> values_of(const Recipe& recipe);
+// Those of `now` that are others than `base` has, as a recipe's text.
+std::string changed_values(const Recipe& base, const Recipe& now);
 
 // What a number of a recipe ("schedule.learning_rate") may be; files and flags are held to the same.
 struct Bounds {
