@@ -161,7 +161,7 @@ TEST_F(TrainTest, AFolderIsOneRuns) {
   EXPECT_EQ(lumen({"train", "-m", path("run/model.gguf"), "--steps", "2", "-o", path("run"), "-q"}).code, 1);
   EXPECT_TRUE(bytes("run/model.gguf") == model);
   EXPECT_EQ(train("run", {"--steps", "2", "--overwrite"}).code, 0);
-  EXPECT_EQ(names("run"), (std::vector<std::string>{"checkpoint-2", "metrics.jsonl", "model.gguf"}));
+  EXPECT_EQ(names("run"), (std::vector<std::string>{"checkpoint-2", "metrics.jsonl", "model.gguf", "report.html"}));
   const FolderLock other(path("run"));
   const Outcome locked = lumen({"train", "--resume", path("run"), "-q"});
   EXPECT_EQ(locked.code, 1);

@@ -163,11 +163,11 @@ void discard_checkpoint(const fs::path& folder) {
   if (error) throw user_error("cannot remove '{}': {}", folder.string(), error.message());
 }
 
-void keep_checkpoints(const fs::path& out, int limit, const fs::path& newest) {
+void keep_checkpoints(const fs::path& out, int limit, const fs::path& newest, const fs::path& best) {
   if (limit <= 0) return;
   const std::vector<fs::path> all = list_checkpoints(out);
   for (size_t i = 0; i + static_cast<size_t>(limit) < all.size(); ++i)
-    if (all[i] != newest) discard_checkpoint(all[i]);
+    if (all[i] != newest && all[i] != best) discard_checkpoint(all[i]);
 }
 
 fs::path save_checkpoint(const fs::path& out, const CheckpointContent& content, int save_total_limit) {

@@ -44,8 +44,9 @@ struct CheckpointContent {
 std::filesystem::path save_checkpoint(const std::filesystem::path& out, const CheckpointContent& content,
                                       int save_total_limit = 0);
 
-// Removes the oldest beyond `limit` (0: none), `newest` never: when that is proved to be good.
-void keep_checkpoints(const std::filesystem::path& out, int limit, const std::filesystem::path& newest);
+// Removes the oldest beyond `limit` (0: none), `newest` and `best` never: when the newest is proved to be good.
+void keep_checkpoints(const std::filesystem::path& out, int limit, const std::filesystem::path& newest,
+                      const std::filesystem::path& best = {});
 // Removes one checkpoint as a whole.
 void discard_checkpoint(const std::filesystem::path& folder);
 

@@ -53,6 +53,7 @@ class Windows final : public Batches {
   }
 
   const std::vector<DataFile>& files() const override { return data_->files(); }
+  int64_t training_tokens() const override { return static_cast<int64_t>(data_->train().size()); }
   Hash token_hash() const override { return data_->token_hash(); }
 
  private:

@@ -52,6 +52,8 @@ class Batches {
   virtual void require(double vocabulary) const = 0;
 
   virtual const std::vector<DataFile>& files() const = 0;
+  // Tokens of one pass over the training data; 0: not known.
+  virtual int64_t training_tokens() const { return 0; }
   virtual Hash token_hash() const = 0;  // of everything that batches are made of
 };
 

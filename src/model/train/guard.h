@@ -1,5 +1,5 @@
-// The numeric guard's rule: what training begins with, saves and hands over is finite, and what is not is named. Proved
-// by tests/model/guard_test.cpp.
+// The numeric guard's rules: what training begins with, saves and hands over is finite, and what is not is named; and
+// what counts as a spike. Proved by tests/model/guard_test.cpp.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,8 @@
 #include <optional>
 #include <span>
 #include <string>
+
+#include "model/train/run_state.h"
 
 namespace lumen::model {
 
@@ -21,5 +23,9 @@ std::optional<size_t> first_not_finite(std::span<const float> values,
 // Error (exit 4) that names `where` (a file, or a moment) and the tensor, with `hint`.
 void require_finite(std::span<const float> values, const std::string& where, const std::string& tensor,
                     const std::string& hint, float largest = std::numeric_limits<float>::max());
+
+// What a step did that the last ones did not: its loss or gradient norm is above `factor` times their median (0: never,
+// and not before there are a few). Empty when nothing.
+std::string spike_of(const RunState& state, double factor, double loss, double norm);
 
 }  // namespace lumen::model

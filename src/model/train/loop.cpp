@@ -1,119 +1,100 @@
 #include "model/train/loop.h"
 
+#include <algorithm>
 #include <chrono>
 #include <deque>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/printable.h"
+#include "model/eval/training.h"
+#include "model/report/report.h"
+#include "model/report/tensorboard.h"
+#include "model/train/guard.h"
+#include "model/train/saver.h"
 
 namespace lumen::model {
 namespace {
 
-// Appends one JSON object per line; a line that cannot be written (a full disk) ends the run with an error. A resumed
-// run first drops the lines of steps it will do again, by replacing the file as a whole.
-class Metrics {
- public:
-  Metrics(const std::filesystem::path& out, int64_t done) {
-    if (out.empty()) return;
-    std::filesystem::create_directories(out);
-    path_ = out / "metrics.jsonl";
-    std::string kept;
-    if (done > 0) {
-      std::ifstream old(path_);
-      for (std::string line; std::getline(old, line);) {
-        const auto json = nlohmann::json::parse(line, nullptr, false);
-        if (json.is_object() && json.value("step", int64_t{0}) <= done) kept += line + "\n";
-      }
-    }
-    write_file_atomic(path_, kept);
-    file_.open(path_, std::ios::app);
-    if (!file_) throw user_error("cannot write {}", path_.string());
-  }
-
-  void write(const nlohmann::json& line) {
-    if (!file_.is_open()) return;
-    file_ << line.dump() << "\n" << std::flush;
-    if (!file_) throw user_error("cannot write {}: is the disk full? The last checkpoint is whole", path_.string());
-  }
-
- private:
-  std::filesystem::path path_;
-  std::ofstream file_;
-};
+namespace fs = std::filesystem;
+using nlohmann::json;
 
 constexpr int64_t kQuickWindows = 64;  // of evaluations on the way
+constexpr const char* kTensorboardName = "tensorboard";
 
-// The run's checkpoints. The last one is good by itself when it is written; what follows it decides whether older ones
-// are needed still.
-class Saver {
- public:
-  Saver(Trainer& trainer, std::filesystem::path out) : trainer_(trainer), out_(std::move(out)) {}
+std::string size_text(int64_t bytes) {
+  const auto size = static_cast<double>(bytes);
+  return bytes >= 1 << 30 ? fmt::format("{:.2f} GiB", size / (1 << 30)) : fmt::format("{:.0f} MiB", size / (1 << 20));
+}
 
-  void save() {
-    trainer_.prove();
-    saved_at_ = trainer_.done();
-    if (out_.empty()) return;
-    last_ = trainer_.save(out_);
-    is_new_ = true;
-  }
-  int64_t saved_at() const { return saved_at_; }
-  const std::filesystem::path& last() const { return last_; }
-
-  // What came after the last one was good.
-  void confirm() {
-    if (is_new_) keep_checkpoints(out_, static_cast<int>(trainer_.recipe().keep), last_);
-    is_new_ = false;
-  }
-
-  // Training has diverged. A checkpoint whose very next step shows it is of no use to anybody.
-  Error diverged(const Error& error) {
-    std::string message = error.what();
-    if (is_new_) {
-      discard_checkpoint(last_);
-      message += fmt::format("; '{}', which leads to it, was removed", last_.string());
-    }
-    is_new_ = false;
-    const auto good = out_.empty() ? std::nullopt : latest_checkpoint(out_);
-    if (!good)
-      return Error(error.code(), message, "nothing was saved; begin again with a lower --lr or a longer --warmup");
-    return Error(error.code(), message,
-                 fmt::format("the last good checkpoint is {0}; go on with a lower rate: --resume {0} "
-                             "--allow-changed-recipe --lr RATE",
-                             good->string()));
-  }
-
- private:
-  Trainer& trainer_;
-  std::filesystem::path out_, last_;
-  int64_t saved_at_ = -1;
-  bool is_new_ = false;
-};
+// What a log says of a start: which model, recipe, files and device.
+json run_line(Trainer& trainer, const LoopOptions& options) {
+  const Recipe& recipe = trainer.recipe();
+  const Model& model = trainer.outline();
+  int64_t parameters = 0;
+  for (const Parameter& p : model.parameters) parameters += p.count();
+  json run = {{"model", model.name},
+              {"family", model.family->name()},
+              {"parameters", parameters},
+              {"trained", trainer.trained_count()},
+              {"device", trainer.engine().device().describe()},
+              {"threads", trainer.engine().threads()},
+              {"steps", recipe.schedule.steps},
+              {"flops_per_step", trainer.work()},
+              {"recipe", describe(recipe)},
+              {"memory", json::array()},
+              {"formats", json::array()},
+              {"files", json::array()}};
+  if (!options.base.empty()) run["base"] = options.base;
+  if (options.ceiling > 0) run["ceiling_flops"] = options.ceiling;
+  for (const Trainer::Held& held : trainer.memory())
+    run["memory"].push_back({{"kind", held.kind}, {"bytes", held.bytes}});
+  for (const Trainer::HeldIn& held : trainer.formats())
+    run["formats"].push_back(
+        {{"format", held.format}, {"tensors", held.tensors}, {"numbers", held.numbers}, {"bytes", held.bytes}});
+  for (const DataFile& file : trainer.batches().files())
+    run["files"].push_back({{"path", file.path}, {"bytes", file.bytes}, {"xxh3_128", file.hash.hex()}});
+  return {{"step", trainer.done()}, {"run", std::move(run)}};
+}
 
 class Loop {
  public:
   Loop(Trainer& trainer, const LoopOptions& options)
-      : trainer_(trainer), options_(options), metrics_(options.out, trainer.done()), saver_(trainer, options.out) {}
+      : trainer_(trainer),
+        options_(options),
+        recipe_(trainer.recipe()),
+        begun_at_(trainer.done()),
+        evaluator_(recipe_),
+        saver_(trainer, options.out) {
+    if (options_.out.empty()) return;
+    if (begun_at_ == 0) {
+      std::error_code error;
+      fs::remove_all(options_.out / kTensorboardName, error);
+      fs::remove(options_.out / kBestName, error);
+    }
+    metrics_ = MetricsFile(options_.out, begun_at_);
+    if (recipe_.tensorboard) events_ = EventFile(options_.out / kTensorboardName, begun_at_ + 1);
+  }
 
   LoopResult run() {
-    try {
-      steps();
-      if (saver_.saved_at() != trainer_.done()) saver_.save();
-      if (!result_.interrupted) {
-        evaluate(trainer_.recipe().evaluate_windows);
-        if (!result_.interrupted) result_.validation_loss = validation_;
+    metrics_.write(run_line(trainer_, options_));
+    if (recipe_.on_nan == "rollback" && !saver_.has_any()) saver_.save();
+    while (true) {
+      try {
+        to_the_end();
+        break;
+      } catch (const Error& error) {
+        if (error.code() != Exit::numeric) throw;
+        go_back(error);
       }
-      saver_.confirm();
-    } catch (const Error& error) {
-      if (error.code() == Exit::numeric) throw saver_.diverged(error);
-      throw;
     }
     result_.checkpoint = saver_.last();
     result_.seconds = elapsed();
-    std::string line = fmt::format("{} step {}/{}", options_.title, trainer_.done(), trainer_.recipe().schedule.steps);
+    write_report();
+    std::string line = fmt::format("{} step {}/{}", options_.title, trainer_.done(), recipe_.schedule.steps);
     if (tokens_ > 0) line += fmt::format(" | loss {:.4f}", result_.train_loss);
     if (validation_ >= 0) line += fmt::format(" | val {:.4f}", validation_);
     if (tokens_ > 0) line += fmt::format(" | {:.0f} tok/s", result_.tokens_per_second);
@@ -125,68 +106,187 @@ class Loop {
   using Clock = std::chrono::steady_clock;
 
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  // Whether evaluations decide which checkpoint is kept, or when it ends.
+  bool watches() const { return recipe_.early_stopping > 0 || recipe_.load_best; }
+  bool is_stale() const { return recipe_.early_stopping > 0 && trainer_.state().stale >= recipe_.early_stopping; }
 
-  void evaluate(int64_t windows) {
-    const double loss = trainer_.evaluate(windows, options_.stop);
-    if (loss < 0) {
-      result_.interrupted = true;
-      return;
+  void to_the_end() {
+    steps();
+    if (saver_.saved_at() != trainer_.done()) saver_.save();
+    if (result_.interrupted) return;
+    if (is_stale() && trainer_.done() < recipe_.schedule.steps) {
+      event("early stop",
+            fmt::format("{} evaluations without a better {} than {:.6g} after step {}", trainer_.state().stale,
+                        recipe_.metric, trainer_.state().best.value_or(0), trainer_.state().best_step));
     }
-    validation_ = loss;
-    if (result_.best_validation == 0 || validation_ < result_.best_validation) result_.best_validation = validation_;
-    metrics_.write({{"step", trainer_.done()}, {"validation_loss", validation_}});
-    if (!trainer_.has_average()) return;
-    const double average = trainer_.evaluate_average(windows, options_.stop);
-    if (average < 0)
-      result_.interrupted = true;
-    else
-      metrics_.write({{"step", trainer_.done()}, {"ema_validation_loss", average}});
+    saver_.confirm();
+    handing_over_ = recipe_.load_best;
+    if (recipe_.load_best && trainer_.state().best_step >= 0) {
+      result_.best_step = trainer_.state().best_step;
+      event("best", fmt::format("the weights after step {} are handed over: {} {:.6g}", result_.best_step,
+                                recipe_.metric, trainer_.state().best.value_or(0)));
+      if (result_.best_step != trainer_.done()) saver_.restore_best();
+    }
+    evaluate(recipe_.evaluate_windows, false);
+    if (!result_.interrupted) result_.validation_loss = validation_;
+  }
+
+  bool is_due(int64_t done) const {
+    return recipe_.evaluate_every > 0 && done > 0 && done % recipe_.evaluate_every == 0 &&
+           (done < recipe_.schedule.steps || watches()) && trainer_.state().evaluated_at != done;
   }
 
   void steps() {
-    const Recipe& recipe = trainer_.recipe();
-    while (trainer_.done() < recipe.schedule.steps) {
+    while (!result_.interrupted) {
+      const int64_t done = trainer_.done();
+      if (is_due(done)) evaluate(kQuickWindows, true);
+      if (result_.interrupted) return;
+      if (recipe_.save_every > 0 && done % recipe_.save_every == 0 && done != begun_at_ && saver_.saved_at() != done) {
+        saver_.save();
+        write_report();
+      }
+      if (done >= recipe_.schedule.steps || is_stale()) return;
       if (options_.stop && options_.stop->load()) {
         result_.interrupted = true;
         return;
       }
+      in_step_ = true;
       const Trainer::Step step = trainer_.step();
+      in_step_ = false;
       saver_.confirm();
+      RunState& state = trainer_.state();
+      if (const std::string spike = spike_of(state, recipe_.spike_factor, step.loss, step.norm); !spike.empty())
+        throw Error(Exit::numeric, fmt::format("step {}: {}", trainer_.done(), spike),
+                    "a lower --lr or a larger --spike-factor");
+      state.push(step.loss, step.norm);
       show(step);
-      const int64_t done = trainer_.done();
-      if (recipe.evaluate_every > 0 && done % recipe.evaluate_every == 0 && done < recipe.schedule.steps)
-        evaluate(kQuickWindows);
-      if (recipe.save_every > 0 && done % recipe.save_every == 0) saver_.save();
     }
+  }
+
+  // Of all validation rows, or of a few on the way; those that are watched say which checkpoint is the best.
+  void evaluate(int64_t rows, bool watched) {
+    const auto told = [&](const std::string& text) {
+      progress_.update(fmt::format("{} step {}: {}", options_.title, trainer_.done(), text));
+    };
+    const auto e = evaluator_.run(trainer_, rows, options_.stop, told);
+    if (!e) {
+      result_.interrupted = true;
+      return;
+    }
+    validation_ = e->validation_loss;
+    if (result_.best_validation == 0 || validation_ < result_.best_validation) result_.best_validation = validation_;
+    log(*e);
+    if (!watched) return;
+    RunState& state = trainer_.state();
+    state.evaluated_at = trainer_.done();
+    const double value = e->figure(recipe_.metric);
+    const bool better = !state.best || is_better(recipe_.metric, value, *state.best);
+    if (better) {
+      state.best = value;
+      state.best_step = trainer_.done();
+    }
+    state.stale = better ? 0 : state.stale + 1;
+    if (!better || !watches()) return;
+    saver_.save();
+    saver_.link_best();
+  }
+
+  void log(const TrainingEvaluation& e) {
+    json line = {{"step", trainer_.done()}, {"validation_loss", e.validation_loss}};
+    std::vector<std::pair<std::string, double>> scalars = {{"validation/loss", e.validation_loss}};
+    for (const auto& [name, value] : e.figures) {
+      const size_t dot = name.find('.');
+      line["tasks"][name.substr(0, dot)][name.substr(dot + 1)] = value;
+      scalars.emplace_back("tasks/" + name, value);
+    }
+    events_.scalars(trainer_.done(), scalars);
+    for (const TrainingEvaluation::Sample& s : e.samples) {
+      line["samples"].push_back({{"prompt", s.prompt}, {"text", s.text}});
+      events_.text(trainer_.done(), "samples/" + printable(s.prompt), s.prompt + s.text);
+    }
+    metrics_.write(line);
+  }
+
+  void event(const char* kind, const std::string& text) {
+    metrics_.write({{"step", trainer_.done()}, {"event", kind}, {"text", text}});
+  }
+
+  // The error ends the run, unless the recipe asks to go back and there is a way.
+  void go_back(const Error& error) {
+    const int64_t failed = in_step_ ? trainer_.done() : trainer_.done() - 1;
+    in_step_ = false;
+    if (handing_over_ || recipe_.on_nan != "rollback" || !saver_.go_back(failed)) throw saver_.diverged(error);
+    const RunState& state = trainer_.state();
+    metrics_.go_back(trainer_.done());
+    events_.go_back(trainer_.done() + 1);
+    recent_.clear();
+    const std::string text =
+        fmt::format("{}; back to step {}, leaving out {} batch{} ({} of {} times)", error.what(), trainer_.done(),
+                    state.skipped.size(), state.skipped.size() == 1 ? "" : "es", state.rollbacks, recipe_.rollbacks);
+    event("rollback", text);
+    warn(text);
+  }
+
+  void write_report() const {
+    if (!options_.out.empty()) write_file_atomic(options_.out / kReportName, html_report(read_run_log(options_.out)));
   }
 
   void show(const Trainer::Step& step) {
     recent_.push_back(step.loss);
-    if (recent_.size() > 50) recent_.pop_front();
+    if (recent_.size() > RunState::kWindow) recent_.pop_front();
     step_seconds_ += step.seconds;
     tokens_ += step.tokens;
     result_.train_loss = std::accumulate(recent_.begin(), recent_.end(), 0.0) / static_cast<double>(recent_.size());
     result_.tokens_per_second = static_cast<double>(tokens_) / std::max(step_seconds_, 1e-9);
-    metrics_.write({{"step", trainer_.done()},
-                    {"loss", step.loss},
-                    {"norm", step.norm},
-                    {"lr", step.rate},
-                    {"seconds", step.seconds},
-                    {"elapsed", elapsed()},
-                    {"tokens_per_second", static_cast<double>(step.tokens) / std::max(step.seconds, 1e-9)}});
-    const int64_t steps = trainer_.recipe().schedule.steps;
-    const double left = static_cast<double>(steps - trainer_.done()) * step_seconds_ *
-                        static_cast<double>(step.tokens) / static_cast<double>(tokens_);
-    progress_.update(
-        fmt::format("{} step {}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.2e} | {:.1f} ms | {:.0f} tok/s | {}<{}",
-                    options_.title, trainer_.done(), steps, result_.train_loss,
-                    validation_ >= 0 ? fmt::format(" (val {:.4f})", validation_) : "", step.norm, step.rate,
-                    step.seconds * 1e3, result_.tokens_per_second, format_duration(elapsed()), format_duration(left)));
+    const int64_t done = trainer_.done(), memory = trainer_.engine().device().memory().held;
+    const double seconds = std::max(step.seconds, 1e-9);
+    const int64_t tokens = done * step.tokens;
+    json line = {{"step", done},
+                 {"loss", step.loss},
+                 {"norm", step.norm},
+                 {"lr", step.rate},
+                 {"seconds", step.seconds},
+                 {"elapsed", elapsed()},
+                 {"tokens_per_second", static_cast<double>(step.tokens) / seconds},
+                 {"tokens", tokens},
+                 {"memory", memory}};
+    std::vector<std::pair<std::string, double>> scalars = {
+        {"train/loss", step.loss},
+        {"train/grad_norm", step.norm},
+        {"train/learning_rate", step.rate},
+        {"speed/tokens_per_second", static_cast<double>(step.tokens) / seconds},
+        {"speed/memory_bytes", static_cast<double>(memory)}};
+    std::string share;
+    if (options_.ceiling > 0) {
+      const double mfu = trainer_.work() / seconds / options_.ceiling;
+      line["mfu"] = mfu;
+      scalars.emplace_back("speed/mfu", mfu);
+      share = fmt::format(" | MFU {:.0f} %", 100 * mfu);
+    }
+    if (const int64_t pass = trainer_.batches().training_tokens(); pass > 0) {
+      line["epoch"] = static_cast<double>(tokens) / static_cast<double>(pass);
+      scalars.emplace_back("train/epoch", line["epoch"].get<double>());
+    }
+    metrics_.write(line);
+    if (recipe_.tensorboard) events_.scalars(done, scalars);
+    const int64_t steps = recipe_.schedule.steps;
+    const double left = static_cast<double>(steps - done) * step_seconds_ * static_cast<double>(step.tokens) /
+                        static_cast<double>(tokens_);
+    progress_.update(fmt::format(
+        "{} step {}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.2e} | {:.1f} ms | {:.0f} tok/s | {} | MFU {:.0f} % | "
+        "{}<{}",
+        options_.title, done, steps, result_.train_loss,
+        validation_ >= 0 ? fmt::format(" (val {:.4f})", validation_) : "", step.norm, step.rate, step.seconds * 1e3,
+        result_.tokens_per_second, size_text(memory), share, format_duration(elapsed()), format_duration(left)));
   }
 
   Trainer& trainer_;
   const LoopOptions& options_;
-  Metrics metrics_;
+  const Recipe& recipe_;
+  const int64_t begun_at_;
+  TrainingEvaluator evaluator_;
+  MetricsFile metrics_;
+  EventFile events_;
   Saver saver_;
   Progress progress_;
   LoopResult result_;
@@ -194,6 +294,7 @@ class Loop {
   const Clock::time_point begin_ = Clock::now();
   double step_seconds_ = 0, validation_ = -1;
   int64_t tokens_ = 0;
+  bool in_step_ = false, handing_over_ = false;
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "model/train/method.h"
 
 #include "base/error.h"
+#include "graph/grad/work.h"
 
 namespace lumen::model {
 
@@ -82,6 +83,12 @@ Method::Work Method::evaluation() const {
     options.assignments = stored_formats(model_, losses);
   }
   return {std::move(losses), options};
+}
+
+double Method::operations() const {
+  std::vector<std::string> names;
+  for (const Parameter& p : trained_) names.push_back(p.name);
+  return graph::training_work(loss_, names) * static_cast<double>(recipe_.accumulate);
 }
 
 int64_t window_length(const Model& model, const Recipe& recipe) {

@@ -36,10 +36,11 @@ class Method {
     graph::Graph graph;
     run::CompileOptions options;
   };
-  Work step() const;        // of one batch
-  Work accumulate() const;  // of one batch of several
-  Work apply() const;       // after the last of them
-  Work evaluation() const;  // rows x length losses
+  Work step() const;          // of one batch
+  Work accumulate() const;    // of one batch of several
+  Work apply() const;         // after the last of them
+  Work evaluation() const;    // rows x length losses
+  double operations() const;  // of the products of one step, all its batches (graph::training_work)
 
  private:
   Work finished(graph::Graph graph) const;

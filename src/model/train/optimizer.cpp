@@ -38,9 +38,17 @@ class OptimizerGraph {
       const ValueId squares = build_.mul(g, g);
       const ValueId sum =
           build_.reshape(axes.empty() ? squares : build_.reduce(squares, graph::Reduction::sum, axes), {});
+      squares_.push_back(sum);
       total = total < 0 ? sum : build_.add(total, sum);
     }
     return build_.unary(ScalarOp::sqrt_, total);
+  }
+
+  void add_squares(Graph& g, const std::vector<Parameter>& trained) const {
+    for (size_t i = 0; i < trained.size(); ++i) {
+      g.results.push_back(squares_[i]);
+      g.result_names.push_back(kSquares + trained[i].name);
+    }
   }
 
   // min(1, max_norm / norm); the tiny addend keeps 0 / 0 away.
@@ -133,6 +141,7 @@ class OptimizerGraph {
   const Optimizer& optimizer_;
   std::map<std::string, ValueId> numbers_;
   ValueId seed_ = -1;
+  std::vector<ValueId> squares_;  // of each gradient
   uint32_t salt_ = 1;
 };
 
@@ -191,6 +200,7 @@ Graph training_step(Graph loss, const std::vector<Parameter>& trained, const Opt
     part.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
   g.results = {loss_value, norm};
   g.result_names = {"loss", "norm"};
+  part.add_squares(g, trained);
   return g;
 }
 
@@ -230,6 +240,7 @@ Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimiz
   }
   g.results = {norm};
   g.result_names = {"norm"};
+  part.add_squares(g, trained);
   return g;
 }
 

@@ -21,14 +21,16 @@ namespace lumen::model {
 // Inputs of these graphs besides the loss graph's own: the optimizer's numbers and states (optimizer_rule.h), the seed
 // of roundings (held.h), and sums of gradients.
 inline constexpr const char* kGradient = "gradient.";  // + parameter
+// Results for each parameter: the sum of the squares of its unclipped gradient. They tell where numbers break.
+inline constexpr const char* kSquares = "squares.";
 
 // The loss of batches whose positions count differently: the sum of `token_loss` [B, T], its one result, times a data
 // input "weights" of the same shape.
 graph::Graph weighted_loss(graph::Graph token_loss);
 
-// Results "loss" and "norm" (of the unclipped gradients). `loss` is a graph with one rank-0 result; when its extents
-// are numbers, wide logits are never stored whole (graph::differentiate_by_rows).
-// Parameters are held as `held` says between steps (held.h).
+// Results "loss", "norm" (of the unclipped gradients) and "squares.*". `loss` is a graph with one rank-0 result; when
+// its extents are numbers, wide logits are never stored whole (graph::differentiate_by_rows). Parameters are held as
+// `held` says between steps (held.h).
 graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
                            const Holding& held = {});
 

@@ -10,6 +10,7 @@
 #include "model/arch/write.h"
 #include "model/compress/quantize.h"
 #include "model/file/json.h"
+#include "model/report/report.h"
 
 namespace lumen::model {
 namespace {
@@ -96,7 +97,8 @@ double count_of(const Model& model) {
 
 double adapter_count(const Model& model, const Recipe& recipe) {
   double count = 0;
-  for (const Parameter& p : Method(model, recipe, false).trained()) count += static_cast<double>(p.count());
+  const Method method(model, recipe, false);
+  for (const Parameter& p : method.trained()) count += static_cast<double>(p.count());
   return count;
 }
 
@@ -145,7 +147,7 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
 std::vector<fs::path> earlier_outputs(const fs::path& folder) {
   std::vector<fs::path> found = list_checkpoints(folder);
   std::error_code error;
-  for (const char* name : {kModel, kRounded, kAverage, kFolder})
+  for (const char* name : {kModel, kRounded, kAverage, kFolder, kReportName})
     if (fs::exists(folder / name, error)) found.push_back(folder / name);
   return found;
 }

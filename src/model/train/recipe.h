@@ -1,4 +1,5 @@
-// Recipes: a training run as data. A TOML text with [model], [data], [optimizer], [schedule], [run] and [[quantize]];
+// Recipes: a training run as data. A TOML text with [model], [data], [optimizer], [schedule], [run], [evaluation],
+// [report], [output] and [[quantize]];
 // every key is optional, unknown keys are errors, and the command line overrides single values. `describe` prints the
 // resolved recipe as a text that parses to the same recipe. Proved by tests/model/train_test.cpp.
 #pragma once
@@ -35,10 +36,21 @@ struct Recipe {
   // [model]
   std::string family, size;  // size alone finds its family
   graph::Config config;      // single keys on top
+  std::string base;          // the file or folder an adapter is trained beside
   // [data]
   std::string data;       // file or folder; "" = the text that comes with the program
   std::string tokenizer;  // "" or "characters", "bytes:N" (BPE of N tokens trained on the data), or a file
   double validation = 0.1;
+  std::string validation_data;         // files for validation instead of a share
+  std::string data_form = "auto";      // of rows: auto, texts, chats, pairs, labels
+  std::string train_on = "assistant";  // of chats: all, assistant, last
+  std::string chat_template;           // a name or a file; "": the model's own
+  std::vector<std::string> columns;    // "prompt=Q": which column of a file stands for which
+  std::vector<std::string> mix;        // shares of several data sets
+  bool packing = false;                // several examples share a window
+  std::string overflow = "cut";        // or drop: examples longer than a window
+  double epochs = 0;                   // 0: schedule.steps says how long
+  bool strict = false;                 // a row that cannot be used is an error
   // [optimizer]
   OptimizerSettings optimizer;
   std::vector<ParameterGroup> groups;  // [[group]]
@@ -53,10 +65,24 @@ struct Recipe {
   int64_t save_every = 0;                              // 0: only at the end and on Ctrl-C
   int64_t keep = 2;                                    // checkpoints kept
   uint32_t seed = 1;
+  std::string on_nan = "stop";  // or "rollback": back to the last good checkpoint, leaving out what led there
+  double spike_factor = 0;      // a loss or norm above so many times the median of the last steps counts, too; 0: never
+  int64_t rollbacks = 3;        // at most
   // A float type: operands of products with parameters and of attention are rounded to it; sums are f32.
   std::string precision = "f32";
   // What parameters are held in between steps: f32, or bf16 (each step rounds stochastically, by a counter).
   std::string param_type = "f32";
+  // [evaluation], each time the validation loss is computed on the way, and at the end
+  std::vector<std::string> eval_tasks;  // names, or task files
+  std::string eval_data;                // folder with their data
+  int64_t eval_limit = 50;              // rows of each, at most; 0: all
+  std::string samples;                  // prompts that are gone on with, one a line
+  int64_t sample_tokens = 48;
+  int64_t early_stopping = 0;              // evaluations without a better one, after which training ends; 0: never
+  std::string metric = "validation_loss";  // which figure is meant: that, or TASK.FIGURE
+  bool load_best = false;                  // what is written at the end is the best checkpoint's
+  // [report]
+  bool tensorboard = false;
   // [output]
   std::string output_type = "f32";  // of the model's matrices: a format or a mixture
   bool hugging_face = false;        // a folder beside the GGUF file

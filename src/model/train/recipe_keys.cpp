@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <initializer_list>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -21,6 +22,30 @@ void set_shape(Recipe& r, const std::string& name) {
   r.schedule.shape = schedule_shape(name);
 }
 
+// A text that is one of a few.
+void set_one_of(std::string& value, const std::string& name, const char* what,
+                std::initializer_list<const char*> names) {
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw Error(Exit::usage, fmt::format("{}: '{}' is unknown", what, name), fmt::format("{}", fmt::join(names, ", ")));
+  value = name;
+}
+const NamedChoice kDataForm = {[](const Recipe& r) { return r.data_form; },
+                               [](Recipe& r, const std::string& name) {
+                                 set_one_of(r.data_form, name, "data.form",
+                                            {"auto", "texts", "chats", "pairs", "labels"});
+                               }};
+const NamedChoice kTrainOn = {[](const Recipe& r) { return r.train_on; },
+                              [](Recipe& r, const std::string& name) {
+                                set_one_of(r.train_on, name, "data.train_on", {"all", "assistant", "last"});
+                              }};
+const NamedChoice kOverflow = {
+    [](const Recipe& r) { return r.overflow; },
+    [](Recipe& r, const std::string& name) { set_one_of(r.overflow, name, "data.overflow", {"cut", "drop"}); }};
+
+const NamedChoice kOnNan = {
+    [](const Recipe& r) { return r.on_nan; },
+    [](Recipe& r, const std::string& name) { set_one_of(r.on_nan, name, "run.on_nan", {"stop", "rollback"}); }};
+
 // A reference to a member: (double, schedule.peak).
 #define LUMEN_MEMBER(Type, member) static_cast<Type& (*)(Recipe&)>([](Recipe& r) -> Type& { return r.member; })
 using Text = std::string;
@@ -30,9 +55,20 @@ using Optional = std::optional<double>;
 const RecipeKey kKeys[] = {
     {"model", "family", LUMEN_MEMBER(Text, family), 0, 0, Effect::model},
     {"model", "size", LUMEN_MEMBER(Text, size), 0, 0, Effect::model},
+    {"model", "base", LUMEN_MEMBER(Text, base), 0, 0, Effect::none},
     {"data", "path", LUMEN_MEMBER(Text, data), 0, 0, Effect::none},
     {"data", "tokenizer", LUMEN_MEMBER(Text, tokenizer), 0, 0, Effect::none},
     {"data", "validation", LUMEN_MEMBER(double, validation), 0.001, 0.9},
+    {"data", "validation_data", LUMEN_MEMBER(Text, validation_data), 0, 0, Effect::none},
+    {"data", "form", kDataForm},
+    {"data", "train_on", kTrainOn},
+    {"data", "chat_template", LUMEN_MEMBER(Text, chat_template), 0, 0, Effect::none},
+    {"data", "columns", LUMEN_MEMBER(Texts, columns)},
+    {"data", "mix", LUMEN_MEMBER(Texts, mix)},
+    {"data", "packing", LUMEN_MEMBER(bool, packing)},
+    {"data", "overflow", kOverflow},
+    {"data", "epochs", LUMEN_MEMBER(double, epochs), 0, 1e6},
+    {"data", "strict", LUMEN_MEMBER(bool, strict), 0, 0, Effect::none},
     {"optimizer", "name", LUMEN_MEMBER(Text, optimizer.name)},
     {"optimizer", "beta1", LUMEN_MEMBER(Optional, optimizer.beta1), 0, 0.999999},
     {"optimizer", "beta2", LUMEN_MEMBER(Optional, optimizer.beta2), 0, 0.9999999},
@@ -68,8 +104,20 @@ const RecipeKey kKeys[] = {
     {"run", "save_every", LUMEN_MEMBER(int64_t, save_every), 0, kMostSteps, Effect::none},
     {"run", "keep", LUMEN_MEMBER(int64_t, keep), 0, 1e9, Effect::none},
     {"run", "seed", LUMEN_MEMBER(uint32_t, seed), 0, 4294967295.0},
+    {"run", "on_nan", kOnNan},
+    {"run", "spike_factor", LUMEN_MEMBER(double, spike_factor), 0, kMostRate},
+    {"run", "rollbacks", LUMEN_MEMBER(int64_t, rollbacks), 0, 1e6},
     {"run", "precision", LUMEN_MEMBER(Text, precision)},
     {"run", "param_type", LUMEN_MEMBER(Text, param_type), 0, 0, Effect::model},
+    {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
+    {"evaluation", "data", LUMEN_MEMBER(Text, eval_data), 0, 0, Effect::none},
+    {"evaluation", "limit", LUMEN_MEMBER(int64_t, eval_limit), 0, 1e9, Effect::none},
+    {"evaluation", "samples", LUMEN_MEMBER(Text, samples), 0, 0, Effect::none},
+    {"evaluation", "sample_tokens", LUMEN_MEMBER(int64_t, sample_tokens), 1, 1 << 20, Effect::none},
+    {"evaluation", "early_stopping", LUMEN_MEMBER(int64_t, early_stopping), 0, 1e9, Effect::none},
+    {"evaluation", "metric", LUMEN_MEMBER(Text, metric), 0, 0, Effect::none},
+    {"evaluation", "load_best", LUMEN_MEMBER(bool, load_best), 0, 0, Effect::none},
+    {"report", "tensorboard", LUMEN_MEMBER(bool, tensorboard), 0, 0, Effect::none},
     {"output", "type", LUMEN_MEMBER(Text, output_type), 0, 0, Effect::none},
     {"output", "hugging_face", LUMEN_MEMBER(bool, hugging_face), 0, 0, Effect::none},
 };

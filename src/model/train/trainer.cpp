@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "graph/grad/work.h"
 #include "model/train/guard.h"
 #include "number/scalar.h"
 
@@ -110,6 +111,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     accumulate_ = compile(method_.accumulate());
     apply_ = compile(method_.apply());
   }
+  work_ = method_.operations();
   begin_average();
 }
 
@@ -169,7 +171,7 @@ void Trainer::begin_adapter() {
     if (w.is_f32()) require_finite(w.f32(), model_.name, name, kDamagedHint);
     tensors_[name] = run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
-  base_ = {model_.source, weights_hash(model_)};
+  base_ = weights_hash(model_);
   put_squares();
   const Scalar type = param_scalar(recipe_.param_type);
   const Holding& held = method_.held();
@@ -287,7 +289,7 @@ Trainer::Step Trainer::step() {
     // Every batch leaves out other numbers.
     if (recipe_.adapter.dropout > 0)
       set_seed(graph::kDropoutSeed, rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part));
-    put_batch(batches_->training(done_, part));
+    put_batch(batches_->training(state_.batch_of(done_), part));
     run::Program& program = step_ ? *step_ : *accumulate_;
     program.run();
     result.loss += scalar(program, "loss") / (batches_->has_weights() ? 1.0 : static_cast<double>(recipe_.accumulate));
@@ -298,13 +300,71 @@ Trainer::Step Trainer::step() {
   if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
     diverged_ = true;
     throw Error(Exit::numeric,
-                fmt::format("step {}: loss {} and gradient norm {} are not finite; training stopped", done_ + 1,
-                            result.loss, result.norm),
+                fmt::format("step {}: loss {} and gradient norm {} are not finite{}; training stopped", done_ + 1,
+                            result.loss, result.norm, broken_gradients()),
                 kDivergedHint);
   }
   ++done_;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
+}
+
+// Which gradients of the last step are not finite: where few are, the first of them is where it began.
+std::string Trainer::broken_gradients() {
+  run::Program& program = step_ ? *step_ : *apply_;
+  std::string names;
+  size_t count = 0;
+  for (const Parameter& p : method_.trained()) {
+    if (std::isfinite(scalar(program, (kSquares + p.name).c_str()))) continue;
+    if (++count <= 3) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", p.name);
+  }
+  if (count == 0) return {};
+  if (count == method_.trained().size() && count > 3)
+    return fmt::format(" (all {} gradients are not: the loss is broken)", count);
+  return fmt::format(" (gradient of {}{})", names, count > 3 ? fmt::format(" and {} others", count - 3) : "");
+}
+
+int64_t Trainer::trained_count() const {
+  int64_t count = 0;
+  for (const Parameter& p : method_.trained()) count += p.count();
+  return count;
+}
+
+std::vector<Trainer::Held> Trainer::memory() const {
+  Held trained{"trained weights"}, frozen{"frozen weights"}, moments{"optimizer"}, gradients{"gradients"}, data{"data"};
+  for (const auto& [name, t] : tensors_) {
+    Held& kind = is_trained(name)                                                                     ? trained
+                 : model_.weights.contains(name)                                                      ? frozen
+                 : name.starts_with(kGradient)                                                        ? gradients
+                 : t->type().shape.empty() || name == kTokens || name == kTargets || name == kWeights ? data
+                                                                                                      : moments;
+    kind.bytes += t->bytes();
+  }
+  Held values{"values of a step"}, evaluation{"values of an evaluation"};
+  for (const auto& program : {step_, accumulate_, apply_})
+    if (program) values.bytes += program->arena_bytes();
+  if (evaluate_) evaluation.bytes = evaluate_->arena_bytes();
+  std::vector<Held> out;
+  for (Held* kind : {&trained, &frozen, &moments, &gradients, &values, &evaluation, &data})
+    if (kind->bytes > 0) out.push_back(std::move(*kind));
+  return out;
+}
+
+std::vector<Trainer::HeldIn> Trainer::formats() const {
+  std::map<std::string, HeldIn> found;
+  for (const auto& [name, t] : tensors_) {
+    if (!is_trained(name) && !model_.weights.contains(name)) continue;
+    const graph::Element& element = t->type().element;
+    const std::string format = element.format ? element.format->name : std::string(scalar_name(element.scalar));
+    HeldIn& held = found[format];
+    held.format = format;
+    ++held.tensors;
+    held.numbers += graph::elements(t->type().shape).number();
+    held.bytes += t->bytes();
+  }
+  std::vector<HeldIn> out;
+  for (auto& [format, held] : found) out.push_back(std::move(held));
+  return out;
 }
 
 void Trainer::require_data() const {
@@ -328,7 +388,7 @@ std::vector<float> Trainer::losses_of(const Batch& batch) {
 }
 
 double Trainer::prove() {
-  const Batch batch = batches_->training(done_, 0);
+  const Batch batch = batches_->training(state_.batch_of(done_), 0);
   const double loss = mean_loss(losses_of(batch), batch);
   if (std::isfinite(loss)) return loss;
   diverged_ = true;

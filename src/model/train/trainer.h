@@ -17,6 +17,7 @@
 #include "model/train/lora_base.h"
 #include "model/train/method.h"
 #include "model/train/recipe.h"
+#include "model/train/run_state.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
@@ -51,6 +52,24 @@ class Trainer {
   void require_data() const;
   int64_t done() const { return done_; }  // steps
   const Recipe& recipe() const { return recipe_; }
+  const Batches& batches() const { return *batches_; }
+  run::Engine& engine() const { return engine_; }
+  RunState& state() { return state_; }  // saved and restored with everything else
+
+  // For people: what lies on the device, the operations of a step (graph::training_work), numbers that are trained.
+  struct Held {
+    std::string kind;
+    int64_t bytes = 0;
+  };
+  std::vector<Held> memory() const;
+  struct HeldIn {
+    std::string format;
+    int64_t tensors = 0, numbers = 0, bytes = 0;
+  };
+  std::vector<HeldIn> formats() const;  // that weights are held in
+  double work() const { return work_; }
+  int64_t trained_count() const;
+  const Model& outline() const { return model_; }  // without bytes of weights
 
   // Frees what only further steps need (programs, moments); afterwards only model() and rounded() may be called.
   void finish();
@@ -58,7 +77,7 @@ class Trainer {
   // Of runs that train one, as it is now.
   Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
-  const BaseModel& base() const { return base_; }  // of an adapter
+  const Hash& base() const { return base_; }  // of the weights an adapter is trained beside
   Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
 
   // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
@@ -90,6 +109,7 @@ class Trainer {
   std::vector<float> losses_of(const Batch& batch);
   run::Program& evaluation();
   std::vector<float> values(const std::string& name) const;
+  std::string broken_gradients();
   void put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers, Scalar type);
 
   run::Engine& engine_;
@@ -97,11 +117,13 @@ class Trainer {
   Recipe recipe_;
   std::shared_ptr<const Batches> batches_;
   Method method_;
-  BaseModel base_;
+  Hash base_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
   std::string decoded_;
+  RunState state_;
   int64_t done_ = 0;
+  double work_ = 0;
   bool diverged_ = false;
 };
 

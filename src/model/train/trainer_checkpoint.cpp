@@ -68,10 +68,11 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   CheckpointContent content;
   content.state.step = done_;
   content.state.seed = recipe_.seed;
-  content.state.data_position = static_cast<uint64_t>(done_ * recipe_.accumulate);
+  content.state.data_position = static_cast<uint64_t>(state_.batch_of(done_) * recipe_.accumulate);
   content.state.config = describe(recipe_);
   record_run(model_, batches_->files(), batches_->token_hash(), &content);
   if (has_adapter()) record_base(base_, &content);
+  content.state.more["run"] = to_json(state_);
   for (const auto& [name, t] : tensors_) {
     if (is_saved(name)) content.weights.push_back(spec_of(name, t->type()));
     if (is_optimizer_state(name)) content.optimizer.push_back(spec_of(name, t->type()));
@@ -119,7 +120,9 @@ void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
     throw user_error("{} was made after {} steps, this run has {}", folder, checkpoint.state.step,
                      recipe_.schedule.steps);
   }
+  state_ = run_state_of(checkpoint.state.more, folder);
   done_ = checkpoint.state.step;
+  diverged_ = false;
 }
 
 }  // namespace lumen::model

@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "graph/ir/build.h"
 #include "kernel/loop/build.h"
 #include "number/pattern.h"
 #include "run/engine/drawn_inputs.h"
 #include "run/engine/explain.h"
 #include "run/engine/gpu_ceilings.h"
+#include "run/engine/kept_files.h"
 
 namespace lumen::run {
 namespace {
@@ -224,6 +228,21 @@ Ceilings measure_ceilings(const Workshop& shop) {
   std::stable_sort(c.rows.begin(), c.rows.end(),
                    [](const Ceilings::Row& a, const Ceilings::Row& b) { return a.flops > b.flops; });
   return c;
+}
+
+double product_ceiling(Engine& engine, const std::string& kind, const std::string& cache) {
+  KeptFiles kept(cache_folder(cache), true);
+  const std::string key = hash_text(fmt::format("{} | {} | {} | {} threads", engine.device().describe(),
+                                                engine.device().identity(), kind, engine.threads()))
+                              .hex();
+  if (const double rate = std::strtod(kept.read("ceilings", key).c_str(), nullptr); rate > 0 && std::isfinite(rate))
+    return rate;
+  const Ceilings ceilings = engine.measure_ceilings();
+  double best = ceilings.f32_flops;
+  for (const Ceilings::Row& row : ceilings.rows)
+    if (kind != "f32" && row.kind == kind) best = std::max(best, row.flops);
+  kept.write("ceilings", key, fmt::format("{}", best));
+  return best;
 }
 
 ProductTime time_product(Engine& engine, const FormatRef& format, const ProductShape& shape, bool exact,

@@ -23,6 +23,11 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
 Ceilings measure_ceilings(const Workshop& shop);
 double measure_memory(const Workshop& shop);  // of them, reading alone
 
+// Multiplications and additions a second of operands of a kind ("f32", "bf16"), or of f32 where the machine has no
+// faster instruction for it: what a training run's speed is held against. Measured the first time, and then kept in the
+// folder of compiled kernels that `cache` names (cache_folder).
+double product_ceiling(Engine& engine, const std::string& kind, const std::string& cache);
+
 // y[m, n] = x[m, k] w[n, k], with w in a format (null: f32).
 struct ProductShape {
   int64_t m = 1, n = 0, k = 0;

@@ -1,0 +1,51 @@
+// Curves over the steps of a run as inline SVG: axes with round ticks, a faint curve of single steps under a smoothed
+// one, dots with tooltips (<title>, no script). Colours come from the page's style. Proved by
+// tests/model/report_chart_test.cpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lumen::model {
+
+struct Point {
+  double x = 0, y = 0;
+};
+
+struct Series {
+  std::string name;
+  std::vector<Point> points;  // by rising x
+  int color = 0;              // of the page's palette, 0 to 7
+  bool faint = false;         // behind the others, and not in the legend
+  bool dots = false;          // few points, each of which shall be seen
+};
+
+struct Chart {
+  std::string title;
+  std::string unit;  // behind the title; empty: none
+  std::vector<Series> series;
+  bool logarithmic = false;  // y; only where all values are above 0
+  bool from_zero = false;    // y begins at 0
+};
+
+// Round numbers that span [least, most], about `count` of them.
+std::vector<double> ticks(double least, double most, int count);
+// "0.0012", "1.5k", "2.4e-07": short and exact enough to tell ticks apart.
+std::string short_number(double value);
+// At most about 2 * `most` points: the least and the largest of each part of x, so that spikes stay.
+std::vector<Point> thinned(const std::vector<Point>& points, size_t most);
+// Exponential mean over about `span` points.
+std::vector<Point> smoothed(const std::vector<Point>& points, double span);
+// Values above 0 that differ by orders of magnitude.
+bool is_worth_a_logarithm(const std::vector<Series>& series);
+
+// <figure> with title, legend (of two series or more) and <svg>; a sentence instead of the curve without any point.
+std::string svg_chart(const Chart& chart);
+// ▁▂▅█ of so many characters; empty without points.
+std::string sparkline(const std::vector<Point>& points, size_t width);
+
+// Text made fit for HTML, in elements and in quoted attributes.
+std::string escaped(std::string_view text);
+
+}  // namespace lumen::model
