@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/grad/work.h"
+#include "graph/pass/segments.h"
 #include "model/train/guard.h"
 #include "model/train/recomputation.h"
 #include "number/scalar.h"
@@ -101,7 +102,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
       model_(std::move(model)),
       recipe_(with_length(std::move(recipe), model_)),
       batches_(std::move(batches)),
-      method_(model_, recipe_, batches_->has_weights()) {
+      method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}) {
   if (method_.is_frozen())
     begin_adapter();
   else
@@ -168,21 +169,36 @@ void Trainer::begin_weights() {
 
 // Weights as their file holds them, where they lie if the device can read them there; adapters beside them.
 void Trainer::begin_adapter() {
+  base_ = weights_hash(model_);
+  if (shipping()) round_unchanged(engine_, model_, *shipping());
   for (const auto& [name, w] : model_.weights) {
     if (w.is_f32()) require_finite(w.f32(), model_.name, name, kDamagedHint);
     tensors_[name] = run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
-  base_ = weights_hash(model_);
   put_squares();
   const Scalar type = param_scalar(recipe_.param_type);
   const Holding& held = method_.held();
   uint32_t salt = kAdapterSalt;
   for (const Parameter& p : method_.trained()) {
     ++salt;
-    if (p.role == kRoleMagnitude) continue;
+    if (p.role == kRoleMagnitude || p.init.empty()) continue;
     const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
     const Weight w = initial_weight(*model_.family, model_.config, p, recipe_.seed, salt);
     put_values(p.name, p.shape, w.f32(), is_held ? type : Scalar::f32);
+  }
+  begin_fields();
+}
+
+// Learned fields of an adapter's rounding, as the formats fit them to the weights without it.
+void Trainer::begin_fields() {
+  if (!shipping()) return;
+  for (const LearnedField& f : shipping()->learned()) {
+    const Weight& w = model_.weights.at(f.weight);
+    const Weight floats =
+        w.is_f32()
+            ? w
+            : f32_weight(w.type.shape, engine_.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns()));
+    put_values(f.parameter.name, f.parameter.shape, fitted_values(f, floats), Scalar::f32);
   }
 }
 
@@ -284,6 +300,7 @@ void Trainer::put_batch(const Batch& batch) {
   put(kTokens, Scalar::i32, batch.tokens);
   put(kTargets, Scalar::i32, batch.targets);
   if (batches_->has_weights()) put(kWeights, Scalar::f32, batch.weights);
+  if (batches_->has_starts()) put(graph::kStarts, Scalar::i32, batch.starts);
 }
 
 Trainer::Step Trainer::step() {
@@ -296,10 +313,19 @@ Trainer::Step Trainer::step() {
     // Every batch leaves out other numbers.
     if (recipe_.adapter.dropout > 0)
       set_seed(graph::kDropoutSeed, rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part));
-    put_batch(batches_->training(state_.batch_of(done_), part));
+    put_training_batch(batches_->training(state_.batch_of(done_), part));
     run::Program& program = step_ ? *step_ : *accumulate_;
     program.run();
-    result.loss += scalar(program, "loss") / (batches_->has_weights() ? 1.0 : static_cast<double>(recipe_.accumulate));
+    const double share = 1.0 / method_.parts();
+    result.loss += scalar(program, "loss") * share;
+    if (const Objective* objective = method_.objective()) {
+      result.metrics.resize(objective->metrics().size());
+      for (size_t i = 0; i < result.metrics.size(); ++i) {
+        const std::string& name = objective->metrics()[i];
+        result.metrics[i].first = name;
+        result.metrics[i].second += scalar(program, name.c_str()) / static_cast<double>(recipe_.accumulate);
+      }
+    }
   }
   if (apply_) apply_->run();
   result.norm = scalar(step_ ? *step_ : *apply_, "norm");
@@ -409,6 +435,13 @@ double Trainer::prove() {
 double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
   const int64_t all = batches_->validation_rows();
   if (all < 1) require_data();
+  if (method_.objective()) {
+    const double loss = evaluate_objective(rows, stop);
+    if (std::isfinite(loss)) return loss;
+    diverged_ = true;
+    throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
+                kDivergedHint);
+  }
   rows = rows == 0 ? all : std::min(rows, all);
   LossSum sum;
   for (int64_t first = 0; first < rows; first += recipe_.batch) {
@@ -427,7 +460,7 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
 }
 
 void Trainer::finish() {
-  step_ = accumulate_ = apply_ = evaluate_ = nullptr;
+  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = logits_ = nullptr;
   std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
 
@@ -442,6 +475,7 @@ Adapter Trainer::adapter() const {
   LUMEN_CHECK(method_.is_frozen(), "a run that trains all weights has no adapter");
   Adapter out;
   out.name = model_.name;
+  out.by_root = recipe_.adapter.rs_lora;
   for (const graph::LowRank& c : method_.changes()) {
     const auto weight = [&](const std::string& name) {
       return f32_weight(tensors_.at(name)->type().shape, values(name));
@@ -451,6 +485,44 @@ Adapter Trainer::adapter() const {
     out.parts.emplace(c.weight, std::move(part));
   }
   return out;
+}
+
+Weight Trainer::shipped(const Parameter& p) const {
+  LUMEN_CHECK(shipping());
+  const Weight& base = model_.weights.at(p.name);
+  if (!shipping()->is_changed(p.name)) return base;
+  Adapter one;
+  one.name = model_.name;
+  for (const graph::LowRank& c : method_.changes()) {
+    if (c.weight != p.name) continue;
+    AdapterPart& part = one.parts[p.name];
+    for (auto [to, name] : {std::pair(&part.a, graph::low_rank_a(p.name)), {&part.b, graph::low_rank_b(p.name)}})
+      *to = f32_weight(tensors_.at(name)->type().shape, values(name));
+    part.scale = c.scale;
+  }
+  std::map<std::string, std::vector<float>> trained;
+  const auto take = [&](const std::string& name) { trained[name] = values(name); };
+  for (const LearnedField& f : shipping()->learned())
+    if (f.weight == p.name) take(f.parameter.name);
+  if (tensors_.contains(graph::group_magnitude(p.name))) take(graph::group_magnitude(p.name));
+  return shipped_weight(engine_, p, base, one, *shipping(), trained);
+}
+
+void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
+  const auto length = static_cast<int64_t>(window.size());
+  if (!logits_ || logits_length_ != length) {
+    const Method::Work work = method_.logits(length);
+    logits_ = engine_.compile(work.graph, work.options);
+    logits_length_ = length;
+    for (const std::string& name : logits_->input_names())
+      if (name != kTokens) logits_->bind(name, tensor(name, logits_->input_type(name)));
+  }
+  const auto tokens =
+      std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{{1, length}, {Scalar::i32, nullptr}});
+  tokens->upload(window.data(), tokens->bytes());
+  logits_->bind(kTokens, tokens);
+  logits_->run();
+  logits_->result(kResult)->download(out.data(), static_cast<int64_t>(out.size_bytes()));
 }
 
 Model Trainer::rounded() const {
