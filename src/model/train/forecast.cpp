@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/train/method.h"
+#include "model/train/recomputation.h"
 
 namespace lumen::model {
 namespace {
@@ -74,12 +75,22 @@ run::MemoryNeeds TrainingForecast::needs() const {
   return needs;
 }
 
-TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe) {
+TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe,
+                                   bool weights_are_there) {
   const Method method(model, recipe, {});
   TrainingForecast out = of_parameters(model, recipe, method);
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
-  const int64_t step = recipe.accumulate == 1 ? arena(method.step())
-                                              : run::saturating_sum(arena(method.accumulate()), arena(method.apply()));
+  const auto recomputing = [&](Method::Work work) {
+    int64_t others = 0;
+    if (recipe.recompute == "auto")
+      others = run::saturating_sum(beside_values(engine, method, recipe),
+                                   run::saturating_sum(weights_are_there ? 0 : out.weights, out.adapters));
+    work.options.recompute = recomputation(recipe.recompute, engine.device(), others);
+    return work;
+  };
+  const int64_t step = recipe.accumulate == 1
+                           ? arena(recomputing(method.step()))
+                           : run::saturating_sum(arena(recomputing(method.accumulate())), arena(method.apply()));
   out.values = run::saturating_sum(step, arena(method.evaluation()));
   return out;
 }
@@ -91,7 +102,7 @@ void require_training(run::Engine& engine, const Model& model, const Recipe& rec
     throw usage_error("a step of {} batches: at most {} can be accumulated", recipe.accumulate, kMostBatches);
   // What is certain without a plan is refused without one.
   require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, {})), weights_are_there);
-  require(engine, model, recipe, forecast_training(engine, model, recipe), weights_are_there);
+  require(engine, model, recipe, forecast_training(engine, model, recipe, weights_are_there), weights_are_there);
 }
 
 }  // namespace lumen::model

@@ -13,7 +13,7 @@ namespace lumen::model {
 struct TrainingForecast {
   int64_t weights = 0;    // of all parameters: as they are held, or beside an adapter as their file has them
   int64_t adapters = 0;   // and learned fields
-  int64_t moments = 0;    // two for each number that is trained
+  int64_t moments = 0;    // states of the optimizer
   int64_t gradients = 0;  // kept between the batches of a step; otherwise they are values
   int64_t values = 0;     // within a step and an evaluation
   int64_t total() const;
@@ -21,7 +21,8 @@ struct TrainingForecast {
 };
 
 // `model` needs its family, config and parameters; weights are not looked at.
-TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe);
+TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe,
+                                   bool weights_are_there = false);
 
 // Refuses (exit 3) what does not fit. `weights_are_there`: the model's weights are in memory already.
 void require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there = false);
