@@ -180,7 +180,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   std::optional<model::StoredRun> stored;
   if (resumed) {
     checkpoint = model::load_checkpoint(resumed->checkpoint(), library->formats());
-    stored = model::read_run(library, *checkpoint);
+    stored = model::read_run(library, *checkpoint, flags.model);
   }
   model::Recipe recipe = stored ? resumed_recipe(*library, flags, stored->recipe) : fresh_recipe(*library, flags);
   if (flags.print_config) {

@@ -19,7 +19,8 @@ struct KeyFlag {
   const char* key;
   const char* help;
   const char* type = "";
-  double least = -1e300;  // where a flag may be less than a recipe's key
+  double least = -1e300;   // where a flag may be less than a recipe's key
+  const char* value = "";  // of flags that stand for one
 };
 
 // In the order in which --help lists them.
@@ -41,6 +42,18 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--beta1,--adam_beta1", "optimizer.beta1", ""},
     {"--beta2,--adam_beta2", "optimizer.beta2", ""},
     {"--accumulate,--gradient_accumulation_steps,--gradient-accumulation-steps", "run.accumulate", "Batches per step"},
+    {"--lora,--use_peft,--use-peft", "adapter.method",
+     "Train an adapter beside the model's weights, which stay packed as their file holds them", "", -1e300, "lora"},
+    {"--dora,--use_dora,--use-dora", "adapter.method", "The same with magnitudes of rows (DoRA)", "", -1e300, "dora"},
+    {"--lora-rank,--lora_rank,--lora_r,--lora-r", "adapter.rank", "Columns of the adapter's B, rows of its A"},
+    {"--lora-alpha,--lora_alpha", "adapter.alpha", "The adapter counts alpha / rank"},
+    {"--lora-dropout,--lora_dropout", "adapter.dropout", "Share of its inputs that each step leaves out"},
+    {"--lora-targets,--lora_target,--lora-target,--lora_target_modules,--target_modules,--target-modules",
+     "adapter.targets",
+     "Which weights get one: roles, names or their ends (wq, q_proj, attn_q), patterns, or all-linear", "A,B,.."},
+    {"--rslora,--use_rslora,--use-rslora", "adapter.rs_lora", "The adapter counts alpha / sqrt(rank)"},
+    {"--lora-plus,--lora_plus,--loraplus_lr_ratio", "adapter.b_rate", "B learns so many times as fast as A (LoRA+)"},
+    {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default, pissa or loftq"},
     {"--validation", "data.validation", "Share of the text kept for validation"},
     {"--eval-every,--eval_steps,--eval-steps", "run.evaluate_every", "Steps between evaluations; 0: only at the end"},
     {"--save-every,--save_steps,--save-steps", "run.save_every", "Steps between checkpoints; 0: only at the end"},
@@ -97,8 +110,10 @@ CLI::Validator allowed(const KeyFlag& flag) {
 
 void add_key_flag(CLI::App& app, TrainFlags& f, const KeyFlag& flag) {
   const std::string key = flag.key;
-  if (model::recipe_key(key).is_switch()) {
-    app.add_flag_callback(flag.names, [&f, key] { f.values[key] = "true"; }, flag.help);
+  const bool is_switch = model::recipe_key(key).is_switch();
+  if (is_switch || *flag.value) {
+    const std::string value = is_switch ? "true" : flag.value;
+    app.add_flag_callback(flag.names, [&f, key, value] { f.values[key] = value; }, flag.help);
     return;
   }
   CLI::Option* option = app.add_option_function<std::string>(
@@ -143,7 +158,6 @@ void check_train_flags(const TrainFlags& f) {
   const bool has_model = !f.model.empty();
   refuse(has_model && f.has("model.size"), "--model", "--shape", "the model has a size already");
   refuse(has_model && f.has("model.family"), "--model", "--family", "the model has a family already");
-  refuse(has_model && f.resume_given, "--model", "--resume", "a checkpoint holds the model that is trained on");
   const std::string precision = f.text("run.precision");
   refuse(f.bf16 && !precision.empty() && precision != "bf16", "--bf16", "--precision " + precision, "name one type");
   const auto rate = f.number("schedule.learning_rate"), least = f.number("schedule.min_learning_rate");
@@ -185,6 +199,14 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
     r.config.clear();
   }
   check_recipe(r);
+  if (!r.adapter.trains()) {
+    for (const auto& [key, text] : flags.values)
+      if (key.starts_with("adapter."))
+        throw Error(Exit::usage, fmt::format("{} {} is of adapters, but none is trained", key, text),
+                    "add --lora or --dora");
+  } else if (flags.model.empty()) {
+    throw Error(Exit::usage, "an adapter is trained beside a model", "name it with --model");
+  }
   (void)model::product_type(r.precision, library.formats());
   return r;
 }

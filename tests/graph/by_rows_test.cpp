@@ -115,15 +115,58 @@ TEST(ByRows, OnePartIsInMemoryAtATime) {
   EXPECT_LE(at_once, 2) << "the product and its gradient";
 }
 
-// The gradient of each row's loss depends on the others: it is taken of the whole, and right.
-TEST(ByRows, LossesThatMixRowsAreTakenWhole) {
+// The gradient of each row's loss depends on the others: parts are computed twice.
+TEST(ByRows, LossesThatMixRowsAreTakenInPartsToo) {
   Graph g;
   Builder b(g);
-  const ValueId mean = transformer(b, kSizes), loss = b.mul(mean, mean);
+  const ValueId mean = transformer(b, kSizes), loss = b.unary(ScalarOp::tanh_, b.mul(mean, mean));
   const auto in = random_inputs(g, kSizes.vocabulary, 4);
+  EvalOptions wide;
+  wide.wide = true;
   const Graph whole = with_gradients(g, loss, 0), parts = with_gradients(g, loss, kMost);
-  EXPECT_EQ(widest(parts), kLogits);
+  EXPECT_LE(widest(parts), kMost) << print(parts);
+  expect_equal(eval(parts, in, wide), eval(whole, in, wide), 1e-12);
+  const Pipeline p = run_pipeline(parts, {}, {});
+  const PlanRun run = run_plan(p.plan, p.memory, in);
+  ASSERT_EQ(run.wrong, "");
+  expect_equal(run.results, eval(whole, in, wide), 1e-4);
+}
+
+// What the loss depends on beside the rows is not lost.
+TEST(ByRows, ALossWithMoreThanRowsIsTakenWhole) {
+  Graph g;
+  Builder b(g);
+  const ValueId mean = transformer(b, kSizes);
+  const ValueId w = parameters_of(g)[0];
+  std::vector<int> axes;
+  for (size_t d = 0; d < g[w].type.shape.size(); ++d) axes.push_back(static_cast<int>(d));
+  const ValueId loss = b.add(mean, b.reshape(b.reduce(b.mul(w, w), Reduction::sum, axes), {}));
+  const auto in = random_inputs(g, kSizes.vocabulary, 6);
+  const Graph whole = with_gradients(g, loss, 0), parts = with_gradients(g, loss, kMost);
   expect_equal(eval(parts, in), eval(whole, in), 0);
+}
+
+// Logits compared with a teacher's: neither is ever whole.
+TEST(ByRows, ATeachersProductIsPartedAlike) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, {{12, 8}, kFloat}), t = b.input("t", Role::data, {{12, 8}, kFloat});
+  const ValueId w = b.input("w", Role::parameter, {{40, 8}, kFloat}),
+                teacher = b.input("teacher", Role::data, {{40, 8}, kFloat});
+  const auto log_probabilities = [&](ValueId y) {
+    const ValueId down = b.sub(y, b.reduce(y, Reduction::max, {1}));
+    return b.sub(down, b.unary(ScalarOp::log_, b.reduce(b.unary(ScalarOp::exp_, down), Reduction::sum, {1})));
+  };
+  const ValueId p = log_probabilities(b.contract(x, w, "mk", "nk", "mn")),
+                q = log_probabilities(b.contract(b.unary(ScalarOp::tanh_, t), teacher, "mk", "nk", "mn"));
+  const ValueId rows = b.reduce(b.mul(b.unary(ScalarOp::exp_, q), b.sub(q, p)), Reduction::sum, {1});
+  const ValueId loss = b.reshape(b.reduce(b.mul(rows, rows), Reduction::sum, {0, 1}), {});
+  const auto in = random_inputs(g, 1, 7);
+  EvalOptions wide;
+  wide.wide = true;
+  const Graph whole = with_gradients(g, loss, 0), parts = with_gradients(g, loss, 2 * kMost);
+  EXPECT_LE(widest(parts), kMost) << print(parts);
+  expect_equal(eval(parts, in, wide), eval(whole, in, wide), 1e-12);
 }
 
 // Weights of rows that are data are known beforehand.

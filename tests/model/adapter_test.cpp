@@ -83,8 +83,9 @@ TEST_P(Adapters, AgreeWithTheReference) {
           kBound)
           << "text " << r << ", position " << t;
   }
-  // Scale 0 is the model alone; whole weights have no scale.
-  if (!adapters[0].adapter.whole.empty()) {
+  // Scale 0 is the model alone; whole weights and magnitudes have no scale.
+  const auto& parts = adapters[0].adapter.parts;
+  if (!adapters[0].adapter.whole.empty() || parts.begin()->second.magnitude) {
     const std::vector<ScaledAdapter> half = {{adapters[0].adapter, 0.5}};
     EXPECT_THROW(logits_of(c.model, half, c.text(0)), Error);
     return;
@@ -322,7 +323,7 @@ TEST_F(Folders, RefuseSettingsThatCannotBeApplied) {
   EXPECT_EQ(message_of(c.model, folder.path()), "no error");
   EXPECT_EQ(message_of(c.model, folder / "adapter_model.safetensors"), "no error");
   refused("peft_type", "IA3", "peft_type");
-  refused("use_dora", true, "use_dora");
+  refused("use_dora", true, "has no magnitude");
   refused("bias", "all", "bias");
   refused("init_lora_weights", "pissa_niter_4", "pissa_niter_4");
   refused("r", 5, "has rank 4");
@@ -356,6 +357,8 @@ TEST_F(Folders, RefuseTensorsThatDoNotFit) {
   refuse({a, b, {"base_model.model.model.embed_tokens.weight", zeros(3, 3)}},
          "has shape [3, 3], but the model asks for");
   refuse({a, b, {"base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector", zeros(3, 3)}},
+         "is a magnitude, but adapter_config.json does not say");
+  refuse({a, b, {"base_model.model.model.layers.0.self_attn.q_proj.bias", zeros(3, 3)}},
          "no part of a low-rank change, nor a weight");
   refuse({a, b, {"base_model.model.model.nothing.weight", zeros(3, 3)}}, "no weight 'model.nothing'");
   const Entry norm = {"base_model.model.model.embed_tokens.weight", zeros(c.model.integer("vocab"), hidden)};
@@ -374,6 +377,31 @@ TEST_F(Folders, RefuseTensorsThatDoNotFit) {
          "uses it otherwise");
   fs::remove(folder / "adapter_model.safetensors");
   EXPECT_NE(message_of(c.model, folder.path()).find("no adapter_model.safetensors"), std::string::npos);
+}
+
+TEST(Adapter, RefusesMagnitudesThatDoNotFit) {
+  const Case c("magnitudes");
+  const TestFolder folder;
+  fs::copy_file(c.folder / "adapter_config.json", folder / "adapter_config.json");
+  const int64_t hidden = c.model.integer("hidden");
+  const std::string q = "base_model.model.model.layers.0.self_attn.q_proj.lora_";
+  const auto refuse = [&](const std::vector<Entry>& entries, const std::string& words) {
+    std::vector<TensorSpec> specs;
+    for (const Entry& e : entries) specs.push_back({e.name, {e.w.rows(), e.w.columns()}, e.w.type.element});
+    SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
+    for (const Entry& e : entries) writer.write({e.w.bytes.data(), e.w.bytes.size()});
+    writer.commit();
+    const std::string message = message_of(c.model, folder.path());
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  const Entry a = {q + "A.weight", zeros(3, hidden)}, b = {q + "B.weight", zeros(hidden, 3)},
+              m = {q + "magnitude_vector", zeros(1, hidden)};
+  refuse({a, b, m}, "no error");
+  refuse({a, b}, "has no magnitude");
+  refuse({a, b, {q + "magnitude_vector", zeros(1, hidden + 1)}}, "the model asks for [32]");
+  refuse({a, b, m, {q + "magnitude_vector.default", zeros(1, hidden)}}, "what has one already");
+  refuse({a, b, m, {"base_model.model.model.layers.1.self_attn.q_proj.lora_magnitude_vector", zeros(1, hidden)}},
+         "is a magnitude of nothing");
 }
 
 // What an adapter brings that the model has already is no change; what differs stands in its place, once.

@@ -35,6 +35,10 @@ CASES = {
     "copies": ("llama", dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["lm_head", "embed_tokens", "norm"]), {}),
     "copied_embedding": ("llama_tied_bias", dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["embed_tokens"]), {}),
     "copied_output": ("gemma2", dict(r=2, lora_alpha=4, target_modules=["q_proj"], modules_to_save=["lm_head"]), {}),
+    # Rows held at a length that is trained (DoRA).
+    "magnitudes": ("llama", dict(r=3, lora_alpha=6, use_dora=True, use_rslora=True, target_modules=ALL + ["lm_head"])),
+    "magnitudes_embedding": ("gemma2", dict(r=2, lora_alpha=4, use_dora=True, target_modules=["embed_tokens", "q_proj", "down_proj"])),
+    "magnitudes_transposed": ("gpt2", dict(r=2, lora_alpha=2, use_dora=True, fan_in_fan_out=True, target_modules=["c_attn", "c_proj", "c_fc"])),
     "normed_queries": ("qwen3", dict(r=3, lora_alpha=6, target_modules=["q_proj", "k_proj"], layers_to_transform=[1])),
 }
 

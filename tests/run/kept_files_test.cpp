@@ -3,10 +3,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <fstream>
 #include <thread>
@@ -212,12 +214,34 @@ TEST_F(Kept, WhatCannotBeWrittenIsStillRead) {
 }
 
 TEST_F(Kept, ManyAtOnceHaveOneSecret) {
-  const fs::path fresh = folder.path() / "fresh";
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 8; ++i)
-    threads.emplace_back([&, i] { KeptFiles(fresh).write("kernels", std::to_string(i), "code"); });
-  for (std::thread& t : threads) t.join();
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(KeptFiles(fresh).read("kernels", std::to_string(i)), "code");
+  for (int round = 0; round < 20; ++round) {
+    const fs::path fresh = folder.path() / std::to_string(round);
+    if (round % 2 == 1) {  // those who find it open to others replace the secret once, not each other's
+      KeptFiles(fresh).write("kernels", "x", "code");
+      for (const auto& user : fs::directory_iterator(fresh)) ASSERT_EQ(::chmod(user.path().c_str(), 0777), 0);
+    }
+    std::atomic<int> waiting{8};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i) {
+      threads.emplace_back([&, i] {
+        for (--waiting; waiting > 0;) std::this_thread::yield();
+        KeptFiles(fresh).write("kernels", std::to_string(i), "code");
+      });
+    }
+    for (std::thread& t : threads) t.join();
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(KeptFiles(fresh).read("kernels", std::to_string(i)), "code") << round;
+  }
+}
+
+// Somebody else's lock on a folder that was open ends in a warning, not in waiting for ever; here it goes in time.
+TEST_F(Kept, WaitsForItsTurn) {
+  const int other = ::open(own.c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(::flock(other, LOCK_EX), 0);
+  std::thread reader([&] { EXPECT_EQ(read("kernels", "a"), "code of a"); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ::flock(other, LOCK_UN);
+  reader.join();
+  ::close(other);
 }
 
 TEST_F(Kept, UnfinishedFilesOfLongAgoAreRemoved) {

@@ -1,6 +1,7 @@
 // differentiate_by_rows: see reverse.h. The wide product's rows meet nobody before few numbers of each are left, so its
-// gradient needs nothing of other rows once the gradient of those numbers is known, which for a mean or a weighted sum
-// it is beforehand. Proved by tests/graph/by_rows_test.cpp.
+// gradient needs nothing of other rows once the gradient of those numbers is known. For a mean or a weighted sum it is
+// beforehand; for losses that mix rows all parts are computed first for those numbers alone, then once more.
+// Proved by tests/graph/by_rows_test.cpp.
 #include <algorithm>
 
 #include "graph/grad/differentiation.h"
@@ -46,38 +47,85 @@ class ByRows {
   ValueId run(ValueId loss, int64_t parts, const std::vector<ValueId>& with_respect_to,
               std::vector<ValueId>* gradients) {
     Differentiation d(g_, loss, with_respect_to);
-    Reverse& r = d.reverse();
     const auto rows_begin = static_cast<ValueId>(g_.nodes.size());
     RowCopy copy(g_, tail_);
     copy.flatten();
-    std::vector<ValueId> flat_seeds;
-    for (size_t k = 0; k < seeds_.size(); ++k)
-      flat_seeds.push_back(flatten_rows(r.build, seeds_[k], Shape(g_[tail_.exits[k]].type.shape), tail_.rows));
-    const auto rows_end = static_cast<ValueId>(g_.nodes.size());
-    d.spread(rows_begin, rows_end);
-    std::vector<std::vector<ValueId>> results(tail_.exits.size());
-    const int64_t count = tail_.rows / parts;
-    for (int64_t part = 0; part < parts; ++part) {
-      const auto begin = static_cast<ValueId>(g_.nodes.size());
-      const std::vector<ValueId> exits = copy.part(part * count, count);
-      const auto end = static_cast<ValueId>(g_.nodes.size());
-      std::vector<ValueId> arriving;
-      for (size_t k = 0; k < exits.size(); ++k) {
-        results[k].push_back(exits[k]);
-        arriving.push_back(slice_rows(r.build, flat_seeds[k], part * count, count));
-      }
-      d.sweep_appended(begin, end, exits, exits, arriving);
-      r.settle(rows_end);
-    }
-    const ValueId total = head(loss, r.build, results);
-    d.sweep(rows_begin, rows_end, {}, nullptr);
+    const std::vector<ValueId> seeds = flat(d.reverse().build, seeds_);
+    const std::vector<Exits> exits = backward(d, copy, rows_begin, parts, seeds);
+    const ValueId total = head(loss, whole(d.reverse().build, exits));
+    d.sweep(0, first_, with_respect_to, gradients);
+    return total;
+  }
+
+  // The same for seeds that depend on the product.
+  ValueId run_twice(ValueId loss, int64_t parts, const std::vector<ValueId>& with_respect_to,
+                    std::vector<ValueId>* gradients) {
+    Differentiation d(g_, loss, with_respect_to);
+    Builder& build = d.reverse().build;
+    const auto rows_begin = static_cast<ValueId>(g_.nodes.size());
+    RowCopy copy(g_, tail_);
+    copy.flatten();
+    std::vector<Exits> exits;
+    for (int64_t part = 0; part < parts; ++part) exits.push_back(copy.part(part * count(parts), count(parts)));
+    const std::vector<ValueId> now = whole(build, exits);
+    const ValueId total = head(loss, now);
+    const auto head_end = static_cast<ValueId>(g_.nodes.size());
+    Differentiation behind(g_, total, now);
+    behind.reverse().add(total, build.scalar(1, g_[total].type.element.scalar));
+    std::vector<ValueId> seeds(now.size(), -1);
+    behind.sweep(now.front(), head_end, now, &seeds);
+    for (size_t k = 0; k < seeds.size(); ++k)
+      if (seeds[k] < 0) seeds[k] = build.broadcast(build.scalar(0), Shape(g_[now[k]].type.shape));
+    copy.wait_for(total);
+    (void)backward(d, copy, rows_begin, parts, flat(build, seeds));
     d.sweep(0, first_, with_respect_to, gradients);
     return total;
   }
 
  private:
-  // What follows the exits, once more, from their parts.
-  ValueId head(ValueId loss, Builder& build, const std::vector<std::vector<ValueId>>& results) {
+  using Exits = std::vector<ValueId>;  // of one part
+  int64_t count(int64_t parts) const { return tail_.rows / parts; }
+
+  std::vector<ValueId> flat(Builder& build, const std::vector<ValueId>& seeds) const {
+    std::vector<ValueId> out;
+    for (size_t k = 0; k < seeds.size(); ++k)
+      out.push_back(flatten_rows(build, seeds[k], Shape(g_[tail_.exits[k]].type.shape), tail_.rows));
+    return out;
+  }
+
+  // Every part forward and backward, one after another, and what `copy` made of the rows from rows_begin on.
+  std::vector<Exits> backward(Differentiation& d, RowCopy& copy, ValueId rows_begin, int64_t parts,
+                              const std::vector<ValueId>& seeds) {
+    Reverse& r = d.reverse();
+    const auto rows_end = static_cast<ValueId>(g_.nodes.size());
+    d.spread(rows_begin, rows_end);
+    std::vector<Exits> results;
+    for (int64_t part = 0; part < parts; ++part) {
+      const auto begin = static_cast<ValueId>(g_.nodes.size());
+      results.push_back(copy.part(part * count(parts), count(parts)));
+      const auto end = static_cast<ValueId>(g_.nodes.size());
+      std::vector<ValueId> arriving;
+      for (const ValueId seed : seeds) arriving.push_back(slice_rows(r.build, seed, part * count(parts), count(parts)));
+      d.sweep_appended(begin, end, results.back(), results.back(), arriving);
+      r.settle(rows_end);
+    }
+    d.sweep(rows_begin, rows_end, {}, nullptr);
+    return results;
+  }
+
+  // The exits as they were in the graph, from their parts.
+  std::vector<ValueId> whole(Builder& build, const std::vector<Exits>& parts) const {
+    std::vector<ValueId> out;
+    for (size_t k = 0; k < tail_.exits.size(); ++k) {
+      std::vector<ValueId> pieces;
+      for (const Exits& part : parts) pieces.push_back(part[k]);
+      out.push_back(build.reshape(build.concat(pieces, 0), Shape(g_[tail_.exits[k]].type.shape)));
+    }
+    return out;
+  }
+
+  // What follows the exits, once more, from what is now in their place.
+  ValueId head(ValueId loss, const std::vector<ValueId>& exits) {
     std::vector<ValueId> now(static_cast<size_t>(loss) + 1);
     for (ValueId v = 0; v <= loss; ++v) {
       now[v] = v;
@@ -85,10 +133,7 @@ class ByRows {
       Node copy = g_[v];
       for (ValueId& o : copy.operands) {
         const auto exit = std::find(tail_.exits.begin(), tail_.exits.end(), o);
-        if (exit != tail_.exits.end() && now[o] == o)
-          now[o] = build.reshape(build.concat(results[static_cast<size_t>(exit - tail_.exits.begin())], 0),
-                                 g_[o].type.shape);
-        o = now[o];
+        o = exit != tail_.exits.end() ? exits[static_cast<size_t>(exit - tail_.exits.begin())] : now[o];
       }
       g_.nodes.push_back(std::move(copy));
       now[v] = static_cast<ValueId>(g_.nodes.size()) - 1;
@@ -102,6 +147,16 @@ class ByRows {
   std::vector<ValueId> seeds_;  // gradients of the exits
 };
 
+// Whether the loss depends on what it is differentiated by in another way than through the tail.
+bool reaches_beside(const Graph& g, const RowTail& tail, ValueId loss, const std::vector<ValueId>& with_respect_to) {
+  std::vector<bool> reached(g.nodes.size(), false);
+  for (const ValueId v : with_respect_to) reached[v] = true;
+  for (ValueId v = 0; v <= loss; ++v)
+    for (const ValueId o : g[v].operands)
+      reached[v] = reached[v] || (reached[o] && !tail.contains[o] && !tail.contains[v]);
+  return reached[loss];
+}
+
 }  // namespace
 
 std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::vector<ValueId>& with_respect_to,
@@ -109,18 +164,20 @@ std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::v
   check_loss(g, loss);
   const auto tail = find_row_tail(g, loss, most_bytes);
   if (!tail) return differentiate(g, loss, with_respect_to);
-  const int64_t bytes = byte_size(g[tail->product].type);
+  const int64_t bytes = byte_size(g[tail->product].type) * static_cast<int64_t>(tail->rows_side.size());
   // A row may be wider than a part: then a part is one row.
   const int64_t least = std::min(kLeastRows, std::max<int64_t>(1, most_bytes / (bytes / tail->rows)));
   const int64_t parts = parts_of(tail->rows, bytes, most_bytes, least);
   const size_t before = g.nodes.size();
   ByRows by_rows(g, *tail);
-  if (parts == 1 || !by_rows.seed(loss)) {
-    g.nodes.resize(before);
-    return differentiate(g, loss, with_respect_to);
-  }
+  if (parts == 1 || reaches_beside(g, *tail, loss, with_respect_to)) return differentiate(g, loss, with_respect_to);
   std::vector<ValueId> gradients(with_respect_to.size(), -1);
-  loss = by_rows.run(loss, parts, with_respect_to, &gradients);
+  if (by_rows.seed(loss)) {
+    loss = by_rows.run(loss, parts, with_respect_to, &gradients);
+  } else {
+    g.nodes.resize(before);
+    loss = by_rows.run_twice(loss, parts, with_respect_to, &gradients);
+  }
   Builder build(g);
   complete_gradients(build, with_respect_to, &gradients);
   return gradients;

@@ -62,38 +62,68 @@ class Finder {
   }
 
  private:
-  // The rows are leading axes of one operand and of the result, in one order.
   bool enter() {
-    const Node& node = g_[tail_.product];
+    const auto entered = rows_of(tail_.product);
+    if (!entered) return false;
+    tail_.rows = entered->rows;
+    tail_.rows_side[tail_.product] = entered->side;
+    tail_.nodes = {tail_.product};
+    tail_.depends[tail_.product] = tail_.contains[tail_.product] = true;
+    return true;
+  }
+
+  // The rows are leading axes of one operand of a product and of its result, in one order.
+  struct Rows {
+    int side = 0;
+    int64_t rows = 1;
+  };
+  std::optional<Rows> rows_of(ValueId product) const {
+    const Node& node = g_[product];
     const std::string& result = node.attributes.indices[2];
-    const auto rows_of = [&](int side) {
+    const auto leading = [&](int side) {
       const std::string &own = node.attributes.indices[side], &other = node.attributes.indices[1 - side];
       size_t n = 0;
       while (n < result.size() && n < own.size() && result[n] == own[n] && other.find(result[n]) == std::string::npos)
         ++n;
       return n;
     };
-    tail_.rows_side = rows_of(0) > 0 ? 0 : 1;
-    const size_t n = rows_of(tail_.rows_side);
-    if (n == 0 || n == result.size()) return false;
-    tail_.rows = 1;
-    for (size_t d = 0; d < n; ++d) tail_.rows *= node.type.shape[d].number();
-    tail_.nodes = {tail_.product};
-    tail_.depends[tail_.product] = tail_.contains[tail_.product] = true;
-    return row_axes(node.type.shape, tail_.rows) == static_cast<int>(n);
+    Rows found;
+    found.side = leading(0) > 0 ? 0 : 1;
+    const size_t n = leading(found.side);
+    if (n == 0 || n == result.size()) return {};
+    for (size_t d = 0; d < n; ++d) found.rows *= node.type.shape[d].number();
+    if (row_axes(node.type.shape, found.rows) != static_cast<int>(n)) return {};
+    return found;
   }
 
-  // Maps as wide as the product that do not depend on it are computed with the rows that read them.
+  // Wide maps that do not depend on the product, and what comes row by row of products as wide, are computed with the
+  // rows that read them.
   void pull(ValueId user) {
-    if (user == tail_.product) return;
+    if (g_[user].op == Op::contract_) return;
     for (ValueId o : g_[user].operands) {
-      if (tail_.contains[o] || g_[o].op != Op::map_ || count(g_[o].type.shape) <= kMostNumbers * tail_.rows ||
-          !follows(o))
-        continue;
+      const bool wide_map = g_[o].op == Op::map_ && count(g_[o].type.shape) > kMostNumbers * tail_.rows && follows(o);
+      if (tail_.contains[o] || tail_.depends[o] || (!wide_map && !is_over_product(o))) continue;
       tail_.contains[o] = true;
       tail_.nodes.push_back(o);
+      if (g_[o].op == Op::contract_) tail_.rows_side[o] = rows_of(o)->side;
       pull(o);
     }
+  }
+
+  // Another product over the same rows, as wide as the first, or what follows one row by row.
+  bool is_over_product(ValueId v) {
+    const auto [known, fresh] = over_product_.emplace(v, false);
+    if (!fresh) return known->second;
+    const Node& node = g_[v];
+    bool is = false;
+    if (node.op == Op::contract_) {
+      const auto rows = rows_of(v);
+      is = rows && rows->rows == tail_.rows && count(node.type.shape) >= count(g_[tail_.product].type.shape);
+    } else if (node.op == Op::map_ || node.op == Op::reduce_ || node.op == Op::reshape_) {
+      is = follows(v) &&
+           std::any_of(node.operands.begin(), node.operands.end(), [&](ValueId o) { return is_over_product(o); });
+    }
+    return over_product_[v] = is;
   }
 
   bool follows(ValueId v) const {
@@ -115,6 +145,7 @@ class Finder {
 
   const Graph& g_;
   RowTail tail_;
+  std::map<ValueId, bool> over_product_;
 };
 
 }  // namespace
@@ -165,13 +196,21 @@ void RowCopy::flatten() {
   const auto need = [&](ValueId v) {
     if (!tail_.contains[v] && flat_[v] < 0) flat_[v] = flatten_rows(build_, v, Shape(build_.type(v).shape), tail_.rows);
   };
-  need(build_.graph[tail_.product].operands[tail_.rows_side]);
+  for (const auto& [product, side] : tail_.rows_side) need(build_.graph[product].operands[side]);
   for (ValueId v : tail_.nodes) {
     const Node node = build_.graph[v];
     if (node.op != Op::map_) continue;
     const int axes = row_axes(node.type.shape, tail_.rows);
     for (ValueId o : node.operands)
       if (!is_free_of(build_.type(o).shape, node.type.shape, axes)) need(o);
+  }
+}
+
+void RowCopy::wait_for(ValueId number) {
+  const ValueId nothing = build_.mul(number, build_.scalar(0, build_.type(number).element.scalar));
+  for (const auto& [product, side] : tail_.rows_side) {
+    const ValueId rows = build_.graph[product].operands[static_cast<size_t>(side)];
+    if (flat_[rows] >= 0) flat_[rows] = build_.add(flat_[rows], nothing);
   }
 }
 
@@ -191,12 +230,12 @@ std::vector<ValueId> RowCopy::part(int64_t first, int64_t count) {
   for (ValueId v : tail_.nodes) {
     const Node node = build_.graph[v];
     const int axes = row_axes(node.type.shape, tail_.rows);
-    if (v == tail_.product) {
+    if (node.op == Op::contract_) {
       std::vector<std::string> i = node.attributes.indices;
       ValueId sides[2] = {node.operands[0], node.operands[1]};
-      ValueId& rows = sides[tail_.rows_side];
-      rows = operand(rows, node, first, count);
-      i[tail_.rows_side].erase(1, static_cast<size_t>(axes) - 1);
+      const auto side = static_cast<size_t>(tail_.rows_side.at(v));
+      sides[side] = operand(sides[side], node, first, count);
+      i[side].erase(1, static_cast<size_t>(axes) - 1);
       i[2].erase(1, static_cast<size_t>(axes) - 1);
       now_[v] = build_.contract(sides[0], sides[1], i[0], i[1], i[2]);
     } else if (node.op == Op::map_) {

@@ -2,6 +2,7 @@
 // row by row. Found here, so that the gradient can take it in parts (by_rows.cpp). Numeric dims, no calls.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -11,13 +12,14 @@ namespace lumen::graph {
 
 struct RowTail {
   ValueId product = -1;  // the contract
-  int rows_side = 0;     // which of its operands holds the rows
   int64_t rows = 0;
-  // The product, what follows it row by row, and wide masks and the like that those read; in order.
+  // The product, what follows it row by row, and what those read of the rows: wide masks and the like, and what comes
+  // of other products as wide (a teacher's); in order.
   std::vector<ValueId> nodes;
-  std::vector<bool> contains;  // by value: one of them
-  std::vector<ValueId> exits;  // those of them that others read: a few numbers a row
-  std::vector<bool> depends;   // by value: on the product
+  std::map<ValueId, int> rows_side;  // of each product among them: which of its operands holds the rows
+  std::vector<bool> contains;        // by value: one of them
+  std::vector<ValueId> exits;        // those of them that others read: a few numbers a row
+  std::vector<bool> depends;         // by value: on the product
 };
 
 // The tail behind the largest product of more than `least_bytes` whose rows meet only where few numbers of each are
@@ -37,6 +39,8 @@ class RowCopy {
   RowCopy(Graph& g, const RowTail& tail);
   // Values of rows outside the tail, flattened to [rows, ...]: written once, before the first part.
   void flatten();
+  // Products of parts from here on wait for a number: what they give is then computed anew, not kept from before.
+  void wait_for(ValueId number);
   // Returns the copies of the exits, [count, ...].
   std::vector<ValueId> part(int64_t first, int64_t count);
   const std::vector<ValueId>& flat() const { return flat_; }

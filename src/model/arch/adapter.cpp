@@ -22,9 +22,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kFolderConfig = "adapter_config.json";
-constexpr const char* kFolderWeights = "adapter_model.safetensors";
-
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
@@ -61,6 +58,7 @@ Weight matrix(const FormatLibrary& formats, const StoredTensor& t, const std::st
 struct Pair {
   const StoredTensor* a = nullptr;
   const StoredTensor* b = nullptr;
+  const StoredTensor* magnitude = nullptr;
   bool looked_up = false;  // kept as changes of an embedding are
 };
 using Pairs = std::map<std::string, Pair>;
@@ -146,7 +144,9 @@ Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path)
                                 [&](const Parameter& q) { return q.gguf == target; });
     if (p == model.parameters.end()) unknown_target(model, target, name);
     check_matrix(*p, target, name);
-    AdapterPart part{matrix(formats, *pair.a, name), matrix(formats, *pair.b, name)};
+    AdapterPart part;
+    part.a = matrix(formats, *pair.a, name);
+    part.b = matrix(formats, *pair.b, name);
     const int64_t rows = p->shape[0].number(), columns = p->shape[1].number(), rank = part.rank();
     if (is_looked_up(*p)) {
       check_shape(part.a, rows, rank, *pair.a, name);
@@ -175,9 +175,9 @@ class FolderConfig {
     const auto kind = json_.find("peft_type");
     if (kind == json_.end() || !kind->is_string() || kind->get<std::string>() != "LORA")
       throw user_error("{}: peft_type must be \"LORA\"; other kinds of adapters are not supported", file_);
-    for (const char* key : {"use_dora", "lora_bias", "use_qalora", "layer_replication", "trainable_token_indices",
-                            "alora_invocation_tokens", "target_parameters", "use_bdlora", "arrow_config", "kasa_config",
-                            "monteclora_config"}) {
+    for (const char* key :
+         {"lora_bias", "use_qalora", "layer_replication", "trainable_token_indices", "alora_invocation_tokens",
+          "target_parameters", "use_bdlora", "arrow_config", "kasa_config", "monteclora_config"}) {
       const auto value = json_.find(key);
       if (value == json_.end() || value->is_null() || *value == false || value->empty()) continue;
       throw Error(Exit::user, fmt::format("{}: \"{}\" is set, which cannot be applied beside a model", file_, key),
@@ -199,6 +199,7 @@ class FolderConfig {
     rank_ = number("r");
     alpha_ = number("lora_alpha");
     by_root_ = json_.value("use_rslora", ordered_json(false)) == ordered_json(true);
+    has_magnitudes_ = json_.value("use_dora", ordered_json(false)) == ordered_json(true);
     read_patterns("rank_pattern", ranks_);
     read_patterns("alpha_pattern", alphas_);
   }
@@ -207,6 +208,8 @@ class FolderConfig {
   bool is_copy(const std::string& target) const {
     return std::any_of(copies_.begin(), copies_.end(), [&](const std::string& name) { return target.ends_with(name); });
   }
+  bool by_root() const { return by_root_; }
+  bool has_magnitudes() const { return has_magnitudes_; }
   double rank(const std::string& target) const { return of(ranks_, target, rank_); }
   double scale(const std::string& target) const {
     const double r = rank(target);
@@ -250,12 +253,25 @@ class FolderConfig {
   std::string file_;
   ordered_json json_;
   double rank_ = 0, alpha_ = 0;
-  bool by_root_ = false;
+  bool by_root_ = false, has_magnitudes_ = false;
   std::vector<ByName> ranks_, alphas_;
   std::vector<std::string> copies_;
 };
 
 constexpr std::string_view kBase = "base_model.model.";
+
+// The target of a magnitude's name, "base_model.model.model.layers.0.mlp.up_proj.lora_magnitude_vector".
+std::optional<std::string> magnitude_name(std::string name) {
+  if (name.starts_with(kBase)) name.erase(0, kBase.size());
+  for (const std::string_view inside : {".default.weight", ".default", ".weight"})
+    if (name.ends_with(inside)) {
+      name.erase(name.size() - inside.size());
+      break;
+    }
+  constexpr std::string_view kEnding = ".lora_magnitude_vector";
+  if (!name.ends_with(kEnding)) return std::nullopt;
+  return name.substr(0, name.size() - kEnding.size());
+}
 
 // "model.layers.0.mlp.up_proj" and which matrix, of "base_model.model.model.layers.0.mlp.up_proj.lora_A.weight".
 struct FolderName {
@@ -305,28 +321,32 @@ class FolderReader {
   FolderReader(const Model& model, const std::filesystem::path& folder)
       : model_(model),
         formats_(model.family->library().formats()),
-        config_(folder / kFolderConfig),
-        file_(folder / kFolderWeights, formats_),
-        name_((folder / kFolderWeights).string()) {}
+        config_(folder / kAdapterConfig),
+        file_(folder / kAdapterWeights, formats_),
+        name_((folder / kAdapterWeights).string()) {}
 
   Adapter read() {
     Pairs pairs;
     std::vector<std::pair<const StoredTensor*, WholeName>> whole;
+    std::vector<std::pair<const StoredTensor*, std::string>> magnitudes;
     for (const StoredTensor& t : file_.tensors()) {
       if (const auto n = folder_name(t.name)) {
         put(pairs, n->target, n->is_a, t, n->looked_up, name_);
+      } else if (const auto m = magnitude_name(t.name)) {
+        magnitudes.emplace_back(&t, *m);
       } else if (auto w = whole_name(t.name)) {
         whole.emplace_back(&t, std::move(*w));
       } else {
         throw Error(Exit::user,
                     fmt::format("{}: tensor '{}' is no part of a low-rank change, nor a weight", name_, t.name),
-                    "magnitudes and biases cannot be applied beside a model; merge such an adapter with the program "
-                    "that made it");
+                    "biases cannot be applied beside a model; merge such an adapter with the program that made it");
       }
     }
     if (whole.empty() || !pairs.empty()) check_pairs(pairs, name_);
+    put_magnitudes(magnitudes, pairs);
     Adapter out;
     out.name = name_;
+    out.by_root = config_.by_root();
     for (const auto& [t, name] : whole) take_whole(*t, name, out);
     for (const auto& [target, pair] : pairs) {
       for (const Place& place : places(target + ".weight", target)) {
@@ -439,14 +459,51 @@ class FolderReader {
     return w;
   }
 
+  // Each pair has one, or none has.
+  void put_magnitudes(const std::vector<std::pair<const StoredTensor*, std::string>>& magnitudes, Pairs& pairs) const {
+    for (const auto& [t, target] : magnitudes) {
+      if (!config_.has_magnitudes())
+        throw user_error("{}: tensor '{}' is a magnitude, but {} does not say \"use_dora\"", name_, t->name,
+                         kAdapterConfig);
+      const auto pair = pairs.find(target);
+      if (pair == pairs.end() || pair->second.magnitude)
+        throw user_error("{}: tensor '{}' is a magnitude of {}", name_, t->name,
+                         pair == pairs.end() ? "nothing that is adapted" : "what has one already");
+      pair->second.magnitude = t;
+    }
+    if (!config_.has_magnitudes()) return;
+    for (const auto& [target, pair] : pairs)
+      if (!pair.magnitude)
+        throw user_error("{}: {} says \"use_dora\", but '{}' has no magnitude", name_, kAdapterConfig, target);
+  }
+
+  // One number for each row of the target (column of an embedding), in our order.
+  Weight magnitude(const StoredTensor& t, const Parameter& p, bool looked_up, bool fused) const {
+    const int64_t own = p.shape[looked_up ? 1 : 0].number(), count = own * (fused ? p.hf_parts : 1);
+    int64_t held = 1;
+    for (const int64_t d : t.shape) held *= d;
+    if (t.shape.empty() || t.shape.size() > 2 || held != count)
+      throw Error(Exit::user,
+                  fmt::format("{}: tensor '{}' has shape {}, but the model asks for {}", name_, t.name,
+                              shape_text(t.shape), shape_text({count})),
+                  "the adapter was made for another model");
+    Weight w = f32_weight({graph::Dim(count), graph::Dim(1)}, numbers(formats_, t, name_));
+    if (fused) w = rows_of_part(w, p);
+    if (!looked_up && p.hf_halves > 0) halves_to_pairs(w, p.hf_halves, p.hf_turned);
+    w.type.shape = {graph::Dim(own)};
+    return w;
+  }
+
   AdapterPart part(const Parameter& p, const std::string& target, const Pair& pair, bool fused) {
     if (pair.looked_up != is_looked_up(p))
       throw user_error("{}: '{}' is adapted as {}, but the model uses it otherwise", name_, target,
                        pair.looked_up ? "an embedding" : "a product");
-    AdapterPart out{matrix(formats_, *pair.a, name_), matrix(formats_, *pair.b, name_)};
+    AdapterPart out;
+    out.a = matrix(formats_, *pair.a, name_);
+    out.b = matrix(formats_, *pair.b, name_);
     const int64_t rank = out.rank();
     if (static_cast<double>(rank) != config_.rank(target))
-      throw user_error("{}: '{}' has rank {}, but {} says {}", name_, target, rank, kFolderConfig,
+      throw user_error("{}: '{}' has rank {}, but {} says {}", name_, target, rank, kAdapterConfig,
                        config_.rank(target));
     const int64_t rows = p.shape[0].number(), columns = p.shape[1].number();
     if (pair.looked_up) {  // A is [rank, N], B [K, rank]
@@ -460,6 +517,7 @@ class FolderReader {
       check_pairs(*model_.family, model_.config, p, model_.name);
       if (p.hf_halves > 0) halves_to_pairs(out.b, p.hf_halves, p.hf_turned);
     }
+    if (pair.magnitude) out.magnitude = magnitude(*pair.magnitude, p, pair.looked_up, fused);
     out.scale = config_.scale(target);
     return out;
   }
@@ -496,6 +554,17 @@ Model with_whole_weights(const Model& model, std::span<const Adapter* const> ada
   return out;
 }
 
+void require_scale(const ScaledAdapter& s) {
+  if (s.scale == 1) return;
+  const bool magnitudes = std::any_of(s.adapter.parts.begin(), s.adapter.parts.end(),
+                                      [](const auto& part) { return part.second.magnitude.has_value(); });
+  if (s.adapter.whole.empty() && !magnitudes) return;
+  throw Error(Exit::user,
+              fmt::format("{}: {} have no scale, but {} was asked for", s.adapter.name,
+                          magnitudes ? "magnitudes" : "whole weights", s.scale),
+              "use it with the scale 1");
+}
+
 bool is_looked_up(const Parameter& p) {
   return p.role == "embedding" || p.role == "position";
 }
@@ -505,13 +574,13 @@ Adapter read_adapter(const Model& model, const std::filesystem::path& path) {
   if (!std::filesystem::exists(path, failure)) throw user_error("{}: no such file", path.string());
   const bool is_folder = std::filesystem::is_directory(path, failure);
   const std::filesystem::path folder = is_folder ? path : path.parent_path();
-  if (!is_folder && path.filename() != kFolderWeights && path.filename() != kFolderConfig)
+  if (!is_folder && path.filename() != kAdapterWeights && path.filename() != kAdapterConfig)
     return read_gguf_adapter(model, path);
-  if (!std::filesystem::exists(folder / kFolderConfig, failure))
-    throw Error(Exit::user, fmt::format("{}: no {} in this folder", folder.string(), kFolderConfig),
+  if (!std::filesystem::exists(folder / kAdapterConfig, failure))
+    throw Error(Exit::user, fmt::format("{}: no {} in this folder", folder.string(), kAdapterConfig),
                 "an adapter is a GGUF file, or a folder with adapter_config.json and adapter_model.safetensors");
-  if (!std::filesystem::exists(folder / kFolderWeights, failure))
-    throw Error(Exit::user, fmt::format("{}: no {} in this folder", folder.string(), kFolderWeights),
+  if (!std::filesystem::exists(folder / kAdapterWeights, failure))
+    throw Error(Exit::user, fmt::format("{}: no {} in this folder", folder.string(), kAdapterWeights),
                 "pickles (adapter_model.bin) are not read; save the adapter as safetensors");
   return FolderReader(model, folder).read();
 }

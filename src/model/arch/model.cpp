@@ -95,6 +95,9 @@ Weight initial_weight(const Family& family, const graph::Config& config, const P
     for (int64_t i = 0; i < count; ++i) {
       values[static_cast<size_t>(i)] = static_cast<float>(scale * normal_value(seed, salt, static_cast<uint64_t>(i)));
     }
+  } else if (p.init == "uniform") {
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(p.init_scale * (2.0 * graph::uniform_random(seed, salt, i) - 1));
   } else {
     throw user_error("parameter '{}' of family '{}' has an unknown init '{}'", p.name, family.name(), p.init);
   }

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -21,12 +22,41 @@
 namespace lumen::model {
 namespace {
 
-TensorSpec spec_of(const std::string& name, const Weight& w) {
+TensorSpec spec_of(const std::string& name, const graph::Type& type) {
   TensorSpec spec;
   spec.name = name;
-  for (const graph::Dim& d : w.type.shape) spec.shape.push_back(d.number());
-  spec.element = w.type.element;
+  for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
+  spec.element = type.element;
   return spec;
+}
+
+// A weight of the model, made where the model has its type alone.
+Weight fetched(const Model& model, const Parameter& p, const WeightSource& source) {
+  const Weight& own = model.weights.at(p.name);
+  if (own.bytes.size() > 0 || !source) return own;
+  Weight made = source(p);
+  LUMEN_CHECK(made.type == own.type, "parameter {} is {}, but {} was announced", p.name, print(made.type),
+              print(own.type));
+  return made;
+}
+
+// A weight in the order and the element of Hugging Face folders, and the type that this has.
+Weight in_folder(const Parameter& p, Weight w) {
+  if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves, p.hf_turned);
+  if (p.hf_plus != 0) {
+    std::vector<float> values(w.f32().begin(), w.f32().end());
+    for (float& v : values) v = static_cast<float>(v - p.hf_plus);
+    w = f32_weight(w.type.shape, values);
+  }
+  if (p.hf_transposed) w = transposed(is_rounded(w) ? decoded(w) : w);
+  return w;
+}
+graph::Type type_in_folder(const Parameter& p, const Weight& w) {
+  graph::Type type = w.type;
+  if (!p.hf_transposed || type.shape.size() < 2) return type;
+  if (is_rounded(w)) type.element = {Scalar::f32, nullptr};
+  std::swap(type.shape[type.shape.size() - 2], type.shape.back());
+  return type;
 }
 
 // The format that holds most weights; null when that is f32.
@@ -116,7 +146,8 @@ bool is_omitted(const Model& model, const Parameter& p, const graph::Config& bac
   return false;
 }
 
-void write_gguf(const Model& model, const std::filesystem::path& path, int file_type, int64_t split_bytes) {
+void write_gguf(const Model& model, const std::filesystem::path& path, int file_type, int64_t split_bytes,
+                const WeightSource& source) {
   GgufMetadata metadata = model.metadata;
   const FormatRef main = main_format(model);
   if (file_type < 0) file_type = main && main->gguf_file_type ? *main->gguf_file_type : 0;
@@ -131,19 +162,24 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
   write_tokenizer(model, metadata);
 
   std::vector<TensorSpec> specs;
-  std::vector<const Weight*> weights;
+  std::vector<const Parameter*> written;
   for (const Parameter& p : model.parameters) {
     if (is_omitted(model, p, back)) continue;
-    specs.push_back(spec_of(p.gguf, model.weights.at(p.name)));
-    weights.push_back(&model.weights.at(p.name));
+    specs.push_back(spec_of(p.gguf, model.weights.at(p.name).type));
+    written.push_back(&p);
   }
+  Weight current;
   write_gguf_files(
       path, std::move(metadata), specs,
-      [&](size_t i) -> std::span<const uint8_t> { return {weights[i]->bytes.data(), weights[i]->bytes.size()}; },
+      [&](size_t i) -> std::span<const uint8_t> {
+        current = {};
+        current = fetched(model, *written[i], source);
+        return {current.bytes.data(), current.bytes.size()};
+      },
       split_bytes);
 }
 
-void write_hf(const Model& model, const std::filesystem::path& folder) {
+void write_hf(const Model& model, const std::filesystem::path& folder, const WeightSource& source) {
   // What a text or a file can have wrong is found before anything is written.
   if (model.family->hf_architectures().empty() && !model.files.contains("config.json"))
     throw Error(Exit::user,
@@ -156,14 +192,18 @@ void write_hf(const Model& model, const std::filesystem::path& folder) {
     if (p.hf_plus != 0 && !model.weights.at(p.name).is_f32())
       throw user_error("{}: parameter '{}' must be held in floats for a Hugging Face folder", from, p.name);
   }
-  int64_t moved = 0;
+  int64_t together = 0, largest = 0;
   for (const Parameter& p : model.parameters) {
     const bool stays = p.hf_rows.empty() && p.hf_halves == 0 && p.hf_plus == 0 && !p.hf_transposed &&
                        p.hf.find("{e}") == std::string::npos;
-    if (!stays) moved += static_cast<int64_t>(model.weights.at(p.name).bytes.size());
+    const int64_t bytes = graph::byte_size(model.weights.at(p.name).type);
+    if (!p.hf_rows.empty())
+      together = run::saturating_sum(together, bytes);
+    else if (!stays)
+      largest = std::max(largest, bytes);
   }
   run::require_host_memory(fmt::format("writing {}", folder.string()),
-                           {{"weights in the order of Hugging Face folders", moved}},
+                           {{"weights in the order of Hugging Face folders", run::saturating_sum(together, largest)}},
                            "a GGUF file is written without such copies");
   AtomicFolder out(folder);
   nlohmann::json config;
@@ -194,7 +234,7 @@ void write_hf(const Model& model, const std::filesystem::path& folder) {
                      fmt::join(own, ", ")));
   const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
   std::vector<TensorSpec> specs;
-  std::vector<Weight> weights;
+  std::vector<std::function<Weight()>> weights;                  // each made when it is written
   std::map<std::string, std::vector<const Parameter*>> between;  // several in one tensor, by its name
   for (const Parameter& p : model.parameters) {
     if (is_omitted(model, p, back)) continue;
@@ -203,36 +243,41 @@ void write_hf(const Model& model, const std::filesystem::path& folder) {
       continue;
     }
     if (p.hf.empty()) throw user_error("parameter '{}' has values no Hugging Face folder can hold", p.name);
-    Weight w = model.weights.at(p.name);
-    if (p.hf_halves > 0) pairs_to_halves(w, p.hf_halves, p.hf_turned);
-    if (p.hf_plus != 0) {
-      std::vector<float> values(w.f32().begin(), w.f32().end());
-      for (float& v : values) v = static_cast<float>(v - p.hf_plus);
-      w = f32_weight(w.type.shape, values);
-    }
-    if (p.hf_transposed) w = transposed(is_rounded(w) ? decoded(w) : w);
+    const auto make = [&model, &p, &source] { return in_folder(p, fetched(model, p, source)); };
+    const graph::Type type = type_in_folder(p, model.weights.at(p.name));
     const size_t expert = p.hf.find("{e}");
     if (expert == std::string::npos) {
-      specs.push_back(spec_of(p.hf, w));
-      weights.push_back(std::move(w));
+      specs.push_back(spec_of(p.hf, type));
+      weights.emplace_back(make);
       continue;
     }
-    const int64_t rows = w.rows() / p.shape[0].number();
-    for (int64_t e = 0; e < p.shape[0].number(); ++e) {
-      std::vector<int64_t> source(static_cast<size_t>(rows));
-      for (int64_t r = 0; r < rows; ++r) source[static_cast<size_t>(r)] = e * rows + r;
-      Weight one = take_rows(w, {p.shape.begin() + 1, p.shape.end()}, source);
+    const graph::Shape one(type.shape.begin() + 1, type.shape.end());
+    const int64_t experts = type.shape[0].number();
+    const auto all = std::make_shared<Weight>();  // while its parts are written
+    for (int64_t e = 0; e < experts; ++e) {
       std::string name = p.hf;
-      specs.push_back(spec_of(name.replace(expert, 3, std::to_string(e)), one));
-      weights.push_back(std::move(one));
+      specs.push_back(spec_of(name.replace(expert, 3, std::to_string(e)), {one, type.element}));
+      weights.emplace_back([make, all, one, e, experts] {
+        if (e == 0) *all = make();
+        const int64_t rows = all->rows() / experts;
+        std::vector<int64_t> source_rows(static_cast<size_t>(rows));
+        for (int64_t r = 0; r < rows; ++r) source_rows[static_cast<size_t>(r)] = e * rows + r;
+        Weight part = take_rows(*all, one, source_rows);
+        if (e + 1 == experts) *all = {};
+        return part;
+      });
     }
   }
   for (const auto& [name, parts] : between) {
-    weights.push_back(whole_of(model, parts));
-    specs.push_back(spec_of(name, weights.back()));
+    Model some;
+    some.family = model.family;
+    for (const Parameter* p : parts) some.weights[p->name] = fetched(model, *p, source);
+    const Weight whole = whole_of(some, parts);
+    specs.push_back(spec_of(name, whole.type));
+    weights.emplace_back([whole] { return whole; });
   }
   SafetensorsWriter writer(out.path() / "model.safetensors", {{"format", "pt"}}, specs);
-  for (const Weight& w : weights) writer.write(w.bytes);
+  for (const auto& make : weights) writer.write(make().bytes);
   writer.commit();
   SmallFiles carried = carry_to_hf(model.files, model.metadata, ends_of(model));
   if (model.tokenizer) carried.try_emplace("tokenizer_config.json", model.tokenizer->to_config_json());

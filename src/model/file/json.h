@@ -9,6 +9,8 @@
 namespace lumen::model {
 
 nlohmann::json parse_json(std::string_view text, const std::string& name, int max_depth = 32);
+// Members stay in the order of the text; an object has at most 1024.
+nlohmann::ordered_json parse_ordered_json(std::string_view text, const std::string& name, int max_depth = 32);
 
 // Members of an object with a type; Error naming `where` and the key when missing or of another type.
 const nlohmann::json& json_member(const nlohmann::json& object, const char* key, const std::string& where);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/temporary.h"
 #include "model/infer/finite.h"
 
 namespace lumen::model {
@@ -184,6 +185,29 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& tex
   out.rms_change = std::sqrt(changes / count);
   out.ratio = std::exp((mine - theirs) / count);
   return out;
+}
+
+Divergence divergence_between(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters,
+                              const Model& merged, const std::vector<TokenId>& text, const PerplexityOptions& options,
+                              const std::filesystem::path& scratch,
+                              const std::function<void(int64_t, int64_t)>& progress) {
+  const struct Scratch {
+    explicit Scratch(const std::filesystem::path& file) : path(file) { remember_temporary(path); }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    ~Scratch() {
+      std::error_code ignored;
+      std::filesystem::remove(path, ignored);
+      forget_temporary(path);
+    }
+    const std::filesystem::path& path;
+  } guard(scratch);
+  {
+    const LoadedModel loaded(engine, base, adapters);
+    record_logits(loaded, text, options, scratch, progress);
+  }
+  const LoadedModel loaded(engine, merged);
+  return divergence(loaded, text, options, scratch, progress);
 }
 
 }  // namespace lumen::model

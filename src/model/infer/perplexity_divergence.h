@@ -26,4 +26,11 @@ void record_logits(const LoadedModel& loaded, const std::vector<TokenId>& text, 
 Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
                       const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
 
+// The same between two models, `merged` against `base` with adapters beside it; the record is `scratch`, which is
+// removed. One of them is loaded at a time.
+Divergence divergence_between(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters,
+                              const Model& merged, const std::vector<TokenId>& text, const PerplexityOptions& options,
+                              const std::filesystem::path& scratch,
+                              const std::function<void(int64_t, int64_t)>& progress = {});
+
 }  // namespace lumen::model

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/arch/adapter_sum.h"
 #include "model/arch/rows.h"
 #include "model/infer/cache_format.h"
 #include "model/infer/finite.h"
@@ -33,21 +34,38 @@ Weight beside(std::span<const Weight* const> parts, std::span<const double> scal
   return f32_weight({graph::Dim(rows), graph::Dim(columns)}, values);
 }
 
-// All changes of a weight as one: their ranks add up, and their scales are in B.
-std::map<std::string, AdapterPart> stacked(const Model& model, std::span<const ScaledAdapter> adapters) {
-  std::map<std::string, AdapterPart> out;
+// A change of a weight, and what the weight itself is multiplied by where magnitudes take part.
+struct Change {
+  AdapterPart part;
+  std::vector<float> gain;  // empty: 1
+};
+
+// All changes of a weight as one: their ranks add up, and their scales and gains are in B. Gains g multiply what the
+// weight gives by 1 + sum (g - 1), as programs that keep several adapters apart have it.
+std::map<std::string, Change> stacked(run::Engine& engine, const Model& model,
+                                      std::span<const ScaledAdapter> adapters) {
+  std::map<std::string, Change> out;
   for (const Parameter& p : model.parameters) {
     std::vector<const Weight*> as, bs;
     std::vector<double> scales;
+    std::deque<Weight> scaled;  // keeps what bs points to
+    std::vector<float> gains;
     for (const ScaledAdapter& s : adapters) {
       const auto found = s.adapter.parts.find(p.name);
       if (found == s.adapter.parts.end()) continue;
       as.push_back(&found->second.a);
       bs.push_back(&found->second.b);
       scales.push_back(s.scale * found->second.scale);
+      if (!found->second.magnitude) continue;
+      const std::vector<float> own = magnitude_gain(engine, p, model.weights.at(p.name), found->second);
+      bs.back() = &scaled.emplace_back(rows_scaled(found->second.b, own));
+      if (gains.empty()) gains.assign(own.size(), 1);
+      for (size_t n = 0; n < own.size(); ++n) gains[n] += own[n] - 1;
     }
     if (as.empty()) continue;
-    AdapterPart part;
+    Change change;
+    change.gain = std::move(gains);
+    AdapterPart& part = change.part;
     part.b = beside(bs, scales);
     if (is_looked_up(p)) {
       part.a = beside(as, std::vector<double>(as.size(), 1.0));
@@ -56,7 +74,7 @@ std::map<std::string, AdapterPart> stacked(const Model& model, std::span<const S
       for (const Weight* a : as) parts.push_back(*a);
       part.a = stack_rows(parts, {graph::Dim(part.rank()), p.shape[1]});
     }
-    out.emplace(p.name, std::move(part));
+    out.emplace(p.name, std::move(change));
   }
   return out;
 }
@@ -65,12 +83,8 @@ std::map<std::string, AdapterPart> stacked(const Model& model, std::span<const S
 std::optional<Model> changed(const Model& model, std::span<const ScaledAdapter> adapters) {
   std::vector<const Adapter*> whole;
   for (const ScaledAdapter& s : adapters) {
-    if (s.adapter.whole.empty()) continue;
-    if (s.scale != 1)
-      throw Error(Exit::user,
-                  fmt::format("{}: whole weights have no scale, but {} was asked for", s.adapter.name, s.scale),
-                  "run it with the scale 1");
-    whole.push_back(&s.adapter);
+    require_scale(s);
+    if (!s.adapter.whole.empty()) whole.push_back(&s.adapter);
   }
   if (whole.empty()) return std::nullopt;
   return with_whole_weights(model, whole);
@@ -96,8 +110,18 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
   for (const auto& [name, w] : model.weights) {
     weights_[name] = run::DeviceTensor::parameter(engine.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
-  for (auto& [name, part] : stacked(model, adapters)) {
-    adapted_.push_back({name, part.rank(), is_looked_up(*model.find(name))});
+  for (auto& [name, change] : stacked(engine, model, adapters)) {
+    const AdapterPart& part = change.part;
+    graph::LowRank& low_rank = adapted_.emplace_back();
+    low_rank.weight = name;
+    low_rank.rank = part.rank();
+    low_rank.rows = is_looked_up(*model.find(name));
+    low_rank.gain = !change.gain.empty();
+    if (!change.gain.empty()) {
+      const Weight gain = f32_weight({graph::Dim(static_cast<int64_t>(change.gain.size()))}, change.gain);
+      weights_[graph::low_rank_gain(name)] =
+          run::DeviceTensor::parameter(engine.device(), gain.type, gain.bytes.data(), gain.bytes.keeper());
+    }
     weights_[graph::low_rank_a(name)] =
         run::DeviceTensor::parameter(engine.device(), part.a.type, part.a.bytes.data(), part.a.bytes.keeper());
     weights_[graph::low_rank_b(name)] =

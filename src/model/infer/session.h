@@ -19,12 +19,6 @@
 
 namespace lumen::model {
 
-// An adapter and how much of it is wanted: 1 is as it was trained.
-struct ScaledAdapter {
-  Adapter adapter;
-  double scale = 1;
-};
-
 // Weights of a model on a device, shared by sessions and evaluations; and adapters beside them, all of which together
 // are one change of low rank for each weight, and whole weights in place of the model's.
 class LoadedModel {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "model/text/added_tokens.h"
 #include "model/text/chat_template.h"
 #include "model/text/tokenizer.h"
 
@@ -18,8 +20,64 @@ struct NamedTemplate {
 };
 const std::vector<NamedTemplate>& named_templates();
 
-// Tokens of the messages ([{"role", "content"}, ...]), with the beginning of an answer behind them. `more`: other
-// values for the template (tools, enable_thinking, ...).
+// What a template made of messages.
+struct ChatText {
+  std::string text;
+  struct Part {
+    size_t begin = 0, end = 0;
+    bool operator==(const Part&) const = default;
+  };
+  std::vector<Part> plain;           // names of control tokens that users wrote: they stay text
+  std::vector<size_t> begins, ends;  // where answers were marked
+};
+
+// Messages in which what reads like a control token stands between marks that no message has.
+struct MarkedChat {
+  nlohmann::ordered_json messages;
+  std::string plain, begin, end;  // the marks; the other two are for answers
+};
+
+// The token ids of a text, and where in the text each of them ends.
+struct PlacedTokens {
+  std::vector<TokenId> ids;
+  std::vector<size_t> ends;  // empty where the tokenizer changes texts, so that places cannot be told
+};
+
+class ChatRenderer {
+ public:
+  // `now`: what templates are told when they ask for the time; null: the machine's clock.
+  ChatRenderer(Tokenizer tokenizer, ChatTemplate chat, std::function<std::tm()> now = nullptr);
+
+  // Error when it is no list of messages ([{"role", "content"}, ...]).
+  MarkedChat mark(const nlohmann::ordered_json& messages) const;
+
+  struct Options {
+    size_t count = SIZE_MAX;       // of the messages, from the first one
+    bool open_answer = false;      // with the beginning of an answer behind them
+    bool mark_answers = false;     // where the template has blocks for what the model says: where they lie
+    std::optional<size_t> marked;  // or: where the texts of this message lie
+  };
+  // `more`: other values for the template (tools, enable_thinking, ...).
+  ChatText render(const MarkedChat& chat, const nlohmann::ordered_json& more, const Options& options) const;
+
+  // The tokens of a text from `begin` to `end`, without BOS and EOS put around it.
+  std::vector<TokenId> tokens(const ChatText& text, size_t begin, size_t end) const;
+  PlacedTokens placed_tokens(const ChatText& text) const;
+
+  // The first control token that the template wrote at or behind `from`.
+  std::optional<AddedTokens::Match> next_control(const ChatText& text, size_t from) const;
+
+  bool has_answers() const { return chat_.has_answers(); }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
+ private:
+  Tokenizer tokenizer_;
+  ChatTemplate chat_;
+  std::function<std::tm()> now_;
+  AddedTokens controls_;
+};
+
+// Tokens of the messages, with the beginning of an answer behind them.
 std::vector<TokenId> chat_tokens(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                  const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more);
 

@@ -146,8 +146,12 @@ TemplateRun::Flow TemplateRun::node(const Node& n, const TemplateScopeRef& scope
         return Flow::leave;
       case Node::Kind::next:
         return Flow::next;
-      case Node::Kind::block:
-        return body(n.body, scope, out);
+      case Node::Kind::answer: {
+        print(marks_.begin, out);
+        const Flow flow = body(n.body, scope, out);
+        print(marks_.end, out);
+        return flow;
+      }
     }
   } catch (const TemplateFault& fault) {
     wrong(n.at, fault.message);
@@ -574,15 +578,19 @@ ChatTemplate ChatTemplate::parse(std::string_view text, const std::string& name)
   return out;
 }
 
-std::string ChatTemplate::render(const nlohmann::ordered_json& context, const std::function<std::tm()>& now) const {
-  TemplateRun run(
-      *tree_, now ? now : [] {
-        const std::time_t seconds = std::time(nullptr);
-        std::tm out{};
-        localtime_r(&seconds, &out);
-        return out;
-      });
-  return run.run(context);
+bool ChatTemplate::has_answers() const {
+  return tree_->has_answers;
+}
+
+std::string ChatTemplate::render(const nlohmann::ordered_json& context, const std::function<std::tm()>& now,
+                                 const AnswerMarks& marks) const {
+  const auto clock = [] {
+    const std::time_t seconds = std::time(nullptr);
+    std::tm out{};
+    localtime_r(&seconds, &out);
+    return out;
+  };
+  return TemplateRun(*tree_, now ? now : clock, marks).run(context);
 }
 
 }  // namespace lumen::model

@@ -15,6 +15,11 @@ namespace lumen::model {
 
 struct TemplateTree;
 
+// What is printed around {% generation %} blocks, which hold what the model says itself.
+struct AnswerMarks {
+  std::string begin = {}, end = {};
+};
+
 class ChatTemplate {
  public:
   // Error with the place when the text is no template we know. `name` is used in messages.
@@ -22,7 +27,10 @@ class ChatTemplate {
 
   // What the template prints for the members of `context` (messages, tools, add_generation_prompt, bos_token, ...).
   // `now`: what strftime_now() tells, in local time; null: the machine's clock.
-  std::string render(const nlohmann::ordered_json& context, const std::function<std::tm()>& now = nullptr) const;
+  std::string render(const nlohmann::ordered_json& context, const std::function<std::tm()>& now = nullptr,
+                     const AnswerMarks& marks = {}) const;
+  // Whether the template has such blocks.
+  bool has_answers() const;
 
  private:
   std::shared_ptr<const TemplateTree> tree_;

@@ -24,6 +24,7 @@ class Parser {
   Parser(std::vector<Token> tokens, SourceRef source) : tokens_(std::move(tokens)), source_(std::move(source)) {}
 
   std::vector<Node> run() { return body({}, nullptr); }
+  bool has_answers() const { return has_answers_; }
 
  private:
   Error wrong(const Token& t, const std::string& what, const std::string& hint = {}) const {
@@ -131,7 +132,8 @@ class Parser {
     }
     if (t.text == "generation") {
       close_block();
-      Node n = node(Node::Kind::block, t.at);
+      has_answers_ = true;
+      Node n = node(Node::Kind::answer, t.at);
       n.body = body({"endgeneration"}, &t);
       ++at_;
       close_block();
@@ -575,6 +577,7 @@ class Parser {
   SourceRef source_;
   size_t at_ = 0;
   int depth_ = 0, loops_ = 0;
+  bool has_answers_ = false;
 };
 
 }  // namespace
@@ -584,7 +587,9 @@ TemplateTree parse_template(std::string_view text, const std::string& name) {
   if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: the template is no UTF-8", name);
   TemplateTree out;
   out.source = std::make_shared<const Source>(Source{name, template_lines(text)});
-  out.body = Parser(template_tokens(out.source), out.source).run();
+  Parser parser(template_tokens(out.source), out.source);
+  out.body = parser.run();
+  out.has_answers = parser.has_answers();
   return out;
 }
 

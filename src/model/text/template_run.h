@@ -7,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "model/text/chat_template.h"
 #include "model/text/template_tree.h"
 
 namespace lumen::model {
@@ -19,7 +20,8 @@ using TemplateScopeRef = std::shared_ptr<TemplateScope>;
 
 class TemplateRun {
  public:
-  TemplateRun(const TemplateTree& tree, std::function<std::tm()> now) : tree_(tree), now_(std::move(now)) {}
+  TemplateRun(const TemplateTree& tree, std::function<std::tm()> now, AnswerMarks marks)
+      : tree_(tree), now_(std::move(now)), marks_(std::move(marks)) {}
   TemplateRun(const TemplateRun&) = delete;
   TemplateRun& operator=(const TemplateRun&) = delete;
   ~TemplateRun() {
@@ -66,6 +68,7 @@ class TemplateRun {
 
   const TemplateTree& tree_;
   std::function<std::tm()> now_;
+  AnswerMarks marks_;
   uint64_t spent_ = 0;
   int depth_ = 0;
   std::vector<std::shared_ptr<TableValue>> namespaces_;  // emptied at the end: they may hold themselves

@@ -63,7 +63,7 @@ struct TemplateNode {
     filter,   // what body prints through expression (on the name "")
     leave,    // break
     next,     // continue
-    block,    // body
+    answer,   // body: what the model says itself ({% generation %})
   } kind = Kind::text;
   size_t at = 0;
   std::string text = {};
@@ -80,6 +80,7 @@ struct TemplateNode {
 struct TemplateTree {
   SourceRef source;  // as the places count it
   std::vector<TemplateNode> body;
+  bool has_answers = false;  // some node is an answer
 };
 
 // Error with file:line:column at what is no template, or needs what we do not have. `name` is used in messages.

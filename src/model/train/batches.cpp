@@ -9,7 +9,7 @@ namespace {
 
 // Windows of length + 1 ids: inputs, and the same one further.
 Batch batch_of(const std::vector<TokenId>& windows, int64_t rows, int64_t length) {
-  Batch batch{rows, length, {}, {}, {}, {}};
+  Batch batch{rows, length, {}, {}, {}, {}, {}};
   batch.tokens.reserve(static_cast<size_t>(rows * length));
   batch.targets.reserve(batch.tokens.capacity());
   for (int64_t r = 0; r < rows; ++r) {

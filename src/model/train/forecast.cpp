@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "model/train/learned.h"
-#include "model/train/optimizer.h"
+#include "model/train/method.h"
 
 namespace lumen::model {
 namespace {
@@ -12,15 +11,34 @@ namespace {
 constexpr int64_t kNumber = 4;               // bytes of an f32
 constexpr int64_t kMostBatches = 1'000'000;  // of a step
 
+int64_t element_bytes(const graph::Shape& shape, Scalar type) {
+  const int64_t bytes = type == Scalar::f32 ? kNumber : scalar_bytes(type);
+  return run::saturating_product(graph::elements(shape).number(), bytes);
+}
+
 // Without values, which need a plan.
-TrainingForecast of_parameters(const Model& model, const Recipe& recipe) {
+TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const Method& method) {
   TrainingForecast out;
-  int64_t trained = 0;
+  const Holding& held = method.held();
+  const auto held_bytes = [&](const Parameter& p) {
+    const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
+    return element_bytes(p.shape, is_held ? held.type : Scalar::f32);
+  };
   for (const Parameter& p : model.parameters) {
-    const int64_t bytes = run::saturating_product(p.count(), kNumber);
-    out.weights = run::saturating_sum(out.weights, bytes);
-    if (!p.frozen) trained = run::saturating_sum(trained, bytes);
+    const auto w = model.weights.find(p.name);
+    const bool packed = method.is_frozen() && w != model.weights.end();
+    out.weights =
+        run::saturating_sum(out.weights, packed ? static_cast<int64_t>(w->second.bytes.size()) : held_bytes(p));
   }
+  int64_t trained = 0;
+  for (const Parameter& p : method.trained()) {
+    trained = run::saturating_sum(trained, element_bytes(p.shape, Scalar::f32));
+    if (model.find(p.name) == nullptr) out.adapters = run::saturating_sum(out.adapters, held_bytes(p));
+  }
+  for (const graph::LowRank& c : method.changes())
+    if (c.magnitudes)
+      out.adapters = run::saturating_sum(
+          out.adapters, element_bytes(graph::low_rank_rows(model.find(c.weight)->shape, c.rows), Scalar::f32));
   out.moments = run::saturating_product(trained, 2);
   // A step of one batch has its gradients among its values; no fewer bytes for that.
   out.gradients = recipe.accumulate > 1 ? trained : 0;
@@ -42,37 +60,27 @@ void require(run::Engine& engine, const Model& model, const Recipe& recipe, Trai
 }  // namespace
 
 int64_t TrainingForecast::total() const {
-  return run::saturating_sum(run::saturating_sum(weights, moments), run::saturating_sum(gradients, values));
+  int64_t sum = 0;
+  for (const run::MemoryNeed& need : needs()) sum = run::saturating_sum(sum, need.bytes);
+  return sum;
 }
 
 run::MemoryNeeds TrainingForecast::needs() const {
-  return {{"weights (f32)", weights},
-          {"two moments of each", moments},
-          {"gradients, summed over batches", gradients},
-          {"values of a step, gradients among them", values}};
+  run::MemoryNeeds needs = {{adapters > 0 ? "weights, as they are" : "weights", weights}};
+  if (adapters > 0) needs.push_back({"adapters", adapters});
+  needs.push_back({"two moments of each", moments});
+  needs.push_back({"gradients, summed over batches", gradients});
+  needs.push_back({"values of a step, gradients among them", values});
+  return needs;
 }
 
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe) {
-  TrainingForecast out = of_parameters(model, recipe);
-  run::CompileOptions options;
-  options.symbols = {{"B", recipe.batch}, {"T", recipe.length == 0 ? model.integer("context") : recipe.length}};
-  options.products = product_type(recipe.precision, model.family->library().formats());
-  std::vector<Parameter> trained;
-  for (const Parameter& p : model.parameters)
-    if (!p.frozen) trained.push_back(p);
-  graph::Graph loss = model.family->function("loss", model.config);
-  const auto assignments = fake_assignments(recipe.quantize, model);
-  graph::assign_formats(loss, assignments);
-  for (const LearnedField& f : learned_fields(loss, assignments)) trained.push_back(f.parameter);
-  loss = graph::bind_symbols(loss, options.symbols);
-  const int64_t step = engine.arena_bytes(recipe.accumulate == 1 ? training_step(std::move(loss), trained, recipe.adam)
-                                                                 : accumulate_step(std::move(loss), trained, 2),
-                                          options);
-  run::CompileOptions evaluation;
-  evaluation.assignments = assignments;
-  evaluation.symbols = options.symbols;
-  out.values =
-      run::saturating_sum(step, engine.arena_bytes(model.family->function("token_loss", model.config), evaluation));
+  const Method method(model, recipe, false);
+  TrainingForecast out = of_parameters(model, recipe, method);
+  const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
+  const int64_t step = recipe.accumulate == 1 ? arena(method.step())
+                                              : run::saturating_sum(arena(method.accumulate()), arena(method.apply()));
+  out.values = run::saturating_sum(step, arena(method.evaluation()));
   return out;
 }
 
@@ -82,7 +90,7 @@ void require_training(run::Engine& engine, const Model& model, const Recipe& rec
   if (recipe.accumulate > kMostBatches)
     throw usage_error("a step of {} batches: at most {} can be accumulated", recipe.accumulate, kMostBatches);
   // What is certain without a plan is refused without one.
-  require(engine, model, recipe, of_parameters(model, recipe), weights_are_there);
+  require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, false)), weights_are_there);
   require(engine, model, recipe, forecast_training(engine, model, recipe), weights_are_there);
 }
 

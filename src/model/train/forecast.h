@@ -11,7 +11,8 @@
 namespace lumen::model {
 
 struct TrainingForecast {
-  int64_t weights = 0;    // of all parameters, in f32
+  int64_t weights = 0;    // of all parameters: as they are held, or beside an adapter as their file has them
+  int64_t adapters = 0;   // and learned fields
   int64_t moments = 0;    // two for each number that is trained
   int64_t gradients = 0;  // kept between the batches of a step; otherwise they are values
   int64_t values = 0;     // within a step and an evaluation

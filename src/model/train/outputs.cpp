@@ -94,6 +94,12 @@ double count_of(const Model& model) {
   return count;
 }
 
+double adapter_count(const Model& model, const Recipe& recipe) {
+  double count = 0;
+  for (const Parameter& p : Method(model, recipe, false).trained()) count += static_cast<double>(p.count());
+  return count;
+}
+
 Model in_type(run::Engine& engine, const Model& model, const std::string& type, int* file_type) {
   const FormatRef format = float_format(model.family->library().formats(), type);
   if (format) return with_floats(engine, model, format);
@@ -114,7 +120,7 @@ void check_outputs(const Model& model, const Recipe& recipe) {
 }
 
 void require_room(const fs::path& folder, const Model& model, const Recipe& recipe, int64_t kept) {
-  const double weights = count_of(model);
+  const double weights = recipe.adapter.trains() ? adapter_count(model, recipe) : count_of(model);
   const double checkpoint = weights * (param_scalar(recipe.param_type) == Scalar::f32 ? 12 : 10);
   double saves = 1;
   if (recipe.save_every > 0) saves += static_cast<double>(recipe.schedule.steps / recipe.save_every);
@@ -144,6 +150,7 @@ std::vector<fs::path> earlier_outputs(const fs::path& folder) {
 
 std::vector<std::string> write_outputs(run::Engine& engine, const Trainer& trainer, const fs::path& folder) {
   const Recipe& recipe = trainer.recipe();
+  if (trainer.has_adapter()) return {};
   int file_type = -1;
   const Model trained = in_type(engine, trainer.model(), recipe.output_type, &file_type);
   std::vector<std::string> lines;

@@ -94,6 +94,7 @@ Bounds bounds_of(const std::string& key) {
 
 void check_recipe(const Recipe& r) {
   for (const RecipeKey& key : recipe_keys()) check_value(key, r);
+  check_adapter(r.adapter);
   if (r.schedule.shape != Schedule::Shape::constant && r.schedule.floor > r.schedule.peak) {
     throw usage_error("min_learning_rate {} is above learning_rate {}", r.schedule.floor, r.schedule.peak);
   }

@@ -12,6 +12,7 @@
 #include "graph/pass/pipeline.h"
 #include "model/arch/model.h"
 #include "model/file/toml.h"
+#include "model/train/lora.h"
 #include "model/train/optimizer.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
@@ -40,6 +41,8 @@ struct Recipe {
   double validation = 0.1;
   // [optimizer]
   AdamW adam;
+  // [adapter]: trained instead of the model's weights
+  AdapterSettings adapter;
   // [schedule]
   Schedule schedule;
   // [run]

@@ -1,13 +1,13 @@
 #include "model/train/record.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
 #include "base/error.h"
 #include "model/arch/carry.h"
 #include "model/file/json.h"
+#include "model/train/lora_base.h"
 #include "model/train/recipe_keys.h"
 
 namespace lumen::model {
@@ -21,12 +21,9 @@ constexpr const char* kTokenizer = "tokenizer.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 
 Hash hash_of(const std::string& hex, const std::string& where) {
-  Hash hash;
-  const char* begin = hex.data();
-  const bool whole = hex.size() == 32 && std::from_chars(begin, begin + 16, hash.high, 16).ptr == begin + 16 &&
-                     std::from_chars(begin + 16, begin + 32, hash.low, 16).ptr == begin + 32;
-  if (!whole || hash.hex() != hex) throw user_error("{}: '{}' is no content hash", where, hex);
-  return hash;
+  const auto hash = read_hash(hex);
+  if (!hash) throw user_error("{}: '{}' is no content hash", where, hex);
+  return *hash;
 }
 
 std::string name_of(const DataFile& file) {
@@ -59,6 +56,18 @@ Weight stored_weight(const Checkpoint& checkpoint, const FormatLibrary& formats,
   return w;
 }
 
+// The checkpoint's numbers are those of the weights it was made beside.
+void require_shapes(const Model& model, const std::string& where) {
+  for (const Parameter& p : model.parameters) {
+    const auto w = model.weights.find(p.name);
+    if (w == model.weights.end() || w->second.type.shape != p.shape)
+      throw user_error("{}: its model has no weight '{}' of this shape", where, p.name);
+  }
+  if (model.weights.size() != model.parameters.size())
+    throw user_error("{}: its model has {} weights, {} of them known", where, model.weights.size(),
+                     model.parameters.size());
+}
+
 }  // namespace
 
 void record_run(const Model& model, const std::vector<DataFile>& read, const Hash& tokens, CheckpointContent* content) {
@@ -79,7 +88,7 @@ void record_run(const Model& model, const std::vector<DataFile>& read, const Has
   }
 }
 
-StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint) {
+StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, const std::string& base) {
   const std::string where = (checkpoint.folder / "trainer_state.json").string();
   const json& more = checkpoint.state.more;
   StoredRun run;
@@ -99,7 +108,21 @@ StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint) {
   }
   model.config = model.family->config("", numbers);
   model.parameters = model.family->parameters(model.config);
-  for (const Parameter& p : model.parameters) model.weights[p.name] = stored_weight(checkpoint, library->formats(), p);
+  if (const auto beside = recorded_base(checkpoint)) {
+    Model whole = read_base(library, *beside, base);
+    if (whole.family->name() != model.family->name())
+      throw user_error("{}: the adapter is of the family '{}', but {} is of '{}'", where, model.family->name(),
+                       whole.source, whole.family->name());
+    model.weights = std::move(whole.weights);
+    model.source = whole.source;
+    require_shapes(model, where);
+  } else {
+    if (!base.empty())
+      throw usage_error("--model {} and --resume contradict each other: the checkpoint holds the model that is trained",
+                        base);
+    for (const Parameter& p : model.parameters)
+      model.weights[p.name] = stored_weight(checkpoint, library->formats(), p);
+  }
   const std::string_view carried = kCarried;
   for (const auto& [name, text] : checkpoint.files)
     if (name.starts_with(carried)) model.files[name.substr(carried.size())] = text;

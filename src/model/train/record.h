@@ -14,12 +14,13 @@ void record_run(const Model& model, const std::vector<DataFile>& files, const Ha
 
 struct StoredRun {
   Recipe recipe;
-  Model model;  // weights as they were saved, where they lie in the checkpoint
+  Model model;  // weights as they were saved, where they lie in the checkpoint; those of an adapter's model
   std::vector<DataFile> files;
   Hash tokens;  // Dataset::token_hash
 };
-// Error when the checkpoint lacks something or belongs to a family this library does not have.
-StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint);
+// Error when the checkpoint lacks something or belongs to a family this library does not have. The model of an adapter
+// is read from where it was, or from `base` (lora_base.h); other checkpoints hold theirs.
+StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, const std::string& base = "");
 
 // One line for each difference between the files a run was trained on and those there are now; empty when none. Files
 // are known by size and content, not by name.

@@ -8,7 +8,6 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "graph/grad/work.h"
 #include "model/train/guard.h"
 #include "number/scalar.h"
 
@@ -17,9 +16,11 @@ namespace {
 
 constexpr const char* kTokens = "tokens";
 constexpr const char* kTargets = "targets";
-constexpr const char* kWeights = "weights";
 constexpr const char* kBrokenHint =
     "the model that training begins with is broken, or --precision names a type that does not hold its values";
+constexpr const char* kDamagedHint = "the model is damaged; train from another file of it";
+constexpr uint32_t kAdapterSalt = 0x10a0000;  // apart from those of fresh weights
+constexpr uint32_t kDropoutRun = 0xd20b0075;  // apart from the seeds of rounding
 constexpr const char* kDivergedHint =
     "begin again from a good state with a lower learning rate, a longer warm-up or a smaller max_grad_norm";
 
@@ -42,6 +43,23 @@ std::string decoded_text(const std::map<std::string, int>& counts, const std::st
     text += text.empty() ? fmt::format("{} tensor{} decoded from {}", count, count == 1 ? "" : "s", format)
                          : fmt::format(", {} from {}", count, format);
   return text.empty() ? text : fmt::format("training in {}: {}", type, text);
+}
+
+Recipe with_length(Recipe recipe, const Model& model) {
+  recipe.length = window_length(model, recipe);
+  check_recipe(recipe);
+  return recipe;
+}
+
+// The weight, an input called as the result is, and the sums of its squares along what low_rank_rows leaves out.
+graph::Graph row_squares(const graph::Shape& shape, bool rows) {
+  graph::Graph g;
+  graph::Builder build(g);
+  const graph::ValueId w = build.input(kResult, graph::Role::parameter, {shape, {Scalar::f32, nullptr}});
+  const graph::ValueId sums = build.reduce(build.mul(w, w), graph::Reduction::sum, {rows ? 0 : -1});
+  g.results = {build.reshape(sums, graph::low_rank_rows(shape, rows))};
+  g.result_names = {kResult};
+  return g;
 }
 
 // Mean of losses by the weights of their positions.
@@ -74,14 +92,6 @@ void fill_up(Batch& batch, int64_t rows) {
   if (!batch.starts.empty()) batch.starts.resize(size, 0);
 }
 
-// The recipe's windows, or as many tokens as the model's context.
-int64_t window_length(const Model& model, const Recipe& recipe) {
-  if (recipe.length > 0) return recipe.length;
-  if (!model.config.contains("context"))
-    throw usage_error("the family '{}' has no key 'context': give --length", model.family->name());
-  return model.integer("context");
-}
-
 }  // namespace
 
 Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, const std::shared_ptr<const Dataset>& data)
@@ -89,20 +99,30 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, const std::sha
               window_batches(data, recipe.seed, recipe.batch, window_length(model, recipe), recipe.accumulate)) {}
 
 Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches)
-    : engine_(engine), model_(std::move(model)), recipe_(std::move(recipe)), batches_(std::move(batches)) {
-  recipe_.length = window_length(model_, recipe_);
-  for (const char* function : {"loss", "token_loss"})
-    if (!model_.family->has_function(function))
-      throw user_error("the family '{}' cannot be trained: it has no function '{}'", model_.family->name(), function);
-  check_recipe(recipe_);
-  for (const Parameter& p : model_.parameters) {
-    if (!p.frozen) trained_.push_back(p);
+    : engine_(engine),
+      model_(std::move(model)),
+      recipe_(with_length(std::move(recipe), model_)),
+      batches_(std::move(batches)),
+      method_(model_, recipe_, batches_->has_weights()) {
+  if (method_.is_frozen())
+    begin_adapter();
+  else
+    begin_weights();
+  if (recipe_.accumulate == 1) {
+    step_ = compile(method_.step());
+  } else {
+    accumulate_ = compile(method_.accumulate());
+    apply_ = compile(method_.apply());
   }
+}
+
+// All weights as floats of the recipe's type; they are the tensors from here on.
+void Trainer::begin_weights() {
   const Scalar type = param_scalar(recipe_.param_type);
-  held_ = holding_of(model_.parameters, type);
+  const Holding& held = method_.held();
   std::map<std::string, int> decoded;
   for (auto& [name, w] : model_.weights) {
-    const bool is_held = std::find(held_.names.begin(), held_.names.end(), name) != held_.names.end();
+    const bool is_held = std::find(held.names.begin(), held.names.end(), name) != held.names.end();
     std::vector<float> own;
     if (!w.is_f32()) {
       const FormatRef format = w.type.element.format;
@@ -113,45 +133,66 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
       ++decoded[element_name(w)];
     }
     const std::span<const float> numbers = own.empty() ? w.f32() : std::span<const float>(own);
-    require_finite(numbers, model_.name, name, "the model is damaged; train from another file of it");
+    require_finite(numbers, model_.name, name, kDamagedHint);
     put_values(name, w.type.shape, numbers, is_held ? type : Scalar::f32);
-    w.bytes = {};  // the tensors are the weights from here on
+    w.bytes = {};
   }
   decoded_ = decoded_text(decoded, recipe_.param_type);
-
-  run::CompileOptions options;
-  options.symbols = {{"B", recipe_.batch}, {"T", recipe_.length}};
-  options.products = product_type(recipe_.precision, model_.family->library().formats());
-  // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights
-  // themselves.
-  graph::Graph loss = batches_->has_weights() ? weighted_loss(model_.family->function("token_loss", model_.config))
-                                              : model_.family->function("loss", model_.config);
-  assignments_ = fake_assignments(recipe_.quantize, model_);
-  graph::assign_formats(loss, assignments_);
-  learned_ = learned_fields(loss, assignments_);
-  for (const LearnedField& f : learned_) {
-    trained_.push_back(f.parameter);
+  for (const LearnedField& f : method_.learned()) {
     const std::vector<float> own = values(f.weight);
     put_values(f.parameter.name, f.parameter.shape,
                fitted_values(f, f32_weight(model_.weights.at(f.weight).type.shape, own)), Scalar::f32);
   }
-  loss = graph::bind_symbols(loss, options.symbols);
-  std::vector<std::string> names;
-  for (const Parameter& p : trained_) names.push_back(p.name);
-  work_ = graph::training_work(loss, names) * static_cast<double>(recipe_.accumulate);
-  if (recipe_.accumulate == 1) {
-    step_ = engine_.compile(training_step(loss, trained_, recipe_.adam, held_), options);
-    bind_all(*step_);
-  } else {
-    // Weights sum to 1 over all batches of a step.
-    const int parts = batches_->has_weights() ? 1 : static_cast<int>(recipe_.accumulate);
-    accumulate_ = engine_.compile(accumulate_step(loss, trained_, parts, held_), options);
-    run::CompileOptions apply_options;
-    apply_options.symbols = options.symbols;
-    apply_ = engine_.compile(apply_step(trained_, recipe_.adam, held_), apply_options);
-    bind_all(*accumulate_);
-    bind_all(*apply_);
+}
+
+// Weights as their file holds them, where they lie if the device can read them there; adapters beside them.
+void Trainer::begin_adapter() {
+  for (const auto& [name, w] : model_.weights) {
+    if (w.is_f32()) require_finite(w.f32(), model_.name, name, kDamagedHint);
+    tensors_[name] = run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
+  base_ = {model_.source, weights_hash(model_)};
+  put_squares();
+  const Scalar type = param_scalar(recipe_.param_type);
+  const Holding& held = method_.held();
+  uint32_t salt = kAdapterSalt;
+  for (const Parameter& p : method_.trained()) {
+    ++salt;
+    if (p.role == kRoleMagnitude) continue;
+    const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
+    const Weight w = initial_weight(*model_.family, model_.config, p, recipe_.seed, salt);
+    put_values(p.name, p.shape, w.f32(), is_held ? type : Scalar::f32);
+  }
+}
+
+// The sum of squares of each row of weights that have magnitudes, which begin as its root.
+void Trainer::put_squares() {
+  std::map<std::string, std::shared_ptr<run::Program>> programs;  // by type and kind
+  for (const graph::LowRank& c : method_.changes()) {
+    if (!c.magnitudes) continue;
+    const Weight& w = model_.weights.at(c.weight);
+    std::shared_ptr<run::Program>& program = programs[fmt::format("{} {}", print(w.type), c.rows)];
+    if (!program) {
+      graph::Graph g = row_squares(w.type.shape, c.rows);
+      run::CompileOptions options;
+      if (!w.is_f32()) options.assignments = {{graph::FormatAssignment::What::stored, kResult, w.type.element.format}};
+      program = engine_.compile(g, options);
+    }
+    program->bind(program->input_names().at(0), tensors_.at(c.weight));
+    program->run();
+    const graph::Shape rows = graph::low_rank_rows(w.type.shape, c.rows);
+    std::vector<float> squares(static_cast<size_t>(graph::elements(rows).number()));
+    program->result(kResult)->download(squares.data(), static_cast<int64_t>(squares.size() * sizeof(float)));
+    put_values(graph::low_rank_squares(c.weight), rows, squares, Scalar::f32);
+    std::transform(squares.begin(), squares.end(), squares.begin(), [](float x) { return std::sqrt(x); });
+    put_values(graph::low_rank_magnitude(c.weight), rows, squares, Scalar::f32);
+  }
+}
+
+std::shared_ptr<run::Program> Trainer::compile(const Method::Work& work) {
+  std::shared_ptr<run::Program> program = engine_.compile(work.graph, work.options);
+  bind_all(*program);
+  return program;
 }
 
 void Trainer::put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
@@ -196,6 +237,10 @@ void Trainer::set_scalar(const char* name, double value) {
   tensor(name, f32_scalar())->upload(&number, sizeof number);
 }
 
+void Trainer::set_seed(const char* name, uint32_t seed) {
+  tensor(name, {{}, {Scalar::u32, nullptr}})->upload(&seed, sizeof seed);
+}
+
 double Trainer::scalar(run::Program& program, const char* name) {
   float number = 0;
   program.result(name)->download(&number, sizeof number);
@@ -222,11 +267,11 @@ Trainer::Step Trainer::step() {
   set_scalar(kLearningRate, result.rate);
   set_scalar(kCorrection1, 1 - std::pow(recipe_.adam.beta1, t));
   set_scalar(kCorrection2, 1 - std::pow(recipe_.adam.beta2, t));
-  if (!held_.names.empty()) {
-    const uint32_t seed = rounding_seed(recipe_.seed, done_);
-    tensor(kRoundingSeed, {{}, {Scalar::u32, nullptr}})->upload(&seed, sizeof seed);
-  }
+  if (!method_.held().names.empty()) set_seed(kRoundingSeed, rounding_seed(recipe_.seed, done_));
   for (int64_t part = 0; part < recipe_.accumulate; ++part) {
+    // Every batch leaves out other numbers.
+    if (recipe_.adapter.dropout > 0)
+      set_seed(graph::kDropoutSeed, rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part));
     put_batch(batches_->training(state_.batch_of(done_), part));
     run::Program& program = step_ ? *step_ : *accumulate_;
     program.run();
@@ -247,64 +292,6 @@ Trainer::Step Trainer::step() {
   return result;
 }
 
-// Which gradients of the last step are not finite: where few are, the first of them is where it began.
-std::string Trainer::broken_gradients() {
-  run::Program& program = step_ ? *step_ : *apply_;
-  std::string names;
-  size_t count = 0;
-  for (const Parameter& p : trained_) {
-    if (std::isfinite(scalar(program, (kSquares + p.name).c_str()))) continue;
-    if (++count <= 3) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", p.name);
-  }
-  if (count == 0) return {};
-  if (count == trained_.size() && count > 3)
-    return fmt::format(" (all {} gradients are not: the loss is broken)", count);
-  return fmt::format(" (gradient of {}{})", names, count > 3 ? fmt::format(" and {} others", count - 3) : "");
-}
-
-int64_t Trainer::trained_count() const {
-  int64_t count = 0;
-  for (const Parameter& p : trained_) count += p.count();
-  return count;
-}
-
-std::vector<Trainer::Held> Trainer::memory() const {
-  Held trained{"trained weights"}, frozen{"frozen weights"}, moments{"optimizer"}, gradients{"gradients"}, data{"data"};
-  for (const auto& [name, t] : tensors_) {
-    Held& kind = is_trained(name)                                                                     ? trained
-                 : model_.weights.contains(name)                                                      ? frozen
-                 : name.starts_with(kGradient)                                                        ? gradients
-                 : t->type().shape.empty() || name == kTokens || name == kTargets || name == kWeights ? data
-                                                                                                      : moments;
-    kind.bytes += t->bytes();
-  }
-  Held values{"values of a step"}, evaluation{"values of an evaluation"};
-  for (const auto& program : {step_, accumulate_, apply_})
-    if (program) values.bytes += program->arena_bytes();
-  if (evaluate_) evaluation.bytes = evaluate_->arena_bytes();
-  std::vector<Held> out;
-  for (Held* kind : {&trained, &frozen, &moments, &gradients, &values, &evaluation, &data})
-    if (kind->bytes > 0) out.push_back(std::move(*kind));
-  return out;
-}
-
-std::vector<Trainer::HeldIn> Trainer::formats() const {
-  std::map<std::string, HeldIn> found;
-  for (const auto& [name, t] : tensors_) {
-    if (!is_trained(name) && !model_.weights.contains(name)) continue;
-    const graph::Element& element = t->type().element;
-    const std::string format = element.format ? element.format->name : std::string(scalar_name(element.scalar));
-    HeldIn& held = found[format];
-    held.format = format;
-    ++held.tensors;
-    held.numbers += graph::elements(t->type().shape).number();
-    held.bytes += t->bytes();
-  }
-  std::vector<HeldIn> out;
-  for (auto& [format, held] : found) out.push_back(std::move(held));
-  return out;
-}
-
 void Trainer::require_data() const {
   const auto vocabulary = model_.config.find("vocab");
   batches_->require(vocabulary == model_.config.end() ? std::numeric_limits<double>::infinity() : vocabulary->second);
@@ -312,19 +299,7 @@ void Trainer::require_data() const {
 
 // Rows x length losses of what put_batch put there.
 run::Program& Trainer::evaluation() {
-  if (!evaluate_) {
-    run::CompileOptions options;
-    options.symbols = {{"B", recipe_.batch}, {"T", recipe_.length}};
-    graph::Graph losses = model_.family->function("token_loss", model_.config);
-    if (held_.names.empty()) {
-      options.assignments = assignments_;
-    } else {
-      graph::assign_formats(losses, assignments_);
-      losses = hold(std::move(losses), held_);
-    }
-    evaluate_ = engine_.compile(losses, options);
-    bind_all(*evaluate_);
-  }
+  if (!evaluate_) evaluate_ = compile(method_.evaluation());
   return *evaluate_;
 }
 
@@ -376,16 +351,32 @@ void Trainer::finish() {
 
 Model Trainer::model() const {
   Model copy = model_;
+  if (method_.is_frozen()) return copy;
   for (auto& [name, w] : copy.weights) w = f32_weight(w.type.shape, values(name));
   return copy;
 }
 
+Adapter Trainer::adapter() const {
+  LUMEN_CHECK(method_.is_frozen(), "a run that trains all weights has no adapter");
+  Adapter out;
+  out.name = model_.name;
+  for (const graph::LowRank& c : method_.changes()) {
+    const auto weight = [&](const std::string& name) {
+      return f32_weight(tensors_.at(name)->type().shape, values(name));
+    };
+    AdapterPart part{weight(graph::low_rank_a(c.weight)), weight(graph::low_rank_b(c.weight)), c.scale};
+    if (c.magnitudes) part.magnitude = weight(graph::low_rank_magnitude(c.weight));
+    out.parts.emplace(c.weight, std::move(part));
+  }
+  return out;
+}
+
 Model Trainer::rounded() const {
   Model out = model();
-  for (const graph::FormatAssignment& a : assignments_) {
+  for (const graph::FormatAssignment& a : method_.roundings()) {
     Weight& w = out.weights.at(a.value);
     std::map<int, std::vector<float>> fields;
-    for (const LearnedField& f : learned_) {
+    for (const LearnedField& f : method_.learned()) {
       if (f.weight != a.value) continue;
       fields[f.field] = values(f.parameter.name);
     }

@@ -14,7 +14,8 @@
 #include "model/arch/model.h"
 #include "model/file/checkpoint.h"
 #include "model/train/batches.h"
-#include "model/train/learned.h"
+#include "model/train/lora_base.h"
+#include "model/train/method.h"
 #include "model/train/recipe.h"
 #include "model/train/run_state.h"
 #include "run/engine/engine.h"
@@ -23,7 +24,8 @@ namespace lumen::model {
 
 class Trainer {
  public:
-  // Weights in any format are decoded to the recipe's param_type. Its [[quantize]] rules become fake quantization of
+  // Weights in any format are decoded to the recipe's param_type, unless an adapter is trained beside them: then they
+  // stay packed, where they lie if the device can read them there. [[quantize]] rules become fake quantization of
   // training and evaluation. Error (exit 4) when a weight is not finite.
   Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches);
   // Random windows of a text.
@@ -60,13 +62,17 @@ class Trainer {
     int64_t tensors = 0, numbers = 0, bytes = 0;
   };
   std::vector<HeldIn> formats() const;  // that weights are held in
-  double work() const { return work_; }
+  double work() const;
   int64_t trained_count() const;
   const Model& outline() const { return model_; }  // without bytes of weights
 
   // Frees what only further steps need (programs, moments); afterwards only model() and rounded() may be called.
   void finish();
-  Model model() const;    // with the weights as they are now, f32
+  Model model() const;  // with the weights as they are now, f32; beside an adapter as they were
+  // Of runs that train one, as it is now.
+  Adapter adapter() const;
+  bool has_adapter() const { return method_.is_frozen(); }
+  const BaseModel& base() const { return base_; }  // of an adapter
   Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
 
   // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
@@ -82,10 +88,16 @@ class Trainer {
 
  private:
   using Tensors = std::map<std::string, run::DeviceTensorRef>;
+  void begin_weights();
+  void begin_adapter();
+  void put_squares();
+  std::shared_ptr<run::Program> compile(const Method::Work& work);
   run::DeviceTensorRef tensor(const std::string& name, const graph::Type& type);
   void bind_all(run::Program& program);
   bool is_trained(const std::string& name) const;
+  bool is_saved(const std::string& name) const;  // as a weight
   void set_scalar(const char* name, double value);
+  void set_seed(const char* name, uint32_t seed);
   double scalar(run::Program& program, const char* name);
   void put_batch(const Batch& batch);
   std::vector<float> losses_of(const Batch& batch);
@@ -95,19 +107,16 @@ class Trainer {
   void put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers, Scalar type);
 
   run::Engine& engine_;
-  Model model_;  // without bytes of weights: those are tensors
+  Model model_;  // without bytes of weights that are trained: those are tensors
   Recipe recipe_;
   std::shared_ptr<const Batches> batches_;
-  std::vector<graph::FormatAssignment> assignments_;
-  std::vector<LearnedField> learned_;
-  std::vector<Parameter> trained_;  // weights and learned fields
-  Tensors tensors_;                 // inputs by name: parameters, moments, data
+  Method method_;
+  BaseModel base_;
+  Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
-  Holding held_;
   std::string decoded_;
   RunState state_;
   int64_t done_ = 0;
-  double work_ = 0;
   bool diverged_ = false;
 };
 

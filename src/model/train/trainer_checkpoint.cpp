@@ -46,13 +46,18 @@ void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const
 }  // namespace
 
 bool Trainer::is_trained(const std::string& name) const {
-  return std::any_of(trained_.begin(), trained_.end(), [&](const Parameter& p) { return p.name == name; });
+  return std::any_of(method_.trained().begin(), method_.trained().end(),
+                     [&](const Parameter& p) { return p.name == name; });
+}
+
+bool Trainer::is_saved(const std::string& name) const {
+  return is_trained(name) || (!has_adapter() && model_.weights.contains(name));
 }
 
 int64_t Trainer::checkpoint_bytes() const {
   int64_t bytes = 1 << 20;  // tokenizer and state
   for (const auto& [name, t] : tensors_) {
-    if (is_trained(name) || model_.weights.contains(name) || is_moment(name)) bytes += t->bytes();
+    if (is_saved(name) || is_moment(name)) bytes += t->bytes();
   }
   return bytes;
 }
@@ -68,8 +73,9 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   content.state.config = describe(recipe_);
   record_run(model_, batches_->files(), batches_->token_hash(), &content);
   content.state.more["run"] = to_json(state_);
+  if (has_adapter()) record_base(base_, &content);
   for (const auto& [name, t] : tensors_) {
-    if (is_trained(name) || model_.weights.contains(name)) content.weights.push_back(spec_of(name, t->type()));
+    if (is_saved(name)) content.weights.push_back(spec_of(name, t->type()));
     if (is_moment(name)) content.optimizer.push_back(spec_of(name, t->type()));
   }
   std::vector<uint8_t> buffer;
@@ -105,7 +111,7 @@ void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
     to.upload(blob.data(), static_cast<int64_t>(blob.size()));
   };
   for (auto& [name, t] : tensors_) {
-    if (is_trained(name) || model_.weights.contains(name)) take(*checkpoint.weights, name, *t);
+    if (is_saved(name)) take(*checkpoint.weights, name, *t);
     if (is_moment(name)) take(*checkpoint.optimizer, name, *t);
   }
   if (checkpoint.state.seed != recipe_.seed && !any_seed) {

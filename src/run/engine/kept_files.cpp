@@ -4,14 +4,17 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <ctime>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -62,6 +65,31 @@ bool read_all(int fd, void* data, size_t size) {
   }
   return true;
 }
+
+// A lock on a folder by its descriptor, held until the end of the scope. Without locks on this file system there is
+// nothing to wait for: two first starts at once may then make two secrets, and one of them compiles again.
+class FolderTurn {
+ public:
+  explicit FolderTurn(int folder) : folder_(folder) {
+    for (int i = 0; i < kMostTries && (locked_ = ::flock(folder_, LOCK_EX | LOCK_NB)) != 0; ++i) {
+      if (errno != EWOULDBLOCK && errno != EINTR) return;
+      std::this_thread::sleep_for(kPause);
+    }
+    came_ = locked_ == 0;
+  }
+  FolderTurn(const FolderTurn&) = delete;
+  FolderTurn& operator=(const FolderTurn&) = delete;
+  ~FolderTurn() {
+    if (locked_ == 0) ::flock(folder_, LOCK_UN);
+  }
+  bool came() const { return came_; }
+
+ private:
+  static constexpr int kMostTries = 2000;
+  static constexpr std::chrono::milliseconds kPause{5};
+  int folder_, locked_ = -1;
+  bool came_ = true;
+};
 
 }  // namespace
 
@@ -124,6 +152,13 @@ bool KeptFiles::open_own(const std::filesystem::path& folder) {
     give_up_errno("open");
     return false;
   }
+  // One at a time: who comes second finds the folder closed and the secret there. Until it is closed, somebody else
+  // could hold the lock for ever.
+  const FolderTurn turn(own.get());
+  if (!turn.came()) {
+    give_up(fmt::format("another process keeps '{}' locked", path_.string()));
+    return false;
+  }
   struct stat info{};
   if (::fstat(own.get(), &info) != 0) {
     give_up_errno("look at");
@@ -160,7 +195,7 @@ bool KeptFiles::open_key(bool fresh) {
         return false;
       }
     }
-    // There is none, or none that could be trusted.
+    // There is none, or none that could be trusted. Nobody else makes one meanwhile: it is this process's turn.
     fresh = false;
     if (::unlinkat(own_, kKeyName, 0) != 0 && errno != ENOENT) {
       give_up_errno("replace the secret of");
@@ -172,7 +207,7 @@ bool KeptFiles::open_key(bool fresh) {
   return false;
 }
 
-// Appears whole: a process that looks meanwhile sees none, or all of it. Whose comes first, stays.
+// Appears whole, even after a crash: none, or all of it.
 bool KeptFiles::make_key() {
   emit::SealKey key{};
   size_t have = 0;

@@ -1,0 +1,33 @@
+// What adapters make of a weight: W + scale * B A, and the lengths of its rows where magnitudes take part (adapter.h).
+// Computed by compiled kernels from the weight as it is stored; one weight at a time is ever held in f32. Proved by
+// tests/model/merge_test.cpp and tests/model/adapter_test.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/ir/build.h"
+#include "model/arch/adapter.h"
+#include "run/engine/engine.h"
+
+namespace lumen::model {
+
+// w + scale * b a as values of a graph: what merging computes, and training with the adapter inside the rounding
+// (train/ship.h), operation by operation the same. `looked_up`: the matrices are those of an embedding.
+graph::ValueId adapted_sum(graph::Builder& build, graph::ValueId w, graph::ValueId a, graph::ValueId b, double scale,
+                           bool looked_up);
+
+// magnitude[n] / |row n of W + scale * B A| (columns of an embedding). Error (exit 4) when a length is 0 or no number.
+std::vector<float> magnitude_gain(run::Engine& engine, const Parameter& p, const Weight& w, const AdapterPart& part);
+
+// The weight with the changes of all adapters that have one for it, in f32. Several add up; those with magnitudes as
+// infer/session.h says.
+std::vector<float> adapted_values(run::Engine& engine, const Parameter& p, const Weight& w,
+                                  std::span<const ScaledAdapter> adapters);
+// Row n times by[n].
+Weight rows_scaled(const Weight& w, std::span<const float> by);
+// Whether any has.
+bool is_adapted(const std::string& parameter, std::span<const ScaledAdapter> adapters);
+
+}  // namespace lumen::model

@@ -1,0 +1,142 @@
+#include "model/compress/merge.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+std::string element_name(const Weight& w) {
+  return w.is_f32() ? "f32" : w.type.element.format->name;
+}
+
+double length_of(std::span<const float> x) {
+  double sum = 0;
+  for (const float v : x) sum += static_cast<double>(v) * v;
+  return std::sqrt(sum);
+}
+
+// |x - y| / |y|
+double relative(std::span<const float> x, std::span<const float> y) {
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double d = static_cast<double>(x[i]) - y[i];
+    sum += d * d;
+  }
+  const double size = length_of(y);
+  return size > 0 ? std::sqrt(sum) / size : 0;
+}
+
+std::vector<const Adapter*> pointers(std::span<const ScaledAdapter> adapters) {
+  std::vector<const Adapter*> out;
+  for (const ScaledAdapter& s : adapters) out.push_back(&s.adapter);
+  return out;
+}
+
+}  // namespace
+
+Merge::Merge(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters, MergeOptions options)
+    : engine_(engine), adapters_(adapters), options_(std::move(options)) {
+  for (const ScaledAdapter& s : adapters) require_scale(s);
+  base_ = with_whole_weights(base, pointers(adapters));
+  result_ = base_;
+  std::map<std::string, FormatRef> chosen;
+  if (options_.type != MergeOptions::kBaseType) {
+    QuantizeOptions quantize;
+    quantize.target = options_.type;
+    quantize.fallbacks = options_.fallbacks;
+    QuantizeReport report;
+    chosen = choose_formats(base_, quantize, &report);
+    file_type_ = report.file_type;
+  } else if (base.metadata.has("general.file_type")) {
+    file_type_ = static_cast<int>(base.metadata.integer("general.file_type"));
+  }
+  for (const Parameter& p : base_.parameters) {
+    Weight& w = result_.weights.at(p.name);
+    const auto choice = chosen.find(p.name);
+    const FormatRef format = choice == chosen.end() ? w.type.element.format : choice->second;
+    const bool same =
+        format ? w.type.element.format && format->hash == w.type.element.format->hash : !w.type.element.format;
+    const bool plain = !format || is_plain(*format, Scalar::f32);
+    const bool adapted = is_adapted(p.name, adapters_);
+    if (!adapted && (same || (plain && w.is_f32()))) continue;
+    if (!plain && !format->encodes())
+      throw Error(Exit::user,
+                  fmt::format("'{}' is held in '{}', which can be read but not written", p.gguf, format->name),
+                  "name another format with --type");
+    if (options_.hugging_face && !plain && format->safetensors_type.empty())
+      throw Error(
+          Exit::user,
+          fmt::format("'{}' would be held in '{}', which has no place in a Hugging Face folder", p.name, format->name),
+          "add --type with a float format, or write a GGUF file");
+    w.type.element = {Scalar::f32, plain ? nullptr : format};
+    w.bytes = {};
+  }
+  if (options_.hugging_face) {
+    for (const Parameter& p : base_.parameters) {
+      const Weight& w = result_.weights.at(p.name);
+      if (!w.is_f32() && w.type.element.format->safetensors_type.empty())
+        throw Error(Exit::user,
+                    fmt::format("'{}' is held in '{}', which has no place in a Hugging Face folder", p.name,
+                                w.type.element.format->name),
+                    "add --type with a float format, or write a GGUF file");
+    }
+  }
+  for (const auto& [key, value] : options_.record) result_.metadata.set(key, value);
+}
+
+Weight Merge::make(const Parameter& p, MergedTensor* line) {
+  const Weight& old = base_.weights.at(p.name);
+  const graph::Type& type = result_.weights.at(p.name).type;
+  line->name = p.gguf.empty() ? p.name : p.gguf;
+  line->from = element_name(old);
+  line->changed = is_adapted(p.name, adapters_);
+  std::vector<float> values = line->changed ? adapted_values(engine_, p, old, adapters_) : values_of(engine_, old);
+  if (const auto bad = std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+      bad != values.end())
+    throw Error(Exit::numeric, fmt::format("'{}' with the adapter holds {}", line->name, *bad),
+                "the adapter or the model is broken");
+  if (line->changed) {
+    const std::vector<float> before = values_of(engine_, old);
+    line->change = relative(values, before);
+  }
+  Weight out;
+  out.type = type;
+  if (out.is_f32()) {
+    out = f32_weight(type.shape, values);
+  } else {
+    out.bytes = engine_.encode(type.element.format, values.data(), out.rows(), out.columns());
+    line->error = relative(engine_.decode(type.element.format, out.bytes.data(), out.rows(), out.columns()), values);
+  }
+  line->to = element_name(out);
+  return out;
+}
+
+MergeReport Merge::write(const std::filesystem::path& path, const std::function<void(const MergedTensor&)>& progress) {
+  MergeReport report;
+  const auto source = [&](const Parameter& p) {
+    MergedTensor line;
+    Weight w = make(p, &line);
+    if (progress) progress(line);
+    report.tensors.push_back(std::move(line));
+    return w;
+  };
+  if (options_.hugging_face)
+    write_hf(result_, path, source);
+  else
+    write_gguf(result_, path, file_type_, 0, source);
+  return report;
+}
+
+std::string MergeReport::text() const {
+  std::string out = fmt::format("{:<32} {:>10} -> {:<12} {:>10} {:>10}\n", "tensor", "from", "to", "change", "error");
+  for (const MergedTensor& t : tensors)
+    out += fmt::format("{:<32} {:>10} -> {:<12} {:>10} {:>10}\n", t.name, t.from, t.to,
+                       t.changed ? fmt::format("{:.5f}", t.change) : "-",
+                       t.error > 0 ? fmt::format("{:.5f}", t.error) : "-");
+  return out;
+}
+
+}  // namespace lumen::model
