@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,9 +15,6 @@ struct Hash {
   friend bool operator==(const Hash&, const Hash&) = default;
   std::string hex() const;  // 32 lower-case digits
 };
-
-// Of 32 lower-case digits; nothing for other texts.
-std::optional<Hash> read_hash(std::string_view hex);
 
 Hash hash_bytes(const void* data, size_t size);
 inline Hash hash_text(std::string_view text) {

@@ -53,6 +53,7 @@ void add_inspect(CLI::App& app, Command& command);
 void add_compile(CLI::App& app, Command& command);
 void add_format(CLI::App& app, Command& command);
 void add_report(CLI::App& app, Command& command);
+void add_data(CLI::App& app, Command& command);
 void add_doctor(CLI::App& app, Command& command);
 
 // Set by Ctrl-C, SIGTERM and SIGHUP once catch_interrupts was called: the command saves what it has and returns

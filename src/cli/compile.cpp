@@ -92,7 +92,7 @@ graph::Graph graph_of(model::Library& library, const Flags& flags, graph::Bindin
   std::erase_if(trained, [](const model::Parameter& p) { return p.frozen; });
   const graph::Graph loss = family->function("loss", config);
   complete(symbols, loss);
-  return model::training_step(graph::bind_symbols(loss, symbols), trained, {});
+  return model::training_step(graph::bind_symbols(loss, symbols), trained, model::Optimizer(family->library(), {}));
 }
 
 // Runs the graph on numbers drawn for it and prints each kernel's plan, predicted and measured time.

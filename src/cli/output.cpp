@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 
@@ -42,6 +43,15 @@ void put_text(std::string_view text) {
   } else {
     write(text);
   }
+}
+
+bool output_color() {
+  const char* none = std::getenv("NO_COLOR");
+  return is_terminal() && (!none || !*none);
+}
+
+void put_coloured(std::string_view text) {
+  write(text);
 }
 
 void put_bytes(std::string_view bytes) {

@@ -17,6 +17,11 @@ void put(std::string_view text);
 // would obey.
 void put_text(std::string_view text);
 
+// Whether colours are for standard output: a terminal, and NO_COLOR unset.
+bool output_color();
+// A report with colours of its own; whoever makes it has made what it quotes printable.
+void put_coloured(std::string_view text);
+
 // Bytes. Error on a terminal.
 void put_bytes(std::string_view bytes);
 

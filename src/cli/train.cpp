@@ -11,10 +11,12 @@
 #include "cli/command.h"
 #include "cli/names.h"
 #include "cli/output.h"
+#include "cli/train_data.h"
 #include "cli/train_flags.h"
 #include "model/arch/read.h"
 #include "model/train/forecast.h"
 #include "model/train/loop.h"
+#include "model/train/method.h"
 #include "model/train/outputs.h"
 #include "run/engine/roofline.h"
 
@@ -23,24 +25,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-model::Documents read_data(const std::string& path) {
-  if (path.empty()) return model::embedded_documents();
-  std::error_code error;
-  if (!fs::exists(path, error))
-    throw Error(Exit::user, fmt::format("there is no data at '{}'", path),
-                "--data names it; a resumed run knows its files by content, wherever they lie");
-  return model::load_documents(path);
-}
-
-model::Tokenizer make_tokenizer(const std::string& choice, const model::Documents& documents) {
+model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data) {
   const auto tokens = byte_pair_tokens(choice);
   if (!tokens && !choice.empty() && choice != "characters") return model::Tokenizer::load(choice);
-  std::string text;
-  for (const std::string& document : documents.texts) text += document;
+  const std::string text = data.all_text();
   if (!tokens) return model::Tokenizer::characters(text);
   model::BpeTraining options;
   options.vocabulary = *tokens;
   return model::Tokenizer::train(text, options);
+}
+
+// Of one path, or of several with commas between them.
+std::string absolute_path(const std::string& paths) {
+  if (paths.empty()) return paths;
+  std::string out;
+  for (const std::string& path : split_paths(paths))
+    out += (out.empty() ? "" : ",") + fs::absolute(path).lexically_normal().string();
+  return out;
 }
 
 // Windows longer than the model's context make the context longer, where its parameters do not depend on it.
@@ -60,16 +61,17 @@ void fit_context(model::Model& model, const model::Recipe& r) {
 
 // The model a run begins with: a file, or fresh weights of a named size with the vocabulary of the tokenizer.
 model::Model starting_model(run::Engine& engine, const model::LibraryRef& library, const TrainFlags& flags,
-                            model::Recipe& r, const model::Documents& documents) {
+                            model::Recipe& r, const TrainingData& data) {
   if (!flags.model.empty()) {
     model::Model model = model::read_model(library, flags.model);
     if (model.tokenizer && flags.has("data.tokenizer")) {
       throw usage_error("--tokenizer {} and --model {} contradict each other: the model has a tokenizer",
                         flags.text("data.tokenizer"), flags.model);
     }
-    if (!model.tokenizer) model.tokenizer = make_tokenizer(r.tokenizer, documents);
+    if (!model.tokenizer) model.tokenizer = make_tokenizer(r.tokenizer, data);
     fit_context(model, r);
     r.family = model.family->name();
+    if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
     model::require_training(engine, model, r, true);
     return model;
   }
@@ -82,7 +84,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
     if (!family) throw Error(Exit::usage, fmt::format("no family has a size '{}'", r.size), size_names());
   }
   r.family = family->name();
-  const model::Tokenizer tokenizer = make_tokenizer(r.tokenizer, documents);
+  const model::Tokenizer tokenizer = make_tokenizer(r.tokenizer, data);
   graph::Config values = r.config;
   values["vocab"] = static_cast<double>(tokenizer.size());
   if (r.length > 0) values["context"] = static_cast<double>(r.length);
@@ -134,7 +136,7 @@ void prepare_folder(const TrainFlags& flags, const fs::path& out) {
 }
 
 // The files a resumed run reads are those it has read before, and make the same tokens.
-void compare_data(const TrainFlags& flags, const model::StoredRun& stored, const model::Dataset& data,
+void compare_data(const TrainFlags& flags, const model::StoredRun& stored, const model::Batches& data,
                   double validation) {
   std::string changes = model::data_changes(stored.files, data.files());
   if (changes.empty() && validation == stored.recipe.validation && !(data.token_hash() == stored.tokens))
@@ -148,17 +150,13 @@ void compare_data(const TrainFlags& flags, const model::StoredRun& stored, const
 }
 
 // Of a flag that names a tokenizer beside a checkpoint, which has one.
-void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, const model::Documents& documents) {
+void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, const TrainingData& data) {
   const std::string asked = flags.text("data.tokenizer");
   if (!flags.has("data.tokenizer") || asked == stored.recipe.tokenizer) return;
   const bool is_default = asked == "characters" && stored.recipe.tokenizer.empty();
-  if (is_default || make_tokenizer(asked, documents).to_json() == stored.model.tokenizer->to_json()) return;
+  if (is_default || make_tokenizer(asked, data).to_json() == stored.model.tokenizer->to_json()) return;
   throw usage_error("--tokenizer {} is another tokenizer than the checkpoint's ({})", asked,
                     stored.recipe.tokenizer.empty() ? "its model's own, or characters" : stored.recipe.tokenizer);
-}
-
-std::string absolute_path(const std::string& path) {
-  return path.empty() ? path : fs::absolute(path).lexically_normal().string();
 }
 
 int train(const Shared& shared, TrainFlags& flags) {
@@ -193,35 +191,36 @@ int train(const Shared& shared, TrainFlags& flags) {
   } else {
     prepare_folder(flags, out);
   }
-  const model::Documents documents = read_data(recipe.data);
+  TrainingData data = find_training_data(recipe);
   recipe.data = absolute_path(recipe.data);
   recipe.eval_data = absolute_path(recipe.eval_data);
+  recipe.validation_data = absolute_path(recipe.validation_data);
   run::Engine engine = shared.engine(flags.explain);
   model::Model model;
   if (stored) {
-    compare_tokenizer(flags, *stored, documents);
+    compare_tokenizer(flags, *stored, data);
     recipe.tokenizer = stored->recipe.tokenizer;
     model = std::move(stored->model);
     model::require_training(engine, model, recipe, true);
   } else {
-    model = starting_model(engine, library, flags, recipe, documents);
+    model = starting_model(engine, library, flags, recipe, data);
     std::error_code error;
     if (fs::exists(recipe.tokenizer, error)) recipe.tokenizer = absolute_path(recipe.tokenizer);
   }
   model::check_outputs(model, recipe);
   model::require_room(out, model, recipe, static_cast<int64_t>(model::list_checkpoints(out).size()));
-  model::DatasetOptions data_options;
-  data_options.validation = recipe.validation;
-  const auto data = std::make_shared<model::Dataset>(model::Dataset::from(documents, *model.tokenizer, data_options));
-  if (stored) compare_data(flags, *stored, *data, recipe.validation);
-  note(fmt::format("{}: {:.2f} M parameters, vocabulary {}, {} training and {} validation tokens", model.name,
-                   static_cast<double>(model.weight_count()) / 1e6, model.tokenizer->size(), data->train().size(),
-                   data->validation().size()));
+  choose_template(data, recipe, *model.tokenizer);
+  note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name,
+                   static_cast<double>(model.weight_count()) / 1e6, model.tokenizer->size()));
+  const auto batches = make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe),
+                                    run::cache_folder(shared.cache));
+  if (stored) compare_data(flags, *stored, *batches, recipe.validation);
+  if (const auto steps = steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
   const model::Schedule& schedule = recipe.schedule;
   if (schedule.warmup >= schedule.steps)
     note(fmt::format("{} steps end within the warm-up of {}: the rate does not reach its peak of {}", schedule.steps,
                      schedule.warmup, schedule.peak));
-  model::Trainer trainer(engine, std::move(model), recipe, data);
+  model::Trainer trainer(engine, std::move(model), recipe, batches);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   if (checkpoint) {
     trainer.restore(*checkpoint, flags.changed_recipe);

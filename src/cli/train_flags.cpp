@@ -27,7 +27,22 @@ struct KeyFlag {
 constexpr KeyFlag kKeyFlags[] = {
     {"--family", "model.family", "Model family"},
     {"--shape,--size", "model.size", "Named size of the family"},
-    {"--data,--dataset", "data.path", "Text, .jsonl or a folder; without it, the built-in text", "FILE"},
+    {"--data,--dataset", "data.path",
+     "Texts, chats or pairs (.txt .md .jsonl .json .csv .tsv .parquet, also .gz), or a folder; several with commas; "
+     "without it, the built-in text",
+     "FILE"},
+    {"--form,--data-form,--data_form", "data.form", "What rows are: auto, texts, chats, pairs or labels"},
+    {"--columns", "data.columns", "What columns stand for: prompt=Q,completion=A", "NAME=COLUMN"},
+    {"--chat-template,--chat_template", "data.chat_template", "By name or from a file; without it, the model's own",
+     "NAME|FILE"},
+    {"--train-on,--train_on", "data.train_on", "Which tokens of chats are learned: assistant, last (answer) or all"},
+    {"--mix,--interleave_probs,--interleave-probs", "data.mix", "Shares of several data sets: 0.7,0.3", "SHARE"},
+    {"--epochs,--num_train_epochs,--num-train-epochs,--num_epochs", "data.epochs",
+     "Rounds over the data instead of --steps"},
+    {"--packing,--sample_packing,--sample-packing", "data.packing",
+     "Put several examples into one window, attention kept apart"},
+    {"--overflow", "data.overflow", "Examples longer than a window: cut or drop"},
+    {"--strict", "data.strict", "A row that cannot be used is an error"},
     {"--tokenizer", "data.tokenizer", "characters, bytes:N (byte pairs, N tokens), or a tokenizer file"},
     {"-b,--batch,--batch-size,--per_device_train_batch_size", "run.batch", "Windows per step"},
     {"-c,--length,--max_seq_length,--max-seq-length", "run.length", "Tokens per window", "", 1},
@@ -35,12 +50,22 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--lr,--learning-rate,--learning_rate", "schedule.learning_rate", "Peak learning rate"},
     {"--min-lr,--min-learning-rate", "schedule.min_learning_rate", "Learning rate at the end"},
     {"--warmup,--warmup-steps,--warmup_steps", "schedule.warmup_steps", "Steps to the peak"},
-    {"--schedule,--lr_scheduler_type,--lr-scheduler-type", "schedule.shape", "cosine, linear or constant"},
+    {"--schedule,--lr_scheduler_type,--lr-scheduler-type", "schedule.shape",
+     "cosine, linear, constant, wsd, inverse_sqrt, polynomial or cosine_restarts"},
+    {"--optimizer,--optim", "optimizer.name", "adamw, lion, sgd, muon, adafactor, or one of your own; adamw"},
+    {"--moments", "optimizer.moments",
+     "What the optimizer's states of matrices are held in between steps: f32, bf16, or any format with an encoder",
+     "FORMAT"},
+    {"--second-moments", "optimizer.second_moments", "The same of sums of squares; without it as --moments", "FORMAT"},
+    {"--momentum", "optimizer.momentum", ""},
+    {"--ema,--ema-decay,--ema_decay", "optimizer.ema_decay",
+     "Keep a mean of the weights over the steps, each counting so many times as much as the one before; 0: none"},
     {"--weight-decay,--weight_decay", "optimizer.weight_decay", "On matrices only"},
     {"--max-grad-norm,--max_grad_norm,--clip", "optimizer.max_grad_norm",
      "Gradients are scaled down to this norm; 0: never"},
     {"--beta1,--adam_beta1", "optimizer.beta1", ""},
     {"--beta2,--adam_beta2", "optimizer.beta2", ""},
+    {"--epsilon,--adam_epsilon", "optimizer.epsilon", ""},
     {"--accumulate,--gradient_accumulation_steps,--gradient-accumulation-steps", "run.accumulate", "Batches per step"},
     {"--lora,--use_peft,--use-peft", "adapter.method",
      "Train an adapter beside the model's weights, which stay packed as their file holds them", "", -1e300, "lora"},
@@ -54,7 +79,11 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--rslora,--use_rslora,--use-rslora", "adapter.rs_lora", "The adapter counts alpha / sqrt(rank)"},
     {"--lora-plus,--lora_plus,--loraplus_lr_ratio", "adapter.b_rate", "B learns so many times as fast as A (LoRA+)"},
     {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default, pissa or loftq"},
-    {"--validation", "data.validation", "Share of the text kept for validation"},
+    {"--objective", "objective.name",
+     "What is made small: a name of the library, or a text NAME.lum; without it the tokens' loss"},
+    {"--validation,--val_set_size,--val_size", "data.validation", "Share of the data kept for validation"},
+    {"--validation-data,--validation_data,--validation_file", "data.validation_data",
+     "Files to validate on, instead of a share", "FILE"},
     {"--eval-every,--eval_steps,--eval-steps", "run.evaluate_every", "Steps between evaluations; 0: only at the end"},
     {"--save-every,--save_steps,--save-steps", "run.save_every", "Steps between checkpoints; 0: only at the end"},
     {"--keep,--save_total_limit,--save-total-limit", "run.keep", "Checkpoints kept; 0: all"},
@@ -133,8 +162,20 @@ model::Recipe read_recipe(const model::Library& library, const std::string& name
   throw Error(Exit::usage, fmt::format("'{}' is neither a recipe nor a file", name), "known recipes: " + known);
 }
 
+// Says what another name was taken for.
+void settle_optimizer(const model::Library& library, model::Recipe& r) {
+  std::string said;
+  r.optimizer = model::resolved(library, r.optimizer, &said);
+  if (!said.empty()) note(said);
+}
+
 void apply(const TrainFlags& flags, model::Recipe& r) {
   for (const auto& [key, text] : flags.values) model::set_value(model::recipe_key(key), text, r);
+  if (flags.has("objective.name")) {
+    r.objective = {flags.text("objective.name"), "", {}};
+    model::take_text(r.objective);
+  }
+  for (const auto& [name, value] : flags.objective_settings) r.objective.settings[name] = value;
   if (flags.bf16) r.precision = "bf16";
   if (!flags.format.empty()) {
     model::QuantizeRule rule;
@@ -168,6 +209,9 @@ void check_train_flags(const TrainFlags& f) {
   const auto warmup = f.number("schedule.warmup_steps"), steps = f.number("schedule.steps");
   refuse(warmup && steps && *warmup > *steps, "--warmup " + f.text("schedule.warmup_steps"),
          "--steps " + f.text("schedule.steps"), "the peak would never be reached");
+  refuse(f.has("data.epochs") && f.has("schedule.steps"), "--epochs", "--steps", "say one of them");
+  refuse(f.has("data.validation") && f.has("data.validation_data"), "--validation", "--validation-data",
+         "say one of them");
   if (!f.resume_given) {
     if (f.changed_data) throw usage_error("--allow-changed-data is for --resume: a fresh run takes any data");
     if (f.changed_recipe) throw usage_error("--allow-changed-recipe is for --resume: a fresh run takes any recipe");
@@ -199,6 +243,7 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
     r.config.clear();
   }
   check_recipe(r);
+  settle_optimizer(library, r);
   if (!r.adapter.trains()) {
     for (const auto& [key, text] : flags.values)
       if (key.starts_with("adapter."))
@@ -211,7 +256,9 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
   return r;
 }
 
-model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& flags, const model::Recipe& stored) {
+model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& flags, const model::Recipe& was) {
+  model::Recipe stored = was;
+  stored.optimizer = model::resolved(library, stored.optimizer);
   model::Recipe r = stored;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, stored);
   r.name = stored.name;
@@ -219,7 +266,7 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
   model::Schedule& schedule = r.schedule;
   if (!flags.changed_recipe && schedule.steps > stored.schedule.steps) {
     const int64_t planned = stored.schedule.decay_steps > 0 ? stored.schedule.decay_steps : stored.schedule.steps;
-    const bool falls = schedule.shape != model::Schedule::Shape::constant;
+    const bool falls = model::ends_at_floor(schedule.shape);
     if (falls && stored.schedule.floor == 0) {
       throw Error(Exit::usage,
                   fmt::format("--steps {} is more than the checkpoint's {}, whose rate ends at 0: further steps would "
@@ -231,9 +278,10 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
     note(fmt::format("{} steps instead of {}: {}", schedule.steps, stored.schedule.steps,
                      falls ? fmt::format("the schedule of the first {} stays, further steps run at the rate {}",
                                          planned, schedule.floor)
-                           : "the rate is constant"));
+                           : "its rates do not depend on how many there are"));
   }
   check_recipe(r);
+  settle_optimizer(library, r);
   std::string refused, changed;
   for (const model::RecipeChange& c : model::recipe_changes(stored, r)) {
     if (!flags.changed_recipe && (c.key == "schedule.steps" || c.key == "schedule.decay_steps") &&
@@ -273,6 +321,23 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
   app.add_flag("--allow-changed-recipe", f.changed_recipe,
                "Resume with other rates, steps, batches or data order than the checkpoint's");
   for (const KeyFlag& flag : kKeyFlags) add_key_flag(app, f, flag);
+  app.add_option_function<std::vector<std::string>>(
+         "--objective-setting",
+         [&f](const std::vector<std::string>& given) {
+           for (const std::string& text : given) {
+             const size_t equals = text.find('=');
+             char* end = nullptr;
+             const double value = equals == std::string::npos ? 0 : std::strtod(text.c_str() + equals + 1, &end);
+             if (equals == std::string::npos || end == text.c_str() + equals + 1 || *end != 0 || !std::isfinite(value))
+               throw usage_error("--objective-setting {}: NAME=NUMBER is wanted", text);
+             f.objective_settings[text.substr(0, equals)] = value;
+           }
+         },
+         "A number of the objective, e.g. label_smoothing=0.1; more than once for several")
+      ->type_name("NAME=NUMBER")
+      ->allow_extra_args(false);
+  app.add_option_function<double>(
+      "--beta", [&f](double beta) { f.objective_settings["beta"] = beta; }, "--objective-setting beta=..");
   app.add_option_function<std::string>(
          "--report_to,--report-to",
          [&f](const std::string& to) { f.values["report.tensorboard"] = to == "tensorboard" ? "true" : "false"; },

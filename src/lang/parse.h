@@ -115,6 +115,8 @@ class Parser {
   FieldDecl field();
   LayoutPiece piece();
   ModelDecl model();
+  ModelDecl optimizer();
+  void config(ModelDecl& m);
   ConfigKey config_key();
   SizeDecl size();
   ModelParam model_param();

@@ -6,6 +6,8 @@
 namespace lumen::lang {
 namespace {
 
+constexpr const char* kDeclarations = "a file holds 'format', 'table', 'fn', 'model' and 'optimizer' declarations";
+
 bool is_level(std::string_view s) {
   return s == "element" || s == "block" || s == "row" || s == "tile" || s == "tensor";
 }
@@ -24,13 +26,15 @@ File Parser::file() {
       format(f);
     } else if (at_word("model")) {
       f.models.push_back(model());
+    } else if (at_word("optimizer")) {
+      f.models.push_back(optimizer());
     } else if (at_word("table")) {
       f.tables.push_back(table());
     } else {
-      const std::string hint = t.kind == TokenKind::name
-                                   ? did_you_mean(t.text, {"fn", "format", "table", "model"},
-                                                  "a file holds 'format', 'table', 'fn' and 'model' declarations")
-                                   : "a file holds 'format', 'table', 'fn' and 'model' declarations";
+      const std::string hint =
+          t.kind == TokenKind::name
+              ? did_you_mean(t.text, {"fn", "format", "table", "model", "optimizer"}, kDeclarations)
+              : kDeclarations;
       fail(t, fmt::format("expected a declaration, found {}", describe(t)), hint);
     }
     end_of_member("the declaration");

@@ -21,14 +21,7 @@ ModelDecl Parser::model() {
     if (at_word("fn")) {
       m.functions.push_back(function());
     } else if (at_word("config")) {
-      next();
-      expect("{", "behind 'config'");
-      while (at_kind(TokenKind::newline) || at_symbol(";")) next();
-      while (!at_symbol("}")) {
-        m.config.push_back(config_key());
-        end_of_member("the config key");
-      }
-      next();
+      config(m);
     } else if (at_word("size")) {
       m.sizes.push_back(size());
     } else if (at_word("param")) {
@@ -46,6 +39,54 @@ ModelDecl Parser::model() {
   next();
   m.place = place_from(begin);
   return m;
+}
+
+// A model of numbers and functions alone, marked by the attribute that is its word.
+ModelDecl Parser::optimizer() {
+  const uint32_t begin = next().begin;
+  ModelDecl m;
+  m.name = expect_name("the optimizer's name");
+  expect("(", "behind the optimizer's name", "an optimizer is written 'optimizer NAME(cfg) { }'");
+  if (!at_word("cfg"))
+    fail(peek(), fmt::format("expected 'cfg', found {}", describe(peek())),
+         "an optimizer's one parameter is called cfg");
+  next();
+  expect(")", "behind 'cfg'");
+  Attribute mark;
+  mark.name = "optimizer";
+  mark.place = place_from(begin);
+  m.attributes.push_back(std::move(mark));
+  if (accept(":"))
+    for (Attribute& a : attributes()) m.attributes.push_back(std::move(a));
+  expect("{", fmt::format("to open the body of optimizer '{}'", m.name));
+  while (at_kind(TokenKind::newline) || at_symbol(";")) next();
+  while (!at_symbol("}")) {
+    const Token& t = peek();
+    if (at_word("fn")) {
+      m.functions.push_back(function());
+    } else if (at_word("config")) {
+      config(m);
+    } else {
+      const std::string otherwise = "an optimizer holds 'config' and 'fn'";
+      fail(t, fmt::format("expected a member of the optimizer, found {}", describe(t)),
+           t.kind == TokenKind::name ? did_you_mean(t.text, {"config", "fn"}, otherwise) : otherwise);
+    }
+    end_of_member("the member");
+  }
+  next();
+  m.place = place_from(begin);
+  return m;
+}
+
+void Parser::config(ModelDecl& m) {
+  next();
+  expect("{", "behind 'config'");
+  while (at_kind(TokenKind::newline) || at_symbol(";")) next();
+  while (!at_symbol("}")) {
+    m.config.push_back(config_key());
+    end_of_member("the config key");
+  }
+  next();
 }
 
 ConfigKey Parser::config_key() {

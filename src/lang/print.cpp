@@ -404,8 +404,9 @@ class Printer {
   }
 
   void model(const ModelDecl& m) {
-    out += fmt::format("model {}(cfg)", m.name);
-    attributes(m.attributes, " : ");
+    const bool is_optimizer = !m.attributes.empty() && m.attributes[0].name == "optimizer";
+    out += fmt::format("{} {}(cfg)", is_optimizer ? "optimizer" : "model", m.name);
+    attributes({m.attributes.begin() + (is_optimizer ? 1 : 0), m.attributes.end()}, " : ");
     out += " {\n";
     if (!m.config.empty()) {
       out += "  config {\n";

@@ -161,7 +161,7 @@ TEST(Guard, ACheckpointWithANaNIsRefusedByName) {
   // Written again with one number changed, so that hashes agree.
   const Checkpoint c = load_checkpoint(saved, test_library()->formats());
   for (const bool moment : {false, true}) {
-    const std::string victim = moment ? std::string(kSecondMoment) + "layers.1.wq" : "layers.1.wq";
+    const std::string victim = moment ? optimizer_state("v", "layers.1.wq") : "layers.1.wq";
     CheckpointContent content;
     content.state = c.state;
     content.state.step = moment ? 8 : 7;
@@ -201,12 +201,12 @@ TEST(Guard, RecipesWithNumbersThatAreNone) {
       [&](Recipe& r) { r.schedule.peak = inf; },
       [&](Recipe& r) { r.schedule.peak = -1; },
       [&](Recipe& r) { r.schedule.floor = nan; },
-      [&](Recipe& r) { r.adam.beta1 = nan; },
-      [&](Recipe& r) { r.adam.beta1 = 1; },
-      [&](Recipe& r) { r.adam.beta2 = 2; },
-      [&](Recipe& r) { r.adam.epsilon = 0; },
-      [&](Recipe& r) { r.adam.weight_decay = inf; },
-      [&](Recipe& r) { r.adam.max_norm = nan; },
+      [&](Recipe& r) { r.optimizer.beta1 = nan; },
+      [&](Recipe& r) { r.optimizer.beta1 = 1; },
+      [&](Recipe& r) { r.optimizer.beta2 = 2; },
+      [&](Recipe& r) { r.optimizer.epsilon = 0; },
+      [&](Recipe& r) { r.optimizer.weight_decay = inf; },
+      [&](Recipe& r) { r.optimizer.max_norm = nan; },
       [&](Recipe& r) { r.batch = 0; },
       [&](Recipe& r) { r.batch = INT64_MAX; },
       [&](Recipe& r) { r.accumulate = 0; },

@@ -99,7 +99,7 @@ TEST(Held, SmallMovesAreNotLost) {
   const Start s;
   Recipe recipe = small_recipe();
   recipe.param_type = "bf16";
-  recipe.adam.weight_decay = 0;
+  recipe.optimizer.weight_decay = 0;
   recipe.schedule = {.shape = Schedule::Shape::constant, .peak = 1e-6, .floor = 0, .warmup = 0, .steps = 3};
   Trainer trainer(engine(), s.model, recipe, s.data);
   const Model before = trainer.model();

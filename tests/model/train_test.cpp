@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "graph/grad/reverse.h"
 #include "graph/ir/verify.h"
+#include "model/train/optimizer.h"
 #include "model/train/recipe.h"
 #include "tiny.h"
 
@@ -125,6 +126,16 @@ TEST_P(Gradients, OfTheWholeModelAreFiniteDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(Tied, Gradients, testing::Bool());
 
+struct AdamW {
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1, max_norm = 1.0;
+};
+
+Optimizer adamw(const AdamW& a) {
+  OptimizerSettings settings;
+  settings.max_norm = a.max_norm;
+  return {*test_library(), settings};
+}
+
 // AdamW written down once more, for one tensor, in double.
 struct Reference {
   std::vector<double> p, m, v;
@@ -142,8 +153,8 @@ struct Reference {
 
 void add_scalars(Inputs& inputs, const AdamW& a, double rate, int64_t t) {
   inputs[kLearningRate] = number(rate);
-  inputs[kCorrection1] = number(1 - std::pow(a.beta1, static_cast<double>(t)));
-  inputs[kCorrection2] = number(1 - std::pow(a.beta2, static_cast<double>(t)));
+  inputs["step.correction1"] = number(1 - std::pow(a.beta1, static_cast<double>(t)));
+  inputs["step.correction2"] = number(1 - std::pow(a.beta2, static_cast<double>(t)));
 }
 
 void add_moments(Inputs& inputs, const std::vector<Parameter>& parameters, const char* prefix) {
@@ -161,7 +172,7 @@ TEST(TrainingStep, IsAdamW) {
   AdamW settings;
   settings.max_norm = 0.5;  // below the true norm: clipping is at work
   const graph::Graph loss = m.family->function("loss", m.config);
-  const graph::Graph step = training_step(loss, parameters, settings);
+  const graph::Graph step = training_step(loss, parameters, adamw(settings));
   ASSERT_EQ(graph::verify(step), "");
   graph::Graph gradient_graph = loss;
   std::vector<graph::ValueId> with;
@@ -170,8 +181,8 @@ TEST(TrainingStep, IsAdamW) {
   gradient_graph.result_names.assign(gradient_graph.results.size(), "g");
 
   Inputs inputs = tiny_inputs(m, batch, length);
-  add_moments(inputs, parameters, kFirstMoment);
-  add_moments(inputs, parameters, kSecondMoment);
+  add_moments(inputs, parameters, "optimizer.m.");
+  add_moments(inputs, parameters, "optimizer.v.");
   std::map<std::string, Reference> references;
   for (const Parameter& p : parameters) {
     const auto& values = inputs.at(p.name).values;
@@ -210,14 +221,14 @@ TEST(TrainingStep, AccumulationIsOneLargeBatch) {
   const graph::Graph loss = m.family->function("loss", m.config);
   // Both halves in one batch ...
   Inputs inputs = tiny_inputs(m, 2, length);
-  add_moments(inputs, parameters, kFirstMoment);
-  add_moments(inputs, parameters, kSecondMoment);
+  add_moments(inputs, parameters, "optimizer.m.");
+  add_moments(inputs, parameters, "optimizer.v.");
   add_scalars(inputs, settings, 0.01, 1);
   Inputs together;
-  (void)graph::eval(training_step(loss, parameters, settings), inputs, wide(2, length), &together);
+  (void)graph::eval(training_step(loss, parameters, adamw(settings)), inputs, wide(2, length), &together);
   // ... and one after the other.
   add_moments(inputs, parameters, kGradient);
-  const graph::Graph accumulate = accumulate_step(loss, parameters, 2), apply = apply_step(parameters, settings);
+  const graph::Graph accumulate = accumulate_step(loss, parameters, 2), apply = apply_step(parameters, adamw(settings));
   ASSERT_EQ(graph::verify(accumulate), "");
   ASSERT_EQ(graph::verify(apply), "");
   const Tensor tokens = inputs.at("tokens"), targets = inputs.at("targets");

@@ -252,7 +252,23 @@ Graph Elaboration::finish(const lang::Function& fn, std::vector<Value> values, c
   return in_order(std::move(ids), std::move(names));
 }
 
-Graph Elaboration::standalone(const lang::Function& fn) {
+Number Elaboration::number_of_call(const lang::Function& fn, const std::vector<Number>& arguments) {
+  Expr call;
+  call.kind = ExprKind::call;
+  call.place = fn.place;
+  call.text = fn.name;
+  if (arguments.size() != fn.params.size())
+    throw error_at(fn.place,
+                   fmt::format("'{}' takes {} arguments, not {}", fn.name, fn.params.size(), arguments.size()));
+  std::vector<Value> values;
+  for (const Number& n : arguments) values.push_back(Value::of(n));
+  const Value v = inlined(fn, std::move(values), call);
+  if (!v.is_number())
+    throw error_at(fn.place, fmt::format("'{}' must give a number, it gives {}", fn.name, describe(v)));
+  return v.number;
+}
+
+Graph Elaboration::standalone(const lang::Function& fn, const std::map<std::string, Type>& given) {
   graph_.name = fn.name;
   session_.graph_names.insert(fn.name);
   frames_.assign(1, {});
@@ -272,9 +288,15 @@ Graph Elaboration::standalone(const lang::Function& fn) {
     bind(p.name, value[0]);
   }
   Symbols symbols;
+  std::vector<Equation> equations;
+  for (const lang::Param& p : fn.params)
+    if (const auto type = given.find(p.name); type != given.end())
+      match(*p.type, type->second, symbols, p.place, fmt::format("'{}' of '{}'", p.name, fn.name), equations);
+  solve(equations, symbols);
   for (const lang::Param& p : fn.params) {
     if (built_in(p)) continue;
-    Node n = make(Op::input_, {}, written_type(*p.type, symbols));
+    const auto type = given.find(p.name);
+    Node n = make(Op::input_, {}, type != given.end() ? type->second : written_type(*p.type, symbols));
     n.attributes.name = p.name;
     n.attributes.role = p.type->is_state ? Role::state : Role::data;
     const ValueId id = append(std::move(n), p.place);

@@ -57,4 +57,14 @@ std::vector<ModelParameter> model_parameters(const Scope& scope, const lang::Mod
 Graph elaborate_model(const Scope& scope, const lang::ModelDecl& model, const std::string& function,
                       const Config& config);
 
+// Optimizers: config and functions, read like a model's. A function for values of these types: parameters named in
+// `types` become inputs of exactly those, others of their written types, with the extents that `types` settle.
+bool is_optimizer(const lang::ModelDecl& decl);
+Config optimizer_config(const lang::ModelDecl& optimizer, const Config& values);
+Graph elaborate_update(const Scope& scope, const lang::ModelDecl& optimizer, const std::string& function,
+                       const Config& config, const std::map<std::string, Type>& types);
+// What a function of an optimizer gives whose arguments are numbers, in double precision.
+double elaborate_number(const Scope& scope, const lang::ModelDecl& optimizer, const std::string& function,
+                        const Config& config, const std::vector<double>& arguments);
+
 }  // namespace lumen::graph

@@ -60,8 +60,9 @@ class Elaboration {
   Elaboration(const Elaboration&) = delete;
   Elaboration& operator=(const Elaboration&) = delete;
 
-  // The graph of `fn`: tensor parameters become inputs of their written types, scalar ones with a default are built in.
-  Graph standalone(const lang::Function& fn);
+  // The graph of `fn`: tensor parameters become inputs of the given types, else of their written ones, with the extents
+  // that the given types settle; scalar ones with a default are built in.
+  Graph standalone(const lang::Function& fn, const std::map<std::string, Type>& given = {});
   // The graph of `fn` called with these arguments (in order of the parameters): tensors become inputs of exactly their
   // types, the rest is built in.
   Graph instance(const lang::Function& fn, const std::vector<Value>& arguments, const std::vector<Place>& places,
@@ -69,6 +70,8 @@ class Elaboration {
   // A number written in a declaration: a default, a size, the scale of an init.
   Number number(const lang::Expr& e, std::string_view what, const std::map<std::string, int64_t>& bound = {});
   Value constant_value(const lang::Expr& e, const std::map<std::string, int64_t>& bound);  // the same, of any kind
+  // What a function gives whose arguments are numbers.
+  Number number_of_call(const lang::Function& fn, const std::vector<Number>& arguments);
   Type parameter_type(const lang::ModelParam& p, std::optional<int64_t> layer);
 
  private:

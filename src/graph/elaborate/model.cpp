@@ -152,6 +152,34 @@ void check_model(const Scope& scope, const ModelDecl& m) {
   }
 }
 
+void check_optimizer(const Scope& scope, const ModelDecl& o) {
+  std::vector<std::string> names;
+  for (const auto& k : o.config) {
+    if (std::find(names.begin(), names.end(), k.name) != names.end())
+      throw error_at(k.place, fmt::format("config key '{}' is declared twice in optimizer '{}'", k.name, o.name));
+    names.push_back(k.name);
+    for (const auto& a : k.attributes) check_spelling(a, {"least", "most", "choices", "doc"});
+  }
+  for (const auto& a : o.attributes)
+    check_spelling(a, {"optimizer", "nonnegative", "elementwise", "also", "also_with", "doc"});
+  const Config config = optimizer_config(o, {});
+  for (const lang::Function& f : o.functions) {
+    if (is_builtin(f.name))
+      throw error_at(f.place, fmt::format("'{}' is a function of the language already", f.name), "choose another name");
+    check_function(scope, {&o, &config}, f);
+  }
+}
+
+const lang::Function& function_of(const ModelDecl& model, const std::string& name) {
+  std::vector<std::string> names;
+  for (const lang::Function& f : model.functions) {
+    names.push_back(f.name);
+    if (f.name == name) return f;
+  }
+  throw Error(Exit::user, fmt::format("model '{}' has no function '{}'", model.name, name),
+              lang::did_you_mean(name, names));
+}
+
 }  // namespace
 
 double config_number(const ModelDecl& model, const Expr& e, const Config& config) {
@@ -179,15 +207,8 @@ Graph elaborate_function(const Scope& scope, const lang::Function& fn) {
 }
 
 Graph elaborate_model(const Scope& scope, const ModelDecl& model, const std::string& function, const Config& config) {
-  std::vector<std::string> names;
-  for (const lang::Function& f : model.functions) {
-    names.push_back(f.name);
-    if (f.name != function) continue;
-    Session session(scope);
-    return Elaboration(session, {&model, &config}).standalone(f);
-  }
-  throw Error(Exit::user, fmt::format("model '{}' has no function '{}'", model.name, function),
-              lang::did_you_mean(function, names));
+  Session session(scope);
+  return Elaboration(session, {&model, &config}).standalone(function_of(model, function));
 }
 
 void check_file(const Scope& given, const lang::File& file) {
@@ -209,8 +230,34 @@ void check_file(const Scope& given, const lang::File& file) {
     for (size_t j = 0; j < i; ++j)
       if (file.models[i].name == file.models[j].name)
         throw error_at(file.models[i].place, fmt::format("model '{}' is declared twice", file.models[i].name));
-    check_model(scope, complete_model(scope, file.models[i]));
+    if (is_optimizer(file.models[i]))
+      check_optimizer(scope, file.models[i]);
+    else
+      check_model(scope, complete_model(scope, file.models[i]));
   }
+}
+
+bool is_optimizer(const ModelDecl& decl) {
+  return std::any_of(decl.attributes.begin(), decl.attributes.end(),
+                     [](const lang::Attribute& a) { return a.name == "optimizer"; });
+}
+
+Config optimizer_config(const ModelDecl& optimizer, const Config& values) {
+  return model_config(optimizer, "", values);
+}
+
+Graph elaborate_update(const Scope& scope, const ModelDecl& optimizer, const std::string& function,
+                       const Config& config, const std::map<std::string, Type>& types) {
+  Session session(scope);
+  return Elaboration(session, {&optimizer, &config}).standalone(function_of(optimizer, function), types);
+}
+
+double elaborate_number(const Scope& scope, const ModelDecl& optimizer, const std::string& function,
+                        const Config& config, const std::vector<double>& arguments) {
+  Session session(scope);
+  std::vector<Number> numbers;
+  for (const double x : arguments) numbers.push_back(Number::of(x));
+  return Elaboration(session, {&optimizer, &config}).number_of_call(function_of(optimizer, function), numbers).value();
 }
 
 }  // namespace lumen::graph

@@ -70,6 +70,7 @@ std::shared_ptr<Library> Library::builtin() {
   auto library = std::make_shared<Library>();
   library->formats_ = FormatLibrary::builtin();
   for (const embedded::File& file : embedded::models()) {
+    if (file.path.starts_with("recipes/objectives/")) continue;  // train/objective.h
     if (file.path.ends_with(".lum")) {
       library->add_model_text(
           std::make_shared<Source>(Source{fmt::format("<embedded {}>", file.path), std::string(file.text)}));
@@ -127,6 +128,30 @@ void Library::add_model_folder(const std::filesystem::path& folder) {
   }
 }
 
+const lang::ModelDecl& Library::optimizer(const std::string& name) const {
+  const lang::ModelDecl* found = nullptr;
+  for (const auto& file : files_)
+    for (const lang::ModelDecl& decl : file->models) {
+      if (!graph::is_optimizer(decl) || decl.name != name) continue;
+      if (found)
+        throw error_at(decl.place,
+                       fmt::format("optimizer '{}' is there already, in {}", name, found->place.source->name),
+                       "choose another name");
+      found = &decl;
+    }
+  if (found) return *found;
+  throw Error(Exit::usage, fmt::format("no optimizer is called '{}'", name),
+              fmt::format("known optimizers: {}; one is a text, added with --models DIR", join(optimizer_names())));
+}
+
+std::vector<std::string> Library::optimizer_names() const {
+  std::vector<std::string> names;
+  for (const auto& file : files_)
+    for (const lang::ModelDecl& decl : file->models)
+      if (graph::is_optimizer(decl)) names.push_back(decl.name);
+  return names;
+}
+
 graph::Scope Library::scope() const {
   graph::Scope scope;
   for (const auto& file : files_) scope.files.push_back(file.get());
@@ -140,7 +165,7 @@ std::vector<FamilyRef> Library::families() const {
     for (const lang::ModelDecl& decl : file->models) {
       const bool is_part = std::any_of(decl.attributes.begin(), decl.attributes.end(),
                                        [](const lang::Attribute& a) { return a.name == "part"; });
-      if (!is_part) found.push_back(std::make_shared<Family>(shared_from_this(), decl));
+      if (!is_part && !graph::is_optimizer(decl)) found.push_back(std::make_shared<Family>(shared_from_this(), decl));
     }
   }
   return found;

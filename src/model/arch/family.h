@@ -44,6 +44,8 @@ class Library : public std::enable_shared_from_this<Library> {
   FamilyRef family_with_size(const std::string& size) const;      // null when no family has it
   std::vector<std::string> family_names() const;
   graph::Scope scope() const;
+  const lang::ModelDecl& optimizer(const std::string& name) const;  // Error with the known names
+  std::vector<std::string> optimizer_names() const;
 
   struct RecipeText {
     std::string name, text;
@@ -87,6 +89,7 @@ struct Parameter : graph::ModelParameter {
                           // embedding)
   bool decays = true;     // weight decay; norms and other vectors have none
   double rate = 1;        // factor on the learning rate
+  std::optional<double> weight_decay;  // instead of the optimizer's, whatever `decays` says
   // n > 0: in HF files the rows are n heads of [2, d/2] rows; here they are [d/2, 2] (adjacent pairs).
   // Of d rows only the first hf_turned are so (0: all).
   int64_t hf_halves = 0, hf_turned = 0;

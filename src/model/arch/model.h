@@ -31,7 +31,6 @@ Weight f32_weight(const graph::Shape& shape, std::span<const float> values);
 
 struct Model {
   std::string name;
-  std::string source;  // the file or folder it was read from, an absolute path; empty: made here
   FamilyRef family;
   graph::Config config;
   std::vector<Parameter> parameters;      // those this model has, in the family's order
@@ -47,9 +46,8 @@ struct Model {
   const Parameter* find(const std::string& parameter) const;
 };
 
-// Fresh weights: normal(init_scale), uniform(+-init_scale), ones, zeros; matrices that write into the residual stream
-// (init "residual") are divided by sqrt(2 * layers). Counter-based: a function of (seed, parameter number, element)
-// only.
+// Fresh weights: normal(init_scale), ones, zeros; matrices that write into the residual stream (init "residual") are
+// divided by sqrt(2 * layers). Counter-based: a function of (seed, parameter number, element) only.
 Weight initial_weight(const Family& family, const graph::Config& config, const Parameter& p, uint32_t seed,
                       uint32_t salt);
 Model initialise(FamilyRef family, const graph::Config& config, uint32_t seed);

@@ -309,20 +309,15 @@ Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
 Model read_model(const LibraryRef& library, const std::filesystem::path& given) {
   const std::filesystem::path path = resolve_path(given);
   std::error_code failure;
-  const auto from = [](const std::filesystem::path& source, const auto& read) {
-    Model model = naming(source, read);
-    model.source = std::filesystem::absolute(source).lexically_normal().string();
-    return model;
-  };
   if (std::filesystem::is_directory(path, failure)) {
     if (const auto file = path / "model.gguf"; std::filesystem::exists(file))
-      return from(file, [&] { return read_gguf(library, file); });
-    if (std::filesystem::exists(path / "config.json")) return from(path, [&] { return read_hf(library, path); });
+      return naming(file, [&] { return read_gguf(library, file); });
+    if (std::filesystem::exists(path / "config.json")) return naming(path, [&] { return read_hf(library, path); });
     throw Error(Exit::user, fmt::format("{}: neither model.gguf nor config.json in this folder", path.string()),
                 "give a GGUF file, a folder written by `lumen train`, or a Hugging Face folder");
   }
   if (!std::filesystem::exists(path, failure)) throw user_error("{}: no such file", path.string());
-  return from(path, [&] { return read_gguf(library, path); });
+  return naming(path, [&] { return read_gguf(library, path); });
 }
 
 }  // namespace lumen::model

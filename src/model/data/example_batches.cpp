@@ -42,8 +42,9 @@ ExampleBatches::ExampleBatches(std::vector<LoadedExamples> training, std::vector
   for (const auto* sets : {&training, &validation}) {
     for (const LoadedExamples& set : *sets) {
       if (set.store->form() != form_)
-        throw Error(Exit::user, fmt::format("'{}' has rows of another kind than '{}'", set.files.front().path,
-                                            training.front().files.front().path),
+        throw Error(Exit::user,
+                    fmt::format("'{}' has rows of another kind than '{}'", set.files.front().path,
+                                training.front().files.front().path),
                     "texts and chats go together; pairs and labels stand alone");
       files_.insert(files_.end(), set.files.begin(), set.files.end());
       hashes.push_back(set.store->hash());
@@ -211,24 +212,26 @@ Batch ExampleBatches::validation(int64_t first, int64_t rows) const {
 
 void ExampleBatches::require(double vocabulary) const {
   if (training_.rows == 0)
-    throw Error(Exit::user, "no example is left to train on\n" + report_.table(), "a larger --length keeps longer ones");
+    throw Error(Exit::user, "no example is left to train on\n" + report_.table(),
+                "a larger --length keeps longer ones");
   if (validation_.rows == 0)
     throw Error(Exit::user, "no example is left to validate on",
                 "give more rows, a larger --validation, or --validation-data FILE");
   for (const auto* side : {&training_, &validation_}) {
     for (const Part& part : side->parts) {
       if (static_cast<double>(part.store->largest()) < vocabulary) continue;
-      throw Error(Exit::user,
-                  fmt::format("the data have token {}, but the model has rows for {} only", part.store->largest(),
-                              vocabulary),
-                  "the tokenizer is not the model's");
+      throw Error(
+          Exit::user,
+          fmt::format("the data have token {}, but the model has rows for {} only", part.store->largest(), vocabulary),
+          "the tokenizer is not the model's");
     }
   }
 }
 
 int64_t ExampleBatches::steps_of(double epochs) const {
   const double units = static_cast<double>(training_.rows * unit()) * epochs;
-  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(units / static_cast<double>(options_.rows * options_.accumulate))));
+  return std::max<int64_t>(
+      1, static_cast<int64_t>(std::ceil(units / static_cast<double>(options_.rows * options_.accumulate))));
 }
 
 }  // namespace lumen::model

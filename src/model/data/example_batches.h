@@ -18,8 +18,8 @@ struct BatchOptions {
   int64_t rows = 1, length = 1, accumulate = 1;
   bool packing = false;
   Overflow overflow = Overflow::cut;
-  double validation = 0.1;    // share of the rows, of each set; none where sets for validation are given
-  std::vector<double> mix;    // shares of the sets; empty: by their sizes
+  double validation = 0.1;  // share of the rows, of each set; none where sets for validation are given
+  std::vector<double> mix;  // shares of the sets; empty: by their sizes
 };
 
 class ExampleBatches final : public Batches {
@@ -38,7 +38,7 @@ class ExampleBatches final : public Batches {
   Hash token_hash() const override { return hash_; }
 
   uint64_t epoch_rows() const { return training_.rows; }
-  int64_t steps_of(double epochs) const;  // rounded up
+  int64_t steps_of(double epochs) const;               // rounded up
   const RowReport& report() const { return report_; }  // of reading and of what windows cut or drop
   uint64_t training_tokens() const { return training_.tokens; }
   uint64_t training_learned() const { return training_.learned; }
@@ -70,7 +70,7 @@ class ExampleBatches final : public Batches {
   BatchOptions options_;
   RowForm form_ = RowForm::texts;
   Side training_, validation_;
-  std::vector<uint32_t> pattern_;             // of sets, where they have shares
+  std::vector<uint32_t> pattern_;              // of sets, where they have shares
   std::vector<std::vector<uint64_t>> before_;  // of each set: its places in the pattern before a place
   std::vector<DataFile> files_;
   RowReport report_;

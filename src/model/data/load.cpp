@@ -120,9 +120,9 @@ Hash cache_key(const std::vector<DataFile>& files, const Tokenizer& tokenizer, c
                         {"tokenizer", hash_text(tokenizer.to_json()).hex()},
                         {"tokenizer_config", hash_text(tokenizer.to_config_json()).hex()},
                         {"ends", tokenizer.end_of_generation()}};
-  for (const DataFile& f : files) parts["files"].push_back({{"name", fs::path(f.path).filename().string()},
-                                                            {"bytes", f.bytes},
-                                                            {"hash", f.hash.hex()}});
+  for (const DataFile& f : files)
+    parts["files"].push_back(
+        {{"name", fs::path(f.path).filename().string()}, {"bytes", f.bytes}, {"hash", f.hash.hex()}});
   return hash_text(parts.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
 }
 

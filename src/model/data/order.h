@@ -1,5 +1,5 @@
-// Orders without memory: a permutation of 0 .. size - 1 that is a pure function of its key, by a cipher on numbers of as
-// many bits; numbers outside are enciphered again until they are inside. Proved by tests/model/data_order_test.cpp.
+// Orders without memory: a permutation of 0 .. size - 1 that is a pure function of its key, by a cipher on numbers of
+// as many bits; numbers outside are enciphered again until they are inside. Proved by tests/model/data_order_test.cpp.
 #pragma once
 
 #include <array>

@@ -58,7 +58,8 @@ std::string RowReport::table() const {
   for (const Line* l : sorted) {
     out += fmt::format("{:>9} {:<8}{}\n", l->count, l->cut ? "cut" : "dropped", l->reason);
     for (const Place& place : l->first)
-      out += fmt::format("{:>18}{}:{}{}\n", "", place.file, place.line, place.detail.empty() ? "" : ": " + place.detail);
+      out +=
+          fmt::format("{:>18}{}:{}{}\n", "", place.file, place.line, place.detail.empty() ? "" : ": " + place.detail);
   }
   return out;
 }
@@ -77,8 +78,10 @@ RowReport RowReport::from_json(const nlohmann::json& json, const std::string& wh
   RowReport out;
   out.read_ = static_cast<uint64_t>(json_integer(json, "rows", where));
   for (const nlohmann::json& l : json_member(json, "lines", where)) {
-    Line line{json_text(l, "reason", where), json_boolean(l, "cut", false, where),
-              static_cast<uint64_t>(json_integer(l, "count", where)), {}};
+    Line line{json_text(l, "reason", where),
+              json_boolean(l, "cut", false, where),
+              static_cast<uint64_t>(json_integer(l, "count", where)),
+              {}};
     for (const nlohmann::json& p : json_member(l, "first", where))
       line.first.push_back({json_text(p, "file", where), static_cast<uint64_t>(json_integer(p, "line", where)),
                             json_text(p, "detail", where)});

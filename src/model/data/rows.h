@@ -13,8 +13,8 @@ namespace lumen::model {
 
 struct DataRow {
   uint64_t line = 0;
-  std::string_view text = {};         // JSON that parse_row() is still to read; lives as long as the reader
-  nlohmann::ordered_json value = {};  // an object
+  std::string_view text = {};           // JSON that parse_row() is still to read; lives as long as the reader
+  nlohmann::ordered_json value = {};    // an object
   std::string fault = {}, detail = {};  // why it is none: in few words that rows share, and what exactly
 };
 

@@ -13,8 +13,8 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr std::array<const char*, 18> kNames = {
-    "messages", "conversations", "tools",  "text",   "prompt",  "completion", "chosen",   "rejected", "label",
-    "system",   "instruction",   "input",  "output", "history", "question",   "answer",   "response", "kto_tag"};
+    "messages", "conversations", "tools", "text",   "prompt",  "completion", "chosen", "rejected", "label",
+    "system",   "instruction",   "input", "output", "history", "question",   "answer", "response", "kto_tag"};
 
 [[noreturn]] void wrong(std::string reason, std::string detail = {}) {
   throw ShapeFault{std::move(reason), std::move(detail)};

@@ -102,6 +102,11 @@ std::optional<TrainingEvaluation> TrainingEvaluator::run(Trainer& trainer, int64
   TrainingEvaluation out;
   out.validation_loss = trainer.evaluate(rows, stop);
   if (out.validation_loss < 0) return std::nullopt;
+  if (trainer.has_average()) {
+    const double loss = trainer.evaluate_average(rows, stop);
+    if (loss < 0) return std::nullopt;
+    out.figures["ema.validation_loss"] = loss;
+  }
   if (tasks_.empty() && prompts_.empty()) return out;
   const Model model = trainer.rounded();
   std::vector<ScaledAdapter> adapters;

@@ -184,8 +184,7 @@ void each_part(const ChatText& text, size_t begin, size_t end, const See& see) {
 std::vector<TokenId> ChatRenderer::tokens(const ChatText& text, size_t begin, size_t end) const {
   std::vector<TokenId> out;
   each_part(text, begin, end, [&](size_t from, size_t to, bool plain) {
-    const auto ids =
-        tokenizer_.encode(std::string_view(text.text).substr(from, to - from), {.parse_special = !plain});
+    const auto ids = tokenizer_.encode(std::string_view(text.text).substr(from, to - from), {.parse_special = !plain});
     out.insert(out.end(), ids.begin(), ids.end());
   });
   return out;
@@ -209,7 +208,8 @@ PlacedTokens ChatRenderer::placed_tokens(const ChatText& text) const {
       const bool control = tokenizer_.kind(ids[i]) == TokenKind::control;
       std::string_view rest = said;
       // Vocabularies of words put a space before a text's first word, and some tokens swallow spaces beside them.
-      if (!part.substr(at).starts_with(rest) && (i == 0 || near_control) && rest.starts_with(' ')) rest.remove_prefix(1);
+      if (!part.substr(at).starts_with(rest) && (i == 0 || near_control) && rest.starts_with(' '))
+        rest.remove_prefix(1);
       if (!part.substr(at).starts_with(rest) && (near_control || control) && skip_space()) rest = said;
       known = part.substr(at).starts_with(rest);
       at += rest.size();

@@ -52,10 +52,10 @@ class ChatRenderer {
   MarkedChat mark(const nlohmann::ordered_json& messages) const;
 
   struct Options {
-    size_t count = SIZE_MAX;       // of the messages, from the first one
-    bool open_answer = false;      // with the beginning of an answer behind them
-    bool mark_answers = false;     // where the template has blocks for what the model says: where they lie
-    std::optional<size_t> marked;  // or: where the texts of this message lie
+    size_t count = SIZE_MAX;            // of the messages, from the first one
+    bool open_answer = false;           // with the beginning of an answer behind them
+    bool mark_answers = false;          // where the template has blocks for what the model says: where they lie
+    std::optional<size_t> marked = {};  // or: where the texts of this message lie
   };
   // `more`: other values for the template (tools, enable_thinking, ...).
   ChatText render(const MarkedChat& chat, const nlohmann::ordered_json& more, const Options& options) const;

@@ -39,7 +39,7 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
     if (c.magnitudes)
       out.adapters = run::saturating_sum(
           out.adapters, element_bytes(graph::low_rank_rows(model.find(c.weight)->shape, c.rows), Scalar::f32));
-  out.moments = run::saturating_product(trained, 2);
+  out.moments = method.optimizer().state_bytes(method.trained(), held);
   // A step of one batch has its gradients among its values; no fewer bytes for that.
   out.gradients = recipe.accumulate > 1 ? trained : 0;
   out.values = recipe.accumulate > 1 ? 0 : trained;
@@ -68,14 +68,14 @@ int64_t TrainingForecast::total() const {
 run::MemoryNeeds TrainingForecast::needs() const {
   run::MemoryNeeds needs = {{adapters > 0 ? "weights, as they are" : "weights", weights}};
   if (adapters > 0) needs.push_back({"adapters", adapters});
-  needs.push_back({"two moments of each", moments});
+  needs.push_back({"states of the optimizer", moments});
   needs.push_back({"gradients, summed over batches", gradients});
   needs.push_back({"values of a step, gradients among them", values});
   return needs;
 }
 
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe) {
-  const Method method(model, recipe, false);
+  const Method method(model, recipe, {});
   TrainingForecast out = of_parameters(model, recipe, method);
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
   const int64_t step = recipe.accumulate == 1 ? arena(method.step())
@@ -90,7 +90,7 @@ void require_training(run::Engine& engine, const Model& model, const Recipe& rec
   if (recipe.accumulate > kMostBatches)
     throw usage_error("a step of {} batches: at most {} can be accumulated", recipe.accumulate, kMostBatches);
   // What is certain without a plan is refused without one.
-  require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, false)), weights_are_there);
+  require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, {})), weights_are_there);
   require(engine, model, recipe, forecast_training(engine, model, recipe), weights_are_there);
 }
 

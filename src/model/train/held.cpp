@@ -1,6 +1,7 @@
 #include "model/train/held.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -58,21 +59,28 @@ Graph hold(Graph g, const Holding& held, std::map<std::string, ValueId>* values)
   return out;
 }
 
-ValueId round_stochastically(Builder& build, ValueId value, ValueId seed, uint32_t salt) {
+ValueId round_mantissa(Builder& build, ValueId value, int bits, ValueId seed, uint32_t salt) {
   const ValueId random = build.random(seed, salt, build.type(value).shape);
-  // bf16 is the upper half of f32: a random lower half is added and then cut off. What is not finite stays so.
+  // A random number is added to the bits that go, which are then cut off.
+  const int gone = 23 - bits;
   Formula f;
   f.inputs = {Scalar::f32, Scalar::f32};
-  const int bits = f.convert(ScalarOp::bitcast_, Scalar::u32, f.input(0));
-  const int low =
-      f.convert(ScalarOp::cast_, Scalar::u32, f.op(ScalarOp::mul_, f.input(1), f.constant(Scalar::f32, 65536.0)));
-  const int sum = f.op(ScalarOp::add_, bits, low);
+  const int number = f.convert(ScalarOp::bitcast_, Scalar::u32, f.input(0));
+  const int low = f.convert(ScalarOp::cast_, Scalar::u32,
+                            f.op(ScalarOp::mul_, f.input(1), f.constant(Scalar::f32, std::ldexp(1.0, gone))));
+  const int sum = f.op(ScalarOp::add_, number, low);
   const int exponent = f.integer(Scalar::u32, 0x7f800000);
-  const int is_special = f.op(ScalarOp::eq_, f.op(ScalarOp::and_, bits, exponent), exponent);
-  const int chosen = f.op(ScalarOp::select_, is_special, bits, sum);
-  const int cut = f.op(ScalarOp::and_, chosen, f.integer(Scalar::u32, 0xffff0000));
+  const int own = f.op(ScalarOp::and_, number, exponent);
+  const int is_special = f.op(ScalarOp::eq_, own, exponent);
+  const int chosen = f.op(ScalarOp::select_, is_special, number, sum);
+  const int cut = f.op(ScalarOp::and_, chosen, f.integer(Scalar::u32, ~((int64_t{1} << gone) - 1) & 0xffffffff));
   f.outputs = {f.convert(ScalarOp::bitcast_, Scalar::f32, cut)};
-  return build.cast(build.map(std::move(f), {value, random}), {Scalar::bf16, nullptr});
+  return build.map(std::move(f), {value, random});
+}
+
+ValueId round_stochastically(Builder& build, ValueId value, ValueId seed, uint32_t salt) {
+  constexpr int kBits = 7;  // of bf16, the upper half of f32
+  return build.cast(round_mantissa(build, value, kBits, seed, salt), {Scalar::bf16, nullptr});
 }
 
 uint32_t rounding_seed(uint32_t run, int64_t step) {

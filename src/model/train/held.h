@@ -36,6 +36,11 @@ graph::Graph hold(graph::Graph g, const Holding& held, std::map<std::string, gra
 // An f32 value as bf16, rounded up or down by the numbers that (seed, salt) name.
 graph::ValueId round_stochastically(graph::Builder& build, graph::ValueId value, graph::ValueId seed, uint32_t salt);
 
+// An f32 value whose mantissa has `bits` bits at most, rounded up or down by the numbers that (seed, salt) name; what
+// is not finite stays so.
+graph::ValueId round_mantissa(graph::Builder& build, graph::ValueId value, int bits, graph::ValueId seed,
+                              uint32_t salt);
+
 // The seed of a step.
 uint32_t rounding_seed(uint32_t run, int64_t step);
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "model/arch/read.h"
 #include "model/file/json.h"
+#include "model/train/record.h"
 
 namespace lumen::model {
 
@@ -13,33 +14,30 @@ Hash weights_hash(const Model& model) {
   return hash_text(text);
 }
 
-void record_base(const BaseModel& base, CheckpointContent* content) {
-  content->state.more["base"] = {{"path", base.path}, {"weights_xxh3_128", base.hash.hex()}};
+void record_base(const Hash& weights, CheckpointContent* content) {
+  content->state.more["base"] = {{"weights_xxh3_128", weights.hex()}};
 }
 
-std::optional<BaseModel> recorded_base(const Checkpoint& checkpoint) {
+std::optional<Hash> recorded_base(const Checkpoint& checkpoint) {
   const nlohmann::json& more = checkpoint.state.more;
   if (!more.contains("base")) return std::nullopt;
   const std::string where = (checkpoint.folder / "trainer_state.json").string();
-  const nlohmann::json& base = json_member(more, "base", where);
-  const std::string hex = json_text(base, "weights_xxh3_128", where);
-  const auto hash = read_hash(hex);
-  if (!hash) throw user_error("{}: '{}' is no content hash", where, hex);
-  return BaseModel{json_text(base, "path", where), *hash};
+  return hash_of(json_text(json_member(more, "base", where), "weights_xxh3_128", where), where);
 }
 
-Model read_base(const LibraryRef& library, const BaseModel& base, const std::string& elsewhere) {
-  const std::string path = elsewhere.empty() ? base.path : elsewhere;
-  constexpr const char* kHint = "--model names the file or folder the adapter was begun with";
-  if (path.empty()) throw Error(Exit::user, "the checkpoint does not say where the model of its adapter lies", kHint);
-  std::error_code failure;
-  if (!std::filesystem::exists(path, failure) && elsewhere.empty())
-    throw Error(Exit::user, fmt::format("the model of this adapter is no longer at {}", path), kHint);
-  Model model = read_model(library, path);
-  if (const Hash now = weights_hash(model); !(now == base.hash))
+Model read_base(const LibraryRef& library, const Hash& weights, const std::string& path) {
+  constexpr const char* kHint = "--model names the file or folder that the adapter was begun with";
+  if (path.empty()) throw Error(Exit::user, "the recipe does not say where the model of the adapter lies", kHint);
+  Model model;
+  try {
+    model = read_model(library, path);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("the model of the adapter cannot be read: {}", error.what()), kHint);
+  }
+  if (const Hash now = weights_hash(model); !(now == weights))
     throw Error(Exit::verify,
                 fmt::format("{} has other weights than the model this adapter was trained beside (hash {}, then {})",
-                            path, now.hex(), base.hash.hex()),
+                            path, now.hex(), weights.hex()),
                 kHint);
   return model;
 }

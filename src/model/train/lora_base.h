@@ -2,6 +2,7 @@
 // Proved by tests/model/lora_resume_test.cpp.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/hash.h"
@@ -13,15 +14,10 @@ namespace lumen::model {
 // Of all weights: names, shapes, elements and bytes, whatever file they lie in.
 Hash weights_hash(const Model& model);
 
-struct BaseModel {
-  std::string path;  // where it was last read from
-  Hash hash;
-};
-void record_base(const BaseModel& base, CheckpointContent* content);
-// Nothing where the checkpoint holds all weights itself.
-std::optional<BaseModel> recorded_base(const Checkpoint& checkpoint);
-// Reads it from where it was, or from `elsewhere` when that is not empty. Error (exit 5) when its weights are not those
-// the run began with.
-Model read_base(const LibraryRef& library, const BaseModel& base, const std::string& elsewhere);
+void record_base(const Hash& weights, CheckpointContent* content);
+// The hash of the weights an adapter was trained beside; nothing where the checkpoint holds all weights itself.
+std::optional<Hash> recorded_base(const Checkpoint& checkpoint);
+// Error (exit 5) when the weights there are not those the run began with.
+Model read_base(const LibraryRef& library, const Hash& weights, const std::string& path);
 
 }  // namespace lumen::model

@@ -1,18 +1,24 @@
 #include "model/train/method.h"
 
 #include "base/error.h"
+#include "graph/grad/work.h"
+#include "graph/pass/segments.h"
 
 namespace lumen::model {
 
-Method::Method(const Model& model, const Recipe& recipe, bool weighted)
-    : model_(model), recipe_(recipe), weighted_(weighted) {
+Method::Method(const Model& model, const Recipe& recipe, BatchForm form)
+    : model_(model), recipe_(recipe), form_(form), optimizer_(model.family->library(), recipe.optimizer) {
   for (const char* function : {"loss", "token_loss"})
     if (!model.family->has_function(function))
       throw user_error("the family '{}' cannot be trained: it has no function '{}'", model.family->name(), function);
+  if (!recipe.objective.name.empty()) objective_.emplace(model.family->library(), recipe.objective);
+  if (objective_ && !model.family->has_function(objective_->function()))
+    throw user_error("the family '{}' cannot be trained for '{}': it has no function '{}'", model.family->name(),
+                     objective_->name(), objective_->function());
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe.precision, model.family->library().formats());
-  loss_ = weighted ? weighted_loss(model.family->function("token_loss", model.config))
-                   : model.family->function("loss", model.config);
+  loss_ = function(objective_ ? objective_->function() : form.weights ? "token_loss" : "loss");
+  if (!objective_ && form.weights) loss_ = weighted_loss(std::move(loss_));
   const Scalar type = param_scalar(recipe.param_type);
   if (recipe.adapter.trains()) {
     if (!recipe.quantize.empty())
@@ -20,20 +26,48 @@ Method::Method(const Model& model, const Recipe& recipe, bool weighted)
                   "leave one of the two away");
     changes_ = adapter_changes(model, graph::low_rank_places(loss_), recipe.adapter);
     trained_ = adapter_parameters(model, changes_, recipe.adapter);
+    require_members(recipe.groups, trained_);
+    trained_ = grouped(std::move(trained_), recipe.groups);
     held_ = holding_of(trained_, type);
     loss_ = graph::add_low_rank(std::move(loss_), changes_);
   } else {
     for (const Parameter& p : model.parameters)
       if (!p.frozen) trained_.push_back(p);
-    held_ = holding_of(model.parameters, type);
     // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights
     // themselves.
     roundings_ = fake_assignments(recipe.quantize, model);
     graph::assign_formats(loss_, roundings_);
     learned_ = learned_fields(loss_, roundings_);
-    for (const LearnedField& f : learned_) trained_.push_back(f.parameter);
+    std::vector<Parameter> fields;
+    for (const LearnedField& f : learned_) fields.push_back(f.parameter);
+    std::vector<Parameter> all = trained_;
+    all.insert(all.end(), fields.begin(), fields.end());
+    require_members(recipe.groups, all);
+    trained_ = grouped(std::move(trained_), recipe.groups);
+    held_ = holding_of(trained_, type);
+    for (Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
   }
   loss_ = graph::bind_symbols(loss_, options_.symbols);
+  if (objective_) {
+    const std::optional<graph::Graph> theirs = teacher();
+    loss_ = objective_->over(std::move(loss_), form_.weights, theirs ? &*theirs : nullptr);
+  }
+}
+
+graph::Graph Method::function(const char* name) const {
+  graph::Graph g = model_.family->function(name, model_.config);
+  if (form_.starts) graph::keep_texts_apart(g);
+  return g;
+}
+
+std::optional<graph::Graph> Method::teacher() const {
+  if (!objective_ || !objective_->reads("teacher")) return {};
+  if (!is_frozen())
+    throw Error(Exit::usage,
+                fmt::format("the objective '{}' learns from the model without its adapter, and there is none",
+                            objective_->name()),
+                "train an adapter: --lora");
+  return graph::bind_symbols(function("forward"), options_.symbols);
 }
 
 Method::Work Method::finished(graph::Graph graph) const {
@@ -43,37 +77,55 @@ Method::Work Method::finished(graph::Graph graph) const {
 }
 
 Method::Work Method::step() const {
-  return finished(training_step(loss_, trained_, recipe_.adam, held_));
+  return finished(training_step(loss_, trained_, optimizer_, held_));
 }
 
 Method::Work Method::accumulate() const {
-  // Weights sum to 1 over all batches of a step.
-  const int parts = weighted_ ? 1 : static_cast<int>(recipe_.accumulate);
-  return finished(accumulate_step(loss_, trained_, parts, held_));
+  return finished(accumulate_step(loss_, trained_, parts(), held_));
 }
 
 Method::Work Method::apply() const {
   run::CompileOptions options;
   options.symbols = options_.symbols;
-  return {apply_step(trained_, recipe_.adam, held_), options};
+  return {apply_step(trained_, optimizer_, held_), options};
 }
 
 Method::Work Method::evaluation() const {
-  graph::Graph losses = model_.family->function("token_loss", model_.config);
-  if (is_frozen()) losses = graph::add_low_rank(std::move(losses), without_dropout(changes_));
+  return evaluated(with_roundings(function("token_loss")));
+}
+
+Method::Work Method::reference() const {
+  return evaluated(function("token_loss"));
+}
+
+Method::Work Method::objective_loss() const {
+  const std::optional<graph::Graph> theirs = teacher();
+  graph::Graph policy = graph::bind_symbols(with_roundings(function(objective_->function())), options_.symbols);
+  return evaluated(objective_->over(std::move(policy), form_.weights, theirs ? &*theirs : nullptr));
+}
+
+// As training sees the model, without what it leaves out at random.
+graph::Graph Method::with_roundings(graph::Graph g) const {
+  if (is_frozen()) g = graph::add_low_rank(std::move(g), without_dropout(changes_));
+  graph::assign_formats(g, roundings_);
+  return g;
+}
+
+Method::Work Method::evaluated(graph::Graph g) const {
   run::CompileOptions options;
   options.symbols = options_.symbols;
-  if (held_.names.empty()) {
-    options.assignments = roundings_;
-  } else {
-    graph::assign_formats(losses, roundings_);
-    losses = hold(std::move(losses), held_);
-  }
+  if (!held_.names.empty()) g = hold(std::move(g), held_);
   if (is_frozen()) {
-    losses = graph::fill_norms(std::move(losses), changes_);
-    options.assignments = stored_formats(model_, losses);
+    g = graph::fill_norms(std::move(g), changes_);
+    options.assignments = stored_formats(model_, g);
   }
-  return {std::move(losses), options};
+  return {std::move(g), options};
+}
+
+double Method::operations() const {
+  std::vector<std::string> names;
+  for (const Parameter& p : trained_) names.push_back(p.name);
+  return graph::training_work(loss_, names) * static_cast<double>(recipe_.accumulate);
 }
 
 int64_t window_length(const Model& model, const Recipe& recipe) {

@@ -20,14 +20,12 @@ graph::Type f32_type(graph::Shape shape) {
   return {std::move(shape), {Scalar::f32, nullptr}};
 }
 
-// The optimizer's part, shared by both ways to come by gradients. Formulas are single maps, so that each parameter's
-// moments and values are read and written once.
-class AdamWGraph {
+// The optimizer's part, shared by both ways to come by gradients.
+class OptimizerGraph {
  public:
-  AdamWGraph(Builder& build, const AdamW& settings) : build_(build), settings_(settings) {
-    rate_ = build.input(kLearningRate, Role::data, f32_type({}));
-    correction1_ = build.input(kCorrection1, Role::data, f32_type({}));
-    correction2_ = build.input(kCorrection2, Role::data, f32_type({}));
+  OptimizerGraph(Builder& build, const Optimizer& optimizer) : build_(build), optimizer_(optimizer) {
+    for (const auto& [name, unused] : optimizer.numbers(1, 1))
+      numbers_[name] = build.input(name, Role::data, f32_type({}));
   }
 
   // |all gradients|, rank 0.
@@ -55,52 +53,101 @@ class AdamWGraph {
 
   // min(1, max_norm / norm); the tiny addend keeps 0 / 0 away.
   ValueId clip(ValueId norm) {
-    if (settings_.max_norm <= 0) return build_.scalar(1.0);
-    const ValueId ratio = build_.div(build_.scalar(settings_.max_norm), build_.add(norm, build_.scalar(1e-12)));
+    if (optimizer_.settings().max_norm <= 0) return build_.scalar(1.0);
+    const ValueId ratio =
+        build_.div(build_.scalar(optimizer_.settings().max_norm), build_.add(norm, build_.scalar(1e-12)));
     return build_.binary(ScalarOp::min_, build_.scalar(1.0), ratio);
   }
 
   // `parameter` is the input, `value` what it holds as f32: the same unless it is held in another type.
   void apply(const Parameter& p, ValueId parameter, ValueId value, ValueId gradient, ValueId clip) {
-    const graph::Type type = f32_type(p.shape);
-    const ValueId m = build_.input(kFirstMoment + p.name, Role::state, type);
-    const ValueId v = build_.input(kSecondMoment + p.name, Role::state, type);
-    const auto number = [&](double x) { return build_.scalar(x); };
-    const ValueId g = build_.mul(gradient, clip);
-    const ValueId m_next =
-        build_.add(build_.mul(m, number(settings_.beta1)), build_.mul(g, number(1 - settings_.beta1)));
-    const ValueId v_next =
-        build_.add(build_.mul(v, number(settings_.beta2)), build_.mul(build_.mul(g, g), number(1 - settings_.beta2)));
-    const ValueId root = build_.unary(ScalarOp::sqrt_, build_.div(v_next, correction2_));
-    ValueId move = build_.div(build_.div(m_next, correction1_), build_.add(root, number(settings_.epsilon)));
-    if (p.decays && settings_.weight_decay != 0) {
-      move = build_.add(move, build_.mul(value, number(settings_.weight_decay)));
+    std::map<std::string, ValueId> known = {{"value", value}, {"gradient", build_.mul(gradient, clip)}};
+    for (const auto& [name, input] : numbers_) known[name.substr(name.find('.') + 1)] = input;
+    const ValueId rate = numbers_.at(kLearningRate);
+    known["rate"] = p.rate == 1 ? rate : build_.mul(rate, build_.scalar(p.rate));
+    std::map<std::string, ValueId> held;
+    for (const Optimizer::State& s : optimizer_.states(p)) {
+      held[s.name] = build_.input(optimizer_state(s.name, p.name), Role::state, s.type);
+      known[s.name] = seen(s, held[s.name]);
     }
-    if (p.rate != 1) move = build_.mul(move, number(p.rate));
-    ValueId next = build_.sub(value, build_.mul(rate_, move));
-    if (parameter != value) next = rounded(next);
-    build_.update(m, m_next);
-    build_.update(v, v_next);
-    build_.update(parameter, next);
+    std::map<std::string, ValueId> next;
+    const ValueId result = append(optimizer_.update(p), known, &next);
+    for (const Optimizer::State& s : optimizer_.states(p))
+      if (const auto n = next.find(s.name); n != next.end()) build_.update(held[s.name], stored(s, n->second));
+    build_.update(parameter, parameter == value ? result : rounded(result));
+    if (optimizer_.settings().ema_decay > 0) average(p, parameter, result);
   }
 
  private:
-  ValueId rounded(ValueId value) {
-    if (seed_ < 0) seed_ = build_.input(kRoundingSeed, Role::data, {{}, {Scalar::u32, nullptr}});
-    return round_stochastically(build_, value, seed_, salt_++);
+  // The mean of a parameter over the steps follows its new value.
+  void average(const Parameter& p, ValueId parameter, ValueId value) {
+    const graph::Type type = build_.type(parameter);
+    const ValueId mean = build_.input(average_of(p.name), Role::state, type);
+    const bool is_f32 = type.element.scalar == Scalar::f32;
+    const double decay = optimizer_.settings().ema_decay;
+    const ValueId was = is_f32 ? mean : build_.cast(mean, {Scalar::f32, nullptr});
+    const ValueId next = build_.add(build_.mul(was, build_.scalar(decay)), build_.mul(value, build_.scalar(1 - decay)));
+    build_.update(mean, is_f32 ? next : rounded(next));
   }
 
+  // What the text sees of a state.
+  ValueId seen(const Optimizer::State& state, ValueId held) {
+    const ValueId value = state.type.element.format ? build_.cast(held, {Scalar::f32, nullptr}) : held;
+    return state.is_root ? build_.mul(value, value) : value;
+  }
+
+  // What is held of a new value.
+  ValueId stored(const Optimizer::State& state, ValueId value) {
+    const FormatRef& format = state.type.element.format;
+    if (!format) return value;
+    if (state.is_root) value = build_.unary(ScalarOp::sqrt_, value);
+    if (const auto bits = Optimizer::stochastic_bits(*format))
+      value = round_mantissa(build_, value, *bits, seed(), salt_++);
+    return build_.cast(value, state.type.element);
+  }
+
+  // Appends an update's nodes; a state's new value is put into `next` rather than written.
+  ValueId append(const Graph& update, const std::map<std::string, ValueId>& known,
+                 std::map<std::string, ValueId>* next) {
+    std::vector<ValueId> map;
+    for (const graph::Node& node : update.nodes) {
+      if (node.op == graph::Op::input_) {
+        map.push_back(known.at(node.attributes.name));
+        continue;
+      }
+      if (node.op == graph::Op::update_) {
+        ValueId state = node.operands[0];
+        while (update[state].op == graph::Op::update_) state = update[state].operands[0];
+        if (node.operands.size() != 2)
+          throw user_error("state '{}' of an optimizer can only be updated as a whole", update[state].attributes.name);
+        map.push_back((*next)[update[state].attributes.name] = map[static_cast<size_t>(node.operands[1])]);
+        continue;
+      }
+      graph::Node copy = node;
+      for (ValueId& operand : copy.operands) operand = map[static_cast<size_t>(operand)];
+      build_.graph.nodes.push_back(std::move(copy));
+      map.push_back(static_cast<ValueId>(build_.graph.nodes.size()) - 1);
+    }
+    return map[static_cast<size_t>(update.results[0])];
+  }
+
+  ValueId seed() {
+    if (seed_ < 0) seed_ = build_.input(kRoundingSeed, Role::data, {{}, {Scalar::u32, nullptr}});
+    return seed_;
+  }
+  ValueId rounded(ValueId value) { return round_stochastically(build_, value, seed(), salt_++); }
+
   Builder& build_;
-  const AdamW& settings_;
-  ValueId rate_, correction1_, correction2_, seed_ = -1;
+  const Optimizer& optimizer_;
+  std::map<std::string, ValueId> numbers_;
+  ValueId seed_ = -1;
   std::vector<ValueId> squares_;  // of each gradient
   uint32_t salt_ = 1;
 };
 
 ValueId loss_of(const Graph& g) {
-  if (g.results.size() != 1 || !g[g.results[0]].type.shape.empty())
-    throw user_error("the family's function 'loss' gives {}, not a single number",
-                     g.results.size() == 1 ? print(g[g.results[0]].type) : fmt::format("{} results", g.results.size()));
+  if (!g[g.results[0]].type.shape.empty())
+    throw user_error("the family's function 'loss' gives {}, not a single number", print(g[g.results[0]].type));
   return g.results[0];
 }
 
@@ -124,6 +171,19 @@ struct Parameters {
   }
 };
 
+// The gradients of a graph's loss. It keeps its results: the loss, and metrics behind it.
+std::vector<ValueId> gradients_of(Graph& g, const Parameters& parameters) {
+  ValueId loss = loss_of(g);
+  std::vector<ValueId> metrics(g.results.begin() + 1, g.results.end());
+  const std::vector<ValueId> gradients =
+      graph::differentiate_by_rows(g, loss, parameters.values, int64_t{256} << 20, &metrics);
+  g.results = {loss};
+  g.results.insert(g.results.end(), metrics.begin(), metrics.end());
+  g.result_names.resize(g.results.size());
+  g.result_names[0] = "loss";
+  return gradients;
+}
+
 }  // namespace
 
 Graph weighted_loss(Graph g) {
@@ -136,22 +196,22 @@ Graph weighted_loss(Graph g) {
   return g;
 }
 
-Graph training_step(Graph loss, const std::vector<Parameter>& trained, const AdamW& settings, const Holding& held) {
+Graph training_step(Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
+                    const Holding& held) {
   Graph g = std::move(loss);
   g.name = "train";
   graph::inline_calls(g);
   const Parameters parameters(g, trained, held);
-  ValueId loss_value = loss_of(g);
-  const std::vector<ValueId> gradients = graph::differentiate_by_rows(g, loss_value, parameters.values);
+  const std::vector<ValueId> gradients = gradients_of(g, parameters);
   Builder build(g);
-  AdamWGraph adam(build, settings);
-  const ValueId norm = adam.norm(gradients);
-  const ValueId clip = adam.clip(norm);
+  OptimizerGraph part(build, optimizer);
+  const ValueId norm = part.norm(gradients);
+  const ValueId clip = part.clip(norm);
   for (size_t i = 0; i < trained.size(); ++i)
-    adam.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
-  g.results = {loss_value, norm};
-  g.result_names = {"loss", "norm"};
-  adam.add_squares(g, trained);
+    part.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
+  g.results.insert(g.results.begin() + 1, norm);
+  g.result_names.insert(g.result_names.begin() + 1, "norm");
+  part.add_squares(g, trained);
   return g;
 }
 
@@ -161,19 +221,16 @@ Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int par
   g.name = "accumulate";
   graph::inline_calls(g);
   const Parameters parameters(g, trained, held);
-  ValueId loss_value = loss_of(g);
-  const std::vector<ValueId> gradients = graph::differentiate_by_rows(g, loss_value, parameters.values);
+  const std::vector<ValueId> gradients = gradients_of(g, parameters);
   Builder build(g);
   for (size_t i = 0; i < trained.size(); ++i) {
     const ValueId sum = build.input(kGradient + trained[i].name, Role::state, f32_type(trained[i].shape));
     build.update(sum, build.add(sum, build.mul(gradients[i], build.scalar(1.0 / parts))));
   }
-  g.results = {loss_value};
-  g.result_names = {"loss"};
   return g;
 }
 
-Graph apply_step(const std::vector<Parameter>& trained, const AdamW& settings, const Holding& held) {
+Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held) {
   Graph g;
   g.name = "apply";
   Builder build(g);
@@ -182,16 +239,16 @@ Graph apply_step(const std::vector<Parameter>& trained, const AdamW& settings, c
   std::vector<ValueId> gradients;
   for (const Parameter& p : trained)
     gradients.push_back(build.input(kGradient + p.name, Role::state, f32_type(p.shape)));
-  AdamWGraph adam(build, settings);
-  const ValueId norm = adam.norm(gradients);
-  const ValueId clip = adam.clip(norm);
+  OptimizerGraph part(build, optimizer);
+  const ValueId norm = part.norm(gradients);
+  const ValueId clip = part.clip(norm);
   for (size_t i = 0; i < trained.size(); ++i) {
-    adam.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
+    part.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
     build.update(gradients[i], build.broadcast(build.scalar(0.0), trained[i].shape));
   }
   g.results = {norm};
   g.result_names = {"norm"};
-  adam.add_squares(g, trained);
+  part.add_squares(g, trained);
   return g;
 }
 

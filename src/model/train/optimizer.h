@@ -1,11 +1,11 @@
-// One training step as one graph: forward, loss, gradients, clipping and AdamW, updating parameters and moments in
-// place. Knows graphs and parameters, not engines or files. Proved by tests/model/train_test.cpp (finite differences, a
-// scalar AdamW).
+// One training step as one graph: forward, loss, gradients, clipping and the optimizer's text, updating parameters and
+// states in place. Knows graphs and parameters, not engines or files. Proved by tests/model/train_test.cpp (finite
+// differences, a scalar AdamW) and tests/model/optimizer_test.cpp.
 //
-//   g      = clip * d loss / d p          clip = min(1, max_norm / |all gradients|)
-//   m, v   = b1 m + (1 - b1) g,  b2 v + (1 - b2) g^2
-//   p      = p - lr * (m / c1 / (sqrt(v / c2) + eps) + decay * p)      c = 1 - b^step; decay only where
-//   Parameter::decays
+//   g = clip * d loss / d p          clip = min(1, max_norm / |all gradients|)
+//
+// States that are held in a format are decoded, used, and encoded again, parameter by parameter: no state of a whole
+// model is ever in f32. Formats of small floats under powers of two are rounded to stochastically.
 #pragma once
 
 #include <string>
@@ -14,22 +14,13 @@
 #include "graph/ir/graph.h"
 #include "model/arch/family.h"
 #include "model/train/held.h"
+#include "model/train/optimizer_rule.h"
 
 namespace lumen::model {
 
-struct AdamW {
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
-  double weight_decay = 0.1;
-  double max_norm = 1.0;  // 0: no clipping
-};
-
-// Names of the inputs these graphs have besides the loss graph's own.
-inline constexpr const char* kLearningRate = "step.lr";
-inline constexpr const char* kCorrection1 = "step.correction1";  // 1 - beta1^step
-inline constexpr const char* kCorrection2 = "step.correction2";  // 1 - beta2^step
-inline constexpr const char* kFirstMoment = "adam.m.";           // + parameter
-inline constexpr const char* kSecondMoment = "adam.v.";
-inline constexpr const char* kGradient = "gradient.";
+// Inputs of these graphs besides the loss graph's own: the optimizer's numbers and states (optimizer_rule.h), the seed
+// of roundings (held.h), and sums of gradients.
+inline constexpr const char* kGradient = "gradient.";  // + parameter
 // Results for each parameter: the sum of the squares of its unclipped gradient. They tell where numbers break.
 inline constexpr const char* kSquares = "squares.";
 
@@ -37,16 +28,16 @@ inline constexpr const char* kSquares = "squares.";
 // input "weights" of the same shape.
 graph::Graph weighted_loss(graph::Graph token_loss);
 
-// Results "loss", "norm" (of the unclipped gradients) and "squares.*". `loss` is a graph with one rank-0 result; when
-// its extents are numbers, wide logits are never stored whole (graph::differentiate_by_rows). Parameters are held as
-// `held` says between steps (held.h).
-graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const AdamW& settings,
+// Results "loss", "norm" (of the unclipped gradients), what else the loss graph gives, and "squares.*". `loss` is a
+// graph whose first result is a number, the last of its values; when its extents are numbers, wide logits are never
+// stored whole (graph::differentiate_by_rows). Parameters are held as `held` says between steps (held.h).
+graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
                            const Holding& held = {});
 
 // The same in two graphs for gradient accumulation: the first adds gradients / `parts` to states "gradient.*" and
-// returns "loss"; the second applies and clears them, returns "norm", and takes parameters and moments as states.
+// returns "loss" and metrics; the second applies and clears them, returns "norm", and takes parameters as states.
 graph::Graph accumulate_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
                              const Holding& held = {});
-graph::Graph apply_step(const std::vector<Parameter>& trained, const AdamW& settings, const Holding& held = {});
+graph::Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held = {});
 
 }  // namespace lumen::model

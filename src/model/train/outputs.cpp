@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kModel = "model.gguf";
 constexpr const char* kRounded = "model-rounded.gguf";
+constexpr const char* kAverage = "model-ema.gguf";
 constexpr const char* kFolder = "hf";
 
 constexpr size_t kLongestName = 63;  // of a tensor in a GGUF file
@@ -96,7 +97,8 @@ double count_of(const Model& model) {
 
 double adapter_count(const Model& model, const Recipe& recipe) {
   double count = 0;
-  for (const Parameter& p : Method(model, recipe, false).trained()) count += static_cast<double>(p.count());
+  const Method method(model, recipe, {});
+  for (const Parameter& p : method.trained()) count += static_cast<double>(p.count());
   return count;
 }
 
@@ -126,7 +128,9 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
   if (recipe.save_every > 0) saves += static_cast<double>(recipe.schedule.steps / recipe.save_every);
   // With a limit the oldest goes when the newest has proved good: one more than the limit at a time.
   if (recipe.keep > 0) saves = std::min(saves, std::max(1.0, static_cast<double>(recipe.keep + 1 - kept)));
-  const double models = weights * 4 * (1 + (recipe.quantize.empty() ? 0 : 1) + (recipe.hugging_face ? 1 : 0));
+  const double models = weights * 4 *
+                        (1 + (recipe.quantize.empty() ? 0 : 1) + (recipe.hugging_face ? 1 : 0) +
+                         (recipe.optimizer.ema_decay > 0 ? 1 : 0));
   struct statvfs disk{};
   if (::statvfs(folder.c_str(), &disk) != 0) return;  // a file system that does not tell
   const double room = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
@@ -143,12 +147,12 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
 std::vector<fs::path> earlier_outputs(const fs::path& folder) {
   std::vector<fs::path> found = list_checkpoints(folder);
   std::error_code error;
-  for (const char* name : {kModel, kRounded, kFolder, kReportName})
+  for (const char* name : {kModel, kRounded, kAverage, kFolder, kReportName})
     if (fs::exists(folder / name, error)) found.push_back(folder / name);
   return found;
 }
 
-std::vector<std::string> write_outputs(run::Engine& engine, const Trainer& trainer, const fs::path& folder) {
+std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {
   const Recipe& recipe = trainer.recipe();
   if (trainer.has_adapter()) return {};
   int file_type = -1;
@@ -159,6 +163,12 @@ std::vector<std::string> write_outputs(run::Engine& engine, const Trainer& train
   if (!recipe.quantize.empty()) {
     write_gguf(trainer.rounded(), folder / kRounded, static_cast<int>(recipe.file_type));
     lines.push_back(fmt::format("{} (the recipe's formats)", (folder / kRounded).string()));
+  }
+  if (trainer.has_average()) {
+    trainer.exchange_average();
+    write_gguf(in_type(engine, trainer.model(), recipe.output_type, &file_type), folder / kAverage, file_type);
+    trainer.exchange_average();
+    lines.push_back(fmt::format("{} ({}, the mean of the weights)", (folder / kAverage).string(), recipe.output_type));
   }
   if (recipe.hugging_face) {
     write_hf(trained, folder / kFolder);

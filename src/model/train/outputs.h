@@ -23,7 +23,6 @@ void require_room(const std::filesystem::path& folder, const Model& model, const
 std::vector<std::filesystem::path> earlier_outputs(const std::filesystem::path& folder);
 
 // Writes them; returns a line for each, with its type.
-std::vector<std::string> write_outputs(run::Engine& engine, const Trainer& trainer,
-                                       const std::filesystem::path& folder);
+std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, const std::filesystem::path& folder);
 
 }  // namespace lumen::model

@@ -12,8 +12,10 @@
 #include "graph/pass/pipeline.h"
 #include "model/arch/model.h"
 #include "model/file/toml.h"
+#include "model/train/groups.h"
 #include "model/train/lora.h"
-#include "model/train/optimizer.h"
+#include "model/train/objective.h"
+#include "model/train/optimizer_rule.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
 
@@ -30,17 +32,36 @@ struct QuantizeRule {
   RuleScope scope = {};                   // models it is for
 };
 
+// One of [[phase]]: what it says in place of the recipe around it, as a text of the same form.
+struct Phase {
+  std::string name, begin = "model", text;
+};
+
 struct Recipe {
   std::string name;
   // [model]
   std::string family, size;  // size alone finds its family
   graph::Config config;      // single keys on top
+  std::string base;          // the file or folder an adapter is trained beside
   // [data]
   std::string data;       // file or folder; "" = the text that comes with the program
   std::string tokenizer;  // "" or "characters", "bytes:N" (BPE of N tokens trained on the data), or a file
   double validation = 0.1;
+  std::string validation_data;         // files for validation instead of a share
+  std::string data_form = "auto";      // of rows: auto, texts, chats, pairs, labels
+  std::string train_on = "assistant";  // of chats: all, assistant, last
+  std::string chat_template;           // a name or a file; "": the model's own
+  std::vector<std::string> columns;    // "prompt=Q": which column of a file stands for which
+  std::vector<std::string> mix;        // shares of several data sets
+  bool packing = false;                // several examples share a window
+  std::string overflow = "cut";        // or drop: examples longer than a window
+  double epochs = 0;                   // 0: schedule.steps says how long
+  bool strict = false;                 // a row that cannot be used is an error
+  // [objective]
+  ObjectiveSettings objective;
   // [optimizer]
-  AdamW adam;
+  OptimizerSettings optimizer;
+  std::vector<ParameterGroup> groups;  // [[group]]
   // [adapter]: trained instead of the model's weights
   AdapterSettings adapter;
   // [schedule]
@@ -80,6 +101,8 @@ struct Recipe {
   std::vector<std::string> also;
   // [fallback]: what a tensor gets instead of a format whose blocks do not divide its rows; then what instead of that.
   std::map<std::string, std::string> fallback;
+  // [[phase]] (phases.h): trained one after another. Empty: the recipe is one run.
+  std::vector<Phase> phases;
   // [demo]
   std::vector<std::string> demo_formats, demo_trained;
   std::string demo_sample;
@@ -96,6 +119,8 @@ struct RecipeValue {
   std::string section, key, text;
 };
 std::vector<RecipeValue> values_of(const Recipe& recipe);
+// Those of `now` that are others than `base` has, as a recipe's text.
+std::string changed_values(const Recipe& base, const Recipe& now);
 
 // What a number of a recipe ("schedule.learning_rate") may be; files and flags are held to the same.
 struct Bounds {

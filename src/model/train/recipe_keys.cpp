@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <initializer_list>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -21,30 +22,65 @@ void set_shape(Recipe& r, const std::string& name) {
   r.schedule.shape = schedule_shape(name);
 }
 
-std::string get_on_nan(const Recipe& r) {
-  return r.on_nan;
+// A text that is one of a few.
+void set_one_of(std::string& value, const std::string& name, const char* what,
+                std::initializer_list<const char*> names) {
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw Error(Exit::usage, fmt::format("{}: '{}' is unknown", what, name), fmt::format("{}", fmt::join(names, ", ")));
+  value = name;
 }
-void set_on_nan(Recipe& r, const std::string& name) {
-  if (name != "stop" && name != "rollback") throw usage_error("on_nan is \"stop\" or \"rollback\", not '{}'", name);
-  r.on_nan = name;
-}
+const NamedChoice kDataForm = {[](const Recipe& r) { return r.data_form; },
+                               [](Recipe& r, const std::string& name) {
+                                 set_one_of(r.data_form, name, "data.form",
+                                            {"auto", "texts", "chats", "pairs", "labels"});
+                               }};
+const NamedChoice kTrainOn = {[](const Recipe& r) { return r.train_on; },
+                              [](Recipe& r, const std::string& name) {
+                                set_one_of(r.train_on, name, "data.train_on", {"all", "assistant", "last"});
+                              }};
+const NamedChoice kOverflow = {
+    [](const Recipe& r) { return r.overflow; },
+    [](Recipe& r, const std::string& name) { set_one_of(r.overflow, name, "data.overflow", {"cut", "drop"}); }};
 
-// A reference to a member: (Real, adam.beta1).
+const NamedChoice kOnNan = {
+    [](const Recipe& r) { return r.on_nan; },
+    [](Recipe& r, const std::string& name) { set_one_of(r.on_nan, name, "run.on_nan", {"stop", "rollback"}); }};
+
+// A reference to a member: (double, schedule.peak).
 #define LUMEN_MEMBER(Type, member) static_cast<Type& (*)(Recipe&)>([](Recipe& r) -> Type& { return r.member; })
 using Text = std::string;
 using Texts = std::vector<std::string>;
+using Optional = std::optional<double>;
 
 const RecipeKey kKeys[] = {
     {"model", "family", LUMEN_MEMBER(Text, family), 0, 0, Effect::model},
     {"model", "size", LUMEN_MEMBER(Text, size), 0, 0, Effect::model},
+    {"model", "base", LUMEN_MEMBER(Text, base), 0, 0, Effect::none},
     {"data", "path", LUMEN_MEMBER(Text, data), 0, 0, Effect::none},
     {"data", "tokenizer", LUMEN_MEMBER(Text, tokenizer), 0, 0, Effect::none},
     {"data", "validation", LUMEN_MEMBER(double, validation), 0.001, 0.9},
-    {"optimizer", "beta1", LUMEN_MEMBER(double, adam.beta1), 0, 0.999999},
-    {"optimizer", "beta2", LUMEN_MEMBER(double, adam.beta2), 0, 0.9999999},
-    {"optimizer", "epsilon", LUMEN_MEMBER(double, adam.epsilon), 1e-30, 1},
-    {"optimizer", "weight_decay", LUMEN_MEMBER(double, adam.weight_decay), 0, 1e6},
-    {"optimizer", "max_grad_norm", LUMEN_MEMBER(double, adam.max_norm), 0, kMostRate},
+    {"data", "validation_data", LUMEN_MEMBER(Text, validation_data), 0, 0, Effect::none},
+    {"data", "form", kDataForm},
+    {"data", "train_on", kTrainOn},
+    {"data", "chat_template", LUMEN_MEMBER(Text, chat_template), 0, 0, Effect::none},
+    {"data", "columns", LUMEN_MEMBER(Texts, columns)},
+    {"data", "mix", LUMEN_MEMBER(Texts, mix)},
+    {"data", "packing", LUMEN_MEMBER(bool, packing)},
+    {"data", "overflow", kOverflow},
+    {"data", "epochs", LUMEN_MEMBER(double, epochs), 0, 1e6},
+    {"data", "strict", LUMEN_MEMBER(bool, strict), 0, 0, Effect::none},
+    {"objective", "name", LUMEN_MEMBER(Text, objective.name)},
+    {"objective", "text", LUMEN_MEMBER(Text, objective.text)},
+    {"optimizer", "name", LUMEN_MEMBER(Text, optimizer.name)},
+    {"optimizer", "beta1", LUMEN_MEMBER(Optional, optimizer.beta1), 0, 0.999999},
+    {"optimizer", "beta2", LUMEN_MEMBER(Optional, optimizer.beta2), 0, 0.9999999},
+    {"optimizer", "epsilon", LUMEN_MEMBER(Optional, optimizer.epsilon), 1e-30, 1},
+    {"optimizer", "momentum", LUMEN_MEMBER(Optional, optimizer.momentum), 0, 0.999999},
+    {"optimizer", "weight_decay", LUMEN_MEMBER(Optional, optimizer.weight_decay), 0, 1e6},
+    {"optimizer", "max_grad_norm", LUMEN_MEMBER(double, optimizer.max_norm), 0, kMostRate},
+    {"optimizer", "moments", LUMEN_MEMBER(Text, optimizer.moments)},
+    {"optimizer", "second_moments", LUMEN_MEMBER(Text, optimizer.second_moments)},
+    {"optimizer", "ema_decay", LUMEN_MEMBER(double, optimizer.ema_decay), 0, 0.9999999},
     {"adapter", "method", LUMEN_MEMBER(Text, adapter.method), 0, 0, Effect::model},
     {"adapter", "rank", LUMEN_MEMBER(int64_t, adapter.rank), 1, kMostExtent, Effect::model},
     {"adapter", "alpha", LUMEN_MEMBER(double, adapter.alpha), 0, 1e6, Effect::model},
@@ -59,6 +95,9 @@ const RecipeKey kKeys[] = {
     {"schedule", "warmup_steps", LUMEN_MEMBER(int64_t, schedule.warmup), 0, kMostSteps},
     {"schedule", "steps", LUMEN_MEMBER(int64_t, schedule.steps), 1, kMostSteps},
     {"schedule", "decay_steps", LUMEN_MEMBER(int64_t, schedule.decay_steps), 0, kMostSteps},
+    {"schedule", "final_steps", LUMEN_MEMBER(int64_t, schedule.final_steps), 0, kMostSteps},
+    {"schedule", "power", LUMEN_MEMBER(double, schedule.power), 0, 100},
+    {"schedule", "cycles", LUMEN_MEMBER(int64_t, schedule.cycles), 1, 1e6},
     {"run", "batch", LUMEN_MEMBER(int64_t, batch), 1, kMostExtent},
     {"run", "length", LUMEN_MEMBER(int64_t, length), 0, kMostExtent},
     {"run", "accumulate", LUMEN_MEMBER(int64_t, accumulate), 1, 1 << 20},
@@ -67,7 +106,7 @@ const RecipeKey kKeys[] = {
     {"run", "save_every", LUMEN_MEMBER(int64_t, save_every), 0, kMostSteps, Effect::none},
     {"run", "keep", LUMEN_MEMBER(int64_t, keep), 0, 1e9, Effect::none},
     {"run", "seed", LUMEN_MEMBER(uint32_t, seed), 0, 4294967295.0},
-    {"run", "on_nan", NamedChoice{get_on_nan, set_on_nan}},
+    {"run", "on_nan", kOnNan},
     {"run", "spike_factor", LUMEN_MEMBER(double, spike_factor), 0, kMostRate},
     {"run", "rollbacks", LUMEN_MEMBER(int64_t, rollbacks), 0, 1e6},
     {"run", "precision", LUMEN_MEMBER(Text, precision)},
@@ -100,7 +139,13 @@ bool holds(const RecipeKey& key, double value) {
 double number_of(const RecipeKey& key, Recipe& recipe) {
   if (const auto real = std::get_if<double& (*)(Recipe&)>(&key.value)) return (*real)(recipe);
   if (const auto whole = std::get_if<int64_t& (*)(Recipe&)>(&key.value)) return static_cast<double>((*whole)(recipe));
-  return std::get<uint32_t& (*)(Recipe&)>(key.value)(recipe);
+  if (const auto seed = std::get_if<uint32_t& (*)(Recipe&)>(&key.value)) return (*seed)(recipe);
+  return std::get<Optional& (*)(Recipe&)>(key.value)(recipe).value();
+}
+
+bool is_given(const RecipeKey& key, Recipe& recipe) {
+  const auto optional = std::get_if<Optional& (*)(Recipe&)>(&key.value);
+  return !optional || (*optional)(recipe);
 }
 
 // Whole numbers are held exactly: below 2^53 as doubles are.
@@ -108,6 +153,7 @@ void set_number(const RecipeKey& key, double value, Recipe& recipe) {
   if (const auto real = std::get_if<double& (*)(Recipe&)>(&key.value)) (*real)(recipe) = value;
   if (const auto whole = std::get_if<int64_t& (*)(Recipe&)>(&key.value)) (*whole)(recipe) = static_cast<int64_t>(value);
   if (const auto seed = std::get_if<uint32_t& (*)(Recipe&)>(&key.value)) (*seed)(recipe) = static_cast<uint32_t>(value);
+  if (const auto optional = std::get_if<Optional& (*)(Recipe&)>(&key.value)) (*optional)(recipe) = value;
 }
 
 }  // namespace
@@ -129,6 +175,7 @@ std::string value_text(const RecipeKey& key, const Recipe& recipe) {
                         [&](std::string& (*get)(Recipe&)) { return model::quoted(get(r)); },
                         [&](std::vector<std::string>& (*get)(Recipe&)) { return model::quoted_list(get(r)); },
                         [&](const NamedChoice& choice) { return model::quoted(choice.get(r)); },
+                        [&](Optional& (*get)(Recipe&)) { return get(r) ? fmt::format("{}", *get(r)) : std::string(); },
                         [&](const auto& get) { return fmt::format("{}", get(r)); },
                     },
                     key.value);
@@ -142,6 +189,7 @@ void read_value(const RecipeKey& key, const Toml& section, Recipe& recipe) {
                  [&](std::vector<std::string>& (*get)(Recipe&)) { get(recipe) = section.texts(key.key); },
                  [&](const NamedChoice& choice) { choice.set(recipe, section.text(key.key)); },
                  [&](double& (*get)(Recipe&)) { get(recipe) = section.number(key.key); },
+                 [&](Optional& (*get)(Recipe&)) { get(recipe) = section.number(key.key); },
                  [&](int64_t& (*get)(Recipe&)) { get(recipe) = section.integer(key.key); },
                  [&](uint32_t& (*get)(Recipe&)) {
                    const int64_t value = section.integer(key.key);
@@ -193,8 +241,9 @@ void set_value(const RecipeKey& key, const std::string& text, Recipe& recipe) {
 }
 
 void check_value(const RecipeKey& key, const Recipe& recipe) {
-  if (!key.is_number()) return;
-  const double value = number_of(key, const_cast<Recipe&>(recipe));
+  auto& r = const_cast<Recipe&>(recipe);
+  if (!key.is_number() || !is_given(key, r)) return;
+  const double value = number_of(key, r);
   if (!holds(key, value)) throw usage_error("{} must be {}, not {}", key.name(), bounds_of(key.name()).text(), value);
 }
 

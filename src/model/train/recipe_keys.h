@@ -3,6 +3,7 @@
 // tests/model/recipe_keys_test.cpp.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -30,13 +31,14 @@ struct RecipeKey {
   const char* section;
   const char* key;
   std::variant<double& (*)(Recipe&), int64_t& (*)(Recipe&), uint32_t& (*)(Recipe&), bool& (*)(Recipe&),
-               std::string& (*)(Recipe&), std::vector<std::string>& (*)(Recipe&), NamedChoice>
+               std::string& (*)(Recipe&), std::vector<std::string>& (*)(Recipe&), NamedChoice,
+               std::optional<double>& (*)(Recipe&)>  // the last: what is not given is decided elsewhere
       value;
   double least = 0, most = 0;  // of numbers, both included
   RecipeEffect effect = RecipeEffect::training;
 
   std::string name() const { return std::string(section) + "." + key; }
-  bool is_number() const { return value.index() <= 2; }
+  bool is_number() const { return value.index() <= 2 || value.index() == 7; }
   bool is_whole() const { return value.index() == 1 || value.index() == 2; }
   bool is_switch() const { return value.index() == 3; }
 };
@@ -46,7 +48,7 @@ std::span<const RecipeKey> recipe_keys();
 // The row of "schedule.learning_rate"; it must exist.
 const RecipeKey& recipe_key(const std::string& name);
 
-// The value as TOML writes it.
+// The value as TOML writes it; "" when there is none.
 std::string value_text(const RecipeKey& key, const Recipe& recipe);
 // What the table of its section says, where it says something. Error with its place when it is out of bounds.
 void read_value(const RecipeKey& key, const Toml& section, Recipe& recipe);

@@ -1,6 +1,7 @@
 #include "model/train/record.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <set>
 
@@ -19,12 +20,6 @@ constexpr const char* kCarried = "base.";  // + name of a small file
 constexpr double kLargestConfig = 1e15;
 constexpr const char* kTokenizer = "tokenizer.json";
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
-
-Hash hash_of(const std::string& hex, const std::string& where) {
-  const auto hash = read_hash(hex);
-  if (!hash) throw user_error("{}: '{}' is no content hash", where, hex);
-  return *hash;
-}
 
 std::string name_of(const DataFile& file) {
   return file.path.empty() ? "the built-in text" : "'" + file.path + "'";
@@ -70,6 +65,15 @@ void require_shapes(const Model& model, const std::string& where) {
 
 }  // namespace
 
+Hash hash_of(const std::string& hex, const std::string& where) {
+  Hash hash;
+  const char* begin = hex.data();
+  const bool whole = hex.size() == 32 && std::from_chars(begin, begin + 16, hash.high, 16).ptr == begin + 16 &&
+                     std::from_chars(begin + 16, begin + 32, hash.low, 16).ptr == begin + 32;
+  if (!whole || hash.hex() != hex) throw user_error("{}: '{}' is no content hash", where, hex);
+  return hash;
+}
+
 void record_run(const Model& model, const std::vector<DataFile>& read, const Hash& tokens, CheckpointContent* content) {
   json& more = content->state.more;
   json numbers = json::object();
@@ -109,12 +113,12 @@ StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, cons
   model.config = model.family->config("", numbers);
   model.parameters = model.family->parameters(model.config);
   if (const auto beside = recorded_base(checkpoint)) {
-    Model whole = read_base(library, *beside, base);
+    if (!base.empty()) run.recipe.base = base;
+    Model whole = read_base(library, *beside, run.recipe.base);
     if (whole.family->name() != model.family->name())
       throw user_error("{}: the adapter is of the family '{}', but {} is of '{}'", where, model.family->name(),
-                       whole.source, whole.family->name());
+                       run.recipe.base, whole.family->name());
     model.weights = std::move(whole.weights);
-    model.source = whole.source;
     require_shapes(model, where);
   } else {
     if (!base.empty())

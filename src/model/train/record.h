@@ -9,6 +9,9 @@
 
 namespace lumen::model {
 
+// Of 32 lower-case digits. Error that names `where` for other texts.
+Hash hash_of(const std::string& hex, const std::string& where);
+
 // Adds the model (without weights) and the data to what is saved.
 void record_run(const Model& model, const std::vector<DataFile>& files, const Hash& tokens, CheckpointContent* content);
 
@@ -19,7 +22,7 @@ struct StoredRun {
   Hash tokens;  // Dataset::token_hash
 };
 // Error when the checkpoint lacks something or belongs to a family this library does not have. The model of an adapter
-// is read from where it was, or from `base` (lora_base.h); other checkpoints hold theirs.
+// is read from the recipe's `base`, or from `base` (lora_base.h); other checkpoints hold theirs.
 StoredRun read_run(const LibraryRef& library, const Checkpoint& checkpoint, const std::string& base = "");
 
 // One line for each difference between the files a run was trained on and those there are now; empty when none. Files

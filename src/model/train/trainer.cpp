@@ -8,6 +8,11 @@
 
 #include "base/check.h"
 #include "base/error.h"
+<<<<<<< HEAD
+=======
+#include "graph/grad/work.h"
+#include "graph/pass/segments.h"
+>>>>>>> 380fe6a8a746790dd1a88e0e5783924fc104c5a6
 #include "model/train/guard.h"
 #include "number/scalar.h"
 
@@ -26,10 +31,6 @@ constexpr const char* kDivergedHint =
 
 graph::Type f32_scalar() {
   return {{}, {Scalar::f32, nullptr}};
-}
-
-bool is_moment(const std::string& name) {
-  return name.starts_with(kFirstMoment) || name.starts_with(kSecondMoment);
 }
 
 std::string element_name(const Weight& w) {
@@ -103,7 +104,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
       model_(std::move(model)),
       recipe_(with_length(std::move(recipe), model_)),
       batches_(std::move(batches)),
-      method_(model_, recipe_, batches_->has_weights()) {
+      method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}) {
   if (method_.is_frozen())
     begin_adapter();
   else
@@ -114,6 +115,29 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
     accumulate_ = compile(method_.accumulate());
     apply_ = compile(method_.apply());
   }
+  work_ = method_.operations();
+  begin_average();
+}
+
+// The mean of the weights begins as what they are.
+void Trainer::begin_average() {
+  for (const Parameter& p : method_.trained()) {
+    const auto mean = tensors_.find(average_of(p.name));
+    if (mean != tensors_.end()) put_values(mean->first, p.shape, values(p.name), mean->second->type().element.scalar);
+  }
+}
+
+void Trainer::exchange_average() {
+  LUMEN_CHECK(has_average());
+  for (const Parameter& p : method_.trained()) std::swap(tensors_.at(p.name), tensors_.at(average_of(p.name)));
+  for (const auto& program : {step_, accumulate_, apply_, evaluate_})
+    if (program) bind_all(*program);
+}
+
+double Trainer::evaluate_average(int64_t rows, const std::atomic<bool>* stop) {
+  exchange_average();
+  const std::unique_ptr<Trainer, void (*)(Trainer*)> back(this, [](Trainer* t) { t->exchange_average(); });
+  return evaluate(rows, stop);
 }
 
 // All weights as floats of the recipe's type; they are the tensors from here on.
@@ -151,7 +175,7 @@ void Trainer::begin_adapter() {
     if (w.is_f32()) require_finite(w.f32(), model_.name, name, kDamagedHint);
     tensors_[name] = run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
-  base_ = {model_.source, weights_hash(model_)};
+  base_ = weights_hash(model_);
   put_squares();
   const Scalar type = param_scalar(recipe_.param_type);
   const Holding& held = method_.held();
@@ -257,25 +281,36 @@ void Trainer::put_batch(const Batch& batch) {
   put(kTokens, Scalar::i32, batch.tokens);
   put(kTargets, Scalar::i32, batch.targets);
   if (batches_->has_weights()) put(kWeights, Scalar::f32, batch.weights);
+  if (batches_->has_starts()) put(graph::kStarts, Scalar::i32, batch.starts);
 }
 
 Trainer::Step Trainer::step() {
   const auto start = std::chrono::steady_clock::now();
   Step result;
   result.rate = learning_rate(recipe_.schedule, done_);
-  const double t = static_cast<double>(done_ + 1);
-  set_scalar(kLearningRate, result.rate);
-  set_scalar(kCorrection1, 1 - std::pow(recipe_.adam.beta1, t));
-  set_scalar(kCorrection2, 1 - std::pow(recipe_.adam.beta2, t));
-  if (!method_.held().names.empty()) set_seed(kRoundingSeed, rounding_seed(recipe_.seed, done_));
+  for (const auto& [name, value] : method_.optimizer().numbers(done_ + 1, result.rate)) set_scalar(name.c_str(), value);
+  if (tensors_.contains(kRoundingSeed)) set_seed(kRoundingSeed, rounding_seed(recipe_.seed, done_));
   for (int64_t part = 0; part < recipe_.accumulate; ++part) {
     // Every batch leaves out other numbers.
     if (recipe_.adapter.dropout > 0)
       set_seed(graph::kDropoutSeed, rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part));
+<<<<<<< HEAD
     put_batch(batches_->training(state_.batch_of(done_), part));
+=======
+    put_training_batch(batches_->training(state_.batch_of(done_), part));
+>>>>>>> 380fe6a8a746790dd1a88e0e5783924fc104c5a6
     run::Program& program = step_ ? *step_ : *accumulate_;
     program.run();
-    result.loss += scalar(program, "loss") / (batches_->has_weights() ? 1.0 : static_cast<double>(recipe_.accumulate));
+    const double share = 1.0 / method_.parts();
+    result.loss += scalar(program, "loss") * share;
+    if (const Objective* objective = method_.objective()) {
+      result.metrics.resize(objective->metrics().size());
+      for (size_t i = 0; i < result.metrics.size(); ++i) {
+        const std::string& name = objective->metrics()[i];
+        result.metrics[i].first = name;
+        result.metrics[i].second += scalar(program, name.c_str()) / static_cast<double>(recipe_.accumulate);
+      }
+    }
   }
   if (apply_) apply_->run();
   result.norm = scalar(step_ ? *step_ : *apply_, "norm");
@@ -292,6 +327,67 @@ Trainer::Step Trainer::step() {
   return result;
 }
 
+<<<<<<< HEAD
+=======
+// Which gradients of the last step are not finite: where few are, the first of them is where it began.
+std::string Trainer::broken_gradients() {
+  run::Program& program = step_ ? *step_ : *apply_;
+  std::string names;
+  size_t count = 0;
+  for (const Parameter& p : method_.trained()) {
+    if (std::isfinite(scalar(program, (kSquares + p.name).c_str()))) continue;
+    if (++count <= 3) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", p.name);
+  }
+  if (count == 0) return {};
+  if (count == method_.trained().size() && count > 3)
+    return fmt::format(" (all {} gradients are not: the loss is broken)", count);
+  return fmt::format(" (gradient of {}{})", names, count > 3 ? fmt::format(" and {} others", count - 3) : "");
+}
+
+int64_t Trainer::trained_count() const {
+  int64_t count = 0;
+  for (const Parameter& p : method_.trained()) count += p.count();
+  return count;
+}
+
+std::vector<Trainer::Held> Trainer::memory() const {
+  Held trained{"trained weights"}, frozen{"frozen weights"}, moments{"optimizer"}, gradients{"gradients"}, data{"data"};
+  for (const auto& [name, t] : tensors_) {
+    Held& kind = is_trained(name)                                                                     ? trained
+                 : model_.weights.contains(name)                                                      ? frozen
+                 : name.starts_with(kGradient)                                                        ? gradients
+                 : t->type().shape.empty() || name == kTokens || name == kTargets || name == kWeights ? data
+                                                                                                      : moments;
+    kind.bytes += t->bytes();
+  }
+  Held values{"values of a step"}, evaluation{"values of an evaluation"};
+  for (const auto& program : {step_, accumulate_, apply_})
+    if (program) values.bytes += program->arena_bytes();
+  if (evaluate_) evaluation.bytes = evaluate_->arena_bytes();
+  std::vector<Held> out;
+  for (Held* kind : {&trained, &frozen, &moments, &gradients, &values, &evaluation, &data})
+    if (kind->bytes > 0) out.push_back(std::move(*kind));
+  return out;
+}
+
+std::vector<Trainer::HeldIn> Trainer::formats() const {
+  std::map<std::string, HeldIn> found;
+  for (const auto& [name, t] : tensors_) {
+    if (!is_trained(name) && !model_.weights.contains(name)) continue;
+    const graph::Element& element = t->type().element;
+    const std::string format = element.format ? element.format->name : std::string(scalar_name(element.scalar));
+    HeldIn& held = found[format];
+    held.format = format;
+    ++held.tensors;
+    held.numbers += graph::elements(t->type().shape).number();
+    held.bytes += t->bytes();
+  }
+  std::vector<HeldIn> out;
+  for (auto& [format, held] : found) out.push_back(std::move(held));
+  return out;
+}
+
+>>>>>>> 380fe6a8a746790dd1a88e0e5783924fc104c5a6
 void Trainer::require_data() const {
   const auto vocabulary = model_.config.find("vocab");
   batches_->require(vocabulary == model_.config.end() ? std::numeric_limits<double>::infinity() : vocabulary->second);
@@ -327,6 +423,13 @@ double Trainer::prove() {
 double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
   const int64_t all = batches_->validation_rows();
   if (all < 1) require_data();
+  if (method_.objective()) {
+    const double loss = evaluate_objective(rows, stop);
+    if (std::isfinite(loss)) return loss;
+    diverged_ = true;
+    throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
+                kDivergedHint);
+  }
   rows = rows == 0 ? all : std::min(rows, all);
   LossSum sum;
   for (int64_t first = 0; first < rows; first += recipe_.batch) {
@@ -345,8 +448,8 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
 }
 
 void Trainer::finish() {
-  step_ = accumulate_ = apply_ = evaluate_ = nullptr;
-  std::erase_if(tensors_, [](const auto& t) { return is_moment(t.first); });
+  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = nullptr;
+  std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
 
 Model Trainer::model() const {

@@ -16,6 +16,7 @@
 #include "model/train/batches.h"
 #include "model/train/lora_base.h"
 #include "model/train/method.h"
+#include "model/train/objective_rows.h"
 #include "model/train/recipe.h"
 #include "model/train/run_state.h"
 #include "run/engine/engine.h"
@@ -37,10 +38,19 @@ class Trainer {
   struct Step {
     double loss = 0, norm = 0, rate = 0, seconds = 0;
     int64_t tokens = 0;
+    std::vector<std::pair<std::string, double>> metrics;  // of the recipe's objective
   };
   Step step();  // Error (exit 4) when loss or gradients are not finite; nothing can be saved afterwards
   // Mean nats per token over the first rows of the validation data; 0: all. -1 when `stop` became true.
   double evaluate(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
+  // With `ema_decay`: the same of the mean of the weights over the steps.
+  bool has_average() const { return recipe_.optimizer.ema_decay > 0; }
+  double evaluate_average(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
+  // The mean and the weights take each other's places, until it is called again: for model(), adapter() and rounded().
+  void exchange_average();
+  // Before the first step: what the model makes of all rows, where the objective compares with it later and no adapter
+  // can be left away for that. Returns early when `stop` became true.
+  void remember_reference(const std::atomic<bool>* stop = nullptr);
   // The loss of the weights as they are on the batch that comes next. Error (exit 4) when it is not finite.
   double prove();
   // Error when there is too little training or validation data, or it has ids the model has no rows for.
@@ -72,7 +82,7 @@ class Trainer {
   // Of runs that train one, as it is now.
   Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
-  const BaseModel& base() const { return base_; }  // of an adapter
+  const Hash& base() const { return base_; }  // of the weights an adapter is trained beside
   Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
 
   // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
@@ -82,6 +92,9 @@ class Trainer {
   // not finite.
   void restore(const Checkpoint& checkpoint, bool any_seed = false);
   void restore(const std::filesystem::path& checkpoint);
+  // Begins with what another run trained, weights or an adapter, and nothing else of it. Error when it is of another
+  // shape.
+  void begin_with(const Checkpoint& checkpoint);
   int64_t checkpoint_bytes() const;  // about
 
   std::string explain() const;  // kernels of a step with their last times
@@ -90,6 +103,7 @@ class Trainer {
   using Tensors = std::map<std::string, run::DeviceTensorRef>;
   void begin_weights();
   void begin_adapter();
+  void begin_average();
   void put_squares();
   std::shared_ptr<run::Program> compile(const Method::Work& work);
   run::DeviceTensorRef tensor(const std::string& name, const graph::Type& type);
@@ -100,6 +114,11 @@ class Trainer {
   void set_seed(const char* name, uint32_t seed);
   double scalar(run::Program& program, const char* name);
   void put_batch(const Batch& batch);
+  // trainer_objective.cpp
+  void put_training_batch(const Batch& batch);
+  void put_rows(const char* name, const std::vector<float>& numbers);
+  std::vector<float> reference_of(const Batch& batch);
+  double evaluate_objective(int64_t rows, const std::atomic<bool>* stop);
   std::vector<float> losses_of(const Batch& batch);
   run::Program& evaluation();
   std::vector<float> values(const std::string& name) const;
@@ -111,9 +130,12 @@ class Trainer {
   Recipe recipe_;
   std::shared_ptr<const Batches> batches_;
   Method method_;
-  BaseModel base_;
+  Hash base_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
+  std::shared_ptr<run::Program> reference_, objective_loss_;
+  RowLog reference_log_;
+  bool goes_on_ = false;  // the adapter is another run's: without it the model is not what this run began with
   std::string decoded_;
   RunState state_;
   int64_t done_ = 0;

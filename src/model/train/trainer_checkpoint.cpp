@@ -7,14 +7,13 @@
 #include "model/train/guard.h"
 #include "model/train/record.h"
 #include "model/train/trainer.h"
+#include "number/codec.h"
 #include "number/scalar.h"
 
 namespace lumen::model {
 namespace {
 
-bool is_moment(const std::string& name) {
-  return name.starts_with(kFirstMoment) || name.starts_with(kSecondMoment);
-}
+constexpr const char* kReferenceFile = "reference.txt";  // log probabilities of rows (RowLog)
 
 TensorSpec spec_of(const std::string& name, const graph::Type& type) {
   TensorSpec spec;
@@ -24,11 +23,13 @@ TensorSpec spec_of(const std::string& name, const graph::Type& type) {
   return spec;
 }
 
-// `bytes` of a plain tensor hold finite numbers only, and weights none that cannot be squared.
+// `bytes` of a tensor hold finite numbers only, and weights none that cannot be squared.
 void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const std::string& where,
                    const std::string& hint) {
   std::vector<float> numbers(static_cast<size_t>(spec.rows() * spec.columns()));
-  if (spec.element.scalar == Scalar::f32) {
+  if (spec.element.format) {
+    numbers = decode(*spec.element.format, bytes, spec.rows(), spec.columns());
+  } else if (spec.element.scalar == Scalar::f32) {
     LUMEN_CHECK(bytes.size() == numbers.size() * sizeof(float));
     std::memcpy(numbers.data(), bytes.data(), bytes.size());
   } else {
@@ -40,7 +41,20 @@ void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const
     }
   }
   require_finite(numbers, where, spec.name, hint,
-                 is_moment(spec.name) ? std::numeric_limits<float>::max() : kLargestWeight);
+                 is_optimizer_state(spec.name) ? std::numeric_limits<float>::max() : kLargestWeight);
+}
+
+void take(const TensorFile& file, const std::string& name, const std::string& folder, run::DeviceTensor& to) {
+  const StoredTensor& stored = file.get(name);
+  const TensorSpec expected = spec_of(name, to.type());
+  if (stored.shape != expected.shape || !(stored.element == expected.element)) {
+    throw user_error(
+        "{}: tensor '{}' has another shape or type than in this run; resume with the recipe it was made with", folder,
+        name);
+  }
+  const std::vector<uint8_t> blob = stored.blob();
+  check_numbers(expected, blob, folder, "the checkpoint is of a run that had diverged; go on from an earlier one");
+  to.upload(blob.data(), static_cast<int64_t>(blob.size()));
 }
 
 }  // namespace
@@ -57,7 +71,7 @@ bool Trainer::is_saved(const std::string& name) const {
 int64_t Trainer::checkpoint_bytes() const {
   int64_t bytes = 1 << 20;  // tokenizer and state
   for (const auto& [name, t] : tensors_) {
-    if (is_saved(name) || is_moment(name)) bytes += t->bytes();
+    if (is_saved(name) || is_optimizer_state(name)) bytes += t->bytes();
   }
   return bytes;
 }
@@ -72,11 +86,12 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   content.state.data_position = static_cast<uint64_t>(state_.batch_of(done_) * recipe_.accumulate);
   content.state.config = describe(recipe_);
   record_run(model_, batches_->files(), batches_->token_hash(), &content);
-  content.state.more["run"] = to_json(state_);
   if (has_adapter()) record_base(base_, &content);
+  if (!reference_log_.empty()) content.files[kReferenceFile] = reference_log_.text();
+  content.state.more["run"] = to_json(state_);
   for (const auto& [name, t] : tensors_) {
     if (is_saved(name)) content.weights.push_back(spec_of(name, t->type()));
-    if (is_moment(name)) content.optimizer.push_back(spec_of(name, t->type()));
+    if (is_optimizer_state(name)) content.optimizer.push_back(spec_of(name, t->type()));
   }
   std::vector<uint8_t> buffer;
   content.fetch = [&](const TensorSpec& spec) -> std::span<const uint8_t> {
@@ -96,23 +111,17 @@ void Trainer::restore(const std::filesystem::path& folder) {
   restore(load_checkpoint(folder, model_.family->library().formats()));
 }
 
+void Trainer::begin_with(const Checkpoint& checkpoint) {
+  for (auto& [name, t] : tensors_)
+    if (is_saved(name)) take(*checkpoint.weights, name, checkpoint.folder.string(), *t);
+  goes_on_ = true;
+}
+
 void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
   const std::string folder = checkpoint.folder.string();
-  const auto take = [&](const TensorFile& file, const std::string& name, run::DeviceTensor& to) {
-    const StoredTensor& stored = file.get(name);
-    const TensorSpec expected = spec_of(name, to.type());
-    if (stored.shape != expected.shape || !(stored.element == expected.element)) {
-      throw user_error(
-          "{}: tensor '{}' has another shape or type than in this run; resume with the recipe it was made with", folder,
-          name);
-    }
-    const std::vector<uint8_t> blob = stored.blob();
-    check_numbers(expected, blob, folder, "the checkpoint is of a run that had diverged; go on from an earlier one");
-    to.upload(blob.data(), static_cast<int64_t>(blob.size()));
-  };
   for (auto& [name, t] : tensors_) {
-    if (is_saved(name)) take(*checkpoint.weights, name, *t);
-    if (is_moment(name)) take(*checkpoint.optimizer, name, *t);
+    if (is_saved(name)) take(*checkpoint.weights, name, folder, *t);
+    if (is_optimizer_state(name)) take(*checkpoint.optimizer, name, folder, *t);
   }
   if (checkpoint.state.seed != recipe_.seed && !any_seed) {
     throw user_error("{} was made with seed {}, this run has seed {}", folder, checkpoint.state.seed, recipe_.seed);
@@ -123,6 +132,8 @@ void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
   }
   state_ = run_state_of(checkpoint.state.more, folder);
   done_ = checkpoint.state.step;
+  if (const auto log = checkpoint.files.find(kReferenceFile); log != checkpoint.files.end())
+    reference_log_ = RowLog::read(log->second, folder + "/" + kReferenceFile);
   diverged_ = false;
 }
 

@@ -1,0 +1,34 @@
+// Parameter groups of a recipe ([[group]]): other rates and decays, or none at all, for parameters by role or name.
+// Proved by tests/model/groups_test.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/arch/family.h"
+#include "model/file/toml.h"
+
+namespace lumen::model {
+
+// Of several groups that hold a parameter, rates multiply and later decays win; one that freezes it decides.
+struct ParameterGroup {
+  std::vector<std::string> values;  // parameter names; * and ? match
+  std::vector<std::string> roles;   // or parameter roles
+  double rate = 1;                  // factor on the learning rate
+  std::optional<double> weight_decay;
+  bool frozen = false;  // not trained
+
+  static ParameterGroup read(const Toml& table);
+  std::string text() const;  // as TOML
+  bool holds(const Parameter& p) const;
+  friend bool operator==(const ParameterGroup&, const ParameterGroup&) = default;
+};
+
+// What is trained, with the rates and decays of the groups; frozen ones are gone.
+std::vector<Parameter> grouped(std::vector<Parameter> trained, const std::vector<ParameterGroup>& groups);
+
+// Error when a group holds none of them.
+void require_members(const std::vector<ParameterGroup>& groups, const std::vector<Parameter>& trained);
+
+}  // namespace lumen::model
