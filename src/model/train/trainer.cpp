@@ -8,11 +8,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
-<<<<<<< HEAD
-=======
 #include "graph/grad/work.h"
 #include "graph/pass/segments.h"
->>>>>>> 380fe6a8a746790dd1a88e0e5783924fc104c5a6
 #include "model/train/guard.h"
 #include "number/scalar.h"
 

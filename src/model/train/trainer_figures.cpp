@@ -38,11 +38,11 @@ int64_t Trainer::trained_count() const {
 std::vector<Trainer::Held> Trainer::memory() const {
   Held trained{"trained weights"}, frozen{"frozen weights"}, moments{"optimizer"}, gradients{"gradients"}, data{"data"};
   for (const auto& [name, t] : tensors_) {
-    Held& kind = is_trained(name)                                                    ? trained
-                 : model_.weights.contains(name)                                     ? frozen
-                 : name.starts_with(kGradient)                                       ? gradients
-                 : name.starts_with(kFirstMoment) || name.starts_with(kSecondMoment) ? moments
-                                                                                     : data;
+    Held& kind = is_trained(name)                ? trained
+                 : model_.weights.contains(name) ? frozen
+                 : name.starts_with(kGradient)   ? gradients
+                 : is_optimizer_state(name)      ? moments
+                                                 : data;
     kind.bytes += t->bytes();
   }
   Held values{"values of a step"}, evaluation{"values of an evaluation"};
