@@ -223,13 +223,8 @@ std::unique_ptr<CLI::App> make_app(Command& command) {
       "verification\n"
       "failed, 130 Ctrl-C after saving (SIGTERM 143, SIGHUP 129).");
   for (auto* add :
-<<<<<<< HEAD
-       {add_demo, add_train, add_run, add_chat, add_tokenize, add_quantize, add_export, add_merge, add_perplexity,
-        add_eval, add_report, add_embed, add_bench, add_inspect, add_compile, add_format, add_doctor}) {
-=======
        {add_demo, add_train, add_data, add_run, add_chat, add_tokenize, add_quantize, add_export, add_merge, add_report,
         add_eval, add_embed, add_perplexity, add_bench, add_inspect, add_compile, add_format, add_doctor}) {
->>>>>>> 380fe6a8a746790dd1a88e0e5783924fc104c5a6
     add(app, command);
   }
   guard_numbers(app);
