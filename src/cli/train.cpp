@@ -14,6 +14,7 @@
 #include "cli/train_data.h"
 #include "cli/train_flags.h"
 #include "model/arch/read.h"
+#include "model/file/own_input.h"
 #include "model/train/forecast.h"
 #include "model/train/loop.h"
 #include "model/train/method.h"
@@ -185,6 +186,8 @@ int train(const Shared& shared, TrainFlags& flags) {
     put_text(model::describe(recipe));
     return 0;
   }
+  if (const std::string& base = flags.model.empty() ? recipe.base : flags.model; !base.empty())
+    model::refuse_own_base(out, model::model_files(base));
   if (own_folder) {
     model::clean_checkpoints(out);
     remove_leavings(out / "hf");

@@ -18,6 +18,7 @@
 #include "model/train/optimizer_rule.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
+#include "model/train/ship.h"
 
 namespace lumen::model {
 
@@ -64,6 +65,8 @@ struct Recipe {
   std::vector<ParameterGroup> groups;  // [[group]]
   // [adapter]: trained instead of the model's weights
   AdapterSettings adapter;
+  // [ship]: what the adapter is trained inside the rounding of
+  ShipSettings ship;
   // [schedule]
   Schedule schedule;
   // [run]
@@ -94,6 +97,7 @@ struct Recipe {
   // [output]
   std::string output_type = "f32";  // of the model's matrices: a format or a mixture
   bool hugging_face = false;        // a folder beside the GGUF file
+  std::string merge;                // of an adapter: the merged model as well, in a format, a mixture, or "base"
   // [[quantize]]
   std::vector<QuantizeRule> quantize;
   // [file] of a mixture: `type` labels GGUF files, `also` are other names it goes by.

@@ -89,6 +89,11 @@ const RecipeKey kKeys[] = {
     {"adapter", "init", LUMEN_MEMBER(Text, adapter.init), 0, 0, Effect::model},
     {"adapter", "dropout", LUMEN_MEMBER(double, adapter.dropout), 0, 0.99},
     {"adapter", "b_rate", LUMEN_MEMBER(double, adapter.b_rate), 0, 1e6},
+    {"ship", "type", LUMEN_MEMBER(Text, ship.type), 0, 0, Effect::model},
+    {"ship", "fields", LUMEN_MEMBER(Text, ship.fields), 0, 0, Effect::model},
+    {"ship", "magnitudes", LUMEN_MEMBER(bool, ship.magnitudes), 0, 0, Effect::model},
+    {"ship", "trains", LUMEN_MEMBER(Texts, ship.trains)},
+    {"ship", "max_kl", LUMEN_MEMBER(double, ship.max_kl), 0, 1e9, Effect::none},
     {"schedule", "shape", NamedChoice{get_shape, set_shape}},
     {"schedule", "learning_rate", LUMEN_MEMBER(double, schedule.peak), 0, kMostRate},
     {"schedule", "min_learning_rate", LUMEN_MEMBER(double, schedule.floor), 0, kMostRate},
@@ -121,6 +126,7 @@ const RecipeKey kKeys[] = {
     {"evaluation", "load_best", LUMEN_MEMBER(bool, load_best), 0, 0, Effect::none},
     {"report", "tensorboard", LUMEN_MEMBER(bool, tensorboard), 0, 0, Effect::none},
     {"output", "type", LUMEN_MEMBER(Text, output_type), 0, 0, Effect::none},
+    {"output", "merge", LUMEN_MEMBER(Text, merge), 0, 0, Effect::none},
     {"output", "hugging_face", LUMEN_MEMBER(bool, hugging_face), 0, 0, Effect::none},
 };
 #undef LUMEN_MEMBER

@@ -168,21 +168,36 @@ void Trainer::begin_weights() {
 
 // Weights as their file holds them, where they lie if the device can read them there; adapters beside them.
 void Trainer::begin_adapter() {
+  base_ = weights_hash(model_);
+  if (shipping()) round_unchanged(engine_, model_, *shipping());
   for (const auto& [name, w] : model_.weights) {
     if (w.is_f32()) require_finite(w.f32(), model_.name, name, kDamagedHint);
     tensors_[name] = run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
-  base_ = weights_hash(model_);
   put_squares();
   const Scalar type = param_scalar(recipe_.param_type);
   const Holding& held = method_.held();
   uint32_t salt = kAdapterSalt;
   for (const Parameter& p : method_.trained()) {
     ++salt;
-    if (p.role == kRoleMagnitude) continue;
+    if (p.role == kRoleMagnitude || p.init.empty()) continue;
     const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
     const Weight w = initial_weight(*model_.family, model_.config, p, recipe_.seed, salt);
     put_values(p.name, p.shape, w.f32(), is_held ? type : Scalar::f32);
+  }
+  begin_fields();
+}
+
+// Learned fields of an adapter's rounding, as the formats fit them to the weights without it.
+void Trainer::begin_fields() {
+  if (!shipping()) return;
+  for (const LearnedField& f : shipping()->learned()) {
+    const Weight& w = model_.weights.at(f.weight);
+    const Weight floats =
+        w.is_f32()
+            ? w
+            : f32_weight(w.type.shape, engine_.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns()));
+    put_values(f.parameter.name, f.parameter.shape, fitted_values(f, floats), Scalar::f32);
   }
 }
 
@@ -320,6 +335,64 @@ Trainer::Step Trainer::step() {
   return result;
 }
 
+// Which gradients of the last step are not finite: where few are, the first of them is where it began.
+std::string Trainer::broken_gradients() {
+  run::Program& program = step_ ? *step_ : *apply_;
+  std::string names;
+  size_t count = 0;
+  for (const Parameter& p : method_.trained()) {
+    if (std::isfinite(scalar(program, (kSquares + p.name).c_str()))) continue;
+    if (++count <= 3) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", p.name);
+  }
+  if (count == 0) return {};
+  if (count == method_.trained().size() && count > 3)
+    return fmt::format(" (all {} gradients are not: the loss is broken)", count);
+  return fmt::format(" (gradient of {}{})", names, count > 3 ? fmt::format(" and {} others", count - 3) : "");
+}
+
+int64_t Trainer::trained_count() const {
+  int64_t count = 0;
+  for (const Parameter& p : method_.trained()) count += p.count();
+  return count;
+}
+
+std::vector<Trainer::Held> Trainer::memory() const {
+  Held trained{"trained weights"}, frozen{"frozen weights"}, moments{"optimizer"}, gradients{"gradients"}, data{"data"};
+  for (const auto& [name, t] : tensors_) {
+    Held& kind = is_trained(name)                                                                     ? trained
+                 : model_.weights.contains(name)                                                      ? frozen
+                 : name.starts_with(kGradient)                                                        ? gradients
+                 : t->type().shape.empty() || name == kTokens || name == kTargets || name == kWeights ? data
+                                                                                                      : moments;
+    kind.bytes += t->bytes();
+  }
+  Held values{"values of a step"}, evaluation{"values of an evaluation"};
+  for (const auto& program : {step_, accumulate_, apply_})
+    if (program) values.bytes += program->arena_bytes();
+  if (evaluate_) evaluation.bytes = evaluate_->arena_bytes();
+  std::vector<Held> out;
+  for (Held* kind : {&trained, &frozen, &moments, &gradients, &values, &evaluation, &data})
+    if (kind->bytes > 0) out.push_back(std::move(*kind));
+  return out;
+}
+
+std::vector<Trainer::HeldIn> Trainer::formats() const {
+  std::map<std::string, HeldIn> found;
+  for (const auto& [name, t] : tensors_) {
+    if (!is_trained(name) && !model_.weights.contains(name)) continue;
+    const graph::Element& element = t->type().element;
+    const std::string format = element.format ? element.format->name : std::string(scalar_name(element.scalar));
+    HeldIn& held = found[format];
+    held.format = format;
+    ++held.tensors;
+    held.numbers += graph::elements(t->type().shape).number();
+    held.bytes += t->bytes();
+  }
+  std::vector<HeldIn> out;
+  for (auto& [format, held] : found) out.push_back(std::move(held));
+  return out;
+}
+
 void Trainer::require_data() const {
   const auto vocabulary = model_.config.find("vocab");
   batches_->require(vocabulary == model_.config.end() ? std::numeric_limits<double>::infinity() : vocabulary->second);
@@ -380,7 +453,7 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
 }
 
 void Trainer::finish() {
-  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = nullptr;
+  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = logits_ = nullptr;
   std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
 
@@ -395,6 +468,7 @@ Adapter Trainer::adapter() const {
   LUMEN_CHECK(method_.is_frozen(), "a run that trains all weights has no adapter");
   Adapter out;
   out.name = model_.name;
+  out.by_root = recipe_.adapter.rs_lora;
   for (const graph::LowRank& c : method_.changes()) {
     const auto weight = [&](const std::string& name) {
       return f32_weight(tensors_.at(name)->type().shape, values(name));
@@ -404,6 +478,44 @@ Adapter Trainer::adapter() const {
     out.parts.emplace(c.weight, std::move(part));
   }
   return out;
+}
+
+Weight Trainer::shipped(const Parameter& p) const {
+  LUMEN_CHECK(shipping());
+  const Weight& base = model_.weights.at(p.name);
+  if (!shipping()->is_changed(p.name)) return base;
+  Adapter one;
+  one.name = model_.name;
+  for (const graph::LowRank& c : method_.changes()) {
+    if (c.weight != p.name) continue;
+    AdapterPart& part = one.parts[p.name];
+    for (auto [to, name] : {std::pair(&part.a, graph::low_rank_a(p.name)), {&part.b, graph::low_rank_b(p.name)}})
+      *to = f32_weight(tensors_.at(name)->type().shape, values(name));
+    part.scale = c.scale;
+  }
+  std::map<std::string, std::vector<float>> trained;
+  const auto take = [&](const std::string& name) { trained[name] = values(name); };
+  for (const LearnedField& f : shipping()->learned())
+    if (f.weight == p.name) take(f.parameter.name);
+  if (tensors_.contains(graph::group_magnitude(p.name))) take(graph::group_magnitude(p.name));
+  return shipped_weight(engine_, p, base, one, *shipping(), trained);
+}
+
+void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
+  const auto length = static_cast<int64_t>(window.size());
+  if (!logits_ || logits_length_ != length) {
+    const Method::Work work = method_.logits(length);
+    logits_ = engine_.compile(work.graph, work.options);
+    logits_length_ = length;
+    for (const std::string& name : logits_->input_names())
+      if (name != kTokens) logits_->bind(name, tensor(name, logits_->input_type(name)));
+  }
+  const auto tokens =
+      std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{{1, length}, {Scalar::i32, nullptr}});
+  tokens->upload(window.data(), tokens->bytes());
+  logits_->bind(kTokens, tokens);
+  logits_->run();
+  logits_->result(kResult)->download(out.data(), static_cast<int64_t>(out.size_bytes()));
 }
 
 Model Trainer::rounded() const {

@@ -25,7 +25,7 @@ double measure_memory(const Workshop& shop);  // of them, reading alone
 
 // Multiplications and additions a second of operands of a kind ("f32", "bf16"), or of f32 where the machine has no
 // faster instruction for it: what a training run's speed is held against. Measured the first time, and then kept in the
-// folder of compiled kernels that `cache` names (cache_folder); 0 where nothing can be kept.
+// folder of compiled kernels that `cache` names (cache_folder).
 double product_ceiling(Engine& engine, const std::string& kind, const std::string& cache);
 
 // y[m, n] = x[m, k] w[n, k], with w in a format (null: f32).
