@@ -270,7 +270,7 @@ class Loop {
         {"speed/memory_bytes", static_cast<double>(memory)}};
     std::string share;
     if (options_.ceiling > 0) {
-      const double mfu = trainer_.work() / seconds / options_.ceiling;
+      const double mfu = work_ / seconds / options_.ceiling;
       line["mfu"] = mfu;
       scalars.emplace_back("speed/mfu", mfu);
       share = fmt::format(" | MFU {:.0f} %", 100 * mfu);
@@ -307,6 +307,7 @@ class Loop {
   LoopResult result_;
   std::deque<double> recent_;
   const Clock::time_point begin_ = Clock::now();
+  const double work_ = trainer_.work();  // of a step
   double step_seconds_ = 0, validation_ = -1;
   int64_t tokens_ = 0;
   bool in_step_ = false, handing_over_ = false;
