@@ -14,7 +14,7 @@ function(lumen_embed target namespace_name)
 endfunction()
 
 file(GLOB format_files CONFIGURE_DEPENDS formats/*.lum)
-file(GLOB model_files CONFIGURE_DEPENDS models/*.lum models/*.toml recipes/*.toml tasks/*.toml)
+file(GLOB model_files CONFIGURE_DEPENDS models/*.lum models/*.toml recipes/*.toml recipes/objectives/*.lum tasks/*.toml)
 lumen_embed(lumen_embedded_formats formats ${format_files})
 lumen_embed(lumen_embedded_models models ${model_files})
 lumen_embed(lumen_embedded_data data ${CMAKE_SOURCE_DIR}/data/tinyshakespeare/input.txt)

@@ -87,6 +87,8 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--ship-magnitudes", "ship.magnitudes", "Train a magnitude for each group of the shipped format as well (DL-QAT)"},
     {"--max-kl", "ship.max_kl", "Nats per token the shipped file may be away from what was trained"},
     {"--merge", "output.merge", "Also write the model with the adapter folded in: base, a format or a mixture", "TYPE"},
+    {"--objective", "objective.name",
+     "What is made small: a name of the library, or a text NAME.lum; without it the tokens' loss"},
     {"--validation,--val_set_size,--val_size", "data.validation", "Share of the data kept for validation"},
     {"--validation-data,--validation_data,--validation_file", "data.validation_data",
      "Files to validate on, instead of a share", "FILE"},
@@ -177,6 +179,11 @@ void settle_optimizer(const model::Library& library, model::Recipe& r) {
 
 void apply(const TrainFlags& flags, model::Recipe& r) {
   for (const auto& [key, text] : flags.values) model::set_value(model::recipe_key(key), text, r);
+  if (flags.has("objective.name")) {
+    r.objective = {flags.text("objective.name"), "", {}};
+    model::take_text(r.objective);
+  }
+  for (const auto& [name, value] : flags.objective_settings) r.objective.settings[name] = value;
   if (flags.bf16) r.precision = "bf16";
   if (!flags.format.empty()) {
     model::QuantizeRule rule;
@@ -322,6 +329,23 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
   app.add_flag("--allow-changed-recipe", f.changed_recipe,
                "Resume with other rates, steps, batches or data order than the checkpoint's");
   for (const KeyFlag& flag : kKeyFlags) add_key_flag(app, f, flag);
+  app.add_option_function<std::vector<std::string>>(
+         "--objective-setting",
+         [&f](const std::vector<std::string>& given) {
+           for (const std::string& text : given) {
+             const size_t equals = text.find('=');
+             char* end = nullptr;
+             const double value = equals == std::string::npos ? 0 : std::strtod(text.c_str() + equals + 1, &end);
+             if (equals == std::string::npos || end == text.c_str() + equals + 1 || *end != 0 || !std::isfinite(value))
+               throw usage_error("--objective-setting {}: NAME=NUMBER is wanted", text);
+             f.objective_settings[text.substr(0, equals)] = value;
+           }
+         },
+         "A number of the objective, e.g. label_smoothing=0.1; more than once for several")
+      ->type_name("NAME=NUMBER")
+      ->allow_extra_args(false);
+  app.add_option_function<double>(
+      "--beta", [&f](double beta) { f.objective_settings["beta"] = beta; }, "--objective-setting beta=..");
   app.add_option_function<std::string>(
          "--report_to,--report-to",
          [&f](const std::string& to) { f.values["report.tensorboard"] = to == "tensorboard" ? "true" : "false"; },

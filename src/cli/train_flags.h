@@ -21,6 +21,7 @@ struct TrainFlags {
   std::optional<std::string> out;
   // Those that stand for one key of a recipe: "schedule.learning_rate" and the text that was given.
   std::map<std::string, std::string> values;
+  std::map<std::string, double> objective_settings;
 
   bool has(const std::string& key) const { return values.contains(key); }
   std::string text(const std::string& key) const { return has(key) ? values.at(key) : std::string(); }

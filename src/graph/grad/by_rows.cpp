@@ -4,6 +4,7 @@
 // Proved by tests/graph/by_rows_test.cpp.
 #include <algorithm>
 
+#include "base/check.h"
 #include "graph/grad/differentiation.h"
 #include "graph/grad/reverse.h"
 #include "graph/grad/row_tail.h"
@@ -29,7 +30,8 @@ int64_t parts_of(int64_t rows, int64_t bytes, int64_t most_bytes, int64_t least_
 
 class ByRows {
  public:
-  ByRows(Graph& g, const RowTail& tail) : g_(g), tail_(tail), first_(static_cast<ValueId>(g.nodes.size())) {}
+  ByRows(Graph& g, const RowTail& tail, std::vector<ValueId>* beside)
+      : g_(g), tail_(tail), first_(static_cast<ValueId>(g.nodes.size())), beside_(beside) {}
 
   // The gradients of the exits; false when they depend on the product.
   bool seed(ValueId loss) {
@@ -138,6 +140,8 @@ class ByRows {
       g_.nodes.push_back(std::move(copy));
       now[v] = static_cast<ValueId>(g_.nodes.size()) - 1;
     }
+    if (beside_)
+      for (ValueId& v : *beside_) v = now[static_cast<size_t>(v)];
     return now[loss];
   }
 
@@ -145,6 +149,7 @@ class ByRows {
   const RowTail& tail_;
   ValueId first_;               // of what was appended
   std::vector<ValueId> seeds_;  // gradients of the exits
+  std::vector<ValueId>* beside_;
 };
 
 // Whether the loss depends on what it is differentiated by in another way than through the tail.
@@ -160,8 +165,10 @@ bool reaches_beside(const Graph& g, const RowTail& tail, ValueId loss, const std
 }  // namespace
 
 std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::vector<ValueId>& with_respect_to,
-                                           int64_t most_bytes) {
+                                           int64_t most_bytes, std::vector<ValueId>* beside) {
   check_loss(g, loss);
+  if (beside)
+    for (const ValueId v : *beside) LUMEN_CHECK(v <= loss, "a value beside the loss comes behind it");
   const auto tail = find_row_tail(g, loss, most_bytes);
   if (!tail) return differentiate(g, loss, with_respect_to);
   const int64_t bytes = byte_size(g[tail->product].type) * static_cast<int64_t>(tail->rows_side.size());
@@ -169,7 +176,7 @@ std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::v
   const int64_t least = std::min(kLeastRows, std::max<int64_t>(1, most_bytes / (bytes / tail->rows)));
   const int64_t parts = parts_of(tail->rows, bytes, most_bytes, least);
   const size_t before = g.nodes.size();
-  ByRows by_rows(g, *tail);
+  ByRows by_rows(g, *tail, beside);
   if (parts == 1 || reaches_beside(g, *tail, loss, with_respect_to)) return differentiate(g, loss, with_respect_to);
   std::vector<ValueId> gradients(with_respect_to.size(), -1);
   if (by_rows.seed(loss)) {

@@ -13,9 +13,11 @@ std::vector<ValueId> differentiate(Graph& g, ValueId loss, const std::vector<Val
 // The same for a loss that ends in a wide product over many rows (logits) and a few numbers of each row: where that
 // product takes more than `most_bytes`, it and what follows it are computed, and differentiated at once, for some rows
 // after others, so that no more than a part of it is ever stored; twice where the loss mixes rows (preferences). Other
-// products as wide that the same rows are compared with are parted alike. `loss` becomes the value that is then read
-// instead of it. Numeric dims; else, and when there is no such product, this is differentiate.
+// products as wide that the same rows are compared with are parted alike. `loss`, and values `beside` it, which come
+// before it in the graph, become those that are then read instead of them. Numeric dims; else, and when there is no
+// such product, this is differentiate.
 std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::vector<ValueId>& with_respect_to,
-                                           int64_t most_bytes = int64_t{256} << 20);
+                                           int64_t most_bytes = int64_t{256} << 20,
+                                           std::vector<ValueId>* beside = nullptr);
 
 }  // namespace lumen::graph

@@ -70,6 +70,7 @@ std::shared_ptr<Library> Library::builtin() {
   auto library = std::make_shared<Library>();
   library->formats_ = FormatLibrary::builtin();
   for (const embedded::File& file : embedded::models()) {
+    if (file.path.starts_with("recipes/objectives/")) continue;  // train/objective.h
     if (file.path.ends_with(".lum")) {
       library->add_model_text(
           std::make_shared<Source>(Source{fmt::format("<embedded {}>", file.path), std::string(file.text)}));

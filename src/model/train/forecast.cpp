@@ -75,7 +75,7 @@ run::MemoryNeeds TrainingForecast::needs() const {
 }
 
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe) {
-  const Method method(model, recipe, false);
+  const Method method(model, recipe, {});
   TrainingForecast out = of_parameters(model, recipe, method);
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
   const int64_t step = recipe.accumulate == 1 ? arena(method.step())
@@ -90,7 +90,7 @@ void require_training(run::Engine& engine, const Model& model, const Recipe& rec
   if (recipe.accumulate > kMostBatches)
     throw usage_error("a step of {} batches: at most {} can be accumulated", recipe.accumulate, kMostBatches);
   // What is certain without a plan is refused without one.
-  require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, false)), weights_are_there);
+  require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, {})), weights_are_there);
   require(engine, model, recipe, forecast_training(engine, model, recipe), weights_are_there);
 }
 

@@ -267,6 +267,10 @@ class Loop {
       line["epoch"] = static_cast<double>(tokens) / static_cast<double>(pass);
       scalars.emplace_back("train/epoch", line["epoch"].get<double>());
     }
+    for (const auto& [name, value] : step.metrics) {
+      line[name] = value;
+      scalars.emplace_back("train/" + name, value);
+    }
     metrics_.write(line);
     if (recipe_.tensorboard) events_.scalars(done, scalars);
     const int64_t steps = recipe_.schedule.steps;
@@ -301,6 +305,7 @@ class Loop {
 
 LoopResult run_training(Trainer& trainer, const LoopOptions& options) {
   trainer.require_data();
+  trainer.remember_reference(options.stop);
   (void)trainer.prove();  // what it begins with; and that evaluating works is known now, not after all steps
   return Loop(trainer, options).run();
 }

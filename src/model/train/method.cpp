@@ -2,18 +2,23 @@
 
 #include "base/error.h"
 #include "graph/grad/work.h"
+#include "graph/pass/segments.h"
 
 namespace lumen::model {
 
-Method::Method(const Model& model, const Recipe& recipe, bool weighted)
-    : model_(model), recipe_(recipe), weighted_(weighted), optimizer_(model.family->library(), recipe.optimizer) {
+Method::Method(const Model& model, const Recipe& recipe, BatchForm form)
+    : model_(model), recipe_(recipe), form_(form), optimizer_(model.family->library(), recipe.optimizer) {
   for (const char* function : {"loss", "token_loss"})
     if (!model.family->has_function(function))
       throw user_error("the family '{}' cannot be trained: it has no function '{}'", model.family->name(), function);
+  if (!recipe.objective.name.empty()) objective_.emplace(model.family->library(), recipe.objective);
+  if (objective_ && !model.family->has_function(objective_->function()))
+    throw user_error("the family '{}' cannot be trained for '{}': it has no function '{}'", model.family->name(),
+                     objective_->name(), objective_->function());
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe.precision, model.family->library().formats());
-  loss_ = weighted ? weighted_loss(model.family->function("token_loss", model.config))
-                   : model.family->function("loss", model.config);
+  loss_ = function(objective_ ? objective_->function() : form.weights ? "token_loss" : "loss");
+  if (!objective_ && form.weights) loss_ = weighted_loss(std::move(loss_));
   const Scalar type = param_scalar(recipe.param_type);
   if (recipe.adapter.trains()) {
     if (!recipe.quantize.empty())
@@ -50,6 +55,26 @@ Method::Method(const Model& model, const Recipe& recipe, bool weighted)
     for (Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
   }
   loss_ = graph::bind_symbols(loss_, options_.symbols);
+  if (objective_) {
+    const std::optional<graph::Graph> theirs = teacher();
+    loss_ = objective_->over(std::move(loss_), form_.weights, theirs ? &*theirs : nullptr);
+  }
+}
+
+graph::Graph Method::function(const char* name) const {
+  graph::Graph g = model_.family->function(name, model_.config);
+  if (form_.starts) graph::keep_texts_apart(g);
+  return g;
+}
+
+std::optional<graph::Graph> Method::teacher() const {
+  if (!objective_ || !objective_->reads("teacher")) return {};
+  if (!is_frozen())
+    throw Error(Exit::usage,
+                fmt::format("the objective '{}' learns from the model without its adapter, and there is none",
+                            objective_->name()),
+                "train an adapter: --lora");
+  return graph::bind_symbols(function("forward"), options_.symbols);
 }
 
 Method::Work Method::finished(graph::Graph graph) const {
@@ -64,9 +89,7 @@ Method::Work Method::step() const {
 }
 
 Method::Work Method::accumulate() const {
-  // Weights sum to 1 over all batches of a step.
-  const int parts = weighted_ ? 1 : static_cast<int>(recipe_.accumulate);
-  return finished(accumulate_step(loss_, trained_, parts, held_));
+  return finished(accumulate_step(loss_, trained_, parts(), held_));
 }
 
 Method::Work Method::apply() const {
@@ -76,34 +99,45 @@ Method::Work Method::apply() const {
 }
 
 Method::Work Method::evaluation() const {
-  return computed(model_.family->function("token_loss", model_.config));
+  return evaluated(with_roundings(function("token_loss")));
 }
 
 Method::Work Method::logits(int64_t length) const {
-  Work work = computed(model_.family->function("forward", model_.config));
+  Work work = evaluated(with_roundings(model_.family->function("forward", model_.config)));
   work.options.symbols = {{"B", 1}, {"T", length}};
   work.options.exact = true;
   return work;
 }
 
-Method::Work Method::computed(graph::Graph function) const {
+Method::Work Method::reference() const {
+  return evaluated(function("token_loss"));
+}
+
+Method::Work Method::objective_loss() const {
+  const std::optional<graph::Graph> theirs = teacher();
+  graph::Graph policy = graph::bind_symbols(with_roundings(function(objective_->function())), options_.symbols);
+  return evaluated(objective_->over(std::move(policy), form_.weights, theirs ? &*theirs : nullptr));
+}
+
+// As training sees the model, without what it leaves out at random.
+graph::Graph Method::with_roundings(graph::Graph g) const {
   if (shipping_)
-    function = shipping_->apply(std::move(function));
+    g = shipping_->apply(std::move(g));
   else if (is_frozen())
-    function = graph::add_low_rank(std::move(function), without_dropout(changes_));
+    g = graph::add_low_rank(std::move(g), without_dropout(changes_));
+  graph::assign_formats(g, roundings_);
+  return g;
+}
+
+Method::Work Method::evaluated(graph::Graph g) const {
   run::CompileOptions options;
   options.symbols = options_.symbols;
-  if (held_.names.empty()) {
-    options.assignments = roundings_;
-  } else {
-    graph::assign_formats(function, roundings_);
-    function = hold(std::move(function), held_);
-  }
+  if (!held_.names.empty()) g = hold(std::move(g), held_);
   if (is_frozen()) {
-    function = graph::fill_norms(std::move(function), changes_);
-    options.assignments = stored_formats(model_, function);
+    g = graph::fill_norms(std::move(g), changes_);
+    options.assignments = stored_formats(model_, g);
   }
-  return {std::move(function), options};
+  return {std::move(g), options};
 }
 
 double Method::operations() const {

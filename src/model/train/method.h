@@ -9,6 +9,7 @@
 #include "graph/pass/low_rank.h"
 #include "model/arch/model.h"
 #include "model/train/learned.h"
+#include "model/train/objective.h"
 #include "model/train/optimizer.h"
 #include "model/train/recipe.h"
 #include "model/train/ship.h"
@@ -18,12 +19,17 @@ namespace lumen::model {
 
 inline constexpr const char* kWeights = "weights";  // what the loss of each position counts
 
+// What batches say of positions: what the loss of each counts, and where texts that share a row begin.
+struct BatchForm {
+  bool weights = false, starts = false;
+};
+
 class Method {
  public:
-  // `weighted`: batches say what the loss of each position counts. Of the model's weights only types are looked at;
+  // Of the model's weights only types are looked at;
   // weights that are not there are f32. Error when the family cannot be trained, or the recipe asks for what it has
   // not.
-  Method(const Model& model, const Recipe& recipe, bool weighted);
+  Method(const Model& model, const Recipe& recipe, BatchForm form);
 
   // Weights stay as they are: only adapters are trained.
   bool is_frozen() const { return !changes_.empty(); }
@@ -47,13 +53,25 @@ class Method {
   Work logits(int64_t length) const;  // of one row: the family's `forward`
   double operations() const;  // of the products of one step, all its batches (graph::training_work)
 
+  const Objective* objective() const { return objective_ ? &*objective_ : nullptr; }
+  // By what the losses of a step's batches are divided before they are added: weights sum to 1 over all of them.
+  int parts() const { return !objective_of_rows() && form_.weights ? 1 : static_cast<int>(recipe_.accumulate); }
+  Work reference() const;       // rows x length losses of the model without its adapter
+  Work objective_loss() const;  // "loss", and metrics, of one batch
+
  private:
   Work finished(graph::Graph graph) const;
-  Work computed(graph::Graph function) const;
+  // The objective's function of the model, texts of a row kept apart; a teacher's: the model without its adapter.
+  graph::Graph function(const char* name) const;
+  std::optional<graph::Graph> teacher() const;
+  graph::Graph with_roundings(graph::Graph g) const;
+  Work evaluated(graph::Graph g) const;
+  bool objective_of_rows() const { return objective_ && objective_->reads("logp"); }
 
   const Model& model_;
   const Recipe& recipe_;
-  bool weighted_;
+  BatchForm form_;
+  std::optional<Objective> objective_;
   graph::Graph loss_;
   run::CompileOptions options_;
   std::vector<Parameter> trained_;

@@ -146,9 +146,8 @@ class OptimizerGraph {
 };
 
 ValueId loss_of(const Graph& g) {
-  if (g.results.size() != 1 || !g[g.results[0]].type.shape.empty())
-    throw user_error("the family's function 'loss' gives {}, not a single number",
-                     g.results.size() == 1 ? print(g[g.results[0]].type) : fmt::format("{} results", g.results.size()));
+  if (!g[g.results[0]].type.shape.empty())
+    throw user_error("the family's function 'loss' gives {}, not a single number", print(g[g.results[0]].type));
   return g.results[0];
 }
 
@@ -172,6 +171,19 @@ struct Parameters {
   }
 };
 
+// The gradients of a graph's loss. It keeps its results: the loss, and metrics behind it.
+std::vector<ValueId> gradients_of(Graph& g, const Parameters& parameters) {
+  ValueId loss = loss_of(g);
+  std::vector<ValueId> metrics(g.results.begin() + 1, g.results.end());
+  const std::vector<ValueId> gradients =
+      graph::differentiate_by_rows(g, loss, parameters.values, int64_t{256} << 20, &metrics);
+  g.results = {loss};
+  g.results.insert(g.results.end(), metrics.begin(), metrics.end());
+  g.result_names.resize(g.results.size());
+  g.result_names[0] = "loss";
+  return gradients;
+}
+
 }  // namespace
 
 Graph weighted_loss(Graph g) {
@@ -190,16 +202,15 @@ Graph training_step(Graph loss, const std::vector<Parameter>& trained, const Opt
   g.name = "train";
   graph::inline_calls(g);
   const Parameters parameters(g, trained, held);
-  ValueId loss_value = loss_of(g);
-  const std::vector<ValueId> gradients = graph::differentiate_by_rows(g, loss_value, parameters.values);
+  const std::vector<ValueId> gradients = gradients_of(g, parameters);
   Builder build(g);
   OptimizerGraph part(build, optimizer);
   const ValueId norm = part.norm(gradients);
   const ValueId clip = part.clip(norm);
   for (size_t i = 0; i < trained.size(); ++i)
     part.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
-  g.results = {loss_value, norm};
-  g.result_names = {"loss", "norm"};
+  g.results.insert(g.results.begin() + 1, norm);
+  g.result_names.insert(g.result_names.begin() + 1, "norm");
   part.add_squares(g, trained);
   return g;
 }
@@ -210,15 +221,12 @@ Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int par
   g.name = "accumulate";
   graph::inline_calls(g);
   const Parameters parameters(g, trained, held);
-  ValueId loss_value = loss_of(g);
-  const std::vector<ValueId> gradients = graph::differentiate_by_rows(g, loss_value, parameters.values);
+  const std::vector<ValueId> gradients = gradients_of(g, parameters);
   Builder build(g);
   for (size_t i = 0; i < trained.size(); ++i) {
     const ValueId sum = build.input(kGradient + trained[i].name, Role::state, f32_type(trained[i].shape));
     build.update(sum, build.add(sum, build.mul(gradients[i], build.scalar(1.0 / parts))));
   }
-  g.results = {loss_value};
-  g.result_names = {"loss"};
   return g;
 }
 

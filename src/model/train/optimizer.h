@@ -28,14 +28,14 @@ inline constexpr const char* kSquares = "squares.";
 // input "weights" of the same shape.
 graph::Graph weighted_loss(graph::Graph token_loss);
 
-// Results "loss", "norm" (of the unclipped gradients) and "squares.*". `loss` is a graph with one rank-0 result; when
-// its extents are numbers, wide logits are never stored whole (graph::differentiate_by_rows). Parameters are held as
-// `held` says between steps (held.h).
+// Results "loss", "norm" (of the unclipped gradients), what else the loss graph gives, and "squares.*". `loss` is a
+// graph whose first result is a number, the last of its values; when its extents are numbers, wide logits are never
+// stored whole (graph::differentiate_by_rows). Parameters are held as `held` says between steps (held.h).
 graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
                            const Holding& held = {});
 
 // The same in two graphs for gradient accumulation: the first adds gradients / `parts` to states "gradient.*" and
-// returns "loss"; the second applies and clears them, returns "norm", and takes parameters as states.
+// returns "loss" and metrics; the second applies and clears them, returns "norm", and takes parameters as states.
 graph::Graph accumulate_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
                              const Holding& held = {});
 graph::Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held = {});

@@ -108,7 +108,7 @@ double count_of(const Model& model) {
 
 double adapter_count(const Model& model, const Recipe& recipe) {
   double count = 0;
-  const Method method(model, recipe, false);
+  const Method method(model, recipe, {});
   for (const Parameter& p : method.trained()) count += static_cast<double>(p.count());
   return count;
 }

@@ -136,11 +136,10 @@ bool matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-Recipe parse_recipe(std::string text, std::string name, Recipe base) {
-  const Toml file = Toml::parse(std::move(text), name);
-  Recipe r = std::move(base);
-  r.name = std::move(name);
-  (void)file.text("doc", "");
+namespace {
+
+// What a recipe and each of its phases may say.
+void read_sections(const Toml& file, Recipe& r) {
   for (const RecipeKey& key : recipe_keys())
     if (const auto section = file.table(key.section)) read_value(key, *section, r);
   if (const auto model = file.table("model")) {
@@ -151,6 +150,14 @@ Recipe parse_recipe(std::string text, std::string name, Recipe base) {
     if (const auto config = optimizer->table("config"))
       for (const std::string& key : config->keys()) r.optimizer.config[key] = plain_text(*config, key);
   }
+  if (const auto objective = file.table("objective")) {
+    // Settings of another objective mean nothing here.
+    if (objective->has("name")) r.objective.settings.clear();
+    if (objective->has("name") && !objective->has("text")) r.objective.text.clear();
+    if (const auto settings = objective->table("settings"))
+      for (const std::string& key : settings->keys()) r.objective.settings[key] = settings->number(key);
+    take_text(r.objective);
+  }
   if (const auto rules = file.tables("quantize"); !rules.empty()) {
     r.quantize.clear();
     for (const Toml& t : rules) r.quantize.push_back(read_rule(t));
@@ -159,6 +166,43 @@ Recipe parse_recipe(std::string text, std::string name, Recipe base) {
     r.groups.clear();
     for (const Toml& t : groups) r.groups.push_back(ParameterGroup::read(t));
   }
+}
+
+Phase read_phase(const Toml& table, const Recipe& base) {
+  Phase phase;
+  phase.name = table.text("name");
+  phase.begin = table.text("begin", phase.begin);
+  Recipe own = base;
+  read_sections(table, own);
+  phase.text = changed_values(base, own);
+  return phase;
+}
+
+// As it stands in the whole recipe: its tables are below [[phase]].
+std::string phase_text(const Phase& phase) {
+  std::string out = fmt::format("[[phase]]\nname = {}\nbegin = {}\n", quoted(phase.name), quoted(phase.begin));
+  for (size_t at = 0; at < phase.text.size();) {
+    const size_t end = phase.text.find('\n', at);
+    const std::string line = phase.text.substr(at, end - at);
+    if (line.starts_with("[["))
+      out += "[[phase." + line.substr(2) + "\n";
+    else if (line.starts_with("["))
+      out += "[phase." + line.substr(1) + "\n";
+    else
+      out += line + "\n";
+    at = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+Recipe parse_recipe(std::string text, std::string name, Recipe base) {
+  const Toml file = Toml::parse(std::move(text), name);
+  Recipe r = std::move(base);
+  r.name = std::move(name);
+  (void)file.text("doc", "");
+  read_sections(file, r);
   if (const auto t = file.table("file")) {
     r.file_type = t->integer("type", r.file_type);
     if (t->has("also")) r.also = t->texts("also");
@@ -171,6 +215,11 @@ Recipe parse_recipe(std::string text, std::string name, Recipe base) {
     r.demo_sample = t->text("sample", r.demo_sample);
     r.demo_tuning_steps = t->integer("tuning_steps", r.demo_tuning_steps);
     if (r.demo_tuning_steps < 0) throw error_at(t->place("tuning_steps"), "tuning_steps must be 0 or more");
+  }
+  if (const auto phases = file.tables("phase"); !phases.empty()) {
+    r.phases.clear();
+    Recipe base_of_all = r;
+    for (const Toml& t : phases) r.phases.push_back(read_phase(t, base_of_all));
   }
   file.refuse_unknown();
   return r;
@@ -188,6 +237,10 @@ std::vector<RecipeValue> values_of(const Recipe& r) {
     if (section == "optimizer" && key.section != section) {
       section = "optimizer.config";
       for (const auto& [name, text] : r.optimizer.config) put(name.c_str(), quoted(text));
+    }
+    if (section == "objective" && key.section != section) {
+      section = "objective.settings";
+      for (const auto& [name, value] : r.objective.settings) put(name.c_str(), value);
     }
     section = key.section;
     if (std::string text = value_text(key, r); !text.empty()) out.push_back({section, key.key, std::move(text)});
@@ -209,6 +262,28 @@ std::vector<RecipeValue> values_of(const Recipe& r) {
     if (!q.scope.everywhere()) rules += fmt::format("model = {}\n", q.scope.text());
   }
   out.push_back({"", "[[quantize]]", rules});
+  std::string phases;
+  for (const Phase& p : r.phases) phases += phase_text(p);
+  out.push_back({"", "[[phase]]", phases});
+  return out;
+}
+
+std::string changed_values(const Recipe& base, const Recipe& now) {
+  std::map<std::string, std::string> before;
+  for (const RecipeValue& v : values_of(base)) before[v.section + "." + v.key] = v.text;
+  std::string out, section;
+  for (const RecipeValue& v : values_of(now)) {
+    // Settings are of an objective: another one has none of those before.
+    const bool of_another = v.section == "objective.settings" && base.objective.name != now.objective.name;
+    const auto was = before.find(v.section + "." + v.key);
+    if (was != before.end() && was->second == v.text && !of_another) continue;
+    if (v.section.empty()) {
+      out += v.text;
+      continue;
+    }
+    if (v.section != section) out += fmt::format("[{}]\n", section = v.section);
+    out += fmt::format("{} = {}\n", v.key, v.text);
+  }
   return out;
 }
 

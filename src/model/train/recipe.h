@@ -14,6 +14,7 @@
 #include "model/file/toml.h"
 #include "model/train/groups.h"
 #include "model/train/lora.h"
+#include "model/train/objective.h"
 #include "model/train/optimizer_rule.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
@@ -30,6 +31,11 @@ struct QuantizeRule {
   FieldSource source = FieldSource::fitted;
   std::vector<std::string> tensors = {};  // or names in GGUF files, * and ? match; models may lack them
   RuleScope scope = {};                   // models it is for
+};
+
+// One of [[phase]]: what it says in place of the recipe around it, as a text of the same form.
+struct Phase {
+  std::string name, begin = "model", text;
 };
 
 struct Recipe {
@@ -52,6 +58,8 @@ struct Recipe {
   std::string overflow = "cut";        // or drop: examples longer than a window
   double epochs = 0;                   // 0: schedule.steps says how long
   bool strict = false;                 // a row that cannot be used is an error
+  // [objective]
+  ObjectiveSettings objective;
   // [optimizer]
   OptimizerSettings optimizer;
   std::vector<ParameterGroup> groups;  // [[group]]
@@ -97,6 +105,8 @@ struct Recipe {
   std::vector<std::string> also;
   // [fallback]: what a tensor gets instead of a format whose blocks do not divide its rows; then what instead of that.
   std::map<std::string, std::string> fallback;
+  // [[phase]] (phases.h): trained one after another. Empty: the recipe is one run.
+  std::vector<Phase> phases;
   // [demo]
   std::vector<std::string> demo_formats, demo_trained;
   std::string demo_sample;
@@ -113,6 +123,8 @@ struct RecipeValue {
   std::string section, key, text;
 };
 std::vector<RecipeValue> values_of(const Recipe& recipe);
+// Those of `now` that are others than `base` has, as a recipe's text.
+std::string changed_values(const Recipe& base, const Recipe& now);
 
 // What a number of a recipe ("schedule.learning_rate") may be; files and flags are held to the same.
 struct Bounds {

@@ -69,6 +69,8 @@ const RecipeKey kKeys[] = {
     {"data", "overflow", kOverflow},
     {"data", "epochs", LUMEN_MEMBER(double, epochs), 0, 1e6},
     {"data", "strict", LUMEN_MEMBER(bool, strict), 0, 0, Effect::none},
+    {"objective", "name", LUMEN_MEMBER(Text, objective.name)},
+    {"objective", "text", LUMEN_MEMBER(Text, objective.text)},
     {"optimizer", "name", LUMEN_MEMBER(Text, optimizer.name)},
     {"optimizer", "beta1", LUMEN_MEMBER(Optional, optimizer.beta1), 0, 0.999999},
     {"optimizer", "beta2", LUMEN_MEMBER(Optional, optimizer.beta2), 0, 0.9999999},

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/grad/work.h"
+#include "graph/pass/segments.h"
 #include "model/train/guard.h"
 #include "number/scalar.h"
 
@@ -100,7 +101,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
       model_(std::move(model)),
       recipe_(with_length(std::move(recipe), model_)),
       batches_(std::move(batches)),
-      method_(model_, recipe_, batches_->has_weights()) {
+      method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}) {
   if (method_.is_frozen())
     begin_adapter();
   else
@@ -292,6 +293,7 @@ void Trainer::put_batch(const Batch& batch) {
   put(kTokens, Scalar::i32, batch.tokens);
   put(kTargets, Scalar::i32, batch.targets);
   if (batches_->has_weights()) put(kWeights, Scalar::f32, batch.weights);
+  if (batches_->has_starts()) put(graph::kStarts, Scalar::i32, batch.starts);
 }
 
 Trainer::Step Trainer::step() {
@@ -304,10 +306,19 @@ Trainer::Step Trainer::step() {
     // Every batch leaves out other numbers.
     if (recipe_.adapter.dropout > 0)
       set_seed(graph::kDropoutSeed, rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part));
-    put_batch(batches_->training(state_.batch_of(done_), part));
+    put_training_batch(batches_->training(state_.batch_of(done_), part));
     run::Program& program = step_ ? *step_ : *accumulate_;
     program.run();
-    result.loss += scalar(program, "loss") / (batches_->has_weights() ? 1.0 : static_cast<double>(recipe_.accumulate));
+    const double share = 1.0 / method_.parts();
+    result.loss += scalar(program, "loss") * share;
+    if (const Objective* objective = method_.objective()) {
+      result.metrics.resize(objective->metrics().size());
+      for (size_t i = 0; i < result.metrics.size(); ++i) {
+        const std::string& name = objective->metrics()[i];
+        result.metrics[i].first = name;
+        result.metrics[i].second += scalar(program, name.c_str()) / static_cast<double>(recipe_.accumulate);
+      }
+    }
   }
   if (apply_) apply_->run();
   result.norm = scalar(step_ ? *step_ : *apply_, "norm");
@@ -417,6 +428,13 @@ double Trainer::prove() {
 double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
   const int64_t all = batches_->validation_rows();
   if (all < 1) require_data();
+  if (method_.objective()) {
+    const double loss = evaluate_objective(rows, stop);
+    if (std::isfinite(loss)) return loss;
+    diverged_ = true;
+    throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
+                kDivergedHint);
+  }
   rows = rows == 0 ? all : std::min(rows, all);
   LossSum sum;
   for (int64_t first = 0; first < rows; first += recipe_.batch) {
@@ -435,7 +453,7 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
 }
 
 void Trainer::finish() {
-  step_ = accumulate_ = apply_ = evaluate_ = logits_ = nullptr;
+  step_ = accumulate_ = apply_ = evaluate_ = logits_ = reference_ = objective_loss_ = nullptr;
   std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
 

@@ -16,6 +16,7 @@
 #include "model/train/batches.h"
 #include "model/train/lora_base.h"
 #include "model/train/method.h"
+#include "model/train/objective_rows.h"
 #include "model/train/recipe.h"
 #include "model/train/run_state.h"
 #include "run/engine/engine.h"
@@ -37,6 +38,7 @@ class Trainer {
   struct Step {
     double loss = 0, norm = 0, rate = 0, seconds = 0;
     int64_t tokens = 0;
+    std::vector<std::pair<std::string, double>> metrics;  // of the recipe's objective
   };
   Step step();  // Error (exit 4) when loss or gradients are not finite; nothing can be saved afterwards
   // Mean nats per token over the first rows of the validation data; 0: all. -1 when `stop` became true.
@@ -46,6 +48,9 @@ class Trainer {
   double evaluate_average(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
   // The mean and the weights take each other's places, until it is called again: for model(), adapter() and rounded().
   void exchange_average();
+  // Before the first step: what the model makes of all rows, where the objective compares with it later and no adapter
+  // can be left away for that. Returns early when `stop` became true.
+  void remember_reference(const std::atomic<bool>* stop = nullptr);
   // The loss of the weights as they are on the batch that comes next. Error (exit 4) when it is not finite.
   double prove();
   // Error when there is too little training or validation data, or it has ids the model has no rows for.
@@ -94,6 +99,9 @@ class Trainer {
   // not finite.
   void restore(const Checkpoint& checkpoint, bool any_seed = false);
   void restore(const std::filesystem::path& checkpoint);
+  // Begins with what another run trained, weights or an adapter, and nothing else of it. Error when it is of another
+  // shape.
+  void begin_with(const Checkpoint& checkpoint);
   int64_t checkpoint_bytes() const;  // about
 
   std::string explain() const;  // kernels of a step with their last times
@@ -114,6 +122,11 @@ class Trainer {
   void set_seed(const char* name, uint32_t seed);
   double scalar(run::Program& program, const char* name);
   void put_batch(const Batch& batch);
+  // trainer_objective.cpp
+  void put_training_batch(const Batch& batch);
+  void put_rows(const char* name, const std::vector<float>& numbers);
+  std::vector<float> reference_of(const Batch& batch);
+  double evaluate_objective(int64_t rows, const std::atomic<bool>* stop);
   std::vector<float> losses_of(const Batch& batch);
   run::Program& evaluation();
   std::vector<float> values(const std::string& name) const;
@@ -129,6 +142,9 @@ class Trainer {
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_, logits_;
   int64_t logits_length_ = 0;
+  std::shared_ptr<run::Program> reference_, objective_loss_;
+  RowLog reference_log_;
+  bool goes_on_ = false;  // the adapter is another run's: without it the model is not what this run began with
   std::string decoded_;
   RunState state_;
   int64_t done_ = 0;

@@ -13,6 +13,8 @@
 namespace lumen::model {
 namespace {
 
+constexpr const char* kReferenceFile = "reference.txt";  // log probabilities of rows (RowLog)
+
 TensorSpec spec_of(const std::string& name, const graph::Type& type) {
   TensorSpec spec;
   spec.name = name;
@@ -40,6 +42,19 @@ void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const
   }
   require_finite(numbers, where, spec.name, hint,
                  is_optimizer_state(spec.name) ? std::numeric_limits<float>::max() : kLargestWeight);
+}
+
+void take(const TensorFile& file, const std::string& name, const std::string& folder, run::DeviceTensor& to) {
+  const StoredTensor& stored = file.get(name);
+  const TensorSpec expected = spec_of(name, to.type());
+  if (stored.shape != expected.shape || !(stored.element == expected.element)) {
+    throw user_error(
+        "{}: tensor '{}' has another shape or type than in this run; resume with the recipe it was made with", folder,
+        name);
+  }
+  const std::vector<uint8_t> blob = stored.blob();
+  check_numbers(expected, blob, folder, "the checkpoint is of a run that had diverged; go on from an earlier one");
+  to.upload(blob.data(), static_cast<int64_t>(blob.size()));
 }
 
 }  // namespace
@@ -72,6 +87,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   content.state.config = describe(recipe_);
   record_run(model_, batches_->files(), batches_->token_hash(), &content);
   if (has_adapter()) record_base(base_, &content);
+  if (!reference_log_.empty()) content.files[kReferenceFile] = reference_log_.text();
   content.state.more["run"] = to_json(state_);
   for (const auto& [name, t] : tensors_) {
     if (is_saved(name)) content.weights.push_back(spec_of(name, t->type()));
@@ -95,23 +111,17 @@ void Trainer::restore(const std::filesystem::path& folder) {
   restore(load_checkpoint(folder, model_.family->library().formats()));
 }
 
+void Trainer::begin_with(const Checkpoint& checkpoint) {
+  for (auto& [name, t] : tensors_)
+    if (is_saved(name)) take(*checkpoint.weights, name, checkpoint.folder.string(), *t);
+  goes_on_ = true;
+}
+
 void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
   const std::string folder = checkpoint.folder.string();
-  const auto take = [&](const TensorFile& file, const std::string& name, run::DeviceTensor& to) {
-    const StoredTensor& stored = file.get(name);
-    const TensorSpec expected = spec_of(name, to.type());
-    if (stored.shape != expected.shape || !(stored.element == expected.element)) {
-      throw user_error(
-          "{}: tensor '{}' has another shape or type than in this run; resume with the recipe it was made with", folder,
-          name);
-    }
-    const std::vector<uint8_t> blob = stored.blob();
-    check_numbers(expected, blob, folder, "the checkpoint is of a run that had diverged; go on from an earlier one");
-    to.upload(blob.data(), static_cast<int64_t>(blob.size()));
-  };
   for (auto& [name, t] : tensors_) {
-    if (is_saved(name)) take(*checkpoint.weights, name, *t);
-    if (is_optimizer_state(name)) take(*checkpoint.optimizer, name, *t);
+    if (is_saved(name)) take(*checkpoint.weights, name, folder, *t);
+    if (is_optimizer_state(name)) take(*checkpoint.optimizer, name, folder, *t);
   }
   if (checkpoint.state.seed != recipe_.seed && !any_seed) {
     throw user_error("{} was made with seed {}, this run has seed {}", folder, checkpoint.state.seed, recipe_.seed);
@@ -122,6 +132,8 @@ void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
   }
   state_ = run_state_of(checkpoint.state.more, folder);
   done_ = checkpoint.state.step;
+  if (const auto log = checkpoint.files.find(kReferenceFile); log != checkpoint.files.end())
+    reference_log_ = RowLog::read(log->second, folder + "/" + kReferenceFile);
   diverged_ = false;
 }
 
