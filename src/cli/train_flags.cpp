@@ -79,6 +79,8 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--rslora,--use_rslora,--use-rslora", "adapter.rs_lora", "The adapter counts alpha / sqrt(rank)"},
     {"--lora-plus,--lora_plus,--loraplus_lr_ratio", "adapter.b_rate", "B learns so many times as fast as A (LoRA+)"},
     {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default, pissa or loftq"},
+    {"--objective", "objective.name",
+     "What is made small: a name of the library, or a text NAME.lum; without it the tokens' loss"},
     {"--ship", "ship.type",
      "Train the adapter inside the rounding to this format or mixture (base: each weight's own): model.gguf is then "
      "what was trained, checked before success is reported",
@@ -87,8 +89,6 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--ship-magnitudes", "ship.magnitudes", "Train a magnitude for each group of the shipped format as well (DL-QAT)"},
     {"--max-kl", "ship.max_kl", "Nats per token the shipped file may be away from what was trained"},
     {"--merge", "output.merge", "Also write the model with the adapter folded in: base, a format or a mixture", "TYPE"},
-    {"--objective", "objective.name",
-     "What is made small: a name of the library, or a text NAME.lum; without it the tokens' loss"},
     {"--validation,--val_set_size,--val_size", "data.validation", "Share of the data kept for validation"},
     {"--validation-data,--validation_data,--validation_file", "data.validation_data",
      "Files to validate on, instead of a share", "FILE"},

@@ -46,12 +46,12 @@ class Method {
     graph::Graph graph;
     run::CompileOptions options;
   };
-  Work step() const;          // of one batch
-  Work accumulate() const;    // of one batch of several
-  Work apply() const;         // after the last of them
-  Work evaluation() const;    // rows x length losses
+  Work step() const;                  // of one batch
+  Work accumulate() const;            // of one batch of several
+  Work apply() const;                 // after the last of them
+  Work evaluation() const;            // rows x length losses
   Work logits(int64_t length) const;  // of one row: the family's `forward`
-  double operations() const;  // of the products of one step, all its batches (graph::training_work)
+  double operations() const;          // of the products of one step, all its batches (graph::training_work)
 
   const Objective* objective() const { return objective_ ? &*objective_ : nullptr; }
   // By what the losses of a step's batches are divided before they are added: weights sum to 1 over all of them.

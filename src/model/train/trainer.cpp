@@ -453,7 +453,7 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
 }
 
 void Trainer::finish() {
-  step_ = accumulate_ = apply_ = evaluate_ = logits_ = reference_ = objective_loss_ = nullptr;
+  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = logits_ = nullptr;
   std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
 

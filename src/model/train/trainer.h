@@ -89,7 +89,6 @@ class Trainer {
   Weight shipped(const Parameter& p) const;
   // Of one window of tokens, [tokens, vocabulary]: what the losses of evaluate() follow from.
   void logits(std::span<const TokenId> window, std::span<float> out);
-  const Batches& batches() const { return *batches_; }
   Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
 
   // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
@@ -140,9 +139,9 @@ class Trainer {
   Method method_;
   Hash base_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
-  std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_, logits_;
+  std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
+  std::shared_ptr<run::Program> reference_, objective_loss_, logits_;
   int64_t logits_length_ = 0;
-  std::shared_ptr<run::Program> reference_, objective_loss_;
   RowLog reference_log_;
   bool goes_on_ = false;  // the adapter is another run's: without it the model is not what this run began with
   std::string decoded_;
