@@ -13,6 +13,7 @@
 #include "cli/output.h"
 #include "cli/train_data.h"
 #include "cli/train_flags.h"
+#include "cli/train_phases.h"
 #include "model/arch/read.h"
 #include "model/file/own_input.h"
 #include "model/train/forecast.h"
@@ -229,6 +230,9 @@ int train(const Shared& shared, TrainFlags& flags) {
     trainer.restore(*checkpoint, flags.changed_recipe);
     note(fmt::format("resumed from {} at step {}", checkpoint->folder.string(), trainer.done()));
     checkpoint.reset();
+  } else if (!flags.begin.empty()) {
+    trainer.begin_with(model::load_checkpoint(flags.begin, library->formats()));
+    note(fmt::format("begins with the adapter of {}", flags.begin));
   }
   catch_interrupts();
   model::LoopOptions options;
@@ -287,7 +291,9 @@ void add_train(CLI::App& app, Command& command) {
   add_shared_flags(*sub, command.shared);
   sub->callback([flags, resume, &command] {
     flags->resume_given = resume->count() > 0;
-    command.action = [flags, shared = command.shared] { return train(*shared, *flags); };
+    command.action = [flags, shared = command.shared] {
+      return trains_in_phases(*shared, *flags) ? train_phases(*shared, *flags, train) : train(*shared, *flags);
+    };
   });
 }
 

@@ -177,7 +177,9 @@ void settle_optimizer(const model::Library& library, model::Recipe& r) {
   if (!said.empty()) note(said);
 }
 
-void apply(const TrainFlags& flags, model::Recipe& r) {
+}  // namespace
+
+void apply_flags(const TrainFlags& flags, model::Recipe& r) {
   for (const auto& [key, text] : flags.values) model::set_value(model::recipe_key(key), text, r);
   if (flags.has("objective.name")) {
     r.objective = {flags.text("objective.name"), "", {}};
@@ -192,8 +194,6 @@ void apply(const TrainFlags& flags, model::Recipe& r) {
     r.quantize = {rule};
   }
 }
-
-}  // namespace
 
 std::optional<double> TrainFlags::number(const std::string& key) const {
   if (!has(key)) return std::nullopt;
@@ -239,10 +239,14 @@ std::optional<int64_t> byte_pair_tokens(const std::string& tokenizer) {
   return n;
 }
 
+model::Recipe named_recipe(const model::Library& library, const std::string& name) {
+  return read_recipe(library, name, {});
+}
+
 model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flags) {
   model::Recipe r;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, {});
-  apply(flags, r);
+  apply_flags(flags, r);
   if (flags.has("schedule.learning_rate") && !flags.has("schedule.min_learning_rate"))
     r.schedule.floor = std::min(r.schedule.floor, r.schedule.peak / 10);
   if (!flags.model.empty() && !(r.family.empty() && r.size.empty() && r.config.empty())) {
@@ -270,7 +274,7 @@ model::Recipe resumed_recipe(const model::Library& library, const TrainFlags& fl
   model::Recipe r = stored;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, stored);
   r.name = stored.name;
-  apply(flags, r);
+  apply_flags(flags, r);
   model::Schedule& schedule = r.schedule;
   if (!flags.changed_recipe && schedule.steps > stored.schedule.steps) {
     const int64_t planned = stored.schedule.decay_steps > 0 ? stored.schedule.decay_steps : stored.schedule.steps;

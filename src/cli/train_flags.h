@@ -16,6 +16,7 @@ namespace lumen::cli {
 // Flags win over the recipe; absent ones leave it as it is.
 struct TrainFlags {
   std::string recipe, model, resume, format;
+  std::string begin;  // a checkpoint whose adapter goes on; phases set it
   bool resume_given = false, print_config = false, explain = false, bf16 = false, overwrite = false;
   bool changed_data = false, changed_recipe = false;
   std::optional<std::string> out;
@@ -33,6 +34,12 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& flags);
 
 // Error (usage) that names both flags when two contradict each other.
 void check_train_flags(const TrainFlags& flags);
+
+// What the flags say, in place of what the recipe says.
+void apply_flags(const TrainFlags& flags, model::Recipe& recipe);
+
+// A recipe by name or from a file.
+model::Recipe named_recipe(const model::Library& library, const std::string& name);
 
 // The recipe a fresh run follows.
 model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flags);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/train/record.h"
 
 namespace lumen::model {
 namespace {
@@ -108,13 +109,14 @@ RowLog RowLog::read(const std::string& text, const std::string& place) {
   RowLog out;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    const auto hash = line.size() == 41 && line[32] == ' ' ? read_hash(line.substr(0, 32)) : std::nullopt;
+    const bool is_row = line.size() == 41 && line[32] == ' ';
     char* end = nullptr;
-    const auto bits = hash ? static_cast<uint32_t>(std::strtoul(line.c_str() + 33, &end, 16)) : 0U;
+    const auto bits = is_row ? static_cast<uint32_t>(std::strtoul(line.c_str() + 33, &end, 16)) : 0U;
     float logp = 0;
     std::memcpy(&logp, &bits, sizeof logp);
-    if (!hash || *end != 0 || !std::isfinite(logp)) throw user_error("{}: '{}' is no log probability", place, line);
-    out.rows_[{hash->high, hash->low}] = logp;
+    if (!is_row || *end != 0 || !std::isfinite(logp)) throw user_error("{}: '{}' is no log probability", place, line);
+    const Hash hash = hash_of(line.substr(0, 32), place);
+    out.rows_[{hash.high, hash.low}] = logp;
   }
   return out;
 }

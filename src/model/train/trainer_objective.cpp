@@ -15,6 +15,9 @@ void Trainer::put_rows(const char* name, const std::vector<float>& numbers) {
 
 void Trainer::put_training_batch(const Batch& batch) {
   const Objective* objective = method_.objective();
+  if (!objective && batches_->form() != RowForm::texts)
+    throw Error(Exit::user, "rows of pairs or with labels need an objective",
+                fmt::format("--objective NAME: {}", fmt::join(objective_names(), ", ")));
   if (objective) {
     if (objective->is_of_pairs() && batches_->form() != RowForm::pairs)
       throw Error(Exit::user, fmt::format("the objective '{}' is of pairs, but the data has none", objective->name()),

@@ -1,0 +1,168 @@
+#include "cli/train_phases.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/temporary.h"
+#include "cli/output.h"
+#include "model/arch/read.h"
+#include "model/compress/merge.h"
+#include "model/train/phases.h"
+
+namespace lumen::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModel = "model.gguf";
+constexpr const char* kMerged = "merged.gguf";
+constexpr const char* kRecipe = "recipe.toml";
+
+fs::path run_folder(const TrainFlags& flags) {
+  if (flags.resume_given && !flags.resume.empty()) return flags.resume;
+  return flags.out.value_or("lumen-out");
+}
+
+// The model with the adapter that a phase trained beside it, in floats.
+void merge_adapter(const Shared& shared, const std::string& base, const fs::path& checkpoint, const fs::path& to) {
+  const model::LibraryRef library = shared.library();
+  run::Engine engine = shared.engine();
+  const model::Model model = model::read_model(library, base);
+  model::Adapter adapter = model::adapter_of(model, model::load_checkpoint(checkpoint, library->formats()));
+  const std::vector<model::ScaledAdapter> adapters = {{std::move(adapter), 1.0}};
+  model::MergeOptions options;
+  options.type = "f32";
+  model::Merge merge(engine, model, adapters, std::move(options));
+  (void)merge.write(to);
+}
+
+// What the last phase wrote becomes the run's: models and folders, not its checkpoints.
+void publish(const fs::path& from, const fs::path& to) {
+  for (const auto& entry : fs::directory_iterator(from)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".") || name.starts_with("checkpoint-") || name == kRecipe || name == kMerged) continue;
+    const fs::path part = to / fmt::format(".{}.part", name);
+    remember_temporary(part);
+    std::error_code failure;
+    fs::remove_all(part, failure);
+    fs::copy(entry.path(), part, fs::copy_options::recursive, failure);
+    if (!failure) fs::remove_all(to / name, failure);
+    if (!failure) fs::rename(part, to / name, failure);
+    forget_temporary(part);
+    if (failure) throw user_error("cannot write {}: {}", (to / name).string(), failure.message());
+  }
+}
+
+class Phases {
+ public:
+  Phases(const Shared& shared, const TrainFlags& flags, int (*train)(const Shared&, TrainFlags&))
+      : shared_(shared), flags_(flags), train_(train), run_(run_folder(flags)) {
+    if (flags.resume_given) {
+      state_ = *model::read_phases(run_);
+      whole_ = model::parse_recipe(state_.recipe, (run_ / "phases.json").string());
+    } else {
+      whole_ = fresh_recipe(*shared.library(), flags);
+      for (size_t i = 0; i < whole_.phases.size(); ++i) {  // flags win over phases, too
+        model::Recipe base = whole_;
+        base.phases.clear();
+        model::Recipe own = model::parse_recipe(whole_.phases[i].text, whole_.phases[i].name, base);
+        apply_flags(flags, own);
+        whole_.phases[i].text = model::changed_values(base, own);
+      }
+      model::make_absolute(whole_);
+      if (!flags.model.empty()) state_.model = fs::absolute(flags.model).lexically_normal().string();
+      state_.recipe = model::describe(whole_);
+    }
+    model::check_phases(whole_);
+    if (state_.done > whole_.phases.size())
+      throw user_error("{}: {} phases of {} are done", (run_ / "phases.json").string(), state_.done,
+                       whole_.phases.size());
+  }
+
+  int run() {
+    if (flags_.print_config) {
+      put_text(model::describe(whole_));
+      return 0;
+    }
+    if (!flags_.resume_given) {
+      if (model::read_phases(run_) && !flags_.overwrite)
+        throw Error(Exit::user, fmt::format("'{}' holds another run in phases", run_.string()),
+                    "continue it with --resume, name another folder with --out, or add --overwrite");
+      model::write_phases(run_, state_);
+    }
+    std::string model = state_.model;
+    for (size_t i = 0; i < whole_.phases.size(); ++i) {
+      const model::PhaseBegin begin = model::phase_begin(whole_.phases[i].begin);
+      const fs::path before = i == 0 ? fs::path() : folder(i - 1);
+      if (i > 0 && begin == model::PhaseBegin::model) model = (before / kModel).string();
+      if (begin == model::PhaseBegin::merged) {
+        const fs::path merged = before / kMerged;
+        std::error_code error;
+        if (i >= state_.done && !fs::exists(merged, error))
+          merge_adapter(shared_, model, last_checkpoint(i - 1), merged);
+        model = merged.string();
+      }
+      if (i < state_.done) continue;
+      if (const int code = phase(i, model); code != 0) return code;
+      ++state_.done;
+      model::write_phases(run_, state_);
+    }
+    publish(folder(whole_.phases.size() - 1), run_);
+    put(fmt::format("{} phases done: {}\n", whole_.phases.size(), run_.string()));
+    return 0;
+  }
+
+ private:
+  fs::path folder(size_t phase) const { return model::phase_folder(run_, whole_, phase); }
+
+  fs::path last_checkpoint(size_t phase) const {
+    const auto latest = model::latest_checkpoint(folder(phase));
+    if (!latest) throw user_error("no checkpoint in {}", folder(phase).string());
+    return *latest;
+  }
+
+  int phase(size_t i, const std::string& model) {
+    const fs::path out = folder(i);
+    fs::create_directories(out);
+    const model::Recipe recipe = model::phase_recipe(whole_, i);
+    const fs::path text = out / kRecipe;
+    write_file_atomic(text, model::describe(recipe));
+    TrainFlags flags = flags_;
+    flags.values.clear();  // they are in the recipe
+    flags.objective_settings.clear();
+    flags.format.clear();
+    flags.bf16 = false;
+    flags.recipe = text.string();
+    flags.model = model;
+    flags.out = out.string();
+    flags.resume.clear();
+    flags.overwrite = flags_.overwrite && !flags_.resume_given;
+    flags.resume_given = flags_.resume_given && model::latest_checkpoint(out).has_value();
+    if (model::phase_begin(whole_.phases[i].begin) == model::PhaseBegin::adapter)
+      flags.begin = last_checkpoint(i - 1).string();
+    note(fmt::format("phase {} of {}: {}{}", i + 1, whole_.phases.size(), whole_.phases[i].name,
+                     flags.resume_given ? ", resumed" : ""));
+    return train_(shared_, flags);
+  }
+
+  const Shared& shared_;
+  const TrainFlags& flags_;
+  int (*train_)(const Shared&, TrainFlags&);
+  fs::path run_;
+  model::PhasesState state_;
+  model::Recipe whole_;
+};
+
+}  // namespace
+
+bool trains_in_phases(const Shared& shared, const TrainFlags& flags) {
+  if (flags.resume_given) return model::read_phases(run_folder(flags)).has_value();
+  if (flags.recipe.empty()) return false;
+  return !named_recipe(*shared.library(), flags.recipe).phases.empty();
+}
+
+int train_phases(const Shared& shared, const TrainFlags& flags, int (*train)(const Shared&, TrainFlags&)) {
+  return Phases(shared, flags, train).run();
+}
+
+}  // namespace lumen::cli
