@@ -74,7 +74,7 @@ std::string cheapest_change(run::Engine& engine, const Model& model, const Recip
   constexpr int64_t kShortest = 64;
   Recipe smaller = recipe;
   smaller.length = window_length(model, recipe);
-  while (smaller.batch % 2 == 0) {
+  while (smaller.batch % 2 == 0 && smaller.accumulate * 2 <= kMostBatches) {
     smaller.batch /= 2;
     smaller.accumulate *= 2;
     if (fits(engine, forecast_training(engine, model, smaller, form), weights_are_there))
