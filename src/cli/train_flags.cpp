@@ -362,6 +362,7 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
   app.add_flag("--bf16", f.bf16, "The same as --precision bf16");
   app.add_option("--format,--qat", f.format, "Quantization-aware: round every matrix to this format in the loop");
   app.add_flag("--print-config", f.print_config, "Print the resolved recipe and stop");
+  app.add_flag("--plan", f.plan, "Print what the run needs: memory by kind, and time; nothing is trained or written");
   app.add_flag("--explain", f.explain, "Print the kernels of one step and their times at the end");
   return resume;
 }

@@ -83,9 +83,32 @@ TEST_P(PackedBase, TrainsAsItsDecodedWeightsDo) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, PackedBase, testing::Values("q4_0", "q4_k", "nf4", "bf16"));
 
+// A step computes nothing of a frozen weight's size: no decoded copy, no gradient of it. And what only gradients of
+// other layers would need is not kept.
+TEST(LoraMemory, StepsComputeNothingOfAWeightsSize) {
+  run::Engine engine = make_engine(2);
+  const WideCase s;
+  const Model packed = packed_model(engine, s.model, "q4_0");
+  for (const char* method : {"lora", "dora"}) {
+    Recipe recipe = adapter_recipe();
+    recipe.adapter.method = method;
+    const Method all(packed, recipe, {});
+    const Method::Work work = all.step();
+    for (const graph::Node& node : work.graph.nodes) {
+      if (node.op == graph::Op::input_) continue;
+      for (const Parameter& p : packed.parameters)
+        EXPECT_FALSE(p.shape.size() == 2 && node.type.shape == p.shape) << p.name << " " << method;
+    }
+    recipe.adapter.targets = {"ffn_down"};
+    const Method last(packed, recipe, {});
+    EXPECT_LT(engine.arena_bytes(last.step().graph, last.step().options),
+              engine.arena_bytes(work.graph, work.options) * 3 / 4);
+  }
+}
+
 // No tensor of the size of an expanded weight is ever made: weights are bound where they lie, and all that is taken is
 // less than one of them expanded.
-TEST(PackedBase, NothingIsExpanded) {
+TEST(LoraMemory, NothingIsExpanded) {
   const FamilyRef family = test_library()->family("llama");
   const Tokenizer tokenizer = Tokenizer::characters(training_text());
   Model model = initialise(family,
@@ -309,6 +332,10 @@ TEST(Lora, TheForecastIsWhatIsTaken) {
       const int64_t taken = own.device().memory().peak + in_place;
       EXPECT_GE(f.total(), taken * 97 / 100) << method << accumulate;
       EXPECT_LE(f.total(), taken * 103 / 100) << method << accumulate;
+      const std::string plan = plan_text(f, 1e9);
+      for (const char* line : {"weights, as they are", "adapters", "states of the optimizer", "values of a step",
+                               "together", "numbers that are trained", "time of a step"})
+        EXPECT_NE(plan.find(line), std::string::npos) << line;
     }
   }
 }
