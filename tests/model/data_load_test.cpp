@@ -109,7 +109,7 @@ TEST_F(DataLoad, TheCacheGivesBackWhatWasMadeAndNothingElse) {
   other.train_on = TrainOn::all;
   EXPECT_FALSE(load(file, other).from_cache);
   other = o;
-  other.chat.text += " ";
+  other.chat.text += "{# another one #}";
   EXPECT_FALSE(load(file, other).from_cache);
   folder_.put("a.jsonl", text + chat(50));
   EXPECT_FALSE(load(file, o).from_cache);
