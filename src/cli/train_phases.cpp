@@ -29,7 +29,7 @@ void merge_adapter(const Shared& shared, const std::string& base, const fs::path
   run::Engine engine = shared.engine();
   const model::Model model = model::read_model(library, base);
   const model::Adapter adapter = model::adapter_of(model, model::load_checkpoint(checkpoint, library->formats()));
-  const std::vector<model::ScaledAdapter> adapters = {{&adapter, 1.0}};
+  const std::vector<model::ScaledAdapter> adapters = {{adapter, 1.0}};
   model::MergeOptions options;
   options.type = "f32";
   model::Merge merge(engine, model, adapters, std::move(options));
