@@ -187,7 +187,7 @@ std::vector<Tile> tiles(const RunLog& run) {
   if (const auto mfu = median(values(run, "mfu"))) {
     const auto ceiling = run.number("ceiling_flops");
     out.push_back({"MFU", fmt::format("{:.1f} %", 100 * *mfu),
-                   ceiling ? fmt::format("of {:.1f} TFLOP/s measured", *ceiling / 1e12) : ""});
+                   ceiling ? fmt::format("of {} FLOP/s measured", short_number(*ceiling)) : ""});
   }
   if (const auto memory = most(values(run, "memory"))) out.push_back({"memory", size_text(*memory), "most in use"});
   double seconds = 0;
