@@ -223,7 +223,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   const auto batches = make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe),
                                     run::cache_folder(shared.cache));
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);
-  if (const auto steps = steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
+  if (const auto steps = stored ? std::nullopt : steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
   const model::Schedule& schedule = recipe.schedule;
   if (schedule.warmup >= schedule.steps)
     note(fmt::format("{} steps end within the warm-up of {}: the rate does not reach its peak of {}", schedule.steps,
@@ -303,6 +303,7 @@ void add_train(CLI::App& app, Command& command) {
   sub->callback([flags, resume, &command] {
     flags->resume_given = resume->count() > 0;
     command.action = [flags, shared = command.shared] {
+      take_document_settings(*flags);
       return trains_in_phases(*shared, *flags) ? train_phases(*shared, *flags, train) : train(*shared, *flags);
     };
   });

@@ -251,6 +251,7 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
   model::Recipe r;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, {});
   apply_flags(flags, r);
+  if (flags.has("schedule.steps")) r.epochs = 0;
   if (flags.has("schedule.learning_rate") && !flags.has("schedule.min_learning_rate"))
     r.schedule.floor = std::min(r.schedule.floor, r.schedule.peak / 10);
   if (!flags.model.empty() && !(r.family.empty() && r.size.empty() && r.config.empty())) {
