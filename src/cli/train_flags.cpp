@@ -28,7 +28,7 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--family", "model.family", "Model family"},
     {"--shape,--size", "model.size", "Named size of the family"},
     {"--data,--dataset", "data.path",
-     "Texts, chats or pairs (.txt .md .jsonl .json .csv .tsv .parquet, also .gz), or a folder; several with commas; "
+     "Texts, chats or pairs (.txt .md .jsonl .json .csv .tsv, also .gz), or a folder; several with commas; "
      "without it, the built-in text",
      "FILE"},
     {"--form,--data-form,--data_form", "data.form", "What rows are: auto, texts, chats, pairs or labels"},
