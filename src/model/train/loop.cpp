@@ -277,8 +277,7 @@ class Loop {
     const double left = static_cast<double>(steps - done) * step_seconds_ * static_cast<double>(step.tokens) /
                         static_cast<double>(tokens_);
     progress_.update(fmt::format(
-        "{} step {}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.2e} | {:.1f} ms | {:.0f} tok/s | {} | MFU {:.0f} % | "
-        "{}<{}",
+        "{} step {}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.2e} | {:.1f} ms | {:.0f} tok/s | {}{} | {}<{}",
         options_.title, done, steps, result_.train_loss,
         validation_ >= 0 ? fmt::format(" (val {:.4f})", validation_) : "", step.norm, step.rate, step.seconds * 1e3,
         result_.tokens_per_second, size_text(memory), share, format_duration(elapsed()), format_duration(left)));
