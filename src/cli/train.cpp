@@ -15,6 +15,7 @@
 #include "cli/train_flags.h"
 #include "cli/train_phases.h"
 #include "model/arch/read.h"
+#include "model/file/own_input.h"
 #include "model/train/forecast.h"
 #include "model/train/loop.h"
 #include "model/train/method.h"
@@ -93,7 +94,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
   model::require_training(engine, outline, r);
-  model::Model model = model::initialise(family, config, r.seed);
+  model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
   model.name = r.size;
   return model;
@@ -174,7 +175,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (own_folder && flags.overwrite)
     throw usage_error("--overwrite and --resume contradict each other: '{}' is the run that is resumed", out.string());
   std::optional<FolderLock> lock;
-  if (!flags.print_config) lock.emplace(out);
+  if (!flags.print_config && !flags.plan) lock.emplace(out);
   std::optional<model::Checkpoint> checkpoint;
   std::optional<model::StoredRun> stored;
   if (resumed) {
@@ -186,7 +187,11 @@ int train(const Shared& shared, TrainFlags& flags) {
     put_text(model::describe(recipe));
     return 0;
   }
-  if (own_folder) {
+  if (const std::string& base = flags.model.empty() ? recipe.base : flags.model; !base.empty())
+    model::refuse_own_base(out, model::model_files(base));
+  if (flags.plan) {
+    // Nothing is touched.
+  } else if (own_folder) {
     model::clean_checkpoints(out);
     remove_leavings(out / "hf");
   } else {
@@ -208,8 +213,10 @@ int train(const Shared& shared, TrainFlags& flags) {
     std::error_code error;
     if (fs::exists(recipe.tokenizer, error)) recipe.tokenizer = absolute_path(recipe.tokenizer);
   }
-  model::check_outputs(model, recipe);
-  model::require_room(out, model, recipe, static_cast<int64_t>(model::list_checkpoints(out).size()));
+  if (!flags.plan) {
+    model::check_outputs(model, recipe);
+    model::require_room(out, model, recipe, static_cast<int64_t>(model::list_checkpoints(out).size()));
+  }
   choose_template(data, recipe, *model.tokenizer);
   note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name,
                    static_cast<double>(model.weight_count()) / 1e6, model.tokenizer->size()));
@@ -221,6 +228,15 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (schedule.warmup >= schedule.steps)
     note(fmt::format("{} steps end within the warm-up of {}: the rate does not reach its peak of {}", schedule.steps,
                      schedule.warmup, schedule.peak));
+  const graph::ProductType products = model::product_type(recipe.precision, library->formats());
+  const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
+  const model::BatchForm form{batches->has_weights(), batches->has_starts()};
+  model::require_training(engine, model, recipe, !flags.plan || !flags.model.empty(), form);
+  if (flags.plan) {
+    put_text(model::plan_text(model::forecast_training(engine, model, recipe, form, !flags.model.empty()),
+                              run::product_ceiling(engine, kind, shared.cache)));
+    return 0;
+  }
   model::Trainer trainer(engine, std::move(model), recipe, batches);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   if (checkpoint) {
@@ -236,8 +252,6 @@ int train(const Shared& shared, TrainFlags& flags) {
   options.out = out;
   options.stop = &interrupted();
   options.base = flags.model;
-  const graph::ProductType products = model::product_type(recipe.precision, library->formats());
-  const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
   options.ceiling = run::product_ceiling(engine, kind, shared.cache);
   const model::LoopResult result = model::run_training(trainer, options);
   if (flags.explain) std::fputs(trainer.explain().c_str(), stderr);

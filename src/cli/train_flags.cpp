@@ -78,9 +78,17 @@ constexpr KeyFlag kKeyFlags[] = {
      "Which weights get one: roles, names or their ends (wq, q_proj, attn_q), patterns, or all-linear", "A,B,.."},
     {"--rslora,--use_rslora,--use-rslora", "adapter.rs_lora", "The adapter counts alpha / sqrt(rank)"},
     {"--lora-plus,--lora_plus,--loraplus_lr_ratio", "adapter.b_rate", "B learns so many times as fast as A (LoRA+)"},
-    {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default, pissa or loftq"},
+    {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default"},
     {"--objective", "objective.name",
      "What is made small: a name of the library, or a text NAME.lum; without it the tokens' loss"},
+    {"--ship", "ship.type",
+     "Train the adapter inside the rounding to this format or mixture (base: each weight's own): model.gguf is then "
+     "what was trained, checked before success is reported",
+     "FORMAT"},
+    {"--ship-learned", "ship.fields", "Train scales and offsets of the shipped format as well", "", -1e300, "learned"},
+    {"--ship-magnitudes", "ship.magnitudes", "Train a magnitude for each group of the shipped format as well (DL-QAT)"},
+    {"--max-kl", "ship.max_kl", "Nats per token the shipped file may be away from what was trained"},
+    {"--merge", "output.merge", "Also write the model with the adapter folded in: base, a format or a mixture", "TYPE"},
     {"--validation,--val_set_size,--val_size", "data.validation", "Share of the data kept for validation"},
     {"--validation-data,--validation_data,--validation_file", "data.validation_data",
      "Files to validate on, instead of a share", "FILE"},
@@ -112,6 +120,10 @@ constexpr KeyFlag kKeyFlags[] = {
      "Float type that operands of products with parameters and of attention are rounded to (an 8 bit one: each tensor "
      "under a scale of its own, attention and the last product in bf16); sums stay f32",
      "TYPE"},
+    {"--recompute,--gradient-checkpointing,--gradient_checkpointing", "run.recompute",
+     "What of a step is computed again rather than kept: none, layers, auto (what there is no room for), or how much "
+     "the step's values may take; the same bits",
+     "none|layers|auto|4GiB"},
     {"--param-type,--param_type", "run.param_type",
      "What matrices are held in between steps: f32, or bf16 with stochastic rounding", "TYPE"},
     {"--output-type,--outtype", "output.type",
@@ -355,6 +367,7 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
   app.add_flag("--bf16", f.bf16, "The same as --precision bf16");
   app.add_option("--format,--qat", f.format, "Quantization-aware: round every matrix to this format in the loop");
   app.add_flag("--print-config", f.print_config, "Print the resolved recipe and stop");
+  app.add_flag("--plan", f.plan, "Print what the run needs: memory by kind, and time; nothing is trained or written");
   app.add_flag("--explain", f.explain, "Print the kernels of one step and their times at the end");
   return resume;
 }

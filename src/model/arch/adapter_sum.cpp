@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "graph/pass/rounded_sum.h"
 
 namespace lumen::model {
 namespace {
@@ -59,15 +60,6 @@ Weight scaled(const Weight& w, double scale) {
 }
 
 }  // namespace
-
-ValueId adapted_sum(Builder& build, ValueId w, ValueId a, ValueId b, double scale, bool looked_up) {
-  const bool stacked = build.type(w).shape.size() == 3;  // one matrix for each expert
-  LUMEN_CHECK(!(stacked && looked_up));
-  const ValueId change = stacked     ? build.contract(b, a, "enr", "erk", "enk")
-                         : looked_up ? build.contract(a, b, "nr", "kr", "nk")
-                                     : build.contract(b, a, "nr", "rk", "nk");
-  return build.add(w, build.mul(change, build.scalar(scale)));
-}
 
 std::vector<float> magnitude_gain(run::Engine& engine, const Parameter& p, const Weight& w, const AdapterPart& part) {
   LUMEN_CHECK(part.magnitude && w.type.shape.size() == 2);
@@ -139,8 +131,8 @@ std::vector<float> adapted_values(run::Engine& engine, const Parameter& p, const
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto& [s, part] = parts[i];
     const Weight b = gains[i].empty() ? part->b : rows_scaled(part->b, gains[i]);
-    sum = adapted_sum(build, sum, one.input(fmt::format("a{}", i), part->a), one.input(fmt::format("b{}", i), b),
-                      s->scale * part->scale, looked_up);
+    sum = graph::low_rank_sum(build, sum, one.input(fmt::format("a{}", i), part->a),
+                              one.input(fmt::format("b{}", i), b), s->scale * part->scale, looked_up);
   }
   return one.run(sum);
 }

@@ -1,5 +1,6 @@
 // What adapters make of a weight: W + scale * B A, and the lengths of its rows where magnitudes take part (adapter.h).
-// Computed by compiled kernels from the weight as it is stored; one weight at a time is ever held in f32. Proved by
+// Computed by compiled kernels from the weight as it is stored, operation by operation as training with the adapter
+// inside the rounding does (graph/pass/rounded_sum.h); one weight at a time is ever held in f32. Proved by
 // tests/model/merge_test.cpp and tests/model/adapter_test.cpp.
 #pragma once
 
@@ -7,16 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "graph/ir/build.h"
 #include "model/arch/adapter.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
-
-// w + scale * b a as values of a graph: what merging computes, and training with the adapter inside the rounding
-// (train/ship.h), operation by operation the same. `looked_up`: the matrices are those of an embedding.
-graph::ValueId adapted_sum(graph::Builder& build, graph::ValueId w, graph::ValueId a, graph::ValueId b, double scale,
-                           bool looked_up);
 
 // magnitude[n] / |row n of W + scale * B A| (columns of an embedding). Error (exit 4) when a length is 0 or no number.
 std::vector<float> magnitude_gain(run::Engine& engine, const Parameter& p, const Weight& w, const AdapterPart& part);

@@ -267,7 +267,9 @@ LoadedExamples load_examples(const std::vector<fs::path>& files, const Tokenizer
     out.store = ExampleStore::open(*cached, key);
     out.from_cache = out.store != nullptr;
     if (out.store) return out;
-    require_writable_folder(*options.cache);
+    std::error_code error;
+    fs::create_directories(*options.cache, error);
+    if (error) throw user_error("cannot make the folder '{}': {}", options.cache->string(), error.message());
   }
   ExampleWriter writer(cached, key);
   out.store = Loader(files, tokenizer, options).run(writer);

@@ -20,39 +20,25 @@ struct Header {
 };
 
 // The windows' log probabilities, one scored position after the other, in the order of a record.
-void each_row(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
+void each_row(const LogitsSource& source, const std::vector<TokenId>& text, const PerplexityOptions& options,
               Header* header, const std::function<void()>& begin,
               const std::function<void(std::span<const double> logs, TokenId next)>& row,
               const std::function<void(int64_t, int64_t)>& progress) {
-  const Model& model = loaded.model();
   const int64_t length = options.length;
   if (length < 4) throw usage_error("windows need at least 4 tokens");
   int64_t windows = static_cast<int64_t>(text.size()) / length;
   if (options.windows > 0) windows = std::min(windows, options.windows);
   if (windows < 1) throw user_error("the text has {} tokens, fewer than one window of {}", text.size(), length);
-  *header = {{}, model.integer("vocab"), length, options.full ? 0 : length / 2, windows};
+  *header = {{}, source.vocabulary, length, options.full ? 0 : length / 2, windows};
   std::memcpy(header->magic, kMagic, sizeof kMagic);
   begin();
-  run::Engine& engine = loaded.engine();
-  run::CompileOptions compile;
-  compile.assignments = stored_formats(model);
-  compile.symbols = {{"B", 1}, {"T", length}};
-  compile.exact = options.exact;
-  const auto program = engine.compile(loaded.function("forward"), compile);
-  const auto tokens =
-      std::make_shared<run::DeviceTensor>(engine.device(), graph::Type{{1, length}, {Scalar::i32, nullptr}});
-  for (const std::string& name : program->input_names())
-    program->bind(name, name == "tokens" ? tokens : loaded.weights().at(name));
   const auto vocab = static_cast<size_t>(header->vocab);
   std::vector<float> logits(static_cast<size_t>(length) * vocab);
   std::vector<double> logs(vocab);
   for (int64_t w = 0; w < windows; ++w) {
     std::vector<int32_t> ids(text.begin() + w * length, text.begin() + (w + 1) * length);
-    if (options.bos && model.tokenizer && model.tokenizer->bos()) ids[0] = *model.tokenizer->bos();
-    tokens->upload(ids.data(), tokens->bytes());
-    program->run();
-    program->result(kResult)->download(logits.data(), static_cast<int64_t>(logits.size() * sizeof(float)));
-    require_finite(loaded, logits, "logits");
+    if (options.bos && source.bos) ids[0] = *source.bos;
+    source.logits(ids, logits);
     for (int64_t t = header->first; t + 1 < length; ++t) {
       const float* x = logits.data() + static_cast<size_t>(t) * vocab;
       const double top = *std::max_element(x, x + vocab);
@@ -63,6 +49,31 @@ void each_row(const LoadedModel& loaded, const std::vector<TokenId>& text, const
     }
     if (progress) progress(w + 1, windows);
   }
+}
+
+// What a loaded model computes of windows of one length.
+LogitsSource source_of(const LoadedModel& loaded, const PerplexityOptions& options) {
+  const Model& model = loaded.model();
+  run::Engine& engine = loaded.engine();
+  run::CompileOptions compile;
+  compile.assignments = stored_formats(model);
+  compile.symbols = {{"B", 1}, {"T", options.length}};
+  compile.exact = options.exact;
+  const auto program = engine.compile(loaded.function("forward"), compile);
+  const auto tokens =
+      std::make_shared<run::DeviceTensor>(engine.device(), graph::Type{{1, options.length}, {Scalar::i32, nullptr}});
+  for (const std::string& name : program->input_names())
+    program->bind(name, name == "tokens" ? tokens : loaded.weights().at(name));
+  LogitsSource source;
+  source.vocabulary = model.integer("vocab");
+  if (model.tokenizer) source.bos = model.tokenizer->bos();
+  source.logits = [&loaded, program, tokens](std::span<const TokenId> window, std::span<float> logits) {
+    tokens->upload(window.data(), tokens->bytes());
+    program->run();
+    program->result(kResult)->download(logits.data(), static_cast<int64_t>(logits.size_bytes()));
+    require_finite(loaded, logits, "logits");
+  };
+  return source;
 }
 
 template <typename T>
@@ -78,11 +89,16 @@ double quantile(const std::vector<double>& sorted, double part) {
 
 void record_logits(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
                    const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress) {
+  record_logits(source_of(loaded, options), text, options, file, progress);
+}
+
+void record_logits(const LogitsSource& source, const std::vector<TokenId>& text, const PerplexityOptions& options,
+                   const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress) {
   AtomicFile out(file);
   Header header{};
   std::vector<uint16_t> codes;
   each_row(
-      loaded, text, options, &header,
+      source, text, options, &header,
       [&] {
         out.write(bytes_of(header));
         for (int64_t i = 0; i < header.windows * header.length; ++i)
@@ -121,7 +137,7 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& tex
   double changes = 0, mine = 0, theirs = 0;
   int64_t same = 0;
   each_row(
-      loaded, text, options, &header,
+      source_of(loaded, options), text, options, &header,
       [&] {
         Header recorded{};
         take(&recorded, sizeof recorded);
@@ -187,21 +203,20 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& tex
   return out;
 }
 
+Scratch::Scratch(std::filesystem::path file) : path(std::move(file)) {
+  remember_temporary(path);
+}
+Scratch::~Scratch() {
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  forget_temporary(path);
+}
+
 Divergence divergence_between(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters,
                               const Model& merged, const std::vector<TokenId>& text, const PerplexityOptions& options,
                               const std::filesystem::path& scratch,
                               const std::function<void(int64_t, int64_t)>& progress) {
-  const struct Scratch {
-    explicit Scratch(const std::filesystem::path& file) : path(file) { remember_temporary(path); }
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
-    ~Scratch() {
-      std::error_code ignored;
-      std::filesystem::remove(path, ignored);
-      forget_temporary(path);
-    }
-    const std::filesystem::path& path;
-  } guard(scratch);
+  const Scratch guard(scratch);
   {
     const LoadedModel loaded(engine, base, adapters);
     record_logits(loaded, text, options, scratch, progress);

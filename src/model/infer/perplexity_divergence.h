@@ -18,6 +18,24 @@ struct Divergence {
   double ratio = 0;                               // of the perplexities, this model's by the recorded one's
 };
 
+// Whatever computes logits [tokens, vocabulary] of windows.
+struct LogitsSource {
+  int64_t vocabulary = 0;
+  std::optional<TokenId> bos;
+  std::function<void(std::span<const TokenId> window, std::span<float> logits)> logits;
+};
+void record_logits(const LogitsSource& source, const std::vector<TokenId>& text, const PerplexityOptions& options,
+                   const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});
+
+// A file that goes when it is no longer needed, at a signal as well.
+struct Scratch {
+  explicit Scratch(std::filesystem::path file);
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch();
+  const std::filesystem::path path;
+};
+
 // Runs the model over the windows and writes its log probabilities of every scored position.
 void record_logits(const LoadedModel& loaded, const std::vector<TokenId>& text, const PerplexityOptions& options,
                    const std::filesystem::path& file, const std::function<void(int64_t, int64_t)>& progress = {});

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "graph/pass/pipeline.h"
 #include "model/arch/model.h"
-#include "model/train/recipe.h"
 
 namespace lumen::model {
 

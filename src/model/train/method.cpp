@@ -17,6 +17,8 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form)
                      objective_->name(), objective_->function());
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe.precision, model.family->library().formats());
+  // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
+  options_.exact = recipe.adapter.trains() && options_.products.scalar == Scalar::f32;
   loss_ = function(objective_ ? objective_->function() : form.weights ? "token_loss" : "loss");
   if (!objective_ && form.weights) loss_ = weighted_loss(std::move(loss_));
   const Scalar type = param_scalar(recipe.param_type);
@@ -29,7 +31,14 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form)
     require_members(recipe.groups, trained_);
     trained_ = grouped(std::move(trained_), recipe.groups);
     held_ = holding_of(trained_, type);
-    loss_ = graph::add_low_rank(std::move(loss_), changes_);
+    if (recipe.ship.ships()) {
+      shipping_.emplace(model, recipe, changes_);
+      for (const Parameter& p : shipping_->parameters()) trained_.push_back(p);
+      shipping_->hold_still(trained_);
+      loss_ = shipping_->apply(std::move(loss_));
+    } else {
+      loss_ = graph::add_low_rank(std::move(loss_), changes_);
+    }
   } else {
     for (const Parameter& p : model.parameters)
       if (!p.frozen) trained_.push_back(p);
@@ -71,6 +80,7 @@ std::optional<graph::Graph> Method::teacher() const {
 }
 
 Method::Work Method::finished(graph::Graph graph) const {
+  if (shipping_) graph = graph::narrow_gradients(std::move(graph));
   Work work{graph::fill_norms(std::move(graph), changes_), options_};
   if (is_frozen()) work.options.assignments = stored_formats(model_, work.graph);
   return work;
@@ -94,6 +104,13 @@ Method::Work Method::evaluation() const {
   return evaluated(with_roundings(function("token_loss")));
 }
 
+Method::Work Method::logits(int64_t length) const {
+  Work work = evaluated(with_roundings(model_.family->function("forward", model_.config)));
+  work.options.symbols = {{"B", 1}, {"T", length}};
+  work.options.exact = true;
+  return work;
+}
+
 Method::Work Method::reference() const {
   return evaluated(function("token_loss"));
 }
@@ -106,7 +123,10 @@ Method::Work Method::objective_loss() const {
 
 // As training sees the model, without what it leaves out at random.
 graph::Graph Method::with_roundings(graph::Graph g) const {
-  if (is_frozen()) g = graph::add_low_rank(std::move(g), without_dropout(changes_));
+  if (shipping_)
+    g = shipping_->apply(std::move(g));
+  else if (is_frozen())
+    g = graph::add_low_rank(std::move(g), without_dropout(changes_));
   graph::assign_formats(g, roundings_);
   return g;
 }
@@ -115,11 +135,7 @@ Method::Work Method::evaluated(graph::Graph g) const {
   run::CompileOptions options;
   options.symbols = options_.symbols;
   if (!held_.names.empty()) g = hold(std::move(g), held_);
-  if (is_frozen()) {
-    g = graph::fill_norms(std::move(g), changes_);
-    options.assignments = stored_formats(model_, g);
-  }
-  return {std::move(g), options};
+  return is_frozen() ? finished(std::move(g)) : Work{std::move(g), options};
 }
 
 double Method::operations() const {

@@ -12,6 +12,7 @@
 #include "model/train/objective.h"
 #include "model/train/optimizer.h"
 #include "model/train/recipe.h"
+#include "model/train/ship.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {
@@ -38,16 +39,19 @@ class Method {
   const std::vector<graph::FormatAssignment>& roundings() const { return roundings_; }
   const std::vector<LearnedField>& learned() const { return learned_; }
   const std::vector<graph::LowRank>& changes() const { return changes_; }
+  // Of an adapter inside the rounding; null elsewhere.
+  const Shipping* shipping() const { return shipping_ ? &*shipping_ : nullptr; }
 
   struct Work {
     graph::Graph graph;
     run::CompileOptions options;
   };
-  Work step() const;          // of one batch
-  Work accumulate() const;    // of one batch of several
-  Work apply() const;         // after the last of them
-  Work evaluation() const;    // rows x length losses
-  double operations() const;  // of the products of one step, all its batches (graph::training_work)
+  Work step() const;                  // of one batch
+  Work accumulate() const;            // of one batch of several
+  Work apply() const;                 // after the last of them
+  Work evaluation() const;            // rows x length losses
+  Work logits(int64_t length) const;  // of one row: the family's `forward`
+  double operations() const;          // of the products of one step, all its batches (graph::training_work)
 
   const Objective* objective() const { return objective_ ? &*objective_ : nullptr; }
   // By what the losses of a step's batches are divided before they are added: weights sum to 1 over all of them.
@@ -76,6 +80,7 @@ class Method {
   std::vector<graph::FormatAssignment> roundings_;
   std::vector<LearnedField> learned_;
   std::vector<graph::LowRank> changes_;
+  std::optional<Shipping> shipping_;
 };
 
 // The recipe's windows, or as many tokens as the model's context.

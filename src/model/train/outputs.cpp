@@ -1,15 +1,21 @@
 #include "model/train/outputs.h"
 
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "model/arch/adapter_write.h"
 #include "model/arch/config_file.h"
+#include "model/arch/read.h"
 #include "model/arch/write.h"
+#include "model/compress/merge.h"
 #include "model/compress/quantize.h"
 #include "model/file/json.h"
+#include "model/file/own_input.h"
+#include "model/infer/perplexity_divergence.h"
 #include "model/report/report.h"
 
 namespace lumen::model {
@@ -21,6 +27,11 @@ constexpr const char* kModel = "model.gguf";
 constexpr const char* kRounded = "model-rounded.gguf";
 constexpr const char* kAverage = "model-ema.gguf";
 constexpr const char* kFolder = "hf";
+constexpr const char* kAdapter = "adapter";
+constexpr const char* kAdapterGguf = "adapter.gguf";
+constexpr const char* kOutputs[] = {kModel, kRounded, kAverage, kFolder, kAdapter, kAdapterGguf, kReportName};
+
+constexpr int64_t kCheckedRows = 8;  // of the validation data, by which a merged model is checked
 
 constexpr size_t kLongestName = 63;  // of a tensor in a GGUF file
 
@@ -111,6 +122,102 @@ Model in_type(run::Engine& engine, const Model& model, const std::string& type, 
   return out;
 }
 
+// How far a merged file is from what was trained, over validation data.
+Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merged, const fs::path& scratch) {
+  const Model base = trainer.model();
+  const Batches& batches = trainer.batches();
+  const Batch rows = batches.validation(0, std::min(kCheckedRows, batches.validation_rows()));
+  PerplexityOptions options;
+  options.length = rows.length;
+  options.full = true;
+  options.exact = true;
+  const std::vector<TokenId> text(rows.tokens.begin(), rows.tokens.end());
+  const Scratch guard(scratch);
+  LogitsSource source;
+  source.vocabulary = base.integer("vocab");
+  source.logits = [&](std::span<const TokenId> window, std::span<float> out) { trainer.logits(window, out); };
+  record_logits(source, text, options, scratch);
+  const Model written = read_gguf(base.family->library().shared_from_this(), merged);
+  const LoadedModel loaded(engine, written);
+  return divergence(loaded, text, options, scratch);
+}
+
+// The merged model: in the bytes that were trained, or folded in the type asked for.
+void write_merged(run::Engine& engine, Trainer& trainer, const fs::path& path, bool hugging_face) {
+  const Model base = trainer.model();
+  if (const Shipping* shipping = trainer.shipping()) {
+    Model result = base;
+    for (auto& [name, w] : result.weights) {
+      if (!shipping->is_changed(name)) continue;
+      const FormatRef format = shipping->format_of(name);
+      w.type.element = {Scalar::f32, format && !is_plain(*format, Scalar::f32) ? format : nullptr};
+      w.bytes = {};
+    }
+    const WeightSource source = [&](const Parameter& p) { return trainer.shipped(p); };
+    if (hugging_face)
+      write_hf(result, path, source);
+    else
+      write_gguf(result, path, shipping->file_type(), 0, source);
+    return;
+  }
+  const std::vector<ScaledAdapter> adapters = {{trainer.adapter()}};
+  MergeOptions options;
+  options.type = trainer.recipe().merge;
+  options.hugging_face = hugging_face;
+  (void)Merge(engine, base, adapters, options).write(path);
+}
+
+std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {
+  const Recipe& recipe = trainer.recipe();
+  const Model base = trainer.model();
+  const Adapter adapter = trainer.adapter();
+  AdapterFile about;
+  about.base = recipe.base;
+  std::vector<std::string> lines;
+  // Fields and magnitudes of groups have no place in such files.
+  const Shipping* shipping = trainer.shipping();
+  const bool alone = !shipping || shipping->parameters().empty();
+  if (alone) {
+    const auto try_to = [&](const fs::path& path, const char* kind, const auto& check, const auto& write) {
+      try {
+        check();
+      } catch (const Error& error) {
+        lines.push_back(fmt::format("no {}: {}", path.string(), error.what()));
+        return;
+      }
+      write(path);
+      lines.push_back(fmt::format("{} ({})", path.string(), kind));
+    };
+    try_to(
+        folder / kAdapter, "adapter, PEFT", [&] { check_adapter_folder(base, adapter); },
+        [&](const fs::path& path) { write_adapter_folder(base, adapter, path, about); });
+    try_to(
+        folder / kAdapterGguf, "adapter, GGUF", [&] { check_adapter_gguf(base, adapter); },
+        [&](const fs::path& path) { write_adapter_gguf(base, adapter, path, about); });
+  } else {
+    lines.push_back("no adapter: what was learned of the formats is in the merged model alone");
+  }
+  if (!shipping && recipe.merge.empty()) return lines;
+  const Scratch staged(folder / fmt::format(".{}.{}.unchecked", kModel, ::getpid()));
+  write_merged(engine, trainer, staged.path, false);
+  const Divergence d =
+      distance(engine, trainer, staged.path, folder / fmt::format(".{}.{}.logits", kModel, ::getpid()));
+  const std::string far =
+      fmt::format("KL divergence {:.2e} nats per token from what was trained, over {} tokens", d.mean, d.tokens);
+  if (shipping && !(d.mean <= recipe.ship.max_kl))
+    throw Error(Exit::verify,
+                fmt::format("the merged model is not what was trained: {}; ship.max_kl is {}", far, recipe.ship.max_kl),
+                "the adapter is in the checkpoint; `lumen merge` folds it in without this bound");
+  fs::rename(staged.path, folder / kModel);
+  lines.push_back(
+      fmt::format("{} (merged, {}; {})", (folder / kModel).string(), shipping ? recipe.ship.type : recipe.merge, far));
+  if (recipe.hugging_face) {
+    write_merged(engine, trainer, folder / kFolder, true);
+    lines.push_back(fmt::format("{} (merged)", (folder / kFolder).string()));
+  }
+  return lines;
+}
+
 }  // namespace
 
 void check_outputs(const Model& model, const Recipe& recipe) {
@@ -128,7 +235,8 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
   if (recipe.save_every > 0) saves += static_cast<double>(recipe.schedule.steps / recipe.save_every);
   // With a limit the oldest goes when the newest has proved good: one more than the limit at a time.
   if (recipe.keep > 0) saves = std::min(saves, std::max(1.0, static_cast<double>(recipe.keep + 1 - kept)));
-  const double models = weights * 4 *
+  const bool merges = recipe.ship.ships() || !recipe.merge.empty();
+  const double models = (recipe.adapter.trains() && merges ? count_of(model) / weights : 1) * weights * 4 *
                         (1 + (recipe.quantize.empty() ? 0 : 1) + (recipe.hugging_face ? 1 : 0) +
                          (recipe.optimizer.ema_decay > 0 ? 1 : 0));
   struct statvfs disk{};
@@ -147,14 +255,26 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
 std::vector<fs::path> earlier_outputs(const fs::path& folder) {
   std::vector<fs::path> found = list_checkpoints(folder);
   std::error_code error;
-  for (const char* name : {kModel, kRounded, kAverage, kFolder, kReportName})
+  for (const char* name : kOutputs)
     if (fs::exists(folder / name, error)) found.push_back(folder / name);
   return found;
 }
 
+void refuse_own_base(const fs::path& folder, std::span<const fs::path> inputs) {
+  Paths outputs;
+  std::error_code failure;
+  for (const char* name : kOutputs) {
+    const fs::path path = folder / name;
+    outputs.push_back(path);
+    if (!fs::is_directory(path, failure)) continue;
+    for (const auto& entry : fs::directory_iterator(path, failure)) outputs.push_back(entry.path());
+  }
+  refuse_own_input(inputs, outputs, "name another folder with --out");
+}
+
 std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {
   const Recipe& recipe = trainer.recipe();
-  if (trainer.has_adapter()) return {};
+  if (trainer.has_adapter()) return write_adapter_outputs(engine, trainer, folder);
   int file_type = -1;
   const Model trained = in_type(engine, trainer.model(), recipe.output_type, &file_type);
   std::vector<std::string> lines;

@@ -1,9 +1,11 @@
 // What a training run leaves in its folder besides checkpoints: model.gguf, model-rounded.gguf where formats took part,
-// hf/ where asked for. Whether all of it can be written is known before the first step. Proved by
-// tests/model/outputs_test.cpp.
+// hf/ where asked for. Of an adapter adapter/ (as PEFT has it) and adapter.gguf (as llama.cpp has it), and the merged
+// model.gguf where it is shipped or asked for. Whether all of it can be written is known before the first step. Proved
+// by tests/model/outputs_test.cpp.
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,7 +24,11 @@ void require_room(const std::filesystem::path& folder, const Model& model, const
 // Models and folders of an earlier run in `folder`.
 std::vector<std::filesystem::path> earlier_outputs(const std::filesystem::path& folder);
 
-// Writes them; returns a line for each, with its type.
+// Error (usage) when the model a run begins with, or a file it reads, is one that outputs in `folder` would replace.
+void refuse_own_base(const std::filesystem::path& folder, std::span<const std::filesystem::path> inputs);
+
+// Writes them; returns a line for each, with its type. A merged model is compared with what was trained over the
+// validation data first: error (exit 5), and nothing of it is left, when it is further away than the recipe allows.
 std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, const std::filesystem::path& folder);
 
 }  // namespace lumen::model

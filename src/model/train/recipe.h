@@ -18,6 +18,7 @@
 #include "model/train/optimizer_rule.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
+#include "model/train/ship.h"
 
 namespace lumen::model {
 
@@ -64,6 +65,8 @@ struct Recipe {
   std::vector<ParameterGroup> groups;  // [[group]]
   // [adapter]: trained instead of the model's weights
   AdapterSettings adapter;
+  // [ship]: what the adapter is trained inside the rounding of
+  ShipSettings ship;
   // [schedule]
   Schedule schedule;
   // [run]
@@ -78,6 +81,9 @@ struct Recipe {
   int64_t rollbacks = 3;        // at most
   // A float type: operands of products with parameters and of attention are rounded to it; sums are f32.
   std::string precision = "f32";
+  // What of a step is computed again rather than kept: "none", "layers", "auto", or how much its values may take
+  // ("4GiB"). Speed and memory alone.
+  std::string recompute = "none";
   // What parameters are held in between steps: f32, or bf16 (each step rounds stochastically, by a counter).
   std::string param_type = "f32";
   // [evaluation], each time the validation loss is computed on the way, and at the end
@@ -94,6 +100,7 @@ struct Recipe {
   // [output]
   std::string output_type = "f32";  // of the model's matrices: a format or a mixture
   bool hugging_face = false;        // a folder beside the GGUF file
+  std::string merge;                // of an adapter: the merged model as well, in a format, a mixture, or "base"
   // [[quantize]]
   std::vector<QuantizeRule> quantize;
   // [file] of a mixture: `type` labels GGUF files, `also` are other names it goes by.

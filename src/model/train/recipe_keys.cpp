@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "run/device/available.h"
 
 namespace lumen::model {
 namespace {
@@ -42,6 +43,12 @@ const NamedChoice kOverflow = {
     [](const Recipe& r) { return r.overflow; },
     [](Recipe& r, const std::string& name) { set_one_of(r.overflow, name, "data.overflow", {"cut", "drop"}); }};
 
+const NamedChoice kRecompute = {[](const Recipe& r) { return r.recompute; },
+                                [](Recipe& r, const std::string& text) {
+                                  if (text != "none" && text != "layers" && text != "auto")
+                                    (void)run::parse_amount(text, "run.recompute (none, layers, auto or an amount)");
+                                  r.recompute = text;
+                                }};
 const NamedChoice kOnNan = {
     [](const Recipe& r) { return r.on_nan; },
     [](Recipe& r, const std::string& name) { set_one_of(r.on_nan, name, "run.on_nan", {"stop", "rollback"}); }};
@@ -89,6 +96,11 @@ const RecipeKey kKeys[] = {
     {"adapter", "init", LUMEN_MEMBER(Text, adapter.init), 0, 0, Effect::model},
     {"adapter", "dropout", LUMEN_MEMBER(double, adapter.dropout), 0, 0.99},
     {"adapter", "b_rate", LUMEN_MEMBER(double, adapter.b_rate), 0, 1e6},
+    {"ship", "type", LUMEN_MEMBER(Text, ship.type), 0, 0, Effect::model},
+    {"ship", "fields", LUMEN_MEMBER(Text, ship.fields), 0, 0, Effect::model},
+    {"ship", "magnitudes", LUMEN_MEMBER(bool, ship.magnitudes), 0, 0, Effect::model},
+    {"ship", "trains", LUMEN_MEMBER(Texts, ship.trains)},
+    {"ship", "max_kl", LUMEN_MEMBER(double, ship.max_kl), 0, 1e9, Effect::none},
     {"schedule", "shape", NamedChoice{get_shape, set_shape}},
     {"schedule", "learning_rate", LUMEN_MEMBER(double, schedule.peak), 0, kMostRate},
     {"schedule", "min_learning_rate", LUMEN_MEMBER(double, schedule.floor), 0, kMostRate},
@@ -110,6 +122,7 @@ const RecipeKey kKeys[] = {
     {"run", "spike_factor", LUMEN_MEMBER(double, spike_factor), 0, kMostRate},
     {"run", "rollbacks", LUMEN_MEMBER(int64_t, rollbacks), 0, 1e6},
     {"run", "precision", LUMEN_MEMBER(Text, precision)},
+    {"run", "recompute", kRecompute, 0, 0, Effect::none},
     {"run", "param_type", LUMEN_MEMBER(Text, param_type), 0, 0, Effect::model},
     {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
     {"evaluation", "data", LUMEN_MEMBER(Text, eval_data), 0, 0, Effect::none},
@@ -121,6 +134,7 @@ const RecipeKey kKeys[] = {
     {"evaluation", "load_best", LUMEN_MEMBER(bool, load_best), 0, 0, Effect::none},
     {"report", "tensorboard", LUMEN_MEMBER(bool, tensorboard), 0, 0, Effect::none},
     {"output", "type", LUMEN_MEMBER(Text, output_type), 0, 0, Effect::none},
+    {"output", "merge", LUMEN_MEMBER(Text, merge), 0, 0, Effect::none},
     {"output", "hugging_face", LUMEN_MEMBER(bool, hugging_face), 0, 0, Effect::none},
 };
 #undef LUMEN_MEMBER

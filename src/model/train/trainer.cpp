@@ -11,6 +11,7 @@
 #include "graph/grad/work.h"
 #include "graph/pass/segments.h"
 #include "model/train/guard.h"
+#include "model/train/recomputation.h"
 #include "number/scalar.h"
 
 namespace lumen::model {
@@ -107,9 +108,9 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   else
     begin_weights();
   if (recipe_.accumulate == 1) {
-    step_ = compile(method_.step());
+    step_ = compile(recomputing(method_.step()));
   } else {
-    accumulate_ = compile(method_.accumulate());
+    accumulate_ = compile(recomputing(method_.accumulate()));
     apply_ = compile(method_.apply());
   }
   work_ = method_.operations();
@@ -168,21 +169,36 @@ void Trainer::begin_weights() {
 
 // Weights as their file holds them, where they lie if the device can read them there; adapters beside them.
 void Trainer::begin_adapter() {
+  base_ = weights_hash(model_);
+  if (shipping()) round_unchanged(engine_, model_, *shipping());
   for (const auto& [name, w] : model_.weights) {
     if (w.is_f32()) require_finite(w.f32(), model_.name, name, kDamagedHint);
     tensors_[name] = run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
   }
-  base_ = weights_hash(model_);
   put_squares();
   const Scalar type = param_scalar(recipe_.param_type);
   const Holding& held = method_.held();
   uint32_t salt = kAdapterSalt;
   for (const Parameter& p : method_.trained()) {
     ++salt;
-    if (p.role == kRoleMagnitude) continue;
+    if (p.role == kRoleMagnitude || p.init.empty()) continue;
     const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
     const Weight w = initial_weight(*model_.family, model_.config, p, recipe_.seed, salt);
     put_values(p.name, p.shape, w.f32(), is_held ? type : Scalar::f32);
+  }
+  begin_fields();
+}
+
+// Learned fields of an adapter's rounding, as the formats fit them to the weights without it.
+void Trainer::begin_fields() {
+  if (!shipping()) return;
+  for (const LearnedField& f : shipping()->learned()) {
+    const Weight& w = model_.weights.at(f.weight);
+    const Weight floats =
+        w.is_f32()
+            ? w
+            : f32_weight(w.type.shape, engine_.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns()));
+    put_values(f.parameter.name, f.parameter.shape, fitted_values(f, floats), Scalar::f32);
   }
 }
 
@@ -208,6 +224,12 @@ void Trainer::put_squares() {
     std::transform(squares.begin(), squares.end(), squares.begin(), [](float x) { return std::sqrt(x); });
     put_values(graph::low_rank_magnitude(c.weight), rows, squares, Scalar::f32);
   }
+}
+
+Method::Work Trainer::recomputing(Method::Work work) {
+  const int64_t others = recipe_.recompute == "auto" ? beside_values(engine_, method_, recipe_) : 0;
+  work.options.recompute = recomputation(recipe_.recompute, engine_.device(), others);
+  return work;
 }
 
 std::shared_ptr<run::Program> Trainer::compile(const Method::Work& work) {
@@ -438,7 +460,7 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
 }
 
 void Trainer::finish() {
-  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = nullptr;
+  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = logits_ = nullptr;
   std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
 
@@ -453,6 +475,7 @@ Adapter Trainer::adapter() const {
   LUMEN_CHECK(method_.is_frozen(), "a run that trains all weights has no adapter");
   Adapter out;
   out.name = model_.name;
+  out.by_root = recipe_.adapter.rs_lora;
   for (const graph::LowRank& c : method_.changes()) {
     const auto weight = [&](const std::string& name) {
       return f32_weight(tensors_.at(name)->type().shape, values(name));
@@ -462,6 +485,44 @@ Adapter Trainer::adapter() const {
     out.parts.emplace(c.weight, std::move(part));
   }
   return out;
+}
+
+Weight Trainer::shipped(const Parameter& p) const {
+  LUMEN_CHECK(shipping());
+  const Weight& base = model_.weights.at(p.name);
+  if (!shipping()->is_changed(p.name)) return base;
+  Adapter one;
+  one.name = model_.name;
+  for (const graph::LowRank& c : method_.changes()) {
+    if (c.weight != p.name) continue;
+    AdapterPart& part = one.parts[p.name];
+    for (auto [to, name] : {std::pair(&part.a, graph::low_rank_a(p.name)), {&part.b, graph::low_rank_b(p.name)}})
+      *to = f32_weight(tensors_.at(name)->type().shape, values(name));
+    part.scale = c.scale;
+  }
+  std::map<std::string, std::vector<float>> trained;
+  const auto take = [&](const std::string& name) { trained[name] = values(name); };
+  for (const LearnedField& f : shipping()->learned())
+    if (f.weight == p.name) take(f.parameter.name);
+  if (tensors_.contains(graph::group_magnitude(p.name))) take(graph::group_magnitude(p.name));
+  return shipped_weight(engine_, p, base, one, *shipping(), trained);
+}
+
+void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
+  const auto length = static_cast<int64_t>(window.size());
+  if (!logits_ || logits_length_ != length) {
+    const Method::Work work = method_.logits(length);
+    logits_ = engine_.compile(work.graph, work.options);
+    logits_length_ = length;
+    for (const std::string& name : logits_->input_names())
+      if (name != kTokens) logits_->bind(name, tensor(name, logits_->input_type(name)));
+  }
+  const auto tokens =
+      std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{{1, length}, {Scalar::i32, nullptr}});
+  tokens->upload(window.data(), tokens->bytes());
+  logits_->bind(kTokens, tokens);
+  logits_->run();
+  logits_->result(kResult)->download(out.data(), static_cast<int64_t>(out.size_bytes()));
 }
 
 Model Trainer::rounded() const {

@@ -76,13 +76,19 @@ class Trainer {
   int64_t trained_count() const;
   const Model& outline() const { return model_; }  // without bytes of weights
 
-  // Frees what only further steps need (programs, moments); afterwards only model() and rounded() may be called.
+  // Frees what only further steps need (programs, moments); afterwards only what gives models, adapters and logits
+  // may be called.
   void finish();
   Model model() const;  // with the weights as they are now, f32; beside an adapter as they were
   // Of runs that train one, as it is now.
   Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
   const Hash& base() const { return base_; }  // of the weights an adapter is trained beside
+  // Of an adapter inside a rounding (ship.h), the formats it is trained for, and a merged weight in the very bytes.
+  const Shipping* shipping() const { return method_.shipping(); }
+  Weight shipped(const Parameter& p) const;
+  // Of one window of tokens, [tokens, vocabulary]: what the losses of evaluate() follow from.
+  void logits(std::span<const TokenId> window, std::span<float> out);
   Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
 
   // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
@@ -103,8 +109,10 @@ class Trainer {
   using Tensors = std::map<std::string, run::DeviceTensorRef>;
   void begin_weights();
   void begin_adapter();
+  void begin_fields();
   void begin_average();
   void put_squares();
+  Method::Work recomputing(Method::Work work);
   std::shared_ptr<run::Program> compile(const Method::Work& work);
   run::DeviceTensorRef tensor(const std::string& name, const graph::Type& type);
   void bind_all(run::Program& program);
@@ -133,7 +141,8 @@ class Trainer {
   Hash base_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
-  std::shared_ptr<run::Program> reference_, objective_loss_;
+  std::shared_ptr<run::Program> reference_, objective_loss_, logits_;
+  int64_t logits_length_ = 0;
   RowLog reference_log_;
   bool goes_on_ = false;  // the adapter is another run's: without it the model is not what this run began with
   std::string decoded_;
