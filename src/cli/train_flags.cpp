@@ -155,6 +155,11 @@ void add_key_flag(CLI::App& app, TrainFlags& f, const KeyFlag& flag) {
   if (is_switch || *flag.value) {
     const std::string value = is_switch ? "true" : flag.value;
     app.add_flag_callback(flag.names, [&f, key, value] { f.values[key] = value; }, flag.help);
+    if (!is_switch) return;
+    // What a recipe switches on, a flag can switch off; not listed.
+    const std::string names = flag.names;
+    app.add_flag_callback("--no-" + names.substr(2, names.find(',') - 2), [&f, key] { f.values[key] = "false"; })
+        ->group("");
     return;
   }
   CLI::Option* option = app.add_option_function<std::string>(
