@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/train/provenance.h"
 
 namespace lumen::model {
 namespace {
@@ -84,7 +85,7 @@ Merge::Merge(run::Engine& engine, const Model& base, std::span<const ScaledAdapt
                     "add --type with a float format, or write a GGUF file");
     }
   }
-  for (const auto& [key, value] : options_.record) result_.metadata.set(key, value);
+  set_record(result_.metadata, options_.record);
 }
 
 Weight Merge::make(const Parameter& p, MergedTensor* line) {
