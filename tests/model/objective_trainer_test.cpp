@@ -131,8 +131,11 @@ TEST(ObjectiveTrainer, TheReferenceIsTheModelAsItWas) {
     t.remember_reference();
     const Trainer::Step step = t.step();
     EXPECT_NEAR(step.loss, std::log(2.0), 1e-4) << adapter;
-    for (const auto& [name, value] : step.metrics)
-      if (name == "rewards_margin") EXPECT_NEAR(value, 0, 1e-4);
+    for (const auto& [name, value] : step.metrics) {
+      if (name == "rewards_margin") {
+        EXPECT_NEAR(value, 0, 1e-4);
+      }
+    }
   }
 }
 
