@@ -152,7 +152,8 @@ class Folder {
   void take_whole(const Parameter& p, const Weight& weight) {
     const std::string module = module_of(p);
     if (module.find(kExpert) != std::string::npos)
-      throw Error(Exit::user, fmt::format("a folder cannot hold parameter '{}', all experts of a layer, whole", p.name),
+      throw Error(Exit::user,
+                  fmt::format("a folder cannot hold parameter '{}', all matrices of a layer, whole", p.name),
                   "merge the adapter with `lumen merge`");
     std::vector<float> values;
     const Weight floats = decoded(weight);
