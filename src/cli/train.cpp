@@ -94,7 +94,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
   model::require_training(engine, outline, r);
-  model::Model model = model::initialise(family, config, r.seed);
+  model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
   model.name = r.size;
   return model;
@@ -175,7 +175,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (own_folder && flags.overwrite)
     throw usage_error("--overwrite and --resume contradict each other: '{}' is the run that is resumed", out.string());
   std::optional<FolderLock> lock;
-  if (!flags.print_config) lock.emplace(out);
+  if (!flags.print_config && !flags.plan) lock.emplace(out);
   std::optional<model::Checkpoint> checkpoint;
   std::optional<model::StoredRun> stored;
   if (resumed) {
@@ -189,7 +189,9 @@ int train(const Shared& shared, TrainFlags& flags) {
   }
   if (const std::string& base = flags.model.empty() ? recipe.base : flags.model; !base.empty())
     model::refuse_own_base(out, model::model_files(base));
-  if (own_folder) {
+  if (flags.plan) {
+    // Nothing is touched.
+  } else if (own_folder) {
     model::clean_checkpoints(out);
     remove_leavings(out / "hf");
   } else {
@@ -211,19 +213,30 @@ int train(const Shared& shared, TrainFlags& flags) {
     std::error_code error;
     if (fs::exists(recipe.tokenizer, error)) recipe.tokenizer = absolute_path(recipe.tokenizer);
   }
-  model::check_outputs(model, recipe);
-  model::require_room(out, model, recipe, static_cast<int64_t>(model::list_checkpoints(out).size()));
+  if (!flags.plan) {
+    model::check_outputs(model, recipe);
+    model::require_room(out, model, recipe, static_cast<int64_t>(model::list_checkpoints(out).size()));
+  }
   choose_template(data, recipe, *model.tokenizer);
   note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name,
                    static_cast<double>(model.weight_count()) / 1e6, model.tokenizer->size()));
   const auto batches = make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe),
                                     run::cache_folder(shared.cache));
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);
-  if (const auto steps = steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
+  if (const auto steps = stored ? std::nullopt : steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
   const model::Schedule& schedule = recipe.schedule;
   if (schedule.warmup >= schedule.steps)
     note(fmt::format("{} steps end within the warm-up of {}: the rate does not reach its peak of {}", schedule.steps,
                      schedule.warmup, schedule.peak));
+  const graph::ProductType products = model::product_type(recipe.precision, library->formats());
+  const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
+  const model::BatchForm form{batches->has_weights(), batches->has_starts()};
+  model::require_training(engine, model, recipe, !flags.plan || !flags.model.empty(), form);
+  if (flags.plan) {
+    put_text(model::plan_text(model::forecast_training(engine, model, recipe, form, !flags.model.empty()),
+                              run::product_ceiling(engine, kind, shared.cache)));
+    return 0;
+  }
   model::Trainer trainer(engine, std::move(model), recipe, batches);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   if (checkpoint) {
@@ -239,8 +252,6 @@ int train(const Shared& shared, TrainFlags& flags) {
   options.out = out;
   options.stop = &interrupted();
   options.base = flags.model;
-  const graph::ProductType products = model::product_type(recipe.precision, library->formats());
-  const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
   options.ceiling = run::product_ceiling(engine, kind, shared.cache);
   const model::LoopResult result = model::run_training(trainer, options);
   if (flags.explain) std::fputs(trainer.explain().c_str(), stderr);
@@ -292,6 +303,7 @@ void add_train(CLI::App& app, Command& command) {
   sub->callback([flags, resume, &command] {
     flags->resume_given = resume->count() > 0;
     command.action = [flags, shared = command.shared] {
+      take_document_settings(*flags);
       return trains_in_phases(*shared, *flags) ? train_phases(*shared, *flags, train) : train(*shared, *flags);
     };
   });

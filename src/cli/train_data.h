@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/train_flags.h"
 #include "model/arch/model.h"
 #include "model/data/example_batches.h"
 #include "model/text/dataset.h"
@@ -29,6 +30,10 @@ struct TrainingData {
 
 // Looks at what the recipe's [data] names; a note says what was found.
 TrainingData find_training_data(const model::Recipe& recipe);
+
+// A document to train on may say in front how: its base, its method (a recipe), and keys of recipes. Flags win. A note
+// names what was taken and what means nothing here.
+void take_document_settings(TrainFlags& flags);
 
 // Paths with commas between them; a file may have commas in its name.
 std::vector<std::string> split_paths(const std::string& text);

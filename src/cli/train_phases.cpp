@@ -84,6 +84,9 @@ class Phases {
       put_text(model::describe(whole_));
       return 0;
     }
+    if (flags_.plan)
+      throw usage_error("--plan tells of one run, but this recipe has {} phases: plan one with a recipe of its own",
+                        whole_.phases.size());
     if (!flags_.resume_given) {
       if (model::read_phases(run_) && !flags_.overwrite)
         throw Error(Exit::user, fmt::format("'{}' holds another run in phases", run_.string()),

@@ -118,8 +118,8 @@ INSTANTIATE_TEST_SUITE_P(Objectives, ByObjective,
                          testing::Values(Case{"dpo", true, RowForm::pairs}, Case{"dpo", false, RowForm::pairs},
                                          Case{"orpo", true, RowForm::pairs}, Case{"kto", true, RowForm::labels},
                                          Case{"kto", false, RowForm::labels}),
-                         [](const auto& info) {
-                           return std::string(info.param.objective) + (info.param.adapter ? "_adapter" : "_weights");
+                         [](const auto& test) {
+                           return std::string(test.param.objective) + (test.param.adapter ? "_adapter" : "_weights");
                          });
 
 // At the first step the policy is the reference.

@@ -4,11 +4,17 @@
 #include "graph/pass/pipeline.h"
 
 #include "graph/ir/verify.h"
+#include "graph/pass/recompute.h"
 
 namespace lumen::graph {
 
 Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
                       const ProductType& products) {
+  return run_pipeline(std::move(g), assignments, symbols, products, Recompute{});
+}
+
+Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+                      const ProductType& products, const Recompute& recompute) {
   verify_or_die(g, "building");
 
   inline_calls(g);  // functions become their bodies
@@ -35,11 +41,10 @@ Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments,
   simplify(g);  // the reshapes around them meet and go
   verify_or_die(g, "simplify");
 
-  Pipeline done;
-  done.plan = fuse(g);  // nodes become groups, one kernel each
+  // Layers of a training step may be computed again rather than kept; nodes become groups, one kernel each; values
+  // become bytes.
+  Pipeline done = plan_recomputing(g, recompute);
   verify_or_die(done.plan.graph, "fuse");
-
-  done.memory = plan_memory(done.plan);  // values become bytes
   return done;
 }
 

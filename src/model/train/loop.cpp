@@ -176,6 +176,7 @@ class Loop {
     validation_ = e->validation_loss;
     if (result_.best_validation == 0 || validation_ < result_.best_validation) result_.best_validation = validation_;
     log(*e);
+    if (trainer_.has_average() && !evaluate_average(rows)) return;
     if (!watched) return;
     RunState& state = trainer_.state();
     state.evaluated_at = trainer_.done();
@@ -189,6 +190,17 @@ class Loop {
     if (!better || !watches()) return;
     saver_.save();
     saver_.link_best();
+  }
+
+  // Of the mean of the weights; false when it was interrupted.
+  bool evaluate_average(int64_t rows) {
+    const double loss = trainer_.evaluate_average(rows, options_.stop);
+    result_.interrupted = loss < 0;
+    if (result_.interrupted) return false;
+    const std::vector<std::pair<std::string, double>> scalars = {{"validation/ema_loss", loss}};
+    if (recipe_.tensorboard) events_.scalars(trainer_.done(), scalars);
+    metrics_.write({{"step", trainer_.done()}, {"ema_validation_loss", loss}});
+    return true;
   }
 
   void log(const TrainingEvaluation& e) {
@@ -258,7 +270,7 @@ class Loop {
         {"speed/memory_bytes", static_cast<double>(memory)}};
     std::string share;
     if (options_.ceiling > 0) {
-      const double mfu = trainer_.work() / seconds / options_.ceiling;
+      const double mfu = work_ / seconds / options_.ceiling;
       line["mfu"] = mfu;
       scalars.emplace_back("speed/mfu", mfu);
       share = fmt::format(" | MFU {:.0f} %", 100 * mfu);
@@ -295,6 +307,7 @@ class Loop {
   LoopResult result_;
   std::deque<double> recent_;
   const Clock::time_point begin_ = Clock::now();
+  const double work_ = trainer_.work();  // of a step
   double step_seconds_ = 0, validation_ = -1;
   int64_t tokens_ = 0;
   bool in_step_ = false, handing_over_ = false;

@@ -81,6 +81,9 @@ struct Recipe {
   int64_t rollbacks = 3;        // at most
   // A float type: operands of products with parameters and of attention are rounded to it; sums are f32.
   std::string precision = "f32";
+  // What of a step is computed again rather than kept: "none", "layers", "auto", or how much its values may take
+  // ("4GiB"). Speed and memory alone.
+  std::string recompute = "none";
   // What parameters are held in between steps: f32, or bf16 (each step rounds stochastically, by a counter).
   std::string param_type = "f32";
   // [evaluation], each time the validation loss is computed on the way, and at the end

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "run/device/available.h"
 
 namespace lumen::model {
 namespace {
@@ -42,6 +43,12 @@ const NamedChoice kOverflow = {
     [](const Recipe& r) { return r.overflow; },
     [](Recipe& r, const std::string& name) { set_one_of(r.overflow, name, "data.overflow", {"cut", "drop"}); }};
 
+const NamedChoice kRecompute = {[](const Recipe& r) { return r.recompute; },
+                                [](Recipe& r, const std::string& text) {
+                                  if (text != "none" && text != "layers" && text != "auto")
+                                    (void)run::parse_amount(text, "run.recompute (none, layers, auto or an amount)");
+                                  r.recompute = text;
+                                }};
 const NamedChoice kOnNan = {
     [](const Recipe& r) { return r.on_nan; },
     [](Recipe& r, const std::string& name) { set_one_of(r.on_nan, name, "run.on_nan", {"stop", "rollback"}); }};
@@ -115,6 +122,7 @@ const RecipeKey kKeys[] = {
     {"run", "spike_factor", LUMEN_MEMBER(double, spike_factor), 0, kMostRate},
     {"run", "rollbacks", LUMEN_MEMBER(int64_t, rollbacks), 0, 1e6},
     {"run", "precision", LUMEN_MEMBER(Text, precision)},
+    {"run", "recompute", kRecompute, 0, 0, Effect::none},
     {"run", "param_type", LUMEN_MEMBER(Text, param_type), 0, 0, Effect::model},
     {"evaluation", "tasks", LUMEN_MEMBER(Texts, eval_tasks), 0, 0, Effect::none},
     {"evaluation", "data", LUMEN_MEMBER(Text, eval_data), 0, 0, Effect::none},

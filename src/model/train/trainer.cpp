@@ -11,6 +11,7 @@
 #include "graph/grad/work.h"
 #include "graph/pass/segments.h"
 #include "model/train/guard.h"
+#include "model/train/recomputation.h"
 #include "number/scalar.h"
 
 namespace lumen::model {
@@ -107,9 +108,9 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   else
     begin_weights();
   if (recipe_.accumulate == 1) {
-    step_ = compile(method_.step());
+    step_ = compile(recomputing(method_.step()));
   } else {
-    accumulate_ = compile(method_.accumulate());
+    accumulate_ = compile(recomputing(method_.accumulate()));
     apply_ = compile(method_.apply());
   }
   work_ = method_.operations();
@@ -223,6 +224,12 @@ void Trainer::put_squares() {
     std::transform(squares.begin(), squares.end(), squares.begin(), [](float x) { return std::sqrt(x); });
     put_values(graph::low_rank_magnitude(c.weight), rows, squares, Scalar::f32);
   }
+}
+
+Method::Work Trainer::recomputing(Method::Work work) {
+  const int64_t others = recipe_.recompute == "auto" ? beside_values(engine_, method_, recipe_) : 0;
+  work.options.recompute = recomputation(recipe_.recompute, engine_.device(), others);
+  return work;
 }
 
 std::shared_ptr<run::Program> Trainer::compile(const Method::Work& work) {

@@ -112,6 +112,7 @@ class Trainer {
   void begin_fields();
   void begin_average();
   void put_squares();
+  Method::Work recomputing(Method::Work work);
   std::shared_ptr<run::Program> compile(const Method::Work& work);
   run::DeviceTensorRef tensor(const std::string& name, const graph::Type& type);
   void bind_all(run::Program& program);

@@ -269,7 +269,7 @@ std::string hash_of(const Synthesis& s) {
 LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto shared = std::make_shared<const graph::Pipeline>(
-      graph::run_pipeline(g, options.assignments, options.symbols, options.products));
+      graph::run_pipeline(g, options.assignments, options.symbols, options.products, options.recompute));
   const graph::Pipeline& pipeline = *shared;
   const graph::Plan& plan = pipeline.plan;
   DistinctKernels kernels =
@@ -318,7 +318,8 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
 }
 
 int64_t arena_bytes(const Workshop& shop, const Graph& g, const CompileOptions& options) {
-  const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
+  const graph::Pipeline pipeline =
+      graph::run_pipeline(g, options.assignments, options.symbols, options.products, options.recompute);
   DistinctKernels kernels = synthesize_distinct(pipeline.plan, shop.device->machine(),
                                                 {options.exact, options.candidate, options.products.scalar});
   use_remembered_plans(shop, pipeline.plan, options, &kernels);

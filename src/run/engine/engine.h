@@ -12,6 +12,7 @@
 
 #include "graph/ir/eval.h"
 #include "graph/pass/pipeline.h"
+#include "graph/pass/recompute.h"
 #include "kernel/synth/synth.h"
 #include "run/device/device.h"
 #include "run/device/require.h"
@@ -23,6 +24,7 @@ struct CompileOptions {
   graph::Bindings symbols;
   bool exact = false;
   graph::ProductType products = {};  // what operands of products with parameters and of attention are rounded to
+  graph::Recompute recompute = {};   // of training steps: what is computed again rather than kept
   int candidate = 0;                 // the plan of every kernel that has so many (synth::Options); 0: see Engine
 };
 

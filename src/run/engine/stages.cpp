@@ -87,7 +87,8 @@ std::string check_text(const graph::Graph& g, const CompileOptions& options, con
   const machine::MachineRef target = machine::find_machine(machine);
   if (target->kind != machine::Kind::gpu)
     throw Error(Exit::usage, fmt::format("--check is about kernels of GPUs, {} is a CPU", target->name));
-  const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
+  const graph::Pipeline pipeline =
+      graph::run_pipeline(g, options.assignments, options.symbols, options.products, options.recompute);
   const Written written = write_kernels(pipeline, *target, options);
   const std::vector<emit::KernelReport> reports = emit::report(written.kernels, *target);
   std::string text = fmt::format(
@@ -123,7 +124,8 @@ Stage stage_from_name(const std::string& name) {
 
 std::string stage_text(const graph::Graph& g, const CompileOptions& options, const std::string& machine, Stage stage) {
   const machine::MachineRef target = machine::find_machine(machine);
-  const graph::Pipeline pipeline = graph::run_pipeline(g, options.assignments, options.symbols, options.products);
+  const graph::Pipeline pipeline =
+      graph::run_pipeline(g, options.assignments, options.symbols, options.products, options.recompute);
   if (stage == Stage::graph) return plan_text(pipeline);
   const auto [kernels, plans, loops] = write_kernels(pipeline, *target, options);
   switch (stage) {

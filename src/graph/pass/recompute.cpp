@@ -1,0 +1,264 @@
+// The forward part is what the loss is made of, up to the first node that is not and depends on it. Its values are read
+// in order; where only one that depends on both data and parameters is still to be read by the forward part, everything
+// after flows through that one: a border. Inside a chosen stretch, what gradients read is copied, with what it needs
+// back to the stretch's beginning, in front of its first reader; the memory of the originals is free between.
+#include "graph/pass/recompute.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "graph/ir/rewrite.h"
+#include "graph/pass/access.h"
+
+namespace lumen::graph {
+
+namespace {
+
+constexpr size_t kLongestPeriod = 16;  // stretches of a layer
+
+// What is known of each value of a graph with a loss.
+struct Facts {
+  std::vector<bool> forward;       // the loss is made of it
+  std::vector<bool> of_data;       // depends on an input that is no parameter
+  std::vector<bool> of_parameter;  // depends on a parameter
+  std::vector<ValueId> base;       // below views
+  ValueId end = 0;                 // of the forward part
+
+  bool active(ValueId v) const { return forward[v] && of_data[v] && of_parameter[v]; }
+};
+
+bool is_computed(const Node& node) {
+  return node.op != Op::input_ && node.op != Op::constant_ && node.op != Op::iota_;
+}
+
+Facts facts_of(const Graph& g, ValueId loss) {
+  const auto size = static_cast<ValueId>(g.nodes.size());
+  Facts f;
+  f.forward.resize(g.nodes.size());
+  f.of_data.resize(g.nodes.size());
+  f.of_parameter.resize(g.nodes.size());
+  f.forward[loss] = true;
+  for (ValueId v = loss; v >= 0; --v)
+    if (f.forward[v])
+      for (const ValueId o : g[v].operands) f.forward[o] = true;
+  f.end = size;
+  std::vector<bool> after(g.nodes.size());  // depends on the forward part
+  for (ValueId v = 0; v < size; ++v) {
+    const Node& node = g[v];
+    f.base.push_back(is_view(node.op) ? f.base[node.operands[0]] : v);
+    if (node.op == Op::input_) {
+      f.of_parameter[v] = node.attributes.role == Role::parameter;
+      f.of_data[v] = !f.of_parameter[v];
+    }
+    for (const ValueId o : node.operands) {
+      if (f.of_data[o]) f.of_data[v] = true;
+      if (f.of_parameter[o]) f.of_parameter[v] = true;
+      after[v] = after[v] || after[o] || f.active(o);
+    }
+    if (!f.forward[v] && after[v] && f.end == size) f.end = v;
+  }
+  return f;
+}
+
+// What a stretch computes, as a text: alike for layers that are alike.
+std::string signature(const Graph& g, const Facts& f, const Stretch& s) {
+  std::string text;
+  for (ValueId v = s.begin; v < s.end; ++v)
+    if (f.active(v) && !is_view(g[v].op)) text += fmt::format("{} {};", op_info(g[v].op).name, print(g[v].type));
+  return text;
+}
+
+// Neighbours that together repeat become one.
+std::vector<Stretch> joined(const Graph& g, const Facts& f, const std::vector<Stretch>& parts) {
+  std::vector<std::string> names;
+  for (const Stretch& s : parts) names.push_back(signature(g, f, s));
+  const auto alike = [&](size_t period) {
+    size_t count = 0;
+    for (size_t i = 0; i + period < names.size(); ++i) count += names[i] == names[i + period];
+    return count;
+  };
+  size_t best = 1;
+  for (size_t period = 2; period <= kLongestPeriod && period * 2 <= names.size(); ++period)
+    if (alike(period) > alike(best) + period) best = period;
+  size_t first = 0;
+  while (first + best < names.size() && names[first] != names[first + best]) ++first;
+  std::vector<Stretch> out;
+  for (size_t i = 0; i < parts.size();) {
+    const bool whole = best > 1 && i >= first && i + best <= parts.size() && names[i] == names[first];
+    const size_t count = whole ? best : 1;
+    out.push_back({parts[i].begin, parts[i + count - 1].end});
+    i += count;
+  }
+  return out;
+}
+
+class Recomputer {
+ public:
+  Recomputer(const Graph& g, ValueId loss, const std::vector<Stretch>& chosen)
+      : r_(g), facts_(facts_of(g, loss)), stretch_(g.nodes.size(), -1), copies_(g.nodes.size(), -1) {
+    for (size_t k = 0; k < chosen.size(); ++k) {
+      const Stretch& s = chosen[k];
+      for (ValueId v = s.begin; v < s.end; ++v) {
+        const Node& node = g[v];
+        if (facts_.forward[v] && facts_.of_parameter[v] && is_computed(node) && op_info(node.op).pure)
+          stretch_[v] = static_cast<int>(k);
+      }
+      for (ValueId v = s.begin; v < s.end; ++v)
+        if (is_border(v, s.end)) stretch_[v] = -1;
+    }
+    for (const ValueId v : g.results) stretch_[v] = -1;
+  }
+
+  Graph run() {
+    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+      const bool reads_copies = v >= facts_.end && !facts_.forward[v];
+      if (!reads_copies) {
+        r_.keep(v);
+        continue;
+      }
+      Node node = r_.from[v];
+      for (ValueId& o : node.operands) o = again(o);
+      r_.to.nodes.push_back(std::move(node));
+      r_.replace(v, static_cast<ValueId>(r_.to.nodes.size()) - 1);
+    }
+    return r_.finish();
+  }
+
+  // What gradients read inside a stretch, and the multiplications that computing it again takes.
+  void measure(Stretch* s) {
+    std::set<ValueId> read, slice;
+    for (ValueId v = facts_.end; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+      if (facts_.forward[v]) continue;
+      for (const ValueId o : r_.from[v].operands)
+        if (inside(o, *s)) read.insert(facts_.base[o]);
+    }
+    std::vector<ValueId> open(read.begin(), read.end());
+    while (!open.empty()) {
+      const ValueId v = open.back();
+      open.pop_back();
+      if (!inside(v, *s) || !slice.insert(v).second) continue;
+      for (const ValueId o : r_.from[v].operands) open.push_back(o);
+    }
+    s->bytes = 0;
+    s->work = 0;
+    for (const ValueId v : read)
+      if (inside(v, *s)) s->bytes += byte_size(r_.from[v].type);
+    for (const ValueId v : slice) s->work += work(v);
+  }
+
+ private:
+  bool inside(ValueId v, const Stretch& s) const { return v >= s.begin && v < s.end && stretch_[v] >= 0; }
+
+  // Read by the forward part after the stretch: kept.
+  bool is_border(ValueId v, ValueId end) {
+    if (last_.empty()) {
+      last_.resize(r_.from.nodes.size(), -1);
+      for (ValueId u = 0; u < static_cast<ValueId>(r_.from.nodes.size()); ++u)
+        if (facts_.forward[u])
+          for (const ValueId o : r_.from[u].operands) last_[o] = std::max(last_[o], u);
+    }
+    return last_[v] >= end;
+  }
+
+  double work(ValueId v) const {
+    const Node& node = r_.from[v];
+    if (node.op != Op::contract_ && node.op != Op::contract_gather_ && node.op != Op::contract_scatter_)
+      return static_cast<double>(byte_size(node.type)) / 4;
+    std::map<char, double> extent;
+    for (size_t i = 0; i < node.operands.size(); ++i)
+      for (size_t d = 0; d < node.attributes.indices[i].size(); ++d)
+        extent[node.attributes.indices[i][d]] = static_cast<double>(r_.from[node.operands[i]].type.shape[d].number());
+    double product = 1;
+    for (const auto& [unused, n] : extent) product *= n;
+    return product;
+  }
+
+  ValueId again(ValueId v) {
+    if (stretch_[v] < 0) return r_[v];
+    if (copies_[v] >= 0) return copies_[v];
+    Node node = r_.from[v];
+    for (ValueId& o : node.operands) o = again(o);
+    r_.to.nodes.push_back(std::move(node));
+    return copies_[v] = static_cast<ValueId>(r_.to.nodes.size()) - 1;
+  }
+
+  Rewriter r_;
+  Facts facts_;
+  std::vector<int> stretch_;     // by value: of the chosen ones, where it may be computed again
+  std::vector<ValueId> copies_;  // by value
+  std::vector<ValueId> last_;    // by value: its last reader in the forward part
+};
+
+Pipeline planned(const Graph& g) {
+  Pipeline done;
+  done.plan = fuse(g);
+  done.memory = plan_memory(done.plan);
+  return done;
+}
+
+}  // namespace
+
+std::vector<Stretch> find_stretches(const Graph& g, ValueId loss) {
+  const Facts f = facts_of(g, loss);
+  // By value below views: the last node of the forward part that reads it.
+  std::vector<ValueId> last(g.nodes.size(), -1);
+  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+    if (!f.forward[v] || is_view(g[v].op)) continue;
+    for (const ValueId o : g[v].operands)
+      if (f.active(f.base[o])) last[f.base[o]] = std::max(last[f.base[o]], v);
+  }
+  std::set<ValueId> open;
+  std::vector<std::pair<ValueId, ValueId>> borders;  // the value, and where the stretch after it begins
+  for (ValueId v = 0; v < f.end; ++v) {
+    std::erase_if(open, [&](ValueId o) { return last[o] <= v; });
+    if (f.active(v) && f.base[v] == v && last[v] > v) open.insert(v);
+    if (open.size() != 1 || !f.active(v)) continue;
+    if (borders.empty() || borders.back().first != *open.begin()) borders.emplace_back(*open.begin(), v + 1);
+  }
+  std::vector<Stretch> parts;
+  for (size_t i = 0; i + 1 < borders.size(); ++i) parts.push_back({borders[i].second, borders[i + 1].second});
+  std::vector<Stretch> out = joined(g, f, parts);
+  Recomputer recomputer(g, loss, out);
+  for (Stretch& s : out) recomputer.measure(&s);
+  std::erase_if(out, [](const Stretch& s) { return s.bytes == 0; });
+  return out;
+}
+
+Graph recompute_stretches(const Graph& g, ValueId loss, const std::vector<Stretch>& chosen) {
+  return Recomputer(g, loss, chosen).run();
+}
+
+Pipeline plan_recomputing(const Graph& g, const Recompute& recompute) {
+  if (recompute.what == Recompute::What::none || g.results.empty()) return planned(g);
+  const ValueId loss = g.results[0];
+  std::vector<Stretch> stretches = find_stretches(g, loss);
+  if (recompute.what == Recompute::What::layers) return planned(recompute_stretches(g, loss, stretches));
+  std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {
+    return a.work * static_cast<double>(b.bytes) < b.work * static_cast<double>(a.bytes);
+  });
+  const auto with = [&](size_t count) {
+    return planned(
+        recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + static_cast<std::ptrdiff_t>(count)}));
+  };
+  // The fewest that are enough: more of them never need more memory, but for what alignment adds.
+  size_t too_few = 0, enough = stretches.size();
+  Pipeline best = planned(g);
+  if (best.memory.arena_bytes <= recompute.bytes || stretches.empty()) return best;
+  best = with(enough);
+  while (best.memory.arena_bytes <= recompute.bytes && enough - too_few > 1) {
+    const size_t middle = too_few + (enough - too_few) / 2;
+    Pipeline half = with(middle);
+    if (half.memory.arena_bytes <= recompute.bytes) {
+      enough = middle;
+      best = std::move(half);
+    } else {
+      too_few = middle;
+    }
+  }
+  return best;
+}
+
+}  // namespace lumen::graph

@@ -1,0 +1,44 @@
+// What of a training step is computed again rather than kept: values between the borders of the forward part, through
+// each of which everything flows that comes after (the residual stream between layers). Found by the graph's shape
+// alone. Proved by tests/graph/recompute_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/ir/graph.h"
+#include "graph/pass/pipeline.h"
+
+namespace lumen::graph {
+
+struct Recompute {
+  enum class What : uint8_t {
+    none,
+    layers,  // all that can be
+    fit      // as little as brings the arena down to `bytes`, cheapest first; all where nothing does
+  } what = What::none;
+  int64_t bytes = 0;
+};
+
+// A stretch of the forward part: nodes after one border up to the next.
+struct Stretch {
+  ValueId begin = 0, end = 0;  // begin <= v < end
+  double work = 0;             // multiplications of what would be computed again
+  int64_t bytes = 0;           // of values inside that gradients read, borders aside
+};
+
+// Those of a graph with numeric extents and one loss, in order; none where no values flow through borders. Stretches of
+// equal structure that alternate are joined, so that what repeats (a layer) is one.
+std::vector<Stretch> find_stretches(const Graph& g, ValueId loss);
+
+// The values inside the chosen stretches that gradients read are computed again where they are first read. Bits stay.
+Graph recompute_stretches(const Graph& g, ValueId loss, const std::vector<Stretch>& chosen);
+
+// fuse and plan_memory of a graph whose first result is its loss, with what the memory asks for computed again.
+Pipeline plan_recomputing(const Graph& g, const Recompute& recompute);
+
+// run_pipeline with recomputation: the first result of the graph is its loss.
+Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+                      const ProductType& products, const Recompute& recompute);
+
+}  // namespace lumen::graph
