@@ -112,13 +112,13 @@ def kills(lumen, work, rng):
         first = False
         if killed < KILLS:
             try:
-                process.communicate(timeout=rng.uniform(0.03, 0.3) * whole_takes)
+                _, said = process.communicate(timeout=rng.uniform(0.03, 0.3) * whole_takes)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
                 process.communicate()
                 killed += 1
                 continue
-            assert process.returncode == 0
+            assert process.returncode == 0, said[-4000:]
             break
         finished(process)
         break
