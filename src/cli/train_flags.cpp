@@ -28,7 +28,7 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--family", "model.family", "Model family"},
     {"--shape,--size", "model.size", "Named size of the family"},
     {"--data,--dataset", "data.path",
-     "Texts, chats or pairs (.txt .md .jsonl .json .csv .tsv .parquet, also .gz), or a folder; several with commas; "
+     "Texts, chats or pairs (.txt .md .jsonl .json .csv .tsv, also .gz), or a folder; several with commas; "
      "without it, the built-in text",
      "FILE"},
     {"--form,--data-form,--data_form", "data.form", "What rows are: auto, texts, chats, pairs or labels"},
@@ -256,6 +256,7 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
   model::Recipe r;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, {});
   apply_flags(flags, r);
+  if (flags.has("schedule.steps")) r.epochs = 0;
   if (flags.has("schedule.learning_rate") && !flags.has("schedule.min_learning_rate"))
     r.schedule.floor = std::min(r.schedule.floor, r.schedule.peak / 10);
   if (!flags.model.empty() && !(r.family.empty() && r.size.empty() && r.config.empty())) {

@@ -134,6 +134,26 @@ TEST_F(DataLoad, TheCacheGivesBackWhatWasMadeAndNothingElse) {
   }
 }
 
+// Of real data sets: columns that are known, and columns that are named.
+TEST_F(DataLoad, RealRows) {
+  const auto folder = std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/model/fixtures/data";
+  const LoadedExamples english = load(folder / "gsm8k.jsonl", options());
+  EXPECT_EQ(english.store->examples().size(), 6u);
+  EXPECT_EQ(english.store->report().dropped(), 0u);
+  EXPECT_THROW(load(folder / "korean_chatbot.csv", options()), Error);  // Q and A say nothing
+  ReadOptions named = options();
+  named.columns = read_columns({"prompt=Q", "completion=A"});
+  const LoadedExamples korean = load(folder / "korean_chatbot.csv", named);
+  EXPECT_EQ(korean.store->form(), RowForm::texts);  // its "label" is another one
+  ASSERT_EQ(korean.store->examples().size(), 12u);
+  std::string answer;
+  const StoredExample& first = korean.store->examples()[0];
+  for (const uint32_t token : korean.store->tokens(first))
+    if (token >= ExampleStore::kLearned)
+      answer += tokenizer_.bytes(static_cast<TokenId>(token & ~ExampleStore::kLearned));
+  EXPECT_EQ(answer, "하루가 또 가네요.<|im_end|>");
+}
+
 TEST_F(DataLoad, PairsAndLabels) {
   const LoadedExamples pairs =
       load(folder_.put("p.jsonl", "{\"prompt\":\"q\",\"chosen\":\"good\",\"rejected\":\"bad\"}\n"), options());

@@ -225,6 +225,11 @@ Record read_record(const fs::path& file, const FormatLibrary& formats) {
   return out;
 }
 
+void set_record(GgufMetadata& metadata, const Record& record) {
+  for (const char* key : kAll) metadata.erase(key);
+  for (const auto& [key, text] : record) metadata.set(key, text);
+}
+
 void write_run_file(const fs::path& folder, const Provenance& from, const std::vector<std::string>& files) {
   json all = json::object();
   for (const auto& [key, text] : record_of(from)) all[key] = text;
