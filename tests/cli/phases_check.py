@@ -112,13 +112,13 @@ def kills(lumen, work, rng):
         first = False
         if killed < KILLS:
             try:
-                process.communicate(timeout=rng.uniform(0.03, 0.3) * whole_takes)
+                _, said = process.communicate(timeout=rng.uniform(0.03, 0.3) * whole_takes)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
                 process.communicate()
                 killed += 1
                 continue
-            assert process.returncode == 0
+            assert process.returncode == 0, said[-4000:]
             break
         finished(process)
         break
@@ -137,7 +137,7 @@ def recipes(lumen, work):
     (work / "texts/a.txt").write_text((work / "texts.txt").read_text())
     data = {"lora": "chats.jsonl", "qlora": "chats.jsonl", "qlora-korean": "chats.jsonl", "dpo": "pairs.jsonl"}
     for name, file in data.items():
-        finished(start(lumen, work, work / f"ready-{name}", "-r", name, "-m", base, "--data", file, *few))
+        finished(start(lumen, work, work / f"ready-{name}", "-r", name, "-m", base, "--data", file, "--lora-rank", "4", *few))
     finished(start(lumen, work, work / "ready-two", "-r", "cpt-then-sft", "-m", base, *few))
     assert json.loads((work / "ready-two/phases.json").read_text())["done"] == 2
     print("ready recipes run:", ", ".join([*data, "cpt-then-sft"]))
