@@ -27,14 +27,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data) {
+model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data, const std::string& chat_template) {
   const auto tokens = byte_pair_tokens(choice);
   if (!tokens && !choice.empty() && choice != "characters") return model::Tokenizer::load(choice);
-  const std::string text = data.all_text();
+  const std::string text = data.all_text(chat_template);
+  if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of");
   if (!tokens) return model::Tokenizer::characters(text);
   model::BpeTraining options;
   options.vocabulary = *tokens;
-  return model::Tokenizer::train(text, options);
+  model::Tokenizer made = model::Tokenizer::train(text, options);
+  if (made.size() < *tokens)
+    note(fmt::format("the text gives a vocabulary of {}: no further pair of tokens is frequent enough", made.size()));
+  return made;
 }
 
 // Of one path, or of several with commas between them.
@@ -70,7 +74,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
       throw usage_error("--tokenizer {} and --model {} contradict each other: the model has a tokenizer",
                         flags.text("data.tokenizer"), flags.model);
     }
-    if (!model.tokenizer) model.tokenizer = make_tokenizer(r.tokenizer, data);
+    if (!model.tokenizer) model.tokenizer = make_tokenizer(r.tokenizer, data, r.chat_template);
     fit_context(model, r);
     r.family = model.family->name();
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
@@ -86,7 +90,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
     if (!family) throw Error(Exit::usage, fmt::format("no family has a size '{}'", r.size), size_names());
   }
   r.family = family->name();
-  const model::Tokenizer tokenizer = make_tokenizer(r.tokenizer, data);
+  const model::Tokenizer tokenizer = make_tokenizer(r.tokenizer, data, r.chat_template);
   graph::Config values = r.config;
   values["vocab"] = static_cast<double>(tokenizer.size());
   if (r.length > 0) values["context"] = static_cast<double>(r.length);
@@ -156,7 +160,9 @@ void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, 
   const std::string asked = flags.text("data.tokenizer");
   if (!flags.has("data.tokenizer") || asked == stored.recipe.tokenizer) return;
   const bool is_default = asked == "characters" && stored.recipe.tokenizer.empty();
-  if (is_default || make_tokenizer(asked, data).to_json() == stored.model.tokenizer->to_json()) return;
+  if (is_default ||
+      make_tokenizer(asked, data, stored.recipe.chat_template).to_json() == stored.model.tokenizer->to_json())
+    return;
   throw usage_error("--tokenizer {} is another tokenizer than the checkpoint's ({})", asked,
                     stored.recipe.tokenizer.empty() ? "its model's own, or characters" : stored.recipe.tokenizer);
 }

@@ -44,15 +44,18 @@ void report(const model::RowReport& rows, bool strict) {
 
 }  // namespace
 
-std::string TrainingData::all_text() const {
+std::string TrainingData::all_text(const std::string& chat_template) const {
   std::string out;
   if (documents) {
     for (const std::string& text : documents->texts) out += text;
     return out;
   }
+  // The model that is to come has no template of its own.
+  model::ReadOptions as = options;
+  as.chat = model::choose_template(chat_template, model::Tokenizer::characters(" "));
   for (const auto* side : {&sets, &validation})
     for (const auto& files : *side)
-      for (const std::string& text : model::texts_of_rows(files, options)) out += text;
+      for (const std::string& text : model::texts_of_rows(files, as)) out += text;
   return out;
 }
 

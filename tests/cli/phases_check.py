@@ -6,6 +6,7 @@ Usage: tests/cli/phases_check.py LUMEN [SEED]
 """
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,11 +99,13 @@ def result(out):
 
 
 def kills(lumen, work, rng):
+    # Files name the model they were trained beside, so that both runs are in one place.
+    out, killed, first = work / "run", 0, True
     began = time.time()
-    finished(start(lumen, work, work / "whole", "-r", "recipe.toml"))
+    finished(start(lumen, work, out, "-r", "recipe.toml"))
     whole_takes = time.time() - began
-    want = result(work / "whole")
-    out, killed, first = work / "killed", 0, True
+    want = result(out)
+    shutil.rmtree(out)
     for _ in range(60):
         resume = ["--resume"] if not first and (out / "phases.json").exists() else ["-r", "recipe.toml"]
         process = start(lumen, work, out, *resume)
@@ -129,7 +132,7 @@ def kills(lumen, work, rng):
 def recipes(lumen, work):
     """Each ready recipe, a few steps of a tiny model."""
     few = ["--steps", "3", "--warmup", "1", "--length", "96", "--batch", "2", "--accumulate", "2", "--overwrite", "--save-every", "0"]
-    base = str(work / "whole/1-texts/model.gguf")
+    base = str(work / "run/1-texts/model.gguf")
     (work / "texts").mkdir()
     (work / "texts/a.txt").write_text((work / "texts.txt").read_text())
     data = {"lora": "chats.jsonl", "qlora": "chats.jsonl", "qlora-korean": "chats.jsonl", "dpo": "pairs.jsonl"}

@@ -43,13 +43,15 @@ LoggedEvaluation evaluation_of(const json& line, int64_t step) {
   e.step = step;
   for (const auto& [key, value] : line.items()) {
     if (key == "step") continue;
-    if (key == "tasks" && value.is_object()) {
+    if (key == "tasks") {
+      if (!value.is_object()) continue;
       for (const auto& [task, figures] : value.items()) {
         if (!figures.is_object()) continue;
         for (const auto& [name, number] : figures.items())
           if (const auto x = finite(number)) e.figures[task + "." + name] = *x;
       }
-    } else if (key == "samples" && value.is_array()) {
+    } else if (key == "samples") {
+      if (!value.is_array()) continue;
       for (const json& sample : value)
         if (sample.is_object() && e.samples.size() < kMostSamples)
           e.samples.push_back({text_of(sample, "prompt"), text_of(sample, "text")});
