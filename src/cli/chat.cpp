@@ -46,26 +46,17 @@ struct Flags {
   bool prompt_given = false;  // be it empty
 };
 
-// A template by file, by name, or the model's own.
+// The template, parsed, and the texts that end answers.
 struct Chosen {
   model::ChatTemplate chat;
   std::vector<std::string> stops;
 };
 
 Chosen choose_template(const Flags& flags, const model::Tokenizer& tokenizer) {
-  const std::string own = tokenizer.chat_template();
-  if (flags.template_name.empty() && !own.empty())
-    return {model::ChatTemplate::parse(own, flags.model + ": chat template"), {}};
-  if (flags.template_name.empty()) note("the model carries no chat template; 'plain' is used (see --chat-template)");
-  const std::string name = flags.template_name.empty() ? "plain" : flags.template_name;
-  std::string known;
-  for (const model::NamedTemplate& t : model::named_templates()) {
-    if (t.name == name) return {model::ChatTemplate::parse(t.text, "chat template '" + name + "'"), t.stops};
-    known += (known.empty() ? "" : ", ") + t.name;
-  }
-  if (!std::filesystem::exists(name))
-    throw Error(Exit::usage, fmt::format("--chat-template {}: neither a file nor a name", name), "names: " + known);
-  return {model::ChatTemplate::parse(read_file(name, 1 << 20), name), {}};
+  if (flags.template_name.empty() && tokenizer.chat_template().empty())
+    note("the model carries no chat template; 'plain' is used (see --chat-template)");
+  const model::ChosenTemplate chosen = model::choose_template(flags.template_name, tokenizer);
+  return {chosen.parse(), chosen.stops};
 }
 
 class Conversation {

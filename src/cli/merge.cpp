@@ -15,6 +15,9 @@
 #include "model/file/own_input.h"
 #include "model/infer/perplexity_divergence.h"
 #include "model/text/dataset.h"
+#include "model/train/lora_base.h"
+#include "model/train/provenance.h"
+#include "run/engine/stages.h"
 
 namespace lumen::cli {
 namespace {
@@ -121,6 +124,23 @@ void compare(run::Engine& engine, const model::LibraryRef& library, const Flags&
                 "a format of more bits with --type, or training with --ship, which makes the merge exact");
 }
 
+// What the result was made of.
+model::Provenance provenance_of(const Flags& flags, const model::Model& base, const model::Paths& inputs) {
+  model::Provenance from;
+  from.base = flags.base.starts_with("hf:") ? flags.base : fs::absolute(flags.base).lexically_normal().string();
+  from.base_hash = model::weights_hash(base).hex();
+  const auto own = model::model_files(flags.base);
+  for (const fs::path& path : inputs) {
+    if (std::find(own.begin(), own.end(), path) != own.end()) continue;
+    const MappedFile map(path);
+    from.files.push_back({fs::absolute(path).lexically_normal().string(), map.bytes().size(),
+                          hash_bytes(map.bytes().data(), map.bytes().size())});
+  }
+  from.formats = model::formats_of(base);
+  from.compiler = run::compiler_version();
+  return from;
+}
+
 int merge(const Shared& shared, Flags& flags) {
   const bool gguf = flags.to.empty() ? fs::path(flags.out).extension() == ".gguf" : flags.to == "gguf";
   model::Paths inputs = model::model_files(flags.base);
@@ -148,6 +168,7 @@ int merge(const Shared& shared, Flags& flags) {
   options.type = flags.type;
   options.hugging_face = !gguf;
   options.fallbacks = flags.fallbacks;
+  options.record = model::record_of(provenance_of(flags, base, inputs));
   model::Merge job(engine, base, adapters, options);
   Staged staged(flags.out, !gguf);
   Progress progress;
@@ -156,6 +177,8 @@ int merge(const Shared& shared, Flags& flags) {
     progress.update(fmt::format("merge {} {}", ++done, t.name));
   });
   progress.finish(fmt::format("merge: {} tensors", report.tensors.size()));
+  if (!gguf)
+    model::write_run_file(staged.path(), provenance_of(flags, base, inputs), {"model.safetensors", "config.json"});
   put(report.text());
   if (!flags.no_check) compare(engine, library, flags, base, adapters, staged.path());
   staged.commit();

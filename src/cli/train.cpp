@@ -27,14 +27,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data) {
+model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data, const std::string& chat_template) {
   const auto tokens = byte_pair_tokens(choice);
   if (!tokens && !choice.empty() && choice != "characters") return model::Tokenizer::load(choice);
-  const std::string text = data.all_text();
+  const std::string text = data.all_text(chat_template);
+  if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of");
   if (!tokens) return model::Tokenizer::characters(text);
   model::BpeTraining options;
   options.vocabulary = *tokens;
-  return model::Tokenizer::train(text, options);
+  model::Tokenizer made = model::Tokenizer::train(text, options);
+  if (made.size() < *tokens)
+    note(fmt::format("the text gives a vocabulary of {}: no further pair of tokens is frequent enough", made.size()));
+  return made;
 }
 
 // Of one path, or of several with commas between them.
@@ -70,7 +74,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
       throw usage_error("--tokenizer {} and --model {} contradict each other: the model has a tokenizer",
                         flags.text("data.tokenizer"), flags.model);
     }
-    if (!model.tokenizer) model.tokenizer = make_tokenizer(r.tokenizer, data);
+    if (!model.tokenizer) model.tokenizer = make_tokenizer(r.tokenizer, data, r.chat_template);
     fit_context(model, r);
     r.family = model.family->name();
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
@@ -86,7 +90,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
     if (!family) throw Error(Exit::usage, fmt::format("no family has a size '{}'", r.size), size_names());
   }
   r.family = family->name();
-  const model::Tokenizer tokenizer = make_tokenizer(r.tokenizer, data);
+  const model::Tokenizer tokenizer = make_tokenizer(r.tokenizer, data, r.chat_template);
   graph::Config values = r.config;
   values["vocab"] = static_cast<double>(tokenizer.size());
   if (r.length > 0) values["context"] = static_cast<double>(r.length);
@@ -94,7 +98,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
   model::require_training(engine, outline, r);
-  model::Model model = model::initialise(family, config, r.seed);
+  model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
   model.name = r.size;
   return model;
@@ -156,7 +160,9 @@ void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, 
   const std::string asked = flags.text("data.tokenizer");
   if (!flags.has("data.tokenizer") || asked == stored.recipe.tokenizer) return;
   const bool is_default = asked == "characters" && stored.recipe.tokenizer.empty();
-  if (is_default || make_tokenizer(asked, data).to_json() == stored.model.tokenizer->to_json()) return;
+  if (is_default ||
+      make_tokenizer(asked, data, stored.recipe.chat_template).to_json() == stored.model.tokenizer->to_json())
+    return;
   throw usage_error("--tokenizer {} is another tokenizer than the checkpoint's ({})", asked,
                     stored.recipe.tokenizer.empty() ? "its model's own, or characters" : stored.recipe.tokenizer);
 }
@@ -175,7 +181,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (own_folder && flags.overwrite)
     throw usage_error("--overwrite and --resume contradict each other: '{}' is the run that is resumed", out.string());
   std::optional<FolderLock> lock;
-  if (!flags.print_config) lock.emplace(out);
+  if (!flags.print_config && !flags.plan) lock.emplace(out);
   std::optional<model::Checkpoint> checkpoint;
   std::optional<model::StoredRun> stored;
   if (resumed) {
@@ -189,7 +195,9 @@ int train(const Shared& shared, TrainFlags& flags) {
   }
   if (const std::string& base = flags.model.empty() ? recipe.base : flags.model; !base.empty())
     model::refuse_own_base(out, model::model_files(base));
-  if (own_folder) {
+  if (flags.plan) {
+    // Nothing is touched.
+  } else if (own_folder) {
     model::clean_checkpoints(out);
     remove_leavings(out / "hf");
   } else {
@@ -211,19 +219,30 @@ int train(const Shared& shared, TrainFlags& flags) {
     std::error_code error;
     if (fs::exists(recipe.tokenizer, error)) recipe.tokenizer = absolute_path(recipe.tokenizer);
   }
-  model::check_outputs(model, recipe);
-  model::require_room(out, model, recipe, static_cast<int64_t>(model::list_checkpoints(out).size()));
+  if (!flags.plan) {
+    model::check_outputs(model, recipe);
+    model::require_room(out, model, recipe, static_cast<int64_t>(model::list_checkpoints(out).size()));
+  }
   choose_template(data, recipe, *model.tokenizer);
   note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name,
                    static_cast<double>(model.weight_count()) / 1e6, model.tokenizer->size()));
   const auto batches = make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe),
                                     run::cache_folder(shared.cache));
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);
-  if (const auto steps = steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
+  if (const auto steps = stored ? std::nullopt : steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
   const model::Schedule& schedule = recipe.schedule;
   if (schedule.warmup >= schedule.steps)
     note(fmt::format("{} steps end within the warm-up of {}: the rate does not reach its peak of {}", schedule.steps,
                      schedule.warmup, schedule.peak));
+  const graph::ProductType products = model::product_type(recipe.precision, library->formats());
+  const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
+  const model::BatchForm form{batches->has_weights(), batches->has_starts()};
+  model::require_training(engine, model, recipe, !flags.plan || !flags.model.empty(), form);
+  if (flags.plan) {
+    put_text(model::plan_text(model::forecast_training(engine, model, recipe, form, !flags.model.empty()),
+                              run::product_ceiling(engine, kind, shared.cache)));
+    return 0;
+  }
   model::Trainer trainer(engine, std::move(model), recipe, batches);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   if (checkpoint) {
@@ -239,8 +258,6 @@ int train(const Shared& shared, TrainFlags& flags) {
   options.out = out;
   options.stop = &interrupted();
   options.base = flags.model;
-  const graph::ProductType products = model::product_type(recipe.precision, library->formats());
-  const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
   options.ceiling = run::product_ceiling(engine, kind, shared.cache);
   const model::LoopResult result = model::run_training(trainer, options);
   if (flags.explain) std::fputs(trainer.explain().c_str(), stderr);
@@ -292,6 +309,7 @@ void add_train(CLI::App& app, Command& command) {
   sub->callback([flags, resume, &command] {
     flags->resume_given = resume->count() > 0;
     command.action = [flags, shared = command.shared] {
+      take_document_settings(*flags);
       return trains_in_phases(*shared, *flags) ? train_phases(*shared, *flags, train) : train(*shared, *flags);
     };
   });

@@ -4,8 +4,11 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "model/data/document.h"
 #include "model/data/rows.h"
+#include "model/train/recipe_keys.h"
 
 namespace lumen::cli {
 namespace {
@@ -41,15 +44,18 @@ void report(const model::RowReport& rows, bool strict) {
 
 }  // namespace
 
-std::string TrainingData::all_text() const {
+std::string TrainingData::all_text(const std::string& chat_template) const {
   std::string out;
   if (documents) {
     for (const std::string& text : documents->texts) out += text;
     return out;
   }
+  // The model that is to come has no template of its own.
+  model::ReadOptions as = options;
+  as.chat = model::choose_template(chat_template, model::Tokenizer::characters(" "));
   for (const auto* side : {&sets, &validation})
     for (const auto& files : *side)
-      for (const std::string& text : model::texts_of_rows(files, options)) out += text;
+      for (const std::string& text : model::texts_of_rows(files, as)) out += text;
   return out;
 }
 
@@ -63,6 +69,36 @@ std::vector<std::string> split_paths(const std::string& text) {
     at = comma + 1;
   }
   return out;
+}
+
+void take_document_settings(TrainFlags& flags) {
+  const fs::path path = flags.text("data.path");
+  std::error_code error;
+  if (flags.resume_given || path.extension() != ".md" || !fs::is_regular_file(path, error)) return;
+  std::string taken, other;
+  const auto name = [](std::string& list, const std::string& key) { list += (list.empty() ? "" : ", ") + key; };
+  const model::Document document = model::read_document(read_file(path));
+  for (const auto& [key, value, line] : document.settings) {
+    const auto keys = model::recipe_keys();
+    const bool is_key = std::any_of(keys.begin(), keys.end(), [&](const auto& k) { return k.name() == key; });
+    if (key == "base") {
+      if (!flags.model.empty() || flags.has("model.size") || flags.has("model.family")) continue;
+      const fs::path beside = path.parent_path() / value;
+      flags.model = !fs::exists(value, error) && fs::exists(beside, error) ? beside.string() : value;
+    } else if (key == "method") {
+      if (!flags.recipe.empty()) continue;
+      flags.recipe = value;
+    } else if (is_key) {
+      if (flags.has(key)) continue;
+      flags.values[key] = value;
+    } else {
+      name(other, key);
+      continue;
+    }
+    name(taken, key);
+  }
+  if (!taken.empty()) note(fmt::format("'{}' says how to train: {}", path.string(), taken));
+  if (!other.empty()) note(fmt::format("'{}': in front stands what is no setting of a run: {}", path.string(), other));
 }
 
 TrainingData find_training_data(const model::Recipe& recipe) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/train_flags.h"
 #include "model/arch/model.h"
 #include "model/data/example_batches.h"
 #include "model/text/dataset.h"
@@ -23,12 +24,16 @@ struct TrainingData {
   model::ReadOptions options;
 
   bool has_rows() const { return !documents; }
-  // Everything there is, for a tokenizer that is to be made of it.
-  std::string all_text() const;
+  // Everything there is, for a tokenizer that is to be made of it. `chat_template`: the recipe's.
+  std::string all_text(const std::string& chat_template) const;
 };
 
 // Looks at what the recipe's [data] names; a note says what was found.
 TrainingData find_training_data(const model::Recipe& recipe);
+
+// A document to train on may say in front how: its base, its method (a recipe), and keys of recipes. Flags win. A note
+// names what was taken and what means nothing here.
+void take_document_settings(TrainFlags& flags);
 
 // Paths with commas between them; a file may have commas in its name.
 std::vector<std::string> split_paths(const std::string& text);

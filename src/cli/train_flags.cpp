@@ -28,7 +28,7 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--family", "model.family", "Model family"},
     {"--shape,--size", "model.size", "Named size of the family"},
     {"--data,--dataset", "data.path",
-     "Texts, chats or pairs (.txt .md .jsonl .json .csv .tsv .parquet, also .gz), or a folder; several with commas; "
+     "Texts, chats or pairs (.txt .md .jsonl .json .csv .tsv, also .gz), or a folder; several with commas; "
      "without it, the built-in text",
      "FILE"},
     {"--form,--data-form,--data_form", "data.form", "What rows are: auto, texts, chats, pairs or labels"},
@@ -78,7 +78,7 @@ constexpr KeyFlag kKeyFlags[] = {
      "Which weights get one: roles, names or their ends (wq, q_proj, attn_q), patterns, or all-linear", "A,B,.."},
     {"--rslora,--use_rslora,--use-rslora", "adapter.rs_lora", "The adapter counts alpha / sqrt(rank)"},
     {"--lora-plus,--lora_plus,--loraplus_lr_ratio", "adapter.b_rate", "B learns so many times as fast as A (LoRA+)"},
-    {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default, pissa or loftq"},
+    {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default"},
     {"--objective", "objective.name",
      "What is made small: a name of the library, or a text NAME.lum; without it the tokens' loss"},
     {"--ship", "ship.type",
@@ -155,6 +155,11 @@ void add_key_flag(CLI::App& app, TrainFlags& f, const KeyFlag& flag) {
   if (is_switch || *flag.value) {
     const std::string value = is_switch ? "true" : flag.value;
     app.add_flag_callback(flag.names, [&f, key, value] { f.values[key] = value; }, flag.help);
+    if (!is_switch) return;
+    // What a recipe switches on, a flag can switch off; not listed.
+    const std::string names = flag.names;
+    app.add_flag_callback("--no-" + names.substr(2, names.find(',') - 2), [&f, key] { f.values[key] = "false"; })
+        ->group("");
     return;
   }
   CLI::Option* option = app.add_option_function<std::string>(
@@ -251,6 +256,7 @@ model::Recipe fresh_recipe(const model::Library& library, const TrainFlags& flag
   model::Recipe r;
   if (!flags.recipe.empty()) r = read_recipe(library, flags.recipe, {});
   apply_flags(flags, r);
+  if (flags.has("schedule.steps")) r.epochs = 0;
   if (flags.has("schedule.learning_rate") && !flags.has("schedule.min_learning_rate"))
     r.schedule.floor = std::min(r.schedule.floor, r.schedule.peak / 10);
   if (!flags.model.empty() && !(r.family.empty() && r.size.empty() && r.config.empty())) {
@@ -362,6 +368,7 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
   app.add_flag("--bf16", f.bf16, "The same as --precision bf16");
   app.add_option("--format,--qat", f.format, "Quantization-aware: round every matrix to this format in the loop");
   app.add_flag("--print-config", f.print_config, "Print the resolved recipe and stop");
+  app.add_flag("--plan", f.plan, "Print what the run needs: memory by kind, and time; nothing is trained or written");
   app.add_flag("--explain", f.explain, "Print the kernels of one step and their times at the end");
   return resume;
 }

@@ -17,7 +17,7 @@ namespace lumen::cli {
 struct TrainFlags {
   std::string recipe, model, resume, format;
   std::string begin;  // a checkpoint whose adapter goes on; phases set it
-  bool resume_given = false, print_config = false, explain = false, bf16 = false, overwrite = false;
+  bool resume_given = false, print_config = false, plan = false, explain = false, bf16 = false, overwrite = false;
   bool changed_data = false, changed_recipe = false;
   std::optional<std::string> out;
   // Those that stand for one key of a recipe: "schedule.learning_rate" and the text that was given.

@@ -28,8 +28,8 @@ void merge_adapter(const Shared& shared, const std::string& base, const fs::path
   const model::LibraryRef library = shared.library();
   run::Engine engine = shared.engine();
   const model::Model model = model::read_model(library, base);
-  const model::Adapter adapter = model::adapter_of(model, model::load_checkpoint(checkpoint, library->formats()));
-  const std::vector<model::ScaledAdapter> adapters = {{&adapter, 1.0}};
+  model::Adapter adapter = model::adapter_of(model, model::load_checkpoint(checkpoint, library->formats()));
+  const std::vector<model::ScaledAdapter> adapters = {{std::move(adapter), 1.0}};
   model::MergeOptions options;
   options.type = "f32";
   model::Merge merge(engine, model, adapters, std::move(options));
@@ -84,6 +84,9 @@ class Phases {
       put_text(model::describe(whole_));
       return 0;
     }
+    if (flags_.plan)
+      throw usage_error("--plan tells of one run, but this recipe has {} phases: plan one with a recipe of its own",
+                        whole_.phases.size());
     if (!flags_.resume_given) {
       if (model::read_phases(run_) && !flags_.overwrite)
         throw Error(Exit::user, fmt::format("'{}' holds another run in phases", run_.string()),

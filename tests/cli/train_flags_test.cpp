@@ -32,6 +32,16 @@ const std::map<std::string, std::string> kOptions = {
     {"--family", "llama"},
     {"--shape", "tiny"},
     {"--data", "absent.txt"},
+    {"--form", "chats"},
+    {"--columns", "prompt=Q"},
+    {"--chat-template", "chatml"},
+    {"--train-on", "last"},
+    {"--mix", "0.5,0.5"},
+    {"--epochs", "2"},
+    {"--packing", ""},
+    {"--overflow", "drop"},
+    {"--strict", ""},
+    {"--validation-data", "absent.jsonl"},
     {"--tokenizer", "characters"},
     {"--out", "absent-out"},
     {"--overwrite", ""},
@@ -67,10 +77,8 @@ const std::map<std::string, std::string> kOptions = {
 // Options that need --resume, and pairs that contradict each other; all other pairs may stand side by side.
 const std::set<std::string> kNeedsResume = {"--allow-changed-data", "--allow-changed-recipe"};
 const std::set<std::pair<std::string, std::string>> kContradict = {
-    {"--model", "--shape"},
-    {"--family", "--model"},
-    {"--model", "--resume"},
-    {"--bf16", "--precision"},
+    {"--model", "--shape"},    {"--family", "--model"}, {"--model", "--resume"},
+    {"--bf16", "--precision"}, {"--epochs", "--steps"}, {"--validation", "--validation-data"},
 };
 
 void add(std::vector<std::string>& arguments, const std::string& option) {
@@ -107,31 +115,35 @@ TEST_F(TrainFlagsTest, EveryPair) {
   }
   std::vector<std::set<std::string>> together;
   for (const bool model : {false, true}) {
-    for (const char* type : {"--bf16", "--precision"}) {
-      std::set<std::string> options = {type};
-      for (const auto& [option, value] : kOptions) {
-        const bool other = option == "--bf16" || option == "--precision" || option == "--resume";
-        const bool of_model = option == "--model", of_fresh = option == "--shape" || option == "--family";
-        if (!other && !kNeedsResume.contains(option) && (model ? !of_fresh : !of_model)) options.insert(option);
+    for (const bool epochs : {false, true})
+      for (const char* type : {"--bf16", "--precision"}) {
+        std::set<std::string> options = {type};
+        const std::set<std::string> left = epochs ? std::set<std::string>{"--steps", "--validation"}
+                                                  : std::set<std::string>{"--epochs", "--validation-data"};
+        for (const auto& [option, value] : kOptions) {
+          const bool other =
+              left.contains(option) || option == "--bf16" || option == "--precision" || option == "--resume";
+          const bool of_model = option == "--model", of_fresh = option == "--shape" || option == "--family";
+          if (!other && !kNeedsResume.contains(option) && (model ? !of_fresh : !of_model)) options.insert(option);
+        }
+        const Outcome o = run(options);
+        EXPECT_EQ(o.code, 0) << o.error;
+        for (const std::string& option : kNeedsResume) {
+          std::set<std::string> more = options;
+          more.insert(option);
+          const Outcome refused = run(more);
+          EXPECT_EQ(refused.code, 2) << option << refused.error;
+          EXPECT_TRUE(contains(refused.error, option) && contains(refused.error, "--resume")) << refused.error;
+        }
+        together.push_back(options);
+        if (model) continue;
+        options.insert(kNeedsResume.begin(), kNeedsResume.end());
+        options.insert("--resume");
+        const Outcome resumed = run(options);
+        EXPECT_EQ(resumed.code, 1) << resumed.error;
+        EXPECT_TRUE(contains(resumed.error, "no checkpoint in absent-run")) << resumed.error;
+        together.push_back(options);
       }
-      const Outcome o = run(options);
-      EXPECT_EQ(o.code, 0) << o.error;
-      for (const std::string& option : kNeedsResume) {
-        std::set<std::string> more = options;
-        more.insert(option);
-        const Outcome refused = run(more);
-        EXPECT_EQ(refused.code, 2) << option << refused.error;
-        EXPECT_TRUE(contains(refused.error, option) && contains(refused.error, "--resume")) << refused.error;
-      }
-      together.push_back(options);
-      if (model) continue;
-      options.insert(kNeedsResume.begin(), kNeedsResume.end());
-      options.insert("--resume");
-      const Outcome resumed = run(options);
-      EXPECT_EQ(resumed.code, 1) << resumed.error;
-      EXPECT_TRUE(contains(resumed.error, "no checkpoint in absent-run")) << resumed.error;
-      together.push_back(options);
-    }
   }
   for (const auto& [a, a_value] : kOptions) {
     for (const auto& [b, b_value] : kOptions) {

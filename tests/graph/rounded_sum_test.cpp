@@ -80,8 +80,8 @@ TEST(RoundedSum, IsReadInTheWeightsPlace) {
   }
 }
 
-// Gradients of A and B without the weight's: the same numbers, and nothing of the weight's size among the values but the
-// sum itself.
+// Gradients of A and B without the weight's: the same numbers, and nothing of the weight's size among the values but
+// the sum itself.
 TEST(RoundedSum, NarrowGradientsAreTheSame) {
   Graph g = add_rounded_sums(network(), {sum_of()});
   const auto gradients = differentiate(g, g.results[0], {g.find_input(low_rank_a("w")), g.find_input(low_rank_b("w"))});
@@ -126,7 +126,8 @@ TEST(RoundedSum, GradientsAreFiniteDifferences) {
         values[i] = x;
         return y;
       };
-      EXPECT_NEAR((at(x + h) - at(x - h)) / (2 * h), exact[p + 1].values[i], 1e-5 * std::abs(exact[p + 1].values[i]) + 1e-6);
+      EXPECT_NEAR((at(x + h) - at(x - h)) / (2 * h), exact[p + 1].values[i],
+                  1e-5 * std::abs(exact[p + 1].values[i]) + 1e-6);
     }
   }
 }

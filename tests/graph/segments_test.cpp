@@ -41,7 +41,7 @@ std::string refusal(const std::string& text) {
   try {
     keep_texts_apart(g);
   } catch (const Error& e) {
-    EXPECT_NE(e.hint().find("--packing none"), std::string::npos);
+    EXPECT_NE(e.hint().find("--no-packing"), std::string::npos);
     return e.what();
   }
   return "accepted";

@@ -68,6 +68,14 @@ TEST_P(Written, FoldersAreReadAsTheSameAdapter) {
   const SafetensorsFile file(folder / "a" / "adapter_model.safetensors", test_library()->formats());
   EXPECT_EQ(file.metadata().at("lumen.test"), "yes");
   EXPECT_EQ(file.metadata().at("format"), "pt");
+  // The names the library itself gives its tensors.
+  const SafetensorsFile theirs(kFixtures / "adapters" / GetParam() / "adapter_model.safetensors",
+                               test_library()->formats());
+  if (!adapter.whole.empty()) return;
+  for (const StoredTensor& t : file.tensors()) {
+    ASSERT_NE(theirs.find(t.name), nullptr) << t.name;
+    EXPECT_EQ(theirs.get(t.name).shape, t.shape) << t.name;
+  }
 }
 
 TEST_P(Written, GgufFilesAreReadAsTheSameAdapter) {

@@ -137,7 +137,7 @@ TEST(Merge, ToAnotherFormatAndSeveralAdapters) {
   Merge(engine(), c.model, two, options).write(folder / "m.gguf");
   const Model merged = read_model(test_library(), folder / "m.gguf");
   EXPECT_EQ(merged.weights.at("layers.0.wq").type.element.format->name, "q8_0");
-  EXPECT_LT(off(logits_of(merged, {}, c), logits_of(c.model, two, c)), 0.02);
+  EXPECT_LT(off(logits_of(merged, {}, c), logits_of(c.model, two, c)), 0.05);
   options.type = "bf16";
   Merge(engine(), c.model, two, options).write(folder / "n.gguf");
   EXPECT_LT(off(logits_of(read_model(test_library(), folder / "n.gguf"), {}, c), logits_of(c.model, two, c)), 0.02);

@@ -261,7 +261,7 @@ TEST_P(ObjectiveGradients, AreFiniteDifferencesAndLogitsAreNeverWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ObjectiveGradients, testing::ValuesIn(objective_names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& one) { return one.param; });
 
 // ---- texts of users
 

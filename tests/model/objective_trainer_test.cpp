@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "model/train/loop.h"
 #include "model/train/trainer.h"
 #include "tiny.h"
@@ -118,8 +119,8 @@ INSTANTIATE_TEST_SUITE_P(Objectives, ByObjective,
                          testing::Values(Case{"dpo", true, RowForm::pairs}, Case{"dpo", false, RowForm::pairs},
                                          Case{"orpo", true, RowForm::pairs}, Case{"kto", true, RowForm::labels},
                                          Case{"kto", false, RowForm::labels}),
-                         [](const auto& info) {
-                           return std::string(info.param.objective) + (info.param.adapter ? "_adapter" : "_weights");
+                         [](const auto& one) {
+                           return std::string(one.param.objective) + (one.param.adapter ? "_adapter" : "_weights");
                          });
 
 // At the first step the policy is the reference.
@@ -131,8 +132,11 @@ TEST(ObjectiveTrainer, TheReferenceIsTheModelAsItWas) {
     t.remember_reference();
     const Trainer::Step step = t.step();
     EXPECT_NEAR(step.loss, std::log(2.0), 1e-4) << adapter;
-    for (const auto& [name, value] : step.metrics)
-      if (name == "rewards_margin") EXPECT_NEAR(value, 0, 1e-4);
+    for (const auto& [name, value] : step.metrics) {
+      if (name == "rewards_margin") {
+        EXPECT_NEAR(value, 0, 1e-4);
+      }
+    }
   }
 }
 

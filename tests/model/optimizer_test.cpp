@@ -303,7 +303,7 @@ TEST_P(FiveSteps, AreTheFormulas) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, FiveSteps, testing::Range<size_t>(0, 6),
-                         [](const auto& info) { return cases()[info.param].name; });
+                         [](const auto& test) { return cases()[test.param].name; });
 
 // For optimizer_reference.py: beginnings, gradients and results of every case.
 TEST(OptimizerExchange, WritesFiveSteps) {

@@ -190,7 +190,7 @@ TEST(Record, EveryValueOfARecipeIsCompared) {
       {"optimizer.second_moments", [](Recipe& r) { r.optimizer.second_moments = "bf16"; }},
       {"optimizer.config.nesterov", [](Recipe& r) { r.optimizer.config["nesterov"] = "true"; }},
       {"optimizer.ema_decay", [](Recipe& r) { r.optimizer.ema_decay = 0.9; }},
-      {"[[group]]", [](Recipe& r) { r.groups = {{.values = {}, .roles = {"norm"}, .rate = 0.5}}; }},
+      {"[[group]]", [](Recipe& r) { r.groups = {ParameterGroup{{}, {"norm"}, 0.5, {}, false}}; }},
       {"schedule.final_steps", [](Recipe& r) { r.schedule.final_steps = 7; }},
       {"schedule.power", [](Recipe& r) { r.schedule.power = 7; }},
       {"schedule.cycles", [](Recipe& r) { r.schedule.cycles = 7; }},

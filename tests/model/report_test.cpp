@@ -44,7 +44,7 @@ TEST(Report, ShowsWhatTheLogHolds) {
   const std::string html = html_report(run("one", {}, 1));
   for (const char* part : {"<!DOCTYPE html>", "<h1>one</h1>", "Gradient norm", "Learning rate", "MFU", "Memory",
                            "0.6250", "arc.acc", "upon a &lt;time&gt;", "back to step 70", "/data/a.txt", "00ff", "q4_0",
-                           "1 %", "weight_decay = 0.1", "8.00 KiB", "66.7 %"})
+                           "1 %", "max_grad_norm = 1", "8.00 KiB", "66.7 %"})
     EXPECT_THAT(html, HasSubstr(part)) << part;
 }
 

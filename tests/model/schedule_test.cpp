@@ -28,7 +28,9 @@ TEST(Schedules, BeginWithAWarmUpAndStayBetweenFloorAndPeak) {
       EXPECT_LE(learning_rate(s, i), 1) << schedule_shape_name(shape) << " " << i;
       EXPECT_GE(learning_rate(s, i), 0.1 - 1e-12) << schedule_shape_name(shape) << " " << i;
     }
-    if (ends_at_floor(shape)) EXPECT_NEAR(learning_rate(s, 110), 0.1, 1e-12) << schedule_shape_name(shape);
+    if (ends_at_floor(shape)) {
+      EXPECT_NEAR(learning_rate(s, 110), 0.1, 1e-12) << schedule_shape_name(shape);
+    }
   }
 }
 
@@ -57,7 +59,9 @@ TEST(Schedules, LongerRunsKeepWhatTheyDid) {
     if (ends_at_floor(shape)) longer.decay_steps = s.steps;
     for (int64_t i = 0; i < 110; ++i)
       ASSERT_EQ(learning_rate(longer, i), learning_rate(s, i)) << schedule_shape_name(shape) << " " << i;
-    if (ends_at_floor(shape)) EXPECT_NEAR(learning_rate(longer, 300), 0.1, 1e-12);
+    if (ends_at_floor(shape)) {
+      EXPECT_NEAR(learning_rate(longer, 300), 0.1, 1e-12);
+    }
   }
 }
 

@@ -1,5 +1,5 @@
-// needs: none. Adapters trained inside the rounding: the written file is what was trained, in every format, mixtures and
-// groups with magnitudes among them; and what cannot be.
+// needs: none. Adapters trained inside the rounding: the written file is what was trained, in every format, mixtures
+// and groups with magnitudes among them; and what cannot be.
 #include "model/train/ship.h"
 
 #include <cmath>

@@ -95,7 +95,7 @@ class Separator {
   [[noreturn]] void refuse(ValueId v, const std::string& why) const {
     const std::string label = v < 0 || g_[v].label.empty() ? "" : fmt::format(" at '{}'", g_[v].label);
     throw Error(Exit::user, fmt::format("texts cannot be packed into one row for '{}'{}: {}", name_, label, why),
-                "give every text a row of its own: --packing none");
+                "give every text a row of its own: --no-packing, or packing = false in the recipe");
   }
 
   bool counts_positions(const Dim& d) const {

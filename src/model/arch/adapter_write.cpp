@@ -81,7 +81,10 @@ class Folder {
   Folder(const Model& model, const Adapter& adapter)
       : model_(model), adapter_(adapter), all_(model.family->all_parameters(model.config)) {
     for (const auto& [name, part] : adapter.parts) take(parameter_of(model, all_, name), with_positive_scale(part));
-    for (const auto& [name, weight] : adapter.whole) take_whole(parameter_of(model, all_, name), weight);
+    for (const auto& [name, weight] : adapter.whole) {
+      const Parameter& p = parameter_of(model, all_, name);
+      if (!is_shared(p, weight)) take_whole(p, weight);
+    }
     if (targets_.empty()) throw user_error("the adapter '{}' changes nothing of low rank", adapter.name);
   }
 
@@ -119,6 +122,17 @@ class Folder {
                 "write a GGUF adapter, or merge the adapter with `lumen merge`");
   }
 
+  // An embedding that is the changed output as well: the folder holds it once, as that.
+  bool is_shared(const Parameter& embedding, const Weight& weight) const {
+    if (embedding.role != "embedding") return false;
+    return std::any_of(all_.begin(), all_.end(), [&](const Parameter& p) {
+      if (p.absent_if.empty() || model_.find(p.name) || !adapter_.parts.contains(p.name)) return false;
+      const auto output = adapter_.whole.find(p.name);
+      return output != adapter_.whole.end() && output->second.type == weight.type &&
+             output->second.bytes == weight.bytes;
+    });
+  }
+
   void take(const Parameter& p, AdapterPart part) {
     const std::string module = module_of(p);
     Target t;
@@ -152,7 +166,8 @@ class Folder {
   void take_whole(const Parameter& p, const Weight& weight) {
     const std::string module = module_of(p);
     if (module.find(kExpert) != std::string::npos)
-      throw Error(Exit::user, fmt::format("a folder cannot hold parameter '{}', all experts of a layer, whole", p.name),
+      throw Error(Exit::user,
+                  fmt::format("a folder cannot hold parameter '{}', all matrices of a layer, whole", p.name),
                   "merge the adapter with `lumen merge`");
     std::vector<float> values;
     const Weight floats = decoded(weight);

@@ -1,7 +1,7 @@
-// Adapters to files that other programs read: a folder as PEFT writes it, and a GGUF file as llama.cpp reads it. Names
-// and row orders of Hugging Face models come from the family's text, as everywhere. Both are atomic, and what a file
-// cannot say is refused before anything is written. Proved by tests/model/adapter_write_test.cpp, and against both
-// programs by tests/model/adapter_reference.py.
+// Adapters to files that other programs read: a folder as PEFT writes it, and a GGUF file as programs that read GGUF
+// take it. Names and row orders of Hugging Face models come from the family's text, as everywhere. Both are atomic, and
+// what a file cannot say is refused before anything is written. Proved by tests/model/adapter_write_test.cpp, and
+// against both programs by tests/model/adapter_reference.py.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +20,8 @@ struct AdapterFile {
 // adapter_config.json and adapter_model.safetensors. Of the model its parameters are looked at, not its weights.
 void write_adapter_folder(const Model& model, const Adapter& adapter, const std::filesystem::path& folder,
                           const AdapterFile& about = {});
-// Error (user) that says so when it could not be written: a weight without a name there, experts kept in one tensor.
+// Error (user) that says so when it could not be written: a weight without a name there, several matrices kept in one
+// tensor.
 void check_adapter_folder(const Model& model, const Adapter& adapter);
 
 // A GGUF file of the type "adapter". Magnitudes and whole weights have no place there (check_adapter_gguf: Error).

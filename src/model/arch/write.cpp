@@ -252,18 +252,18 @@ void write_hf(const Model& model, const std::filesystem::path& folder, const Wei
       continue;
     }
     const graph::Shape one(type.shape.begin() + 1, type.shape.end());
-    const int64_t experts = type.shape[0].number();
+    const int64_t count = type.shape[0].number();
     const auto all = std::make_shared<Weight>();  // while its parts are written
-    for (int64_t e = 0; e < experts; ++e) {
+    for (int64_t e = 0; e < count; ++e) {
       std::string name = p.hf;
       specs.push_back(spec_of(name.replace(expert, 3, std::to_string(e)), {one, type.element}));
-      weights.emplace_back([make, all, one, e, experts] {
+      weights.emplace_back([make, all, one, e, count] {
         if (e == 0) *all = make();
-        const int64_t rows = all->rows() / experts;
+        const int64_t rows = all->rows() / count;
         std::vector<int64_t> source_rows(static_cast<size_t>(rows));
         for (int64_t r = 0; r < rows; ++r) source_rows[static_cast<size_t>(r)] = e * rows + r;
         Weight part = take_rows(*all, one, source_rows);
-        if (e + 1 == experts) *all = {};
+        if (e + 1 == count) *all = {};
         return part;
       });
     }

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "model/train/provenance.h"
 
 namespace lumen::model {
 namespace {
@@ -35,12 +37,30 @@ std::vector<const Adapter*> pointers(std::span<const ScaledAdapter> adapters) {
   return out;
 }
 
+// Outputs that are the model's embedding until an adapter changes the embedding alone: they become weights of their
+// own, since what runs beside a model leaves them as they are.
+Model with_outputs_apart(Model model, std::span<const ScaledAdapter> adapters) {
+  Adapter apart;
+  for (const Parameter& p : model.family->all_parameters(model.config)) {
+    if (p.absent_if.empty() || model.find(p.name)) continue;
+    for (const Parameter& e : model.parameters) {
+      if (e.role != "embedding" || e.shape != p.shape || e.hf_plus != p.hf_plus || !is_adapted(e.name, adapters))
+        continue;
+      apart.whole[p.name] = model.weights.at(e.name);
+      note(fmt::format(
+          "'{}' is the output as well; that becomes a weight of its own, which the adapter leaves as it is", e.gguf));
+    }
+  }
+  if (apart.whole.empty()) return model;
+  return with_whole_weights(model, std::vector<const Adapter*>{&apart});
+}
+
 }  // namespace
 
 Merge::Merge(run::Engine& engine, const Model& base, std::span<const ScaledAdapter> adapters, MergeOptions options)
     : engine_(engine), adapters_(adapters), options_(std::move(options)) {
   for (const ScaledAdapter& s : adapters) require_scale(s);
-  base_ = with_whole_weights(base, pointers(adapters));
+  base_ = with_outputs_apart(with_whole_weights(base, pointers(adapters)), adapters);
   result_ = base_;
   std::map<std::string, FormatRef> chosen;
   if (options_.type != MergeOptions::kBaseType) {
@@ -84,7 +104,7 @@ Merge::Merge(run::Engine& engine, const Model& base, std::span<const ScaledAdapt
                     "add --type with a float format, or write a GGUF file");
     }
   }
-  for (const auto& [key, value] : options_.record) result_.metadata.set(key, value);
+  set_record(result_.metadata, options_.record);
 }
 
 Weight Merge::make(const Parameter& p, MergedTensor* line) {

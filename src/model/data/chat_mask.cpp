@@ -27,7 +27,14 @@ class Finder {
       : renderer_(renderer), messages_(messages), more_(more) {
     try {
       chat_ = renderer.mark(messages);
-      full_ = renderer.render(chat_, more, {.mark_answers = renderer.has_answers()});
+      const ChatRenderer::Options whole{.mark_answers = renderer.has_answers()};
+      try {
+        full_ = renderer.render(chat_, more, whole);
+      } catch (const Error&) {
+        // Messages that only call tools have no content; some templates know them with an empty one alone.
+        if (!fill_contents()) throw;
+        full_ = renderer.render(chat_, more, whole);
+      }
     } catch (const Error& error) {
       wrong("the template refuses the conversation", error.what());
     }
@@ -45,6 +52,16 @@ class Finder {
   }
 
  private:
+  bool fill_contents() {
+    bool filled = false;
+    for (ordered_json& message : chat_.messages) {
+      if (!message.contains("content") || !message["content"].is_null()) continue;
+      message["content"] = "";
+      filled = true;
+    }
+    return filled;
+  }
+
   std::vector<Part> from_blocks(const std::vector<size_t>& answers) {
     std::vector<Part> blocks;
     if (full_.begins.size() != full_.ends.size()) wrong(kLost, "the template prints parts of answers only");
@@ -101,21 +118,36 @@ class Finder {
       wrong(kLost, error.what());
     }
     if (marked.text != full_.text || marked.ends.empty()) wrong(kLost);
-    if (!begin) {
-      // What opens an answer stands in front of it; between them only what the template itself puts into answers.
-      const auto open = printed(k, true), before = printed(k, false);
-      if (!open || !before || !open->starts_with(*before) || marked.begins.empty()) wrong(kLost);
-      const std::string opening = open->substr(before->size());
-      if (opening.empty() || marked.begins.front() < opening.size()) wrong(kLost);
-      const size_t at = full_.text.rfind(opening, marked.begins.front() - opening.size());
-      if (at == std::string::npos) wrong(kLost);
-      begin = at + opening.size();
-      const auto control = renderer_.next_control(full_, *begin);
-      if (control && control->begin < marked.begins.front()) wrong(kLost);
-    }
+    if (!begin) begin = opened(k, marked);
     const auto control = renderer_.next_control(full_, marked.ends.back());
     if (!control || !ends_turn(control->id)) wrong(kLost);
     return {*begin, control->end};
+  }
+
+  // Behind what opens an answer. Templates may open the answer that is to come in another way than those that were
+  // given: what both have in common, up to the answer's text, opens this one.
+  size_t opened(size_t k, const ChatText& marked) const {
+    const auto open = printed(k, true), before = printed(k, false);
+    if (!open || !before || !open->starts_with(*before) || marked.begins.empty()) wrong(kLost);
+    const size_t text = marked.begins.front();
+    const std::string opening = open->substr(before->size());
+    size_t begin = 0;
+    if (full_.text.starts_with(*before)) {
+      size_t same = 0;
+      while (same < opening.size() && before->size() + same < text &&
+             opening[same] == full_.text[before->size() + same])
+        ++same;
+      if (same == 0) wrong(kLost);
+      begin = before->size() + same;
+    } else {
+      const size_t at = opening.empty() || text < opening.size() ? std::string::npos
+                                                                 : full_.text.rfind(opening, text - opening.size());
+      if (at == std::string::npos) wrong(kLost);
+      begin = at + opening.size();
+    }
+    const auto control = renderer_.next_control(full_, begin);
+    if (begin > text || (control && control->begin < text)) wrong(kLost);
+    return begin;
   }
 
   // White space behind the control token that ends a turn is the template's.

@@ -1,5 +1,5 @@
 // Documents to train on (docs/finetune-data.md): Markdown with settings in front between lines of ---, headings "Q" and
-// "A" for questions and answers, and everything else as text. Proved by tests/model/data_document_test.cpp.
+// "A" for questions and answers, and everything else as text. Proved by tests/model/data_rows_test.cpp.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // Tokenized examples: in memory, or in a file of the cache that is mapped, so that data may be larger than memory. Such
 // a file is written whole or not at all and is checked when it is opened; its name says of which files, tokenizer,
-// template and options it is. Proved by tests/model/data_store_test.cpp.
+// template and options it is. Proved by tests/model/data_load_test.cpp.
 #pragma once
 
 #include <filesystem>

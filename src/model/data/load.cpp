@@ -42,10 +42,7 @@ struct Tokenized {
 class RowTokenizer {
  public:
   RowTokenizer(const Tokenizer& tokenizer, const ReadOptions& options)
-      : tokenizer_(tokenizer),
-        options_(options),
-        renderer_(tokenizer, ChatTemplate::parse(options.chat.text, "chat template '" + options.chat.name + "'"),
-                  template_time) {}
+      : tokenizer_(tokenizer), options_(options), renderer_(tokenizer, options.chat.parse(), template_time) {}
 
   Tokenized run(DataRow row) const {
     Tokenized out;
@@ -201,18 +198,6 @@ class Loader {
 
 }  // namespace
 
-ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokenizer) {
-  if (name.empty() && !tokenizer.chat_template().empty()) return {"the model's own", tokenizer.chat_template()};
-  std::string known;
-  for (const NamedTemplate& t : named_templates()) {
-    if (t.name == (name.empty() ? "plain" : name)) return {t.name, t.text};
-    known += (known.empty() ? "" : ", ") + t.name;
-  }
-  if (!fs::exists(name))
-    throw Error(Exit::usage, fmt::format("--chat-template {}: neither a file nor a name", name), "names: " + known);
-  return {name, read_file(name, 1 << 20)};
-}
-
 void check_data_form(const std::string& form) {
   if (form == "auto") return;
   for (const Example::Kind kind : kKinds)
@@ -267,7 +252,9 @@ LoadedExamples load_examples(const std::vector<fs::path>& files, const Tokenizer
     out.store = ExampleStore::open(*cached, key);
     out.from_cache = out.store != nullptr;
     if (out.store) return out;
-    require_writable_folder(*options.cache);
+    std::error_code error;
+    fs::create_directories(*options.cache, error);
+    if (error) throw user_error("cannot make the folder '{}': {}", options.cache->string(), error.message());
   }
   ExampleWriter writer(cached, key);
   out.store = Loader(files, tokenizer, options).run(writer);
@@ -276,7 +263,7 @@ LoadedExamples load_examples(const std::vector<fs::path>& files, const Tokenizer
 
 std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const ReadOptions& options) {
   std::vector<std::string> out;
-  const auto chat = ChatTemplate::parse(options.chat.text, "chat template '" + options.chat.name + "'");
+  const auto chat = options.chat.parse();
   for (const fs::path& file : files) {
     const auto reader = open_rows(file);
     for (DataRow row; reader->next(&row);) {

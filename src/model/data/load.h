@@ -15,14 +15,6 @@
 
 namespace lumen::model {
 
-// A template of chats, and how it was found.
-struct ChosenTemplate {
-  std::string name, text;
-};
-// By name, from a file, or (without a name) the model's own; a model without one is given "plain". Error (usage) when
-// it is neither a name nor a file.
-ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokenizer);
-
 struct ReadOptions {
   std::string form = "auto";  // of rows: auto, texts, chats, pairs or labels
   std::map<std::string, std::string> columns;

@@ -1,6 +1,6 @@
 // Which examples share a row of a batch. Packing puts several into one window: each into the open window that it fills
 // best, of a bounded number of open ones; the outcome is a function of the examples' lengths and the seed. Proved by
-// tests/model/data_plan_test.cpp.
+// tests/model/data_batches_test.cpp.
 #pragma once
 
 #include <cstdint>

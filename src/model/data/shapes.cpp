@@ -24,9 +24,10 @@ class Row {
  public:
   Row(const ordered_json& row, const std::map<std::string, std::string>& columns) : row_(row), columns_(columns) {}
 
-  // Null and missing are the same.
+  // Null and missing are the same. Where columns are named, others mean nothing, whatever they are called.
   const ordered_json* find(const std::string& name) const {
     const auto renamed = columns_.find(name);
+    if (renamed == columns_.end() && !columns_.empty() && name != "system" && name != "tools") return nullptr;
     const auto found = row_.find(renamed == columns_.end() ? name : renamed->second);
     return found == row_.end() || found->is_null() ? nullptr : &*found;
   }

@@ -1,5 +1,5 @@
 // Rows as examples: conversations, texts, and answers to compare, whatever the columns are called. Proved by
-// tests/model/data_shapes_test.cpp.
+// tests/model/data_rows_test.cpp.
 #pragma once
 
 #include <map>

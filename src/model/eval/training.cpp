@@ -109,7 +109,9 @@ std::optional<TrainingEvaluation> TrainingEvaluator::run(Trainer& trainer, int64
   }
   if (tasks_.empty() && prompts_.empty()) return out;
   const Model model = trainer.rounded();
-  const LoadedModel loaded(trainer.engine(), model);
+  std::vector<ScaledAdapter> adapters;
+  if (trainer.has_adapter()) adapters.push_back({trainer.adapter(), 1});
+  const LoadedModel loaded(trainer.engine(), model, adapters);
   try {
     ask(loaded, stop, told, out);
   } catch (const Error& e) {

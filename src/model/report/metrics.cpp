@@ -43,13 +43,15 @@ LoggedEvaluation evaluation_of(const json& line, int64_t step) {
   e.step = step;
   for (const auto& [key, value] : line.items()) {
     if (key == "step") continue;
-    if (key == "tasks" && value.is_object()) {
+    if (key == "tasks") {
+      if (!value.is_object()) continue;
       for (const auto& [task, figures] : value.items()) {
         if (!figures.is_object()) continue;
         for (const auto& [name, number] : figures.items())
           if (const auto x = finite(number)) e.figures[task + "." + name] = *x;
       }
-    } else if (key == "samples" && value.is_array()) {
+    } else if (key == "samples") {
+      if (!value.is_array()) continue;
       for (const json& sample : value)
         if (sample.is_object() && e.samples.size() < kMostSamples)
           e.samples.push_back({text_of(sample, "prompt"), text_of(sample, "text")});
@@ -61,6 +63,24 @@ LoggedEvaluation evaluation_of(const json& line, int64_t step) {
     }
   }
   return e;
+}
+
+// By rising step, one for each: what was computed last counts.
+void join_evaluations(std::vector<LoggedEvaluation>& all) {
+  std::stable_sort(all.begin(), all.end(),
+                   [](const LoggedEvaluation& a, const LoggedEvaluation& b) { return a.step < b.step; });
+  std::vector<LoggedEvaluation> joined;
+  for (LoggedEvaluation& e : all) {
+    if (joined.empty() || joined.back().step != e.step) {
+      joined.push_back(std::move(e));
+      continue;
+    }
+    LoggedEvaluation& to = joined.back();
+    if (e.validation_loss) to.validation_loss = e.validation_loss;
+    for (const auto& [name, value] : e.figures) to.figures[name] = value;
+    if (!e.samples.empty()) to.samples = std::move(e.samples);
+  }
+  all = std::move(joined);
 }
 
 // False, with why, when the line is none of a log.
@@ -204,6 +224,7 @@ RunLog read_run_log(const fs::path& given) {
     if (taken) continue;
     if (++log.skipped == 1) log.first_skipped = fmt::format("line {}: {}", number, why);
   }
+  join_evaluations(log.evaluations);
   if (log.steps.empty() && log.evaluations.empty() && log.starts == 0) {
     throw Error(Exit::user, fmt::format("{} has no line of a training run", log.path.string()),
                 log.skipped > 0 ? fmt::format("{} lines are something else; {}", log.skipped, log.first_skipped)

@@ -18,6 +18,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMostRows = 500;        // of a table
+constexpr size_t kMostCurves = 40;       // besides the usual ones
 constexpr size_t kMostSampled = 40;      // evaluations whose samples are shown
 constexpr double kSmoothing = 1.0 / 40;  // of a curve's points
 
@@ -109,6 +110,18 @@ constexpr Curve kCurves[] = {
     {"Memory", "MiB in use", "memory", 1.0 / (1 << 20), false, true},
 };
 
+// What else steps have: metrics of the recipe's objective.
+std::set<std::string> objective_metrics(std::span<const RunLog> runs) {
+  std::set<std::string> names;
+  for (const RunLog& run : runs)
+    for (const LoggedStep& s : run.steps)
+      for (const auto& [name, value] : s.values)
+        if (names.size() < kMostCurves) names.insert(name);
+  for (const Curve& c : kCurves) names.erase(c.key);
+  for (const char* known : {"seconds", "elapsed", "tokens", "epoch"}) names.erase(known);
+  return names;
+}
+
 std::string charts(std::span<const RunLog> runs) {
   const bool one = runs.size() == 1;
   std::string out = "<div class=\"charts\">\n";
@@ -136,6 +149,12 @@ std::string charts(std::span<const RunLog> runs) {
     for (size_t i = 0; i < runs.size(); ++i)
       add_curve(chart, one ? "" : runs[i].name, values(runs[i], c.key, c.scale), static_cast<int>(i), c.noisy);
     put(chart, std::string_view(c.key) == "norm");
+  }
+  for (const std::string& name : objective_metrics(runs)) {
+    Chart chart{name, "", {}};
+    for (size_t i = 0; i < runs.size(); ++i)
+      add_curve(chart, one ? "" : runs[i].name, values(runs[i], name), static_cast<int>(i), true);
+    put(chart, false);
   }
   for (const std::string& name : figure_names(runs)) {
     Chart chart{name, "", {}};
@@ -168,7 +187,7 @@ std::vector<Tile> tiles(const RunLog& run) {
   if (const auto mfu = median(values(run, "mfu"))) {
     const auto ceiling = run.number("ceiling_flops");
     out.push_back({"MFU", fmt::format("{:.1f} %", 100 * *mfu),
-                   ceiling ? fmt::format("of {:.1f} TFLOP/s measured", *ceiling / 1e12) : ""});
+                   ceiling ? fmt::format("of {} FLOP/s measured", short_number(*ceiling)) : ""});
   }
   if (const auto memory = most(values(run, "memory"))) out.push_back({"memory", size_text(*memory), "most in use"});
   double seconds = 0;

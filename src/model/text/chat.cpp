@@ -4,6 +4,7 @@
 
 #include "base/embedded.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "model/file/toml.h"
 #include "model/text/unicode.h"
 
@@ -29,6 +30,19 @@ std::vector<NamedTemplate> read_templates() {
 const std::vector<NamedTemplate>& named_templates() {
   static const std::vector<NamedTemplate> templates = read_templates();
   return templates;
+}
+
+ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokenizer) {
+  if (name.empty() && !tokenizer.chat_template().empty()) return {"the model's own", tokenizer.chat_template(), {}};
+  std::string known;
+  for (const NamedTemplate& t : named_templates()) {
+    if (t.name == (name.empty() ? "plain" : name)) return {t.name, t.text, t.stops};
+    known += (known.empty() ? "" : ", ") + t.name;
+  }
+  std::error_code error;
+  if (!std::filesystem::exists(name, error))
+    throw Error(Exit::usage, fmt::format("--chat-template {}: neither a file nor a name", name), "names: " + known);
+  return {name, read_file(name, 1 << 20), {}};
 }
 
 namespace {

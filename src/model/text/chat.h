@@ -20,6 +20,16 @@ struct NamedTemplate {
 };
 const std::vector<NamedTemplate>& named_templates();
 
+// A template of chats, and how it was found.
+struct ChosenTemplate {
+  std::string name, text;
+  std::vector<std::string> stops;
+  ChatTemplate parse() const { return ChatTemplate::parse(text, "chat template '" + name + "'"); }
+};
+// By name, from a file, or (without a name) the model's own; a model without one is given "plain". Error (usage) when
+// it is neither a name nor a file.
+ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokenizer);
+
 // What a template made of messages.
 struct ChatText {
   std::string text;

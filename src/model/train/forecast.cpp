@@ -47,15 +47,61 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   return out;
 }
 
-void require(run::Engine& engine, const Model& model, const Recipe& recipe, TrainingForecast f,
-             bool weights_are_there) {
+run::MemoryNeeds needs_of(run::Engine& engine, const TrainingForecast& f, bool weights_are_there) {
   run::MemoryNeeds needs = f.needs();
   // On other devices than the processor they are needed twice until they have been copied, in different memories.
   needs[0].is_there = weights_are_there && engine.device().reads_host_memory();
+  return needs;
+}
+
+std::string in_mib(int64_t bytes) {
+  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+bool fits(run::Engine& engine, const TrainingForecast& f, bool weights_are_there) {
+  try {
+    engine.require_memory("training", needs_of(engine, f, weights_are_there));
+  } catch (const Error& error) {
+    if (error.code() != Exit::hardware) throw;
+    return false;
+  }
+  return true;
+}
+
+// The change of a recipe that costs least and would fit: the same batch in more parts, which costs nothing but the time
+// of smaller products; then computing values again; then shorter windows.
+std::string cheapest_change(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                            bool weights_are_there) {
+  constexpr int64_t kShortest = 64;
+  Recipe smaller = recipe;
+  smaller.length = window_length(model, recipe);
+  while (smaller.batch % 2 == 0 && smaller.accumulate * 2 <= kMostBatches) {
+    smaller.batch /= 2;
+    smaller.accumulate *= 2;
+    if (fits(engine, forecast_training(engine, model, smaller, form, weights_are_there), weights_are_there))
+      return fmt::format("--batch {} --accumulate {} trains the same and fits", smaller.batch, smaller.accumulate);
+  }
+  if (recipe.recompute == "none") {
+    smaller.recompute = "layers";
+    if (fits(engine, forecast_training(engine, model, smaller, form, weights_are_there), weights_are_there))
+      return fmt::format("--batch {} --accumulate {} --recompute layers trains the same, slower, and fits",
+                         smaller.batch, smaller.accumulate);
+  }
+  while (smaller.length / 2 >= kShortest) {
+    smaller.length /= 2;
+    if (fits(engine, forecast_training(engine, model, smaller, form, weights_are_there), weights_are_there))
+      return fmt::format("--batch {} --accumulate {} --length {}{} fits", smaller.batch, smaller.accumulate,
+                         smaller.length, recipe.recompute == "none" ? " --recompute layers" : "");
+  }
+  return recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
+                                 : "train an adapter beside the weights (--lora), or choose a smaller model";
+}
+
+void require(run::Engine& engine, const Model& model, const Recipe& recipe, const TrainingForecast& f,
+             bool weights_are_there, const std::string& hint) {
   engine.require_memory(fmt::format("training of '{}' with batches of {} windows of {} tokens", model.name,
-                                    recipe.batch, recipe.length == 0 ? model.integer("context") : recipe.length),
-                        needs,
-                        "choose a smaller --batch, --length or model; --accumulate makes up for smaller batches");
+                                    recipe.batch, window_length(model, recipe)),
+                        needs_of(engine, f, weights_are_there), hint);
 }
 
 }  // namespace
@@ -72,12 +118,13 @@ run::MemoryNeeds TrainingForecast::needs() const {
   needs.push_back({"states of the optimizer", moments});
   needs.push_back({"gradients, summed over batches", gradients});
   needs.push_back({"values of a step, gradients among them", values});
+  needs.push_back({"values of an evaluation", evaluation});
   return needs;
 }
 
-TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe,
+TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                                    bool weights_are_there) {
-  const Method method(model, recipe, {});
+  const Method method(model, recipe, form);
   TrainingForecast out = of_parameters(model, recipe, method);
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
   const auto recomputing = [&](Method::Work work) {
@@ -88,21 +135,47 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     work.options.recompute = recomputation(recipe.recompute, engine.device(), others);
     return work;
   };
-  const int64_t step = recipe.accumulate == 1
-                           ? arena(recomputing(method.step()))
-                           : run::saturating_sum(arena(recomputing(method.accumulate())), arena(method.apply()));
-  out.values = run::saturating_sum(step, arena(method.evaluation()));
+  out.values = recipe.accumulate == 1
+                   ? arena(recomputing(method.step()))
+                   : run::saturating_sum(arena(recomputing(method.accumulate())), arena(method.apply()));
+  out.evaluation = arena(method.evaluation());
+  if (const Objective* objective = method.objective()) {
+    out.evaluation = run::saturating_sum(out.evaluation, arena(method.objective_loss()));
+    if (method.is_frozen() && objective->reads(kReference))
+      out.evaluation = run::saturating_sum(out.evaluation, arena(method.reference()));
+  }
+  out.operations = method.operations();
+  for (const Parameter& p : method.trained()) out.trained += p.count();
   return out;
 }
 
-void require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there) {
+std::string plan_text(const TrainingForecast& f, double ceiling) {
+  std::string text;
+  const auto line = [&](const std::string& what, const std::string& value) {
+    text += fmt::format("{:<40} {:>14}\n", what, value);
+  };
+  for (const run::MemoryNeed& need : f.needs())
+    if (need.bytes > 0) line(need.what, in_mib(need.bytes));
+  line("together", in_mib(f.total()));
+  line("numbers that are trained", fmt::format("{}", f.trained));
+  line("operations of a step", fmt::format("{:.3g}", f.operations));
+  if (ceiling > 0) line("time of a step at the measured ceiling", fmt::format("{:.3g} s", f.operations / ceiling));
+  return text;
+}
+
+void require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there,
+                      BatchForm form) {
   if (recipe.batch < 1 || recipe.accumulate < 1 || recipe.length < 0)
     throw usage_error("batch, accumulate and length must be at least 1");
   if (recipe.accumulate > kMostBatches)
     throw usage_error("a step of {} batches: at most {} can be accumulated", recipe.accumulate, kMostBatches);
   // What is certain without a plan is refused without one.
-  require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, {})), weights_are_there);
-  require(engine, model, recipe, forecast_training(engine, model, recipe, weights_are_there), weights_are_there);
+  require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, form)), weights_are_there,
+          recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
+                                  : "train an adapter beside the weights (--lora), or choose a smaller model");
+  const TrainingForecast f = forecast_training(engine, model, recipe, form, weights_are_there);
+  if (fits(engine, f, weights_are_there)) return;
+  require(engine, model, recipe, f, weights_are_there, cheapest_change(engine, model, recipe, form, weights_are_there));
 }
 
 }  // namespace lumen::model

@@ -81,7 +81,7 @@ class Loop {
 
   LoopResult run() {
     metrics_.write(run_line(trainer_, options_));
-    if (recipe_.on_nan == "rollback" && !saver_.has_any()) saver_.save();
+    if (recipe_.on_nan == "rollback" && !saver_.has_any()) save();
     while (true) {
       try {
         to_the_end();
@@ -112,7 +112,7 @@ class Loop {
 
   void to_the_end() {
     steps();
-    if (saver_.saved_at() != trainer_.done()) saver_.save();
+    if (saver_.saved_at() != trainer_.done()) save();
     if (result_.interrupted) return;
     if (is_stale() && trainer_.done() < recipe_.schedule.steps) {
       event("early stop",
@@ -142,7 +142,7 @@ class Loop {
       if (is_due(done)) evaluate(kQuickWindows, true);
       if (result_.interrupted) return;
       if (recipe_.save_every > 0 && done % recipe_.save_every == 0 && done != begun_at_ && saver_.saved_at() != done) {
-        saver_.save();
+        save();
         write_report();
       }
       if (done >= recipe_.schedule.steps || is_stale()) return;
@@ -150,9 +150,9 @@ class Loop {
         result_.interrupted = true;
         return;
       }
-      in_step_ = true;
+      reads_next_ = true;
       const Trainer::Step step = trainer_.step();
-      in_step_ = false;
+      reads_next_ = false;
       saver_.confirm();
       RunState& state = trainer_.state();
       if (const std::string spike = spike_of(state, recipe_.spike_factor, step.loss, step.norm); !spike.empty())
@@ -161,6 +161,12 @@ class Loop {
       state.push(step.loss, step.norm);
       show(step);
     }
+  }
+
+  void save() {
+    reads_next_ = true;
+    saver_.save();
+    reads_next_ = false;
   }
 
   // Of all validation rows, or of a few on the way; those that are watched say which checkpoint is the best.
@@ -188,7 +194,7 @@ class Loop {
     }
     state.stale = better ? 0 : state.stale + 1;
     if (!better || !watches()) return;
-    saver_.save();
+    save();
     saver_.link_best();
   }
 
@@ -225,8 +231,8 @@ class Loop {
 
   // The error ends the run, unless the recipe asks to go back and there is a way.
   void go_back(const Error& error) {
-    const int64_t failed = in_step_ ? trainer_.done() : trainer_.done() - 1;
-    in_step_ = false;
+    const int64_t failed = reads_next_ ? trainer_.done() : trainer_.done() - 1;
+    reads_next_ = false;
     if (handing_over_ || recipe_.on_nan != "rollback" || !saver_.go_back(failed)) throw saver_.diverged(error);
     const RunState& state = trainer_.state();
     metrics_.go_back(trainer_.done());
@@ -270,7 +276,7 @@ class Loop {
         {"speed/memory_bytes", static_cast<double>(memory)}};
     std::string share;
     if (options_.ceiling > 0) {
-      const double mfu = trainer_.work() / seconds / options_.ceiling;
+      const double mfu = work_ / seconds / options_.ceiling;
       line["mfu"] = mfu;
       scalars.emplace_back("speed/mfu", mfu);
       share = fmt::format(" | MFU {:.0f} %", 100 * mfu);
@@ -307,9 +313,11 @@ class Loop {
   LoopResult result_;
   std::deque<double> recent_;
   const Clock::time_point begin_ = Clock::now();
+  const double work_ = trainer_.work();  // of a step
   double step_seconds_ = 0, validation_ = -1;
   int64_t tokens_ = 0;
-  bool in_step_ = false, handing_over_ = false;
+  bool reads_next_ = false;  // the batch that comes next is being read: where numbers break, it is the first suspect
+  bool handing_over_ = false;
 };
 
 }  // namespace

@@ -52,7 +52,7 @@ void check_adapter(const AdapterSettings& s) {
     throw Error(Exit::usage, fmt::format("{} '{}' is not known", key, value), "known: " + names);
   };
   one_of("adapter.method", s.method, {"none", "lora", "dora"});
-  one_of("adapter.init", s.init, {"default", "pissa", "loftq"});
+  one_of("adapter.init", s.init, {"default"});
   if (s.trains() && s.targets.empty())
     throw Error(Exit::usage, "adapter.targets names no weight",
                 fmt::format("\"{}\" means all that products read", kAllLinear));

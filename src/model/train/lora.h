@@ -24,7 +24,7 @@ struct AdapterSettings {
   // Names or ends of names, here, in GGUF files or in Hugging Face folders (* and ? match), roles, or "all-linear":
   // every matrix that is multiplied with, but outputs and routers.
   std::vector<std::string> targets = {"all-linear"};
-  std::string init = "default";  // or pissa, loftq
+  std::string init = "default";  // what A and B begin with (adapter_parameters)
 
   bool trains() const { return method != "none"; }
   bool has_magnitudes() const { return method == "dora"; }

@@ -17,6 +17,8 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form)
                      objective_->name(), objective_->function());
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe.precision, model.family->library().formats());
+  // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
+  options_.exact = recipe.adapter.trains() && options_.products.scalar == Scalar::f32;
   loss_ = function(objective_ ? objective_->function() : form.weights ? "token_loss" : "loss");
   if (!objective_ && form.weights) loss_ = weighted_loss(std::move(loss_));
   const Scalar type = param_scalar(recipe.param_type);
@@ -133,11 +135,7 @@ Method::Work Method::evaluated(graph::Graph g) const {
   run::CompileOptions options;
   options.symbols = options_.symbols;
   if (!held_.names.empty()) g = hold(std::move(g), held_);
-  if (is_frozen()) {
-    g = graph::fill_norms(std::move(g), changes_);
-    options.assignments = stored_formats(model_, g);
-  }
-  return {std::move(g), options};
+  return is_frozen() ? finished(std::move(g)) : Work{std::move(g), options};
 }
 
 double Method::operations() const {

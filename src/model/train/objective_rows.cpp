@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "model/train/record.h"
 
 namespace lumen::model {
 namespace {
@@ -53,7 +52,7 @@ Batch mismatched(const Batch& batch) {
   return out;
 }
 
-Hash RowLog::key(const Batch& batch, int64_t row) {
+std::string RowLog::key(const Batch& batch, int64_t row) {
   std::vector<int32_t> content;
   const auto begin = static_cast<size_t>(row * batch.length), end = begin + static_cast<size_t>(batch.length);
   // What stands behind the answer is filling.
@@ -63,13 +62,12 @@ Hash RowLog::key(const Batch& batch, int64_t row) {
     content.push_back(batch.tokens[i]);
     content.push_back(counts(batch, i) ? batch.targets[i] : -1);
   }
-  return hash_bytes(content.data(), content.size() * sizeof(int32_t));
+  return hash_bytes(content.data(), content.size() * sizeof(int32_t)).hex();
 }
 
 bool RowLog::has(const Batch& batch) const {
   for (int64_t r = 0; r < batch.rows; ++r) {
-    const Hash k = key(batch, r);
-    if (!rows_.contains({k.high, k.low})) return false;
+    if (!rows_.contains(key(batch, r))) return false;
   }
   return true;
 }
@@ -77,16 +75,14 @@ bool RowLog::has(const Batch& batch) const {
 void RowLog::add(const Batch& batch, const std::vector<float>& logp) {
   LUMEN_CHECK(logp.size() == static_cast<size_t>(batch.rows));
   for (int64_t r = 0; r < batch.rows; ++r) {
-    const Hash k = key(batch, r);
-    rows_.emplace(std::pair{k.high, k.low}, logp[static_cast<size_t>(r)]);
+    rows_.emplace(key(batch, r), logp[static_cast<size_t>(r)]);
   }
 }
 
 std::vector<float> RowLog::of(const Batch& batch) const {
   std::vector<float> out;
   for (int64_t r = 0; r < batch.rows; ++r) {
-    const Hash k = key(batch, r);
-    const auto found = rows_.find({k.high, k.low});
+    const auto found = rows_.find(key(batch, r));
     if (found == rows_.end())
       throw Error(Exit::user, "the reference's log probability of a row is not known",
                   "it was computed for the rows of the run as it began; begin a new run from this one's model");
@@ -100,7 +96,7 @@ std::string RowLog::text() const {
   for (const auto& [key, logp] : rows_) {
     uint32_t bits = 0;
     std::memcpy(&bits, &logp, sizeof bits);
-    out += fmt::format("{} {:08x}\n", Hash{key.second, key.first}.hex(), bits);
+    out += fmt::format("{} {:08x}\n", key, bits);
   }
   return out;
 }
@@ -109,14 +105,14 @@ RowLog RowLog::read(const std::string& text, const std::string& place) {
   RowLog out;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    const bool is_row = line.size() == 41 && line[32] == ' ';
-    char* end = nullptr;
-    const auto bits = is_row ? static_cast<uint32_t>(std::strtoul(line.c_str() + 33, &end, 16)) : 0U;
+    // 32 digits of the row's hash, 8 of the number's bits.
+    const bool digits = line.size() == 41 && line[32] == ' ' &&
+                        line.find_first_not_of("0123456789abcdef ") == std::string::npos && line.rfind(' ') == 32;
+    const auto bits = digits ? static_cast<uint32_t>(std::strtoul(line.c_str() + 33, nullptr, 16)) : 0U;
     float logp = 0;
     std::memcpy(&logp, &bits, sizeof logp);
-    if (!is_row || *end != 0 || !std::isfinite(logp)) throw user_error("{}: '{}' is no log probability", place, line);
-    const Hash hash = hash_of(line.substr(0, 32), place);
-    out.rows_[{hash.high, hash.low}] = logp;
+    if (!digits || !std::isfinite(logp)) throw user_error("{}: '{}' is no log probability", place, line);
+    out.rows_[line.substr(0, 32)] = logp;
   }
   return out;
 }

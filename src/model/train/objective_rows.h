@@ -23,7 +23,7 @@ Batch mismatched(const Batch& batch);
 // Log probabilities by rows: the same tokens with the same answer are the same row wherever they come.
 class RowLog {
  public:
-  static Hash key(const Batch& batch, int64_t row);
+  static std::string key(const Batch& batch, int64_t row);  // a hash, 32 digits
   bool has(const Batch& batch) const;  // all rows
   void add(const Batch& batch, const std::vector<float>& logp);
   // Error when a row is not known.
@@ -34,7 +34,7 @@ class RowLog {
   static RowLog read(const std::string& text, const std::string& place);  // Error when it is none
 
  private:
-  std::map<std::pair<uint64_t, uint64_t>, float> rows_;
+  std::map<std::string, float> rows_;  // by key
 };
 
 }  // namespace lumen::model

@@ -17,6 +17,8 @@
 #include "model/file/own_input.h"
 #include "model/infer/perplexity_divergence.h"
 #include "model/report/report.h"
+#include "model/train/provenance.h"
+#include "run/engine/stages.h"
 
 namespace lumen::model {
 namespace {
@@ -29,7 +31,7 @@ constexpr const char* kAverage = "model-ema.gguf";
 constexpr const char* kFolder = "hf";
 constexpr const char* kAdapter = "adapter";
 constexpr const char* kAdapterGguf = "adapter.gguf";
-constexpr const char* kOutputs[] = {kModel, kRounded, kAverage, kFolder, kAdapter, kAdapterGguf, kReportName};
+constexpr const char* kOutputs[] = {kModel, kRounded, kAverage, kFolder, kAdapter, kAdapterGguf, kReportName, kRunFile};
 
 constexpr int64_t kCheckedRows = 8;  // of the validation data, by which a merged model is checked
 
@@ -122,6 +124,21 @@ Model in_type(run::Engine& engine, const Model& model, const std::string& type, 
   return out;
 }
 
+Provenance provenance_of(const Trainer& trainer, const Model& model) {
+  const Recipe& recipe = trainer.recipe();
+  Provenance from;
+  from.base = recipe.base;
+  if (trainer.has_adapter()) from.base_hash = trainer.base().hex();
+  from.files = trainer.batches().files();
+  for (DataFile& f : from.files)
+    if (!f.path.empty()) f.path = fs::absolute(f.path).lexically_normal().string();
+  from.tokens = trainer.batches().token_hash().hex();
+  from.recipe = describe(recipe);
+  from.formats = formats_of(model);
+  from.compiler = run::compiler_version();
+  return from;
+}
+
 // How far a merged file is from what was trained, over validation data.
 Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merged, const fs::path& scratch) {
   const Model base = trainer.model();
@@ -153,6 +170,7 @@ void write_merged(run::Engine& engine, Trainer& trainer, const fs::path& path, b
       w.type.element = {Scalar::f32, format && !is_plain(*format, Scalar::f32) ? format : nullptr};
       w.bytes = {};
     }
+    set_record(result.metadata, record_of(provenance_of(trainer, result)));
     const WeightSource source = [&](const Parameter& p) { return trainer.shipped(p); };
     if (hugging_face)
       write_hf(result, path, source);
@@ -164,6 +182,7 @@ void write_merged(run::Engine& engine, Trainer& trainer, const fs::path& path, b
   MergeOptions options;
   options.type = trainer.recipe().merge;
   options.hugging_face = hugging_face;
+  options.record = record_of(provenance_of(trainer, base));
   (void)Merge(engine, base, adapters, options).write(path);
 }
 
@@ -173,6 +192,7 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
   const Adapter adapter = trainer.adapter();
   AdapterFile about;
   about.base = recipe.base;
+  about.record = record_of(provenance_of(trainer, base));
   std::vector<std::string> lines;
   // Fields and magnitudes of groups have no place in such files.
   const Shipping* shipping = trainer.shipping();
@@ -197,7 +217,10 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
   } else {
     lines.push_back("no adapter: what was learned of the formats is in the merged model alone");
   }
-  if (!shipping && recipe.merge.empty()) return lines;
+  if (!shipping && recipe.merge.empty()) {
+    write_run_file(folder, provenance_of(trainer, base), {kAdapter, kAdapterGguf});
+    return lines;
+  }
   const Scratch staged(folder / fmt::format(".{}.{}.unchecked", kModel, ::getpid()));
   write_merged(engine, trainer, staged.path, false);
   const Divergence d =
@@ -213,8 +236,10 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
       fmt::format("{} (merged, {}; {})", (folder / kModel).string(), shipping ? recipe.ship.type : recipe.merge, far));
   if (recipe.hugging_face) {
     write_merged(engine, trainer, folder / kFolder, true);
+    write_run_file(folder / kFolder, provenance_of(trainer, base), {"model.safetensors", "config.json"});
     lines.push_back(fmt::format("{} (merged)", (folder / kFolder).string()));
   }
+  write_run_file(folder, provenance_of(trainer, base), {kModel, kAdapter, kAdapterGguf, kFolder});
   return lines;
 }
 
@@ -276,7 +301,9 @@ std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, co
   const Recipe& recipe = trainer.recipe();
   if (trainer.has_adapter()) return write_adapter_outputs(engine, trainer, folder);
   int file_type = -1;
-  const Model trained = in_type(engine, trainer.model(), recipe.output_type, &file_type);
+  Model trained = in_type(engine, trainer.model(), recipe.output_type, &file_type);
+  const Provenance from = provenance_of(trainer, trained);
+  set_record(trained.metadata, record_of(from));
   std::vector<std::string> lines;
   write_gguf(trained, folder / kModel, file_type);
   lines.push_back(fmt::format("{} ({})", (folder / kModel).string(), recipe.output_type));
@@ -292,8 +319,10 @@ std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, co
   }
   if (recipe.hugging_face) {
     write_hf(trained, folder / kFolder);
+    write_run_file(folder / kFolder, from, {"model.safetensors", "config.json"});
     lines.push_back(fmt::format("{} ({})", (folder / kFolder).string(), recipe.output_type));
   }
+  write_run_file(folder, from, {kModel, kRounded, kAverage, kFolder});
   return lines;
 }
 

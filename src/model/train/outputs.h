@@ -1,5 +1,5 @@
 // What a training run leaves in its folder besides checkpoints: model.gguf, model-rounded.gguf where formats took part,
-// hf/ where asked for. Of an adapter adapter/ (as PEFT has it) and adapter.gguf (as llama.cpp has it), and the merged
+// hf/ where asked for. Of an adapter adapter/ (as PEFT has it) and adapter.gguf, and the merged
 // model.gguf where it is shipped or asked for. Whether all of it can be written is known before the first step. Proved
 // by tests/model/outputs_test.cpp.
 #pragma once

@@ -232,6 +232,7 @@ Ceilings measure_ceilings(const Workshop& shop) {
 
 double product_ceiling(Engine& engine, const std::string& kind, const std::string& cache) {
   KeptFiles kept(cache_folder(cache), true);
+  if (!kept.usable()) return 0;
   const std::string key = hash_text(fmt::format("{} | {} | {} | {} threads", engine.device().describe(),
                                                 engine.device().identity(), kind, engine.threads()))
                               .hex();

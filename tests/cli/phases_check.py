@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""A run in phases (all weights, an adapter beside them, all weights again in a format after the merge, packed conversations
+among their data), killed at random moments and resumed, ends with the very bytes of a run left alone; the ready recipes run.
+
+Usage: tests/cli/phases_check.py LUMEN [SEED]
+"""
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+KILLS = 8
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+PHASES = """
+[model]
+size = "tiny"
+[data]
+path = "texts.txt"
+tokenizer = "characters"
+validation = 0.1
+[run]
+batch = 2
+length = 24
+evaluate_every = 0
+save_every = 5
+[schedule]
+warmup_steps = 2
+steps = 60
+
+[[phase]]
+name = "texts"
+
+[[phase]]
+name = "chats"
+begin = "model"
+[phase.data]
+path = "chats.jsonl"
+packing = true
+[phase.run]
+length = 96
+[phase.adapter]
+method = "lora"
+rank = 2
+
+[[phase]]
+name = "rounded"
+begin = "merged"
+[phase.schedule]
+steps = 40
+[[phase.quantize]]
+value = "*"
+format = "q8_0"
+"""
+
+
+def write_data(work):
+    rng = random.Random(7)
+    words = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "one", "dog", "user", "assistant", "yes", "no", "why"]
+    sentence = lambda n: " ".join(rng.choice(words) for _ in range(n))
+    letters = "".join(chr(c) for c in range(32, 127)) + "\n"  # everything that templates may print
+    (work / "texts.txt").write_text(letters * 3 + "\n".join(sentence(9) for _ in range(300)) + "\n")
+    with open(work / "chats.jsonl", "w") as f:
+        for _ in range(60):
+            f.write(json.dumps({"messages": [{"role": "user", "content": sentence(3)},
+                                             {"role": "assistant", "content": sentence(4)}]}) + "\n")
+    with open(work / "pairs.jsonl", "w") as f:
+        for _ in range(40):
+            f.write(json.dumps({"prompt": sentence(3), "chosen": sentence(3), "rejected": sentence(3)}) + "\n")
+    (work / "recipe.toml").write_text(PHASES)
+
+
+def start(lumen, work, out, *more):
+    words = [lumen, "train", "--cache", str(work / "cache"), "-o", str(out), *more]
+    return subprocess.Popen(words, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finished(process):
+    out, err = process.communicate(timeout=900)
+    assert process.returncode == 0, (process.args, out[-2000:], err[-4000:])
+    return out
+
+
+def result(out):
+    """All that must be the same: models, and the last checkpoint of each phase."""
+    files = {}
+    for path in sorted(out.rglob("*")):
+        inside = path.relative_to(out)
+        if path.is_file() and path.suffix in (".gguf", ".safetensors"):
+            files[str(inside)] = path.read_bytes()
+    assert any(name == "model.gguf" for name in files), sorted(files)
+    assert any(name.startswith("2-chats/checkpoint-60/") for name in files), sorted(files)
+    return files
+
+
+def kills(lumen, work, rng):
+    # Files name the model they were trained beside, so that both runs are in one place.
+    out, killed, first = work / "run", 0, True
+    began = time.time()
+    finished(start(lumen, work, out, "-r", "recipe.toml"))
+    whole_takes = time.time() - began
+    want = result(out)
+    shutil.rmtree(out)
+    for _ in range(60):
+        resume = ["--resume"] if not first and (out / "phases.json").exists() else ["-r", "recipe.toml"]
+        process = start(lumen, work, out, *resume)
+        first = False
+        if killed < KILLS:
+            try:
+                process.communicate(timeout=rng.uniform(0.03, 0.3) * whole_takes)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                process.communicate()
+                killed += 1
+                continue
+            assert process.returncode == 0
+            break
+        finished(process)
+        break
+    got = result(out)
+    assert sorted(got) == sorted(want), set(got) ^ set(want)
+    for name, content in want.items():
+        assert got[name] == content, f"{name} differs after {killed} kills"
+    print(f"{killed} kills over three phases: {len(want)} files alike")
+
+
+def recipes(lumen, work):
+    """Each ready recipe, a few steps of a tiny model."""
+    few = ["--steps", "3", "--warmup", "1", "--length", "96", "--batch", "2", "--accumulate", "2", "--overwrite", "--save-every", "0"]
+    base = str(work / "run/1-texts/model.gguf")
+    (work / "texts").mkdir()
+    (work / "texts/a.txt").write_text((work / "texts.txt").read_text())
+    data = {"lora": "chats.jsonl", "qlora": "chats.jsonl", "qlora-korean": "chats.jsonl", "dpo": "pairs.jsonl"}
+    for name, file in data.items():
+        finished(start(lumen, work, work / f"ready-{name}", "-r", name, "-m", base, "--data", file, *few))
+    finished(start(lumen, work, work / "ready-two", "-r", "cpt-then-sft", "-m", base, *few))
+    assert json.loads((work / "ready-two/phases.json").read_text())["done"] == 2
+    print("ready recipes run:", ", ".join([*data, "cpt-then-sft"]))
+
+
+def main():
+    lumen = str(Path(sys.argv[1]).resolve())
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        write_data(work)
+        kills(lumen, work, random.Random(seed))
+        recipes(lumen, work)
+
+
+if __name__ == "__main__":
+    main()
