@@ -461,7 +461,7 @@ TEST(Optimizers, AUsersTextIsOneOfThem) {
 optimizer halves(cfg) {
   config { share : f32 = 0.5, least 0, most 1 }
   fn scaled(step, rate) = rate * step
-  fn update(value: f32[...], gradient: f32[...], seen: state f32[...], rate: f32, scaled: f32) -> f32[...] {
+  fn elements(value: f32[...], gradient: f32[...], seen: state f32[...], rate: f32, scaled: f32) -> f32[...] {
     seen = update(seen, seen + 1.0)
     return value - gradient * cfg.share * scaled
   }
@@ -486,7 +486,9 @@ optimizer halves(cfg) {
 }
 
 TEST(Optimizers, EveryTextOfTheLibraryIsSound) {
-  for (const lang::File* file : test_library()->scope().files) graph::check_file(test_library()->scope(), *file);
+  for (const lang::File* file : test_library()->scope().files)
+    if (std::any_of(file->models.begin(), file->models.end(), graph::is_optimizer))
+      graph::check_file(test_library()->scope(), *file);
   EXPECT_GE(test_library()->optimizer_names().size(), 5);
 }
 

@@ -80,7 +80,7 @@ class Optimizer {
   graph::Config config_;
   FormatRef moments_, second_moments_;  // null: f32
   std::vector<std::string> roots_, elementwise_, numbers_;
-  std::string update_ = "update", matrix_ = "matrix";
+  std::string update_ = "elements", matrix_ = "matrix";
   bool has_matrix_ = false;
   mutable std::map<std::string, std::shared_ptr<const graph::Graph>> updates_;  // by function, shape and numbers
 };
