@@ -149,12 +149,30 @@ CLI::Validator allowed(const KeyFlag& flag) {
       "");
 }
 
+// Whether no row that gives a key `held` follows the one that gives it `value`.
+bool is_later(const std::string& key, const std::string& value, const std::string& held) {
+  bool passed = false;
+  for (const KeyFlag& flag : kKeyFlags) {
+    if (key != flag.key || !*flag.value) continue;
+    if (passed && held == flag.value) return false;
+    passed = passed || value == flag.value;
+  }
+  return true;
+}
+
 void add_key_flag(CLI::App& app, TrainFlags& f, const KeyFlag& flag) {
   const std::string key = flag.key;
   const bool is_switch = model::recipe_key(key).is_switch();
   if (is_switch || *flag.value) {
     const std::string value = is_switch ? "true" : flag.value;
-    app.add_flag_callback(flag.names, [&f, key, value] { f.values[key] = value; }, flag.help);
+    app.add_flag_callback(
+        flag.names,
+        [&f, key, value] {
+          // Of two flags for one key (--use_peft --use_dora) the one that says more wins: it stands later in the table.
+          std::string& held = f.values[key];
+          if (is_later(key, value, held)) held = value;
+        },
+        flag.help);
     if (!is_switch) return;
     // What a recipe switches on, a flag can switch off; not listed.
     const std::string names = flag.names;

@@ -53,7 +53,7 @@ TEST_F(Limits, Training) {
   // The table names what is needed, before any of it is made.
   const Outcome o = refused({"train", "--shape", "llama-8b", "-o", path("t")});
   EXPECT_EQ(o.code, 3);
-  for (const char* part : {"weights", "moments", "LUMEN_MEMORY", "hint"})
+  for (const char* part : {"weights", "states of the optimizer", "LUMEN_MEMORY", "hint"})
     EXPECT_TRUE(contains(o.error, part)) << o.error;
   EXPECT_FALSE(std::filesystem::exists(path("t"))) << "nothing is left behind";
 }

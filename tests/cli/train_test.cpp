@@ -122,7 +122,8 @@ TEST_F(TrainTest, MoreStepsKeepTheSchedule) {
   const Outcome early = lumen({"train", "--resume", path("b/checkpoint-2"), "--steps", "6", "--save-every", "2", "-q"});
   ASSERT_EQ(early.code, 0) << early.error;
   EXPECT_TRUE(bytes("b/checkpoint-4/model.safetensors") == four);
-  EXPECT_TRUE(bytes("a/model.gguf") == bytes("b/model.gguf"));
+  // Of the files, recipes differ: one says six steps with a schedule of four.
+  EXPECT_TRUE(bytes("a/checkpoint-6/model.safetensors") == bytes("b/checkpoint-6/model.safetensors"));
   ASSERT_EQ(train("zero", {"--steps", "4", "--min-lr", "0"}).code, 0);
   EXPECT_EQ(lumen({"train", "--resume", path("zero"), "--steps", "6", "-q"}).code, 2);
 }
@@ -158,10 +159,11 @@ TEST_F(TrainTest, AFolderIsOneRuns) {
   EXPECT_EQ(again.code, 1);
   EXPECT_TRUE(contains(again.error, "--overwrite") && contains(again.error, "--resume")) << again.error;
   // Not onto what it begins with, either.
-  EXPECT_EQ(lumen({"train", "-m", path("run/model.gguf"), "--steps", "2", "-o", path("run"), "-q"}).code, 1);
+  EXPECT_EQ(lumen({"train", "-m", path("run/model.gguf"), "--steps", "2", "-o", path("run"), "-q"}).code, 2);
   EXPECT_TRUE(bytes("run/model.gguf") == model);
   EXPECT_EQ(train("run", {"--steps", "2", "--overwrite"}).code, 0);
-  EXPECT_EQ(names("run"), (std::vector<std::string>{"checkpoint-2", "metrics.jsonl", "model.gguf", "report.html"}));
+  EXPECT_EQ(names("run"),
+            (std::vector<std::string>{"checkpoint-2", "metrics.jsonl", "model.gguf", "report.html", "run.json"}));
   const FolderLock other(path("run"));
   const Outcome locked = lumen({"train", "--resume", path("run"), "-q"});
   EXPECT_EQ(locked.code, 1);
@@ -278,8 +280,10 @@ TEST_F(TrainTest, SignalsSave) {
     ASSERT_TRUE(WIFEXITED(status));
     EXPECT_EQ(WEXITSTATUS(status), 128 + number);
     const auto left = names(out);
-    EXPECT_EQ(left.size(), 2U);
+    ASSERT_EQ(left.size(), 3U);
     EXPECT_TRUE(left.front().starts_with("checkpoint-")) << left.front();
+    EXPECT_EQ(left[1], "metrics.jsonl");
+    EXPECT_EQ(left[2], "report.html");
   }
 }
 

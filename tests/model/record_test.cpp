@@ -9,6 +9,7 @@
 #include "model/arch/write.h"
 #include "model/compress/quantize.h"
 #include "model/train/loop.h"
+#include "model/train/recipe_keys.h"
 #include "tiny.h"
 #include "training_case.h"
 
@@ -175,48 +176,39 @@ TEST(Record, ChangedFilesAreNamed) {
   EXPECT_TRUE(contains(data_changes(embedded_documents().files, was), "built-in"));
 }
 
+// Another value than the recipe has, as a flag would give it.
+std::string another(const RecipeKey& key, const Recipe& base) {
+  const std::map<std::string, std::string> choices = {{"schedule.shape", "linear"}, {"data.form", "chats"},
+                                                      {"data.train_on", "all"},     {"data.overflow", "drop"},
+                                                      {"run.on_nan", "rollback"},   {"objective.name", "orpo"}};
+  if (const auto found = choices.find(key.name()); found != choices.end()) return found->second;
+  if (key.is_switch()) return value_text(key, base) == "true" ? "false" : "true";
+  if (key.is_number()) return key.most <= 1 ? "0.375" : "7";
+  return "x";
+}
+
 // Every value of a recipe is compared, or is among those that change nothing of what is trained.
 TEST(Record, EveryValueOfARecipeIsCompared) {
   const Recipe base = parse_recipe(test_library()->recipe("char")->text, "char");
   EXPECT_TRUE(recipe_changes(base, base).empty());
-  const std::vector<std::pair<std::string, std::function<void(Recipe&)>>> changes = {
-      {"model.family", [](Recipe& r) { r.family = "x"; }},
-      {"model.size", [](Recipe& r) { r.size = "x"; }},
+  std::vector<std::pair<std::string, std::function<void(Recipe&)>>> changes = {
       {"model.config.ffn", [](Recipe& r) { r.config["ffn"] = 8; }},
-      {"data.validation", [](Recipe& r) { r.validation = 0.2; }},
-      {"optimizer.name", [](Recipe& r) { r.optimizer.name = "lion"; }},
-      {"optimizer.momentum", [](Recipe& r) { r.optimizer.momentum = 0.5; }},
-      {"optimizer.moments", [](Recipe& r) { r.optimizer.moments = "bf16"; }},
-      {"optimizer.second_moments", [](Recipe& r) { r.optimizer.second_moments = "bf16"; }},
       {"optimizer.config.nesterov", [](Recipe& r) { r.optimizer.config["nesterov"] = "true"; }},
-      {"optimizer.ema_decay", [](Recipe& r) { r.optimizer.ema_decay = 0.9; }},
       {"[[group]]", [](Recipe& r) { r.groups = {ParameterGroup{{}, {"norm"}, 0.5, {}, false}}; }},
-      {"schedule.final_steps", [](Recipe& r) { r.schedule.final_steps = 7; }},
-      {"schedule.power", [](Recipe& r) { r.schedule.power = 7; }},
-      {"schedule.cycles", [](Recipe& r) { r.schedule.cycles = 7; }},
-      {"optimizer.beta1", [](Recipe& r) { r.optimizer.beta1 = 0.5; }},
-      {"optimizer.beta2", [](Recipe& r) { r.optimizer.beta2 = 0.5; }},
-      {"optimizer.epsilon", [](Recipe& r) { r.optimizer.epsilon = 1e-5; }},
-      {"optimizer.weight_decay", [](Recipe& r) { r.optimizer.weight_decay = 0.7; }},
-      {"optimizer.max_grad_norm", [](Recipe& r) { r.optimizer.max_norm = 7; }},
-      {"schedule.shape", [](Recipe& r) { r.schedule.shape = Schedule::Shape::linear; }},
-      {"schedule.learning_rate", [](Recipe& r) { r.schedule.peak = 7; }},
-      {"schedule.min_learning_rate", [](Recipe& r) { r.schedule.floor = 1e-9; }},
-      {"schedule.warmup_steps", [](Recipe& r) { r.schedule.warmup = 7; }},
-      {"schedule.steps", [](Recipe& r) { r.schedule.steps = 7; }},
-      {"schedule.decay_steps", [](Recipe& r) { r.schedule.decay_steps = 7; }},
-      {"run.batch", [](Recipe& r) { r.batch = 7; }},
-      {"run.length", [](Recipe& r) { r.length = 7; }},
-      {"run.accumulate", [](Recipe& r) { r.accumulate = 7; }},
-      {"run.seed", [](Recipe& r) { r.seed = 7; }},
-      {"run.precision", [](Recipe& r) { r.precision = "bf16"; }},
-      {"run.param_type", [](Recipe& r) { r.param_type = "bf16"; }},
       {"[[quantize]]", [](Recipe& r) { r.quantize = {QuantizeRule{.values = {"*"}, .roles = {}, .format = "q4_0"}}; }},
+      {"[[phase]]", [](Recipe& r) { r.phases = parse_recipe("[[phase]]\nname = \"a\"\n", "phases", r).phases; }},
   };
-  const std::set<std::string> free = {
-      "data.path", "data.tokenizer", "run.evaluate_every", "run.evaluate_windows", "run.save_every",
-      "run.keep",  "run.recompute",  "output.type",        "output.hugging_face"};
-  std::set<std::string> seen = free;
+  std::set<std::string> seen;
+  for (const RecipeKey& key : recipe_keys()) {
+    if (key.effect == RecipeEffect::none) {
+      Recipe other = base;
+      set_value(key, another(key, base), other);
+      EXPECT_TRUE(recipe_changes(base, other).empty()) << key.name();
+      seen.insert(key.name());
+      continue;
+    }
+    changes.emplace_back(key.name(), [&key, &base](Recipe& r) { set_value(key, another(key, base), r); });
+  }
   for (const auto& [key, change] : changes) {
     Recipe other = base;
     change(other);

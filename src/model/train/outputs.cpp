@@ -133,7 +133,7 @@ Provenance provenance_of(const Trainer& trainer, const Model& model) {
   for (DataFile& f : from.files)
     if (!f.path.empty()) f.path = fs::absolute(f.path).lexically_normal().string();
   from.tokens = trainer.batches().token_hash().hex();
-  from.recipe = describe(recipe);
+  from.recipe = describe_training(recipe);
   from.formats = formats_of(model);
   from.compiler = run::compiler_version();
   return from;

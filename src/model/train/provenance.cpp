@@ -91,17 +91,26 @@ VerifyLine compare_text(const std::string& what, const std::string& now, const s
   return line;
 }
 
-VerifyLine compare_base(const LibraryRef& library, const Provenance& p) {
+// Where a file lies that is recorded by its place, or by its name alone: then beside the one that records it, or here.
+std::string found_at(const std::string& recorded, const fs::path& by) {
+  std::error_code failure;
+  if (recorded.starts_with("hf:") || fs::path(recorded).has_parent_path()) return recorded;
+  const fs::path beside = by.parent_path() / recorded;
+  return fs::exists(beside, failure) ? beside.string() : recorded;
+}
+
+VerifyLine compare_base(const LibraryRef& library, const Provenance& p, const std::string& file) {
   VerifyLine line;
   line.what = fmt::format("base '{}'", p.base);
   std::error_code failure;
-  const Paths files = model_files(p.base);
+  const std::string place = found_at(p.base, file);
+  const Paths files = model_files(place);
   if (files.empty() || !fs::exists(files.front(), failure)) {
     line.found = Found::missing;
     line.detail = "not there";
     return line;
   }
-  const std::string now = weights_hash(read_model(library, p.base)).hex();
+  const std::string now = weights_hash(read_model(library, place)).hex();
   if (now != p.base_hash) {
     line.found = Found::differs;
     line.detail = fmt::format("weights {}; recorded: {}", now, p.base_hash);
@@ -115,10 +124,10 @@ std::vector<VerifyLine> compare_all(const LibraryRef& library, const Record& rec
     throw Error(Exit::user, fmt::format("{}: nothing is recorded of where it comes from", file),
                 "`lumen train` and `lumen merge` record it in what they write");
   std::vector<VerifyLine> lines;
-  if (!p->base.empty()) lines.push_back(compare_base(library, *p));
+  if (!p->base.empty()) lines.push_back(compare_base(library, *p, file));
   for (const DataFile& f : p->files) {
     if (f.path.empty()) continue;  // the text that comes with the program is part of it
-    lines.push_back(compare_file("file", f.path, f.bytes, f.hash.hex()));
+    lines.push_back(compare_file("file", found_at(f.path, file), f.bytes, f.hash.hex()));
   }
   if (!p->recipe.empty())
     lines.push_back(compare_text("recipe", hash_text(p->recipe).hex(), text_of(record, kRecipeHash)));
@@ -147,16 +156,8 @@ std::vector<VerifyLine> compare_outputs(const fs::path& folder) {
   return lines;
 }
 
-}  // namespace
-
-std::map<std::string, std::string> formats_of(const Model& model) {
-  std::map<std::string, std::string> out;
-  for (const auto& [name, w] : model.weights)
-    if (const FormatRef& f = w.type.element.format) out[f->name] = f->hash.hex();
-  return out;
-}
-
-Record record_of(const Provenance& from) {
+// With places of this machine.
+Record whole_record(const Provenance& from) {
   Record out;
   const auto put = [&](const char* key, const std::string& text) {
     if (!text.empty()) out[key] = text;
@@ -172,6 +173,25 @@ Record record_of(const Provenance& from) {
   put(kFormats, json_print(json(from.formats), kFormats));
   put(kCompiler, from.compiler);
   return out;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> formats_of(const Model& model) {
+  std::map<std::string, std::string> out;
+  for (const auto& [name, w] : model.weights)
+    if (const FormatRef& f = w.type.element.format) out[f->name] = f->hash.hex();
+  return out;
+}
+
+Record record_of(const Provenance& from) {
+  Provenance names = from;
+  const auto name_of = [](const std::string& place) {
+    return place.starts_with("hf:") ? place : fs::path(place).filename().string();
+  };
+  names.base = name_of(from.base);
+  for (DataFile& f : names.files) f.path = name_of(f.path);
+  return whole_record(names);
 }
 
 std::optional<Provenance> provenance_of(const Record& record, const std::string& file) {
@@ -232,7 +252,7 @@ void set_record(GgufMetadata& metadata, const Record& record) {
 
 void write_run_file(const fs::path& folder, const Provenance& from, const std::vector<std::string>& files) {
   json all = json::object();
-  for (const auto& [key, text] : record_of(from)) all[key] = text;
+  for (const auto& [key, text] : whole_record(from)) all[key] = text;
   json outputs = json::array();
   for (const std::string& name : files) {
     for (const fs::path& path : files_below(folder, name)) {

@@ -24,7 +24,7 @@ struct Provenance {
   std::string base_hash;                       // of its weights
   std::vector<DataFile> files;                 // data, or adapters that were merged
   std::string tokens;                          // hash of everything batches were made of; "" where nothing was trained
-  std::string recipe;                          // the resolved recipe as text
+  std::string recipe;                          // what was trained (describe_training)
   std::map<std::string, std::string> formats;  // hashes of their texts, by name
   std::string compiler;
 };
@@ -32,7 +32,9 @@ struct Provenance {
 // Formats that weights of the model are held in.
 std::map<std::string, std::string> formats_of(const Model& model);
 
-// As metadata, and back. Nothing where there is none; Error when it is malformed.
+// As metadata, and back. Files go by their names: places would tell strangers about this machine, and two runs of one
+// recipe would leave different bytes. run.json has places, too. Nothing where there is none; Error when it is
+// malformed.
 std::map<std::string, std::string> record_of(const Provenance& from);
 std::optional<Provenance> provenance_of(const std::map<std::string, std::string>& record, const std::string& file);
 // The same of a file: GGUF, safetensors, or run.json.

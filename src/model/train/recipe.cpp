@@ -287,9 +287,11 @@ std::string changed_values(const Recipe& base, const Recipe& now) {
   return out;
 }
 
-std::string describe(const Recipe& recipe) {
+namespace {
+
+std::string text_of(const std::vector<RecipeValue>& values) {
   std::string out, section;
-  for (const RecipeValue& v : values_of(recipe)) {
+  for (const RecipeValue& v : values) {
     if (v.section.empty()) {
       out += v.text;
       continue;
@@ -298,6 +300,23 @@ std::string describe(const Recipe& recipe) {
     out += fmt::format("{} = {}\n", v.key, v.text);
   }
   return out;
+}
+
+}  // namespace
+
+std::string describe(const Recipe& recipe) {
+  return text_of(values_of(recipe));
+}
+
+std::string describe_training(const Recipe& recipe) {
+  std::vector<RecipeValue> values = values_of(recipe);
+  std::erase_if(values, [](const RecipeValue& v) {
+    const auto keys = recipe_keys();
+    return std::any_of(keys.begin(), keys.end(), [&](const RecipeKey& k) {
+      return k.effect == RecipeEffect::none && k.section == v.section && k.key == v.key;
+    });
+  });
+  return text_of(values);
 }
 
 graph::ProductType product_type(const std::string& precision, const FormatLibrary& formats) {

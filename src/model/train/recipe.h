@@ -119,6 +119,8 @@ struct Recipe {
 // Keys that the text does not name stay as in `base`. A number out of its bounds is an Error with its place.
 Recipe parse_recipe(std::string text, std::string name, Recipe base = {});
 std::string describe(const Recipe& recipe);
+// The same without what changes nothing of what is trained (RecipeEffect::none): places, how often is saved.
+std::string describe_training(const Recipe& recipe);
 
 // A recipe as the list of its values, in the order of `describe`, so that two can be compared. All [[quantize]] rules
 // are one value.

@@ -1,0 +1,79 @@
+// needs: none. `lumen merge` and `lumen verify` from the outside, and adapters that `lumen train` leaves.
+#include <filesystem>
+#include <fstream>
+
+#include "outcome.h"
+
+namespace lumen::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class MergeTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "lumen-merge-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    setenv("LUMEN_CACHE", (fs::temp_directory_path() / "lumen-test-cache").c_str(), 1);
+    std::ofstream text(path("text.txt"));
+    for (int i = 0; i < 400; ++i) text << (i % 3 == 0 ? "the cat sat on the mat. " : "a dog ran to the cat. ");
+    text.close();
+    ASSERT_EQ(
+        lumen({"train",      "--shape", "tiny",     "--data", path("text.txt"), "-c",   "32",           "-b", "4",
+               "--steps",    "30",      "--warmup", "2",      "--lr",           "1e-2", "--eval-every", "0",  "-o",
+               path("base"), "-q"})
+            .code,
+        0);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  Outcome adapt(const std::string& base, const std::string& out, std::vector<std::string> more) const {
+    std::vector<std::string> arguments = {
+        "train", "-m",      base,       "--data", path("text.txt"), "--lora", "--lora-rank", "2",
+        "-c",    "32",      "-b",       "4",      "--steps",        "6",      "--lr",        "0.1",
+        "-o",    path(out), "--warmup", "1",      "--eval-every",   "0",      "-q"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return lumen(arguments);
+  }
+  fs::path folder_;
+};
+
+TEST_F(MergeTest, FoldsAndVerifies) {
+  const std::string base = path("base/model.gguf");
+  ASSERT_EQ(adapt(base, "tuned", {}).code, 0);
+  for (const char* name : {"tuned/adapter/adapter_model.safetensors", "tuned/adapter.gguf", "tuned/run.json"})
+    EXPECT_TRUE(fs::exists(path(name))) << name;
+  for (const char* adapter : {"tuned/adapter", "tuned/adapter.gguf"}) {
+    const Outcome o = lumen({"merge", base, path(adapter), "-o", path("merged.gguf"), "--check", path("text.txt"),
+                             "--max-kl", "1e-6", "-c", "32"});
+    EXPECT_EQ(o.code, 0) << adapter << o.error << o.out;
+  }
+  // What a coarse format loses of the change is measured; beyond the bound nothing is written.
+  const Outcome coarse = lumen({"merge", base, path("tuned/adapter"), "-o", path("coarse.gguf"), "--type", "q4_0",
+                                "--check", path("text.txt"), "--max-kl", "1e-9", "-c", "32"});
+  EXPECT_EQ(coarse.code, 5) << coarse.error;
+  EXPECT_TRUE(contains(coarse.error, "hint")) << coarse.error;
+  EXPECT_FALSE(fs::exists(path("coarse.gguf")));
+  // Inputs stay.
+  EXPECT_NE(lumen({"merge", base, path("tuned/adapter"), "-o", base, "--no-check"}).code, 0);
+
+  const Outcome same = lumen({"verify", path("tuned")});
+  EXPECT_EQ(same.code, 0) << same.error << same.out;
+  std::ofstream(path("text.txt"), std::ios::app) << "x";
+  const Outcome changed = lumen({"verify", path("tuned")});
+  EXPECT_EQ(changed.code, 5) << changed.out;
+  EXPECT_TRUE(contains(changed.error, "text.txt")) << changed.error;
+  EXPECT_NE(lumen({"verify", path("absent")}).code, 0);
+}
+
+// The shipped file is what was trained, to the last bit of its weights, whatever it is packed in.
+TEST_F(MergeTest, TrainsWhatShips) {
+  ASSERT_EQ(lumen({"quantize", path("base/model.gguf"), path("q4.gguf"), "q4_0", "-q"}).code, 0);
+  const Outcome o = adapt(path("q4.gguf"), "shipped", {"--ship", "base", "--max-kl", "1e-6"});
+  ASSERT_EQ(o.code, 0) << o.error;
+  EXPECT_TRUE(fs::exists(path("shipped/model.gguf")));
+  EXPECT_EQ(lumen({"verify", path("shipped")}).code, 0);
+}
+
+}  // namespace
+}  // namespace lumen::cli
