@@ -140,7 +140,8 @@ class Phases {
     flags.resume.clear();
     flags.overwrite = flags_.overwrite && !flags_.resume_given;
     flags.resume_given = flags_.resume_given && model::latest_checkpoint(out).has_value();
-    flags.recipe = flags.resume_given ? "" : text.string();  // a checkpoint has its own
+    flags.recipe = flags.resume_given ? "" : text.string();  // a checkpoint has its own, and its model
+    if (flags.resume_given) flags.model.clear();
     if (model::phase_begin(whole_.phases[i].begin) == model::PhaseBegin::adapter)
       flags.begin = last_checkpoint(i - 1).string();
     note(fmt::format("phase {} of {}: {}{}", i + 1, whole_.phases.size(), whole_.phases[i].name,
