@@ -109,6 +109,7 @@ const std::map<std::string, std::string> kOptions = {
     {"--metric", "validation_loss"},
     {"--load-best", ""},
     {"--tensorboard", ""},
+    {"--report_to", "tensorboard"},
 };
 
 // Options that need --resume, and pairs that contradict each other; all other pairs may stand side by side.
@@ -119,6 +120,7 @@ const std::set<std::pair<std::string, std::string>> kContradict = {
     {"--bf16", "--precision"},
     {"--epochs", "--steps"},
     {"--validation", "--validation-data"},
+    {"--merge", "--ship"},
 };
 
 void add(std::vector<std::string>& arguments, const std::string& option) {
@@ -156,10 +158,14 @@ TEST_F(TrainFlagsTest, EveryPair) {
   std::vector<std::set<std::string>> together;
   for (const bool model : {false, true}) {
     // One of each pair that contradicts itself, in all ways.
-    for (int choice = 0; choice < 8; ++choice) {
+    for (int choice = 0; choice < 16; ++choice) {
       std::set<std::string> options = {choice & 1 ? "--bf16" : "--precision"};
-      const std::set<std::string> left = {choice & 2 ? "--steps" : "--epochs",
-                                          choice & 4 ? "--validation" : "--validation-data"};
+      std::set<std::string> left = {choice & 2 ? "--steps" : "--epochs",
+                                    choice & 4 ? "--validation" : "--validation-data"};
+      if (choice & 8)
+        left.insert({"--ship", "--ship-learned", "--ship-magnitudes"});
+      else
+        left.insert("--merge");
       for (const auto& [option, value] : kOptions) {
         const bool other =
             left.contains(option) || option == "--bf16" || option == "--precision" || option == "--resume";
@@ -189,7 +195,8 @@ TEST_F(TrainFlagsTest, EveryPair) {
       if (b <= a || kContradict.contains({a, b})) continue;
       const bool seen = std::any_of(together.begin(), together.end(),
                                     [&](const auto& options) { return options.contains(a) && options.contains(b); });
-      EXPECT_TRUE(seen) << a << " " << b << " were not tried";
+      const bool of_shipping = a == "--merge" && b.starts_with("--ship-");
+      EXPECT_TRUE(seen || of_shipping) << a << " " << b << " were not tried";
     }
   }
   for (const char* name : {"absent-run", "absent-out", "lumen-out"}) EXPECT_FALSE(fs::exists(name)) << name;

@@ -91,10 +91,31 @@ VerifyLine compare_text(const std::string& what, const std::string& now, const s
   return line;
 }
 
-// Where a file lies that is recorded by its place, or by its name alone: then beside the one that records it, or here.
+// Places of files that the run around `by` was made of: its run.json names them.
+std::vector<std::string> places_around(const fs::path& by) {
+  std::vector<std::string> out;
+  const fs::path folder = by.parent_path();
+  for (const fs::path& run : {folder / kRunFile, folder.parent_path() / kRunFile}) {
+    std::error_code failure;
+    if (run == by || !fs::is_regular_file(run, failure)) continue;
+    const json all = parse_json(read_file(run, kLargestRecord), run.string());
+    if (all.is_object() && all.contains(kBase) && all[kBase].is_string()) out.push_back(all[kBase].get<std::string>());
+    if (!all.is_object() || !all.contains(kFiles) || !all[kFiles].is_string()) continue;
+    const json files = parse_json(all[kFiles].get<std::string>(), run.string());
+    if (!files.is_array()) continue;
+    for (const json& f : files)
+      if (f.is_object() && f.contains("path") && f["path"].is_string()) out.push_back(f["path"].get<std::string>());
+  }
+  return out;
+}
+
+// Where a file lies that is recorded by its place, or by its name alone: then where its run found it, beside the file
+// that records it, or here.
 std::string found_at(const std::string& recorded, const fs::path& by) {
   std::error_code failure;
   if (recorded.starts_with("hf:") || fs::path(recorded).has_parent_path()) return recorded;
+  for (const std::string& place : places_around(by))
+    if (fs::path(place).filename() == recorded && fs::exists(place, failure)) return place;
   const fs::path beside = by.parent_path() / recorded;
   return fs::exists(beside, failure) ? beside.string() : recorded;
 }

@@ -103,12 +103,12 @@ void check_recipe(const Recipe& r) {
   for (const RecipeKey& key : recipe_keys()) check_value(key, r);
   check_adapter(r.adapter);
   check_ship(r.ship);
+  if (!r.merge.empty() && r.ship.ships())
+    throw usage_error("--merge and --ship contradict each other: what is shipped is merged");
   if (r.ship.ships() && !r.adapter.trains())
     throw Error(Exit::usage, "--ship is of adapters, but none is trained",
                 "add --lora; --format rounds a model that is trained as a whole");
-  if (!r.merge.empty() && (!r.adapter.trains() || r.ship.ships()))
-    throw Error(Exit::usage, r.ship.ships() ? "--merge and --ship contradict each other: what is shipped is merged"
-                                            : "--merge is of adapters, but none is trained");
+  if (!r.merge.empty() && !r.adapter.trains()) throw usage_error("--merge is of adapters, but none is trained");
   if (ends_at_floor(r.schedule.shape) && r.schedule.floor > r.schedule.peak) {
     throw usage_error("min_learning_rate {} is above learning_rate {}", r.schedule.floor, r.schedule.peak);
   }
