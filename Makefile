@@ -1,17 +1,23 @@
 # The front door. `make demo` and `make test` work on a fresh Debian 12 as root.
-.PHONY: demo test build bench setup clean format fuzz exchange
+.PHONY: demo test build lumen configured bench setup clean format fuzz exchange
 JOBS ?= $(shell nproc)
 
-build: setup
+build: configured
+	cmake --build --preset release -j $(JOBS)
+
+# The program alone: no tests, no benchmarks.
+lumen: configured
+	cmake --build --preset release -j $(JOBS) --target lumen
+
+configured: setup
 	cmake --preset release > build.log 2>&1 || { cat build.log; exit 1; }
 	@rm -f build.log
-	cmake --build --preset release -j $(JOBS)
 
 # What Debian packages are needed is listed in tools/setup.sh.
 setup:
 	@tools/setup.sh
 
-demo: build
+demo: lumen
 	build/lumen demo --output demo-out
 
 test: build
