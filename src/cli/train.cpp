@@ -30,8 +30,10 @@ namespace fs = std::filesystem;
 model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data, const std::string& chat_template) {
   const auto tokens = byte_pair_tokens(choice);
   if (!tokens && !choice.empty() && choice != "characters") return model::Tokenizer::load(choice);
-  const std::string text = data.all_text(chat_template);
-  if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of");
+  model::RowReport report;
+  const std::string text = data.all_text(chat_template, &report);
+  if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of\n{}", report.table());
+  if (report.dropped() > 0) warn("rows that the tokenizer is not made of\n" + report.table());
   if (!tokens) return model::Tokenizer::characters(text);
   model::BpeTraining options;
   options.vocabulary = *tokens;
@@ -207,6 +209,8 @@ int train(const Shared& shared, TrainFlags& flags) {
   recipe.data = absolute_path(recipe.data);
   recipe.eval_data = absolute_path(recipe.eval_data);
   recipe.validation_data = absolute_path(recipe.validation_data);
+  if (model::is_template_file(recipe.chat_template))
+    recipe.chat_template = fs::absolute(recipe.chat_template).lexically_normal().string();
   run::Engine engine = shared.engine(flags.explain);
   model::Model model;
   if (stored) {

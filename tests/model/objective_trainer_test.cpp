@@ -161,6 +161,33 @@ TEST(ObjectiveTrainer, DataMustBeWhatTheObjectiveIsOf) {
   refused("", RowForm::pairs);
 }
 
+// An objective is measured on whole batches: too few rows are refused before anything is trained.
+TEST(ObjectiveTrainer, ValidationHasABatch) {
+  run::Engine engine = make_engine(2);
+  Trainer t(engine, model_with_tokenizer(), recipe_of("dpo", true), std::make_shared<Answers>(RowForm::pairs, 2, 8));
+  try {
+    t.require_data();
+    FAIL() << "two rows are taken for a batch of four";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("2 rows of validation data are less than one batch of 4"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// A run that goes back leaves a batch out and reads one behind its last; the reference knows that one, too.
+TEST(ObjectiveTrainer, TheReferenceKnowsWhatComesForABatchLeftOut) {
+  run::Engine engine = make_engine(2);
+  Recipe r = recipe_of("dpo", false);
+  r.schedule.steps = 2;
+  r.on_nan = "rollback";
+  Trainer t(engine, model_with_tokenizer(), r, std::make_shared<Answers>(RowForm::pairs, 4, 8));
+  t.remember_reference();
+  t.state().skip(0);
+  (void)t.step();
+  EXPECT_TRUE(std::isfinite(t.step().loss));
+}
+
 // Texts that share rows, by the trainer.
 TEST(ObjectiveTrainer, PackedRowsTrain) {
   run::Engine engine = make_engine(2);

@@ -401,8 +401,10 @@ std::vector<Trainer::HeldIn> Trainer::formats() const {
 }
 
 void Trainer::require_data() const {
+  require_rows();
   const auto vocabulary = model_.config.find("vocab");
   batches_->require(vocabulary == model_.config.end() ? std::numeric_limits<double>::infinity() : vocabulary->second);
+  require_validation();
 }
 
 // Rows x length losses of what put_batch put there.

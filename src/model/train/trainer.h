@@ -53,7 +53,8 @@ class Trainer {
   void remember_reference(const std::atomic<bool>* stop = nullptr);
   // The loss of the weights as they are on the batch that comes next. Error (exit 4) when it is not finite.
   double prove();
-  // Error when there is too little training or validation data, or it has ids the model has no rows for.
+  // Error when there is too little training or validation data, it is not what the objective is of, or it has ids the
+  // model has no rows for.
   void require_data() const;
   int64_t done() const { return done_; }  // steps
   const Recipe& recipe() const { return recipe_; }
@@ -126,6 +127,8 @@ class Trainer {
   void put_training_batch(const Batch& batch);
   void put_rows(const char* name, const std::vector<float>& numbers);
   std::vector<float> reference_of(const Batch& batch);
+  void require_rows() const;
+  void require_validation() const;
   double evaluate_objective(int64_t rows, const std::atomic<bool>* stop);
   std::vector<float> losses_of(const Batch& batch);
   run::Program& evaluation();
