@@ -20,6 +20,7 @@
 #include "model/train/loop.h"
 #include "model/train/method.h"
 #include "model/train/outputs.h"
+#include "model/train/teacher/teacher.h"
 #include "run/engine/roofline.h"
 
 namespace lumen::cli {
@@ -69,7 +70,7 @@ void fit_context(model::Model& model, const model::Recipe& r) {
 
 // The model a run begins with: a file, or fresh weights of a named size with the vocabulary of the tokenizer.
 model::Model starting_model(run::Engine& engine, const model::LibraryRef& library, const TrainFlags& flags,
-                            model::Recipe& r, const TrainingData& data) {
+                            model::Recipe& r, const TrainingData& data, const model::Model* teacher) {
   if (!flags.model.empty()) {
     model::Model model = model::read_model(library, flags.model);
     if (model.tokenizer && flags.has("data.tokenizer")) {
@@ -80,7 +81,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
     fit_context(model, r);
     r.family = model.family->name();
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
-    model::require_training(engine, model, r, true);
+    model::require_training(engine, model, r, true, {}, teacher);
     return model;
   }
   if (r.size.empty()) r.size = "char";
@@ -99,7 +100,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
   const graph::Config config = family->config(r.size, values);
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
-  model::require_training(engine, outline, r);
+  model::require_training(engine, outline, r, false, {}, teacher);
   model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
   model.name = r.size;
@@ -211,15 +212,20 @@ int train(const Shared& shared, TrainFlags& flags) {
   recipe.validation_data = absolute_path(recipe.validation_data);
   if (model::is_template_file(recipe.chat_template))
     recipe.chat_template = fs::absolute(recipe.chat_template).lexically_normal().string();
+  std::shared_ptr<const model::Model> teacher;
+  if (std::string& path = recipe.objective.teacher; !path.empty()) {
+    teacher = std::make_shared<const model::Model>(model::read_model(library, path));
+    if (!path.starts_with("hf:")) path = fs::absolute(path).lexically_normal().string();
+  }
   run::Engine engine = shared.engine(flags.explain);
   model::Model model;
   if (stored) {
     compare_tokenizer(flags, *stored, data);
     recipe.tokenizer = stored->recipe.tokenizer;
     model = std::move(stored->model);
-    model::require_training(engine, model, recipe, true);
+    model::require_training(engine, model, recipe, true, {}, teacher.get());
   } else {
-    model = starting_model(engine, library, flags, recipe, data);
+    model = starting_model(engine, library, flags, recipe, data, teacher.get());
     std::error_code error;
     if (fs::exists(recipe.tokenizer, error)) recipe.tokenizer = absolute_path(recipe.tokenizer);
   }
@@ -227,6 +233,7 @@ int train(const Shared& shared, TrainFlags& flags) {
     model::check_outputs(model, recipe);
     model::require_room(out, model, recipe, static_cast<int64_t>(model::list_checkpoints(out).size()));
   }
+  if (teacher) model::require_teacher(model, *teacher);
   choose_template(data, recipe, *model.tokenizer);
   note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name,
                    static_cast<double>(model.weight_count()) / 1e6, model.tokenizer->size()));
@@ -241,13 +248,14 @@ int train(const Shared& shared, TrainFlags& flags) {
   const graph::ProductType products = model::product_type(recipe.precision, library->formats());
   const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
   const model::BatchForm form{batches->has_weights(), batches->has_starts()};
-  model::require_training(engine, model, recipe, !flags.plan || !flags.model.empty(), form);
+  model::require_training(engine, model, recipe, !flags.plan || !flags.model.empty(), form, teacher.get());
   if (flags.plan) {
-    put_text(model::plan_text(model::forecast_training(engine, model, recipe, form, !flags.model.empty()),
-                              run::product_ceiling(engine, kind, shared.cache)));
+    put_text(
+        model::plan_text(model::forecast_training(engine, model, recipe, form, !flags.model.empty(), teacher.get()),
+                         run::product_ceiling(engine, kind, shared.cache)));
     return 0;
   }
-  model::Trainer trainer(engine, std::move(model), recipe, batches);
+  model::Trainer trainer(engine, std::move(model), recipe, batches, teacher);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   if (checkpoint) {
     trainer.restore(*checkpoint, flags.changed_recipe);

@@ -93,7 +93,8 @@ void make_absolute(Recipe& whole) {
   for (size_t i = 0; i < whole.phases.size(); ++i) {
     Phase& phase = whole.phases[i];
     Recipe own = parse_recipe(phase.text, phase.name, base);
-    for (std::string* path : {&own.data, &own.validation_data, &own.eval_data, &own.tokenizer}) absolute(*path);
+    for (std::string* path : {&own.data, &own.validation_data, &own.eval_data, &own.tokenizer, &own.objective.teacher})
+      absolute(*path);
     if (is_template_file(own.chat_template)) absolute(own.chat_template);
     phase.text = changed_values(base, own);
   }
