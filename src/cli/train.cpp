@@ -20,7 +20,6 @@
 #include "model/train/loop.h"
 #include "model/train/method.h"
 #include "model/train/outputs.h"
-#include "model/train/teacher/teacher.h"
 #include "run/engine/roofline.h"
 
 namespace lumen::cli {
@@ -233,7 +232,6 @@ int train(const Shared& shared, TrainFlags& flags) {
     model::check_outputs(model, recipe);
     model::require_room(out, model, recipe, static_cast<int64_t>(model::list_checkpoints(out).size()));
   }
-  if (teacher) model::require_teacher(model, *teacher);
   choose_template(data, recipe, *model.tokenizer);
   note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name,
                    static_cast<double>(model.weight_count()) / 1e6, model.tokenizer->size()));

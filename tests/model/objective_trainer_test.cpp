@@ -163,7 +163,9 @@ TEST(ObjectiveTrainer, TeachersFromAnotherModel) {
       w = f32_weight(w.type.shape, values);
     }
     QuantizeReport report;
-    Model packed = quantize(engine, m, {.target = "q8_0"}, &report);
+    QuantizeOptions to;
+    to.target = "q8_0";
+    Model packed = quantize(engine, m, to, &report);
     packed.tokenizer = std::nullopt;
     return std::make_shared<const Model>(std::move(packed));
   };
@@ -315,7 +317,9 @@ TEST(ObjectiveTrainer, LogitsAreNeverWhole) {
     const auto bytes = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
     EXPECT_LT(bytes(method.step()), logits + logits / 8) << objective;
     EXPECT_LT(bytes(method.evaluation()), logits * 5 / 8) << objective;
-    if (method.objective()) EXPECT_LT(bytes(method.objective_loss()), logits * 5 / 8) << objective;
+    if (method.objective()) {
+      EXPECT_LT(bytes(method.objective_loss()), logits * 5 / 8) << objective;
+    }
   }
 }
 

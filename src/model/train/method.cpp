@@ -14,6 +14,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
       form_(form),
       teacher_(teacher),
       optimizer_(model.family->library(), recipe.optimizer) {
+  if (teacher) require_teacher(model, *teacher);
   for (const char* function : {"loss", "token_loss"})
     if (!model.family->has_function(function))
       throw user_error("the family '{}' cannot be trained: it has no function '{}'", model.family->name(), function);

@@ -122,7 +122,6 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 }
 
 void Trainer::begin_teacher() {
-  require_teacher(model_, *teacher_);
   for (const auto& [name, w] : teacher_->weights) {
     if (w.is_f32()) require_finite(w.f32(), teacher_->name, name, kDamagedHint);
     tensors_[teacher_input(name)] =
