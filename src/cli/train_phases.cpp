@@ -8,6 +8,7 @@
 #include "model/arch/read.h"
 #include "model/compress/merge.h"
 #include "model/train/phases.h"
+#include "model/train/saver.h"
 
 namespace lumen::cli {
 namespace {
@@ -101,8 +102,7 @@ class Phases {
       if (begin == model::PhaseBegin::merged) {
         const fs::path merged = before / kMerged;
         std::error_code error;
-        if (i >= state_.done && !fs::exists(merged, error))
-          merge_adapter(shared_, model, last_checkpoint(i - 1), merged);
+        if (i >= state_.done && !fs::exists(merged, error)) merge_adapter(shared_, model, handed_over(i - 1), merged);
         model = merged.string();
       }
       if (i < state_.done) continue;
@@ -118,7 +118,12 @@ class Phases {
  private:
   fs::path folder(size_t phase) const { return model::phase_folder(run_, whole_, phase); }
 
-  fs::path last_checkpoint(size_t phase) const {
+  // The checkpoint with what a phase ended with: the best one's weights where its recipe asks for them, as the files
+  // that it wrote have them.
+  fs::path handed_over(size_t phase) const {
+    std::error_code error;
+    const fs::path best = folder(phase) / model::kBestName;
+    if (model::phase_recipe(whole_, phase).load_best && fs::exists(best, error)) return best;
     const auto latest = model::latest_checkpoint(folder(phase));
     if (!latest) throw user_error("no checkpoint in {}", folder(phase).string());
     return *latest;
@@ -143,7 +148,7 @@ class Phases {
     flags.recipe = flags.resume_given ? "" : text.string();  // a checkpoint has its own, and its model
     if (flags.resume_given) flags.model.clear();
     if (model::phase_begin(whole_.phases[i].begin) == model::PhaseBegin::adapter)
-      flags.begin = last_checkpoint(i - 1).string();
+      flags.begin = handed_over(i - 1).string();
     note(fmt::format("phase {} of {}: {}{}", i + 1, whole_.phases.size(), whole_.phases[i].name,
                      flags.resume_given ? ", resumed" : ""));
     return train_(shared_, flags);

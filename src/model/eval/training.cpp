@@ -9,6 +9,7 @@ namespace lumen::model {
 namespace {
 
 constexpr const char* kValidationLoss = "validation_loss";
+constexpr const char* kAverageLoss = "ema.validation_loss";  // of the mean of the weights
 constexpr std::string_view kTaskFile = ".toml";
 
 bool is_cost(const std::string& metric) {
@@ -80,9 +81,11 @@ TrainingEvaluator::TrainingEvaluator(const Recipe& recipe) : sample_tokens_(reci
   const bool of_task = std::any_of(tasks_.begin(), tasks_.end(), [&](const std::string& name) {
     return recipe.metric.starts_with(name + ".") || !library_.get(name).members.empty();
   });
-  if (recipe.metric != kValidationLoss && !of_task)
+  const bool of_average = recipe.metric == kAverageLoss && recipe.optimizer.ema_decay > 0;
+  if (recipe.metric != kValidationLoss && !of_task && !of_average)
     throw Error(Exit::usage, fmt::format("--metric {}: no evaluation has such a figure", recipe.metric),
-                "it is validation_loss, or TASK.FIGURE of a task that --eval-tasks names");
+                "it is validation_loss, TASK.FIGURE of a task that --eval-tasks names, or with --ema "
+                "ema.validation_loss");
 }
 
 void TrainingEvaluator::ask(const LoadedModel& loaded, const std::atomic<bool>* stop,
@@ -105,13 +108,11 @@ std::optional<TrainingEvaluation> TrainingEvaluator::run(Trainer& trainer, int64
   if (trainer.has_average()) {
     const double loss = trainer.evaluate_average(rows, stop);
     if (loss < 0) return std::nullopt;
-    out.figures["ema.validation_loss"] = loss;
+    out.figures[kAverageLoss] = loss;
   }
   if (tasks_.empty() && prompts_.empty()) return out;
-  const Model model = trainer.rounded();
-  std::vector<ScaledAdapter> adapters;
-  if (trainer.has_adapter()) adapters.push_back({trainer.adapter(), 1});
-  const LoadedModel loaded(trainer.engine(), model, adapters);
+  const Trainer::Snapshot now = trainer.snapshot();
+  const LoadedModel loaded(trainer.engine(), now.model, now.adapters);
   try {
     ask(loaded, stop, told, out);
   } catch (const Error& e) {

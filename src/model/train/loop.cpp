@@ -182,7 +182,6 @@ class Loop {
     validation_ = e->validation_loss;
     if (result_.best_validation == 0 || validation_ < result_.best_validation) result_.best_validation = validation_;
     log(*e);
-    if (trainer_.has_average() && !evaluate_average(rows)) return;
     if (!watched) return;
     RunState& state = trainer_.state();
     state.evaluated_at = trainer_.done();
@@ -196,17 +195,6 @@ class Loop {
     if (!better || !watches()) return;
     save();
     saver_.link_best();
-  }
-
-  // Of the mean of the weights; false when it was interrupted.
-  bool evaluate_average(int64_t rows) {
-    const double loss = trainer_.evaluate_average(rows, options_.stop);
-    result_.interrupted = loss < 0;
-    if (result_.interrupted) return false;
-    const std::vector<std::pair<std::string, double>> scalars = {{"validation/ema_loss", loss}};
-    if (recipe_.tensorboard) events_.scalars(trainer_.done(), scalars);
-    metrics_.write({{"step", trainer_.done()}, {"ema_validation_loss", loss}});
-    return true;
   }
 
   void log(const TrainingEvaluation& e) {

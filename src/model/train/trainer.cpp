@@ -546,6 +546,33 @@ Model Trainer::rounded() const {
   return out;
 }
 
+bool Trainer::snapshot_copies(run::Engine& engine, const Recipe& recipe) {
+  if (recipe.adapter.trains()) return recipe.ship.ships();
+  return !recipe.quantize.empty() || !engine.device().reads_host_memory() ||
+         param_scalar(recipe.param_type) != Scalar::f32;
+}
+
+Trainer::Snapshot Trainer::snapshot() const {
+  Snapshot out;
+  if (shipping()) {
+    out.model = model_;
+    for (const Parameter& p : model_.parameters)
+      if (shipping()->is_changed(p.name)) out.model.weights[p.name] = shipped(p);
+    return out;
+  }
+  if (has_adapter()) out.adapters.push_back({adapter(), 1});
+  if (has_adapter() || snapshot_copies(engine_, recipe_)) {
+    out.model = rounded();
+    return out;
+  }
+  out.model = model_;
+  for (auto& [name, w] : out.model.weights) {
+    const run::DeviceTensorRef& t = tensors_.at(name);
+    w.bytes = Bytes({static_cast<const uint8_t*>(t->data()), static_cast<size_t>(t->bytes())}, t);
+  }
+  return out;
+}
+
 std::string Trainer::explain() const {
   return step_ ? step_->explain() : accumulate_->explain() + apply_->explain();
 }

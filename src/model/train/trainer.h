@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "model/arch/adapter.h"
 #include "model/arch/model.h"
 #include "model/file/checkpoint.h"
 #include "model/train/batches.h"
@@ -90,6 +91,16 @@ class Trainer {
   // Of one window of tokens, [tokens, vocabulary]: what the losses of evaluate() follow from.
   void logits(std::span<const TokenId> window, std::span<float> out);
   Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
+  // What is asked and written with: the weights in the formats in which they will be written, the adapter beside them
+  // unless it is inside of their rounding. Where the processor reads what the run holds, nothing is copied: it is of
+  // use until the next step.
+  struct Snapshot {
+    Model model;
+    std::vector<ScaledAdapter> adapters;
+  };
+  Snapshot snapshot() const;
+  // Whether that takes another copy of the weights.
+  static bool snapshot_copies(run::Engine& engine, const Recipe& recipe);
 
   // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
   // finite; nothing is left behind then.
