@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A run in phases (all weights; an adapter beside them, of packed conversations; the same adapter on pairs; all weights again
-in a format after the merge), killed at random moments and resumed, ends with the very bytes of a run left alone; the ready
-recipes run.
+in a format after the merge), killed or stopped by Ctrl-C at random moments and resumed, ends with the very bytes of a run left
+alone; what is handed over is the best of a phase where its recipe says so; the ready recipes run.
 
 Usage: tests/cli/phases_check.py LUMEN [SEED]
 
@@ -62,8 +62,12 @@ path = "pairs.jsonl"
 validation = 0.2
 [phase.run]
 length = 96
+evaluate_every = 4
+[phase.evaluation]
+load_best = true
 [phase.schedule]
 steps = 20
+learning_rate = 0.2
 [phase.objective]
 name = "dpo"
 [phase.adapter]
@@ -129,6 +133,8 @@ def kills(lumen, work, rng):
         (work / "recipe.toml").write_text(recipe)
         killed += killed_run(lumen, work, rng, KILLS - killed)
         rounds += 1
+        if rounds == 1:
+            best(lumen, work)
     print(f"{killed} kills over four phases, {rounds} run{'s' * (rounds > 1)}: files alike")
 
 
@@ -151,8 +157,11 @@ def killed_run(lumen, work, rng, most):
         try:
             _, said = process.communicate(timeout=rng.uniform(0.02, 0.25) * whole_takes)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+            stopped = rng.random() < 0.25
+            process.send_signal(signal.SIGINT if stopped else signal.SIGKILL)
+            _, said = process.communicate()
+            # What does not train yet, or no more, ends at once.
+            assert process.returncode in ((0, 130, -signal.SIGINT) if stopped else (0, -signal.SIGKILL)), said[-4000:]
             killed += 1
             continue
         assert process.returncode == 0, said[-4000:]
@@ -162,6 +171,23 @@ def killed_run(lumen, work, rng, most):
     for name, content in want.items():
         assert got[name] == content, f"{name} differs after {killed} kills"
     return killed
+
+
+def best(lumen, work):
+    """The phase after one with load_best began with the weights that its files have."""
+    run = work / "run"
+    last, chosen = (max(int(p.name.split("-")[1]) for p in run.glob("3-pairs/checkpoint-*")),
+                    int((run / "3-pairs/best").readlink().name.split("-")[1]))
+    assert chosen < last, f"the last step ({last}) is the best: nothing is proved"
+    merged = work / "merged.gguf"
+    done = subprocess.run([lumen, "merge", "--cache", str(work / "cache"), str(run / "1-texts/model.gguf"),
+                           str(run / "3-pairs/adapter"), "-o", str(merged), "--type", "f32", "--no-check"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    weights = 90_000  # bytes at the ends of the files: tensors, whatever stands before them
+    assert (run / "3-pairs/merged.gguf").read_bytes()[-weights:] == merged.read_bytes()[-weights:], "the last state was handed over, not the best"
+    assert not (run / "best").exists(), "checkpoints stay in their phases"
+    print(f"handed over after step {chosen} of {last}, the best")
 
 
 def recipes(lumen, work):
