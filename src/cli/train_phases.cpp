@@ -8,6 +8,7 @@
 #include "model/arch/read.h"
 #include "model/compress/merge.h"
 #include "model/train/phases.h"
+#include "model/train/provenance.h"
 #include "model/train/record.h"
 #include "model/train/saver.h"
 
@@ -16,7 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kModel = "model.gguf";
 constexpr const char* kMerged = "merged.gguf";
 constexpr const char* kRecipe = "recipe.toml";
 
@@ -97,7 +97,7 @@ class Phases {
     for (size_t i = 0; i < whole_.phases.size(); ++i) {
       const model::PhaseBegin begin = model::phase_begin(whole_.phases[i].begin);
       const fs::path before = i == 0 ? fs::path() : folder(i - 1);
-      if (i > 0 && begin == model::PhaseBegin::model) model = (before / kModel).string();
+      if (i > 0 && begin == model::PhaseBegin::model) model = (before / model::kModelFile).string();
       if (begin == model::PhaseBegin::merged) {
         const fs::path merged = before / kMerged;
         std::error_code error;

@@ -47,8 +47,18 @@ json run_line(Trainer& trainer, const LoopOptions& options) {
               {"recipe", describe(recipe)},
               {"memory", json::array()},
               {"formats", json::array()},
+              {"what", json::array()},
+              {"optimizer", recipe.optimizer.name},
+              {"moments", recipe.optimizer.moments},
               {"files", json::array()}};
-  if (!options.base.empty()) run["base"] = options.base;
+  if (const Trainer::Origin origin = trainer.origin(); !origin.hash.empty()) {
+    run["base"] = origin.place;
+    run["base_hash"] = origin.hash;
+  }
+  if (trainer.has_adapter()) run["adapter"] = recipe.adapter.method;
+  if (recipe.ship.ships()) run["ships"] = recipe.ship.type;
+  for (const Trainer::Trained& t : trainer.trained())
+    run["what"].push_back({{"what", t.what}, {"format", t.format}, {"tensors", t.tensors}, {"numbers", t.numbers}});
   if (options.ceiling > 0) run["ceiling_flops"] = options.ceiling;
   for (const Trainer::Held& held : trainer.memory())
     run["memory"].push_back({{"kind", held.kind}, {"bytes", held.bytes}});

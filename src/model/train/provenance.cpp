@@ -302,7 +302,7 @@ std::vector<VerifyLine> verify(const LibraryRef& library, const fs::path& path) 
   if (!fs::exists(path, failure)) throw user_error("{}: no such file or folder", path.string());
   const FormatLibrary& formats = library->formats();
   if (!fs::is_directory(path, failure)) return compare_all(library, read_record(path, formats), path.string());
-  for (const char* name : {kRunFile, kAdapterWeights, "model.safetensors", "model.gguf"}) {
+  for (const char* name : {kRunFile, kAdapterWeights, kFolderFiles[0].c_str(), kModelFile}) {
     if (!fs::exists(path / name, failure)) continue;
     std::vector<VerifyLine> lines = compare_all(library, read_record(path / name, formats), (path / name).string());
     if (std::string_view(name) == kRunFile)

@@ -400,6 +400,29 @@ std::vector<Trainer::HeldIn> Trainer::formats() const {
   return out;
 }
 
+std::vector<Trainer::Trained> Trainer::trained() const {
+  std::vector<Trained> out;
+  for (const Parameter& p : method_.trained()) {
+    Trained one;
+    for (const char c : p.name) {
+      const bool is_digit = c >= '0' && c <= '9', in_number = is_digit && (one.what.empty() || one.what.back() == '.');
+      if (in_number || (is_digit && one.what.back() == '*')) {
+        if (one.what.empty() || one.what.back() != '*') one.what += '*';
+      } else {
+        one.what += c;
+      }
+    }
+    const graph::Element& element = tensors_.at(p.name)->type().element;
+    one.format = element.format ? element.format->name : std::string(scalar_name(element.scalar));
+    const auto same = std::find_if(out.begin(), out.end(),
+                                   [&](const Trained& t) { return t.what == one.what && t.format == one.format; });
+    Trained& to = same == out.end() ? out.emplace_back(std::move(one)) : *same;
+    ++to.tensors;
+    to.numbers += p.count();
+  }
+  return out;
+}
+
 void Trainer::require_data() const {
   const auto vocabulary = model_.config.find("vocab");
   batches_->require(vocabulary == model_.config.end() ? std::numeric_limits<double>::infinity() : vocabulary->second);

@@ -73,6 +73,12 @@ class Trainer {
     int64_t tensors = 0, numbers = 0, bytes = 0;
   };
   std::vector<HeldIn> formats() const;  // that weights are held in
+  // What is trained, parameters of all layers as one: "layers.*.wq".
+  struct Trained {
+    std::string what, format;
+    int64_t tensors = 0, numbers = 0;
+  };
+  std::vector<Trained> trained() const;
   double work() const { return work_; }
   int64_t trained_count() const;
   const Model& outline() const { return model_; }  // without bytes of weights
@@ -85,6 +91,13 @@ class Trainer {
   Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
   const Hash& base() const { return base_; }  // of the weights an adapter is trained beside
+  // The model it began with: its place, and the hash of its weights (lora_base.h). Recorded in checkpoints and outputs;
+  // empty where weights were fresh.
+  struct Origin {
+    std::string place, hash;
+  };
+  Origin origin() const { return has_adapter() ? Origin{recipe_.base, base_.hex()} : origin_; }
+  void set_origin(Origin origin) { origin_ = std::move(origin); }
   // Of an adapter inside a rounding (ship.h), the formats it is trained for, and a merged weight in the very bytes.
   const Shipping* shipping() const { return method_.shipping(); }
   Weight shipped(const Parameter& p) const;
@@ -150,6 +163,7 @@ class Trainer {
   std::shared_ptr<const Batches> batches_;
   Method method_;
   Hash base_;
+  Origin origin_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
   std::shared_ptr<run::Program> reference_, objective_loss_, logits_;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/file/json.h"
 #include "model/train/guard.h"
 #include "model/train/record.h"
 #include "model/train/trainer.h"
@@ -15,6 +16,8 @@ namespace {
 
 constexpr const char* kReferenceFile = "reference.txt";  // log probabilities of rows (RowLog)
 constexpr const char* kGoesOn = "goes_on";               // in the state: the adapter began as another run's
+
+constexpr const char* kOrigin = "origin";
 
 // Checkpoints of the time when AdamW was the only optimizer call its moments adam.m.* and adam.v.*.
 std::string name_in(const TensorFile& file, const std::string& name) {
@@ -107,6 +110,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   if (!reference_log_.empty()) content.files[kReferenceFile] = reference_log_.text();
   content.state.more["run"] = to_json(state_);
   if (goes_on_) content.state.more[kGoesOn] = true;
+  if (!origin_.hash.empty()) content.state.more[kOrigin] = {{"place", origin_.place}, {"weights", origin_.hash}};
   for (const auto& [name, t] : tensors_) {
     if (is_saved(name)) content.weights.push_back(spec_of(name, t->type()));
     if (is_optimizer_state(name)) content.optimizer.push_back(spec_of(name, t->type()));
@@ -151,6 +155,8 @@ void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
   state_ = run_state_of(checkpoint.state.more, folder);
   done_ = checkpoint.state.step;
   goes_on_ = checkpoint.state.more.contains(kGoesOn);
+  if (const auto from = checkpoint.state.more.find(kOrigin); from != checkpoint.state.more.end())
+    origin_ = {json_text(*from, "place", folder), json_text(*from, "weights", folder)};
   if (const auto log = checkpoint.files.find(kReferenceFile); log != checkpoint.files.end())
     reference_log_ = RowLog::read(log->second, folder + "/" + kReferenceFile);
   diverged_ = false;
