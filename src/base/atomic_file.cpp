@@ -32,10 +32,6 @@ fs::path unfinished_name(const fs::path& path) {
   return out;
 }
 
-bool is_number(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 // "model.gguf" of "model-00002-of-00005.gguf": the files of one model are cleaned up after together.
 std::string without_number(std::string name) {
   const size_t of = name.rfind("-of-");

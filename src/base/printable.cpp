@@ -71,6 +71,32 @@ std::string printable(std::string_view text, Lines lines) {
   });
 }
 
+std::string as_markup(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
 std::string harmless(std::string_view text) {
   return escaped(text, [&](char32_t c, size_t at) {
     if (c == '\r') return at + 1 < text.size() && text[at + 1] == '\n';

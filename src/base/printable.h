@@ -13,6 +13,9 @@ enum class Lines { escaped, kept };  // line ends and tabs
 // end lines become \n, \x1b, \u202e. Line ends and tabs, too, unless they are kept: a name never makes a second line.
 std::string printable(std::string_view text, Lines lines = Lines::escaped);
 
+// For HTML and XML, in texts as in attributes: & < > " and ' as entities.
+std::string as_markup(std::string_view text);
+
 // For texts that shall look as they were written, on a terminal: only what a terminal would obey becomes an escape.
 std::string harmless(std::string_view text);
 

@@ -21,10 +21,6 @@ std::atomic<char*> slots[kSlots];
 std::mutex names_mutex;  // of those who add and take away; handlers only exchange
 static_assert(std::atomic<char*>::is_always_lock_free, "signal handlers read the table");
 
-bool is_number(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 // The name of what ".NAME.PID.NUMBER.part" shall become; empty for other names.
 std::string meant_name(std::string_view name) {
   constexpr std::string_view kEnd = ".part";
@@ -39,6 +35,10 @@ std::string meant_name(std::string_view name) {
 }
 
 }  // namespace
+
+bool is_number(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
 
 void remember_temporary(const std::filesystem::path& path) {
   const std::lock_guard guard(names_mutex);

@@ -5,12 +5,16 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace lumen {
 
 // A name beyond the table's room is not remembered: such a file is removed by the next run in its folder.
 void remember_temporary(const std::filesystem::path& path);
 void forget_temporary(const std::filesystem::path& path);
+
+// Whether a part of a file's name is made of digits, of one at least.
+bool is_number(std::string_view text);
 
 // Removes every file named at this moment. May be called by signal handlers.
 void remove_temporaries() noexcept;

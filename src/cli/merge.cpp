@@ -177,8 +177,7 @@ int merge(const Shared& shared, MergeFlags& flags) {
     progress.update(fmt::format("merge {} {}", ++done, t.name));
   });
   progress.finish(fmt::format("merge: {} tensors", report.tensors.size()));
-  if (!gguf)
-    model::write_run_file(staged.path(), provenance_of(flags, base, inputs), {"model.safetensors", "config.json"});
+  if (!gguf) model::write_run_file(staged.path(), provenance_of(flags, base, inputs), model::kFolderFiles);
   put(report.text());
   if (!flags.no_check) compare(engine, library, flags, base, adapters, staged.path());
   staged.commit();

@@ -18,6 +18,7 @@
 #include "model/file/own_input.h"
 #include "model/train/forecast.h"
 #include "model/train/loop.h"
+#include "model/train/lora_base.h"
 #include "model/train/method.h"
 #include "model/train/outputs.h"
 #include "run/engine/roofline.h"
@@ -253,7 +254,12 @@ int train(const Shared& shared, TrainFlags& flags) {
                          run::product_ceiling(engine, kind, shared.cache)));
     return 0;
   }
+  model::Trainer::Origin origin;
+  if (!flags.model.empty() && !recipe.adapter.trains())
+    origin = {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model),
+              model::weights_hash(model).hex()};
   model::Trainer trainer(engine, std::move(model), recipe, batches, teacher);
+  trainer.set_origin(std::move(origin));
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   if (checkpoint) {
     trainer.restore(*checkpoint, flags.changed_recipe);
@@ -267,7 +273,6 @@ int train(const Shared& shared, TrainFlags& flags) {
   model::LoopOptions options;
   options.out = out;
   options.stop = &interrupted();
-  options.base = flags.model;
   options.ceiling = run::product_ceiling(engine, kind, shared.cache);
   const model::LoopResult result = model::run_training(trainer, options);
   if (flags.explain) std::fputs(trainer.explain().c_str(), stderr);

@@ -8,13 +8,15 @@
 #include "model/arch/read.h"
 #include "model/compress/merge.h"
 #include "model/train/phases.h"
+#include "model/train/provenance.h"
+#include "model/train/record.h"
+#include "model/train/saver.h"
 
 namespace lumen::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kModel = "model.gguf";
 constexpr const char* kMerged = "merged.gguf";
 constexpr const char* kRecipe = "recipe.toml";
 
@@ -57,18 +59,16 @@ class Phases {
  public:
   Phases(const Shared& shared, const TrainFlags& flags, int (*train)(const Shared&, TrainFlags&))
       : shared_(shared), flags_(flags), train_(train), run_(run_folder(flags)) {
+    check_train_flags(flags);
     if (flags.resume_given) {
       state_ = *model::read_phases(run_);
       whole_ = model::parse_recipe(state_.recipe, (run_ / "phases.json").string());
+      refuse_contradictions();
+      take_flags(state_.done);
+      state_.recipe = model::describe(whole_);
     } else {
       whole_ = fresh_recipe(*shared.library(), flags);
-      for (size_t i = 0; i < whole_.phases.size(); ++i) {  // flags win over phases, too
-        model::Recipe base = whole_;
-        base.phases.clear();
-        model::Recipe own = model::parse_recipe(whole_.phases[i].text, whole_.phases[i].name, base);
-        apply_flags(flags, own);
-        whole_.phases[i].text = model::changed_values(base, own);
-      }
+      take_flags(0);
       model::make_absolute(whole_);
       if (!flags.model.empty()) state_.model = fs::absolute(flags.model).lexically_normal().string();
       state_.recipe = model::describe(whole_);
@@ -91,18 +91,17 @@ class Phases {
       if (model::read_phases(run_) && !flags_.overwrite)
         throw Error(Exit::user, fmt::format("'{}' holds another run in phases", run_.string()),
                     "continue it with --resume, name another folder with --out, or add --overwrite");
-      model::write_phases(run_, state_);
     }
+    model::write_phases(run_, state_);
     std::string model = state_.model;
     for (size_t i = 0; i < whole_.phases.size(); ++i) {
       const model::PhaseBegin begin = model::phase_begin(whole_.phases[i].begin);
       const fs::path before = i == 0 ? fs::path() : folder(i - 1);
-      if (i > 0 && begin == model::PhaseBegin::model) model = (before / kModel).string();
+      if (i > 0 && begin == model::PhaseBegin::model) model = (before / model::kModelFile).string();
       if (begin == model::PhaseBegin::merged) {
         const fs::path merged = before / kMerged;
         std::error_code error;
-        if (i >= state_.done && !fs::exists(merged, error))
-          merge_adapter(shared_, model, last_checkpoint(i - 1), merged);
+        if (i >= state_.done && !fs::exists(merged, error)) merge_adapter(shared_, model, handed_over(i - 1), merged);
         model = merged.string();
       }
       if (i < state_.done) continue;
@@ -116,9 +115,62 @@ class Phases {
   }
 
  private:
+  // Of a resumed run.
+  void refuse_contradictions() const {
+    const std::string run = run_.string();
+    if (flags_.overwrite)
+      throw usage_error("--overwrite and --resume contradict each other: '{}' is the run that is resumed", run);
+    if (!flags_.recipe.empty())
+      throw Error(Exit::usage,
+                  fmt::format("--recipe {} and --resume contradict each other: the run in {} has phases and follows "
+                              "their recipe",
+                              flags_.recipe, run),
+                  "--print-config shows it; flags with --allow-changed-recipe change what is not done yet");
+    std::error_code error;
+    if (flags_.out && !fs::equivalent(*flags_.out, run_, error))
+      throw usage_error("--out {} and --resume contradict each other: a run in phases stays in its folder, {}",
+                        *flags_.out, run);
+    const std::string model =
+        flags_.model.empty() ? state_.model : fs::absolute(flags_.model).lexically_normal().string();
+    if (model != state_.model)
+      throw usage_error("--model {} contradicts the run in {}, which began with {}", flags_.model, run,
+                        state_.model.empty() ? "fresh weights" : state_.model);
+  }
+
+  // What flags say wins over phases, too: those from `first` on. Where a run is resumed they may say nothing new of
+  // what is trained, unless that was asked for; a phase that has begun compares them with its checkpoint.
+  void take_flags(size_t first) {
+    for (size_t i = first; i < whole_.phases.size(); ++i) {
+      model::Phase& phase = whole_.phases[i];
+      model::Recipe base = whole_;
+      base.phases.clear();
+      const model::Recipe was = model::parse_recipe(phase.text, phase.name, base);
+      model::Recipe own = was;
+      apply_flags(flags_, own);
+      if (flags_.resume_given && model::latest_checkpoint(folder(i))) continue;
+      std::string changes;
+      for (const model::RecipeChange& c : model::recipe_changes(was, own))
+        changes += fmt::format("{}{}: {} here, {} in the run", changes.empty() ? "" : "; ", c.key, c.now, c.was);
+      if (flags_.resume_given && !changes.empty()) {
+        if (!flags_.changed_recipe)
+          throw Error(Exit::usage,
+                      fmt::format("phase '{}': what is asked contradicts its recipe: {}", phase.name, changes),
+                      "leave these flags away (a resumed run follows the stored recipe), or add "
+                      "--allow-changed-recipe");
+        note(fmt::format("phase '{}' changed: {}", phase.name, changes));
+      }
+      phase.text = model::changed_values(base, own);
+    }
+  }
+
   fs::path folder(size_t phase) const { return model::phase_folder(run_, whole_, phase); }
 
-  fs::path last_checkpoint(size_t phase) const {
+  // The checkpoint with what a phase ended with: the best one's weights where its recipe asks for them, as the files
+  // that it wrote have them.
+  fs::path handed_over(size_t phase) const {
+    std::error_code error;
+    const fs::path best = folder(phase) / model::kBestName;
+    if (model::phase_recipe(whole_, phase).load_best && fs::exists(best, error)) return best;
     const auto latest = model::latest_checkpoint(folder(phase));
     if (!latest) throw user_error("no checkpoint in {}", folder(phase).string());
     return *latest;
@@ -131,19 +183,22 @@ class Phases {
     const fs::path text = out / kRecipe;
     write_file_atomic(text, model::describe(recipe));
     TrainFlags flags = flags_;
-    flags.values.clear();  // they are in the recipe
-    flags.objective_settings.clear();
-    flags.format.clear();
-    flags.bf16 = false;
     flags.model = model;
     flags.out = out.string();
     flags.resume.clear();
     flags.overwrite = flags_.overwrite && !flags_.resume_given;
     flags.resume_given = flags_.resume_given && model::latest_checkpoint(out).has_value();
     flags.recipe = flags.resume_given ? "" : text.string();  // a checkpoint has its own, and its model
-    if (flags.resume_given) flags.model.clear();
+    if (flags.resume_given) {
+      flags.model.clear();
+    } else {  // they are in the recipe
+      flags.changed_recipe = flags.changed_data = flags.bf16 = false;
+      flags.values.clear();
+      flags.objective_settings.clear();
+      flags.format.clear();
+    }
     if (model::phase_begin(whole_.phases[i].begin) == model::PhaseBegin::adapter)
-      flags.begin = last_checkpoint(i - 1).string();
+      flags.begin = handed_over(i - 1).string();
     note(fmt::format("phase {} of {}: {}{}", i + 1, whole_.phases.size(), whole_.phases[i].name,
                      flags.resume_given ? ", resumed" : ""));
     return train_(shared_, flags);

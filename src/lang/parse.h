@@ -116,6 +116,9 @@ class Parser {
   LayoutPiece piece();
   ModelDecl model();
   ModelDecl optimizer();
+  // What both are: a word, a name, one parameter, attributes and members, of the kinds that are listed.
+  ModelDecl declared(const std::string& kind, const std::vector<std::string>& members);
+  void member_of(ModelDecl& m, const std::string& one, const std::vector<std::string>& members);
   void config(ModelDecl& m);
   ConfigKey config_key();
   SizeDecl size();

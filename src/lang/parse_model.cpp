@@ -1,39 +1,44 @@
 // Models of the parser; see parse.h.
+#include <algorithm>
+
 #include "lang/parse.h"
 #include "lang/spelling.h"
 
 namespace lumen::lang {
 
 ModelDecl Parser::model() {
+  return declared("model", {"config", "size", "param", "layers", "fn"});
+}
+
+// A model of numbers and functions alone, marked by the attribute that is its word.
+ModelDecl Parser::optimizer() {
+  return declared("optimizer", {"config", "fn"});
+}
+
+ModelDecl Parser::declared(const std::string& kind, const std::vector<std::string>& members) {
+  const std::string one = (kind == "optimizer" ? "an " : "a ") + kind;
   const uint32_t begin = next().begin;
   ModelDecl m;
-  m.name = expect_name("the model's name");
-  expect("(", "behind the model's name", "a model is written 'model NAME(cfg) { }'");
+  m.name = expect_name(fmt::format("the {}'s name", kind));
+  expect("(", fmt::format("behind the {}'s name", kind),
+         fmt::format("{0} is written '{1} NAME(cfg) {{ }}'", one, kind));
   if (!at_word("cfg"))
-    fail(peek(), fmt::format("expected 'cfg', found {}", describe(peek())), "a model's one parameter is called cfg");
+    fail(peek(), fmt::format("expected 'cfg', found {}", describe(peek())),
+         fmt::format("{}'s one parameter is called cfg", one));
   next();
   expect(")", "behind 'cfg'");
-  if (accept(":")) m.attributes = attributes();
-  expect("{", fmt::format("to open the body of model '{}'", m.name));
+  if (kind != "model") {
+    Attribute mark;
+    mark.name = kind;
+    mark.place = place_from(begin);
+    m.attributes.push_back(std::move(mark));
+  }
+  if (accept(":"))
+    for (Attribute& a : attributes()) m.attributes.push_back(std::move(a));
+  expect("{", fmt::format("to open the body of {} '{}'", kind, m.name));
   while (at_kind(TokenKind::newline) || at_symbol(";")) next();
   while (!at_symbol("}")) {
-    const Token& t = peek();
-    if (at_word("fn")) {
-      m.functions.push_back(function());
-    } else if (at_word("config")) {
-      config(m);
-    } else if (at_word("size")) {
-      m.sizes.push_back(size());
-    } else if (at_word("param")) {
-      m.params.push_back(model_param());
-    } else if (at_word("layers")) {
-      layers(m);
-    } else {
-      const std::string otherwise = "a model holds 'config', 'size', 'param', 'layers' and 'fn'";
-      fail(t, fmt::format("expected a member of the model, found {}", describe(t)),
-           t.kind == TokenKind::name ? did_you_mean(t.text, {"config", "size", "param", "layers", "fn"}, otherwise)
-                                     : otherwise);
-    }
+    member_of(m, one, members);
     end_of_member("the member");
   }
   next();
@@ -41,41 +46,28 @@ ModelDecl Parser::model() {
   return m;
 }
 
-// A model of numbers and functions alone, marked by the attribute that is its word.
-ModelDecl Parser::optimizer() {
-  const uint32_t begin = next().begin;
-  ModelDecl m;
-  m.name = expect_name("the optimizer's name");
-  expect("(", "behind the optimizer's name", "an optimizer is written 'optimizer NAME(cfg) { }'");
-  if (!at_word("cfg"))
-    fail(peek(), fmt::format("expected 'cfg', found {}", describe(peek())),
-         "an optimizer's one parameter is called cfg");
-  next();
-  expect(")", "behind 'cfg'");
-  Attribute mark;
-  mark.name = "optimizer";
-  mark.place = place_from(begin);
-  m.attributes.push_back(std::move(mark));
-  if (accept(":"))
-    for (Attribute& a : attributes()) m.attributes.push_back(std::move(a));
-  expect("{", fmt::format("to open the body of optimizer '{}'", m.name));
-  while (at_kind(TokenKind::newline) || at_symbol(";")) next();
-  while (!at_symbol("}")) {
-    const Token& t = peek();
-    if (at_word("fn")) {
-      m.functions.push_back(function());
-    } else if (at_word("config")) {
-      config(m);
-    } else {
-      const std::string otherwise = "an optimizer holds 'config' and 'fn'";
-      fail(t, fmt::format("expected a member of the optimizer, found {}", describe(t)),
-           t.kind == TokenKind::name ? did_you_mean(t.text, {"config", "fn"}, otherwise) : otherwise);
-    }
-    end_of_member("the member");
+void Parser::member_of(ModelDecl& m, const std::string& one, const std::vector<std::string>& members) {
+  const Token& t = peek();
+  const auto is = [&](const char* word) {
+    return at_word(word) && std::find(members.begin(), members.end(), word) != members.end();
+  };
+  if (is("fn")) {
+    m.functions.push_back(function());
+  } else if (is("config")) {
+    config(m);
+  } else if (is("size")) {
+    m.sizes.push_back(size());
+  } else if (is("param")) {
+    m.params.push_back(model_param());
+  } else if (is("layers")) {
+    layers(m);
+  } else {
+    std::string otherwise = one + " holds ";
+    for (size_t i = 0; i < members.size(); ++i)
+      otherwise += fmt::format("{}'{}'", i == 0 ? "" : i + 1 == members.size() ? " and " : ", ", members[i]);
+    fail(t, fmt::format("expected a member of the {}, found {}", one.substr(one.find(' ') + 1), describe(t)),
+         t.kind == TokenKind::name ? did_you_mean(t.text, members, otherwise) : otherwise);
   }
-  next();
-  m.place = place_from(begin);
-  return m;
 }
 
 void Parser::config(ModelDecl& m) {

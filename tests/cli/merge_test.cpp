@@ -73,6 +73,15 @@ TEST_F(MergeTest, TrainsWhatShips) {
   ASSERT_EQ(o.code, 0) << o.error;
   EXPECT_TRUE(fs::exists(path("shipped/model.gguf")));
   EXPECT_EQ(lumen({"verify", path("shipped")}).code, 0);
+  // What is further away than allowed is no success: the adapter stays, no model is left.
+  const Outcome far = adapt(path("q4.gguf"), "far", {"--ship", "q8_0", "--max-kl", "0"});
+  EXPECT_EQ(far.code, 5) << far.error;
+  EXPECT_TRUE(contains(far.error, "ship.max_kl is 0") && contains(far.error, "--resume")) << far.error;
+  for (const auto& entry : fs::directory_iterator(path("far"))) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_TRUE(name != "model.gguf" && name != "run.json" && name[0] != '.') << name;
+  }
+  EXPECT_TRUE(fs::exists(path("far/adapter/adapter_config.json")));
 }
 
 }  // namespace

@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""A run in phases (all weights, an adapter beside them, all weights again in a format after the merge, packed conversations
-among their data), killed at random moments and resumed, ends with the very bytes of a run left alone; the ready recipes run.
+"""A run in phases (all weights; an adapter beside them, of packed conversations; the same adapter on pairs; all weights again
+in a format after the merge), killed or stopped by Ctrl-C at random moments and resumed, ends with the very bytes of a run left
+alone; what is handed over is the best of a phase where its recipe says so; the ready recipes run.
 
 Usage: tests/cli/phases_check.py LUMEN [SEED]
+
+LUMEN_KILLS in the environment is how many kills there are in all (4 without it; releases are held to 50). When a run has come
+to its end before, another one begins, with another seed, order of data and packing.
 """
 import json
+import os
 import random
 import shutil
 import signal
@@ -14,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-KILLS = 8
+KILLS = int(os.environ.get("LUMEN_KILLS", "4"))
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 PHASES = """
@@ -25,10 +30,11 @@ path = "texts.txt"
 tokenizer = "characters"
 validation = 0.1
 [run]
+seed = {seed}
 batch = 2
 length = 24
 evaluate_every = 0
-save_every = 5
+save_every = {save_every}
 [schedule]
 warmup_steps = 2
 steps = 60
@@ -41,9 +47,29 @@ name = "chats"
 begin = "model"
 [phase.data]
 path = "chats.jsonl"
-packing = true
+packing = {packing}
 [phase.run]
 length = 96
+[phase.adapter]
+method = "lora"
+rank = 2
+
+[[phase]]
+name = "pairs"
+begin = "adapter"
+[phase.data]
+path = "pairs.jsonl"
+validation = 0.2
+[phase.run]
+length = 96
+evaluate_every = 4
+[phase.evaluation]
+load_best = true
+[phase.schedule]
+steps = 20
+learning_rate = 0.2
+[phase.objective]
+name = "dpo"
 [phase.adapter]
 method = "lora"
 rank = 2
@@ -72,7 +98,6 @@ def write_data(work):
     with open(work / "pairs.jsonl", "w") as f:
         for _ in range(40):
             f.write(json.dumps({"prompt": sentence(3), "chosen": sentence(3), "rejected": sentence(3)}) + "\n")
-    (work / "recipe.toml").write_text(PHASES)
 
 
 def start(lumen, work, out, *more):
@@ -99,34 +124,70 @@ def result(out):
 
 
 def kills(lumen, work, rng):
+    killed, rounds = 0, 0
+    while killed < KILLS or rounds == 0:
+        settings = {"seed": rounds + 1, "save_every": rng.choice([3, 5, 8]), "packing": "false" if rounds % 2 else "true"}
+        recipe = PHASES
+        for name, value in settings.items():
+            recipe = recipe.replace(f"{{{name}}}", str(value))
+        (work / "recipe.toml").write_text(recipe)
+        killed += killed_run(lumen, work, rng, KILLS - killed)
+        rounds += 1
+        if rounds == 1:
+            best(lumen, work)
+    print(f"{killed} kills over four phases, {rounds} run{'s' * (rounds > 1)}: files alike")
+
+
+def killed_run(lumen, work, rng, most):
+    """One run, killed at most so many times, beside the same left alone; returns the kills."""
     # Files name the model they were trained beside, so that both runs are in one place.
-    out, killed, first = work / "run", 0, True
+    out, killed = work / "run", 0
+    shutil.rmtree(out, ignore_errors=True)
     began = time.time()
     finished(start(lumen, work, out, "-r", "recipe.toml"))
     whole_takes = time.time() - began
     want = result(out)
     shutil.rmtree(out)
-    for _ in range(60):
-        resume = ["--resume"] if not first and (out / "phases.json").exists() else ["-r", "recipe.toml"]
+    while True:
+        resume = ["--resume"] if (out / "phases.json").exists() else ["-r", "recipe.toml"]
         process = start(lumen, work, out, *resume)
-        first = False
-        if killed < KILLS:
-            try:
-                _, said = process.communicate(timeout=rng.uniform(0.03, 0.3) * whole_takes)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-                process.communicate()
-                killed += 1
-                continue
-            assert process.returncode == 0, said[-4000:]
+        if killed >= most:
+            finished(process)
             break
-        finished(process)
+        try:
+            _, said = process.communicate(timeout=rng.uniform(0.02, 0.25) * whole_takes)
+        except subprocess.TimeoutExpired:
+            stopped = rng.random() < 0.25
+            process.send_signal(signal.SIGINT if stopped else signal.SIGKILL)
+            _, said = process.communicate()
+            # What does not train yet, or no more, ends at once.
+            assert process.returncode in ((0, 130, -signal.SIGINT) if stopped else (0, -signal.SIGKILL)), said[-4000:]
+            killed += 1
+            continue
+        assert process.returncode == 0, said[-4000:]
         break
     got = result(out)
     assert sorted(got) == sorted(want), set(got) ^ set(want)
     for name, content in want.items():
         assert got[name] == content, f"{name} differs after {killed} kills"
-    print(f"{killed} kills over three phases: {len(want)} files alike")
+    return killed
+
+
+def best(lumen, work):
+    """The phase after one with load_best began with the weights that its files have."""
+    run = work / "run"
+    last, chosen = (max(int(p.name.split("-")[1]) for p in run.glob("3-pairs/checkpoint-*")),
+                    int((run / "3-pairs/best").readlink().name.split("-")[1]))
+    assert chosen < last, f"the last step ({last}) is the best: nothing is proved"
+    merged = work / "merged.gguf"
+    done = subprocess.run([lumen, "merge", "--cache", str(work / "cache"), str(run / "1-texts/model.gguf"),
+                           str(run / "3-pairs/adapter"), "-o", str(merged), "--type", "f32", "--no-check"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    weights = 90_000  # bytes at the ends of the files: tensors, whatever stands before them
+    assert (run / "3-pairs/merged.gguf").read_bytes()[-weights:] == merged.read_bytes()[-weights:], "the last state was handed over, not the best"
+    assert not (run / "best").exists(), "checkpoints stay in their phases"
+    print(f"handed over after step {chosen} of {last}, the best")
 
 
 def recipes(lumen, work):

@@ -141,6 +141,25 @@ TEST(ObjectiveTrainer, TheReferenceIsTheModelAsItWas) {
   }
 }
 
+// An adapter that goes on: the reference has it, too, also where computing what it makes of all rows was interrupted.
+TEST(ObjectiveTrainer, AnAdapterThatGoesOnIsItsOwnReference) {
+  run::Engine engine = make_engine(2);
+  const auto data = std::make_shared<Answers>(RowForm::pairs, 4, 8);
+  const TestFolder folder;
+  Trainer before(engine, model_with_tokenizer(), recipe_of("orpo", true), data);
+  for (int i = 0; i < 4; ++i) (void)before.step();
+  const auto began = before.save(folder / "before");
+  Trainer t(engine, model_with_tokenizer(), recipe_of("dpo", true), data);
+  t.begin_with(load_checkpoint(began, test_library()->formats()));
+  const std::atomic<bool> stop = true;
+  t.remember_reference(&stop);
+  const auto saved = t.save(folder / "stopped");
+  Trainer again(engine, model_with_tokenizer(), recipe_of("dpo", true), data);
+  again.restore(saved);
+  again.remember_reference();
+  EXPECT_NEAR(again.step().loss, std::log(2.0), 1e-4);
+}
+
 TEST(ObjectiveTrainer, DistillationBeginsAtNothing) {
   run::Engine engine = make_engine(2);
   Trainer t(engine, model_with_tokenizer(), recipe_of("distillation", true),

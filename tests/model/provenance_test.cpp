@@ -121,5 +121,39 @@ TEST(Provenance, OutputsOfTraining) {
   }
 }
 
+// All weights trained: what they were before is recorded as well, in every file, over an interruption, and in the place
+// of what the model's own file says of itself.
+TEST(Provenance, OutputsOfAWholeModel) {
+  run::Engine engine = make_engine(2);
+  const AdapterCase s("llama", {{"hidden", 32}, {"layers", 1}, {"heads", 2}, {"kv_heads", 2}, {"ffn", 32}});
+  const TestFolder folder;
+  Model base = s.model;
+  Provenance own;
+  own.compiler = "of another time";
+  set_record(base.metadata, record_of(own));
+  write_gguf(base, folder / "base.gguf");
+  Recipe recipe = small_recipe();
+  recipe.batch = 2;
+  recipe.length = 8;
+  recipe.optimizer.ema_decay = 0.5;
+  QuantizeRule rule;
+  rule.values = {"*"};
+  rule.format = "q8_0";
+  recipe.quantize = {rule};
+  const Model begun = read_model(test_library(), folder / "base.gguf");
+  Trainer first(engine, begun, recipe, s.data);
+  first.set_origin({(folder / "base.gguf").string(), weights_hash(begun).hex()});
+  (void)first.step();
+  Trainer trainer(engine, begun, recipe, s.data);
+  trainer.restore(first.save(folder / "first"));
+  EXPECT_EQ(trainer.origin().hash, weights_hash(begun).hex());
+  (void)write_outputs(engine, trainer, folder / "run");
+  for (const char* name : {"", "model.gguf", "model-rounded.gguf", "model-ema.gguf"}) {
+    const auto lines = verify(test_library(), folder / "run" / name);
+    EXPECT_EQ(found(lines, Found::differs) + found(lines, Found::missing), "") << name;
+    EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [](const auto& l) { return l.what.starts_with("base"); }));
+  }
+}
+
 }  // namespace
 }  // namespace lumen::model

@@ -34,6 +34,11 @@ RunLog run(const std::string& name, const Recipe& recipe, double loss) {
              {"steps", 120},
              {"recipe", describe(recipe)},
              {"memory", {{{"kind", "weights"}, {"bytes", 4096}}, {{"kind", "optimizer"}, {"bytes", 8192}}}},
+             {"base", "/models/base.gguf"},
+             {"base_hash", "0a1b"},
+             {"optimizer", "lion"},
+             {"moments", "q8_0"},
+             {"what", {{{"what", "layers.*.wq"}, {"format", "bf16"}, {"tensors", 2}, {"numbers", 77}}}},
              {"formats", {{{"format", "q4_0"}, {"tensors", 3}, {"numbers", 900}, {"bytes", 500}}}},
              {"files", {{{"path", "/data/a.txt"}, {"bytes", 12}, {"xxh3_128", "00ff"}}}}};
   log.starts = 1;
@@ -42,9 +47,29 @@ RunLog run(const std::string& name, const Recipe& recipe, double loss) {
 
 TEST(Report, ShowsWhatTheLogHolds) {
   const std::string html = html_report(run("one", {}, 1));
-  for (const char* part : {"<!DOCTYPE html>", "<h1>one</h1>", "Gradient norm", "Learning rate", "MFU", "Memory",
-                           "0.6250", "arc.acc", "upon a &lt;time&gt;", "back to step 70", "/data/a.txt", "00ff", "q4_0",
-                           "1 %", "max_grad_norm = 1", "8.00 KiB", "66.7 %"})
+  for (const char* part : {"<!DOCTYPE html>",
+                           "<h1>one</h1>",
+                           "Gradient norm",
+                           "Learning rate",
+                           "MFU",
+                           "Memory",
+                           "0.6250",
+                           "arc.acc",
+                           "upon a &lt;time&gt;",
+                           "back to step 70",
+                           "/data/a.txt",
+                           "00ff",
+                           "q4_0",
+                           "1 %",
+                           "/models/base.gguf",
+                           "0a1b",
+                           "lion, moments in q8_0",
+                           "layers.*.wq",
+                           "bf16",
+                           "77",
+                           "max_grad_norm = 1",
+                           "8.00 KiB",
+                           "66.7 %"})
     EXPECT_THAT(html, HasSubstr(part)) << part;
 }
 
@@ -72,6 +97,7 @@ TEST(Report, EverythingIsEscaped) {
   log.run["memory"] = {{{"kind", evil}, {"bytes", 5}}};
   log.run["files"] = {{{"path", evil}, {"xxh3_128", evil}, {"bytes", evil}}};
   log.run["formats"] = {{{"format", evil}, {"tensors", evil}}};
+  log.run["what"] = {{{"what", evil}, {"format", evil}}};
   for (const std::string& html : {html_report(log), html_comparison(std::vector<RunLog>{log, log})}) {
     EXPECT_THAT(html, Not(HasSubstr("<img")));
     EXPECT_THAT(html, Not(HasSubstr("x onerror=alert(1)>")));

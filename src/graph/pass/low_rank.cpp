@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
+#include "graph/pass/low_rank_inputs.h"
 #include "graph/pass/pipeline.h"
 
 namespace lumen::graph {
@@ -30,10 +31,7 @@ class Adder {
  public:
   Adder(const Graph& g, const std::vector<LowRank>& parts) : r_(g) {
     for (const LowRank& p : parts) {
-      const ValueId weight = g.find_input(p.weight);
-      const size_t axes = weight < 0 ? 0 : g[weight].type.shape.size();
-      if ((axes != 2 && (axes != 3 || p.rows)) || p.rank < 1)
-        throw user_error("'{}' is no matrix that a change of low rank could be added to", p.weight);
+      const ValueId weight = low_rank_weight(g, p);
       LUMEN_CHECK(!parts_.contains(weight), "two changes of {}", p.weight);
       parts_[weight] = {p};
     }
@@ -84,10 +82,7 @@ class Adder {
   void add_inputs(Part& part, ValueId weight) {
     const std::string& name = part.what.weight;
     const Shape shape = r_.from[weight].type.shape;
-    Shape a = shape, b = shape;
-    a[part.what.rows ? 1 : shape.size() - 2] = Dim(part.what.rank);
-    b.back() = Dim(part.what.rank);
-    if (part.what.rows) b[0] = shape[1];
+    const auto [a, b] = low_rank_shapes(shape, part.what);
     part.a = input(low_rank_a(name), Role::parameter, a);
     part.b = input(low_rank_b(name), Role::parameter, b);
     const Shape rows = low_rank_rows(shape, part.what.rows);
@@ -256,6 +251,22 @@ std::string low_rank_squares(const std::string& weight) {
 
 Shape low_rank_rows(const Shape& weight, bool rows) {
   return rows ? Shape{weight[1]} : Shape(weight.begin(), weight.end() - 1);
+}
+
+ValueId low_rank_weight(const Graph& g, const LowRank& change) {
+  const ValueId weight = g.find_input(change.weight);
+  const size_t axes = weight < 0 ? 0 : g[weight].type.shape.size();
+  if ((axes != 2 && (axes != 3 || change.rows)) || change.rank < 1)
+    throw user_error("'{}' is no matrix that a change of low rank could be added to", change.weight);
+  return weight;
+}
+
+std::pair<Shape, Shape> low_rank_shapes(const Shape& weight, const LowRank& change) {
+  Shape a = weight, b = weight;
+  a[change.rows ? 1 : weight.size() - 2] = Dim(change.rank);
+  b.back() = Dim(change.rank);
+  if (change.rows) b[0] = weight[1];
+  return {a, b};
 }
 
 std::map<std::string, LowRankPlaces> low_rank_places(Graph g) {

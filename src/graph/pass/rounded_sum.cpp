@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
+#include "graph/pass/low_rank_inputs.h"
 #include "graph/pass/pipeline.h"
 
 namespace lumen::graph {
@@ -15,10 +16,7 @@ class SumAdder {
  public:
   SumAdder(const Graph& g, const std::vector<RoundedSum>& parts) : r_(g) {
     for (const RoundedSum& p : parts) {
-      const ValueId weight = g.find_input(p.change.weight);
-      const size_t axes = weight < 0 ? 0 : g[weight].type.shape.size();
-      if ((axes != 2 && (axes != 3 || p.change.rows)) || p.change.rank < 1)
-        throw user_error("'{}' is no matrix that a change of low rank could be added to", p.change.weight);
+      const ValueId weight = low_rank_weight(g, p.change);
       LUMEN_CHECK(!parts_.contains(weight), "two changes of {}", p.change.weight);
       parts_[weight] = p;
     }
@@ -40,10 +38,7 @@ class SumAdder {
   void replace_by_sum(const RoundedSum& part, ValueId v) {
     const std::string& name = part.change.weight;
     const Shape shape = r_.from[v].type.shape;
-    Shape a = shape, b = shape;
-    a[part.change.rows ? 1 : shape.size() - 2] = Dim(part.change.rank);
-    b.back() = Dim(part.change.rank);
-    if (part.change.rows) b[0] = shape[1];
+    const auto [a, b] = low_rank_shapes(shape, part.change);
     const ValueId in_a = parameter(low_rank_a(name), a), in_b = parameter(low_rank_b(name), b);
     ValueId sum = low_rank_sum(r_.build, r_[v], in_a, in_b, part.change.scale, part.change.rows);
     if (part.group > 0) sum = in_groups(sum, parameter(group_magnitude(name), group_shape(shape, part.group)));

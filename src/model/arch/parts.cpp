@@ -57,27 +57,35 @@ Weight part_of(const Weight& whole, const Parameter& p, bool as_rows) {
   return with_shape(take_rows(with_columns(whole, 1), {graph::Dim(count), graph::Dim(1)}, rows_of(p, count)), p.shape);
 }
 
-Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts) {
+graph::Type type_of_whole(const Model& model, const std::vector<const Parameter*>& parts) {
   const Parameter& first = *parts.front();
+  int64_t counted = 0;
+  for (const Parameter* p : parts) counted += p->hf_count;
+  if (counted != first.hf_of)
+    throw user_error("family '{}': the parameters in tensor '{}' hold {} of every {} rows or columns",
+                     model.family->name(), first.hf_rows, counted, first.hf_of);
   const graph::Element element = model.weights.at(first.name).type.element;
   const bool alike = std::all_of(parts.begin(), parts.end(), [&](const Parameter* p) {
     const Weight& w = model.weights.at(p->name);
     return w.type.element == element && !((p->hf_transposed || p->hf_columns) && is_rounded(w));
   });
+  return {shape_of_whole(first, false), alike ? element : graph::Element{Scalar::f32, nullptr}};
+}
+
+Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts) {
+  const Parameter& first = *parts.front();
+  const graph::Element element = type_of_whole(model, parts).element;
   // Each part's rows one behind the other, then where they belong. Of columns that are not turned every number is a
   // row.
   std::vector<Weight> rows;
-  int64_t counted = 0, all = 0;
+  int64_t all = 0;
   for (const Parameter* p : parts) {
-    Weight w = alike ? model.weights.at(p->name) : decoded(model.weights.at(p->name));
+    const Weight& own = model.weights.at(p->name);
+    Weight w = own.type.element == element ? own : decoded(own);
     if (p->hf_transposed && !p->hf_columns) w = transposed(w);
     rows.push_back(with_columns(w, p->hf_columns && !p->hf_transposed ? 1 : w.columns()));
-    counted += p->hf_count;
     all += rows.back().rows();
   }
-  if (counted != first.hf_of)
-    throw user_error("family '{}': the parameters in tensor '{}' hold {} of every {} rows or columns",
-                     model.family->name(), first.hf_rows, counted, first.hf_of);
   std::vector<int64_t> source(static_cast<size_t>(all));
   int64_t begin = 0;
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -16,8 +16,9 @@ namespace lumen::model {
 graph::Shape shape_of_whole(const Parameter& p, bool as_rows);
 // The parameter out of that tensor.
 Weight part_of(const Weight& whole, const Parameter& p, bool as_rows);
-// All parameters of one tensor put together as files hold it. Parts of different formats, and such whose rows would
-// have to be turned or cut, become f32.
+// All parameters of one tensor put together as files hold it, and the type it then has, for which no bytes are needed.
+// Parts of different formats, and such whose rows would have to be turned or cut, become f32.
+graph::Type type_of_whole(const Model& model, const std::vector<const Parameter*>& parts);
 Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts);
 
 }  // namespace lumen::model

@@ -192,18 +192,19 @@ void write_hf(const Model& model, const std::filesystem::path& folder, const Wei
     if (p.hf_plus != 0 && !model.weights.at(p.name).is_f32())
       throw user_error("{}: parameter '{}' must be held in floats for a Hugging Face folder", from, p.name);
   }
-  int64_t together = 0, largest = 0;
+  int64_t largest = 0;
+  std::map<std::string, int64_t> whole;  // tensors that are put together, which takes them twice
   for (const Parameter& p : model.parameters) {
     const bool stays = p.hf_rows.empty() && p.hf_halves == 0 && p.hf_plus == 0 && !p.hf_transposed &&
                        p.hf.find("{e}") == std::string::npos;
     const int64_t bytes = graph::byte_size(model.weights.at(p.name).type);
     if (!p.hf_rows.empty())
-      together = run::saturating_sum(together, bytes);
+      largest = std::max(largest, whole[p.hf_rows] = run::saturating_sum(whole[p.hf_rows], 2 * bytes));
     else if (!stays)
       largest = std::max(largest, bytes);
   }
   run::require_host_memory(fmt::format("writing {}", folder.string()),
-                           {{"weights in the order of Hugging Face folders", run::saturating_sum(together, largest)}},
+                           {{"a weight in the order of Hugging Face folders", largest}},
                            "a GGUF file is written without such copies");
   AtomicFolder out(folder);
   nlohmann::json config;
@@ -269,12 +270,13 @@ void write_hf(const Model& model, const std::filesystem::path& folder, const Wei
     }
   }
   for (const auto& [name, parts] : between) {
-    Model some;
-    some.family = model.family;
-    for (const Parameter* p : parts) some.weights[p->name] = fetched(model, *p, source);
-    const Weight whole = whole_of(some, parts);
-    specs.push_back(spec_of(name, whole.type));
-    weights.emplace_back([whole] { return whole; });
+    specs.push_back(spec_of(name, type_of_whole(model, parts)));
+    weights.emplace_back([&model, &source, &parts = parts] {
+      Model some;
+      some.family = model.family;
+      for (const Parameter* p : parts) some.weights[p->name] = fetched(model, *p, source);
+      return whole_of(some, parts);
+    });
   }
   SafetensorsWriter writer(out.path() / "model.safetensors", {{"format", "pt"}}, specs);
   for (const auto& make : weights) writer.write(make().bytes);

@@ -9,6 +9,7 @@ namespace lumen::model {
 namespace {
 
 constexpr const char *kValidationLoss = "validation_loss", *kValidationKl = "validation_kl";
+constexpr const char* kAverageLoss = "ema.validation_loss";  // of the mean of the weights
 constexpr std::string_view kTaskFile = ".toml";
 
 bool is_cost(const std::string& metric) {
@@ -81,11 +82,12 @@ TrainingEvaluator::TrainingEvaluator(const Recipe& recipe) : sample_tokens_(reci
   const bool of_task = std::any_of(tasks_.begin(), tasks_.end(), [&](const std::string& name) {
     return recipe.metric.starts_with(name + ".") || !library_.get(name).members.empty();
   });
-  const bool is_known = recipe.metric == kValidationLoss || (recipe.metric == kValidationKl && recipe.eval_kl);
+  const bool is_known = recipe.metric == kValidationLoss || (recipe.metric == kValidationKl && recipe.eval_kl) ||
+                        (recipe.metric == kAverageLoss && recipe.optimizer.ema_decay > 0);
   if (!is_known && !of_task)
-    throw Error(
-        Exit::usage, fmt::format("--metric {}: no evaluation has such a figure", recipe.metric),
-        "it is validation_loss, validation_kl with --eval-kl, or TASK.FIGURE of a task that --eval-tasks names");
+    throw Error(Exit::usage, fmt::format("--metric {}: no evaluation has such a figure", recipe.metric),
+                "it is validation_loss, validation_kl with --eval-kl, ema.validation_loss with --ema, or TASK.FIGURE of "
+                "a task that --eval-tasks names");
 }
 
 void TrainingEvaluator::ask(const LoadedModel& loaded, const std::atomic<bool>* stop,
@@ -112,13 +114,11 @@ std::optional<TrainingEvaluation> TrainingEvaluator::run(Trainer& trainer, int64
   if (trainer.has_average()) {
     const double loss = trainer.evaluate_average(rows, stop);
     if (loss < 0) return std::nullopt;
-    out.figures["ema.validation_loss"] = loss;
+    out.figures[kAverageLoss] = loss;
   }
   if (tasks_.empty() && prompts_.empty()) return out;
-  const Model model = trainer.rounded();
-  std::vector<ScaledAdapter> adapters;
-  if (trainer.has_adapter()) adapters.push_back({trainer.adapter(), 1});
-  const LoadedModel loaded(trainer.engine(), model, adapters);
+  const Trainer::Snapshot now = trainer.snapshot();
+  const LoadedModel loaded(trainer.engine(), now.model, now.adapters);
   try {
     ask(loaded, stop, told, out);
   } catch (const Error& e) {

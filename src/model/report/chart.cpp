@@ -210,29 +210,7 @@ std::string sparkline(const std::vector<Point>& points, size_t width) {
 }
 
 std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text, Lines::kept)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
+  return as_markup(printable(text, Lines::kept));
 }
 
 }  // namespace lumen::model

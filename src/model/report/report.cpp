@@ -253,6 +253,11 @@ std::string trained(const RunLog& run) {
   line("model", run.text("model"));
   line("family", run.text("family"));
   line("begun from", run.text("base"));
+  line("its weights, by hash", run.text("base_hash"));
+  line("adapter", run.text("adapter"));
+  line("shipped as", run.text("ships"));
+  if (const std::string moments = run.text("moments"); !run.text("optimizer").empty())
+    line("optimizer", run.text("optimizer") + (moments.empty() ? "" : ", moments in " + moments));
   const auto all = run.number("parameters"), some = run.number("trained");
   if (all) line("parameters", fmt::format("{:.0f}", *all));
   if (some)
@@ -264,6 +269,12 @@ std::string trained(const RunLog& run) {
     line("work of a step", fmt::format("{} FLOP, recomputed work not counted", short_number(*flops)));
   if (run.starts > 1) line("starts", fmt::format("{}", run.starts));
   std::string out = html_table(about);
+  Table what{{"trained", "held in", "tensors", "numbers"}, {}, 2};
+  for (const json& t : list_of(run, "what")) {
+    what.rows.push_back({member(t, "what"), member(t, "format"), member(t, "tensors"), member(t, "numbers")});
+    if (what.rows.size() == kMostRows) break;
+  }
+  out += html_table(what);
   Table formats{{"held in", "tensors", "numbers", "bytes"}, {}, 1};
   for (const json& f : list_of(run, "formats"))
     formats.rows.push_back({member(f, "format"), member(f, "tensors"), member(f, "numbers"), member(f, "bytes")});

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/printable.h"
 #include "model/text/template_run.h"
 #include "model/text/unicode.h"
 
@@ -82,32 +83,6 @@ void sort_values(TemplateRun& r, std::vector<std::pair<Value, Value>>& keyed, bo
   if (reverse) std::reverse(keyed.begin(), keyed.end());
   std::stable_sort(keyed.begin(), keyed.end(), less);
   if (reverse) std::reverse(keyed.begin(), keyed.end());
-}
-
-std::string escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
 }
 
 std::string indent(const std::string& text, const std::string& by, bool first, bool blank) {
@@ -274,7 +249,7 @@ const std::unordered_map<std::string, Filter>& filters() {
          for (auto& [key, item] : keyed) out.push_back(std::move(item));
          return r.made(std::move(out));
        }},
-      {"escape", [](TemplateRun& r, const Value& v, TemplateCall&) { return r.made(escape(v.print())); }},
+      {"escape", [](TemplateRun& r, const Value& v, TemplateCall&) { return r.made(as_markup(v.print())); }},
       {"first",
        [](TemplateRun& r, const Value& v, TemplateCall&) {
          const ValueList items = r.iterate(v);

@@ -1,10 +1,12 @@
 #include "model/train/forecast.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.h"
 #include "model/train/method.h"
 #include "model/train/recomputation.h"
+#include "model/train/trainer.h"
 
 namespace lumen::model {
 namespace {
@@ -69,31 +71,61 @@ bool fits(run::Engine& engine, const TrainingForecast& f, bool weights_are_there
   return true;
 }
 
+// Of 1 .. `most` the least for which `holds`, which then holds for all larger ones; 0 when it does not for `most`.
+int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
+  if (most < 1 || !holds(most)) return 0;
+  int64_t fails = 0, good = most;
+  while (good - fails > 1) {
+    const int64_t middle = fails + (good - fails) / 2;
+    (holds(middle) ? good : fails) = middle;
+  }
+  return good;
+}
+
 // The change of a recipe that costs least and would fit: the same batch in more parts, which costs nothing but the time
-// of smaller products; then computing values again; then shorter windows.
+// of smaller products; then computing values again; then shorter windows. Every try plans a whole step, so that few are
+// made: halves take less and less.
 std::string cheapest_change(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
                             bool weights_are_there, const Model* teacher) {
   constexpr int64_t kShortest = 64;
-  Recipe smaller = recipe;
-  smaller.length = window_length(model, recipe);
-  while (smaller.batch % 2 == 0 && smaller.accumulate * 2 <= kMostBatches) {
-    smaller.batch /= 2;
-    smaller.accumulate *= 2;
-    if (fits(engine, forecast_training(engine, model, smaller, form, weights_are_there, teacher), weights_are_there))
-      return fmt::format("--batch {} --accumulate {} trains the same and fits", smaller.batch, smaller.accumulate);
+  const auto would_fit = [&](const Recipe& r) {
+    return fits(engine, forecast_training(engine, model, r, form, weights_are_there, teacher), weights_are_there);
+  };
+  int64_t halvings = 0;
+  for (int64_t batch = recipe.batch, parts = recipe.accumulate; batch % 2 == 0 && parts * 2 <= kMostBatches;) {
+    batch /= 2;
+    parts *= 2;
+    ++halvings;
   }
-  if (recipe.recompute == "none") {
+  const auto in_parts = [&](int64_t times) {
+    Recipe r = recipe;
+    r.length = window_length(model, recipe);
+    r.batch >>= times;
+    r.accumulate <<= times;
+    return r;
+  };
+  if (const int64_t times = least_that(halvings, [&](int64_t n) { return would_fit(in_parts(n)); }); times > 0) {
+    const Recipe r = in_parts(times);
+    return fmt::format("--batch {} --accumulate {} trains the same and fits", r.batch, r.accumulate);
+  }
+  Recipe smaller = in_parts(halvings);
+  const bool again = recipe.recompute == "none" || recipe.recompute == "maps";
+  if (again) {
     smaller.recompute = "layers";
-    if (fits(engine, forecast_training(engine, model, smaller, form, weights_are_there, teacher), weights_are_there))
+    if (would_fit(smaller))
       return fmt::format("--batch {} --accumulate {} --recompute layers trains the same, slower, and fits",
                          smaller.batch, smaller.accumulate);
   }
-  while (smaller.length / 2 >= kShortest) {
-    smaller.length /= 2;
-    if (fits(engine, forecast_training(engine, model, smaller, form, weights_are_there, teacher), weights_are_there))
-      return fmt::format("--batch {} --accumulate {} --length {}{} fits", smaller.batch, smaller.accumulate,
-                         smaller.length, recipe.recompute == "none" ? " --recompute layers" : "");
-  }
+  int64_t shorter = 0;
+  while (smaller.length >> (shorter + 1) >= kShortest) ++shorter;
+  const auto of_length = [&](int64_t times) {
+    Recipe r = smaller;
+    r.length >>= times;
+    return r;
+  };
+  if (const int64_t times = least_that(shorter, [&](int64_t n) { return would_fit(of_length(n)); }); times > 0)
+    return fmt::format("--batch {} --accumulate {} --length {}{} fits", smaller.batch, smaller.accumulate,
+                       of_length(times).length, again ? " --recompute layers" : "");
   return recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
                                  : "train an adapter beside the weights (--lora), or choose a smaller model";
 }
@@ -150,6 +182,12 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     out.evaluation = run::saturating_sum(out.evaluation, beside(method.objective_loss()));
     if (method.is_frozen() && objective->reads(kReference))
       out.evaluation = run::saturating_sum(out.evaluation, beside(method.reference()));
+  }
+  if (!(recipe.eval_tasks.empty() && recipe.samples.empty()) && Trainer::snapshot_copies(engine, recipe)) {
+    int64_t copy = method.is_frozen() ? out.weights : 0;
+    for (const Parameter& p : model.parameters)
+      if (!method.is_frozen()) copy = run::saturating_sum(copy, element_bytes(p.shape, Scalar::f32));
+    out.evaluation = run::saturating_sum(out.evaluation, copy);
   }
   out.operations = method.operations();
   for (const Parameter& p : method.trained()) out.trained += p.count();

@@ -47,8 +47,18 @@ json run_line(Trainer& trainer, const LoopOptions& options) {
               {"recipe", describe(recipe)},
               {"memory", json::array()},
               {"formats", json::array()},
+              {"what", json::array()},
+              {"optimizer", recipe.optimizer.name},
+              {"moments", recipe.optimizer.moments},
               {"files", json::array()}};
-  if (!options.base.empty()) run["base"] = options.base;
+  if (const Trainer::Origin origin = trainer.origin(); !origin.hash.empty()) {
+    run["base"] = origin.place;
+    run["base_hash"] = origin.hash;
+  }
+  if (trainer.has_adapter()) run["adapter"] = recipe.adapter.method;
+  if (recipe.ship.ships()) run["ships"] = recipe.ship.type;
+  for (const Trainer::Trained& t : trainer.trained())
+    run["what"].push_back({{"what", t.what}, {"format", t.format}, {"tensors", t.tensors}, {"numbers", t.numbers}});
   if (options.ceiling > 0) run["ceiling_flops"] = options.ceiling;
   for (const Trainer::Held& held : trainer.memory())
     run["memory"].push_back({{"kind", held.kind}, {"bytes", held.bytes}});
@@ -182,7 +192,6 @@ class Loop {
     validation_ = e->validation_loss;
     if (result_.best_validation == 0 || validation_ < result_.best_validation) result_.best_validation = validation_;
     log(*e);
-    if (trainer_.has_average() && !evaluate_average(rows)) return;
     if (!watched) return;
     RunState& state = trainer_.state();
     state.evaluated_at = trainer_.done();
@@ -196,17 +205,6 @@ class Loop {
     if (!better || !watches()) return;
     save();
     saver_.link_best();
-  }
-
-  // Of the mean of the weights; false when it was interrupted.
-  bool evaluate_average(int64_t rows) {
-    const double loss = trainer_.evaluate_average(rows, options_.stop);
-    result_.interrupted = loss < 0;
-    if (result_.interrupted) return false;
-    const std::vector<std::pair<std::string, double>> scalars = {{"validation/ema_loss", loss}};
-    if (recipe_.tensorboard) events_.scalars(trainer_.done(), scalars);
-    metrics_.write({{"step", trainer_.done()}, {"ema_validation_loss", loss}});
-    return true;
   }
 
   void log(const TrainingEvaluation& e) {

@@ -17,7 +17,6 @@ struct LoopOptions {
   std::filesystem::path out;                // checkpoints and metrics.jsonl; empty: nothing is written
   const std::atomic<bool>* stop = nullptr;  // set by a signal: save and return early
   std::string title = "train";              // begins the live line
-  std::string base = {};                    // what the model was begun from, for the report
   double ceiling = 0;                       // operations a second the device can do (product_ceiling); 0: not known
 };
 

@@ -25,13 +25,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kModel = "model.gguf";
 constexpr const char* kRounded = "model-rounded.gguf";
 constexpr const char* kAverage = "model-ema.gguf";
 constexpr const char* kFolder = "hf";
 constexpr const char* kAdapter = "adapter";
 constexpr const char* kAdapterGguf = "adapter.gguf";
-constexpr const char* kOutputs[] = {kModel, kRounded, kAverage, kFolder, kAdapter, kAdapterGguf, kReportName, kRunFile};
+constexpr const char* kOutputs[] = {kModelFile, kRounded,     kAverage,    kFolder,
+                                    kAdapter,   kAdapterGguf, kReportName, kRunFile};
 
 constexpr int64_t kCheckedRows = 8;  // of the validation data, by which a merged model is checked
 
@@ -127,8 +127,9 @@ Model in_type(run::Engine& engine, const Model& model, const std::string& type, 
 Provenance provenance_of(const Trainer& trainer, const Model& model) {
   const Recipe& recipe = trainer.recipe();
   Provenance from;
-  from.base = recipe.base;
-  if (trainer.has_adapter()) from.base_hash = trainer.base().hex();
+  const Trainer::Origin origin = trainer.origin();
+  from.base = origin.place;
+  from.base_hash = origin.hash;
   from.files = trainer.batches().files();
   for (DataFile& f : from.files)
     if (!f.path.empty()) f.path = fs::absolute(f.path).lexically_normal().string();
@@ -221,25 +222,25 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
     write_run_file(folder, provenance_of(trainer, base), {kAdapter, kAdapterGguf});
     return lines;
   }
-  const Scratch staged(folder / fmt::format(".{}.{}.unchecked", kModel, ::getpid()));
+  const Scratch staged(folder / fmt::format(".{}.{}.unchecked", kModelFile, ::getpid()));
   write_merged(engine, trainer, staged.path, false);
   const Divergence d =
-      distance(engine, trainer, staged.path, folder / fmt::format(".{}.{}.logits", kModel, ::getpid()));
+      distance(engine, trainer, staged.path, folder / fmt::format(".{}.{}.logits", kModelFile, ::getpid()));
   const std::string far =
       fmt::format("KL divergence {:.2e} nats per token from what was trained, over {} tokens", d.mean, d.tokens);
   if (shipping && !(d.mean <= recipe.ship.max_kl))
     throw Error(Exit::verify,
                 fmt::format("the merged model is not what was trained: {}; ship.max_kl is {}", far, recipe.ship.max_kl),
                 "the adapter is in the checkpoint; `lumen merge` folds it in without this bound");
-  fs::rename(staged.path, folder / kModel);
-  lines.push_back(
-      fmt::format("{} (merged, {}; {})", (folder / kModel).string(), shipping ? recipe.ship.type : recipe.merge, far));
+  fs::rename(staged.path, folder / kModelFile);
+  lines.push_back(fmt::format("{} (merged, {}; {})", (folder / kModelFile).string(),
+                              shipping ? recipe.ship.type : recipe.merge, far));
   if (recipe.hugging_face) {
     write_merged(engine, trainer, folder / kFolder, true);
-    write_run_file(folder / kFolder, provenance_of(trainer, base), {"model.safetensors", "config.json"});
+    write_run_file(folder / kFolder, provenance_of(trainer, base), kFolderFiles);
     lines.push_back(fmt::format("{} (merged)", (folder / kFolder).string()));
   }
-  write_run_file(folder, provenance_of(trainer, base), {kModel, kAdapter, kAdapterGguf, kFolder});
+  write_run_file(folder, provenance_of(trainer, base), {kModelFile, kAdapter, kAdapterGguf, kFolder});
   return lines;
 }
 
@@ -305,24 +306,28 @@ std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, co
   const Provenance from = provenance_of(trainer, trained);
   set_record(trained.metadata, record_of(from));
   std::vector<std::string> lines;
-  write_gguf(trained, folder / kModel, file_type);
-  lines.push_back(fmt::format("{} ({})", (folder / kModel).string(), recipe.output_type));
+  write_gguf(trained, folder / kModelFile, file_type);
+  lines.push_back(fmt::format("{} ({})", (folder / kModelFile).string(), recipe.output_type));
   if (!recipe.quantize.empty()) {
-    write_gguf(trainer.rounded(), folder / kRounded, static_cast<int>(recipe.file_type));
+    Model rounded = trainer.rounded();
+    set_record(rounded.metadata, record_of(provenance_of(trainer, rounded)));
+    write_gguf(rounded, folder / kRounded, static_cast<int>(recipe.file_type));
     lines.push_back(fmt::format("{} (the recipe's formats)", (folder / kRounded).string()));
   }
   if (trainer.has_average()) {
     trainer.exchange_average();
-    write_gguf(in_type(engine, trainer.model(), recipe.output_type, &file_type), folder / kAverage, file_type);
+    Model average = in_type(engine, trainer.model(), recipe.output_type, &file_type);
     trainer.exchange_average();
+    set_record(average.metadata, record_of(from));
+    write_gguf(average, folder / kAverage, file_type);
     lines.push_back(fmt::format("{} ({}, the mean of the weights)", (folder / kAverage).string(), recipe.output_type));
   }
   if (recipe.hugging_face) {
     write_hf(trained, folder / kFolder);
-    write_run_file(folder / kFolder, from, {"model.safetensors", "config.json"});
+    write_run_file(folder / kFolder, from, kFolderFiles);
     lines.push_back(fmt::format("{} ({})", (folder / kFolder).string(), recipe.output_type));
   }
-  write_run_file(folder, from, {kModel, kRounded, kAverage, kFolder});
+  write_run_file(folder, from, {kModelFile, kRounded, kAverage, kFolder});
   return lines;
 }
 

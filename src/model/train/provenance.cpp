@@ -109,22 +109,32 @@ std::vector<std::string> places_around(const fs::path& by) {
   return out;
 }
 
-// Where a file lies that is recorded by its place, or by its name alone: then where its run found it, beside the file
-// that records it, or here.
-std::string found_at(const std::string& recorded, const fs::path& by) {
-  std::error_code failure;
-  if (recorded.starts_with("hf:") || fs::path(recorded).has_parent_path()) return recorded;
-  for (const std::string& place : places_around(by))
-    if (fs::path(place).filename() == recorded && fs::exists(place, failure)) return place;
-  const fs::path beside = by.parent_path() / recorded;
-  return fs::exists(beside, failure) ? beside.string() : recorded;
-}
+// Where files lie that are recorded by their places, or by their names alone: then where the run found them, beside the
+// file that records them, or here.
+class Places {
+ public:
+  explicit Places(fs::path by) : by_(std::move(by)) {}
 
-VerifyLine compare_base(const LibraryRef& library, const Provenance& p, const std::string& file) {
+  std::string of(const std::string& recorded) {
+    std::error_code failure;
+    if (recorded.starts_with("hf:") || fs::path(recorded).has_parent_path()) return recorded;
+    if (!around_) around_ = places_around(by_);
+    for (const std::string& place : *around_)
+      if (fs::path(place).filename() == recorded && fs::exists(place, failure)) return place;
+    const fs::path beside = by_.parent_path() / recorded;
+    return fs::exists(beside, failure) ? beside.string() : recorded;
+  }
+
+ private:
+  fs::path by_;
+  std::optional<std::vector<std::string>> around_;  // read once, when the first is asked for
+};
+
+VerifyLine compare_base(const LibraryRef& library, const Provenance& p, Places& places) {
   VerifyLine line;
   line.what = fmt::format("base '{}'", p.base);
   std::error_code failure;
-  const std::string place = found_at(p.base, file);
+  const std::string place = places.of(p.base);
   const Paths files = model_files(place);
   if (files.empty() || !fs::exists(files.front(), failure)) {
     line.found = Found::missing;
@@ -145,10 +155,11 @@ std::vector<VerifyLine> compare_all(const LibraryRef& library, const Record& rec
     throw Error(Exit::user, fmt::format("{}: nothing is recorded of where it comes from", file),
                 "`lumen train` and `lumen merge` record it in what they write");
   std::vector<VerifyLine> lines;
-  if (!p->base.empty()) lines.push_back(compare_base(library, *p, file));
+  Places places{file};
+  if (!p->base.empty()) lines.push_back(compare_base(library, *p, places));
   for (const DataFile& f : p->files) {
     if (f.path.empty()) continue;  // the text that comes with the program is part of it
-    lines.push_back(compare_file("file", found_at(f.path, file), f.bytes, f.hash.hex()));
+    lines.push_back(compare_file("file", places.of(f.path), f.bytes, f.hash.hex()));
   }
   if (!p->recipe.empty())
     lines.push_back(compare_text("recipe", hash_text(p->recipe).hex(), text_of(record, kRecipeHash)));
@@ -291,7 +302,7 @@ std::vector<VerifyLine> verify(const LibraryRef& library, const fs::path& path) 
   if (!fs::exists(path, failure)) throw user_error("{}: no such file or folder", path.string());
   const FormatLibrary& formats = library->formats();
   if (!fs::is_directory(path, failure)) return compare_all(library, read_record(path, formats), path.string());
-  for (const char* name : {kRunFile, kAdapterWeights, "model.safetensors", "model.gguf"}) {
+  for (const char* name : {kRunFile, kAdapterWeights, kFolderFiles[0].c_str(), kModelFile}) {
     if (!fs::exists(path / name, failure)) continue;
     std::vector<VerifyLine> lines = compare_all(library, read_record(path / name, formats), (path / name).string());
     if (std::string_view(name) == kRunFile)

@@ -18,6 +18,9 @@
 namespace lumen::model {
 
 inline constexpr const char* kRunFile = "run.json";
+inline constexpr const char* kModelFile = "model.gguf";  // in the folder of a run
+// What of a Hugging Face folder is listed by content.
+inline const std::vector<std::string> kFolderFiles = {"model.safetensors", "config.json"};
 
 struct Provenance {
   std::string base;                            // the file or folder it began with; "": fresh weights

@@ -419,6 +419,29 @@ std::vector<Trainer::HeldIn> Trainer::formats() const {
   return out;
 }
 
+std::vector<Trainer::Trained> Trainer::trained() const {
+  std::vector<Trained> out;
+  for (const Parameter& p : method_.trained()) {
+    Trained one;
+    for (const char c : p.name) {
+      const bool is_digit = c >= '0' && c <= '9', in_number = is_digit && (one.what.empty() || one.what.back() == '.');
+      if (in_number || (is_digit && one.what.back() == '*')) {
+        if (one.what.empty() || one.what.back() != '*') one.what += '*';
+      } else {
+        one.what += c;
+      }
+    }
+    const graph::Element& element = tensors_.at(p.name)->type().element;
+    one.format = element.format ? element.format->name : std::string(scalar_name(element.scalar));
+    const auto same = std::find_if(out.begin(), out.end(),
+                                   [&](const Trained& t) { return t.what == one.what && t.format == one.format; });
+    Trained& to = same == out.end() ? out.emplace_back(std::move(one)) : *same;
+    ++to.tensors;
+    to.numbers += p.count();
+  }
+  return out;
+}
+
 void Trainer::require_data() const {
   require_rows();
   const auto vocabulary = model_.config.find("vocab");
@@ -582,6 +605,33 @@ Model Trainer::rounded() const {
     } else {
       w = encode_with(a.format, w, fields);
     }
+  }
+  return out;
+}
+
+bool Trainer::snapshot_copies(run::Engine& engine, const Recipe& recipe) {
+  if (recipe.adapter.trains()) return recipe.ship.ships();
+  return !recipe.quantize.empty() || !engine.device().reads_host_memory() ||
+         param_scalar(recipe.param_type) != Scalar::f32;
+}
+
+Trainer::Snapshot Trainer::snapshot() const {
+  Snapshot out;
+  if (shipping()) {
+    out.model = model_;
+    for (const Parameter& p : model_.parameters)
+      if (shipping()->is_changed(p.name)) out.model.weights[p.name] = shipped(p);
+    return out;
+  }
+  if (has_adapter()) out.adapters.push_back({adapter(), 1});
+  if (has_adapter() || snapshot_copies(engine_, recipe_)) {
+    out.model = rounded();
+    return out;
+  }
+  out.model = model_;
+  for (auto& [name, w] : out.model.weights) {
+    const run::DeviceTensorRef& t = tensors_.at(name);
+    w.bytes = Bytes({static_cast<const uint8_t*>(t->data()), static_cast<size_t>(t->bytes())}, t);
   }
   return out;
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "model/arch/adapter.h"
 #include "model/arch/model.h"
 #include "model/file/checkpoint.h"
 #include "model/train/batches.h"
@@ -77,6 +78,12 @@ class Trainer {
     int64_t tensors = 0, numbers = 0, bytes = 0;
   };
   std::vector<HeldIn> formats() const;  // that weights are held in
+  // What is trained, parameters of all layers as one: "layers.*.wq".
+  struct Trained {
+    std::string what, format;
+    int64_t tensors = 0, numbers = 0;
+  };
+  std::vector<Trained> trained() const;
   double work() const { return work_; }
   int64_t trained_count() const;
   const Model& outline() const { return model_; }  // without bytes of weights
@@ -89,12 +96,29 @@ class Trainer {
   Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
   const Hash& base() const { return base_; }  // of the weights an adapter is trained beside
+  // The model it began with: its place, and the hash of its weights (lora_base.h). Recorded in checkpoints and outputs;
+  // empty where weights were fresh.
+  struct Origin {
+    std::string place, hash;
+  };
+  Origin origin() const { return has_adapter() ? Origin{recipe_.base, base_.hex()} : origin_; }
+  void set_origin(Origin origin) { origin_ = std::move(origin); }
   // Of an adapter inside a rounding (ship.h), the formats it is trained for, and a merged weight in the very bytes.
   const Shipping* shipping() const { return method_.shipping(); }
   Weight shipped(const Parameter& p) const;
   // Of one window of tokens, [tokens, vocabulary]: what the losses of evaluate() follow from.
   void logits(std::span<const TokenId> window, std::span<float> out);
   Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
+  // What is asked and written with: the weights in the formats in which they will be written, the adapter beside them
+  // unless it is inside of their rounding. Where the processor reads what the run holds, nothing is copied: it is of
+  // use until the next step.
+  struct Snapshot {
+    Model model;
+    std::vector<ScaledAdapter> adapters;
+  };
+  Snapshot snapshot() const;
+  // Whether that takes another copy of the weights.
+  static bool snapshot_copies(run::Engine& engine, const Recipe& recipe);
 
   // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
   // finite; nothing is left behind then.
@@ -150,6 +174,7 @@ class Trainer {
   std::shared_ptr<const Model> teacher_;
   Method method_;
   Hash base_;
+  Origin origin_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
   std::shared_ptr<run::Program> reference_, objective_loss_, divergence_, logits_;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "model/file/json.h"
 #include "model/train/guard.h"
 #include "model/train/record.h"
 #include "model/train/trainer.h"
@@ -15,6 +16,21 @@ namespace {
 
 constexpr const char* kTeacher = "teacher";              // hash of its weights
 constexpr const char* kReferenceFile = "reference.txt";  // log probabilities of rows (RowLog)
+constexpr const char* kGoesOn = "goes_on";               // in the state: the adapter began as another run's
+
+constexpr const char* kOrigin = "origin";
+
+// Checkpoints of the time when AdamW was the only optimizer call its moments adam.m.* and adam.v.*.
+std::string name_in(const TensorFile& file, const std::string& name) {
+  if (file.find(name)) return name;
+  for (const char* moment : {"m", "v"}) {
+    const std::string prefix = optimizer_state(moment, "");
+    const std::string before = fmt::format("adam.{}.", moment);
+    if (name.starts_with(prefix) && file.find(before + name.substr(prefix.size())))
+      return before + name.substr(prefix.size());
+  }
+  return name;
+}
 
 TensorSpec spec_of(const std::string& name, const graph::Type& type) {
   TensorSpec spec;
@@ -46,9 +62,13 @@ void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const
 }
 
 void take(const TensorFile& file, const std::string& name, const std::string& folder, run::DeviceTensor& to) {
-  const StoredTensor& stored = file.get(name);
+  const StoredTensor& stored = file.get(name_in(file, name));
   const TensorSpec expected = spec_of(name, to.type());
-  if (stored.shape != expected.shape || !(stored.element == expected.element)) {
+  // Files know short floats as types of numbers, a run may hold them as a format.
+  const FormatRef& format = expected.element.format;
+  const bool same_element = stored.element == expected.element ||
+                            (format && !stored.element.format && is_plain(*format, stored.element.scalar));
+  if (stored.shape != expected.shape || !same_element) {
     throw user_error(
         "{}: tensor '{}' has another shape or type than in this run; resume with the recipe it was made with", folder,
         name);
@@ -91,6 +111,8 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   if (teacher_) content.state.more[kTeacher] = weights_hash(*teacher_).hex();
   if (!reference_log_.empty()) content.files[kReferenceFile] = reference_log_.text();
   content.state.more["run"] = to_json(state_);
+  if (goes_on_) content.state.more[kGoesOn] = true;
+  if (!origin_.hash.empty()) content.state.more[kOrigin] = {{"place", origin_.place}, {"weights", origin_.hash}};
   for (const auto& [name, t] : tensors_) {
     if (is_saved(name)) content.weights.push_back(spec_of(name, t->type()));
     if (is_optimizer_state(name)) content.optimizer.push_back(spec_of(name, t->type()));
@@ -138,6 +160,9 @@ void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
                 "--teacher names the same model");
   state_ = run_state_of(checkpoint.state.more, folder);
   done_ = checkpoint.state.step;
+  goes_on_ = checkpoint.state.more.contains(kGoesOn);
+  if (const auto from = checkpoint.state.more.find(kOrigin); from != checkpoint.state.more.end())
+    origin_ = {json_text(*from, "place", folder), json_text(*from, "weights", folder)};
   if (const auto log = checkpoint.files.find(kReferenceFile); log != checkpoint.files.end())
     reference_log_ = RowLog::read(log->second, folder + "/" + kReferenceFile);
   diverged_ = false;
