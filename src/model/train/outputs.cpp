@@ -148,6 +148,8 @@ Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merge
   options.length = rows.length;
   options.full = true;
   options.exact = true;
+  // Both in the precision of the run: what is compared is the weights.
+  options.products = product_type(trainer.recipe().precision, base.family->library().formats());
   const std::vector<TokenId> text(rows.tokens.begin(), rows.tokens.end());
   const Scratch guard(scratch);
   LogitsSource source;
