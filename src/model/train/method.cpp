@@ -76,6 +76,12 @@ std::optional<graph::Graph> Method::teacher() const {
                 fmt::format("the objective '{}' learns from the model without its adapter, and there is none",
                             objective_->name()),
                 "train an adapter: --lora");
+  if (recipe_.adapter.rewrites())
+    throw Error(
+        Exit::usage,
+        fmt::format("the objective '{}' learns from the model without its adapter, which adapter.init {} changes",
+                    objective_->name(), recipe_.adapter.init),
+        "begin with --lora-init default");
   return graph::bind_symbols(function("forward"), options_.symbols);
 }
 

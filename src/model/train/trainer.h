@@ -83,6 +83,7 @@ class Trainer {
   // Of runs that train one, as it is now.
   Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
+  const std::vector<graph::LowRank>& changes() const { return method_.changes(); }
   const Hash& base() const { return base_; }  // of the weights an adapter is trained beside
   // Of an adapter inside a rounding (ship.h), the formats it is trained for, and a merged weight in the very bytes.
   const Shipping* shipping() const { return method_.shipping(); }
@@ -101,6 +102,8 @@ class Trainer {
   // Begins with what another run trained, weights or an adapter, and nothing else of it. Error when it is of another
   // shape.
   void begin_with(const Checkpoint& checkpoint);
+  // Begins with these A and B, without which the model is not what was given (rewrite/rewrite.h).
+  void begin_with(const Adapter& beginning);
   int64_t checkpoint_bytes() const;  // about
 
   std::string explain() const;  // kernels of a step with their last times
