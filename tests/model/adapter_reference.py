@@ -17,6 +17,7 @@ warnings.simplefilter("ignore")
 try:
     import numpy as np
     import peft
+    import safetensors.torch
     import torch
     import transformers
     from transformers.utils import logging
@@ -28,6 +29,12 @@ try:
 except ImportError as missing:
     l = None
     print(f"without llama.cpp: {missing}; pip install llama-cpp-python")
+
+try:
+    import gguf
+except ImportError as missing:
+    gguf = None
+    print(f"without gguf: {missing}; pip install gguf")
 
 TOLERANCE = 1e-4  # of the range of log probabilities
 LENGTH = 48
@@ -149,9 +156,74 @@ def check(program, folder, name):
     return [f"{name}: {what}" for what, x in off.items() if not x < (2e-3 if what == "llama.cpp" else TOLERANCE)]
 
 
+def check_pissa(program, folder, name):
+    """Base and beginning are those of peft; what was trained is the same beside that base, and as a plain adapter beside the given model."""
+    if not os.path.exists(f"{folder}/llama"):
+        make_base(program, folder, "llama")
+    hf, out = f"{folder}/llama/hf", f"{folder}/{name}-run"
+    lumen(program, "train", "-m", hf, "--lora", "--lora-init", "pissa", "--lora-alpha", 6, "--lora-rank", 3, "--steps", 4, "--warmup", 1, "--lr", "1e-2",
+          "--eval-every", 0, "-b", 2, "-c", 32, "-o", out)
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    theirs = peft.get_peft_model(transformers.AutoModelForCausalLM.from_pretrained(hf, dtype=torch.float32),
+                                 peft.LoraConfig(task_type="CAUSAL_LM", r=3, lora_alpha=6, init_lora_weights="pissa", target_modules=targets))
+    rest = safetensors.torch.load_file(f"{out}/base/model.safetensors")
+    worst = 0.0
+    for key, weight in theirs.state_dict().items():
+        if not key.endswith("base_layer.weight"):
+            continue
+        mine = rest[key.replace("base_model.model.", "").replace(".base_layer", "")]
+        worst = max(worst, ((mine - weight).abs().max() / (weight.max() - weight.min())).item())
+    tokens, _ = recorded(program, folder, "-m", hf)
+    _, ours = recorded(program, folder, "-m", f"{out}/base", "--lora", f"{out}/adapter")
+    wide = ours.max() - ours.min()
+    found = {"peft": with_transformers(f"{out}/base", tokens, f"{out}/adapter"), "plain, peft": with_transformers(hf, tokens, f"{out}/adapter-plain"),
+             "plain": recorded(program, folder, "-m", hf, "--lora", f"{out}/adapter-plain.gguf")[1]}
+    off = {what: np.abs(rows - ours).max() / wide for what, rows in found.items()}
+    print(f"{name:16} base {worst:.1e}; away: " + ", ".join(f"{what} {x:.1e}" for what, x in off.items()))
+    assert worst < TOLERANCE, f"{name}: another base than peft's"
+    return [f"{name}: {what}" for what, x in off.items() if not x < TOLERANCE]
+
+
+def check_loftq(program, folder, name):
+    """Base and beginning by the formula of peft (peft.utils.loftq_utils), with the rounding of another library."""
+    if not gguf:
+        return []
+    if not os.path.exists(f"{folder}/llama"):
+        make_base(program, folder, "llama")
+    hf, out, turns, rank, scale = f"{folder}/llama/hf", f"{folder}/{name}-run", 3, 3, 2
+    lumen(program, "train", "-m", hf, "--lora", "--lora-init", f"loftq_iter_{turns}", "--lora-base-type", "q4_0", "--lora-alpha", rank * scale, "--lora-rank", rank,
+          "--steps", 1, "--warmup", 0, "--eval-every", 0, "-b", 2, "-c", 32, "-o", out)
+    kind = gguf.GGMLQuantizationType.Q4_0
+
+    def rounded(x):
+        return torch.from_numpy(gguf.dequantize(gguf.quantize(x.numpy(), kind), kind).copy())
+
+    given = safetensors.torch.load_file(f"{hf}/model.safetensors")
+    begin = safetensors.torch.load_file(f"{out}/beginning.safetensors")
+    packed = {t.name: torch.from_numpy(gguf.dequantize(t.data, t.tensor_type).copy()) for t in gguf.GGUFReader(f"{out}/base.gguf").tensors}
+    for theirs, other, ours in [("self_attn.v_proj", "attn_v", "wv"), ("mlp.up_proj", "ffn_up", "up"), ("mlp.down_proj", "ffn_down", "down")]:
+        weight = given[f"model.layers.0.{theirs}.weight"]
+        rest = weight
+        for _ in range(turns):
+            base = rounded(rest)
+            u, values, v = torch.linalg.svd(weight - base, full_matrices=False)
+            product = u[:, :rank] @ torch.diag(values[:rank]) @ v[:rank]
+            rest = weight - product
+        mine, own = scale * begin[f"layers.0.{ours}.low_rank_b"] @ begin[f"layers.0.{ours}.low_rank_a"], packed[f"blk.0.{other}.weight"]
+        base_off, off = (own - base).norm() / base.norm(), (mine - product).norm() / product.norm()
+        error, alone = (weight - own - mine).norm() / weight.norm(), (weight - rounded(weight)).norm() / weight.norm()
+        print(f"{name:16} {theirs}: base {base_off:.1e}, product {off:.1e}; error {error:.4f}, of rounding alone {alone:.4f}")
+        # A number at the edge of two codes may fall to either side of it.
+        assert base_off < 5e-3 and off < 5e-2 and error < 0.95 * alone, name
+    return []
+
+
+OTHERS = {"pissa": check_pissa, "loftq": check_loftq}
+
+
 def main():
     logging.disable_progress_bar()
-    program, names = sys.argv[1], sys.argv[2:] or list(CASES)
+    program, names = sys.argv[1], sys.argv[2:] or [*CASES, *OTHERS]
     if l:
         quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *_: None)
         l.llama_log_set(quiet, ctypes.c_void_p(0))
@@ -159,7 +231,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/text.txt", "w", encoding="utf-8") as file:
             file.write(TEXT)
-        wrong = [w for name in names for w in check(program, folder, name)]
+        wrong = [w for name in names for w in OTHERS.get(name, check)(program, folder, name)]
     assert not wrong, wrong
     print("all alike")
 

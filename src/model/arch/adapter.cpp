@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "model/arch/adapter_experts.h"
+#include "model/arch/adapter_stack.h"
 #include "model/arch/pairs.h"
 #include "model/arch/rows.h"
 #include "model/file/gguf.h"
@@ -357,7 +357,7 @@ class FolderReader {
     out.by_root = config_.by_root();
     for (const auto& [t, name] : whole) take_whole(*t, name, out);
     for (const auto& [target, pair] : pairs) {
-      if (take_expert(target, pair)) continue;
+      if (take_stacked(target, pair)) continue;
       for (const Place& place : places(target + ".weight", target)) {
         const Parameter& p = place.parameter;
         check_matrix(p, target, name_);
@@ -366,7 +366,7 @@ class FolderReader {
         if (place.shared) apart_.push_back(p);
       }
     }
-    for (const auto& [name, matrices] : experts_) {
+    for (const auto& [name, matrices] : stacks_) {
       const Parameter& p = *model_.find(name);
       if (!out.parts.emplace(name, stack_matrices(p, matrices, name_)).second)
         throw user_error("{}: parameter {} is adapted twice", name_, name);
@@ -377,7 +377,7 @@ class FolderReader {
 
  private:
   // One of several stacked matrices, which have a module each in such folders.
-  bool take_expert(const std::string& target, const Pair& pair) {
+  bool take_stacked(const std::string& target, const Pair& pair) {
     for (const Parameter& p : model_.parameters) {
       if (p.shape.size() != 3) continue;
       auto number = matrix_number(p.hf, target + ".weight");
@@ -391,7 +391,7 @@ class FolderReader {
             "the adapter was made for another model");
       Parameter one = p;
       one.shape.erase(one.shape.begin());
-      if (!experts_[p.name].emplace(*number, part(one, target, pair, false)).second)
+      if (!stacks_[p.name].emplace(*number, part(one, target, pair, false)).second)
         throw user_error("{}: parameter {} is adapted twice, the second time as '{}'", name_, p.name, target);
       return true;
     }
@@ -563,10 +563,10 @@ class FolderReader {
   FolderConfig config_;
   SafetensorsFile file_;
   std::string name_;
-  std::map<std::string, Weight> given_;                            // whole weights, by parameter
-  std::set<std::string> copies_;                                   // parameters replaced by copies
-  std::map<std::string, std::map<int64_t, AdapterPart>> experts_;  // by parameter and number
-  std::vector<Parameter> apart_;                                   // that the model has not, and will have
+  std::map<std::string, Weight> given_;                           // whole weights, by parameter
+  std::set<std::string> copies_;                                  // parameters replaced by copies
+  std::map<std::string, std::map<int64_t, AdapterPart>> stacks_;  // by parameter and number
+  std::vector<Parameter> apart_;                                  // that the model has not, and will have
 };
 
 }  // namespace

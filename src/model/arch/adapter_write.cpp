@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "model/arch/adapter_experts.h"
+#include "model/arch/adapter_stack.h"
 #include "model/arch/pairs.h"
 #include "model/arch/rows.h"
 #include "model/file/gguf.h"

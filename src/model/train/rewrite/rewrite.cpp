@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "model/arch/adapter_experts.h"
+#include "model/arch/adapter_stack.h"
 #include "model/arch/adapter_sum.h"
 #include "model/arch/rows.h"
 #include "model/arch/write.h"

@@ -1,6 +1,6 @@
 // needs: none. Adapters on the experts of mixtures: written, read back as the same, run beside the model, several of
 // them, folded in; and files that do not fit.
-#include "model/arch/adapter_experts.h"
+#include "model/arch/adapter_stack.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "model/arch/adapter_experts.h"
+#include "model/arch/adapter_stack.h"
 
 #include <algorithm>
 #include <charconv>
@@ -72,10 +72,10 @@ AdapterPart stack_matrices(const Parameter& p, const std::map<int64_t, AdapterPa
             factor == 1 ? from[size(n * one.rank() + r)] : static_cast<float>(factor * from[size(n * one.rank() + r)]);
     if (one.magnitude) lengths.insert(lengths.end(), one.magnitude->f32().begin(), one.magnitude->f32().end());
   }
-  const graph::Dim experts(count), narrow(rank);
-  out.a = f32_weight({experts, narrow, p.shape[2]}, a);
-  out.b = f32_weight({experts, p.shape[1], narrow}, b);
-  if (magnitudes) out.magnitude = f32_weight({experts, p.shape[1]}, lengths);
+  const graph::Dim all(count), narrow(rank);
+  out.a = f32_weight({all, narrow, p.shape[2]}, a);
+  out.b = f32_weight({all, p.shape[1], narrow}, b);
+  if (magnitudes) out.magnitude = f32_weight({all, p.shape[1]}, lengths);
   return out;
 }
 

@@ -1,5 +1,5 @@
-// Changes of stacked matrices (experts of mixtures): files of other programs keep one for each matrix, we keep one for
-// all. Proved by tests/model/adapter_experts_test.cpp.
+// Changes of stacked matrices (mixtures have such): files of other programs keep one for each matrix, we keep one for
+// all. Proved by tests/model/adapter_stack_test.cpp.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace lumen::model {
 
-// The number that stands where `pattern` has "{e}": "model.layers.0.mlp.experts.{e}.up_proj.weight".
+// The number that stands where `pattern` has "{e}": "model.layers.0.mlp.{e}.up_proj.weight".
 std::optional<int64_t> matrix_number(const std::string& pattern, const std::string& name);
 
 // One of several matrices of the same shape, and the change of one.
