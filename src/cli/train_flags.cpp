@@ -125,9 +125,10 @@ constexpr KeyFlag kKeyFlags[] = {
      "under a scale of its own, attention and the last product in bf16); sums stay f32",
      "TYPE"},
     {"--recompute,--gradient-checkpointing,--gradient_checkpointing", "run.recompute",
-     "What of a step is computed again rather than kept: none, layers, auto (what there is no room for), or how much "
-     "the step's values may take; the same bits",
-     "none|layers|auto|4GiB"},
+     "What of a step is computed again rather than kept: none, maps (elementwise work alone), layers, auto (what there "
+     "is "
+     "no room for), or how much the step's values may take; the same bits",
+     "none|maps|layers|auto|4GiB"},
     {"--param-type,--param_type", "run.param_type",
      "What matrices are held in between steps: f32, or bf16 with stochastic rounding", "TYPE"},
     {"--output-type,--outtype", "output.type",

@@ -55,5 +55,23 @@ TEST(Recompute, SameBitsInLessMemory) {
   EXPECT_EQ(plan_recomputing(g, {Recompute::What::fit, all}).memory.arena_bytes, all);
 }
 
+// The inner tanh of a layer is made of the product before it, which its gradient reads as well.
+TEST(Recompute, MapsOfWhatIsKept) {
+  const Graph g = tower();
+  const Graph again = recompute_maps(g, g.results[0]);
+  ASSERT_EQ(verify(again), "");
+  EXPECT_GT(again.nodes.size(), g.nodes.size());
+  const auto products = [](const Graph& x) {
+    return std::count_if(x.nodes.begin(), x.nodes.end(), [](const Node& n) { return n.op == Op::contract_; });
+  };
+  EXPECT_EQ(products(again), products(g));
+  const auto in = random_inputs(g, 1, 4);
+  std::map<std::string, Tensor> a, b;
+  EXPECT_EQ(eval(g, in, {}, &a)[0].values, eval(again, in, {}, &b)[0].values);
+  for (const auto& [name, t] : a) EXPECT_EQ(t.values, b.at(name).values) << name;
+  EXPECT_LT(plan_recomputing(g, {Recompute::What::maps, 0}).memory.arena_bytes,
+            plan_recomputing(g, {}).memory.arena_bytes);
+}
+
 }  // namespace
 }  // namespace lumen::graph

@@ -331,6 +331,9 @@ class Partition {
         const int a = cluster_[o], b = cluster_[v];  // loads have no cluster
         if (a < 0 || a == b || !row_like(clusters_[a])) continue;
         if (!row_like(clusters_[b]) && g_[v].op != Op::update_) continue;
+        // What is computed anew from a reduction of long ago stays where it is.
+        if (clusters_[a].shape == KernelShape::reduce && clusters_[b].nodes.front() - clusters_[a].nodes.back() > kFar)
+          continue;
         std::vector<ValueId> nodes = clusters_[a].nodes;
         nodes.insert(nodes.end(), clusters_[b].nodes.begin(), clusters_[b].nodes.end());
         if (const auto form = row_form(g_, users_, nodes)) changed = attempt(nodes, *form) || changed;
@@ -353,6 +356,11 @@ class Partition {
           continue;
         }
         if (is_repeated(clusters_[first], clusters_[other])) continue;
+        if (clusters_[other].nodes.front() - clusters_[first].nodes.back() >
+            kFar) {  // what one writes would be kept long
+          first = other;
+          continue;
+        }
         std::vector<ValueId> nodes = clusters_[first].nodes;
         nodes.insert(nodes.end(), clusters_[other].nodes.begin(), clusters_[other].nodes.end());
         const auto form = row_form(g_, users_, nodes);

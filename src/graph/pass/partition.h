@@ -9,6 +9,9 @@
 
 namespace lumen::graph {
 
+// Nodes between two uses of a value, about two layers: more, and it is worth computing twice rather than keeping.
+inline constexpr ValueId kFar = 200;
+
 // Parameters rounded for products are rounded again for those far behind.
 Graph repeat_casts(const Graph& g);
 

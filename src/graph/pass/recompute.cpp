@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
 #include "graph/pass/access.h"
+#include "graph/pass/attend.h"
 
 namespace lumen::graph {
 
@@ -127,6 +128,12 @@ class Recomputer {
     return r_.finish();
   }
 
+  // Without stretches: values that elementwise work alone makes of what is kept.
+  Recomputer(const Graph& g, ValueId loss)
+      : r_(g), facts_(facts_of(g, loss)), stretch_(g.nodes.size(), -1), copies_(g.nodes.size(), -1) {
+    choose_maps();
+  }
+
   // What gradients read inside a stretch, and the multiplications that computing it again takes.
   void measure(Stretch* s) {
     std::set<ValueId> read, slice;
@@ -151,6 +158,66 @@ class Recomputer {
 
  private:
   bool inside(ValueId v, const Stretch& s) const { return v >= s.begin && v < s.end && stretch_[v] >= 0; }
+
+  // From the last value to the first: one that gradients read is computed again where that leaves less to be kept.
+  // What ends a product's kernel is the product's result: computing it again would take the product.
+  void choose_maps() {
+    const Graph& g = r_.from;
+    const auto size = static_cast<ValueId>(g.nodes.size());
+    std::vector<int> readers(g.nodes.size());
+    for (const Node& node : g.nodes)
+      for (const ValueId o : node.operands) readers[o] += 1;
+    std::vector<bool> repeatable(g.nodes.size()), kept(g.nodes.size()), ends_product(g.nodes.size());
+    const auto is_product = [&](const Node& node) {
+      return node.op == Op::contract_ || node.op == Op::contract_gather_ || node.op == Op::contract_scatter_;
+    };
+    for (ValueId v = 0; v < facts_.end; ++v) {
+      const Node& node = g[v];
+      const bool local = node.op == Op::map_ || is_view(node.op);
+      ends_product[v] =
+          is_product(node) || (local && std::any_of(node.operands.begin(), node.operands.end(),
+                                                    [&](ValueId o) { return ends_product[o] && readers[o] == 1; }));
+      repeatable[v] = facts_.forward[v] && local && op_info(node.op).pure && facts_.active(v) && !ends_product[v];
+    }
+    for (const ValueId v : g.results) repeatable[v] = false;
+    // Kernels of attention and of its gradient keep no scores as it is.
+    for (const Attention& a : find_attention(g, users_of(g), 0, false))
+      for (const ValueId v : a.nodes) repeatable[v] = false;
+    for (ValueId v = facts_.end; v < size; ++v) {
+      if (facts_.forward[v]) continue;
+      for (const ValueId o : g[v].operands)
+        if (facts_.active(facts_.base[o])) kept[facts_.base[o]] = true;
+    }
+    for (ValueId v = facts_.end; v-- > 0;) {
+      if (!kept[v] || !repeatable[v]) continue;
+      // What it is made of, through what can be computed again.
+      std::set<ValueId> sources, seen;
+      std::vector<ValueId> open = {v};
+      while (!open.empty()) {
+        const ValueId x = open.back();
+        open.pop_back();
+        if (!seen.insert(x).second) continue;
+        if (x != v && (!repeatable[x] || kept[x])) {
+          if (facts_.active(facts_.base[x])) sources.insert(facts_.base[x]);
+          continue;
+        }
+        for (const ValueId o : g[x].operands) open.push_back(o);
+      }
+      int64_t more = 0;
+      for (const ValueId x : sources)
+        if (!kept[x]) more += byte_size(g[x].type);
+      if (more * 2 > byte_size(g[v].type)) continue;
+      kept[v] = false;
+      for (const ValueId x : sources) kept[x] = true;
+      for (const ValueId x : seen)
+        if (x == v || (repeatable[x] && !kept[x])) stretch_[x] = 0;
+    }
+    for (ValueId v = 0; v < facts_.end; ++v)
+      if (kept[v]) stretch_[v] = -1;
+    // Views of what is kept follow it.
+    for (ValueId v = 0; v < facts_.end; ++v)
+      if (is_view(g[v].op) && stretch_[v] < 0 && stretch_[facts_.base[v]] == 0 && repeatable[v]) stretch_[v] = 0;
+  }
 
   // Read by the forward part after the stretch: kept.
   bool is_border(ValueId v, ValueId end) {
@@ -227,6 +294,10 @@ std::vector<Stretch> find_stretches(const Graph& g, ValueId loss) {
   return out;
 }
 
+Graph recompute_maps(const Graph& g, ValueId loss) {
+  return Recomputer(g, loss).run();
+}
+
 Graph recompute_stretches(const Graph& g, ValueId loss, const std::vector<Stretch>& chosen) {
   return Recomputer(g, loss, chosen).run();
 }
@@ -234,6 +305,7 @@ Graph recompute_stretches(const Graph& g, ValueId loss, const std::vector<Stretc
 Pipeline plan_recomputing(const Graph& g, const Recompute& recompute) {
   if (recompute.what == Recompute::What::none || g.results.empty()) return planned(g);
   const ValueId loss = g.results[0];
+  if (recompute.what == Recompute::What::maps) return planned(recompute_maps(g, loss));
   std::vector<Stretch> stretches = find_stretches(g, loss);
   if (recompute.what == Recompute::What::layers) return planned(recompute_stretches(g, loss, stretches));
   std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {

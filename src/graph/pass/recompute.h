@@ -14,6 +14,7 @@ namespace lumen::graph {
 struct Recompute {
   enum class What : uint8_t {
     none,
+    maps,    // what elementwise kernels make of values that are kept anyway
     layers,  // all that can be
     fit      // as little as brings the arena down to `bytes`, cheapest first; all where nothing does
   } what = What::none;
@@ -33,6 +34,10 @@ std::vector<Stretch> find_stretches(const Graph& g, ValueId loss);
 
 // The values inside the chosen stretches that gradients read are computed again where they are first read. Bits stay.
 Graph recompute_stretches(const Graph& g, ValueId loss, const std::vector<Stretch>& chosen);
+
+// Values that gradients read are computed again where that takes elementwise work alone on what is kept anyway: norms
+// from the residual stream and their sums, products of gates. Bits stay.
+Graph recompute_maps(const Graph& g, ValueId loss);
 
 // fuse and plan_memory of a graph whose first result is its loss, with what the memory asks for computed again.
 Pipeline plan_recomputing(const Graph& g, const Recompute& recompute);

@@ -9,7 +9,6 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr ValueId kFar = 200;             // nodes between two products: about two layers
 constexpr size_t kCheap = 4;              // scalar nodes of the map
 constexpr int64_t kLeastBytes = 1 << 16;  // of a value worth the trouble
 

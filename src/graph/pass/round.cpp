@@ -91,7 +91,7 @@ class Rounder {
   }
 
   // A product of data and parameters, or one of data that such a product reads (what an attention mixed), or a map of
-  // one that is not kept itself and of smaller values.
+  // such that are not kept themselves and of smaller values.
   bool is_activation(ValueId v) const {
     const Node& node = r_.from[v];
     if (is_rounded_product(v)) return data_[node.operands[0]] != data_[node.operands[1]];
@@ -102,9 +102,21 @@ class Rounder {
       if (r_.from[o].type.shape != node.type.shape || is_splat(r_.from[o])) continue;
       whole += 1;
       while (is_view(r_.from[o].op)) o = r_.from[o].operands[0];
-      if (is_kept_short(o) || !is_activation(o)) return false;
+      if (!is_activation(o) || (is_kept_short(o) && !is_summand(o))) return false;
     }
-    return whole == 1;
+    return whole > 0;
+  }
+
+  // A product that one map alone reads, beside a later product: a kernel has one, so this one goes through memory.
+  bool is_summand(ValueId v) const {
+    const auto is_narrowed = [&](ValueId o) {
+      return is_rounded_product(o) && data_[r_.from[o].operands[0]] != data_[r_.from[o].operands[1]];
+    };
+    if (!is_narrowed(v) || users_[v].size() != 1 || users_[v][0] < 0) return false;
+    const Node& sum = r_.from[users_[v][0]];
+    return sum.op == Op::map_ && std::any_of(sum.operands.begin(), sum.operands.end(), [&](ValueId o) {
+             return o > v && is_narrowed(o) && r_.from[o].type.shape == r_.from[v].type.shape;
+           });
   }
 
   bool feeds_product(ValueId v) const {
@@ -113,8 +125,10 @@ class Rounder {
     });
   }
 
-  // Several read it, or one through a view that it cannot be part of, and all of them are maps or products.
+  // Several read it, or one through a view that it cannot be part of, and all of them are maps or products; or it is
+  // added to another product.
   bool is_kept(ValueId v) const {
+    if (is_summand(v)) return true;
     std::set<ValueId> readers;
     bool moved = false;
     return count_readers(v, &readers, &moved) && (moved || readers.size() > 1);
@@ -334,11 +348,21 @@ class Rounder {
     return known.matrix == matrix ? known.turned : coded(v).codes;
   }
 
+  // A frozen weight whose file has numbers of the type it would be rounded to: reading it decodes nothing.
+  bool is_stored_so(ValueId v) const {
+    const Node& node = r_.from[v];
+    return node.op == Op::cast_ && node.operands.size() == 1 && r_.from[node.operands[0]].op == Op::input_ &&
+           r_.from[node.operands[0]].type.element.format &&
+           plain_scalar(*r_.from[node.operands[0]].type.element.format) == to_;
+  }
+
   ValueId rounded(ValueId v) {
     ValueId& known = rounded_[static_cast<size_t>(v)];
     if (known >= 0) return known;
     const Node& node = r_.from[v];
-    if (node.op == Op::reshape_)
+    if (is_stored_so(v))
+      known = r_[v];
+    else if (node.op == Op::reshape_)
       known = r_.build.reshape(rounded(node.operands[0]), node.type.shape);
     else if (node.op == Op::permute_)
       known = r_.build.permute(rounded(node.operands[0]), node.attributes.axes);

@@ -107,9 +107,15 @@ void write_turned(DotWriter& w, const DotProblem& p, size_t load, const Prepared
 // Elements lie as they are written: a task has a unit of them, or a block of the format.
 class PrepareKernel {
  public:
+  // A problem with a result has it as the place instead of scratch.
   PrepareKernel(const graph::Graph& g, const DotProblem& p, size_t load, const Prepared& to, const machine::Machine& m)
-      : one_(only(p, load)), load_(load), to_(to), m_(m), w_(g, one_, "prepare"), b_(w_.b) {
-    out_ = w_.scratch_param("laid", made().scratch, to.bytes, true);
+      : one_(only(p, load, to.problem.loads[load].scratch >= 0)),
+        load_(load),
+        to_(to),
+        m_(m),
+        w_(g, one_, "prepare"),
+        b_(w_.b) {
+    out_ = made().scratch >= 0 ? w_.scratch_param("laid", made().scratch, to.bytes, true) : w_.result();
     unit_ = kUnitBytes / scalar_bytes(made().scalar);
     run_ = packed() ? std::max(one_.loads[load].format->block, unit_) : unit_;
     tasks_ = made().elements / run_;
@@ -125,7 +131,10 @@ class PrepareKernel {
       write_passing();
     else
       b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(tasks_), 1, [&](Value task) { write_task(task); });
-    return w_.step(fmt::format("prepare {} {} as {}{}", made().elements, load_ == 0 ? "a" : "b",
+    return w_.step(fmt::format("{} {} {} as {}{}", made().scratch >= 0 ? "prepare" : "decode", made().elements,
+                               made().scratch < 0 ? one_.loads[load_].format->name
+                               : load_ == 0       ? "a"
+                                                  : "b",
                                scalar_name(made().scalar), passes ? " passed on" : ""));
   }
 
@@ -133,11 +142,11 @@ class PrepareKernel {
   static constexpr int kBeside = 4;  // lanes that write beside each other
   static constexpr int64_t kBlockLanes = 128;
 
-  static DotProblem only(DotProblem p, size_t load) {
+  static DotProblem only(DotProblem p, size_t load, bool scratch) {
     for (size_t i = 0; i < p.loads.size(); ++i)
       if (i != load) p.loads[i].kind = DotLoad::Kind::splat;
     p.epilogue.clear();
-    p.result = -1;
+    if (scratch) p.result = -1;
     return p;
   }
   const DotLoad& made() const { return to_.problem.loads[load_]; }
@@ -225,9 +234,8 @@ class PrepareKernel {
   int64_t unit_ = 1, run_ = 1, tasks_ = 1;
 };
 
-}  // namespace
-
-std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar to, int number) {
+// Any size.
+std::optional<Prepared> laid_out(const DotProblem& p, size_t load, Scalar to, int number) {
   if (p.pick) return {};  // rows are laid out already, and matrices that nobody picks need not be
   const DotLoad& l = p.loads[load];
   const int64_t unit = kUnitBytes / scalar_bytes(to);
@@ -249,8 +257,40 @@ std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar
   lay_out(out, load, fast, slow, number);
   const int64_t elements = made.elements;
   out.read_bytes = packed ? elements / l.format->block * l.format->block_bytes : elements * scalar_bytes(l.scalar);
-  if (out.bytes > kMostBytes) return {};
   return out;
+}
+
+}  // namespace
+
+std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar to, int number) {
+  std::optional<Prepared> out = laid_out(p, load, to, number);
+  return out && out->bytes <= kMostBytes ? out : std::nullopt;
+}
+
+std::optional<Step> write_decode(const graph::Graph& g, graph::ValueId blob, graph::ValueId result,
+                                 const machine::Machine& m) {
+  const graph::Type &from = g[blob].type, &to = g[result].type;
+  if (!from.element.format || from.shape.empty()) return {};
+  DotProblem p;
+  DotLoad l;
+  l.kind = DotLoad::Kind::packed;
+  l.source = l.value = blob;
+  l.format = from.element.format;
+  l.columns = from.shape.back().number();
+  l.elements = graph::elements(from.shape).number();
+  if (l.elements == 0) return {};
+  l.rows = l.elements / l.columns;
+  p.loads = {{}, l};
+  p.loads[0].kind = DotLoad::Kind::splat;
+  p.m = {1, {0, 0}, 0};
+  p.n = {l.rows, {0, l.columns}, l.columns};
+  p.k = {l.columns, {0, 1}, 1};
+  p.result = result;
+  p.result_scalar = to.element.scalar;
+  p.result_bytes = graph::byte_size(to);
+  const std::optional<Prepared> made = laid_out(p, 1, to.element.scalar, -1);
+  if (!made) return {};
+  return PrepareKernel(g, p, 1, *made, m).write();
 }
 
 Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, const Prepared& to,

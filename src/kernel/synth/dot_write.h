@@ -44,6 +44,7 @@ class DotWriter {
   loop::ValueId run() const { return count_; }                    // of runs: elements of K
   loop::ValueId base(size_t load) const { return bases_[load]; }  // elements
   loop::BufferId buffer(size_t load) const { return buffers_[load]; }
+  loop::BufferId result() const { return result_; }
 
   // `lanes` numbers of a load from element `at`, `stride` elements apart; only the first `count` (-1: all) exist.
   // Numbers of any kind of load, in its own scalar type; f32 when packed.

@@ -45,8 +45,9 @@ const NamedChoice kOverflow = {
 
 const NamedChoice kRecompute = {[](const Recipe& r) { return r.recompute; },
                                 [](Recipe& r, const std::string& text) {
-                                  if (text != "none" && text != "layers" && text != "auto")
-                                    (void)run::parse_amount(text, "run.recompute (none, layers, auto or an amount)");
+                                  if (text != "none" && text != "maps" && text != "layers" && text != "auto")
+                                    (void)run::parse_amount(text,
+                                                            "run.recompute (none, maps, layers, auto or an amount)");
                                   r.recompute = text;
                                 }};
 const NamedChoice kOnNan = {

@@ -16,6 +16,7 @@ constexpr int64_t kSpared = 20;  // a twentieth of a device's free memory is lef
 graph::Recompute recomputation(const std::string& text, const run::Device& device, int64_t others) {
   using What = graph::Recompute::What;
   if (text == "none") return {};
+  if (text == "maps") return {What::maps, 0};
   if (text == "layers") return {What::layers, 0};
   if (text != "auto") return {What::fit, run::parse_amount(text, "run.recompute")};
   const int64_t free = device.memory().free;

@@ -1,4 +1,4 @@
-// What a recipe says of recomputation: `none`, `layers`, `auto` (what the device has no room for), or an amount of
+// What a recipe says of recomputation: `none`, `maps` (elementwise work alone), `layers`, `auto` (what the device has no room for), or an amount of
 // memory that the values of a step may take ("4GiB"). The bits of a step do not depend on it.
 // tests/graph/recompute_test.cpp.
 #pragma once
