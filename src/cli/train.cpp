@@ -253,7 +253,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
   const model::BatchForm form{batches->has_weights(), batches->has_starts()};
   model::require_training(engine, model, recipe, !flags.plan || !flags.model.empty(), form);
-  const bool rewrites = !stored && flags.begin.empty() && recipe.adapter.rewrites();
+  const bool rewrites = !stored && flags.begin.empty() && recipe.adapter.trains() && recipe.adapter.rewrites();
   if (flags.plan) {
     if (rewrites) model = model::rewritten_outline(model, recipe);
     put_text(model::plan_text(model::forecast_training(engine, model, recipe, form, !flags.model.empty()),

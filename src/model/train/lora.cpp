@@ -77,8 +77,7 @@ void check_adapter(const AdapterSettings& s) {
   one_of("adapter.method", s.method, {"none", "lora", "dora"});
   const AdapterInit init = adapter_init(s);
   const auto refuse = [](const std::string& what, const char* hint) { throw Error(Exit::usage, what, hint); };
-  if (s.rewrites() && !s.trains())
-    refuse(fmt::format("adapter.init {} is of adapters, but none is trained", s.init), "add --lora");
+  if (!s.trains()) return;
   if (s.rewrites() && s.has_magnitudes())
     refuse(fmt::format("adapter.init {} and magnitudes of rows (DoRA) contradict each other", s.init),
            "leave one of the two away");
@@ -90,7 +89,7 @@ void check_adapter(const AdapterSettings& s) {
   if (init.kind == AdapterInit::Kind::loftq && s.base_type == "base")
     refuse("adapter.init loftq makes up for what rounding loses, but adapter.base_type names no format",
            "name the format the base shall be held in with --lora-base-type, and a base of more bits with --model");
-  if (s.trains() && s.targets.empty())
+  if (s.targets.empty())
     throw Error(Exit::usage, "adapter.targets names no weight",
                 fmt::format("\"{}\" means all that products read", kAllLinear));
 }
