@@ -255,7 +255,6 @@ int train(const Shared& shared, TrainFlags& flags) {
   model::require_training(engine, model, recipe, !flags.plan || !flags.model.empty(), form);
   const bool rewrites = !stored && flags.begin.empty() && recipe.adapter.trains() && recipe.adapter.rewrites();
   if (flags.plan) {
-    if (rewrites) model = model::rewritten_outline(model, recipe);
     put_text(model::plan_text(model::forecast_training(engine, model, recipe, form, !flags.model.empty()),
                               run::product_ceiling(engine, kind, shared.cache)));
     return 0;

@@ -274,18 +274,6 @@ std::string rewrite_text(const std::vector<RewrittenTensor>& tensors, const Adap
       settings.init, tensors.size(), error, plain);
 }
 
-Model rewritten_outline(const Model& model, const Recipe& recipe) {
-  int file_type = -1;
-  Model out = model;
-  for (const auto& [name, format] : formats_of_base(model, recipe, &file_type)) {
-    graph::Element& element = out.weights.at(name).type.element;
-    if (element.format == format) continue;
-    element = {Scalar::f32, format && !is_plain(*format, Scalar::f32) ? format : nullptr};
-    out.weights.at(name).bytes = {};
-  }
-  return out;
-}
-
 Beginning read_beginning(const Model& base, const std::vector<graph::LowRank>& changes, const fs::path& run) {
   const fs::path path = run / kBeginning;
   const SafetensorsFile file(path, base.family->library().formats());

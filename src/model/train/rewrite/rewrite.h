@@ -39,9 +39,6 @@ std::vector<RewrittenTensor> rewrite_base(run::Engine& engine, const Model& mode
                                           const std::function<void(const RewrittenTensor&)>& progress = {});
 std::string rewrite_text(const std::vector<RewrittenTensor>& tensors, const AdapterSettings& settings);
 
-// The model with each weight in the format its rewritten base would have, for forecasts: without bytes of such weights.
-Model rewritten_outline(const Model& model, const Recipe& recipe);
-
 struct Beginning {
   Adapter adapter;
   std::string base;  // the file or folder that was given
