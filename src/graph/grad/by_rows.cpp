@@ -14,7 +14,7 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr int64_t kLeastRows = 512;  // of a part: below, products no longer fill a machine
+constexpr int64_t kLeastRows = 256;  // of a part: below, products no longer fill a machine
 // Every part is a copy of the tail in the graph, which all later passes walk. With so many, what a part stores is
 // little beside what the model stores of as many rows, so more would buy nothing for the time they cost.
 constexpr int64_t kMostParts = 64;

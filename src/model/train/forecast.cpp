@@ -135,14 +135,18 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     work.options.recompute = recomputation(recipe.recompute, engine.device(), others);
     return work;
   };
-  out.values = recipe.accumulate == 1
-                   ? arena(recomputing(method.step()))
-                   : run::saturating_sum(arena(recomputing(method.accumulate())), arena(method.apply()));
-  out.evaluation = arena(method.evaluation());
+  const int64_t values = arena(recomputing(recipe.accumulate == 1 ? method.step() : method.accumulate()));
+  // What finds room where a step's values are takes none of its own.
+  const auto beside = [&](const Method::Work& work) {
+    const int64_t bytes = arena(work);
+    return bytes <= values ? 0 : bytes;
+  };
+  out.values = recipe.accumulate == 1 ? values : run::saturating_sum(values, beside(method.apply()));
+  out.evaluation = beside(method.evaluation());
   if (const Objective* objective = method.objective()) {
-    out.evaluation = run::saturating_sum(out.evaluation, arena(method.objective_loss()));
+    out.evaluation = run::saturating_sum(out.evaluation, beside(method.objective_loss()));
     if (method.is_frozen() && objective->reads(kReference))
-      out.evaluation = run::saturating_sum(out.evaluation, arena(method.reference()));
+      out.evaluation = run::saturating_sum(out.evaluation, beside(method.reference()));
   }
   out.operations = method.operations();
   for (const Parameter& p : method.trained()) out.trained += p.count();

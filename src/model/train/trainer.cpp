@@ -103,6 +103,8 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
       recipe_(with_length(std::move(recipe), model_)),
       batches_(std::move(batches)),
       method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}) {
+  engine_.device().flush_subnormals(product_type(recipe_.precision, model_.family->library().formats()).scalar !=
+                                    Scalar::f32);
   if (method_.is_frozen())
     begin_adapter();
   else
@@ -233,7 +235,9 @@ Method::Work Trainer::recomputing(Method::Work work) {
 }
 
 std::shared_ptr<run::Program> Trainer::compile(const Method::Work& work) {
-  std::shared_ptr<run::Program> program = engine_.compile(work.graph, work.options);
+  run::CompileOptions options = work.options;
+  options.lender = step_ ? step_ : accumulate_;
+  std::shared_ptr<run::Program> program = engine_.compile(work.graph, options);
   bind_all(*program);
   return program;
 }
@@ -375,8 +379,8 @@ std::vector<Trainer::Held> Trainer::memory() const {
   }
   Held values{"values of a step"}, evaluation{"values of an evaluation"};
   for (const auto& program : {step_, accumulate_, apply_})
-    if (program) values.bytes += program->arena_bytes();
-  if (evaluate_) evaluation.bytes = evaluate_->arena_bytes();
+    if (program) values.bytes += program->own_bytes();
+  if (evaluate_) evaluation.bytes = evaluate_->own_bytes();
   std::vector<Held> out;
   for (Held* kind : {&trained, &frozen, &moments, &gradients, &values, &evaluation, &data})
     if (kind->bytes > 0) out.push_back(std::move(*kind));
