@@ -85,9 +85,10 @@ TrainingEvaluator::TrainingEvaluator(const Recipe& recipe) : sample_tokens_(reci
   const bool is_known = recipe.metric == kValidationLoss || (recipe.metric == kValidationKl && recipe.eval_kl) ||
                         (recipe.metric == kAverageLoss && recipe.optimizer.ema_decay > 0);
   if (!is_known && !of_task)
-    throw Error(Exit::usage, fmt::format("--metric {}: no evaluation has such a figure", recipe.metric),
-                "it is validation_loss, validation_kl with --eval-kl, ema.validation_loss with --ema, or TASK.FIGURE of "
-                "a task that --eval-tasks names");
+    throw Error(
+        Exit::usage, fmt::format("--metric {}: no evaluation has such a figure", recipe.metric),
+        "it is validation_loss, validation_kl with --eval-kl, ema.validation_loss with --ema, or TASK.FIGURE of "
+        "a task that --eval-tasks names");
 }
 
 void TrainingEvaluator::ask(const LoadedModel& loaded, const std::atomic<bool>* stop,
