@@ -1,21 +1,36 @@
 # The front door. `make demo` and `make test` work on a fresh Debian 12 as root.
-.PHONY: demo test build bench setup clean format fuzz exchange
+.PHONY: demo test test-references build lumen configured bench setup clean format fuzz exchange
 JOBS ?= $(shell nproc)
 
-build: setup
+build: configured
+	cmake --build --preset release -j $(JOBS)
+
+# The program alone: no tests, no benchmarks.
+lumen: configured
+	cmake --build --preset release -j $(JOBS) --target lumen
+
+configured: setup
 	cmake --preset release > build.log 2>&1 || { cat build.log; exit 1; }
 	@rm -f build.log
-	cmake --build --preset release -j $(JOBS)
 
 # What Debian packages are needed is listed in tools/setup.sh.
 setup:
 	@tools/setup.sh
 
-demo: build
+demo: lumen
 	build/lumen demo --output demo-out
 
 test: build
+	@echo "Tests that need packages of other projects are skipped without them; 'make test-references' fetches those and runs them."
 	ctest --test-dir build --output-on-failure -j $(JOBS)
+
+# The tests against other projects' packages (tests/references.txt), fetched from PyPI into a folder of the build.
+REFERENCES = build/references
+test-references: build
+	python3 -m venv $(REFERENCES)
+	$(REFERENCES)/bin/pip install --quiet -r tests/references.txt
+	PYTHONPATH="$$($(REFERENCES)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" \
+	  ctest --test-dir build --output-on-failure -L references
 
 bench: build
 	build/bench/bench_gemm

@@ -6,7 +6,8 @@ of Llama shapes with random weights, in one run on one machine. Prints tokens a 
   python3 bench/finetune.py --lumen build/lumen --device cpu --threads 2 --shapes 1b:1 --length 256
 
 A shape is NAME:BATCH. --fits also tries 8B in 4 bits with 1024 tokens, and 70B. Both programs train rank 16 on every linear layer,
-with AdamW, and keep all values for the backward pass unless a line says otherwise.
+with AdamW. PyTorch keeps all values for the backward pass unless a line says otherwise; Lumen computes elementwise work again
+(--recompute maps), as compiled PyTorch does.
 """
 import argparse
 import importlib.util
@@ -72,7 +73,8 @@ def lumen(arguments, model, batch, length, steps, out, *flags):
     shutil.rmtree(out, ignore_errors=True)
     command = [arguments.lumen, "train", "-m", model, "--data", arguments.text, "--lora", "--lora-rank", RANK, "--lora-alpha", 2 * RANK, "-b", batch,
                "-c", length, "--steps", steps, "--warmup", 1, "--eval-every", 0, "--validation", 0.05, "--precision", "bf16", "--device",
-               arguments.device, "-o", out, *arguments.flags, *flags]
+               arguments.device, "-o", out, *([] if "--recompute" in flags else ["--recompute", "maps"]),
+               *arguments.flags, *flags]
     if arguments.threads:
         command += ["-t", arguments.threads]
     begin = time.perf_counter()
@@ -136,7 +138,10 @@ def torch_part(part):
     model.train()
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-4, fused=True)
-    step_model = torch.compile(model) if compiled else model
+    if compiled:  # layer by layer, as its makers advise: the whole takes many minutes
+        for layer in model.base_model.model.model.layers:
+            layer.compile()
+    step_model = model
     seconds = []
     for _ in range(steps):
         tokens = torch.randint(vocabulary, (batch, length), device=device)
@@ -191,7 +196,7 @@ def compare(arguments, kind, shape, batch):
     model.unlink()
     best = None
     for name, options in (("PyTorch", {}), ("PyTorch, compiled", {"compiled": True}), ("PyTorch, checkpointing", {"again": True})):
-        if name in arguments.skip or (options.get("compiled") and kind == "qlora" and arguments.device == "cpu"):
+        if name in arguments.skip or (options.get("compiled") and (kind == "qlora" or arguments.device == "cpu")):
             continue
         other = torch_run(arguments, kind, shape, batch, length, arguments.steps, **options)
         line(name, other)
@@ -234,10 +239,13 @@ def main() -> int:
             for kind in arguments.kinds:
                 compare(arguments, kind, name, int(batch))
         if arguments.fits:
-            for shape, length, flags in (("8b", 1024, ()), ("8b", 1024, ("--recompute", "layers")), ("70b", 1024, ()), ("70b", 1024, ("--recompute", "layers"))):
+            for shape, length, flags in (("8b", 1024, ("--recompute", "layers")), ("70b", 1024, ("--recompute", "layers"))):
                 model = arguments.folder / f"{shape}-q4_0.gguf"
                 if not model.exists():
                     random_gguf.write(model, shape, "q4_0")
+                for old in arguments.folder.glob("*-q4_0.gguf"):
+                    if old != model:
+                        old.unlink()
                 line(f"qlora {shape}, 1 x {length} {' '.join(flags)}", lumen(arguments, model, 1, length, 4, arguments.folder / "out", *flags))
     return 0
 

@@ -21,7 +21,7 @@
 namespace lumen::cli {
 namespace {
 
-struct Flags {
+struct BenchFlags {
   std::vector<std::string> models, types;
   std::string shape, write, form = "md";
   std::vector<int64_t> prompts = {512}, generates = {128}, depths = {0};
@@ -32,7 +32,7 @@ struct Flags {
   bool no_warm_up = false, explain = false;
 };
 
-std::vector<model::SpeedTest> tests_of(const Flags& flags) {
+std::vector<model::SpeedTest> tests_of(const BenchFlags& flags) {
   std::vector<model::SpeedTest> tests;
   for (const int64_t depth : flags.depths) {
     for (const int64_t n : flags.prompts)
@@ -64,7 +64,7 @@ std::string time_now() {
 
 class Bench {
  public:
-  Bench(const Shared& shared, const Flags& flags)
+  Bench(const Shared& shared, const BenchFlags& flags)
       : flags_(flags), form_(bench_form(flags.form)), tests_(tests_of(flags)), engine_(shared.engine(flags.explain)) {}
 
   void measure(const model::Model& model, const std::string& file) {
@@ -109,7 +109,7 @@ class Bench {
   }
 
  private:
-  const Flags& flags_;
+  const BenchFlags& flags_;
   BenchForm form_;
   std::vector<model::SpeedTest> tests_;
   run::Engine engine_;
@@ -118,7 +118,7 @@ class Bench {
   bool first_ = true;
 };
 
-int bench(const Shared& shared, Flags& flags) {
+int bench(const Shared& shared, BenchFlags& flags) {
   if (flags.models.empty() == flags.shape.empty())
     throw Error(
         Exit::usage, "either a model file (-m) or a shape (--shape) is measured",
@@ -151,7 +151,7 @@ int bench(const Shared& shared, Flags& flags) {
 }  // namespace
 
 void add_bench(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BenchFlags>();
   CLI::App* sub = app.add_subcommand("bench", "Measure how fast models read prompts and write tokens here");
   auto* file =
       sub->add_option("-m,--model", flags->models, "GGUF file or Hugging Face folder; repeatable")->type_name("FILE");

@@ -13,7 +13,7 @@
 namespace lumen::cli {
 namespace {
 
-struct Flags {
+struct BenchKernelsFlags {
   std::vector<std::string> formats, shapes = {"2048x2048", "5632x2048", "2048x5632", "32000x2048"};
   std::vector<int64_t> rows = {1, 4, 32, 512};
   bool exact = false;
@@ -45,7 +45,7 @@ void print_ceilings(const run::Engine& engine, const run::Ceilings& c, const std
   put(text + "\n");
 }
 
-int measure(const Shared& shared, const Flags& flags) {
+int measure(const Shared& shared, const BenchKernelsFlags& flags) {
   std::vector<run::ProductShape> shapes;
   for (const std::string& text : flags.shapes) shapes.push_back(shape_of(text));
   const model::LibraryRef library = shared.library();
@@ -81,7 +81,7 @@ int measure(const Shared& shared, const Flags& flags) {
 }  // namespace
 
 void add_bench_kernels(CLI::App& bench, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BenchKernelsFlags>();
   CLI::App* sub = bench.add_subcommand("kernels", "Matrix products of every format beside the machine's ceilings");
   sub->add_option("--format,--type", flags->formats, "Formats; without it, all")->delimiter(',')->type_name("NAME,...");
   sub->add_option("--shape", flags->shapes, "Rows x columns of the weights")

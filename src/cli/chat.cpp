@@ -37,7 +37,7 @@ constexpr const char* kHelp =
     "A line that ends in \\ goes on in the next one; lines between \"\"\" and \"\"\" are one message.\n"
     "Ctrl-C stops an answer; twice it ends the program.\n";
 
-struct Flags {
+struct ChatFlags {
   std::string model, system, template_name, template_values, prompt, load;
   SamplingFlags sampling;
   AdapterFlags adapters;
@@ -52,7 +52,7 @@ struct Chosen {
   std::vector<std::string> stops;
 };
 
-Chosen choose_template(const Flags& flags, const model::Tokenizer& tokenizer) {
+Chosen choose_template(const ChatFlags& flags, const model::Tokenizer& tokenizer) {
   if (flags.template_name.empty() && tokenizer.chat_template().empty())
     note("the model carries no chat template; 'plain' is used (see --chat-template)");
   const model::ChosenTemplate chosen = model::choose_template(flags.template_name, tokenizer);
@@ -62,7 +62,7 @@ Chosen choose_template(const Flags& flags, const model::Tokenizer& tokenizer) {
 class Conversation {
  public:
   // Without a generator nothing can be asked; prompts can be shown.
-  Conversation(const Flags& flags, const model::Tokenizer& tokenizer, Chosen chosen, model::Generator* generator)
+  Conversation(const ChatFlags& flags, const model::Tokenizer& tokenizer, Chosen chosen, model::Generator* generator)
       : flags_(flags), tokenizer_(tokenizer), chosen_(std::move(chosen)), generator_(generator) {
     if (!flags.template_values.empty()) {
       model::parse_json(flags.template_values, "--chat-template-kwargs");
@@ -202,7 +202,7 @@ class Conversation {
     messages_.push_back(message("assistant", text));
   }
 
-  const Flags& flags_;
+  const ChatFlags& flags_;
   const model::Tokenizer& tokenizer_;
   Chosen chosen_;
   model::Generator* generator_;
@@ -237,7 +237,7 @@ LineInput::Status read_message(LineInput& input, std::string* out) {
   return status;
 }
 
-int chat(const Shared& shared, Flags& flags) {
+int chat(const Shared& shared, ChatFlags& flags) {
   const model::LibraryRef library = shared.library();
   const model::Model model = model::read_model(library, flags.model);
   if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
@@ -302,7 +302,7 @@ int chat(const Shared& shared, Flags& flags) {
 }  // namespace
 
 void add_chat(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ChatFlags>();
   CLI::App* sub = app.add_subcommand("chat", "Talk with a model");
   sub->add_option("-m,--model,--model_name_or_path,model", flags->model, "GGUF file or Hugging Face folder")
       ->required()

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kExplainRuns = 5;
 
-struct Flags {
+struct CompileFlags {
   std::string file, shape, function = "forward", target = "native", emit = "graph", out;
   std::vector<std::string> symbols, formats, config;
   std::string precision = "f32";
@@ -53,7 +53,7 @@ void complete(graph::Bindings& symbols, const graph::Graph& g) {
   }
 }
 
-graph::Graph graph_of(model::Library& library, const Flags& flags, graph::Bindings& symbols) {
+graph::Graph graph_of(model::Library& library, const CompileFlags& flags, graph::Bindings& symbols) {
   model::FamilyRef family;
   const lang::File* file = nullptr;
   if (flags.file.ends_with(".lum") && std::filesystem::exists(flags.file)) {
@@ -96,7 +96,8 @@ graph::Graph graph_of(model::Library& library, const Flags& flags, graph::Bindin
 }
 
 // Runs the graph on numbers drawn for it and prints each kernel's plan, predicted and measured time.
-int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptions& options, const Flags& flags) {
+int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptions& options,
+            const CompileFlags& flags) {
   Shared here = shared;
   if (flags.target != "native") here.machine = flags.target;
   run::Engine engine = here.engine(true);
@@ -120,7 +121,7 @@ int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptio
   return 0;
 }
 
-int compile(const Shared& shared, const Flags& flags) {
+int compile(const Shared& shared, const CompileFlags& flags) {
   if (!flags.out.empty())
     model::refuse_own_input(model::Paths{flags.file}, model::Paths{flags.out}, "name another file for --out");
   auto library = model::Library::builtin();
@@ -179,7 +180,7 @@ int compile(const Shared& shared, const Flags& flags) {
 }  // namespace
 
 void add_compile(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<CompileFlags>();
   CLI::App* sub = app.add_subcommand("compile", "Show every stage from language to machine code, for any target");
   sub->add_option("file", flags->file, "A .lum file with a model or functions, or a known family")
       ->required()

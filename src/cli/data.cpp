@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using model::ExampleStore;
 using model::StoredExample;
 
-struct Flags {
+struct DataFlags {
   std::string model, form = "auto", train_on = "assistant", chat_template;
   std::vector<std::string> data, columns;
   int64_t examples = 3, length = 0;
@@ -111,7 +111,7 @@ std::string summary(const ExampleStore& store, int64_t length) {
   return out + histogram(store);
 }
 
-int show(const Shared& shared, const Flags& flags) {
+int show(const Shared& shared, const DataFlags& flags) {
   const model::Tokenizer tokenizer = tokenizer_of(shared, flags.model);
   model::ReadOptions options;
   options.form = flags.form;
@@ -151,7 +151,7 @@ int show(const Shared& shared, const Flags& flags) {
 }
 
 void add(CLI::App& above, Command& command, const char* name, const char* help, int64_t examples) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DataFlags>();
   flags->examples = examples;
   CLI::App* sub = above.add_subcommand(name, help);
   sub->add_option("-m,--model,--tokenizer,--model_name_or_path", flags->model,

@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Flags {
+struct DemoFlags {
   std::string out = "demo-out", recipe = "demo";
   std::optional<int64_t> steps, tuning_steps;
   int64_t sample = 300;
@@ -43,7 +43,7 @@ struct Interrupted {};
 
 class Demo {
  public:
-  Demo(const Shared& shared, Flags flags)
+  Demo(const Shared& shared, DemoFlags flags)
       : flags_(std::move(flags)), library_(shared.library()), engine_(shared.engine()) {
     const auto text = library_->recipe(flags_.recipe);
     if (!text) throw usage_error("no recipe is called '{}'", flags_.recipe);
@@ -238,7 +238,7 @@ class Demo {
     put_text(stream.finish() + "\n\n");
   }
 
-  Flags flags_;
+  DemoFlags flags_;
   std::optional<FolderLock> lock_;
   model::LibraryRef library_;
   run::Engine engine_;
@@ -252,7 +252,7 @@ class Demo {
 }  // namespace
 
 void add_demo(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DemoFlags>();
   CLI::App* sub =
       app.add_subcommand("demo", "Train a small model, round it to many formats, fine-tune it: one table in minutes");
   sub->add_option("-o,--out,--output,--output-dir", flags->out, "Folder for the GGUF files")

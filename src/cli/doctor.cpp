@@ -23,7 +23,7 @@
 namespace lumen::cli {
 namespace {
 
-struct Flags {
+struct DoctorFlags {
   bool json = false, all = false, quick = false;
   bool one_device = false;  // --device was given
 };
@@ -54,7 +54,7 @@ CacheState look_at_cache(const Shared& shared) {
 }
 
 // Without --all: the formats that files of other programs are in, near 4 and 8 bits.
-std::vector<FormatRef> formats_to_try(const Shared& shared, const Flags& flags) {
+std::vector<FormatRef> formats_to_try(const Shared& shared, const DoctorFlags& flags) {
   std::vector<FormatRef> chosen;
   for (const FormatRef& f : shared.library()->formats().all()) {
     const double bits = f->bits_per_weight();
@@ -79,7 +79,7 @@ struct Findings {
   }
 };
 
-Findings look(const Shared& shared, const Flags& flags) {
+Findings look(const Shared& shared, const DoctorFlags& flags) {
   Findings found;
   found.cache = look_at_cache(shared);
   found.libraries = run::look_for_libraries();
@@ -230,7 +230,7 @@ std::string report_text(const Findings& found) {
   return out + (found.usable() ? "all is well on the devices marked usable\n" : "nothing usable was found\n");
 }
 
-int doctor(const Shared& shared, const Flags& flags) {
+int doctor(const Shared& shared, const DoctorFlags& flags) {
   const Findings found = look(shared, flags);
   if (flags.json) {
     put_text(json_text(found));
@@ -243,7 +243,7 @@ int doctor(const Shared& shared, const Flags& flags) {
 }  // namespace
 
 void add_doctor(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DoctorFlags>();
   CLI::App* sub = app.add_subcommand(
       "doctor", "What this machine is, what runs on it, and whether kernels with f32 activations are right");
   sub->add_flag("--json", flags->json, "For programs");

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Flags {
+struct EmbedFlags {
   std::string model, file, pooling, form = "plain";
   std::vector<std::string> texts;
   int norm = 2;
@@ -34,7 +34,7 @@ const std::vector<std::pair<std::string, model::Pooling>> kPoolings = {{"mean", 
                                                                        {"last", model::Pooling::last},
                                                                        {"none", model::Pooling::none}};
 
-model::Pooling pooling_for(const Flags& flags, const model::Model& model) {
+model::Pooling pooling_for(const EmbedFlags& flags, const model::Model& model) {
   for (const auto& [name, pooling] : kPoolings)
     if (name == flags.pooling) return pooling;
   if (const auto own = model::pooling_of(model, model::resolve_path(flags.model))) return *own;
@@ -55,7 +55,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-std::vector<std::string> texts_of(const Flags& flags) {
+std::vector<std::string> texts_of(const EmbedFlags& flags) {
   std::vector<std::string> texts = flags.texts;
   mention_files(texts);
   if (!flags.file.empty()) {
@@ -91,7 +91,7 @@ std::vector<std::vector<double>> cosines(const std::vector<Row>& rows) {
 }
 
 // In the form in which servers answer, with the cosines of all pairs where they are asked for.
-void print_json(const Flags& flags, const std::vector<Row>& rows, int64_t tokens) {
+void print_json(const EmbedFlags& flags, const std::vector<Row>& rows, int64_t tokens) {
   ordered_json data = ordered_json::array();
   for (const Row& row : rows) {
     ordered_json entry;
@@ -109,7 +109,7 @@ void print_json(const Flags& flags, const std::vector<Row>& rows, int64_t tokens
   put_text(root.dump() + "\n");
 }
 
-void print_plain(const Flags& flags, const std::vector<Row>& rows) {
+void print_plain(const EmbedFlags& flags, const std::vector<Row>& rows) {
   if (!flags.cosine) {
     for (const Row& row : rows) put(numbers(row.vector, " ") + "\n");
     return;
@@ -122,7 +122,7 @@ void print_plain(const Flags& flags, const std::vector<Row>& rows) {
   }
 }
 
-int embed(const Shared& shared, Flags& flags) {
+int embed(const Shared& shared, EmbedFlags& flags) {
   if (flags.cosine && flags.form == "array") throw usage_error("--cosine has no place in --format array: take json");
   const std::vector<std::string> texts = texts_of(flags);
   const model::Model model = model::read_model(shared.library(), flags.model);
@@ -167,7 +167,7 @@ int embed(const Shared& shared, Flags& flags) {
 }  // namespace
 
 void add_embed(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<EmbedFlags>();
   CLI::App* sub = app.add_subcommand("embed", "Turn texts into vectors")->alias("embedding");
   sub->add_option("-m,--model,--model_name_or_path", flags->model, "GGUF file or Hugging Face folder")
       ->required()

@@ -15,7 +15,7 @@
 namespace lumen::cli {
 namespace {
 
-struct Flags {
+struct EvalFlags {
   std::string model, output, samples, data;
   std::vector<std::string> tasks, files;
   int64_t fewshot = -1;
@@ -29,7 +29,7 @@ std::string figure_text(const model::TaskResult& result, const model::Figure& fi
                      figure.value, figure.error ? fmt::format(" +/- {:.4f}", *figure.error) : "");
 }
 
-nlohmann::ordered_json as_json(const std::vector<model::TaskResult>& results, const Flags& flags) {
+nlohmann::ordered_json as_json(const std::vector<model::TaskResult>& results, const EvalFlags& flags) {
   nlohmann::ordered_json out;
   out["model"] = flags.model;
   out["seed"] = flags.options.seed;
@@ -47,7 +47,7 @@ nlohmann::ordered_json as_json(const std::vector<model::TaskResult>& results, co
   return out;
 }
 
-int evaluate(const Shared& shared, Flags& flags) {
+int evaluate(const Shared& shared, EvalFlags& flags) {
   model::TaskLibrary tasks;
   for (const std::string& file : flags.files) tasks.add_file(file);
   if (flags.list) {
@@ -113,7 +113,7 @@ int evaluate(const Shared& shared, Flags& flags) {
 }  // namespace
 
 void add_eval(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<EvalFlags>();
   CLI::App* sub = app.add_subcommand("eval", "Put questions to a model and count right answers");
   sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")->type_name("FILE");
   sub->add_option("--tasks", flags->tasks, "What to ask: names, separated by commas; see --list")

@@ -12,7 +12,7 @@
 namespace lumen::cli {
 namespace {
 
-struct Flags {
+struct ExportFlags {
   std::string in, out, to, type;
   std::string split;
   bool overwrite = false;
@@ -37,7 +37,7 @@ int64_t size_of(const std::string& text) {
   return n * unit;
 }
 
-int export_model(const Shared& shared, const Flags& flags) {
+int export_model(const Shared& shared, const ExportFlags& flags) {
   const bool gguf = flags.to.empty() ? std::filesystem::path(flags.out).extension() == ".gguf" : flags.to == "gguf";
   const int64_t split = size_of(flags.split);
   if (split > 0 && !gguf) throw usage_error("--split-max-size is for GGUF files");
@@ -78,7 +78,7 @@ int export_model(const Shared& shared, const Flags& flags) {
 }  // namespace
 
 void add_export(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ExportFlags>();
   CLI::App* sub = app.add_subcommand("export", "Write a model as a GGUF file or a Hugging Face folder");
   sub->add_option("input", flags->in, "GGUF file, Hugging Face folder, or hf:USER/REPO")->required()->type_name("IN");
   sub->add_option("output", flags->out, "NAME.gguf, or a folder")->required()->type_name("OUT");

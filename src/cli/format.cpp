@@ -17,7 +17,7 @@
 namespace lumen::cli {
 namespace {
 
-struct Flags {
+struct FormatFlags {
   std::string file, name;
 };
 
@@ -57,7 +57,7 @@ int list(const Shared& shared) {
   return 0;
 }
 
-int show(const Shared& shared, const Flags& flags) {
+int show(const Shared& shared, const FormatFlags& flags) {
   const FormatRef f = named_format(shared.library()->formats(), flags.name);
   put_text(f->source_text + "\n");
   for (const std::string& line : facts_of(*f).lines) put(fmt::format("# {}\n", line));
@@ -119,7 +119,7 @@ int check_one(const Shared& shared, const FormatLibrary& library, const FormatRe
   return failed;
 }
 
-int check(const Shared& shared, const Flags& flags) {
+int check(const Shared& shared, const FormatFlags& flags) {
   auto library = model::Library::builtin();
   for (const std::string& folder : shared.format_folders) library->add_format_folder(folder);
   std::vector<FormatRef> formats;
@@ -141,7 +141,7 @@ int check(const Shared& shared, const Flags& flags) {
 }  // namespace
 
 void add_format(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<FormatFlags>();
   CLI::App* sub = app.add_subcommand("format", "Number formats: list them, show one, put one of your own to the test");
   sub->require_subcommand(1);
   CLI::App* list_command =

@@ -15,7 +15,7 @@
 namespace lumen::cli {
 namespace {
 
-struct Flags {
+struct InspectFlags {
   std::string path;
   size_t limit = 8;
   bool tensors_only = false;
@@ -48,7 +48,7 @@ void print_tensors(const model::TensorFile& file, const std::map<std::string, st
   put(out);
 }
 
-void inspect_gguf(const model::LibraryRef& library, const std::filesystem::path& path, const Flags& flags) {
+void inspect_gguf(const model::LibraryRef& library, const std::filesystem::path& path, const InspectFlags& flags) {
   const model::SplitGguf file(path, library->formats());
   if (!flags.tensors_only) {
     for (const auto& [key, value] : file.metadata().entries()) {
@@ -77,7 +77,7 @@ void inspect_checkpoint(const model::LibraryRef& library, const std::filesystem:
 }
 
 // A Hugging Face folder: its family and numbers, then its tensors.
-void inspect_folder(const model::LibraryRef& library, const std::filesystem::path& path, const Flags& flags) {
+void inspect_folder(const model::LibraryRef& library, const std::filesystem::path& path, const InspectFlags& flags) {
   std::map<std::string, std::string> roles;
   if (std::filesystem::exists(path / "config.json")) {
     try {
@@ -102,7 +102,7 @@ bool is_gguf(const std::filesystem::path& path) {
   return bytes.size() >= 4 && std::memcmp(bytes.data(), "GGUF", 4) == 0;
 }
 
-int inspect(const Shared& shared, const Flags& flags) {
+int inspect(const Shared& shared, const InspectFlags& flags) {
   const model::LibraryRef library = shared.library();
   const std::filesystem::path path = model::resolve_path(flags.path);
   if (!std::filesystem::exists(path)) throw user_error("{}: no such file", path.string());
@@ -128,7 +128,7 @@ int inspect(const Shared& shared, const Flags& flags) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<InspectFlags>();
   CLI::App* sub = app.add_subcommand("inspect", "What is in a GGUF or safetensors file, or a checkpoint");
   sub->add_option("path,-m,--model", flags->path, "File or folder")->required()->type_name("FILE");
   auto* limit = sub->add_option("--limit", flags->limit, "Elements shown of an array")->capture_default_str();

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Flags {
+struct MergeFlags {
   std::string base, out, to, type = model::MergeOptions::kBaseType, check;
   AdapterFlags adapters;
   std::vector<std::string> fallbacks;
@@ -81,7 +81,7 @@ model::Paths adapter_files(const AdapterFlags& flags) {
   return files;
 }
 
-std::vector<model::TokenId> check_text(const Flags& flags, const model::Model& model) {
+std::vector<model::TokenId> check_text(const MergeFlags& flags, const model::Model& model) {
   std::string text;
   if (flags.check.empty()) {
     const std::string_view all = model::embedded_text();
@@ -92,7 +92,7 @@ std::vector<model::TokenId> check_text(const Flags& flags, const model::Model& m
   return model::perplexity_tokens(*model.tokenizer, text, model::BosPlace::front);
 }
 
-void compare(run::Engine& engine, const model::LibraryRef& library, const Flags& flags, const model::Model& base,
+void compare(run::Engine& engine, const model::LibraryRef& library, const MergeFlags& flags, const model::Model& base,
              const std::vector<model::ScaledAdapter>& adapters, const fs::path& merged) {
   if (!base.tokenizer) {
     if (flags.most || !flags.check.empty())
@@ -125,7 +125,7 @@ void compare(run::Engine& engine, const model::LibraryRef& library, const Flags&
 }
 
 // What the result was made of.
-model::Provenance provenance_of(const Flags& flags, const model::Model& base, const model::Paths& inputs) {
+model::Provenance provenance_of(const MergeFlags& flags, const model::Model& base, const model::Paths& inputs) {
   model::Provenance from;
   from.base = flags.base.starts_with("hf:") ? flags.base : fs::absolute(flags.base).lexically_normal().string();
   from.base_hash = model::weights_hash(base).hex();
@@ -141,7 +141,7 @@ model::Provenance provenance_of(const Flags& flags, const model::Model& base, co
   return from;
 }
 
-int merge(const Shared& shared, Flags& flags) {
+int merge(const Shared& shared, MergeFlags& flags) {
   const bool gguf = flags.to.empty() ? fs::path(flags.out).extension() == ".gguf" : flags.to == "gguf";
   model::Paths inputs = model::model_files(flags.base);
   for (const fs::path& file : adapter_files(flags.adapters)) inputs.push_back(file);
@@ -188,7 +188,7 @@ int merge(const Shared& shared, Flags& flags) {
 }  // namespace
 
 void add_merge(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<MergeFlags>();
   CLI::App* sub = app.add_subcommand("merge", "Fold adapters into the model they were made for");
   sub->add_option("base", flags->base, "The model: GGUF file, Hugging Face folder, or hf:USER/REPO")
       ->required()

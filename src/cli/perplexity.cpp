@@ -13,13 +13,13 @@
 namespace lumen::cli {
 namespace {
 
-struct Flags {
+struct PerplexityFlags {
   std::string model, text, record, compare, bos = "front";
   model::PerplexityOptions options;
   AdapterFlags adapters;
 };
 
-int measure(const Shared& shared, Flags& flags) {
+int measure(const Shared& shared, PerplexityFlags& flags) {
   if (!flags.record.empty()) {
     model::Paths inputs = model::model_files(flags.model);
     if (!flags.text.empty()) inputs.emplace_back(flags.text);
@@ -79,7 +79,7 @@ int measure(const Shared& shared, Flags& flags) {
 }  // namespace
 
 void add_perplexity(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<PerplexityFlags>();
   CLI::App* sub = app.add_subcommand("perplexity", "How well a model predicts a text");
   sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")->required()->type_name("FILE");
   sub->add_option("-f,--file", flags->text, "Text, .jsonl or folder; without it, the built-in validation text")

@@ -15,7 +15,7 @@
 namespace lumen::cli {
 namespace {
 
-struct Flags {
+struct QuantizeFlags {
   std::string in, out, type;
   int threads = -1;
   std::vector<std::string> tensor_types;
@@ -23,7 +23,7 @@ struct Flags {
   bool dry_run = false, overwrite = false;
 };
 
-int quantize_file(const Shared& shared, Flags& flags) {
+int quantize_file(const Shared& shared, QuantizeFlags& flags) {
   for (const std::string& pair : flags.tensor_types) {
     const size_t at = pair.rfind('=');
     if (at == std::string::npos || at == 0 || at + 1 == pair.size()) {
@@ -64,7 +64,7 @@ int quantize_file(const Shared& shared, Flags& flags) {
 }  // namespace
 
 void add_quantize(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<QuantizeFlags>();
   CLI::App* sub =
       app.add_subcommand("quantize", "Round a model's weights to a number format, or to a mixture of formats");
   sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")->required()->type_name("IN");

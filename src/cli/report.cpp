@@ -11,13 +11,13 @@
 namespace lumen::cli {
 namespace {
 
-struct Flags {
+struct ReportFlags {
   std::vector<std::string> runs;
   std::string output;
   bool text = false;
 };
 
-int report(const Flags& flags) {
+int report(const ReportFlags& flags) {
   std::vector<model::RunLog> runs;
   for (const std::string& run : flags.runs) {
     runs.push_back(model::read_run_log(run));
@@ -43,7 +43,7 @@ int report(const Flags& flags) {
 }  // namespace
 
 void add_report(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ReportFlags>();
   CLI::App* sub = app.add_subcommand("report", "Show a training run on a page, or compare several");
   sub->add_option("runs", flags->runs, "Folders that `lumen train` wrote")->required()->type_name("RUN..");
   sub->add_option("-o,--output", flags->output,

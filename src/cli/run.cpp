@@ -19,7 +19,7 @@
 namespace lumen::cli {
 namespace {
 
-struct Flags {
+struct RunFlags {
   std::string model, prompt, prompt_file, prompts;
   SamplingFlags sampling;
   AdapterFlags adapters;
@@ -65,7 +65,7 @@ std::vector<std::string> read_prompts(const std::string& file) {
 }
 
 // Prompts that are continued together. Results are printed in their order, each as soon as all before it are there.
-int generate_many(const model::LoadedModel& loaded, Flags& flags) {
+int generate_many(const model::LoadedModel& loaded, RunFlags& flags) {
   const model::Tokenizer& tokenizer = *loaded.model().tokenizer;
   std::vector<std::string> prompts;
   if (!flags.prompts.empty()) prompts = read_prompts(flags.prompts);
@@ -136,7 +136,7 @@ int generate_many(const model::LoadedModel& loaded, Flags& flags) {
   return static_cast<int>(interrupted().load() ? Exit::interrupted : Exit::ok);
 }
 
-int generate(const Shared& shared, Flags& flags) {
+int generate(const Shared& shared, RunFlags& flags) {
   const bool many = flags.parallel > 0 || flags.sequences > 0 || !flags.prompts.empty();
   if (flags.json && !many) throw usage_error("--json goes with --prompts, --parallel or --sequences");
   if (many && (flags.draft.look_up || !flags.draft.model.empty()))
@@ -185,7 +185,7 @@ int generate(const Shared& shared, Flags& flags) {
 }  // namespace
 
 void add_run(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RunFlags>();
   flags->sampling.generate.predict = 128;
   CLI::App* sub = app.add_subcommand("run", "Continue a text with a model")->alias("cli")->alias("completion");
   sub->add_option("-m,--model,--model_name_or_path,model", flags->model, "GGUF file or Hugging Face folder")

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct Flags {
+struct TokenizeFlags {
   std::string tokenizer, file, output;
   std::vector<std::string> texts, training, specials;
   std::vector<model::TokenId> decode;
@@ -84,7 +84,7 @@ void serve_lines(const model::Tokenizer& t, const model::EncodeOptions& options)
   }
 }
 
-int tokenize(const Flags& flags) {
+int tokenize(const TokenizeFlags& flags) {
   if (!flags.training.empty()) {
     if (flags.output.empty()) throw usage_error("--train needs --output FILE for the tokenizer");
     model::refuse_own_input(model::Paths(flags.training.begin(), flags.training.end()), model::Paths{flags.output},
@@ -140,7 +140,7 @@ int tokenize(const Flags& flags) {
 }  // namespace
 
 void add_tokenize(CLI::App& app, Command& command) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<TokenizeFlags>();
   CLI::App* sub = app.add_subcommand("tokenize", "Show how a text becomes tokens; measure or train a tokenizer");
   auto* model = sub->add_option("-m,--model,--tokenizer", flags->tokenizer,
                                 "GGUF file, tokenizer.json, SentencePiece .model, or a folder with one")

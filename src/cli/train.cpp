@@ -31,8 +31,10 @@ namespace fs = std::filesystem;
 model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data, const std::string& chat_template) {
   const auto tokens = byte_pair_tokens(choice);
   if (!tokens && !choice.empty() && choice != "characters") return model::Tokenizer::load(choice);
-  const std::string text = data.all_text(chat_template);
-  if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of");
+  model::RowReport report;
+  const std::string text = data.all_text(chat_template, &report);
+  if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of\n{}", report.table());
+  if (report.dropped() > 0) warn("rows that the tokenizer is not made of\n" + report.table());
   if (!tokens) return model::Tokenizer::characters(text);
   model::BpeTraining options;
   options.vocabulary = *tokens;
@@ -68,7 +70,7 @@ void fit_context(model::Model& model, const model::Recipe& r) {
 
 // The model a run begins with: a file, or fresh weights of a named size with the vocabulary of the tokenizer.
 model::Model starting_model(run::Engine& engine, const model::LibraryRef& library, const TrainFlags& flags,
-                            model::Recipe& r, const TrainingData& data) {
+                            model::Recipe& r, const TrainingData& data, const model::Model* teacher) {
   if (!flags.model.empty()) {
     model::Model model = model::read_model(library, flags.model);
     if (model.tokenizer && flags.has("data.tokenizer")) {
@@ -79,7 +81,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
     fit_context(model, r);
     r.family = model.family->name();
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
-    model::require_training(engine, model, r, true);
+    model::require_training(engine, model, r, true, {}, teacher);
     return model;
   }
   if (r.size.empty()) r.size = "char";
@@ -98,7 +100,7 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
   const graph::Config config = family->config(r.size, values);
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
-  model::require_training(engine, outline, r);
+  model::require_training(engine, outline, r, false, {}, teacher);
   model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
   model.tokenizer = tokenizer;
   model.name = r.size;
@@ -208,15 +210,22 @@ int train(const Shared& shared, TrainFlags& flags) {
   recipe.data = absolute_path(recipe.data);
   recipe.eval_data = absolute_path(recipe.eval_data);
   recipe.validation_data = absolute_path(recipe.validation_data);
+  if (model::is_template_file(recipe.chat_template))
+    recipe.chat_template = fs::absolute(recipe.chat_template).lexically_normal().string();
+  std::shared_ptr<const model::Model> teacher;
+  if (std::string& path = recipe.objective.teacher; !path.empty()) {
+    teacher = std::make_shared<const model::Model>(model::read_model(library, path));
+    if (!path.starts_with("hf:")) path = fs::absolute(path).lexically_normal().string();
+  }
   run::Engine engine = shared.engine(flags.explain);
   model::Model model;
   if (stored) {
     compare_tokenizer(flags, *stored, data);
     recipe.tokenizer = stored->recipe.tokenizer;
     model = std::move(stored->model);
-    model::require_training(engine, model, recipe, true);
+    model::require_training(engine, model, recipe, true, {}, teacher.get());
   } else {
-    model = starting_model(engine, library, flags, recipe, data);
+    model = starting_model(engine, library, flags, recipe, data, teacher.get());
     std::error_code error;
     if (fs::exists(recipe.tokenizer, error)) recipe.tokenizer = absolute_path(recipe.tokenizer);
   }
@@ -238,17 +247,18 @@ int train(const Shared& shared, TrainFlags& flags) {
   const graph::ProductType products = model::product_type(recipe.precision, library->formats());
   const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
   const model::BatchForm form{batches->has_weights(), batches->has_starts()};
-  model::require_training(engine, model, recipe, !flags.plan || !flags.model.empty(), form);
+  model::require_training(engine, model, recipe, !flags.plan || !flags.model.empty(), form, teacher.get());
   if (flags.plan) {
-    put_text(model::plan_text(model::forecast_training(engine, model, recipe, form, !flags.model.empty()),
-                              run::product_ceiling(engine, kind, shared.cache)));
+    put_text(
+        model::plan_text(model::forecast_training(engine, model, recipe, form, !flags.model.empty(), teacher.get()),
+                         run::product_ceiling(engine, kind, shared.cache)));
     return 0;
   }
   model::Trainer::Origin origin;
   if (!flags.model.empty() && !recipe.adapter.trains())
     origin = {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model),
               model::weights_hash(model).hex()};
-  model::Trainer trainer(engine, std::move(model), recipe, batches);
+  model::Trainer trainer(engine, std::move(model), recipe, batches, teacher);
   trainer.set_origin(std::move(origin));
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   if (checkpoint) {

@@ -44,7 +44,7 @@ void report(const model::RowReport& rows, bool strict) {
 
 }  // namespace
 
-std::string TrainingData::all_text(const std::string& chat_template) const {
+std::string TrainingData::all_text(const std::string& chat_template, model::RowReport* report) const {
   std::string out;
   if (documents) {
     for (const std::string& text : documents->texts) out += text;
@@ -55,7 +55,7 @@ std::string TrainingData::all_text(const std::string& chat_template) const {
   as.chat = model::choose_template(chat_template, model::Tokenizer::characters(" "));
   for (const auto* side : {&sets, &validation})
     for (const auto& files : *side)
-      for (const std::string& text : model::texts_of_rows(files, as)) out += text;
+      for (const std::string& text : model::texts_of_rows(files, as, report)) out += text;
   return out;
 }
 

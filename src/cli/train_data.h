@@ -24,8 +24,9 @@ struct TrainingData {
   model::ReadOptions options;
 
   bool has_rows() const { return !documents; }
-  // Everything there is, for a tokenizer that is to be made of it. `chat_template`: the recipe's.
-  std::string all_text(const std::string& chat_template) const;
+  // Everything there is, for a tokenizer that is to be made of it; rows that give no text are counted. `chat_template`:
+  // the recipe's.
+  std::string all_text(const std::string& chat_template, model::RowReport* report) const;
 };
 
 // Looks at what the recipe's [data] names; a note says what was found.

@@ -81,6 +81,8 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--lora-init,--lora_init,--init_lora_weights", "adapter.init", "What it begins with: default"},
     {"--objective", "objective.name",
      "What is made small: a name of the library, or a text NAME.lum; without it the tokens' loss"},
+    {"--teacher,--teacher_model,--teacher-model", "objective.teacher",
+     "The model that distillation learns from, in any format; without it the model without its adapter", "MODEL"},
     {"--ship", "ship.type",
      "Train the adapter inside the rounding to this format or mixture (base: each weight's own): model.gguf is then "
      "what was trained, checked before success is reported",
@@ -103,6 +105,8 @@ constexpr KeyFlag kKeyFlags[] = {
     {"--rollbacks", "run.rollbacks", "How often a run may go back"},
     {"--eval-tasks,--eval_tasks", "evaluation.tasks", "Tasks put to the model at evaluations: names or task files",
      "NAME,.."},
+    {"--eval-kl,--eval_kl", "evaluation.kl",
+     "Report at evaluations how far the model has gone from its reference: KL divergence on the validation data"},
     {"--eval-data,--eval_data", "evaluation.data", "Folder with the tasks' data", "DIR"},
     {"--eval-limit,--eval_limit", "evaluation.limit", "Rows of each task, at most; 0: all"},
     {"--sample-prompt,--sample_prompt", "evaluation.samples",
@@ -210,7 +214,7 @@ void settle_optimizer(const model::Library& library, model::Recipe& r) {
 void apply_flags(const TrainFlags& flags, model::Recipe& r) {
   for (const auto& [key, text] : flags.values) model::set_value(model::recipe_key(key), text, r);
   if (flags.has("objective.name")) {
-    r.objective = {flags.text("objective.name"), "", {}};
+    r.objective = {flags.text("objective.name"), "", {}, r.objective.teacher};
     model::take_text(r.objective);
   }
   for (const auto& [name, value] : flags.objective_settings) r.objective.settings[name] = value;

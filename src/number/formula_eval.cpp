@@ -241,6 +241,11 @@ int64_t wrap_to_scalar(Scalar type, int64_t value) {
 
 ScalarValue eval_scalar_op(const ScalarNode& node, Scalar operand_type, ScalarValue a, ScalarValue b, ScalarValue c,
                            bool wide) {
+  if (operand_type == Scalar::i64) {  // places in memory, which most of a kernel computes: nothing to round or wrap
+    const auto x = static_cast<uint64_t>(a.integer), y = static_cast<uint64_t>(b.integer);
+    if (node.op == ScalarOp::add_) return {0, static_cast<int64_t>(x + y)};
+    if (node.op == ScalarOp::mul_) return {0, static_cast<int64_t>(x * y)};
+  }
   const bool floating = is_float(operand_type);
   switch (node.op) {
     case ScalarOp::constant:

@@ -1,4 +1,5 @@
 // needs: none. `lumen train` on rows of files: what is found, counted, refused, and what tokenizers are made of.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -29,9 +30,13 @@ class TrainDataTest : public testing::Test {
     save("chats.jsonl", text);
   }
   Outcome train(const std::string& out, std::vector<std::string> more) const {
-    std::vector<std::string> arguments = {"train", "--shape", "tiny",    "--steps",      "2", "-c",
-                                          "64",    "-o",      path(out), "--warmup",     "1", "-b",
-                                          "2",     "--lr",    "1e-3",    "--eval-every", "0"};
+    std::vector<std::string> arguments = {"train", "--shape", "tiny", "--steps",      "2", "-o", path(out), "--warmup",
+                                          "1",     "--lr",    "1e-3", "--eval-every", "0"};
+    const auto add_default = [&](const char* flag, const char* value) {
+      if (std::find(more.begin(), more.end(), flag) == more.end()) arguments.insert(arguments.end(), {flag, value});
+    };
+    add_default("-c", "64");
+    add_default("-b", "2");
     arguments.insert(arguments.end(), more.begin(), more.end());
     return lumen(arguments);
   }
@@ -74,6 +79,64 @@ TEST_F(TrainDataTest, RowsThatAreDroppedAreCounted) {
   std::vector<std::string> strict = flags;
   strict.push_back("--strict");
   EXPECT_EQ(train("strict", strict).code, 1);
+}
+
+// Several sets by their shares, other files for validation, and the last answer alone: all of it is in the recipe.
+TEST_F(TrainDataTest, SetsSharesAndWhatIsLearned) {
+  save_chats(8);
+  std::string talks;
+  for (int i = 0; i < 8; ++i)
+    talks +=
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"bb\"},"
+        "{\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"dddd\"}]}\n";
+  save("talks.jsonl", talks);
+  save("held.csv", "prompt,completion\na,b\nc,d\ne,f\n");
+  save("plain.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}");
+  const std::string both = path("chats.jsonl") + "," + path("talks.jsonl");
+  const auto learned = [&](const std::string& out, std::vector<std::string> more) {
+    std::vector<std::string> flags = {"--data",         both,    "--tokenizer", "bytes:270", "--validation-data",
+                                      path("held.csv"), "--plan"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const Outcome o = train(out, flags);
+    EXPECT_EQ(o.code, 0) << o.error;
+    EXPECT_TRUE(contains(o.error, "3 rows for validation")) << o.error;
+    EXPECT_TRUE(contains(o.error, "16 rows of 64 positions an epoch")) << o.error;
+    const size_t end = o.error.find(" of them learned"), begin = o.error.rfind(' ', end - 1);
+    return std::stoi(o.error.substr(begin, end - begin));
+  };
+  const int every = learned("every", {}), last = learned("last", {"--train-on", "last", "--mix", "0.75,0.25"});
+  EXPECT_LT(last, every);
+  EXPECT_GT(learned("all", {"--train-on", "all"}), every);
+  const Outcome shares = train("shares", {"--data", both, "--tokenizer", "bytes:270", "--mix", "0.5"});
+  EXPECT_NE(shares.code, 0);
+  EXPECT_TRUE(contains(shares.error, "1 shares for 2 data sets")) << shares.error;
+}
+
+// Rows of a Parquet file are rows as any.
+TEST_F(TrainDataTest, ParquetFiles) {
+  const std::string file = LUMEN_SOURCE_DIR "/tests/model/fixtures/parquet/chats_zstd.parquet";
+  const Outcome o = train("run", {"--data", file, "--tokenizer", "bytes:270", "--validation", "0.25", "-c", "512"});
+  ASSERT_EQ(o.code, 0) << o.error;
+  EXPECT_TRUE(contains(o.error, "holds chats")) << o.error;
+  const Outcome shown = lumen({"data", "preview", "-m", path("run") + "/model.gguf", "--data", file, "-n", "1"});
+  EXPECT_EQ(shown.code, 0) << shown.error;
+  EXPECT_TRUE(contains(shown.out, "chats_zstd.parquet:1")) << shown.out;
+  EXPECT_TRUE(contains(shown.out, "12 examples")) << shown.out;
+}
+
+// A template's file is named so that the run finds it from wherever it is resumed.
+TEST_F(TrainDataTest, TemplatesAreNamedByWholePaths) {
+  save_chats(8);
+  save("own.jinja", "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}");
+  const fs::path here = fs::current_path();
+  const std::string file = fs::relative(path("own.jinja"), here).string();
+  ASSERT_FALSE(fs::path(file).is_absolute());
+  const Outcome o = train("run", {"--data", path("chats.jsonl"), "--tokenizer", "bytes:270", "--validation", "0.25",
+                                  "--chat-template", file});
+  ASSERT_EQ(o.code, 0) << o.error;
+  std::ifstream state(path("run") + "/checkpoint-2/trainer_state.json");
+  const std::string text(std::istreambuf_iterator<char>(state), {});
+  EXPECT_TRUE(contains(text, path("own.jinja"))) << text;
 }
 
 }  // namespace

@@ -20,13 +20,15 @@ else
 fi
 (cd "$root" && cmake --preset fuzz -B "$build" > /dev/null)
 cmake --build "$build" --target "${targets[@]/%/_fuzz}"
-for target in "${targets[@]}"; do
+
+fuzz() {  # TARGET
+  local target="$1" saved found program what
   saved="$root/tests/fuzz/corpus/$target"
   found="$build/corpus/$target"
   mkdir -p "$saved" "$found" "$build/findings"
   program="$(find "$build/tests/fuzz" -name "${target}_fuzz" -type f -perm -u+x | head -n 1)"
   echo "== $target: $(find "$saved" -type f | wc -l) saved inputs, ${LUMEN_FUZZ_SEED:+about }$seconds s"
-  "$program" -runs=0 -timeout=20 -rss_limit_mb=2048 "$saved" > /dev/null 2>&1 || { echo "$target fails on its saved corpus"; exit 1; }
+  "$program" -runs=0 -timeout=20 -rss_limit_mb=2048 "$saved" > /dev/null 2>&1 || { echo "$target fails on its saved corpus"; return 1; }
   if [ -n "${LUMEN_FUZZ_SEED:-}" ]; then
     found="$build/corpus/$target-seeded"
     rm -rf "$found"
@@ -40,6 +42,11 @@ for target in "${targets[@]}"; do
     -artifact_prefix="$build/findings/$target-" "${what[@]}" 2>&1 | grep -E "SUMMARY|ERROR|number_of_executed|Test unit|internal error|Base64" || true
   if compgen -G "$build/findings/$target-*" > /dev/null; then
     ls "$build/findings/$target-"*
-    exit 1
+    return 1
   fi
-done
+}
+# As many at a time as there are cores; each tells its part when it is done.
+export -f fuzz
+export root build seconds
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c \
+  'output="$(fuzz {})" && status=0 || status=$?; echo "$output"; exit "$status"' || exit 1

@@ -88,18 +88,17 @@ TEST(ByRows, ManyRowsMakeNoMoreParts) {
   EXPECT_LE(nodes(int64_t{1} << 40), many);
 }
 
-// A part is differentiated before the next is computed: its product is gone by then.
-TEST(ByRows, OnePartIsInMemoryAtATime) {
-  Graph g;
-  Builder b(g);
-  const ValueId loss = transformer(b, kSizes);
-  const Pipeline p = run_pipeline(with_gradients(g, loss, kMost), {}, {});
+struct Wide {
+  int products = 0, at_once = 0;  // in all, and values in memory at a time
+};
+Wide wide_values(const Graph& g) {
+  const Pipeline p = run_pipeline(g, {}, {});
   std::vector<int> first(p.plan.graph.nodes.size(), -1), last(first);
   for (int k = 0; k < static_cast<int>(p.plan.groups.size()); ++k) {
     for (ValueId v : p.plan.groups[k].results) first[v] = k;
     for (ValueId v : p.plan.groups[k].inputs) last[v] = k;
   }
-  int parts = 0, at_once = 0;
+  Wide out;
   for (int k = 0; k < static_cast<int>(p.plan.groups.size()); ++k) {
     int alive = 0;
     for (size_t v = 0; v < first.size(); ++v) {
@@ -107,12 +106,26 @@ TEST(ByRows, OnePartIsInMemoryAtATime) {
       const bool wide = t.shape.size() == 2 && t.shape[1] == Dim(kSizes.vocabulary);
       if (!wide || first[v] < 0) continue;
       alive += first[v] <= k && k <= last[v];
-      parts += first[v] == k && p.plan.groups[k].shape == KernelShape::dot;
+      out.products += first[v] == k && p.plan.groups[k].shape == KernelShape::dot;
     }
-    at_once = std::max(at_once, alive);
+    out.at_once = std::max(out.at_once, alive);
   }
-  EXPECT_EQ(parts, 6);
-  EXPECT_LE(at_once, 2) << "the product and its gradient";
+  return out;
+}
+
+// A part is differentiated before the next is computed: its product is gone by then. Where the loss mixes rows, all
+// parts come once before.
+TEST(ByRows, OnePartIsInMemoryAtATime) {
+  Graph g;
+  Builder b(g);
+  const ValueId mean = transformer(b, kSizes);
+  const Wide once = wide_values(with_gradients(g, mean, kMost));
+  EXPECT_EQ(once.products, 6);
+  EXPECT_LE(once.at_once, 2) << "the product and its gradient";
+  const ValueId mixed = b.unary(ScalarOp::tanh_, b.mul(mean, mean));
+  const Wide twice = wide_values(with_gradients(g, mixed, kMost));
+  EXPECT_EQ(twice.products, 12);
+  EXPECT_LE(twice.at_once, 2);
 }
 
 // The gradient of each row's loss depends on the others: parts are computed twice.
@@ -130,6 +143,27 @@ TEST(ByRows, LossesThatMixRowsAreTakenInPartsToo) {
   const PlanRun run = run_plan(p.plan, p.memory, in);
   ASSERT_EQ(run.wrong, "");
   expect_equal(run.results, eval(whole, in, wide), 1e-4);
+}
+
+// Results without gradients, of each row and of all.
+TEST(ByRows, ResultsAreComputedInPartsToo) {
+  Graph g;
+  Builder b(g);
+  const ValueId mean = transformer(b, kSizes), squared = b.mul(mean, mean);
+  g.results = {mean, squared};
+  g.result_names = {"mean", "squared"};
+  const auto in = random_inputs(g, kSizes.vocabulary, 5);
+  EvalOptions wide;
+  wide.wide = true;
+  Graph parts = g;
+  compute_by_rows(parts, kMost);
+  EXPECT_EQ(verify(parts), "");
+  simplify(parts);
+  simplify(g);
+  EXPECT_EQ(widest(g), kLogits);
+  EXPECT_LE(widest(parts), kMost) << print(parts);
+  expect_equal(eval(parts, in, wide), eval(g, in, wide), 1e-12);
+  EXPECT_LE(wide_values(parts).at_once, 1);
 }
 
 // What the loss depends on beside the rows is not lost.

@@ -75,6 +75,13 @@ TEST_F(DataLoad, FoldersAndKinds) {
   EXPECT_EQ(files.size(), 3u);
   EXPECT_EQ(kind_of_rows(files, {}), Example::Kind::chat);
   EXPECT_EQ(load_examples(files, tokenizer_, options()).store->examples().size(), 4u);
+  RowReport report;
+  const auto texts =
+      texts_of_rows({folder_.put("some.jsonl", "{\"text\":\"x\"}\nbroken\n{\"other\":1}\n")}, options(), &report);
+  EXPECT_EQ(texts, std::vector<std::string>{"x"});
+  EXPECT_EQ(report.dropped(), 2u);
+  EXPECT_NE(report.table().find("some.jsonl:2"), std::string::npos);
+  EXPECT_NE(report.table().find("some.jsonl:3"), std::string::npos);
   EXPECT_EQ(kind_of_rows({folder_.put("t.jsonl", "{\"text\":\"x\"}\n")}, {}), Example::Kind::text);
   EXPECT_EQ(kind_of_rows({folder_.put("p.jsonl", R"({"prompt":"q","chosen":"a","rejected":"b"})")}, {}),
             Example::Kind::pair);

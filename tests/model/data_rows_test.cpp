@@ -57,6 +57,7 @@ TEST(DataRows, Lists) {
   const DataFolder f;
   EXPECT_THAT(rows(f.put("a.json", "\xef\xbb\xbf [\n {\"a\": \"],{\\\"\"},\n [2],\n {\"b\": [1, {}]} ]\n")),
               ElementsAre("2: {\"a\":\"],{\\\"\"}", "3! no JSON object", "4: {\"b\":[1,{}]}"));
+  EXPECT_THAT(rows(f.put("commas.json", "[,{\"a\":1}]")), ElementsAre("1! no valid JSON", "1: {\"a\":1}"));
   EXPECT_THAT(rows(f.put("b.json", "{\"a\":1}\n{\"a\":2}\n")), ElementsAre("1: {\"a\":1}", "2: {\"a\":2}"));
   EXPECT_TRUE(rows(f.put("c.json", "[]")).empty());
   EXPECT_THAT(error(f.put("d.json", "[{\"a\":1},")), HasSubstr("d.json:1: the list has no end"));

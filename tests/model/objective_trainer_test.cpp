@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "model/compress/quantize.h"
 #include "model/train/loop.h"
 #include "model/train/trainer.h"
 #include "tiny.h"
@@ -169,6 +170,102 @@ TEST(ObjectiveTrainer, DistillationBeginsAtNothing) {
                Error);
 }
 
+// Another model, of another width, whose weights stay packed; all weights of the model are trained.
+TEST(ObjectiveTrainer, TeachersFromAnotherModel) {
+  run::Engine engine = make_engine(2);
+  const auto family = test_library()->family("llama");
+  const auto taught_by = [&](uint32_t seed, double vocabulary) {
+    Model m = initialise(family, family->config("tiny", {{"vocab", vocabulary}}), seed);
+    for (auto& [name, w] : m.weights) {
+      std::vector<float> values(w.f32().begin(), w.f32().end());
+      for (float& v : values) v *= 15;
+      w = f32_weight(w.type.shape, values);
+    }
+    QuantizeReport report;
+    QuantizeOptions to;
+    to.target = "q8_0";
+    Model packed = quantize(engine, m, to, &report);
+    packed.tokenizer = std::nullopt;
+    return std::make_shared<const Model>(std::move(packed));
+  };
+  const auto teacher = taught_by(7, 11);
+  const auto data = std::make_shared<Answers>(RowForm::texts, 4, 8);
+  Recipe recipe = recipe_of("distillation", false);
+  recipe.schedule.peak = 1e-2;
+  const TestFolder folder;
+  double first = 0, last = 0;
+  {
+    Trainer t(engine, model_with_tokenizer(), recipe, data, teacher);
+    first = t.evaluate();
+    for (int64_t i = 0; i < recipe.schedule.steps; ++i) {
+      (void)t.step();
+      if (i == 2) t.save(folder.path());
+    }
+    last = t.evaluate();
+    EXPECT_GT(first, 0.1);
+    EXPECT_LT(last, first);
+    int64_t bytes = 0;
+    for (const Trainer::Held& held : t.memory())
+      if (held.kind == "teacher") bytes = held.bytes;
+    EXPECT_EQ(bytes, teacher->weight_bytes());
+    EXPECT_LT(bytes, teacher->weight_count() * 2);
+  }
+  Trainer again(engine, model_with_tokenizer(), recipe, data, teacher);
+  again.restore(folder / "checkpoint-3");
+  while (again.done() < recipe.schedule.steps) (void)again.step();
+  EXPECT_EQ(again.evaluate(), last);
+  Trainer other(engine, model_with_tokenizer(), recipe, data, taught_by(8, 11));
+  EXPECT_THROW(other.restore(folder / "checkpoint-3"), Error);
+  EXPECT_THROW(Trainer(engine, model_with_tokenizer(), recipe, data, taught_by(7, 12)), Error);
+  // The model teaches itself nothing.
+  Trainer same(engine, model_with_tokenizer(), recipe, data, std::make_shared<const Model>(model_with_tokenizer()));
+  EXPECT_NEAR(same.step().loss, 0, 1e-5);
+}
+
+// How far a model has gone: nothing at first; as distillation measures it; and only where there is a reference.
+TEST(ObjectiveTrainer, DivergenceFromTheReference) {
+  run::Engine engine = make_engine(2);
+  Recipe r = recipe_of("distillation", true);
+  r.eval_kl = true;
+  const auto data = std::make_shared<Answers>(RowForm::texts, 4, 8);
+  Trainer still(engine, model_with_tokenizer(), r, data);
+  EXPECT_NEAR(still.divergence(), 0, 1e-6);
+  r.objective = {};
+  Trainer t(engine, model_with_tokenizer(), r, data);
+  for (int i = 0; i < 4; ++i) (void)t.step();
+  const double far = t.divergence();
+  EXPECT_GT(far, 1e-4);
+  // By hand, of the first row's positions.
+  const Batch batch = data->validation(0, 4);
+  double sum = 0, weight = 0;
+  const Model base = model_with_tokenizer();
+  Recipe plain = recipe_of("", false);
+  Trainer before(engine, base, plain, data);
+  for (int64_t row = 0; row < 4; ++row) {
+    const std::vector<TokenId> window(batch.tokens.begin() + row * 8, batch.tokens.begin() + (row + 1) * 8);
+    std::vector<float> own(8 * 11), other(8 * 11);
+    t.logits(window, own);
+    before.logits(window, other);
+    for (size_t p = 0; p < 8; ++p) {
+      const auto log_sum = [&](const std::vector<float>& logits) {
+        double all = 0;
+        for (size_t v = 0; v < 11; ++v) all += std::exp(static_cast<double>(logits[p * 11 + v]));
+        return std::log(all);
+      };
+      const double own_sum = log_sum(own), other_sum = log_sum(other),
+                   w = batch.weights[static_cast<size_t>(row) * 8 + p];
+      for (size_t v = 0; v < 11; ++v) {
+        const double a = own[p * 11 + v] - own_sum, b = other[p * 11 + v] - other_sum;
+        sum += w * std::exp(b) * (b - a);
+      }
+      weight += w;
+    }
+  }
+  EXPECT_NEAR(far, sum / weight, 1e-4 * far);
+  plain.eval_kl = true;
+  EXPECT_THROW(Trainer(engine, base, plain, data), Error);
+}
+
 TEST(ObjectiveTrainer, DataMustBeWhatTheObjectiveIsOf) {
   run::Engine engine = make_engine(2);
   const auto refused = [&](const std::string& objective, RowForm form) {
@@ -178,6 +275,33 @@ TEST(ObjectiveTrainer, DataMustBeWhatTheObjectiveIsOf) {
   refused("dpo", RowForm::labels);
   refused("kto", RowForm::pairs);
   refused("", RowForm::pairs);
+}
+
+// An objective is measured on whole batches: too few rows are refused before anything is trained.
+TEST(ObjectiveTrainer, ValidationHasABatch) {
+  run::Engine engine = make_engine(2);
+  Trainer t(engine, model_with_tokenizer(), recipe_of("dpo", true), std::make_shared<Answers>(RowForm::pairs, 2, 8));
+  try {
+    t.require_data();
+    FAIL() << "two rows are taken for a batch of four";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("2 rows of validation data are less than one batch of 4"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+// A run that goes back leaves a batch out and reads one behind its last; the reference knows that one, too.
+TEST(ObjectiveTrainer, TheReferenceKnowsWhatComesForABatchLeftOut) {
+  run::Engine engine = make_engine(2);
+  Recipe r = recipe_of("dpo", false);
+  r.schedule.steps = 2;
+  r.on_nan = "rollback";
+  Trainer t(engine, model_with_tokenizer(), r, std::make_shared<Answers>(RowForm::pairs, 4, 8));
+  t.remember_reference();
+  t.state().skip(0);
+  (void)t.step();
+  EXPECT_TRUE(std::isfinite(t.step().loss));
 }
 
 // Texts that share rows, by the trainer.
@@ -194,7 +318,7 @@ TEST(ObjectiveTrainer, PackedRowsTrain) {
 }
 
 // 2048 rows of logits over 40000 words are 328 MB, and as much again their gradient; a step holds half of both at a
-// time.
+// time, an evaluation half of one.
 TEST(ObjectiveTrainer, LogitsAreNeverWhole) {
   Model m = outline(test_library()->family("llama"), test_library()->family("llama")->config("", {{"vocab", 40000},
                                                                                                   {"hidden", 16},
@@ -205,12 +329,16 @@ TEST(ObjectiveTrainer, LogitsAreNeverWhole) {
                                                                                                   {"context", 512}}));
   run::Engine engine = make_engine(2);
   const int64_t logits = int64_t{4} * 512 * 40000 * 4;
-  for (const char* objective : {"", "distillation"}) {
+  for (const char* objective : {"", "distillation", "dpo", "orpo"}) {
     Recipe r = recipe_of(objective, true);
     r.length = 512;
     const Method method(m, r, {.weights = true});
-    const Method::Work work = method.step();
-    EXPECT_LT(engine.arena_bytes(work.graph, work.options), logits + logits / 8) << objective;
+    const auto bytes = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
+    EXPECT_LT(bytes(method.step()), logits + logits / 8) << objective;
+    EXPECT_LT(bytes(method.evaluation()), logits * 5 / 8) << objective;
+    if (method.objective()) {
+      EXPECT_LT(bytes(method.objective_loss()), logits * 5 / 8) << objective;
+    }
   }
 }
 

@@ -71,5 +71,12 @@ TEST(RunState, DamageIsNamed) {
   EXPECT_THROW(run_state_of({{"run", 5}}, "t"), Error);
 }
 
+TEST(RunState, BatchesThatMayBeLeftOut) {
+  EXPECT_EQ(RunState::most_skipped(0), 0);
+  EXPECT_EQ(RunState::most_skipped(3), 1 + 2 + 4);
+  EXPECT_EQ(RunState::most_skipped(18), (1 << 16) - 1 + 2 * (1 << 16));
+  EXPECT_GT(RunState::most_skipped(INT64_MAX), 0);
+}
+
 }  // namespace
 }  // namespace lumen::model

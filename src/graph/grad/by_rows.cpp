@@ -3,6 +3,7 @@
 // beforehand; for losses that mix rows all parts are computed first for those numbers alone, then once more.
 // Proved by tests/graph/by_rows_test.cpp.
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
 #include "graph/grad/differentiation.h"
@@ -14,7 +15,7 @@ namespace lumen::graph {
 
 namespace {
 
-constexpr int64_t kLeastRows = 512;  // of a part: below, products no longer fill a machine
+constexpr int64_t kLeastRows = 256;  // of a part: below, products no longer fill a machine
 // Every part is a copy of the tail in the graph, which all later passes walk. With so many, what a part stores is
 // little beside what the model stores of as many rows, so more would buy nothing for the time they cost.
 constexpr int64_t kMostParts = 64;
@@ -53,13 +54,24 @@ class ByRows {
     RowCopy copy(g_, tail_);
     copy.flatten();
     const std::vector<ValueId> seeds = flat(d.reverse().build, seeds_);
+    d.spread(rows_begin, static_cast<ValueId>(g_.nodes.size()));
     const std::vector<Exits> exits = backward(d, copy, rows_begin, parts, seeds);
     const ValueId total = head(loss, whole(d.reverse().build, exits));
     d.sweep(0, first_, with_respect_to, gradients);
     return total;
   }
 
-  // The same for seeds that depend on the product.
+  // Without gradients.
+  ValueId run_forward(ValueId loss, int64_t parts) {
+    Builder build(g_);
+    RowCopy copy(g_, tail_);
+    copy.flatten();
+    std::vector<Exits> exits;
+    for (int64_t part = 0; part < parts; ++part) exits.push_back(copy.part(part * count(parts), count(parts)));
+    return head(loss, whole(build, exits));
+  }
+
+  // The same as run for seeds that depend on the product.
   ValueId run_twice(ValueId loss, int64_t parts, const std::vector<ValueId>& with_respect_to,
                     std::vector<ValueId>* gradients) {
     Differentiation d(g_, loss, with_respect_to);
@@ -67,6 +79,7 @@ class ByRows {
     const auto rows_begin = static_cast<ValueId>(g_.nodes.size());
     RowCopy copy(g_, tail_);
     copy.flatten();
+    d.spread(rows_begin, static_cast<ValueId>(g_.nodes.size()));
     std::vector<Exits> exits;
     for (int64_t part = 0; part < parts; ++part) exits.push_back(copy.part(part * count(parts), count(parts)));
     const std::vector<ValueId> now = whole(build, exits);
@@ -78,7 +91,11 @@ class ByRows {
     behind.sweep(now.front(), head_end, now, &seeds);
     for (size_t k = 0; k < seeds.size(); ++k)
       if (seeds[k] < 0) seeds[k] = build.broadcast(build.scalar(0), Shape(g_[now[k]].type.shape));
-    copy.wait_for(total);
+    // Nothing is differentiated through the first time: the number waited for does not depend on anything.
+    const ValueId nothing = copy.nothing_of(total);
+    const auto waits = static_cast<ValueId>(g_.nodes.size());
+    copy.wait_for(nothing);
+    d.spread(waits, static_cast<ValueId>(g_.nodes.size()));
     (void)backward(d, copy, rows_begin, parts, flat(build, seeds));
     d.sweep(0, first_, with_respect_to, gradients);
     return total;
@@ -95,12 +112,12 @@ class ByRows {
     return out;
   }
 
-  // Every part forward and backward, one after another, and what `copy` made of the rows from rows_begin on.
+  // Every part forward and backward, one after another, and what `copy` made of the rows from rows_begin on, which
+  // depends on what is differentiated for as d has been told.
   std::vector<Exits> backward(Differentiation& d, RowCopy& copy, ValueId rows_begin, int64_t parts,
                               const std::vector<ValueId>& seeds) {
     Reverse& r = d.reverse();
     const auto rows_end = static_cast<ValueId>(g_.nodes.size());
-    d.spread(rows_begin, rows_end);
     std::vector<Exits> results;
     for (int64_t part = 0; part < parts; ++part) {
       const auto begin = static_cast<ValueId>(g_.nodes.size());
@@ -140,8 +157,13 @@ class ByRows {
       g_.nodes.push_back(std::move(copy));
       now[v] = static_cast<ValueId>(g_.nodes.size()) - 1;
     }
-    if (beside_)
-      for (ValueId& v : *beside_) v = now[static_cast<size_t>(v)];
+    if (beside_) {
+      for (ValueId& v : *beside_) {
+        const auto exit = std::find(tail_.exits.begin(), tail_.exits.end(), v);
+        v = exit != tail_.exits.end() ? exits[static_cast<size_t>(exit - tail_.exits.begin())]
+                                      : now[static_cast<size_t>(v)];
+      }
+    }
     return now[loss];
   }
 
@@ -151,6 +173,13 @@ class ByRows {
   std::vector<ValueId> seeds_;  // gradients of the exits
   std::vector<ValueId>* beside_;
 };
+
+int64_t parts_for(const Graph& g, const RowTail& tail, int64_t most_bytes) {
+  const int64_t bytes = byte_size(g[tail.product].type) * static_cast<int64_t>(tail.rows_side.size());
+  // A row may be wider than a part: then a part is one row.
+  const int64_t least = std::min(kLeastRows, std::max<int64_t>(1, most_bytes / (bytes / tail.rows)));
+  return parts_of(tail.rows, bytes, most_bytes, least);
+}
 
 // Whether the loss depends on what it is differentiated by in another way than through the tail.
 bool reaches_beside(const Graph& g, const RowTail& tail, ValueId loss, const std::vector<ValueId>& with_respect_to) {
@@ -171,10 +200,7 @@ std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::v
     for (const ValueId v : *beside) LUMEN_CHECK(v <= loss, "a value beside the loss comes behind it");
   const auto tail = find_row_tail(g, loss, most_bytes);
   if (!tail) return differentiate(g, loss, with_respect_to);
-  const int64_t bytes = byte_size(g[tail->product].type) * static_cast<int64_t>(tail->rows_side.size());
-  // A row may be wider than a part: then a part is one row.
-  const int64_t least = std::min(kLeastRows, std::max<int64_t>(1, most_bytes / (bytes / tail->rows)));
-  const int64_t parts = parts_of(tail->rows, bytes, most_bytes, least);
+  const int64_t parts = parts_for(g, *tail, most_bytes);
   const size_t before = g.nodes.size();
   ByRows by_rows(g, *tail, beside);
   if (parts == 1 || reaches_beside(g, *tail, loss, with_respect_to)) return differentiate(g, loss, with_respect_to);
@@ -188,6 +214,27 @@ std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::v
   Builder build(g);
   complete_gradients(build, with_respect_to, &gradients);
   return gradients;
+}
+
+void compute_by_rows(Graph& g, int64_t most_bytes) {
+  const size_t before = g.nodes.size();
+  Builder build(g);
+  // What all rows meet in, for the time being: the tail ends before it.
+  ValueId all = -1;
+  for (const ValueId result : g.results) {
+    if (g[result].type.element.format) return;
+    std::vector<int> axes(g[result].type.shape.size());
+    std::iota(axes.begin(), axes.end(), 0);
+    const ValueId sum = axes.empty() ? result : build.reshape(build.reduce(result, Reduction::sum, axes), {});
+    all = all < 0 ? build.add(sum, build.scalar(0)) : build.add(all, sum);
+  }
+  const auto tail = find_row_tail(g, all, most_bytes);
+  const int64_t parts = tail ? parts_for(g, *tail, most_bytes) : 1;
+  if (parts == 1) {
+    g.nodes.resize(before);
+    return;
+  }
+  (void)ByRows(g, *tail, &g.results).run_forward(all, parts);
 }
 
 }  // namespace lumen::graph

@@ -20,4 +20,8 @@ std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::v
                                            int64_t most_bytes = int64_t{256} << 20,
                                            std::vector<ValueId>* beside = nullptr);
 
+// The results of a graph without gradients, its wide product computed for some rows after others in the same way.
+// Numeric dims; else, and when there is no such product, the graph stays as it is.
+void compute_by_rows(Graph& g, int64_t most_bytes = int64_t{256} << 20);
+
 }  // namespace lumen::graph

@@ -206,8 +206,11 @@ void RowCopy::flatten() {
   }
 }
 
-void RowCopy::wait_for(ValueId number) {
-  const ValueId nothing = build_.mul(number, build_.scalar(0, build_.type(number).element.scalar));
+ValueId RowCopy::nothing_of(ValueId number) {
+  return build_.mul(number, build_.scalar(0, build_.type(number).element.scalar));
+}
+
+void RowCopy::wait_for(ValueId nothing) {
   for (const auto& [product, side] : tail_.rows_side) {
     const ValueId rows = build_.graph[product].operands[static_cast<size_t>(side)];
     if (flat_[rows] >= 0) flat_[rows] = build_.add(flat_[rows], nothing);

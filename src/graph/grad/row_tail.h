@@ -39,8 +39,10 @@ class RowCopy {
   RowCopy(Graph& g, const RowTail& tail);
   // Values of rows outside the tail, flattened to [rows, ...]: written once, before the first part.
   void flatten();
-  // Products of parts from here on wait for a number: what they give is then computed anew, not kept from before.
-  void wait_for(ValueId number);
+  // Products of parts from here on wait for a number that is 0, made of another one: what they give is then computed
+  // anew, not kept from before.
+  ValueId nothing_of(ValueId number);
+  void wait_for(ValueId nothing);
   // Returns the copies of the exits, [count, ...].
   std::vector<ValueId> part(int64_t first, int64_t count);
   const std::vector<ValueId>& flat() const { return flat_; }

@@ -10,7 +10,7 @@ Graph bind_symbols(const Graph& g, const Bindings& symbols) {
   Graph bound = g;
   for (ValueId v = 0; v < static_cast<ValueId>(bound.nodes.size()); ++v) {
     Node& node = bound[v];
-    node.type = bind(node.type, symbols);
+    node.type = graph::bind(node.type, symbols);
     for (const Dim& d : node.type.shape) {
       if (!d.is_number())
         throw user_error("{}: the symbol {} has no value (%{} is {})", g.name, d.symbols[0], v, print(node.type));

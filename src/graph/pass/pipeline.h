@@ -2,6 +2,8 @@
 // between.
 #pragma once
 
+#include <limits>
+
 #include "graph/ir/graph.h"
 
 namespace lumen::graph {
@@ -32,6 +34,9 @@ void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments);
 struct ProductType {
   Scalar scalar = Scalar::f32;
   FormatRef code;
+  // Bytes: a frozen weight whose rounded numbers would take more is read as it is stored, products round what they
+  // decode.
+  int64_t most_decoded = std::numeric_limits<int64_t>::max();
   ProductType() = default;
   ProductType(Scalar s, FormatRef f = nullptr) : scalar(s), code(std::move(f)) {}  // NOLINT: a scalar is one
 };

@@ -34,6 +34,7 @@ class Rounder {
       : r_(g),
         to_(to.scalar),
         code_(to.code),
+        most_decoded_(to.most_decoded),
         users_(users_of(g)),
         attended_(attention_operands(g, users_)),
         rounded_(g.nodes.size(), -1),
@@ -344,19 +345,23 @@ class Rounder {
     return known.matrix == matrix ? known.turned : coded(v).codes;
   }
 
-  // A frozen weight whose file has numbers of the type it would be rounded to: reading it decodes nothing.
-  bool is_stored_so(ValueId v) const {
+  // A frozen weight whose file has numbers of the type it would be rounded to: reading it decodes nothing. And one so
+  // large (a table of many tokens) that its numbers are not written out at all: products round what they decode.
+  bool is_read_as_stored(ValueId v) const {
     const Node& node = r_.from[v];
-    return node.op == Op::cast_ && node.operands.size() == 1 && r_.from[node.operands[0]].op == Op::input_ &&
-           r_.from[node.operands[0]].type.element.format &&
-           plain_scalar(*r_.from[node.operands[0]].type.element.format) == to_;
+    if (node.op != Op::cast_ || node.operands.size() != 1) return false;
+    const Node& blob = r_.from[node.operands[0]];
+    if (blob.op != Op::input_ || !blob.type.element.format) return false;
+    if (plain_scalar(*blob.type.element.format) == to_) return true;
+    const Dim count = elements(node.type.shape);
+    return count.is_number() && count.number() > most_decoded_ / scalar_bytes(to_);
   }
 
   ValueId rounded(ValueId v) {
     ValueId& known = rounded_[static_cast<size_t>(v)];
     if (known >= 0) return known;
     const Node& node = r_.from[v];
-    if (is_stored_so(v))
+    if (is_read_as_stored(v))
       known = r_[v];
     else if (node.op == Op::reshape_)
       known = r_.build.reshape(rounded(node.operands[0]), node.type.shape);
@@ -370,6 +375,7 @@ class Rounder {
   Rewriter r_;
   Scalar to_;
   FormatRef code_;
+  int64_t most_decoded_;
   Users users_;
   std::set<ValueId> attended_;    // what attentions multiply, below reshapes and permutes
   std::vector<ValueId> rounded_;  // the short value of each, where there is one

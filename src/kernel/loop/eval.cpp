@@ -163,6 +163,8 @@ void Evaluator::step(const Instr& instr) {
     case Op::commit_:
     case Op::wait_:
       LUMEN_UNREACHABLE("not of one lane alone: {}", print(instr));
+    case Op::op_:
+      return scalar(instr);
     default:
       values_[instr.result] = compute(instr);
       return;
@@ -200,8 +202,6 @@ Lanes Evaluator::compute(const Instr& instr) {
       }
       return out;
     }
-    case Op::op_:
-      return scalar(instr);
     case Op::splat_:
       return Lanes(lanes, values_[instr.operands[0]][0]);
     case Op::extract_:
@@ -260,18 +260,23 @@ Lanes Evaluator::compute(const Instr& instr) {
   }
 }
 
-Lanes Evaluator::scalar(const Instr& instr) {
+// Nearly all that kernels compute, so into the place of the last result.
+void Evaluator::scalar(const Instr& instr) {
   ScalarNode node{};
   node.op = instr.scalar_op;
   node.type = instr.type.scalar;
   const Scalar from = k_.value_types[instr.operands[0]].scalar;
-  Lanes out(static_cast<size_t>(instr.type.lanes));
-  for (size_t i = 0; i < out.size(); ++i) {
-    ScalarValue args[3];
-    for (size_t a = 0; a < instr.operands.size(); ++a) args[a] = values_[instr.operands[a]][i];
-    out[i] = eval_scalar_op(node, from, args[0], args[1], args[2]);
+  const ScalarValue none;
+  const ScalarValue* args[3] = {&none, &none, &none};
+  size_t stride[3] = {0, 0, 0};
+  for (size_t a = 0; a < instr.operands.size(); ++a) {
+    args[a] = values_[instr.operands[a]].data();
+    stride[a] = 1;
   }
-  return out;
+  Lanes& out = values_[instr.result];
+  out.resize(static_cast<size_t>(instr.type.lanes));
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = eval_scalar_op(node, from, args[0][i * stride[0]], args[1][i * stride[1]], args[2][i * stride[2]]);
 }
 
 Lanes Evaluator::fold(const Instr& instr) {

@@ -65,7 +65,7 @@ class Evaluator {
   void loop(const Instr& instr);
   void store(const Instr& instr);
   Lanes compute(const Instr& instr);
-  Lanes scalar(const Instr& instr);
+  void scalar(const Instr& instr);
   Lanes fold(const Instr& instr);
   Lanes instruction(const Instr& instr);
   int64_t touched(const Instr& instr, size_t operand, int lanes) const;

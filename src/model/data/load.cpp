@@ -261,15 +261,23 @@ LoadedExamples load_examples(const std::vector<fs::path>& files, const Tokenizer
   return out;
 }
 
-std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const ReadOptions& options) {
+std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const ReadOptions& options,
+                                       RowReport* report) {
   std::vector<std::string> out;
   const auto chat = options.chat.parse();
   for (const fs::path& file : files) {
     const auto reader = open_rows(file);
     for (DataRow row; reader->next(&row);) {
+      report->read();
+      const auto drop = [&](const std::string& why, const std::string& detail) {
+        report->drop(why, {file.filename().string(), row.line, detail});
+      };
       try {
         parse_row(&row);
-        if (!row.fault.empty()) continue;
+        if (!row.fault.empty()) {
+          drop(row.fault, row.detail);
+          continue;
+        }
         const Example example = example_of(row.value, options.columns);
         if (example.kind == Example::Kind::text) {
           out.push_back(example.text);
@@ -281,8 +289,10 @@ std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const
           for (const auto& [name, value] : example.more.items()) context[name] = value;
           out.push_back(chat.render(context, template_time));
         }
-      } catch (const ShapeFault&) {  // counted where the rows become tokens
-      } catch (const Error&) {
+      } catch (const ShapeFault& fault) {
+        drop(fault.reason, fault.detail);
+      } catch (const Error& error) {
+        drop("cannot be written by the template", error.what());
       }
     }
   }

@@ -44,7 +44,8 @@ struct LoadedExamples {
 LoadedExamples load_examples(const std::vector<std::filesystem::path>& files, const Tokenizer& tokenizer,
                              const ReadOptions& options);
 
-// The texts of all rows, for a tokenizer that is to be made of them.
-std::vector<std::string> texts_of_rows(const std::vector<std::filesystem::path>& files, const ReadOptions& options);
+// The texts of all rows, for a tokenizer that is to be made of them; rows that give none are counted.
+std::vector<std::string> texts_of_rows(const std::vector<std::filesystem::path>& files, const ReadOptions& options,
+                                       RowReport* report);
 
 }  // namespace lumen::model

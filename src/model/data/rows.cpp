@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "model/data/document.h"
+#include "model/data/parquet/parquet.h"
 #include "model/data/unpack.h"
 #include "model/file/json.h"
 #include "model/text/unicode.h"
@@ -98,6 +99,7 @@ class ListReader final : public RowReader {
     const size_t begin = at_;
     pass_element();
     row->text = text_.substr(begin, at_ - begin);
+    if (row->text.empty()) row->fault = "no valid JSON";
     ++count_;
     return true;
   }
@@ -222,6 +224,17 @@ class TableReader final : public RowReader {
   std::string header_fault_;
 };
 
+class ParquetReader final : public RowReader {
+ public:
+  explicit ParquetReader(FileTextRef file)
+      : file_(std::move(file)), rows_(read_parquet(file_->text(), file_->name())) {}
+  bool next(DataRow* row) override { return rows_->next(row); }
+
+ private:
+  FileTextRef file_;
+  std::unique_ptr<RowReader> rows_;
+};
+
 // Rows that are all there at once.
 class MadeReader final : public RowReader {
  public:
@@ -259,8 +272,8 @@ Kind kind_of(std::filesystem::path file) {
   return kind;
 }
 
-constexpr std::array<std::string_view, 8> kEndings = {".jsonl", ".ndjson", ".json", ".csv",
-                                                      ".tsv",   ".txt",    ".md",   ".markdown"};
+constexpr std::array<std::string_view, 9> kEndings = {".jsonl",   ".ndjson", ".json", ".csv",     ".tsv",
+                                                      ".parquet", ".txt",    ".md",   ".markdown"};
 
 }  // namespace
 
@@ -272,13 +285,14 @@ std::unique_ptr<RowReader> open_rows(const std::filesystem::path& file) {
   const Kind kind = kind_of(file);
   if (!is_row_file(file)) {
     throw Error(Exit::user, fmt::format("{}: its name does not say what it holds", file.string()),
-                "data are .jsonl, .json, .csv, .tsv, .txt or .md files, each also as .gz");
+                "data are .jsonl, .json, .csv, .tsv, .parquet, .txt or .md files, each also as .gz");
   }
   auto text = std::make_unique<const FileText>(file, kind.packed);
   if (kind.ending == ".jsonl" || kind.ending == ".ndjson") return std::make_unique<LineReader>(std::move(text));
   if (kind.ending == ".json") return std::make_unique<ListReader>(std::move(text));
   if (kind.ending == ".csv") return std::make_unique<TableReader>(std::move(text), ',');
   if (kind.ending == ".tsv") return std::make_unique<TableReader>(std::move(text), '\t');
+  if (kind.ending == ".parquet") return std::make_unique<ParquetReader>(std::move(text));
   if (kind.ending == ".txt") return std::make_unique<MadeReader>(text_rows(*text));
   return std::make_unique<MadeReader>(document_rows(text->text()));
 }

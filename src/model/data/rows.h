@@ -1,6 +1,7 @@
 // Rows of data files, one after another: .jsonl, .json (a list, or objects one behind the other), .csv and .tsv with a
-// header line, .txt (one row), .md (document.h); each also as .gz. Files are mapped, not read whole. What is no row
-// comes as a row with a fault, so that whoever reads may count it. Proved by tests/model/data_rows_test.cpp.
+// header line, .parquet (parquet/parquet.h), .txt (one row), .md (document.h); each also as .gz. Files are mapped, not
+// read whole. What is no row comes as a row with a fault, so that whoever reads may count it. Proved by
+// tests/model/data_rows_test.cpp.
 #pragma once
 
 #include <filesystem>

@@ -8,12 +8,12 @@
 namespace lumen::model {
 namespace {
 
-constexpr const char* kValidationLoss = "validation_loss";
+constexpr const char *kValidationLoss = "validation_loss", *kValidationKl = "validation_kl";
 constexpr const char* kAverageLoss = "ema.validation_loss";  // of the mean of the weights
 constexpr std::string_view kTaskFile = ".toml";
 
 bool is_cost(const std::string& metric) {
-  return metric.ends_with("loss") || metric.ends_with("perplexity");
+  return metric == kValidationKl || metric.ends_with("loss") || metric.ends_with("perplexity");
 }
 
 // A text of a few tokens needs no cache of the model's whole context.
@@ -45,6 +45,7 @@ std::string go_on_with(const LoadedModel& loaded, const std::string& prompt, int
 
 double TrainingEvaluation::figure(const std::string& metric) const {
   if (metric == kValidationLoss) return validation_loss;
+  if (metric == kValidationKl && validation_kl) return *validation_kl;
   if (const auto found = figures.find(metric); found != figures.end()) return found->second;
   std::string known = kValidationLoss;
   for (const auto& [name, value] : figures) known += ", " + name;
@@ -82,10 +83,13 @@ TrainingEvaluator::TrainingEvaluator(const Recipe& recipe) : sample_tokens_(reci
     return recipe.metric.starts_with(name + ".") || !library_.get(name).members.empty();
   });
   const bool of_average = recipe.metric == kAverageLoss && recipe.optimizer.ema_decay > 0;
-  if (recipe.metric != kValidationLoss && !of_task && !of_average)
-    throw Error(Exit::usage, fmt::format("--metric {}: no evaluation has such a figure", recipe.metric),
-                "it is validation_loss, TASK.FIGURE of a task that --eval-tasks names, or with --ema "
-                "ema.validation_loss");
+  const bool is_known =
+      recipe.metric == kValidationLoss || (recipe.metric == kValidationKl && recipe.eval_kl) || of_average;
+  if (!is_known && !of_task)
+    throw Error(
+        Exit::usage, fmt::format("--metric {}: no evaluation has such a figure", recipe.metric),
+        "it is validation_loss, validation_kl with --eval-kl, TASK.FIGURE of a task that --eval-tasks names, or "
+        "with --ema ema.validation_loss");
 }
 
 void TrainingEvaluator::ask(const LoadedModel& loaded, const std::atomic<bool>* stop,
@@ -105,6 +109,10 @@ std::optional<TrainingEvaluation> TrainingEvaluator::run(Trainer& trainer, int64
   TrainingEvaluation out;
   out.validation_loss = trainer.evaluate(rows, stop);
   if (out.validation_loss < 0) return std::nullopt;
+  if (trainer.recipe().eval_kl) {
+    out.validation_kl = trainer.divergence(rows, stop);
+    if (stop && stop->load()) return std::nullopt;
+  }
   if (trainer.has_average()) {
     const double loss = trainer.evaluate_average(rows, stop);
     if (loss < 0) return std::nullopt;

@@ -15,6 +15,7 @@ namespace lumen::model {
 
 struct TrainingEvaluation {
   double validation_loss = 0;
+  std::optional<double> validation_kl;    // from the reference, where the recipe asks for it
   std::map<std::string, double> figures;  // "TASK.FIGURE"
   struct Sample {
     std::string prompt, text;

@@ -45,6 +45,11 @@ ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokeniz
   return {name, read_file(name, 1 << 20), {}};
 }
 
+bool is_template_file(const std::string& name) {
+  const auto& known = named_templates();
+  return !name.empty() && std::none_of(known.begin(), known.end(), [&](const auto& t) { return t.name == name; });
+}
+
 namespace {
 
 // Applies `change` to every text of a value.

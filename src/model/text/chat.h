@@ -29,6 +29,7 @@ struct ChosenTemplate {
 // By name, from a file, or (without a name) the model's own; a model without one is given "plain". Error (usage) when
 // it is neither a name nor a file.
 ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokenizer);
+bool is_template_file(const std::string& name);  // what is no name
 
 // What a template made of messages.
 struct ChatText {

@@ -20,8 +20,9 @@ int64_t element_bytes(const graph::Shape& shape, Scalar type) {
 }
 
 // Without values, which need a plan.
-TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const Method& method) {
+TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const Method& method, const Model* teacher) {
   TrainingForecast out;
+  out.teacher = teacher ? teacher->weight_bytes() : 0;
   const Holding& held = method.held();
   const auto held_bytes = [&](const Parameter& p) {
     const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
@@ -85,10 +86,10 @@ int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
 // of smaller products; then computing values again; then shorter windows. Every try plans a whole step, so that few are
 // made: halves take less and less.
 std::string cheapest_change(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                            bool weights_are_there) {
+                            bool weights_are_there, const Model* teacher) {
   constexpr int64_t kShortest = 64;
   const auto would_fit = [&](const Recipe& r) {
-    return fits(engine, forecast_training(engine, model, r, form, weights_are_there), weights_are_there);
+    return fits(engine, forecast_training(engine, model, r, form, weights_are_there, teacher), weights_are_there);
   };
   int64_t halvings = 0;
   for (int64_t batch = recipe.batch, parts = recipe.accumulate; batch % 2 == 0 && parts * 2 <= kMostBatches;) {
@@ -146,6 +147,7 @@ int64_t TrainingForecast::total() const {
 
 run::MemoryNeeds TrainingForecast::needs() const {
   run::MemoryNeeds needs = {{adapters > 0 ? "weights, as they are" : "weights", weights}};
+  if (teacher > 0) needs.push_back({"weights of the teacher", teacher});
   if (adapters > 0) needs.push_back({"adapters", adapters});
   needs.push_back({"states of the optimizer", moments});
   needs.push_back({"gradients, summed over batches", gradients});
@@ -155,9 +157,9 @@ run::MemoryNeeds TrainingForecast::needs() const {
 }
 
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
-                                   bool weights_are_there) {
-  const Method method(model, recipe, form);
-  TrainingForecast out = of_parameters(model, recipe, method);
+                                   bool weights_are_there, const Model* teacher) {
+  const Method method(model, recipe, form, teacher);
+  TrainingForecast out = of_parameters(model, recipe, method, teacher);
   const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
   const auto recomputing = [&](Method::Work work) {
     int64_t others = 0;
@@ -167,14 +169,19 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     work.options.recompute = recomputation(recipe.recompute, engine.device(), others);
     return work;
   };
-  out.values = recipe.accumulate == 1
-                   ? arena(recomputing(method.step()))
-                   : run::saturating_sum(arena(recomputing(method.accumulate())), arena(method.apply()));
-  out.evaluation = arena(method.evaluation());
+  const int64_t values = arena(recomputing(recipe.accumulate == 1 ? method.step() : method.accumulate()));
+  // What finds room where a step's values are takes none of its own.
+  const auto beside = [&](const Method::Work& work) {
+    const int64_t bytes = arena(work);
+    return bytes <= values ? 0 : bytes;
+  };
+  out.values = recipe.accumulate == 1 ? values : run::saturating_sum(values, beside(method.apply()));
+  out.evaluation = beside(method.evaluation());
+  if (recipe.eval_kl) out.evaluation = run::saturating_sum(out.evaluation, beside(method.divergence()));
   if (const Objective* objective = method.objective()) {
-    out.evaluation = run::saturating_sum(out.evaluation, arena(method.objective_loss()));
+    out.evaluation = run::saturating_sum(out.evaluation, beside(method.objective_loss()));
     if (method.is_frozen() && objective->reads(kReference))
-      out.evaluation = run::saturating_sum(out.evaluation, arena(method.reference()));
+      out.evaluation = run::saturating_sum(out.evaluation, beside(method.reference()));
   }
   if (!(recipe.eval_tasks.empty() && recipe.samples.empty()) && Trainer::snapshot_copies(engine, recipe)) {
     int64_t copy = method.is_frozen() ? out.weights : 0;
@@ -202,18 +209,20 @@ std::string plan_text(const TrainingForecast& f, double ceiling) {
 }
 
 void require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there,
-                      BatchForm form) {
+                      BatchForm form, const Model* teacher) {
   if (recipe.batch < 1 || recipe.accumulate < 1 || recipe.length < 0)
     throw usage_error("batch, accumulate and length must be at least 1");
   if (recipe.accumulate > kMostBatches)
     throw usage_error("a step of {} batches: at most {} can be accumulated", recipe.accumulate, kMostBatches);
   // What is certain without a plan is refused without one.
-  require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, form)), weights_are_there,
+  require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, form, teacher), teacher),
+          weights_are_there,
           recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
                                   : "train an adapter beside the weights (--lora), or choose a smaller model");
-  const TrainingForecast f = forecast_training(engine, model, recipe, form, weights_are_there);
+  const TrainingForecast f = forecast_training(engine, model, recipe, form, weights_are_there, teacher);
   if (fits(engine, f, weights_are_there)) return;
-  require(engine, model, recipe, f, weights_are_there, cheapest_change(engine, model, recipe, form, weights_are_there));
+  require(engine, model, recipe, f, weights_are_there,
+          cheapest_change(engine, model, recipe, form, weights_are_there, teacher));
 }
 
 }  // namespace lumen::model

@@ -10,6 +10,7 @@
 namespace lumen::model {
 
 struct TrainingForecast {
+  int64_t teacher = 0;     // weights of another model that it learns from
   int64_t weights = 0;     // of all parameters: as they are held, or beside an adapter as their file has them
   int64_t adapters = 0;    // and learned fields
   int64_t moments = 0;     // states of the optimizer
@@ -24,7 +25,7 @@ struct TrainingForecast {
 
 // `model` needs its family, config and parameters; of weights only types and sizes are looked at.
 TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form = {},
-                                   bool weights_are_there = false);
+                                   bool weights_are_there = false, const Model* teacher = nullptr);
 
 // For people: a table of what is needed. `ceiling`: operations a second the device can do at best; 0: not known.
 std::string plan_text(const TrainingForecast& forecast, double ceiling);
@@ -32,6 +33,6 @@ std::string plan_text(const TrainingForecast& forecast, double ceiling);
 // Refuses (exit 3) what does not fit, and says which change of the recipe would. `weights_are_there`: the model's
 // weights are in memory already.
 void require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there = false,
-                      BatchForm form = {});
+                      BatchForm form = {}, const Model* teacher = nullptr);
 
 }  // namespace lumen::model

@@ -210,6 +210,10 @@ class Loop {
   void log(const TrainingEvaluation& e) {
     json line = {{"step", trainer_.done()}, {"validation_loss", e.validation_loss}};
     std::vector<std::pair<std::string, double>> scalars = {{"validation/loss", e.validation_loss}};
+    if (e.validation_kl) {
+      line["validation_kl"] = *e.validation_kl;
+      scalars.emplace_back("validation/kl", *e.validation_kl);
+    }
     for (const auto& [name, value] : e.figures) {
       const size_t dot = name.find('.');
       line["tasks"][name.substr(0, dot)][name.substr(dot + 1)] = value;

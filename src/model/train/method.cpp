@@ -1,17 +1,32 @@
 #include "model/train/method.h"
 
 #include "base/error.h"
+#include "graph/grad/reverse.h"
 #include "graph/grad/work.h"
 #include "graph/pass/segments.h"
+#include "model/train/teacher/teacher.h"
 
 namespace lumen::model {
 
-Method::Method(const Model& model, const Recipe& recipe, BatchForm form)
-    : model_(model), recipe_(recipe), form_(form), optimizer_(model.family->library(), recipe.optimizer) {
+Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const Model* teacher)
+    : model_(model),
+      recipe_(recipe),
+      form_(form),
+      teacher_(teacher),
+      optimizer_(model.family->library(), recipe.optimizer) {
+  if (teacher) require_teacher(model, *teacher);
   for (const char* function : {"loss", "token_loss"})
     if (!model.family->has_function(function))
       throw user_error("the family '{}' cannot be trained: it has no function '{}'", model.family->name(), function);
   if (!recipe.objective.name.empty()) objective_.emplace(model.family->library(), recipe.objective);
+  if (!recipe.objective.teacher.empty() && (!objective_ || !objective_->reads("teacher")) && !recipe.eval_kl)
+    throw Error(Exit::usage, fmt::format("--teacher {}: nothing learns from a teacher here", recipe.objective.teacher),
+                "--objective distillation does; --eval-kl measures how far the model is from it");
+  if (recipe.eval_kl && !recipe.adapter.trains() && !teacher)
+    throw Error(Exit::usage, "--eval-kl: there is no reference that the model could have gone from",
+                "--teacher MODEL names one; beside an adapter (--lora) it is the model without it");
+  if (recipe.eval_kl && !model.family->has_function("forward"))
+    throw user_error("--eval-kl: the family '{}' has no function 'forward'", model.family->name());
   if (objective_ && !model.family->has_function(objective_->function()))
     throw user_error("the family '{}' cannot be trained for '{}': it has no function '{}'", model.family->name(),
                      objective_->name(), objective_->function());
@@ -58,7 +73,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form)
   }
   loss_ = graph::bind_symbols(loss_, options_.symbols);
   if (objective_) {
-    const std::optional<graph::Graph> theirs = teacher();
+    const std::optional<graph::Graph> theirs = this->teacher();
     loss_ = objective_->over(std::move(loss_), form_.weights, theirs ? &*theirs : nullptr);
   }
 }
@@ -71,19 +86,32 @@ graph::Graph Method::function(const char* name) const {
 
 std::optional<graph::Graph> Method::teacher() const {
   if (!objective_ || !objective_->reads("teacher")) return {};
-  if (!is_frozen())
+  if (!teacher_ && !is_frozen())
     throw Error(Exit::usage,
-                fmt::format("the objective '{}' learns from the model without its adapter, and there is none",
+                fmt::format("the objective '{}' learns from a teacher, or from the model without its adapter; there is "
+                            "neither",
                             objective_->name()),
-                "train an adapter: --lora");
-  return graph::bind_symbols(function("forward"), options_.symbols);
+                "--teacher MODEL names one; --lora trains an adapter");
+  return reference_logits();
+}
+
+graph::Graph Method::reference_logits() const {
+  return graph::bind_symbols(teacher_ ? teacher_logits(*teacher_, form_.starts) : function("forward"),
+                             options_.symbols);
 }
 
 Method::Work Method::finished(graph::Graph graph) const {
   if (shipping_) graph = graph::narrow_gradients(std::move(graph));
   Work work{graph::fill_norms(std::move(graph), changes_), options_};
-  if (is_frozen()) work.options.assignments = stored_formats(model_, work.graph);
+  add_stored_formats(work);
   return work;
+}
+
+void Method::add_stored_formats(Work& work) const {
+  if (is_frozen()) work.options.assignments = stored_formats(model_, work.graph);
+  if (!teacher_) return;
+  for (graph::FormatAssignment& a : teacher_formats(*teacher_, work.graph))
+    work.options.assignments.push_back(std::move(a));
 }
 
 Method::Work Method::step() const {
@@ -105,14 +133,18 @@ Method::Work Method::evaluation() const {
 }
 
 Method::Work Method::logits(int64_t length) const {
-  Work work = evaluated(with_roundings(model_.family->function("forward", model_.config)));
-  work.options.symbols = {{"B", 1}, {"T", length}};
+  Work work = evaluated(with_roundings(model_.family->function("forward", model_.config)), {{"B", 1}, {"T", length}});
   work.options.exact = true;
   return work;
 }
 
 Method::Work Method::reference() const {
   return evaluated(function("token_loss"));
+}
+
+Method::Work Method::divergence() const {
+  graph::Graph policy = graph::bind_symbols(with_roundings(function("forward")), options_.symbols);
+  return evaluated(divergence_from(model_.family->library(), std::move(policy), reference_logits()));
 }
 
 Method::Work Method::objective_loss() const {
@@ -132,10 +164,20 @@ graph::Graph Method::with_roundings(graph::Graph g) const {
 }
 
 Method::Work Method::evaluated(graph::Graph g) const {
+  return evaluated(std::move(g), options_.symbols);
+}
+
+Method::Work Method::evaluated(graph::Graph g, const graph::Bindings& symbols) const {
   run::CompileOptions options;
-  options.symbols = options_.symbols;
+  options.symbols = symbols;
   if (!held_.names.empty()) g = hold(std::move(g), held_);
-  return is_frozen() ? finished(std::move(g)) : Work{std::move(g), options};
+  graph::inline_calls(g);
+  g = graph::bind_symbols(g, options.symbols);
+  graph::compute_by_rows(g);
+  if (is_frozen()) return finished(std::move(g));
+  Work work{std::move(g), options};
+  add_stored_formats(work);
+  return work;
 }
 
 double Method::operations() const {

@@ -28,8 +28,8 @@ class Method {
  public:
   // Of the model's weights only types are looked at;
   // weights that are not there are f32. Error when the family cannot be trained, or the recipe asks for what it has
-  // not.
-  Method(const Model& model, const Recipe& recipe, BatchForm form);
+  // not. `teacher`: another model, as the recipe names one.
+  Method(const Model& model, const Recipe& recipe, BatchForm form, const Model* teacher = nullptr);
 
   // Weights stay as they are: only adapters are trained.
   bool is_frozen() const { return !changes_.empty(); }
@@ -57,20 +57,26 @@ class Method {
   // By what the losses of a step's batches are divided before they are added: weights sum to 1 over all of them.
   int parts() const { return !objective_of_rows() && form_.weights ? 1 : static_cast<int>(recipe_.accumulate); }
   Work reference() const;       // rows x length losses of the model without its adapter
+  Work divergence() const;      // rows x length: from the teacher, or from the model without its adapter
   Work objective_loss() const;  // "loss", and metrics, of one batch
 
  private:
   Work finished(graph::Graph graph) const;
-  // The objective's function of the model, texts of a row kept apart; a teacher's: the model without its adapter.
+  void add_stored_formats(Work& work) const;
+  // The objective's function of the model, texts of a row kept apart; a teacher's: another model, or this one without
+  // its adapter.
   graph::Graph function(const char* name) const;
   std::optional<graph::Graph> teacher() const;
+  graph::Graph reference_logits() const;
   graph::Graph with_roundings(graph::Graph g) const;
   Work evaluated(graph::Graph g) const;
+  Work evaluated(graph::Graph g, const graph::Bindings& symbols) const;
   bool objective_of_rows() const { return objective_ && objective_->reads("logp"); }
 
   const Model& model_;
   const Recipe& recipe_;
   BatchForm form_;
+  const Model* teacher_;
   std::optional<Objective> objective_;
   graph::Graph loss_;
   run::CompileOptions options_;

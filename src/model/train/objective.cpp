@@ -14,6 +14,7 @@
 #include "graph/pass/pipeline.h"
 #include "lang/parser.h"
 #include "lang/spelling.h"
+#include "model/train/teacher/teacher.h"
 
 namespace lumen::model {
 namespace {
@@ -159,17 +160,9 @@ class Values {
     return build_.broadcast(build_.scalar(1.0 / static_cast<double>(graph::elements(positions_).number())), positions_);
   }
 
-  // The teacher's inputs are found by name, or added.
   ValueId teacher() {
     LUMEN_CHECK(teacher_, "no teacher");
-    std::vector<ValueId> inputs;
-    for (const ValueId v : teacher_->inputs()) {
-      const graph::Node& node = (*teacher_)[v];
-      ValueId own = build_.graph.find_input(node.attributes.name);
-      if (own < 0) own = build_.input(node.attributes.name, node.attributes.role, node.type);
-      inputs.push_back(own);
-    }
-    return graph::expand_call(build_.graph, *teacher_, inputs).at(0);
+    return call_beside(build_, *teacher_);
   }
 
   // 1 where a position counts.

@@ -28,6 +28,7 @@ struct ObjectiveSettings {
       name;  // of the library or, with a text, of that; "": the sum of weighted token losses, or the family's loss
   std::string text;  // a user's
   std::map<std::string, double> settings;
+  std::string teacher = {};  // a model's file or folder; "": the model without its adapter
 };
 
 std::vector<std::string> objective_names();  // those that come with the program

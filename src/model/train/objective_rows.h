@@ -24,7 +24,7 @@ Batch mismatched(const Batch& batch);
 class RowLog {
  public:
   static std::string key(const Batch& batch, int64_t row);  // a hash, 32 digits
-  bool has(const Batch& batch) const;  // all rows
+  bool has(const Batch& batch) const;                       // all rows
   void add(const Batch& batch, const std::vector<float>& logp);
   // Error when a row is not known.
   std::vector<float> of(const Batch& batch) const;

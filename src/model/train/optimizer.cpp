@@ -7,6 +7,7 @@
 #include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
 #include "graph/pass/pipeline.h"
+#include "run/device/require.h"
 
 namespace lumen::model {
 namespace {
@@ -171,12 +172,21 @@ struct Parameters {
   }
 };
 
+// Bytes of logits that are there at once. Where most weights are frozen, little else is.
+int64_t most_logits(const Graph& g, const std::vector<ValueId>& trained) {
+  int64_t all = 0, ours = 0;
+  for (const ValueId v : g.inputs())
+    if (g[v].attributes.role == graph::Role::parameter) all = run::saturating_sum(all, graph::byte_size(g[v].type));
+  for (const ValueId v : trained) ours = run::saturating_sum(ours, graph::byte_size(g[v].type));
+  return int64_t{ours < all / 2 ? 128 : 256} << 20;
+}
+
 // The gradients of a graph's loss. It keeps its results: the loss, and metrics behind it.
 std::vector<ValueId> gradients_of(Graph& g, const Parameters& parameters) {
   ValueId loss = loss_of(g);
   std::vector<ValueId> metrics(g.results.begin() + 1, g.results.end());
   const std::vector<ValueId> gradients =
-      graph::differentiate_by_rows(g, loss, parameters.values, int64_t{256} << 20, &metrics);
+      graph::differentiate_by_rows(g, loss, parameters.values, most_logits(g, parameters.values), &metrics);
   g.results = {loss};
   g.results.insert(g.results.end(), metrics.begin(), metrics.end());
   g.result_names.resize(g.results.size());

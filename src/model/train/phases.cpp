@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "graph/pass/low_rank.h"
 #include "model/file/json.h"
+#include "model/text/chat.h"
 #include "number/scalar.h"
 
 namespace lumen::model {
@@ -74,17 +75,27 @@ void check_phases(const Recipe& whole) {
 }
 
 void make_absolute(Recipe& whole) {
-  const auto absolute = [](std::string& path) {
+  // One path, or several with commas between them.
+  const auto absolute = [](std::string& paths) {
     std::error_code error;
-    if (!path.empty() && fs::exists(path, error)) path = fs::absolute(path).lexically_normal().string();
+    std::string out;
+    for (size_t at = 0; at < paths.size();) {
+      const size_t comma = fs::exists(paths, error) ? paths.size() : std::min(paths.find(',', at), paths.size());
+      const std::string path = paths.substr(at, comma - at);
+      const bool is_there = !path.empty() && fs::exists(path, error);
+      out += (at > 0 ? "," : "") + (is_there ? fs::absolute(path).lexically_normal().string() : path);
+      at = comma + 1;
+    }
+    paths = out;
   };
   Recipe base = whole;
   base.phases.clear();
   for (size_t i = 0; i < whole.phases.size(); ++i) {
     Phase& phase = whole.phases[i];
     Recipe own = parse_recipe(phase.text, phase.name, base);
-    absolute(own.data);
-    absolute(own.tokenizer);
+    for (std::string* path : {&own.data, &own.validation_data, &own.eval_data, &own.tokenizer, &own.objective.teacher})
+      absolute(*path);
+    if (is_template_file(own.chat_template)) absolute(own.chat_template);
     phase.text = changed_values(base, own);
   }
 }

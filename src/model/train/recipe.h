@@ -89,6 +89,7 @@ struct Recipe {
   // [evaluation], each time the validation loss is computed on the way, and at the end
   std::vector<std::string> eval_tasks;  // names, or task files
   std::string eval_data;                // folder with their data
+  bool eval_kl = false;                 // how far the model has gone from the reference on validation data
   int64_t eval_limit = 50;              // rows of each, at most; 0: all
   std::string samples;                  // prompts that are gone on with, one a line
   int64_t sample_tokens = 48;

@@ -47,6 +47,15 @@ void RunState::skip(int64_t batch) {
   if (at == skipped.end() || *at != batch) skipped.insert(at, batch);
 }
 
+int64_t RunState::most_skipped(int64_t rollbacks) {
+  int64_t all = 0;
+  for (int64_t width = 1; rollbacks > 0; --rollbacks, width = std::min(2 * width, kWidest)) {
+    if (width == kWidest) return all + std::min(rollbacks, kLastStep / kWidest) * kWidest;
+    all += width;
+  }
+  return all;
+}
+
 void RunState::push(double loss, double norm) {
   for (const auto& [list, value] : {std::pair{&losses, loss}, {&norms, norm}}) {
     list->push_back(value);

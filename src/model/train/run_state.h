@@ -28,6 +28,9 @@ struct RunState {
   // The number of the batch that the step after `step` steps reads.
   int64_t batch_of(int64_t step) const;
   void skip(int64_t batch);
+  // How many batches a run may leave out that goes back so often: twice as many each time, up to kWidest at once.
+  static constexpr int64_t kWidest = 1 << 16;
+  static int64_t most_skipped(int64_t rollbacks);
   void push(double loss, double norm);
 };
 

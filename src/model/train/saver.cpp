@@ -12,8 +12,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostSkipped = 1 << 16;  // batches left out at once
-
 int64_t step_of(const fs::path& checkpoint) {
   const std::string name = checkpoint.filename().string();
   int64_t step = 0;
@@ -105,7 +103,7 @@ bool Saver::go_back(int64_t failed) {
   if (good_.empty()) return false;
   last_ = good_.back();
   const int64_t from = step_of(last_);
-  const int64_t width = again ? std::min(2 * before.width, kMostSkipped) : 1;
+  const int64_t width = again ? std::min(2 * before.width, RunState::kWidest) : 1;
   trainer_.restore(load_checkpoint(last_, trainer_.outline().family->library().formats()), true);
   RunState& state = trainer_.state();
   state.skipped = before.skipped;

@@ -12,6 +12,7 @@
 #include "graph/pass/segments.h"
 #include "model/train/guard.h"
 #include "model/train/recomputation.h"
+#include "model/train/teacher/teacher.h"
 #include "number/scalar.h"
 
 namespace lumen::model {
@@ -97,12 +98,17 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, const std::sha
     : Trainer(engine, model, recipe,
               window_batches(data, recipe.seed, recipe.batch, window_length(model, recipe), recipe.accumulate)) {}
 
-Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches)
+Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches,
+                 std::shared_ptr<const Model> teacher)
     : engine_(engine),
       model_(std::move(model)),
       recipe_(with_length(std::move(recipe), model_)),
       batches_(std::move(batches)),
-      method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}) {
+      teacher_(std::move(teacher)),
+      method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}, teacher_.get()) {
+  engine_.device().flush_subnormals(product_type(recipe_.precision, model_.family->library().formats()).scalar !=
+                                    Scalar::f32);
+  if (teacher_) begin_teacher();
   if (method_.is_frozen())
     begin_adapter();
   else
@@ -117,6 +123,14 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
   begin_average();
 }
 
+void Trainer::begin_teacher() {
+  for (const auto& [name, w] : teacher_->weights) {
+    if (w.is_f32()) require_finite(w.f32(), teacher_->name, name, kDamagedHint);
+    tensors_[teacher_input(name)] =
+        run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
+  }
+}
+
 // The mean of the weights begins as what they are.
 void Trainer::begin_average() {
   for (const Parameter& p : method_.trained()) {
@@ -128,7 +142,7 @@ void Trainer::begin_average() {
 void Trainer::exchange_average() {
   LUMEN_CHECK(has_average());
   for (const Parameter& p : method_.trained()) std::swap(tensors_.at(p.name), tensors_.at(average_of(p.name)));
-  for (const auto& program : {step_, accumulate_, apply_, evaluate_})
+  for (const auto& program : {step_, accumulate_, apply_, evaluate_, divergence_})
     if (program) bind_all(*program);
 }
 
@@ -233,7 +247,9 @@ Method::Work Trainer::recomputing(Method::Work work) {
 }
 
 std::shared_ptr<run::Program> Trainer::compile(const Method::Work& work) {
-  std::shared_ptr<run::Program> program = engine_.compile(work.graph, work.options);
+  run::CompileOptions options = work.options;
+  options.lender = step_ ? step_ : accumulate_;
+  std::shared_ptr<run::Program> program = engine_.compile(work.graph, options);
   bind_all(*program);
   return program;
 }
@@ -364,9 +380,11 @@ int64_t Trainer::trained_count() const {
 }
 
 std::vector<Trainer::Held> Trainer::memory() const {
-  Held trained{"trained weights"}, frozen{"frozen weights"}, moments{"optimizer"}, gradients{"gradients"}, data{"data"};
+  Held trained{"trained weights"}, frozen{"frozen weights"}, moments{"optimizer"}, teacher{"teacher"},
+      gradients{"gradients"}, data{"data"};
   for (const auto& [name, t] : tensors_) {
-    Held& kind = is_trained(name)                                                                     ? trained
+    Held& kind = is_teacher_input(name)                                                               ? teacher
+                 : is_trained(name)                                                                   ? trained
                  : model_.weights.contains(name)                                                      ? frozen
                  : name.starts_with(kGradient)                                                        ? gradients
                  : t->type().shape.empty() || name == kTokens || name == kTargets || name == kWeights ? data
@@ -375,10 +393,11 @@ std::vector<Trainer::Held> Trainer::memory() const {
   }
   Held values{"values of a step"}, evaluation{"values of an evaluation"};
   for (const auto& program : {step_, accumulate_, apply_})
-    if (program) values.bytes += program->arena_bytes();
-  if (evaluate_) evaluation.bytes = evaluate_->arena_bytes();
+    if (program) values.bytes += program->own_bytes();
+  for (const auto& program : {evaluate_, divergence_})
+    if (program) evaluation.bytes += program->own_bytes();
   std::vector<Held> out;
-  for (Held* kind : {&trained, &frozen, &moments, &gradients, &values, &evaluation, &data})
+  for (Held* kind : {&trained, &frozen, &teacher, &moments, &gradients, &values, &evaluation, &data})
     if (kind->bytes > 0) out.push_back(std::move(*kind));
   return out;
 }
@@ -424,8 +443,10 @@ std::vector<Trainer::Trained> Trainer::trained() const {
 }
 
 void Trainer::require_data() const {
+  require_rows();
   const auto vocabulary = model_.config.find("vocab");
   batches_->require(vocabulary == model_.config.end() ? std::numeric_limits<double>::infinity() : vocabulary->second);
+  require_validation();
 }
 
 // Rows x length losses of what put_batch put there.
@@ -435,8 +456,11 @@ run::Program& Trainer::evaluation() {
 }
 
 std::vector<float> Trainer::losses_of(const Batch& batch) {
+  return of_positions(evaluation(), batch);
+}
+
+std::vector<float> Trainer::of_positions(run::Program& program, const Batch& batch) {
   put_batch(batch);
-  run::Program& program = evaluation();
   program.run();
   std::vector<float> losses(static_cast<size_t>(batch.rows * batch.length));
   program.result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
@@ -465,6 +489,16 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
     throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
                 kDivergedHint);
   }
+  const double loss = mean_of_validation(evaluation(), rows, stop);
+  if (std::isfinite(loss)) return loss;
+  diverged_ = true;
+  throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
+              kDivergedHint);
+}
+
+// Of the first rows of the validation data; -1 when `stop` became true.
+double Trainer::mean_of_validation(run::Program& program, int64_t rows, const std::atomic<bool>* stop) {
+  const int64_t all = batches_->validation_rows();
   rows = rows == 0 ? all : std::min(rows, all);
   LossSum sum;
   for (int64_t first = 0; first < rows; first += recipe_.batch) {
@@ -473,17 +507,23 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
     Batch batch = batches_->validation(first, count);
     batch.weights.resize(batch.tokens.size(), 1.0F);
     fill_up(batch, recipe_.batch);
-    sum.add(losses_of(batch), batch);
+    sum.add(of_positions(program, batch), batch);
   }
-  const double loss = sum.mean();
-  if (std::isfinite(loss)) return loss;
+  return sum.mean();
+}
+
+double Trainer::divergence(int64_t rows, const std::atomic<bool>* stop) {
+  if (!divergence_) divergence_ = compile(method_.divergence());
+  const double far = mean_of_validation(*divergence_, rows, stop);
+  if (std::isfinite(far)) return far;
   diverged_ = true;
-  throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
+  throw Error(Exit::numeric,
+              fmt::format("after step {} the divergence from the reference is {}; training stopped", done_, far),
               kDivergedHint);
 }
 
 void Trainer::finish() {
-  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = logits_ = nullptr;
+  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = divergence_ = logits_ = nullptr;
   std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
 }
 

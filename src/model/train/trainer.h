@@ -29,7 +29,9 @@ class Trainer {
   // Weights in any format are decoded to the recipe's param_type, unless an adapter is trained beside them: then they
   // stay packed, where they lie if the device can read them there. [[quantize]] rules become fake quantization of
   // training and evaluation. Error (exit 4) when a weight is not finite.
-  Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches);
+  // `teacher`: the model that the recipe's objective learns from, where it names one; its weights stay packed.
+  Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches,
+          std::shared_ptr<const Model> teacher = nullptr);
   // Random windows of a text.
   Trainer(run::Engine& engine, Model model, Recipe recipe, const std::shared_ptr<const Dataset>& data);
 
@@ -44,6 +46,8 @@ class Trainer {
   Step step();  // Error (exit 4) when loss or gradients are not finite; nothing can be saved afterwards
   // Mean nats per token over the first rows of the validation data; 0: all. -1 when `stop` became true.
   double evaluate(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
+  // Likewise, how far the model is from its reference: the mean KL divergence, in nats.
+  double divergence(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
   // With `ema_decay`: the same of the mean of the weights over the steps.
   bool has_average() const { return recipe_.optimizer.ema_decay > 0; }
   double evaluate_average(int64_t rows = 0, const std::atomic<bool>* stop = nullptr);
@@ -54,7 +58,8 @@ class Trainer {
   void remember_reference(const std::atomic<bool>* stop = nullptr);
   // The loss of the weights as they are on the batch that comes next. Error (exit 4) when it is not finite.
   double prove();
-  // Error when there is too little training or validation data, or it has ids the model has no rows for.
+  // Error when there is too little training or validation data, it is not what the objective is of, or it has ids the
+  // model has no rows for.
   void require_data() const;
   int64_t done() const { return done_; }  // steps
   const Recipe& recipe() const { return recipe_; }
@@ -134,6 +139,7 @@ class Trainer {
   void begin_weights();
   void begin_adapter();
   void begin_fields();
+  void begin_teacher();
   void begin_average();
   void put_squares();
   Method::Work recomputing(Method::Work work);
@@ -150,8 +156,12 @@ class Trainer {
   void put_training_batch(const Batch& batch);
   void put_rows(const char* name, const std::vector<float>& numbers);
   std::vector<float> reference_of(const Batch& batch);
+  void require_rows() const;
+  void require_validation() const;
   double evaluate_objective(int64_t rows, const std::atomic<bool>* stop);
   std::vector<float> losses_of(const Batch& batch);
+  std::vector<float> of_positions(run::Program& program, const Batch& batch);
+  double mean_of_validation(run::Program& program, int64_t rows, const std::atomic<bool>* stop);
   run::Program& evaluation();
   std::vector<float> values(const std::string& name) const;
   std::string broken_gradients();
@@ -161,12 +171,13 @@ class Trainer {
   Model model_;  // without bytes of weights that are trained: those are tensors
   Recipe recipe_;
   std::shared_ptr<const Batches> batches_;
+  std::shared_ptr<const Model> teacher_;
   Method method_;
   Hash base_;
   Origin origin_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
-  std::shared_ptr<run::Program> reference_, objective_loss_, logits_;
+  std::shared_ptr<run::Program> reference_, objective_loss_, divergence_, logits_;
   int64_t logits_length_ = 0;
   RowLog reference_log_;
   bool goes_on_ = false;  // the adapter is another run's: without it the model is not what this run began with

@@ -14,6 +14,7 @@
 namespace lumen::model {
 namespace {
 
+constexpr const char* kTeacher = "teacher";              // hash of its weights
 constexpr const char* kReferenceFile = "reference.txt";  // log probabilities of rows (RowLog)
 constexpr const char* kGoesOn = "goes_on";               // in the state: the adapter began as another run's
 
@@ -107,6 +108,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   content.state.config = describe(recipe_);
   record_run(model_, batches_->files(), batches_->token_hash(), &content);
   if (has_adapter()) record_base(base_, &content);
+  if (teacher_) content.state.more[kTeacher] = weights_hash(*teacher_).hex();
   if (!reference_log_.empty()) content.files[kReferenceFile] = reference_log_.text();
   content.state.more["run"] = to_json(state_);
   if (goes_on_) content.state.more[kGoesOn] = true;
@@ -152,6 +154,10 @@ void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
     throw user_error("{} was made after {} steps, this run has {}", folder, checkpoint.state.step,
                      recipe_.schedule.steps);
   }
+  const nlohmann::json& more = checkpoint.state.more;
+  if (teacher_ && more.contains(kTeacher) && more[kTeacher] != weights_hash(*teacher_).hex())
+    throw Error(Exit::verify, fmt::format("'{}' is not the teacher that {} was made with", teacher_->name, folder),
+                "--teacher names the same model");
   state_ = run_state_of(checkpoint.state.more, folder);
   done_ = checkpoint.state.step;
   goes_on_ = checkpoint.state.more.contains(kGoesOn);

@@ -13,7 +13,7 @@ void Trainer::put_rows(const char* name, const std::vector<float>& numbers) {
       ->upload(numbers.data(), static_cast<int64_t>(numbers.size() * sizeof(float)));
 }
 
-void Trainer::put_training_batch(const Batch& batch) {
+void Trainer::require_rows() const {
   const Objective* objective = method_.objective();
   if (!objective && batches_->form() != RowForm::texts)
     throw Error(Exit::user, "rows of pairs or with labels need an objective",
@@ -22,9 +22,15 @@ void Trainer::put_training_batch(const Batch& batch) {
     if (objective->is_of_pairs() && batches_->form() != RowForm::pairs)
       throw Error(Exit::user, fmt::format("the objective '{}' is of pairs, but the data has none", objective->name()),
                   "rows with 'chosen' and 'rejected' are pairs");
-    if (objective->reads(kLabels) && batch.labels.empty())
+    if (objective->reads(kLabels) && batches_->form() != RowForm::labels)
       throw Error(Exit::user, fmt::format("the objective '{}' needs labels, but the data has none", objective->name()),
                   "rows with 'prompt', 'completion' and 'label' have one");
+  }
+}
+
+void Trainer::put_training_batch(const Batch& batch) {
+  require_rows();
+  if (const Objective* objective = method_.objective()) {
     if (objective->reads(kDivergence)) {
       const Batch other = mismatched(batch);
       const std::vector<float> theirs = reference_of(other), own = answer_logp(other, losses_of(other));
@@ -55,7 +61,10 @@ void Trainer::remember_reference(const std::atomic<bool>* stop) {
   const auto add = [&](const Batch& batch) {
     if (!reference_log_.has(batch)) reference_log_.add(batch, answer_logp(batch, losses_of(batch)));
   };
-  for (int64_t step = 0; step < recipe_.schedule.steps; ++step) {
+  // A run that goes back leaves batches out and reads as many behind its last one: more than it has steps are none.
+  const int64_t steps = recipe_.schedule.steps;
+  const int64_t more = recipe_.on_nan == "rollback" ? std::min(RunState::most_skipped(recipe_.rollbacks), steps) : 0;
+  for (int64_t step = 0; step < steps + more; ++step) {
     if (stop && stop->load()) return;
     for (int64_t part = 0; part < recipe_.accumulate; ++part) {
       const Batch batch = batches_->training(step, part);
@@ -71,15 +80,20 @@ void Trainer::remember_reference(const std::atomic<bool>* stop) {
   }
 }
 
+// An objective is measured on whole batches.
+void Trainer::require_validation() const {
+  if (!method_.objective() || batches_->validation_rows() >= recipe_.batch) return;
+  throw Error(Exit::user,
+              fmt::format("{} rows of validation data are less than one batch of {}", batches_->validation_rows(),
+                          recipe_.batch),
+              "give more data, a larger --validation, or a smaller --batch");
+}
+
 // Whole batches alone: what an objective makes of rows depends on how many there are.
 double Trainer::evaluate_objective(int64_t rows, const std::atomic<bool>* stop) {
   const int64_t all = batches_->validation_rows() / recipe_.batch * recipe_.batch;
   rows = rows == 0 ? all : std::min((rows + recipe_.batch - 1) / recipe_.batch * recipe_.batch, all);
-  if (rows < 1)
-    throw Error(Exit::user,
-                fmt::format("{} rows of validation data are less than one batch of {}", batches_->validation_rows(),
-                            recipe_.batch),
-                "give more data, a larger --validation, or a smaller --batch");
+  if (rows < 1) require_validation();
   if (!objective_loss_) objective_loss_ = compile(method_.objective_loss());
   double total = 0, weight = 0;
   for (int64_t first = 0; first < rows; first += recipe_.batch) {

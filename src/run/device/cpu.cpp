@@ -22,6 +22,7 @@ class CpuDevice : public Device {
       : machine_(std::move(machine)), loader_(std::move(loader)), threads_(threads) {}
 
   const machine::Machine& machine() const override { return *machine_; }
+  void flush_subnormals(bool flushes) override { threads_.flush_subnormals(flushes); }
   std::string describe() const override {
     return fmt::format("cpu {} with {} thread{}", machine_->name, threads_.count(), threads_.count() == 1 ? "" : "s");
   }

@@ -63,6 +63,9 @@ class Device {
   virtual std::string prepare(std::string object) { return object; }
   virtual std::unique_ptr<Module> load(std::string_view object) = 0;  // of prepare()
 
+  // Whether kernels from now on take subnormal numbers for zeros: where products are rounded to short floats anyway, a
+  // processor's hundredfold time for them buys nothing. GPUs compute them at full speed.
+  virtual void flush_subnormals(bool) {}
   // True: launches return before they are done, failures land in device memory, and only synchronize() or copy_out()
   // wait.
   virtual bool is_asynchronous() const { return false; }

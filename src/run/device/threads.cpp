@@ -24,6 +24,37 @@ void pause() {
 #endif
 }
 
+// While it lives, this thread's arithmetic takes subnormal numbers for zeros, where asked for.
+class Flushing {
+ public:
+  explicit Flushing(bool flushes) : flushes_(flushes) {
+    if (!flushes_) return;
+#if defined(__x86_64__)
+    constexpr unsigned kFlushBoth = 0x8040;  // results (FTZ) and operands (DAZ)
+    before_ = _mm_getcsr();
+    _mm_setcsr(static_cast<unsigned>(before_) | kFlushBoth);
+#elif defined(__aarch64__)
+    constexpr uint64_t kFlushBoth = uint64_t{1} << 24;  // FPCR.FZ
+    asm volatile("mrs %0, fpcr" : "=r"(before_));
+    asm volatile("msr fpcr, %0" ::"r"(before_ | kFlushBoth));
+#endif
+  }
+  ~Flushing() {
+    if (!flushes_) return;
+#if defined(__x86_64__)
+    _mm_setcsr(static_cast<unsigned>(before_));
+#elif defined(__aarch64__)
+    asm volatile("msr fpcr, %0" ::"r"(before_));
+#endif
+  }
+  Flushing(const Flushing&) = delete;
+  Flushing& operator=(const Flushing&) = delete;
+
+ private:
+  bool flushes_;
+  uint64_t before_ = 0;
+};
+
 // Until `x` differs from `old`: a short spin, then sleep.
 void await_change(std::atomic<int>& x, int old) {
   const auto until = std::chrono::steady_clock::now() + kSpin;
@@ -62,6 +93,7 @@ void Threads::work() {
 }
 
 void Threads::take_pieces() {
+  const Flushing flushing(flushes_.load(std::memory_order_relaxed));
   const auto cut = [&](int64_t piece) { return tasks_ / pieces_ * piece + std::min(piece, tasks_ % pieces_); };
   for (;;) {
     const int64_t piece = next_.fetch_add(1, std::memory_order_relaxed);
@@ -81,6 +113,7 @@ Failure Threads::run(KernelFunction kernel, void* const* buffers, int64_t tasks)
   std::unique_lock lock(busy_, std::defer_lock);
   if (tasks <= 1 || workers_.empty() || !lock.try_lock()) {
     Failure failure{};
+    const Flushing flushing(flushes_.load(std::memory_order_relaxed));
     if (tasks > 0) kernel(buffers, 0, tasks, failure.data());
     return failure;
   }

@@ -21,6 +21,9 @@ class Threads {
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
+  // From now on kernels take numbers below the smallest normal one for zeros, and give zeros for them: processors take
+  // a hundred times as long otherwise.
+  void flush_subnormals(bool flushes) { flushes_.store(flushes); }
   int count() const { return static_cast<int>(workers_.size()) + 1; }
   // Runs tasks 0 .. tasks-1 and returns the failure of the lowest failing task.
   Failure run(KernelFunction kernel, void* const* buffers, int64_t tasks);
@@ -43,7 +46,7 @@ class Threads {
   alignas(64) std::atomic<int64_t> next_ = 0;  // piece to take
   alignas(64) std::atomic<int> call_ = 0;      // rises with every launch; workers sleep on it
   alignas(64) std::atomic<int> active_ = 0;    // workers inside the launch
-  std::atomic<bool> open_ = false, stop_ = false;
+  std::atomic<bool> open_ = false, stop_ = false, flushes_ = false;
 };
 
 }  // namespace lumen::run

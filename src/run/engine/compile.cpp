@@ -256,6 +256,13 @@ int64_t most_scratch(const DistinctKernels& kernels) {
 
 }  // namespace
 
+graph::Pipeline run_pipeline(const Graph& g, const CompileOptions& options, const machine::Machine& machine) {
+  constexpr int64_t kMostDecoded = int64_t{512} << 20;  // bytes
+  graph::ProductType products = options.products;
+  if (machine.kind == machine::Kind::gpu) products.most_decoded = kMostDecoded;
+  return graph::run_pipeline(g, options.assignments, options.symbols, products, options.recompute);
+}
+
 int64_t aligned(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -268,8 +275,7 @@ std::string hash_of(const Synthesis& s) {
 
 LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const auto shared = std::make_shared<const graph::Pipeline>(
-      graph::run_pipeline(g, options.assignments, options.symbols, options.products, options.recompute));
+  const auto shared = std::make_shared<const graph::Pipeline>(run_pipeline(g, options, shop.device->machine()));
   const graph::Pipeline& pipeline = *shared;
   const graph::Plan& plan = pipeline.plan;
   DistinctKernels kernels =
@@ -281,7 +287,8 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
   LaunchList list;
   list.arena_bytes = saturating_sum(scratch_at, scratch);
   // Code is made for what can run only.
-  require_memory(*shop.device, fmt::format("'{}'", g.name), {{"values of its kernels", list.arena_bytes}});
+  if (!options.lender || !options.lender->lend(list.arena_bytes))
+    require_memory(*shop.device, fmt::format("'{}'", g.name), {{"values of its kernels", list.arena_bytes}});
   const auto functions = find_functions(shop, kernels.distinct, &list.report);
   std::vector<std::shared_ptr<Trial>> trials(kernels.distinct.size());
   for (size_t i = 0; i < trials.size(); ++i)
@@ -318,8 +325,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
 }
 
 int64_t arena_bytes(const Workshop& shop, const Graph& g, const CompileOptions& options) {
-  const graph::Pipeline pipeline =
-      graph::run_pipeline(g, options.assignments, options.symbols, options.products, options.recompute);
+  const graph::Pipeline pipeline = run_pipeline(g, options, shop.device->machine());
   DistinctKernels kernels = synthesize_distinct(pipeline.plan, shop.device->machine(),
                                                 {options.exact, options.candidate, options.products.scalar});
   use_remembered_plans(shop, pipeline.plan, options, &kernels);

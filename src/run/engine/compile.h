@@ -17,6 +17,9 @@ struct Workshop {
 
 LaunchList compile(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
 
+// The graph's passes as they are for a machine: memory of GPUs is dear, so what a very large weight decodes to is not
+// written out there.
+graph::Pipeline run_pipeline(const graph::Graph& g, const CompileOptions& options, const machine::Machine& machine);
 // LaunchList::arena_bytes of that, without any code.
 int64_t arena_bytes(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
 

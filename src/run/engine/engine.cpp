@@ -162,7 +162,8 @@ void Engine::require_memory(const std::string& who, const MemoryNeeds& needs, co
 std::shared_ptr<Program> Engine::compile(const graph::Graph& g, const CompileOptions& options) {
   LaunchList list = run::compile(state_->shop, g, options);
   state_->add(list.report);
-  return make_program(state_->shop.device, state_->shop.cache, std::move(list), state_->timed);
+  std::shared_ptr<void> lent = options.lender ? options.lender->lend(list.arena_bytes) : nullptr;
+  return make_program(state_->shop.device, state_->shop.cache, std::move(list), state_->timed, std::move(lent));
 }
 
 int64_t Engine::arena_bytes(const graph::Graph& g, const CompileOptions& options) {

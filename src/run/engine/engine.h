@@ -19,13 +19,17 @@
 
 namespace lumen::run {
 
+class Program;
+
 struct CompileOptions {
   std::vector<graph::FormatAssignment> assignments;
   graph::Bindings symbols;
   bool exact = false;
-  graph::ProductType products = {};  // what operands of products with parameters and of attention are rounded to
-  graph::Recompute recompute = {};   // of training steps: what is computed again rather than kept
-  int candidate = 0;                 // the plan of every kernel that has so many (synth::Options); 0: see Engine
+  graph::ProductType products = {};      // what operands of products with parameters and of attention are rounded to
+  std::shared_ptr<Program> lender = {};  // whose memory for values serves this program too, if it is large enough: the
+                                         // two never run at once, and neither's results are read after the other ran
+  graph::Recompute recompute = {};  // of training steps: what is computed again rather than kept
+  int candidate = 0;                // the plan of every kernel that has so many (synth::Options); 0: see Engine
 };
 
 struct CompileReport {
@@ -103,6 +107,8 @@ class Program {
   virtual void forget_times() = 0;                    // explain() counts from here
   virtual double measure(int runs) = 0;  // seconds of one, the median of so many in which no kernel is timed apart
   virtual int64_t arena_bytes() const = 0;
+  virtual int64_t own_bytes() const = 0;  // the same, or 0 where it is another's memory (CompileOptions::lender)
+  virtual std::shared_ptr<void> lend(int64_t bytes) const = 0;  // memory for so many bytes of values, or nothing
 };
 
 // Where Engine::Options::cache_folder says kernels are kept; empty for memory only.

@@ -20,11 +20,13 @@ using Clock = std::chrono::steady_clock;
 
 class CompiledProgram : public Program {
  public:
-  CompiledProgram(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache, LaunchList list, bool timed)
+  CompiledProgram(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache, LaunchList list, bool timed,
+                  std::shared_ptr<void> lent)
       : device_(std::move(device)),
         cache_(std::move(cache)),
         list_(std::move(list)),
-        arena_(allocate_shared(device_, list_.arena_bytes)),
+        borrows_(lent != nullptr),
+        arena_(lent ? std::move(lent) : allocate_shared(device_, list_.arena_bytes)),
         tensors_(list_.inputs.size()),
         times_(list_.launches.size()) {
     if (device_->is_asynchronous()) {
@@ -91,6 +93,10 @@ class CompiledProgram : public Program {
   graph::Type input_type(const std::string& name) const override { return list_.inputs[input_number(name)].type; }
   const CompileReport& report() const override { return list_.report; }
   int64_t arena_bytes() const override { return list_.arena_bytes; }
+  int64_t own_bytes() const override { return borrows_ ? 0 : list_.arena_bytes; }
+  std::shared_ptr<void> lend(int64_t bytes) const override {
+    return bytes > 0 && bytes <= list_.arena_bytes ? arena_ : nullptr;
+  }
 
   std::string explain(const Ceilings* ceilings) const override {
     return times_table(join_equal(times()), runs_, ceilings) + parameters_table(parameter_uses()) +
@@ -274,6 +280,7 @@ class CompiledProgram : public Program {
   std::shared_ptr<Device> device_;
   std::shared_ptr<KernelCache> cache_;
   LaunchList list_;
+  bool borrows_ = false;
   std::shared_ptr<void> arena_;
   std::vector<DeviceTensorRef> tensors_;     // by input
   std::vector<std::vector<void*>> buffers_;  // by launch
@@ -328,8 +335,9 @@ std::shared_ptr<void> allocate_shared(const std::shared_ptr<Device>& device, int
 }
 
 std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache,
-                                      LaunchList list, bool timed) {
-  return std::make_shared<CompiledProgram>(std::move(device), std::move(cache), std::move(list), timed);
+                                      LaunchList list, bool timed, std::shared_ptr<void> lent) {
+  return std::make_shared<CompiledProgram>(std::move(device), std::move(cache), std::move(list), timed,
+                                           std::move(lent));
 }
 
 }  // namespace lumen::run

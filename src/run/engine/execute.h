@@ -56,9 +56,10 @@ struct LaunchList {
 // The Error a failed guard means.
 Error guard_error(const graph::Graph& g, graph::ValueId node, const LaunchStatus& status);
 
-// The cache keeps the machine code alive. `timed`: launches of asynchronous devices are timed one by one, which costs.
+// The cache keeps the machine code alive. `lent`: memory for its values; without it, it takes its own. `timed`:
+// launches of asynchronous devices are timed one by one, which costs.
 std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache,
-                                      LaunchList list, bool timed);
+                                      LaunchList list, bool timed, std::shared_ptr<void> lent = {});
 
 // Device memory with shared ownership.
 std::shared_ptr<void> allocate_shared(const std::shared_ptr<Device>& device, int64_t bytes);

@@ -8,6 +8,7 @@
 #include "graph/ir/text.h"
 #include "kernel/loop/text.h"
 #include "run/device/choose.h"
+#include "run/engine/compile.h"
 
 namespace lumen::run {
 namespace {
@@ -87,8 +88,7 @@ std::string check_text(const graph::Graph& g, const CompileOptions& options, con
   const machine::MachineRef target = machine::find_machine(machine);
   if (target->kind != machine::Kind::gpu)
     throw Error(Exit::usage, fmt::format("--check is about kernels of GPUs, {} is a CPU", target->name));
-  const graph::Pipeline pipeline =
-      graph::run_pipeline(g, options.assignments, options.symbols, options.products, options.recompute);
+  const graph::Pipeline pipeline = run_pipeline(g, options, *target);
   const Written written = write_kernels(pipeline, *target, options);
   const std::vector<emit::KernelReport> reports = emit::report(written.kernels, *target);
   std::string text = fmt::format(
@@ -124,8 +124,7 @@ Stage stage_from_name(const std::string& name) {
 
 std::string stage_text(const graph::Graph& g, const CompileOptions& options, const std::string& machine, Stage stage) {
   const machine::MachineRef target = machine::find_machine(machine);
-  const graph::Pipeline pipeline =
-      graph::run_pipeline(g, options.assignments, options.symbols, options.products, options.recompute);
+  const graph::Pipeline pipeline = run_pipeline(g, options, *target);
   if (stage == Stage::graph) return plan_text(pipeline);
   const auto [kernels, plans, loops] = write_kernels(pipeline, *target, options);
   switch (stage) {

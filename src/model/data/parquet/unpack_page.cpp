@@ -1,0 +1,62 @@
+#include "model/data/parquet/unpack_page.h"
+
+#include <lz4.h>
+#include <snappy-c.h>
+#include <zstd.h>
+
+#include <array>
+#include <climits>
+#include <cstring>
+
+#include "base/error.h"
+#include "model/data/unpack.h"
+
+namespace lumen::model::parquet {
+namespace {
+
+constexpr int kStored = 0, kSnappy = 1, kGzip = 2, kZstandard = 6, kLz4 = 7;
+constexpr std::array<const char*, 8> kNames = {"stored", "snappy", "gzip", "lzo", "brotli", "lz4 with Hadoop's frames",
+                                               "zstd",   "lz4_raw"};
+
+bool unpack(int codec, std::string_view packed, size_t size, char* out) {
+  if (codec == kSnappy) {
+    size_t made = 0;
+    if (snappy_uncompressed_length(packed.data(), packed.size(), &made) != SNAPPY_OK || made != size) return false;
+    return snappy_uncompress(packed.data(), packed.size(), out, &made) == SNAPPY_OK && made == size;
+  }
+  if (codec == kZstandard) return ZSTD_decompress(out, size, packed.data(), packed.size()) == size;
+  if (codec == kLz4) {
+    if (packed.size() > INT_MAX || size > INT_MAX) return false;
+    const int made = LZ4_decompress_safe(packed.data(), out, static_cast<int>(packed.size()), static_cast<int>(size));
+    return made >= 0 && static_cast<size_t>(made) == size;
+  }
+  const std::string text = gunzip(packed, "a page", size);
+  if (text.size() != size) return false;
+  std::memcpy(out, text.data(), size);
+  return true;
+}
+
+}  // namespace
+
+void check_codec(int codec) {
+  if (codec == kStored || codec == kSnappy || codec == kGzip || codec == kZstandard || codec == kLz4) return;
+  const bool known = codec >= 0 && static_cast<size_t>(codec) < kNames.size();
+  throw Error(Exit::user,
+              fmt::format("packed by {}, which is not supported",
+                          known ? kNames[static_cast<size_t>(codec)] : fmt::format("codec {}", codec).c_str()),
+              "write the file with snappy, gzip, zstd, lz4_raw or without a codec");
+}
+
+std::string_view unpack_page(int codec, std::string_view packed, size_t size, PageBuffer& buffer) {
+  if (codec == kStored) {
+    if (packed.size() != size) throw user_error("a page is of another size than it says");
+    return packed;
+  }
+  if (size == 0) return {};
+  char* out = buffer.get(size);
+  if (!unpack(codec, packed, size, out))
+    throw user_error("a page packed by {} is damaged", kNames[static_cast<size_t>(codec)]);
+  return {out, size};
+}
+
+}  // namespace lumen::model::parquet
