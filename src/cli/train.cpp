@@ -21,6 +21,7 @@
 #include "model/train/lora_base.h"
 #include "model/train/method.h"
 #include "model/train/outputs.h"
+#include "model/train/rewrite/rewrite.h"
 #include "run/engine/roofline.h"
 
 namespace lumen::cli {
@@ -129,6 +130,20 @@ struct Resumed {
   }
 };
 
+// The base that the recipe's beginning of adapters writes; the recipe names it from here on.
+model::Model rewritten_model(run::Engine& engine, const model::LibraryRef& library, const model::Model& given,
+                             model::Recipe& r, const fs::path& out) {
+  Progress progress;
+  int64_t done = 0;
+  const auto tensors = model::rewrite_base(engine, given, r, out, [&](const model::RewrittenTensor& t) {
+    progress.update(fmt::format("{} {} {}", r.adapter.init, ++done, t.name));
+  });
+  const fs::path base = model::rewritten_path(out, given, r);
+  progress.finish(fmt::format("{}; wrote {}", model::rewrite_text(tensors, r.adapter), base.string()));
+  r.base = absolute_path(base.string());
+  return model::read_model(library, base);
+}
+
 // Nothing of another run is mixed with this one's, and nothing is replaced without a word.
 void prepare_folder(const TrainFlags& flags, const fs::path& out) {
   model::clean_checkpoints(out);
@@ -197,7 +212,7 @@ int train(const Shared& shared, TrainFlags& flags) {
     return 0;
   }
   if (const std::string& base = flags.model.empty() ? recipe.base : flags.model; !base.empty())
-    model::refuse_own_base(out, model::model_files(base));
+    model::refuse_own_base(out, model::model_files(base), stored.has_value());
   if (flags.plan) {
     // Nothing is touched.
   } else if (own_folder) {
@@ -248,6 +263,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
   const model::BatchForm form{batches->has_weights(), batches->has_starts()};
   model::require_training(engine, model, recipe, !flags.plan || !flags.model.empty(), form, teacher.get());
+  const bool rewrites = !stored && flags.begin.empty() && recipe.adapter.trains() && recipe.adapter.rewrites();
   if (flags.plan) {
     put_text(
         model::plan_text(model::forecast_training(engine, model, recipe, form, !flags.model.empty(), teacher.get()),
@@ -258,8 +274,10 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (!flags.model.empty() && !recipe.adapter.trains())
     origin = {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model),
               model::weights_hash(model).hex()};
+  if (rewrites) model = rewritten_model(engine, library, model, recipe, out);
   model::Trainer trainer(engine, std::move(model), recipe, batches, teacher);
   trainer.set_origin(std::move(origin));
+  if (rewrites) trainer.begin_with(model::read_beginning(trainer.outline(), trainer.changes(), out).adapter);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   if (checkpoint) {
     trainer.restore(*checkpoint, flags.changed_recipe);

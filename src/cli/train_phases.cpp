@@ -10,6 +10,7 @@
 #include "model/train/phases.h"
 #include "model/train/provenance.h"
 #include "model/train/record.h"
+#include "model/train/rewrite/rewrite.h"
 #include "model/train/saver.h"
 
 namespace lumen::cli {
@@ -98,6 +99,9 @@ class Phases {
       const model::PhaseBegin begin = model::phase_begin(whole_.phases[i].begin);
       const fs::path before = i == 0 ? fs::path() : folder(i - 1);
       if (i > 0 && begin == model::PhaseBegin::model) model = (before / model::kModelFile).string();
+      // What the phase before it has made of the model stands in its place.
+      if (i > 0 && begin != model::PhaseBegin::model)
+        if (const auto own = model::rewritten_base(before)) model = own->string();
       if (begin == model::PhaseBegin::merged) {
         const fs::path merged = before / kMerged;
         std::error_code error;

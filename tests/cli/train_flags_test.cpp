@@ -92,6 +92,7 @@ const std::map<std::string, std::string> kOptions = {
     {"--rslora", ""},
     {"--lora-plus", "4"},
     {"--lora-init", "default"},
+    {"--lora-base-type", "base"},
     {"--ship", "base"},
     {"--ship-learned", ""},
     {"--ship-magnitudes", ""},

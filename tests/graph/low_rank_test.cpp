@@ -338,6 +338,53 @@ TEST(LowRank, DropoutLeavesOutAShareOfTheInputs) {
   EXPECT_NE(drawn[0], drawn[2]);
 }
 
+// What magnitudes add to the weight's own part reads the input that is left, as peft has it: y = W x + (gain - 1) W
+// d(x)
+// + gain B A d(x). Here every number is 1, and the gain 3; and the same for a matrix that rows pick.
+TEST(LowRank, MagnitudesReadWhatADropoutLeaves) {
+  for (const bool picked : {false, true}) {
+    Graph g;
+    Builder b(g);
+    const Shape wide = picked ? Shape{1, 1, 128} : Shape{1, 128}, rows = picked ? Shape{1, 1} : Shape{1},
+                narrow = picked ? Shape{1, 1, 1} : Shape{1, 1};
+    const ValueId x = b.input("x", Role::data, {{16, 128}, kFloat}), w = b.input("w", Role::parameter, {wide, kFloat});
+    if (picked)
+      g.results = {
+          b.contract_gather(x, w, b.input("ids", Role::data, {{16}, {Scalar::i32, nullptr}}), "mk", "enk", "m")};
+    else
+      g.results = {b.contract(x, w, "mk", "nk", "mn")};
+    g.result_names = {"y"};
+    LowRank part{"w", 1};
+    part.dropout = 0.25;
+    part.salt = 7;
+    const Graph plain = add_low_rank(g, {part});
+    part.magnitudes = true;
+    const Graph with = fill_norms(add_low_rank(g, {part}), {part});
+    ASSERT_EQ(verify(with), "");
+    std::map<std::string, Tensor> in;
+    const auto put = [&](const std::string& name, const Shape& shape, double value) {
+      in[name].type = {shape, kFloat};
+      in[name].values.assign(static_cast<size_t>(elements(shape).number()), value);
+    };
+    put("x", {16, 128}, 1);
+    put("w", wide, 1);
+    put(low_rank_a("w"), wide, 1);
+    put(low_rank_b("w"), narrow, 1);
+    put(low_rank_squares("w"), rows, 128);
+    put(low_rank_magnitude("w"), rows, 3 * std::sqrt(4 * 128.0));
+    in[kDropoutSeed].type = {{}, {Scalar::u32, nullptr}};
+    in[kDropoutSeed].values = {5};
+    in["ids"].type = {{16}, {Scalar::i32, nullptr}};
+    in["ids"].values.assign(16, 0);
+    const std::vector<double> got = run(with, in), beside = run(plain, in);
+    for (size_t i = 0; i < got.size(); ++i) {
+      const double left = beside[i] - 128;  // B A d(x), which W d(x) is as well
+      EXPECT_NEAR(got[i], 128 + 2 * left + 3 * left, 1e-9) << i;
+      EXPECT_GT(std::abs(left - 128), 1) << i;
+    }
+  }
+}
+
 TEST(LowRank, FindsWhatCanBeChanged) {
   const auto places = low_rank_places(network());
   EXPECT_TRUE(places.at("w").products && places.at("w").rows);

@@ -52,6 +52,24 @@ TEST(RoundProducts, RoundsEachOperandOnceBelowItsViews) {
   EXPECT_EQ(products, 2) << "the product over a batch stays";
 }
 
+// y = x (w + b a): the sum of parameters is made as it is, and then rounded as any parameter.
+TEST(RoundProducts, WhatParametersMakeAloneIsAParameter) {
+  Graph g;
+  Builder build(g);
+  const ValueId x = build.input("x", Role::data, {{4, 8}, {}}), w = build.input("w", Role::parameter, {{6, 8}, {}}),
+                b = build.input("b", Role::parameter, {{6, 2}, {}}),
+                a = build.input("a", Role::parameter, {{2, 8}, {}});
+  const ValueId change = build.contract(b, a, "nr", "rk", "nk");
+  g.results = {build.contract(x, build.add(w, change), "tk", "nk", "tn")};
+  g.result_names = {"y"};
+  round_products(g, Scalar::bf16);
+  ASSERT_EQ(verify(g), "");
+  std::vector<Scalar> operands;
+  for (const Node& node : g.nodes)
+    if (node.op == Op::contract_) operands.push_back(g[node.operands[1]].type.element.scalar);
+  EXPECT_EQ(operands, (std::vector{Scalar::f32, Scalar::bf16})) << print(g);
+}
+
 TEST(RoundProducts, NothingHappensForF32) {
   Graph g = network();
   const std::string before = print(g);

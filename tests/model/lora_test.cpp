@@ -179,6 +179,34 @@ Model folded(run::Engine& engine, const Model& base, const Adapter& adapter) {
   return out;
 }
 
+// Of a model that has learned something: beside its weights in 4 bits an adapter learns another text as well as beside
+// the weights themselves.
+TEST(Lora, FromFourBitsTheLossFallsAsFromFloats) {
+  run::Engine engine = make_engine(2);
+  const WideCase s;
+  Recipe whole = adapter_recipe();
+  whole.adapter = {};
+  Trainer first(engine, s.model, whole, s.data);
+  for (int i = 0; i < 40; ++i) (void)first.step();
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += i % 2 == 0 ? "dogs ran. the mat sat. " : "a cat to the dog. ";
+  const auto other = std::make_shared<Dataset>(Dataset::from_text(text, *s.model.tokenizer));
+  const Model floats = first.model(), packed = packed_model(engine, floats, "q4_k");
+  std::vector<double> before, after;
+  for (const Model& base : {floats, packed}) {
+    Recipe recipe = adapter_recipe();
+    recipe.batch = 8;
+    recipe.schedule.steps = 120;
+    Trainer trainer(engine, base, recipe, other);
+    before.push_back(trainer.evaluate(0));
+    for (int i = 0; i < 120; ++i) (void)trainer.step();
+    after.push_back(trainer.evaluate(0));
+  }
+  EXPECT_LT(after[0], 0.5 * before[0]);
+  EXPECT_LT(after[1], 0.5 * before[1]);
+  EXPECT_NEAR(after[1], after[0], 0.01 * before[0]);
+}
+
 // The adapter that is handed out is what was trained: folded into the weights it gives the loss that evaluation gave.
 TEST(Lora, FoldedIntoTheWeightsItGivesTheSameLoss) {
   run::Engine engine = make_engine(2);

@@ -23,7 +23,7 @@ Recipe ship_recipe(const std::string& type) {
   return r;
 }
 
-// Logits of the trainer and of the file it has written, over a validation window.
+// Logits of the trainer and of the file it has written, over a validation window, both in the run's precision.
 double far(run::Engine& engine, Trainer& trainer, const fs::path& file) {
   const Batch rows = trainer.batches().validation(0, 1);
   const std::vector<TokenId> window(rows.tokens.begin(), rows.tokens.end());
@@ -36,6 +36,7 @@ double far(run::Engine& engine, Trainer& trainer, const fs::path& file) {
   options.assignments = stored_formats(written);
   options.symbols = {{"B", 1}, {"T", static_cast<int64_t>(window.size())}};
   options.exact = true;
+  options.products = product_type(trainer.recipe().precision, test_library()->formats());
   const auto program = engine.compile(loaded.function("forward"), options);
   const auto tokens = std::make_shared<run::DeviceTensor>(
       engine.device(), graph::Type{{1, static_cast<int64_t>(window.size())}, {Scalar::i32, nullptr}});
@@ -69,6 +70,20 @@ TEST_P(Shipped, TheFileIsWhatWasTrained) {
 }
 INSTANTIATE_TEST_SUITE_P(All, Shipped, testing::Values("q4_0", "q4_k", "q3_k_m", "iq4_nl", "int3_g128", "bf16"),
                          [](const auto& i) { return std::string(i.param); });
+
+// Short operands of products change what data meets, not the weights: B A is made in f32, as it is for the file.
+TEST(Ship, ShortProductsTrainTheFilesWeights) {
+  run::Engine engine = make_engine(2);
+  const WideCase s;
+  Recipe recipe = ship_recipe("q4_0");
+  recipe.precision = "bf16";
+  recipe.adapter.targets = {"all-linear", "embed", "output"};
+  Trainer trainer(engine, s.model, recipe, s.data);
+  for (int i = 0; i < 6; ++i) (void)trainer.step();
+  const TestFolder folder;
+  (void)write_outputs(engine, trainer, folder.path());
+  EXPECT_LT(far(engine, trainer, folder / "model.gguf"), 1e-4);
+}
 
 // Beside packed weights: every weight in the format it has.
 TEST(Ship, BaseKeepsItsFormats) {

@@ -129,7 +129,11 @@ class Adder {
     const ValueId x = dropped(part.what, r_[node.operands[static_cast<size_t>(1 - side)]]);
     const ValueId t = r_.build.contract(x, part.a, of_x, {r, k}, narrow);
     const ValueId d = r_.build.contract(scaled(part.what, t), part.b, narrow, {n, r}, i[2]);
-    finish(part, v, d, [&](ValueId gain) {
+    const auto again = [&] {
+      const ValueId w = r_[node.operands[static_cast<size_t>(side)]];
+      return r_.build.contract(side == 0 ? w : x, side == 0 ? x : w, i[0], i[1], i[2]);
+    };
+    finish(part, v, d, again, [&](ValueId gain) {
       Shape shape = r_.build.type(gain).shape;
       shape.resize(i[2].size() - i[2].find(n), Dim(1));
       return r_.build.reshape(gain, shape);
@@ -144,7 +148,10 @@ class Adder {
     const ValueId index = r_[node.operands[2]], x = dropped(part.what, r_[node.operands[0]]);
     const ValueId t = r_.build.contract_gather(x, part.a, index, of_x, {e, r, k}, of_index);
     const ValueId d = r_.build.contract_gather(scaled(part.what, t), part.b, index, of_index + r, {e, n, r}, of_index);
-    finish(part, v, d, [&](ValueId gain) { return r_.build.gather(gain, index); });
+    const auto again = [&] {
+      return r_.build.contract_gather(x, r_[node.operands[1]], index, of_x, of_weight, of_index);
+    };
+    finish(part, v, d, again, [&](ValueId gain) { return r_.build.gather(gain, index); });
   }
 
   void beside_rows(Part& part, ValueId v) {
@@ -153,15 +160,26 @@ class Adder {
     std::string narrow;
     for (size_t d = 1; d < node.type.shape.size(); ++d) narrow += static_cast<char>('a' + d);
     const ValueId d = r_.build.contract(t, part.b, narrow + "y", "zy", narrow + "z");
-    finish(part, v, d, [](ValueId gain) { return gain; });
+    const auto again = [&] { return r_[v]; };  // numbers of rows are never left out
+    finish(part, v, d, again, [](ValueId gain) { return gain; });
   }
 
-  // `beside`: a number for each row of the weight as the product has it.
-  template <typename Beside>
-  void finish(Part& part, ValueId v, ValueId change, const Beside& beside) {
+  // `beside`: a number for each row of the weight as the product has it. `again`: the product with what is left of its
+  // input.
+  // With a dropout d(x) what magnitudes add to the weight's own part reads d(x), too, as the method's authors and peft
+  // have it: y = W x + (gain - 1) W d(x) + gain scale B A d(x), at the price of a second product with W.
+  template <typename Again, typename Beside>
+  void finish(Part& part, ValueId v, ValueId change, const Again& again, const Beside& beside) {
     const ValueId own = part.own < 0 ? r_[v] : r_.build.mul(r_[v], beside(part.own));
-    ValueId sum = r_.build.add(own, change);
-    if (part.gain >= 0) sum = r_.build.mul(sum, beside(part.gain));
+    ValueId sum = -1;
+    if (part.gain >= 0 && part.what.dropout > 0 && !part.what.rows) {
+      const ValueId gain = beside(part.gain);
+      const ValueId more = r_.build.mul(again(), r_.build.sub(gain, r_.build.scalar(1)));
+      sum = r_.build.add(r_.build.add(own, more), r_.build.mul(change, gain));
+    } else {
+      sum = r_.build.add(own, change);
+      if (part.gain >= 0) sum = r_.build.mul(sum, beside(part.gain));
+    }
     r_.to[sum].label = r_.from[v].label;
     r_.replace(v, sum);
     part.used = true;

@@ -1,10 +1,11 @@
 // round_products: mixed precision. Operands of products with parameters, forward and backward, are rounded to a short
 // float; sums, everything between products, and the parameters themselves stay as they are. Such products have no batch
-// letter (one that both operands and the result share). A value is rounded once, below its views, however many products
-// read it. Products whose rows pick matrices are such products. Of attentions, queries, keys, values and gradients of
-// what they mixed are rounded, too; what has the shape of their scores is theirs alone and stays.
-// What such a product of data and parameters computes (with the bias or factor behind it) is rounded, too, where it has
-// to be kept: where several maps or products read it. Half the memory between forward and backward, and exactly what
+// letter (one that both operands and the result share), and not two parameters as operands: what is made of parameters
+// alone, as the sum of a weight and an adapter, is what files hold. A value is rounded once, below its views, however
+// many products read it. Products whose rows pick matrices are such products. Of attentions, queries, keys, values and
+// gradients of what they mixed are rounded, too; what has the shape of their scores is theirs alone and stays. What
+// such a product of data and parameters computes (with the bias or factor behind it) is rounded, too, where it has to
+// be kept: where several maps or products read it. Half the memory between forward and backward, and exactly what
 // another product that reads it would round it to. Gradients of parameters (both operands are data) and what reductions
 // read stay f32. Proved by tests/graph/round_test.cpp.
 #include <algorithm>
@@ -73,7 +74,10 @@ class Rounder {
     const Node& node = r_.from[v];
     const bool picks = node.op == Op::contract_gather_ || node.op == Op::contract_scatter_;
     const bool dense = node.op == Op::contract_ && !has_batch_letter(node);
-    return (picks || dense) && is_f32(node.operands[0]) && is_f32(node.operands[1]);
+    if (!picks && !dense) return false;
+    // What parameters alone make is a parameter, too: it stays as it is until data meets it.
+    const ValueId x = node.operands[0], y = node.operands[1];
+    return (data_[x] || data_[y]) && is_f32(x) && is_f32(y);
   }
 
   // Whether a product reads v as an attention does.

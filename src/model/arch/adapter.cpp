@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "model/arch/adapter_stack.h"
 #include "model/arch/pairs.h"
 #include "model/arch/rows.h"
 #include "model/file/gguf.h"
@@ -48,10 +49,15 @@ std::vector<float> numbers(const FormatLibrary& formats, const StoredTensor& t, 
   return values;
 }
 
-Weight matrix(const FormatLibrary& formats, const StoredTensor& t, const std::string& file) {
-  if (t.shape.size() != 2 || t.rows() < 1 || t.columns() < 1)
-    throw user_error("{}: tensor '{}' has shape {}, but an adapter's are matrices", file, t.name, shape_text(t.shape));
-  return f32_weight({graph::Dim(t.rows()), graph::Dim(t.columns())}, numbers(formats, t, file));
+// A matrix, or `count` stacked ones where that is not 0.
+Weight matrix(const FormatLibrary& formats, const StoredTensor& t, const std::string& file, int64_t count = 0) {
+  const size_t axes = count > 0 ? 3 : 2;
+  if (t.shape.size() != axes || t.rows() < 1 || t.columns() < 1 || (count > 0 && t.shape[0] != count))
+    throw user_error("{}: tensor '{}' has shape {}, but here an adapter has {}", file, t.name, shape_text(t.shape),
+                     count > 0 ? fmt::format("{} stacked matrices", count) : "matrices");
+  graph::Shape shape;
+  for (const int64_t d : t.shape) shape.emplace_back(d);
+  return f32_weight(shape, numbers(formats, t, file));
 }
 
 // The two matrices of one target, as the file names it.
@@ -143,17 +149,19 @@ Adapter read_gguf_adapter(const Model& model, const std::filesystem::path& path)
     const auto p = std::find_if(model.parameters.begin(), model.parameters.end(),
                                 [&](const Parameter& q) { return q.gguf == target; });
     if (p == model.parameters.end()) unknown_target(model, target, name);
-    check_matrix(*p, target, name);
+    const bool stacked = p->shape.size() == 3 && !is_looked_up(*p);
+    if (!stacked) check_matrix(*p, target, name);
+    const int64_t count = stacked ? p->shape[0].number() : 0, matrices = std::max<int64_t>(count, 1);
     AdapterPart part;
-    part.a = matrix(formats, *pair.a, name);
-    part.b = matrix(formats, *pair.b, name);
-    const int64_t rows = p->shape[0].number(), columns = p->shape[1].number(), rank = part.rank();
+    part.a = matrix(formats, *pair.a, name, count);
+    part.b = matrix(formats, *pair.b, name, count);
+    const int64_t rows = p->shape[p->shape.size() - 2].number(), columns = p->shape.back().number(), rank = part.rank();
     if (is_looked_up(*p)) {
       check_shape(part.a, rows, rank, *pair.a, name);
       check_shape(part.b, columns, rank, *pair.b, name);
     } else {
-      check_shape(part.a, rank, columns, *pair.a, name);
-      check_shape(part.b, rows, rank, *pair.b, name);
+      check_shape(part.a, matrices * rank, columns, *pair.a, name);
+      check_shape(part.b, matrices * rows, rank, *pair.b, name);
     }
     // Without alpha nothing is divided by the rank, as other programs have it.
     if (alpha != 0) part.scale = alpha / static_cast<double>(rank);
@@ -349,6 +357,7 @@ class FolderReader {
     out.by_root = config_.by_root();
     for (const auto& [t, name] : whole) take_whole(*t, name, out);
     for (const auto& [target, pair] : pairs) {
+      if (take_stacked(target, pair)) continue;
       for (const Place& place : places(target + ".weight", target)) {
         const Parameter& p = place.parameter;
         check_matrix(p, target, name_);
@@ -357,11 +366,38 @@ class FolderReader {
         if (place.shared) apart_.push_back(p);
       }
     }
+    for (const auto& [name, matrices] : stacks_) {
+      const Parameter& p = *model_.find(name);
+      if (!out.parts.emplace(name, stack_matrices(p, matrices, name_)).second)
+        throw user_error("{}: parameter {} is adapted twice", name_, name);
+    }
     set_apart(out);
     return out;
   }
 
  private:
+  // One of several stacked matrices, which have a module each in such folders.
+  bool take_stacked(const std::string& target, const Pair& pair) {
+    for (const Parameter& p : model_.parameters) {
+      if (p.shape.size() != 3) continue;
+      auto number = matrix_number(p.hf, target + ".weight");
+      for (const std::string& also : p.hf_also)
+        if (!number) number = matrix_number(also, target + ".weight");
+      if (!number) continue;
+      if (*number >= p.shape[0].number())
+        throw Error(
+            Exit::user,
+            fmt::format("{}: '{}' is adapted, but the model has {} of them", name_, target, p.shape[0].number()),
+            "the adapter was made for another model");
+      Parameter one = p;
+      one.shape.erase(one.shape.begin());
+      if (!stacks_[p.name].emplace(*number, part(one, target, pair, false)).second)
+        throw user_error("{}: parameter {} is adapted twice, the second time as '{}'", name_, p.name, target);
+      return true;
+    }
+    return false;
+  }
+
   // What a tensor of the base model is here.
   struct Place {
     Parameter parameter;
@@ -527,9 +563,10 @@ class FolderReader {
   FolderConfig config_;
   SafetensorsFile file_;
   std::string name_;
-  std::map<std::string, Weight> given_;  // whole weights, by parameter
-  std::set<std::string> copies_;         // parameters replaced by copies
-  std::vector<Parameter> apart_;         // that the model has not, and will have
+  std::map<std::string, Weight> given_;                           // whole weights, by parameter
+  std::set<std::string> copies_;                                  // parameters replaced by copies
+  std::map<std::string, std::map<int64_t, AdapterPart>> stacks_;  // by parameter and number
+  std::vector<Parameter> apart_;                                  // that the model has not, and will have
 };
 
 }  // namespace

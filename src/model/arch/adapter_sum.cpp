@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "graph/pass/low_rank.h"
 #include "graph/pass/rounded_sum.h"
 
 namespace lumen::model {
@@ -62,21 +63,24 @@ Weight scaled(const Weight& w, double scale) {
 }  // namespace
 
 std::vector<float> magnitude_gain(run::Engine& engine, const Parameter& p, const Weight& w, const AdapterPart& part) {
-  LUMEN_CHECK(part.magnitude && w.type.shape.size() == 2);
-  const bool looked_up = is_looked_up(p);
+  LUMEN_CHECK(part.magnitude.has_value());
+  const bool looked_up = is_looked_up(p), stacked = w.type.shape.size() == 3;
+  const auto letters = [&](const char* text) { return (stacked ? "e" : "") + std::string(text); };
   OneWeight one(engine, w);
   Builder& build = one.build();
   const ValueId v = one.weight();
   const ValueId a = one.input("a", part.a), b = one.input("b", scaled(part.b, part.scale));
   // |w + b a|^2 = |w|^2 + b . (2 w a + b (a a)): no matrix of the weight's size comes to be.
-  const ValueId wa = looked_up ? build.contract(v, a, "nk", "nr", "kr") : build.contract(v, a, "nk", "rk", "nr");
-  const ValueId aa = looked_up ? build.contract(a, a, "nr", "ns", "rs") : build.contract(a, a, "rk", "sk", "rs");
-  const ValueId inner = build.add(build.mul(wa, build.scalar(2)), build.contract(b, aa, "nr", "rs", "ns"));
-  const int axis = looked_up ? 0 : 1;
-  const int64_t count = p.shape[looked_up ? 1 : 0].number();
-  const ValueId own = build.reshape(build.reduce(build.mul(v, v), graph::Reduction::sum, {axis}), {graph::Dim(count)});
-  const ValueId more =
-      build.reshape(build.reduce(build.mul(b, inner), graph::Reduction::sum, {1}), {graph::Dim(count)});
+  const ValueId wa = looked_up ? build.contract(v, a, "nk", "nr", "kr")
+                               : build.contract(v, a, letters("nk"), letters("rk"), letters("nr"));
+  const ValueId aa = looked_up ? build.contract(a, a, "nr", "ns", "rs")
+                               : build.contract(a, a, letters("rk"), letters("sk"), letters("rs"));
+  const ValueId inner =
+      build.add(build.mul(wa, build.scalar(2)), build.contract(b, aa, letters("nr"), letters("rs"), letters("ns")));
+  const graph::Dim count = graph::elements(graph::low_rank_rows(p.shape, looked_up));
+  const ValueId own =
+      build.reshape(build.reduce(build.mul(v, v), graph::Reduction::sum, {looked_up ? 0 : -1}), {count});
+  const ValueId more = build.reshape(build.reduce(build.mul(b, inner), graph::Reduction::sum, {-1}), {count});
   std::vector<float> gain = one.run(build.add(own, more));
   for (size_t n = 0; n < gain.size(); ++n) {
     const double length = std::sqrt(std::max(0.0, static_cast<double>(gain[n])));
@@ -124,9 +128,10 @@ std::vector<float> adapted_values(run::Engine& engine, const Parameter& p, const
   Builder& build = one.build();
   ValueId sum = one.weight();
   if (!gain.empty()) {
-    const graph::Dim count(static_cast<int64_t>(gain.size()));
-    const ValueId g = one.input("gain", f32_weight({count}, gain));
-    sum = build.mul(sum, looked_up ? g : build.reshape(g, {count, graph::Dim(1)}));
+    graph::Shape rows = graph::low_rank_rows(p.shape, looked_up);
+    const ValueId g = one.input("gain", f32_weight(rows, gain));
+    rows.emplace_back(1);
+    sum = build.mul(sum, looked_up ? g : build.reshape(g, rows));
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto& [s, part] = parts[i];

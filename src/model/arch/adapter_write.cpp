@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "model/arch/adapter_stack.h"
 #include "model/arch/pairs.h"
 #include "model/arch/rows.h"
 #include "model/file/gguf.h"
@@ -58,13 +59,6 @@ TensorSpec spec_of(std::string name, const Weight& w) {
   for (const graph::Dim& d : w.type.shape) spec.shape.push_back(d.number());
   spec.element = w.type.element;
   return spec;
-}
-
-// One of several matrices of the same shape.
-Weight matrix_of(const Weight& w, int64_t number) {
-  const graph::Shape shape(w.type.shape.begin() + 1, w.type.shape.end());
-  const auto count = static_cast<size_t>(graph::elements(shape).number());
-  return f32_weight(shape, w.f32().subspan(static_cast<size_t>(number) * count, count));
 }
 
 // ---- Folders: names and row orders of Hugging Face models.
@@ -155,10 +149,7 @@ class Folder {
       Target one = t;
       one.name = module;
       one.name.replace(expert, kExpert.size(), std::to_string(e));
-      one.part.a = matrix_of(part.a, e);
-      one.part.b = matrix_of(part.b, e);
-      one.part.scale = part.scale;
-      if (part.magnitude) one.part.magnitude = matrix_of(*part.magnitude, e);
+      one.part = matrix_of(part, e);
       targets_.push_back(std::move(one));
     }
   }

@@ -82,14 +82,13 @@ TrainingEvaluator::TrainingEvaluator(const Recipe& recipe) : sample_tokens_(reci
   const bool of_task = std::any_of(tasks_.begin(), tasks_.end(), [&](const std::string& name) {
     return recipe.metric.starts_with(name + ".") || !library_.get(name).members.empty();
   });
-  const bool of_average = recipe.metric == kAverageLoss && recipe.optimizer.ema_decay > 0;
-  const bool is_known =
-      recipe.metric == kValidationLoss || (recipe.metric == kValidationKl && recipe.eval_kl) || of_average;
+  const bool is_known = recipe.metric == kValidationLoss || (recipe.metric == kValidationKl && recipe.eval_kl) ||
+                        (recipe.metric == kAverageLoss && recipe.optimizer.ema_decay > 0);
   if (!is_known && !of_task)
     throw Error(
         Exit::usage, fmt::format("--metric {}: no evaluation has such a figure", recipe.metric),
-        "it is validation_loss, validation_kl with --eval-kl, TASK.FIGURE of a task that --eval-tasks names, or "
-        "with --ema ema.validation_loss");
+        "it is validation_loss, validation_kl with --eval-kl, ema.validation_loss with --ema, or TASK.FIGURE of "
+        "a task that --eval-tasks names");
 }
 
 void TrainingEvaluator::ask(const LoadedModel& loaded, const std::atomic<bool>* stop,

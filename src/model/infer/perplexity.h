@@ -34,7 +34,8 @@ struct PerplexityOptions {
   int64_t windows = 0;  // 0: all
   int64_t batch = 1;    // windows computed at once
   bool exact = false;
-  bool bos = false;  // the first token of every window is replaced by the tokenizer's BOS
+  graph::ProductType products = {};  // what records of logits and their comparison round operands of products to
+  bool bos = false;                  // the first token of every window is replaced by the tokenizer's BOS
 };
 
 struct Perplexity {

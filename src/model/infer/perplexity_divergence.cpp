@@ -59,6 +59,7 @@ LogitsSource source_of(const LoadedModel& loaded, const PerplexityOptions& optio
   compile.assignments = stored_formats(model);
   compile.symbols = {{"B", 1}, {"T", options.length}};
   compile.exact = options.exact;
+  compile.products = options.products;
   const auto program = engine.compile(loaded.function("forward"), compile);
   const auto tokens =
       std::make_shared<run::DeviceTensor>(engine.device(), graph::Type{{1, options.length}, {Scalar::i32, nullptr}});

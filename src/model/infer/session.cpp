@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/arch/adapter_sum.h"
-#include "model/arch/rows.h"
 #include "model/infer/cache_format.h"
 #include "model/infer/finite.h"
 #include "model/infer/forecast.h"
@@ -17,9 +16,10 @@ namespace {
 
 constexpr int64_t kWidthStep = 4, kNarrowest = 8;
 
-// Matrices of as many rows, side by side, the n-th times scales[n].
+// Matrices of as many rows, or stacks of them, side by side, the n-th times scales[n].
 Weight beside(std::span<const Weight* const> parts, std::span<const double> scales) {
   const int64_t rows = parts[0]->rows();
+  graph::Shape shape = parts[0]->type.shape;
   int64_t columns = 0;
   for (const Weight* p : parts) columns += p->columns();
   std::vector<float> values;
@@ -31,7 +31,27 @@ Weight beside(std::span<const Weight* const> parts, std::span<const double> scal
       for (const float v : row) values.push_back(static_cast<float>(scales[n] * v));
     }
   }
-  return f32_weight({graph::Dim(rows), graph::Dim(columns)}, values);
+  shape.back() = graph::Dim(columns);
+  return f32_weight(shape, values);
+}
+
+// Matrices of as many columns, one below the other; of stacks, matrix by matrix.
+Weight below(std::span<const Weight* const> parts) {
+  graph::Shape shape = parts[0]->type.shape;
+  const bool stacked = shape.size() == 3;
+  const auto count = static_cast<size_t>(stacked ? shape[0].number() : 1);
+  int64_t rows = 0;
+  for (const Weight* p : parts) rows += p->type.shape[stacked ? 1 : 0].number();
+  shape[stacked ? 1 : 0] = graph::Dim(rows);
+  std::vector<float> values;
+  for (size_t e = 0; e < count; ++e) {
+    for (const Weight* p : parts) {
+      const size_t size = p->f32().size() / count;
+      const auto matrix = p->f32().subspan(e * size, size);
+      values.insert(values.end(), matrix.begin(), matrix.end());
+    }
+  }
+  return f32_weight(shape, values);
 }
 
 // A change of a weight, and what the weight itself is multiplied by where magnitudes take part.
@@ -67,13 +87,7 @@ std::map<std::string, Change> stacked(run::Engine& engine, const Model& model,
     change.gain = std::move(gains);
     AdapterPart& part = change.part;
     part.b = beside(bs, scales);
-    if (is_looked_up(p)) {
-      part.a = beside(as, std::vector<double>(as.size(), 1.0));
-    } else {
-      std::vector<Weight> parts;
-      for (const Weight* a : as) parts.push_back(*a);
-      part.a = stack_rows(parts, {graph::Dim(part.rank()), p.shape[1]});
-    }
+    part.a = is_looked_up(p) ? beside(as, std::vector<double>(as.size(), 1.0)) : below(as);
     out.emplace(p.name, std::move(change));
   }
   return out;
@@ -118,7 +132,7 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
     low_rank.rows = is_looked_up(*model.find(name));
     low_rank.gain = !change.gain.empty();
     if (!change.gain.empty()) {
-      const Weight gain = f32_weight({graph::Dim(static_cast<int64_t>(change.gain.size()))}, change.gain);
+      const Weight gain = f32_weight(graph::low_rank_rows(model.find(name)->shape, low_rank.rows), change.gain);
       weights_[graph::low_rank_gain(name)] =
           run::DeviceTensor::parameter(engine.device(), gain.type, gain.bytes.data(), gain.bytes.keeper());
     }

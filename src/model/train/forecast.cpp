@@ -109,7 +109,7 @@ std::string cheapest_change(run::Engine& engine, const Model& model, const Recip
     return fmt::format("--batch {} --accumulate {} trains the same and fits", r.batch, r.accumulate);
   }
   Recipe smaller = in_parts(halvings);
-  const bool again = recipe.recompute == "none";
+  const bool again = recipe.recompute == "none" || recipe.recompute == "maps";
   if (again) {
     smaller.recompute = "layers";
     if (would_fit(smaller))

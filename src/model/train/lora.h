@@ -24,12 +24,23 @@ struct AdapterSettings {
   // Names or ends of names, here, in GGUF files or in Hugging Face folders (* and ? match), roles, or "all-linear":
   // every matrix that is multiplied with, but outputs and routers.
   std::vector<std::string> targets = {"all-linear"};
-  std::string init = "default";  // what A and B begin with (adapter_parameters)
+  // What A and B begin with: default (adapter_parameters), or what changes the base (rewrite/rewrite.h).
+  std::string init = "default";
+  std::string base_type = "base";  // what a changed base is held in: each weight's own, a format or a mixture
+
+  bool rewrites() const { return init != "default"; }
 
   bool trains() const { return method != "none"; }
   bool has_magnitudes() const { return method == "dora"; }
   double scale() const;
 };
+
+// What adapter.init says. Error (usage) when it is not known.
+struct AdapterInit {
+  enum class Kind { plain, pissa, loftq } kind = Kind::plain;
+  int64_t iterations = 0;  // pissa: of a random subspace, 0: exactly where it is quick; loftq: turns
+};
+AdapterInit adapter_init(const AdapterSettings& settings);
 
 inline constexpr const char* kAllLinear = "all-linear";
 inline constexpr const char* kRoleA = "adapter_a";

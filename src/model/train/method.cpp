@@ -92,6 +92,12 @@ std::optional<graph::Graph> Method::teacher() const {
                             "neither",
                             objective_->name()),
                 "--teacher MODEL names one; --lora trains an adapter");
+  if (!teacher_ && recipe_.adapter.rewrites())
+    throw Error(
+        Exit::usage,
+        fmt::format("the objective '{}' learns from the model without its adapter, which adapter.init {} changes",
+                    objective_->name(), recipe_.adapter.init),
+        "begin with --lora-init default, or name a --teacher");
   return reference_logits();
 }
 

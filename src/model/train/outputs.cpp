@@ -18,6 +18,7 @@
 #include "model/infer/perplexity_divergence.h"
 #include "model/report/report.h"
 #include "model/train/provenance.h"
+#include "model/train/rewrite/rewrite.h"
 #include "run/engine/stages.h"
 
 namespace lumen::model {
@@ -30,8 +31,10 @@ constexpr const char* kAverage = "model-ema.gguf";
 constexpr const char* kFolder = "hf";
 constexpr const char* kAdapter = "adapter";
 constexpr const char* kAdapterGguf = "adapter.gguf";
-constexpr const char* kOutputs[] = {kModelFile, kRounded,     kAverage,    kFolder,
-                                    kAdapter,   kAdapterGguf, kReportName, kRunFile};
+constexpr const char* kPlain = "adapter-plain";  // the same beside the model as it was given
+constexpr const char* kPlainGguf = "adapter-plain.gguf";
+constexpr const char* kOutputs[] = {kModelFile,   kRounded, kAverage,   kFolder,     kAdapter,
+                                    kAdapterGguf, kPlain,   kPlainGguf, kReportName, kRunFile};
 
 constexpr int64_t kCheckedRows = 8;  // of the validation data, by which a merged model is checked
 
@@ -149,6 +152,8 @@ Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merge
   options.length = rows.length;
   options.full = true;
   options.exact = true;
+  // Both in the precision of the run: what is compared is the weights.
+  options.products = product_type(trainer.recipe().precision, base.family->library().formats());
   const std::vector<TokenId> text(rows.tokens.begin(), rows.tokens.end());
   const Scratch guard(scratch);
   LogitsSource source;
@@ -198,7 +203,7 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
   // Fields and magnitudes of groups have no place in such files.
   const Shipping* shipping = trainer.shipping();
   const bool alone = !shipping || shipping->parameters().empty();
-  if (alone) {
+  const auto write_both = [&](const Adapter& one, const AdapterFile& what, const char* name, const char* gguf) {
     const auto try_to = [&](const fs::path& path, const char* kind, const auto& check, const auto& write) {
       try {
         check();
@@ -207,19 +212,36 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
         return;
       }
       write(path);
-      lines.push_back(fmt::format("{} ({})", path.string(), kind));
+      lines.push_back(recipe.adapter.rewrites() ? fmt::format("{} ({}, beside {})", path.string(), kind, what.base)
+                                                : fmt::format("{} ({})", path.string(), kind));
     };
     try_to(
-        folder / kAdapter, "adapter, PEFT", [&] { check_adapter_folder(base, adapter); },
-        [&](const fs::path& path) { write_adapter_folder(base, adapter, path, about); });
+        folder / name, "adapter, PEFT", [&] { check_adapter_folder(base, one); },
+        [&](const fs::path& path) { write_adapter_folder(base, one, path, what); });
     try_to(
-        folder / kAdapterGguf, "adapter, GGUF", [&] { check_adapter_gguf(base, adapter); },
-        [&](const fs::path& path) { write_adapter_gguf(base, adapter, path, about); });
+        folder / gguf, "adapter, GGUF", [&] { check_adapter_gguf(base, one); },
+        [&](const fs::path& path) { write_adapter_gguf(base, one, path, what); });
+  };
+  if (alone) {
+    std::optional<Beginning> began;
+    if (recipe.adapter.rewrites() && rewritten_base(folder)) began = read_beginning(base, trainer.changes(), folder);
+    AdapterFile own = about;
+    if (began)
+      own.record["lumen.rewritten"] =
+          fmt::format("{} of {}", recipe.adapter.init, fs::path(began->base).filename().string());
+    write_both(adapter, own, kAdapter, kAdapterGguf);
+    if (began) {
+      if (const auto plain = beside_given(base, adapter, began->adapter, recipe.adapter)) {
+        AdapterFile given = about;
+        given.base = began->base;
+        write_both(*plain, given, kPlain, kPlainGguf);
+      }
+    }
   } else {
     lines.push_back("no adapter: what was learned of the formats is in the merged model alone");
   }
   if (!shipping && recipe.merge.empty()) {
-    write_run_file(folder, provenance_of(trainer, base), {kAdapter, kAdapterGguf});
+    write_run_file(folder, provenance_of(trainer, base), {kAdapter, kAdapterGguf, kPlain, kPlainGguf, kBeginning});
     return lines;
   }
   const Scratch staged(folder / fmt::format(".{}.{}.unchecked", kModelFile, ::getpid()));
@@ -240,7 +262,8 @@ std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& tra
     write_run_file(folder / kFolder, provenance_of(trainer, base), kFolderFiles);
     lines.push_back(fmt::format("{} (merged)", (folder / kFolder).string()));
   }
-  write_run_file(folder, provenance_of(trainer, base), {kModelFile, kAdapter, kAdapterGguf, kFolder});
+  write_run_file(folder, provenance_of(trainer, base),
+                 {kModelFile, kAdapter, kAdapterGguf, kPlain, kPlainGguf, kBeginning, kFolder});
   return lines;
 }
 
@@ -283,14 +306,17 @@ std::vector<fs::path> earlier_outputs(const fs::path& folder) {
   std::error_code error;
   for (const char* name : kOutputs)
     if (fs::exists(folder / name, error)) found.push_back(folder / name);
+  for (const fs::path& path : rewritten_files(folder)) found.push_back(path);
   return found;
 }
 
-void refuse_own_base(const fs::path& folder, std::span<const fs::path> inputs) {
-  Paths outputs;
+void refuse_own_base(const fs::path& folder, std::span<const fs::path> inputs, bool resumed) {
+  Paths outputs, written;
   std::error_code failure;
-  for (const char* name : kOutputs) {
-    const fs::path path = folder / name;
+  for (const char* name : kOutputs) written.push_back(folder / name);
+  if (!resumed)
+    for (const fs::path& path : rewritten_files(folder)) written.push_back(path);
+  for (const fs::path& path : written) {
     outputs.push_back(path);
     if (!fs::is_directory(path, failure)) continue;
     for (const auto& entry : fs::directory_iterator(path, failure)) outputs.push_back(entry.path());

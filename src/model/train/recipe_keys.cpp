@@ -96,6 +96,7 @@ const RecipeKey kKeys[] = {
     {"adapter", "rs_lora", LUMEN_MEMBER(bool, adapter.rs_lora), 0, 0, Effect::model},
     {"adapter", "targets", LUMEN_MEMBER(Texts, adapter.targets), 0, 0, Effect::model},
     {"adapter", "init", LUMEN_MEMBER(Text, adapter.init), 0, 0, Effect::model},
+    {"adapter", "base_type", LUMEN_MEMBER(Text, adapter.base_type), 0, 0, Effect::model},
     {"adapter", "dropout", LUMEN_MEMBER(double, adapter.dropout), 0, 0.99},
     {"adapter", "b_rate", LUMEN_MEMBER(double, adapter.b_rate), 0, 1e6},
     {"ship", "type", LUMEN_MEMBER(Text, ship.type), 0, 0, Effect::model},

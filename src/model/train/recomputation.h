@@ -1,6 +1,6 @@
-// What a recipe says of recomputation: `none`, `maps` (elementwise work alone), `layers`, `auto` (what the device has no room for), or an amount of
-// memory that the values of a step may take ("4GiB"). The bits of a step do not depend on it.
-// tests/graph/recompute_test.cpp.
+// What a recipe says of recomputation: `none`, `maps` (elementwise work alone), `layers`, `auto` (what the device has
+// no room for), or an amount of memory that the values of a step may take ("4GiB"). The bits of a step do not depend on
+// it. tests/graph/recompute_test.cpp.
 #pragma once
 
 #include <string>

@@ -95,6 +95,7 @@ class Trainer {
   // Of runs that train one, as it is now.
   Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
+  const std::vector<graph::LowRank>& changes() const { return method_.changes(); }
   const Hash& base() const { return base_; }  // of the weights an adapter is trained beside
   // The model it began with: its place, and the hash of its weights (lora_base.h). Recorded in checkpoints and outputs;
   // empty where weights were fresh.
@@ -130,6 +131,8 @@ class Trainer {
   // Begins with what another run trained, weights or an adapter, and nothing else of it. Error when it is of another
   // shape.
   void begin_with(const Checkpoint& checkpoint);
+  // Begins with these A and B, without which the model is not what was given (rewrite/rewrite.h).
+  void begin_with(const Adapter& beginning);
   int64_t checkpoint_bytes() const;  // about
 
   std::string explain() const;  // kernels of a step with their last times

@@ -141,6 +141,17 @@ void Trainer::begin_with(const Checkpoint& checkpoint) {
   goes_on_ = true;
 }
 
+void Trainer::begin_with(const Adapter& beginning) {
+  for (const graph::LowRank& c : method_.changes()) {
+    const AdapterPart& part = beginning.parts.at(c.weight);
+    for (const auto& [name, w] :
+         {std::pair(graph::low_rank_a(c.weight), &part.a), {graph::low_rank_b(c.weight), &part.b}})
+      put_values(name, w->type.shape, w->f32(), tensors_.at(name)->type().element.scalar);
+  }
+  begin_average();
+  goes_on_ = true;
+}
+
 void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
   const std::string folder = checkpoint.folder.string();
   for (auto& [name, t] : tensors_) {

@@ -28,8 +28,8 @@ struct CompileOptions {
   graph::ProductType products = {};      // what operands of products with parameters and of attention are rounded to
   std::shared_ptr<Program> lender = {};  // whose memory for values serves this program too, if it is large enough: the
                                          // two never run at once, and neither's results are read after the other ran
-  graph::Recompute recompute = {};  // of training steps: what is computed again rather than kept
-  int candidate = 0;                // the plan of every kernel that has so many (synth::Options); 0: see Engine
+  graph::Recompute recompute = {};       // of training steps: what is computed again rather than kept
+  int candidate = 0;                     // the plan of every kernel that has so many (synth::Options); 0: see Engine
 };
 
 struct CompileReport {

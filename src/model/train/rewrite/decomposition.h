@@ -1,0 +1,28 @@
+// The best matrices of a low rank: W ~ left right, by the singular values of W. Small matrices are decomposed exactly;
+// of large ones a random subspace is iterated (Halko, Martinsson, Tropp 2011), with products by the engine. A function
+// of (matrix, rank, iterations, seed) alone, at any number of threads. Proved by tests/model/rewrite_test.cpp.
+#pragma once
+
+#include <cstdint>
+
+#include "model/arch/model.h"
+#include "run/engine/engine.h"
+
+namespace lumen::model {
+
+struct LowRankPair {
+  Weight left;   // f32 [N, rank]: singular vectors times roots of singular values
+  Weight right;  // f32 [rank, K]
+};
+
+struct DecompositionOptions {
+  int64_t rank = 0;
+  // Of the random subspace; 0: exactly. Negative: exactly where it is quick, -n iterations elsewhere.
+  int64_t iterations = -16;
+  uint32_t seed = 0;
+};
+
+// Of an f32 matrix [N, K]. Its singular values are divided by `scale` first.
+LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const DecompositionOptions& options);
+
+}  // namespace lumen::model

@@ -1,0 +1,322 @@
+#include "model/train/rewrite/rewrite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/arch/adapter_stack.h"
+#include "model/arch/adapter_sum.h"
+#include "model/arch/rows.h"
+#include "model/arch/write.h"
+#include "model/compress/quantize.h"
+#include "model/file/safetensors.h"
+#include "model/train/lora_base.h"
+#include "model/train/method.h"
+#include "model/train/provenance.h"
+#include "model/train/rewrite/decomposition.h"
+#include "run/engine/stages.h"
+
+namespace lumen::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kBaseGguf = "base.gguf";
+constexpr const char* kBaseFolder = "base";
+constexpr const char* kOwnType = "base";
+constexpr const char* kGiven = "lumen.given";  // metadata of kBeginning
+
+double length_of(std::span<const float> x) {
+  double sum = 0;
+  for (const float v : x) sum += static_cast<double>(v) * v;
+  return std::sqrt(sum);
+}
+
+double relative(std::span<const float> x, std::span<const float> y) {
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double d = static_cast<double>(x[i]) - y[i];
+    sum += d * d;
+  }
+  const double size = length_of(y);
+  return size > 0 ? std::sqrt(sum) / size : 0;
+}
+
+bool is_float_format(const FormatRef& format) {
+  return !format || is_plain(*format, Scalar::f32) || is_plain(*format, Scalar::f16) || is_plain(*format, Scalar::bf16);
+}
+
+// The formats of a rewritten base, by parameter; null: f32.
+std::map<std::string, FormatRef> formats_of_base(const Model& model, const Recipe& recipe, int* file_type) {
+  std::map<std::string, FormatRef> out;
+  for (const auto& [name, w] : model.weights) out[name] = w.type.element.format;
+  if (recipe.adapter.base_type == kOwnType) {
+    if (model.metadata.has("general.file_type"))
+      *file_type = static_cast<int>(model.metadata.integer("general.file_type"));
+    return out;
+  }
+  QuantizeOptions options;
+  options.target = recipe.adapter.base_type;
+  QuantizeReport report;
+  for (const auto& [name, format] : choose_formats(model, options, &report)) out[name] = format;
+  *file_type = report.file_type;
+  return out;
+}
+
+// One parameter's change, as it is found.
+class Rewriting {
+ public:
+  Rewriting(run::Engine& engine, const Parameter& p, const graph::LowRank& change, const AdapterInit& init,
+            uint32_t seed)
+      : engine_(engine), p_(p), change_(change), init_(init), seed_(seed) {}
+
+  // The base's values and the part, of a weight in f32. `rounded`: what values are in the base's format.
+  Weight run(const Weight& w, const std::function<Weight(const std::vector<float>&)>& encode, AdapterPart* part) {
+    if (init_.kind == AdapterInit::Kind::pissa) {
+      *part = low_rank(w);
+      return encode(without(w, *part));
+    }
+    std::vector<float> rest(w.f32().begin(), w.f32().end());
+    for (int64_t turn = 1;; ++turn) {
+      Weight base = encode(rest);
+      std::vector<float> lost = values_of(engine_, base);
+      for (size_t i = 0; i < lost.size(); ++i) lost[i] = w.f32()[i] - lost[i];
+      *part = low_rank(f32_weight(w.type.shape, lost));
+      if (turn == init_.iterations) return base;
+      rest = without(w, *part);
+    }
+  }
+
+  std::vector<float> without(const Weight& w, const AdapterPart& part, double factor = -1) const {
+    Adapter one;
+    one.parts.emplace(p_.name, part);
+    const ScaledAdapter adapters[] = {{std::move(one), factor}};
+    return adapted_values(engine_, p_, w, adapters);
+  }
+
+ private:
+  AdapterPart low_rank(const Weight& w) const {
+    if (w.type.shape.size() == 2) return of_matrix(w, 0);
+    std::map<int64_t, AdapterPart> matrices;
+    for (int64_t e = 0; e < w.type.shape[0].number(); ++e) matrices[e] = of_matrix(matrix_of(w, e), e);
+    return stack_matrices(p_, matrices, p_.name);
+  }
+
+  AdapterPart of_matrix(const Weight& w, int64_t number) const {
+    DecompositionOptions options;
+    options.rank = change_.rank;
+    options.seed = seed_ + static_cast<uint32_t>(number);
+    if (init_.kind == AdapterInit::Kind::pissa && init_.iterations > 0) options.iterations = init_.iterations;
+    LowRankPair pair = decompose(engine_, w, change_.scale, options);
+    // Of an embedding A has its rows.
+    if (change_.rows) return {std::move(pair.left), transposed(pair.right), change_.scale};
+    return {std::move(pair.right), std::move(pair.left), change_.scale};
+  }
+
+  run::Engine& engine_;
+  const Parameter& p_;
+  const graph::LowRank& change_;
+  AdapterInit init_;
+  uint32_t seed_;
+};
+
+TensorSpec spec_of(const std::string& name, const Weight& w) {
+  TensorSpec spec;
+  spec.name = name;
+  for (const graph::Dim& d : w.type.shape) spec.shape.push_back(d.number());
+  spec.element = w.type.element;
+  return spec;
+}
+
+void write_beginning(const fs::path& path, const std::map<std::string, AdapterPart>& parts, const std::string& given) {
+  std::vector<std::pair<std::string, const Weight*>> tensors;
+  for (const auto& [name, part] : parts) {
+    tensors.emplace_back(graph::low_rank_a(name), &part.a);
+    tensors.emplace_back(graph::low_rank_b(name), &part.b);
+  }
+  std::vector<TensorSpec> specs;
+  for (const auto& [name, w] : tensors) specs.push_back(spec_of(name, *w));
+  SafetensorsWriter writer(path, {{kGiven, given}}, specs);
+  for (const auto& [name, w] : tensors) writer.write({w->bytes.data(), w->bytes.size()});
+  writer.commit();
+}
+
+// Side by side, along the axis of the rank.
+Weight joined(const Weight& x, const Weight& y, bool negative, size_t axis) {
+  graph::Shape shape = x.type.shape;
+  size_t outer = 1, inner = 1;
+  for (size_t d = 0; d < axis; ++d) outer *= static_cast<size_t>(shape[d].number());
+  for (size_t d = axis; d < shape.size(); ++d) inner *= static_cast<size_t>(shape[d].number());
+  std::vector<float> values;
+  values.reserve(2 * outer * inner);
+  for (size_t o = 0; o < outer; ++o) {
+    const auto a = x.f32().subspan(o * inner, inner), b = y.f32().subspan(o * inner, inner);
+    values.insert(values.end(), a.begin(), a.end());
+    for (const float v : b) values.push_back(negative ? -v : v);
+  }
+  shape[axis] = graph::Dim(2 * shape[axis].number());
+  return f32_weight(shape, values);
+}
+
+}  // namespace
+
+std::optional<fs::path> rewritten_base(const fs::path& run) {
+  std::error_code failure;
+  if (!fs::exists(run / kBeginning, failure)) return std::nullopt;
+  if (fs::exists(run / kBaseGguf, failure)) return run / kBaseGguf;
+  if (fs::exists(run / kBaseFolder / "config.json", failure)) return run / kBaseFolder;
+  return std::nullopt;
+}
+
+std::vector<fs::path> rewritten_files(const fs::path& run) {
+  std::error_code failure;
+  std::vector<fs::path> out;
+  if (const auto base = rewritten_base(run)) out.push_back(*base);
+  if (fs::exists(run / kBeginning, failure)) out.push_back(run / kBeginning);
+  return out;
+}
+
+fs::path rewritten_path(const fs::path& run, const Model& model, const Recipe& recipe) {
+  int file_type = -1;
+  const auto formats = formats_of_base(model, recipe, &file_type);
+  const bool fits = std::all_of(formats.begin(), formats.end(),
+                                [](const auto& f) { return !f.second || !f.second->safetensors_type.empty(); });
+  return run / (fits && model.files.contains("config.json") ? kBaseFolder : kBaseGguf);
+}
+
+std::vector<RewrittenTensor> rewrite_base(run::Engine& engine, const Model& model, const Recipe& recipe,
+                                          const fs::path& run,
+                                          const std::function<void(const RewrittenTensor&)>& progress) {
+  const AdapterInit init = adapter_init(recipe.adapter);
+  LUMEN_CHECK(init.kind != AdapterInit::Kind::plain);
+  const Method method(model, recipe, {});
+  int file_type = -1;
+  const std::map<std::string, FormatRef> formats = formats_of_base(model, recipe, &file_type);
+  Model base = model;
+  for (auto& [name, w] : base.weights) {
+    const FormatRef format = formats.at(name);
+    const bool changed = std::any_of(method.changes().begin(), method.changes().end(),
+                                     [&](const graph::LowRank& c) { return c.weight == name; });
+    const FormatRef own = w.type.element.format;
+    if (!changed && (own ? format && own->hash == format->hash : !format)) continue;
+    if (format && !format->encodes())
+      throw Error(Exit::user,
+                  fmt::format("'{}' is held in '{}', which can be read but not written, so that {} cannot change it",
+                              name, format->name, recipe.adapter.init),
+                  "name another format with --lora-base-type");
+    w.type.element = {Scalar::f32, format && !is_plain(*format, Scalar::f32) ? format : nullptr};
+    w.bytes = {};
+  }
+  std::map<std::string, AdapterPart> parts;
+  std::vector<RewrittenTensor> lines;
+  const WeightSource source = [&](const Parameter& p) {
+    const Weight& old = model.weights.at(p.name);
+    const graph::Type type = base.weights.at(p.name).type;
+    const Weight w = f32_weight(p.shape, values_of(engine, old));
+    const auto encode = [&](const std::vector<float>& values) {
+      if (!type.element.format) return f32_weight(type.shape, values);
+      Weight out;
+      out.type = type;
+      out.bytes = engine.encode(type.element.format, values.data(), out.rows(), out.columns());
+      return out;
+    };
+    const std::vector<float> given(w.f32().begin(), w.f32().end());
+    const auto change = std::find_if(method.changes().begin(), method.changes().end(),
+                                     [&](const graph::LowRank& c) { return c.weight == p.name; });
+    if (change == method.changes().end()) return encode(given);
+    const auto number = static_cast<uint32_t>(change - method.changes().begin());
+    Rewriting one(engine, p, *change, init, recipe.seed + (number << 12));
+    AdapterPart& part = parts[p.name];
+    Weight out = one.run(w, encode, &part);
+    RewrittenTensor line;
+    line.name = p.gguf.empty() ? p.name : p.gguf;
+    line.format = type.element.format ? type.element.format->name : "f32";
+    line.error = relative(one.without(out, part, 1), given);
+    line.plain = relative(values_of(engine, encode(given)), given);
+    if (progress) progress(line);
+    lines.push_back(std::move(line));
+    return out;
+  };
+  Provenance from;
+  from.base = recipe.base;
+  from.base_hash = weights_hash(model).hex();
+  from.recipe = describe_training(recipe);
+  from.formats = formats_of(base);
+  from.compiler = run::compiler_version();
+  set_record(base.metadata, record_of(from));
+  const fs::path path = rewritten_path(run, model, recipe);
+  std::error_code failure;
+  if (fs::exists(path, failure))
+    throw Error(Exit::user,
+                fmt::format("'{}' is there already, where {} writes its base", path.string(), recipe.adapter.init),
+                "name another folder with --out");
+  if (path.extension() == ".gguf") {
+    write_gguf(base, path, file_type, 0, source);
+  } else {
+    write_hf(base, path, source);
+    write_run_file(path, from, {"model.safetensors", "config.json"});
+  }
+  write_beginning(run / kBeginning, parts, recipe.base);
+  return lines;
+}
+
+std::string rewrite_text(const std::vector<RewrittenTensor>& tensors, const AdapterSettings& settings) {
+  double error = 0, plain = 0;
+  for (const RewrittenTensor& t : tensors) {
+    error += t.error / static_cast<double>(tensors.size());
+    plain += t.plain / static_cast<double>(tensors.size());
+  }
+  return fmt::format(
+      "{} of {} weights: new base and adapter together are {:.2e} of a weight's size away from it, on average ({:.2e} "
+      "without an adapter)",
+      settings.init, tensors.size(), error, plain);
+}
+
+Beginning read_beginning(const Model& base, const std::vector<graph::LowRank>& changes, const fs::path& run) {
+  const fs::path path = run / kBeginning;
+  const SafetensorsFile file(path, base.family->library().formats());
+  Beginning out;
+  out.adapter.name = path.string();
+  if (const auto given = file.metadata().find(kGiven); given != file.metadata().end()) out.base = given->second;
+  AdapterSettings settings;
+  const std::vector<Parameter> parameters = adapter_parameters(base, changes, settings);
+  const auto take = [&](const std::string& name) {
+    const auto p =
+        std::find_if(parameters.begin(), parameters.end(), [&](const Parameter& x) { return x.name == name; });
+    const StoredTensor* t = file.find(name);
+    std::vector<int64_t> shape;
+    for (const graph::Dim& d : p->shape) shape.push_back(d.number());
+    if (!t || t->shape != shape || t->element.format || t->element.scalar != Scalar::f32)
+      throw user_error("{}: tensor '{}' is missing, or of another shape than the adapter's", path.string(), name);
+    const std::vector<uint8_t> bytes = t->blob();
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+    if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
+      throw user_error("{}: tensor '{}' holds values that are not finite", path.string(), name);
+    return f32_weight(p->shape, values);
+  };
+  for (const graph::LowRank& c : changes)
+    out.adapter.parts.emplace(
+        c.weight, AdapterPart{take(graph::low_rank_a(c.weight)), take(graph::low_rank_b(c.weight)), c.scale});
+  return out;
+}
+
+std::optional<Adapter> beside_given(const Model& base, const Adapter& trained, const Adapter& beginning,
+                                    const AdapterSettings& settings) {
+  if (adapter_init(settings).kind != AdapterInit::Kind::pissa || settings.base_type != kOwnType) return std::nullopt;
+  Adapter out = trained;
+  for (auto& [name, part] : out.parts) {
+    const Weight& w = base.weights.at(name);
+    const auto begin = beginning.parts.find(name);
+    if (begin == beginning.parts.end() || !is_float_format(w.type.element.format)) return std::nullopt;
+    const bool rows = is_looked_up(*base.find(name));
+    const size_t axes = part.a.type.shape.size();
+    part.a = joined(part.a, begin->second.a, false, rows ? 1 : axes - 2);
+    part.b = joined(part.b, begin->second.b, true, axes - 1);
+  }
+  return out;
+}
+
+}  // namespace lumen::model
