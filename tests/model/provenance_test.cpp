@@ -147,6 +147,7 @@ TEST(Provenance, OutputsOfAWholeModel) {
   Trainer trainer(engine, begun, recipe, s.data);
   trainer.restore(first.save(folder / "first"));
   EXPECT_EQ(trainer.origin().hash, weights_hash(begun).hex());
+  std::filesystem::create_directory(folder / "run");
   (void)write_outputs(engine, trainer, folder / "run");
   for (const char* name : {"", "model.gguf", "model-rounded.gguf", "model-ema.gguf"}) {
     const auto lines = verify(test_library(), folder / "run" / name);
