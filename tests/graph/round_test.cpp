@@ -52,6 +52,38 @@ TEST(RoundProducts, RoundsEachOperandOnceBelowItsViews) {
   EXPECT_EQ(products, 2) << "the product over a batch stays";
 }
 
+// A low-rank change beside a product: the first of the two goes through memory, and is short there; their sum, which
+// two maps read, is short as well.
+TEST(RoundProducts, SumsOfProducts) {
+  Graph g;
+  Builder b(g);
+  const ValueId x = b.input("x", Role::data, {{64, 32}, {}}), w = b.input("w", Role::parameter, {{48, 32}, {}}),
+                down = b.input("a", Role::parameter, {{16, 32}, {}}),
+                up = b.input("b", Role::parameter, {{48, 16}, {}});
+  const ValueId base = b.contract(x, w, "mk", "nk", "mn");
+  const ValueId change = b.contract(b.contract(x, down, "mk", "rk", "mr"), up, "mr", "nr", "mn");
+  const ValueId y = b.add(base, change);
+  g.results = {b.unary(ScalarOp::tanh_, y), b.unary(ScalarOp::exp_, y)};
+  g.result_names = {"t", "e"};
+  round_products(g, Scalar::bf16);
+  simplify(g);
+  ASSERT_EQ(verify(g), "");
+  int sums = 0;
+  for (const Node& node : g.nodes) {
+    if (node.op != Op::map_ || node.operands.size() != 2) continue;
+    ++sums;
+    int kept_short = 0;
+    for (const ValueId o : node.operands) kept_short += g[o].type.element.scalar == Scalar::bf16;
+    EXPECT_EQ(kept_short, 1) << print(g);
+  }
+  EXPECT_EQ(sums, 1) << print(g);
+  const Plan plan = fuse(g);
+  for (const Group& group : plan.groups)
+    for (const ValueId v : group.results)
+      if (plan.graph[v].type.shape == Shape{64, 48} && group.shape == KernelShape::dot)
+        EXPECT_EQ(plan.graph[v].type.element.scalar, Scalar::bf16) << print(plan.graph);
+}
+
 // y = x (w + b a): the sum of parameters is made as it is, and then rounded as any parameter.
 TEST(RoundProducts, WhatParametersMakeAloneIsAParameter) {
   Graph g;

@@ -109,5 +109,17 @@ TEST(SynthMap, EqualWorkIsEqualText) {
   }
 }
 
+// Lanes of a GPU unpack whole blocks, and pass what they hold on to lanes that write beside each other.
+TEST(SynthMap, BlobsAreDecodedBlockByBlock) {
+  for (const char* name : {"q4_0", "q6_k", "int3_g128", "int8_row"})
+    for (const int64_t rows : {3, 32}) {
+      G t;
+      const FormatRef f = FormatLibrary::builtin().find(name);
+      t.out(t.b.convert(t.decoded(t.in("w", {rows, 512}, f, graph::Role::parameter)), Scalar::bf16));
+      const auto plans = check(t.g, {.machines = {"sm_90a", "gfx942"}});
+      EXPECT_EQ(any_contains(plans, "decode"), f->block > 1) << name;
+    }
+}
+
 }  // namespace
 }  // namespace lumen::test

@@ -33,6 +33,21 @@ TEST(Compile, ANetworkComesNearTheEvaluator) {
   EXPECT_EQ(program->input_type("w1"), f32({40, 24}));
 }
 
+TEST(Compile, AProgramLendsItsMemory) {
+  const graph::Graph g = small_network();
+  Engine engine(options());
+  const auto inputs = random_inputs(g, 2);
+  const auto first = run_once(engine, g, inputs);
+  const auto want = bytes_of(first->result("logits"));
+  ASSERT_GT(first->own_bytes(), 0);
+  CompileOptions borrowing;
+  borrowing.lender = first;
+  const auto second = run_once(engine, g, inputs, borrowing);
+  EXPECT_EQ(second->own_bytes(), 0);
+  EXPECT_EQ(bytes_of(second->result("logits")), want);
+  EXPECT_FALSE(first->lend(first->arena_bytes() + 1)) << "more than there is";
+}
+
 TEST(Compile, ThreadsDoNotChangeBits) {
   const graph::Graph g = small_network();
   const auto inputs = random_inputs(g, 3);

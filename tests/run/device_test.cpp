@@ -45,6 +45,31 @@ TEST(CpuDevice, EveryTaskRunsOnceAndTheFirstFailureWins) {
     }
 }
 
+// The smallest normal number times a half, which is zero where subnormal numbers are flushed.
+void halve_smallest(void* const* buffers, int64_t begin, int64_t end, int64_t*) {
+  auto* cells = static_cast<float*>(buffers[0]);
+  for (int64_t i = begin; i < end; ++i) {
+    volatile float smallest = 0x1p-126f;
+    cells[i] = smallest * 0.5f;
+  }
+}
+
+TEST(CpuDevice, SubnormalNumbersAreFlushedWhereAskedFor) {
+  const auto device = open_cpu(machine::native_machine(), 3);
+  for (const bool flushes : {false, true, false}) {
+    device->flush_subnormals(flushes);
+    for (const int64_t tasks : {1, 64}) {
+      std::vector<float> cells(64, 1.0f);
+      void* buffers[] = {cells.data()};
+      LaunchStatus status;
+      device->launch(reinterpret_cast<void*>(&halve_smallest), buffers, {tasks}, &status);
+      for (int64_t i = 0; i < tasks; ++i) EXPECT_EQ(cells[static_cast<size_t>(i)] == 0.0f, flushes);
+    }
+    volatile float smallest = 0x1p-126f;
+    EXPECT_NE(smallest * 0.5f, 0.0f) << "this thread's own arithmetic stays";
+  }
+}
+
 // Many short launches with long and short gaps: workers asleep, awake and late.
 TEST(CpuDevice, ManyLaunchesLoseNoTask) {
   const auto device = open_cpu(machine::native_machine(), 4);
