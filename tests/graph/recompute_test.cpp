@@ -13,14 +13,15 @@ namespace {
 
 constexpr int64_t kRows = 64, kWidth = 16, kWide = 64;
 constexpr int kLayers = 6;
+constexpr int kMany = 40;  // so many that forward and backward are far from each other
 
 // Residual layers with their gradient.
-Graph tower() {
+Graph tower(int layers = kLayers) {
   Graph g;
   Builder b(g);
   ValueId x = b.input("x", Role::data, {{kRows, kWidth}, kFloat});
   std::vector<ValueId> weights;
-  for (int i = 0; i < kLayers; ++i) {
+  for (int i = 0; i < layers; ++i) {
     const ValueId up = b.input("up" + std::to_string(i), Role::parameter, {{kWide, kWidth}, kFloat});
     const ValueId down = b.input("down" + std::to_string(i), Role::parameter, {{kWidth, kWide}, kFloat});
     weights.insert(weights.end(), {up, down});
@@ -57,7 +58,7 @@ TEST(Recompute, SameBitsInLessMemory) {
 
 // The inner tanh of a layer is made of the product before it, which its gradient reads as well.
 TEST(Recompute, MapsOfWhatIsKept) {
-  const Graph g = tower();
+  const Graph g = tower(kMany);
   const Graph again = recompute_maps(g, g.results[0]);
   ASSERT_EQ(verify(again), "");
   EXPECT_GT(again.nodes.size(), g.nodes.size());

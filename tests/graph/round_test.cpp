@@ -80,8 +80,9 @@ TEST(RoundProducts, SumsOfProducts) {
   const Plan plan = fuse(g);
   for (const Group& group : plan.groups)
     for (const ValueId v : group.results)
-      if (plan.graph[v].type.shape == Shape{64, 48} && group.shape == KernelShape::dot)
+      if (plan.graph[v].type.shape == Shape{64, 48} && group.shape == KernelShape::dot) {
         EXPECT_EQ(plan.graph[v].type.element.scalar, Scalar::bf16) << print(plan.graph);
+      }
 }
 
 // y = x (w + b a): the sum of parameters is made as it is, and then rounded as any parameter.
