@@ -4,7 +4,6 @@
 
 usage: adapter_reference.py LUMEN [CASE ...]      exit code 77: a library is missing, nothing was checked
 """
-import ctypes
 import os
 import struct
 import subprocess
@@ -25,9 +24,9 @@ except ImportError as missing:
     print(f"skipped: {missing}; pip install numpy torch transformers peft")
     sys.exit(77)
 try:
-    import llama_cpp as l
+    import llama_cpp_logits as llama_cpp
 except ImportError as missing:
-    l = None
+    llama_cpp = None
     print(f"without llama.cpp: {missing}; pip install llama-cpp-python")
 
 try:
@@ -91,35 +90,6 @@ def with_transformers(base, tokens, adapter=None):
         return log_probabilities(model(torch.tensor([tokens]), use_cache=False).logits[0])
 
 
-def with_llama_cpp(base, tokens, adapter):
-    parameters = l.llama_model_default_params()
-    parameters.n_gpu_layers = 0
-    model = l.llama_model_load_from_file(base.encode(), parameters)
-    assert model, f"llama.cpp does not load {base}"
-    lora = l.llama_adapter_lora_init(model, adapter.encode())
-    assert lora, f"llama.cpp does not load {adapter}"
-    options = l.llama_context_default_params()
-    options.n_ctx = options.n_batch = options.n_ubatch = 64
-    options.n_threads = 2
-    options.type_k = options.type_v = 0  # f32
-    options.flash_attn_type = 0
-    context = l.llama_init_from_model(model, options)
-    loras = (l.llama_adapter_lora_p_ctypes * 1)(lora)
-    assert l.llama_set_adapters_lora(context, loras, 1, (ctypes.c_float * 1)(1.0)) == 0
-    batch = l.llama_batch_init(len(tokens), 0, 1)
-    batch.n_tokens = len(tokens)
-    for i, token in enumerate(tokens):
-        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1
-        batch.seq_id[i][0] = 0
-    assert l.llama_decode(context, batch) == 0
-    vocabulary = l.llama_vocab_n_tokens(l.llama_model_get_vocab(model))
-    rows = [np.ctypeslib.as_array(l.llama_get_logits_ith(context, i), shape=(vocabulary,)).copy() for i in range(len(tokens))]
-    l.llama_batch_free(batch)
-    l.llama_free(context)
-    l.llama_model_free(model)
-    return log_probabilities(np.stack(rows))
-
-
 def make_base(program, folder, name):
     """A Hugging Face folder and a GGUF file of the same weights."""
     config = dict(BASES[name])
@@ -148,8 +118,8 @@ def check(program, folder, name):
     assert os.path.exists(f"{out}/adapter.gguf") == gguf, name
     if gguf:
         found["ours, GGUF"] = recorded(program, folder, "-m", f"{folder}/{base}/model.gguf", "--lora", f"{out}/adapter.gguf")[1]
-        if l:
-            found["llama.cpp"] = with_llama_cpp(f"{folder}/{base}/model.gguf", tokens, f"{out}/adapter.gguf")
+        if llama_cpp:
+            found["llama.cpp"] = log_probabilities(llama_cpp.logits_of(f"{folder}/{base}/model.gguf", tokens, f"{out}/adapter.gguf"))
     off = {what: np.abs(rows - ours).max() / wide for what, rows in found.items()}
     print(f"{name:16} changed by {changed / wide:.1e}; away: " + ", ".join(f"{what} {x:.1e}" for what, x in off.items()))
     # llama.cpp sums products of f32 weights in another way, with shorter activations at times.
@@ -224,10 +194,8 @@ OTHERS = {"pissa": check_pissa, "loftq": check_loftq}
 def main():
     logging.disable_progress_bar()
     program, names = sys.argv[1], sys.argv[2:] or [*CASES, *OTHERS]
-    if l:
-        quiet = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *_: None)
-        l.llama_log_set(quiet, ctypes.c_void_p(0))
-        l.llama_backend_init()
+    if llama_cpp:
+        llama_cpp.begin()
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/text.txt", "w", encoding="utf-8") as file:
             file.write(TEXT)

@@ -51,8 +51,7 @@ ValueId Reverse::below_reshapes(ValueId v) const {
 bool Reverse::stored(ValueId v) const {
   v = below_reshapes(v);
   const Op op = build.graph[v].op;
-  const bool product = op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_;
-  const bool fused_when_single = op == Op::map_ || op == Op::random_ || product;
+  const bool fused_when_single = op == Op::map_ || op == Op::random_ || is_product(op);
   return !fused_when_single || uses_[v].by_gradient || uses_[v].by_others > 0 || uses_[v].by_maps > 1;
 }
 

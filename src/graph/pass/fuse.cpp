@@ -22,10 +22,6 @@ struct Cluster {
   std::set<int> next, previous;  // clusters that must run after or before
 };
 
-bool is_product(Op op) {
-  return op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_;
-}
-
 class Partition {
  public:
   explicit Partition(const Graph& g)
@@ -356,8 +352,8 @@ class Partition {
           continue;
         }
         if (is_repeated(clusters_[first], clusters_[other])) continue;
-        if (clusters_[other].nodes.front() - clusters_[first].nodes.back() >
-            kFar) {  // what one writes would be kept long
+        // Far apart, what one of them writes would be kept long.
+        if (clusters_[other].nodes.front() - clusters_[first].nodes.back() > kFar) {
           first = other;
           continue;
         }

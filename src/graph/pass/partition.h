@@ -20,6 +20,11 @@ Graph repeat_casts(const Graph& g);
 // calls.
 Graph arrange(const Graph& g);
 
+// Sums of products: what a kernel has one of.
+inline bool is_product(Op op) {
+  return op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_;
+}
+
 // The memory or computed value a load reads: below views and casts out of formats. -1 for splat constants and iotas.
 ValueId read_below(const Graph& g, ValueId v);
 // Neither view, source of a load, nor input: what belongs to exactly one group.

@@ -168,15 +168,12 @@ class Recomputer {
     for (const Node& node : g.nodes)
       for (const ValueId o : node.operands) readers[o] += 1;
     std::vector<bool> repeatable(g.nodes.size()), kept(g.nodes.size()), ends_product(g.nodes.size());
-    const auto is_product = [&](const Node& node) {
-      return node.op == Op::contract_ || node.op == Op::contract_gather_ || node.op == Op::contract_scatter_;
-    };
     for (ValueId v = 0; v < facts_.end; ++v) {
       const Node& node = g[v];
       const bool local = node.op == Op::map_ || is_view(node.op);
       ends_product[v] =
-          is_product(node) || (local && std::any_of(node.operands.begin(), node.operands.end(),
-                                                    [&](ValueId o) { return ends_product[o] && readers[o] == 1; }));
+          is_product(node.op) || (local && std::any_of(node.operands.begin(), node.operands.end(),
+                                                       [&](ValueId o) { return ends_product[o] && readers[o] == 1; }));
       repeatable[v] = facts_.forward[v] && local && op_info(node.op).pure && facts_.active(v) && !ends_product[v];
     }
     for (const ValueId v : g.results) repeatable[v] = false;
@@ -232,8 +229,7 @@ class Recomputer {
 
   double work(ValueId v) const {
     const Node& node = r_.from[v];
-    if (node.op != Op::contract_ && node.op != Op::contract_gather_ && node.op != Op::contract_scatter_)
-      return static_cast<double>(byte_size(node.type)) / 4;
+    if (!is_product(node.op)) return static_cast<double>(byte_size(node.type)) / 4;
     std::map<char, double> extent;
     for (size_t i = 0; i < node.operands.size(); ++i)
       for (size_t d = 0; d < node.attributes.indices[i].size(); ++d)

@@ -80,6 +80,12 @@ class Rounder {
     return (data_[x] || data_[y]) && is_f32(x) && is_f32(y);
   }
 
+  // Whether one side of a product is data and the other parameters.
+  bool takes_parameter(ValueId product) const {
+    const std::vector<ValueId>& o = r_.from[product].operands;
+    return data_[o[0]] != data_[o[1]];
+  }
+
   // Whether a product reads v as an attention does.
   bool attends(ValueId product, ValueId v) const {
     const Node& node = r_.from[product];
@@ -95,7 +101,7 @@ class Rounder {
   // such that are not kept themselves and of smaller values.
   bool is_activation(ValueId v) const {
     const Node& node = r_.from[v];
-    if (is_rounded_product(v)) return data_[node.operands[0]] != data_[node.operands[1]];
+    if (is_rounded_product(v)) return takes_parameter(v);
     if (node.op == Op::contract_) return is_f32(v) && feeds_product(v);
     if (node.op != Op::map_ || !is_f32(v)) return false;
     int whole = 0;
@@ -110,13 +116,11 @@ class Rounder {
 
   // A product that one map alone reads, beside a later product: a kernel has one, so this one goes through memory.
   bool is_summand(ValueId v) const {
-    const auto is_narrowed = [&](ValueId o) {
-      return is_rounded_product(o) && data_[r_.from[o].operands[0]] != data_[r_.from[o].operands[1]];
-    };
-    if (!is_narrowed(v) || users_[v].size() != 1 || users_[v][0] < 0) return false;
+    if (!is_rounded_product(v) || !takes_parameter(v) || users_[v].size() != 1 || users_[v][0] < 0) return false;
     const Node& sum = r_.from[users_[v][0]];
     return sum.op == Op::map_ && std::any_of(sum.operands.begin(), sum.operands.end(), [&](ValueId o) {
-             return o > v && is_narrowed(o) && r_.from[o].type.shape == r_.from[v].type.shape;
+             return o > v && is_rounded_product(o) && takes_parameter(o) &&
+                    r_.from[o].type.shape == r_.from[v].type.shape;
            });
   }
 

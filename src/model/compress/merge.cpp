@@ -1,10 +1,10 @@
 #include "model/compress/merge.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/compress/relative_error.h"
 #include "model/train/provenance.h"
 
 namespace lumen::model {
@@ -12,23 +12,6 @@ namespace {
 
 std::string element_name(const Weight& w) {
   return w.is_f32() ? "f32" : w.type.element.format->name;
-}
-
-double length_of(std::span<const float> x) {
-  double sum = 0;
-  for (const float v : x) sum += static_cast<double>(v) * v;
-  return std::sqrt(sum);
-}
-
-// |x - y| / |y|
-double relative(std::span<const float> x, std::span<const float> y) {
-  double sum = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double d = static_cast<double>(x[i]) - y[i];
-    sum += d * d;
-  }
-  const double size = length_of(y);
-  return size > 0 ? std::sqrt(sum) / size : 0;
 }
 
 std::vector<const Adapter*> pointers(std::span<const ScaledAdapter> adapters) {
@@ -120,7 +103,7 @@ Weight Merge::make(const Parameter& p, MergedTensor* line) {
                 "the adapter or the model is broken");
   if (line->changed) {
     const std::vector<float> before = values_of(engine_, old);
-    line->change = relative(values, before);
+    line->change = relative_error(values, before);
   }
   Weight out;
   out.type = type;
@@ -128,7 +111,8 @@ Weight Merge::make(const Parameter& p, MergedTensor* line) {
     out = f32_weight(type.shape, values);
   } else {
     out.bytes = engine_.encode(type.element.format, values.data(), out.rows(), out.columns());
-    line->error = relative(engine_.decode(type.element.format, out.bytes.data(), out.rows(), out.columns()), values);
+    line->error =
+        relative_error(engine_.decode(type.element.format, out.bytes.data(), out.rows(), out.columns()), values);
   }
   line->to = element_name(out);
   return out;

@@ -1,7 +1,6 @@
 #include "model/train/rewrite/rewrite.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
@@ -11,6 +10,7 @@
 #include "model/arch/rows.h"
 #include "model/arch/write.h"
 #include "model/compress/quantize.h"
+#include "model/compress/relative_error.h"
 #include "model/file/safetensors.h"
 #include "model/train/lora_base.h"
 #include "model/train/method.h"
@@ -27,22 +27,6 @@ constexpr const char* kBaseGguf = "base.gguf";
 constexpr const char* kBaseFolder = "base";
 constexpr const char* kOwnType = "base";
 constexpr const char* kGiven = "lumen.given";  // metadata of kBeginning
-
-double length_of(std::span<const float> x) {
-  double sum = 0;
-  for (const float v : x) sum += static_cast<double>(v) * v;
-  return std::sqrt(sum);
-}
-
-double relative(std::span<const float> x, std::span<const float> y) {
-  double sum = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double d = static_cast<double>(x[i]) - y[i];
-    sum += d * d;
-  }
-  const double size = length_of(y);
-  return size > 0 ? std::sqrt(sum) / size : 0;
-}
 
 bool is_float_format(const FormatRef& format) {
   return !format || is_plain(*format, Scalar::f32) || is_plain(*format, Scalar::f16) || is_plain(*format, Scalar::bf16);
@@ -233,8 +217,8 @@ std::vector<RewrittenTensor> rewrite_base(run::Engine& engine, const Model& mode
     RewrittenTensor line;
     line.name = p.gguf.empty() ? p.name : p.gguf;
     line.format = type.element.format ? type.element.format->name : "f32";
-    line.error = relative(one.without(out, part, 1), given);
-    line.plain = relative(values_of(engine, encode(given)), given);
+    line.error = relative_error(one.without(out, part, 1), given);
+    line.plain = relative_error(values_of(engine, encode(given)), given);
     if (progress) progress(line);
     lines.push_back(std::move(line));
     return out;
