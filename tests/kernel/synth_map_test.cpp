@@ -117,7 +117,7 @@ TEST(SynthMap, BlobsAreDecodedBlockByBlock) {
       const FormatRef f = FormatLibrary::builtin().find(name);
       t.out(t.b.convert(t.decoded(t.in("w", {rows, 512}, f, graph::Role::parameter)), Scalar::bf16));
       const auto plans = check(t.g, {.machines = {"sm_90a", "gfx942"}});
-      EXPECT_EQ(any_contains(plans, "decode"), f->block > 1) << name;
+      EXPECT_TRUE(any_contains(plans, "decode")) << name;
     }
 }
 
