@@ -1,0 +1,83 @@
+#include "made.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/hash.h"
+#include "kernel/loop/text.h"
+#include "run/engine/compile.h"
+#include "run/engine/repeat.h"
+
+namespace lumen::golden {
+namespace {
+
+constexpr size_t kDigits = 8;
+
+std::string nameless(loop::Kernel k) {
+  k.name = "k";
+  for (size_t i = 0; i < k.params.size(); ++i) k.params[i].name = fmt::format("p{}", i);
+  return loop::print(k);
+}
+
+std::string first_lines(const loop::Kernel& k, size_t whole, size_t beginning) {
+  std::string text = loop::print(k);
+  const auto lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+  if (lines <= whole) return text;
+  size_t end = 0;
+  for (size_t i = 0; i < beginning; ++i) end = text.find('\n', end) + 1;
+  return text.substr(0, end) + fmt::format("# .. {} more lines; digest of all: {}\n", lines - beginning, digest(k));
+}
+
+}  // namespace
+
+std::vector<Made> make(const Case& c, const machine::Machine& m, bool with_others) {
+  const graph::Pipeline pipeline = run::run_pipeline(c.graph, c.options, m);
+  const synth::Options options{c.options.exact, 0, c.options.products.scalar};
+  run::DistinctKernels kernels = run::synthesize_distinct(pipeline.plan, m, options);
+  std::vector<Made> out;
+  for (size_t i = 0; i < kernels.distinct.size(); ++i) {
+    Made& made = out.emplace_back(Made{std::move(kernels.distinct[i]), {}});
+    for (int candidate = 1; with_others && candidate < made.chosen.candidates; ++candidate)
+      made.others.push_back(run::synthesize_form(pipeline.plan, pipeline.plan.groups[kernels.first[i]],
+                                                 kernels.forms[i], m, {options.exact, candidate, options.products}));
+  }
+  return out;
+}
+
+std::string digest(const loop::Kernel& k) {
+  return hash_text(nameless(k)).hex().substr(0, kDigits);
+}
+
+std::string digest(const std::vector<synth::Synthesis>& s) {
+  std::string all;
+  for (const synth::Synthesis& one : s)
+    for (const synth::Step& step : one.steps) all += nameless(step.kernel);
+  return hash_text(all).hex().substr(0, kDigits);
+}
+
+std::string line_of(const Made& made) {
+  std::string line;
+  for (const synth::Step& step : made.chosen.steps)
+    line += fmt::format("{}{} {}", line.empty() ? "" : "; ", step.plan, digest(step.kernel));
+  if (!made.others.empty()) line += fmt::format("; {} others {}", made.others.size(), digest(made.others));
+  return line;
+}
+
+std::string text_of(const std::vector<Made>& made, const std::string& only, size_t whole, size_t beginning) {
+  std::string text;
+  const auto add = [&](const synth::Synthesis& s) {
+    for (const synth::Step& step : s.steps) {
+      if (step.plan.find(only) == std::string::npos) continue;
+      text +=
+          fmt::format("{}# {}\n{}", text.empty() ? "" : "\n", step.plan, first_lines(step.kernel, whole, beginning));
+    }
+  };
+  for (const Made& m : made) {
+    add(m.chosen);
+    for (const synth::Synthesis& s : m.others) add(s);
+  }
+  return text;
+}
+
+}  // namespace lumen::golden
