@@ -1,12 +1,10 @@
 // See report.h. Reads assembly as text: labels, branches, and what the assembler is told about each kernel.
-// Proved by tests/emit/gpu_report_test.cpp.
+// Proved by tests/emit/gpu_test.cpp, and on kernels of every machine by tests/golden/code_test.cpp.
 #include "emit/report.h"
 
 #include <algorithm>
 #include <charconv>
 #include <map>
-
-#include "base/check.h"
 
 namespace lumen::emit {
 namespace {
@@ -43,7 +41,7 @@ bool contains(std::string_view line, std::string_view word) {
 
 // A line without its comment.
 std::string_view code_of(std::string_view line) {
-  for (const char* comment : {" ;", "\t;", "//"}) line = line.substr(0, line.find(comment));
+  for (const char* comment : {" ;", "\t;", "//", " # ", "\t# "}) line = line.substr(0, line.find(comment));
   return trimmed(line);
 }
 
@@ -56,10 +54,17 @@ bool is_instruction(std::string_view line) {
 }
 bool is_matrix(std::string_view line) {
   return contains(line, "v_mfma_") || contains(line, "v_wmma_") || contains(line, "mma.sync") ||
-         contains(line, "wgmma.mma_async");
+         contains(line, "wgmma.mma_async") || line.starts_with("tdp");
 }
 bool is_dot(std::string_view line) {
-  return line.starts_with("v_dot4") || line.starts_with("dp4a");
+  for (const char* name : {"v_dot4", "dp4a", "vpdpbusd", "vdpbf16ps", "vpmaddubsw", "vpmaddwd", "sdot", "udot", "usdot",
+                           "bfdot", "smmla", "usmmla", "bfmmla"})
+    if (line.starts_with(name)) return true;
+  return line.starts_with("{vex}") && contains(line, "vpdpbusd");
+}
+bool is_branch(std::string_view line) {
+  return contains(line, "bra") || line.starts_with("j") || line.starts_with("b.") || line.starts_with("b\t") ||
+         line.starts_with("cb") || line.starts_with("tb");
 }
 
 // The body of a kernel: loops are what lies between a label and a branch back to it, without the loops in it.
@@ -72,7 +77,7 @@ void count_loops(const std::vector<std::string_view>& body, KernelReport* out) {
       labels[line.substr(0, line.size() - 1)] = i;
       continue;
     }
-    if (!contains(line, "bra") || !is_instruction(line)) continue;
+    if (!is_branch(line) || !is_instruction(line)) continue;
     std::string_view target = line.substr(line.find_last_of(" \t") + 1);
     if (target.ends_with(";")) target.remove_suffix(1);
     if (const auto label = labels.find(target); label != labels.end()) loops.emplace_back(label->second, i);
@@ -87,10 +92,11 @@ void count_loops(const std::vector<std::string_view>& body, KernelReport* out) {
       if (std::any_of(inside.begin(), inside.end(), [i](const auto& l) { return l.first <= i && i <= l.second; }))
         continue;
       const std::string_view line = code_of(body[i]);
-      if (!is_instruction(line) && !is_matrix(line)) continue;  // PTX has some in braces
+      if (!is_instruction(line) && !is_matrix(line) && !is_dot(line)) continue;  // some begin with braces
       ++here.loop_instructions;
       here.loop_matrix += is_matrix(line);
       here.loop_dots += is_dot(line);
+      here.loop_spills += contains(body[i], "Spill") || contains(body[i], "Reload");
     }
     const auto weight = [](const KernelReport& r, bool innermost) {
       return std::tuple(r.loop_matrix, r.loop_dots, innermost, r.loop_instructions);
@@ -100,6 +106,7 @@ void count_loops(const std::vector<std::string_view>& body, KernelReport* out) {
       out->loop_instructions = here.loop_instructions;
       out->loop_matrix = here.loop_matrix;
       out->loop_dots = here.loop_dots;
+      out->loop_spills = here.loop_spills;
     }
   }
 }
@@ -154,28 +161,31 @@ int64_t bytes_in_brackets(std::string_view line) {
 }  // namespace
 
 std::vector<KernelReport> report(std::span<const loop::Kernel> kernels, const machine::Machine& target) {
-  LUMEN_CHECK(target.kind == machine::Kind::gpu, "reports are about kernels of GPUs");
+  return report(kernels, target, emit(kernels, target, Output::commented_assembly));
+}
+
+std::vector<KernelReport> report(std::span<const loop::Kernel> kernels, const machine::Machine& target,
+                                 const std::string& commented_assembly) {
+  const bool gpu = target.kind == machine::Kind::gpu, amd = contains(target.triple, "amdgcn"), ptx = gpu && !amd;
   std::vector<KernelReport> out;
   std::map<std::string, KernelReport*> by_name;
   for (const loop::Kernel& k : kernels) {
     out.push_back({});
     out.back().symbol = symbol_name(k);
-    out.back().launch = launch_shape(k, target);
+    if (gpu) out.back().launch = launch_shape(k, target);
   }
   for (KernelReport& r : out) by_name[r.symbol] = &r;
-  const std::string text = emit(kernels, target, Output::commented_assembly);
-  const std::vector<std::string_view> lines = lines_of(text);
-  const bool amd = contains(target.triple, "amdgcn");
+  const std::vector<std::string_view> lines = lines_of(commented_assembly);
   std::vector<std::string_view> body;
   KernelReport* current = nullptr;
   for (const std::string_view raw : lines) {
     const std::string_view line = trimmed(raw);
     KernelReport* begins = nullptr;
-    if (amd && !raw.empty() && raw[0] != '\t' && raw[0] != ' ') {
+    if (!ptx && !raw.empty() && raw[0] != '\t' && raw[0] != ' ') {
       const auto found = by_name.find(std::string(raw.substr(0, raw.find(':'))));
       if (found != by_name.end()) begins = found->second;
     }
-    if (!amd && contains(line, ".entry ")) {
+    if (ptx && contains(line, ".entry ")) {
       std::string_view name = trimmed(line.substr(line.find(".entry ") + 7));
       const auto found = by_name.find(std::string(name.substr(0, name.find('('))));
       if (found != by_name.end()) begins = found->second;
@@ -184,13 +194,13 @@ std::vector<KernelReport> report(std::span<const loop::Kernel> kernels, const ma
       current = begins;
       body.clear();
     }
-    if (!amd && contains(line, ".shared ") && contains(line, "_shared["))
+    if (ptx && contains(line, ".shared ") && contains(line, "_shared["))
       for (auto& [symbol, r] : by_name)
         if (contains(line, symbol + "_shared[")) r->shared_bytes = bytes_in_brackets(line);
     if (!current) continue;
-    if (!amd && contains(line, ".local ") && contains(line, "__local_depot"))
+    if (ptx && contains(line, ".local ") && contains(line, "__local_depot"))
       current->private_bytes = bytes_in_brackets(line);
-    if (amd ? line.starts_with(".Lfunc_end") : raw == "}") {
+    if (ptx ? raw == "}" : line.starts_with(".Lfunc_end")) {
       count_loops(body, current);
       current = nullptr;
       continue;

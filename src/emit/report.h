@@ -1,5 +1,6 @@
-// What a GPU kernel needs of its hardware, read off its machine code. AMD's code objects say all of it; PTX does not:
-// its registers are not yet those of the processor, so these and spills stay unknown until a driver has compiled it.
+// What a kernel needs of its hardware, read off its machine code. AMD's code objects say all of it; PTX does not: its
+// registers are not yet those of the processor, so these and spills stay unknown until a driver has compiled it. Of
+// kernels of CPUs only the loop is described.
 #pragma once
 
 #include <optional>
@@ -23,8 +24,12 @@ struct KernelReport {
   // Of the loop with the most products, without loops in it (where none has any: the longest innermost one):
   // instructions, and products of the matrix unit or of dots among them. 0: no loop is left.
   int loop_instructions = 0, loop_matrix = 0, loop_dots = 0;
+  int loop_spills = 0;  // stores and loads of spilled registers there
 };
 
 std::vector<KernelReport> report(std::span<const loop::Kernel> kernels, const machine::Machine& target);
+// The same of commented assembly of these kernels that exists already.
+std::vector<KernelReport> report(std::span<const loop::Kernel> kernels, const machine::Machine& target,
+                                 const std::string& commented_assembly);
 
 }  // namespace lumen::emit
