@@ -88,7 +88,7 @@ Code code_of(const Case& c, const machine::Machine& m) {
       kernels.back().name += fmt::format("_{}", kernels.size());
     }
   const std::string text = emit::emit(kernels, m, emit::Output::commented_assembly);
-  keep_text(fmt::format("code/{}/{}.s", m.name, c.name), text);
+  keep_text(fmt::format("code/{}/{}.s", m.name, c.name), [&] { return text; });
   Code code;
   code.lines = split(text, "\n");
   for (const emit::KernelReport& r : emit::report(kernels, m, text)) {

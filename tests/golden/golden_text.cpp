@@ -127,12 +127,12 @@ void expect_no_others(const std::string& room, const std::set<std::string>& file
   }
 }
 
-void keep_text(const std::string& file, const std::string& text) {
+void keep_text(const std::string& file, const std::function<std::string()>& text) {
   const char* named = std::getenv("LUMEN_KERNEL_TEXTS");
   if (!named) return;
   const std::filesystem::path path = std::filesystem::path(named) / file;
   std::filesystem::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << text;
+  std::ofstream(path, std::ios::binary) << text();
 }
 
 }  // namespace lumen::golden

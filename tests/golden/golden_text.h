@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -17,8 +18,9 @@ void expect_text(const std::string& file, const std::string& now);
 // No other file lies in `room`, a folder below that one, than those named: what has no test any more must go.
 void expect_no_others(const std::string& room, const std::set<std::string>& files);
 
-// Where LUMEN_KERNEL_TEXTS names a folder, writes `text` to a file in it, so that two versions can be compared whole.
-void keep_text(const std::string& file, const std::string& text);
+// Where LUMEN_KERNEL_TEXTS names a folder, writes what `text` gives to a file in it, so that two versions can be
+// compared whole.
+void keep_text(const std::string& file, const std::function<std::string()>& text);
 
 // The lines in which two texts differ, "- " before lines of the first and "+ " before those of the second, each group
 // under its line number; a long difference is cut.

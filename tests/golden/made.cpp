@@ -14,10 +14,15 @@ namespace {
 
 constexpr size_t kDigits = 8;
 
-std::string nameless(loop::Kernel k) {
-  k.name = "k";
-  for (size_t i = 0; i < k.params.size(); ++i) k.params[i].name = fmt::format("p{}", i);
-  return loop::print(k);
+// The text of a kernel with other names in its first line; they stand nowhere else.
+std::string nameless(const loop::Kernel& k) {
+  loop::Kernel head;
+  head.name = "k";
+  head.params = k.params;
+  head.aliased = k.aliased;
+  for (size_t i = 0; i < head.params.size(); ++i) head.params[i].name = fmt::format("p{}", i);
+  const std::string first = loop::print(head), text = loop::print(k);
+  return first.substr(0, first.find('\n')) + text.substr(text.find('\n'));
 }
 
 std::string first_lines(const loop::Kernel& k, size_t whole, size_t beginning) {

@@ -71,7 +71,7 @@ TEST_P(Programs, HaveTheCommittedKernels) {
         if (const std::string kernel = fmt::format("{} | {}", step.plan, digest(step.kernel));
             kernels.insert(kernel).second)
           table += fmt::format("{} | {}\n", p.name, kernel);
-    keep_text(fmt::format("programs/{}/{}.loop", m->name, p.name), text_of(made));
+    keep_text(fmt::format("programs/{}/{}.loop", m->name, p.name), [&] { return text_of(made); });
   }
   expect_text(fmt::format("programs/{}.txt", m->name), table);
 }
