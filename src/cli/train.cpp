@@ -298,7 +298,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (rewriting) trainer.begin_with(model::read_beginning(trainer.outline(), trainer.changes(), out).adapter);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   if (checkpoint) {
-    trainer.restore(*checkpoint, flags.changed_recipe);
+    trainer.restore(*checkpoint, {flags.changed_recipe, flags.changed_data});
     note(fmt::format("resumed from {} at step {}", checkpoint->folder.string(), trainer.done()));
     checkpoint.reset();
   } else if (!flags.begin.empty()) {

@@ -124,6 +124,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 }
 
 void Trainer::begin_teacher() {
+  teacher_hash_ = weights_hash(*teacher_).hex();
   for (const auto& [name, w] : teacher_->weights) {
     if (w.is_f32()) require_finite(w.f32(), teacher_->name, name, kDamagedHint);
     tensors_[teacher_input(name)] =
