@@ -35,7 +35,7 @@ model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& d
   model::RowReport report;
   const std::string text = data.all_text(chat_template, &report);
   if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of\n{}", report.table());
-  if (report.dropped() > 0) warn("rows that the tokenizer is not made of\n" + report.table());
+  // Rows that give no text give no tokens either: make_batches tells of each, once.
   if (!tokens) return model::Tokenizer::characters(text);
   model::BpeTraining options;
   options.vocabulary = *tokens;
