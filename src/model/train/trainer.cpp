@@ -106,8 +106,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
       batches_(std::move(batches)),
       teacher_(std::move(teacher)),
       method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}, teacher_.get()) {
-  engine_.device().flush_subnormals(product_type(recipe_.precision, model_.family->library().formats()).scalar !=
-                                    Scalar::f32);
+  engine_.device().flush_subnormals(method_.has_short_products());
   if (teacher_) begin_teacher();
   if (method_.is_frozen())
     begin_adapter();
