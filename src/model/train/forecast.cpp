@@ -31,8 +31,7 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   for (const Parameter& p : model.parameters) {
     const auto w = model.weights.find(p.name);
     const bool packed = method.is_frozen() && w != model.weights.end();
-    out.weights =
-        run::saturating_sum(out.weights, packed ? byte_size(w->second.type) : held_bytes(p));
+    out.weights = run::saturating_sum(out.weights, packed ? byte_size(w->second.type) : held_bytes(p));
   }
   int64_t trained = 0;
   for (const Parameter& p : method.trained()) {
