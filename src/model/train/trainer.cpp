@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "graph/grad/work.h"
 #include "graph/pass/segments.h"
+#include "model/train/groups.h"
 #include "model/train/guard.h"
 #include "model/train/recomputation.h"
 #include "model/train/teacher/teacher.h"
@@ -106,8 +107,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
       batches_(std::move(batches)),
       teacher_(std::move(teacher)),
       method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}, teacher_.get()) {
-  engine_.device().flush_subnormals(product_type(recipe_.precision, model_.family->library().formats()).scalar !=
-                                    Scalar::f32);
+  engine_.device().flush_subnormals(method_.has_short_products());
   if (teacher_) begin_teacher();
   if (method_.is_frozen())
     begin_adapter();
@@ -124,6 +124,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 }
 
 void Trainer::begin_teacher() {
+  teacher_hash_ = weights_hash(*teacher_).hex();
   for (const auto& [name, w] : teacher_->weights) {
     if (w.is_f32()) require_finite(w.f32(), teacher_->name, name, kDamagedHint);
     tensors_[teacher_input(name)] =
@@ -374,9 +375,7 @@ std::string Trainer::broken_gradients() {
 }
 
 int64_t Trainer::trained_count() const {
-  int64_t count = 0;
-  for (const Parameter& p : method_.trained()) count += p.count();
-  return count;
+  return moving_count(method_.trained());
 }
 
 std::vector<Trainer::Held> Trainer::memory() const {
