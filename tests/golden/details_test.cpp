@@ -22,7 +22,9 @@ const std::vector<std::string> kMachines = {"x86-64-v3", "amx", "neon-dotprod", 
 // "CASE | MACHINE DIGEST, .."
 std::string digests(const std::string& room, const std::vector<Case>& cases) {
   std::string table;
+  std::set<std::string> names;
   for (const Case& c : cases) {
+    EXPECT_TRUE(names.insert(c.name).second) << "two cases are called " << c.name;
     std::string line;
     for (const std::string& name : kMachines) {
       const std::vector<Made> made = make(c, *machine::find_machine(name), false);
@@ -98,14 +100,18 @@ void add_products(std::vector<Case>& out) {
 
 void add_attention(std::vector<Case>& out) {
   for (const Scalar s : {Scalar::f32, Scalar::bf16}) {
-    int number = 0;
     for (const test::AttentionCase& a : test::block_attentions()) {
-      out.push_back({fmt::format("attention {} {}", number++, scalar_name(s)), attention_graph(a).g, {}});
+      std::string name = fmt::format("attention {}x{}x{} {}x{} {}x{}", a.batch, a.queries, a.keys, a.groups, a.repeat,
+                                     a.depth, a.width);
+      if (a.format) name += " " + a.format->name;
+      if (a.window > 0) name += fmt::format(" window {}", a.window);
+      if (a.bias) name += " bias";
+      out.push_back({fmt::format("{} {}", name, scalar_name(s)), attention_graph(a).g, {}});
       out.back().options.products = s;
     }
-    number = 0;
     for (const auto& [batch, length, groups, repeat, depth, width] : test::block_gradients()) {
-      out.push_back({fmt::format("attention gradient {} {}", number++, scalar_name(s)),
+      out.push_back({fmt::format("attention gradient {}x{} {}x{} {}x{} {}", batch, length, groups, repeat, depth, width,
+                                 scalar_name(s)),
                      test::gradient_graph(batch, length, groups, repeat, depth, width).g,
                      {}});
       out.back().options.products = s;
@@ -123,10 +129,14 @@ void add_attention(std::vector<Case>& out) {
 void add_moves(std::vector<Case>& out) {
   for (const test::ScatterCase& s : test::scatter_cases())
     out.push_back({"scatter " + s.name, test::scatter_graph(s).g, {}});
-  int number = 0;
   for (const auto& list : {test::codes_in_squares(), test::codes_in_lines()})
     for (const test::CodesCase& c : list)
-      out.push_back({fmt::format("codes {}", number++), test::codes_graph(c).g, {}});
+      out.push_back({fmt::format("codes {} {} {}{}{}{}", fmt::join(c.shape, "x"), c.format, scalar_name(c.element),
+                                 c.matrix.empty() ? "" : fmt::format(" matrix {}", fmt::join(c.matrix, "x")),
+                                 c.straight ? " straight" : "",
+                                 (c.by_row ? " by row" : "") + (c.held ? std::string(" held in ") + c.held : "")),
+                     test::codes_graph(c).g,
+                     {}});
   G g;
   g.out(g.b.gather(g.in("t0", {11, 3, 20}), g.in("i0", {4}, Scalar::i32)));
   g.out(g.b.gather(g.in("t1", {11}), g.in("i1", {2, 5}, Scalar::i32)));
