@@ -1,6 +1,6 @@
 // Needs: none. Every kernel of whole programs (a step, a prompt, a training step of models of a real width): its plan
-// and digest where it first occurs, against tests/golden/programs. With LUMEN_KERNEL_TEXTS=DIR the texts themselves are
-// written there.
+// and digest where it first occurs, and what all distinct ones cost by their steps, against tests/golden/programs. With
+// LUMEN_KERNEL_TEXTS=DIR the texts themselves are written there.
 #include <gtest/gtest.h>
 
 #include "golden_text.h"
@@ -66,11 +66,21 @@ TEST_P(Programs, HaveTheCommittedKernels) {
   std::set<std::string> kernels;
   for (const Program& p : programs()) {
     const std::vector<Made> made = make(case_of(*library, p), *m, false);
-    for (const Made& one : made)
-      for (const synth::Step& step : one.chosen.steps)
+    double flops = 0, bytes = 0, cycles = 0;
+    int64_t scratch = 0;
+    for (const Made& one : made) {
+      for (const int64_t s : one.chosen.scratch) scratch += s;
+      for (const synth::Step& step : one.chosen.steps) {
+        flops += step.flops;
+        bytes += step.bytes;
+        cycles += step.cycles;
         if (const std::string kernel = fmt::format("{} | {}", step.plan, digest(step.kernel));
             kernels.insert(kernel).second)
           table += fmt::format("{} | {}\n", p.name, kernel);
+      }
+    }
+    table += fmt::format("{} | costs | {:.7g} flops, {:.7g} bytes, {:.7g} cycles, {} bytes of scratch\n", p.name, flops,
+                         bytes, cycles, scratch);
     keep_text(fmt::format("programs/{}/{}.loop", m->name, p.name), [&] { return text_of(made); });
   }
   expect_text(fmt::format("programs/{}.txt", m->name), table);
