@@ -202,6 +202,21 @@ void add_reductions(std::vector<Case>& out) {
   t.out(y);
   t.out(t.b.reduce(t.b.unary(ScalarOp::abs_, t.b.convert(y, Scalar::f32)), graph::Reduction::max, {1}));
   out.push_back({"reductions of views and short floats", t.g, {}});
+  // Of what formats hold, as it lies and through views.
+  for (const std::string f : {"q4_0", "q4_k", "bf16", "nvfp4", "int8_row"}) {
+    for (const std::vector<int>& axes : std::vector<std::vector<int>>{{0, 1}, {1}, {0}}) {
+      G r;
+      const ValueId w = r.decoded(r.in("w", {160, 1280}, format_of(f), graph::Role::parameter));
+      r.out(r.b.reduce(r.b.unary(ScalarOp::abs_, w), graph::Reduction::max, axes));
+      out.push_back({fmt::format("reduce {} over {}", f, fmt::join(axes, " ")), r.g, {}});
+    }
+    G r;
+    const ValueId w = r.decoded(r.in("w", {24, 512}, format_of(f), graph::Role::parameter));
+    r.out(r.b.convert(r.b.mul(w, r.in("scale", {24, 1})), Scalar::bf16));
+    r.out(r.b.add(r.b.permute(w, {1, 0}), r.in("x", {512, 24})));
+    r.out(r.b.mul(r.b.slice(w, {3, 7}, G::shape({5, 100})), r.b.scalar(2)));
+    out.push_back({"maps of " + f, r.g, {}});
+  }
   for (uint32_t seed = 1; seed <= 40; ++seed)
     out.push_back({fmt::format("random graph {}", seed), test::random_graph(seed).g, {}});
 }
