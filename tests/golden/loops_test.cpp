@@ -1,6 +1,8 @@
 // Needs: none. Whole texts of small kernels, of every kind and for every class of machines, against tests/golden/loop.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "../kernel/attend_cases.h"
 #include "../kernel/codes_cases.h"
 #include "../kernel/picked_cases.h"
@@ -111,7 +113,8 @@ TEST(Loops, AreAsCommitted) {
   for (const Small& small : all())
     for (const std::string& name : small.machines) {
       const std::vector<Made> made = make(small.kernel, *machine::find_machine(name), false);
-      const std::string file = fmt::format("{} {}.loop", small.kernel.name, name);
+      std::string file = fmt::format("{}.{}.loop", small.kernel.name, name);
+      std::replace(file.begin(), file.end(), ' ', '-');
       EXPECT_TRUE(files.insert(file).second) << file;
       expect_text("loop/" + file, text_of(made, small.only, kWhole, kBeginning));
     }
