@@ -87,7 +87,7 @@ void add_attention(std::vector<Case>& cases) {
 }
 
 void add_experts(std::vector<Case>& cases) {
-  for (const std::string f : {"f32", "q4_k", "mxfp4"})
+  for (const std::string f : {"q4_k", "mxfp4"})
     for (const int64_t rows : {1, 4, 128}) {
       const test::Experts e{
           .rows = rows, .picked = 4, .experts = 16, .wide = 768, .deep = 1024, .format = format_of(f)};

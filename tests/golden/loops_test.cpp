@@ -21,7 +21,7 @@ struct Small {
 };
 
 // Longer kernels are read by nobody: of those their beginning is kept, and a digest.
-constexpr size_t kWhole = 300, kBeginning = 100;
+constexpr size_t kWhole = 260, kBeginning = 60;
 
 Case case_of(std::string name, const test::G& t, Scalar products = Scalar::f32) {
   Case c{std::move(name), t.g, {}};
