@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "kernel/synth/map.h"
 
 namespace lumen::synth {
 
