@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "graph/pass/access.h"
 #include "graph/pass/attend.h"
+#include "graph/pass/partition.h"
 #include "number/facts.h"
 
 namespace lumen::graph {
@@ -449,15 +450,6 @@ std::vector<Group> Partition::groups() const {
 }
 
 }  // namespace
-
-Users users_of(const Graph& g) {
-  Users users(g.nodes.size());
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
-    for (ValueId o : g[v].operands) users[o].push_back(v);
-  }
-  for (ValueId r : g.results) users[r].push_back(-1);
-  return users;
-}
 
 Plan fuse(const Graph& g) {
   Plan plan{arrange(repeat_casts(separate_attention(g))), {}};
