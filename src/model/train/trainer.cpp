@@ -11,6 +11,7 @@
 #include "graph/grad/work.h"
 #include "graph/pass/segments.h"
 #include "model/train/guard.h"
+#include "model/train/lora.h"
 #include "model/train/recomputation.h"
 #include "model/train/teacher/teacher.h"
 #include "number/scalar.h"
