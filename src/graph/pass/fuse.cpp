@@ -451,6 +451,12 @@ std::vector<Group> Partition::groups() const {
 
 }  // namespace
 
+ValueId subject(const Graph& g, const Group& group) {
+  for (const ValueId v : group.nodes)
+    if (g[v].op == Op::gather_ || g[v].op == Op::scatter_add_ || g[v].op == Op::update_) return v;
+  return group.root >= 0 ? group.root : group.results.back();
+}
+
 Plan fuse(const Graph& g) {
   Plan plan{arrange(repeat_casts(separate_attention(g))), {}};
   Partition partition(plan.graph);
