@@ -83,7 +83,7 @@ class Bench:
         self.measure("unrounded", self.base)
         self.run("quantize", self.base, self.folder / "rtn.gguf", MIXTURE)
         self.measure("RTN", self.folder / "rtn.gguf")
-        adapter = ("--lora", "--lora-rank", 4, "--lora-alpha", 8)
+        adapter = ("--lora", "--lora-rank", self.a.rank, "--lora-alpha", 2 * self.a.rank)
         self.tune("lora", *adapter, "--lr", 2e-4, "--merge", "f32")
         self.run("quantize", self.folder / "lora" / "model.gguf", self.folder / "lora-rtn.gguf", MIXTURE)
         self.measure("LoRA, then RTN", self.folder / "lora-rtn.gguf", "lora")
@@ -107,6 +107,8 @@ class Bench:
         text = re.sub(r"^(steps = )(\d+)", lambda m: m[1] + str(max(2, round(int(m[2]) * share))), text, flags=re.M)
         text = text.replace(f'type = "{FORMAT}"', f'type = "{MIXTURE}"')
         text = re.sub(r"^(length = )\d+", r"\g<1>512", text, flags=re.M)
+        text = re.sub(r"^(rank = )\d+", rf"\g<1>{self.a.rank}", text, flags=re.M)
+        text = re.sub(r"^(alpha = )\d+", rf"\g<1>{2 * self.a.rank}", text, flags=re.M)
         file = self.folder / "dl-qat.toml"
         file.write_text(text)
         return file
@@ -123,6 +125,7 @@ def main():
     parser.add_argument("--base-steps", type=int, default=1500)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--rank", type=int, default=4)
     parser.add_argument("--chunks", type=int, default=128)
     arguments = parser.parse_args()
     arguments.lumen = arguments.lumen.resolve()

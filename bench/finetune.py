@@ -107,23 +107,21 @@ def torch_part(part):
         import bitsandbytes as bnb
         with torch.device("meta"):
             model = LlamaForCausalLM(config)
-        model = model.to_empty(device="cpu")
+        # One linear layer after another, on the device: the whole in bf16 need not fit anywhere.
         for name, module in list(model.named_modules()):
             if isinstance(module, torch.nn.Linear) and name != "lm_head":
                 packed = bnb.nn.Linear4bit(module.in_features, module.out_features, bias=False, compute_dtype=torch.bfloat16, quant_type="nf4",
-                                           compress_statistics=True)
+                                           compress_statistics=True, device="meta")
                 weight = torch.randn(module.out_features, module.in_features, device=device) * 0.02
                 packed.weight = bnb.nn.Params4bit(weight, requires_grad=False, quant_type="nf4", compress_statistics=True, module=packed).to(device)
                 parent, _, child = name.rpartition(".")
                 setattr(model.get_submodule(parent), child, packed)
-                module.weight = None
-        model.model.rotary_emb = type(model.model.rotary_emb)(config=config)
-        for module in (model.lm_head, model.model.embed_tokens):
-            torch.nn.init.normal_(module.weight, std=0.02)
-        for name, parameter in model.named_parameters():
-            if "norm" in name:
-                torch.nn.init.ones_(parameter)
-        model = model.to(device)
+        for name, module in list(model.named_modules()):
+            for key, parameter in list(module.named_parameters(recurse=False)):
+                if parameter.is_meta:
+                    fresh = torch.ones(parameter.shape, device=device) if "norm" in name else torch.randn(parameter.shape, device=device) * 0.02
+                    setattr(module, key, torch.nn.Parameter(fresh, requires_grad=False))
+        model.model.rotary_emb = type(model.model.rotary_emb)(config=config).to(device)
         model.is_loaded_in_4bit = True
     else:
         with torch.device(device):
@@ -243,10 +241,8 @@ def main() -> int:
                 model = arguments.folder / f"{shape}-q4_0.gguf"
                 if not model.exists():
                     random_gguf.write(model, shape, "q4_0")
-                for old in arguments.folder.glob("*-q4_0.gguf"):
-                    if old != model:
-                        old.unlink()
                 line(f"qlora {shape}, 1 x {length} {' '.join(flags)}", lumen(arguments, model, 1, length, 4, arguments.folder / "out", *flags))
+                model.unlink()
     return 0
 
 

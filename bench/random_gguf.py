@@ -5,7 +5,9 @@ the size is at hand. Tokens are single bytes, and reserved ones up to the vocabu
   python3 bench/random_gguf.py 1b q4_0 model.gguf
 """
 import argparse
+import os
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -109,20 +111,32 @@ def write(path, shape, kind, context=8192):
     # One stretch of random blocks serves all tensors, each from another place in it.
     random = np.random.default_rng(1)
     stretch = make(random, (1 << 26) // size).tobytes()
+    start = aligned(len(header))
     with open(path, "wb") as file:
-        file.write(header + bytes(aligned(len(header)) - len(header)))
-        for name, rows, columns in tensors:
-            count = bytes_of(rows, columns)
-            left = count
-            if not rows:
-                file.write(np.ones(columns, np.float32).tobytes())
-                left = 0
-            while left > 0:
-                at = int(random.integers(0, len(stretch) // size // 2)) * size
-                part = min(left, len(stretch) - at)
-                file.write(memoryview(stretch)[at:at + part])
-                left -= part
-            file.write(bytes(aligned(count) - count))
+        file.write(header)
+        file.truncate(start + offset)
+    jobs = []  # (offset in the file, bytes of it, offset in the stretch); none: ones, of a norm
+    at = start
+    for name, rows, columns in tensors:
+        left = count = bytes_of(rows, columns)
+        if not rows:
+            jobs.append((at, count, None))
+            left = 0
+        while left > 0:
+            source = int(random.integers(0, len(stretch) // size // 2)) * size
+            part = min(left, len(stretch) - source)
+            jobs.append((at + count - left, part, source))
+            left -= part
+        at += aligned(count)
+    with open(path, "r+b") as file, ThreadPoolExecutor() as pool:
+        def place(job):
+            to, count, source = job
+            data = np.ones(count // 4, np.float32).tobytes() if source is None else memoryview(stretch)[source:source + count]
+            done = 0
+            while done < count:
+                done += os.pwrite(file.fileno(), data[done:], to + done)
+        for _ in pool.map(place, jobs):
+            pass
 
 
 if __name__ == "__main__":

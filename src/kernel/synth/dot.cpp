@@ -95,6 +95,12 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
     if (!why.empty() && !plans.front().integers) out.steps.back().plan += ", no integers: " + why;
     return out;
   }
+  // Numbers of the instruction's own type in both operands, whichever way they lie.
+  std::string unused;
+  if (const auto plans = choose_matrix(plain, target, options.exact, &unused); !plans.empty()) {
+    write_matrix_kernels(plan.graph, plain, pick(plans), target, out);
+    return out;
+  }
   write_tile_kernels(plan.graph, p, pick(tiles()), out);
   if (!why.empty()) out.steps.back().plan += ", no integers: " + why;
   return out;

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "model/train/groups.h"
 #include "model/train/method.h"
 #include "model/train/recomputation.h"
 #include "model/train/trainer.h"
@@ -190,7 +191,7 @@ TrainingForecast forecast_training(run::Engine& engine, const Model& model, cons
     out.evaluation = run::saturating_sum(out.evaluation, copy);
   }
   out.operations = method.operations();
-  for (const Parameter& p : method.trained()) out.trained += p.count();
+  out.trained = moving_count(method.trained());
   return out;
 }
 

@@ -54,6 +54,13 @@ bool ParameterGroup::holds(const Parameter& p) const {
          std::find(roles.begin(), roles.end(), p.role) != roles.end();
 }
 
+int64_t moving_count(const std::vector<Parameter>& trained) {
+  int64_t count = 0;
+  for (const Parameter& p : trained)
+    if (p.rate != 0) count += p.count();
+  return count;
+}
+
 std::vector<Parameter> grouped(std::vector<Parameter> trained, const std::vector<ParameterGroup>& groups) {
   std::vector<Parameter> out;
   for (Parameter& p : trained) {

@@ -28,6 +28,9 @@ struct ParameterGroup {
 // What is trained, with the rates and decays of the groups; frozen ones are gone.
 std::vector<Parameter> grouped(std::vector<Parameter> trained, const std::vector<ParameterGroup>& groups);
 
+// Numbers that move: those of parameters that a rate of 0 holds still are not counted.
+int64_t moving_count(const std::vector<Parameter>& trained);
+
 // Error when a group holds none of them.
 void require_members(const std::vector<ParameterGroup>& groups, const std::vector<Parameter>& trained);
 

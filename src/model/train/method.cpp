@@ -180,7 +180,7 @@ Method::Work Method::evaluated(graph::Graph g, const graph::Bindings& symbols) c
   if (!held_.names.empty()) g = hold(std::move(g), held_);
   graph::inline_calls(g);
   g = graph::bind_symbols(g, options.symbols);
-  graph::compute_by_rows(g);
+  graph::compute_by_rows(g, most_logits(g, trained_));
   if (is_frozen()) return finished(std::move(g));
   Work work{std::move(g), options};
   add_stored_formats(work);

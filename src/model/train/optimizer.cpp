@@ -1,6 +1,7 @@
 #include "model/train/optimizer.h"
 
 #include <map>
+#include <set>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -172,21 +173,12 @@ struct Parameters {
   }
 };
 
-// Bytes of logits that are there at once. Where most weights are frozen, little else is.
-int64_t most_logits(const Graph& g, const std::vector<ValueId>& trained) {
-  int64_t all = 0, ours = 0;
-  for (const ValueId v : g.inputs())
-    if (g[v].attributes.role == graph::Role::parameter) all = run::saturating_sum(all, graph::byte_size(g[v].type));
-  for (const ValueId v : trained) ours = run::saturating_sum(ours, graph::byte_size(g[v].type));
-  return int64_t{ours < all / 2 ? 128 : 256} << 20;
-}
-
 // The gradients of a graph's loss. It keeps its results: the loss, and metrics behind it.
-std::vector<ValueId> gradients_of(Graph& g, const Parameters& parameters) {
+std::vector<ValueId> gradients_of(Graph& g, const std::vector<Parameter>& trained, const Parameters& parameters) {
   ValueId loss = loss_of(g);
   std::vector<ValueId> metrics(g.results.begin() + 1, g.results.end());
   const std::vector<ValueId> gradients =
-      graph::differentiate_by_rows(g, loss, parameters.values, most_logits(g, parameters.values), &metrics);
+      graph::differentiate_by_rows(g, loss, parameters.values, most_logits(g, trained), &metrics);
   g.results = {loss};
   g.results.insert(g.results.end(), metrics.begin(), metrics.end());
   g.result_names.resize(g.results.size());
@@ -195,6 +187,19 @@ std::vector<ValueId> gradients_of(Graph& g, const Parameters& parameters) {
 }
 
 }  // namespace
+
+int64_t most_logits(const Graph& g, const std::vector<Parameter>& trained) {
+  std::set<std::string> names;
+  for (const Parameter& p : trained) names.insert(p.name);
+  int64_t all = 0, ours = 0;
+  for (const ValueId v : g.inputs()) {
+    if (g[v].attributes.role != graph::Role::parameter) continue;
+    const int64_t bytes = graph::byte_size(g[v].type);
+    all = run::saturating_sum(all, bytes);
+    if (names.count(g[v].attributes.name) > 0) ours = run::saturating_sum(ours, bytes);
+  }
+  return int64_t{ours < all / 2 ? 128 : 256} << 20;
+}
 
 Graph weighted_loss(Graph g) {
   LUMEN_CHECK(g.results.size() == 1 && g[g.results[0]].type.shape.size() == 2);
@@ -212,7 +217,7 @@ Graph training_step(Graph loss, const std::vector<Parameter>& trained, const Opt
   g.name = "train";
   graph::inline_calls(g);
   const Parameters parameters(g, trained, held);
-  const std::vector<ValueId> gradients = gradients_of(g, parameters);
+  const std::vector<ValueId> gradients = gradients_of(g, trained, parameters);
   Builder build(g);
   OptimizerGraph part(build, optimizer);
   const ValueId norm = part.norm(gradients);
@@ -231,7 +236,7 @@ Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int par
   g.name = "accumulate";
   graph::inline_calls(g);
   const Parameters parameters(g, trained, held);
-  const std::vector<ValueId> gradients = gradients_of(g, parameters);
+  const std::vector<ValueId> gradients = gradients_of(g, trained, parameters);
   Builder build(g);
   for (size_t i = 0; i < trained.size(); ++i) {
     const ValueId sum = build.input(kGradient + trained[i].name, Role::state, f32_type(trained[i].shape));

@@ -24,6 +24,10 @@ inline constexpr const char* kGradient = "gradient.";  // + parameter
 // Results for each parameter: the sum of the squares of its unclipped gradient. They tell where numbers break.
 inline constexpr const char* kSquares = "squares.";
 
+// How many bytes of logits are there at once, in steps and in evaluations: fewer where most weights are frozen, as
+// little else takes memory there.
+int64_t most_logits(const graph::Graph& g, const std::vector<Parameter>& trained);
+
 // The loss of batches whose positions count differently: the sum of `token_loss` [B, T], its one result, times a data
 // input "weights" of the same shape.
 graph::Graph weighted_loss(graph::Graph token_loss);

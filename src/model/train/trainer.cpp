@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "graph/grad/work.h"
 #include "graph/pass/segments.h"
+#include "model/train/groups.h"
 #include "model/train/guard.h"
 #include "model/train/lora.h"
 #include "model/train/recomputation.h"
@@ -375,9 +376,7 @@ std::string Trainer::broken_gradients() {
 }
 
 int64_t Trainer::trained_count() const {
-  int64_t count = 0;
-  for (const Parameter& p : method_.trained()) count += p.count();
-  return count;
+  return moving_count(method_.trained());
 }
 
 std::vector<Trainer::Held> Trainer::memory() const {
