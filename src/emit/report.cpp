@@ -1,5 +1,5 @@
 // See report.h. Reads assembly as text: labels, branches, and what the assembler is told about each kernel.
-// Proved by tests/emit/gpu_test.cpp.
+// Proved by tests/emit/gpu_report_test.cpp.
 #include "emit/report.h"
 
 #include <algorithm>
