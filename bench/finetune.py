@@ -72,8 +72,8 @@ def lumen(arguments, model, batch, length, steps, out, *flags):
     """Tokens a second and GiB of `lumen train --lora`."""
     shutil.rmtree(out, ignore_errors=True)
     command = [arguments.lumen, "train", "-m", model, "--data", arguments.text, "--lora", "--lora-rank", RANK, "--lora-alpha", 2 * RANK, "-b", batch,
-               "-c", length, "--steps", steps, "--warmup", 1, "--eval-every", 0, "--validation", 0.05, "--precision", "bf16", "--device",
-               arguments.device, "-o", out, *([] if "--recompute" in flags else ["--recompute", "maps"]),
+               "-c", length, "--steps", steps, "--warmup", 1, "--eval-every", 0, "--validation", 0.05 if arguments.device == "cuda" else 0.01,
+               "--device", arguments.device, "-o", out, *([] if "--precision" in flags else ["--precision", "bf16"]), *([] if "--recompute" in flags else ["--recompute", "maps"]),
                *arguments.flags, *flags]
     if arguments.threads:
         command += ["-t", arguments.threads]

@@ -35,7 +35,7 @@ model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& d
   model::RowReport report;
   const std::string text = data.all_text(chat_template, &report);
   if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of\n{}", report.table());
-  if (report.dropped() > 0) warn("rows that the tokenizer is not made of\n" + report.table());
+  // Rows that give no text give no tokens either: make_batches tells of each, once.
   if (!tokens) return model::Tokenizer::characters(text);
   model::BpeTraining options;
   options.vocabulary = *tokens;
@@ -69,6 +69,11 @@ void fit_context(model::Model& model, const model::Recipe& r) {
   model.config = longer;
 }
 
+// Whether a run that is not resumed writes a base of its own before its first step.
+bool rewrites(const TrainFlags& flags, const model::Recipe& r) {
+  return flags.begin.empty() && r.adapter.trains() && r.adapter.rewrites();
+}
+
 // The model a run begins with: a file, or fresh weights of a named size with the vocabulary of the tokenizer.
 model::Model starting_model(run::Engine& engine, const model::LibraryRef& library, const TrainFlags& flags,
                             model::Recipe& r, const TrainingData& data, const model::Model* teacher) {
@@ -82,7 +87,10 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
     fit_context(model, r);
     r.family = model.family->name();
     if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
-    model::require_training(engine, model, r, true, {}, teacher);
+    if (rewrites(flags, r))
+      model::require_training(engine, model::rewritten_outline(model, r), r, true, {}, teacher);
+    else
+      model::require_training(engine, model, r, true, {}, teacher);
     return model;
   }
   if (r.size.empty()) r.size = "char";
@@ -157,6 +165,8 @@ void prepare_folder(const TrainFlags& flags, const fs::path& out) {
         "continue it with --resume, name another folder with --out, or add --overwrite");
   }
   for (const fs::path& path : earlier) model::discard_checkpoint(path);
+  // Nothing of a base that the other run has rewritten is of use to this one, which may write its own.
+  for (const fs::path& path : model::rewritten_files(out)) fs::remove_all(path);
 }
 
 // The files a resumed run reads are those it has read before, and make the same tokens.
@@ -262,25 +272,33 @@ int train(const Shared& shared, TrainFlags& flags) {
   const graph::ProductType products = model::product_type(recipe.precision, library->formats());
   const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
   const model::BatchForm form{batches->has_weights(), batches->has_starts()};
-  model::require_training(engine, model, recipe, !flags.plan || !flags.model.empty(), form, teacher.get());
-  const bool rewrites = !stored && flags.begin.empty() && recipe.adapter.trains() && recipe.adapter.rewrites();
+  const bool rewriting = !stored && rewrites(flags, recipe), is_there = !flags.plan || !flags.model.empty();
+  const run::MemoryNeeds before = rewriting ? model::rewriting_needs(model, recipe) : run::MemoryNeeds();
+  run::require_host_memory(fmt::format("rewriting the base '{}' ({})", model.name, recipe.adapter.init), before,
+                           "choose a smaller model, or begin with --lora-init default");
+  std::optional<model::Model> base;
+  if (rewriting) base = model::rewritten_outline(model, recipe);
+  const model::Model& trained = base ? *base : model;
+  model::require_training(engine, trained, recipe, is_there, form, teacher.get());
   if (flags.plan) {
-    put_text(
-        model::plan_text(model::forecast_training(engine, model, recipe, form, !flags.model.empty(), teacher.get()),
-                         run::product_ceiling(engine, kind, shared.cache)));
+    model::TrainingForecast f =
+        model::forecast_training(engine, trained, recipe, form, !flags.model.empty(), teacher.get());
+    for (const run::MemoryNeed& need : before) f.rewriting = run::saturating_sum(f.rewriting, need.bytes);
+    put_text(model::plan_text(f, run::product_ceiling(engine, kind, shared.cache)));
     return 0;
   }
+  base.reset();
   model::Trainer::Origin origin;
   if (!flags.model.empty() && !recipe.adapter.trains())
     origin = {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model),
               model::weights_hash(model).hex()};
-  if (rewrites) model = rewritten_model(engine, library, model, recipe, out);
+  if (rewriting) model = rewritten_model(engine, library, model, recipe, out);
   model::Trainer trainer(engine, std::move(model), recipe, batches, teacher);
   trainer.set_origin(std::move(origin));
-  if (rewrites) trainer.begin_with(model::read_beginning(trainer.outline(), trainer.changes(), out).adapter);
+  if (rewriting) trainer.begin_with(model::read_beginning(trainer.outline(), trainer.changes(), out).adapter);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
   if (checkpoint) {
-    trainer.restore(*checkpoint, flags.changed_recipe);
+    trainer.restore(*checkpoint, {flags.changed_recipe, flags.changed_data});
     note(fmt::format("resumed from {} at step {}", checkpoint->folder.string(), trainer.done()));
     checkpoint.reset();
   } else if (!flags.begin.empty()) {

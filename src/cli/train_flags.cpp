@@ -366,7 +366,8 @@ CLI::Option* add_train_flags(CLI::App& app, TrainFlags& f) {
                                        "--out")
                             ->expected(0, 1)
                             ->type_name("[DIR]");
-  app.add_flag("--allow-changed-data", f.changed_data, "Resume although data files are not what they were");
+  app.add_flag("--allow-changed-data", f.changed_data,
+               "Resume although data files, or a teacher, are not what they were");
   app.add_flag("--allow-changed-recipe", f.changed_recipe,
                "Resume with other rates, steps, batches or data order than the checkpoint's");
   for (const KeyFlag& flag : kKeyFlags) add_key_flag(app, f, flag);

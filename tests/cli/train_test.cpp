@@ -170,6 +170,45 @@ TEST_F(TrainTest, AFolderIsOneRuns) {
   EXPECT_TRUE(contains(locked.error, "in use by process " + std::to_string(::getpid()))) << locked.error;
 }
 
+// A base that a run has rewritten is planned for, and goes with the run.
+TEST_F(TrainTest, ARewrittenBaseIsOfItsRun) {
+  ASSERT_EQ(train("given", {"--steps", "3"}).code, 0);
+  const auto rewriting = [&](const std::string& more) {
+    return lumen({"train",
+                  "-m",
+                  path("given/model.gguf"),
+                  "--data",
+                  path("text.txt"),
+                  "--lora",
+                  "--lora-init",
+                  "pissa",
+                  "--lora-rank",
+                  "2",
+                  "--lora-targets",
+                  "attention_k",
+                  "--steps",
+                  "1",
+                  "--eval-every",
+                  "0",
+                  "--length",
+                  "16",
+                  "-o",
+                  path("out"),
+                  "-q",
+                  more});
+  };
+  const Outcome plan = rewriting("--plan");
+  ASSERT_EQ(plan.code, 0) << plan.error;
+  EXPECT_NE(plan.out.find("before that, to rewrite the base"), std::string::npos) << plan.out;
+  EXPECT_FALSE(fs::exists(path("out")));
+  fs::create_directories(path("out"));
+  for (const char* earlier : {"out/base.gguf", "out/beginning.safetensors"}) std::ofstream(path(earlier)) << "earlier";
+  EXPECT_EQ(rewriting("--strict").code, 1);
+  const Outcome again = rewriting("--overwrite");
+  ASSERT_EQ(again.code, 0) << again.error;
+  EXPECT_NE(bytes("out/base.gguf"), "earlier");
+}
+
 TEST_F(TrainTest, TheFolderIsTriedFirst) {
   std::ofstream(path("file")) << "x";
   EXPECT_EQ(train("file", {"--steps", "1000000"}).code, 1);

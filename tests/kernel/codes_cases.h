@@ -11,7 +11,8 @@ struct CodesCase {
   bool straight = true;
   const char* format = "fp8_e4m3";
   Scalar element = Scalar::f32;
-  bool by_row = false;  // a factor for each element of the last axis, too
+  bool by_row = false;         // a factor for each element of the last axis, too
+  const char* held = nullptr;  // the format that x is decoded from
 };
 
 inline std::vector<CodesCase> codes_in_squares() {
@@ -20,19 +21,22 @@ inline std::vector<CodesCase> codes_in_squares() {
           {{2, 16, 3, 8}, {32, 24}},
           {{80, 36}, {80, 36}, false, "fp8_e5m2"},
           {{48, 64}, {48, 64}, true, "fp8_e4m3", Scalar::bf16},
-          {{48, 64}, {48, 64}, true, "fp8_e4m3", Scalar::f32, true}};
+          {{48, 64}, {48, 64}, true, "fp8_e4m3", Scalar::f32, true},
+          {{48, 64}, {48, 64}, true, "fp8_e4m3", Scalar::f32, false, "bf16"}};
 }
 inline std::vector<CodesCase> codes_in_lines() {
   return {{{5, 7}, {5, 7}},
           {{32, 6}, {32, 6}, false},
           {{3, 5, 11}, {}},
           {{300}, {}, true, "fp8_e5m2"},
-          {{4, 40}, {}, true, "fp8_e4m3", Scalar::bf16}};
+          {{4, 40}, {}, true, "fp8_e4m3", Scalar::bf16},
+          {{48, 64}, {48, 64}, true, "fp8_e4m3", Scalar::f32, false, "q4_0"}};
 }
 
 inline G codes_graph(const CodesCase& c) {
   G t;
-  const graph::ValueId x = t.in("x", c.shape, c.element);
+  const graph::ValueId x = c.held ? t.decoded(t.in("x", c.shape, format_named(c.held), graph::Role::parameter))
+                                  : t.in("x", c.shape, c.element);
   Formula f;
   f.inputs = {c.element, Scalar::f32};
   const int wide = c.element == Scalar::f32 ? f.input(0) : f.convert(ScalarOp::cast_, Scalar::f32, f.input(0));

@@ -82,6 +82,15 @@ TEST_F(DataLoad, FoldersAndKinds) {
   EXPECT_EQ(report.dropped(), 2u);
   EXPECT_NE(report.table().find("some.jsonl:2"), std::string::npos);
   EXPECT_NE(report.table().find("some.jsonl:3"), std::string::npos);
+  // A row that the template writes in part gives nothing.
+  ReadOptions strict = options();
+  strict.chat.text =
+      "{% for m in messages %}{% if m.content == 'b' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}{% endfor "
+      "%}";
+  RowReport pairs;
+  const auto pair = folder_.put("pair.jsonl", R"({"prompt":"q","chosen":"a","rejected":"b"})");
+  EXPECT_TRUE(texts_of_rows({pair}, strict, &pairs).empty());
+  EXPECT_EQ(pairs.dropped(), 1u);
   EXPECT_EQ(kind_of_rows({folder_.put("t.jsonl", "{\"text\":\"x\"}\n")}, {}), Example::Kind::text);
   EXPECT_EQ(kind_of_rows({folder_.put("p.jsonl", R"({"prompt":"q","chosen":"a","rejected":"b"})")}, {}),
             Example::Kind::pair);

@@ -116,6 +116,11 @@ TEST(DataShapes, EveryShape) {
                        {"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{}}"},
                        {"from":"observation","value":"r"},{"from":"gpt","value":"a"}]})"),
             "chats user:q assistant:null tool:r assistant:a");
+  // Lists by columns, as Sequence features have them.
+  EXPECT_EQ(example(R"({"conversations":{"from":["human","gpt"],"value":["q","a"],"weight":[null,1]}})"),
+            "chats user:q assistant:a");
+  EXPECT_EQ(example(R"({"prompt":"q","completion":{"role":["assistant"],"content":["a"]}})"),
+            "chats user:q | assistant:a");
   EXPECT_EQ(example(R"({"instruction":"do","input":"this","output":"done","system":"s"})"),
             "chats system:s user:do\n\nthis | assistant:done");
   EXPECT_EQ(example(R"({"instruction":"do","input":"","output":"done","history":[["a","b"]]})"),
@@ -148,6 +153,8 @@ TEST(DataShapes, Faults) {
   EXPECT_EQ(example(R"({"text":" \n"})"), "fault: \"text\" is empty");
   EXPECT_EQ(example(R"({"messages":{}})"), "fault: \"messages\" is no list");
   EXPECT_EQ(example(R"({"messages":[]})"), "fault: \"messages\" is empty");
+  EXPECT_EQ(example(R"({"messages":{"role":["user","assistant"],"content":["q"]}})"),
+            "fault: lists that belong together are of different lengths");
   EXPECT_EQ(example(R"({"messages":[7]})"), "fault: a message is no object");
   EXPECT_EQ(example(R"({"messages":[{"content":"a"}]})"), "fault: a message without a role");
   EXPECT_EQ(example(R"({"messages":[{"role":"user"}]})"), "fault: a message without content");

@@ -216,6 +216,12 @@ TEST(ObjectiveTrainer, TeachersFromAnotherModel) {
   EXPECT_EQ(again.evaluate(), last);
   Trainer other(engine, model_with_tokenizer(), recipe, data, taught_by(8, 11));
   EXPECT_THROW(other.restore(folder / "checkpoint-3"), Error);
+  const Checkpoint saved = load_checkpoint(folder / "checkpoint-3", test_library()->formats());
+  EXPECT_THROW(other.restore(saved, {.seed = true}), Error);
+  other.restore(saved, {.teacher = true});
+  EXPECT_EQ(other.done(), 3);
+  EXPECT_NE(other.taught_by().hash, again.taught_by().hash);
+  EXPECT_FALSE(again.taught_by().hash.empty());
   EXPECT_THROW(Trainer(engine, model_with_tokenizer(), recipe, data, taught_by(7, 12)), Error);
   // The model teaches itself nothing.
   Trainer same(engine, model_with_tokenizer(), recipe, data, std::make_shared<const Model>(model_with_tokenizer()));

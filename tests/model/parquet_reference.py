@@ -25,7 +25,7 @@ except ImportError:
     sys.exit(77)
 
 EPOCH = datetime.date(1970, 1, 1)
-CODECS = ["NONE", "SNAPPY", "GZIP", "ZSTD", "LZ4"]
+CODECS = ["NONE", "SNAPPY", "GZIP", "ZSTD", "LZ4", "BROTLI"]
 WORDS = ["", "a", "안녕하세요", "The river rises in the mountains.", "The river rises", "x" * 300, "ß€𝄞", "line\nline", "\0"]
 
 
@@ -174,6 +174,8 @@ def value_table(r, rows):
 def write_fixtures(folder):
     r = random.Random(1)
     pairs = pa.table({"prompt": ["2+2?", "3+3?"], "chosen": ["Four.", "Six."], "rejected": ["Five.", "Nine."]})
+    # As Sequence features of Hugging Face store a list of objects.
+    talks = pa.table({"conversations": [{"from": ["human", "gpt"], "value": ["2+2?", "Four."]}, {"from": ["human", "gpt"], "value": ["3+3?", "Six."]}]})
     encodings = {"text": "DELTA_BYTE_ARRAY", "id": "DELTA_BINARY_PACKED", "small": "DELTA_BINARY_PACKED", "flag": "RLE", "rate": "BYTE_STREAM_SPLIT",
                  "raw": "DELTA_BYTE_ARRAY", "tags.list.element.list.element": "PLAIN", "scores.key_value.key": "DELTA_LENGTH_BYTE_ARRAY",
                  "scores.key_value.value": "PLAIN"}
@@ -185,6 +187,7 @@ def write_fixtures(folder):
         "values_plain": (value_table(r, 10), {"compression": "NONE", "use_dictionary": False}),
         "values_lz4": (value_table(r, 20), {"compression": "LZ4", "data_page_size": 64, "write_batch_size": 4}),
         "pairs": (pairs, {"compression": "SNAPPY"}),
+        "sequence_brotli": (talks, {"compression": "BROTLI"}),
     }
     expected = {}
     for name, (table, options) in files.items():

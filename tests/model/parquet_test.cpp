@@ -50,7 +50,7 @@ std::string fixture(const std::string& name) {
 
 TEST(Parquet, RowsAreThoseThatWereWritten) {
   const auto expected = ordered_json::parse(read_file(kFixtures / "rows.json"));
-  EXPECT_EQ(expected.size(), 6u);
+  EXPECT_EQ(expected.size(), 7u);
   for (const auto& [name, want] : expected.items()) {
     const auto got = rows(*open_rows(kFixtures / (name + ".parquet")));
     ASSERT_EQ(got.size(), want.size()) << name;
@@ -68,6 +68,9 @@ TEST(Parquet, RowsMakeExamples) {
   const Example pair = example_of(rows(fixture("pairs")).front(), {});
   EXPECT_EQ(pair.kind, Example::Kind::pair);
   EXPECT_EQ(pair.rejected.back()["content"], "Five.");
+  const Example talk = example_of(rows(fixture("sequence_brotli")).back(), {});
+  EXPECT_EQ(talk.kind, Example::Kind::chat);
+  EXPECT_EQ(talk.messages.dump(), R"([{"role":"user","content":"3+3?"},{"role":"assistant","content":"Six."}])");
 }
 
 TEST(Parquet, Damaged) {

@@ -84,6 +84,16 @@ TEST(Provenance, TellsWhatHasChanged) {
   EXPECT_NE(found(check(), Found::differs).find("base.gguf'"), std::string::npos);
   EXPECT_EQ(found(check(), Found::missing), "");
 
+  Provenance taught = p;
+  taught.teacher = p.base;
+  taught.teacher_hash = p.base_hash;
+  write_run_file(folder / "run", taught, {});
+  EXPECT_NE(found(check(), Found::differs).find("teacher '" + p.base + "'"), std::string::npos);
+  taught.teacher_hash = weights_hash(read_model(test_library(), p.base)).hex();
+  write_run_file(folder / "run", taught, {});
+  EXPECT_EQ(found(check(), Found::differs).find("teacher"), std::string::npos);
+  EXPECT_EQ(record_of(*provenance_of(record_of(taught), "here")).at("lumen.run.teacher"), "base.gguf");
+
   Provenance old = p;
   old.compiler = "an older one";
   old.formats["q4_0"] = hash_text("another text").hex();

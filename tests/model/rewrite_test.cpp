@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "lora_case.h"
 #include "model/arch/read.h"
+#include "model/train/forecast.h"
 #include "model/train/rewrite/decomposition.h"
+#include "run/engine/repeat.h"
 
 namespace lumen::model {
 namespace {
@@ -129,6 +131,50 @@ TEST(Rewrite, FormatsLoseLessThanWithoutAnAdapter) {
   const Rewritten own(engine, c, packed, recipe);
   EXPECT_EQ(own.trainer->model().weights.at("layers.0.up").type, packed.weights.at("layers.0.up").type);
   EXPECT_EQ(rewritten_files(own.folder.path()).size(), 2U);
+}
+
+// Training holds the base that is written, and what it was said to need is what it takes.
+TEST(Rewrite, TheForecastIsOfTheBaseThatIsWritten) {
+  const WideCase c;
+  run::Engine own = make_engine(2), other = make_engine(2);
+  Recipe recipe = rewriting_recipe("loftq_iter_1", "q4_0");
+  recipe.adapter.targets = {"attention_k"};
+  const Model outline = rewritten_outline(c.model, recipe);
+  const TrainingForecast f = forecast_training(own, outline, recipe);
+  TestFolder folder;
+  (void)rewrite_base(other, c.model, recipe, folder.path());
+  const Model base = read_model(test_library(), *rewritten_base(folder.path()));
+  EXPECT_EQ(f.weights, base.weight_bytes());
+  for (const auto& [name, w] : base.weights) EXPECT_EQ(w.type, outline.weights.at(name).type) << name;
+  Trainer trainer(own, base, recipe, c.data);
+  (void)trainer.step();
+  (void)trainer.evaluate(2);
+  int64_t in_place = 0;
+  for (const auto& [name, w] : base.weights)
+    if (reinterpret_cast<uintptr_t>(w.bytes.data()) % static_cast<uintptr_t>(run::kParameterAlignment) == 0)
+      in_place += static_cast<int64_t>(w.bytes.size());
+  const int64_t taken = own.device().memory().peak + in_place;
+  EXPECT_GE(f.total(), taken * 97 / 100);
+  EXPECT_LE(f.total(), taken * 103 / 100);
+}
+
+// While it is written: the file, A and B, and of one weight at a time some copies and its decomposition.
+TEST(Rewrite, WhatTheRewritingNeeds) {
+  const WideCase c;
+  const Recipe pissa = rewriting_recipe("pissa"), loftq = rewriting_recipe("loftq_iter_1", "q4_0");
+  const auto needs = rewriting_needs(c.model, pissa), packed = rewriting_needs(c.model, loftq);
+  ASSERT_EQ(needs.size(), 3U);
+  EXPECT_EQ(needs[0].bytes, c.model.weight_bytes());
+  EXPECT_TRUE(needs[0].is_there);
+  EXPECT_EQ(needs[1].bytes, packed[1].bytes);
+  int64_t largest = 0;
+  for (const auto& [name, w] : c.model.weights)
+    if (w.type.shape.size() == 2) largest = std::max(largest, static_cast<int64_t>(w.bytes.size()));
+  EXPECT_GE(needs[2].bytes, 4 * largest);
+  EXPECT_GE(packed[2].bytes, 3 * largest);
+  // Exactly: copies in doubles. Over a subspace: some columns.
+  EXPECT_GT(decomposition_bytes(400, 16384, {.rank = 4}), 4 * 8 * 400 * 16384);
+  EXPECT_LT(decomposition_bytes(4096, 16384, {.rank = 4}), 16 << 20);
 }
 
 TEST(Rewrite, WhatContradicts) {

@@ -57,7 +57,8 @@ class CodeKernel {
     if (turned_ >= 0 && first_column_ > 0) barrier[first_column_ - 1] = true;
     body_ = std::make_unique<Body>(draft_, plan_, inner_, shape_, barrier);
     const bool in_squares = turned_ >= 0 && rows_ % kRows == 0 && columns_ % kColumns == 0 &&
-                            body_->extents().back() == columns_ && body_->extents().size() > 1;
+                            body_->extents().back() == columns_ && body_->extents().size() > 1 &&
+                            kColumns % body_->chunking(kColumns).unit == 0;  // whole blocks of what is unpacked
     in_squares ? squares() : lines();
     Synthesis out;
     const auto elements = static_cast<double>(product(shape_));
@@ -156,6 +157,7 @@ class CodeKernel {
       const ValueId line = b_.add(row, b_.i64(i));
       const std::vector<ValueId> at = digits(b_, line, outer);
       for (size_t d = 0; d < at.size(); ++d) body_->open(static_cast<int>(d), at[d]);
+      body_->enter_chunk(column, n);
       body_->open_lanes(column, n, -1);
       const ValueId x = code();
       if (straight_ >= 0)

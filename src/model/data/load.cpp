@@ -283,16 +283,19 @@ std::vector<std::string> texts_of_rows(const std::vector<fs::path>& files, const
           out.push_back(example.text);
           continue;
         }
+        // All of a row or nothing: a row that is counted as dropped gives no text.
+        std::vector<std::string> texts;
         for (const ordered_json* messages : {&example.messages, &example.rejected}) {
           if (messages->empty()) continue;
           ordered_json context = {{"messages", *messages}, {"bos_token", ""}, {"eos_token", ""}};
           for (const auto& [name, value] : example.more.items()) context[name] = value;
-          out.push_back(chat.render(context, template_time));
+          texts.push_back(chat.render(context, template_time));
         }
+        out.insert(out.end(), texts.begin(), texts.end());
       } catch (const ShapeFault& fault) {
         drop(fault.reason, fault.detail);
       } catch (const Error& error) {
-        drop("cannot be written by the template", error.what());
+        drop("cannot be tokenized", error.what());
       }
     }
   }

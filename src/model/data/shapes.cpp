@@ -58,9 +58,28 @@ class Row {
   const std::map<std::string, std::string>& columns_;
 };
 
-// A list, or the text of one, as tables have it.
+// {"from": [..], "value": [..]}, as datasets' Sequence features store a list of objects: that list. Nothing where not
+// every member is a list.
+std::optional<ordered_json> from_columns(const ordered_json& value) {
+  if (!value.is_object() || value.empty()) return std::nullopt;
+  for (const ordered_json& column : value)
+    if (!column.is_array()) return std::nullopt;
+  const size_t count = value.begin()->size();
+  ordered_json list = ordered_json::array();
+  for (size_t i = 0; i < count; ++i) list.push_back(ordered_json::object());
+  for (const auto& [name, column] : value.items()) {
+    if (column.size() != count)
+      wrong("lists that belong together are of different lengths", fmt::format("\"{}\"", name));
+    for (size_t i = 0; i < count; ++i)
+      if (!column[i].is_null()) list[i][name] = column[i];
+  }
+  return list;
+}
+
+// A list, the same by columns, or the text of one, as tables have it.
 std::optional<ordered_json> list_of(const ordered_json& value) {
   if (value.is_array()) return value;
+  if (value.is_object()) return from_columns(value);
   if (!value.is_string() || !value.get_ref<const std::string&>().starts_with('[')) return std::nullopt;
   try {
     ordered_json list = parse_ordered_json(value.get_ref<const std::string&>(), "");
@@ -198,9 +217,9 @@ ordered_json prompt_of(const Row& row, const std::string& name) {
 // An answer: messages, one message, or a text.
 ordered_json answer_of(const Row& row, const std::string& name) {
   const ordered_json& value = *row.find(name);
-  if (value.is_object()) return checked_messages(ordered_json::array({value}), name);
   if (const auto list = list_of(value); list && !list->empty() && (*list)[0].is_object())
     return checked_messages(*list, name);
+  if (value.is_object()) return checked_messages(ordered_json::array({value}), name);
   return ordered_json::array({message("assistant", row.text(name))});
 }
 

@@ -254,6 +254,8 @@ std::string trained(const RunLog& run) {
   line("family", run.text("family"));
   line("begun from", run.text("base"));
   line("its weights, by hash", run.text("base_hash"));
+  line("taught by", run.text("teacher"));
+  line("its weights, by hash", run.text("teacher_hash"));
   line("adapter", run.text("adapter"));
   line("shipped as", run.text("ships"));
   if (const std::string moments = run.text("moments"); !run.text("optimizer").empty())

@@ -32,8 +32,7 @@ TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const M
   for (const Parameter& p : model.parameters) {
     const auto w = model.weights.find(p.name);
     const bool packed = method.is_frozen() && w != model.weights.end();
-    out.weights =
-        run::saturating_sum(out.weights, packed ? static_cast<int64_t>(w->second.bytes.size()) : held_bytes(p));
+    out.weights = run::saturating_sum(out.weights, packed ? byte_size(w->second.type) : held_bytes(p));
   }
   int64_t trained = 0;
   for (const Parameter& p : method.trained()) {
@@ -203,6 +202,7 @@ std::string plan_text(const TrainingForecast& f, double ceiling) {
   for (const run::MemoryNeed& need : f.needs())
     if (need.bytes > 0) line(need.what, in_mib(need.bytes));
   line("together", in_mib(f.total()));
+  if (f.rewriting > 0) line("before that, to rewrite the base", in_mib(f.rewriting));
   line("numbers that are trained", fmt::format("{}", f.trained));
   line("operations of a step", fmt::format("{:.3g}", f.operations));
   if (ceiling > 0) line("time of a step at the measured ceiling", fmt::format("{:.3g} s", f.operations / ceiling));

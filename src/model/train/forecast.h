@@ -17,6 +17,7 @@ struct TrainingForecast {
   int64_t gradients = 0;   // kept between the batches of a step; otherwise they are values
   int64_t values = 0;      // within a step
   int64_t evaluation = 0;  // within an evaluation
+  int64_t rewriting = 0;   // before any of this, where the base is rewritten (rewrite/rewrite.h)
   int64_t trained = 0;     // numbers
   double operations = 0;   // of the products of a step
   int64_t total() const;

@@ -55,6 +55,10 @@ json run_line(Trainer& trainer, const LoopOptions& options) {
     run["base"] = origin.place;
     run["base_hash"] = origin.hash;
   }
+  if (const Trainer::Origin teacher = trainer.taught_by(); !teacher.hash.empty()) {
+    run["teacher"] = teacher.place;
+    run["teacher_hash"] = teacher.hash;
+  }
   if (trainer.has_adapter()) run["adapter"] = recipe.adapter.method;
   if (recipe.ship.ships()) run["ships"] = recipe.ship.type;
   for (const Trainer::Trained& t : trainer.trained())

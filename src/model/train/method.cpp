@@ -34,7 +34,7 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
   options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
   options_.products = product_type(recipe.precision, model.family->library().formats());
   // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
-  options_.exact = recipe.adapter.trains() && options_.products.scalar == Scalar::f32;
+  options_.exact = recipe.adapter.trains() && !has_short_products();
   loss_ = function(objective_ ? objective_->function() : form.weights ? "token_loss" : "loss");
   if (!objective_ && form.weights) loss_ = weighted_loss(std::move(loss_));
   const Scalar type = param_scalar(recipe.param_type);

@@ -35,6 +35,8 @@ class Method {
   bool is_frozen() const { return !changes_.empty(); }
   const std::vector<Parameter>& trained() const { return trained_; }  // weights and learned fields, or adapters
   const Holding& held() const { return held_; }
+  // Products round what they multiply to a short float.
+  bool has_short_products() const { return options_.products.scalar != Scalar::f32; }
   const Optimizer& optimizer() const { return optimizer_; }
   const std::vector<graph::FormatAssignment>& roundings() const { return roundings_; }
   const std::vector<LearnedField>& learned() const { return learned_; }

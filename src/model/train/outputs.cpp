@@ -133,6 +133,9 @@ Provenance provenance_of(const Trainer& trainer, const Model& model) {
   const Trainer::Origin origin = trainer.origin();
   from.base = origin.place;
   from.base_hash = origin.hash;
+  const Trainer::Origin teacher = trainer.taught_by();
+  from.teacher = teacher.place;
+  from.teacher_hash = teacher.hash;
   from.files = trainer.batches().files();
   for (DataFile& f : from.files)
     if (!f.path.empty()) f.path = fs::absolute(f.path).lexically_normal().string();

@@ -24,13 +24,16 @@ using nlohmann::json;
 
 constexpr const char* kBase = "lumen.run.base";
 constexpr const char* kBaseHash = "lumen.run.base_hash";
+constexpr const char* kTeacher = "lumen.run.teacher";
+constexpr const char* kTeacherHash = "lumen.run.teacher_hash";
 constexpr const char* kFiles = "lumen.run.files";
 constexpr const char* kTokens = "lumen.run.tokens";
 constexpr const char* kRecipe = "lumen.run.recipe";
 constexpr const char* kRecipeHash = "lumen.run.recipe_hash";
 constexpr const char* kFormats = "lumen.run.formats";
 constexpr const char* kCompiler = "lumen.run.compiler";
-constexpr const char* kAll[] = {kBase, kBaseHash, kFiles, kTokens, kRecipe, kRecipeHash, kFormats, kCompiler};
+constexpr const char* kAll[] = {kBase,   kBaseHash, kTeacher,    kTeacherHash, kFiles,
+                                kTokens, kRecipe,   kRecipeHash, kFormats,     kCompiler};
 constexpr const char* kOutputs = "outputs";  // of run.json: files by content
 constexpr uint64_t kLargestRecord = uint64_t{64} << 20;
 
@@ -99,7 +102,8 @@ std::vector<std::string> places_around(const fs::path& by) {
     std::error_code failure;
     if (run == by || !fs::is_regular_file(run, failure)) continue;
     const json all = parse_json(read_file(run, kLargestRecord), run.string());
-    if (all.is_object() && all.contains(kBase) && all[kBase].is_string()) out.push_back(all[kBase].get<std::string>());
+    for (const char* key : {kBase, kTeacher})
+      if (all.is_object() && all.contains(key) && all[key].is_string()) out.push_back(all[key].get<std::string>());
     if (!all.is_object() || !all.contains(kFiles) || !all[kFiles].is_string()) continue;
     const json files = parse_json(all[kFiles].get<std::string>(), run.string());
     if (!files.is_array()) continue;
@@ -130,11 +134,13 @@ class Places {
   std::optional<std::vector<std::string>> around_;  // read once, when the first is asked for
 };
 
-VerifyLine compare_base(const LibraryRef& library, const Provenance& p, Places& places) {
+// A model by its weights.
+VerifyLine compare_model(const LibraryRef& library, const char* what, const std::string& recorded,
+                         const std::string& hash, Places& places) {
   VerifyLine line;
-  line.what = fmt::format("base '{}'", p.base);
+  line.what = fmt::format("{} '{}'", what, recorded);
   std::error_code failure;
-  const std::string place = places.of(p.base);
+  const std::string place = places.of(recorded);
   const Paths files = model_files(place);
   if (files.empty() || !fs::exists(files.front(), failure)) {
     line.found = Found::missing;
@@ -142,9 +148,9 @@ VerifyLine compare_base(const LibraryRef& library, const Provenance& p, Places& 
     return line;
   }
   const std::string now = weights_hash(read_model(library, place)).hex();
-  if (now != p.base_hash) {
+  if (now != hash) {
     line.found = Found::differs;
-    line.detail = fmt::format("weights {}; recorded: {}", now, p.base_hash);
+    line.detail = fmt::format("weights {}; recorded: {}", now, hash);
   }
   return line;
 }
@@ -156,7 +162,8 @@ std::vector<VerifyLine> compare_all(const LibraryRef& library, const Record& rec
                 "`lumen train` and `lumen merge` record it in what they write");
   std::vector<VerifyLine> lines;
   Places places{file};
-  if (!p->base.empty()) lines.push_back(compare_base(library, *p, places));
+  if (!p->base.empty()) lines.push_back(compare_model(library, "base", p->base, p->base_hash, places));
+  if (!p->teacher.empty()) lines.push_back(compare_model(library, "teacher", p->teacher, p->teacher_hash, places));
   for (const DataFile& f : p->files) {
     if (f.path.empty()) continue;  // the text that comes with the program is part of it
     lines.push_back(compare_file("file", places.of(f.path), f.bytes, f.hash.hex()));
@@ -196,6 +203,8 @@ Record whole_record(const Provenance& from) {
   };
   put(kBase, from.base);
   put(kBaseHash, from.base_hash);
+  put(kTeacher, from.teacher);
+  put(kTeacherHash, from.teacher_hash);
   json files = json::array();
   for (const DataFile& f : from.files) files.push_back(json_of(f));
   put(kFiles, json_print(files, kFiles));
@@ -222,6 +231,7 @@ Record record_of(const Provenance& from) {
     return place.starts_with("hf:") ? place : fs::path(place).filename().string();
   };
   names.base = name_of(from.base);
+  names.teacher = name_of(from.teacher);
   for (DataFile& f : names.files) f.path = name_of(f.path);
   return whole_record(names);
 }
@@ -231,6 +241,8 @@ std::optional<Provenance> provenance_of(const Record& record, const std::string&
   Provenance p;
   p.base = text_of(record, kBase);
   p.base_hash = text_of(record, kBaseHash);
+  p.teacher = text_of(record, kTeacher);
+  p.teacher_hash = text_of(record, kTeacherHash);
   p.tokens = text_of(record, kTokens);
   p.recipe = text_of(record, kRecipe);
   p.compiler = text_of(record, kCompiler);

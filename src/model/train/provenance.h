@@ -25,6 +25,7 @@ inline const std::vector<std::string> kFolderFiles = {"model.safetensors", "conf
 struct Provenance {
   std::string base;                            // the file or folder it began with; "": fresh weights
   std::string base_hash;                       // of its weights
+  std::string teacher, teacher_hash;           // the same of the model it learned from; "": none
   std::vector<DataFile> files;                 // data, or adapters that were merged
   std::string tokens;                          // hash of everything batches were made of; "" where nothing was trained
   std::string recipe;                          // what was trained (describe_training)

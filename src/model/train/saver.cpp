@@ -69,7 +69,7 @@ void Saver::restore_best() const {
                 "without --load-best the last step's model is written");
   // What this run has decided since stays: its next start shall decide alike.
   const RunState state = trainer_.state();
-  trainer_.restore(load_checkpoint(best(), trainer_.outline().family->library().formats()), true);
+  trainer_.restore(load_checkpoint(best(), trainer_.outline().family->library().formats()), {.seed = true});
   trainer_.state() = state;
 }
 
@@ -104,7 +104,7 @@ bool Saver::go_back(int64_t failed) {
   last_ = good_.back();
   const int64_t from = step_of(last_);
   const int64_t width = again ? std::min(2 * before.width, RunState::kWidest) : 1;
-  trainer_.restore(load_checkpoint(last_, trainer_.outline().family->library().formats()), true);
+  trainer_.restore(load_checkpoint(last_, trainer_.outline().family->library().formats()), {.seed = true});
   RunState& state = trainer_.state();
   state.skipped = before.skipped;
   for (int64_t step = failed; step >= std::max(from, failed - width + 1); --step) state.skip(before.batch_of(step));

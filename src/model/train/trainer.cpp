@@ -108,8 +108,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
       batches_(std::move(batches)),
       teacher_(std::move(teacher)),
       method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}, teacher_.get()) {
-  engine_.device().flush_subnormals(product_type(recipe_.precision, model_.family->library().formats()).scalar !=
-                                    Scalar::f32);
+  engine_.device().flush_subnormals(method_.has_short_products());
   if (teacher_) begin_teacher();
   if (method_.is_frozen())
     begin_adapter();
@@ -126,6 +125,7 @@ Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_pt
 }
 
 void Trainer::begin_teacher() {
+  teacher_hash_ = weights_hash(*teacher_).hex();
   for (const auto& [name, w] : teacher_->weights) {
     if (w.is_f32()) require_finite(w.f32(), teacher_->name, name, kDamagedHint);
     tensors_[teacher_input(name)] =

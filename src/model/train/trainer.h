@@ -103,6 +103,8 @@ class Trainer {
     std::string place, hash;
   };
   Origin origin() const { return has_adapter() ? Origin{recipe_.base, base_.hex()} : origin_; }
+  // The same of its teacher; empty where it has none.
+  Origin taught_by() const { return {teacher_ ? recipe_.objective.teacher : "", teacher_hash_}; }
   void set_origin(Origin origin) { origin_ = std::move(origin); }
   // Of an adapter inside a rounding (ship.h), the formats it is trained for, and a merged weight in the very bytes.
   const Shipping* shipping() const { return method_.shipping(); }
@@ -124,9 +126,13 @@ class Trainer {
   // Writes a checkpoint folder and removes none. Error (exit 4) that names the tensor when a weight or a moment is not
   // finite; nothing is left behind then.
   std::filesystem::path save(const std::filesystem::path& out) const;
-  // Error when it belongs to another model, or to another seed unless `any_seed`; exit 4 when it holds a number that is
-  // not finite.
-  void restore(const Checkpoint& checkpoint, bool any_seed = false);
+  // What may be another than the checkpoint's run had. Another teacher is told with a warning.
+  struct Changes {
+    bool seed = false, teacher = false;
+  };
+  // Error when it belongs to another model, or something has changed that may not; exit 4 when it holds a number that
+  // is not finite.
+  void restore(const Checkpoint& checkpoint, Changes allowed = {false, false});
   void restore(const std::filesystem::path& checkpoint);
   // Begins with what another run trained, weights or an adapter, and nothing else of it. Error when it is of another
   // shape.
@@ -178,6 +184,7 @@ class Trainer {
   Method method_;
   Hash base_;
   Origin origin_;
+  std::string teacher_hash_;
   Tensors tensors_;  // inputs by name: parameters, moments, data
   std::shared_ptr<run::Program> step_, accumulate_, apply_, evaluate_;
   std::shared_ptr<run::Program> reference_, objective_loss_, divergence_, logits_;

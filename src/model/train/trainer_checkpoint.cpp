@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "model/file/json.h"
 #include "model/train/guard.h"
 #include "model/train/record.h"
@@ -108,7 +109,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   content.state.config = describe(recipe_);
   record_run(model_, batches_->files(), batches_->token_hash(), &content);
   if (has_adapter()) record_base(base_, &content);
-  if (teacher_) content.state.more[kTeacher] = weights_hash(*teacher_).hex();
+  if (teacher_) content.state.more[kTeacher] = teacher_hash_;
   if (!reference_log_.empty()) content.files[kReferenceFile] = reference_log_.text();
   content.state.more["run"] = to_json(state_);
   if (goes_on_) content.state.more[kGoesOn] = true;
@@ -152,13 +153,13 @@ void Trainer::begin_with(const Adapter& beginning) {
   goes_on_ = true;
 }
 
-void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
+void Trainer::restore(const Checkpoint& checkpoint, Changes allowed) {
   const std::string folder = checkpoint.folder.string();
   for (auto& [name, t] : tensors_) {
     if (is_saved(name)) take(*checkpoint.weights, name, folder, *t);
     if (is_optimizer_state(name)) take(*checkpoint.optimizer, name, folder, *t);
   }
-  if (checkpoint.state.seed != recipe_.seed && !any_seed) {
+  if (checkpoint.state.seed != recipe_.seed && !allowed.seed) {
     throw user_error("{} was made with seed {}, this run has seed {}", folder, checkpoint.state.seed, recipe_.seed);
   }
   if (checkpoint.state.step < 0 || checkpoint.state.step > recipe_.schedule.steps) {
@@ -166,9 +167,12 @@ void Trainer::restore(const Checkpoint& checkpoint, bool any_seed) {
                      recipe_.schedule.steps);
   }
   const nlohmann::json& more = checkpoint.state.more;
-  if (teacher_ && more.contains(kTeacher) && more[kTeacher] != weights_hash(*teacher_).hex())
-    throw Error(Exit::verify, fmt::format("'{}' is not the teacher that {} was made with", teacher_->name, folder),
-                "--teacher names the same model");
+  if (teacher_ && more.contains(kTeacher) && more[kTeacher] != teacher_hash_) {
+    const std::string what = fmt::format("'{}' is not the teacher that {} was made with", teacher_->name, folder);
+    if (!allowed.teacher)
+      throw Error(Exit::verify, what, "--teacher names the same model, or --allow-changed-data takes another");
+    warn(what);
+  }
   state_ = run_state_of(checkpoint.state.more, folder);
   done_ = checkpoint.state.step;
   goes_on_ = checkpoint.state.more.contains(kGoesOn);

@@ -1,5 +1,6 @@
 #include "model/data/parquet/unpack_page.h"
 
+#include <brotli/decode.h>
 #include <lz4.h>
 #include <snappy-c.h>
 #include <zstd.h>
@@ -14,7 +15,7 @@
 namespace lumen::model::parquet {
 namespace {
 
-constexpr int kStored = 0, kSnappy = 1, kGzip = 2, kZstandard = 6, kLz4 = 7;
+constexpr int kStored = 0, kSnappy = 1, kGzip = 2, kBrotli = 4, kZstandard = 6, kLz4 = 7;
 constexpr std::array<const char*, 8> kNames = {"stored", "snappy", "gzip", "lzo", "brotli", "lz4 with Hadoop's frames",
                                                "zstd",   "lz4_raw"};
 
@@ -25,6 +26,12 @@ bool unpack(int codec, std::string_view packed, size_t size, char* out) {
     return snappy_uncompress(packed.data(), packed.size(), out, &made) == SNAPPY_OK && made == size;
   }
   if (codec == kZstandard) return ZSTD_decompress(out, size, packed.data(), packed.size()) == size;
+  if (codec == kBrotli) {
+    size_t made = size;
+    return BrotliDecoderDecompress(packed.size(), reinterpret_cast<const uint8_t*>(packed.data()), &made,
+                                   reinterpret_cast<uint8_t*>(out)) == BROTLI_DECODER_RESULT_SUCCESS &&
+           made == size;
+  }
   if (codec == kLz4) {
     if (packed.size() > INT_MAX || size > INT_MAX) return false;
     const int made = LZ4_decompress_safe(packed.data(), out, static_cast<int>(packed.size()), static_cast<int>(size));
@@ -39,12 +46,14 @@ bool unpack(int codec, std::string_view packed, size_t size, char* out) {
 }  // namespace
 
 void check_codec(int codec) {
-  if (codec == kStored || codec == kSnappy || codec == kGzip || codec == kZstandard || codec == kLz4) return;
+  if (codec == kStored || codec == kSnappy || codec == kGzip || codec == kBrotli || codec == kZstandard ||
+      codec == kLz4)
+    return;
   const bool known = codec >= 0 && static_cast<size_t>(codec) < kNames.size();
   throw Error(Exit::user,
               fmt::format("packed by {}, which is not supported",
                           known ? kNames[static_cast<size_t>(codec)] : fmt::format("codec {}", codec).c_str()),
-              "write the file with snappy, gzip, zstd, lz4_raw or without a codec");
+              "write the file with snappy, gzip, brotli, zstd, lz4_raw or without a codec");
 }
 
 std::string_view unpack_page(int codec, std::string_view packed, size_t size, PageBuffer& buffer) {

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "graph/ir/build.h"
 #include "graph/ir/eval.h"
+#include "run/device/require.h"
 
 namespace lumen::model {
 namespace {
@@ -101,14 +102,32 @@ LowRankPair cut(const Matrix& left, const Eigen::VectorXd& values, const Matrix&
           weight_of(roots.asDiagonal() * right.leftCols(rank).transpose())};
 }
 
+bool is_exact(int64_t narrow, const DecompositionOptions& options) {
+  return options.iterations == 0 || (options.iterations < 0 && narrow <= kQuick) || options.rank + kBeside >= narrow;
+}
+
 }  // namespace
+
+int64_t decomposition_bytes(int64_t rows, int64_t columns, const DecompositionOptions& options) {
+  using run::saturating_product, run::saturating_sum;
+  const int64_t narrow = std::min(rows, columns);
+  const auto numbers = [](int64_t times, int64_t a, int64_t b) {
+    return saturating_product(times * static_cast<int64_t>(sizeof(double)), saturating_product(a, b));
+  };
+  // The matrix, Eigen's two copies of it and the factor of its size; then a block of reflections, the small factor and
+  // work space.
+  constexpr int64_t kBlock = 48;
+  if (is_exact(narrow, options))
+    return saturating_sum(numbers(4, rows, columns),
+                          saturating_sum(numbers(1, std::max(rows, columns), kBlock), numbers(7, narrow, narrow)));
+  return numbers(5, saturating_sum(rows, columns), options.rank + kBeside);
+}
 
 LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const DecompositionOptions& options) {
   const int64_t narrow = std::min(w.rows(), w.columns());
   LUMEN_CHECK(w.is_f32() && w.type.shape.size() == 2 && options.rank >= 1 && options.rank <= narrow && scale > 0);
   const int64_t columns = options.rank + kBeside;
-  const bool exact = options.iterations == 0 || (options.iterations < 0 && narrow <= kQuick) || columns >= narrow;
-  if (exact) {
+  if (is_exact(narrow, options)) {
     const Eigen::BDCSVD<Matrix> svd(matrix_of(w), Eigen::ComputeThinU | Eigen::ComputeThinV);
     return cut(svd.matrixU(), svd.singularValues(), svd.matrixV(), options.rank, scale);
   }

@@ -24,5 +24,7 @@ struct DecompositionOptions {
 
 // Of an f32 matrix [N, K]. Its singular values are divided by `scale` first.
 LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const DecompositionOptions& options);
+// About how many bytes it takes of the host for a matrix of so many rows and columns, beside the matrix.
+int64_t decomposition_bytes(int64_t rows, int64_t columns, const DecompositionOptions& options);
 
 }  // namespace lumen::model

@@ -50,6 +50,63 @@ std::map<std::string, FormatRef> formats_of_base(const Model& model, const Recip
   return out;
 }
 
+DecompositionOptions decomposition_options(const graph::LowRank& change, const AdapterInit& init) {
+  DecompositionOptions options;
+  options.rank = change.rank;
+  if (init.kind == AdapterInit::Kind::pissa && init.iterations > 0) options.iterations = init.iterations;
+  return options;
+}
+
+const graph::LowRank* change_of(const Method& method, const std::string& parameter) {
+  for (const graph::LowRank& c : method.changes())
+    if (c.weight == parameter) return &c;
+  return nullptr;
+}
+
+// The model with the types of its base to come; what is written anew has no bytes.
+Model with_formats(const Model& model, const Method& method, const std::map<std::string, FormatRef>& formats,
+                   const Recipe& recipe) {
+  Model base = model;
+  for (auto& [name, w] : base.weights) {
+    const FormatRef format = formats.at(name);
+    const FormatRef own = w.type.element.format;
+    if (!change_of(method, name) && (own ? format && own->hash == format->hash : !format)) continue;
+    if (format && !format->encodes())
+      throw Error(Exit::user,
+                  fmt::format("'{}' is held in '{}', which can be read but not written, so that {} cannot change it",
+                              name, format->name, recipe.adapter.init),
+                  "name another format with --lora-base-type");
+    w.type.element = {Scalar::f32, format && !is_plain(*format, Scalar::f32) ? format : nullptr};
+    w.bytes = {};
+  }
+  return base;
+}
+
+// What one weight takes while it is written anew, beside the file's bytes: `change` is null where it only gets another
+// format. The steps are those of Rewriting and rewrite_base.
+int64_t rewriting_bytes(const Weight& base, const graph::LowRank* change, const AdapterInit& init) {
+  using run::saturating_product, run::saturating_sum;
+  const int64_t packed = byte_size(base.type);
+  const int64_t floats = saturating_product(base.rows(), saturating_product(base.columns(), sizeof(float)));
+  const auto sum = [&](int64_t times_floats, int64_t times_packed, int64_t more = 0) {
+    return saturating_sum(saturating_product(times_floats, floats),
+                          saturating_sum(saturating_product(times_packed, packed), more));
+  };
+  const int64_t taken = std::max(sum(2, 0), sum(1, 1));  // decoded, and encoded again
+  if (!change) return taken;
+  const graph::Shape& shape = base.type.shape;
+  const bool stacked = shape.size() != 2;
+  const int64_t rows = shape[shape.size() - 2].number(), columns = shape.back().number();
+  const int64_t one = stacked ? saturating_product(rows, saturating_product(columns, sizeof(float))) : 0;
+  const int64_t decomposition =
+      saturating_sum(one, decomposition_bytes(rows, columns, decomposition_options(*change, init)));
+  // Of loftq the base and what it has lost are there.
+  const int64_t found = init.kind == AdapterInit::Kind::pissa ? sum(1, 0, decomposition) : sum(2, 1, decomposition);
+  // The sum of base and adapter is computed, then fetched; the base without an adapter is there beside the other.
+  const int64_t compared = std::max(sum(3, 1), sum(2, 2));
+  return std::max({taken, found, compared});
+}
+
 // One parameter's change, as it is found.
 class Rewriting {
  public:
@@ -58,19 +115,16 @@ class Rewriting {
       : engine_(engine), p_(p), change_(change), init_(init), seed_(seed) {}
 
   // The base's values and the part, of a weight in f32. `rounded`: what values are in the base's format.
-  Weight run(const Weight& w, const std::function<Weight(const std::vector<float>&)>& encode, AdapterPart* part) {
+  Weight run(const Weight& w, const std::function<Weight(std::span<const float>)>& encode, AdapterPart* part) {
     if (init_.kind == AdapterInit::Kind::pissa) {
       *part = low_rank(w);
       return encode(without(w, *part));
     }
-    std::vector<float> rest(w.f32().begin(), w.f32().end());
+    Weight base = encode(w.f32());
     for (int64_t turn = 1;; ++turn) {
-      Weight base = encode(rest);
-      std::vector<float> lost = values_of(engine_, base);
-      for (size_t i = 0; i < lost.size(); ++i) lost[i] = w.f32()[i] - lost[i];
-      *part = low_rank(f32_weight(w.type.shape, lost));
+      *part = low_rank(lost(w, base));
       if (turn == init_.iterations) return base;
-      rest = without(w, *part);
+      base = encode(without(w, *part));
     }
   }
 
@@ -82,6 +136,12 @@ class Rewriting {
   }
 
  private:
+  Weight lost(const Weight& w, const Weight& base) const {
+    std::vector<float> values = values_of(engine_, base);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = w.f32()[i] - values[i];
+    return f32_weight(w.type.shape, values);
+  }
+
   AdapterPart low_rank(const Weight& w) const {
     if (w.type.shape.size() == 2) return of_matrix(w, 0);
     std::map<int64_t, AdapterPart> matrices;
@@ -90,10 +150,8 @@ class Rewriting {
   }
 
   AdapterPart of_matrix(const Weight& w, int64_t number) const {
-    DecompositionOptions options;
-    options.rank = change_.rank;
+    DecompositionOptions options = decomposition_options(change_, init_);
     options.seed = seed_ + static_cast<uint32_t>(number);
-    if (init_.kind == AdapterInit::Kind::pissa && init_.iterations > 0) options.iterations = init_.iterations;
     LowRankPair pair = decompose(engine_, w, change_.scale, options);
     // Of an embedding A has its rows.
     if (change_.rows) return {std::move(pair.left), transposed(pair.right), change_.scale};
@@ -171,6 +229,26 @@ fs::path rewritten_path(const fs::path& run, const Model& model, const Recipe& r
   return run / (fits && model.files.contains("config.json") ? kBaseFolder : kBaseGguf);
 }
 
+Model rewritten_outline(const Model& model, const Recipe& recipe) {
+  int file_type = -1;
+  return with_formats(model, Method(model, recipe, {}), formats_of_base(model, recipe, &file_type), recipe);
+}
+
+run::MemoryNeeds rewriting_needs(const Model& model, const Recipe& recipe) {
+  const AdapterInit init = adapter_init(recipe.adapter);
+  const Method method(model, recipe, {});
+  const Model base = rewritten_outline(model, recipe);
+  int64_t parts = 0, most = 0;
+  for (const auto& [name, w] : base.weights)
+    if (w.bytes.size() == 0) most = std::max(most, rewriting_bytes(w, change_of(method, name), init));
+  for (const Parameter& p : method.trained())
+    parts = run::saturating_sum(parts, run::saturating_product(p.count(), sizeof(float)));
+  // Weights are pages of their file.
+  return {{"weights, as they were given", model.weight_bytes(), true},
+          {"adapters", parts},
+          {"the largest weight that is written anew", most}};
+}
+
 std::vector<RewrittenTensor> rewrite_base(run::Engine& engine, const Model& model, const Recipe& recipe,
                                           const fs::path& run,
                                           const std::function<void(const RewrittenTensor&)>& progress) {
@@ -179,47 +257,31 @@ std::vector<RewrittenTensor> rewrite_base(run::Engine& engine, const Model& mode
   const Method method(model, recipe, {});
   int file_type = -1;
   const std::map<std::string, FormatRef> formats = formats_of_base(model, recipe, &file_type);
-  Model base = model;
-  for (auto& [name, w] : base.weights) {
-    const FormatRef format = formats.at(name);
-    const bool changed = std::any_of(method.changes().begin(), method.changes().end(),
-                                     [&](const graph::LowRank& c) { return c.weight == name; });
-    const FormatRef own = w.type.element.format;
-    if (!changed && (own ? format && own->hash == format->hash : !format)) continue;
-    if (format && !format->encodes())
-      throw Error(Exit::user,
-                  fmt::format("'{}' is held in '{}', which can be read but not written, so that {} cannot change it",
-                              name, format->name, recipe.adapter.init),
-                  "name another format with --lora-base-type");
-    w.type.element = {Scalar::f32, format && !is_plain(*format, Scalar::f32) ? format : nullptr};
-    w.bytes = {};
-  }
+  Model base = with_formats(model, method, formats, recipe);
   std::map<std::string, AdapterPart> parts;
   std::vector<RewrittenTensor> lines;
   const WeightSource source = [&](const Parameter& p) {
     const Weight& old = model.weights.at(p.name);
     const graph::Type type = base.weights.at(p.name).type;
     const Weight w = f32_weight(p.shape, values_of(engine, old));
-    const auto encode = [&](const std::vector<float>& values) {
+    const auto encode = [&](std::span<const float> values) {
       if (!type.element.format) return f32_weight(type.shape, values);
       Weight out;
       out.type = type;
       out.bytes = engine.encode(type.element.format, values.data(), out.rows(), out.columns());
       return out;
     };
-    const std::vector<float> given(w.f32().begin(), w.f32().end());
-    const auto change = std::find_if(method.changes().begin(), method.changes().end(),
-                                     [&](const graph::LowRank& c) { return c.weight == p.name; });
-    if (change == method.changes().end()) return encode(given);
-    const auto number = static_cast<uint32_t>(change - method.changes().begin());
+    const graph::LowRank* change = change_of(method, p.name);
+    if (!change) return encode(w.f32());
+    const auto number = static_cast<uint32_t>(change - method.changes().data());
     Rewriting one(engine, p, *change, init, recipe.seed + (number << 12));
     AdapterPart& part = parts[p.name];
     Weight out = one.run(w, encode, &part);
     RewrittenTensor line;
     line.name = p.gguf.empty() ? p.name : p.gguf;
     line.format = type.element.format ? type.element.format->name : "f32";
-    line.error = relative_error(one.without(out, part, 1), given);
-    line.plain = relative_error(values_of(engine, encode(given)), given);
+    line.error = relative_error(one.without(out, part, 1), w.f32());
+    line.plain = relative_error(values_of(engine, encode(w.f32())), w.f32());
     if (progress) progress(line);
     lines.push_back(std::move(line));
     return out;

@@ -28,6 +28,12 @@ std::optional<std::filesystem::path> rewritten_base(const std::filesystem::path&
 // Of the model as it was given, where each format has a place in such a folder; else base.gguf.
 std::filesystem::path rewritten_path(const std::filesystem::path& run, const Model& model, const Recipe& recipe);
 
+// The given model with the types of the base that will be written: what training then holds. What is written anew has
+// no bytes.
+Model rewritten_outline(const Model& model, const Recipe& recipe);
+// What the host needs while it is written, before training takes anything.
+run::MemoryNeeds rewriting_needs(const Model& model, const Recipe& recipe);
+
 struct RewrittenTensor {
   std::string name, format;
   double error = 0, plain = 0;  // |W - base' - scale B A| / |W|, and the same of rounding W to the format alone
