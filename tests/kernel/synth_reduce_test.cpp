@@ -33,6 +33,18 @@ TEST(SynthReduce, BigOnesAreCutInParts) {
   EXPECT_TRUE(any_contains(check(u.g, {.tolerance = 1e-4, .machines = {"x86-64-v3"}}), "parts"));
 }
 
+// Of what a format holds: a part is whole blocks, and lanes share it.
+TEST(SynthReduce, PartsOfPackedValues) {
+  for (const char* format : {"q4_0", "q4_k", "bf16", "nvfp4"}) {
+    G t;
+    const FormatRef f = format_named(format);
+    const ValueId w = t.decoded(t.in("w", {160, 1280}, f, graph::Role::parameter));
+    t.out(t.b.reduce(t.b.unary(ScalarOp::abs_, w), Reduction::max, {0, 1}));
+    EXPECT_TRUE(any_contains(check(t.g, {.tolerance = 0, .machines = {"x86-64-v3", "sm_90a", "gfx942"}}), "parts"))
+        << format;
+  }
+}
+
 ValueId softmax(G& t, ValueId x) {
   const int axis = static_cast<int>(t.b.type(x).shape.size()) - 1;
   const ValueId e = t.b.unary(ScalarOp::exp_, t.b.sub(x, t.b.reduce(x, Reduction::max, {axis})));

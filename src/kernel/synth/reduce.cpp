@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/map.h"
@@ -281,7 +282,10 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
     const int64_t cut_extent = probe.extents()[cut_axis];
     const int64_t per_step = kept * length / cut_extent;  // elements beside one step of the cut axis
     const bool cuts_lanes = rows && cut_axis == static_cast<int64_t>(axes) - 1;
-    const int64_t unit = cuts_lanes ? std::max<int64_t>(probe.chunking(static_cast<int>(lanes)).chunk, 4 * lanes) : 1;
+    // Parts begin where vectors and what formats unpack together begin.
+    const int64_t chunk =
+        probe.chunking(static_cast<int>(lanes)).lanes > 0 ? probe.chunking(static_cast<int>(lanes)).chunk : 1;
+    const int64_t unit = cuts_lanes ? std::lcm(chunk, 4 * lanes) : 1;
     split.part =
         std::max<int64_t>((target.grain(kPart) / std::max<int64_t>(per_step, 1) + unit - 1) / unit * unit, unit);
     // No more parts than keep the machine busy, and no more than one has elements: somebody adds the parts.

@@ -91,7 +91,8 @@ class RowKernel {
   void write_waves(const std::vector<int64_t>& outer) {
     const Body::Chunking chunking = body_->chunking(lanes_);
     const int64_t unit = std::lcm<int64_t>(lanes_, chunking.lanes > 0 ? chunking.chunk : 1);
-    const int64_t units = (row_length_ + unit - 1) / unit, run = (units + target_.wave - 1) / target_.wave * unit;
+    const int64_t length = split_.parts > 1 ? split_.part : row_length_;
+    const int64_t units = (length + unit - 1) / unit, run = (units + target_.wave - 1) / target_.wave * unit;
     b_.loop(
         loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer) * split_.parts / share_.rows), 1, [&](ValueId block) {
           b_.loop(loop::LoopKind::lane, b_.i64(0), b_.i64(int64_t{share_.lanes} * share_.rows), 1, [&](ValueId lane) {
@@ -106,16 +107,13 @@ class RowKernel {
               number = b_.op(ScalarOp::div_, block, b_.i64(split_.parts));
               part_ = b_.op(ScalarOp::rem_, block, b_.i64(split_.parts));
             }
-            if (beside_) {
-              ValueId first = b_.i64(0);
-              if (split_.parts > 1) {
-                first = b_.mul(part_, b_.i64(split_.part));
-                end = b_.op(ScalarOp::min_, b_.add(first, b_.i64(split_.part)), end);
-              }
-              return row(digits(b_, number, outer), first, end);
+            ValueId first = b_.i64(0);
+            if (split_.parts > 1) {
+              first = b_.mul(part_, b_.i64(split_.part));
+              end = b_.op(ScalarOp::min_, b_.add(first, b_.i64(split_.part)), end);
             }
-            LUMEN_CHECK(split_.parts == 1, "parts of packed rows by waves");
-            const ValueId from = b_.op(ScalarOp::min_, b_.mul(lane_, b_.i64(run)), end);
+            if (beside_) return row(digits(b_, number, outer), first, end);
+            const ValueId from = b_.op(ScalarOp::min_, b_.add(first, b_.mul(lane_, b_.i64(run))), end);
             row(digits(b_, number, outer), from, b_.op(ScalarOp::min_, b_.add(from, b_.i64(run)), end));
           });
         });
