@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Which sources compile together as one unit: most of the time of a build goes into headers and templates that many
-sources share. Two sources share a unit only if no name that is private to the one occurs in the other, so what a unit
-means is what its sources mean alone.
+sources share. Two sources share a unit only if no name that is private to the one occurs in the other or is declared in
+a header that the other alone includes, so what a unit means is what its sources mean alone.
    usage: units.py MOST_SOURCES MOST_LINES SOURCE...        prints unit;source;unit;source;... as a list of CMake"""
 import re
 import sys
+from functools import cache
+from pathlib import Path
 
 TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.S)
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -20,6 +22,35 @@ TYPES = set("void bool char int float double size_t int64_t int32_t uint64_t uin
 TEST = re.compile(r"(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP)\((\w+),\s*(\w+)\)")
 
 
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@cache
+def included(path):
+    """What a file includes, and what that does."""
+    with open(path, encoding="utf-8") as file:
+        found = INCLUDE.findall(file.read())
+    out = set()
+    for header in found:
+        for folder in (ROOT / "src", ROOT, Path(path).parent):
+            if (folder / header).is_file():
+                out.add(str(folder / header))
+                break
+    return frozenset(out)
+
+
+@cache
+def names_of_header(path):
+    with open(path, encoding="utf-8") as file:
+        code = TEXT.sub('""', file.read())
+    out = set()
+    for line in code.splitlines():
+        if re.match(r"[A-Za-z]", line) and not re.match(r"(namespace|extern|using namespace)\b", line):
+            out |= declared(line)
+    return frozenset(out)
+
+
 class Source:
     def __init__(self, path):
         self.path = path
@@ -32,6 +63,12 @@ class Source:
         self.names = set()
         self.aliases = {}
         self.alone = False
+        reached, rest = set(), [path]
+        while rest:
+            for header in included(rest.pop()) - reached:
+                reached.add(header)
+                rest.append(header)
+        self.header_names = set().union(*map(names_of_header, reached))
         private = False
         for line in code.splitlines():
             if not line.startswith("#include"):
@@ -76,11 +113,14 @@ def fits(aliases, other):
 class Unit:
     def __init__(self):
         self.sources, self.lines, self.words, self.names, self.aliases = [], 0, set(), set(), {}
+        self.header_names, self.own = set(), set()  # own: private names that no header of their source declares
 
     def takes(self, source, most_sources, most_lines):
         if len(self.sources) >= most_sources or self.lines + source.lines > most_lines:
             return False
         if self.names & source.words or self.words & source.names:
+            return False
+        if self.own & source.header_names or (source.names - source.header_names) & self.header_names:
             return False
         return fits(self.aliases, source) and fits(source.aliases, self)
 
@@ -90,6 +130,8 @@ class Unit:
         self.words |= source.words
         self.names |= source.names
         self.aliases |= source.aliases
+        self.header_names |= source.header_names
+        self.own |= source.names - source.header_names
 
 
 def main():
@@ -111,7 +153,7 @@ def main():
         if len(unit.sources) < 2:
             continue
         for source in unit.sources:
-            out += [f"with_{unit.sources[0].path.rsplit('/', 1)[-1].rsplit('.', 1)[0]}", source.path]
+            out += ["with_" + "_".join(Path(unit.sources[0].path).with_suffix("").parts[-2:]), source.path]
     sys.stdout.write(";".join(out))
 
 

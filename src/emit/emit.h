@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "emit/launch.h"
 #include "kernel/loop/loop.h"
 #include "kernel/machine/machine.h"
 
@@ -19,21 +20,9 @@ enum class Output : uint8_t { llvm, assembly, object, commented_assembly };
 //   guard failure.
 using CpuKernel = void (*)(void* const* buffers, int64_t begin, int64_t end, int64_t* status);
 
-// Calling convention on GPUs: symbol(ptr buffer0, ..., ptr status), 8-byte addresses in device memory, one for each
-// param
-//   and one of int64 {code, detail}, zeroed by the caller; the first guard failure is kept there. The launch has
-//   exactly the shape launch_shape says: the code relies on it.
-struct LaunchShape {
-  int64_t blocks = 1;
-  int threads = 1;           // of a block
-  int64_t shared_bytes = 0;  // dynamic ones, beside what the module says itself
-};
-LaunchShape launch_shape(const loop::Kernel& k, const machine::Machine& target);  // target: a GPU
-
 // One module with all kernels; symbols are symbol_name(kernel). An object is what the target's loader takes: a
 // relocatable file of its format for CPUs, PTX text for NVIDIA, a linked code object for AMD.
 std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& target, Output output);
-std::string symbol_name(const loop::Kernel& k);
 
 // Versions that decide about cache validity: LLVM and this floor.
 std::string version();

@@ -1,10 +1,12 @@
-// How a kernel's iterations become blocks and threads.
+#include "emit/launch.h"
+
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "emit/emit.h"
+#include "base/hash.h"
 #include "kernel/loop/rules.h"
+#include "kernel/loop/text.h"
 
 namespace lumen::emit {
 namespace {
@@ -14,6 +16,16 @@ constexpr int kThreads = 128;                            // of a block of tasks
 constexpr int64_t kFewBlocks = 1024;  // fewer blocks than these are made smaller, so that all of the machine has some
 
 }  // namespace
+
+std::string symbol_name(const loop::Kernel& k) {
+  constexpr size_t kLongest = 96;
+  std::string name = "lumen_";
+  for (const char c : k.name.substr(0, kLongest)) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    name += plain ? c : '_';
+  }
+  return name + "_" + hash_text(loop::print(k)).hex().substr(0, 16);
+}
 
 LaunchShape launch_shape(const loop::Kernel& k, const machine::Machine& target) {
   LUMEN_CHECK(target.kind == machine::Kind::gpu, "{} launches no blocks", target.name);

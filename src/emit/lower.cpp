@@ -15,8 +15,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "emit/emit.h"
 #include "emit/grid.h"
+#include "emit/launch.h"
 #include "emit/memory.h"
 #include "emit/row.h"
 #include "emit/scalar.h"

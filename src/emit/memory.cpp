@@ -1,5 +1,5 @@
 // See memory.h. Lanes at or behind `count` are neither read nor written: pages behind a buffer may not exist.
-// Proved by tests/emit/memory_test.cpp.
+// Proved by tests/emit/lower_test.cpp.
 #include "emit/memory.h"
 
 #include <llvm/IR/Constants.h>

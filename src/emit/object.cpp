@@ -9,13 +9,11 @@
 #include <set>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "emit/emit.h"
 #include "emit/link.h"
 #include "emit/lower.h"
 #include "emit/optimize.h"
 #include "emit/target.h"
-#include "kernel/loop/text.h"
 
 namespace lumen::emit {
 namespace {
@@ -36,16 +34,6 @@ std::string machine_text(llvm::Module& module, llvm::TargetMachine& machine, llv
 }
 
 }  // namespace
-
-std::string symbol_name(const loop::Kernel& k) {
-  constexpr size_t kLongest = 96;
-  std::string name = "lumen_";
-  for (const char c : k.name.substr(0, kLongest)) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    name += plain ? c : '_';
-  }
-  return name + "_" + hash_text(loop::print(k)).hex().substr(0, 16);
-}
 
 std::string emit(std::span<const loop::Kernel> kernels, const machine::Machine& target, Output output) {
   llvm::LLVMContext context;

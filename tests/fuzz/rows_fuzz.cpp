@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/data/parquet/parquet.h"
+#include "model/data/rows.h"
 #include "model/data/shapes.h"
 
 namespace {

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "data_case.h"
+#include "model/data/rows.h"
 #include "model/data/shapes.h"
 
 namespace lumen::model {

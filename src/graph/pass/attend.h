@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "graph/pass/partition.h"
+#include "graph/pass/uses.h"
 
 namespace lumen::graph {
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "graph/pass/access.h"
 #include "graph/pass/attend.h"
+#include "graph/pass/partition.h"
 #include "number/facts.h"
 
 namespace lumen::graph {
@@ -450,13 +451,10 @@ std::vector<Group> Partition::groups() const {
 
 }  // namespace
 
-Users users_of(const Graph& g) {
-  Users users(g.nodes.size());
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
-    for (ValueId o : g[v].operands) users[o].push_back(v);
-  }
-  for (ValueId r : g.results) users[r].push_back(-1);
-  return users;
+ValueId subject(const Graph& g, const Group& group) {
+  for (const ValueId v : group.nodes)
+    if (g[v].op == Op::gather_ || g[v].op == Op::scatter_add_ || g[v].op == Op::update_) return v;
+  return group.root >= 0 ? group.root : group.results.back();
 }
 
 Plan fuse(const Graph& g) {

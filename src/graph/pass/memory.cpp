@@ -3,6 +3,8 @@
 // two values whose lives touch never overlap, so a kernel never writes what it still reads. Proved by
 // tests/graph/fuse_test.cpp.
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -90,6 +92,37 @@ MemoryPlan plan_memory(const Plan& plan) {
   for (const Life& life : lives)
     memory.slots[life.value] = {Slot::Where::arena, life.offset, byte_size(g[life.value].type), -1};
   return memory;
+}
+
+std::vector<uint8_t> constant_bytes(const Node& node) {
+  LUMEN_CHECK(!node.type.element.format, "a constant in a format");
+  const Scalar s = node.type.element.scalar;
+  const auto width = static_cast<size_t>(scalar_bytes(s));
+  std::vector<uint8_t> out(static_cast<size_t>(byte_size(node.type)));
+  const std::vector<double>& data = node.attributes.data;
+  for (size_t i = 0; i * width < out.size(); ++i) {
+    const double x = data[data.size() == 1 ? 0 : i];
+    uint64_t bits = 0;
+    switch (s) {
+      case Scalar::f64:
+        bits = std::bit_cast<uint64_t>(x);
+        break;
+      case Scalar::f32:
+        bits = std::bit_cast<uint32_t>(static_cast<float>(x));
+        break;
+      case Scalar::f16:
+        bits = f32_to_f16(static_cast<float>(x));
+        break;
+      case Scalar::bf16:
+        bits = f32_to_bf16(static_cast<float>(x));
+        break;
+      default:
+        bits = static_cast<uint64_t>(static_cast<int64_t>(x));
+        break;
+    }
+    std::memcpy(out.data() + i * width, &bits, width);
+  }
+  return out;
 }
 
 }  // namespace lumen::graph

@@ -136,6 +136,8 @@ struct Plan {
   std::vector<Group> groups;  // in execution order; inputs and constants belong to no group
 };
 Plan fuse(const Graph& g);
+// The node a group is about: where its guard stands, its root, or its result.
+ValueId subject(const Graph& g, const Group& group);
 
 // memory: where every value of a plan lives. Values whose lives do not overlap share bytes; updates write in place.
 struct Slot {
@@ -149,6 +151,8 @@ struct MemoryPlan {
   int64_t arena_bytes = 0;
 };
 MemoryPlan plan_memory(const Plan& plan);
+// A constant's numbers in the bytes of its element type.
+std::vector<uint8_t> constant_bytes(const Node& node);
 
 // The whole way: inline, simplify, assign, round, bind, simplify, split, simplify, fuse, plan_memory.
 struct Pipeline {

@@ -9,6 +9,7 @@
 #include "graph/ir/eval.h"
 #include "graph/ir/rewrite.h"
 #include "graph/pass/attend.h"
+#include "graph/pass/pipeline.h"
 
 namespace lumen::graph {
 

@@ -9,12 +9,13 @@
 // Blocks that a row's mask hides (attend.h: KeyRange) are not computed: their probabilities are exactly 0. Where there
 // are few tiles and many keys, tasks take parts of the keys, joined in order by attend_merge. Proved by
 // tests/kernel/synth_attend_test.cpp.
+#include "kernel/synth/attend.h"
+
 #include <algorithm>
 #include <limits>
 
 #include "base/check.h"
 #include "graph/pass/access.h"
-#include "kernel/synth/attend_block.h"
 #include "kernel/synth/transpose.h"
 
 namespace lumen::synth {
@@ -554,9 +555,7 @@ class AttendKernel : AttendWriter {
 
 }  // namespace
 
-Synthesis synthesize_attend(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
-                            const Options& options) {
-  if (auto by_blocks = attend_by_blocks(plan, group, target, options.products)) return std::move(*by_blocks);
+Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
   return AttendKernel(plan, group, target).run();
 }
 

@@ -12,6 +12,11 @@
 
 namespace lumen::synth {
 
+// Attention by tasks that compute tiles of rows each: on processors, and where blocks of lanes (attend_block.h) have no
+// plan for it.
+Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
+Synthesis attend_gradient_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
+
 // An attention group by its parts; see `attend` in graph/pass/pipeline.h.
 struct Attention {
   Attention(const graph::Plan& plan, const graph::Group& group);

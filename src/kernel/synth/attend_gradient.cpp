@@ -14,7 +14,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "kernel/synth/attend_block.h"
+#include "kernel/synth/attend.h"
 #include "kernel/synth/transpose.h"
 
 namespace lumen::synth {
@@ -413,9 +413,7 @@ class GradientKernel : AttendWriter {
 
 }  // namespace
 
-Synthesis synthesize_attend_gradient(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
-                                     const Options& options) {
-  if (auto by_blocks = attend_gradient_by_blocks(plan, group, target, options.products)) return std::move(*by_blocks);
+Synthesis attend_gradient_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
   return GradientKernel(plan, group, target).run();
 }
 

@@ -1,5 +1,7 @@
 // Plain copies that other kernels need: loads laid out in scratch, and records of one blob into another.
 // Proved by tests/kernel/synth_move_test.cpp.
+#include "kernel/synth/copy.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -7,7 +9,6 @@
 #include "base/error.h"
 #include "kernel/synth/encode.h"
 #include "kernel/synth/nest.h"
-#include "kernel/synth/shapes.h"
 
 namespace lumen::synth {
 

@@ -2,7 +2,7 @@
 // Proved by tests/kernel/dot_*_test.cpp.
 #pragma once
 
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

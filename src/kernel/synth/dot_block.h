@@ -7,7 +7,7 @@
 
 #include "kernel/synth/dot_block_plan.h"
 #include "kernel/synth/dot_prepare.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

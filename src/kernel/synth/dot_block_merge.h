@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernel/synth/dot_block_plan.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

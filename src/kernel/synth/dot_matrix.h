@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernel/synth/dot_matrix_plan.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

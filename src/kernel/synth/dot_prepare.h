@@ -7,7 +7,7 @@
 
 #include "kernel/machine/machine.h"
 #include "kernel/synth/dot_problem.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

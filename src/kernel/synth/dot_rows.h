@@ -4,7 +4,7 @@
 
 #include "kernel/machine/machine.h"
 #include "kernel/synth/choose.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

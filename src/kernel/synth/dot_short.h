@@ -10,7 +10,7 @@
 
 #include "kernel/synth/choose.h"
 #include "kernel/synth/factor.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

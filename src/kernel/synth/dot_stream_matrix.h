@@ -5,7 +5,7 @@
 
 #include "kernel/machine/machine.h"
 #include "kernel/synth/dot_stream_matrix_plan.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

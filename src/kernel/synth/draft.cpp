@@ -9,6 +9,12 @@ graph::ValueId storage_of(const graph::Graph& g, graph::ValueId v) {
   return v;
 }
 
+std::string shape_text(const std::vector<int64_t>& extents) {
+  std::string out;
+  for (const int64_t e : extents) out += fmt::format("{}{}", out.empty() ? "" : "x", e);
+  return out.empty() ? "1" : out;
+}
+
 std::string symbol_text(const std::string& plan) {
   std::string out;
   for (const char c : plan) {

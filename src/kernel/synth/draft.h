@@ -8,7 +8,7 @@
 
 #include "graph/pass/pipeline.h"
 #include "kernel/loop/build.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

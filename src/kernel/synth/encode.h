@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernel/synth/draft.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "kernel/synth/convert.h"
+#include "kernel/synth/copy.h"
 #include "kernel/synth/encode.h"
+#include "kernel/synth/map.h"
 #include "kernel/synth/nest.h"
 #include "kernel/synth/routine.h"
-#include "kernel/synth/shapes.h"
 
 namespace lumen::synth {
 

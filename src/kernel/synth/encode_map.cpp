@@ -9,7 +9,6 @@
 #include "kernel/synth/ceil_div.h"
 #include "kernel/synth/field.h"
 #include "kernel/synth/nest.h"
-#include "kernel/synth/shapes.h"
 #include "number/facts.h"
 
 namespace lumen::synth {

@@ -2,7 +2,7 @@
 // reads. Equal to the codec bit for bit. Proved by tests/kernel/synth_codes_test.cpp.
 #pragma once
 
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

@@ -1,10 +1,12 @@
 // Elementwise kernels: formulas over loads that broadcast, one or several results of one shape, vectors along the last
 // collapsed axis. Proved by tests/kernel/synth_map_test.cpp.
+#include "kernel/synth/map.h"
+
 #include <numeric>
 
 #include "kernel/synth/dot_prepare.h"
 #include "kernel/synth/nest.h"
-#include "kernel/synth/shapes.h"
+#include "kernel/synth/turn.h"
 
 namespace lumen::synth {
 

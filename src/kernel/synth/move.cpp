@@ -1,14 +1,16 @@
 // Kernels that place values: copies of views, gather, scatter_add, concat, pad and update with run-time starts. Casts
 // into a format go to encode.cpp. Proved by tests/kernel/synth_move_test.cpp.
+#include "kernel/synth/move.h"
+
 #include <algorithm>
 #include <numeric>
 
 #include "base/check.h"
 #include "kernel/synth/encode.h"
 #include "kernel/synth/encode_map.h"
+#include "kernel/synth/map.h"
 #include "kernel/synth/nest.h"
 #include "kernel/synth/scatter_rows.h"
-#include "kernel/synth/shapes.h"
 
 namespace lumen::synth {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernel/synth/choose.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

@@ -6,7 +6,7 @@
 #include "kernel/synth/dot_problem.h"
 #include "kernel/synth/factor.h"
 #include "kernel/synth/lane_order.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

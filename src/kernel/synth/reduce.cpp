@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "kernel/synth/map.h"
 
 namespace lumen::synth {
 

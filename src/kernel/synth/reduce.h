@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "kernel/synth/nest.h"
-#include "kernel/synth/shapes.h"
 
 namespace lumen::synth {
+
+Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 
 // What a reduce group computes, by node.
 struct ReduceFacts {

@@ -11,7 +11,6 @@
 #include "kernel/synth/ceil_div.h"
 #include "kernel/synth/nest.h"
 #include "kernel/synth/reduce.h"
-#include "kernel/synth/shapes.h"
 
 namespace lumen::synth {
 

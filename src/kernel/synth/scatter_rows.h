@@ -5,7 +5,7 @@
 
 #include <optional>
 
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

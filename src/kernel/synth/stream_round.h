@@ -7,7 +7,7 @@
 #pragma once
 
 #include "kernel/synth/dot_stream_matrix_plan.h"
-#include "kernel/synth/synth.h"
+#include "kernel/synth/step.h"
 
 namespace lumen::synth {
 

@@ -1,15 +1,29 @@
 // The synthesizer's door: a group's shape chooses who writes its kernels.
 #include "base/check.h"
+#include "kernel/synth/attend_block.h"
 #include "kernel/synth/dot.h"
-#include "kernel/synth/shapes.h"
+#include "kernel/synth/map.h"
+#include "kernel/synth/move.h"
+#include "kernel/synth/reduce.h"
+#include "kernel/synth/synth.h"
 
 namespace lumen::synth {
 
-std::string shape_text(const std::vector<int64_t>& extents) {
-  std::string out;
-  for (const int64_t e : extents) out += fmt::format("{}{}", out.empty() ? "" : "x", e);
-  return out.empty() ? "1" : out;
+namespace {
+
+Synthesis synthesize_attend(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                            const Options& options) {
+  if (auto by_blocks = attend_by_blocks(plan, group, target, options.products)) return std::move(*by_blocks);
+  return attend_by_tasks(plan, group, target);
 }
+
+Synthesis synthesize_attend_gradient(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                                     const Options& options) {
+  if (auto by_blocks = attend_gradient_by_blocks(plan, group, target, options.products)) return std::move(*by_blocks);
+  return attend_gradient_by_tasks(plan, group, target);
+}
+
+}  // namespace
 
 Synthesis synthesize(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                      const Options& options) {

@@ -1,10 +1,11 @@
 // Materialised permutes whose last axis is strided in memory: squares of lanes x lanes are transposed in registers, so
 // that both reads and writes are whole vectors. Proved by tests/kernel/synth_move_test.cpp.
+#include "kernel/synth/turn.h"
+
 #include <algorithm>
 
 #include "base/check.h"
 #include "kernel/synth/nest.h"
-#include "kernel/synth/shapes.h"
 #include "kernel/synth/transpose.h"
 
 namespace lumen::synth {

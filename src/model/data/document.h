@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/data/rows.h"
+#include "model/data/row_reader.h"
 
 namespace lumen::model {
 

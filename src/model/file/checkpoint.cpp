@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kState = "trainer_state.json";
-constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kHeader = "base.gguf";
 constexpr std::string_view kPrefix = "checkpoint-";
@@ -113,7 +113,7 @@ void check_sizes(const fs::path& folder, const json& state) {
   const std::string where = (folder / kState).string();
   const json& files = json_member(state, "files", where);
   if (!files.is_object()) throw user_error("{}: \"files\" is no object", where);
-  for (const char* needed : {kWeights, kOptimizer}) {
+  for (const char* needed : {kWeightsFile, kOptimizer}) {
     if (!files.contains(needed)) throw user_error("{}: \"files\" lacks {}", where, needed);
   }
   for (const auto& [name, record] : files.items()) {
@@ -180,9 +180,10 @@ fs::path save_checkpoint(const fs::path& out, const CheckpointContent& content, 
   static std::atomic<int> counter{0};
   const std::string stem = fmt::format("{}{}.{}.{}", kHidden, content.state.step, ::getpid(), counter.fetch_add(1));
   const TemporaryFolder part(out / (stem + ".part"));
-  write_tensors(part.path() / kWeights, content.weights, content);
+  write_tensors(part.path() / kWeightsFile, content.weights, content);
   write_tensors(part.path() / kOptimizer, content.optimizer, content);
-  json files = {{kWeights, file_record(part.path() / kWeights)}, {kOptimizer, file_record(part.path() / kOptimizer)}};
+  json files = {{kWeightsFile, file_record(part.path() / kWeightsFile)},
+                {kOptimizer, file_record(part.path() / kOptimizer)}};
   for (const auto& [name, text] : content.files) {
     LUMEN_CHECK(plain_name(name) && name != kState && name != kHeader && !files.contains(name),
                 "'{}' cannot be a file of a checkpoint", name);
@@ -268,13 +269,13 @@ Checkpoint load_checkpoint(const fs::path& folder, const FormatLibrary& formats)
   out.state.data_position = json_natural(state, "data_position", where);
   out.state.config = json_text(state, "config", where);
   out.state.more = json_member(state, "more", where);
-  out.weights = std::make_shared<const SafetensorsFile>(folder / kWeights, formats);
+  out.weights = std::make_shared<const SafetensorsFile>(folder / kWeightsFile, formats);
   out.optimizer = std::make_shared<const SafetensorsFile>(folder / kOptimizer, formats);
   for (const auto& [name, record] : state["files"].items()) {
     if (name == kHeader) {
       const MappedFile file(folder / name);
       out.header = read_gguf_metadata(file.bytes(), (folder / name).string());
-    } else if (name != kWeights && name != kOptimizer) {
+    } else if (name != kWeightsFile && name != kOptimizer) {
       out.files[name] = read_file(folder / name);
     }
   }

@@ -3,7 +3,7 @@
 // without an id is written as raw bytes (I8) with the keys lumen.tensor.NAME.format, lumen.tensor.NAME.shape and the
 // format's own text under lumen.format.FORMAT, so that the file explains itself. A hostile file gives an Error, never a
 // crash, and never makes the reader allocate more than a small multiple of the file's size. Proved by
-// tests/model/gguf_test.cpp, tests/model/reference.py and tests/fuzz/gguf.cpp.
+// tests/model/gguf_test.cpp, tests/model/reference.py and tests/fuzz/gguf_fuzz.cpp.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // TOML documents with good manners: typed getters, every mistake reported with file:line:column and a hint, and unknown
 // keys refused. A thin wall around toml++, which nobody else sees. Proved by tests/model/toml_test.cpp and
-// tests/fuzz/toml.cpp.
+// tests/fuzz/toml_fuzz.cpp.
 #pragma once
 
 #include <cstdint>

@@ -52,12 +52,12 @@ class Maker {
   }
 
  private:
-  const Pattern& pattern_of(const Format& format, int64_t columns) {
-    std::unique_ptr<Pattern>& pattern = patterns_[{format.name, columns}];
-    if (!pattern) pattern = std::make_unique<Pattern>(format, columns);
+  const lumen::Pattern& pattern_of(const Format& format, int64_t columns) {
+    std::unique_ptr<lumen::Pattern>& pattern = patterns_[{format.name, columns}];
+    if (!pattern) pattern = std::make_unique<lumen::Pattern>(format, columns);
     return *pattern;
   }
-  std::map<std::pair<std::string, int64_t>, std::unique_ptr<Pattern>> patterns_;
+  std::map<std::pair<std::string, int64_t>, std::unique_ptr<lumen::Pattern>> patterns_;
 };
 
 FamilyRef family_of(const Library& library, const std::string& size) {

@@ -1,5 +1,5 @@
 // Conversations as tokens: messages through a template, and what users wrote kept apart from what the template wrote,
-// so that no text of a user becomes a control token. Proved by tests/model/chat_test.cpp.
+// so that no text of a user becomes a control token. Proved by tests/model/data_mask_test.cpp.
 #pragma once
 
 #include <nlohmann/json.hpp>

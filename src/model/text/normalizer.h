@@ -1,5 +1,5 @@
 // What becomes of a text before it is split: a chain of the steps that tokenizer.json and SentencePiece files name.
-// Bytes that are no UTF-8 pass through. Proved by tests/model/normalizer_test.cpp and tokenizer_reference.py.
+// Bytes that are no UTF-8 pass through. Proved by tests/model/tokenizer_test.cpp and tokenizer_reference.py.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // Texts of tokens to ids: a flat table with open addressing. The texts lie elsewhere and stay where they are. Hostile
 // vocabularies cannot make it slow: the hash has a key that differs from run to run, and nothing depends on it but
-// time. Proved by tests/model/word_model_test.cpp.
+// time. Proved by tests/model/tokenizer_test.cpp.
 #pragma once
 
 #include <cstdint>

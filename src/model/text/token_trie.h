@@ -1,5 +1,5 @@
 // Texts of tokens as a tree over bytes: prefixes of a text that are tokens, and walks over all tokens that share their
-// beginnings. Proved by tests/model/word_model_test.cpp.
+// beginnings. Proved by tests/model/grammar_test.cpp.
 #pragma once
 
 #include <array>

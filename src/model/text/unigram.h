@@ -1,5 +1,5 @@
 // A vocabulary of pieces with scores: a word becomes the pieces with the greatest sum of scores. Ties keep what was
-// found first, from left to right. Proved by tests/model/word_model_test.cpp (against the definition).
+// found first, from left to right. Proved by tests/model/tokenizer_test.cpp.
 #pragma once
 
 #include <array>

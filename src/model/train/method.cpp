@@ -4,6 +4,7 @@
 #include "graph/grad/reverse.h"
 #include "graph/grad/work.h"
 #include "graph/pass/segments.h"
+#include "model/train/lora.h"
 #include "model/train/teacher/teacher.h"
 
 namespace lumen::model {

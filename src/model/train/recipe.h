@@ -1,7 +1,7 @@
 // Recipes: a training run as data. A TOML text with [model], [data], [optimizer], [schedule], [run], [evaluation],
-// [report], [output] and [[quantize]];
-// every key is optional, unknown keys are errors, and the command line overrides single values. `describe` prints the
-// resolved recipe as a text that parses to the same recipe. Proved by tests/model/train_test.cpp.
+// [report], [output] and [[quantize]]; every key is optional, unknown keys are errors, and the command line overrides
+// single values. `describe` prints the resolved recipe as a text that parses to the same recipe. Proved by
+// tests/model/train_test.cpp.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 #include "graph/pass/pipeline.h"
 #include "model/arch/model.h"
 #include "model/file/toml.h"
+#include "model/train/adapter_settings.h"
 #include "model/train/groups.h"
-#include "model/train/lora.h"
 #include "model/train/objective.h"
 #include "model/train/optimizer_rule.h"
 #include "model/train/rule_scope.h"
 #include "model/train/schedule.h"
-#include "model/train/ship.h"
+#include "model/train/ship_settings.h"
 
 namespace lumen::model {
 

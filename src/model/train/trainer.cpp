@@ -12,6 +12,7 @@
 #include "graph/pass/segments.h"
 #include "model/train/groups.h"
 #include "model/train/guard.h"
+#include "model/train/lora.h"
 #include "model/train/recomputation.h"
 #include "model/train/teacher/teacher.h"
 #include "number/scalar.h"

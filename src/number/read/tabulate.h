@@ -1,4 +1,4 @@
-// Functions of a few bits become tables while a format is read. Proved by tests/number/tabulate_test.cpp.
+// Functions of a few bits become tables while a format is read. Proved by tests/number/codec_test.cpp.
 #pragma once
 
 #include "number/format.h"

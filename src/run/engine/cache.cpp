@@ -16,11 +16,6 @@ namespace {
 
 constexpr const char* kKind = "kernels";
 
-std::filesystem::path environment_path(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
 class CodeHere : public Module {
  public:
   explicit CodeHere(std::span<const uint8_t> object) : module_(object) {}
@@ -31,20 +26,6 @@ class CodeHere : public Module {
 };
 
 }  // namespace
-
-std::filesystem::path cache_folder(const std::string& option) {
-  std::filesystem::path folder = option;
-  if (folder.empty()) folder = environment_path("LUMEN_CACHE");
-  if (folder == "off") return {};
-  if (!folder.empty()) return folder;
-  if (const auto xdg = environment_path("XDG_CACHE_HOME"); xdg.is_absolute()) return xdg / "lumen";
-  if (const auto home = environment_path("HOME"); home.is_absolute()) return home / ".cache" / "lumen";
-  return {};
-}
-
-bool is_cache_off(const std::string& option) {
-  return option == "off" || (option.empty() && environment_path("LUMEN_CACHE") == "off");
-}
 
 std::unique_ptr<Module> load_here(std::span<const uint8_t> object) {
   return std::make_unique<CodeHere>(object);

@@ -13,13 +13,10 @@
 
 #include "kernel/loop/loop.h"
 #include "run/device/device.h"
-#include "run/engine/engine.h"
+#include "run/engine/compile_report.h"
 #include "run/engine/kept_files.h"
 
 namespace lumen::run {
-
-// Nothing shall be kept: the option says so, or the environment.
-bool is_cache_off(const std::string& option);
 
 // Loads what the code generator made for processors into this process.
 std::unique_ptr<Module> load_here(std::span<const uint8_t> object);

@@ -8,9 +8,7 @@
 #include "run/engine/compile.h"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
-#include <cstring>
 #include <functional>
 
 #include "base/check.h"
@@ -31,38 +29,6 @@ constexpr int64_t kAlignment = 64;
 constexpr double kSmallFlops = 2e5,
                  kSmallBytes = 1e5;  // some ten microseconds of one thread: waking others costs as much
 
-// A constant's numbers in the bytes of its element type.
-std::vector<uint8_t> constant_bytes(const graph::Node& node) {
-  LUMEN_CHECK(!node.type.element.format, "a constant in a format");
-  const Scalar s = node.type.element.scalar;
-  const auto width = static_cast<size_t>(scalar_bytes(s));
-  std::vector<uint8_t> out(static_cast<size_t>(graph::byte_size(node.type)));
-  const std::vector<double>& data = node.attributes.data;
-  for (size_t i = 0; i * width < out.size(); ++i) {
-    const double x = data[data.size() == 1 ? 0 : i];
-    uint64_t bits = 0;
-    switch (s) {
-      case Scalar::f64:
-        bits = std::bit_cast<uint64_t>(x);
-        break;
-      case Scalar::f32:
-        bits = std::bit_cast<uint32_t>(static_cast<float>(x));
-        break;
-      case Scalar::f16:
-        bits = f32_to_f16(static_cast<float>(x));
-        break;
-      case Scalar::bf16:
-        bits = f32_to_bf16(static_cast<float>(x));
-        break;
-      default:
-        bits = static_cast<uint64_t>(static_cast<int64_t>(x));
-        break;
-    }
-    std::memcpy(out.data() + i * width, &bits, width);
-  }
-  return out;
-}
-
 // Inputs, constants and arena values of a plan by their ValueId.
 class Places {
  public:
@@ -80,7 +46,7 @@ class Places {
         is_constant_[static_cast<size_t>(v)] = true;
         numbers_[static_cast<size_t>(v)] = static_cast<int64_t>(constants.size());
         constants.push_back(std::make_shared<DeviceTensor>(*device, g[v].type));
-        const std::vector<uint8_t> bytes = constant_bytes(g[v]);
+        const std::vector<uint8_t> bytes = graph::constant_bytes(g[v]);
         constants.back()->upload(bytes.data(), static_cast<int64_t>(bytes.size()));
       }
     }
@@ -105,13 +71,6 @@ class Places {
   std::vector<int64_t> numbers_;  // of inputs and of constants, by value
   std::vector<bool> is_constant_;
 };
-
-// The node a group is about: where its guard stands, its root, or its result.
-ValueId subject(const Graph& g, const graph::Group& group) {
-  for (const ValueId v : group.nodes)
-    if (g[v].op == graph::Op::gather_ || g[v].op == graph::Op::scatter_add_ || g[v].op == graph::Op::update_) return v;
-  return group.root >= 0 ? group.root : group.results.back();
-}
 
 int64_t scratch_bytes(const Synthesis& s) {
   int64_t bytes = 0;
@@ -306,7 +265,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
       list.launches.back().trial = list.launches.back().spread.small ? nullptr : trials[which];
     }
     for (size_t k = first; k < list.launches.size(); ++k) {
-      list.launches[k].blamed = subject(plan.graph, plan.groups[i]);
+      list.launches[k].blamed = graph::subject(plan.graph, plan.groups[i]);
       list.launches[k].label = plan.graph[list.launches[k].blamed].label;
     }
   }

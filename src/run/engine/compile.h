@@ -1,6 +1,7 @@
 // The joint of the house: a graph becomes a launch list.
 #pragma once
 
+#include "kernel/synth/step.h"
 #include "run/engine/execute.h"
 
 namespace lumen::run {

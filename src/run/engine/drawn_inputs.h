@@ -11,8 +11,4 @@ namespace lumen::run {
 // are drawn below its length, other integers are zero. The same ones each time.
 void bind_drawn_inputs(Engine& engine, const graph::Graph& g, const graph::Bindings& symbols, Program& program);
 
-// Bytes that are small numbers of every type, codes of 8 bits among them, and never NaN or infinity; no two alike for
-// long: what toggles takes time on GPUs. Those of even number have no top bit.
-std::vector<uint8_t> small_numbers(int64_t bytes);
-
 }  // namespace lumen::run

@@ -1,7 +1,7 @@
 // See execute.h. run() walks the list: no allocation, no look-up; addresses change only in bind(). A device whose
 // launches are asynchronous is waited for once, at the end, when every launch's status is read; from the second run
 // with the same addresses on, such a device replays the whole list as one recording. Proved by
-// tests/run/execute_test.cpp.
+// tests/run/compile_test.cpp.
 #include "run/engine/execute.h"
 
 #include <algorithm>

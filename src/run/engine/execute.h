@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "run/engine/cache.h"
-#include "run/engine/engine.h"
+#include "run/engine/program.h"
 #include "run/engine/tune.h"
 
 namespace lumen::run {

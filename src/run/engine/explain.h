@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "run/engine/engine.h"
+#include "run/engine/program.h"
 
 namespace lumen::run {
 

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <thread>
@@ -36,6 +37,11 @@ struct Header {
   emit::Seal seal;  // of kind, name and content
 };
 static_assert(sizeof(Header) == 48);
+
+std::filesystem::path environment_path(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
 
 std::string unfinished_name(const std::string& name) {
   static std::atomic<int> counter{0};
@@ -92,6 +98,20 @@ class FolderTurn {
 };
 
 }  // namespace
+
+std::filesystem::path cache_folder(const std::string& option) {
+  std::filesystem::path folder = option;
+  if (folder.empty()) folder = environment_path("LUMEN_CACHE");
+  if (folder == "off") return {};
+  if (!folder.empty()) return folder;
+  if (const auto xdg = environment_path("XDG_CACHE_HOME"); xdg.is_absolute()) return xdg / "lumen";
+  if (const auto home = environment_path("HOME"); home.is_absolute()) return home / ".cache" / "lumen";
+  return {};
+}
+
+bool is_cache_off(const std::string& option) {
+  return option == "off" || (option.empty() && environment_path("LUMEN_CACHE") == "off");
+}
 
 class KeptFiles::Descriptor {
  public:

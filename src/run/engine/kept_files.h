@@ -13,6 +13,11 @@
 
 namespace lumen::run {
 
+// Where Engine::Options::cache_folder says kernels are kept; empty for memory only.
+std::filesystem::path cache_folder(const std::string& option);
+// Nothing shall be kept: the option says so, or the environment.
+bool is_cache_off(const std::string& option);
+
 class KeptFiles {
  public:
   // Opens DIR/user-UID, and makes it where it is missing. An empty path: nothing is kept. What stands in the way is one

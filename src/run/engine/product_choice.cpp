@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "kernel/synth/dense_product.h"
-#include "run/engine/drawn_inputs.h"
+#include "run/engine/small_numbers.h"
 
 namespace lumen::run {
 namespace {

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "graph/ir/text.h"
 #include "graph/pass/access.h"
+#include "run/engine/tensor.h"
 
 namespace lumen::run {
 namespace {

@@ -9,9 +9,6 @@
 
 namespace lumen::run {
 
-// Parameters may lie where a file has them; what is computed is aligned as the device aligns.
-constexpr int kParameterAlignment = 32;
-
 // A group without its place in the graph. Equal meanings, equal kernels; values[i] of one stands for values[i] of
 // another.
 struct GroupForm {

@@ -16,6 +16,7 @@
 #include "run/engine/explain.h"
 #include "run/engine/gpu_ceilings.h"
 #include "run/engine/kept_files.h"
+#include "run/engine/small_numbers.h"
 
 namespace lumen::run {
 namespace {

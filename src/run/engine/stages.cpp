@@ -7,6 +7,7 @@
 #include "emit/report.h"
 #include "graph/ir/text.h"
 #include "kernel/loop/text.h"
+#include "kernel/synth/synth.h"
 #include "run/device/choose.h"
 #include "run/engine/compile.h"
 

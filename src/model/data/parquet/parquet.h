@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "model/data/rows.h"
+#include "model/data/row_reader.h"
 
 namespace lumen::model {
 

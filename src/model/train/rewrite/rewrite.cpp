@@ -12,6 +12,7 @@
 #include "model/compress/quantize.h"
 #include "model/compress/relative_error.h"
 #include "model/file/safetensors.h"
+#include "model/train/lora.h"
 #include "model/train/lora_base.h"
 #include "model/train/method.h"
 #include "model/train/provenance.h"

@@ -1,0 +1,27 @@
+// Questions about a graph that passes and gradients ask: who reads a value, who replaces it, what lies below its views.
+// Proved by tests/graph/fuse_test.cpp.
+#pragma once
+
+#include <vector>
+
+#include "graph/ir/graph.h"
+
+namespace lumen::graph {
+
+// Sums of products: what a kernel has one of.
+inline bool is_product(Op op) {
+  return op == Op::contract_ || op == Op::contract_gather_ || op == Op::contract_scatter_;
+}
+
+// The memory or computed value a load reads: below views and casts out of formats. -1 for splat constants and iotas.
+ValueId read_below(const Graph& g, ValueId v);
+// Neither view, source of a load, nor input: what belongs to exactly one group.
+bool is_compute(const Graph& g, ValueId v);
+// For every value the update that replaces it, or -1.
+std::vector<ValueId> updates_of(const Graph& g);
+
+// For every value the nodes that read it (results count as a user -1).
+using Users = std::vector<std::vector<ValueId>>;
+Users users_of(const Graph& g);
+
+}  // namespace lumen::graph
