@@ -14,11 +14,11 @@
 #include "emit/emit.h"
 #include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
-#include "graph/pass/access.h"
+#include "graph/match/access.h"
 #include "kernel/loop/build.h"
-#include "kernel/synth/draft.h"
+#include "kernel/synth/step/draft.h"
 #include "kernel/synth/synth.h"
-#include "number/library.h"
+#include "number/library/library.h"
 
 namespace lumen {
 namespace {

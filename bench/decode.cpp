@@ -14,11 +14,11 @@
 
 #include "emit/emit.h"
 #include "graph/ir/build.h"
-#include "graph/pass/access.h"
+#include "graph/match/access.h"
 #include "kernel/loop/build.h"
 #include "kernel/synth/dot.h"
-#include "number/codec.h"
-#include "number/library.h"
+#include "number/codec/codec.h"
+#include "number/library/library.h"
 
 namespace lumen {
 namespace {

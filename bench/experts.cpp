@@ -11,7 +11,7 @@
 
 #include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
-#include "number/library.h"
+#include "number/library/library.h"
 #include "run/engine/engine.h"
 
 namespace lumen {

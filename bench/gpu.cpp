@@ -15,15 +15,15 @@
 #include "emit/emit.h"
 #include "emit/report.h"
 #include "graph/ir/build.h"
-#include "kernel/synth/dense_product.h"
 #include "kernel/synth/dot.h"
-#include "kernel/synth/dot_block.h"
-#include "kernel/synth/dot_stream.h"
-#include "kernel/synth/dot_stream_matrix.h"
-#include "number/codec.h"
-#include "number/library.h"
-#include "run/device/choose.h"
-#include "run/engine/cache.h"
+#include "kernel/synth/gemm/dense_product.h"
+#include "kernel/synth/gemm/gpu/dot_block.h"
+#include "kernel/synth/gemm/skinny/dot_stream.h"
+#include "kernel/synth/gemm/skinny/dot_stream_matrix.h"
+#include "number/codec/codec.h"
+#include "number/library/library.h"
+#include "run/device/choose/choose.h"
+#include "run/engine/cache/cache.h"
 
 namespace lumen {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
-#include "model/text/tokenizer.h"
+#include "base/file/file.h"
+#include "model/text/tokenizer/tokenizer.h"
 
 int main(int argc, char** argv) {
   using namespace lumen;

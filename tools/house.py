@@ -2,10 +2,15 @@
 """Proves the laws of the house: who includes whom, where LLVM may be seen, where names of formats and families may stand.
 
 Usage: tools/house.py [ROOT]      exits 1 and lists every breach.  Run by the tests (ctest -R house).
+       --rooms          the table of rooms: files, lines, what each is for
+       --write-doors    brings "May include:" of every door up to what its room includes; the diff is reviewed
+What a room is, and what is asked of it, says tools/rooms.py.
 """
 import re
 import sys
 from pathlib import Path
+
+import rooms
 
 # The include table of docs/tour.md. A floor may always include itself.
 MAY_INCLUDE = {
@@ -70,7 +75,15 @@ def names_in_definitions(root: Path) -> list[str]:
 
 
 def main() -> int:
-    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent)
+    flags = [a for a in sys.argv[1:] if a.startswith("--")]
+    given = [a for a in sys.argv[1:] if not a.startswith("--")]
+    if set(flags) - {"--rooms", "--write-doors"} or len(given) > 1:
+        sys.exit(__doc__)
+    root = Path(given[0] if given else Path(__file__).resolve().parent.parent).resolve()
+    if "--write-doors" in flags:
+        rooms.write_doors(root)
+    if "--rooms" in flags:
+        print(rooms.table(root))
     breaches: list[str] = []
     sources = sorted(p for p in (root / "src").rglob("*") if p.suffix in (".h", ".cpp", ".def"))
     names = names_in_definitions(root)
@@ -102,6 +115,7 @@ def main() -> int:
         if BANNED_FILES.search(path):
             breaches.append(f"src/{path}: a dumping-ground name; name the file after the thing it holds")
     breaches += [f"include cycle: {cycle}" for cycle in include_cycles(graph)]
+    breaches += rooms.breaches(root)
     for breach in breaches:
         print(breach)
     print(f"house: {len(sources)} files, {sum(map(len, graph.values()))} includes, {len(names)} names watched, {len(breaches)} breaches")

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/infer/session.h"
+#include "model/infer/session/session.h"
 
 namespace lumen::cli {
 

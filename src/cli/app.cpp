@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file/temporary.h"
 #include "base/log.h"
 #include "base/printable.h"
-#include "base/temporary.h"
 #include "cli/command.h"
 #include "cli/numbers.h"
 #include "cli/output.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "model/arch/family.h"
+#include "model/arch/family/family.h"
 #include "run/engine/engine.h"
 
 namespace lumen::cli {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "model/arch/family.h"
-#include "model/infer/session.h"
+#include "model/arch/family/family.h"
+#include "model/infer/session/session.h"
 
 namespace lumen::cli {
 

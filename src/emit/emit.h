@@ -1,5 +1,8 @@
 // The code generator's door and the only floor that sees LLVM: loop kernels in; LLVM text, assembly or objects out, for
 // any target on any machine. It never sees tensors or a format's name.
+//
+// May include: base, base/file, emit/lower, kernel/loop, kernel/machine.
+// Offers: report.h, seal.h.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "emit/launch.h"
+#include "emit/lower/launch.h"
 #include "kernel/loop/loop.h"
 #include "kernel/machine/machine.h"
 

@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/file/file.h"
 
 LLD_HAS_DRIVER(elf)
 

@@ -11,7 +11,7 @@
 #include "base/check.h"
 #include "emit/emit.h"
 #include "emit/link.h"
-#include "emit/lower.h"
+#include "emit/lower/lower.h"
 #include "emit/optimize.h"
 #include "emit/target.h"
 

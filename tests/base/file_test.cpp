@@ -1,5 +1,5 @@
 // base/file: whole reads, maps, and atomic writes that survive a full disk and a forgotten commit.
-#include "base/file.h"
+#include "base/file/file.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

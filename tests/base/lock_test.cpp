@@ -1,5 +1,5 @@
 // needs: none. One writer for a folder, however the earlier one ended.
-#include "base/lock.h"
+#include "base/file/lock.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

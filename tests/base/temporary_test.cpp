@@ -1,5 +1,5 @@
 // needs: none. Temporary files: what a signal removes, and what the next run removes of a killed one.
-#include "base/temporary.h"
+#include "base/file/temporary.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include <fstream>
 #include <set>
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 namespace lumen {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "model/arch/write.h"
+#include "model/arch/checkpoint/write.h"
 #include "outcome.h"
 
 namespace lumen::cli {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/lock.h"
+#include "base/file/lock.h"
 #include "outcome.h"
 
 namespace lumen::cli {

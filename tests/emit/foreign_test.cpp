@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "scalar_cases.h"
 
 namespace lumen::emit {

@@ -9,7 +9,7 @@
 
 #include "emit/emit.h"
 #include "kernel/loop/build.h"
-#include "kernel/loop/eval.h"
+#include "kernel/loop/eval/eval.h"
 #include "kernel/loop/expand.h"
 #include "kernel/loop/text.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "model/arch/adapter.h"
+#include "model/arch/adapter/adapter.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/file/gguf.h"
-#include "model/text/tokenizer.h"
+#include "model/text/tokenizer/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

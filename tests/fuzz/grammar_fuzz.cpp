@@ -4,9 +4,9 @@
 #include <string>
 
 #include "base/error.h"
-#include "model/file/json.h"
-#include "model/infer/grammar.h"
-#include "model/infer/json_schema.h"
+#include "base/structured/json.h"
+#include "model/infer/sample/grammar.h"
+#include "model/infer/sample/json_schema.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

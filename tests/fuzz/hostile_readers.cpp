@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file/file.h"
 
 using Reader = int (*)(const uint8_t*, size_t);
 

@@ -7,10 +7,10 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "model/arch/packed.h"
-#include "model/file/json.h"
+#include "base/structured/json.h"
+#include "model/arch/checkpoint/packed.h"
 #include "model/file/safetensors.h"
-#include "number/codec.h"
+#include "number/codec/codec.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "model/text/ranks.h"
-#include "model/text/tokenizer.h"
+#include "model/text/tokenizer/file/ranks.h"
+#include "model/text/tokenizer/tokenizer.h"
 #include "table.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -12,8 +12,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/data/parquet/parquet.h"
-#include "model/data/rows.h"
-#include "model/data/shapes.h"
+#include "model/data/rows/rows.h"
+#include "model/data/rows/shapes.h"
 
 namespace {
 

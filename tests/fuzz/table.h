@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/embedded.h"
-#include "base/file.h"
-#include "model/text/pretokenizers.h"
+#include "base/file/file.h"
+#include "model/text/stages/pretokenizers.h"
 
 inline const bool kTableReady = [] {
   for (const lumen::embedded::File& file : lumen::embedded::models()) {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "model/text/chat_template.h"
+#include "model/template/chat_template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lumen;

@@ -7,8 +7,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "model/text/tokenizer.h"
-#include "model/text/unicode.h"
+#include "model/text/tokenizer/tokenizer.h"
+#include "model/text/unicode/unicode.h"
 #include "table.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

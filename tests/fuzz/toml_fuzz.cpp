@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/error.h"
-#include "model/file/toml.h"
-#include "model/text/pretokenizers.h"
+#include "base/structured/toml.h"
+#include "model/text/stages/pretokenizers.h"
 
 namespace {
 

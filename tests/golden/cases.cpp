@@ -1,7 +1,7 @@
 #include "cases.h"
 
-#include "../kernel/synth_harness.h"
 #include "golden_text.h"
+#include "tests/kernel/synth/synth_harness.h"
 
 namespace lumen::golden {
 namespace {

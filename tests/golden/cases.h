@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "made.h"
-#include "number/format.h"
+#include "number/format/format.h"
 
 namespace lumen::golden {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "emit/emit.h"
 #include "emit/report.h"
 #include "golden_text.h"

@@ -3,13 +3,13 @@
 // tests/golden/formats.txt and details.txt; LUMEN_KERNEL_TEXTS=DIR has the kernels themselves.
 #include <gtest/gtest.h>
 
-#include "../kernel/attend_cases.h"
-#include "../kernel/codes_cases.h"
-#include "../kernel/picked_cases.h"
-#include "../kernel/scatter_cases.h"
 #include "../ladder/graph_cases.h"
 #include "cases.h"
 #include "golden_text.h"
+#include "tests/kernel/synth/attention/attend_cases.h"
+#include "tests/kernel/synth/codes_cases.h"
+#include "tests/kernel/synth/picked_cases.h"
+#include "tests/kernel/synth/scatter_cases.h"
 
 namespace lumen::golden {
 namespace {

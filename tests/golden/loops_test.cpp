@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "../kernel/attend_cases.h"
-#include "../kernel/codes_cases.h"
-#include "../kernel/picked_cases.h"
 #include "cases.h"
 #include "golden_text.h"
 #include "kernel/loop/text.h"
+#include "tests/kernel/synth/attention/attend_cases.h"
+#include "tests/kernel/synth/codes_cases.h"
+#include "tests/kernel/synth/picked_cases.h"
 
 namespace lumen::golden {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "base/hash.h"
 #include "kernel/loop/text.h"
-#include "run/engine/compile.h"
-#include "run/engine/repeat.h"
+#include "run/engine/compile/compile.h"
+#include "run/engine/compile/repeat.h"
 
 namespace lumen::golden {
 namespace {

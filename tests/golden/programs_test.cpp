@@ -5,8 +5,8 @@
 
 #include "golden_text.h"
 #include "made.h"
-#include "model/arch/family.h"
-#include "model/train/optimizer.h"
+#include "model/arch/family/family.h"
+#include "model/train/optimizer/optimizer.h"
 
 namespace lumen::golden {
 namespace {

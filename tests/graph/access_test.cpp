@@ -1,5 +1,5 @@
 // Needs: none. Views folded into strides read the same elements as the oracle; what cannot be folded is refused.
-#include "graph/pass/access.h"
+#include "graph/match/access.h"
 
 #include <gtest/gtest.h>
 

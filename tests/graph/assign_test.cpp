@@ -9,9 +9,9 @@
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
 #include "graph/pass/pipeline.h"
-#include "number/codec.h"
-#include "number/gradient.h"
-#include "number/library.h"
+#include "number/codec/codec.h"
+#include "number/gradient/gradient.h"
+#include "number/library/library.h"
 #include "plan_run.h"
 
 namespace lumen::graph {

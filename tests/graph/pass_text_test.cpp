@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
 #include "graph/pass/pipeline.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graph/ir/eval.h"
-#include "graph/pass/access.h"
+#include "graph/match/access.h"
 #include "graph/pass/pipeline.h"
 
 namespace lumen::graph {

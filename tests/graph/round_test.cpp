@@ -8,8 +8,8 @@
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
 #include "graph/pass/pipeline.h"
-#include "number/library.h"
-#include "number/scalar.h"
+#include "number/formula/scalar.h"
+#include "number/library/library.h"
 #include "plan_run.h"
 
 namespace lumen::graph {

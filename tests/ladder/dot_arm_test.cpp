@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "dot_cases.h"
 #include "row_kernel.h"
 

@@ -4,7 +4,7 @@
 
 #include "dot_native.h"
 #include "kernel/synth/dot.h"
-#include "number/library.h"
+#include "number/library/library.h"
 
 namespace lumen::dot_test {
 

@@ -5,9 +5,9 @@
 
 #include <memory>
 
-#include "../kernel/dot_harness.h"
 #include "emit/emit.h"
 #include "kernel/loop/expand.h"
+#include "tests/kernel/synth/gemm/dot_harness.h"
 
 namespace lumen::dot_test {
 

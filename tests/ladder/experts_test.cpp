@@ -1,7 +1,7 @@
 // Needs: cpu. Products whose rows pick matrices as machine code of this processor: the same numbers as the evaluator of
 // graphs, the same bytes as the evaluator of kernels.
-#include "../kernel/picked_cases.h"
 #include "machine_code.h"
+#include "tests/kernel/synth/picked_cases.h"
 
 namespace lumen::test {
 namespace {

@@ -2,7 +2,7 @@
 // machine code for encode and decode, and products that agree with the codec's numbers.
 #include "lang/parser.h"
 #include "machine_code.h"
-#include "number/limits.h"
+#include "number/facts/limits.h"
 #include "run/engine/format_check.h"
 
 namespace lumen::test {

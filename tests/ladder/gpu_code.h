@@ -7,8 +7,8 @@
 #include <map>
 #include <optional>
 
-#include "../kernel/synth_harness.h"
 #include "emit/emit.h"
+#include "tests/kernel/synth/synth_harness.h"
 
 namespace lumen::test {
 

@@ -2,11 +2,11 @@
 // become code that fits the hardware, on one target of each family (tools/gpu_table.py does it for all).
 #include <set>
 
-#include "../kernel/attend_cases.h"
-#include "../kernel/picked_cases.h"
 #include "dot_cases.h"
 #include "emit/report.h"
 #include "graph_cases.h"
+#include "tests/kernel/synth/attention/attend_cases.h"
+#include "tests/kernel/synth/picked_cases.h"
 
 namespace lumen::test {
 namespace {

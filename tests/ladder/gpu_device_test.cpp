@@ -2,14 +2,14 @@
 // equal to the codec, random graphs and attentions, dots equal to the evaluator, matrix instructions by their
 // fragments, blocks that exchange.
 #include "../emit/scalar_cases.h"
-#include "../kernel/attend_cases.h"
-#include "../kernel/codes_cases.h"
-#include "../kernel/scatter_cases.h"
 #include "dot_cases.h"
 #include "gpu_code.h"
 #include "graph_cases.h"
 #include "kernel/loop/expand.h"
-#include "number/codec.h"
+#include "number/codec/codec.h"
+#include "tests/kernel/synth/attention/attend_cases.h"
+#include "tests/kernel/synth/codes_cases.h"
+#include "tests/kernel/synth/scatter_cases.h"
 #include "wave_case.h"
 
 namespace lumen::test {

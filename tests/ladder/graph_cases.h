@@ -1,7 +1,7 @@
 // Random graphs for the ladder: trees of elementwise operations that end in a reduction, and attentions.
 #pragma once
 
-#include "../kernel/synth_harness.h"
+#include "tests/kernel/synth/synth_harness.h"
 
 namespace lumen::test {
 

@@ -2,8 +2,8 @@
 // is found.
 #pragma once
 
-#include "../kernel/synth_harness.h"
 #include "emit/emit.h"
+#include "tests/kernel/synth/synth_harness.h"
 
 namespace lumen::test {
 

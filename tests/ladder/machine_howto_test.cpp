@@ -2,7 +2,7 @@
 // says.
 #include <gtest/gtest.h>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "row_kernel.h"
 
 namespace lumen {

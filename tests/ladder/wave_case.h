@@ -6,7 +6,7 @@
 
 #include "dot_native.h"
 #include "kernel/loop/build.h"
-#include "kernel/loop/eval.h"
+#include "kernel/loop/eval/eval.h"
 
 namespace lumen::dot_test {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "equal_tree.h"
 #include "lang/lexer.h"
 #include "lang/parser.h"

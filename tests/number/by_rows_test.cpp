@@ -1,8 +1,8 @@
 // Needs none. A format's fields of tiles or tensors, moved to rows.
-#include "number/by_rows.h"
+#include "number/library/by_rows.h"
 
 #include "formats_of_tests.h"
-#include "number/codec.h"
+#include "number/codec/codec.h"
 
 namespace lumen {
 namespace {

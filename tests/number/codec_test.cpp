@@ -1,5 +1,5 @@
 // Needs none. Levels, supplied fields, refusals and properties of the exact codec.
-#include "number/codec.h"
+#include "number/codec/codec.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "lang/parser.h"
-#include "number/library.h"
+#include "number/library/library.h"
 
 namespace lumen {
 

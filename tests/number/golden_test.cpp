@@ -6,8 +6,8 @@
 #include <random>
 
 #include "golden_vectors.h"
-#include "number/codec.h"
-#include "number/library.h"
+#include "number/codec/codec.h"
+#include "number/library/library.h"
 
 namespace lumen {
 namespace {

@@ -1,5 +1,5 @@
 // Needs none. Fake quantization against the codec bit for bit; straight-through gradients against the published rules.
-#include "number/gradient.h"
+#include "number/gradient/gradient.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <random>
 
-#include "number/library.h"
-#include "number/straight.h"
+#include "number/facts/straight.h"
+#include "number/library/library.h"
 
 namespace lumen {
 namespace {

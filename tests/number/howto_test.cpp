@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "formats_of_tests.h"
-#include "number/codec.h"
-#include "number/facts.h"
+#include "number/codec/codec.h"
+#include "number/facts/facts.h"
 
 namespace lumen {
 namespace {

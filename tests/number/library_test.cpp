@@ -1,5 +1,5 @@
 // Needs none. The library: quick to load, self-contained texts, user folders, clashes, nearest names.
-#include "number/library.h"
+#include "number/library/library.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "formats_of_tests.h"
-#include "number/codec.h"
+#include "number/codec/codec.h"
 
 namespace lumen {
 namespace {

@@ -1,12 +1,12 @@
 // needs: none. Patterns are blobs of their format: decoded, they repeat rows of finite numbers of the right size.
-#include "number/pattern.h"
+#include "number/codec/pattern.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "number/codec.h"
-#include "number/library.h"
+#include "number/codec/codec.h"
+#include "number/library/library.h"
 
 namespace lumen {
 namespace {

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "formats_of_tests.h"
-#include "number/codec.h"
+#include "number/codec/codec.h"
 
 namespace lumen {
 namespace {

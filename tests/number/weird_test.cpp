@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "formats_of_tests.h"
-#include "number/codec.h"
-#include "number/facts.h"
+#include "number/codec/codec.h"
+#include "number/facts/facts.h"
 
 namespace lumen {
 namespace {

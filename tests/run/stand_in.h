@@ -14,8 +14,8 @@
 #include "base/check.h"
 #include "emit/emit.h"
 #include "fake_gpu/fake_gpu.h"
-#include "run/device/gpu_symbols.h"
-#include "run/device/threads.h"
+#include "run/device/cpu/threads.h"
+#include "run/device/gpu/gpu_symbols.h"
 
 namespace lumen::run {
 

@@ -1,4 +1,5 @@
-// The numbers of a model: defaults, sizes and given values become one Config. Proved by tests/graph/elaborate_test.cpp.
+// The numbers of a model: defaults, sizes and given values become one Config. Proved by
+// tests/graph/elaborate/elaborate_test.cpp.
 #include <algorithm>
 #include <cmath>
 

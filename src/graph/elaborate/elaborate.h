@@ -1,5 +1,7 @@
 // Language to graph: checks shapes and types of functions and models, reports mistakes with place and hint, and builds
 // graphs.
+//
+// May include: base, graph/ir, lang, number/library.
 #pragma once
 
 #include <map>
@@ -8,7 +10,7 @@
 
 #include "graph/ir/graph.h"
 #include "lang/ast.h"
-#include "number/library.h"
+#include "number/library/library.h"
 
 namespace lumen::graph {
 

@@ -1,7 +1,7 @@
 // Models that extend others: `model b(cfg) : extends a { .. }` has all members of a, where those of b with the same
 // name take their places. Sizes and the names in files (gguf, hf, ..) are not taken over: they belong to one family.
 // What is said of keys of config.json that are no config keys (unread, refused, hides) is.
-// Proved by tests/graph/elaborate_test.cpp.
+// Proved by tests/graph/elaborate/elaborate_test.cpp.
 #include <algorithm>
 #include <optional>
 

@@ -1,5 +1,6 @@
 // Index notation: `y[m, n] = sum(k) x[m, k] * w[n, k]`. Every index is an axis; a product of two factors summed over a
-// shared index is a contraction, everything else a map and a reduction. Proved by tests/graph/elaborate_test.cpp.
+// shared index is a contraction, everything else a map and a reduction. Proved by
+// tests/graph/elaborate/elaborate_test.cpp.
 #pragma once
 
 #include "graph/elaborate/elaboration.h"

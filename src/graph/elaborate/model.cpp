@@ -1,4 +1,5 @@
-// Models: their numbers, their parameters, their functions as graphs. Proved by tests/graph/elaborate_test.cpp.
+// Models: their numbers, their parameters, their functions as graphs. Proved by
+// tests/graph/elaborate/elaborate_test.cpp.
 #include <algorithm>
 
 #include "graph/elaborate/elaboration.h"

@@ -1,6 +1,6 @@
 // What an expression of a function means while its graph is being built: a number known now, an extent, a tensor
 // (finished, or an elementwise formula that has not become a node yet), or one of the few things that only exist at
-// this time. Must not know syntax. Proved by tests/graph/elaborate_test.cpp.
+// this time. Must not know syntax. Proved by tests/graph/elaborate/elaborate_test.cpp.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // The gradient of an attention as a whole: o = contract(p, v), p = softmax(s).
 //   dv = contract(p, do)      dp = contract(do, v)      ds = p (dp - delta),  delta = sum of do o along o's own axis
 // delta is what sum(p dp) over the keys comes to, o being contract(p, v): no pass over the keys is needed for it, so
-// the kernels that follow hold no more than a block of scores. Proved by tests/graph/grad_test.cpp.
+// the kernels that follow hold no more than a block of scores. Proved by tests/graph/grad/grad_test.cpp.
 #include "graph/grad/rules.h"
 
 namespace lumen::graph {

@@ -1,7 +1,7 @@
 // differentiate_by_rows: see reverse.h. The wide product's rows meet nobody before few numbers of each are left, so its
 // gradient needs nothing of other rows once the gradient of those numbers is known. For a mean or a weighted sum it is
 // beforehand; for losses that mix rows all parts are computed first for those numbers alone, then once more.
-// Proved by tests/graph/by_rows_test.cpp.
+// Proved by tests/graph/grad/by_rows_test.cpp.
 #include <algorithm>
 #include <numeric>
 

@@ -1,13 +1,13 @@
 // The gradient of casts. Between scalars: the gradient is converted. Out of a format: it belongs to the decoded value.
 // Into a format whose fields are fitted: straight through. With fields handed in (learned): x and the fields get the
-// straight-through derivative of decode(code(x)), as number/gradient.h defines it; x then gets nothing where it was
-// clipped. Proved by tests/graph/grad_test.cpp.
+// straight-through derivative of decode(code(x)), as number/gradient/gradient.h defines it; x then gets nothing where
+// it was clipped. Proved by tests/graph/grad/grad_test.cpp.
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/grad/rules.h"
-#include "number/gradient.h"
+#include "number/gradient/gradient.h"
 
 namespace lumen::graph {
 

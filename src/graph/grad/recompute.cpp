@@ -2,7 +2,7 @@
 // are in memory for other reasons (they feed a product, or several kernels) or are such maps themselves; then storing
 // it would cost a write and a read of a whole tensor for a few operations: exp(s - m) of a softmax, x / |x| of a norm,
 // a gate's sigmoid. A map behind a product of one use stays: it is that product's epilogue, and the product itself is
-// never in memory. Operands of smaller shape (row sums) are read. Proved by tests/graph/grad_test.cpp.
+// never in memory. Operands of smaller shape (row sums) are read. Proved by tests/graph/grad/grad_test.cpp.
 #include <algorithm>
 
 #include "graph/grad/rules.h"

@@ -1,6 +1,6 @@
 // The drive: values are visited against their order, each once all its users have added to its gradient. Calls are
 // expanded at the end of the graph, and the gradient of their results flows through that copy (simplify shares it with
-// the inlined original), so that no value of the caller changes its number. Proved by tests/graph/grad_test.cpp.
+// the inlined original), so that no value of the caller changes its number. Proved by tests/graph/grad/grad_test.cpp.
 #include "graph/grad/reverse.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "graph/pass/access.h"
+#include "graph/match/access.h"
 
 namespace lumen::graph {
 

@@ -10,7 +10,7 @@
 //   cast         straight through (cast.cpp)
 //   iota, random, constant, input: nothing;  update: no loss may depend on it;  call: through its expanded body
 //
-// Proved by finite differences in tests/graph/grad_test.cpp.
+// Proved by finite differences in tests/graph/grad/grad_test.cpp.
 #include "graph/grad/rules.h"
 
 #include <algorithm>

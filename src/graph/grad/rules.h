@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "graph/ir/build.h"
-#include "graph/pass/attend.h"
+#include "graph/match/attend.h"
 
 namespace lumen::graph {
 

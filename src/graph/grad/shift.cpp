@@ -1,5 +1,6 @@
 // Softmax and log-sum-exp subtract a maximum only to keep exp in range; mathematically nothing depends on it. This
-// follows what a shift of the maximum by d does to every value computed from it. Proved by tests/graph/grad_test.cpp.
+// follows what a shift of the maximum by d does to every value computed from it. Proved by
+// tests/graph/grad/grad_test.cpp.
 #include <algorithm>
 #include <map>
 #include <optional>

@@ -1,4 +1,4 @@
-// Builder: appends nodes whose types follow from infer.cpp. Proved by tests/graph/type_test.cpp and text_test.cpp.
+// Builder: appends nodes whose types follow from infer.cpp. Proved by tests/graph/ir/type_test.cpp and text_test.cpp.
 #include "graph/ir/build.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // The oracle's evaluator: one function per row of op.def, found by name (a row without one does not compile). Plain
 // loops over doubles; f32 results are rounded once per operator. It must never share code with kernels. Proved by
-// tests/graph/eval_test.cpp.
+// tests/graph/ir/eval_test.cpp.
 #include "graph/ir/eval.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "graph/ir/verify.h"
-#include "number/codec.h"
+#include "number/codec/codec.h"
 
 namespace lumen::graph {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graph/ir/type.h"
-#include "number/formula.h"
+#include "number/formula/formula.h"
 
 namespace lumen::graph {
 

@@ -1,6 +1,6 @@
 // The type rule of every operator: one function per row of op.def, found by name (a row without a rule does not
 // compile). Rules that can, compute the result's type; the others check the type the node carries. Proved by
-// tests/graph/type_test.cpp and text_test.cpp.
+// tests/graph/ir/type_test.cpp and text_test.cpp.
 #include <algorithm>
 #include <set>
 

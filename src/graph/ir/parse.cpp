@@ -1,5 +1,5 @@
 // Graphs from text; the inverse of print.cpp. The text is hostile: every mistake is an Error with its place, and what
-// is parsed is verified. Proved by tests/graph/text_test.cpp.
+// is parsed is verified. Proved by tests/graph/ir/text_test.cpp.
 #include <cctype>
 #include <charconv>
 #include <map>

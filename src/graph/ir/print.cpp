@@ -1,5 +1,5 @@
 // Graphs as text. Each attribute named in a row of op.def has one spelling, so new operators print by themselves.
-// Invariant: parse(print(g)) == g. Proved by tests/graph/text_test.cpp.
+// Invariant: parse(print(g)) == g. Proved by tests/graph/ir/text_test.cpp.
 #include <algorithm>
 #include <cctype>
 

@@ -1,10 +1,10 @@
 // The counter-based generator behind `random`, as a formula, so that kernels and fused maps reproduce the oracle bit
-// for bit. Only 32-bit multiplications, additions, xors and shifts. Proved by tests/graph/eval_test.cpp.
+// for bit. Only 32-bit multiplications, additions, xors and shifts. Proved by tests/graph/ir/eval_test.cpp.
 #pragma once
 
 #include <cstdint>
 
-#include "number/formula.h"
+#include "number/formula/formula.h"
 
 namespace lumen::graph {
 

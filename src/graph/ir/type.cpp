@@ -1,5 +1,5 @@
 // Dims, shapes and types of graph values: arithmetic and text. Knows nothing of operators.
-// Proved by tests/graph/type_test.cpp.
+// Proved by tests/graph/ir/type_test.cpp.
 #include "graph/ir/type.h"
 
 #include <algorithm>

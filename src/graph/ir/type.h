@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "number/format.h"
-#include "number/scalar.h"
+#include "number/format/format.h"
+#include "number/formula/scalar.h"
 
 namespace lumen::graph {
 

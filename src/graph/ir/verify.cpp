@@ -5,7 +5,7 @@
 //   4. a state has one newest value at any time: once updated, the older value is neither read, updated nor returned
 //   later.
 //      Reads through views and casts count as reads when they happen: the node of the view.
-// Proved by tests/graph/type_test.cpp.
+// Proved by tests/graph/ir/type_test.cpp.
 #include "graph/ir/verify.h"
 
 #include <fmt/format.h>

@@ -1,9 +1,9 @@
 // arrange: the first half of fuse; see partition.h. Proved by tests/graph/fuse_test.cpp.
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
-#include "graph/pass/access.h"
+#include "graph/match/access.h"
 #include "graph/pass/partition.h"
-#include "number/limits.h"
+#include "number/facts/limits.h"
 
 namespace lumen::graph {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "graph/pass/access.h"
+#include "graph/match/access.h"
 #include "graph/pass/partition.h"
 
 namespace lumen::graph {

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "base/check.h"
-#include "graph/pass/access.h"
-#include "graph/pass/attend.h"
+#include "graph/match/access.h"
+#include "graph/match/attend.h"
 #include "graph/pass/partition.h"
-#include "number/facts.h"
+#include "number/facts/facts.h"
 
 namespace lumen::graph {
 

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "graph/pass/access.h"
+#include "graph/match/access.h"
 #include "graph/pass/pipeline.h"
 
 namespace lumen::graph {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "graph/match/uses.h"
 #include "graph/pass/pipeline.h"
-#include "graph/pass/uses.h"
 
 namespace lumen::graph {
 

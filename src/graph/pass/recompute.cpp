@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
-#include "graph/pass/access.h"
-#include "graph/pass/attend.h"
+#include "graph/match/access.h"
+#include "graph/match/attend.h"
 
 namespace lumen::graph {
 

@@ -2,7 +2,7 @@
 // than kept between them: one more pass over it costs little, and all of a model's rounded parameters at once cost
 // much. Sums are not touched, so every bit stays. Part of fuse; proved by tests/graph/repeat_test.cpp.
 #include "graph/ir/rewrite.h"
-#include "graph/pass/access.h"
+#include "graph/match/access.h"
 #include "graph/pass/partition.h"
 
 namespace lumen::graph {

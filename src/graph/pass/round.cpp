@@ -13,10 +13,10 @@
 
 #include "base/check.h"
 #include "graph/ir/rewrite.h"
-#include "graph/pass/access.h"
-#include "graph/pass/attend.h"
+#include "graph/match/access.h"
+#include "graph/match/attend.h"
 #include "graph/pass/pipeline.h"
-#include "number/facts.h"
+#include "number/facts/facts.h"
 
 namespace lumen::graph {
 

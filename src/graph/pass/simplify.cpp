@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/rewrite.h"
-#include "graph/pass/access.h"
+#include "graph/match/access.h"
 #include "graph/pass/partition.h"
 
 namespace lumen::graph {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "graph/ir/rewrite.h"
-#include "graph/pass/access.h"
+#include "graph/match/access.h"
 #include "graph/pass/partition.h"
 
 namespace lumen::graph {

@@ -1,6 +1,6 @@
 // Appends instructions to the innermost open region. Equal pure instructions of enclosing regions are shared; constants
-// fold by the evaluator of number/formula.h, so folding never changes a bit. Proved by
-// tests/kernel/loop_build_test.cpp.
+// fold by the evaluator of number/formula/formula.h, so folding never changes a bit. Proved by
+// tests/kernel/loop/loop_build_test.cpp.
 #include "kernel/loop/build.h"
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 // the one before have begun, which may not have waited themselves: what any kernel of the program writes may still be
 // under way then, and what it reads may not be overwritten yet. So before `wait kernels` a kernel only copies from
 // params that no kernel of the program writes (`constant`); what came before the program has ended, for its first
-// kernel is launched in whole (run/device/gpu.cpp). Kernels without that instruction wait first. Proved by
-// tests/kernel/loop_early_test.cpp.
+// kernel is launched in whole (run/device/gpu/gpu.cpp). Kernels without that instruction wait first. Proved by
+// tests/kernel/loop/loop_early_test.cpp.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // See expand.h. Argument reductions and polynomials are the classic ones (Cody and Waite; Moshier's Cephes; Sun's
-// fdlibm), written with fma. Proved by tests/kernel/loop_expand_test.cpp against the C library in wider arithmetic.
+// fdlibm), written with fma. Proved by tests/kernel/loop/loop_expand_test.cpp against the C library in wider
+// arithmetic.
 #include "kernel/loop/expand.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// See fragment.h. Proved by tests/kernel/machine_matrix_test.cpp.
+// See fragment.h. Proved by tests/kernel/machine/machine_matrix_test.cpp.
 #include "kernel/loop/fragment.h"
 
 namespace lumen::loop {

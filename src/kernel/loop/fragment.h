@@ -1,5 +1,5 @@
 // Where the elements of a matrix lie among the lanes that execute a matrix instruction together: the registers of all
-// lanes, one lane behind the other, are a record, and a Layout (number/layout.h) says which bits of it are which
+// lanes, one lane behind the other, are a record, and a Layout (number/format/layout.h) says which bits of it are which
 // element. Factors that an instruction reads from shared memory are described in the same way, with the bytes there as
 // record.
 #pragma once
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernel/loop/loop.h"
-#include "number/layout.h"
+#include "number/format/layout.h"
 
 namespace lumen::loop {
 

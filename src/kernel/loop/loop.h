@@ -9,6 +9,9 @@
 // barrier, which stands between lane loops only. No value leaves a lane loop: what a lane keeps for itself is private
 // memory of the block (each lane has its own), what lanes tell each other is shared memory, exchange, or the
 // instructions that a wave executes together.
+//
+// May include: base, number/format, number/formula.
+// Offers: build.h, early.h, expand.h, fragment.h, rules.h, text.h.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-#include "number/formula.h"
-#include "number/scalar.h"
+#include "number/formula/formula.h"
+#include "number/formula/scalar.h"
 
 namespace lumen::loop {
 

@@ -1,4 +1,4 @@
-// See rules.h. Proved by tests/kernel/loop_build_test.cpp.
+// See rules.h. Proved by tests/kernel/loop/loop_build_test.cpp.
 #include "kernel/loop/rules.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Prints loop IR in the form text.h describes; parse.cpp is the inverse. Proved by tests/kernel/loop_text_test.cpp.
+// Prints loop IR in the form text.h describes; parse.cpp is the inverse. Proved by
+// tests/kernel/loop/loop_text_test.cpp.
 #include "kernel/loop/text.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // The AMD machines: GCN and CDNA with waves of 64 lanes and MFMA, RDNA with waves of 32 and WMMA. Facts and rows only.
-// Proved by tests/emit/gpu_test.cpp and tests/kernel/machine_matrix_test.cpp.
+// Proved by tests/emit/gpu_test.cpp and tests/kernel/machine/machine_matrix_test.cpp.
 #include <fmt/format.h>
 
 #include "kernel/machine/machine.h"

@@ -1,5 +1,6 @@
 // The x86 matrix unit: eight tiles of 16 rows of 64 bytes. Facts and rows only; emit knows how tiles live in registers.
-// Proved by tests/kernel/machine_rows_test.cpp, and by tests/ladder/dot_native_test.cpp on a processor that has it.
+// Proved by tests/kernel/machine/machine_rows_test.cpp, and by tests/ladder/dot_native_test.cpp on a processor that has
+// it.
 #include "kernel/machine/machine.h"
 
 namespace lumen::machine {

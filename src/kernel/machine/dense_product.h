@@ -1,6 +1,6 @@
 // A product of two matrices in memory, as libraries of vendors compute it: result[m, n] = left . right (+ added),
-// summed in f32. A way to do what kernels do; what it is asked for comes from the synthesizer (synth/dense_product.h),
-// who does it from a device.
+// summed in f32. A way to do what kernels do; what it is asked for comes from the synthesizer
+// (synth/gemm/dense_product.h), who does it from a device.
 #pragma once
 
 #include <cstdint>

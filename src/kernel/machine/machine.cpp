@@ -1,5 +1,5 @@
 // Looks machines up by name, asks the processor what it is, and parses what rows mean, once.
-// Proved by tests/kernel/machine_rows_test.cpp.
+// Proved by tests/kernel/machine/machine_rows_test.cpp.
 #include "kernel/machine/machine.h"
 
 #include <fmt/ranges.h>

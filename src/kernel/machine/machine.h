@@ -1,6 +1,9 @@
 // Machines as data: facts, and rows of instructions. A row says what it means (loop IR text), how LLVM spells it, what
 // it needs and what it costs; tests prove each row against its meaning natively or under an emulator. Names of rows:
 // family, operand types, result type; a lookup is the same name on every machine that has one.
+//
+// May include: base, kernel/loop, number/facts.
+// Offers: dense_product.h.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // Meanings of matrix rows: one element of the product, from a row of each factor.
-// Proved by tests/kernel/machine_matrix_test.cpp.
+// Proved by tests/kernel/machine/machine_matrix_test.cpp.
 #include <fmt/format.h>
 
 #include "kernel/machine/machine.h"
-#include "number/facts.h"
+#include "number/facts/facts.h"
 
 namespace lumen::machine {
 namespace {

@@ -1,5 +1,5 @@
 // Meanings of instruction families as loop IR text: what a row computes, said once for every width.
-// Proved by tests/kernel/machine_rows_test.cpp, which runs each row beside its meaning.
+// Proved by tests/kernel/machine/machine_rows_test.cpp, which runs each row beside its meaning.
 #include <fmt/ranges.h>
 
 #include "kernel/machine/machine.h"

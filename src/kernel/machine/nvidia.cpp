@@ -1,5 +1,5 @@
 // The NVIDIA machines. Facts and rows only; LLVM makes PTX for them, the driver makes machine code of it.
-// Proved by tests/emit/gpu_test.cpp and tests/kernel/machine_matrix_test.cpp.
+// Proved by tests/emit/gpu_test.cpp and tests/kernel/machine/machine_matrix_test.cpp.
 #include <fmt/format.h>
 
 #include "kernel/machine/machine.h"
@@ -87,7 +87,7 @@ void add_mma(Machine& m, bool short_codes) {
 
 // PTX ISA, "Asynchronous warpgroup level matrix instructions": D's fragment for m64nNk16; A and B in shared memory, 128
 // byte rows, 128 byte swizzle: K-major, or (turned; 16 bits only) MN-major, "Strides" and "Canonical layouts". Four
-// warps execute one; its row name says the shape to src/emit/wgmma.cpp.
+// warps execute one; its row name says the shape to src/emit/lower/wgmma.cpp.
 // A of 16 bits may be held instead: each warp has its 16 rows as mma.m16n8k16 wants them.
 void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_turned = false, bool b_turned = false, bool a_held = false) {
   constexpr int kRowBytes = 128, kSwizzle = 8;

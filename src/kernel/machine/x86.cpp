@@ -1,5 +1,6 @@
 // The x86-64 machines: 256 and 512 bit vectors, integer dots by pairs or by VNNI. Facts and rows only.
-// Proved by tests/kernel/machine_rows_test.cpp, and by tests/ladder/machine_code_test.cpp on the processor they run on.
+// Proved by tests/kernel/machine/machine_rows_test.cpp, and by tests/ladder/machine_code_test.cpp on the processor they
+// run on.
 #include "kernel/machine/machine.h"
 
 namespace lumen::machine {

@@ -4,16 +4,16 @@
 // everything else.
 #include "kernel/synth/dot.h"
 
-#include "kernel/synth/choose.h"
-#include "kernel/synth/dot_block.h"
-#include "kernel/synth/dot_group.h"
-#include "kernel/synth/dot_integer.h"
-#include "kernel/synth/dot_matrix.h"
-#include "kernel/synth/dot_rows.h"
-#include "kernel/synth/dot_short.h"
-#include "kernel/synth/dot_stream.h"
-#include "kernel/synth/dot_stream_matrix.h"
-#include "kernel/synth/dot_tile.h"
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/cpu/dot_integer.h"
+#include "kernel/synth/gemm/cpu/dot_matrix.h"
+#include "kernel/synth/gemm/cpu/dot_rows.h"
+#include "kernel/synth/gemm/cpu/dot_short.h"
+#include "kernel/synth/gemm/cpu/dot_tile.h"
+#include "kernel/synth/gemm/dot_group.h"
+#include "kernel/synth/gemm/gpu/dot_block.h"
+#include "kernel/synth/gemm/skinny/dot_stream.h"
+#include "kernel/synth/gemm/skinny/dot_stream_matrix.h"
 
 namespace lumen::synth {
 namespace {

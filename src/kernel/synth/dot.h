@@ -1,8 +1,8 @@
 // The door to dots: chooses between tiles, rows and integers, and writes the steps.
-// Proved by tests/kernel/dot_*_test.cpp.
+// Proved by tests/kernel/synth/gemm/dot_*_test.cpp.
 #pragma once
 
-#include "kernel/synth/step.h"
+#include "kernel/synth/step/step.h"
 
 namespace lumen::synth {
 

@@ -1,10 +1,14 @@
 // The synthesizer's door: one fused group of graph nodes and a machine in, kernels in loop IR out. Five shapes (map,
 // reduce, dot, attend, move); formats enter only through their layouts, routines and facts. What belongs to a format
 // alone is in convert.h.
+//
+// May include: base, kernel/synth/attention/gpu, kernel/synth/encode, kernel/synth/gemm, kernel/synth/gemm/cpu,
+// kernel/synth/gemm/gpu, kernel/synth/gemm/skinny, kernel/synth/map, kernel/synth/move, kernel/synth/reduce,
+// kernel/synth/step.
 #pragma once
 
-#include "kernel/synth/convert.h"
-#include "kernel/synth/step.h"
+#include "kernel/synth/encode/convert.h"
+#include "kernel/synth/step/step.h"
 
 namespace lumen::synth {
 

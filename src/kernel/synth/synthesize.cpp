@@ -1,10 +1,10 @@
 // The synthesizer's door: a group's shape chooses who writes its kernels.
 #include "base/check.h"
-#include "kernel/synth/attend_block.h"
+#include "kernel/synth/attention/gpu/attend_block.h"
 #include "kernel/synth/dot.h"
-#include "kernel/synth/map.h"
-#include "kernel/synth/move.h"
-#include "kernel/synth/reduce.h"
+#include "kernel/synth/map/map.h"
+#include "kernel/synth/move/move.h"
+#include "kernel/synth/reduce/reduce.h"
 #include "kernel/synth/synth.h"
 
 namespace lumen::synth {

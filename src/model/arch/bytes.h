@@ -1,5 +1,5 @@
 // The bytes of a weight: read-only, shared by copies, and not always memory of their own: a weight of a mapped file is
-// the file. Whoever wants other bytes makes a new object. Proved by tests/model/arch_test.cpp.
+// the file. Whoever wants other bytes makes a new object. Proved by tests/model/arch/arch_test.cpp.
 #pragma once
 
 #include <algorithm>

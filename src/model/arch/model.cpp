@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 #include "graph/ir/eval.h"
-#include "number/facts.h"
+#include "number/facts/facts.h"
 #include "run/device/require.h"
 
 namespace lumen::model {

@@ -1,5 +1,5 @@
 // A model as a value: a family, its numbers, its weights in host memory and its tokenizer. Weights are f32 or blobs of
-// a format. Reading and writing: read.h, write.h. Proved by tests/model/arch_test.cpp.
+// a format. Reading and writing: read.h, write.h. Proved by tests/model/arch/arch_test.cpp.
 #pragma once
 
 #include <map>
@@ -11,9 +11,9 @@
 
 #include "graph/pass/pipeline.h"
 #include "model/arch/bytes.h"
-#include "model/arch/family.h"
+#include "model/arch/family/family.h"
 #include "model/file/gguf.h"
-#include "model/text/tokenizer.h"
+#include "model/text/tokenizer/tokenizer.h"
 
 namespace lumen::model {
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "model/compress/relative_error.h"
-#include "model/train/provenance.h"
+#include "model/train/record/provenance.h"
 
 namespace lumen::model {
 namespace {

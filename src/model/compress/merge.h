@@ -1,6 +1,6 @@
 // Folds adapters into the model they were made for: W + scale * B A, rounded to what the weight is held in, to another
 // format or mixture, or to floats. One weight at a time is held in f32, and the merged model is never held as a whole:
-// its weights are made as they are written. Proved by tests/model/merge_test.cpp.
+// its weights are made as they are written. Proved by tests/model/compress/merge_test.cpp.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "model/arch/adapter_sum.h"
-#include "model/arch/write.h"
+#include "model/arch/adapter/adapter_sum.h"
+#include "model/arch/checkpoint/write.h"
 #include "model/compress/quantize.h"
 
 namespace lumen::model {

@@ -9,8 +9,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "model/arch/config_file.h"
-#include "model/arch/write.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/arch/family/config_file.h"
 
 namespace lumen::model {
 namespace {

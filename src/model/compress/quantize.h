@@ -1,6 +1,6 @@
 // Round-to-nearest quantization of a model: every matrix gets a format, by the target, by role, or by name; vectors
 // stay f32. Nothing is silent: a matrix whose rows do not divide into the format's blocks is refused, unless the user
-// named what to take instead, and then the report says so. Proved by tests/model/compress_test.cpp.
+// named what to take instead, and then the report says so. Proved by tests/model/compress/compress_test.cpp.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 #include "model/arch/model.h"
 #include "model/compress/saturation.h"
-#include "model/train/recipe.h"
+#include "model/train/recipe/recipe.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {

@@ -1,4 +1,4 @@
-// How far numbers are from those that they stand for. Proved by tests/model/merge_test.cpp.
+// How far numbers are from those that they stand for. Proved by tests/model/compress/merge_test.cpp.
 #pragma once
 
 #include <span>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "number/layout.h"
+#include "number/format/layout.h"
 
 namespace lumen::model {
 namespace {

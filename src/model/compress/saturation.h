@@ -1,13 +1,13 @@
 // What a number format could not hold of a tensor: numbers beyond its range come out smaller, and blocks whose scale is
 // too small for its field come out as zeros. Both are legal, and both are worth a word. Proved by
-// tests/model/saturation_test.cpp.
+// tests/model/compress/saturation_test.cpp.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
 
-#include "number/format.h"
+#include "number/format/format.h"
 
 namespace lumen::model {
 

@@ -8,7 +8,7 @@
 #include <functional>
 
 #include "base/error.h"
-#include "model/text/unicode.h"
+#include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
 namespace {

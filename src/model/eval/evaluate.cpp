@@ -12,8 +12,8 @@
 #include "model/eval/examples.h"
 #include "model/eval/likelihood.h"
 #include "model/eval/rows.h"
-#include "model/infer/generate_many.h"
-#include "model/text/unicode.h"
+#include "model/infer/generate/generate_many.h"
+#include "model/text/unicode/unicode.h"
 
 namespace lumen::model {
 namespace {

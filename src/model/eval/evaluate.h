@@ -1,14 +1,14 @@
 // A task put to a model: every row asked, answers counted. The figures are those of lm-evaluation-harness: acc (the
 // likeliest choice), acc_norm and acc_bytes (likeliest for its length in characters or bytes), f1 (macro), exact_match;
-// errors are standard errors of means. Proved by tests/model/eval_test.cpp, and by tests/model/eval_reference.py
-// against that harness.
+// errors are standard errors of means. Proved by tests/model/eval/eval_test.cpp, and by
+// tests/model/eval/eval_reference.py against that harness.
 #pragma once
 
 #include <functional>
 #include <optional>
 
 #include "model/eval/task.h"
-#include "model/infer/session.h"
+#include "model/infer/session/session.h"
 
 namespace lumen::model {
 

@@ -1,6 +1,6 @@
 // Which rows stand as examples in front of a question: the same that lm-evaluation-harness draws, so that figures with
 // examples compare. It draws with Python's generator (MT19937, seeded with a number) and random.sample. Proved by
-// tests/model/eval_task_test.cpp with numbers that Python gave.
+// tests/model/eval/eval_task_test.cpp with numbers that Python gave.
 #pragma once
 
 #include <array>

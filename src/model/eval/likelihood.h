@@ -1,11 +1,11 @@
 // How likely a model finds a text behind another one. What texts begin with alike is computed once. Proved by
-// tests/model/eval_test.cpp.
+// tests/model/eval/eval_test.cpp.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "model/infer/session.h"
+#include "model/infer/session/session.h"
 
 namespace lumen::model {
 

@@ -1,7 +1,7 @@
 #include "model/eval/rows.h"
 
 #include "base/error.h"
-#include "model/data/rows.h"
+#include "model/data/rows/rows.h"
 
 namespace lumen::model {
 

@@ -4,9 +4,9 @@
 
 #include "base/embedded.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/file/file.h"
 #include "base/naming.h"
-#include "model/file/toml.h"
+#include "base/structured/toml.h"
 
 namespace lumen::model {
 namespace {

@@ -1,7 +1,7 @@
 // Tasks that measure a model: questions with choices, or texts to be written and compared. A task is a text
 // (tasks/*.toml): where its rows lie, what a prompt is made of, what is right, what is counted. Prompts are Jinja
 // templates over the fields of a row; {{row["a name"]}} reaches fields that are no names. Proved by
-// tests/model/eval_task_test.cpp.
+// tests/model/eval/eval_task_test.cpp.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/text/chat_template.h"
+#include "model/template/chat_template.h"
 
 namespace lumen::model {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "model/infer/generate.h"
+#include "model/infer/generate/generate.h"
 
 namespace lumen::model {
 namespace {

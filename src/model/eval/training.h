@@ -1,5 +1,5 @@
 // Evaluations of a model while it is trained: its validation loss, tasks, and texts it goes on with, all with the
-// weights as they are, in the formats in which they will be written. Proved by tests/model/eval_training_test.cpp.
+// weights as they are, in the formats in which they will be written. Proved by tests/model/eval/eval_training_test.cpp.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/eval/evaluate.h"
-#include "model/train/trainer.h"
+#include "model/train/trainer/trainer.h"
 
 namespace lumen::model {
 

@@ -13,10 +13,10 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/file/temporary.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/temporary.h"
-#include "model/file/json.h"
+#include "base/structured/json.h"
 
 namespace lumen::model {
 namespace {

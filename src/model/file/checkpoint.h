@@ -2,7 +2,7 @@
 // whatever small files the caller adds. A checkpoint is written into a hidden folder beside it, synced and renamed, so
 // at every moment (a kill, a full disk) the earlier checkpoints are whole and a half-written one is never taken for a
 // checkpoint. trainer_state.json records size and content hash of every other file; loading verifies them. Proved by
-// tests/model/checkpoint_test.cpp (killed and starved writers).
+// tests/model/file/checkpoint_test.cpp (killed and starved writers).
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // without an id is written as raw bytes (I8) with the keys lumen.tensor.NAME.format, lumen.tensor.NAME.shape and the
 // format's own text under lumen.format.FORMAT, so that the file explains itself. A hostile file gives an Error, never a
 // crash, and never makes the reader allocate more than a small multiple of the file's size. Proved by
-// tests/model/gguf_test.cpp, tests/model/reference.py and tests/fuzz/gguf_fuzz.cpp.
+// tests/model/file/gguf_test.cpp, tests/model/file/reference.py and tests/fuzz/gguf_fuzz.cpp.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "model/file/sections.h"
 #include "model/file/tensors.h"
 

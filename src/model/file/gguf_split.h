@@ -1,5 +1,5 @@
 // GGUF models in several files: PREFIX-00001-of-00003.gguf and so on. The first carries all metadata, each has its own
-// tensors. A single file is a model of one. Proved by tests/model/gguf_split_test.cpp.
+// tensors. A single file is a model of one. Proved by tests/model/file/gguf_split_test.cpp.
 #pragma once
 
 #include <functional>

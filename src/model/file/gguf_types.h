@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "graph/ir/type.h"
-#include "number/library.h"
+#include "number/library/library.h"
 
 namespace lumen::model {
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "model/file/gguf.h"
 #include "model/file/gguf_types.h"
-#include "number/type_ids.h"
+#include "number/facts/type_ids.h"
 
 namespace lumen::model {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/file/file.h"
 
 namespace lumen::model {
 namespace {

@@ -1,6 +1,6 @@
 // Models of the local Hugging Face cache by name. Nothing is downloaded. The cache is, in this order, $HF_HUB_CACHE,
 // $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub: the first variable
-// that is set decides. Proved by tests/model/hub_cache_test.cpp.
+// that is set decides. Proved by tests/model/file/hub_cache_test.cpp.
 #pragma once
 
 #include <filesystem>

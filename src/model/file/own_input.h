@@ -1,5 +1,5 @@
 // Outputs that are inputs. Whoever writes over what it reads loses it, whatever the path looks like: the same file is
-// found through links and other spellings. Proved by tests/model/own_input_test.cpp.
+// found through links and other spellings. Proved by tests/model/file/own_input_test.cpp.
 #pragma once
 
 #include <filesystem>

@@ -7,8 +7,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "model/file/json.h"
-#include "number/type_ids.h"
+#include "base/structured/json.h"
+#include "number/facts/type_ids.h"
 
 namespace lumen::model {
 namespace {

@@ -2,7 +2,7 @@
 // dtype names become scalars or, through a format's `safetensors` attribute, formats. A format without a dtype is
 // written as U8 with "lumen.tensor.NAME.format", "lumen.tensor.NAME.shape" and "lumen.format.FORMAT" (its text) in
 // __metadata__. Nothing assumes alignment: data is only as aligned as the writer made it. Proved by
-// tests/model/safetensors_test.cpp, tests/model/reference.py and tests/fuzz/safetensors_fuzz.cpp.
+// tests/model/file/safetensors_test.cpp, tests/model/file/reference.py and tests/fuzz/safetensors_fuzz.cpp.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file/file.h"
 #include "model/file/sections.h"
 #include "model/file/tensors.h"
 

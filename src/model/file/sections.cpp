@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "lang/parser.h"
-#include "number/limits.h"
+#include "number/facts/limits.h"
 
 namespace lumen::model {
 namespace {

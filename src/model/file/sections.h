@@ -1,13 +1,13 @@
 // How a tensor's blob is laid out in a file: which raw tensors it becomes, and a stream that takes blobs in memory
 // order and writes the raw tensors. Used by the writers and readers of this folder only. Proved by
-// tests/model/gguf_test.cpp and tests/model/safetensors_test.cpp.
+// tests/model/file/gguf_test.cpp and tests/model/file/safetensors_test.cpp.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "base/file/file.h"
 #include "model/file/tensors.h"
 
 namespace lumen::model {

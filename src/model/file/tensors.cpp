@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/file/file.h"
 #include "model/file/gguf.h"
 #include "model/file/safetensors.h"
 #include "model/file/sections.h"

@@ -1,8 +1,8 @@
 // What every file of tensors has in common: names, shapes, element types and bytes. A tensor in a number format is ONE
-// blob in memory (number/format.h); in a file its data section carries the tensor's name and the other sections stand
-// beside it as NAME.row, NAME.tile, NAME.tensor. Readers join the sections again, so nobody above this file sees them.
-// Shapes are outermost first ([out, in] for a weight), as in the graph; files that count the other way are turned
-// around. Proved by tests/model/gguf_test.cpp and tests/model/safetensors_test.cpp.
+// blob in memory (number/format/format.h); in a file its data section carries the tensor's name and the other sections
+// stand beside it as NAME.row, NAME.tile, NAME.tensor. Readers join the sections again, so nobody above this file sees
+// them. Shapes are outermost first ([out, in] for a weight), as in the graph; files that count the other way are turned
+// around. Proved by tests/model/file/gguf_test.cpp and tests/model/file/safetensors_test.cpp.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "graph/ir/type.h"
-#include "number/library.h"
+#include "number/library/library.h"
 
 namespace lumen::model {
 

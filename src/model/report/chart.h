@@ -1,6 +1,6 @@
 // Curves over the steps of a run as inline SVG: axes with round ticks, a faint curve of single steps under a smoothed
 // one, dots with tooltips (<title>, no script). Colours come from the page's style. Proved by
-// tests/model/report_chart_test.cpp.
+// tests/model/report/report_chart_test.cpp.
 #pragma once
 
 #include <string>

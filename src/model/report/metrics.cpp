@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "model/file/json.h"
+#include "base/file/file.h"
+#include "base/structured/json.h"
 
 namespace lumen::model {
 namespace {

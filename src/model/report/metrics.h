@@ -1,7 +1,7 @@
 // metrics.jsonl, the log of a training run: one JSON object per line, each with its step. Lines of steps hold numbers,
 // lines of evaluations a validation loss, figures of tasks and samples, lines of a start ("run") what is trained by
 // which recipe on which files, and lines of events a text. Written while a run goes on, read by reports. Proved by
-// tests/model/report_metrics_test.cpp.
+// tests/model/report/report_metrics_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "model/report/chart.h"
 #include "model/report/page.h"
-#include "model/train/record.h"
+#include "model/train/record/record.h"
 
 namespace lumen::model {
 namespace {

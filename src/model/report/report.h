@@ -1,6 +1,9 @@
 // What a training run did, for people: one HTML page without scripts that needs nothing beside itself, of one run or of
 // several side by side; and the same as a table for terminals. Everything on it comes from a run's log, and all of that
-// is escaped. Proved by tests/model/report_test.cpp.
+// is escaped. Proved by tests/model/report/report_test.cpp.
+//
+// May include: base, base/file, base/structured, model/train/record.
+// Offers: tensorboard.h.
 #pragma once
 
 #include <span>

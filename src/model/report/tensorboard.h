@@ -1,7 +1,7 @@
 // Event files as TensorBoard reads them: records framed with lengths and masked CRC-32C, each one an Event in the
 // protocol buffer wire format (tensorflow/core/util/event.proto and framework/summary.proto), of which scalars and
-// texts are written here. Proved by tests/model/report_tensorboard_test.cpp, and by tests/cli/tensorboard_reference.py
-// against the tensorboard package.
+// texts are written here. Proved by tests/model/report/report_tensorboard_test.cpp, and by
+// tests/cli/tensorboard_reference.py against the tensorboard package.
 #pragma once
 
 #include <cstdint>

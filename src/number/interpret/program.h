@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "number/format.h"
+#include "number/format/format.h"
 
 namespace lumen::interpret {
 

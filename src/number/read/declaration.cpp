@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "lang/parser.h"
-#include "number/limits.h"
+#include "number/facts/limits.h"
 #include "number/read/tabulate.h"
 
 namespace lumen::read {

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "lang/ast.h"
-#include "number/format.h"
+#include "number/facts/range.h"
+#include "number/facts/typing.h"
+#include "number/format/format.h"
 #include "number/read/names.h"
-#include "number/read/range.h"
-#include "number/read/typing.h"
 
 namespace lumen::read {
 

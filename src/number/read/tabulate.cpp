@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "number/limits.h"
-#include "number/read/range.h"
-#include "number/read/typing.h"
-#include "number/straight.h"
+#include "number/facts/limits.h"
+#include "number/facts/range.h"
+#include "number/facts/straight.h"
+#include "number/facts/typing.h"
 
 namespace lumen::read {
 namespace {

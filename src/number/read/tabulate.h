@@ -1,7 +1,7 @@
 // Functions of a few bits become tables while a format is read. Proved by tests/number/codec_test.cpp.
 #pragma once
 
-#include "number/format.h"
+#include "number/format/format.h"
 
 namespace lumen::read {
 

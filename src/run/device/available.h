@@ -1,5 +1,5 @@
 // What the machine's memory, the control groups around this process and its own limits leave to it. Must not know:
-// devices. Proved by tests/run/available_test.cpp.
+// devices. Proved by tests/run/device/available_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,7 @@
 // Where code runs. A device owns memory, loads machine code and launches kernels; it never sees graphs or formats.
+//
+// May include: base, kernel/machine.
+// Offers: available.h, memory.h, require.h, shared_library.h.
 #pragma once
 
 #include <cstdint>

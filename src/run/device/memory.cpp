@@ -1,5 +1,5 @@
 // See memory.h. Blocks come from the system directly: its pages are zero until touched, and a released block is gone at
-// once. Proved by tests/run/device_test.cpp.
+// once. Proved by tests/run/device/device_test.cpp.
 #include "run/device/memory.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // The question whether there is memory for something, asked before any of it is taken: what it needs is written down as
-// a table, and what does not fit is refused with it (exit 3). Proved by tests/run/available_test.cpp.
+// a table, and what does not fit is refused with it (exit 3). Proved by tests/run/device/available_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Numbers for the inputs of a program that is only to be timed: processors work faster on zeros, and rows that all
-// collide slower, than on what programs are for. Proved by tests/run/drawn_inputs_test.cpp.
+// collide slower, than on what programs are for. Proved by tests/run/engine/drawn_inputs_test.cpp.
 #pragma once
 
 #include "run/engine/engine.h"

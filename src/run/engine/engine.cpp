@@ -7,9 +7,9 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "run/device/choose.h"
-#include "run/engine/compile.h"
-#include "run/engine/repeat.h"
+#include "run/device/choose/choose.h"
+#include "run/engine/compile/compile.h"
+#include "run/engine/compile/repeat.h"
 #include "run/engine/roofline.h"
 #include "run/engine/verdict.h"
 

@@ -1,5 +1,9 @@
 // The engine: graph in, runnable program out. compile.cpp is the joint of the house: pipeline -> synth -> emit -> cache
 // -> device.
+//
+// May include: base, emit, graph/grad, graph/ir, kernel/loop, kernel/synth, kernel/synth/mma, number/codec, run/device,
+// run/device/choose, run/device/gpu, run/engine/cache, run/engine/compile, run/engine/program.
+// Offers: drawn_inputs.h, examine.h, format_check.h, roofline.h, stages.h.
 #pragma once
 
 #include <memory>
@@ -8,8 +12,8 @@
 
 #include "run/device/device.h"
 #include "run/device/require.h"
-#include "run/engine/kept_files.h"
-#include "run/engine/program.h"
+#include "run/engine/cache/kept_files.h"
+#include "run/engine/program/program.h"
 
 namespace lumen::run {
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "run/engine/cache.h"
+#include "run/engine/cache/cache.h"
 #include "run/engine/format_check.h"
 #include "run/engine/roofline.h"
 #include "run/engine/verdict.h"

@@ -1,12 +1,12 @@
 // What a device is and whether it can be trusted: opened, described, measured, and its kernels put on trial. What
-// `lumen doctor` shows of each device. Proved by tests/run/examine_test.cpp.
+// `lumen doctor` shows of each device. Proved by tests/run/engine/examine_test.cpp.
 #pragma once
 
 #include <span>
 #include <string>
 #include <vector>
 
-#include "run/device/gpu.h"
+#include "run/device/gpu/gpu.h"
 #include "run/engine/family_check.h"
 
 namespace lumen::run {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
-#include "number/codec.h"
+#include "number/codec/codec.h"
 #include "run/engine/family_check.h"
 
 namespace lumen::run {

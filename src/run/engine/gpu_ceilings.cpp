@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "kernel/synth/block_product.h"
+#include "kernel/synth/mma/block_product.h"
 
 namespace lumen::run {
 namespace {

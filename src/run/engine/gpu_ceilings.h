@@ -1,6 +1,6 @@
 // Kernels that do nothing but what one ceiling of a GPU is about: multiply-adds of f32, and products by every kind of
 // matrix instruction of the machine, of numbers that lie where instructions take them from. Proved by
-// tests/run/explain_test.cpp.
+// tests/run/engine/explain_test.cpp.
 #pragma once
 
 #include "run/engine/roofline.h"

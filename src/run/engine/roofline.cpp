@@ -11,12 +11,12 @@
 #include "base/hash.h"
 #include "graph/ir/build.h"
 #include "kernel/loop/build.h"
-#include "number/pattern.h"
+#include "number/codec/pattern.h"
+#include "run/engine/cache/kept_files.h"
+#include "run/engine/compile/small_numbers.h"
 #include "run/engine/drawn_inputs.h"
-#include "run/engine/explain.h"
 #include "run/engine/gpu_ceilings.h"
-#include "run/engine/kept_files.h"
-#include "run/engine/small_numbers.h"
+#include "run/engine/program/explain.h"
 
 namespace lumen::run {
 namespace {

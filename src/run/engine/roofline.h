@@ -1,11 +1,11 @@
 // What this machine can do at best, measured by kernels in loop IR through our own compiler, and single matrix products
-// beside it. What `lumen bench kernels` and `--explain` show. Proved by tests/run/explain_test.cpp.
+// beside it. What `lumen bench kernels` and `--explain` show. Proved by tests/run/engine/explain_test.cpp.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "run/engine/compile.h"
+#include "run/engine/compile/compile.h"
 #include "run/engine/engine.h"
 
 namespace lumen::run {

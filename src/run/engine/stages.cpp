@@ -8,8 +8,8 @@
 #include "graph/ir/text.h"
 #include "kernel/loop/text.h"
 #include "kernel/synth/synth.h"
-#include "run/device/choose.h"
-#include "run/engine/compile.h"
+#include "run/device/choose/choose.h"
+#include "run/engine/compile/compile.h"
 
 namespace lumen::run {
 namespace {

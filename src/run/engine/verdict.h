@@ -1,13 +1,13 @@
 // Whether a GPU computes what the evaluator says, in kernels with f32 activations (CompileOptions::exact; those that
 // round activations are not tried): once for each GPU, driver and code generator, and remembered in the cache's folder.
-// What disagrees is not used. Proved by tests/run/verdict_test.cpp.
+// What disagrees is not used. Proved by tests/run/engine/verdict_test.cpp.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "run/engine/cache/kept_files.h"
 #include "run/engine/family_check.h"
-#include "run/engine/kept_files.h"
 
 namespace lumen::run {
 

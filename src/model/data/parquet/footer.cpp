@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "model/data/parquet/thrift.h"
-#include "model/text/unicode.h"
+#include "model/text/unicode/unicode.h"
 
 namespace lumen::model::parquet {
 namespace {

@@ -1,6 +1,8 @@
 // Rows of Parquet files: the footer, the levels that nested columns are stored by, the encodings and the codecs of the
 // format's definition, read page by page from the mapped file (docs/decisions/0011-parquet-without-arrow.md says why
-// the reader is ours). Proved by tests/model/parquet_test.cpp and tests/model/parquet_reference.py.
+// the reader is ours). Proved by tests/model/data/parquet_test.cpp and tests/model/data/parquet_reference.py.
+//
+// May include: base, model/data/reader, model/text/unicode.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "model/data/row_reader.h"
+#include "model/data/reader/reader.h"
 
 namespace lumen::model {
 

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "model/data/unpack.h"
+#include "model/data/reader/unpack.h"
 
 namespace lumen::model::parquet {
 namespace {

@@ -1,6 +1,7 @@
 // The best matrices of a low rank: W ~ left right, by the singular values of W. Small matrices are decomposed exactly;
 // of large ones a random subspace is iterated (Halko, Martinsson, Tropp 2011), with products by the engine. A function
-// of (matrix, rank, iterations, seed) alone, at any number of threads. Proved by tests/model/rewrite_test.cpp.
+// of (matrix, rank, iterations, seed) alone, at any number of threads. Proved by
+// tests/model/train/adapter/rewrite_test.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,13 @@
 // Beginnings of adapters that change the model beside them, as a stated rewrite: a new base is written, the adapter is
 // trained beside that, and the file or folder given stays as it is.
-//   pissa   A and B begin as the largest singular values and vectors of each weight, and the base keeps the rest:
-//           base' + scale B A = W, but for the rounding of base' to what it is held in
-//   loftq   in turns, the base is what W - scale B A rounds to, and B A the best of its rank for what rounding has lost
-// Proved by tests/model/rewrite_test.cpp, and against peft by tests/model/adapter_reference.py.
+// pissa   A and B begin as the largest singular values and vectors of each weight, and the base keeps the rest:
+// base' + scale B A = W, but for the rounding of base' to what it is held in
+// loftq   in turns, the base is what W - scale B A rounds to, and B A the best of its rank for what rounding has lost
+// Proved by tests/model/train/adapter/rewrite_test.cpp, and against peft by
+// tests/model/arch/adapter/adapter_reference.py.
+//
+// May include: base, graph/ir, graph/transform, model/arch, model/arch/adapter, model/arch/checkpoint, model/compress,
+// model/file, model/train/method, model/train/recipe, model/train/record, run/device, run/engine.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +15,9 @@
 #include <optional>
 #include <string>
 
-#include "graph/pass/low_rank.h"
-#include "model/arch/adapter.h"
-#include "model/train/recipe.h"
+#include "graph/transform/low_rank.h"
+#include "model/arch/adapter/adapter.h"
+#include "model/train/recipe/recipe.h"
 #include "run/engine/engine.h"
 
 namespace lumen::model {

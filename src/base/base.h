@@ -1,0 +1,13 @@
+// Words that every floor speaks: errors, checks of our own mistakes, places in texts, hashes, messages to people.
+//
+// May include: nothing.
+#pragma once
+
+#include "base/check.h"
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/naming.h"
+#include "base/place.h"
+#include "base/printable.h"

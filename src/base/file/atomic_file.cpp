@@ -1,0 +1,221 @@
+// Files and folders that appear whole (file.h). Whoever writes holds a lock on what is unfinished, which goes with the
+// process; so what a killed one left can be told from what is being written. Proved by tests/base/file_test.cpp.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+
+#include "base/file/file.h"
+#include "base/file/temporary.h"
+
+namespace lumen {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kUnfinished = ".part";
+
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+fs::path unfinished_name(const fs::path& path) {
+  static std::atomic<int> counter{0};
+  fs::path out = path;
+  out.replace_filename(
+      fmt::format(".{}.{}.{}{}", path.filename().string(), ::getpid(), counter.fetch_add(1), kUnfinished));
+  return out;
+}
+
+// "model.gguf" of "model-00002-of-00005.gguf": the files of one model are cleaned up after together.
+std::string without_number(std::string name) {
+  const size_t of = name.rfind("-of-");
+  if (of == std::string::npos || of < 6 || of + 9 > name.size()) return name;
+  if (name[of - 6] != '-' || !is_number(std::string_view(name).substr(of - 5, 5)) ||
+      !is_number(std::string_view(name).substr(of + 4, 5)))
+    return name;
+  return name.erase(of - 6, 15);
+}
+
+// What was left unfinished of `path` by processes that are gone.
+void remove_leavings_of(const fs::path& path) {
+  const std::string mine = without_number(path.filename().string());
+  remove_leavings(folder_of(path), [&](const std::string& meant) { return without_number(meant) == mine; });
+}
+
+// Takes the lock of what was just made; false when somebody who cleans up was faster. Where there are no locks, nobody
+// cleans up.
+bool lock_new(int fd) {
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
+  struct stat info{};
+  return ::fstat(fd, &info) == 0 && info.st_nlink > 0;
+}
+
+void sync_folder(const fs::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  ::fsync(fd);
+  ::close(fd);
+}
+
+// Whole files, in the order in which they were written: what was written last is found last.
+void move_files(const fs::path& from, const fs::path& to) {
+  std::vector<std::pair<fs::file_time_type, fs::path>> files;
+  for (const auto& entry : fs::directory_iterator(from)) files.emplace_back(entry.last_write_time(), entry.path());
+  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) {
+    return a.first < b.first || (a.first == b.first && a.second > b.second);
+  });
+  for (const auto& [time, file] : files) {
+    const fs::path target = to / file.filename();
+    if (::rename(file.c_str(), target.c_str()) != 0) throw system_error("write", target);
+  }
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code failure;
+  const fs::file_status there = fs::status(path_, failure);
+  if (fs::exists(there) && !fs::is_regular_file(there))
+    throw Error(Exit::user,
+                fmt::format("cannot write '{}': it is {}", path_.string(),
+                            fs::is_directory(there) ? "a folder" : "a device or a pipe, not a file"),
+                "name a file; it is written beside and then renamed");
+  remove_leavings_of(path_);
+  do {
+    if (fd_ >= 0) ::close(fd_);
+    forget_temporary(temporary_);
+    temporary_ = unfinished_name(path_);
+    remember_temporary(temporary_);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    // A process of another machine or container that shares the folder may have this number.
+    if (fd_ < 0 && errno == EEXIST) continue;
+    if (fd_ < 0) {
+      const Error error = system_error("create", path_);
+      forget_temporary(temporary_);
+      throw error;
+    }
+  } while (fd_ < 0 || !lock_new(fd_));
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) {
+    ::unlink(temporary_.c_str());
+    ::close(fd_);
+  }
+  forget_temporary(temporary_);
+}
+
+void AtomicFile::write(const void* data, size_t size) {
+  constexpr size_t kBuffer = 1 << 20;
+  position_ += size;
+  buffer_.append(static_cast<const char*>(data), size);
+  if (buffer_.size() >= kBuffer) flush();
+}
+
+void AtomicFile::flush() {
+  size_t done = 0;
+  while (done < buffer_.size()) {
+    const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw system_error("write", path_);
+    done += static_cast<size_t>(n);
+  }
+  buffer_.clear();
+}
+
+void AtomicFile::pad_to(uint64_t alignment) {
+  const uint64_t rest = position_ % alignment;
+  if (rest != 0) write(std::string(alignment - rest, '\0'));
+}
+
+void AtomicFile::commit() {
+  flush();
+  if (::fsync(fd_) != 0) throw system_error("flush", path_);
+  // Renamed before the lock goes with the descriptor: nobody takes it for a leaving. A failure is cleaned up after by
+  // the destructor.
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw system_error("write", path_);
+  ::close(fd_);
+  fd_ = -1;
+  sync_folder(folder_of(path_));
+}
+
+void write_file_atomic(const std::filesystem::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+AtomicFolder::AtomicFolder(std::filesystem::path path) : path_(std::move(path)) {
+  if (!path_.has_filename()) path_ = path_.parent_path();  // "folder/"
+  std::error_code failure;
+  const fs::file_status there = fs::status(path_, failure);
+  const bool is_there = fs::is_directory(there);
+  if (!is_there && fs::exists(there))
+    throw Error(Exit::user, fmt::format("cannot write to '{}': it is not a folder", path_.string()), "name another");
+  std::vector<fs::path> missing;
+  for (fs::path up = folder_of(path_); !fs::exists(up, failure); up = folder_of(up)) missing.push_back(up);
+  const fs::path meant = is_there ? path_ / path_.filename() : path_;  // beside it, or within
+  try {
+    for (auto up = missing.rbegin(); up != missing.rend(); ++up) {
+      if (::mkdir(up->c_str(), 0777) == 0) {
+        above_.insert(above_.begin(), *up);
+      } else if (errno != EEXIST) {
+        throw system_error("create", *up);
+      }
+    }
+    remove_leavings_of(meant);
+    do {
+      if (fd_ >= 0) ::close(fd_);
+      temporary_ = unfinished_name(meant);
+      if (::mkdir(temporary_.c_str(), 0777) != 0) throw system_error("create", path_);
+      fd_ = ::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      if (fd_ < 0) throw system_error("create", path_);
+    } while (!lock_new(fd_));
+  } catch (...) {
+    undo();
+    throw;
+  }
+}
+
+void AtomicFolder::undo() {
+  std::error_code ignored;
+  if (!temporary_.empty()) fs::remove_all(temporary_, ignored);
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+  for (const fs::path& up : above_) ::rmdir(up.c_str());  // fails where something else has come in
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (fd_ >= 0) undo();
+}
+
+void AtomicFolder::commit() {
+  ::fsync(fd_);
+  if (temporary_.parent_path() == path_) {
+    move_files(temporary_, path_);
+    ::rmdir(temporary_.c_str());
+    sync_folder(path_);
+  } else {
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw system_error("write", path_);
+    sync_folder(folder_of(path_));
+  }
+  ::close(fd_);
+  fd_ = -1;
+}
+
+void require_writable(const std::filesystem::path& path) {
+  AtomicFile tried(path);
+}
+
+void require_writable_folder(const std::filesystem::path& path) {
+  AtomicFolder folder(path);
+  AtomicFile tried(folder.path() / "file");
+}
+
+}  // namespace lumen

@@ -1,0 +1,95 @@
+#include "base/file/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/file/temporary.h"
+
+namespace lumen {
+
+Error system_error(std::string_view deed, const std::filesystem::path& path) {
+  const int number = errno;
+  std::string hint;
+  if (number == ENOSPC) hint = "the disk is full; free some space and run the command again";
+  if (number == EACCES || number == EPERM) hint = "check the permissions of the file and its folder";
+  return Error(Exit::user, fmt::format("cannot {} '{}': {}", deed, path.string(), std::strerror(number)), hint);
+}
+
+namespace {
+
+// Opens a regular file for reading and returns its size.
+int open_regular(const std::filesystem::path& path, uint64_t* size) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) throw system_error("open", path);
+  struct stat info{};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    throw user_error("cannot read '{}': not a regular file", path.string());
+  }
+  *size = static_cast<uint64_t>(info.st_size);
+  return fd;
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path, uint64_t limit) {
+  uint64_t size = 0;
+  const int fd = open_regular(path, &size);
+  if (size > limit) {
+    ::close(fd);
+    throw user_error("'{}' has {} bytes; at most {} are accepted here", path.string(), size, limit);
+  }
+  std::string out(size, '\0');
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t n = ::read(fd, out.data() + done, out.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      ::close(fd);
+      throw system_error("read", path);
+    }
+    if (n == 0) break;  // the file shrank while we read it
+    done += static_cast<size_t>(n);
+  }
+  ::close(fd);
+  out.resize(done);
+  return out;
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  uint64_t size = 0;
+  const int fd = open_regular(path, &size);
+  size_ = size;
+  if (size_ > 0) {
+    void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) {
+      ::close(fd);
+      throw system_error("map", path);
+    }
+    data_ = static_cast<const std::byte*>(p);
+  }
+  ::close(fd);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept {
+  *this = std::move(other);
+}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+}  // namespace lumen

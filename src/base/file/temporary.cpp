@@ -1,0 +1,87 @@
+#include "base/file/temporary.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lumen {
+namespace {
+
+constexpr int kSlots = 64;
+std::atomic<char*> slots[kSlots];
+std::mutex names_mutex;  // of those who add and take away; handlers only exchange
+static_assert(std::atomic<char*>::is_always_lock_free, "signal handlers read the table");
+
+// The name of what ".NAME.PID.NUMBER.part" shall become; empty for other names.
+std::string meant_name(std::string_view name) {
+  constexpr std::string_view kEnd = ".part";
+  if (!name.starts_with('.') || !name.ends_with(kEnd)) return {};
+  name = name.substr(1, name.size() - 1 - kEnd.size());
+  for (int part = 0; part < 2; ++part) {
+    const size_t dot = name.rfind('.');
+    if (dot == std::string_view::npos || !is_number(name.substr(dot + 1))) return {};
+    name = name.substr(0, dot);
+  }
+  return std::string(name);
+}
+
+}  // namespace
+
+bool is_number(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+void remember_temporary(const std::filesystem::path& path) {
+  const std::lock_guard guard(names_mutex);
+  char* name = ::strdup(path.c_str());
+  for (int i = 0; i < kSlots && name; ++i) {
+    char* expected = nullptr;
+    if (slots[i].compare_exchange_strong(expected, name)) return;
+  }
+  std::free(name);
+}
+
+void forget_temporary(const std::filesystem::path& path) {
+  const std::lock_guard guard(names_mutex);
+  for (std::atomic<char*>& slot : slots) {
+    char* name = slot.load();  // only threads that hold the mutex free names
+    if (!name || path != name || !slot.compare_exchange_strong(name, nullptr)) continue;
+    std::free(name);
+    return;
+  }
+}
+
+void remove_temporaries() noexcept {
+  // What is taken here is never freed: its owner may be in the middle of anything.
+  for (std::atomic<char*>& slot : slots)
+    if (const char* name = slot.exchange(nullptr)) ::unlink(name);
+}
+
+void remove_leavings(const std::filesystem::path& folder, const std::function<bool(const std::string&)>& wanted) {
+  std::error_code failure;
+  std::vector<std::filesystem::path> found;
+  for (std::filesystem::directory_iterator
+           it(folder, std::filesystem::directory_options::skip_permission_denied, failure),
+       end;
+       !failure && it != end; it.increment(failure)) {
+    const std::string meant = meant_name(it->path().filename().string());
+    if (!meant.empty() && (!wanted || wanted(meant))) found.push_back(it->path());
+  }
+  for (const std::filesystem::path& one : found) {
+    const int fd = ::open(one.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0) std::filesystem::remove_all(one, failure);
+    ::close(fd);
+  }
+}
+
+}  // namespace lumen

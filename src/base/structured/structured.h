@@ -1,0 +1,7 @@
+// JSON and TOML from files and people: bounded depth, typed getters, every mistake with its place.
+//
+// May include: base.
+#pragma once
+
+#include "base/structured/json.h"
+#include "base/structured/toml.h"

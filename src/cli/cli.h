@@ -1,0 +1,13 @@
+// The command line: its parts that every command shares, and main().
+//
+// May include: base, base/file, model/arch/family, model/compress, model/infer/session, model/train/recipe,
+// number/read, run/engine.
+#pragma once
+
+#include "cli/adapters.h"
+#include "cli/command.h"
+#include "cli/given_text.h"
+#include "cli/names.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "cli/version.h"

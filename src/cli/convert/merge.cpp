@@ -1,0 +1,240 @@
+// lumen merge BASE ADAPTER.. -o OUT
+#include "model/compress/merge.h"
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/file/temporary.h"
+#include "base/log.h"
+#include "cli/adapters.h"
+#include "cli/command.h"
+#include "cli/names.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/data/examples/dataset.h"
+#include "model/file/own_input.h"
+#include "model/infer/measure/perplexity_divergence.h"
+#include "model/train/record/lora_base.h"
+#include "model/train/record/provenance.h"
+#include "run/engine/stages.h"
+
+namespace lumen::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct MergeFlags {
+  std::string base, out, to, type = model::MergeOptions::kBaseType, check;
+  AdapterFlags adapters;
+  std::vector<std::string> fallbacks;
+  double scale = 1;
+  std::optional<double> most;
+  int64_t length = 0, windows = 8;
+  bool no_check = false, overwrite = false;
+};
+
+// Where the result lies until it is known to be good: beside its place, or in a hidden folder there.
+class Staged {
+ public:
+  Staged(const fs::path& out, bool folder) : out_(out) {
+    if (folder) {
+      folder_.emplace(out);
+      return;
+    }
+    file_ = out.parent_path() / fmt::format(".{}.{}.unchecked", out.filename().string(), ::getpid());
+    remember_temporary(file_);
+  }
+  Staged(const Staged&) = delete;
+  Staged& operator=(const Staged&) = delete;
+  ~Staged() {
+    if (folder_) return;
+    std::error_code ignored;
+    fs::remove(file_, ignored);
+    forget_temporary(file_);
+  }
+  const fs::path& path() const { return folder_ ? folder_->path() : file_; }
+  void commit() {
+    if (folder_) return folder_->commit();
+    std::error_code failure;
+    fs::rename(file_, out_, failure);
+    if (failure) throw user_error("cannot write {}: {}", out_.string(), failure.message());
+  }
+
+ private:
+  fs::path out_, file_;
+  std::optional<AtomicFolder> folder_;
+};
+
+// The files that adapters are read from.
+model::Paths adapter_files(const AdapterFlags& flags) {
+  model::Paths files;
+  for (const std::string& given : flags.plain) {
+    std::error_code failure;
+    if (!fs::is_directory(given, failure)) {
+      files.emplace_back(given);
+      continue;
+    }
+    files.emplace_back(fs::path(given) / model::kAdapterConfig);
+    files.emplace_back(fs::path(given) / model::kAdapterWeights);
+  }
+  return files;
+}
+
+std::vector<model::TokenId> check_text(const MergeFlags& flags, const model::Model& model) {
+  std::string text;
+  if (flags.check.empty()) {
+    const std::string_view all = model::embedded_text();
+    text = all.substr(all.size() - all.size() / 10);
+  } else {
+    for (const std::string& document : model::read_documents(flags.check)) text += document;
+  }
+  return model::perplexity_tokens(*model.tokenizer, text, model::BosPlace::front);
+}
+
+void compare(run::Engine& engine, const model::LibraryRef& library, const MergeFlags& flags, const model::Model& base,
+             const std::vector<model::ScaledAdapter>& adapters, const fs::path& merged) {
+  if (!base.tokenizer) {
+    if (flags.most || !flags.check.empty())
+      throw user_error("{} has no tokenizer, so nothing can be checked over a text", flags.base);
+    return note("not checked: the model has no tokenizer");
+  }
+  const std::vector<model::TokenId> text = check_text(flags, base);
+  model::PerplexityOptions options;
+  options.exact = true;
+  options.windows = flags.windows;
+  options.length = flags.length;
+  if (options.length == 0) options.length = std::min<int64_t>(512, base.integer("context"));
+  options.bos = base.tokenizer->adds_bos();
+  Progress progress;
+  const fs::path scratch = merged.parent_path() / fmt::format(".lumen-merge.{}.logits", ::getpid());
+  const model::Divergence d = model::divergence_between(
+      engine, base, adapters, model::read_model(library, merged), text, options, scratch,
+      [&](int64_t done, int64_t all) { progress.update(fmt::format("check window {}/{}", done, all)); });
+  progress.finish(fmt::format("check: {} tokens", d.tokens));
+  put(fmt::format(
+      "KL divergence from model and adapter {:.6f} +/- {:.6f} nats per token over {} tokens of {} (most "
+      "{:.6f}); same likeliest token {:.3f} %\n",
+      d.mean, d.error, d.tokens, flags.check.empty() ? "the built-in text" : flags.check, d.most, 100 * d.same_top));
+  if (flags.most && !(d.mean <= *flags.most))
+    throw Error(Exit::verify,
+                fmt::format("the merged model is {:.6f} nats per token away from the model with its adapter; --max-kl "
+                            "{} allows less. Nothing was written",
+                            d.mean, *flags.most),
+                "a format of more bits with --type, or training with --ship, which makes the merge exact");
+}
+
+// What the result was made of.
+model::Provenance provenance_of(const MergeFlags& flags, const model::Model& base, const model::Paths& inputs) {
+  model::Provenance from;
+  from.base = flags.base.starts_with("hf:") ? flags.base : fs::absolute(flags.base).lexically_normal().string();
+  from.base_hash = model::weights_hash(base).hex();
+  const auto own = model::model_files(flags.base);
+  for (const fs::path& path : inputs) {
+    if (std::find(own.begin(), own.end(), path) != own.end()) continue;
+    const MappedFile map(path);
+    from.files.push_back({fs::absolute(path).lexically_normal().string(), map.bytes().size(),
+                          hash_bytes(map.bytes().data(), map.bytes().size())});
+  }
+  from.formats = model::formats_of(base);
+  from.compiler = run::compiler_version();
+  return from;
+}
+
+int merge(const Shared& shared, MergeFlags& flags) {
+  const bool gguf = flags.to.empty() ? fs::path(flags.out).extension() == ".gguf" : flags.to == "gguf";
+  model::Paths inputs = model::model_files(flags.base);
+  for (const fs::path& file : adapter_files(flags.adapters)) inputs.push_back(file);
+  if (!flags.check.empty()) inputs.emplace_back(flags.check);
+  model::refuse_own_input(inputs, gguf ? model::replaced_by_gguf(flags.out) : model::replaced_by_folder(flags.out),
+                          "name another place with -o");
+  std::error_code failure;
+  if (!flags.overwrite &&
+      (gguf ? fs::exists(flags.out, failure) : fs::exists(fs::path(flags.out) / "config.json", failure)))
+    throw Error(Exit::user, fmt::format("'{}' is there already", flags.out), "name another place, or add --overwrite");
+  const model::LibraryRef library = shared.library();
+  if (flags.type != model::MergeOptions::kBaseType && !library->recipe(flags.type))
+    (void)named_format(library->formats(), flags.type);
+  for (const std::string& name : flags.fallbacks) (void)named_format(library->formats(), name);
+  if (gguf)
+    require_writable(flags.out);
+  else
+    require_writable_folder(flags.out);
+  const model::Model base = model::read_model(library, flags.base);
+  std::vector<model::ScaledAdapter> adapters = flags.adapters.read(base);
+  for (model::ScaledAdapter& s : adapters) s.scale *= flags.scale;
+  run::Engine engine = shared.engine();
+  model::MergeOptions options;
+  options.type = flags.type;
+  options.hugging_face = !gguf;
+  options.fallbacks = flags.fallbacks;
+  options.record = model::record_of(provenance_of(flags, base, inputs));
+  model::Merge job(engine, base, adapters, options);
+  Staged staged(flags.out, !gguf);
+  Progress progress;
+  int64_t done = 0;
+  const model::MergeReport report = job.write(staged.path(), [&](const model::MergedTensor& t) {
+    progress.update(fmt::format("merge {} {}", ++done, t.name));
+  });
+  progress.finish(fmt::format("merge: {} tensors", report.tensors.size()));
+  if (!gguf) model::write_run_file(staged.path(), provenance_of(flags, base, inputs), model::kFolderFiles);
+  put(report.text());
+  if (!flags.no_check) compare(engine, library, flags, base, adapters, staged.path());
+  staged.commit();
+  note(fmt::format("wrote {}", flags.out));
+  return 0;
+}
+
+}  // namespace
+
+void add_merge(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<MergeFlags>();
+  CLI::App* sub = app.add_subcommand("merge", "Fold adapters into the model they were made for");
+  sub->add_option("base", flags->base, "The model: GGUF file, Hugging Face folder, or hf:USER/REPO")
+      ->required()
+      ->type_name("BASE");
+  sub->add_option("adapter", flags->adapters.plain, "GGUF adapters or PEFT folders; several add up")
+      ->required()
+      ->type_name("ADAPTER[=SCALE]");
+  sub->add_option("-o,--out,--output", flags->out, "NAME.gguf, or a folder")->required()->type_name("OUT");
+  sub->add_option("--to", flags->to, "What to write; by default what the name says")
+      ->check(CLI::IsMember({"gguf", "hf"}));
+  sub->add_option("--type", flags->type,
+                  "What weights are held in: base (each as in BASE), a format, or a mixture of formats")
+      ->capture_default_str()
+      ->type_name("FORMAT");
+  sub->add_option("--scale", flags->scale, "Times every adapter's own")->capture_default_str();
+  sub->add_option("--fallback", flags->fallbacks, "Format to take where rows do not divide into blocks; repeatable")
+      ->type_name("FORMAT");
+  auto* text = sub->add_option("--check", flags->check,
+                               "Held-out text over which the result is compared with model and adapter; without it the "
+                               "end of the built-in text")
+                   ->type_name("TEXT");
+  auto* most = sub->add_option("--max-kl", flags->most,
+                               "Nats per token the result may be away; more ends with exit code 5, and nothing is "
+                               "written")
+                   ->check(CLI::NonNegativeNumber);
+  sub->add_option("-c,--ctx-size", flags->length, "Tokens of a window of the check; by default up to 512")
+      ->check(CLI::Range(4, 1 << 20));
+  sub->add_option("--chunks", flags->windows, "Windows of the check; 0 takes all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  sub->add_flag("--no-check", flags->no_check, "Compare nothing")->excludes(text)->excludes(most);
+  sub->add_flag("--overwrite", flags->overwrite, "Replace what is at OUT; inputs are never replaced");
+  sub->footer([] {
+    const std::string four = example_format(4.5);
+    return fmt::format(
+        "Each changed weight becomes W + scale * B A (of DoRA with its magnitudes), rounded to what it is held in. "
+        "One\nweight at a time is held in f32.\n"
+        "Examples:\n"
+        "  lumen merge model.gguf tuned/adapter -o merged.gguf\n"
+        "  lumen merge model.gguf one.gguf two.gguf=0.5 -o merged.gguf --type {}\n"
+        "  lumen merge my-folder tuned/adapter -o merged-folder --type f32 --check held-out.txt --max-kl 0.001",
+        four);
+  });
+  add_shared_flags(*sub, command.shared);
+  sub->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return merge(*shared, *flags); }; });
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,116 @@
+// lumen quantize IN OUT TYPE [threads]
+#include "model/compress/quantize.h"
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/names.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/file/own_input.h"
+
+namespace lumen::cli {
+namespace {
+
+struct QuantizeFlags {
+  std::string in, out, type;
+  int threads = -1;
+  std::vector<std::string> tensor_types;
+  model::QuantizeOptions options;
+  bool dry_run = false, overwrite = false;
+};
+
+int quantize_file(const Shared& shared, QuantizeFlags& flags) {
+  for (const std::string& pair : flags.tensor_types) {
+    const size_t at = pair.rfind('=');
+    if (at == std::string::npos || at == 0 || at + 1 == pair.size()) {
+      throw usage_error("--tensor-type takes REGEX=FORMAT, not '{}'", pair);
+    }
+    flags.options.tensor_types.emplace_back(pair.substr(0, at), pair.substr(at + 1));
+  }
+  flags.options.target = flags.type;
+  // Mistakes show before the work.
+  const model::LibraryRef library = shared.library();
+  if (!library->recipe(flags.type)) (void)named_format(library->formats(), flags.type);
+  for (const std::string& name : {flags.options.output_type, flags.options.embedding_type})
+    if (!name.empty()) (void)named_format(library->formats(), name);
+  for (const std::string& name : flags.options.fallbacks) (void)named_format(library->formats(), name);
+  for (const auto& [pattern, name] : flags.options.tensor_types) (void)named_format(library->formats(), name);
+  if (!flags.dry_run && !flags.overwrite) {
+    model::refuse_own_input(model::model_files(flags.in), model::replaced_by_gguf(flags.out),
+                            "name another file, or add --overwrite: the weights as they are will be gone");
+  }
+  if (!flags.dry_run) require_writable(flags.out);
+  const model::Model model = model::read_model(library, flags.in);
+  run::Engine engine = shared.engine();
+  model::QuantizeReport report;
+  Progress progress;
+  int64_t done = 0;
+  const model::Model out = model::quantize(engine, model, flags.options, &report, [&](const model::QuantizedTensor& t) {
+    progress.update(fmt::format("quantize {}/{} {}", ++done, model.parameters.size(), t.name));
+  });
+  progress.finish(fmt::format("quantize: {} tensors, {:.3f} bits per weight", report.tensors.size(), report.bits));
+  put(report.text());
+  for (const std::string& warning : report.warnings()) warn(warning);
+  if (flags.dry_run) return 0;
+  model::write_gguf(out, flags.out, report.file_type);
+  note(fmt::format("wrote {}", flags.out));
+  return 0;
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<QuantizeFlags>();
+  CLI::App* sub =
+      app.add_subcommand("quantize", "Round a model's weights to a number format, or to a mixture of formats");
+  sub->add_option("input", flags->in, "GGUF file, or a Hugging Face folder")->required()->type_name("IN");
+  sub->add_option("output", flags->out, "GGUF file to write")->required()->type_name("OUT");
+  sub->add_flag("--overwrite", flags->overwrite, "OUT may be IN or a part of it; other files are replaced without it");
+  sub->add_option("type", flags->type, "Format or mixture; the names are below")->required()->type_name("TYPE");
+  auto* threads =
+      sub->add_option("nthreads", flags->threads, "Threads, as --threads")->type_name("N")->check(whole(1, 4096));
+  sub->add_option("--tensor-type", flags->tensor_types, "Format of the tensors a regular expression finds; repeatable")
+      ->type_name("REGEX=FORMAT");
+  auto* output = sub->add_option("--output-tensor-type", flags->options.output_type, "Format of the output matrix")
+                     ->type_name("FORMAT");
+  auto* embedding =
+      sub->add_option("--token-embedding-type", flags->options.embedding_type, "Format of the token embedding")
+          ->type_name("FORMAT");
+  sub->add_option("--fallback", flags->options.fallbacks,
+                  "Format to take where a tensor's rows do not divide into blocks; repeatable, tried in order. Without "
+                  "it such a "
+                  "tensor is an error")
+      ->type_name("FORMAT");
+  sub->add_flag("--pure", flags->options.pure, "The same format for every matrix")
+      ->excludes(output)
+      ->excludes(embedding);
+  sub->add_flag("--leave-output-tensor", flags->options.leave_output, "Do not touch the output matrix")
+      ->excludes(output);
+  sub->add_flag("--allow-requantize", flags->options.allow_requantize, "Start from weights that are already rounded");
+  sub->add_flag("--dry-run", flags->dry_run, "Report, but write nothing");
+  sub->footer([] {
+    const std::string four = example_format(4.5), five = example_format(5.5), eight = example_format(8.5);
+    return fmt::format(
+        "{}\n\n"
+        "Vectors (norms) stay f32. Upper case is fine. With --formats DIR your own formats take part.\n"
+        "Examples:\n"
+        "  lumen quantize model-f32.gguf model-{}.gguf {}\n"
+        "  lumen quantize model.gguf out.gguf {} 8 --fallback {}\n"
+        "  lumen quantize model.gguf out.gguf {} --tensor-type 'ffn_down={}' --output-tensor-type {}",
+        format_names(), four, four, five, eight, four, five, eight);
+  });
+  add_shared_flags(*sub, command.shared);
+  threads->excludes(sub->get_option("--threads"));
+  sub->callback([flags, &command] {
+    command.action = [flags, shared = command.shared] {
+      if (flags->threads > 0) shared->threads = flags->threads;
+      return quantize_file(*shared, *flags);
+    };
+  });
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,49 @@
+// lumen verify RUN|FILE
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "model/train/record/provenance.h"
+
+namespace lumen::cli {
+namespace {
+
+int verify(const Shared& shared, const std::string& path) {
+  using Found = model::VerifyLine::Found;
+  int64_t same = 0, differing = 0, missing = 0;
+  std::string text, what;
+  for (const model::VerifyLine& line : model::verify(shared.library(), path)) {
+    (line.found == Found::same ? same : line.found == Found::differs ? differing : missing) += 1;
+    if (line.found == Found::differs) what += (what.empty() ? "" : ", ") + line.what;
+    text += fmt::format("{:<8} {}{}{}\n",
+                        line.found == Found::same      ? "same"
+                        : line.found == Found::differs ? "DIFFERS"
+                                                       : "missing",
+                        line.what, line.detail.empty() ? "" : ": ", line.detail);
+  }
+  put(text);
+  put(fmt::format("{} same, {} different, {} missing\n", same, differing, missing));
+  if (differing == 0) return 0;
+  throw Error(Exit::verify, fmt::format("{} is not what was recorded: {}", path, what),
+              "what is listed has changed since; the same run would give something else now");
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Command& command) {
+  auto path = std::make_shared<std::string>();
+  CLI::App* sub = app.add_subcommand("verify", "Check what a run's outputs were made of, by the hashes they record");
+  sub->add_option("path", *path, "Folder of a run or of an adapter, GGUF or safetensors file")
+      ->required()
+      ->type_name("RUN|FILE");
+  sub->footer(
+      "Compared are the base model's weights, data files, the recipe, formats and the compiler, and of a run's folder\n"
+      "its files. Exit code 5 when one of them differs; what is not there any more is listed as missing.\n"
+      "Examples:\n"
+      "  lumen verify tuned\n"
+      "  lumen verify tuned/model.gguf");
+  add_shared_flags(*sub, command.shared);
+  sub->callback(
+      [path, &command] { command.action = [path, shared = command.shared] { return verify(*shared, *path); }; });
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,83 @@
+#include "cli/infer/drafts.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/arch/checkpoint/read.h"
+
+namespace lumen::cli {
+namespace {
+
+void check_vocabulary(const model::Model& model, const model::Model& small, const std::string& file) {
+  const auto other = [&](const std::string& what) {
+    return Error(Exit::user, fmt::format("{}: {}", file, what),
+                 "a draft must have the vocabulary of the model it writes for; --lookup needs no second model");
+  };
+  if (!small.tokenizer) throw other("the draft model has no tokenizer");
+  const model::Tokenizer& a = *model.tokenizer;
+  const model::Tokenizer& b = *small.tokenizer;
+  // Beyond the tokenizer's ids models may differ: nothing there is ever drawn.
+  if (a.size() != b.size()) throw other(fmt::format("the draft has {} tokens, the model {}", b.size(), a.size()));
+  if (a.size() > std::min(model.integer("vocab"), small.integer("vocab")))
+    throw other(fmt::format("the tokenizer has {} tokens, but the draft {} and the model {}", a.size(),
+                            small.integer("vocab"), model.integer("vocab")));
+  for (model::TokenId id = 0; id < a.size(); ++id)
+    if (a.bytes(id) != b.bytes(id)) throw other(fmt::format("token {} of the draft is not the model's", id));
+}
+
+}  // namespace
+
+void DraftFlags::add_flags(CLI::App& app, model::GenerateOptions& options) {
+  auto* draft = app.add_option("--model-draft,--md", model,
+                               "A smaller model of the same vocabulary proposes tokens, and the model checks several "
+                               "at once (also -md)")
+                    ->type_name("FILE")
+                    ->group("Drafts");
+  app.add_flag("--lookup", look_up, "The same with proposals from the text itself: what followed the last words before")
+      ->group("Drafts")
+      ->excludes(draft);
+  app.add_option("--draft,--draft-max,--draft-n", options.draft, "Tokens proposed at once, at most")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256))
+      ->group("Drafts");
+}
+
+void DraftFlags::require_use(const CLI::App& app) const {
+  if (!look_up && model.empty() && app.count("--draft") > 0)
+    throw usage_error("--draft bounds what a draft proposes: it goes with --lookup or --model-draft");
+}
+
+DraftChoice::DraftChoice(const DraftFlags& flags, const model::LibraryRef& library, run::Engine& engine,
+                         const model::Model& model, const model::SessionOptions& session) {
+  if (flags.look_up) {
+    draft_ = std::make_unique<model::LookUpDraft>();
+  } else if (!flags.model.empty()) {
+    small_ = model::read_model(library, flags.model);
+    check_vocabulary(model, *small_, flags.model);
+    loaded_.emplace(engine, *small_);
+    draft_ = std::make_unique<model::ModelDraft>(
+        *loaded_, small_options(session, model, *small_),
+        model::never_drawn(*small_->tokenizer, small_->integer("vocab"), /*ignore_end=*/false));
+  }
+}
+
+model::SessionOptions DraftChoice::small_options(const model::SessionOptions& session, const model::Model& model,
+                                                 const model::Model& small) {
+  model::SessionOptions options = session;
+  if (options.context == 0) options.context = model.integer("context");
+  options.context = std::min(options.context, small.integer("context"));
+  return options;
+}
+
+model::MemoryForecast DraftChoice::forecast(const model::LoadedModel& model, const model::SessionOptions& session,
+                                            int64_t most) const {
+  model::MemoryForecast out = model::forecast(model, session, draft_ ? most : 0);
+  if (loaded_) out += model::forecast(*loaded_, small_options(session, model.model(), *small_));
+  return out;
+}
+
+std::string draft_text(const model::Generator::Result& result) {
+  return result.drafted == 0 ? "" : fmt::format(" | draft: {} of {} tokens accepted", result.accepted, result.drafted);
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,156 @@
+// lumen eval -m MODEL --tasks NAME,..
+#include <chrono>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "base/structured/json.h"
+#include "cli/adapters.h"
+#include "cli/command.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/eval/evaluate.h"
+
+namespace lumen::cli {
+namespace {
+
+struct EvalFlags {
+  std::string model, output, samples, data;
+  std::vector<std::string> tasks, files;
+  int64_t fewshot = -1;
+  bool list = false;
+  model::EvalOptions options;
+  AdapterFlags adapters;
+};
+
+std::string figure_text(const model::TaskResult& result, const model::Figure& figure) {
+  return fmt::format("{:<24} {:>7} {:>7}  {:<28} {:>8.4f}{}\n", result.task, result.rows, result.fewshot, figure.name,
+                     figure.value, figure.error ? fmt::format(" +/- {:.4f}", *figure.error) : "");
+}
+
+nlohmann::ordered_json as_json(const std::vector<model::TaskResult>& results, const EvalFlags& flags) {
+  nlohmann::ordered_json out;
+  out["model"] = flags.model;
+  out["seed"] = flags.options.seed;
+  for (const model::TaskResult& r : results) {
+    nlohmann::ordered_json& task = out["results"][r.task];
+    task["rows"] = r.rows;
+    task["num_fewshot"] = r.fewshot;
+    task["seconds"] = r.seconds;
+    if (r.cut > 0) task["prompts_cut"] = r.cut;
+    for (const model::Figure& f : r.figures) {
+      task[f.name] = f.value;
+      task[f.name + "_stderr"] = f.error ? nlohmann::ordered_json(*f.error) : nlohmann::ordered_json(nullptr);
+    }
+  }
+  return out;
+}
+
+int evaluate(const Shared& shared, EvalFlags& flags) {
+  model::TaskLibrary tasks;
+  for (const std::string& file : flags.files) tasks.add_file(file);
+  if (flags.list) {
+    for (const std::string& name : tasks.names()) put(fmt::format("{:<24} {}\n", name, tasks.get(name).doc));
+    return 0;
+  }
+  if (flags.model.empty()) throw usage_error("-m says which model; --list shows the tasks");
+  if (flags.tasks.empty())
+    throw Error(Exit::usage, "--tasks says what to ask", fmt::format("there are {}", fmt::join(tasks.names(), ", ")));
+  for (const std::string& name : flags.tasks) {
+    tasks.get(name);
+    if (flags.data.empty() && tasks.folder_of(name).empty())
+      throw Error(Exit::usage, fmt::format("the task '{}' comes without its data", name),
+                  "--data DIR says where they lie; docs/evaluating.md names the files");
+  }
+  for (const std::string& file : {flags.output, flags.samples})
+    if (!file.empty()) require_writable(file);
+  flags.options.data = flags.data;
+  if (flags.fewshot >= 0) flags.options.fewshot = flags.fewshot;
+  const model::Model model = model::read_model(shared.library(), flags.model);
+  if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
+  const auto adapters = flags.adapters.read(model);
+  run::Engine engine = shared.engine();
+  const model::LoadedModel loaded(engine, model, adapters);
+  catch_interrupts();
+  Progress progress;
+  std::vector<model::TaskResult> results;
+  const auto start = std::chrono::steady_clock::now();
+  for (const std::string& name : flags.tasks) {
+    const auto begun = std::chrono::steady_clock::now();
+    const auto told = [&](const model::EvalProgress& p) {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+      const double rate = static_cast<double>(p.done) / std::max(seconds, 1e-9);
+      progress.update(fmt::format("{} {}/{} | {:.1f} rows/s | {} left", p.task, p.done, p.all, rate,
+                                  format_duration(static_cast<double>(p.all - p.done) / std::max(rate, 1e-9))));
+    };
+    for (model::TaskResult& r :
+         model::evaluate(loaded, tasks, name, flags.options, told, [] { return !interrupted().load(); }))
+      results.push_back(std::move(r));
+  }
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  progress.finish(
+      fmt::format("{} task{} in {}", results.size(), results.size() == 1 ? "" : "s", format_duration(seconds)));
+  for (const model::TaskResult& r : results)
+    if (r.cut > 0 && !r.samples.empty())
+      warn(fmt::format("task '{}': {} prompts were longer than the context and lost their beginning", r.task, r.cut));
+  put(fmt::format("{:<24} {:>7} {:>7}  {:<28} {:>8}\n", "task", "rows", "shots", "figure", "value"));
+  for (const model::TaskResult& r : results)
+    for (const model::Figure& f : r.figures) put(figure_text(r, f));
+  if (!flags.output.empty()) write_file_atomic(flags.output, as_json(results, flags).dump(2) + "\n");
+  if (!flags.samples.empty()) {
+    std::string lines;
+    for (const model::TaskResult& r : results)
+      for (nlohmann::ordered_json sample : r.samples) {
+        sample["task"] = r.task;
+        lines += sample.dump() + "\n";
+      }
+    write_file_atomic(flags.samples, lines);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<EvalFlags>();
+  CLI::App* sub = app.add_subcommand("eval", "Put questions to a model and count right answers");
+  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")->type_name("FILE");
+  sub->add_option("--tasks", flags->tasks, "What to ask: names, separated by commas; see --list")
+      ->delimiter(',')
+      ->type_name("NAME,..");
+  sub->add_option("--task-file", flags->files, "A task of your own (docs/evaluating.md); repeatable")
+      ->type_name("FILE");
+  sub->add_option("--data", flags->data, "Folder with the tasks' data")->type_name("DIR");
+  sub->add_flag("--list", flags->list, "List the tasks");
+  sub->add_option("--num-fewshot,--num_fewshot", flags->fewshot,
+                  "Examples in front of each question; without it as the task says")
+      ->check(whole(0, 1000));
+  sub->add_option("--limit", flags->options.limit, "Only the first rows; 0 takes all")
+      ->capture_default_str()
+      ->check(whole(0, INT32_MAX));
+  sub->add_option("-s,--seed", flags->options.seed, "Seed of the examples that are drawn")->capture_default_str();
+  sub->add_option("-c,--ctx-size", flags->options.session.context, "Context length; 0: the model's")
+      ->capture_default_str()
+      ->check(whole(0, 1 << 24));
+  sub->add_option("--parallel", flags->options.parallel, "Texts written at once")
+      ->capture_default_str()
+      ->check(whole(1, 256));
+  sub->add_option("-o,--output", flags->output, "Write the figures to this file, as JSON")->type_name("FILE");
+  sub->add_option("--log-samples,--log_samples", flags->samples,
+                  "Write what was asked and answered to this file, as JSON lines")
+      ->type_name("FILE");
+  flags->adapters.add_flags(*sub);
+  sub->add_flag("--exact", flags->options.session.exact, "f32 activations throughout");
+  sub->footer(
+      "Figures and rules are those of lm-evaluation-harness.\n"
+      "Examples:\n"
+      "  lumen eval --list\n"
+      "  lumen eval -m model.gguf --tasks arc_easy,piqa --data commonsense\n"
+      "  lumen eval -m model.gguf --tasks gsm8k --data gsm8k --num-fewshot 5 -o figures.json");
+  add_shared_flags(*sub, command.shared);
+  sub->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return evaluate(*shared, *flags); }; });
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,126 @@
+// lumen perplexity -m MODEL -f TEXT
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/adapters.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/data/examples/dataset.h"
+#include "model/file/own_input.h"
+#include "model/infer/measure/perplexity_divergence.h"
+
+namespace lumen::cli {
+namespace {
+
+struct PerplexityFlags {
+  std::string model, text, record, compare, bos = "front";
+  model::PerplexityOptions options;
+  AdapterFlags adapters;
+};
+
+int measure(const Shared& shared, PerplexityFlags& flags) {
+  if (!flags.record.empty()) {
+    model::Paths inputs = model::model_files(flags.model);
+    if (!flags.text.empty()) inputs.emplace_back(flags.text);
+    model::refuse_own_input(inputs, model::Paths{flags.record}, "name another file for --record-logits");
+    require_writable(flags.record);
+  }
+  const model::Model model = model::read_model(shared.library(), flags.model);
+  if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
+  std::string text;
+  if (flags.text.empty()) {
+    const std::string_view all = model::embedded_text();
+    text = all.substr(all.size() - all.size() / 10);
+    note("no -f: measuring on the last tenth of the text that comes with the program");
+  } else {
+    for (const std::string& document : model::read_documents(flags.text)) text += document;
+  }
+  const model::BosPlace place = model::bos_place(flags.bos);
+  flags.options.bos = place != model::BosPlace::none && model.tokenizer->adds_bos();
+  const std::vector<model::TokenId> tokens = model::perplexity_tokens(*model.tokenizer, text, place);
+  const auto adapters = flags.adapters.read(model);
+  run::Engine engine = shared.engine();
+  const model::LoadedModel loaded(engine, model, adapters);
+  Progress progress;
+  const auto told = [&](int64_t done, int64_t all) { progress.update(fmt::format("window {}/{}", done, all)); };
+  if (!flags.record.empty()) {
+    model::record_logits(loaded, tokens, flags.options, flags.record, told);
+    progress.finish(fmt::format("wrote {}", flags.record));
+    return 0;
+  }
+  if (!flags.compare.empty()) {
+    const model::Divergence d = model::divergence(loaded, tokens, flags.options, flags.compare, told);
+    progress.finish(fmt::format("compared {} tokens", d.tokens));
+    put(
+        fmt::format("KL divergence {:.6f} +/- {:.6f} nats per token (median {:.6f}, 90% {:.6f}, 99% {:.6f}, most "
+                    "{:.6f})\nsame likeliest token {:.3f} %\nchange of the right token's probability, RMS {:.3f} %\n"
+                    "perplexity by the recorded one {:.6f}\n",
+                    d.mean, d.error, d.median, d.p90, d.p99, d.most, 100 * d.same_top, 100 * d.rms_change, d.ratio));
+    return 0;
+  }
+  const model::Perplexity result =
+      model::perplexity(loaded, tokens, flags.options, [&](int64_t done, int64_t all, double value) {
+        progress.update(fmt::format("perplexity window {}/{} | {:.4f}", done, all, value));
+      });
+  progress.finish(fmt::format("perplexity: {} windows in {}", result.windows, format_duration(result.seconds)));
+  put(
+      fmt::format("perplexity {:.4f} +/- {:.5f} ({:.5f} nats per token, {} tokens, windows of {}, {} scored, {}, "
+                  "{:.0f} tokens/s)\n",
+                  result.value, result.error, result.nats, result.tokens, flags.options.length,
+                  flags.options.full ? "all but the first token" : "second half",
+                  !flags.options.bos                ? "no BOS"
+                  : place == model::BosPlace::front ? "BOS in front of the text and of windows"
+                                                    : "BOS in front of windows",
+                  static_cast<double>(result.windows * flags.options.length) / std::max(result.seconds, 1e-9)));
+  return 0;
+}
+
+}  // namespace
+
+void add_perplexity(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<PerplexityFlags>();
+  CLI::App* sub = app.add_subcommand("perplexity", "How well a model predicts a text");
+  sub->add_option("-m,--model,model", flags->model, "GGUF file or Hugging Face folder")->required()->type_name("FILE");
+  sub->add_option("-f,--file", flags->text, "Text, .jsonl or folder; without it, the built-in validation text")
+      ->type_name("FILE");
+  sub->add_option("-c,--ctx-size", flags->options.length, "Tokens per window")
+      ->capture_default_str()
+      ->check(CLI::Range(4, 1 << 20));
+  sub->add_option("-b,--batch-size", flags->options.batch, "Windows computed at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 4096));
+  sub->add_option("--chunks", flags->options.windows, "Only the first windows; 0 takes all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  sub->add_flag("--full", flags->options.full, "Score every token of a window but the first, not only the second half");
+  sub->add_option("--bos", flags->bos,
+                  "Where BOS stands, when the tokenizer wants one: front (of the text before it is cut, and of each "
+                  "window), windows (of each one), none")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"front", "windows", "none"}));
+  auto* record =
+      sub->add_option("--record-logits", flags->record, "Write the model's log probabilities to a file, no figures")
+          ->type_name("FILE");
+  sub->add_option("--kl-divergence", flags->compare, "Compare with the log probabilities another model recorded")
+      ->type_name("FILE")
+      ->excludes(record);
+  flags->adapters.add_flags(*sub);
+  sub->add_flag("--exact", flags->options.exact, "f32 activations throughout");
+  sub->footer(
+      "The default protocol is that of the figures GGUF files are published with: the second half of windows of 512 "
+      "tokens is\n"
+      "scored, BOS stands in front of the text before it is cut and in front of each window, and the end of the last "
+      "line is\n"
+      "left out. Figures of different protocols or window lengths must not be compared.\n"
+      "Examples:\n"
+      "  lumen perplexity -m model.gguf -f wiki.test.raw\n"
+      "  lumen perplexity -m model.gguf -c 2048 --full\n"
+      "  lumen perplexity -m model-f32.gguf --record-logits base.kl\n"
+      "  lumen perplexity -m model-small.gguf --kl-divergence base.kl");
+  add_shared_flags(*sub, command.shared);
+  sub->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return measure(*shared, *flags); }; });
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,231 @@
+// lumen run (cli) -m MODEL [-p PROMPT]
+#include <iostream>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "base/structured/json.h"
+#include "cli/adapters.h"
+#include "cli/command.h"
+#include "cli/infer/drafts.h"
+#include "cli/infer/line_input.h"
+#include "cli/infer/sampling.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/infer/generate/generate_many.h"
+#include "model/infer/session/forecast.h"
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::cli {
+namespace {
+
+struct RunFlags {
+  std::string model, prompt, prompt_file, prompts;
+  SamplingFlags sampling;
+  AdapterFlags adapters;
+  DraftFlags draft;
+  int64_t parallel = 0, sequences = 0;
+  bool no_echo = false, explain = false, json = false;
+  bool text_given = false;  // by -p or --file, be it empty
+};
+
+// Feeds a text and streams the continuation to stdout. False when Ctrl-C ended it.
+bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, const std::string& text) {
+  model::EncodeOptions encode;
+  encode.add_special = generator.tokens().empty();
+  encode.parse_special = true;
+  const auto result =
+      generator.answer(tokenizer.encode(text, encode), false, put_text, [] { return !interrupted().load(); });
+  put("\n");
+  if (result.reason == model::EndReason::context)
+    note("the context is full: raise --ctx-size, or let --context-shift drop the oldest tokens");
+  note(fmt::format("prompt: {} tokens, {:.1f} tokens/s | generation: {} tokens, {:.1f} tokens/s{}", result.read,
+                   static_cast<double>(result.read) / std::max(result.read_seconds, 1e-9), result.made,
+                   static_cast<double>(result.made) / std::max(result.made_seconds, 1e-9), draft_text(result)));
+  return result.reason != model::EndReason::interrupted;
+}
+
+// The prompts: a line each, or {"prompt": TEXT} where the file's name ends in .jsonl.
+std::vector<std::string> read_prompts(const std::string& file) {
+  const std::string text = read_file(file, 256 << 20);
+  std::vector<std::string> prompts;
+  for (size_t at = 0, line = 1; at < text.size(); ++line) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string one = text.substr(at, end - at);
+    at = end + 1;
+    if (one.ends_with('\r')) one.pop_back();
+    if (one.empty()) continue;
+    const std::string where = fmt::format("{}:{}", file, line);
+    if (file.ends_with(".jsonl")) one = model::json_text(model::parse_json(one, where), "prompt", where);
+    if (model::utf8_valid_run(one, 0) != one.size()) throw user_error("{}: no valid UTF-8", where);
+    prompts.push_back(std::move(one));
+  }
+  if (prompts.empty()) throw user_error("{}: no prompts", file);
+  return prompts;
+}
+
+// Prompts that are continued together. Results are printed in their order, each as soon as all before it are there.
+int generate_many(const model::LoadedModel& loaded, RunFlags& flags) {
+  const model::Tokenizer& tokenizer = *loaded.model().tokenizer;
+  std::vector<std::string> prompts;
+  if (!flags.prompts.empty()) prompts = read_prompts(flags.prompts);
+  if (flags.text_given) prompts.push_back(flags.prompt);
+  // One prompt and several texts at once: so many continuations of it.
+  if (flags.sequences == 0) flags.sequences = prompts.size() == 1 && flags.parallel > 0 ? flags.parallel : 1;
+  if (prompts.empty()) throw usage_error("--parallel and --sequences need --prompts, -p or -f");
+  model::ManyOptions options;
+  options.session = flags.sampling.session;
+  options.sampling = flags.sampling.sampling;
+  options.generate = flags.sampling.generate;
+  std::vector<model::ManyRequest> requests;
+  for (const std::string& prompt : prompts) {
+    model::EncodeOptions encode;
+    encode.add_special = true;
+    encode.parse_special = true;
+    const auto tokens = tokenizer.encode(prompt, encode);
+    for (int64_t s = 0; s < flags.sequences; ++s)
+      requests.push_back({tokens, options.sampling.seed + static_cast<uint32_t>(s)});
+  }
+  options.parallel = flags.parallel > 0 ? flags.parallel : std::min<int64_t>(8, static_cast<int64_t>(requests.size()));
+  std::vector<std::optional<model::ManyAnswer>> ready(requests.size());
+  size_t printed = 0, ended = 0;
+  const auto print = [&](const model::ManyAnswer& answer) {
+    const size_t prompt = printed / static_cast<size_t>(flags.sequences);
+    if (flags.json) {
+      nlohmann::ordered_json line;
+      line["index"] = prompt;
+      if (flags.sequences > 1) line["sequence"] = printed % static_cast<size_t>(flags.sequences);
+      line["prompt"] = prompts[prompt];
+      line["text"] = model::utf8_repair(answer.text);
+      line["end"] = model::reason_name(answer.reason);
+      line["tokens"] = {{"read", answer.read}, {"shared", answer.shared}, {"made", answer.made}};
+      put_text(line.dump() + "\n");
+    } else {
+      put_text((flags.no_echo ? "" : prompts[prompt]) + answer.text + "\n");
+    }
+  };
+  if (verbosity() == Verbosity::verbose) {
+    const model::ManyPlan plan = model::plan_requests(loaded.model(), options, requests);
+    verbose("memory: " + model::forecast_many(loaded, plan.session, plan.limits).text());
+  }
+  Progress progress;
+  std::string explained;
+  const auto start = std::chrono::steady_clock::now();
+  const auto answers = model::answer_all(
+      loaded, options, requests,
+      [&](size_t index, const model::ManyAnswer& answer) {
+        ++ended;
+        ready[index] = answer;
+        for (; printed < ready.size() && ready[printed]; ++printed) print(*ready[printed]);
+        progress.update(fmt::format("{} of {} texts", ended, requests.size()));
+      },
+      [] { return !interrupted().load(); }, flags.explain ? &explained : nullptr);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  int64_t read = 0, shared = 0, made = 0, full = 0;
+  for (const model::ManyAnswer& a : answers) {
+    read += a.read;
+    shared += a.shared;
+    made += a.made;
+    full += a.reason == model::EndReason::context;
+  }
+  progress.finish(fmt::format(
+      "{} texts, {} at once | prompts: {} tokens, {} of them shared | generation: {} tokens | {:.1f} tokens/s", ended,
+      options.parallel, read + shared, shared, made, static_cast<double>(read + made) / std::max(seconds, 1e-9)));
+  if (flags.explain) std::cerr << explained;
+  if (full > 0) note(fmt::format("{} texts ended because the context was full: raise --ctx-size", full));
+  return static_cast<int>(interrupted().load() ? Exit::interrupted : Exit::ok);
+}
+
+int generate(const Shared& shared, RunFlags& flags) {
+  const bool many = flags.parallel > 0 || flags.sequences > 0 || !flags.prompts.empty();
+  if (flags.json && !many) throw usage_error("--json goes with --prompts, --parallel or --sequences");
+  if (many && (flags.draft.look_up || !flags.draft.model.empty()))
+    throw usage_error("drafts (--lookup, --model-draft) are for one text at a time, not for {}",
+                      !flags.prompts.empty() ? "--prompts"
+                      : flags.parallel > 0   ? "--parallel"
+                                             : "--sequences");
+  const model::LibraryRef library = shared.library();
+  const model::Model model = model::read_model(library, flags.model);
+  if (!model.tokenizer) throw user_error("{} has no tokenizer", flags.model);
+  flags.sampling.finish(model, *library);
+  const auto adapters = flags.adapters.read(model);
+  run::Engine engine = shared.engine(flags.explain);
+  const model::LoadedModel loaded(engine, model, adapters);
+  note_length(loaded, flags.sampling.session);
+  catch_interrupts();
+  if (!flags.prompt_file.empty()) flags.prompt += read_file(flags.prompt_file, 64 << 20);
+  if (many) return generate_many(loaded, flags);
+  DraftChoice draft(flags.draft, library, engine, model, flags.sampling.session);
+  if (verbosity() == Verbosity::verbose)
+    verbose("memory: " + draft.forecast(loaded, flags.sampling.session, flags.sampling.generate.draft).text());
+  model::Generator generator(loaded, flags.sampling.session, flags.sampling.sampling, flags.sampling.generate,
+                             draft.take());
+  bool whole = true;
+  if (flags.text_given) {
+    if (!flags.no_echo) put_text(flags.prompt);
+    whole = answer(generator, *model.tokenizer, flags.prompt);
+  } else {
+    LineInput input;
+    if (input.terminal()) note("type a text and press Enter; an empty line or Ctrl-D ends");
+    bool any = false;
+    for (std::string line; whole;) {
+      const LineInput::Status status = input.read("> ", &line);
+      if (status == LineInput::Status::interrupted) whole = false;
+      if (status != LineInput::Status::line || line.empty()) break;
+      any = true;
+      whole = answer(generator, *model.tokenizer, line + "\n");
+    }
+    if (!any && !input.terminal())
+      throw usage_error("no text to continue: give -p, --file, or lines on standard input");
+  }
+  if (flags.explain) std::cerr << generator.session().explain();
+  return static_cast<int>(whole ? Exit::ok : Exit::interrupted);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<RunFlags>();
+  flags->sampling.generate.predict = 128;
+  CLI::App* sub = app.add_subcommand("run", "Continue a text with a model")->alias("cli")->alias("completion");
+  sub->add_option("-m,--model,--model_name_or_path,model", flags->model, "GGUF file or Hugging Face folder")
+      ->required()
+      ->type_name("FILE");
+  auto* prompt = sub->add_option("-p,--prompt", flags->prompt,
+                                 "The text to continue, which may be empty where the model has a token that begins "
+                                 "texts; without it, lines are read from the terminal");
+  auto* prompt_file =
+      sub->add_option("-f,--file", flags->prompt_file, "File with the prompt, behind that of -p")->type_name("FILE");
+  sub->add_option("--prompts", flags->prompts,
+                  "File with a prompt on each line (.jsonl: {\"prompt\": TEXT}), all continued, several at once")
+      ->type_name("FILE");
+  sub->add_option("--parallel,--np", flags->parallel, "Texts written at once, up to 256 (also -np); without it 8")
+      ->check(CLI::Range(int64_t{1}, int64_t{model::ManySession::kMostTexts}));
+  sub->add_option("--sequences,--ns", flags->sequences,
+                  "Continuations of each prompt, with seeds counted from --seed (also -ns); with one prompt as many as "
+                  "--parallel")
+      ->check(CLI::Range(1, 100000));
+  auto* json = sub->add_flag("--json", flags->json, "Print a JSON object for each of many texts");
+  flags->sampling.add_flags(*sub);
+  flags->adapters.add_flags(*sub);
+  flags->draft.add_flags(*sub, flags->sampling.generate);
+  sub->add_flag("--no-display-prompt", flags->no_echo, "Print the continuation only")->excludes(json);
+  sub->add_flag("--explain", flags->explain, "Print the kernels of one step and their times");
+  sub->footer(
+      "Examples:\n"
+      "  lumen run -m model.gguf -p \"Once upon a time\" -n 200\n"
+      "  lumen run model.gguf -p \"ROMEO:\" --temp 0 --seed 1\n"
+      "  lumen run model.gguf -p \"A list of three cities as JSON: \" --json-schema '{\"type\": \"array\", \"items\": "
+      "{\"type\": \"string\"}}'\n"
+      "  lumen run model.gguf -p \"Once\" --lora story-adapter --lookup\n"
+      "  lumen run model.gguf --prompts questions.txt --parallel 16 --json > answers.jsonl\n"
+      "  lumen chat -m model.gguf                      talk instead");
+  add_shared_flags(*sub, command.shared);
+  sub->callback([sub, flags, prompt, prompt_file, &command] {
+    flags->text_given = prompt->count() > 0 || prompt_file->count() > 0;
+    flags->draft.require_use(*sub);
+    command.action = [flags, shared = command.shared] { return generate(*shared, *flags); };
+  });
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,222 @@
+// lumen bench: how fast models run here. The kernels' own table is bench_kernels.cpp.
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/adapters.h"
+#include "cli/command.h"
+#include "cli/inspect/bench_kernels.h"
+#include "cli/inspect/bench_report.h"
+#include "cli/names.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/infer/measure/speed.h"
+#include "model/infer/measure/synthetic.h"
+
+namespace lumen::cli {
+namespace {
+
+struct BenchFlags {
+  std::vector<std::string> models, types;
+  std::string shape, write, form = "md";
+  std::vector<int64_t> prompts = {512}, generates = {128}, depths = {0};
+  std::vector<std::string> pairs;
+  CacheTypes cache;
+  AdapterFlags adapters;
+  model::SpeedOptions speed;
+  bool no_warm_up = false, explain = false;
+};
+
+std::vector<model::SpeedTest> tests_of(const BenchFlags& flags) {
+  std::vector<model::SpeedTest> tests;
+  for (const int64_t depth : flags.depths) {
+    for (const int64_t n : flags.prompts)
+      if (n > 0) tests.push_back({n, 0, depth});
+    for (const int64_t n : flags.generates)
+      if (n > 0) tests.push_back({0, n, depth});
+    for (const std::string& pair : flags.pairs) {
+      const auto counts = two_counts(pair, ',');
+      if (!counts) throw usage_error("--pg takes PROMPT,GENERATE, as in 512,128, not '{}'", pair);
+      tests.push_back({counts->first, counts->second, depth});
+    }
+  }
+  if (tests.empty()) throw usage_error("nothing to measure: all of -p and -n are 0");
+  constexpr int64_t kMost = model::SessionOptions::kMostPositions;
+  for (const model::SpeedTest& t : tests)
+    if (t.depth > kMost || t.prompt > kMost || t.generate > kMost || t.depth + t.prompt + t.generate > kMost)
+      throw usage_error("{} would need more than the {} places a context can have", t.name(), kMost);
+  return tests;
+}
+
+std::string time_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+class Bench {
+ public:
+  Bench(const Shared& shared, const BenchFlags& flags)
+      : flags_(flags), form_(bench_form(flags.form)), tests_(tests_of(flags)), engine_(shared.engine(flags.explain)) {}
+
+  void measure(const model::Model& model, const std::string& file) {
+    const auto adapters = flags_.adapters.read(model);
+    const model::LoadedModel loaded(engine_, model, adapters);
+    if (flags_.explain && !ceilings_) {
+      note("measuring the machine's ceilings");
+      ceilings_ = engine_.measure_ceilings();
+    }
+    for (const model::SpeedTest& test : tests_) {
+      if (interrupted().load()) return;
+      BenchLine line;
+      line.file = file;
+      line.type = model_type(model);
+      line.model_bytes = model.weight_bytes();
+      line.parameters = model.weight_count();
+      line.threads = engine_.threads();
+      if (engine_.device().is_asynchronous()) line.gpu = engine_.device().describe();
+      line.chunk = flags_.speed.session.chunk;
+      line.machine = engine_.device().machine().name;
+      const auto name_of = [](const FormatRef& f) { return f ? f->name : std::string("f32"); };
+      line.type_k = name_of(flags_.speed.session.keys);
+      line.type_v = name_of(flags_.speed.session.values);
+      line.exact = flags_.speed.session.exact;
+      line.time = time_now();
+      std::string explained;
+      line.speed = model::measure_speed(
+          loaded, test, flags_.speed,
+          [&](const std::string& what) { progress_.update(fmt::format("{} | {}", line.type, what)); },
+          [] { return interrupted().load(); }, ceilings_ ? &*ceilings_ : nullptr,
+          flags_.explain ? &explained : nullptr);
+      if (line.speed.seconds.empty()) return;
+      progress_.finish(fmt::format("{} | {}: {:.2f} tokens/s", line.type, test.name(), line.speed.mean_rate()));
+      put_text((first_ ? bench_head(form_) : "") + bench_line(form_, line, first_));
+      first_ = false;
+      if (flags_.explain) std::fputs(explained.c_str(), stderr);
+    }
+  }
+
+  void finish() {
+    if (!first_) put_text(bench_foot(form_));
+  }
+
+ private:
+  const BenchFlags& flags_;
+  BenchForm form_;
+  std::vector<model::SpeedTest> tests_;
+  run::Engine engine_;
+  std::optional<run::Ceilings> ceilings_;
+  Progress progress_;
+  bool first_ = true;
+};
+
+int bench(const Shared& shared, BenchFlags& flags) {
+  if (flags.models.empty() == flags.shape.empty())
+    throw Error(
+        Exit::usage, "either a model file (-m) or a shape (--shape) is measured",
+        fmt::format("`lumen bench -m model.gguf`, or without a file `lumen bench --shape {}`", example_size(1e9)));
+  if (flags.types.empty()) flags.types = {example_format(4.5)};
+  if (!flags.write.empty() && (flags.shape.empty() || flags.types.size() != 1))
+    throw usage_error("--write keeps one synthetic model: give --shape and one --type");
+  flags.speed.warm_up = !flags.no_warm_up;
+  const model::LibraryRef library = shared.library();
+  flags.cache.choose(*library, &flags.speed.session);
+  for (const std::string& type : flags.types)
+    if (!library->recipe(type)) (void)named_format(library->formats(), type);
+  if (!flags.write.empty()) {
+    require_writable(flags.write);
+    model::Model model = model::synthetic_model(library, flags.shape, flags.types.front());
+    model::add_synthetic_tokenizer(model);
+    model::write_gguf(model, flags.write);
+    note(fmt::format("wrote {}; measure it with -m", flags.write));
+    return 0;
+  }
+  catch_interrupts();
+  Bench bench(shared, flags);
+  for (const std::string& file : flags.models) bench.measure(model::read_model(library, file), file);
+  if (!flags.shape.empty())
+    for (const std::string& type : flags.types) bench.measure(model::synthetic_model(library, flags.shape, type), "");
+  bench.finish();
+  return static_cast<int>(interrupted().load() ? Exit::interrupted : Exit::ok);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* sub = app.add_subcommand("bench", "Measure how fast models read prompts and write tokens here");
+  auto* file =
+      sub->add_option("-m,--model", flags->models, "GGUF file or Hugging Face folder; repeatable")->type_name("FILE");
+  sub->add_option("--shape,--size", flags->shape, "A named size with random weights instead of a file")
+      ->type_name("SIZE");
+  sub->add_option("--type", flags->types, "Formats or mixtures of the random weights")
+      ->delimiter(',')
+      ->type_name("TYPE,...")
+      ->excludes(file);
+  auto* write =
+      sub->add_option("--write", flags->write, "Write the random model (with a vocabulary) and measure nothing")
+          ->type_name("FILE");
+  sub->add_option("-p,--n-prompt", flags->prompts, "Lengths of prompts read at once; 0: none")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("-n,--n-gen", flags->generates, "Numbers of tokens written one by one; 0: none")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("--pg", flags->pairs, "A prompt and then tokens, timed together; repeatable")->type_name("P,N");
+  sub->add_option("-d,--n-depth", flags->depths, "Tokens already in the cache before each test")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  sub->add_option("-r,--repetitions", flags->speed.repetitions, "Timed runs of each test")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000000));
+  sub->add_option("-b,--batch-size,--ubatch-size", flags->speed.session.chunk, "Prompt tokens computed at once")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  flags->cache.add_flags(*sub);
+  flags->adapters.add_flags(*sub);
+  sub->add_option("-o,--output", flags->form, "md, csv, json or jsonl")->capture_default_str()->type_name("FORM");
+  sub->add_flag("--no-warmup", flags->no_warm_up, "Count the first run too, with compilation");
+  sub->add_flag("--cpu-time", flags->speed.cpu_time,
+                "Count the time the process computes, not the time that passes: for a busy machine, with -t 1");
+  sub->add_flag("--exact", flags->speed.session.exact, "f32 activations throughout");
+  sub->add_flag("--explain", flags->explain,
+                "Also print each kernel's plan, time, and fraction of the ceiling that binds it, on stderr")
+      ->excludes(write);
+  sub->footer([] {
+    const std::string four = example_format(4.5), size = example_size(1e9);
+    return fmt::format(
+        "The table and its field names are those GGUF users know: ppN reads a prompt of N tokens, tgN writes N tokens "
+        "one by "
+        "one,\n"
+        "@ dN does so behind N others; t/s is the mean of -r runs and their standard deviation, after one that does "
+        "not count.\n"
+        "A run lasts from token numbers to logits. Progress goes to stderr, the table to stdout.\n\n{}\n{}\n\n"
+        "Examples:\n"
+        "  lumen bench -m model.gguf                                    pp512 and tg128 of a file\n"
+        "  lumen bench --shape {} --type {} -r 3                no file: random weights\n"
+        "  lumen bench -m model.gguf -p 0 -n 64 -d 0,4096 -o json       how writing slows down behind a long text\n"
+        "  lumen bench --shape {} --type {} -p 0 --explain      where the time of a token goes\n"
+        "  lumen bench kernels --format {} -M 1                        one kernel beside the machine's ceilings",
+        size_names(), format_names(), size, four, size, four, four);
+  });
+  add_shared_flags(*sub, command.shared);
+  sub->require_subcommand(0, 1);
+  add_bench_kernels(*sub, command);
+  sub->callback([sub, flags, &command] {
+    if (!sub->get_subcommands().empty()) return;
+    command.action = [flags, shared = command.shared] { return bench(*shared, *flags); };
+  });
+}
+
+}  // namespace lumen::cli

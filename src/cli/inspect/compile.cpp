@@ -1,0 +1,229 @@
+// lumen compile FILE
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/names.h"
+#include "cli/output.h"
+#include "model/arch/family/source.h"
+#include "model/file/own_input.h"
+#include "model/train/optimizer/optimizer.h"
+#include "model/train/recipe/recipe.h"
+#include "number/read/names.h"
+#include "run/engine/drawn_inputs.h"
+#include "run/engine/stages.h"
+
+namespace lumen::cli {
+namespace {
+
+constexpr int kExplainRuns = 5;
+
+struct CompileFlags {
+  std::string file, shape, function = "forward", target = "native", emit = "graph", out;
+  std::vector<std::string> symbols, formats, config;
+  std::string precision = "f32";
+  bool exact = false, explain = false, check = false, emit_given = false;
+};
+
+// "B=1,T=512" or several flags.
+graph::Bindings symbol_values(const std::vector<std::string>& texts) {
+  graph::Bindings symbols;
+  for (const std::string& text : texts) {
+    const size_t at = text.find('=');
+    char* end = nullptr;
+    const long long value = at == std::string::npos ? 0 : std::strtoll(text.c_str() + at + 1, &end, 10);
+    if (at == std::string::npos || at == 0 || *end != 0 || value < 1 || value > (1LL << 32)) {
+      throw usage_error("--symbols takes NAME=NUMBER, not '{}'", text);
+    }
+    symbols[text.substr(0, at)] = value;
+  }
+  return symbols;
+}
+
+// The graph a user means: a function of a model, its training step ("train"), or a plain function of the file.
+// Symbols nobody gave get small numbers, so that a first look needs no flags.
+void complete(graph::Bindings& symbols, const graph::Graph& g) {
+  for (graph::ValueId v : g.inputs()) {
+    for (const graph::Dim& d : g[v].type.shape) {
+      for (const std::string& symbol : d.symbols) symbols.emplace(symbol, symbol == "B" || symbol == "R" ? 1 : 32);
+    }
+  }
+}
+
+graph::Graph graph_of(model::Library& library, const CompileFlags& flags, graph::Bindings& symbols) {
+  model::FamilyRef family;
+  const lang::File* file = nullptr;
+  if (flags.file.ends_with(".lum") && std::filesystem::exists(flags.file)) {
+    const auto source = std::make_shared<Source>(Source{flags.file, read_file(flags.file, 16 << 20)});
+    // The file stands in for the library's file that defines the same names.
+    file = &library.replace_model_text(source);
+    if (!file->models.empty()) family = library.family(file->models.front().name);
+  } else if (flags.file.ends_with(".lum")) {
+    throw user_error("{}: no such file", flags.file);
+  } else {
+    const std::vector<std::string> known = library.family_names();
+    if (std::find(known.begin(), known.end(), flags.file) == known.end())
+      throw Error(Exit::usage, fmt::format("'{}' is neither a .lum file nor a known family", flags.file),
+                  read::nearest_names(flags.file, known));
+    family = library.family(flags.file);
+  }
+  if (!family) return model::function_graph(library, *file, flags.function);
+  graph::Config values;
+  for (const std::string& text : flags.config) {
+    const size_t at = text.find('=');
+    if (at == std::string::npos) throw usage_error("--config takes KEY=NUMBER, not '{}'", text);
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str() + at + 1, &end);
+    if (at == 0 || at + 1 == text.size() || *end != 0 || !std::isfinite(value))
+      throw usage_error("--config takes KEY=NUMBER, not '{}'", text);
+    values[text.substr(0, at)] = value;
+  }
+  const std::vector<std::string> sizes = family->sizes();
+  if (!flags.shape.empty() && std::find(sizes.begin(), sizes.end(), flags.shape) == sizes.end())
+    throw Error(Exit::usage, fmt::format("--shape {}: {} has no such size", flags.shape, family->name()),
+                read::nearest_names(flags.shape, sizes));
+  const std::string size = !flags.shape.empty() ? flags.shape : sizes.empty() ? "" : sizes.front();
+  const graph::Config config = family->config(size, values);
+  if (flags.function != "train" || family->has_function("train")) return family->function(flags.function, config);
+  std::vector<model::Parameter> trained = family->parameters(config);
+  std::erase_if(trained, [](const model::Parameter& p) { return p.frozen; });
+  const graph::Graph loss = family->function("loss", config);
+  complete(symbols, loss);
+  return model::training_step(graph::bind_symbols(loss, symbols), trained, model::Optimizer(family->library(), {}));
+}
+
+// Runs the graph on numbers drawn for it and prints each kernel's plan, predicted and measured time.
+int explain(const Shared& shared, const graph::Graph& g, const run::CompileOptions& options,
+            const CompileFlags& flags) {
+  Shared here = shared;
+  if (flags.target != "native") here.machine = flags.target;
+  run::Engine engine = here.engine(true);
+  const auto program = engine.compile(g, options);
+  note("measuring the machine's ceilings");
+  const run::Ceilings ceilings = engine.measure_ceilings();
+  run::bind_drawn_inputs(engine, g, options.symbols, *program);
+  program->run();
+  program->forget_times();
+  for (int i = 0; i < kExplainRuns; ++i) program->run();
+  const std::string text =
+      fmt::format("{}, {} threads: reading {:.1f} GB/s, f32 {:.0f} GFLOP/s\n", engine.device().machine().name,
+                  engine.threads(), ceilings.read_bytes / 1e9, ceilings.f32_flops / 1e9) +
+      program->explain(&ceilings) +
+      fmt::format("{:.3f} ms for a run in which no kernel is timed apart\n", program->measure(kExplainRuns) * 1e3);
+  if (flags.out.empty()) {
+    put(text);
+  } else {
+    write_file_atomic(flags.out, text);
+  }
+  return 0;
+}
+
+int compile(const Shared& shared, const CompileFlags& flags) {
+  if (!flags.out.empty())
+    model::refuse_own_input(model::Paths{flags.file}, model::Paths{flags.out}, "name another file for --out");
+  auto library = model::Library::builtin();
+  for (const std::string& folder : shared.format_folders) library->add_format_folder(folder);
+  for (const std::string& folder : shared.model_folders) library->add_model_folder(folder);
+  const run::Stage stage = run::stage_from_name(flags.emit);
+  if (flags.check && flags.emit_given && flags.out.empty())
+    throw usage_error("--check prints its report; --emit beside it needs a file (--out)");
+  if (!flags.out.empty()) require_writable(flags.out);
+  run::CompileOptions options;
+  options.symbols = symbol_values(flags.symbols);
+  const graph::Graph g = graph_of(*library, flags, options.symbols);
+  complete(options.symbols, g);
+  options.exact = flags.exact;
+  options.products = model::product_type(flags.precision, library->formats());
+  for (const std::string& text : flags.formats) {
+    const size_t at = text.find('=');
+    graph::FormatAssignment a;
+    a.what = graph::FormatAssignment::What::stored;
+    a.format = named_format(library->formats(), at == std::string::npos ? text : text.substr(at + 1));
+    const std::string pattern = at == std::string::npos ? "*" : text.substr(0, at);
+    // Vectors stay f32, as everywhere; inputs of a plain function are held in a format when they are named.
+    const bool named = pattern.find_first_of("*?") == std::string::npos;
+    const size_t before = options.assignments.size();
+    for (graph::ValueId v : g.inputs()) {
+      const graph::Node& n = g[v];
+      if ((n.attributes.role != graph::Role::parameter && !named) || n.type.shape.size() < 2 ||
+          !model::matches(pattern, n.attributes.name))
+        continue;
+      a.value = n.attributes.name;
+      options.assignments.push_back(a);
+    }
+    if (options.assignments.size() == before) {
+      std::string inputs;
+      for (graph::ValueId v : g.inputs()) inputs += (inputs.empty() ? "" : ", ") + g[v].attributes.name;
+      throw Error(Exit::usage, fmt::format("--format {}: no matrix is called '{}'", text, pattern),
+                  "inputs: " + inputs.substr(0, 300));
+    }
+  }
+  if (flags.explain) return explain(shared, g, options, flags);
+  // Beside --check, --emit names what goes to the file.
+  const std::string report = flags.check ? run::check_text(g, options, flags.target) : "";
+  const bool stage_wanted = !flags.check || flags.emit_given;
+  const std::string text = stage_wanted ? run::stage_text(g, options, flags.target, stage) : report;
+  if (flags.check && stage_wanted) put(report);
+  if (!flags.out.empty()) {
+    write_file_atomic(flags.out, text);
+  } else if (stage == run::Stage::object && stage_wanted) {
+    put_bytes(text);
+  } else {
+    put_text(text);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_compile(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<CompileFlags>();
+  CLI::App* sub = app.add_subcommand("compile", "Show every stage from language to machine code, for any target");
+  sub->add_option("file", flags->file, "A .lum file with a model or functions, or a known family")
+      ->required()
+      ->type_name("FILE");
+  sub->add_option("--shape,--size", flags->shape, "Named size of the model; without it, the first one");
+  sub->add_option("--config", flags->config, "A config value; repeatable")->type_name("KEY=NUMBER");
+  sub->add_option("--function", flags->function, "Function; 'train' is a whole training step")->capture_default_str();
+  sub->add_option("--symbols", flags->symbols, "Sizes of symbols; others: B, R = 1, the rest 32")
+      ->type_name("B=1,T=512")
+      ->delimiter(',');
+  sub->add_option("--format", flags->formats, "Weights held in a format; repeatable")->type_name("[PATTERN=]FORMAT");
+  sub->add_option("--target", flags->target, "Machine; see `lumen doctor`")
+      ->capture_default_str()
+      ->type_name("MACHINE");
+  auto* emit = sub->add_option("--emit", flags->emit, "graph, loops, llvm, asm or obj")->capture_default_str();
+  sub->add_option("-o,--out", flags->out, "File to write instead of printing")->type_name("OUT");
+  auto* explain = sub->add_flag("--explain", flags->explain,
+                                "Run it here, on numbers drawn at random: each kernel's plan, predicted and measured "
+                                "time, and the ceiling that binds it");
+  sub->add_flag("--check", flags->check,
+                "For a GPU: print each kernel's registers, spills, memory, and what its inner loop is made of; --emit "
+                "and --out write a stage beside it")
+      ->excludes(explain);
+  explain->excludes(emit);
+  sub->add_option("--precision", flags->precision,
+                  "Float type that operands of products with parameters and of attention are rounded to")
+      ->type_name("TYPE")
+      ->capture_default_str();
+  sub->add_flag("--exact", flags->exact, "f32 activations in dots with held weights");
+  sub->footer([] {
+    return size_names() +
+           "\n\nExamples:\n"
+           "  lumen compile model.lum --function step --symbols T=1,S=512 --format " +
+           example_format(4.5) +
+           " --target native --emit asm\n"
+           "  lumen compile model.lum --function train --symbols B=12,T=64 --emit graph";
+  });
+  add_shared_flags(*sub, command.shared);
+  sub->get_option("--machine")->excludes(sub->get_option("--target"));
+  sub->callback([flags, emit, &command] {
+    flags->emit_given = emit->count() > 0;
+    command.action = [flags, shared = command.shared] { return compile(*shared, *flags); };
+  });
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,189 @@
+// lumen tokenize -m TOKENIZER [TEXT...]
+#include <algorithm>
+#include <iostream>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "base/structured/json.h"
+#include "cli/command.h"
+#include "cli/given_text.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "model/file/own_input.h"
+#include "model/text/tokenizer/text_stats.h"
+#include "model/text/tokenizer/tokenizer.h"
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct TokenizeFlags {
+  std::string tokenizer, file, output;
+  std::vector<std::string> texts, training, specials;
+  std::vector<model::TokenId> decode;
+  bool ids = false, stats = false, json = false, json_lines = false, special = false, plain = false;
+  int64_t vocabulary = 0;
+  std::string split;
+};
+
+std::string hex(std::string_view bytes) {
+  std::string out;
+  for (const char b : bytes) out += fmt::format("{:02x}", static_cast<unsigned char>(b));
+  return out;
+}
+
+std::string from_hex(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i + 1 < text.size(); i += 2)
+    out += static_cast<char>(std::strtol(text.substr(i, 2).c_str(), nullptr, 16));
+  return out;
+}
+
+// A piece as it can be shown: broken characters as bytes, white space visible.
+std::string shown(const std::string& bytes) {
+  std::string out;
+  for (size_t at = 0; at < bytes.size();) {
+    char32_t c = 0;
+    const size_t n = model::utf8_char(bytes, at, &c);
+    if (n == 0 || c < 0x20 || (c >= 0x7f && c < 0xa0)) {
+      for (size_t i = 0; i < std::max<size_t>(n, 1); ++i)
+        out += fmt::format("<{:02x}>", static_cast<unsigned char>(bytes[at + i]));
+    } else {
+      out.append(bytes, at, n);
+    }
+    at += std::max<size_t>(n, 1);
+  }
+  return out;
+}
+
+// One JSON value for each line of stdin: a text, or {"bytes": hex}; one object for each on stdout.
+void serve_lines(const model::Tokenizer& t, const model::EncodeOptions& options) {
+  for (std::string line; std::getline(std::cin, line);) {
+    const auto value = model::parse_json(line, "line of stdin");
+    const bool bytes = value.is_object();
+    if (!bytes && !value.is_string()) throw user_error("a line of stdin is neither a text nor {{\"bytes\": hex}}");
+    const std::string text =
+        bytes ? from_hex(model::json_text(value, "bytes", "line of stdin")) : value.get<std::string>();
+    ordered_json out;
+    try {
+      const auto ids = t.encode(text, options);
+      const std::string decoded = t.decode(ids, false);
+      out["ids"] = ids;
+      if (bytes) {
+        out["bytes"] = hex(decoded);
+      } else {
+        out["text"] = model::utf8_repair(decoded);
+      }
+    } catch (const Error& e) {
+      out["error"] = e.what();
+    }
+    put_text(out.dump() + "\n");
+  }
+}
+
+int tokenize(const TokenizeFlags& flags) {
+  if (!flags.training.empty()) {
+    if (flags.output.empty()) throw usage_error("--train needs --output FILE for the tokenizer");
+    model::refuse_own_input(model::Paths(flags.training.begin(), flags.training.end()), model::Paths{flags.output},
+                            "name another file for the tokenizer");
+    require_writable(flags.output);
+    std::string text;
+    for (const std::string& file : flags.training) text += read_file(file, uint64_t{4} << 30);
+    model::BpeTraining options{.vocabulary = flags.vocabulary, .specials = flags.specials, .split = flags.split};
+    if (!flags.specials.empty()) options.end_of_text = flags.specials.front();
+    const model::Tokenizer t = model::Tokenizer::train(text, options);
+    write_file_atomic(flags.output, t.to_json());
+    note(fmt::format("{}: {} tokens", flags.output, t.size()));
+    return 0;
+  }
+  if (flags.tokenizer.empty()) throw usage_error("a tokenizer is needed: -m FILE or FOLDER");
+  const model::Tokenizer t = model::Tokenizer::load(flags.tokenizer);
+  model::EncodeOptions options{.add_special = flags.special, .parse_special = !flags.plain};
+  if (!flags.decode.empty()) {
+    put_text(t.decode(flags.decode, false) + "\n");
+    return 0;
+  }
+  if (flags.json_lines) {
+    serve_lines(t, options);
+    return 0;
+  }
+  std::string text;
+  for (const std::string& part : flags.texts) text += (text.empty() ? "" : " ") + part;
+  if (!flags.file.empty()) text += read_file(flags.file, uint64_t{4} << 30);
+  if (flags.texts.empty() && flags.file.empty()) text = standard_input();
+  mention_files(flags.texts);
+  if (flags.stats) {
+    const model::TextStats stats = model::text_stats(t, text);
+    put(flags.json ? stats.json() : stats.table());
+    return 0;
+  }
+  const auto ids = t.encode(text, options);
+  if (flags.json) {
+    ordered_json pieces = ordered_json::array();
+    for (const model::TokenId id : ids) pieces.push_back(model::utf8_repair(t.bytes(id)));
+    put_text(ordered_json{{"tokens", ids.size()}, {"ids", ids}, {"pieces", pieces}}.dump() + "\n");
+  } else if (flags.ids) {
+    std::string line;
+    for (const model::TokenId id : ids) line += fmt::format("{}{}", line.empty() ? "" : " ", id);
+    put(line + "\n");
+  } else {
+    std::string list;
+    for (const model::TokenId id : ids) list += fmt::format("{:>7}  {}\n", id, shown(t.bytes(id)));
+    put(list);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<TokenizeFlags>();
+  CLI::App* sub = app.add_subcommand("tokenize", "Show how a text becomes tokens; measure or train a tokenizer");
+  auto* model = sub->add_option("-m,--model,--tokenizer", flags->tokenizer,
+                                "GGUF file, tokenizer.json, SentencePiece .model, or a folder with one")
+                    ->type_name("FILE");
+  auto* text = sub->add_option("text", flags->texts, "The text; without it and --file, standard input");
+  auto* file = sub->add_option("-f,--file", flags->file, "File with the text")->type_name("FILE");
+  auto* ids = sub->add_flag("--ids", flags->ids, "Print ids only, on one line");
+  auto* json = sub->add_flag("--json", flags->json, "Print JSON")->excludes(ids);
+  auto* stats =
+      sub->add_flag("--stats", flags->stats, "Tokens per character, word and byte, for Korean and English apart")
+          ->excludes(ids);
+  auto* decode = sub->add_option("--decode", flags->decode, "Print the text of these ids")
+                     ->type_name("ID...")
+                     ->check(whole(0, INT32_MAX - 1));
+  auto* special = sub->add_flag("--special", flags->special, "Put BOS and EOS where the tokenizer asks for them");
+  auto* plain = sub->add_flag("--plain", flags->plain, "Control tokens written in the text stay text");
+  auto* lines = sub->add_flag("--json-lines", flags->json_lines,
+                              "For programs: each line of standard input is a JSON text or {\"bytes\": hex}, each line "
+                              "of output its tokens");
+  auto* train =
+      sub->add_option("--train", flags->training, "Learn byte pairs from these files instead")->type_name("FILE...");
+  // What goes with one way of work alone.
+  for (auto* other : {text, file, ids, json, stats, special, plain, lines}) decode->excludes(other);
+  for (auto* other : {text, file, ids, json, stats}) lines->excludes(other);
+  for (auto* other : {model, text, file, ids, json, stats, decode, special, plain, lines}) train->excludes(other);
+  sub->add_option("--vocabulary", flags->vocabulary, "Tokens of the trained tokenizer")
+      ->default_val(32000)
+      ->needs(train);
+  sub->add_option("--special-token", flags->specials,
+                  "Control token of the trained tokenizer; the first one ends texts")
+      ->needs(train);
+  sub->add_option("--split", flags->split, "How the trained tokenizer cuts words: a name of models/pretokenizers.toml")
+      ->needs(train);
+  sub->add_option("-o,--output", flags->output, "Where the trained tokenizer.json goes")
+      ->type_name("FILE")
+      ->needs(train);
+  sub->footer(
+      "Examples:\n"
+      "  lumen tokenize -m model.gguf \"대한민국의 수도는 서울이다.\"\n"
+      "  lumen tokenize -m tokenizer.json -f text.txt --stats\n"
+      "  lumen tokenize --train korean.txt english.txt --vocabulary 8000 -o tokenizer.json");
+  add_shared_flags(*sub, command.shared);
+  sub->callback([flags, &command] { command.action = [flags] { return tokenize(*flags); }; });
+}
+
+}  // namespace lumen::cli

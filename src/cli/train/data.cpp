@@ -1,0 +1,200 @@
+// lumen data preview, lumen data stats
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/printable.h"
+#include "cli/command.h"
+#include "cli/numbers.h"
+#include "cli/output.h"
+#include "cli/train/train_data.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using model::ExampleStore;
+using model::StoredExample;
+
+struct DataFlags {
+  std::string model, form = "auto", train_on = "assistant", chat_template;
+  std::vector<std::string> data, columns;
+  int64_t examples = 3, length = 0;
+  bool tokens = false, strict = false, json = false;
+};
+
+model::Tokenizer tokenizer_of(const Shared& shared, const std::string& path) {
+  const std::string ending = fs::path(path).extension().string();
+  if (ending == ".json" || ending == ".model" || ending == ".tiktoken") return model::Tokenizer::load(path);
+  model::Model model = model::read_model(shared.library(), path);
+  if (!model.tokenizer) throw user_error("'{}' has no tokenizer", path);
+  return *model.tokenizer;
+}
+
+// Learned tokens stand out: by colour on a terminal, between brackets elsewhere.
+std::string shown_text(const model::Tokenizer& tokenizer, std::span<const uint32_t> tokens) {
+  const bool color = output_color();
+  const std::string begin = color ? "\x1b[1;32m" : "[", end = color ? "\x1b[0m" : "]";
+  std::string out, run;
+  bool learned = false;
+  // Characters may be spread over tokens: a run becomes text as a whole.
+  const auto flush = [&] {
+    if (!run.empty()) out += (learned ? begin : "") + printable(run, Lines::kept) + (learned ? end : "");
+    run.clear();
+  };
+  for (const uint32_t token : tokens) {
+    const bool is_learned = token >= ExampleStore::kLearned;
+    if (is_learned != learned) flush();
+    learned = is_learned;
+    run += tokenizer.bytes(static_cast<model::TokenId>(token & ~ExampleStore::kLearned));
+  }
+  flush();
+  return out;
+}
+
+std::string shown_tokens(const model::Tokenizer& tokenizer, std::span<const uint32_t> tokens) {
+  std::string out;
+  for (const uint32_t token : tokens) {
+    const auto id = static_cast<model::TokenId>(token & ~ExampleStore::kLearned);
+    out += fmt::format("{:>9} {} {}\n", id, token >= ExampleStore::kLearned ? "learn" : "  -  ",
+                       printable(tokenizer.bytes(id)));
+  }
+  return out;
+}
+
+// One object a line, for programs.
+std::string json_line(const std::string& file, const StoredExample& e, std::span<const uint32_t> tokens) {
+  nlohmann::ordered_json line = {{"file", model::utf8_repair(file)}, {"line", e.line}};
+  for (const uint32_t token : tokens) {
+    line["ids"].push_back(token & ~ExampleStore::kLearned);
+    line["learned"].push_back(token >= ExampleStore::kLearned ? 1 : 0);
+  }
+  return line.dump() + "\n";
+}
+
+std::string histogram(const ExampleStore& store) {
+  std::map<int, uint64_t> counts;
+  for (const StoredExample& e : store.examples()) ++counts[std::bit_width(e.length - 1)];
+  uint64_t most = 1;
+  for (const auto& [bits, count] : counts) most = std::max(most, count);
+  std::string out = "tokens of an example\n";
+  for (int bits = counts.begin()->first; bits <= counts.rbegin()->first; ++bits) {
+    const uint64_t count = counts.contains(bits) ? counts[bits] : 0;
+    const auto marks = static_cast<size_t>((count * 40 + most - 1) / most);
+    out += fmt::format("  up to {:>8} {:>9} {}\n", uint64_t{1} << bits, count, std::string(marks, '#'));
+  }
+  return out;
+}
+
+std::string summary(const ExampleStore& store, int64_t length) {
+  uint64_t learned = 0, longer = 0;
+  std::vector<uint32_t> lengths;
+  for (const StoredExample& e : store.examples()) {
+    learned += e.learned;
+    longer += length > 0 && e.length > length + 1;
+    lengths.push_back(e.length);
+  }
+  std::sort(lengths.begin(), lengths.end());
+  const auto at = [&](double share) {
+    return lengths[static_cast<size_t>(share * static_cast<double>(lengths.size() - 1))];
+  };
+  const double all = static_cast<double>(store.token_count());
+  std::string out = fmt::format("{} examples, {} tokens, {} of them learned ({:.1f} %)\n", store.examples().size(),
+                                store.token_count(), learned, 100 * static_cast<double>(learned) / all);
+  out += fmt::format("shortest {}, median {}, 95 of 100 up to {}, longest {}\n", lengths.front(), at(0.5), at(0.95),
+                     lengths.back());
+  if (length > 0) out += fmt::format("{} longer than a window of {}\n", longer, length);
+  return out + histogram(store);
+}
+
+int show(const Shared& shared, const DataFlags& flags) {
+  const model::Tokenizer tokenizer = tokenizer_of(shared, flags.model);
+  model::ReadOptions options;
+  options.form = flags.form;
+  options.columns = model::read_columns(flags.columns);
+  options.train_on = model::train_on(flags.train_on);
+  options.chat = model::choose_template(flags.chat_template, tokenizer);
+  const fs::path cache = run::cache_folder(shared.cache);
+  if (!cache.empty()) options.cache = cache / "data";
+  for (const std::string& data : flags.data) {
+    const auto loaded = model::load_examples(model::data_files(data), tokenizer, options);
+    const ExampleStore& store = *loaded.store;
+    const auto count = std::min<size_t>(store.examples().size(), static_cast<size_t>(flags.examples));
+    for (const StoredExample& e : store.examples().first(count)) {
+      if (flags.json) {
+        put_text(json_line(loaded.files[e.file].path, e, store.tokens(e)));
+        continue;
+      }
+      std::string kind;
+      if (store.form() == model::RowForm::pairs)
+        kind = (&e - store.examples().data()) % 2 == 0 ? ", chosen" : ", rejected";
+      if (store.form() == model::RowForm::labels)
+        kind = (e.flags & StoredExample::kWanted) != 0 ? ", wanted" : ", not wanted";
+      put(fmt::format("--- {}:{}: {} tokens, {} learned{}\n", loaded.files[e.file].path, e.line, e.length, e.learned,
+                      kind));
+      const auto tokens = store.tokens(e);
+      put_coloured((flags.tokens ? shown_tokens(tokenizer, tokens) : shown_text(tokenizer, tokens)) + "\n");
+    }
+    if (flags.json) continue;
+    put(fmt::format("{}{}: template '{}', learned: {}\n", count > 0 ? "---\n" : "", data, options.chat.name,
+                    flags.train_on));
+    put(summary(store, flags.length));
+    put(store.report().table());
+    if (flags.strict && store.report().dropped() > 0)
+      throw user_error("{}: {} rows cannot be used", data, store.report().dropped());
+  }
+  return 0;
+}
+
+void add(CLI::App& above, Command& command, const char* name, const char* help, int64_t examples) {
+  auto flags = std::make_shared<DataFlags>();
+  flags->examples = examples;
+  CLI::App* sub = above.add_subcommand(name, help);
+  sub->add_option("-m,--model,--tokenizer,--model_name_or_path", flags->model,
+                  "The model whose tokenizer and template count, or a tokenizer.json")
+      ->type_name("FILE")
+      ->required();
+  sub->add_option("data,--data,--dataset", flags->data, "Files or folders")->type_name("FILE")->required();
+  if (examples > 0) {
+    sub->add_option("-n,--examples", flags->examples, "How many examples are printed")
+        ->check(whole(0, INT32_MAX))
+        ->capture_default_str();
+    auto* tokens = sub->add_flag("--tokens", flags->tokens, "One token a line");
+    sub->add_flag("--json", flags->json, "Examples alone, one JSON object a line")->excludes(tokens);
+  }
+  sub->add_option("--form,--data-form,--data_form", flags->form, "What rows are: auto, texts, chats, pairs or labels");
+  sub->add_option("--columns", flags->columns, "What columns stand for: prompt=Q,completion=A")
+      ->delimiter(',')
+      ->type_name("NAME=COLUMN");
+  sub->add_option("--chat-template,--chat_template", flags->chat_template, "By name or from a file")
+      ->type_name("NAME|FILE");
+  sub->add_option("--train-on,--train_on", flags->train_on, "assistant, last (answer) or all");
+  sub->add_option("-c,--length,--max_seq_length,--max-seq-length", flags->length, "Count what is longer than a window")
+      ->check(whole(1, INT32_MAX));
+  sub->add_flag("--strict", flags->strict, "A row that cannot be used is an error");
+  add_shared_flags(*sub, command.shared);
+  sub->callback(
+      [flags, &command] { command.action = [flags, shared = command.shared] { return show(*shared, *flags); }; });
+}
+
+}  // namespace
+
+void add_data(CLI::App& app, Command& command) {
+  CLI::App* sub = app.add_subcommand("data",
+                                     "Look at what training would read: tokens, what of them is learned, rows "
+                                     "that cannot be used");
+  sub->require_subcommand(1);
+  add(*sub, command, "preview", "Print examples with the tokens that are learned, and figures of all", 3);
+  add(*sub, command, "stats", "Print figures alone", 0);
+  sub->footer(
+      "Examples:\n"
+      "  lumen data preview -m model.gguf --data chats.jsonl -n 3\n"
+      "  lumen data preview -m model.gguf --data pairs.csv --columns prompt=Q,completion=A\n"
+      "  lumen data stats -m model.gguf --data folder -c 1024");
+}
+
+}  // namespace lumen::cli

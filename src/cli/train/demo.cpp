@@ -1,0 +1,282 @@
+// lumen demo: train, round to many formats, fine-tune with the rounding in the loop, one table.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/file/lock.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/names.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/compress/quantize.h"
+#include "model/infer/measure/perplexity.h"
+#include "model/infer/sample/sampler.h"
+#include "model/train/loop/loop.h"
+
+namespace lumen::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct DemoFlags {
+  std::string out = "demo-out", recipe = "demo";
+  std::optional<int64_t> steps, tuning_steps;
+  int64_t sample = 300;
+};
+
+struct Row {
+  std::string format;
+  double bits = 0;
+  int64_t file_bytes = 0;
+  double perplexity = 0;  // after rounding
+  double trained = 0;     // after fine-tuning with rounding; 0: not done
+  double tokens_per_second = 0;
+  std::filesystem::path best_file;  // the better one of rounded and fine-tuned
+};
+
+struct Interrupted {};
+
+class Demo {
+ public:
+  Demo(const Shared& shared, DemoFlags flags)
+      : flags_(std::move(flags)), library_(shared.library()), engine_(shared.engine()) {
+    const auto text = library_->recipe(flags_.recipe);
+    if (!text) throw usage_error("no recipe is called '{}'", flags_.recipe);
+    recipe_ = model::parse_recipe(text->text, text->name);
+    if (flags_.steps) recipe_.schedule.steps = *flags_.steps;
+    if (flags_.tuning_steps) recipe_.demo_tuning_steps = *flags_.tuning_steps;
+    recipe_.schedule.warmup = std::min(recipe_.schedule.warmup, recipe_.schedule.steps / 4);
+    for (const std::string& name : recipe_.demo_formats)
+      (void)named_format(library_->formats(), name);  // mistakes show before the work
+  }
+
+  int run() {
+    const auto start = Clock::now();
+    std::filesystem::create_directories(flags_.out);
+    require_writable_folder(flags_.out);
+    prepare();
+    train();
+    rows_.push_back(measure("f32", trained_, "f32"));
+    for (const std::string& name : recipe_.demo_formats) rows_.push_back(round_to(name));
+    for (const std::string& name : recipe_.demo_trained) fine_tune(name);
+    print_table();
+    write_sample();
+    put(fmt::format("{} GGUF files in {}; whole demo {}\n", files_, flags_.out,
+                    format_duration(std::chrono::duration<double>(Clock::now() - start).count())));
+    return 0;
+  }
+
+ private:
+  void prepare() {
+    const std::string_view text = model::embedded_text();
+    const model::FamilyRef family = library_->family_with_size(recipe_.size);
+    LUMEN_CHECK(family, "the demo's size belongs to no family");
+    const model::Tokenizer tokenizer = model::Tokenizer::characters(text);
+    model::DatasetOptions options;
+    options.validation = recipe_.validation;
+    data_ = std::make_shared<model::Dataset>(model::Dataset::from_text(text, tokenizer, options));
+    graph::Config values = recipe_.config;
+    values["vocab"] = static_cast<double>(tokenizer.size());
+    trained_ = model::initialise(family, family->config(recipe_.size, values), recipe_.seed);
+    trained_.tokenizer = tokenizer;
+    trained_.name = "demo";
+    lock_.emplace(flags_.out);
+    model::clean_checkpoints(flags_.out);
+    put(fmt::format("A character model of {:.2f} M parameters on {} characters of plays; everything lands in {}.\n",
+                    static_cast<double>(trained_.weight_count()) / 1e6, text.size(), flags_.out));
+  }
+
+  model::LoopResult run_loop(model::Trainer& trainer, const std::string& title, bool save) {
+    model::LoopOptions options;
+    if (save) options.out = flags_.out;
+    options.stop = &interrupted();
+    options.title = title;
+    const model::LoopResult result = model::run_training(trainer, options);
+    if (result.interrupted) throw Interrupted{};
+    return result;
+  }
+
+  void train() {
+    model::Trainer trainer(engine_, trained_, recipe_, data_);
+    const model::LoopResult result = run_loop(trainer, "train f32", true);
+    trained_ = trainer.model();
+    put(fmt::format("trained {} steps: validation loss {:.4f} nats per character, {:.0f} tokens/s\n",
+                    recipe_.schedule.steps, result.validation_loss, result.tokens_per_second));
+  }
+
+  double perplexity_of(const model::LoadedModel& loaded) {
+    model::PerplexityOptions options;
+    options.length = trained_.integer("context");
+    options.full = true;
+    options.batch = 24;
+    options.windows = 600;
+    if (interrupted().load()) throw Interrupted{};
+    return model::perplexity(loaded, data_->validation(), options).value;
+  }
+
+  // Greedy generation until the context is full, warm.
+  double speed_of(const model::LoadedModel& loaded) {
+    model::Session session(loaded, {});
+    const std::vector<model::TokenId> prompt = loaded.model().tokenizer->encode("\n");
+    model::Sampler greedy({.temperature = 0});
+    double seconds = 0;
+    int64_t tokens = 0;
+    for (int round = 0; round < 4; ++round) {
+      session.rewind(0);
+      model::TokenId id = prompt[0];
+      const auto start = Clock::now();
+      int64_t made = 0;
+      for (; session.position() < session.context(); ++made) id = greedy.pick(session.feed({&id, 1}));
+      if (round == 0) continue;  // compiling and first touches
+      seconds += std::chrono::duration<double>(Clock::now() - start).count();
+      tokens += made;
+    }
+    return static_cast<double>(tokens) / std::max(seconds, 1e-9);
+  }
+
+  Row measure(const std::string& name, const model::Model& model, const std::string& file) {
+    Row row;
+    row.format = name;
+    row.bits = 8.0 * static_cast<double>(model.weight_bytes()) / static_cast<double>(model.weight_count());
+    row.best_file = std::filesystem::path(flags_.out) / ("model-" + file + ".gguf");
+    model::write_gguf(model, row.best_file);
+    ++files_;
+    row.file_bytes = static_cast<int64_t>(std::filesystem::file_size(row.best_file));
+    const model::LoadedModel loaded(engine_, model);
+    row.perplexity = perplexity_of(loaded);
+    row.tokens_per_second = speed_of(loaded);
+    return row;
+  }
+
+  model::Model rounded(const model::Model& model, const std::string& format) {
+    model::QuantizeOptions options;
+    options.target = format;
+    options.pure = true;
+    return model::quantize(engine_, model, options, nullptr);
+  }
+
+  Row round_to(const std::string& name) {
+    note(fmt::format("rounding to {}", name));
+    return measure(name, rounded(trained_, name), name);
+  }
+
+  void fine_tune(const std::string& name) {
+    model::Recipe recipe = recipe_;
+    recipe.schedule.steps = recipe_.demo_tuning_steps;
+    recipe.schedule.warmup = recipe.schedule.steps / 10;
+    recipe.schedule.peak = recipe_.schedule.peak / 2;
+    recipe.schedule.floor = recipe_.schedule.peak / 50;
+    recipe.seed = recipe_.seed + 1;
+    recipe.evaluate_every = 0;
+    recipe.evaluate_windows = 64;
+    model::QuantizeRule rule;
+    rule.values = {"*"};
+    rule.format = name;
+    recipe.quantize = {rule};
+    model::Trainer trainer(engine_, trained_, recipe, data_);
+    (void)run_loop(trainer, "fine-tune " + name, false);
+    const Row tuned = measure(name, trainer.rounded(), name + "-trained");
+    for (Row& row : rows_) {
+      if (row.format != name) continue;
+      row.trained = tuned.perplexity;
+      if (tuned.perplexity < row.perplexity) row.best_file = tuned.best_file;
+    }
+  }
+
+  void print_table() const {
+    std::string out = fmt::format(
+        "\n{:<14} {:>7} {:>12} {:>12} {:>14} {:>10}\n{:<14} {:>7} {:>12} {:>12} {:>14} {:>10}\n", "format", "bits per",
+        "file", "perplexity", "perplexity", "tokens/s", "", "weight", "bytes", "rounded", "fine-tuned", "generated");
+    for (const Row& row : rows_) {
+      out += fmt::format("{:<14} {:>8.3f} {:>11} {:>12.4f} {:>14} {:>10.0f}\n", row.format, row.bits, row.file_bytes,
+                         row.perplexity, row.trained > 0 ? fmt::format("{:.4f}", row.trained) : "-",
+                         row.tokens_per_second);
+    }
+    put(out +
+        fmt::format("perplexity per character on 600 windows of the validation text; fine-tuned: {} further steps "
+                    "with the rounding in the loop\n",
+                    recipe_.demo_tuning_steps));
+  }
+
+  // A text from the best file of less than five bits.
+  void write_sample() {
+    const Row* best = nullptr;
+    const auto value = [](const Row& r) { return r.trained > 0 ? std::min(r.trained, r.perplexity) : r.perplexity; };
+    for (const Row& row : rows_) {
+      if (row.bits >= 5 || row.bits < 4) continue;
+      if (!best || value(row) < value(*best)) best = &row;
+    }
+    if (!best) return;
+    const model::Model model = model::read_gguf(library_, best->best_file);
+    const model::LoadedModel loaded(engine_, model);
+    model::Session session(loaded, {});
+    model::SamplerOptions options;
+    options.seed = 7;
+    model::Sampler sampler(options);
+    model::TokenStream stream(*model.tokenizer);
+    std::vector<model::TokenId> text = model.tokenizer->encode(recipe_.demo_sample);
+    put(fmt::format("\n{} writes:\n{}", best->best_file.filename().string(), recipe_.demo_sample));
+    std::span<const float> logits = session.feed(text);
+    for (int64_t i = 0; i < flags_.sample && !interrupted().load(); ++i) {
+      const model::TokenId id = sampler.pick(logits);
+      put_text(stream.push(id));
+      text.push_back(id);
+      if (session.position() == session.context()) {
+        // The window is full: begin again with its second half.
+        text.erase(text.begin(), text.end() - session.context() / 2);
+        session.rewind(0);
+        logits = session.feed(text);
+      } else {
+        logits = session.feed({&id, 1});
+      }
+    }
+    put_text(stream.finish() + "\n\n");
+  }
+
+  DemoFlags flags_;
+  std::optional<FolderLock> lock_;
+  model::LibraryRef library_;
+  run::Engine engine_;
+  model::Recipe recipe_;
+  std::shared_ptr<model::Dataset> data_;
+  model::Model trained_;
+  std::vector<Row> rows_;
+  int files_ = 0;
+};
+
+}  // namespace
+
+void add_demo(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<DemoFlags>();
+  CLI::App* sub =
+      app.add_subcommand("demo", "Train a small model, round it to many formats, fine-tune it: one table in minutes");
+  sub->add_option("-o,--out,--output,--output-dir", flags->out, "Folder for the GGUF files")
+      ->capture_default_str()
+      ->type_name("DIR");
+  sub->add_option("-r,--recipe", flags->recipe, "Recipe with a [demo] section")->capture_default_str();
+  sub->add_option("--steps", flags->steps, "Training steps")->check(CLI::PositiveNumber);
+  sub->add_option("--tuning-steps", flags->tuning_steps, "Steps of each fine-tuning")->check(CLI::PositiveNumber);
+  sub->add_option("--sample", flags->sample, "Characters written at the end")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  sub->footer("Examples:\n  lumen demo\n  lumen demo --steps 300 --tuning-steps 50 -o quick");
+  add_shared_flags(*sub, command.shared);
+  sub->callback([flags, &command] {
+    command.action = [flags, shared = command.shared] {
+      catch_interrupts();
+      try {
+        return Demo(*shared, *flags).run();
+      } catch (const Interrupted&) {
+        note("stopped");
+        return static_cast<int>(Exit::interrupted);
+      }
+    };
+  });
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,63 @@
+// lumen report RUN..
+#include "model/report/report.h"
+
+#include <filesystem>
+
+#include "base/file/file.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/output.h"
+
+namespace lumen::cli {
+namespace {
+
+struct ReportFlags {
+  std::vector<std::string> runs;
+  std::string output;
+  bool text = false;
+};
+
+int report(const ReportFlags& flags) {
+  std::vector<model::RunLog> runs;
+  for (const std::string& run : flags.runs) {
+    runs.push_back(model::read_run_log(run));
+    if (const model::RunLog& log = runs.back(); log.skipped > 0)
+      warn(fmt::format("{}: {} lines are left out; {}", log.path.string(), log.skipped, log.first_skipped));
+  }
+  // Runs in folders of one name are told apart by their paths.
+  for (size_t i = 0; i < runs.size(); ++i)
+    for (size_t j = 0; j < runs.size(); ++j)
+      if (i != j && runs[i].name == runs[j].name) runs[i].name = flags.runs[i];
+  if (flags.text) {
+    put(model::text_report(runs));
+    return 0;
+  }
+  std::filesystem::path output = flags.output;
+  if (output.empty())
+    output = runs.size() == 1 ? runs[0].path.parent_path() / model::kReportName : std::filesystem::path("report.html");
+  write_file_atomic(output, runs.size() == 1 ? model::html_report(runs[0]) : model::html_comparison(runs));
+  put(fmt::format("wrote {}\n", output.string()));
+  return 0;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<ReportFlags>();
+  CLI::App* sub = app.add_subcommand("report", "Show a training run on a page, or compare several");
+  sub->add_option("runs", flags->runs, "Folders that `lumen train` wrote")->required()->type_name("RUN..");
+  sub->add_option("-o,--output", flags->output,
+                  "The page; report.html in the run's folder, or here when there are several runs")
+      ->type_name("FILE");
+  sub->add_flag("--text", flags->text, "A table on the terminal instead");
+  sub->footer(
+      "The page needs no network and no scripts.\n"
+      "Examples:\n"
+      "  lumen report my-model\n"
+      "  lumen report first second third -o compared.html\n"
+      "  lumen report my-model --text");
+  add_shared_flags(*sub, command.shared);
+  sub->callback([flags, &command] { command.action = [flags] { return report(*flags); }; });
+}
+
+}  // namespace lumen::cli

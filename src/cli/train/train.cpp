@@ -1,0 +1,369 @@
+// lumen train
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/file/lock.h"
+#include "base/file/temporary.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/names.h"
+#include "cli/output.h"
+#include "cli/train/train_data.h"
+#include "cli/train/train_flags.h"
+#include "cli/train/train_phases.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/file/own_input.h"
+#include "model/train/loop/loop.h"
+#include "model/train/loop/outputs.h"
+#include "model/train/method/method.h"
+#include "model/train/record/lora_base.h"
+#include "model/train/rewrite/rewrite.h"
+#include "model/train/trainer/forecast.h"
+#include "run/engine/roofline.h"
+
+namespace lumen::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& data, const std::string& chat_template) {
+  const auto tokens = byte_pair_tokens(choice);
+  if (!tokens && !choice.empty() && choice != "characters") return model::Tokenizer::load(choice);
+  model::RowReport report;
+  const std::string text = data.all_text(chat_template, &report);
+  if (text.empty()) throw user_error("the data has no text that a tokenizer could be made of\n{}", report.table());
+  // Rows that give no text give no tokens either: make_batches tells of each, once.
+  if (!tokens) return model::Tokenizer::characters(text);
+  model::BpeTraining options;
+  options.vocabulary = *tokens;
+  model::Tokenizer made = model::Tokenizer::train(text, options);
+  if (made.size() < *tokens)
+    note(fmt::format("the text gives a vocabulary of {}: no further pair of tokens is frequent enough", made.size()));
+  return made;
+}
+
+// Of one path, or of several with commas between them.
+std::string absolute_path(const std::string& paths) {
+  if (paths.empty()) return paths;
+  std::string out;
+  for (const std::string& path : split_paths(paths))
+    out += (out.empty() ? "" : ",") + fs::absolute(path).lexically_normal().string();
+  return out;
+}
+
+// Windows longer than the model's context make the context longer, where its parameters do not depend on it.
+void fit_context(model::Model& model, const model::Recipe& r) {
+  if (!model.config.contains("context")) return;
+  const int64_t context = model.integer("context");
+  if (r.length <= context) return;
+  graph::Config longer = model.config;
+  longer["context"] = static_cast<double>(r.length);
+  const auto parameters = model.family->parameters(longer);
+  bool same = parameters.size() == model.parameters.size();
+  for (size_t i = 0; same && i < parameters.size(); ++i) same = parameters[i].shape == model.parameters[i].shape;
+  if (!same) throw usage_error("--length {} is more than the model's context of {}", r.length, context);
+  note(fmt::format("the model's context grows from {} to {}", context, r.length));
+  model.config = longer;
+}
+
+// Whether a run that is not resumed writes a base of its own before its first step.
+bool rewrites(const TrainFlags& flags, const model::Recipe& r) {
+  return flags.begin.empty() && r.adapter.trains() && r.adapter.rewrites();
+}
+
+// The model a run begins with: a file, or fresh weights of a named size with the vocabulary of the tokenizer.
+model::Model starting_model(run::Engine& engine, const model::LibraryRef& library, const TrainFlags& flags,
+                            model::Recipe& r, const TrainingData& data, const model::Model* teacher) {
+  if (!flags.model.empty()) {
+    model::Model model = model::read_model(library, flags.model);
+    if (model.tokenizer && flags.has("data.tokenizer")) {
+      throw usage_error("--tokenizer {} and --model {} contradict each other: the model has a tokenizer",
+                        flags.text("data.tokenizer"), flags.model);
+    }
+    if (!model.tokenizer) model.tokenizer = make_tokenizer(r.tokenizer, data, r.chat_template);
+    fit_context(model, r);
+    r.family = model.family->name();
+    if (r.adapter.trains()) r.base = flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model);
+    if (rewrites(flags, r))
+      model::require_training(engine, model::rewritten_outline(model, r), r, true, {}, teacher);
+    else
+      model::require_training(engine, model, r, true, {}, teacher);
+    return model;
+  }
+  if (r.size.empty()) r.size = "char";
+  model::FamilyRef family;
+  if (!r.family.empty()) {
+    family = library->family(r.family);
+  } else {
+    family = library->family_with_size(r.size);
+    if (!family) throw Error(Exit::usage, fmt::format("no family has a size '{}'", r.size), size_names());
+  }
+  r.family = family->name();
+  const model::Tokenizer tokenizer = make_tokenizer(r.tokenizer, data, r.chat_template);
+  graph::Config values = r.config;
+  values["vocab"] = static_cast<double>(tokenizer.size());
+  if (r.length > 0) values["context"] = static_cast<double>(r.length);
+  const graph::Config config = family->config(r.size, values);
+  model::Model outline = model::outline(family, config);
+  outline.name = r.size;
+  model::require_training(engine, outline, r, false, {}, teacher);
+  model::Model model = flags.plan ? std::move(outline) : model::initialise(family, config, r.seed);
+  model.tokenizer = tokenizer;
+  model.name = r.size;
+  return model;
+}
+
+// Where a run is resumed from: the folder of a run, and of it the latest checkpoint unless one is named.
+struct Resumed {
+  fs::path run;
+  std::optional<fs::path> named;
+
+  explicit Resumed(const TrainFlags& flags)
+      : run(flags.resume.empty() ? flags.out.value_or("lumen-out") : flags.resume) {
+    std::error_code error;
+    if (!fs::exists(run / "trainer_state.json", error)) return;
+    named = run;
+    run = fs::absolute(run).lexically_normal();
+    if (!run.has_filename()) run = run.parent_path();
+    run = run.parent_path();
+  }
+  fs::path checkpoint() const {
+    if (named) return *named;
+    const auto latest = model::latest_checkpoint(run);
+    if (!latest) throw user_error("no checkpoint in {}", run.string());
+    return *latest;
+  }
+};
+
+// The base that the recipe's beginning of adapters writes; the recipe names it from here on.
+model::Model rewritten_model(run::Engine& engine, const model::LibraryRef& library, const model::Model& given,
+                             model::Recipe& r, const fs::path& out) {
+  Progress progress;
+  int64_t done = 0;
+  const auto tensors = model::rewrite_base(engine, given, r, out, [&](const model::RewrittenTensor& t) {
+    progress.update(fmt::format("{} {} {}", r.adapter.init, ++done, t.name));
+  });
+  const fs::path base = model::rewritten_path(out, given, r);
+  progress.finish(fmt::format("{}; wrote {}", model::rewrite_text(tensors, r.adapter), base.string()));
+  r.base = absolute_path(base.string());
+  return model::read_model(library, base);
+}
+
+// Nothing of another run is mixed with this one's, and nothing is replaced without a word.
+void prepare_folder(const TrainFlags& flags, const fs::path& out) {
+  model::clean_checkpoints(out);
+  remove_leavings(out / "hf");
+  const auto earlier = model::earlier_outputs(out);
+  if (earlier.empty()) return;
+  if (!flags.overwrite) {
+    throw Error(
+        Exit::user,
+        fmt::format("'{}' holds the result of another run ({})", out.string(), earlier.front().filename().string()),
+        "continue it with --resume, name another folder with --out, or add --overwrite");
+  }
+  for (const fs::path& path : earlier) model::discard_checkpoint(path);
+  // Nothing of a base that the other run has rewritten is of use to this one, which may write its own.
+  for (const fs::path& path : model::rewritten_files(out)) fs::remove_all(path);
+}
+
+// The files a resumed run reads are those it has read before, and make the same tokens.
+void compare_data(const TrainFlags& flags, const model::StoredRun& stored, const model::Batches& data,
+                  double validation) {
+  std::string changes = model::data_changes(stored.files, data.files());
+  if (changes.empty() && validation == stored.recipe.validation && !(data.token_hash() == stored.tokens))
+    changes = "the data makes other tokens than in the checkpoint's run";
+  if (changes.empty()) return;
+  if (!flags.changed_data) {
+    throw Error(Exit::user, "the data has changed: " + changes,
+                "name the old data with --data (files are known by content), or add --allow-changed-data");
+  }
+  warn("the data has changed: " + changes);
+}
+
+// Of a flag that names a tokenizer beside a checkpoint, which has one.
+void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, const TrainingData& data) {
+  const std::string asked = flags.text("data.tokenizer");
+  if (!flags.has("data.tokenizer") || asked == stored.recipe.tokenizer) return;
+  const bool is_default = asked == "characters" && stored.recipe.tokenizer.empty();
+  if (is_default ||
+      make_tokenizer(asked, data, stored.recipe.chat_template).to_json() == stored.model.tokenizer->to_json())
+    return;
+  throw usage_error("--tokenizer {} is another tokenizer than the checkpoint's ({})", asked,
+                    stored.recipe.tokenizer.empty() ? "its model's own, or characters" : stored.recipe.tokenizer);
+}
+
+int train(const Shared& shared, TrainFlags& flags) {
+  check_train_flags(flags);
+  const model::LibraryRef library = shared.library();
+  if (!flags.format.empty()) (void)named_format(library->formats(), flags.format);
+  std::optional<Resumed> resumed;
+  if (flags.resume_given) resumed.emplace(flags);
+  const fs::path out = flags.out ? fs::path(*flags.out) : resumed ? resumed->run : fs::path("lumen-out");
+  std::error_code ignored;
+  if (resumed && !fs::is_directory(resumed->run, ignored))
+    throw user_error("no checkpoint in {}", resumed->run.string());
+  const bool own_folder = resumed && fs::equivalent(out, resumed->run, ignored);
+  if (own_folder && flags.overwrite)
+    throw usage_error("--overwrite and --resume contradict each other: '{}' is the run that is resumed", out.string());
+  std::optional<FolderLock> lock;
+  if (!flags.print_config && !flags.plan) lock.emplace(out);
+  std::optional<model::Checkpoint> checkpoint;
+  std::optional<model::StoredRun> stored;
+  if (resumed) {
+    checkpoint = model::load_checkpoint(resumed->checkpoint(), library->formats());
+    stored = model::read_run(library, *checkpoint, flags.model);
+  }
+  model::Recipe recipe = stored ? resumed_recipe(*library, flags, stored->recipe) : fresh_recipe(*library, flags);
+  if (flags.print_config) {
+    put_text(model::describe(recipe));
+    return 0;
+  }
+  if (const std::string& base = flags.model.empty() ? recipe.base : flags.model; !base.empty())
+    model::refuse_own_base(out, model::model_files(base), stored.has_value());
+  if (flags.plan) {
+    // Nothing is touched.
+  } else if (own_folder) {
+    model::clean_checkpoints(out);
+    remove_leavings(out / "hf");
+  } else {
+    prepare_folder(flags, out);
+  }
+  TrainingData data = find_training_data(recipe);
+  recipe.data = absolute_path(recipe.data);
+  recipe.eval_data = absolute_path(recipe.eval_data);
+  recipe.validation_data = absolute_path(recipe.validation_data);
+  if (model::is_template_file(recipe.chat_template))
+    recipe.chat_template = fs::absolute(recipe.chat_template).lexically_normal().string();
+  std::shared_ptr<const model::Model> teacher;
+  if (std::string& path = recipe.objective.teacher; !path.empty()) {
+    teacher = std::make_shared<const model::Model>(model::read_model(library, path));
+    if (!path.starts_with("hf:")) path = fs::absolute(path).lexically_normal().string();
+  }
+  run::Engine engine = shared.engine(flags.explain);
+  model::Model model;
+  if (stored) {
+    compare_tokenizer(flags, *stored, data);
+    recipe.tokenizer = stored->recipe.tokenizer;
+    model = std::move(stored->model);
+    model::require_training(engine, model, recipe, true, {}, teacher.get());
+  } else {
+    model = starting_model(engine, library, flags, recipe, data, teacher.get());
+    std::error_code error;
+    if (fs::exists(recipe.tokenizer, error)) recipe.tokenizer = absolute_path(recipe.tokenizer);
+  }
+  if (!flags.plan) {
+    model::check_outputs(model, recipe);
+    model::require_room(out, model, recipe, static_cast<int64_t>(model::list_checkpoints(out).size()));
+  }
+  choose_template(data, recipe, *model.tokenizer);
+  note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name,
+                   static_cast<double>(model.weight_count()) / 1e6, model.tokenizer->size()));
+  const auto batches = make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe),
+                                    run::cache_folder(shared.cache));
+  if (stored) compare_data(flags, *stored, *batches, recipe.validation);
+  if (const auto steps = stored ? std::nullopt : steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
+  const model::Schedule& schedule = recipe.schedule;
+  if (schedule.warmup >= schedule.steps)
+    note(fmt::format("{} steps end within the warm-up of {}: the rate does not reach its peak of {}", schedule.steps,
+                     schedule.warmup, schedule.peak));
+  const graph::ProductType products = model::product_type(recipe.precision, library->formats());
+  const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
+  const model::BatchForm form{batches->has_weights(), batches->has_starts()};
+  const bool rewriting = !stored && rewrites(flags, recipe), is_there = !flags.plan || !flags.model.empty();
+  const run::MemoryNeeds before = rewriting ? model::rewriting_needs(model, recipe) : run::MemoryNeeds();
+  run::require_host_memory(fmt::format("rewriting the base '{}' ({})", model.name, recipe.adapter.init), before,
+                           "choose a smaller model, or begin with --lora-init default");
+  std::optional<model::Model> base;
+  if (rewriting) base = model::rewritten_outline(model, recipe);
+  const model::Model& trained = base ? *base : model;
+  model::require_training(engine, trained, recipe, is_there, form, teacher.get());
+  if (flags.plan) {
+    model::TrainingForecast f =
+        model::forecast_training(engine, trained, recipe, form, !flags.model.empty(), teacher.get());
+    for (const run::MemoryNeed& need : before) f.rewriting = run::saturating_sum(f.rewriting, need.bytes);
+    put_text(model::plan_text(f, run::product_ceiling(engine, kind, shared.cache)));
+    return 0;
+  }
+  base.reset();
+  model::Trainer::Origin origin;
+  if (!flags.model.empty() && !recipe.adapter.trains())
+    origin = {flags.model.starts_with("hf:") ? flags.model : absolute_path(flags.model),
+              model::weights_hash(model).hex()};
+  if (rewriting) model = rewritten_model(engine, library, model, recipe, out);
+  model::Trainer trainer(engine, std::move(model), recipe, batches, teacher);
+  trainer.set_origin(std::move(origin));
+  if (rewriting) trainer.begin_with(model::read_beginning(trainer.outline(), trainer.changes(), out).adapter);
+  if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
+  if (checkpoint) {
+    trainer.restore(*checkpoint, {flags.changed_recipe, flags.changed_data});
+    note(fmt::format("resumed from {} at step {}", checkpoint->folder.string(), trainer.done()));
+    checkpoint.reset();
+  } else if (!flags.begin.empty()) {
+    trainer.begin_with(model::load_checkpoint(flags.begin, library->formats()));
+    note(fmt::format("begins with the adapter of {}", flags.begin));
+  }
+  catch_interrupts();
+  model::LoopOptions options;
+  options.out = out;
+  options.stop = &interrupted();
+  options.ceiling = run::product_ceiling(engine, kind, shared.cache);
+  const model::LoopResult result = model::run_training(trainer, options);
+  if (flags.explain) std::fputs(trainer.explain().c_str(), stderr);
+  if (result.interrupted) {
+    note(fmt::format("stopped at step {}; continue with --resume {}", trainer.done(), result.checkpoint.string()));
+    return static_cast<int>(Exit::interrupted);
+  }
+  trainer.finish();
+  std::string written;
+  try {
+    for (const std::string& line : model::write_outputs(engine, trainer, out))
+      written += fmt::format("wrote {}\n", line);
+  } catch (const Error& error) {
+    throw Error(error.code(), error.what(),
+                fmt::format("{}{}the checkpoint {} is whole: --resume {} writes the model again", error.hint(),
+                            error.hint().empty() ? "" : "; ", result.checkpoint.string(), result.checkpoint.string()));
+  }
+  std::string text;
+  if (result.tokens_per_second > 0) text = fmt::format("train loss {:.4f} | ", result.train_loss);
+  text += fmt::format("validation loss {:.4f} nats per token (perplexity {:.3f})", result.validation_loss,
+                      std::exp(result.validation_loss));
+  if (result.best_step >= 0) text += fmt::format(" | the best weights, of step {}", result.best_step);
+  if (result.tokens_per_second > 0)
+    text += fmt::format(" | {:.0f} tokens/s | {}", result.tokens_per_second, format_duration(result.seconds));
+  put(fmt::format("{}\n{}wrote {}\n", text, written, result.checkpoint.string()));
+  return 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Command& command) {
+  auto flags = std::make_shared<TrainFlags>();
+  CLI::App* sub = app.add_subcommand("train", "Train or fine-tune a model, with any number format in the loop");
+  CLI::Option* resume = add_train_flags(*sub, *flags);
+  sub->footer([] {
+    return size_names() +
+           "\n\nCtrl-C, SIGTERM and SIGHUP save a checkpoint and end with code 128 + the signal's number (130, 143,\n"
+           "129); --resume continues bit for bit, on any number of threads. Nothing that is not finite is saved: then\n"
+           "the code is 4.\n"
+           "Examples:\n"
+           "  lumen train --shape char -o my-model\n"
+           "  lumen train --shape char --data poems.txt --steps 5000 --lr 1e-3 -o poems\n"
+           "  lumen train -o my-model --resume\n"
+           "  lumen train -m my-model/model.gguf --format " +
+           example_format(4.5) + " --steps 300 --lr 2e-4 -o tuned\n" +
+           "  lumen train --recipe char --print-config > mine.toml";
+  });
+  add_shared_flags(*sub, command.shared);
+  sub->callback([flags, resume, &command] {
+    flags->resume_given = resume->count() > 0;
+    command.action = [flags, shared = command.shared] {
+      take_document_settings(*flags);
+      return trains_in_phases(*shared, *flags) ? train_phases(*shared, *flags, train) : train(*shared, *flags);
+    };
+  });
+}
+
+}  // namespace lumen::cli

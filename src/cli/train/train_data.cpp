@@ -1,0 +1,186 @@
+#include "cli/train/train_data.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/log.h"
+#include "model/data/rows/document.h"
+#include "model/data/rows/rows.h"
+#include "model/train/recipe/recipe_keys.h"
+
+namespace lumen::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using model::Example;
+
+// Files that are read as one text, or as texts in lines of JSON.
+bool is_text_file(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  return ending == ".txt" || ending == ".md" || ending == ".jsonl" || !model::is_row_file(path);
+}
+
+std::vector<double> shares(const std::vector<std::string>& texts) {
+  std::vector<double> out;
+  for (const std::string& text : texts) {
+    char* end = nullptr;
+    out.push_back(std::strtod(text.c_str(), &end));
+    if (end == text.c_str() || *end != 0) throw usage_error("data.mix: '{}' is no number", text);
+  }
+  return out;
+}
+
+void report(const model::RowReport& rows, bool strict) {
+  if (rows.lines().empty()) return;
+  if (strict && rows.dropped() > 0)
+    throw Error(Exit::user, "rows that cannot be used\n" + rows.table(), "without --strict they are left out");
+  if (rows.dropped() > 0)
+    warn(rows.table());
+  else
+    note(rows.table());
+}
+
+}  // namespace
+
+std::string TrainingData::all_text(const std::string& chat_template, model::RowReport* report) const {
+  std::string out;
+  if (documents) {
+    for (const std::string& text : documents->texts) out += text;
+    return out;
+  }
+  // The model that is to come has no template of its own.
+  model::ReadOptions as = options;
+  as.chat = model::choose_template(chat_template, model::Tokenizer::characters(" "));
+  for (const auto* side : {&sets, &validation})
+    for (const auto& files : *side)
+      for (const std::string& text : model::texts_of_rows(files, as, report)) out += text;
+  return out;
+}
+
+std::vector<std::string> split_paths(const std::string& text) {
+  std::error_code error;
+  if (text.empty() || fs::exists(text, error)) return {text};
+  std::vector<std::string> out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    if (comma > at) out.push_back(text.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return out;
+}
+
+void take_document_settings(TrainFlags& flags) {
+  const fs::path path = flags.text("data.path");
+  std::error_code error;
+  if (flags.resume_given || path.extension() != ".md" || !fs::is_regular_file(path, error)) return;
+  std::string taken, other;
+  const auto name = [](std::string& list, const std::string& key) { list += (list.empty() ? "" : ", ") + key; };
+  const model::Document document = model::read_document(read_file(path));
+  for (const auto& [key, value, line] : document.settings) {
+    const auto keys = model::recipe_keys();
+    const bool is_key = std::any_of(keys.begin(), keys.end(), [&](const auto& k) { return k.name() == key; });
+    if (key == "base") {
+      if (!flags.model.empty() || flags.has("model.size") || flags.has("model.family")) continue;
+      const fs::path beside = path.parent_path() / value;
+      flags.model = !fs::exists(value, error) && fs::exists(beside, error) ? beside.string() : value;
+    } else if (key == "method") {
+      if (!flags.recipe.empty()) continue;
+      flags.recipe = value;
+    } else if (is_key) {
+      if (flags.has(key)) continue;
+      flags.values[key] = value;
+    } else {
+      name(other, key);
+      continue;
+    }
+    name(taken, key);
+  }
+  if (!taken.empty()) note(fmt::format("'{}' says how to train: {}", path.string(), taken));
+  if (!other.empty()) note(fmt::format("'{}': in front stands what is no setting of a run: {}", path.string(), other));
+}
+
+TrainingData find_training_data(const model::Recipe& recipe) {
+  TrainingData data;
+  data.options.form = recipe.data_form;
+  data.options.columns = model::read_columns(recipe.columns);
+  data.options.train_on = model::train_on(recipe.train_on);
+  const bool plain = recipe.data_form == "auto" && recipe.columns.empty() && recipe.mix.empty() && recipe.epochs == 0 &&
+                     recipe.validation_data.empty();
+  if (recipe.data.empty()) {
+    if (!plain) throw usage_error("[data] asks for rows of files, but names none: --data does");
+    data.documents = model::embedded_documents();
+    return data;
+  }
+  bool texts = plain;
+  for (const std::string& path : split_paths(recipe.data)) {
+    data.sets.push_back(model::data_files(path));
+    texts = texts && std::all_of(data.sets.back().begin(), data.sets.back().end(), is_text_file);
+  }
+  for (const auto& files : data.sets) {
+    // A file that is nothing but one text needs no look.
+    const bool known = texts && files.size() == 1 && !model::is_row_file(files.front());
+    const auto kind = known ? std::optional(Example::Kind::text) : model::kind_of_rows(files, data.options.columns);
+    if (!data.kind || data.kind == Example::Kind::text) data.kind = kind;
+  }
+  if (texts && data.sets.size() == 1 && (!data.kind || data.kind == Example::Kind::text)) {
+    data.documents = model::load_documents(recipe.data);
+    return data;
+  }
+  for (const std::string& path : split_paths(recipe.validation_data))
+    if (!path.empty()) data.validation.push_back(model::data_files(path));
+  if (data.kind)
+    note(fmt::format("'{}' holds {}: its rows are trained on as such", recipe.data,
+                     model::example_kind_name(*data.kind)));
+  return data;
+}
+
+void choose_template(TrainingData& data, const model::Recipe& recipe, model::Tokenizer& tokenizer) {
+  data.options.chat = model::choose_template(recipe.chat_template, tokenizer);
+  if (!data.has_rows() || data.kind == Example::Kind::text || data.options.chat.text == tokenizer.chat_template())
+    return;
+  note(fmt::format("chats are written by the template '{}'{}; the trained model carries it", data.options.chat.name,
+                   recipe.chat_template.empty() ? ", for the model carries none (see --chat-template)" : ""));
+  tokenizer = tokenizer.with_chat_template(data.options.chat.text);
+}
+
+std::shared_ptr<const model::Batches> make_batches(const TrainingData& data, const model::Tokenizer& tokenizer,
+                                                   const model::Recipe& recipe, int64_t length, const fs::path& cache) {
+  if (!data.has_rows()) {
+    model::DatasetOptions options;
+    options.validation = recipe.validation;
+    auto texts = std::make_shared<model::Dataset>(model::Dataset::from(*data.documents, tokenizer, options));
+    note(fmt::format("{} training and {} validation tokens", texts->train().size(), texts->validation().size()));
+    return model::window_batches(std::move(texts), recipe.seed, recipe.batch, length, recipe.accumulate);
+  }
+  model::ReadOptions options = data.options;
+  if (!cache.empty()) options.cache = cache / "data";
+  std::vector<model::LoadedExamples> training, validation;
+  for (const auto& files : data.sets) training.push_back(model::load_examples(files, tokenizer, options));
+  for (const auto& files : data.validation) validation.push_back(model::load_examples(files, tokenizer, options));
+  auto batches =
+      std::make_shared<model::ExampleBatches>(std::move(training), std::move(validation),
+                                              model::BatchOptions{.seed = recipe.seed,
+                                                                  .rows = recipe.batch,
+                                                                  .length = length,
+                                                                  .accumulate = recipe.accumulate,
+                                                                  .packing = recipe.packing,
+                                                                  .overflow = model::overflow(recipe.overflow),
+                                                                  .validation = recipe.validation,
+                                                                  .mix = shares(recipe.mix)});
+  report(batches->report(), recipe.strict);
+  note(fmt::format("{} rows of {} positions an epoch, {} tokens, {} of them learned; {} rows for validation",
+                   batches->epoch_rows(), length, batches->training_tokens(), batches->training_learned(),
+                   batches->validation_rows()));
+  return batches;
+}
+
+std::optional<int64_t> steps_of_epochs(const model::Recipe& recipe, const model::Batches& batches) {
+  if (recipe.epochs == 0) return std::nullopt;
+  const auto* examples = dynamic_cast<const model::ExampleBatches*>(&batches);
+  if (!examples) throw usage_error("data.epochs: windows of a text are drawn at random and know no epochs");
+  return examples->steps_of(recipe.epochs);
+}
+
+}  // namespace lumen::cli

@@ -1,0 +1,231 @@
+#include "cli/train/train_phases.h"
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/file/temporary.h"
+#include "base/log.h"
+#include "cli/output.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/compress/merge.h"
+#include "model/train/loop/saver.h"
+#include "model/train/recipe/phases.h"
+#include "model/train/record/provenance.h"
+#include "model/train/record/record.h"
+#include "model/train/rewrite/rewrite.h"
+
+namespace lumen::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMerged = "merged.gguf";
+constexpr const char* kRecipe = "recipe.toml";
+
+fs::path run_folder(const TrainFlags& flags) {
+  if (flags.resume_given && !flags.resume.empty()) return flags.resume;
+  return flags.out.value_or("lumen-out");
+}
+
+// The model with the adapter that a phase trained beside it, in floats.
+void merge_adapter(const Shared& shared, const std::string& base, const fs::path& checkpoint, const fs::path& to) {
+  const model::LibraryRef library = shared.library();
+  run::Engine engine = shared.engine();
+  const model::Model model = model::read_model(library, base);
+  model::Adapter adapter = model::adapter_of(model, model::load_checkpoint(checkpoint, library->formats()));
+  const std::vector<model::ScaledAdapter> adapters = {{std::move(adapter), 1.0}};
+  model::MergeOptions options;
+  options.type = "f32";
+  model::Merge merge(engine, model, adapters, std::move(options));
+  (void)merge.write(to);
+}
+
+// What the last phase wrote becomes the run's: models and folders, not its checkpoints.
+void publish(const fs::path& from, const fs::path& to) {
+  for (const auto& entry : fs::directory_iterator(from)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".") || name.starts_with("checkpoint-") || name == kRecipe || name == kMerged) continue;
+    const fs::path part = to / fmt::format(".{}.part", name);
+    remember_temporary(part);
+    std::error_code failure;
+    fs::remove_all(part, failure);
+    fs::copy(entry.path(), part, fs::copy_options::recursive, failure);
+    if (!failure) fs::remove_all(to / name, failure);
+    if (!failure) fs::rename(part, to / name, failure);
+    forget_temporary(part);
+    if (failure) throw user_error("cannot write {}: {}", (to / name).string(), failure.message());
+  }
+}
+
+class Phases {
+ public:
+  Phases(const Shared& shared, const TrainFlags& flags, int (*train)(const Shared&, TrainFlags&))
+      : shared_(shared), flags_(flags), train_(train), run_(run_folder(flags)) {
+    check_train_flags(flags);
+    if (flags.resume_given) {
+      state_ = *model::read_phases(run_);
+      whole_ = model::parse_recipe(state_.recipe, (run_ / "phases.json").string());
+      refuse_contradictions();
+      take_flags(state_.done);
+      state_.recipe = model::describe(whole_);
+    } else {
+      whole_ = fresh_recipe(*shared.library(), flags);
+      take_flags(0);
+      model::make_absolute(whole_);
+      if (!flags.model.empty()) state_.model = fs::absolute(flags.model).lexically_normal().string();
+      state_.recipe = model::describe(whole_);
+    }
+    model::check_phases(whole_);
+    if (state_.done > whole_.phases.size())
+      throw user_error("{}: {} phases of {} are done", (run_ / "phases.json").string(), state_.done,
+                       whole_.phases.size());
+  }
+
+  int run() {
+    if (flags_.print_config) {
+      put_text(model::describe(whole_));
+      return 0;
+    }
+    if (flags_.plan)
+      throw usage_error("--plan tells of one run, but this recipe has {} phases: plan one with a recipe of its own",
+                        whole_.phases.size());
+    if (!flags_.resume_given) {
+      if (model::read_phases(run_) && !flags_.overwrite)
+        throw Error(Exit::user, fmt::format("'{}' holds another run in phases", run_.string()),
+                    "continue it with --resume, name another folder with --out, or add --overwrite");
+    }
+    model::write_phases(run_, state_);
+    std::string model = state_.model;
+    for (size_t i = 0; i < whole_.phases.size(); ++i) {
+      const model::PhaseBegin begin = model::phase_begin(whole_.phases[i].begin);
+      const fs::path before = i == 0 ? fs::path() : folder(i - 1);
+      if (i > 0 && begin == model::PhaseBegin::model) model = (before / model::kModelFile).string();
+      // What the phase before it has made of the model stands in its place.
+      if (i > 0 && begin != model::PhaseBegin::model)
+        if (const auto own = model::rewritten_base(before)) model = own->string();
+      if (begin == model::PhaseBegin::merged) {
+        const fs::path merged = before / kMerged;
+        std::error_code error;
+        if (i >= state_.done && !fs::exists(merged, error)) merge_adapter(shared_, model, handed_over(i - 1), merged);
+        model = merged.string();
+      }
+      if (i < state_.done) continue;
+      if (const int code = phase(i, model); code != 0) return code;
+      ++state_.done;
+      model::write_phases(run_, state_);
+    }
+    publish(folder(whole_.phases.size() - 1), run_);
+    put(fmt::format("{} phases done: {}\n", whole_.phases.size(), run_.string()));
+    return 0;
+  }
+
+ private:
+  // Of a resumed run.
+  void refuse_contradictions() const {
+    const std::string run = run_.string();
+    if (flags_.overwrite)
+      throw usage_error("--overwrite and --resume contradict each other: '{}' is the run that is resumed", run);
+    if (!flags_.recipe.empty())
+      throw Error(Exit::usage,
+                  fmt::format("--recipe {} and --resume contradict each other: the run in {} has phases and follows "
+                              "their recipe",
+                              flags_.recipe, run),
+                  "--print-config shows it; flags with --allow-changed-recipe change what is not done yet");
+    std::error_code error;
+    if (flags_.out && !fs::equivalent(*flags_.out, run_, error))
+      throw usage_error("--out {} and --resume contradict each other: a run in phases stays in its folder, {}",
+                        *flags_.out, run);
+    const std::string model =
+        flags_.model.empty() ? state_.model : fs::absolute(flags_.model).lexically_normal().string();
+    if (model != state_.model)
+      throw usage_error("--model {} contradicts the run in {}, which began with {}", flags_.model, run,
+                        state_.model.empty() ? "fresh weights" : state_.model);
+  }
+
+  // What flags say wins over phases, too: those from `first` on. Where a run is resumed they may say nothing new of
+  // what is trained, unless that was asked for; a phase that has begun compares them with its checkpoint.
+  void take_flags(size_t first) {
+    for (size_t i = first; i < whole_.phases.size(); ++i) {
+      model::Phase& phase = whole_.phases[i];
+      model::Recipe base = whole_;
+      base.phases.clear();
+      const model::Recipe was = model::parse_recipe(phase.text, phase.name, base);
+      model::Recipe own = was;
+      apply_flags(flags_, own);
+      if (flags_.resume_given && model::latest_checkpoint(folder(i))) continue;
+      std::string changes;
+      for (const model::RecipeChange& c : model::recipe_changes(was, own))
+        changes += fmt::format("{}{}: {} here, {} in the run", changes.empty() ? "" : "; ", c.key, c.now, c.was);
+      if (flags_.resume_given && !changes.empty()) {
+        if (!flags_.changed_recipe)
+          throw Error(Exit::usage,
+                      fmt::format("phase '{}': what is asked contradicts its recipe: {}", phase.name, changes),
+                      "leave these flags away (a resumed run follows the stored recipe), or add "
+                      "--allow-changed-recipe");
+        note(fmt::format("phase '{}' changed: {}", phase.name, changes));
+      }
+      phase.text = model::changed_values(base, own);
+    }
+  }
+
+  fs::path folder(size_t phase) const { return model::phase_folder(run_, whole_, phase); }
+
+  // The checkpoint with what a phase ended with: the best one's weights where its recipe asks for them, as the files
+  // that it wrote have them.
+  fs::path handed_over(size_t phase) const {
+    std::error_code error;
+    const fs::path best = folder(phase) / model::kBestName;
+    if (model::phase_recipe(whole_, phase).load_best && fs::exists(best, error)) return best;
+    const auto latest = model::latest_checkpoint(folder(phase));
+    if (!latest) throw user_error("no checkpoint in {}", folder(phase).string());
+    return *latest;
+  }
+
+  int phase(size_t i, const std::string& model) {
+    const fs::path out = folder(i);
+    fs::create_directories(out);
+    const model::Recipe recipe = model::phase_recipe(whole_, i);
+    const fs::path text = out / kRecipe;
+    write_file_atomic(text, model::describe(recipe));
+    TrainFlags flags = flags_;
+    flags.model = model;
+    flags.out = out.string();
+    flags.resume.clear();
+    flags.overwrite = flags_.overwrite && !flags_.resume_given;
+    flags.resume_given = flags_.resume_given && model::latest_checkpoint(out).has_value();
+    flags.recipe = flags.resume_given ? "" : text.string();  // a checkpoint has its own, and its model
+    if (flags.resume_given) {
+      flags.model.clear();
+    } else {  // they are in the recipe
+      flags.changed_recipe = flags.changed_data = flags.bf16 = false;
+      flags.values.clear();
+      flags.objective_settings.clear();
+      flags.format.clear();
+    }
+    if (model::phase_begin(whole_.phases[i].begin) == model::PhaseBegin::adapter)
+      flags.begin = handed_over(i - 1).string();
+    note(fmt::format("phase {} of {}: {}{}", i + 1, whole_.phases.size(), whole_.phases[i].name,
+                     flags.resume_given ? ", resumed" : ""));
+    return train_(shared_, flags);
+  }
+
+  const Shared& shared_;
+  const TrainFlags& flags_;
+  int (*train_)(const Shared&, TrainFlags&);
+  fs::path run_;
+  model::PhasesState state_;
+  model::Recipe whole_;
+};
+
+}  // namespace
+
+bool trains_in_phases(const Shared& shared, const TrainFlags& flags) {
+  if (flags.resume_given) return model::read_phases(run_folder(flags)).has_value();
+  if (flags.recipe.empty()) return false;
+  return !named_recipe(*shared.library(), flags.recipe).phases.empty();
+}
+
+int train_phases(const Shared& shared, const TrainFlags& flags, int (*train)(const Shared&, TrainFlags&)) {
+  return Phases(shared, flags, train).run();
+}
+
+}  // namespace lumen::cli

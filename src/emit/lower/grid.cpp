@@ -1,0 +1,171 @@
+// See grid.h. Proved by tests/emit/gpu_test.cpp.
+#include "emit/lower/grid.h"
+
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/IntrinsicsAMDGPU.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/MDBuilder.h>
+
+#include "base/check.h"
+#include "emit/lower/row.h"
+
+namespace lumen::emit {
+
+using llvm::Value;
+namespace Intrinsic = llvm::Intrinsic;
+
+Grid::Grid(Ir& builder, const llvm::Triple& triple, const machine::Machine& m)
+    : b_(builder), nvidia_(triple.isNVPTX()), m_(m) {
+  LUMEN_CHECK(nvidia_ || triple.isAMDGCN(), "{} is no GPU that has a frame", m.triple);
+}
+
+llvm::Function* Grid::declare(llvm::Module& module, const std::string& symbol, size_t buffers, int threads) {
+  threads_ = threads;
+  llvm::LLVMContext& context = module.getContext();
+  const std::vector<llvm::Type*> parameters(buffers + 1, llvm::PointerType::get(context, kGlobalSpace));
+  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), parameters, false);
+  auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module);
+  f->setDoesNotThrow();
+  f->setCallingConv(nvidia_ ? llvm::CallingConv::PTX_Kernel : llvm::CallingConv::AMDGPU_KERNEL);
+  const std::string count = std::to_string(threads);
+  if (nvidia_) {
+    f->addFnAttr("nvvm.maxntid", count);
+  } else {
+    f->setVisibility(llvm::GlobalValue::ProtectedVisibility);  // kernels of one object never replace each other
+    f->addFnAttr("amdgpu-flat-work-group-size", count + "," + count);
+    f->addFnAttr("uniform-work-group-size", "true");
+    // Nothing of what a launch may pass beside the arguments is asked for.
+    for (const char* unused :
+         {"completion-action", "default-queue", "dispatch-id", "dispatch-ptr", "heap-ptr", "hostcall-ptr",
+          "implicitarg-ptr", "lds-kernel-id", "multigrid-sync-arg", "queue-ptr", "workgroup-id-y", "workgroup-id-z",
+          "workitem-id-y", "workitem-id-z", "flat-scratch-init"})
+      f->addFnAttr(std::string("amdgpu-no-") + unused);
+  }
+  return f;
+}
+
+Value* Grid::call(Intrinsic::ID id, llvm::ArrayRef<Value*> operands) {
+  llvm::Module* module = b_.GetInsertBlock()->getModule();
+  return b_.CreateCall(Intrinsic::getOrInsertDeclaration(module, id), operands);
+}
+
+// The lanes of AMD's waves go step by step: only the order of what they do to memory is to be kept.
+void Grid::meet() {
+  if (nvidia_) {
+    call(Intrinsic::nvvm_bar_warp_sync, {b_.getInt32(~0U)});
+    return;
+  }
+  const llvm::SyncScope::ID scope = b_.getContext().getOrInsertSyncScopeID("wavefront");
+  b_.CreateFence(llvm::AtomicOrdering::Release, scope);
+  call(Intrinsic::amdgcn_wave_barrier);
+  b_.CreateFence(llvm::AtomicOrdering::Acquire, scope);
+}
+
+// As assembly, for LLVM thinks of its own spelling as of something that has nothing to do with memory.
+void Grid::follow(const char* text) {
+  if (!m_.follows) return;
+  auto* type = llvm::FunctionType::get(b_.getVoidTy(), false);
+  b_.CreateCall(type, llvm::InlineAsm::get(type, text, "~{memory}", true));
+}
+void Grid::let_follow() {
+  follow("griddepcontrol.launch_dependents;");
+}
+void Grid::leave_room(llvm::Function* f, int64_t shared_bytes) const {
+  if (nvidia_ && m_.follows && 2 * shared_bytes <= m_.shared_bytes) f->addFnAttr("nvvm.minctasm", "2");
+}
+void Grid::wait_kernels() {
+  follow("griddepcontrol.wait;");
+}
+
+Value* Grid::block() {
+  Value* x = either(Intrinsic::nvvm_read_ptx_sreg_ctaid_x, Intrinsic::amdgcn_workgroup_id_x);
+  return b_.CreateZExt(x, b_.getInt64Ty());
+}
+
+Value* Grid::thread() {
+  auto* x = llvm::cast<llvm::CallInst>(either(Intrinsic::nvvm_read_ptx_sreg_tid_x, Intrinsic::amdgcn_workitem_id_x));
+  x->addRangeRetAttr(llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt(32, static_cast<uint64_t>(threads_))));
+  return b_.CreateZExt(x, b_.getInt64Ty());
+}
+
+void Grid::barrier() {
+  if (nvidia_) {
+    b_.CreateCall(Intrinsic::getOrInsertDeclaration(b_.GetInsertBlock()->getModule(),
+                                                    Intrinsic::nvvm_barrier_cta_sync_aligned_all),
+                  {b_.getInt32(0)});
+    return;
+  }
+  // What was written before is visible behind it, to the lanes of the block.
+  const llvm::SyncScope::ID scope = b_.getContext().getOrInsertSyncScopeID("workgroup");
+  b_.CreateFence(llvm::AtomicOrdering::Release, scope);
+  call(Intrinsic::amdgcn_s_barrier);
+  b_.CreateFence(llvm::AtomicOrdering::Acquire, scope);
+}
+
+Value* Grid::lane() {
+  return b_.CreateAnd(thread(), b_.getInt64(static_cast<uint64_t>(m_.wave - 1)));
+}
+
+Value* Grid::exchange(Value* x, Value* lane) {
+  constexpr unsigned kWord = 32, kAllLanes = ~0U, kWholeWarp = 31;
+  llvm::Type* type = x->getType();
+  const auto bits = static_cast<unsigned>(type->getPrimitiveSizeInBits().getFixedValue());
+  Value* whole = b_.CreateBitCast(x, b_.getIntNTy(bits));
+  const unsigned words = (bits + kWord - 1) / kWord;
+  whole = b_.CreateZExt(whole, b_.getIntNTy(words * kWord));
+  Value* from = b_.CreateTrunc(lane, b_.getInt32Ty());
+  std::vector<Value*> got;
+  for (Value* word : split_bits(b_, whole, words))
+    got.push_back(
+        nvidia_ ? call(Intrinsic::nvvm_shfl_sync_idx_i32, {b_.getInt32(kAllLanes), word, from, b_.getInt32(kWholeWarp)})
+                : call(Intrinsic::amdgcn_ds_bpermute, {b_.CreateShl(from, b_.getInt32(2)), word}));
+  return b_.CreateBitCast(b_.CreateTrunc(join_bits(b_, got, whole->getType()), b_.getIntNTy(bits)), type);
+}
+
+void Grid::copy(Value* to, Value* from, int bytes) {
+  if (m_.async_copies) {
+    const Intrinsic::ID id = bytes == 16  ? Intrinsic::nvvm_cp_async_cg_shared_global_16
+                             : bytes == 8 ? Intrinsic::nvvm_cp_async_ca_shared_global_8
+                                          : Intrinsic::nvvm_cp_async_ca_shared_global_4;
+    call(id, {to, from});
+    return;
+  }
+  const llvm::Align align(static_cast<uint64_t>(bytes));
+  llvm::Type* words = llvm::FixedVectorType::get(b_.getInt32Ty(), static_cast<unsigned>(bytes) / 4);
+  b_.CreateAlignedStore(b_.CreateAlignedLoad(words, from, align), to, align);
+}
+
+void Grid::commit_copies() {
+  if (m_.async_copies) call(Intrinsic::nvvm_cp_async_commit_group);
+}
+
+void Grid::wait_copies(int groups) {
+  if (m_.async_copies) call(Intrinsic::nvvm_cp_async_wait_group, {b_.getInt32(static_cast<uint32_t>(groups))});
+}
+
+Value* Grid::shared(llvm::Module& module, const std::string& symbol, int64_t bytes, int align, bool dynamic) {
+  auto* type = llvm::ArrayType::get(b_.getInt8Ty(), dynamic ? 0 : static_cast<uint64_t>(bytes));
+  auto* memory = new llvm::GlobalVariable(
+      module, type, false, dynamic ? llvm::GlobalValue::ExternalLinkage : llvm::GlobalValue::InternalLinkage,
+      dynamic ? nullptr : llvm::PoisonValue::get(type), symbol + "_shared", nullptr, llvm::GlobalValue::NotThreadLocal,
+      kSharedSpace);
+  memory->setAlignment(llvm::Align(static_cast<uint64_t>(align)));
+  return memory;
+}
+
+void Grid::fail(Value* status, int code, Value* detail) {
+  const llvm::SyncScope::ID scope = b_.getContext().getOrInsertSyncScopeID(nvidia_ ? "device" : "agent");
+  Value* swapped =
+      b_.CreateAtomicCmpXchg(status, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(code)), llvm::MaybeAlign(8),
+                             llvm::AtomicOrdering::Monotonic, llvm::AtomicOrdering::Monotonic, scope);
+  llvm::Function* f = b_.GetInsertBlock()->getParent();
+  auto* first = llvm::BasicBlock::Create(b_.getContext(), "first", f);
+  auto* join = llvm::BasicBlock::Create(b_.getContext(), "failed.once", f);
+  b_.CreateCondBr(b_.CreateExtractValue(swapped, 1), first, join);
+  b_.SetInsertPoint(first);
+  b_.CreateStore(detail, b_.CreateConstGEP1_64(b_.getInt64Ty(), status, 1));
+  b_.CreateBr(join);
+  b_.SetInsertPoint(join);
+}
+
+}  // namespace lumen::emit

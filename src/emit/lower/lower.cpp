@@ -1,0 +1,539 @@
+// See lower.h. Values of loop IR are visited in order and mapped to LLVM values; regions become blocks.
+// Contract with the engine: params of a kernel that is not `aliased` never overlap unless they are the same read-only
+// memory; bases are aligned as the params say. Proved by tests/emit/lower_test.cpp.
+#include "emit/lower/lower.h"
+
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/MDBuilder.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/MCSubtargetInfo.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "emit/lower/grid.h"
+#include "emit/lower/launch.h"
+#include "emit/lower/memory.h"
+#include "emit/lower/row.h"
+#include "emit/lower/scalar.h"
+#include "emit/lower/tile.h"
+#include "emit/lower/transcendental.h"
+#include "emit/lower/types.h"
+#include "emit/lower/wgmma.h"
+#include "kernel/loop/early.h"
+#include "kernel/loop/expand.h"
+#include "kernel/loop/rules.h"
+#include "kernel/loop/text.h"
+
+namespace lumen::emit {
+namespace {
+
+using llvm::BasicBlock;
+using llvm::Value;
+using loop::Instr;
+using loop::Kernel;
+using loop::Op;
+using loop::VType;
+
+constexpr int kScalableGranule = 128;   // bits of a scalable vector at scale 1
+constexpr int64_t kUnrollLimit = 4096;  // iterations; beyond it an unroll loop stays a loop
+
+int masks_of(const llvm::MCSubtargetInfo& features, const llvm::Triple& triple) {
+  if (!triple.isX86()) return 0;
+  if (features.checkFeatures("+avx512bw,+avx512vl")) return 8;
+  return features.checkFeatures("+avx2") ? 32 : 0;
+}
+
+bool contains_products(const loop::Region& r) {
+  return std::any_of(r.code.begin(), r.code.end(), [](const Instr& instr) {
+    return instr.op == Op::product_ || std::any_of(instr.regions.begin(), instr.regions.end(), contains_products);
+  });
+}
+
+class KernelLowering {
+ public:
+  KernelLowering(const Kernel& k, const machine::Machine& target, const llvm::TargetMachine& machine,
+                 llvm::Module& module)
+      : k_(k),
+        target_(target),
+        features_(*machine.getMCSubtargetInfo()),
+        module_(module),
+        context_(module.getContext()),
+        b_(context_),
+        memory_(b_, target.kind == machine::Kind::gpu ? MemoryLowering::kLanesApart
+                                                      : masks_of(features_, machine.getTargetTriple())),
+        transcendentals_(k, module, target.kind == machine::Kind::cpu),
+        values_(static_cast<size_t>(k.value_count)),
+        buffers_(static_cast<size_t>(k.buffer_count)) {
+    if (target.kind == machine::Kind::gpu) {
+      shape_ = launch_shape(k, target);
+      has_products_ = contains_products(k.body);
+      grid_.emplace(b_, machine.getTargetTriple(), target);
+    }
+  }
+
+  void run(const std::string& symbol) {
+    function_ = grid_ ? grid_->declare(module_, symbol, k_.params.size(), shape_.threads) : declare(symbol);
+    early_ = loop::begins_early(k_);
+    if (grid_ && early_) grid_->leave_room(function_, loop::shared_bytes(k_));
+    // Where matrix sums may lie in any register, they do not move between files in every round of a loop.
+    if (module_.getTargetTriple().isAMDGCN() && features_.checkFeatures("+gfx90a-insts"))
+      function_->addFnAttr("amdgpu-agpr-alloc", "0");
+    b_.SetInsertPoint(BasicBlock::Create(context_, "entry", function_));
+    if (grid_) {
+      grid_->let_follow();
+      if (!early_) grid_->wait_kernels();
+    }
+    bind_params();
+    const Instr* top = loop::top_loop(k_);
+    for (const Instr& instr : k_.body.code)
+      if (&instr != top) lower(instr);
+    if (top) lower_top(*top);
+    b_.CreateRetVoid();
+    std::string wrong;
+    llvm::raw_string_ostream stream(wrong);
+    LUMEN_CHECK(!llvm::verifyFunction(*function_, &stream), "kernel {}: {}", k_.name, wrong);
+  }
+
+ private:
+  llvm::Function* declare(const std::string& symbol) {
+    llvm::Type* pointer = b_.getPtrTy();
+    auto* type = llvm::FunctionType::get(b_.getVoidTy(), {pointer, b_.getInt64Ty(), b_.getInt64Ty(), pointer}, false);
+    auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
+    f->setDoesNotThrow();
+    if (target_.scalable) {  // the length is known: vectors of fixed lanes may use the whole register
+      const auto granules = static_cast<unsigned>(target_.vector_bits / kScalableGranule);
+      f->addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(context_, granules, granules));
+    }
+    return f;
+  }
+
+  Value* address_of(size_t param) {
+    if (grid_) return function_->getArg(static_cast<unsigned>(param));
+    Value* slot = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(0), param);
+    return b_.CreateLoad(b_.getPtrTy(), slot, k_.params[param].name);
+  }
+  Value* status() const { return function_->getArg(grid_ ? static_cast<unsigned>(k_.params.size()) : 3); }
+
+  void bind_params() {
+    llvm::MDBuilder metadata(context_);
+    llvm::MDNode* domain = metadata.createAnonymousAliasScopeDomain(k_.name);
+    std::vector<llvm::Metadata*> scopes;
+    for (const loop::BufferParam& p : k_.params) scopes.push_back(metadata.createAnonymousAliasScope(domain, p.name));
+    for (size_t i = 0; i < k_.params.size(); ++i) {
+      buffers_[i].base = address_of(i);
+      buffers_[i].align = k_.params[i].align;
+      if (grid_) {  // alignments of what is read are found from it
+        const llvm::Align align(static_cast<uint64_t>(k_.params[i].align));
+        function_->addParamAttr(static_cast<unsigned>(i), llvm::Attribute::getWithAlignment(context_, align));
+      }
+      // What is read as constant may be read before a wait, unless that comes first.
+      buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written && (!early_ || k_.params[i].constant);
+      if (k_.aliased) continue;
+      std::vector<llvm::Metadata*> others = scopes;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      buffers_[i].scope = llvm::MDNode::get(context_, {scopes[i]});
+      buffers_[i].others = llvm::MDNode::get(context_, others);
+    }
+  }
+
+  VType type(loop::ValueId v) const { return k_.value_types[static_cast<size_t>(v)]; }
+  Value* value(loop::ValueId v) const { return values_[static_cast<size_t>(v)]; }
+  Value* operand(const Instr& instr, size_t i) const { return value(instr.operands[i]); }
+  Value* optional_operand(const Instr& instr, size_t i) const {
+    return i < instr.operands.size() ? operand(instr, i) : nullptr;
+  }
+  const Memory& buffer(const Instr& instr) const { return buffers_[static_cast<size_t>(instr.buffer)]; }
+  BasicBlock* block(const char* name) { return BasicBlock::Create(context_, name, function_); }
+
+  // The thread's share [begin, end) of the iterations.
+  void lower_top(const Instr& instr) {
+    if (grid_ && instr.kind == loop::LoopKind::grid) return lower_block(instr);
+    if (grid_) return lower_tasks(instr);
+    LUMEN_CHECK(instr.kind == loop::LoopKind::parallel, "grid kernels need a GPU, {} is none", target_.name);
+    Value* step = b_.getInt64(static_cast<uint64_t>(instr.step));
+    const auto bound = [&](unsigned argument) {
+      return b_.CreateNSWAdd(operand(instr, 0), b_.CreateNSWMul(function_->getArg(argument), step));
+    };
+    Value* from = bound(1);
+    rolled(instr, from, bound(2));
+  }
+
+  void lower_block(const Instr& instr) {
+    for (const loop::SharedPlace& p : loop::shared_places(k_)) shared_at_[p.buffer] = p.offset;
+    if (!shared_at_.empty()) {
+      constexpr int kAlign = 1024;  // what swizzled products need
+      shared_ =
+          grid_->shared(module_, function_->getName().str(), loop::shared_bytes(k_), kAlign, shape_.shared_bytes > 0);
+    }
+    thread_ = grid_->thread();
+    Value* steps = b_.CreateNSWMul(grid_->block(), b_.getInt64(static_cast<uint64_t>(instr.step)));
+    values_[static_cast<size_t>(instr.regions[0].counter)] = b_.CreateNSWAdd(operand(instr, 0), steps);
+    region(instr.regions[0]);
+  }
+
+  // On a GPU every thread takes one iteration, or where a launch has too few threads, every so manieth.
+  void lower_tasks(const Instr& instr) {
+    Value* first = b_.CreateNSWAdd(b_.CreateNSWMul(grid_->block(), b_.getInt64(static_cast<uint64_t>(shape_.threads))),
+                                   grid_->thread());
+    const auto in_steps = [&](Value* tasks) {
+      return b_.CreateNSWAdd(operand(instr, 0), b_.CreateNSWMul(tasks, b_.getInt64(static_cast<uint64_t>(instr.step))));
+    };
+    const int64_t all = shape_.blocks * shape_.threads;
+    if (all < k_.tasks)
+      return rolled(instr, in_steps(first), in_steps(b_.getInt64(static_cast<uint64_t>(k_.tasks))), all);
+    BasicBlock* body = block("task");
+    BasicBlock* after = block("done");
+    b_.CreateCondBr(b_.CreateICmpSLT(first, b_.getInt64(static_cast<uint64_t>(k_.tasks))), body, after);
+    b_.SetInsertPoint(body);
+    values_[static_cast<size_t>(instr.regions[0].counter)] = in_steps(first);
+    region(instr.regions[0]);
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+  }
+
+  // Tested at the bottom, so that what does not change can be lifted in front of it.
+  void rolled(const Instr& instr, Value* from, Value* to, int64_t stride = 1) {
+    BasicBlock* before = b_.GetInsertBlock();
+    BasicBlock* body = block("loop");
+    BasicBlock* after = block("after");
+    b_.CreateCondBr(b_.CreateICmpSLT(from, to), body, after);
+    b_.SetInsertPoint(body);
+    llvm::PHINode* counter = b_.CreatePHI(b_.getInt64Ty(), 2);
+    counter->addIncoming(from, before);
+    values_[static_cast<size_t>(instr.regions[0].counter)] = counter;
+    region(instr.regions[0]);
+    Value* next = b_.CreateNSWAdd(counter, b_.getInt64(static_cast<uint64_t>(instr.step * stride)));
+    counter->addIncoming(next, b_.GetInsertBlock());
+    b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
+    b_.SetInsertPoint(after);
+  }
+
+  void lower_loop(const Instr& instr) {
+    if (thread_ && instr.kind == loop::LoopKind::lane) {  // the block has just as many threads
+      values_[static_cast<size_t>(instr.regions[0].counter)] = thread_;
+      return region(instr.regions[0]);
+    }
+    LUMEN_CHECK(instr.kind == loop::LoopKind::serial || instr.kind == loop::LoopKind::unroll,
+                "{} loops need a GPU, {} is none", loop::kind_name(instr.kind), target_.name);
+    const auto* from = llvm::dyn_cast<llvm::ConstantInt>(operand(instr, 0));
+    const auto* to = llvm::dyn_cast<llvm::ConstantInt>(operand(instr, 1));
+    if (from && to) {
+      const int64_t trips = loop::trip_count(from->getSExtValue(), to->getSExtValue(), instr.step);
+      if (trips <= 1 || (instr.kind == loop::LoopKind::unroll && trips <= kUnrollLimit)) {
+        for (int64_t i = 0; i < trips; ++i) {
+          values_[static_cast<size_t>(instr.regions[0].counter)] =
+              b_.getInt64(static_cast<uint64_t>(from->getSExtValue() + i * instr.step));
+          region(instr.regions[0]);
+        }
+        return;
+      }
+    }
+    rolled(instr, operand(instr, 0), operand(instr, 1));
+  }
+
+  void lower_branch(const Instr& instr) {
+    BasicBlock* then = block("then");
+    BasicBlock* otherwise = block("else");
+    BasicBlock* join = block("join");
+    b_.CreateCondBr(operand(instr, 0), then, otherwise);
+    b_.SetInsertPoint(then);
+    region(instr.regions[0]);
+    b_.CreateBr(join);
+    b_.SetInsertPoint(otherwise);
+    region(instr.regions[1]);
+    b_.CreateBr(join);
+    b_.SetInsertPoint(join);
+  }
+
+  // The first failure of this call is kept in status = {code, detail}.
+  void lower_guard(const Instr& instr) {
+    BasicBlock* failed = block("failed");
+    BasicBlock* first = grid_ ? nullptr : block("first");
+    BasicBlock* join = block("ok");
+    llvm::MDNode* likely = llvm::MDBuilder(context_).createBranchWeights(1 << 20, 1);
+    b_.CreateCondBr(operand(instr, 0), join, failed, likely);
+    b_.SetInsertPoint(failed);
+    if (grid_) {
+      grid_->fail(status(), instr.code, operand(instr, 1));
+    } else {
+      b_.CreateCondBr(b_.CreateICmpEQ(b_.CreateLoad(b_.getInt64Ty(), status()), b_.getInt64(0)), first, join);
+      b_.SetInsertPoint(first);
+      b_.CreateStore(b_.getInt64(static_cast<uint64_t>(instr.code)), status());
+      b_.CreateStore(operand(instr, 1), b_.CreateConstGEP1_64(b_.getInt64Ty(), status(), 1));
+    }
+    b_.CreateBr(join);
+    b_.SetInsertPoint(join);
+  }
+
+  void lower_alloc(const Instr& instr) {
+    Memory& m = buffers_[static_cast<size_t>(instr.buffer)];
+    if (instr.space == loop::Space::shared) {
+      LUMEN_CHECK(shared_, "shared memory needs a GPU, {} is none", target_.name);
+      m.base = b_.CreateConstGEP1_64(b_.getInt8Ty(), shared_, static_cast<uint64_t>(shared_at_.at(instr.buffer)));
+      m.align = instr.align;
+      return;
+    }
+    if (m.base) return;  // an unrolled copy of the region; content is undefined at its start, so the slot can be shared
+    BasicBlock& entry = function_->getEntryBlock();
+    Ir at_entry(&entry, entry.begin());
+    auto* slot = at_entry.CreateAlloca(llvm::ArrayType::get(b_.getInt8Ty(), static_cast<uint64_t>(instr.bytes)));
+    slot->setAlignment(llvm::Align(static_cast<uint64_t>(instr.align)));
+    m.base = slot;
+    m.align = instr.align;
+  }
+
+  void region(const loop::Region& r) {
+    const Op* before = nullptr;
+    for (const Instr& instr : r.code) {
+      follows_product_ = before && *before == Op::product_;
+      lower(instr);
+      before = &instr.op;
+    }
+  }
+
+  Value* place(loop::BufferId buffer, Value* offset) {
+    return memory_.place(buffers_[static_cast<size_t>(buffer)], offset);
+  }
+
+  Value* lower_product(const Instr& instr) {
+    const machine::Row* row = target_.find_row(instr.row);
+    const auto matrix = std::find_if(target_.matrices.begin(), target_.matrices.end(),
+                                     [&](const machine::MatrixRow& r) { return r.row == instr.row; });
+    if (!row || matrix == target_.matrices.end() || !matrix->in_shared)
+      throw Error(Exit::hardware, fmt::format("machine {} has no instruction '{}'", target_.name, instr.row));
+    return begin_product(b_, *row, *matrix, operand(instr, 0),
+                         instr.buffer < 0 ? operand(instr, 1) : place(instr.buffer, operand(instr, 1)),
+                         place(instr.from, operand(instr, 2)), follows_product_);
+  }
+
+  void lower(const Instr& instr) {
+    switch (instr.op) {
+      case Op::loop_:
+        return lower_loop(instr);
+      case Op::branch_:
+        return lower_branch(instr);
+      case Op::guard_:
+        return lower_guard(instr);
+      case Op::alloc_:
+        return lower_alloc(instr);
+      case Op::store_:
+        if (is_tile_in_memory(instr, type(instr.operands[0])))
+          return store_tile(b_, operand(instr, 0), memory_.place(buffer(instr), operand(instr, 1)));
+        return memory_.store(buffer(instr), type(instr.operands[0]), operand(instr, 0), operand(instr, 1), instr.align,
+                             optional_operand(instr, 2));
+      case Op::scatter_:
+        return memory_.scatter(buffer(instr), type(instr.operands[0]), operand(instr, 0), operand(instr, 1));
+      case Op::barrier_:
+        LUMEN_CHECK(grid_, "barriers need a GPU, {} is none", target_.name);
+        if (has_products_) publish_to_products(b_);
+        return grid_->barrier();
+      case Op::meet_:
+        LUMEN_CHECK(grid_, "lanes meet on a GPU, {} is none", target_.name);
+        return grid_->meet();
+      case Op::copy_:
+        return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)),
+                           static_cast<int>(instr.bytes));
+      case Op::commit_:
+        return instr.flow == loop::Flow::copies ? grid_->commit_copies() : commit_products(b_);
+      case Op::wait_:
+        if (instr.flow == loop::Flow::kernels) return grid_->wait_kernels();
+        return instr.flow == loop::Flow::copies ? grid_->wait_copies(instr.groups) : wait_products(b_, instr.groups);
+      default:
+        values_[static_cast<size_t>(instr.result)] = compute(instr);
+        return;
+    }
+  }
+
+  // Tiles in private buffers of just their size stay in registers: the optimizer must see plain loads and stores.
+  bool is_tile_in_memory(const Instr& instr, VType t) {
+    if (!is_tile(target_, t) || optional_operand(instr, instr.op == Op::store_ ? 2 : 1)) return false;
+    const auto* slot = llvm::dyn_cast<llvm::AllocaInst>(buffer(instr).base);
+    return !slot || slot->getAllocatedType()->getArrayNumElements() != static_cast<uint64_t>(kTileBytes);
+  }
+
+  Value* compute(const Instr& instr) {
+    switch (instr.op) {
+      case Op::constant_: {
+        Value* value = constant(context_, instr);
+        const bool zero = llvm::cast<llvm::Constant>(value)->isNullValue();
+        return zero && is_tile(target_, instr.type) ? zero_tile(b_, value->getType()) : value;
+      }
+      case Op::op_: {
+        std::vector<Value*> x;
+        for (size_t i = 0; i < instr.operands.size(); ++i) x.push_back(operand(instr, i));
+        if (loop::is_transcendental(instr.scalar_op)) return transcendentals_.lower(b_, instr.scalar_op, instr.type, x);
+        const size_t typed = instr.scalar_op == ScalarOp::select_ ? 1 : 0;
+        return lower_scalar(b_, instr.scalar_op, type(instr.operands[typed]), instr.type, x);
+      }
+      case Op::splat_:
+        return instr.type.lanes == 1 ? operand(instr, 0)
+                                     : b_.CreateVectorSplat(static_cast<unsigned>(instr.type.lanes), operand(instr, 0));
+      case Op::extract_:
+        return type(instr.operands[0]).lanes == 1
+                   ? operand(instr, 0)
+                   : b_.CreateExtractElement(operand(instr, 0), static_cast<uint64_t>(instr.lane));
+      case Op::insert_:
+        return instr.type.lanes == 1
+                   ? operand(instr, 1)
+                   : b_.CreateInsertElement(operand(instr, 0), operand(instr, 1), static_cast<uint64_t>(instr.lane));
+      case Op::shuffle_:
+        return shuffle(instr);
+      case Op::fold_:
+        return fold(instr);
+      case Op::load_:
+        if (is_tile_in_memory(instr, instr.type))
+          return load_tile(b_, register_type(context_, instr.type), memory_.place(buffer(instr), operand(instr, 0)));
+        return memory_.load(buffer(instr), instr.type, operand(instr, 0), instr.align, optional_operand(instr, 1));
+      case Op::gather_:
+        return memory_.gather(buffer(instr), instr.type, operand(instr, 0));
+      case Op::inst_:
+        return call_row(instr);
+      case Op::lane_id_:
+        return grid_->lane();
+      case Op::exchange_:
+        return grid_->exchange(operand(instr, 0), operand(instr, 1));
+      case Op::product_:
+        return lower_product(instr);
+      case Op::ready_:
+        return ready_sums(b_, operand(instr, 0));
+      default:
+        LUMEN_UNREACHABLE("{} is not for {}", loop::print(instr), target_.name);
+    }
+  }
+
+  // A few lanes repeated over and over, as one wider number in all lanes: machines broadcast those from memory.
+  Value* repeated(const Instr& instr) {
+    const VType from = type(instr.operands[0]);
+    const int bits = from.lanes * scalar_bits(from.scalar), copies = instr.type.lanes / from.lanes;
+    if (instr.operands.size() != 1 || from.lanes == 1 || copies < 2 || instr.type.lanes % from.lanes != 0)
+      return nullptr;
+    if (from.scalar == Scalar::boolean || (bits != 16 && bits != 32 && bits != 64)) return nullptr;
+    for (size_t i = 0; i < instr.mask.size(); ++i)
+      if (instr.mask[i] != static_cast<int>(i) % from.lanes) return nullptr;
+    Value* word = b_.CreateBitCast(operand(instr, 0), b_.getIntNTy(static_cast<unsigned>(bits)));
+    return b_.CreateBitCast(b_.CreateVectorSplat(static_cast<unsigned>(copies), word),
+                            register_type(context_, instr.type));
+  }
+
+  Value* shuffle(const Instr& instr) {
+    if (Value* splat = repeated(instr)) return splat;
+    const int lanes = type(instr.operands[0]).lanes;
+    const auto as_vector = [&](Value* x) { return lanes == 1 ? b_.CreateVectorSplat(1, x) : x; };
+    Value* a = as_vector(operand(instr, 0));
+    const bool two = instr.operands.size() == 2;
+    bool zeros = false;
+    for (const int lane : instr.mask) zeros = zeros || lane < 0;
+    Value* none = llvm::Constant::getNullValue(a->getType());
+    Value* c = two ? as_vector(operand(instr, 1)) : none;
+    std::vector<int> mask = instr.mask;
+    for (int& lane : mask)
+      if (lane < 0)
+        lane = two ? -1 : lanes;  // lane `lanes` is the first of `none`; for two vectors zeros are put in below
+    Value* out = b_.CreateShuffleVector(a, c, mask);
+    if (two && zeros) {
+      const auto n = static_cast<int>(mask.size());
+      for (int i = 0; i < n; ++i) mask[static_cast<size_t>(i)] = instr.mask[static_cast<size_t>(i)] < 0 ? n : i;
+      out = b_.CreateShuffleVector(out, llvm::Constant::getNullValue(out->getType()), mask);
+    }
+    return instr.type.lanes == 1 ? b_.CreateExtractElement(out, uint64_t{0}) : out;
+  }
+
+  // (x0 op x[n/2]), ... until one lane is left.
+  Value* fold(const Instr& instr) {
+    Value* x = operand(instr, 0);
+    const Scalar s = instr.type.scalar;
+    for (int lanes = type(instr.operands[0]).lanes; lanes > 1;) {
+      const int half = lanes / 2;
+      const auto part = [&](int first) -> Value* {
+        if (half == 1) return b_.CreateExtractElement(x, static_cast<uint64_t>(first));
+        std::vector<int> mask;
+        for (int i = 0; i < half; ++i) mask.push_back(first + i);
+        return b_.CreateShuffleVector(x, mask);
+      };
+      x = lower_scalar(b_, instr.scalar_op, {s, half}, {s, half}, {part(0), part(half)});
+      lanes = half;
+    }
+    return x;
+  }
+
+  // A machine instruction by its LLVM intrinsic. Vectors of equal size but other lanes are regrouped.
+  Value* call_row(const Instr& instr) {
+    const machine::Row* row = target_.find_row(instr.row);
+    if (!row) throw Error(Exit::hardware, fmt::format("machine {} has no instruction '{}'", target_.name, instr.row));
+    if (!row->needs.empty() && !features_.checkFeatures("+" + row->needs))
+      throw Error(Exit::hardware, fmt::format("instruction '{}' needs {}, which machine {} lacks", instr.row,
+                                              row->needs, target_.name));
+    if (!row->arguments.empty()) {
+      std::vector<Value*> operands;
+      for (size_t i = 0; i < instr.operands.size(); ++i) operands.push_back(operand(instr, i));
+      return call_spelled(b_, *row, operands, register_type(context_, instr.type));
+    }
+    const llvm::Intrinsic::ID id = llvm::Intrinsic::lookupIntrinsicID(row->llvm);
+    LUMEN_CHECK(id != llvm::Intrinsic::not_intrinsic, "row {}: LLVM does not know {}", row->name, row->llvm);
+    const bool scalable = target_.scalable && llvm::Intrinsic::getBaseName(id).starts_with("llvm.aarch64.sve.");
+    std::vector<Value*> arguments;
+    std::vector<llvm::Type*> types;
+    for (size_t i = 0; i < instr.operands.size(); ++i) {
+      arguments.push_back(scalable ? to_scalable(operand(instr, i)) : operand(instr, i));
+      types.push_back(arguments.back()->getType());
+    }
+    if (is_tile_intrinsic(row->llvm)) return call_tile(b_, row->llvm, arguments);
+    llvm::Type* result = register_type(context_, instr.type);
+    llvm::Type* returned = scalable ? scalable_type(result) : result;
+    llvm::Function* callee = llvm::Intrinsic::isOverloaded(id)
+                                 ? llvm::Intrinsic::getOrInsertDeclaration(&module_, id, returned, types)
+                                 : llvm::Intrinsic::getOrInsertDeclaration(&module_, id);
+    LUMEN_CHECK(callee->arg_size() == arguments.size(), "row {}: {} takes {} operands", row->name, row->llvm,
+                callee->arg_size());
+    for (size_t i = 0; i < arguments.size(); ++i)
+      arguments[i] = b_.CreateBitCast(arguments[i], callee->getArg(static_cast<unsigned>(i))->getType());
+    Value* out = b_.CreateCall(callee, arguments);
+    if (scalable) return b_.CreateExtractVector(result, out, b_.getInt64(0));
+    return b_.CreateBitCast(out, result);
+  }
+
+  // The scalable type that holds a vector of fixed lanes at this machine's length.
+  llvm::Type* scalable_type(llvm::Type* fixed) const {
+    auto* vector = llvm::cast<llvm::FixedVectorType>(fixed);
+    const unsigned granules = static_cast<unsigned>(target_.vector_bits / kScalableGranule);
+    return llvm::ScalableVectorType::get(vector->getElementType(), vector->getNumElements() / granules);
+  }
+  Value* to_scalable(Value* x) {
+    llvm::Type* type = scalable_type(x->getType());
+    return b_.CreateInsertVector(type, llvm::PoisonValue::get(type), x, b_.getInt64(0));
+  }
+
+  const Kernel& k_;
+  const machine::Machine& target_;
+  const llvm::MCSubtargetInfo& features_;
+  llvm::Module& module_;
+  llvm::LLVMContext& context_;
+  Ir b_;
+  MemoryLowering memory_;
+  Transcendentals transcendentals_;
+  std::optional<Grid> grid_;  // of a GPU
+  LaunchShape shape_;
+  Value* thread_ = nullptr;  // of a block, in grid kernels
+  Value* shared_ = nullptr;
+  std::map<loop::BufferId, int64_t> shared_at_;
+  bool has_products_ = false;
+  bool follows_product_ = false;  // the instruction at hand
+  bool early_ = false;            // the kernel says itself where it waits for those before
+  llvm::Function* function_ = nullptr;
+  std::vector<Value*> values_;
+  std::vector<Memory> buffers_;
+};
+
+}  // namespace
+
+void lower_kernel(const Kernel& k, const std::string& symbol, const machine::Machine& target,
+                  const llvm::TargetMachine& machine, llvm::Module& module) {
+  KernelLowering(k, target, machine, module).run(symbol);
+}
+
+}  // namespace lumen::emit

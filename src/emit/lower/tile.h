@@ -1,0 +1,24 @@
+// Values of the x86 matrix unit. In loop IR a tile is a vector of 1024 bytes, rows of 64 one after another; LLVM wants
+// its own type for it and its own loads and stores, and then allocates the tile registers and writes the configuration
+// itself. Only values that instructions of the unit take or give are tiles.
+#pragma once
+
+#include <string_view>
+
+#include "emit/lower/types.h"
+#include "kernel/machine/machine.h"
+
+namespace lumen::emit {
+
+constexpr int64_t kTileBytes = 1024;
+
+bool is_tile(const machine::Machine& m, loop::VType t);
+bool is_tile_intrinsic(std::string_view llvm);
+
+llvm::Value* load_tile(Ir& b, llvm::Type* vector, llvm::Value* pointer);
+void store_tile(Ir& b, llvm::Value* vector, llvm::Value* pointer);
+llvm::Value* zero_tile(Ir& b, llvm::Type* vector);
+// acc, a, b -> acc, all as vectors.
+llvm::Value* call_tile(Ir& b, std::string_view llvm, const std::vector<llvm::Value*>& operands);
+
+}  // namespace lumen::emit

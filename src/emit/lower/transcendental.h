@@ -1,0 +1,30 @@
+// exp, log, sin, cos, tanh and pow from their formulas (kernel/loop/expand.h): in place where a kernel has few of them,
+// as functions of the module where it has many, so that unrolled epilogues stay small.
+#pragma once
+
+#include <llvm/IR/Module.h>
+
+#include <map>
+
+#include "emit/lower/types.h"
+
+namespace lumen::emit {
+
+class Transcendentals {
+ public:
+  // `k` is scanned for how often each operation would be written out; without `calls` all are.
+  Transcendentals(const loop::Kernel& k, llvm::Module& module, bool calls);
+  llvm::Value* lower(Ir& b, ScalarOp op, loop::VType type, const std::vector<llvm::Value*>& x);
+
+ private:
+  using Site = std::pair<ScalarOp, std::pair<Scalar, int>>;
+  void count(const loop::Region& r, int64_t times);
+  llvm::Function* function(ScalarOp op, loop::VType type);
+
+  llvm::Module& module_;
+  bool calls_;
+  std::map<loop::ValueId, int64_t> constants_;
+  std::map<Site, int64_t> sites_;
+};
+
+}  // namespace lumen::emit

@@ -1,0 +1,35 @@
+#include "graph/match/uses.h"
+
+#include "graph/match/access.h"
+
+namespace lumen::graph {
+
+ValueId read_below(const Graph& g, ValueId v) {
+  while (is_view(g[v].op)) v = g[v].operands[0];
+  if (is_unpack(g, v)) v = g[v].operands[0];
+  return is_splat(g[v]) || g[v].op == Op::iota_ ? -1 : v;
+}
+
+bool is_compute(const Graph& g, ValueId v) {
+  const Op op = g[v].op;
+  return op != Op::input_ && op != Op::constant_ && op != Op::iota_ && !is_view(op) && !is_unpack(g, v);
+}
+
+std::vector<ValueId> updates_of(const Graph& g) {
+  std::vector<ValueId> by(g.nodes.size(), -1);
+  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+    if (g[v].op == Op::update_) by[g[v].operands[0]] = v;
+  }
+  return by;
+}
+
+Users users_of(const Graph& g) {
+  Users users(g.nodes.size());
+  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+    for (ValueId o : g[v].operands) users[o].push_back(v);
+  }
+  for (ValueId r : g.results) users[r].push_back(-1);
+  return users;
+}
+
+}  // namespace lumen::graph

@@ -1,0 +1,324 @@
+#include "graph/transform/low_rank.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "graph/ir/rewrite.h"
+#include "graph/pass/pipeline.h"
+#include "graph/transform/low_rank_inputs.h"
+
+namespace lumen::graph {
+
+namespace {
+
+std::string low_rank_norm(const std::string& weight) {
+  return weight + ".low_rank_norm";
+}
+
+// Rows of the weight come out and its columns are summed, as in every product W x.
+bool is_product_with(const Node& node, int side) {
+  const std::vector<std::string>& i = node.attributes.indices;
+  const std::string& of_weight = i[static_cast<size_t>(side)];
+  const std::string& of_x = i[static_cast<size_t>(1 - side)];
+  const std::string& of_result = i.back();
+  const auto has = [](const std::string& letters, char c) { return letters.find(c) != std::string::npos; };
+  const char n = of_weight[of_weight.size() - 2], k = of_weight.back();
+  return !has(of_result, k) && has(of_result, n) && !has(of_x, n) && has(of_x, k);
+}
+
+class Adder {
+ public:
+  Adder(const Graph& g, const std::vector<LowRank>& parts) : r_(g) {
+    for (const LowRank& p : parts) {
+      const ValueId weight = low_rank_weight(g, p);
+      LUMEN_CHECK(!parts_.contains(weight), "two changes of {}", p.weight);
+      parts_[weight] = {p};
+    }
+  }
+
+  Graph run() {
+    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+      r_.keep(v);
+      if (const auto part = parts_.find(v); part != parts_.end()) add_inputs(part->second, v);
+      const Node& node = r_.from[v];
+      const auto part_of = [&](size_t operand, bool rows) -> Part* {
+        const auto part = parts_.find(node.operands[operand]);
+        return part != parts_.end() && part->second.what.rows == rows ? &part->second : nullptr;
+      };
+      if (node.op == Op::contract_) {
+        for (const int side : {1, 0}) {
+          Part* part = part_of(static_cast<size_t>(side), false);
+          if (part && r_.from[node.operands[static_cast<size_t>(side)]].type.shape.size() == 2 &&
+              is_product_with(node, side))
+            beside_product(*part, v, side);
+        }
+      } else if (node.op == Op::contract_gather_) {
+        Part* part = part_of(1, false);
+        if (part && is_product_with(node, 1)) beside_picked(*part, v);
+      } else if (node.op == Op::gather_) {
+        if (Part* part = part_of(0, true)) beside_rows(*part, v);
+      }
+    }
+    for (const auto& [weight, part] : parts_) {
+      if (!part.used)
+        throw user_error("'{}' is not used in a way that a change of low rank could be added to", part.what.weight);
+    }
+    return r_.finish();
+  }
+
+ private:
+  struct Part {
+    LowRank what;
+    ValueId a = -1, b = -1;
+    ValueId gain = -1, own = -1;  // of the sum, and of what the weight gives; absent: 1
+    bool used = false;
+  };
+
+  ValueId input(const std::string& name, Role role, const Shape& shape) {
+    return r_.build.input(name, role, {shape, {}});
+  }
+
+  void add_inputs(Part& part, ValueId weight) {
+    const std::string& name = part.what.weight;
+    const Shape shape = r_.from[weight].type.shape;
+    const auto [a, b] = low_rank_shapes(shape, part.what);
+    part.a = input(low_rank_a(name), Role::parameter, a);
+    part.b = input(low_rank_b(name), Role::parameter, b);
+    const Shape rows = low_rank_rows(shape, part.what.rows);
+    if (part.what.gain) part.own = input(low_rank_gain(name), Role::parameter, rows);
+    if (!part.what.magnitudes) return;
+    part.gain = r_.build.div(input(low_rank_magnitude(name), Role::parameter, rows),
+                             input(low_rank_norm(name), Role::data, rows));
+  }
+
+  // A letter that none of the texts has.
+  static char free_letter(const std::vector<std::string>& indices) {
+    for (char c = 'a'; c <= 'z'; ++c) {
+      bool taken = false;
+      for (const std::string& i : indices) taken = taken || i.find(c) != std::string::npos;
+      if (!taken) return c;
+    }
+    LUMEN_CHECK(false, "a product with 26 axes");
+    return 0;
+  }
+
+  ValueId dropped(const LowRank& what, ValueId x) {
+    if (what.dropout <= 0) return x;
+    if (seed_ < 0) seed_ = r_.build.input(kDropoutSeed, Role::data, {{}, {Scalar::u32, nullptr}});
+    const ValueId random = r_.build.random(seed_, what.salt, r_.build.type(x).shape);
+    Formula f;
+    f.inputs = {Scalar::f32, Scalar::f32};
+    const int is_out = f.op(ScalarOp::lt_, f.input(1), f.constant(Scalar::f32, what.dropout));
+    const int grown = f.op(ScalarOp::mul_, f.input(0), f.constant(Scalar::f32, 1 / (1 - what.dropout)));
+    f.outputs = {f.op(ScalarOp::select_, is_out, f.constant(Scalar::f32, 0), grown)};
+    return r_.build.map(std::move(f), {x, random});
+  }
+
+  ValueId scaled(const LowRank& what, ValueId narrow) {
+    return what.scale == 1 ? narrow : r_.build.mul(narrow, r_.build.scalar(what.scale));
+  }
+
+  void beside_product(Part& part, ValueId v, int side) {
+    const Node node = r_.from[v];
+    const std::vector<std::string>& i = node.attributes.indices;
+    const std::string& of_x = i[static_cast<size_t>(1 - side)];
+    const char n = i[static_cast<size_t>(side)][0], k = i[static_cast<size_t>(side)][1], r = free_letter(i);
+    std::string narrow = of_x;
+    narrow[narrow.find(k)] = r;
+    const ValueId x = dropped(part.what, r_[node.operands[static_cast<size_t>(1 - side)]]);
+    const ValueId t = r_.build.contract(x, part.a, of_x, {r, k}, narrow);
+    const ValueId d = r_.build.contract(scaled(part.what, t), part.b, narrow, {n, r}, i[2]);
+    const auto again = [&] {
+      const ValueId w = r_[node.operands[static_cast<size_t>(side)]];
+      return r_.build.contract(side == 0 ? w : x, side == 0 ? x : w, i[0], i[1], i[2]);
+    };
+    finish(part, v, d, again, [&](ValueId gain) {
+      Shape shape = r_.build.type(gain).shape;
+      shape.resize(i[2].size() - i[2].find(n), Dim(1));
+      return r_.build.reshape(gain, shape);
+    });
+  }
+
+  void beside_picked(Part& part, ValueId v) {
+    const Node node = r_.from[v];
+    const std::vector<std::string>& i = node.attributes.indices;
+    const std::string &of_x = i[0], &of_weight = i[1], &of_index = i[2];
+    const char e = of_weight[0], n = of_weight[1], k = of_weight[2], r = free_letter(i);
+    const ValueId index = r_[node.operands[2]], x = dropped(part.what, r_[node.operands[0]]);
+    const ValueId t = r_.build.contract_gather(x, part.a, index, of_x, {e, r, k}, of_index);
+    const ValueId d = r_.build.contract_gather(scaled(part.what, t), part.b, index, of_index + r, {e, n, r}, of_index);
+    const auto again = [&] {
+      return r_.build.contract_gather(x, r_[node.operands[1]], index, of_x, of_weight, of_index);
+    };
+    finish(part, v, d, again, [&](ValueId gain) { return r_.build.gather(gain, index); });
+  }
+
+  void beside_rows(Part& part, ValueId v) {
+    const Node node = r_.from[v];
+    const ValueId t = scaled(part.what, r_.build.gather(part.a, r_[node.operands[1]]));
+    std::string narrow;
+    for (size_t d = 1; d < node.type.shape.size(); ++d) narrow += static_cast<char>('a' + d);
+    const ValueId d = r_.build.contract(t, part.b, narrow + "y", "zy", narrow + "z");
+    const auto again = [&] { return r_[v]; };  // numbers of rows are never left out
+    finish(part, v, d, again, [](ValueId gain) { return gain; });
+  }
+
+  // `beside`: a number for each row of the weight as the product has it. `again`: the product with what is left of its
+  // input.
+  // With a dropout d(x) what magnitudes add to the weight's own part reads d(x), too, as the method's authors and peft
+  // have it: y = W x + (gain - 1) W d(x) + gain scale B A d(x), at the price of a second product with W.
+  template <typename Again, typename Beside>
+  void finish(Part& part, ValueId v, ValueId change, const Again& again, const Beside& beside) {
+    const ValueId own = part.own < 0 ? r_[v] : r_.build.mul(r_[v], beside(part.own));
+    ValueId sum = -1;
+    if (part.gain >= 0 && part.what.dropout > 0 && !part.what.rows) {
+      const ValueId gain = beside(part.gain);
+      const ValueId more = r_.build.mul(again(), r_.build.sub(gain, r_.build.scalar(1)));
+      sum = r_.build.add(r_.build.add(own, more), r_.build.mul(change, gain));
+    } else {
+      sum = r_.build.add(own, change);
+      if (part.gain >= 0) sum = r_.build.mul(sum, beside(part.gain));
+    }
+    r_.to[sum].label = r_.from[v].label;
+    r_.replace(v, sum);
+    part.used = true;
+  }
+
+  Rewriter r_;
+  std::map<ValueId, Part> parts_;
+  ValueId seed_ = -1;
+};
+
+class NormFiller {
+ public:
+  NormFiller(const Graph& g, const std::vector<LowRank>& parts) : r_(g) {
+    for (const LowRank& p : parts) {
+      if (!p.magnitudes) continue;
+      if (const ValueId norm = g.find_input(low_rank_norm(p.weight)); norm >= 0) parts_[norm] = p;
+    }
+  }
+
+  Graph run() {
+    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+      if (const auto part = parts_.find(v); part != parts_.end())
+        r_.replace(v, norm(part->second, r_.from[v].type));
+      else
+        r_.keep(v);
+    }
+    return r_.finish();
+  }
+
+ private:
+  ValueId value(const std::string& name) {
+    const ValueId old = r_.from.find_input(name);
+    LUMEN_CHECK(old >= 0 && r_[old] >= 0, "{} is no input in front of its norm", name);
+    return r_.build.convert(r_[old], Scalar::f32);
+  }
+
+  // |W + s B A|^2 of a row = |W|^2 + B (2 s W A^T + s^2 B (A A^T)), row by row.
+  ValueId norm(const LowRank& part, const Type& type) {
+    Builder& build = r_.build;
+    const ValueId w = r_[r_.from.find_input(part.weight)], a = value(low_rank_a(part.weight)),
+                  b = value(low_rank_b(part.weight));
+    const ValueId squares = build.input(low_rank_squares(part.weight), Role::data, type);
+    const bool many = type.shape.size() == 2;
+    const auto letters = [&](const char* text) { return many ? "e" + std::string(text) : std::string(text); };
+    const ValueId crossed = part.rows ? build.contract(a, w, "kr", "kn", "rn")
+                                      : build.contract(a, w, letters("rk"), letters("nk"), letters("rn"));
+    const ValueId gram = part.rows ? build.contract(a, a, "kr", "kq", "rq")
+                                   : build.contract(a, a, letters("rk"), letters("qk"), letters("rq"));
+    const ValueId own = build.contract(b, gram, letters("nr"), letters("rq"), letters("nq"));
+    const ValueId turned = build.permute(crossed, many ? std::vector<int>{0, 2, 1} : std::vector<int>{1, 0});
+    Formula f;
+    f.inputs = {Scalar::f32, Scalar::f32, Scalar::f32};
+    const auto times = [&](int x, double by) { return f.op(ScalarOp::mul_, x, f.constant(Scalar::f32, by)); };
+    f.outputs = {
+        f.op(ScalarOp::mul_, f.input(0),
+             f.op(ScalarOp::add_, times(f.input(1), 2 * part.scale), times(f.input(2), part.scale * part.scale)))};
+    const ValueId added = build.reduce(build.map(std::move(f), {b, turned, own}), Reduction::sum, {-1});
+    // Rounding must not make a row of zeros negative, nor its gain infinite.
+    const ValueId total =
+        build.binary(ScalarOp::max_, build.add(squares, build.reshape(added, type.shape)), build.scalar(kLeastSquare));
+    return build.unary(ScalarOp::sqrt_, total);
+  }
+
+  static constexpr double kLeastSquare = 1e-30;
+
+  Rewriter r_;
+  std::map<ValueId, LowRank> parts_;
+};
+
+}  // namespace
+
+std::string low_rank_a(const std::string& weight) {
+  return weight + ".low_rank_a";
+}
+std::string low_rank_b(const std::string& weight) {
+  return weight + ".low_rank_b";
+}
+std::string low_rank_magnitude(const std::string& weight) {
+  return weight + ".low_rank_magnitude";
+}
+std::string low_rank_gain(const std::string& weight) {
+  return weight + ".low_rank_gain";
+}
+std::string low_rank_squares(const std::string& weight) {
+  return weight + ".low_rank_squares";
+}
+
+Shape low_rank_rows(const Shape& weight, bool rows) {
+  return rows ? Shape{weight[1]} : Shape(weight.begin(), weight.end() - 1);
+}
+
+ValueId low_rank_weight(const Graph& g, const LowRank& change) {
+  const ValueId weight = g.find_input(change.weight);
+  const size_t axes = weight < 0 ? 0 : g[weight].type.shape.size();
+  if ((axes != 2 && (axes != 3 || change.rows)) || change.rank < 1)
+    throw user_error("'{}' is no matrix that a change of low rank could be added to", change.weight);
+  return weight;
+}
+
+std::pair<Shape, Shape> low_rank_shapes(const Shape& weight, const LowRank& change) {
+  Shape a = weight, b = weight;
+  a[change.rows ? 1 : weight.size() - 2] = Dim(change.rank);
+  b.back() = Dim(change.rank);
+  if (change.rows) b[0] = weight[1];
+  return {a, b};
+}
+
+std::map<std::string, LowRankPlaces> low_rank_places(Graph g) {
+  inline_calls(g);
+  simplify(g);
+  std::map<std::string, LowRankPlaces> places;
+  const auto is_weight = [&](ValueId v, size_t axes) {
+    return g[v].op == Op::input_ && g[v].attributes.role == Role::parameter && g[v].type.shape.size() == axes;
+  };
+  for (const Node& node : g.nodes) {
+    if (node.op == Op::contract_) {
+      for (const int side : {1, 0})
+        if (const ValueId w = node.operands[static_cast<size_t>(side)]; is_weight(w, 2) && is_product_with(node, side))
+          places[g[w].attributes.name].products = true;
+    } else if (node.op == Op::contract_gather_) {
+      if (const ValueId w = node.operands[1]; is_weight(w, 3) && is_product_with(node, 1))
+        places[g[w].attributes.name].products = true;
+    } else if (node.op == Op::gather_ && is_weight(node.operands[0], 2)) {
+      places[g[node.operands[0]].attributes.name].rows = true;
+    }
+  }
+  return places;
+}
+
+Graph add_low_rank(Graph g, const std::vector<LowRank>& parts) {
+  if (parts.empty()) return g;
+  inline_calls(g);
+  simplify(g);  // each use of a weight names it itself
+  return Adder(g, parts).run();
+}
+
+Graph fill_norms(Graph g, const std::vector<LowRank>& parts) {
+  const bool any = std::any_of(parts.begin(), parts.end(), [](const LowRank& p) { return p.magnitudes; });
+  return any ? NormFiller(g, parts).run() : g;
+}
+
+}  // namespace lumen::graph

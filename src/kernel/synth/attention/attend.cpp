@@ -1,0 +1,562 @@
+// Attention in one kernel that streams over the keys. A task owns a tile of query rows that share keys and values (the
+// queries of a head, and the heads of a group) and walks the keys in blocks: a block's keys are turned so that lanes
+// are keys, its values are unpacked, both once per tile; then for a few rows at a time scores, probabilities and the
+// weighted sum of values stay in the nearest cache. No more than rows x block scores exist at any time.
+//
+// Numbers: f32 throughout. Each row keeps the maximum m of the scores so far, the sum l of exp(s - m) in one partial
+// sum per lane, and the sum o of exp(s - m) v; when a block raises m, l and o are scaled by exp(m_old - m_new). The
+// result is o / l. Blocks follow each other in order, so the order of every sum is fixed by the shape and the machine.
+// Blocks that a row's mask hides (attend.h: KeyRange) are not computed: their probabilities are exactly 0. Where there
+// are few tiles and many keys, tasks take parts of the keys, joined in order by attend_merge. Proved by
+// tests/kernel/synth/attention/synth_attend_test.cpp.
+#include "kernel/synth/attention/attend.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "graph/match/access.h"
+#include "kernel/synth/order/transpose.h"
+
+namespace lumen::synth {
+
+using loop::BufferId;
+using loop::LoopKind;
+using loop::ValueId;
+using loop::VType;
+
+namespace {
+
+constexpr double kGrain = 131072;       // multiplications per task
+constexpr int64_t kRows = 64;           // query rows of a tile
+constexpr int64_t kFew = 3;             // rows for which keys are not worth turning
+constexpr int64_t kBlockBytes = 32768;  // of a block's keys, turned
+constexpr int64_t kMaxBlock = 128;      // keys
+constexpr int64_t kEnough = 32;         // tasks that keep every thread busy
+constexpr double kLowest = std::numeric_limits<float>::lowest();
+constexpr int64_t kPart = 512;  // keys per part of a split row, at least
+
+class AttendKernel : AttendWriter {
+ public:
+  AttendKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
+      : AttendWriter(plan, target),
+        plan_(plan),
+        group_(group),
+        a_(plan, group),
+        range_(plan, group, a_.extents, a_.score) {
+    nothing_.inputs = group.inputs;
+    choose_tile(target);
+  }
+
+  Synthesis run() {
+    for (const graph::ValueId v : group_.inputs) draft_.value(v, false);
+    const int64_t all_rows = product(a_.row_extents());
+    Synthesis out;
+    out.scratch = declare_results(group_, a_, parts_);
+    const std::vector<bool> apart(a_.extents.size() + 1, true);
+    using Accesses = std::map<graph::ValueId, Access>;
+    Accesses dot{{a_.q, a_.q_access}, {a_.k, a_.k_access}}, pick{{a_.v, a_.v_access}};
+    if (a_.k_found) dot[a_.k_found->index] = a_.k_found->access;
+    if (a_.v_found) pick[a_.v_found->index] = a_.v_found->access;
+    dot_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.dot_space(), apart, dot);
+    map_ = std::make_unique<Body>(draft_, plan_, group_, a_.extents, apart);
+    pick_ = std::make_unique<Body>(draft_, plan_, nothing_, a_.pick_space(), apart, pick,
+                                   Accesses{{a_.written, a_.result_access}});
+    direct_keys_ = dot_->chunking(lanes_).lanes == 0;
+    direct_values_ = groups_ == 1 && pick_->chunking(lanes_).lanes == 0 && a_.width % lanes_ == 0;
+    // Every row axis outside the tile, then tiles, then parts of the keys.
+    std::vector<int64_t> outer = a_.row_extents();
+    for (const int d : tile_axes_) outer[d] = 1;
+    outer.push_back(tiles_);
+    outer.push_back(parts_);
+    const double work =
+        static_cast<double>(a_.keys) / static_cast<double>(parts_) * static_cast<double>((a_.depth + a_.width) * tile_);
+    Tasks tasks;
+    tasks.rows = product(outer);
+    tasks.part = 1;
+    tasks.rows_per_task =
+        std::clamp<int64_t>(static_cast<int64_t>(kGrain / static_cast<double>(target_->task_divisor) / work), 1,
+                            std::max<int64_t>(tasks.rows, 1));
+    for_tasks(
+        b_, tasks, outer, 1, [&] { begin(); },
+        [&](const std::vector<ValueId>& counters, ValueId, ValueId) { tile(counters); });
+    double bytes = static_cast<double>(graph::byte_size(g_[a_.written].type));
+    for (const graph::ValueId input : group_.inputs) {
+      int64_t whole = graph::byte_size(g_[input].type), viewed = 0;  // of a cache of many layers one is read
+      for (const graph::ValueId load : {a_.q, a_.k, a_.v})
+        if (memory_of(load) == input) viewed += graph::byte_size(g_[load].type);
+      bytes += static_cast<double>(viewed > 0 ? std::min(whole, viewed) : whole);
+    }
+    const double pairs = static_cast<double>(all_rows) * static_cast<double>(a_.keys);
+    out.steps.push_back(
+        draft_.finish(fmt::format("attend {} depth {} width {} {}{}{} tile {}x{} by {}x{}{}", shape_text(a_.extents),
+                                  a_.depth, a_.width, map_->summary(), a_.is_found() ? " by table" : "",
+                                  range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
+                                  key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
+                      2.0 * pairs * static_cast<double>(a_.depth + a_.width), bytes));
+    if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, *target_, parts_));
+    return out;
+  }
+
+ private:
+  // The value in memory a load reads, below views and casts.
+  graph::ValueId memory_of(graph::ValueId v) const {
+    while (graph::is_view(g_[v].op) || graph::is_unpack(g_, v) || g_[v].op == graph::Op::gather_) v = g_[v].operands[0];
+    return v;
+  }
+
+  // Rows of a tile: axes along which keys and values stay, from the innermost outwards until there are enough.
+  void choose_tile(const machine::Machine& target) {
+    target_ = &target;
+    depth_ = round_up(a_.depth, lanes_);
+    width_ = round_up(a_.width, lanes_);
+    const int64_t most = std::clamp<int64_t>(target.task_bytes / (depth_ * 32), 1, kRows);
+    for (int d = static_cast<int>(a_.extents.size()) - 2; d >= 0 && rows_ < most; --d) {
+      if (a_.extents[d] == 1) continue;
+      if (!a_.shares_keys(static_cast<size_t>(d))) continue;
+      tile_axes_.insert(tile_axes_.begin(), d);
+      tile_extents_.insert(tile_extents_.begin(), a_.extents[d]);
+      rows_ *= a_.extents[d];
+    }
+    const int sums = target.vector_registers >= 32 ? 16 : 8;  // vectors held at once
+    together_ = static_cast<int>(std::min<int64_t>(rows_, sums / 2));
+    few_ = rows_ <= kFew;
+    tiles_ = (rows_ + most - 1) / most;
+    tile_ = round_up((rows_ + tiles_ - 1) / tiles_, together_);
+    tiles_ = (rows_ + tile_ - 1) / tile_;
+    groups_ = tile_ / together_;
+    key_vectors_ = 1;
+    while (key_vectors_ * 2 * together_ <= sums && key_vectors_ * lanes_ < a_.keys && key_vectors_ < 8)
+      key_vectors_ *= 2;
+    const int64_t panel = int64_t{key_vectors_} * lanes_;
+    block_ = std::clamp<int64_t>(std::min(kBlockBytes, target.task_bytes) / (depth_ * 4) / panel * panel, panel,
+                                 round_up(kMaxBlock, panel));
+    block_ = std::min(block_, round_up(a_.keys, panel));
+    int64_t tasks = tiles_;
+    const std::vector<int64_t> rows = a_.row_extents();
+    for (size_t d = 0; d < rows.size(); ++d)
+      if (std::find(tile_axes_.begin(), tile_axes_.end(), static_cast<int>(d)) == tile_axes_.end()) tasks *= rows[d];
+    if (tasks < target.enough(kEnough) && a_.keys >= 2 * target.grain(kPart) && group_.results.size() == 1) {
+      const int64_t part = round_up(std::max(target.grain(kPart), a_.keys * tasks / target.enough(kEnough)), block_);
+      parts_ = (a_.keys + part - 1) / part;
+      part_ = part;
+    }
+  }
+
+  void begin() {
+    for (Body* body : {dot_.get(), map_.get(), pick_.get()}) body->begin_task();
+    queries_ = b_.alloc(tile_ * depth_ * 4, 64);
+    turned_ = b_.alloc((few_ ? int64_t{together_} * lanes_ * lanes_ : block_ * depth_) * 4, 64);
+    if (!direct_keys_ && !few_) staged_ = b_.alloc(int64_t{lanes_} * depth_ * 4, 64);
+    if (!direct_values_) values_ = b_.alloc(block_ * width_ * 4, 64);
+    sums_ = b_.alloc(tile_ * width_ * 4, 64);
+    row_ = b_.alloc(together_ * block_ * 4, 64);
+    tops_ = b_.alloc(tile_ * 4, 64);
+    totals_ = b_.alloc(tile_ * lanes_ * 4, 64);
+    if (range_.is_bounded()) {
+      first_ = b_.alloc(groups_ * 8, 64);
+      end_ = b_.alloc(groups_ * 8, 64);
+      bounds_ = b_.alloc(16, 64);
+    }
+    softmax_ = std::make_unique<Accumulators>(b_, g_, std::vector<graph::ValueId>{a_.top, a_.sum}, lanes_, 1);
+  }
+
+  // ---- places and axes
+
+  // Row i of the tile; rows behind the last repeat it, and are never written.
+  int open_row(Body& body, ValueId i) {
+    ValueId row = b_.add(first_row_, i);
+    if (rows_ % tile_ != 0) row = b_.op(ScalarOp::min_, row, b_.i64(rows_ - 1));
+    const std::vector<ValueId> at = digits(b_, row, tile_extents_);
+    int opened = 0;
+    for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, static_cast<size_t>(tile_axes_[k]), at[k]);
+    return opened;
+  }
+
+  // Key `number` in a body that reads keys or values.
+  int open_key(Body& body, ValueId number) {
+    const int opened = open_axis(body, a_.extents.size() - 1, number);
+    const bool is_dot = &body == dot_.get();
+    const std::optional<Attention::Found>& found = is_dot ? a_.k_found : a_.v_found;
+    if (!found) return opened;
+    LUMEN_CHECK(opened == 1, "a single key is found by a table");
+    const ValueId inside = key_in_table(body, *found);
+    body.shift_load(is_dot ? a_.k : a_.v, times(sub(inside, number), found->stride));
+    return opened;
+  }
+
+  // ---- one tile
+
+  void tile(std::vector<ValueId> counters) {
+    const ValueId part = counters.back();
+    counters.pop_back();
+    first_row_ = times(counters.back(), tile_);
+    counters.pop_back();
+    count_ = rows_ % tile_ == 0 ? b_.i64(tile_) : least(b_.i64(tile_), sub(b_.i64(rows_), first_row_));
+    Body* bodies[3] = {dot_.get(), map_.get(), pick_.get()};
+    int opened[3] = {0, 0, 0};
+    const std::vector<int64_t> dense = dense_strides_of(a_.row_extents());
+    row_number_ = b_.i64(0);
+    for (size_t d = 0; d < counters.size(); ++d) {
+      if (std::find(tile_axes_.begin(), tile_axes_.end(), static_cast<int>(d)) != tile_axes_.end()) continue;
+      row_number_ = b_.add(row_number_, times(counters[d], dense[d]));
+      for (int n = 0; n < 3; ++n) opened[n] += open_axis(*bodies[n], d, counters[d]);
+    }
+    load_queries();
+    serial(b_.i64(0), b_.i64(tile_), 1, [&](ValueId i) {
+      b_.store(tops_, b_.real(kLowest, {Scalar::f32, 1}), bytes(i, 1), 4);
+      b_.store(totals_, b_.real(0, vector()), bytes(i, lanes_), line_);
+      for (int64_t e = 0; e < width_; e += lanes_)
+        b_.store(sums_, b_.real(0, vector()), b_.add(bytes(i, width_), b_.i64(e * 4)), line_);
+    });
+    ValueId from = times(part, part_), to = b_.i64(a_.keys);
+    if (parts_ > 1) to = least(b_.add(from, b_.i64(part_)), to);
+    if (range_.is_bounded()) {
+      find_bounds();
+      from = most(from, down(b_.load(bounds_, {Scalar::i64, 1}, b_.i64(0), 8), block_));
+      to = least(to, b_.load(bounds_, {Scalar::i64, 1}, b_.i64(8), 8));
+    }
+    serial(from, to, block_, [&](ValueId key) { block(key, least(b_.add(key, b_.i64(block_)), to)); });
+    serial(b_.i64(0), count_, 1, [&](ValueId i) { parts_ > 1 ? keep(i, part) : finish(i); });
+    for (int n = 0; n < 3; ++n) close(*bodies[n], opened[n]);
+  }
+
+  void load_queries() {
+    serial(b_.i64(0), b_.i64(tile_), 1, [&](ValueId i) {
+      if (a_.depth % lanes_ != 0)  // what is left of the last vector
+        b_.store(queries_, b_.real(0, vector()), b_.add(times(i, depth_ * 4), b_.i64((depth_ - lanes_) * 4)), line_);
+      const int opened = open_row(*dot_, i);
+      for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), a_.depth % lanes_ == 0, [&](int) {
+        b_.store(queries_, as_f32(dot_->value(a_.q)), bytes(b_.add(times(i, depth_), dot_->at()), 1), 4, dot_->count());
+      });
+      close(*dot_, opened);
+    });
+  }
+
+  // The keys that some row of each group sees, and of the tile.
+  void find_bounds() {
+    const VType i64{Scalar::i64, 1};
+    const ValueId least_at = b_.i64(0), most_at = b_.i64(8);
+    b_.store(bounds_, b_.i64(a_.keys), least_at, 8);
+    b_.store(bounds_, b_.i64(0), most_at, 8);
+    serial(b_.i64(0), b_.i64(groups_), 1, [&](ValueId group) {
+      const ValueId at = b_.mul(group, b_.i64(8));
+      b_.store(first_, b_.i64(a_.keys), at, 8);
+      b_.store(end_, b_.i64(0), at, 8);
+      serial(b_.i64(0), b_.i64(together_), 1, [&](ValueId r) {
+        const int opened = open_row(*map_, b_.add(times(group, together_), r));
+        const auto [first, end] = range_.of_row(b_, *map_);
+        b_.store(first_, least(first, b_.load(first_, i64, at, 8)), at, 8);
+        b_.store(end_, most(end, b_.load(end_, i64, at, 8)), at, 8);
+        close(*map_, opened);
+      });
+      b_.store(bounds_, least(b_.load(first_, i64, at, 8), b_.load(bounds_, i64, least_at, 8)), least_at, 8);
+      b_.store(bounds_, most(b_.load(end_, i64, at, 8), b_.load(bounds_, i64, most_at, 8)), most_at, 8);
+    });
+  }
+
+  // Keys key .. end - 1, for all groups of rows.
+  void block(ValueId key, ValueId end) {
+    if (!few_) turn_keys(key, end);
+    if (!direct_values_) unpack_values(key, end);
+    const ValueId used = tiles_ == 1 && rows_ == tile_
+                             ? b_.i64(groups_)
+                             : b_.op(ScalarOp::div_, b_.add(count_, b_.i64(together_ - 1)), b_.i64(together_));
+    serial(b_.i64(0), used, 1, [&](ValueId group) {
+      if (!range_.is_bounded()) {
+        rows(group, key, key, end);
+        return;
+      }
+      // Whole vectors of keys; what the mask hides in them it hides by itself.
+      const VType i64{Scalar::i64, 1};
+      const ValueId at = b_.mul(group, b_.i64(8));
+      const ValueId from = most(key, down(b_.load(first_, i64, at, 8), lanes_));
+      const ValueId seen = b_.load(end_, i64, at, 8);
+      const ValueId to = least(end, down(b_.add(seen, b_.i64(lanes_ - 1)), lanes_));
+      b_.branch(less(from, to), [&] { rows(group, key, from, to); });
+    });
+  }
+
+  // Vector panel p of the block holds, for each number of the depth, that number of key_vectors_ * lanes_ keys.
+  ValueId panel_place(ValueId key_in_block, ValueId depth) {
+    const int64_t panel = int64_t{key_vectors_} * lanes_;
+    const ValueId inside = b_.op(ScalarOp::rem_, key_in_block, b_.i64(panel));
+    return bytes(b_.add(b_.add(times(sub(key_in_block, inside), depth_), times(depth, panel)), inside), 1);
+  }
+
+  void turn_keys(ValueId key, ValueId end) {
+    serial(key, end, lanes_, [&](ValueId at) {
+      // Keys beyond the last repeat it; their scores are never used.
+      const auto number = [&](ValueId j) {
+        const ValueId n = b_.add(at, j);
+        return a_.keys % lanes_ == 0 ? n : least(n, b_.i64(a_.keys - 1));
+      };
+      const auto square = [&](ValueId depth, const std::function<ValueId(int)>& line) {
+        std::vector<ValueId> tile;
+        for (int j = 0; j < lanes_; ++j) tile.push_back(line(j));
+        transpose(b_, tile);
+        for (int l = 0; l < lanes_; ++l)
+          b_.store(turned_, tile[l], panel_place(sub(at, key), b_.add(depth, b_.i64(l))), 4);
+      };
+      if (direct_keys_) {
+        const auto from_memory = [&](ValueId depth, ValueId count) {
+          square(depth, [&](int j) {
+            const int opened = open_key(*dot_, number(b_.i64(j)));
+            dot_->open_lanes(depth, lanes_, count);
+            const ValueId x = as_f32(dot_->value(a_.k));
+            dot_->close();
+            close(*dot_, opened);
+            return x;
+          });
+        };
+        const int64_t whole = a_.depth / lanes_ * lanes_;
+        if (whole > 0) serial(b_.i64(0), b_.i64(whole), lanes_, [&](ValueId d) { from_memory(d, -1); });
+        if (whole < a_.depth) from_memory(b_.i64(whole), b_.i64(a_.depth - whole));
+        return;
+      }
+      serial(b_.i64(0), b_.i64(lanes_), 1, [&](ValueId j) {
+        const int opened = open_key(*dot_, number(j));
+        for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), true, [&](int) {
+          b_.store(staged_, as_f32(dot_->value(a_.k)), bytes(b_.add(times(j, depth_), dot_->at()), 1), 4);
+        });
+        close(*dot_, opened);
+      });
+      serial(b_.i64(0), b_.i64(depth_), lanes_, [&](ValueId d) {
+        square(d, [&](int j) { return b_.load(staged_, vector(), bytes(b_.add(d, b_.i64(j * depth_)), 1), line_); });
+      });
+    });
+  }
+
+  void unpack_values(ValueId key, ValueId end) {
+    serial(key, end, 1, [&](ValueId at) {
+      const int opened = open_key(*pick_, at);
+      for_lanes(b_, *pick_, lanes_, 1, b_.i64(0), b_.i64(a_.width), a_.width % lanes_ == 0, [&](int) {
+        b_.store(values_, as_f32(pick_->value(a_.v)), bytes(b_.add(times(sub(at, key), width_), pick_->at()), 1), 4,
+                 pick_->count());
+      });
+      close(*pick_, opened);
+    });
+  }
+
+  // Rows group * together_ .. of the tile and keys from .. to - 1 of the block that begins at `key`; `from` is a
+  // multiple of the lanes.
+  void rows(ValueId group, ValueId key, ValueId from, ValueId to) {
+    const ValueId first = times(group, together_);
+    few_ ? score_few(key, from, to) : score(first, key, from, to);
+    const ValueId count = rows_ % together_ == 0 ? b_.i64(together_) : least(b_.i64(together_), sub(count_, first));
+    serial(b_.i64(0), count, 1, [&](ValueId r) { soften(first, r, key, from, to); });
+    for (int64_t e = 0; e < width_;) {
+      int vectors = key_vectors_;
+      while (e + int64_t{vectors} * lanes_ > width_) vectors /= 2;
+      const int64_t step = int64_t{vectors} * lanes_, end = e + (width_ - e) / step * step;
+      serial(b_.i64(e), b_.i64(end), step, [&](ValueId at) { pick(first, key, from, to, at, vectors); });
+      e = end;
+    }
+  }
+
+  void score(ValueId first, ValueId key, ValueId from, ValueId to) {
+    const int64_t panel = int64_t{key_vectors_} * lanes_;
+    serial(down(sub(from, key), panel), sub(to, key), panel, [&](ValueId at) {
+      Accumulators sums(b_, g_, {a_.scores}, lanes_, together_ * key_vectors_);
+      sums.reset(0);
+      serial(b_.i64(0), b_.i64(a_.depth), 1, [&](ValueId d) {
+        std::vector<ValueId> keys;
+        for (int k = 0; k < key_vectors_; ++k)
+          keys.push_back(b_.load(turned_, vector(),
+                                 bytes(b_.add(b_.add(times(at, depth_), times(d, panel)), b_.i64(k * lanes_)), 1),
+                                 line_));
+        for (int r = 0; r < together_; ++r) {
+          const ValueId place = bytes(b_.add(b_.add(times(first, depth_), d), b_.i64(r * depth_)), 1);
+          const ValueId x = b_.splat(b_.load(queries_, {Scalar::f32, 1}, place, 4), lanes_);
+          for (int k = 0; k < key_vectors_; ++k) sums.multiply_add(r * key_vectors_ + k, x, keys[k], fused_);
+        }
+      });
+      for (int r = 0; r < together_; ++r)
+        for (int k = 0; k < key_vectors_; ++k)
+          b_.store(row_, sums.get(0, r * key_vectors_ + k), bytes(b_.add(at, b_.i64(r * block_ + k * lanes_)), 1),
+                   line_);
+    });
+  }
+
+  // The same where rows are so few that turning keys would cost more than multiplying them: lanes are numbers of the
+  // depth, and as many sums of lanes as there are lanes are folded together.
+  void score_few(ValueId key, ValueId from, ValueId to) {
+    serial(from, to, lanes_, [&](ValueId at) {
+      serial(b_.i64(0), b_.i64(lanes_), 1, [&](ValueId j) {
+        Accumulators sums(b_, g_, {a_.scores}, lanes_, together_);
+        sums.reset(0);
+        const ValueId number = b_.add(at, j);  // keys beyond the last repeat it
+        const int opened = open_key(*dot_, a_.keys % lanes_ == 0 ? number : least(number, b_.i64(a_.keys - 1)));
+        for_lanes(b_, *dot_, lanes_, 1, b_.i64(0), b_.i64(a_.depth), a_.depth % lanes_ == 0, [&](int) {
+          const ValueId x = as_f32(dot_->value(a_.k));
+          for (int r = 0; r < together_; ++r) {
+            const ValueId place = bytes(b_.add(dot_->at(), b_.i64(r * depth_)), 1);
+            const ValueId y = b_.load(queries_, {Scalar::f32, dot_->lanes()}, place, 4);
+            if (dot_->lanes() == lanes_) {
+              sums.multiply_add(r, y, x, fused_);
+            } else {
+              sums.add(0, r, b_.mul(y, x), -1);
+            }
+          }
+        });
+        close(*dot_, opened);
+        for (int r = 0; r < together_; ++r)
+          b_.store(turned_, sums.get(0, r), bytes(b_.add(b_.i64(int64_t{r} * lanes_), j), lanes_), line_);
+      });
+      for (int r = 0; r < together_; ++r) {
+        std::vector<ValueId> sums;
+        for (int j = 0; j < lanes_; ++j)
+          sums.push_back(b_.load(turned_, vector(), b_.i64((int64_t{r} * lanes_ + j) * line_), line_));
+        b_.store(row_, fold_each(std::move(sums)), bytes(b_.add(sub(at, key), b_.i64(r * block_)), 1), line_);
+      }
+    });
+  }
+
+  // Lane l of the result: all lanes of vector l, added in halves.
+  ValueId fold_each(std::vector<ValueId> x) {
+    for (int s = lanes_ / 2; s >= 1; s /= 2) {
+      std::vector<int> low, high;
+      for (int l = 0; l < lanes_; ++l) {
+        low.push_back(l & s ? lanes_ + (l ^ s) : l);
+        high.push_back(l & s ? lanes_ + l : l ^ s);
+      }
+      for (int i = 0; i < s; ++i) x[i] = b_.add(b_.shuffle({x[i], x[i + s]}, low), b_.shuffle({x[i], x[i + s]}, high));
+      x.resize(s);
+    }
+    return x[0];
+  }
+
+  // Scores to powers of row r of the group, in place; keeps the row's maximum and sum.
+  void soften(ValueId first, ValueId r, ValueId key, ValueId from, ValueId to) {
+    const VType one{Scalar::f32, 1};
+    const ValueId i = b_.add(first, r), top_at = bytes(i, 1), total_at = bytes(i, lanes_);
+    const int opened = open_row(*map_, i);
+    const auto pass = [&](const std::function<ValueId(ValueId)>& step, int reduce) {
+      softmax_->reset(reduce);
+      for_lanes(b_, *map_, lanes_, 1, from, to, a_.keys % lanes_ == 0, [&](int) {
+        const ValueId at = bytes(b_.add(times(r, block_), sub(map_->at(), key)), 1);
+        const ValueId x = step(b_.load(row_, {Scalar::f32, map_->lanes()}, at, 4));
+        b_.store(row_, x, at, 4);
+        softmax_->add(reduce, 0, x, map_->count());
+      });
+    };
+    pass(
+        [&](ValueId x) {
+          map_->set(a_.scores, x);
+          return map_->value(a_.score);
+        },
+        0);
+    const ValueId top = softmax_->total(0), before = b_.load(tops_, one, top_at, 4);
+    b_.branch(less(before, top), [&] {
+      b_.store(tops_, top, top_at, 4);
+      b_.branch(less(b_.real(kLowest, one), before), [&] {  // there is something to scale
+        const ValueId scale = b_.splat(b_.op(ScalarOp::exp_, sub(before, top)), lanes_);
+        b_.store(totals_, b_.mul(b_.load(totals_, vector(), total_at, line_), scale), total_at, line_);
+        serial(b_.i64(0), b_.i64(width_), lanes_, [&](ValueId e) {
+          const ValueId at = bytes(b_.add(times(i, width_), e), 1);
+          b_.store(sums_, b_.mul(b_.load(sums_, vector(), at, line_), scale), at, line_);
+        });
+      });
+    });
+    const ValueId now = b_.load(tops_, one, top_at, 4);
+    pass([&](ValueId x) { return b_.op(ScalarOp::exp_, sub(x, b_.splat(now, b_.type(x).lanes))); }, 1);
+    b_.store(totals_, b_.add(b_.load(totals_, vector(), total_at, line_), softmax_->get(1, 0)), total_at, line_);
+    close(*map_, opened);
+  }
+
+  // Numbers at .. of the weighted sums of the group's rows.
+  void pick(ValueId first, ValueId key, ValueId from, ValueId to, ValueId at, int vectors) {
+    Accumulators sums(b_, g_, {a_.last}, lanes_, together_ * vectors);
+    const auto kept = [&](int r, int w) {
+      return bytes(b_.add(b_.add(times(first, width_), at), b_.i64(r * width_ + int64_t{w} * lanes_)), 1);
+    };
+    for (int r = 0; r < together_; ++r)
+      for (int w = 0; w < vectors; ++w) sums.put(r * vectors + w, b_.load(sums_, vector(), kept(r, w), line_));
+    serial(sub(from, key), sub(to, key), 1, [&](ValueId n) {
+      std::vector<ValueId> values;
+      const int opened = direct_values_ ? open_key(*pick_, b_.add(key, n)) : 0;
+      for (int w = 0; w < vectors; ++w) {
+        const ValueId e = b_.add(at, b_.i64(int64_t{w} * lanes_));
+        if (direct_values_) {
+          pick_->open_lanes(e, lanes_, -1);
+          values.push_back(as_f32(pick_->value(a_.v)));
+          pick_->close();
+        } else {
+          values.push_back(b_.load(values_, vector(), bytes(b_.add(times(n, width_), e), 1), line_));
+        }
+      }
+      close(*pick_, opened);
+      for (int r = 0; r < together_; ++r) {
+        const ValueId p = b_.splat(b_.load(row_, {Scalar::f32, 1}, bytes(b_.add(n, b_.i64(r * block_)), 1), 4), lanes_);
+        for (int w = 0; w < vectors; ++w) sums.multiply_add(r * vectors + w, p, values[w], fused_);
+      }
+    });
+    for (int r = 0; r < together_; ++r)
+      for (int w = 0; w < vectors; ++w) b_.store(sums_, sums.get(0, r * vectors + w), kept(r, w), line_);
+  }
+
+  void finish(ValueId i) {
+    const ValueId total = b_.fold(ScalarOp::add_, b_.load(totals_, vector(), bytes(i, lanes_), line_));
+    for (const graph::ValueId r : group_.results) {
+      if (r == a_.written) continue;
+      const int opened = open_row(*map_, i);
+      map_->open_scalar();
+      map_->store(r, r == a_.top ? b_.load(tops_, {Scalar::f32, 1}, bytes(i, 1), 4) : total);
+      map_->close();
+      close(*map_, opened);
+    }
+    const int opened = open_row(*pick_, i);
+    each_number(a_.width, pick_->store_stride(a_.written) == 1 || a_.width == 1,
+                [&](ValueId at, int lanes, ValueId count) {
+                  pick_->open_lanes(at, lanes, count);
+                  const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), at), 1), 4);
+                  const ValueId o = b_.op(ScalarOp::div_, sum, b_.splat(total, lanes));
+                  pick_->store(a_.written, b_.convert(ScalarOp::cast_, g_[a_.written].type.element.scalar, o));
+                  pick_->close();
+                });
+    close(*pick_, opened);
+  }
+
+  // A part's row for attend_merge.
+  void keep(ValueId i, ValueId part) {
+    ValueId number = row_number_;
+    const std::vector<int64_t> dense = dense_strides_of(a_.row_extents());
+    const std::vector<ValueId> at = digits(b_, b_.add(first_row_, i), tile_extents_);
+    for (size_t k = 0; k < at.size(); ++k) number = b_.add(number, times(at[k], dense[tile_axes_[k]]));
+    number = b_.add(number, times(part, product(a_.row_extents())));
+    const ValueId total = b_.fold(ScalarOp::add_, b_.load(totals_, vector(), bytes(i, lanes_), line_));
+    keep_extremes(number, b_.load(tops_, {Scalar::f32, 1}, bytes(i, 1), 4), total);
+    each_number(a_.width, true, [&](ValueId e, int lanes, ValueId count) {
+      const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), e), 1), 4);
+      b_.store(partial_, sum, bytes(b_.add(times(number, a_.width), e), 1), 4, count);
+    });
+  }
+
+  const graph::Plan& plan_;
+  const graph::Group& group_;
+  graph::Group nothing_;  // the same memory, no nodes: for bodies that only read what they are given
+  Attention a_;
+  KeyRange range_;
+  const machine::Machine* target_ = nullptr;
+  std::unique_ptr<Body> dot_, map_, pick_;  // over (rows, keys, depth), (rows, keys), (rows, keys, width)
+  std::unique_ptr<Accumulators> softmax_;
+  std::vector<int> tile_axes_;  // of the scores: their rows share keys and values
+  std::vector<int64_t> tile_extents_;
+  int64_t rows_ = 1, tile_ = 1, tiles_ = 1, groups_ = 1;  // rows there are, rows of a tile, tiles, groups of a tile
+  int together_ = 1, key_vectors_ = 1;                    // rows of a group, vectors of keys side by side
+  int64_t depth_ = 1, width_ = 1, block_ = 1;             // in whole vectors; keys of a block
+  int64_t parts_ = 1, part_ = 0;
+  bool direct_keys_ = false, direct_values_ = false;  // read where they lie
+  bool few_ = false;                                  // rows: keys are not turned
+  BufferId queries_ = -1, turned_ = -1, staged_ = -1, values_ = -1, sums_ = -1, row_ = -1, tops_ = -1, totals_ = -1;
+  BufferId first_ = -1, end_ = -1, bounds_ = -1;
+  ValueId first_row_ = -1, count_ = -1, row_number_ = -1;
+};
+
+}  // namespace
+
+Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
+  return AttendKernel(plan, group, target).run();
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,79 @@
+// Joins parts of the keys, see attend.h. In the order of the parts: M = max m_p, l = sum l_p exp(m_p - M),
+// o = sum o_p exp(m_p - M) / l. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+#include "kernel/synth/attention/attend.h"
+
+namespace lumen::synth {
+
+using loop::BufferId;
+using loop::ValueId;
+
+namespace {
+constexpr int64_t kGrain = 8192;  // numbers per task
+}
+
+Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Attention& attention,
+                  const machine::Machine& target, int64_t parts) {
+  Draft draft(plan.graph);
+  loop::Builder& b = draft.b;
+  const std::vector<int64_t> rows = attention.row_extents();
+  const int64_t all = product(rows), width = attention.width;
+  const BufferId partial = draft.scratch(0, parts * all * width * 4, false);
+  const BufferId extremes = draft.scratch(1, parts * all * 8, false);
+  draft.value(attention.written, true);
+  graph::Group nothing;
+  Body body(draft, plan, nothing, attention.pick_space(), std::vector<bool>(attention.extents.size() + 1, true), {},
+            {{attention.written, attention.result_access}});
+  const auto axis_of = [&](size_t d) {
+    for (size_t k = 0; k < body.extents().size(); ++k)
+      if (body.first_axis(static_cast<int>(k)) == static_cast<int>(d)) return static_cast<int>(k);
+    return -1;
+  };
+  const bool dense = body.store_stride(attention.written) == 1 || width == 1;
+  const int lanes = dense ? target.f32_lanes() : 1;
+  const Tasks tasks = cut(rows, width, std::max<int64_t>(target.grain(kGrain) / parts, 1), lanes);
+  const loop::VType one{Scalar::f32, 1};
+  for_tasks(
+      b, tasks, rows, width, [&] { body.begin_task(); },
+      [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+        int opened = 0;
+        ValueId row = b.i64(0);
+        const std::vector<int64_t> strides = dense_strides_of(rows);
+        for (size_t d = 0; d < counters.size(); ++d) {
+          row = b.add(row, b.mul(counters[d], b.i64(strides[d])));
+          if (axis_of(d) < 0) continue;
+          body.open(axis_of(d), counters[d]);
+          ++opened;
+        }
+        const auto extreme = [&](int64_t part, int64_t which) {
+          return b.load(extremes, one, b.add(b.mul(row, b.i64(8)), b.i64((part * all * 2 + which) * 4)), 4);
+        };
+        std::vector<ValueId> tops, weights;
+        for (int64_t p = 0; p < parts; ++p) tops.push_back(extreme(p, 0));
+        ValueId top = tops[0], total = -1;
+        for (const ValueId t : tops) top = b.op(ScalarOp::max_, top, t);
+        for (int64_t p = 0; p < parts; ++p) {
+          weights.push_back(b.op(ScalarOp::exp_, b.op(ScalarOp::sub_, tops[p], top)));
+          const ValueId part = b.mul(extreme(p, 1), weights[p]);
+          total = p == 0 ? part : b.add(total, part);
+        }
+        for_lanes(b, body, lanes, 1, from, to, width % lanes == 0, [&](int) {
+          ValueId sum = -1;
+          for (int64_t p = 0; p < parts; ++p) {
+            const ValueId at =
+                b.add(b.mul(b.add(b.mul(row, b.i64(width)), body.at()), b.i64(4)), b.i64(p * all * width * 4));
+            const ValueId x = b.load(partial, {Scalar::f32, body.lanes()}, at, 4, body.count());
+            const ValueId part = b.mul(x, b.splat(weights[p], body.lanes()));
+            sum = p == 0 ? part : b.add(sum, part);
+          }
+          const ValueId o = b.op(ScalarOp::div_, sum, b.splat(total, body.lanes()));
+          body.store(attention.written,
+                     b.convert(ScalarOp::cast_, plan.graph[attention.written].type.element.scalar, o));
+        });
+        for (int d = 0; d < opened; ++d) body.close();
+      });
+  return draft.finish(fmt::format("attend merge {} parts {} width {} x{}", shape_text(rows), parts, width, lanes),
+                      static_cast<double>(2 * parts * all * width),
+                      4.0 * static_cast<double>((parts + 1) * all * width));
+}
+
+}  // namespace lumen::synth

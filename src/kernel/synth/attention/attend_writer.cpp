@@ -1,0 +1,62 @@
+// What attend kernels are written with: see attend.h. Proved by tests/kernel/synth/attention/synth_attend_test.cpp.
+#include "kernel/synth/attention/attend.h"
+
+namespace lumen::synth {
+
+using loop::ValueId;
+
+int AttendWriter::axis_of(const Body& body, size_t d) {
+  for (size_t k = 0; k < body.extents().size(); ++k)
+    if (body.first_axis(static_cast<int>(k)) == static_cast<int>(d)) return static_cast<int>(k);
+  return -1;
+}
+
+int AttendWriter::open_axis(Body& body, size_t d, ValueId counter) {
+  const int axis = axis_of(body, d);
+  if (axis >= 0) body.open(axis, counter);
+  return axis >= 0 ? 1 : 0;
+}
+
+void AttendWriter::close(Body& body, int opened) {
+  for (int d = 0; d < opened; ++d) body.close();
+}
+
+std::vector<int64_t> AttendWriter::declare_results(const graph::Group& group, const Attention& attention,
+                                                   int64_t parts) {
+  if (parts == 1) {
+    for (const graph::ValueId r : group.results) draft_.value(r, true);
+    return {};
+  }
+  const int64_t rows = product(attention.row_extents());
+  const std::vector<int64_t> bytes{parts * rows * attention.width * 4, parts * rows * 8};
+  partial_ = draft_.scratch(0, bytes[0], true);
+  extremes_ = draft_.scratch(1, bytes[1], true);
+  return bytes;
+}
+
+ValueId AttendWriter::key_in_table(Body& body, const Attention::Found& found) {
+  body.open_scalar();
+  const ValueId at = b_.convert(ScalarOp::cast_, Scalar::i64, body.value(found.index));
+  body.close();
+  b_.guard(b_.op(ScalarOp::and_, b_.op(ScalarOp::le_, b_.i64(0), at), less(at, b_.i64(found.count))), at,
+           loop::kGuardIndex);
+  return most(b_.i64(0), least(at, b_.i64(found.count - 1)));
+}
+
+void AttendWriter::keep_extremes(ValueId row, ValueId top, ValueId total) {
+  b_.store(extremes_, top, bytes(row, 2), 4);
+  b_.store(extremes_, total, b_.add(bytes(row, 2), b_.i64(4)), 4);
+}
+
+void AttendWriter::each_number(int64_t width, bool dense,
+                               const std::function<void(ValueId at, int lanes, ValueId count)>& body) {
+  if (!dense) {
+    serial(b_.i64(0), b_.i64(width), 1, [&](ValueId at) { body(at, 1, -1); });
+    return;
+  }
+  const int64_t whole = width / lanes_ * lanes_;
+  if (whole > 0) serial(b_.i64(0), b_.i64(whole), lanes_, [&](ValueId at) { body(at, lanes_, -1); });
+  if (whole < width) body(b_.i64(whole), lanes_, b_.i64(width - whole));
+}
+
+}  // namespace lumen::synth

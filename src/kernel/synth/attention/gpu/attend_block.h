@@ -1,0 +1,125 @@
+// What attention kernels of blocks are written with (docs/decisions/0007): a block owns a tile of lines, queries or
+// keys, and walks tiles of the others. Lines lie in panels of shared memory, in the type factors are multiplied in;
+// where walked lines are the contracted axis they are turned on their way there. Lines behind the last one repeat it.
+// Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp.
+#pragma once
+
+#include <array>
+
+#include "kernel/synth/attention/attend.h"
+#include "kernel/synth/attention/gpu/attend_block_plan.h"
+#include "kernel/synth/attention/gpu/attend_lay.h"
+
+namespace lumen::synth {
+
+// Nothing where the machine has no waves, or no plan for such an attention.
+std::optional<Synthesis> attend_by_blocks(const graph::Plan& plan, const graph::Group& group,
+                                          const machine::Machine& target, Scalar products,
+                                          const AttendEnough& enough = {});
+std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, const graph::Group& group,
+                                                   const machine::Machine& target, Scalar products);
+
+class AttendBlock : protected AttendWriter {
+ protected:
+  using Side = BlockProduct::Side;
+  using ValueId = loop::ValueId;
+
+  // `extents` of the scores; `row_axes` of them, outermost first, are a tile's rows, the others belong to heads.
+  AttendBlock(const graph::Plan& plan, const machine::Machine& target, std::vector<int64_t> extents,
+              std::vector<int> row_axes);
+
+  // An operand read line by line; its body's last axis is the line.
+  struct Operand {
+    Body* body = nullptr;
+    graph::ValueId value = -1;
+    bool by_key = false;
+    int64_t width = 1;
+    const Attention::Found* found = nullptr;  // keys that a table finds
+  };
+
+  int64_t keys() const { return extents_.back(); }
+  int64_t rows() const { return rows_; }
+  int64_t count(bool by_key) const { return by_key ? keys() : rows_; }
+  int64_t heads() const;
+  std::vector<int64_t> head_extents() const;  // of the scores' row axes, those of the tile 1
+
+  // The code of all blocks: head and two numbers below `first` and `second`; bodies stand at the head.
+  void for_blocks(const std::vector<Body*>& bodies, int64_t first, int64_t second,
+                  const std::function<void(ValueId head, ValueId first, ValueId second)>& block);
+  void lane_loop(const std::function<void(ValueId lane)>& body);
+
+  // In lane loops. Opens what a line's number says; close(body, ..) that many.
+  int open_line(Body& body, bool by_key, ValueId number);
+  int open_line(const Operand& o, ValueId number);  // where a table finds it
+  // Lines first .. of a panel.
+  void fill(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, Side side, loop::BufferId to);
+  // The plan's walked lines as the contracted axis: rows of the panel are the operand's numbers.
+  void fill_turned(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, loop::BufferId to);
+  // Numbers of an own line into the panel that a result multiplies.
+  void put(BlockProduct& p, ValueId line, ValueId along, ValueId x, loop::BufferId to);
+  void multiply(BlockProduct& p, ValueId lane, loop::BufferId own, loop::BufferId walked);
+  loop::BufferId panel(const BlockProduct& p, Side side);
+  loop::BufferId shared(int64_t bytes);
+
+  // Values of the scores' shape for `x.size()` products' sums: those of one own line (open in `map`), from walked line
+  // `number` on; numbers of lines that do not exist are replaced by `hidden`.
+  // `whole`: all exist.
+  using Maps = std::function<std::vector<ValueId>(Body& map, const std::vector<ValueId>& x)>;
+  std::vector<ValueId> at_walked(Body& map, bool walks_keys, ValueId number, const std::vector<ValueId>& x,
+                                 double hidden, const Maps& maps, bool whole = false);
+  // What of a vector from line `number` on exists, as truth values; -1: all.
+  ValueId exists(bool by_key, ValueId number, int lanes);
+
+  // The keys that some row of first .. first + lines - 1 sees, and those that all see; `bounds` is shared memory. With
+  // a barrier inside.
+  struct Seen {
+    ValueId first = -1, end = -1, all_first = -1, all_end = -1;
+  };
+  Seen seen_keys(const KeyRange& range, Body& map, ValueId first, int64_t lines, loop::BufferId bounds);
+  static constexpr int64_t kBoundsBytes = 32 * 16;  // of as many waves
+  // What all lanes have, four numbers folded by min, max, max, min: in the block's code, behind a barrier.
+  std::array<ValueId, 4> meet(const std::function<std::array<ValueId, 4>(ValueId lane)>& numbers,
+                              loop::BufferId bounds);
+
+  // Between these, numbers are only as good as factors that are rounded need.
+  void begin_rough() {
+    const char* greatest = "greatest.f32";
+    b_.take_shortcuts({target_.power2, target_.reciprocal, target_.find_row(greatest) ? greatest : ""});
+  }
+  void end_rough() { b_.take_shortcuts({}); }
+
+  // Panels that are copied (attend_lay.h). Declares an operand; its scratch is `number`.
+  struct Laid {
+    LaidOperand operand;
+    loop::BufferId buffer = -1;
+    bool by_key = false;
+  };
+  Laid declare(const LaidOperand& o, bool by_key);
+  // Begins copies of lines first .. of a panel of `p` to byte `from` of it.
+  void copy_lines(ValueId lane, const Laid& o, ValueId first, BlockProduct& p, Side side, BlockProduct::Panel to);
+
+  // Writes the sums of own lines as a result; `change` is given the number of the lane's line and its sums.
+  using Last = std::function<ValueId(int line, ValueId x)>;
+  void write(BlockProduct& p, ValueId lane, Body& body, graph::ValueId result, bool by_key, ValueId first,
+             int64_t width, const Last& change);
+
+  const graph::Plan& plan_;
+  const machine::Machine& target_;
+  std::vector<int64_t> extents_;
+  std::vector<int> row_axes_;
+  std::vector<int64_t> row_extents_;
+  int64_t rows_ = 1;
+  AttendPlan tiles_;
+  std::vector<ValueId> head_;  // the block's place along the scores' axes, 0 along a tile's rows
+
+ private:
+  using Place = std::function<ValueId(ValueId line, ValueId unit)>;
+  void fill_units(ValueId lane, const Operand& o, ValueId first, int64_t lines, int64_t units, int unit,
+                  const Place& place, loop::BufferId to);
+  void each(ValueId lane, int64_t outer, int64_t inner, int64_t reads,
+            const std::function<void(ValueId outer, ValueId inner)>& body);
+  ValueId as_factor(ValueId x) { return b_.convert(ScalarOp::cast_, tiles_.factor, x); }
+  ValueId join(const std::vector<ValueId>& pieces, int lanes, Scalar type);
+};
+
+}  // namespace lumen::synth

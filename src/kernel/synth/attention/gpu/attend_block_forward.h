@@ -1,0 +1,78 @@
+// The forward kernel of attention by blocks: see attend_block_forward.cpp, and attend_block_stream.cpp for those that
+// stream. Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp and synth_attend_stream_test.cpp.
+#pragma once
+
+#include "kernel/synth/attention/gpu/attend_block.h"
+
+namespace lumen::synth {
+
+class ForwardBlock : AttendBlock {
+ public:
+  ForwardBlock(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target, Attention attention);
+
+  // Nothing where there is no plan.
+  std::optional<Synthesis> run(Scalar products, const AttendEnough& enough);
+
+ private:
+  static constexpr loop::VType kOne{Scalar::f32, 1};
+
+  // Queries, keys and values as blocks that stream read them; nothing where they cannot.
+  std::vector<LaidOperand> lay(Scalar products) const;
+  void prepare(std::vector<LaidOperand> laid, Synthesis& out);
+  void split_keys(int64_t blocks);
+  void block(ValueId head, ValueId tile, ValueId part);
+  ValueId statistic(ValueId across, ValueId line) { return bytes(b_.add(times(across, tiles_.own), line), 1); }
+  void score(BlockProduct& s, ValueId lane, ValueId key);
+  void soften(BlockProduct& s, BlockProduct& o, ValueId lane, ValueId key, loop::BufferId powers);
+  void finish(BlockProduct& o, ValueId head, ValueId part);
+  void once(BlockProduct& o, ValueId lane, size_t r, const std::function<void(ValueId line)>& body);
+  void keep(BlockProduct& o, ValueId lane, ValueId head, ValueId part, const std::vector<ValueId>& totals);
+
+  // ---- streaming: a block's products and panels, of keys and values two each.
+  struct Stream {
+    BlockProduct s, o, v;  // scores; sums of values; v lays their panels
+    loop::BufferId queries = -1, keys = -1, values = -1;
+    ValueId from = -1, to = -1, all_from = -1, all_to = -1;  // keys that some row sees, and that all do
+  };
+  using Held = BlockProduct::Held;
+  void stream(ValueId head, ValueId tile, ValueId part);
+  void begin_block(Stream& t, ValueId part);
+  BlockProduct::Panel keys_at(Stream& t, ValueId key);
+  BlockProduct::Panel values_at(Stream& t, ValueId key);
+  void copy_tile(Stream& t, ValueId lane, ValueId key);
+  void wait_for_copies(int groups);
+  Held held();
+  void hold(const Held& x);
+  void hold_until_here(const Held& before);
+  void begin_scores(Stream& t, ValueId lane, ValueId key);
+  void begin_sums(Stream& t, ValueId lane, const Held& powers, ValueId key);
+  // Of `any_lane` only the group is read.
+  void multiply_and_find(Stream& t, ValueId lane, ValueId any_lane, ValueId key, bool whole);
+  void step(Stream& t, ValueId key, bool whole);
+  bool takes_turns() const { return tiles_.down > 1; }
+  ValueId is_first(ValueId lane);
+  void turn(Stream& t, ValueId key, bool whole);
+  void find_powers(Stream& t, ValueId lane, ValueId key, bool whole);
+  void walk(Stream& t);
+  void weigh(BlockProduct& s, ValueId lane, ValueId key, bool whole);
+  void rescale(BlockProduct& o, ValueId lane);
+  void return_to_tops(BlockProduct& o, ValueId lane);
+
+  const graph::Group& group_;
+  graph::Group nothing_;  // the same memory, no nodes: for bodies that only read what they are given
+  Attention a_;
+  KeyRange range_;
+  std::unique_ptr<Body> dot_, queries_, map_,
+      pick_;  // over (rows, keys, depth) twice, (rows, keys), (rows, keys, width)
+  int64_t parts_ = 1, part_ = 0;
+  loop::BufferId statistics_ = -1;
+  std::vector<loop::BufferId> tops_, bases_, totals_, scales_;  // of a lane's rows
+  std::vector<loop::BufferId> powers_;                          // of the tile before, held
+  std::vector<Laid> laid_;                                      // queries, keys, values
+  std::optional<graph::Plan> shown_plan_;                       // without the mask
+  std::unique_ptr<Body> shown_;                                 // map_ of that
+  std::vector<ValueId> found_;                                  // maxima of the tile of keys at hand, by row
+  ValueId first_ = -1;
+};
+
+}  // namespace lumen::synth

@@ -1,0 +1,310 @@
+// The gradient of an attention by blocks of lanes, in two kernels: one owns tiles of rows and walks keys, for the
+// results that are sums over keys; one owns tiles of keys and walks rows, for those over rows. Both compute the scores
+// anew, so every sum is one block's and its order is fixed. A tile:
+//
+//   panels of the walked operands;  both products;  the maps, in the lanes' registers;  what results read of them to
+//   panels;  panels of the walked operands, turned;  the results
+//
+// Numbers: factors are rounded to the plan's type (what results read of the maps among them), everything else is f32.
+// Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp.
+#include "kernel/synth/attention/gpu/attend_block_gradient.h"
+
+namespace lumen::synth {
+
+using loop::BufferId;
+using loop::ValueId;
+using loop::VType;
+
+GradientBlock::GradientBlock(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                             const AttentionGradient& a, bool over_keys, const std::vector<LaidOperand>& laid)
+    : AttendBlock(plan, target, a.extents, a.row_axes),
+      group_(group),
+      a_(a),
+      over_keys_(over_keys),
+      laid_operands_(laid) {
+  nothing_.inputs = group.inputs;
+  for (const AttentionGradient::Result& r : a.results) {
+    if (r.over_keys != over_keys) continue;
+    results_.push_back(&r);
+    if (std::find(sources_.begin(), sources_.end(), r.source) == sources_.end()) sources_.push_back(r.source);
+  }
+  for (const AttentionGradient::Product& p : a.products) {
+    note(&owned_, own_of(p));
+    note(&walked_, walked_of(p));
+  }
+  for (const auto* r : results_) note(&turned_, r->operand);
+}
+
+// The plan, or false where there is none.
+bool GradientBlock::plan(Scalar products) {
+  AttendProblem problem;
+  problem.own = count(!over_keys_);
+  problem.walk = count(over_keys_);
+  problem.heads = heads();
+  for (const int o : owned_) problem.owned.push_back(operand(o).width);
+  for (const int o : walked_) problem.walked.push_back(operand(o).width);
+  for (const auto* r : results_) problem.results.push_back(operand(r->operand).width);
+  problem.products = static_cast<int>(a_.products.size());
+  problem.sources = static_cast<int>(sources_.size());
+  for (const AttentionGradient::Operand& o : a_.operands)
+    if (o.width == 1) return false;
+  std::optional<AttendPlan> found;
+  if (!laid_operands_.empty() && find_order()) found = plan_attend_stream(target_, products, problem);
+  if (!found) found = plan_attend(target_, products, problem);
+  if (found) tiles_ = *found;
+  return found.has_value();
+}
+
+// Steps before, for this kernel alone.
+void GradientBlock::prepare(Synthesis& out) {
+  if (!tiles_.streams) return;
+  if (!over_keys_) row_numbers_ = row_numbers(plan_, group_, a_);
+  for (RowNumber& n : row_numbers_) {
+    if (!n.divides) continue;
+    n.scratch = static_cast<int>(out.scratch.size());
+    out.steps.push_back(write_reciprocals(plan_, n.access, extents_, n.scratch, &n.access));
+    out.scratch.push_back(n.count(extents_) * 4);
+  }
+}
+
+Step GradientBlock::run() {
+  for (const graph::ValueId v : group_.inputs) draft_.value(v, false);
+  for (const auto* r : results_) draft_.value(r->value, true);
+  for (RowNumber& n : row_numbers_)
+    n.source =
+        n.scratch < 0 ? draft_.value(n.access.source, false) : draft_.scratch(n.scratch, n.count(extents_) * 4, false);
+  if (tiles_.streams)
+    for (size_t k = 0; k < laid_operands_.size(); ++k)
+      laid_.push_back(declare(laid_operands_[k], a_.operands[k].by_key));
+  const std::vector<bool> apart(extents_.size() + 1, true);
+  std::vector<Body*> bodies;
+  for (const AttentionGradient::Operand& o : a_.operands) {
+    std::vector<int64_t> space = extents_;
+    space.push_back(o.width);
+    operands_.push_back(std::make_unique<Body>(draft_, plan_, nothing_, space, apart,
+                                               std::map<graph::ValueId, Access>{{o.value, o.access}}));
+    bodies.push_back(operands_.back().get());
+  }
+  for (const auto* r : results_) {
+    std::vector<int64_t> space = extents_;
+    space.push_back(operand(r->operand).width);
+    written_.push_back(std::make_unique<Body>(draft_, plan_, nothing_, space, apart, std::map<graph::ValueId, Access>{},
+                                              std::map<graph::ValueId, Access>{{r->value, r->access}}));
+    bodies.push_back(written_.back().get());
+  }
+  map_ = std::make_unique<Body>(draft_, plan_, group_, extents_, apart);
+  ranges_ = std::make_unique<Body>(draft_, plan_, group_, extents_, apart);
+  if (tiles_.streams && a_.range) {
+    shown_plan_ = a_.range->without_mask();
+    shown_ = std::make_unique<Body>(draft_, *shown_plan_, group_, extents_, apart);
+    bodies.push_back(shown_.get());
+  }
+  for (Body* map : {map_.get(), shown_.get()})
+    if (map && !over_keys_ && !row_axes_.empty())
+      map->set_vector_axis(axis_of(*map, static_cast<size_t>(row_axes_.back())));
+  bodies.push_back(map_.get());
+  bodies.push_back(ranges_.get());
+  const int64_t tiles = (count(!over_keys_) + tiles_.own - 1) / tiles_.own;
+  for_blocks(bodies, tiles, 1, [&](ValueId, ValueId tile, ValueId) {
+    // Later rows see more under most masks, earlier keys are seen more: their blocks begin first.
+    const ValueId number = over_keys_ ? sub(b_.i64(tiles - 1), tile) : tile;
+    tiles_.streams ? stream(number) : block(number);
+  });
+  double work = 0, bytes = 0;
+  for (const AttentionGradient::Product& p : a_.products) work += static_cast<double>(operand(p.rows).width);
+  for (const auto* r : results_) work += static_cast<double>(operand(r->operand).width);
+  for (const graph::ValueId v : group_.inputs) bytes += static_cast<double>(graph::byte_size(g_[v].type));
+  for (const auto* r : results_) bytes += static_cast<double>(graph::byte_size(g_[r->value].type));
+  return draft_.finish(fmt::format("attend gradient {} over {} {} results {}{} by blocks {}", shape_text(extents_),
+                                   over_keys_ ? "keys" : "rows", results_.size(), map_->summary(),
+                                   a_.range ? " bounded" : "", tiles_.text()),
+                       2.0 * static_cast<double>(product(extents_)) * work, bytes);
+}
+
+GradientBlock::Memory GradientBlock::memory() {
+  Memory m;
+  const Side own = tiles_.own_side, walked = tiles_.walk_side();
+  std::vector<int64_t> sizes;
+  for (const AttentionGradient::Product& p : a_.products)
+    m.products.push_back(std::make_unique<BlockProduct>(b_, target_, tiles_.product(operand(p.rows).width)));
+  for (const auto* r : results_)
+    m.results.push_back(std::make_unique<BlockProduct>(b_, target_, tiles_.result(operand(r->operand).width)));
+  for (const int o : owned_) m.owned.push_back(panel(*product_of(m, o, true), own));
+  for (size_t k = 0; k < sources_.size(); ++k) m.sources.push_back(panel(*m.results[0], own));
+  for (const int o : walked_) sizes.push_back(product_of(m, o, false)->panel_bytes(walked));
+  for (const int o : turned_) sizes.push_back(result_of(m, o)->panel_bytes(walked));
+  BufferId common = -1;
+  if (tiles_.one_by_one)
+    common = b_.alloc(*std::max_element(sizes.begin(), sizes.end()), BlockProduct::kAlign, loop::Space::shared);
+  for (size_t k = 0; k < walked_.size(); ++k)  // a panel that is read both ways has room for both
+    if (shares(walked_[k])) sizes[k] = std::max(sizes[k], sizes[walked_.size() + place(turned_, walked_[k])]);
+  const auto next = [&](size_t k) {
+    return common >= 0 ? common : b_.alloc(sizes[k], BlockProduct::kAlign, loop::Space::shared);
+  };
+  for (size_t k = 0; k < walked_.size(); ++k) m.walked.push_back(next(k));
+  for (size_t k = 0; k < turned_.size(); ++k)
+    m.turned.push_back(shares(turned_[k]) ? m.walked[place(walked_, turned_[k])] : next(walked_.size() + k));
+  if (a_.range) m.bounds = shared(kBoundsBytes);
+  return m;
+}
+BlockProduct* GradientBlock::product_of(const Memory& m, int o, bool own) const {
+  for (size_t k = 0; k < a_.products.size(); ++k)
+    if ((own ? own_of(a_.products[k]) : walked_of(a_.products[k])) == o) return m.products[k].get();
+  return nullptr;
+}
+BlockProduct* GradientBlock::result_of(const Memory& m, int o) const {
+  for (size_t k = 0; k < results_.size(); ++k)
+    if (results_[k]->operand == o) return m.results[k].get();
+  return nullptr;
+}
+
+void GradientBlock::block(ValueId tile) {
+  const Side own = tiles_.own_side;
+  Memory m = memory();
+  first_ = times(tile, tiles_.own);
+  lane_loop([&](ValueId lane) {
+    for (size_t k = 0; k < owned_.size(); ++k)
+      fill(lane, lines_of(owned_[k]), first_, *product_of(m, owned_[k], true), own, m.owned[k]);
+    for (const auto& r : m.results) r->clear();
+  });
+  ValueId from = b_.i64(0), to = b_.i64(count(over_keys_));
+  if (a_.range && over_keys_) {
+    const Seen seen = seen_keys(*a_.range, *ranges_, first_, tiles_.own, m.bounds);
+    from = down(seen.first, tiles_.walk);
+    to = seen.end;
+  } else {
+    b_.barrier();
+  }
+  serial(from, to, tiles_.walk, [&](ValueId walked) {
+    if (!a_.range || over_keys_) return step(m, walked);
+    const Seen seen = seen_keys(*a_.range, *ranges_, walked, tiles_.walk, m.bounds);
+    b_.barrier();  // the next tile's bounds lie in the same place
+    const ValueId some =
+        b_.op(ScalarOp::and_, less(seen.first, b_.add(first_, b_.i64(tiles_.own))), less(first_, seen.end));
+    b_.branch(some, [&] { step(m, walked); });
+  });
+  lane_loop([&](ValueId lane) {
+    for (size_t k = 0; k < results_.size(); ++k)
+      write(*m.results[k], lane, *written_[k], results_[k]->value, !over_keys_, first_,
+            operand(results_[k]->operand).width, [&](int, ValueId x) { return x; });
+  });
+}
+
+void GradientBlock::step(Memory& m, ValueId walked) {
+  const bool together = !tiles_.one_by_one;
+  const auto load = [&](ValueId lane, size_t k) {
+    fill(lane, lines_of(walked_[k]), walked, *product_of(m, walked_[k], false), tiles_.walk_side(), m.walked[k]);
+  };
+  const auto load_turned = [&](ValueId lane, size_t k) {
+    fill_turned(lane, lines_of(turned_[k]), walked, *result_of(m, turned_[k]), m.turned[k]);
+  };
+  const auto multiply_with = [&](ValueId lane, size_t panel) {
+    for (size_t k = 0; k < a_.products.size(); ++k) {
+      if (walked_of(a_.products[k]) != walked_[panel]) continue;
+      m.products[k]->clear();
+      multiply(*m.products[k], lane, m.owned[place(owned_, own_of(a_.products[k]))], m.walked[panel]);
+    }
+  };
+  const auto add_with = [&](ValueId lane, size_t panel) {
+    for (size_t k = 0; k < results_.size(); ++k)
+      if (results_[k]->operand == turned_[panel])
+        multiply(*m.results[k], lane, m.sources[place(sources_, results_[k]->source)], m.turned[panel]);
+  };
+  if (together) {
+    lane_loop([&](ValueId lane) {
+      for (size_t k = 0; k < walked_.size(); ++k) load(lane, k);
+      for (size_t k = 0; k < turned_.size(); ++k)
+        if (!shares(turned_[k])) load_turned(lane, k);
+    });
+    b_.barrier();
+    lane_loop([&](ValueId lane) {
+      for (size_t k = 0; k < walked_.size(); ++k) multiply_with(lane, k);
+      apply_maps(m, lane, walked);
+    });
+    b_.barrier();
+    lane_loop([&](ValueId lane) {
+      for (size_t k = 0; k < turned_.size(); ++k) add_with(lane, k);
+    });
+    b_.barrier();
+    return;
+  }
+  for (size_t k = 0; k < walked_.size(); ++k) {
+    lane_loop([&](ValueId lane) { load(lane, k); });
+    b_.barrier();
+    lane_loop([&](ValueId lane) {
+      multiply_with(lane, k);
+      if (k + 1 == walked_.size()) apply_maps(m, lane, walked);
+    });
+    b_.barrier();
+  }
+  for (size_t k = 0; k < turned_.size(); ++k) {
+    lane_loop([&](ValueId lane) { load_turned(lane, k); });
+    b_.barrier();
+    lane_loop([&](ValueId lane) { add_with(lane, k); });
+    b_.barrier();
+  }
+}
+
+void GradientBlock::apply_maps(Memory& m, ValueId lane, ValueId walked) {
+  const Side own = tiles_.own_side;
+  for (int r = 0; r < m.products[0]->lines(own); ++r) {
+    const ValueId line = m.products[0]->line(own, lane, r);
+    std::vector<ValueId> along;
+    std::vector<std::vector<ValueId>> sums;  // by vector, by product
+    for (size_t k = 0; k < m.products.size(); ++k) {
+      size_t number = 0;
+      m.products[k]->change_line(own, lane, r, [&](ValueId at, ValueId x) {
+        if (k == 0) {
+          along.push_back(at);
+          sums.emplace_back();
+        }
+        sums[number++].push_back(x);
+        return -1;
+      });
+    }
+    const int opened = open_line(*map_, !over_keys_, b_.add(first_, line));
+    for (size_t v = 0; v < along.size(); ++v) {
+      const std::vector<ValueId> x =
+          at_walked(*map_, over_keys_, b_.add(walked, along[v]), sums[v], 0, [&](Body& map, const auto& of) {
+            for (size_t k = 0; k < of.size(); ++k) map.set(a_.products[k].value, of[k]);
+            std::vector<ValueId> out;
+            for (const int s : sources_) out.push_back(map.value(a_.sources[static_cast<size_t>(s)]));
+            return out;
+          });
+      for (size_t k = 0; k < x.size(); ++k) put(*m.results[0], line, along[v], x[k], m.sources[k]);
+    }
+    close(*map_, opened);
+  }
+}
+
+std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, const graph::Group& group,
+                                                   const machine::Machine& target, Scalar products) {
+  if (target.wave <= 1) return std::nullopt;
+  const AttentionGradient a(plan, group);
+  Synthesis out;
+  std::vector<LaidOperand> laid = lay_operands(plan, group, a, products, stream_unit(target, products));
+  for (LaidOperand& o : laid)
+    if (o.scratch >= 0) {
+      o.scratch = static_cast<int>(out.scratch.size());
+      out.scratch.push_back(o.elements * scalar_bytes(o.scalar));
+    }
+  std::vector<std::unique_ptr<GradientBlock>> kernels;
+  bool streams = false;
+  for (const bool over_keys : {true, false}) {
+    auto kernel = std::make_unique<GradientBlock>(plan, group, target, a, over_keys, laid);
+    if (!kernel->has_results()) continue;
+    if (!kernel->plan(products)) return std::nullopt;
+    streams = streams || kernel->streams();
+    kernels.push_back(std::move(kernel));
+  }
+  if (!streams) out.scratch.clear();
+  for (const LaidOperand& o : laid)
+    if (streams && o.scratch >= 0) out.steps.push_back(write_laid(plan, o, a.extents, "attend gradient"));
+  for (auto& kernel : kernels) {
+    kernel->prepare(out);
+    out.steps.push_back(kernel->run());
+  }
+  return out;
+}
+
+}  // namespace lumen::synth

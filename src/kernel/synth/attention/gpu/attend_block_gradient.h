@@ -1,0 +1,97 @@
+// The gradient of an attention by blocks: see attend_block_gradient.cpp, and attend_block_gradient_stream.cpp for
+// kernels that stream. Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp and
+// synth_attend_stream_test.cpp.
+#pragma once
+
+#include <algorithm>
+
+#include "kernel/synth/attention/attend_rows.h"
+#include "kernel/synth/attention/gpu/attend_block.h"
+
+namespace lumen::synth {
+
+class GradientBlock : AttendBlock {
+ public:
+  GradientBlock(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
+                const AttentionGradient& a, bool over_keys, const std::vector<LaidOperand>& laid);
+
+  bool has_results() const { return !results_.empty(); }
+  // The plan, or false where there is none.
+  bool plan(Scalar products);
+  bool streams() const { return tiles_.streams; }
+  // Steps before, for this kernel alone.
+  void prepare(Synthesis& out);
+  Step run();
+
+ private:
+  const AttentionGradient::Operand& operand(int o) const { return a_.operands[static_cast<size_t>(o)]; }
+  int own_of(const AttentionGradient::Product& p) const { return over_keys_ ? p.rows : p.keys; }
+  int walked_of(const AttentionGradient::Product& p) const { return over_keys_ ? p.keys : p.rows; }
+  static void note(std::vector<int>* list, int o) {
+    if (std::find(list->begin(), list->end(), o) == list->end()) list->push_back(o);
+  }
+  static size_t place(const std::vector<int>& list, int o) {
+    return static_cast<size_t>(std::find(list.begin(), list.end(), o) - list.begin());
+  }
+  Operand lines_of(int o) {
+    return {operands_[static_cast<size_t>(o)].get(), operand(o).value, operand(o).by_key, operand(o).width};
+  }
+
+  // Whether one panel of a walked operand serves products and results: where the instruction reads it turned.
+  bool shares(int o) const {
+    const auto has = [o](const std::vector<int>& list) { return std::find(list.begin(), list.end(), o) != list.end(); };
+    return tiles_.in_shared() && !tiles_.one_by_one && has(walked_) && has(turned_);
+  }
+
+  // The products and panels of a block.
+  struct Memory {
+    std::vector<std::unique_ptr<BlockProduct>> products, results;
+    std::vector<loop::BufferId> owned, walked, turned, sources;
+    loop::BufferId bounds = -1;
+  };
+  Memory memory();
+  BlockProduct* product_of(const Memory& m, int o, bool own) const;
+  BlockProduct* result_of(const Memory& m, int o) const;
+  void block(ValueId tile);
+  void step(Memory& m, ValueId walked);
+  void apply_maps(Memory& m, ValueId lane, ValueId walked);
+
+  // ---- streaming: a tile of walked lines, and what comes behind it.
+  struct Walked {
+    ValueId line = -1, number = -1, next = -1, has_next = -1;
+  };
+  bool reads(graph::ValueId v, graph::ValueId of, graph::ValueId except) const;
+  bool find_order();
+  void stream(ValueId tile);
+  ValueId place_of_row(const Access& a, ValueId row);
+  void copy_row_numbers(ValueId lane, ValueId line, ValueId number);
+  void set_row_numbers(Body& body, const Walked& w, ValueId along, int lanes);
+  BlockProduct::Panel walked_panel(const Memory& m, size_t k, ValueId number);
+  void copy_walked(const Memory& m, ValueId lane, ValueId line, ValueId number);
+  void walk_keys(Memory& m);
+  void walk_rows(Memory& m);
+  std::array<ValueId, 4> rows_that_see(ValueId lane, int64_t inner);
+  void stream_step(Memory& m, const Walked& w, bool whole);
+  void find_source(BlockProduct& of, BlockProduct* early, Body& map, ValueId lane, const Walked& w, int source,
+                   bool whole);
+
+  const graph::Group& group_;
+  graph::Group nothing_;
+  const AttentionGradient& a_;
+  const bool over_keys_;  // own rows and walk keys; otherwise the other way round
+  std::vector<const AttentionGradient::Result*> results_;
+  std::vector<int> sources_, owned_, walked_, turned_;  // numbers of sources and operands, each once
+  std::vector<std::unique_ptr<Body>> operands_, written_;
+  std::unique_ptr<Body> map_, ranges_;
+  ValueId first_ = -1;
+  std::vector<RowNumber> row_numbers_;
+  const std::vector<LaidOperand>& laid_operands_;  // by operand; empty: they cannot be copied
+  std::vector<Laid> laid_;
+  std::vector<int64_t> walked_bytes_;  // of one panel
+  size_t first_product_ = 0;
+  int early_ = -1;                         // the source that needs this product alone
+  std::optional<graph::Plan> shown_plan_;  // without the mask
+  std::unique_ptr<Body> shown_;            // map_ of that
+};
+
+}  // namespace lumen::synth

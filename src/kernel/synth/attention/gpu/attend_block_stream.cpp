@@ -1,0 +1,327 @@
+// Attention by blocks that stream (attend_block_forward.h): panels of the next tile of keys are copied while this one
+// is multiplied, and the powers of a tile stay with the lanes, which hold them as the factor of the sums.
+//
+// One group of lanes alone begins the products of a tile's scores and of the last tile's sums, and finds powers while
+// they are under way. Two groups share what is walked and take turns: between two barriers the first one multiplies a
+// tile and then finds its powers, while the second one finds powers of the tile before and then multiplies this one. So
+// the instructions that multiply are hardly ever without work, though a wave waits for its own ones to be begun.
+//
+// Proved by tests/kernel/synth/attention/synth_attend_stream_test.cpp.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "kernel/synth/attention/gpu/attend_block_forward.h"
+
+namespace lumen::synth {
+
+using loop::BufferId;
+using loop::ValueId;
+
+namespace {
+constexpr double kLowest = std::numeric_limits<float>::lowest();
+constexpr double kMostPower = 256;  // of a row whose maximum grew since its sums were last multiplied
+constexpr int64_t kPanels = 2;      // of keys, of values
+}  // namespace
+
+void ForwardBlock::stream(ValueId head, ValueId tile, ValueId part) {
+  const Side own = tiles_.own_side, walked = tiles_.walk_side();
+  Stream t{{b_, target_, tiles_.product(a_.depth)},
+           {b_, target_, tiles_.result(a_.width)},
+           {b_, target_, tiles_.turned(a_.width)}};
+  t.queries = panel(t.s, own);
+  t.keys = b_.alloc(kPanels * t.s.panel_bytes(walked), BlockProduct::kAlign, loop::Space::shared);
+  t.values = b_.alloc(kPanels * t.o.panel_bytes(walked), BlockProduct::kAlign, loop::Space::shared);
+  for (auto* of_rows : {&tops_, &bases_, &totals_, &scales_}) {
+    of_rows->clear();
+    for (int r = 0; r < t.s.lines(own); ++r) of_rows->push_back(b_.alloc(4, 4));
+  }
+  powers_.clear();
+  for (int64_t k = 0; k < tiles_.walk; k += t.o.tile().row->k) powers_.push_back(b_.alloc(16, 16));
+  first_ = times(tile, tiles_.own);
+  begin_block(t, part);
+  b_.branch(less(t.from, t.to), [&] { walk(t); });
+  finish(t.o, head, part);
+}
+
+// Begins to copy queries, and finds the keys to walk.
+void ForwardBlock::begin_block(Stream& t, ValueId part) {
+  t.from = times(part, part_);
+  t.to = t.all_to = b_.i64(keys());
+  t.all_from = b_.i64(0);
+  if (parts_ > 1) t.to = least(b_.add(t.from, b_.i64(part_)), t.to);
+  lane_loop([&](ValueId lane) {
+    copy_lines(lane, laid_[0], first_, t.s, tiles_.own_side, {t.queries, b_.i64(0)});
+    t.o.clear();
+    for (size_t r = 0; r < tops_.size(); ++r) {
+      for (const auto* lowest : {&tops_, &bases_}) b_.store((*lowest)[r], b_.real(kLowest, kOne), b_.i64(0), 4);
+      b_.store(totals_[r], b_.real(0, kOne), b_.i64(0), 4);
+    }
+  });
+  if (!range_.is_bounded()) return;
+  const Seen seen = seen_keys(range_, *map_, first_, tiles_.own, shared(kBoundsBytes));
+  t.from = most(t.from, down(seen.first, tiles_.walk));
+  t.to = least(t.to, seen.end);
+  t.all_from = seen.all_first;
+  t.all_to = seen.all_end;
+}
+
+BlockProduct::Panel ForwardBlock::keys_at(Stream& t, ValueId key) {
+  const ValueId number = b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, key, b_.i64(tiles_.walk)), b_.i64(kPanels));
+  return {t.keys, times(number, t.s.panel_bytes(tiles_.walk_side()))};
+}
+
+BlockProduct::Panel ForwardBlock::values_at(Stream& t, ValueId key) {
+  const ValueId number = b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, key, b_.i64(tiles_.walk)), b_.i64(kPanels));
+  return {t.values, times(number, t.o.panel_bytes(tiles_.walk_side()))};
+}
+
+// Begins copies of the keys of one tile, with the values of the one before.
+void ForwardBlock::copy_tile(Stream& t, ValueId lane, ValueId key) {
+  const Side walked = tiles_.walk_side();
+  b_.branch(less(key, t.to), [&] { copy_lines(lane, laid_[1], key, t.s, walked, keys_at(t, key)); });
+  const ValueId before = sub(key, b_.i64(tiles_.walk));
+  const BlockProduct::Panel to = values_at(t, before);
+  const int64_t lines = t.v.tile().n(), bytes = t.o.panel_bytes(walked) * lines / tiles_.walk;
+  for (int64_t at = 0; at < tiles_.walk; at += lines)
+    copy_lines(lane, laid_[2], b_.add(before, b_.i64(at)), t.v, walked,
+               {to.buffer, b_.add(to.from, b_.i64(at / lines * bytes))});
+  b_.commit(loop::Flow::copies);
+}
+
+void ForwardBlock::wait_for_copies(int groups) {
+  lane_loop([&](ValueId) { b_.wait(loop::Flow::copies, groups); });
+  b_.barrier();
+}
+
+ForwardBlock::Held ForwardBlock::held() {
+  Held out;
+  for (const BufferId p : powers_) out.push_back(b_.load(p, {tiles_.factor, 8}, b_.i64(0), 16));
+  return out;
+}
+
+void ForwardBlock::hold(const Held& x) {
+  for (size_t k = 0; k < x.size(); ++k) b_.store(powers_[k], x[k], b_.i64(0), 16);
+}
+
+// Powers are to be found while products are under way, and what these read must stay: code generators move a wait up to
+// where the next lines could begin, and take registers that nothing reads any more. Here is a reason for both: totals,
+// sums of powers, are never negative, or the factors before are reported.
+void ForwardBlock::hold_until_here(const Held& before) {
+  ValueId total = b_.load(totals_[0], kOne, b_.i64(0), 4), detail = b_.i64(0);
+  for (size_t r = 1; r < totals_.size(); ++r) total = b_.add(total, b_.load(totals_[r], kOne, b_.i64(0), 4));
+  for (const ValueId x : before)
+    for (int l = 0; l < b_.type(x).lanes; l += 2)
+      detail = b_.add(detail, b_.convert(ScalarOp::cast_, Scalar::i64,
+                                         b_.convert(ScalarOp::bitcast_, Scalar::u16, b_.extract(x, l))));
+  b_.guard(b_.op(ScalarOp::not_, less(total, b_.real(0, kOne))), detail, loop::kGuardFinite);
+}
+
+// Of `lane` these only read which group it belongs to.
+void ForwardBlock::begin_scores(Stream& t, ValueId lane, ValueId key) {
+  t.s.begin(lane, {t.queries, b_.i64(0)}, keys_at(t, key), true);
+  b_.commit(loop::Flow::products);
+}
+
+void ForwardBlock::begin_sums(Stream& t, ValueId lane, const Held& powers, ValueId key) {
+  t.o.begin(lane, powers, values_at(t, key));
+  b_.commit(loop::Flow::products);
+}
+
+// A tile behind the first one by one group: finds its powers while the sums of the tile before are under way.
+void ForwardBlock::multiply_and_find(Stream& t, ValueId lane, ValueId any_lane, ValueId key, bool whole) {
+  const Held before = held();
+  begin_scores(t, any_lane, key);
+  begin_sums(t, any_lane, before, sub(key, b_.i64(tiles_.walk)));
+  if (takes_turns()) copy_tile(t, lane, b_.add(key, b_.i64(tiles_.walk)));
+  b_.wait(loop::Flow::products, 1);
+  t.s.ready();
+  weigh(t.s, lane, key, whole);
+  hold_until_here(before);
+  b_.wait(loop::Flow::products, 0);
+  t.o.ready();
+  t.o.ready(before);
+  rescale(t.o, lane);
+  hold(t.o.hold(t.s));
+}
+
+void ForwardBlock::step(Stream& t, ValueId key, bool whole) {
+  wait_for_copies(0);
+  lane_loop([&](ValueId lane) {
+    copy_tile(t, lane, b_.add(key, b_.i64(tiles_.walk)));  // first: it takes longer than what is begun behind it
+    multiply_and_find(t, lane, lane, key, whole);
+  });
+}
+
+// Whether a lane belongs to the first group: the same for all lanes of a wave, which code generators see by the
+// exchange, so that they keep addresses of panels once for a wave.
+ValueId ForwardBlock::is_first(ValueId lane) {
+  const ValueId group = b_.convert(ScalarOp::cast_, Scalar::i32, b_.op(ScalarOp::div_, lane, b_.i64(tiles_.wave())));
+  return b_.op(ScalarOp::eq_, b_.exchange(group, b_.i64(0)), b_.integer(0, {Scalar::i32, 1}));
+}
+
+// Powers of a tile whose scores are ready, where nothing is under way.
+void ForwardBlock::find_powers(Stream& t, ValueId lane, ValueId key, bool whole) {
+  weigh(t.s, lane, key, whole);
+  rescale(t.o, lane);
+  hold(t.o.hold(t.s));
+}
+
+// The same by two groups; `whole`: this tile and the one before, whose powers the second group finds. It leaves nothing
+// under way: panels are copied to where the products before have read.
+void ForwardBlock::turn(Stream& t, ValueId key, bool whole) {
+  const ValueId before = sub(key, b_.i64(tiles_.walk));
+  wait_for_copies(0);
+  lane_loop([&](ValueId lane) {
+    b_.branch(
+        is_first(lane), [&] { multiply_and_find(t, lane, b_.i64(0), key, whole); },
+        [&] {
+          copy_tile(t, lane, b_.add(key, b_.i64(tiles_.walk)));
+          find_powers(t, lane, before, whole);
+          const ValueId any_lane = b_.i64(tiles_.wave());
+          const Held powers = held();
+          begin_scores(t, any_lane, key);
+          begin_sums(t, any_lane, powers, before);
+          b_.wait(loop::Flow::products, 0);
+          t.s.ready();
+          t.o.ready();
+          t.o.ready(powers);
+        });
+  });
+}
+
+void ForwardBlock::walk(Stream& t) {
+  const int64_t walk = tiles_.walk;
+  lane_loop([&](ValueId lane) {
+    copy_lines(lane, laid_[1], t.from, t.s, tiles_.walk_side(), keys_at(t, t.from));
+    b_.commit(loop::Flow::copies);
+    copy_tile(t, lane, b_.add(t.from, b_.i64(walk)));
+  });
+  wait_for_copies(1);
+  lane_loop([&](ValueId lane) {
+    begin_scores(t, lane, t.from);
+    b_.wait(loop::Flow::products, 0);
+    t.s.ready();
+    const auto powers = [&] {
+      weigh(t.s, lane, t.from, false);
+      hold(t.o.hold(t.s));
+    };
+    takes_turns() ? b_.branch(is_first(lane), powers) : powers();
+  });
+  const ValueId second = b_.add(t.from, b_.i64(walk));
+  const auto tiles = [&](ValueId from, ValueId to, bool whole) {
+    serial(from, to, walk, [&](ValueId key) { takes_turns() ? turn(t, key, whole) : step(t, key, whole); });
+  };
+  if (shown_) {
+    // Tiles of which every row sees every key; where groups take turns, the one behind is at the tile before.
+    const ValueId clear = least(most(down(b_.add(t.all_from, b_.i64(walk - 1)), walk), t.from), most(t.to, t.from));
+    const ValueId end = most(least(down(most(t.all_to, b_.i64(0)), walk), t.to), second);
+    const ValueId whole = least(takes_turns() ? b_.add(clear, b_.i64(walk)) : most(clear, second), end);
+    if (range_.hides_first()) tiles(second, whole, false);
+    tiles(whole, end, true);
+    tiles(end, t.to, false);
+  } else {
+    tiles(second, t.to, false);
+  }
+  wait_for_copies(0);
+  lane_loop([&](ValueId lane) {
+    const ValueId last = down(sub(t.to, b_.i64(1)), walk);
+    if (takes_turns()) b_.branch(is_first(lane), [] {}, [&] { find_powers(t, lane, last, false); });
+    const Held powers = held();
+    begin_sums(t, lane, powers, last);
+    b_.wait(loop::Flow::products, 0);
+    t.o.ready();
+    t.o.ready(powers);
+    return_to_tops(t.o, lane);
+  });
+}
+
+// Scores of a tile to powers, in place; what sums so far are to be multiplied by goes to scales_. Powers are those of
+// the distance to the row's base: a maximum of some tiles, that later ones hardly exceed. So sums need not be
+// multiplied where a maximum grows a little, and no power is greater than kMostPower.
+void ForwardBlock::weigh(BlockProduct& s, ValueId lane, ValueId key, bool whole) {
+  const Side own = tiles_.own_side;
+  Body& map = whole ? *shown_ : *map_;
+  const std::optional<double> multiple =
+      whole ? range_.multiple_of(a_.scores) : std::nullopt;  // scores are the sums times that
+  const ValueId log2e = b_.real(std::numbers::log2e, kOne);
+  begin_rough();
+  for (int r = 0; r < s.lines(own); ++r) {
+    const auto at = static_cast<size_t>(r);
+    const int opened = open_line(map, false, b_.add(first_, s.line(own, lane, r)));
+    ValueId top = -1;
+    s.change_line(own, lane, r, [&](ValueId along, ValueId x) -> ValueId {
+      if (multiple) {
+        top = top < 0 ? x : most(top, x);
+        return -1;
+      }
+      const ValueId y = at_walked(
+          map, true, b_.add(key, along), {x}, kLowest,
+          [&](Body& scores, const auto& sums) {
+            scores.set(a_.scores, sums[0]);
+            return std::vector<ValueId>{as_f32(scores.value(a_.score))};
+          },
+          whole)[0];
+      top = top < 0 ? y : most(top, y);
+      return y;
+    });
+    close(map, opened);
+    top = s.fold_line(own, ScalarOp::max_, b_.fold(ScalarOp::max_, top));
+    if (multiple) top = b_.mul(top, b_.real(*multiple, kOne));
+    top = most(b_.load(tops_[at], kOne, b_.i64(0), 4), top);
+    const ValueId before = b_.load(bases_[at], kOne, b_.i64(0), 4);
+    const ValueId grows = less(b_.real(std::log(kMostPower), kOne), sub(top, before));
+    const ValueId base = b_.op(ScalarOp::select_, grows, top, before);
+    const ValueId scale = b_.power2(b_.mul(sub(before, base), log2e));
+    // Scores far from zero, which masks and biases make, must meet their maximum before they are scaled.
+    const bool near = whole && range_.shows_only(a_.scores);
+    const ValueId low = near ? b_.op(ScalarOp::neg_, b_.mul(base, log2e)) : base;
+    const ValueId by = multiple ? b_.real(*multiple * std::numbers::log2e, kOne) : log2e;
+    ValueId total = -1;
+    s.change_line(own, lane, r, [&](ValueId along, ValueId x) {
+      const int lanes = b_.type(x).lanes;
+      const ValueId factor = b_.splat(by, lanes), away = b_.splat(low, lanes);
+      ValueId p = b_.power2(near ? b_.op(ScalarOp::fma_, x, factor, away) : b_.mul(sub(x, away), factor));
+      const ValueId there = whole ? -1 : exists(true, b_.add(key, along), lanes);
+      if (there >= 0) p = b_.op(ScalarOp::select_, there, p, b_.real(0, b_.type(p)));
+      total = total < 0 ? p : b_.add(total, p);
+      return p;
+    });
+    const ValueId sum =
+        b_.op(ScalarOp::fma_, b_.load(totals_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
+    b_.store(tops_[at], top, b_.i64(0), 4);
+    b_.store(bases_[at], base, b_.i64(0), 4);
+    b_.store(totals_[at], sum, b_.i64(0), 4);
+    b_.store(scales_[at], scale, b_.i64(0), 4);
+  }
+  end_rough();
+}
+
+// Where a row of the lane has another base than before.
+void ForwardBlock::rescale(BlockProduct& o, ValueId lane) {
+  std::vector<ValueId> scales;
+  ValueId some = -1;
+  for (const BufferId s : scales_) {
+    scales.push_back(b_.load(s, kOne, b_.i64(0), 4));
+    const ValueId changed = less(scales.back(), b_.real(1, kOne));
+    some = some < 0 ? changed : b_.op(ScalarOp::or_, some, changed);
+  }
+  b_.branch(some, [&] {
+    for (size_t r = 0; r < scales.size(); ++r)
+      o.change_line(tiles_.own_side, lane, static_cast<int>(r),
+                    [&](ValueId, ValueId x) { return b_.mul(x, b_.splat(scales[r], b_.type(x).lanes)); });
+  });
+}
+
+// What is kept is said of the rows' maxima.
+void ForwardBlock::return_to_tops(BlockProduct& o, ValueId lane) {
+  for (size_t r = 0; r < bases_.size(); ++r) {
+    const auto of = [&](BufferId x) { return b_.load(x, kOne, b_.i64(0), 4); };
+    const ValueId scale = b_.op(ScalarOp::exp_, sub(of(bases_[r]), of(tops_[r])));
+    b_.store(scales_[r], scale, b_.i64(0), 4);
+    b_.store(totals_[r], b_.mul(of(totals_[r]), scale), b_.i64(0), 4);
+  }
+  rescale(o, lane);
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,128 @@
+// See attend_lay.h.
+#include "kernel/synth/attention/gpu/attend_lay.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace lumen::synth {
+
+using loop::ValueId;
+
+namespace {
+constexpr int64_t kUnit = 8;  // numbers of 16 bytes
+}
+
+std::optional<LaidOperand> lay_operand(const graph::Plan& plan, const graph::Group& group, const Access& from,
+                                       const std::vector<int64_t>& extents, const std::vector<int>& lines,
+                                       int64_t width, Scalar to, int64_t unit) {
+  const graph::Element& element = plan.graph[from.source].type.element;
+  if (std::find(group.inputs.begin(), group.inputs.end(), from.source) == group.inputs.end()) return {};
+  if (element.format || !is_float(element.scalar) || scalar_bytes(to) * kUnit != 16) return {};
+  if (from.strides.back() != 1) return {};
+  LaidOperand o;
+  o.from = o.at = from;
+  o.width = width;
+  o.padded = round_up(width, unit);
+  o.scalar = to;
+  const auto is_line = [&](int d) { return std::find(lines.begin(), lines.end(), d) != lines.end(); };
+  for (int d = 0; d < static_cast<int>(extents.size()); ++d)
+    if (!is_line(d) && from.strides[static_cast<size_t>(d)] != 0 && extents[static_cast<size_t>(d)] > 1)
+      o.axes.push_back(d);
+  o.axes.insert(o.axes.end(), lines.begin(), lines.end());
+  bool as_wanted = element.scalar == to && o.padded == width && from.offset % kUnit == 0;
+  for (const int d : o.axes) as_wanted = as_wanted && from.strides[static_cast<size_t>(d)] % kUnit == 0;
+  if (as_wanted) return o;
+  o.elements = o.padded;
+  o.at.offset = 0;
+  std::fill(o.at.strides.begin(), o.at.strides.end(), 0);
+  o.at.strides.back() = 1;
+  for (size_t k = o.axes.size(); k-- > 0;) {
+    const auto d = static_cast<size_t>(o.axes[k]);
+    o.at.strides[d] = o.elements;
+    o.elements *= extents[d];
+  }
+  o.scratch = 0;
+  return o;
+}
+
+std::vector<LaidOperand> lay_operands(const graph::Plan& plan, const graph::Group& group, const AttentionGradient& a,
+                                      Scalar to, int64_t unit) {
+  std::vector<LaidOperand> out;
+  if (unit == 0) return out;
+  std::vector<int> rows = a.row_axes;
+  std::erase_if(rows, [&](int d) { return a.extents[static_cast<size_t>(d)] == 1; });
+  for (const AttentionGradient::Operand& o : a.operands) {
+    const std::vector<int> lines = o.by_key ? std::vector<int>{static_cast<int>(a.extents.size()) - 1} : rows;
+    const auto laid = lay_operand(plan, group, o.access, a.extents, lines, o.width, to, unit);
+    if (!laid) return {};
+    out.push_back(*laid);
+  }
+  return out;
+}
+
+Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector<int64_t>& extents,
+                const std::string& what) {
+  Draft draft(plan.graph);
+  loop::Builder& b = draft.b;
+  const Scalar type = plan.graph[o.from.source].type.element.scalar;
+  const loop::BufferId source = draft.value(o.from.source, false),
+                       to = draft.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), true);
+  int64_t together = std::gcd(o.from.offset, kUnit);
+  for (const int d : o.axes) together = std::gcd(together, o.from.strides[static_cast<size_t>(d)]);
+  const auto align = static_cast<int>(std::min<int64_t>(together * scalar_bytes(type), 16));
+  const int64_t units = o.padded / kUnit;
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(o.elements / kUnit), 1, [&](ValueId task) {
+    const ValueId first = b.mul(b.op(ScalarOp::rem_, task, b.i64(units)), b.i64(kUnit));
+    ValueId rest = b.op(ScalarOp::div_, task, b.i64(units)), at = b.add(b.i64(o.from.offset), first);
+    for (size_t k = o.axes.size(); k-- > 0;) {
+      const auto d = static_cast<size_t>(o.axes[k]);
+      const ValueId digit = k > 0 ? b.op(ScalarOp::rem_, rest, b.i64(extents[d])) : rest;
+      at = b.add(at, b.mul(digit, b.i64(o.from.strides[d])));
+      rest = b.op(ScalarOp::div_, rest, b.i64(extents[d]));
+    }
+    const loop::VType numbers{type, static_cast<int>(kUnit)};
+    const ValueId place = b.mul(task, b.i64(kUnit * scalar_bytes(o.scalar)));
+    const auto lay = [&](ValueId count) {
+      const ValueId x = b.load(source, numbers, b.mul(at, b.i64(scalar_bytes(type))),
+                               count < 0 ? align : static_cast<int>(scalar_bytes(type)), count);
+      b.store(to, b.convert(ScalarOp::cast_, o.scalar, x), place, 16);
+    };
+    if (o.padded == o.width) return lay(-1);
+    const ValueId left = b.op(ScalarOp::sub_, b.i64(o.width), first);
+    const bool whole = o.width % kUnit == 0;
+    b.branch(
+        b.op(ScalarOp::lt_, b.i64(0), left), [&] { lay(whole ? -1 : b.op(ScalarOp::min_, left, b.i64(kUnit))); },
+        [&] { b.store(to, b.real(0, {o.scalar, static_cast<int>(kUnit)}), place, 16); });
+  });
+  const double numbers = static_cast<double>(o.elements);
+  return draft.finish(fmt::format("prepare {} {} of {} as {}", what, o.elements, o.padded, scalar_name(o.scalar)), 0,
+                      numbers * static_cast<double>(scalar_bytes(type) + scalar_bytes(o.scalar)));
+}
+
+Step write_reciprocals(const graph::Plan& plan, Access from, const std::vector<int64_t>& extents, int scratch,
+                       Access* at) {
+  int64_t count = 1;
+  at->offset = 0;
+  for (size_t d = from.strides.size(); d-- > 0;) {
+    at->strides[d] = from.strides[d] == 0 ? 0 : count;
+    if (from.strides[d] != 0) count *= extents[d];
+  }
+  Draft draft(plan.graph);
+  loop::Builder& b = draft.b;
+  const loop::BufferId source = draft.value(from.source, false), to = draft.scratch(scratch, count * 4, true);
+  const loop::VType one{Scalar::f32, 1};
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(count), 1, [&](ValueId task) {
+    ValueId rest = task, place = b.i64(from.offset);
+    for (size_t d = from.strides.size(); d-- > 0;) {
+      if (from.strides[d] == 0) continue;
+      place = b.add(place, b.mul(b.op(ScalarOp::rem_, rest, b.i64(extents[d])), b.i64(from.strides[d])));
+      rest = b.op(ScalarOp::div_, rest, b.i64(extents[d]));
+    }
+    const ValueId x = b.load(source, one, b.mul(place, b.i64(4)), 4);
+    b.store(to, b.op(ScalarOp::div_, b.real(1, one), x), b.mul(task, b.i64(4)), 4);
+  });
+  return draft.finish(fmt::format("prepare attend gradient {} reciprocals", count), static_cast<double>(count),
+                      static_cast<double>(8 * count));
+}
+
+}  // namespace lumen::synth

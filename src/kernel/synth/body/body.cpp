@@ -1,0 +1,404 @@
+#include "kernel/synth/body/body.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "graph/ir/random.h"
+#include "number/facts/limits.h"
+
+namespace lumen::synth {
+
+using graph::Node;
+using graph::Op;
+using loop::BufferId;
+using loop::ValueId;
+using loop::VType;
+
+namespace {
+
+bool is_heavy_op(ScalarOp op) {
+  return op == ScalarOp::exp_ || op == ScalarOp::log_ || op == ScalarOp::sin_ || op == ScalarOp::cos_ ||
+         op == ScalarOp::tanh_ || op == ScalarOp::pow_;
+}
+
+Scalar memory_type(Scalar s) {
+  return s == Scalar::boolean ? Scalar::u8 : s;
+}
+
+}  // namespace
+
+Body::Body(Draft& draft, const graph::Plan& plan, const graph::Group& group, const std::vector<int64_t>& shape,
+           const std::vector<bool>& barrier, const std::map<graph::ValueId, Access>& loads,
+           const std::map<graph::ValueId, Access>& stores)
+    : draft_(draft), b_(draft.b), plan_(plan), group_(group), shape_(shape) {
+  const graph::Graph& g = plan.graph;
+  int listed = 0;
+  for (const auto& [v, access] : loads) add_load(v, shape, Load::Kind::memory, &access);
+  for (const auto& [v, access] : stores) store_of_[v] = add_load(v, shape, Load::Kind::number, &access);
+  for (const graph::ValueId v : group.nodes) {
+    const Node& n = g[v];
+    if (is_load(plan, group, v) || n.type.element.format || !fits(v)) continue;
+    if (n.op == Op::reduce_ || n.op == Op::map_ || n.op == Op::random_ || n.op == Op::cast_) {
+      for (const graph::ValueId a : n.operands)
+        if (is_load(plan, group, a) && fits(a)) add_load(a, shape, Load::Kind::memory);
+      if (n.op == Op::reduce_) store_of_[v] = add_load(v, shape, Load::Kind::number);
+      if (n.op == Op::random_) number_of_[v] = add_load(v, shape, Load::Kind::number);
+      for (const ScalarNode& s : n.attributes.formula.nodes) {
+        if (s.op == ScalarOp::input || s.op == ScalarOp::constant) continue;
+        operations_ += 1;
+        heavy_ = heavy_ || is_heavy_op(s.op);
+        if (listed++ < 6) summary_ += fmt::format("{}{}", summary_.empty() ? "" : " ", scalar_op_info(s.op).name);
+      }
+      if (n.op == Op::random_) summary_ += summary_.empty() ? "random" : " random";
+    } else if (n.op == Op::update_) {
+      if (is_load(plan, group, n.operands[1])) add_load(n.operands[1], shape, Load::Kind::memory);
+    }
+  }
+  for (const graph::ValueId r : group.results)
+    if (is_load(plan, group, r) && loads.empty()) add_load(r, shape, Load::Kind::memory);  // a load copied to memory
+  for (const graph::ValueId r : group.results)
+    if (fits(r) && !store_of_.contains(r)) store_of_[r] = add_load(r, shape, Load::Kind::number);
+  for (const graph::ValueId v : group.inputs) traffic_ += static_cast<double>(graph::byte_size(g[v].type));
+  for (const graph::ValueId v : group.results) traffic_ += static_cast<double>(graph::byte_size(g[v].type));
+
+  // Formats with fields per row must not have their rows merged: one more walk, in which a row is longer than its
+  // columns.
+  std::vector<std::vector<int64_t>> walks;
+  for (const Load& load : loads_) walks.push_back(load.strides);
+  for (const Load& load : loads_) {
+    if (!load.unpack || !load.unpack->needs_rows()) continue;
+    const int64_t columns = extents_of(g[load.source].type.shape).back();
+    walks.push_back(load.strides);
+    for (int64_t& s : walks.back())
+      if (s >= columns) s *= 3;
+  }
+  const Collapsed c = collapse(shape, walks, barrier);
+  extents_ = c.extents;
+  first_axis_ = c.first_axis;
+  for (size_t k = 0; k < loads_.size(); ++k) loads_[k].strides = c.strides[k];
+  set_vector_axis(static_cast<int>(extents_.size()) - 1);
+}
+
+bool Body::fits(graph::ValueId v) const {
+  const std::vector<int64_t> own = extents_of(plan_.graph[v].type.shape);
+  if (own.size() > shape_.size()) return false;
+  for (size_t d = 0; d < own.size(); ++d)
+    if (own[d] != 1 && own[d] != shape_[shape_.size() - own.size() + d]) return false;
+  return true;
+}
+
+// `number`: no memory is read; the access gives element numbers of v itself.
+int Body::add_load(graph::ValueId v, const std::vector<int64_t>& shape, Load::Kind kind, const Access* given) {
+  if (kind != Load::Kind::number)
+    if (const auto found = load_of_.find(v); found != load_of_.end()) return found->second;
+  const graph::Graph& g = plan_.graph;
+  Load load;
+  Access a;
+  if (given) {
+    a = *given;
+  } else if (kind == Load::Kind::number) {
+    a.source = v;
+    const std::vector<int64_t> own = extents_of(g[v].type.shape);
+    const std::vector<int64_t> dense = dense_strides_of(own);
+    a.strides.assign(shape.size(), 0);
+    for (size_t d = 0; d < own.size(); ++d)
+      if (own[d] != 1) a.strides[shape.size() - own.size() + d] = dense[d];
+  } else {
+    a = follow_to(plan_, group_, v, shape);
+  }
+  load.source = a.source;
+  load.offset = a.offset;
+  load.strides = a.strides;
+  const Node& n = g[a.source];
+  load.type = n.type.element.scalar;
+  const bool in_memory = std::find(group_.inputs.begin(), group_.inputs.end(), a.source) != group_.inputs.end();
+  if (kind == Load::Kind::number) {
+    load.kind = kind;
+  } else if (!in_memory && n.op == Op::constant_) {
+    LUMEN_CHECK(n.attributes.data.size() == 1, "a constant of several numbers is not among the inputs");
+    load.kind = Load::Kind::splat;
+    std::fill(load.strides.begin(), load.strides.end(), 0);
+  } else if (!in_memory && n.op == Op::iota_) {
+    load.kind = Load::Kind::iota;
+  } else if (!in_memory && n.op == Op::cast_) {
+    const Node& blob = g[n.operands[0]];
+    const std::vector<int64_t> extents = extents_of(blob.type.shape);
+    load.kind = Load::Kind::blocks;
+    load.buffer = draft_.value(n.operands[0], false);
+    const int64_t columns = extents.empty() ? 1 : extents.back();
+    load.unpack = std::make_shared<Unpack>(b_, *blob.type.element.format, load.buffer,
+                                           product(extents) / std::max<int64_t>(columns, 1), columns);
+  } else {
+    LUMEN_CHECK(!n.type.element.format, "a format is read without a cast");
+    load.kind = Load::Kind::memory;
+    load.buffer = draft_.value(a.source, false);
+    load.scale = scalar_bytes(load.type);
+  }
+  loads_.push_back(std::move(load));
+  const int number = static_cast<int>(loads_.size()) - 1;
+  if (kind != Load::Kind::number) load_of_[v] = number;
+  return number;
+}
+
+void Body::set_vector_axis(int axis) {
+  vector_axis_ = axis;
+  for (Load& load : loads_) {
+    if (!load.unpack) continue;
+    const int64_t block = load.unpack->format().block;
+    bool blocks = load.strides[axis] == 1 && load.offset % block == 0 && extents_[axis] % block == 0 &&
+                  unrolls(load.unpack->format());
+    for (size_t d = 0; d < extents_.size(); ++d)
+      if (static_cast<int>(d) != axis) blocks = blocks && load.strides[d] % block == 0;
+    // Rows of the blob must hold whole runs of the vector axis.
+    if (blocks && load.unpack->needs_rows()) {
+      const int64_t columns = extents_of(plan_.graph[load.source].type.shape).back();
+      blocks = load.offset % columns + extents_[axis] <= columns;
+      for (size_t d = 0; d < extents_.size(); ++d)
+        if (static_cast<int>(d) != axis && load.strides[d] != 0)
+          blocks =
+              blocks && (load.strides[d] % columns == 0 || load.offset == 0) && (load.strides[d] % extents_[axis] == 0);
+    }
+    load.kind = blocks ? Load::Kind::blocks : Load::Kind::elements;
+  }
+}
+
+Body::Chunking Body::chunking(int machine_lanes) const {
+  Chunking c;
+  for (const Load& load : loads_) {
+    if (load.kind != Load::Kind::blocks) continue;
+    const int64_t block = load.unpack->format().block;
+    if (c.lanes == 0) c.lanes = c.unit_lanes = machine_lanes;
+    c.unit = std::lcm(c.unit, block);
+    const int64_t low = block & -block;
+    c.unit_lanes = static_cast<int>(std::min<int64_t>(c.unit_lanes, low));
+    if (block % machine_lanes != 0 && machine_lanes % block != 0)
+      c.lanes = static_cast<int>(std::min<int64_t>(c.lanes, low));
+  }
+  if (c.lanes > 0) c.chunk = std::lcm(c.unit, int64_t{c.lanes});
+  return c;
+}
+
+void Body::begin_task() {
+  scopes_.clear();
+  push_scope();
+  for (Load& load : loads_) {
+    load.partial.assign(1, b_.i64(load.offset * load.scale));
+    if (load.unpack) load.unpack->enter_tensor();
+  }
+}
+
+void Body::open(int axis, ValueId counter) {
+  push_scope();
+  for (Load& load : loads_) {
+    ValueId sum = load.partial.back();
+    if (load.strides[axis] != 0) sum = b_.add(sum, b_.mul(counter, b_.i64(load.strides[axis] * load.scale)));
+    load.partial.push_back(sum);
+  }
+}
+
+void Body::close() {
+  scopes_.pop_back();
+  for (Load& load : loads_)
+    if (load.partial.size() > 1) load.partial.pop_back();
+}
+
+void Body::open_lanes(ValueId at, int lanes, ValueId count) {
+  at_ = at;
+  lanes_ = lanes;
+  count_ = count;
+  push_scope();
+  for (Load& load : loads_) load.partial.push_back(load.partial.back());
+}
+
+void Body::open_scalar() {
+  open_lanes(-1, 1, -1);
+}
+
+void Body::enter_chunk(ValueId at, int64_t elements) {
+  for (Load& load : loads_) {
+    if (load.kind != Load::Kind::blocks) continue;
+    const int64_t block = load.unpack->format().block;
+    const ValueId first = b_.add(load.partial.back(), at);
+    load.unpack->enter_block(b_.op(ScalarOp::div_, first, b_.i64(block)), elements / block);
+  }
+  position_ = 0;
+}
+
+ValueId Body::offset_of(const Load& load) const {
+  const int64_t stride = load.strides[vector_axis_];
+  if (at_ < 0 || stride == 0) return load.partial.back();
+  return b_.add(load.partial.back(), b_.mul(at_, b_.i64(stride * load.scale)));
+}
+
+ValueId Body::widen(ValueId x) const {
+  return b_.type(x).lanes == lanes_ ? x : b_.splat(x, lanes_);
+}
+
+// first + lane * stride, in a number type; `first` is i64.
+ValueId Body::lane_numbers(ValueId first, int64_t stride, Scalar type) {
+  const Scalar whole = is_float(type) ? Scalar::i64 : type;
+  ValueId x = widen(b_.convert(ScalarOp::cast_, whole, first));
+  if (lanes_ > 1 && stride != 0) {
+    std::vector<int64_t> steps;
+    for (int l = 0; l < lanes_; ++l) steps.push_back(l * stride);
+    x = b_.add(x, b_.lanes_integer(std::move(steps), whole));
+  }
+  return b_.convert(ScalarOp::cast_, type, x);
+}
+
+ValueId Body::read_memory(const Load& load) {
+  const Scalar s = memory_type(load.type);
+  const int size = scalar_bytes(s);
+  const int64_t stride = at_ < 0 ? 0 : load.strides[vector_axis_];
+  const ValueId offset = offset_of(load);
+  ValueId x = -1;
+  if (stride == 0 || lanes_ == 1) {
+    x = b_.load(load.buffer, {s, 1}, offset, size);
+  } else if (stride == 1) {
+    x = b_.load(load.buffer, {s, lanes_}, offset, size, count_);
+  } else {
+    std::vector<int64_t> lane;
+    for (int l = 0; l < lanes_; ++l) lane.push_back(l);
+    ValueId number = b_.lanes_integer(lane, Scalar::i64);
+    if (count_ >= 0)  // lanes beyond the end read the last one again
+      number = b_.op(ScalarOp::min_, number, b_.splat(b_.op(ScalarOp::sub_, count_, b_.i64(1)), lanes_));
+    const ValueId steps = b_.mul(number, b_.integer(stride * load.scale, {Scalar::i64, lanes_}));
+    x = b_.gather(load.buffer, s, b_.add(b_.splat(offset, lanes_), steps));
+  }
+  if (load.type == Scalar::boolean) x = b_.op(ScalarOp::ne_, x, b_.integer(0, b_.type(x)));
+  return widen(x);
+}
+
+ValueId Body::read(Load& load) {
+  const int64_t stride = at_ < 0 ? 0 : load.strides[vector_axis_];
+  switch (load.kind) {
+    case Load::Kind::memory:
+      return read_memory(load);
+    case Load::Kind::splat: {
+      const double x = plan_.graph[load.source].attributes.data[0];
+      return is_float(load.type) ? b_.real(x, {load.type, lanes_})
+                                 : b_.integer(static_cast<int64_t>(x), {load.type, lanes_});
+    }
+    case Load::Kind::iota:
+    case Load::Kind::number:
+      return lane_numbers(offset_of(load), stride, load.type);
+    case Load::Kind::blocks:
+      if (at_ >= 0) return load.unpack->values(position_, lanes_);
+      [[fallthrough]];
+    case Load::Kind::elements: {
+      const ValueId first = offset_of(load);
+      if (stride == 0) return widen(load.unpack->value_at(first));
+      ValueId all = -1;
+      for (int l = 0; l < lanes_; ++l) {
+        ValueId lane = b_.i64(l);
+        if (count_ >= 0) lane = b_.op(ScalarOp::min_, lane, b_.op(ScalarOp::sub_, count_, b_.i64(1)));
+        const ValueId one = load.unpack->value_at(b_.add(first, b_.mul(lane, b_.i64(stride))));
+        all = l == 0 ? b_.splat(one, lanes_) : b_.insert(all, one, l);
+      }
+      return all;
+    }
+  }
+  LUMEN_UNREACHABLE("load");
+}
+
+const ValueId* Body::find(graph::ValueId v) const {
+  for (const int lanes : {lanes_, 1})
+    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
+      if (const auto found = scope->find({v, lanes}); found != scope->end()) return &found->second;
+  return nullptr;
+}
+
+bool Body::has(graph::ValueId v) const {
+  return find(v) != nullptr;
+}
+
+void Body::set(graph::ValueId v, ValueId x) {
+  scopes_.back()[{v, b_.type(x).lanes}] = x;
+}
+
+ValueId Body::value(graph::ValueId v) {
+  if (const ValueId* known = find(v)) return widen(*known);
+  const auto load = load_of_.find(v);
+  const ValueId x = load != load_of_.end() ? read(loads_[load->second]) : compute(v);
+  set(v, x);
+  return x;
+}
+
+ValueId Body::compute(graph::ValueId v) {
+  const Node& n = plan_.graph[v];
+  switch (n.op) {
+    case Op::map_: {
+      std::vector<ValueId> inputs;
+      for (const graph::ValueId a : n.operands) inputs.push_back(value(a));
+      if (inputs.empty()) return widen(b_.apply(n.attributes.formula, {})[0]);
+      return b_.apply(n.attributes.formula, inputs)[0];
+    }
+    case Op::random_: {
+      const ValueId number = lane_numbers(offset_of(loads_[number_of_.at(v)]),
+                                          at_ < 0 ? 0 : loads_[number_of_.at(v)].strides[vector_axis_], Scalar::u32);
+      const ValueId seed = b_.convert(ScalarOp::cast_, Scalar::u32, value(n.operands[0]));
+      return b_.apply(graph::random_formula(n.attributes.salt), {seed, number})[0];
+    }
+    case Op::cast_: {
+      const ValueId x = value(n.operands[0]);
+      const Scalar to = n.type.element.scalar;
+      return b_.convert(ScalarOp::cast_, to, x);
+    }
+    case Op::update_:
+      return value(n.operands[1]);
+    case Op::reduce_:
+      return b_.convert(ScalarOp::cast_, n.type.element.scalar, value(n.operands[0]));  // over axes of extent 1
+    default:
+      break;
+  }
+  LUMEN_UNREACHABLE("{} inside a map or reduce group", graph::op_info(n.op).name);
+}
+
+void Body::shift(Load& load, ValueId elements) {
+  load.partial.back() = b_.add(load.partial.back(), b_.mul(elements, b_.i64(load.scale)));
+}
+
+void Body::shift_load(graph::ValueId v, ValueId elements) {
+  shift(loads_[load_of_.at(v)], elements);
+}
+void Body::shift_store(graph::ValueId v, ValueId elements) {
+  shift(loads_[store_of_.at(v)], elements);
+}
+
+void Body::hoist(int lanes) {
+  const int before = lanes_;
+  const ValueId at = at_;
+  lanes_ = lanes;
+  at_ = -1;
+  for (auto& [v, number] : load_of_) {
+    Load& load = loads_[number];
+    if (load.strides[vector_axis_] == 0 && load.kind != Load::Kind::splat) value(v);
+  }
+  lanes_ = before;
+  at_ = at;
+}
+
+bool Body::varies(graph::ValueId v, int axis) const {
+  const auto load = load_of_.find(v);
+  return load == load_of_.end() || loads_[load->second].strides[axis] != 0;
+}
+
+void Body::store_to(BufferId buffer, Scalar type, ValueId offset, ValueId x) {
+  if (type == Scalar::boolean) {
+    const VType u8{Scalar::u8, b_.type(x).lanes};
+    x = b_.op(ScalarOp::select_, x, b_.integer(1, u8), b_.integer(0, u8));
+  }
+  b_.store(buffer, x, offset, scalar_bytes(memory_type(type)), count_);
+}
+
+void Body::store(graph::ValueId v, ValueId x) {
+  const Load& access = loads_[store_of_.at(v)];
+  const BufferId buffer = draft_.value(v, true);
+  const Scalar type = plan_.graph[v].type.element.scalar;
+  LUMEN_CHECK(lanes_ == 1 || access.strides[vector_axis_] == 1 || extents_[vector_axis_] == 1,
+              "a result is not contiguous along the lanes");
+  store_to(buffer, type, b_.mul(offset_of(access), b_.i64(scalar_bytes(memory_type(type)))), x);
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,138 @@
+// The inside of a map or reduce kernel: evaluates a group's nodes at a place of an iteration space, lanes along one
+// axis. Loads go through strides (access.h) and unpack (formats); what does not change along an axis is computed
+// outside its loop. The caller opens axes (outermost first) and asks for values; what was computed is kept until the
+// axis is closed. Proved by tests/kernel/synth/synth_map_test.cpp and synth_reduce_test.cpp.
+//
+// May include: base, graph/ir, graph/pass, kernel/machine, kernel/synth/step, kernel/synth/unpack, number/facts.
+// Offers: nest.h.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/pass/pipeline.h"
+#include "kernel/machine/machine.h"
+#include "kernel/synth/step/access.h"
+#include "kernel/synth/step/draft.h"
+#include "kernel/synth/unpack/unpack.h"
+
+namespace lumen::synth {
+
+// A short float: what loses nothing when exp and division before it are a few units in the last place off.
+inline bool is_short_float(const graph::Element& e) {
+  return !e.format && is_float(e.scalar) && scalar_bits(e.scalar) <= 16;
+}
+
+class Body {
+ public:
+  // The space is `shape`, its axes collapsed where all loads and results allow it; `barrier` as in collapse().
+  // Evaluates the group's nodes whose shapes broadcast to it. `loads` and `stores` give the accesses of operands and
+  // results that do not follow the broadcasting rules (gather, concat, ...).
+  Body(Draft& draft, const graph::Plan& plan, const graph::Group& group, const std::vector<int64_t>& shape,
+       const std::vector<bool>& barrier, const std::map<graph::ValueId, Access>& loads = {},
+       const std::map<graph::ValueId, Access>& stores = {});
+
+  const std::vector<int64_t>& extents() const { return extents_; }
+  int first_axis(int axis) const { return first_axis_[axis]; }  // of the original shape
+  // The axis along which lanes run; set before anything is opened. Decides how formats are read.
+  void set_vector_axis(int axis);
+  // Formats read block by block want chunks of `chunk` elements from multiples of `unit`, in vectors of at most
+  // `lanes`; 1, 1, 0 without.
+  struct Chunking {
+    int64_t chunk = 1, unit = 1;
+    int lanes = 0, unit_lanes = 0;
+  };
+  Chunking chunking(int machine_lanes) const;
+
+  void begin_task();                           // once, in the task's region, before any axis
+  void open(int axis, loop::ValueId counter);  // any axis but the vector axis
+  void close();
+  // Lanes [at, at + lanes) of the vector axis, of which `count` exist (-1: all). `chunk_start` enters the blocks of
+  // formats: the lanes begin `position` elements behind it.
+  void open_lanes(loop::ValueId at, int lanes, loop::ValueId count);
+  void enter_chunk(loop::ValueId at, int64_t elements);
+  void set_position(int64_t position) { position_ = position; }
+  // Scalars of the space where the vector axis is not open (values that do not vary along it).
+  void open_scalar();
+
+  // Scopes of known values alone, without an axis.
+  void push_scope() { scopes_.emplace_back(); }
+  void pop_scope() { scopes_.pop_back(); }
+
+  loop::ValueId value(graph::ValueId v);        // `lanes` lanes
+  void set(graph::ValueId v, loop::ValueId x);  // result of a reduce, in the current scope
+  bool has(graph::ValueId v) const;
+  void store(graph::ValueId v, loop::ValueId x);  // writes lanes of a result
+  void store_to(loop::BufferId buffer, Scalar type, loop::ValueId offset, loop::ValueId x);
+  // Moves the place of a load or result by a run-time number of elements, until the innermost open scope is closed.
+  void shift_load(graph::ValueId v, loop::ValueId elements);
+  void shift_store(graph::ValueId v, loop::ValueId elements);
+  int64_t store_stride(graph::ValueId v) const { return loads_[store_of_.at(v)].strides[vector_axis_]; }
+  loop::ValueId store_place(graph::ValueId v) const { return offset_of(loads_[store_of_.at(v)]); }
+  // Computes what the lanes of the loop to come share: loads and maps constant along the vector axis.
+  void hoist(int lanes);
+
+  bool varies(graph::ValueId v, int axis) const;  // whether a load changes along an axis
+  int lanes() const { return lanes_; }
+  loop::ValueId at() const { return at_; }
+  loop::ValueId count() const { return count_; }
+  // Row-major number of the first lane's element of a result or a reduce.
+  loop::ValueId element_number(graph::ValueId v) const { return offset_of(loads_[store_of_.at(v)]); }
+  double operations() const { return operations_; }  // scalar operations per element, for the plan
+  double traffic() const { return traffic_; }        // bytes of everything read and written
+  bool is_heavy() const { return heavy_; }           // has exp, log, sin, ... somewhere
+  const std::string& summary() const { return summary_; }
+
+ private:
+  struct Load {
+    enum class Kind {
+      memory,
+      blocks,
+      elements,
+      splat,
+      iota,
+      number
+    } kind = Kind::memory;  // blocks, elements: of a format
+    graph::ValueId source = -1;
+    Scalar type = Scalar::f32;
+    int64_t offset = 0;
+    std::vector<int64_t> strides;  // per collapsed axis, in elements
+    int64_t scale = 1;             // bytes per element for memory, else 1
+    loop::BufferId buffer = -1;
+    std::shared_ptr<Unpack> unpack;
+    std::vector<loop::ValueId> partial;  // per open scope: offset so far
+  };
+  bool fits(graph::ValueId v) const;
+  int add_load(graph::ValueId v, const std::vector<int64_t>& shape, Load::Kind kind, const Access* given = nullptr);
+  void shift(Load& load, loop::ValueId elements);
+  loop::ValueId read(Load& load);
+  loop::ValueId offset_of(const Load& load) const;  // of the first lane, in units of scale
+  loop::ValueId read_memory(const Load& load);
+  loop::ValueId lane_numbers(loop::ValueId first, int64_t stride, Scalar type);
+  loop::ValueId widen(loop::ValueId x) const;
+  loop::ValueId compute(graph::ValueId v);
+  const loop::ValueId* find(graph::ValueId v) const;
+
+  Draft& draft_;
+  loop::Builder& b_;
+  const graph::Plan& plan_;
+  const graph::Group& group_;
+  std::vector<int64_t> shape_, extents_;
+  std::vector<int> first_axis_;
+  std::vector<Load> loads_;
+  std::map<graph::ValueId, int> load_of_;    // operand -> load
+  std::map<graph::ValueId, int> number_of_;  // random node -> the load of its element number
+  std::map<graph::ValueId, int> store_of_;   // result -> dense access
+  int vector_axis_ = -1;
+  loop::ValueId at_ = -1, count_ = -1;
+  int lanes_ = 1;
+  int64_t position_ = 0;
+  std::vector<std::map<std::pair<graph::ValueId, int>, loop::ValueId>> scopes_;
+  double operations_ = 0, traffic_ = 0;
+  bool heavy_ = false;
+  std::string summary_;
+};
+
+}  // namespace lumen::synth

@@ -1,0 +1,129 @@
+#include "kernel/synth/body/nest.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace lumen::synth {
+
+using loop::ValueId;
+
+Tasks cut(const std::vector<int64_t>& outer, int64_t inner, int64_t grain, int64_t unit, bool may_split_inner) {
+  Tasks t;
+  t.rows = product(outer);
+  t.part = inner;
+  if (may_split_inner && inner >= 2 * grain) {
+    t.part = (grain + unit - 1) / unit * unit;
+    t.parts = (inner + t.part - 1) / t.part;
+  } else {
+    t.rows_per_task = std::clamp<int64_t>(grain / std::max<int64_t>(inner, 1), 1, std::max<int64_t>(t.rows, 1));
+  }
+  return t;
+}
+
+std::vector<ValueId> digits(loop::Builder& b, ValueId number, const std::vector<int64_t>& extents) {
+  std::vector<ValueId> out(extents.size());
+  ValueId rest = number;
+  for (size_t d = extents.size(); d-- > 0;) {
+    out[d] = d == 0 ? rest : b.op(ScalarOp::rem_, rest, b.i64(extents[d]));
+    if (d != 0) rest = b.op(ScalarOp::div_, rest, b.i64(extents[d]));
+  }
+  return out;
+}
+
+namespace {
+constexpr int64_t kBlockThreads = 256;  // of tasks beside each other
+}
+
+// Measured: a thread that asks for sixteen bytes ends too soon for the next one to be there.
+int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m) {
+  constexpr double kThreadBytes = 64;
+  constexpr int64_t kMost = 4, kBlocks = 4;  // of a multiprocessor
+  int64_t beside = 1;
+  const auto more = [&](int64_t n) {
+    const int64_t block = kBlockThreads * n;
+    return n <= kMost && tasks.count() % block == 0 && tasks.count() / block >= kBlocks * m.units;
+  };
+  while (more(2 * beside) && static_cast<double>(beside) * bytes < kThreadBytes * static_cast<double>(tasks.count()))
+    beside *= 2;
+  return beside;
+}
+
+void for_tasks(loop::Builder& b, const Tasks& tasks, const std::vector<int64_t>& outer, int64_t inner,
+               const std::function<void()>& begin_task, const RowBody& row, int64_t beside) {
+  const auto one = [&](ValueId task) {
+    begin_task();
+    const ValueId group = tasks.parts == 1  ? task
+                          : tasks.rows == 1 ? b.i64(0)
+                                            : b.op(ScalarOp::div_, task, b.i64(tasks.parts));
+    ValueId from = b.i64(0), to = b.i64(inner);
+    if (tasks.parts > 1) {
+      from = b.mul(tasks.rows == 1 ? task : b.op(ScalarOp::rem_, task, b.i64(tasks.parts)), b.i64(tasks.part));
+      to = b.add(from, b.i64(tasks.part));
+      if (inner % tasks.part != 0) to = b.op(ScalarOp::min_, to, b.i64(inner));
+    }
+    if (tasks.rows_per_task == 1) {
+      row(digits(b, group, outer), from, to);
+      return;
+    }
+    const ValueId first = b.mul(group, b.i64(tasks.rows_per_task));
+    ValueId end = b.add(first, b.i64(tasks.rows_per_task));
+    if (tasks.rows % tasks.rows_per_task != 0) end = b.op(ScalarOp::min_, end, b.i64(tasks.rows));
+    b.loop(loop::LoopKind::serial, first, end, 1, [&](ValueId r) { row(digits(b, r, outer), from, to); });
+  };
+  if (beside == 1) return b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks.count()), 1, one);
+  const int64_t threads = kBlockThreads, all = threads * beside;
+  LUMEN_CHECK(tasks.count() % all == 0, "{} tasks, {} of a block", tasks.count(), all);
+  b.loop(loop::LoopKind::grid, b.i64(0), b.i64(tasks.count() / all), 1, [&](ValueId block) {
+    b.loop(loop::LoopKind::lane, b.i64(0), b.i64(threads), 1, [&](ValueId lane) {
+      const ValueId first = b.add(b.mul(block, b.i64(all)), lane);
+      for (int64_t i = 0; i < beside; ++i) one(b.add(first, b.i64(i * threads)));
+    });
+  });
+}
+
+void for_lanes(loop::Builder& b, Body& body, int lanes, int unroll, ValueId from, ValueId to, bool exact,
+               const std::function<void(int k)>& step) {
+  const auto vector = [&](ValueId at, int width, ValueId count, int k) {
+    body.open_lanes(at, width, count);
+    step(k);
+    body.close();
+  };
+  const Body::Chunking chunking = body.chunking(lanes);
+  const auto floor_to = [&](int64_t unit) {
+    const ValueId length = b.op(ScalarOp::sub_, to, from);
+    return b.add(from, b.op(ScalarOp::sub_, length, b.op(ScalarOp::rem_, length, b.i64(unit))));
+  };
+  if (chunking.lanes > 0) {
+    const auto chunk = [&](ValueId at, int64_t elements, int width) {
+      body.enter_chunk(at, elements);
+      for (int64_t p = 0; p < elements; p += width) {
+        body.set_position(p);
+        vector(b.add(at, b.i64(p)), width, -1, static_cast<int>(p / width) % unroll);
+      }
+    };
+    const ValueId whole = chunking.chunk == chunking.unit ? to : floor_to(chunking.chunk);
+    b.loop(loop::LoopKind::serial, from, whole, chunking.chunk,
+           [&](ValueId at) { chunk(at, chunking.chunk, chunking.lanes); });
+    if (chunking.chunk != chunking.unit)
+      b.loop(loop::LoopKind::serial, whole, to, chunking.unit,
+             [&](ValueId at) { chunk(at, chunking.unit, chunking.unit_lanes); });
+    return;
+  }
+  ValueId at_end = from;
+  if (unroll > 1) {
+    at_end = floor_to(int64_t{lanes} * unroll);
+    b.loop(loop::LoopKind::serial, from, at_end, int64_t{lanes} * unroll, [&](ValueId at) {
+      for (int k = 0; k < unroll; ++k) vector(k == 0 ? at : b.add(at, b.i64(int64_t{lanes} * k)), lanes, -1, k);
+    });
+  }
+  const ValueId whole = exact ? to : floor_to(lanes);
+  const auto known_from = b.known_integer(at_end), known_to = b.known_integer(whole);
+  if (!(known_from && known_to && *known_from >= *known_to))
+    b.loop(loop::LoopKind::serial, at_end, whole, lanes, [&](ValueId at) { vector(at, lanes, -1, 0); });
+  if (exact) return;
+  b.branch(b.op(ScalarOp::lt_, whole, to), [&] { vector(whole, lanes, b.op(ScalarOp::sub_, to, whole), 0); });
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,34 @@
+// Quantization as kernels: fits and codes run as many blocks side by side as the machine has lanes, records are
+// assembled from words known when the kernel is made. Equal to the codec bit for bit. Proved by
+// tests/kernel/synth/synth_codec_test.cpp and tests/ladder.
+//
+// May include: base, kernel/synth/body, kernel/synth/map, kernel/synth/order, kernel/synth/step, kernel/synth/unpack,
+// number/facts.
+// Offers: convert.h, encode_map.h.
+#pragma once
+
+#include "kernel/synth/step/draft.h"
+#include "kernel/synth/step/step.h"
+
+namespace lumen::synth {
+
+// A move group whose root is a cast into a format.
+Synthesis synthesize_cast(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
+// A move group that updates a state held in a format: whole records are copied.
+Synthesis update_records(const graph::Plan& plan, const graph::Group& group, const machine::Machine& machine);
+
+// A field whose values are handed in rather than fitted: f32, one per entry and record of its level, row-major.
+struct SuppliedValues {
+  int field = 0;
+  loop::BufferId buffer = -1;
+};
+
+// Fields of one record level above the block (row, tile, tensor): fitted or supplied. One kernel.
+void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, int64_t columns, loop::BufferId x,
+                  loop::BufferId blob, const std::vector<SuppliedValues>& supplied);
+// The data section, and zeros between sections. One kernel.
+void encode_blocks(loop::Builder& b, const Format& f, int64_t rows, int64_t columns, loop::BufferId x,
+                   loop::BufferId blob, const std::vector<SuppliedValues>& supplied, const machine::Machine& target);
+bool has_level(const Format& f, Level level);
+
+}  // namespace lumen::synth

@@ -1,0 +1,344 @@
+// The cost model behind choose.h: cycles of tiles, of filling panels and of entering tasks, over all sensible cuts.
+// Constants were measured on one processor (bench/gemm.cpp); they decide about speed alone, never about results.
+#include "kernel/synth/gemm/choose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+#include "kernel/synth/step/ceil_div.h"
+#include "kernel/synth/step/shortlist.h"
+
+namespace lumen::synth {
+namespace {
+
+constexpr int64_t kLaidBytes = 64 << 20;   // of an operand laid out in scratch
+constexpr int64_t kSumsBytes = 256 << 10;  // private sums when K has stages
+constexpr int64_t kLargestPanel = 8 << 20;
+constexpr int64_t kPackedRows = 16;      // along k, of a task that lays out
+constexpr double kLaunchCycles = 20000;  // one more step
+constexpr double kStreamBytes = 8;       // a cycle, of tiles read from beyond the second-level cache
+constexpr double kTaskCycles = 300;      // entering a task
+constexpr double kTileCycles = 12;       // entering a tile
+
+// Candidate counts for cutting n things: all small ones, then coarser.
+std::vector<int64_t> counts(int64_t n) {
+  std::vector<int64_t> out;
+  for (int64_t i = 1; i <= n; i = i < 8 ? i + 1 : i + i / 4) out.push_back(i);
+  if (out.back() != n) out.push_back(n);
+  return out;
+}
+
+bool is_memory_f32(const DotLoad& l) {
+  return l.kind == DotLoad::Kind::memory && l.scalar == Scalar::f32;
+}
+
+class TileChooser {
+ public:
+  TileChooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m), lanes_(m.f32_lanes()) {}
+
+  std::vector<TilePlan> choose() {
+    vectors_all_ = ceil_div(p_.n.extent, lanes_);
+    fetches();
+    for (panel_limit_ = m_.l2_bytes / 4; plans_.empty() && panel_limit_ <= kLargestPanel; panel_limit_ *= 2) search();
+    std::vector<TilePlan> chosen = shortlist(std::move(plans_));
+    LUMEN_CHECK(!chosen.empty(), "no tile fits {}", describe_shape(p_));
+    std::erase_if(chosen, [best = chosen.front()](const TilePlan& t) {
+      return (t.a == Fetch::tiles) != (best.a == Fetch::tiles) || (t.a == Fetch::tiles && t.height != best.height);
+    });
+    return chosen;
+  }
+
+ private:
+  void search() {
+    for (int vectors = 1; vectors <= 4; ++vectors)
+      for (int height = 1; height <= 14; ++height) {
+        // Sums, a row of b, one number of a; with many registers two are left to the allocator, which else spills sums.
+        if (height * vectors + vectors + 1 > m_.vector_registers - (m_.vector_registers > 16 ? 2 : 0)) continue;
+        if (height > p_.m.extent || (vectors > vectors_all_)) continue;
+        cut(height, vectors);
+      }
+  }
+  void fetches();
+  void cut(int height, int vectors);
+  bool stage(TilePlan& t) const;
+  double tile_cycles(int height, int vectors) const;
+  double cost(const TilePlan& t) const;
+
+  const DotProblem& p_;
+  const machine::Machine& m_;
+  int lanes_;
+  int64_t vectors_all_ = 1;
+  int64_t panel_limit_ = 0;  // bytes of one operand; panels live on the stack and in the second-level cache
+  Fetch a_ = Fetch::direct, b_ = Fetch::direct;
+  bool a_copy_allowed_ = false, b_copy_allowed_ = false, a_along_k_ = true;
+  std::vector<TilePlan> plans_;  // the best cut for every register tile and way of reading
+};
+
+// How operands can be read; where there is a choice, the model decides between direct and copy.
+void TileChooser::fetches() {
+  const DotLoad &a = p_.loads[0], &b = p_.loads[1];
+  a_along_k_ = p_.k.strides[0] == 1;
+  if (a.kind == DotLoad::Kind::packed) {
+    const bool along_k = unpacks_along(p_, 0, p_.k), along_m = unpacks_along(p_, 0, p_.m);
+    a_along_k_ = along_k;
+    a_ = along_k || along_m ? Fetch::copy : Fetch::gather;
+  } else if (is_memory_f32(a)) {
+    a_ = Fetch::direct;
+    a_copy_allowed_ = p_.k.strides[0] == 1 || p_.m.strides[0] == 1;
+  } else {
+    a_ = p_.k.strides[0] == 1 || p_.m.strides[0] == 1 ? Fetch::copy : Fetch::gather;
+  }
+  if (a_ == Fetch::gather) a_along_k_ = false;
+  if (b.kind == DotLoad::Kind::packed) {
+    b_ = unpacks_along(p_, 1, p_.n) ? Fetch::copy : unpacks_along(p_, 1, p_.k) ? Fetch::turn : Fetch::gather;
+  } else if (p_.n.strides[1] == 1 || p_.n.extent == 1) {
+    b_ = is_memory_f32(b) ? Fetch::direct : Fetch::copy;
+    b_copy_allowed_ = b_ == Fetch::direct;
+  } else {
+    b_ = p_.k.strides[1] == 1 ? Fetch::turn : Fetch::gather;
+  }
+}
+
+double TileChooser::tile_cycles(int height, int vectors) const {
+  const double latency = 4;  // of an fma: that many must be in flight
+  const double per_k = std::max({height * vectors * m_.fma_cycles, (height * 0.5 + vectors * m_.load_cycles), latency});
+  return per_k * static_cast<double>(p_.k_total()) + kTileCycles + 2.0 * height * vectors;
+}
+
+double TileChooser::cost(const TilePlan& t) const {
+  const double outer = static_cast<double>(p_.outer_extent()), k = static_cast<double>(p_.k_total());
+  auto column = [&](int vectors) {
+    return static_cast<double>(t.m_tiles - 1) * tile_cycles(t.height, vectors) + tile_cycles(t.last_height, vectors);
+  };
+  double cycles = static_cast<double>(t.n_tiles - 1) * column(t.vectors) + column(t.last_vectors);
+  // Panels are filled once per task.
+  const double b_vectors = k * static_cast<double>(vectors_all_ * t.m_tasks);
+  const double unpack = 4;  // cycles per vector out of a format, about
+  const double turned = t.lanes / 4.0;
+  // Rows far apart: every one begins with lines nobody fetched ahead.
+  auto copied = [&](size_t side, int64_t stride) {
+    const int64_t bytes = p_.loads[side].elements * 4;
+    if (stride * 4 < 1024 || bytes <= m_.l2_bytes / 2) return 2.0;
+    return bytes > 8 * m_.l2_bytes ? 24.0 : 8.0;
+  };
+  double fill = t.b == Fetch::direct ? 0
+                : t.b == Fetch::copy ? copied(1, p_.k.strides[1])
+                : t.b == Fetch::turn ? turned
+                                     : t.lanes;
+  if (p_.loads[1].kind == DotLoad::Kind::packed) fill += unpack;
+  cycles += b_vectors * fill;
+  const double a_vectors = k * static_cast<double>(ceil_div(p_.m.extent, lanes_) * t.n_tasks);
+  fill = t.a == Fetch::direct ? 0 : t.a == Fetch::copy ? (t.a_along_k ? 2 : 3 * copied(0, p_.k.strides[0])) : t.lanes;
+  if (p_.loads[0].kind == DotLoad::Kind::packed) fill += unpack;
+  if (t.a == Fetch::tiles) {  // once for all, and a launch
+    const double once = k * static_cast<double>(t.m_tiles * ceil_div(t.height, t.lanes));
+    cycles += once * 1.5 * copied(0, p_.k.strides[0]) + kLaunchCycles / outer;
+    // Tiles that no cache holds are read from memory once for every column of tasks.
+    const double bytes = k * static_cast<double>(t.m_tiles * ceil_div(t.height, t.lanes) * t.lanes * 4);
+    if (bytes > static_cast<double>(m_.l2_bytes)) cycles += bytes * static_cast<double>(t.n_tasks) / kStreamBytes;
+    fill = 0;
+  }
+  cycles += a_vectors * fill;
+  // Strided rows read in place: each row of a tile touches lines and pages of its own.
+  if (t.b == Fetch::direct && k * static_cast<double>(p_.k.strides[1]) * 4 > 64 << 10)
+    cycles +=
+        k * static_cast<double>(t.n_tiles * t.m_tiles) * (p_.k.strides[1] * 4 >= 2048 ? 4.0 : 1.0) * t.vectors / 2;
+  if (t.a == Fetch::direct) {
+    const int64_t stride = (p_.k.strides[0] == 1 ? p_.m.strides[0] : p_.k.strides[0]) * 4;
+    if (p_.k.strides[0] == 1 && stride % 4096 == 0 && t.height >= 8)
+      cycles += k * static_cast<double>(t.n_tiles * p_.m.extent) / 8;
+    if (p_.k.strides[0] != 1 && stride >= 2048) cycles += k * static_cast<double>(t.n_tiles * t.m_tiles) * 3;
+  }
+  if (t.stages > 1) cycles += static_cast<double>(t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors) * 8;
+  const int64_t tasks = t.tasks(p_);
+  cycles = cycles * outer + kTaskCycles / static_cast<double>(m_.task_divisor) * static_cast<double>(tasks);
+  return cycles * balance(m_, cycles, static_cast<double>(tasks));
+}
+
+// Decides about stages of K; false when panels do not fit.
+bool TileChooser::stage(TilePlan& t) const {
+  const int64_t k_total = p_.k_total();
+  const int64_t columns = t.n_task * t.vectors * lanes_, rows = t.m_task * t.height;
+  auto fits = [&](int64_t k) {
+    return (t.b == Fetch::direct || k * columns * 4 <= panel_limit_) &&
+           (t.a == Fetch::direct || t.a == Fetch::tiles || k * rows * 4 <= panel_limit_);
+  };
+  t.stages = 1;
+  t.stage_k = p_.k.extent;
+  if (fits(k_total)) return true;
+  if (rows * columns * 4 > std::min(kSumsBytes, m_.task_bytes)) return false;
+  int64_t unit = 1;  // runs along k are unpacked by whole blocks
+  if (t.a == Fetch::copy && t.a_along_k && p_.loads[0].format) unit = p_.loads[0].format->block;
+  if (t.b == Fetch::turn && p_.loads[1].format) unit = std::lcm(unit, p_.loads[1].format->block);
+  int64_t k = p_.k.extent;
+  while (!fits(k)) {
+    if (k <= unit) return false;
+    k = std::max(unit, ceil_div(ceil_div(k, 2), unit) * unit);
+  }
+  t.stage_k = k;
+  t.stages = ceil_div(p_.k.extent, k) * (k_total / p_.k.extent);
+  return true;
+}
+
+void TileChooser::cut(int height, int vectors) {
+  TilePlan t;
+  t.lanes = lanes_;
+  t.m_tiles = ceil_div(p_.m.extent, height);
+  t.height = static_cast<int>(ceil_div(p_.m.extent, t.m_tiles));
+  t.n_tiles = ceil_div(vectors_all_, vectors);
+  t.vectors = static_cast<int>(ceil_div(vectors_all_, t.n_tiles));
+  t.n_tiles = ceil_div(vectors_all_, t.vectors);
+  t.m_tiles = ceil_div(p_.m.extent, t.height);
+  t.last_height = static_cast<int>(p_.m.extent - (t.m_tiles - 1) * t.height);
+  t.last_vectors = static_cast<int>(vectors_all_ - (t.n_tiles - 1) * t.vectors);
+  t.masked = p_.n.extent % lanes_ != 0;
+  t.a_along_k = a_along_k_;
+  t.unroll = static_cast<int>(std::min<int64_t>(p_.k.extent, t.height * t.vectors <= 8 ? 4 : 2));
+  const DotLoad &a = p_.loads[0], &b = p_.loads[1];
+  const auto begin = static_cast<std::ptrdiff_t>(plans_.size());
+  for (int64_t m_task : counts(t.m_tiles))
+    for (int64_t n_task : counts(t.n_tiles)) {
+      // Panels unpacked along n or m begin at whole blocks.
+      if (b.kind == DotLoad::Kind::packed && b_ == Fetch::copy && n_task != t.n_tiles &&
+          n_task * t.vectors * lanes_ % b.format->block != 0)
+        continue;
+      if (a.kind == DotLoad::Kind::packed && a_ == Fetch::copy && !a_along_k_ && m_task != t.m_tiles &&
+          m_task * t.height % a.format->block != 0)
+        continue;
+      t.m_task = m_task;
+      t.n_task = n_task;
+      t.m_tasks = ceil_div(t.m_tiles, m_task);
+      t.n_tasks = ceil_div(t.n_tiles, n_task);
+      for (Fetch a_fetch : {a_, Fetch::copy, Fetch::tiles})
+        for (Fetch b_fetch : {b_, Fetch::copy}) {
+          if ((a_fetch != a_ && !a_copy_allowed_) || (b_fetch != b_ && !b_copy_allowed_)) continue;
+          if (a_fetch == Fetch::tiles && p_.outer_extent() * p_.k_total() / kPackedRows < m_.busy_tasks) continue;
+          if (a_fetch == Fetch::tiles &&
+              (a_along_k_ || p_.runs || p_.outer_extent() * p_.m.extent * p_.k_total() * 4 > kLaidBytes))
+            continue;
+          t.a = a_fetch;
+          t.b = b_fetch;
+          if (!stage(t)) continue;
+          t.cycles = cost(t);
+          const auto same = std::find_if(plans_.begin() + begin, plans_.end(),
+                                         [&](const TilePlan& other) { return other.a == t.a && other.b == t.b; });
+          if (same == plans_.end())
+            plans_.push_back(t);
+          else if (t.cycles < same->cycles)
+            *same = t;
+        }
+    }
+}
+
+}  // namespace
+
+// A fixed number of threads, so that kernels do not depend on the machine they run on.
+double balance(const machine::Machine& m, double cycles, double tasks) {
+  const double few = cycles > 4e5 ? 8 : cycles > 4e4 ? 2 : 1;
+  const double threads = std::max(few, static_cast<double>(m.busy_tasks));
+  return std::ceil(tasks / threads) * threads / tasks;
+}
+
+bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along) {
+  const DotLoad& l = p.loads[load];
+  if (l.kind != DotLoad::Kind::packed || along.strides[load] != 1) return false;
+  const int64_t block = l.format->block;
+  if (along.extent % block != 0 || l.offset % block != 0) return false;
+  auto whole = [&](const DotIndex& i) { return &i == &along || i.strides[load] % block == 0; };
+  if (!whole(p.m) || !whole(p.n) || !whole(p.k)) return false;
+  if (load == 1 && p.pick && p.pick->stride % block != 0) return false;
+  for (const DotIndex& i : p.outer)
+    if (!whole(i)) return false;
+  for (const DotIndex& i : p.outer_k)
+    if (!whole(i)) return false;
+  // A run never leaves its row: all other strides are whole rows, or the run and its start stay inside one.
+  return l.columns % along.extent == 0;
+}
+
+std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m) {
+  return TileChooser(p, m).choose();
+}
+
+bool rows_possible(const DotProblem& p, int64_t most) {
+  if (p.m.extent > most || !p.outer_k.empty() || p.runs) return false;
+  if (!is_memory_f32(p.loads[0]) || p.k.strides[0] != 1) return false;
+  if (p.loads[1].kind == DotLoad::Kind::packed) return unpacks_along(p, 1, p.k);
+  return p.loads[1].kind == DotLoad::Kind::memory && p.k.strides[1] == 1;
+}
+
+RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
+  RowsPlan t;
+  t.lanes = m.f32_lanes();
+  t.height = static_cast<int>(p.m.extent);
+  // One row of b after the other is one stream out of memory, which the machine fetches ahead; several at once are not.
+  // Rows of a that do not stay in the first cache beside it are read less often by several.
+  const bool stay = t.height == 1 || t.height * p.k.extent * 4 <= m.l1_bytes / 2;
+  t.width = stay || t.height * 4 + 2 > m.vector_registers ? 1 : 4;
+  // The lanes of a wave lie a unit of the format apart, so that what they read of a is used for several rows.
+  // Of long blocks a lane holds more at once.
+  if (m.wave > 1) {
+    const DotLoad& b = p.loads[1];
+    t.width = b.kind != DotLoad::Kind::packed ? 1 : std::clamp(4 / t.height, 1, b.format->block > 128 ? 2 : 4);
+  }
+  t.chains = std::clamp(8 / t.height / t.width, 1, 4);
+  if (p.n.extent < t.width) t.width = static_cast<int>(p.n.extent);
+  const int64_t groups = ceil_div(p.n.extent, t.width);
+  const double per_k =
+      std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, 4.0 / t.chains}) / t.lanes;
+  const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? 4.0 * t.width / t.lanes : 0;
+  const double group = (per_k + unpack) * static_cast<double>(p.k.extent) + 12.0 * t.height * t.width + kTileCycles;
+  const double cycles = group * static_cast<double>(groups * p.outer_extent());
+  // Tasks of at least some thousand cycles, at most 64 per outer index.
+  const double grain = 8000 / static_cast<double>(m.task_divisor);
+  t.n_tasks = std::clamp<int64_t>(static_cast<int64_t>(group * static_cast<double>(groups) / grain), 1,
+                                  std::min<int64_t>(groups, m.enough(64)));
+  t.n_task = ceil_div(groups, t.n_tasks);
+  t.n_tasks = ceil_div(groups, t.n_task);
+  const int64_t tasks = p.outer_extent() * t.n_tasks;
+  t.cycles = cycles * balance(m, cycles, static_cast<double>(tasks)) +
+             kTaskCycles / static_cast<double>(m.task_divisor) * static_cast<double>(tasks);
+  return t;
+}
+
+RowsPlan RowsPlan::single() const {
+  RowsPlan t = *this;
+  t.n_task *= t.width;
+  t.width = 1;
+  return t;
+}
+
+std::string describe(const RowsPlan& t) {
+  return fmt::format("rows {}x{} task {} f32 fma", t.height, t.width, t.n_task * t.width);
+}
+
+std::string describe_shape(const DotProblem& p) {
+  std::string text = "dot ";
+  if (p.pick) {
+    text += fmt::format("{} rows by {} {} ", p.pick->row_count(), p.pick->count,
+                        p.runs     ? "summed"
+                        : p.blocks ? "in blocks"
+                                   : "picked");
+  }
+  if (p.outer_extent() > 1) text += fmt::format("{}x", p.outer_extent());
+  text += fmt::format("{}x{}x{}", p.m.extent, p.n.extent, p.k_total());
+  if (p.loads[0].format || p.loads[1].format) text += " packed";
+  if (!p.epilogue.empty()) text += fmt::format(" maps {}", p.epilogue.size());
+  return text;
+}
+
+std::string describe(const TilePlan& t) {
+  auto fetch = [](Fetch f) {
+    constexpr const char* kNames[] = {"direct", "copy", "turn", "gather", "tiles"};
+    return kNames[static_cast<int>(f)];
+  };
+  std::string text = fmt::format("tile {}x{} task {}x{} a {} b {}", t.height, t.vectors * t.lanes, t.m_task * t.height,
+                                 t.n_task * t.vectors * t.lanes, fetch(t.a), fetch(t.b));
+  if (t.stages > 1) text += fmt::format(" k {}x{}", t.stages, t.stage_k);
+  return text + " f32 fma";
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,76 @@
+// Which kernel for which contraction: tile sizes, what is packed, how the work is cut into tasks. A cost model over the
+// problem's shape and the machine's facts; nothing here depends on how many threads will run. Proved by
+// tests/kernel/synth/gemm/dot_tile_test.cpp (DotChoose).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernel/machine/machine.h"
+#include "kernel/synth/gemm/dot_problem.h"
+
+namespace lumen::synth {
+
+// How a tile reads an operand.
+enum class Fetch : uint8_t {
+  direct,  // where it lies
+  copy,    // rows copied (or unpacked) into a panel, in the order they lie
+  turn,    // rows along k turned into rows along n
+  gather,  // element by element
+  tiles,   // laid out tile by tile in scratch by a step before (a only)
+};
+
+// Register tiles of `height` x `vectors`, m_task x n_task of which make a task; K in stages of stage_k.
+struct TilePlan {
+  int lanes = 16;
+  int height = 1, vectors = 1;            // register tile
+  int last_height = 1, last_vectors = 1;  // of the last tile of a column, of a row
+  bool masked = false;                    // the last vector of a row is not full
+  int64_t m_tiles = 1, n_tiles = 1;
+  int64_t m_task = 1, n_task = 1;  // tiles of a task
+  int64_t m_tasks = 1, n_tasks = 1;
+  Fetch a = Fetch::direct, b = Fetch::direct;
+  bool a_along_k = true;  // copied panel of a: rows along k, else along m
+  int64_t stage_k = 1;    // of the inner k
+  int64_t stages = 1;     // 1: the sums stay in registers over all of K
+  int unroll = 1;
+  double cycles = 0;  // estimate
+
+  int64_t tasks(const DotProblem& p) const { return p.outer_extent() * m_tasks * n_tasks; }
+};
+
+// Rows of w along k beside rows of x along k, folded at the end: for few rows of x.
+struct RowsPlan {
+  int lanes = 16;
+  int height = 1;      // rows of a together
+  int width = 1;       // rows of b together
+  int chains = 1;      // sums of one product, so that additions need not wait for each other
+  int64_t n_task = 1;  // groups of `width` per task
+  int64_t n_tasks = 1;
+  double cycles = 0;
+
+  // The same tasks, one row of b after the other: a single stream out of memory.
+  RowsPlan single() const;
+};
+
+// How much longer `cycles` of work take because their tasks do not divide evenly among the threads a machine is thought
+// to have.
+double balance(const machine::Machine& m, double cycles, double tasks);
+
+// The model's choice first, then others worth a measurement: the same sums in the same order, and the same step before.
+std::vector<TilePlan> choose_tiles(const DotProblem& p, const machine::Machine& m);
+RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m);
+constexpr int64_t kRowsAlongK = 6;  // of a, that go along k beside rows of b
+bool rows_possible(const DotProblem& p, int64_t most = kRowsAlongK);
+
+// "dot 768x384x128 ..." : what is computed, for plans and names.
+std::string describe_shape(const DotProblem& p);
+std::string describe(const TilePlan& t);
+std::string describe(const RowsPlan& t);
+
+// A packed operand can be unpacked row by row: one unit-stride index over whole blocks, all others whole rows or
+// blocks.
+bool unpacks_along(const DotProblem& p, size_t load, const DotIndex& along);
+
+}  // namespace lumen::synth

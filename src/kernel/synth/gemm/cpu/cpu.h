@@ -1,0 +1,12 @@
+// GEMM of tasks, as processors run it: register tiles of f32, integer and 16-bit dot products, matrix units. Few rows
+// along K also run so on GPUs.
+//
+// May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/order, kernel/synth/step, kernel/synth/unpack,
+// number/formula.
+#pragma once
+
+#include "kernel/synth/gemm/cpu/dot_integer.h"
+#include "kernel/synth/gemm/cpu/dot_matrix.h"
+#include "kernel/synth/gemm/cpu/dot_rows.h"
+#include "kernel/synth/gemm/cpu/dot_short.h"
+#include "kernel/synth/gemm/cpu/dot_tile.h"

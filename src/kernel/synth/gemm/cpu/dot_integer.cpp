@@ -1,0 +1,287 @@
+// Rows of the weight in integers beside quantized activations, a unit of their common order at a time: codes of a
+// vector, one integer dot, and where the scales change a conversion. Scales of a unit are vectors, one lane per group.
+#include "kernel/synth/gemm/cpu/dot_integer.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "base/check.h"
+#include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/gemm/quantize.h"
+#include "kernel/synth/gemm/wave_groups.h"
+#include "kernel/synth/unpack/unpack.h"
+
+namespace lumen::synth {
+namespace {
+
+using Value = loop::ValueId;
+using loop::LoopKind;
+using loop::VType;
+
+// Vectors one after another whose lanes lie in the same groups: their products meet before any scale.
+struct Chain {
+  std::vector<size_t> vectors;
+  std::vector<int> group;  // by lane of the sums
+};
+
+class IntegerKernel {
+ public:
+  IntegerKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const IntegerDot& d,
+                const machine::Machine& m, const ActivationLayout& layout, const ActivationScratch& s)
+      : p_(p), t_(t), d_(d), m_(m), layout_(layout), w_(g, p, "dot"), b_(w_.b) {
+    codes_ = w_.scratch_param("codes", s.codes, layout.rows * layout.codes(), false);
+    scales_ = w_.scratch_param("scales", s.scales, layout.rows * layout.groups() * 4, false);
+    totals_ = w_.scratch_param("sums", s.sums, layout.rows * layout.groups() * 4, false);
+    corrects_ = d_.bias != 0 || d_.form.offset.has_value();
+  }
+
+  Step write(std::string plan) {
+    if (m_.wave > 1) {
+      each_wave(w_, p_.outer_extent(), (p_.n.extent + t_.width - 1) / t_.width, m_.wave, [&](const WaveGroup& g) {
+        wave_ = g;
+        outer_ = g.outer;
+        w_.enter_outer(outer_);
+        for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
+        write_group(w_.scaled(g.group, t_.width));
+      });
+      return w_.step(std::move(plan));
+    }
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Value task) {
+      const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(t_.n_tasks)), t_.n_task * t_.width);
+      outer_ = b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks));
+      w_.enter_outer(outer_);
+      const Value last = w_.min(w_.add(first, w_.i64(t_.n_task * t_.width)), w_.i64(p_.n.extent));
+      w_.where_row(w_.i64(0), [&] {
+        for (int i = 0; i < t_.height * t_.width; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
+        b_.loop(LoopKind::serial, first, last, t_.width, [&](Value n) { write_group(n); });
+      });
+    });
+    return w_.step(std::move(plan));
+  }
+
+ private:
+  void write_group(Value n);
+  void write_unit(const LaneOrder& order, Value blocks, Value code, Value group);
+  void add_corrections(int i, int j, Value c, Value x);
+  std::vector<Chain> chains_of(const LaneOrder& order) const;
+  Value integer_dots(const std::vector<Value>& q, const std::vector<Value>& x);
+  Value sum(int i, int j) { return b_.load(sums_[at(i, j)], {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
+  size_t at(int i, int j) const { return static_cast<size_t>(i * t_.width + j); }
+  const DotProblem& p_;
+  const RowsPlan& t_;
+  const IntegerDot& d_;
+  const machine::Machine& m_;
+  const ActivationLayout& layout_;
+  DotWriter w_;
+  loop::Builder& b_;
+  loop::BufferId codes_, scales_, totals_;
+  std::vector<loop::BufferId> sums_;
+  bool corrects_ = false;
+  Value outer_ = -1;
+  WaveGroup wave_;  // whose lanes share the units of K; no lane: this task has all of them
+  std::vector<std::unique_ptr<Unpack>> cursors_;
+  std::vector<Value> first_blocks_, x_rows_;
+};
+
+std::vector<Chain> IntegerKernel::chains_of(const LaneOrder& order) const {
+  std::vector<Chain> chains;
+  for (size_t v = 0; v < order.vectors.size(); ++v) {
+    std::vector<int> group;
+    for (int lane = 0; lane < d_.row.lanes; ++lane) {
+      const int64_t element = order.vectors[v][static_cast<size_t>(lane * d_.row.k)];
+      group.push_back(element < 0 ? 0 : static_cast<int>(element / layout_.fine));
+    }
+    if (chains.empty() || chains.back().group != group) chains.push_back({{}, group});
+    chains.back().vectors.push_back(v);
+  }
+  return chains;
+}
+
+// i32 lanes: the products of k neighbours, added, over all vectors.
+Value IntegerKernel::integer_dots(const std::vector<Value>& q, const std::vector<Value>& x) {
+  const machine::DotRow& row = d_.row;
+  const VType result{row.acc, row.lanes};
+  const auto right = [&](size_t v) { return row.b == Scalar::i8 ? x[v] : b_.convert(ScalarOp::cast_, row.b, x[v]); };
+  Value total = -1;
+  if (row.accumulates) {
+    total = b_.integer(0, result);
+    for (size_t v = 0; v < q.size(); ++v) total = b_.inst(row.row, result, {total, q[v], right(v)});
+    return total;
+  }
+  if (row.pairs.empty()) {
+    for (size_t v = 0; v < q.size(); ++v) {
+      const Value products = b_.inst(row.row, result, {q[v], right(v)});
+      total = total < 0 ? products : b_.add(total, products);
+    }
+    return total;
+  }
+  // Products of 16 bits are added as long as no sum can leave them.
+  const loop::Function* first = m_.meaning(row.row);
+  const VType half = first->body.value_types[first->result];
+  const int64_t largest = std::max(std::abs(d_.form.q_max - d_.bias), std::abs(d_.form.q_min - d_.bias));
+  const int64_t per_lane = int64_t{row.lanes} * row.k / half.lanes;
+  const int64_t together = std::max<int64_t>(1, 32767 / std::max<int64_t>(1, per_lane * largest * 127));
+  for (size_t v = 0; v < q.size();) {
+    Value products = -1;
+    for (int64_t i = 0; i < together && v < q.size(); ++i, ++v) {
+      const Value one = b_.inst(row.row, half, {q[v], right(v)});
+      products = products < 0 ? one : b_.add(products, one);
+    }
+    const Value wide = row.pairs_ones ? b_.inst(row.pairs, result, {products, b_.integer(1, half)})
+                                      : b_.inst(row.pairs, result, {products});
+    total = total < 0 ? wide : b_.add(total, wide);
+  }
+  return total;
+}
+
+// sums += c * x, one lane per group of the unit; lanes of the sums beyond them gain nothing.
+void IntegerKernel::add_corrections(int i, int j, Value c, Value x) {
+  const int groups = b_.type(c).lanes, lanes = d_.row.lanes;
+  for (int first = 0; first < groups; first += lanes) {
+    std::vector<int> mask(static_cast<size_t>(lanes), -1);
+    std::iota(mask.begin(), mask.begin() + std::min(lanes, groups - first), first);
+    const auto part = [&](Value v) { return groups == 1 ? b_.insert(w_.zero(lanes), v, 0) : b_.shuffle({v}, mask); };
+    b_.store(sums_[at(i, j)], b_.op(ScalarOp::fma_, part(c), part(x), sum(i, j)), w_.i64(0), 4);
+  }
+}
+
+void IntegerKernel::write_unit(const LaneOrder& order, Value blocks, Value code, Value group) {
+  const int64_t block = p_.loads[1].format->block;
+  const int groups = static_cast<int>((order.elements + layout_.fine - 1) / layout_.fine);
+  const int width = t_.width;
+  const VType numbers{Scalar::f32, groups};
+  std::vector<Value> scale, correction;
+  for (int j = 0; j < width; ++j) {
+    Unpack& cursor = *cursors_[static_cast<size_t>(j)];
+    cursor.enter_block(w_.add(first_blocks_[static_cast<size_t>(j)], blocks), order.elements / block);
+    scale.push_back(lanes_by_group(b_, cursor, d_.form.scale, layout_.fine, order.elements));
+    if (!corrects_) continue;
+    Value c = d_.form.offset ? lanes_by_group(b_, cursor, *d_.form.offset, layout_.fine, order.elements) : -1;
+    if (d_.bias != 0) {
+      const Value bias = b_.real(static_cast<double>(d_.bias), numbers);
+      c = c < 0 ? b_.mul(scale.back(), bias) : b_.op(ScalarOp::fma_, scale.back(), bias, c);
+    }
+    correction.push_back(c);
+  }
+  std::vector<Value> scales;  // of the products, by i and j
+  for (int i = 0; i < t_.height; ++i) {
+    const Value row = x_rows_[static_cast<size_t>(i)];
+    const Value place = w_.scaled(w_.add(w_.scaled(row, layout_.groups()), group), 4);
+    const Value x_scale = b_.load(scales_, numbers, place, 4);
+    const Value x_sum = corrects_ ? b_.load(totals_, numbers, place, 4) : -1;
+    for (int j = 0; j < width; ++j) {
+      scales.push_back(b_.mul(scale[static_cast<size_t>(j)], x_scale));
+      if (corrects_) add_corrections(i, j, correction[static_cast<size_t>(j)], x_sum);
+    }
+  }
+  const int lanes = layout_.lanes;
+  for (const Chain& chain : chains_of(order)) {
+    std::vector<std::vector<Value>> q(static_cast<size_t>(width)), x(static_cast<size_t>(t_.height));
+    for (int j = 0; j < width; ++j)
+      for (const size_t v : chain.vectors)
+        q[static_cast<size_t>(j)].push_back(
+            integer_codes(b_, *cursors_[static_cast<size_t>(j)], d_, m_, order.vectors[v]));
+    for (int i = 0; i < t_.height; ++i)
+      for (const size_t v : chain.vectors) {
+        const Value row = w_.scaled(x_rows_[static_cast<size_t>(i)], layout_.codes());
+        const Value from = w_.add(w_.add(row, code), w_.i64(static_cast<int64_t>(v) * lanes));
+        x[static_cast<size_t>(i)].push_back(b_.load(codes_, {Scalar::i8, lanes}, from));
+      }
+    for (int i = 0; i < t_.height; ++i)
+      for (int j = 0; j < width; ++j) {
+        const Value dot = b_.convert(ScalarOp::cast_, Scalar::f32,
+                                     integer_dots(q[static_cast<size_t>(j)], x[static_cast<size_t>(i)]));
+        const Value all = scales[at(i, j)];
+        const Value scaled = groups == 1 ? b_.splat(all, d_.row.lanes) : b_.shuffle({all}, chain.group);
+        b_.store(sums_[at(i, j)], b_.op(ScalarOp::fma_, dot, scaled, sum(i, j)), w_.i64(0), 4);
+      }
+  }
+}
+
+void IntegerKernel::write_group(Value n) {
+  const DotLoad& load = p_.loads[1];
+  const int64_t block = load.format->block;
+  for (const loop::BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
+  cursors_.clear();
+  first_blocks_.clear();
+  for (int j = 0; j < t_.width; ++j) {
+    Value r = w_.add(n, w_.i64(j));
+    if (p_.n.extent % t_.width) r = w_.min(r, w_.i64(p_.n.extent - 1));  // repeats the last row; not stored
+    const Value element = w_.add(w_.base(1), w_.scaled(r, p_.n.strides[1]));
+    cursors_.push_back(std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns));
+    cursors_.back()->enter_tensor();
+    cursors_.back()->enter_row(b_.op(ScalarOp::div_, element, w_.i64(load.columns)));
+    first_blocks_.push_back(b_.op(ScalarOp::div_, element, w_.i64(block)));
+  }
+  x_rows_.clear();
+  for (int i = 0; i < t_.height; ++i) x_rows_.push_back(w_.add(w_.laid_row(outer_, p_.m.extent), w_.i64(i)));
+
+  const RowOrder& order = layout_.order;
+  const bool waves = wave_.lane >= 0;
+  b_.loop(LoopKind::serial, waves ? wave_.lane : w_.i64(0), w_.i64(order.units), waves ? m_.wave : 1, [&](Value unit) {
+    write_unit(order.unit, w_.scaled(unit, order.unit.elements / block), w_.scaled(unit, layout_.unit_codes()),
+               w_.scaled(unit, layout_.unit_groups()));
+  });
+  const auto rest = [&] {
+    write_unit(order.rest, w_.i64(order.units * order.unit.elements / block),
+               w_.i64(order.units * layout_.unit_codes()), w_.i64(order.units * layout_.unit_groups()));
+  };
+  if (order.rest.elements > 0 && waves)
+    b_.branch(b_.op(ScalarOp::eq_, wave_.lane, w_.i64(0)), rest);
+  else if (order.rest.elements > 0)
+    rest();
+
+  const Value count =
+      p_.n.extent % t_.width ? w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(t_.width)) : -1;
+  std::vector<Value> results;
+  for (int i = 0; i < t_.height; ++i) {
+    Value v = w_.zero(t_.width);
+    for (int j = 0; j < t_.width; ++j) {
+      Value total = b_.fold(ScalarOp::add_, sum(i, j));
+      if (waves) total = b_.fold_wave(ScalarOp::add_, total, m_.wave);
+      v = t_.width == 1 ? total : b_.insert(v, total, j);
+    }
+    results.push_back(v);
+  }
+  const auto finish = [&] {
+    for (int i = 0; i < t_.height; ++i) w_.finish_vector(results[static_cast<size_t>(i)], w_.i64(i), n, count);
+  };
+  if (waves)
+    once_per_wave(w_, wave_, finish);
+  else
+    finish();
+}
+
+// Of a unit: as many as lanes of a vector, but every lane of a wave should have a unit.
+int64_t most_groups(const DotProblem& p, const IntegerDot& d, const machine::Machine& m) {
+  return std::clamp<int64_t>(p.k.extent / (d.fine * m.wave), 1, d.row.lanes);
+}
+
+}  // namespace
+
+bool integer_possible(const DotProblem& p) {
+  return p.loads[1].kind == DotLoad::Kind::packed && rows_possible(p);
+}
+
+void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& rows, const IntegerDot& d,
+                           const machine::Machine& m, Synthesis& out) {
+  // Codes of a are small: more rows of b would save a processor nothing. Lanes of a wave lie a unit apart, and use what
+  // they read of a for several.
+  const RowsPlan t = m.wave > 1 ? rows : rows.single();
+  ActivationLayout layout;
+  layout.rows = p.rows_of_a();
+  layout.columns = p.k.extent;
+  layout.fine = d.fine;
+  layout.lanes = static_cast<int>(d.step());
+  layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, d.row.k, d.fine, most_groups(p, d, m));
+  const ActivationScratch s = declare_activations(layout, out);
+  out.steps.push_back(write_quantize(g, p, layout, s, m));
+  Step step = IntegerKernel(g, p, t, d, m, layout, s)
+                  .write(fmt::format("{} rows {}x{} task {} {}", describe_shape(p), t.height, t.width,
+                                     t.n_task * t.width, d.row.row));
+  step.flops = p.flops();
+  out.steps.push_back(std::move(step));
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,18 @@
+// Dots of a packed weight in integers: first the activations are quantized to i8 in groups (quantize.h), then rows of
+// the weight meet them in the machine's integer dots, corrected by scales and sums per group (factor.h). Proved by
+// tests/kernel/synth/gemm/dot_integer_test.cpp.
+#pragma once
+
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/order/factor.h"
+#include "kernel/synth/step/step.h"
+
+namespace lumen::synth {
+
+bool integer_possible(const DotProblem& p);
+
+// Two steps; scratch numbers begin at `scratch.size()`.
+void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const IntegerDot& d,
+                           const machine::Machine& m, Synthesis& out);
+
+}  // namespace lumen::synth

@@ -1,0 +1,53 @@
+// The panel of a matrix kernel: b's rows as the dot instruction takes them, in private memory of a task. A vector holds
+// row.k neighbours along K of each of `lanes` rows of b:
+//
+//   tile, then quad (row.k elements of K), then vector of the tile, then row of b, then the row.k elements
+//
+// and for the matrix unit, whose tiles are whole pieces of memory: tile, vector, quad, row of b, the row.k elements.
+// With integers, scales and offsets lie beside it: group, then row of b. Filled per stage of K. Proved by
+// tests/kernel/synth/gemm/dot_matrix_test.cpp.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "kernel/synth/gemm/cpu/dot_matrix_plan.h"
+#include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/unpack/unpack.h"
+
+namespace lumen::synth {
+
+class MatrixPanel {
+ public:
+  // Allocates in the current region, that of a task.
+  MatrixPanel(DotWriter& w, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m);
+
+  // Tiles first .. last - 1, elements k0 .. k0 + count - 1 of K.
+  void fill(loop::ValueId first, loop::ValueId last, loop::ValueId k0, loop::ValueId count);
+
+  loop::BufferId codes() const { return codes_; }
+  loop::BufferId scales() const { return scales_; }
+  loop::BufferId offsets() const { return offsets_; }
+  int64_t tile_bytes() const { return t_.stage_k * t_.tile_columns() * t_.element_bytes(); }
+  int64_t quad_bytes() const { return (t_.tile ? t_.lanes() : t_.tile_columns()) * t_.word_bytes(); }
+  int64_t vector_bytes() const { return t_.lanes() * t_.word_bytes() * (t_.tile ? t_.stage_k / t_.row.k : 1); }
+  int64_t group_bytes() const { return t_.n_task * t_.tile_columns() * 4; }  // of scales
+
+ private:
+  void unpack_row(loop::ValueId i, loop::ValueId row, loop::ValueId column, loop::ValueId k0, loop::ValueId count);
+  void unpack_run(loop::ValueId i, loop::ValueId column, loop::ValueId block, loop::ValueId k, int64_t count,
+                  int64_t padded);
+  void turn_rows(loop::ValueId to, loop::ValueId count);
+  void pair_rows(loop::ValueId n, loop::ValueId to, loop::ValueId k0, loop::ValueId count);
+
+  DotWriter& w_;
+  loop::Builder& b_;
+  const DotProblem& p_;
+  const MatrixPlan& t_;
+  const machine::Machine& m_;
+  int value_lanes_;
+  std::unique_ptr<Unpack> cursor_;
+  loop::BufferId codes_ = -1, scales_ = -1, offsets_ = -1, rows_ = -1;
+};
+
+}  // namespace lumen::synth

@@ -1,0 +1,230 @@
+// Tiles, stages and tasks by estimated cycles. Constants were measured on one processor (bench/gemm.cpp); they decide
+// about speed alone.
+#include "kernel/synth/gemm/cpu/dot_matrix_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/step/ceil_div.h"
+#include "kernel/synth/step/shortlist.h"
+
+namespace lumen::synth {
+namespace {
+
+constexpr int64_t kFewestRows = 7;        // of a
+constexpr int64_t kScaleGroup = 64;       // elements that share an activation scale, where the weight's groups allow it
+constexpr int64_t kWideScaleGroup = 128;  // where the weight's groups are as wide
+constexpr int64_t kSumsBytes = 256 << 10;  // private sums of a task
+constexpr double kTaskCycles = 300;
+constexpr double kTileCycles = 20;       // entering a tile in a stage
+constexpr double kScalarCycles = 6;      // one scale or offset out of a format
+constexpr double kElementCycles = 0.35;  // one code out of a format, turned into the panel
+constexpr double kFloatCycles = 0.7;     // one number out of a format, rounded and turned
+constexpr double kCopyCycles = 0.15;     // one number from memory, turned
+constexpr int64_t kTileGroup = 512;      // elements that share an activation scale on the matrix unit
+
+class MatrixChooser {
+ public:
+  MatrixChooser(const DotProblem& p, const machine::Machine& m, MatrixPlan plan) : p_(p), m_(m), t_(std::move(plan)) {}
+
+  std::vector<MatrixPlan> choose() {
+    const int64_t all = ceil_div(p_.n.extent, t_.lanes());
+    t_.masked = p_.n.extent % t_.lanes() != 0;
+    const int grain = t_.tile ? t_.tile->rows : 1, most = t_.tile ? 3 * grain : 12;
+    const int64_t rows = t_.padded_m(p_.m.extent);
+    for (int vectors = 1; vectors <= std::min<int64_t>(4, all); ++vectors)
+      for (int height = grain; height <= std::min<int64_t>(most, rows); height += grain) {
+        if (!fits_registers(height, vectors) && height * vectors > grain) continue;
+        t_.vectors = vectors;
+        t_.n_tiles = ceil_div(all, vectors);
+        t_.last_vectors = static_cast<int>(all - (t_.n_tiles - 1) * vectors);
+        t_.m_tiles = ceil_div(rows, height);
+        t_.height = static_cast<int>(ceil_div(rows / grain, t_.m_tiles)) * grain;
+        t_.m_tiles = ceil_div(rows, t_.height);
+        t_.last_height = static_cast<int>(rows - (t_.m_tiles - 1) * t_.height);
+        stage();
+        cut();
+      }
+    std::vector<MatrixPlan> plans;
+    for (const MatrixCut& cut : shortlist(std::move(cuts_))) static_cast<MatrixCut&>(plans.emplace_back(t_)) = cut;
+    return plans;
+  }
+
+ private:
+  bool fits_registers(int height, int vectors) const {
+    if (t_.tile) {  // sums, a column of a, one of b
+      const int tiles = height / t_.tile->rows;
+      return tiles * vectors + tiles + 1 <= m_.tile_registers;
+    }
+    const int sums = height * vectors, kinds = t_.integers ? 2 : 1;
+    const int temporary = t_.row.accumulates ? 1 : 2;
+    return kinds * sums + vectors + 1 + temporary <= m_.vector_registers;
+  }
+
+  // The panel of one tile stays in the first-level cache.
+  void stage() {
+    const int64_t quad_bytes = t_.tile_columns() * t_.word_bytes();
+    const int64_t most = std::max<int64_t>(m_.l1_bytes * 3 / 4 / quad_bytes * t_.row.k, t_.unit);
+    const int64_t stages = ceil_div(t_.padded_k, most / t_.unit * t_.unit);
+    t_.stage_k = ceil_div(ceil_div(t_.padded_k, stages), t_.unit) * t_.unit;
+    t_.stages = ceil_div(t_.padded_k, t_.stage_k);
+  }
+
+  double tile_cycles(int height, int vectors) const {
+    const double sums = height * vectors;
+    if (t_.tile) {
+      const double tiles = height / t_.tile->rows;
+      const double step = std::max(tiles * vectors, (tiles + vectors) * 0.75) * m_.tile_cycles;  // products, loads
+      double cycles = step * static_cast<double>(t_.padded_k / t_.tile->k) +
+                      static_cast<double>(t_.stages) * tiles * vectors * 3 * m_.tile_cycles;
+      if (t_.integers) cycles += sums * 3 * static_cast<double>(t_.padded_k / t_.scale_group);
+      return cycles;
+    }
+    const double chain = t_.row.accumulates ? 1 : t_.row.pairs.empty() ? 1.5 : 2.5;
+    const double quad = std::max({sums * chain * m_.fma_cycles, (height * 0.75 + vectors) * m_.load_cycles, 4.0});
+    double cycles = quad * static_cast<double>(t_.padded_k / t_.row.k);
+    if (t_.integers) {
+      const double per_group = sums * (t_.offsets ? 2.0 : 1.0) * m_.fma_cycles + 1.5;
+      cycles += per_group * static_cast<double>(t_.padded_k / t_.group);
+      cycles += sums * m_.fma_cycles * static_cast<double>(t_.padded_k / t_.scale_group);
+    }
+    return cycles + static_cast<double>(t_.stages) * (kTileCycles + 4 * sums);
+  }
+
+  double cost() const {
+    auto column = [&](int vectors) {
+      return static_cast<double>(t_.m_tiles - 1) * tile_cycles(t_.height, vectors) +
+             tile_cycles(t_.last_height, vectors);
+    };
+    double cycles = static_cast<double>(t_.n_tiles - 1) * column(t_.vectors) + column(t_.last_vectors);
+    const double n = static_cast<double>(p_.n.extent), k = static_cast<double>(p_.k.extent);
+    double fill = k * (t_.integers                                 ? kElementCycles
+                       : p_.loads[1].kind == DotLoad::Kind::packed ? kFloatCycles
+                                                                   : kCopyCycles);
+    if (t_.integers) fill += k / static_cast<double>(t_.group) * kScalarCycles * (t_.offsets ? 2 : 1);
+    cycles += fill * n * static_cast<double>(t_.m_tasks);
+    // Rows of a come from beyond the second-level cache once for every column of tasks.
+    cycles += static_cast<double>(p_.m.extent * t_.n_tasks) * k * static_cast<double>(t_.element_bytes()) / 16;
+    const auto tasks = static_cast<double>(t_.tasks(p_));
+    cycles =
+        cycles * static_cast<double>(p_.outer_extent()) + kTaskCycles / static_cast<double>(m_.task_divisor) * tasks;
+    return cycles * balance(m_, cycles, tasks);
+  }
+
+  void cut() {
+    for (int64_t n_task = 1; n_task <= std::min<int64_t>(t_.n_tiles, 8); ++n_task) {
+      std::optional<MatrixCut> best;
+      for (int64_t m_tasks = 1; m_tasks <= std::min<int64_t>(t_.m_tiles, 64); m_tasks *= 2) {
+        t_.n_task = n_task;
+        t_.m_task = ceil_div(t_.m_tiles, m_tasks);
+        if (t_.m_task * t_.height * n_task * t_.tile_columns() * 4 > std::min(kSumsBytes, m_.task_bytes) &&
+            t_.m_task > 1)
+          continue;
+        if (n_task * t_.tile_columns() * t_.stage_k * t_.element_bytes() > m_.l2_bytes / 4 && n_task > 1) continue;
+        t_.n_tasks = ceil_div(t_.n_tiles, n_task);
+        t_.m_tasks = ceil_div(t_.m_tiles, t_.m_task);
+        t_.cycles = cost();
+        if (!best || t_.cycles < best->cycles) best = t_;
+      }
+      if (best) cuts_.push_back(*best);
+    }
+  }
+
+  const DotProblem& p_;
+  const machine::Machine& m_;
+  MatrixPlan t_;
+  std::vector<MatrixCut> cuts_;  // for every register tile and every number of them beside each other, the best
+};
+
+// The matrix unit's instruction as the panel sees it: words of neighbours along K for each of its columns.
+machine::DotRow as_dot(const machine::TileRow& t) {
+  const int word = static_cast<int>(4 / scalar_bytes(t.a));
+  return {t.row, t.b, t.a, t.acc, word, t.columns, true, "", false, t.a == Scalar::i8 ? 128 : 0};
+}
+
+std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Machine& m,
+                                        const std::optional<machine::TileRow>& tile, std::string* why) {
+  const Format& f = *p.loads[1].format;
+  MatrixPlan t;
+  t.tile = tile;
+  if (tile) {
+    machine::Machine with_tile = m;
+    with_tile.dots = {as_dot(*tile)};
+    t.integers = factor_integer(f, p.loads[1].columns, with_tile, why);
+  } else {
+    t.integers = factor_integer(f, p.loads[1].columns, m, why);
+  }
+  if (!t.integers) return {};
+  const IntegerDot& d = *t.integers;
+  t.row = d.row;
+  if (tile) {  // scaling costs as much as many products, so groups must be wide and need no corrections
+    t.scale_group = t.group = std::gcd(d.group, kTileGroup);
+    if (t.group < kTileGroup / 2 || d.bias != 0 || d.form.offset) return {};
+  } else {
+    t.scale_group = d.group >= kWideScaleGroup && d.group % kWideScaleGroup == 0 ? kWideScaleGroup : kScaleGroup;
+    t.group = std::gcd(d.group, t.scale_group);
+  }
+  if (t.group % t.row.k != 0 || t.group % m.f32_lanes() != 0) {
+    *why = fmt::format("groups of {} do not fill the machine's vectors", d.group);
+    return {};
+  }
+  t.offsets = d.form.offset.has_value();
+  t.starts = d.bias != 0 && !t.offsets;  // with offsets, the bias is part of them
+  t.unit = std::lcm(std::lcm(f.block, t.step()), t.scale_group);
+  const int64_t instruction = std::lcm(t.step(), t.scale_group);
+  t.padded_k = ceil_div(p.k.extent, instruction) * instruction;
+  return MatrixChooser(p, m, t).choose();
+}
+
+std::vector<MatrixPlan> choose_short_floats(const DotProblem& p, const machine::Machine& m, const machine::DotRow& row,
+                                            const std::optional<machine::TileRow>& tile) {
+  MatrixPlan t;
+  t.tile = tile;
+  t.row = row;
+  const DotLoad& b = p.loads[1];
+  t.unit = std::lcm(b.format ? b.format->block : 1, t.step());
+  t.padded_k = ceil_div(p.k.extent, t.step()) * t.step();
+  return MatrixChooser(p, m, t).choose();
+}
+
+}  // namespace
+
+std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why) {
+  if (p.m.extent < kFewestRows || !p.outer_k.empty() || p.runs) return {};
+  const DotLoad &a = p.loads[0], &b = p.loads[1];
+  if (a.kind != DotLoad::Kind::memory || !is_float(a.scalar)) return {};
+  std::vector<MatrixPlan> best;
+  auto consider = [&](std::vector<MatrixPlan> plans) {
+    if (!plans.empty() && (best.empty() || plans.front().cycles < best.front().cycles)) best = std::move(plans);
+  };
+  if (b.kind == DotLoad::Kind::packed) {
+    if (exact || !unpacks_along(p, 1, p.k)) return {};
+    consider(choose_integers(p, m, std::nullopt, why));
+    std::string no_tiles;
+    for (const machine::TileRow& tile : m.tiles)
+      if (tile.acc == Scalar::i32) consider(choose_integers(p, m, tile, &no_tiles));
+    if (b.format->block_bytes * 8 > 16 * b.format->block) return best;  // rounding would lose what the format keeps
+  } else if (a.scalar != Scalar::bf16 || b.kind != DotLoad::Kind::memory || b.scalar != Scalar::bf16 ||
+             (p.k.strides[1] != 1 && p.n.strides[1] != 1)) {
+    return {};
+  }
+  for (const machine::TileRow& tile : m.tiles)
+    if (tile.acc == Scalar::f32) consider(choose_short_floats(p, m, as_dot(tile), tile));
+  for (const machine::DotRow& row : m.dots)
+    if (row.acc == Scalar::f32) consider(choose_short_floats(p, m, row, std::nullopt));
+  return best;
+}
+
+std::string describe(const MatrixPlan& t) {
+  std::string text = fmt::format("matrix {}x{} task {}x{}", t.height, t.tile_columns(), t.m_task * t.height,
+                                 t.n_task * t.tile_columns());
+  if (t.stages > 1) text += fmt::format(" k {}x{}", t.stages, t.stage_k);
+  if (t.integers) text += fmt::format(" scales of {}", t.scale_group);
+  return text + " " + t.row.row;
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,56 @@
+// Plans for dots with many rows of activations: a panel of b in the layout the machine's dot instruction wants, filled
+// once per task and stage of K, beside rows of a that a step before rounded. Two kinds: integers (the weight's format
+// factors, factor.h) and short floats (both operands in, or rounded to, the instruction's type). Instructions are dots
+// of vectors, or the matrix unit's tiles. A cost model over shape and machine facts. Proved by
+// tests/kernel/synth/gemm/dot_matrix_test.cpp.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "kernel/synth/gemm/dot_problem.h"
+#include "kernel/synth/order/factor.h"
+
+namespace lumen::synth {
+
+// Register tiles of height rows of a x vectors of b's rows; n_task tiles beside each other share panels.
+struct MatrixCut {
+  int64_t stage_k = 1, stages = 1;  // K in stages; stage_k is a multiple of unit
+  int height = 1, vectors = 1;      // register tile
+  int last_height = 1, last_vectors = 1;
+  int64_t m_tiles = 1, n_tiles = 1;
+  int64_t m_task = 1, n_task = 1;  // tiles of a task
+  int64_t m_tasks = 1, n_tasks = 1;
+  double cycles = 0;  // estimate
+};
+
+struct MatrixPlan : MatrixCut {
+  machine::DotRow row;                   // k neighbours along K in every lane: a panel quad is row.k elements
+  std::optional<machine::TileRow> tile;  // the matrix unit's instruction; `row` then describes its panel
+  std::optional<IntegerDot> integers;    // absent: operands are short floats
+  int64_t scale_group = 0;               // of a: elements that share an activation scale (integers)
+  int64_t group = 0;                     // elements between two scalings of integer sums
+  bool starts = false;                   // integer sums begin at the bias times the sum of activations
+  bool offsets = false;                  // every group adds offset times the sum of activations
+  int64_t unit = 1;                      // of K, unpacked together
+  int64_t padded_k = 1;                  // K rounded up to whole instructions and scale groups
+  bool masked = false;                   // the last vector of a row is not full
+
+  int lanes() const { return row.lanes; }
+  int64_t padded_m(int64_t m) const { return tile ? (m + tile->rows - 1) / tile->rows * tile->rows : m; }
+  int64_t step() const { return int64_t{row.lanes} * row.k; }  // elements of one instruction
+  int64_t element_bytes() const { return scalar_bytes(row.b); }
+  int64_t word_bytes() const { return row.k * element_bytes(); }
+  int64_t tile_columns() const { return int64_t{vectors} * row.lanes; }
+  int64_t tasks(const DotProblem& p) const { return p.outer_extent() * m_tasks * n_tasks; }
+};
+
+// The model's choice first, then others worth a measurement, which give the same sums in the same order.
+// Nothing when the shape does not suit, the weight's format does not factor and no instruction takes short floats;
+// `why` then says what stood in the way of integers. Operands are rounded only where `exact` is false and b is packed
+// in at most sixteen bits an element; bf16 operands in memory are multiplied as they are either way.
+std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why);
+
+std::string describe(const MatrixPlan& t);
+
+}  // namespace lumen::synth

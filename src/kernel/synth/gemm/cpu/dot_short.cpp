@@ -1,0 +1,403 @@
+// Low and high bytes of a vector of codes come out of tables and are interleaved, sixteen by sixteen, into two vectors
+// of words; or, of few codes, the words themselves, those of the even and those of the odd codes. Activations lie in
+// scratch in that order.
+#include "kernel/synth/gemm/cpu/dot_short.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/order/lane_order.h"
+#include "kernel/synth/unpack/unpack.h"
+#include "number/formula/scalar.h"
+
+namespace lumen::synth {
+namespace {
+
+using Value = loop::ValueId;
+using loop::LoopKind;
+
+constexpr int kPiece = 16;       // bytes that are interleaved with their like
+constexpr size_t kOddCodes = 2;  // that break the symmetry of signs and are still worth it
+constexpr int kMostGroups = 16;  // of a unit
+constexpr uint16_t kSign = 0x8000;
+
+bool same_number(uint16_t a, uint16_t b) {
+  return a == b || (std::isnan(bf16_to_f32(a)) && std::isnan(bf16_to_f32(b)));
+}
+
+std::string lookup_of_words(int lanes) {
+  return fmt::format("lookup{}.u16x{}", lanes, lanes);
+}
+
+// What a code with the top bit is, where it is not the opposite of the one without.
+std::vector<size_t> odd_codes(const std::vector<uint16_t>& table) {
+  std::vector<size_t> odd;
+  for (size_t i = table.size() / 2; i < table.size(); ++i)
+    if (!same_number(table[i], table[i - table.size() / 2] ^ kSign)) odd.push_back(i);
+  return odd;
+}
+
+// How the elements of a row lie in scratch, and the groups they have scales for.
+struct ShortLayout {
+  RowOrder order;
+  int64_t rows = 1, fine = 0;  // elements over which the scale is constant; 0: the row
+  int lanes = 64;              // codes of a vector
+  bool whole_words = false;
+  int64_t stride() const {
+    return order.units * unit_codes() + static_cast<int64_t>(order.rest.vectors.size()) * lanes;
+  }
+  int64_t unit_codes() const { return static_cast<int64_t>(order.unit.vectors.size()) * lanes; }
+  std::vector<int> lanes_of_half(int half) const;
+};
+
+// Lanes of a vector of codes that the words of half 0 or 1 hold.
+std::vector<int> ShortLayout::lanes_of_half(int half) const {
+  std::vector<int> out;
+  for (int lane = half; whole_words && lane < lanes; lane += 2) out.push_back(lane);
+  for (int piece = 0; !whole_words && piece < lanes; piece += kPiece)
+    for (int i = 0; i < kPiece / 2; ++i) out.push_back(piece + half * kPiece / 2 + i);
+  return out;
+}
+
+class RoundKernel {
+ public:
+  RoundKernel(const graph::Graph& g, const DotProblem& only_a, const ShortLayout& layout, int scratch, Scalar to,
+              int lanes)
+      : p_(only_a), layout_(layout), to_(to), lanes_(lanes), w_(g, p_, "round"), b_(w_.b) {
+    out_ = w_.scratch_param("rounded", scratch, layout.rows * layout.stride() * scalar_bytes(to), true);
+  }
+
+  Step write() {
+    const RowOrder& order = layout_.order;
+    const int64_t parts = order.units + (order.rest.elements > 0 ? 1 : 0);
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(layout_.rows * parts), 1, [&](Value task) {
+      const Value row = b_.op(ScalarOp::div_, task, w_.i64(parts)), part = b_.op(ScalarOp::rem_, task, w_.i64(parts));
+      w_.enter_outer(b_.op(ScalarOp::div_, row, w_.i64(p_.m.extent)));
+      const Value x = w_.add(w_.base(0), w_.scaled(b_.op(ScalarOp::rem_, row, w_.i64(p_.m.extent)), p_.m.strides[0]));
+      const Value from = w_.add(x, w_.scaled(part, order.unit.elements));
+      const Value to = w_.add(w_.scaled(row, layout_.stride()), w_.scaled(part, layout_.unit_codes()));
+      const auto unit = [&] { write_run(from, to, order.unit); };
+      const auto rest = [&] { write_run(from, to, order.rest); };
+      if (order.rest.elements == 0)
+        unit();
+      else if (order.units == 0)
+        rest();
+      else
+        b_.branch(b_.op(ScalarOp::lt_, part, w_.i64(order.units)), unit, rest);
+    });
+    return w_.step(fmt::format("round {}x{} to {}", layout_.rows, p_.k.extent, scalar_name(to_)));
+  }
+
+ private:
+  void write_run(Value from, Value to, const LaneOrder& order) {
+    int64_t written = 0;
+    for (const std::vector<int64_t>& vector : order.vectors)
+      for (int half = 0; half < 2; ++half) {
+        const std::vector<int> from_lanes = layout_.lanes_of_half(half);
+        for (size_t first = 0; first < from_lanes.size(); first += static_cast<size_t>(lanes_)) {
+          std::vector<int64_t> places, exist;
+          for (size_t i = first; i < first + static_cast<size_t>(lanes_); ++i) {
+            const int64_t element = vector[static_cast<size_t>(from_lanes[i])];
+            places.push_back(std::max<int64_t>(element, 0) * 4);
+            exist.push_back(element >= 0 ? 1 : 0);
+          }
+          const Value base = b_.splat(w_.scaled(from, 4), lanes_);
+          Value x = b_.gather(w_.buffer(0), Scalar::f32, b_.add(base, b_.lanes_integer(places, Scalar::i64)));
+          if (std::count(exist.begin(), exist.end(), 0) > 0) {
+            const Value inside =
+                b_.op(ScalarOp::ne_, b_.lanes_integer(exist, Scalar::i32), b_.integer(0, {Scalar::i32, lanes_}));
+            x = b_.op(ScalarOp::select_, inside, x, w_.zero(lanes_));
+          }
+          b_.store(out_, b_.convert(ScalarOp::cast_, to_, x), w_.scaled(w_.add(to, w_.i64(written)), scalar_bytes(to_)),
+                   static_cast<int>(scalar_bytes(to_)));
+          written += lanes_;
+        }
+      }
+  }
+
+  const DotProblem& p_;
+  const ShortLayout& layout_;
+  const Scalar to_;
+  const int lanes_;
+  DotWriter w_;
+  loop::Builder& b_;
+  loop::BufferId out_;
+};
+
+class ShortKernel {
+ public:
+  ShortKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const ShortDot& d,
+              const machine::Machine& m, const ShortLayout& layout, int scratch)
+      : p_(p), t_(t), d_(d), m_(m), layout_(layout), w_(g, p, "dot"), b_(w_.b) {
+    x_ = w_.scratch_param("rounded", scratch, layout.rows * layout.stride() * scalar_bytes(d.row.b), false);
+  }
+
+  Step write(std::string plan) {
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Value task) {
+      const Value first = w_.scaled(b_.op(ScalarOp::rem_, task, w_.i64(t_.n_tasks)), t_.n_task);
+      outer_ = b_.op(ScalarOp::div_, task, w_.i64(t_.n_tasks));
+      w_.enter_outer(outer_);
+      const Value last = w_.min(w_.add(first, w_.i64(t_.n_task)), w_.i64(p_.n.extent));
+      w_.where_row(w_.i64(0), [&] {
+        for (int i = 0; i < t_.height * t_.chains; ++i) sums_.push_back(b_.alloc(d_.row.lanes * 4));
+        words_ = b_.alloc(layout_.lanes);
+        b_.loop(LoopKind::serial, first, last, 1, [&](Value n) { write_row(n); });
+      });
+    });
+    return w_.step(std::move(plan));
+  }
+
+ private:
+  void write_row(Value n);
+  void write_unit(Unpack& cursor, const LaneOrder& order, Value x);
+  std::vector<Value> weights(Unpack& cursor, std::vector<int64_t> elements);
+  Value bytes_of(const std::vector<uint16_t>& table, int shift, Value codes, const std::vector<size_t>& odd);
+  Value as_words(Value low, Value high, int half);
+  Value words_of(const std::vector<uint16_t>& table, Value codes, int half, const std::vector<int64_t>& keep);
+  std::vector<int> groups_of(const std::vector<int64_t>& vector, int half) const;
+  loop::BufferId sum_at(int i, int chain) const { return sums_[static_cast<size_t>(i * t_.chains + chain)]; }
+  Value read(loop::BufferId sum) { return b_.load(sum, {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
+
+  const DotProblem& p_;
+  const RowsPlan& t_;
+  const ShortDot& d_;
+  const machine::Machine& m_;
+  const ShortLayout& layout_;
+  DotWriter w_;
+  loop::Builder& b_;
+  loop::BufferId x_, words_ = -1;
+  std::vector<loop::BufferId> sums_;
+  Value outer_ = -1;
+};
+
+// One byte of the numbers; `odd`, where it is not empty or the table has the bit, says which codes a sign cannot give.
+Value ShortKernel::bytes_of(const std::vector<uint16_t>& table, int shift, Value codes,
+                            const std::vector<size_t>& odd) {
+  const loop::VType bytes = b_.type(codes);
+  const bool mirrored = table.size() == 256 && odd.size() <= kOddCodes;
+  std::vector<int64_t> entries;
+  for (size_t i = 0; i < (mirrored ? table.size() / 2 : table.size()); ++i) entries.push_back(table[i] >> shift & 255);
+  Value found = look_up_bytes(b_, entries, codes, m_);
+  if (!mirrored) return found;
+  const Value top = b_.integer(kSign >> 8, bytes);
+  if (shift == 8) found = b_.op(ScalarOp::xor_, found, b_.op(ScalarOp::and_, codes, top));
+  for (const size_t i : odd) {
+    const Value is_odd = b_.op(ScalarOp::eq_, codes, b_.integer(static_cast<int64_t>(i), bytes));
+    found = b_.op(ScalarOp::select_, is_odd, b_.integer(table[i] >> shift & 255, bytes), found);
+  }
+  return found;
+}
+
+Value ShortKernel::as_words(Value low, Value high, int half) {
+  std::vector<int> mask;
+  for (const int lane : layout_.lanes_of_half(half)) {
+    mask.push_back(lane);
+    mask.push_back(layout_.lanes + lane);
+  }
+  b_.store(words_, b_.shuffle({low, high}, mask), w_.i64(0), 4);
+  return b_.load(words_, {d_.row.a, layout_.lanes / 2}, w_.i64(0), 4);
+}
+
+// The words of every other code; a word of two codes is a good index after a shift, for only its low bits count.
+Value ShortKernel::words_of(const std::vector<uint16_t>& table, Value codes, int half,
+                            const std::vector<int64_t>& keep) {
+  const int lanes = layout_.lanes / 2;
+  const loop::VType words{Scalar::u16, lanes};
+  b_.store(words_, codes, w_.i64(0), 4);
+  Value index = b_.load(words_, words, w_.i64(0), 4);
+  if (half == 1) index = b_.op(ScalarOp::shr_, index, b_.integer(8, words));
+  std::vector<int64_t> entries, mask;
+  for (size_t i = 0; i < static_cast<size_t>(lanes); ++i) entries.push_back(table[i % table.size()]);
+  Value found = b_.inst(lookup_of_words(lanes), words, {b_.lanes_integer(entries, Scalar::u16), index});
+  for (const int lane : layout_.lanes_of_half(half)) mask.push_back(keep[static_cast<size_t>(lane)] == 0 ? 0 : 0xffff);
+  if (std::count(mask.begin(), mask.end(), 0) > 0)
+    found = b_.op(ScalarOp::and_, found, b_.lanes_integer(mask, Scalar::u16));
+  return b_.convert(ScalarOp::bitcast_, d_.row.a, found);
+}
+
+// Words of the elements: for each part the two halves.
+std::vector<Value> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> elements) {
+  const int64_t some = *std::max_element(elements.begin(), elements.end());
+  std::vector<int64_t> keep;
+  for (int64_t& e : elements) {
+    keep.push_back(e < 0 ? 0 : 255);
+    e = e < 0 ? some : e;
+  }
+  const int lanes = layout_.lanes;
+  Value codes = cursor.codes(d_.code_field, elements, true, &m_);
+  if (b_.type(codes).lanes == 1) codes = b_.splat(codes, lanes);
+  std::vector<Value> out;
+  for (const std::vector<uint16_t>& table : d_.parts) {
+    if (d_.whole_words) {
+      for (int half = 0; half < 2; ++half) out.push_back(words_of(table, codes, half, keep));
+      continue;
+    }
+    const std::vector<size_t> odd = odd_codes(table);
+    Value low = bytes_of(table, 0, codes, odd), high = bytes_of(table, 8, codes, odd);
+    if (std::count(keep.begin(), keep.end(), 0) > 0) {  // lanes without an element are zero: theirs may be no number
+      const Value mask = b_.lanes_integer(keep, Scalar::u8);
+      low = b_.op(ScalarOp::and_, low, mask);
+      high = b_.op(ScalarOp::and_, high, mask);
+    }
+    for (int half = 0; half < 2; ++half) out.push_back(as_words(low, high, half));
+  }
+  return out;
+}
+
+// By lane of the sums.
+std::vector<int> ShortKernel::groups_of(const std::vector<int64_t>& vector, int half) const {
+  std::vector<int> groups;
+  const std::vector<int> lanes = layout_.lanes_of_half(half);
+  for (size_t lane = 0; lane < lanes.size(); lane += static_cast<size_t>(d_.row.k))
+    groups.push_back(static_cast<int>(std::max<int64_t>(vector[static_cast<size_t>(lanes[lane])], 0) / layout_.fine));
+  return groups;
+}
+
+void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Value x) {
+  const loop::VType sums{Scalar::f32, d_.row.lanes};
+  const int64_t half_lanes = layout_.lanes / 2;
+  const auto activations = [&](int i, size_t v, int half) {
+    const Value at = w_.add(x, w_.i64(i * layout_.stride() + (static_cast<int64_t>(v) * 2 + half) * half_lanes));
+    return b_.load(x_, {d_.row.b, static_cast<int>(half_lanes)}, w_.scaled(at, scalar_bytes(d_.row.b)),
+                   static_cast<int>(scalar_bytes(d_.row.b)));
+  };
+  Value scales = -1;
+  if (!d_.whole_rows) scales = lanes_by_group(b_, cursor, *d_.form.scale, layout_.fine, order.elements);
+  // Products of vectors whose lanes lie in the same groups meet before any scale.
+  std::vector<Value> open;
+  std::vector<int> group;
+  const auto close = [&] {
+    if (open.empty()) return;
+    const Value scale = b_.type(scales).lanes == 1 ? b_.splat(scales, d_.row.lanes) : b_.shuffle({scales}, group);
+    for (int i = 0; i < t_.height; ++i)
+      b_.store(sum_at(i, 0), b_.op(ScalarOp::fma_, open[static_cast<size_t>(i)], scale, read(sum_at(i, 0))), w_.i64(0),
+               4);
+    open.clear();
+  };
+  for (size_t v = 0; v < order.vectors.size(); ++v) {
+    const std::vector<Value> w = weights(cursor, order.vectors[v]);
+    for (int half = 0; half < 2; ++half) {
+      if (!d_.whole_rows)
+        if (const std::vector<int> here = groups_of(order.vectors[v], half); here != group || open.empty()) {
+          close();
+          group = here;
+          open.assign(static_cast<size_t>(t_.height), w_.zero(d_.row.lanes));
+        }
+      for (int i = 0; i < t_.height; ++i) {
+        const Value a = activations(i, v, half);
+        const loop::BufferId to = sum_at(i, static_cast<int>(v * 2 + static_cast<size_t>(half)) % t_.chains);
+        Value total = d_.whole_rows ? read(to) : open[static_cast<size_t>(i)];
+        for (size_t part = 0; part < d_.parts.size(); ++part)
+          total = b_.inst(d_.row.row, sums, {total, w[part * 2 + static_cast<size_t>(half)], a});
+        if (d_.whole_rows)
+          b_.store(to, total, w_.i64(0), 4);
+        else
+          open[static_cast<size_t>(i)] = total;
+      }
+    }
+  }
+  close();
+}
+
+void ShortKernel::write_row(Value n) {
+  const DotLoad& load = p_.loads[1];
+  const int64_t block = load.format->block;
+  for (const loop::BufferId s : sums_) b_.store(s, w_.zero(d_.row.lanes), w_.i64(0), 4);
+  const Value element = w_.add(w_.base(1), w_.scaled(n, p_.n.strides[1]));
+  Unpack cursor(b_, *load.format, w_.buffer(1), load.rows, load.columns);
+  cursor.enter_tensor();
+  cursor.enter_row(b_.op(ScalarOp::div_, element, w_.i64(load.columns)));
+  const Value first = b_.op(ScalarOp::div_, element, w_.i64(block));
+  const Value x = w_.scaled(w_.laid_row(outer_, p_.m.extent), layout_.stride());
+  const RowOrder& order = layout_.order;
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(order.units), 1, [&](Value unit) {
+    cursor.enter_block(w_.add(first, w_.scaled(unit, order.unit.elements / block)), order.unit.elements / block);
+    write_unit(cursor, order.unit, w_.add(x, w_.scaled(unit, layout_.unit_codes())));
+  });
+  if (order.rest.elements > 0) {
+    cursor.enter_block(w_.add(first, w_.i64(order.units * order.unit.elements / block)), order.rest.elements / block);
+    write_unit(cursor, order.rest, w_.add(x, w_.i64(order.units * layout_.unit_codes())));
+  }
+  Value scale = -1;
+  if (d_.whole_rows && d_.form.scale) {
+    cursor.enter_block(first, 1);
+    scale = cursor.expression(*d_.form.scale, 0, 1, false);
+  }
+  for (int i = 0; i < t_.height; ++i) {
+    Value all = read(sum_at(i, 0));
+    for (int chain = 1; chain < t_.chains; ++chain) all = b_.add(all, read(sum_at(i, chain)));
+    const Value total = b_.fold(ScalarOp::add_, all);
+    w_.finish_vector(scale < 0 ? total : b_.mul(total, scale), w_.i64(i), n, -1);
+  }
+}
+
+// Numbers as sums of short floats; nothing where one is too small or too large for them.
+std::optional<std::vector<std::vector<uint16_t>>> short_parts(const std::vector<double>& values) {
+  std::vector<std::vector<uint16_t>> parts(2);
+  for (const double v : values) {
+    const uint16_t high = f32_to_bf16(static_cast<float>(v));
+    const double near = bf16_to_f32(high);
+    const uint16_t low = std::isfinite(v) ? f32_to_bf16(static_cast<float>(v - near)) : uint16_t{0};
+    if (std::isfinite(v) != std::isfinite(near)) return std::nullopt;
+    for (const double x : {near, static_cast<double>(bf16_to_f32(low))})
+      if (x != 0 && std::isfinite(x) && std::fabs(x) < 0x1p-126) return std::nullopt;  // dots take these for zero
+    parts[0].push_back(high);
+    parts[1].push_back(low);
+  }
+  if (std::all_of(parts[1].begin(), parts[1].end(), [](uint16_t x) { return (x & ~kSign) == 0; })) parts.pop_back();
+  return parts;
+}
+
+}  // namespace
+
+std::optional<ShortDot> factor_short(const Format& f, const machine::Machine& m, std::string* why) {
+  const FormatFacts facts = facts_of(f);
+  const auto codes = facts.scaled && !facts.scaled->offset ? values_by_code(f, facts.scaled->value) : std::nullopt;
+  const auto parts = codes ? short_parts(codes->values) : std::nullopt;
+  if (!parts) {
+    *why = "not numbers by code";
+    return std::nullopt;
+  }
+  ShortDot d{*facts.scaled, {}, codes->field, *parts, false, false};
+  d.whole_rows = !d.form.scale || is_constant_in_row(f, *d.form.scale);
+  for (const machine::DotRow& row : m.dots) {
+    const int words = row.lanes * row.k;
+    if (row.a != Scalar::bf16 || row.b != Scalar::bf16 || row.acc != Scalar::f32 || !row.accumulates) continue;
+    if (2 * words % kPiece != 0 || kPiece / 2 % row.k != 0) continue;
+    if (!looks_up_bytes(static_cast<int64_t>(codes->values.size()), 2 * words, m)) continue;
+    if (!d.whole_rows && d.form.group % row.k != 0) continue;
+    d.row = row;
+    d.whole_words = static_cast<int64_t>(codes->values.size()) <= words && m.find_row(lookup_of_words(words)) &&
+                    (d.whole_rows || d.form.group % (2 * row.k) == 0);
+    return d;
+  }
+  *why = "no dot of short floats";
+  return std::nullopt;
+}
+
+void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsPlan& rows, const ShortDot& d,
+                         const machine::Machine& m, Synthesis& out) {
+  RowsPlan t = rows.single();
+  t.chains = d.whole_rows ? std::clamp(8 / t.height, 1, 4) : 1;  // sums of groups do not wait for each other
+  ShortLayout layout;
+  layout.rows = p.rows_of_a();
+  layout.lanes = 2 * d.row.lanes * d.row.k;
+  layout.whole_words = d.whole_words;
+  const int run = d.whole_words ? 2 * d.row.k : d.row.k;
+  const int64_t group = d.whole_rows ? layout.lanes : std::gcd<int64_t>(d.form.group, layout.lanes);
+  layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, run, group, kMostGroups);
+  if (!d.whole_rows) layout.fine = std::gcd(d.form.group, layout.order.unit.elements);
+  const int scratch = static_cast<int>(out.scratch.size());
+  out.scratch.push_back(layout.rows * layout.stride() * scalar_bytes(d.row.b));
+  const DotProblem only_a = p.only_a();
+  out.steps.push_back(RoundKernel(g, only_a, layout, scratch, d.row.b, m.f32_lanes()).write());
+  Step step = ShortKernel(g, p, t, d, m, layout, scratch)
+                  .write(fmt::format("{} rows {}x1 task {} activations {} {}", describe_shape(p), t.height, t.n_task,
+                                     scalar_name(d.row.b), d.row.row));
+  step.flops = p.flops();
+  out.steps.push_back(std::move(step));
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,20 @@
+// A step of its own that lays the broadcast operand out tile by tile in scratch, once for all tasks of the kernel that
+// follows. Proved by tests/kernel/synth/gemm/dot_tile_test.cpp.
+#pragma once
+
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/step/step.h"
+
+namespace lumen::synth {
+
+// Scratch: outer indices, tiles of m, all k, then the tile's rows side by side, rounded up to whole vectors.
+struct TilesOfA {
+  int64_t row_bytes = 0;  // one k of a tile
+  int64_t tile_bytes = 0;
+  int64_t bytes = 0;
+};
+TilesOfA tiles_of_a(const DotProblem& p, const TilePlan& t);
+
+Step write_pack_step(const graph::Graph& g, const DotProblem& p, const TilePlan& t, int scratch);
+
+}  // namespace lumen::synth

@@ -1,0 +1,21 @@
+// Whether a group is a product of two matrices that lie in memory, and nothing else but a rounding of the result or one
+// addition: then a library can do it as well. Proved by tests/kernel/synth/gemm/dense_product_test.cpp.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "graph/pass/pipeline.h"
+#include "kernel/machine/dense_product.h"
+
+namespace lumen::synth {
+
+struct DenseGroup {
+  machine::DenseProduct product;
+  std::vector<graph::ValueId> values;  // in memory: left, right, the scales and what is added if any, result
+};
+
+// `products`: what kernels may round factors of f32 to (synth::Options::products); a library rounds nothing.
+std::optional<DenseGroup> dense_group(const graph::Plan& plan, const graph::Group& group, Scalar products);
+
+}  // namespace lumen::synth

@@ -1,0 +1,385 @@
+// Counting and placing go matrix by matrix: a task looks through all integers for its own, so nothing is shared between
+// tasks and the order depends on the integers alone.
+#include "kernel/synth/gemm/dot_group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/gemm/pack.h"
+
+namespace lumen::synth {
+namespace {
+
+using Value = loop::ValueId;
+using loop::LoopKind;
+using loop::VType;
+
+constexpr int64_t kOneTask = 1 << 13;  // integers looked at by a sort that is not worth more tasks
+constexpr int64_t kElementsOfTask = 1 << 13;
+constexpr int64_t kMostRows = 128;  // of a block
+constexpr double kShared = 1.15;    // rows per matrix read, from which sorting pays
+
+int add_scratch(Synthesis& out, int64_t bytes) {
+  out.scratch.push_back(bytes);
+  return static_cast<int>(out.scratch.size()) - 1;
+}
+
+// Joins indices that count on, in their order.
+std::vector<DotIndex> joined(const std::vector<DotIndex>& indices, size_t load) {
+  std::vector<DotIndex> out;
+  for (const DotIndex& i : indices) {
+    if (i.extent == 1) continue;
+    const int64_t stride = i.strides[load];
+    if (!out.empty() && out.back().strides[0] == stride * i.extent)
+      out.back() = {out.back().extent * i.extent, {stride}, 0};
+    else
+      out.push_back({i.extent, {stride}, 0});
+  }
+  return out;
+}
+
+// One load alone, its outer indices the rows.
+DotProblem rows_of(const DotProblem& p, size_t load) {
+  DotProblem one;
+  one.loads = {p.loads[load]};
+  one.outer = joined(p.pick->rows, load);
+  one.m.strides = one.n.strides = one.k.strides = {0};
+  return one;
+}
+
+// Where each matrix's rows are noted.
+struct Places {
+  int counts = -1, order = -1, table = -1;  // scratch
+  int64_t rows = 1, matrices = 1;
+  int64_t align = 1;   // the first row of a matrix has a place that is a multiple of it
+  int64_t places = 1;  // of all rows
+  int64_t height = 1;  // most rows of a block; 0: the table has the matrices' runs, not blocks
+  int64_t blocks = 1;
+  int64_t table_bytes() const { return (height == 0 ? matrices : blocks) * kPickEntry * 4; }
+};
+
+class SortWriter {
+ public:
+  SortWriter(const graph::Graph& g, const DotProblem& picks, const Places& at, int lanes)
+      : p_(picks), at_(at), lanes_(lanes), w_(g, picks, "sort"), b_(w_.b) {
+    const bool line = p_.outer.empty() || (p_.outer.size() == 1 && p_.outer[0].strides[0] == 1);
+    if (!line || p_.loads[0].scalar != Scalar::i32 || p_.loads[0].kind != DotLoad::Kind::memory) lanes_ = 1;
+    counts_ = w_.scratch_param("counts", at.counts, at.matrices * 4, true);
+  }
+
+  void write(Synthesis& out) {
+    if (at_.rows * at_.matrices <= kOneTask) {
+      declare_places();
+      b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(1), 1, [&](Value) {
+        each_matrix([&](Value e) { count(e); });
+        each_matrix([&](Value e) { place(e); });
+      });
+      out.steps.push_back(w_.step(plan("sort")));
+      return;
+    }
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(at_.matrices), 1, [&](Value e) { count(e); });
+    out.steps.push_back(w_.step(plan("count")));
+  }
+
+  void write_places(Synthesis& out) {
+    declare_places();
+    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(at_.matrices), 1, [&](Value e) { place(e); });
+    out.steps.push_back(w_.step(plan("sort")));
+  }
+
+ private:
+  std::string plan(const std::string& what) const {
+    const std::string blocks = at_.height == 0 ? "" : fmt::format(" into blocks of {}", at_.height);
+    return fmt::format("{} {} rows by {}{}", what, at_.rows, at_.matrices, blocks);
+  }
+  void declare_places() {
+    order_ = w_.scratch_param("order", at_.order, at_.places * 4, true);
+    table_ = w_.scratch_param("table", at_.table, at_.table_bytes(), true);
+  }
+  void each_matrix(const std::function<void(Value)>& body) {
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(at_.matrices), 1, body);
+  }
+  Value narrow(Value x) { return b_.convert(ScalarOp::cast_, Scalar::i32, x); }
+  Value wide(Value x) { return b_.convert(ScalarOp::cast_, Scalar::i64, x); }
+  Value bytes(Value number) { return w_.scaled(number, 4); }
+  Value pick(Value row) {
+    w_.enter_outer(row);
+    return wide(w_.read(0, w_.base(0), 0, 1, -1));
+  }
+  Value vector(Value row) {
+    return b_.load(w_.buffer(0), {Scalar::i32, lanes_}, bytes(w_.add(row, w_.i64(p_.loads[0].offset))), 4);
+  }
+  // 1 in every lane whose row picks e.
+  Value hits(Value row, Value e) {
+    const VType lanes{Scalar::i32, lanes_};
+    const Value own = b_.op(ScalarOp::eq_, vector(row), b_.splat(narrow(e), lanes_));
+    return b_.op(ScalarOp::select_, own, b_.integer(1, lanes), b_.integer(0, lanes));
+  }
+  int64_t whole() const { return lanes_ > 1 ? at_.rows / lanes_ * lanes_ : 0; }
+  void rows(Value from, Value to, const std::function<void(Value)>& body) {
+    b_.loop(LoopKind::serial, from, to, 1, body);
+  }
+  void where_own(Value row, Value e, const std::function<void()>& body) {
+    b_.branch(b_.op(ScalarOp::eq_, pick(row), e), body);
+  }
+
+  void count(Value e) {
+    const VType lanes{Scalar::i32, lanes_}, one{Scalar::i32, 1};
+    const loop::BufferId sums = b_.alloc(int64_t{lanes_} * 4), rest = b_.alloc(4);
+    b_.store(sums, b_.integer(0, lanes), w_.i64(0), 4);
+    b_.store(rest, b_.integer(0, one), w_.i64(0), 4);
+    if (whole() > 0)
+      b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole()), lanes_, [&](Value row) {
+        b_.store(sums, b_.add(b_.load(sums, lanes, w_.i64(0), 4), hits(row, e)), w_.i64(0), 4);
+      });
+    rows(w_.i64(whole()), w_.i64(at_.rows), [&](Value row) {
+      where_own(row, e,
+                [&] { b_.store(rest, b_.add(b_.load(rest, one, w_.i64(0), 4), b_.integer(1, one)), w_.i64(0), 4); });
+    });
+    const Value of_vectors = b_.load(sums, lanes, w_.i64(0), 4);
+    const Value total = lanes_ == 1 ? of_vectors : b_.fold(ScalarOp::add_, of_vectors);
+    b_.store(counts_, b_.add(total, b_.load(rest, one, w_.i64(0), 4)), bytes(e), 4);
+    b_.branch(b_.op(ScalarOp::eq_, e, w_.i64(0)), [&] {  // one of them looks for integers outside
+      rows(w_.i64(0), w_.i64(at_.rows), [&](Value row) {
+        const Value x = pick(row);
+        const Value last = w_.i64(at_.matrices - 1);
+        b_.guard(b_.op(ScalarOp::and_, b_.op(ScalarOp::le_, w_.i64(0), x), b_.op(ScalarOp::le_, x, last)), x,
+                 loop::kGuardIndex);
+      });
+    });
+  }
+
+  Value count_of(Value e) { return wide(b_.load(counts_, {Scalar::i32, 1}, bytes(e), 4)); }
+  Value ceil_div(Value x, int64_t y) { return b_.op(ScalarOp::div_, w_.add(x, w_.i64(y - 1)), w_.i64(y)); }
+  void note(Value entry, Value matrix, Value first, Value count) {
+    const Value to = w_.scaled(entry, kPickEntry * 4);
+    int64_t i = 0;
+    for (const Value x : {matrix, first, count}) b_.store(table_, narrow(x), w_.add(to, w_.i64(4 * i++)), 4);
+  }
+  void leave_empty(Value from, Value to) {
+    rows(from, to, [&](Value at) { b_.store(order_, b_.integer(-1, {Scalar::i32, 1}), bytes(at), 4); });
+  }
+
+  void place(Value e) {
+    const VType one{Scalar::i64, 1};
+    const loop::BufferId next = b_.alloc(8), blocks = b_.alloc(8);
+    const auto get = [&](loop::BufferId x) { return b_.load(x, one, w_.i64(0), 8); };
+    const auto set = [&](loop::BufferId x, Value to) { b_.store(x, to, w_.i64(0), 8); };
+    set(next, w_.i64(0));
+    set(blocks, w_.i64(0));
+    b_.loop(LoopKind::serial, w_.i64(0), e, 1, [&](Value before) {
+      const Value count = count_of(before);
+      set(next, w_.add(get(next), w_.scaled(ceil_div(count, at_.align), at_.align)));
+      if (at_.height > 0) set(blocks, w_.add(get(blocks), ceil_div(count, at_.height)));
+    });
+    const Value begin = get(next), count = count_of(e);
+    const Value end = w_.add(begin, w_.scaled(ceil_div(count, at_.align), at_.align));
+    const auto own = [&](Value row) {
+      where_own(row, e, [&] {
+        b_.store(order_, narrow(row), bytes(get(next)), 4);
+        set(next, w_.add(get(next), w_.i64(1)));
+      });
+    };
+    if (whole() > 0)
+      b_.loop(LoopKind::serial, w_.i64(0), w_.i64(whole()), lanes_, [&](Value row) {
+        const Value any = b_.fold(ScalarOp::add_, hits(row, e));
+        b_.branch(b_.op(ScalarOp::lt_, b_.integer(0, {Scalar::i32, 1}), any),
+                  [&] { rows(row, w_.add(row, w_.i64(lanes_)), own); });
+      });
+    rows(w_.i64(whole()), w_.i64(at_.rows), own);
+    leave_empty(w_.add(begin, count), end);
+    const Value is_last = b_.op(ScalarOp::eq_, e, w_.i64(at_.matrices - 1));
+    b_.branch(is_last, [&] { leave_empty(end, w_.i64(at_.places)); });
+    if (at_.height == 0) return note(e, e, begin, count);
+    const Value block = get(blocks), own_blocks = ceil_div(count, at_.height);
+    rows(w_.i64(0), own_blocks, [&](Value i) {
+      const Value done = w_.scaled(i, at_.height);
+      const Value here = w_.min(b_.op(ScalarOp::sub_, count, done), w_.i64(at_.height));
+      note(w_.add(block, i), e, w_.add(begin, done), here);
+    });
+    b_.branch(is_last, [&] {  // blocks nobody needs
+      rows(w_.add(block, own_blocks), w_.i64(at_.blocks), [&](Value i) { note(i, w_.i64(0), w_.i64(0), w_.i64(0)); });
+    });
+  }
+
+  const DotProblem& p_;
+  const Places& at_;
+  int lanes_;
+  DotWriter w_;
+  loop::Builder& b_;
+  loop::BufferId counts_ = -1, order_ = -1, table_ = -1;
+};
+
+void write_sort(const graph::Graph& g, const DotProblem& p, Places& at, const machine::Machine& m, Synthesis& out) {
+  at.counts = add_scratch(out, at.matrices * 4);
+  at.order = add_scratch(out, at.places * 4);
+  at.table = add_scratch(out, at.table_bytes());
+  const DotProblem picks = rows_of(p, p.pick->load);
+  const size_t before = out.steps.size();
+  SortWriter(g, picks, at, m.f32_lanes()).write(out);
+  if (at.rows * at.matrices > kOneTask) SortWriter(g, picks, at, m.f32_lanes()).write_places(out);
+  LUMEN_CHECK(out.steps.size() > before);
+}
+
+// Rows of a load in the order of `order`, dense in scratch, zeros where there is none. `elements`: the indices of a
+// row, slowest first. Afterwards the load is that scratch.
+void write_rows(const graph::Graph& g, DotProblem& p, size_t load, const std::vector<const DotIndex*>& elements,
+                const Places& at, const machine::Machine& m, Synthesis& out) {
+  DotProblem one = rows_of(p, load);
+  std::vector<DotIndex> inner;
+  for (const DotIndex* i : elements) inner.push_back(*i);
+  inner = joined(inner, load);
+  if (inner.empty()) inner.push_back({1, {1}, 0});
+  one.k = inner.back();
+  inner.pop_back();
+  DotLoad& l = p.loads[load];
+  const bool packed = l.kind == DotLoad::Kind::packed;
+  int64_t length = one.k.extent;
+  for (const DotIndex& i : inner) length *= i.extent;
+  const int64_t outer = length / one.k.extent, rows = at.places, bytes = scalar_bytes(l.scalar);
+  const int scratch = add_scratch(out, rows * length * bytes);
+  const int lanes = m.f32_lanes();
+  DotWriter w(g, one, "rows");
+  loop::Builder& b = w.b;
+  const loop::BufferId order = w.scratch_param("order", at.order, rows * 4, false);
+  const loop::BufferId to = w.scratch_param("rows", scratch, rows * length * bytes, true);
+  const VType vector{l.scalar, lanes};
+  const bool by_blocks = packed && inner.empty() && one.k.strides[0] == 1 && unpacks_along(one, 0, one.k);
+  const auto copy = [&](Value from, Value at_byte) {
+    if (by_blocks) return copy_rows(w, one, {0, from, 0}, w.i64(1), w.i64(one.k.extent), {to, at_byte, 0}, lanes);
+    const int64_t stride = one.k.strides[0], whole = one.k.extent / lanes * lanes;
+    const auto move = [&](Value k, Value count) {
+      const Value v = w.read(0, w.add(from, w.scaled(k, stride)), stride, lanes, count);
+      b.store(to, v, w.add(at_byte, w.scaled(k, bytes)), static_cast<int>(bytes), count);
+    };
+    b.loop(LoopKind::serial, w.i64(0), w.i64(whole), lanes, [&](Value k) { move(k, -1); });
+    if (whole < one.k.extent) move(w.i64(whole), w.i64(one.k.extent - whole));
+  };
+  const auto clear = [&](Value at_byte) {
+    const Value zero = b.real(0, vector);
+    const int64_t whole = length / lanes * lanes;
+    b.loop(LoopKind::serial, w.i64(0), w.i64(whole), lanes,
+           [&](Value k) { b.store(to, zero, w.add(at_byte, w.scaled(k, bytes)), static_cast<int>(bytes)); });
+    if (whole < length)
+      b.store(to, zero, w.add(at_byte, w.i64(whole * bytes)), static_cast<int>(bytes), w.i64(length - whole));
+  };
+  const int64_t together = std::max<int64_t>(1, m.grain(kElementsOfTask) / length);
+  b.loop(LoopKind::parallel, w.i64(0), w.i64((rows + together - 1) / together), 1, [&](Value task) {
+    const Value first = w.scaled(task, together);
+    b.loop(LoopKind::serial, first, w.min(w.add(first, w.i64(together)), w.i64(rows)), 1, [&](Value at_row) {
+      const Value number =
+          b.convert(ScalarOp::cast_, Scalar::i64, b.load(order, {Scalar::i32, 1}, w.scaled(at_row, 4), 4));
+      const Value start = w.scaled(at_row, length * bytes);
+      b.branch(
+          b.op(ScalarOp::le_, w.i64(0), number),
+          [&] {
+            w.enter_outer(number);
+            b.loop(LoopKind::serial, w.i64(0), w.i64(outer), 1, [&](Value part) {
+              Value from = w.base(0), rest = part;
+              for (size_t d = inner.size(); d-- > 0;) {
+                from = w.add(from, w.scaled(b.op(ScalarOp::rem_, rest, w.i64(inner[d].extent)), inner[d].strides[0]));
+                rest = b.op(ScalarOp::div_, rest, w.i64(inner[d].extent));
+              }
+              copy(from, w.add(start, w.scaled(part, one.k.extent * bytes)));
+            });
+          },
+          [&] { clear(start); });
+    });
+  });
+  out.steps.push_back(w.step(fmt::format("rows {}x{} in order", rows, length)));
+
+  DotLoad laid;
+  laid.scalar = l.scalar;
+  laid.scratch = scratch;
+  laid.elements = rows * length;
+  l = laid;
+}
+
+// Strides of a load that lies row by row, `elements` of a row one after another, slowest first.
+void lay_out(size_t load, const std::vector<DotIndex*>& elements, DotProblem& p) {
+  for (auto* side : {&p.outer, &p.outer_k})
+    for (DotIndex& i : *side) i.strides[load] = 0;
+  p.m.strides[load] = p.n.strides[load] = p.k.strides[load] = 0;
+  int64_t stride = 1;
+  for (size_t d = elements.size(); d-- > 0; stride *= elements[d]->extent) elements[d]->strides[load] = stride;
+}
+
+int64_t row_length(const std::vector<DotIndex*>& elements) {
+  int64_t length = 1;
+  for (const DotIndex* i : elements) length *= i->extent;
+  return length;
+}
+
+// Rows of a block: about as many as a matrix gets, so that most are one block; a few more where that fills tiles.
+int64_t rows_of_block(double mean, const machine::Machine& m) {
+  const auto wanted = static_cast<int64_t>(std::ceil(1.5 * mean));
+  const int64_t few = m.wave > 1 ? 4 : 6;  // what rows of a matrix meet as they come
+  if (wanted <= few) return std::max<int64_t>(wanted, 2);
+  return std::min((wanted + 15) / 16 * 16, kMostRows);
+}
+
+DotProblem into_blocks(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out) {
+  const int64_t rows = p.pick->row_count(), matrices = p.pick->count;
+  const auto of = static_cast<double>(matrices), mean = static_cast<double>(rows) / of;
+  const double distinct = of * (1 - std::pow(1 - 1 / of, static_cast<double>(rows)));  // of evenly picked ones
+  if (static_cast<double>(rows) / distinct < kShared) return p;
+  Places at;
+  at.rows = rows;
+  at.matrices = matrices;
+  at.height = rows_of_block(mean, m);
+  at.blocks = (rows + std::min(rows, matrices) * (at.height - 1)) / at.height;
+  for (const machine::TileRow& tile : m.tiles) at.align = std::max<int64_t>(at.align, tile.rows);
+  at.places = rows + std::min(rows, matrices) * (at.align - 1) + at.height;
+  write_sort(g, p, at, m, out);
+
+  std::vector<DotIndex*> elements;
+  for (DotIndex& i : p.outer_k) elements.push_back(&i);
+  elements.push_back(&p.k);
+  write_rows(g, p, 0, {elements.begin(), elements.end()}, at, m, out);
+  lay_out(0, elements, p);
+  const int64_t length = row_length(elements);
+  const size_t loads = p.loads.size();
+  const DotIndex block{at.blocks, std::vector<int64_t>(loads, 0), 0};
+  p.m = {at.height, std::vector<int64_t>(loads, 0), 0};
+  p.m.strides[0] = length;
+  p.outer.erase(p.outer.begin(), p.outer.begin() + static_cast<std::ptrdiff_t>(p.pick->rows.size()));
+  p.outer.insert(p.outer.begin(), block);
+  p.blocks = DotBlocks{at.order, at.table, at.blocks, at.places};
+  return p;
+}
+
+DotProblem into_runs(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out) {
+  Places at;
+  at.rows = at.places = p.pick->row_count();
+  at.matrices = p.pick->count;
+  at.height = 0;
+  write_sort(g, p, at, m, out);
+  // What each factor has of a row, in the order of the result; the other factor does not depend on it.
+  std::vector<DotIndex*> of_a, of_b;
+  for (size_t d = 1; d < p.outer.size(); ++d) (p.outer[d].strides[0] != 0 ? of_a : of_b).push_back(&p.outer[d]);
+  of_a.push_back(&p.m);
+  of_b.push_back(&p.n);
+  write_rows(g, p, 0, {of_a.begin(), of_a.end()}, at, m, out);
+  write_rows(g, p, 1, {of_b.begin(), of_b.end()}, at, m, out);
+  p.k = {at.rows, std::vector<int64_t>(p.loads.size(), 0), 0};
+  lay_out(0, of_a, p);
+  lay_out(1, of_b, p);
+  p.k.strides[0] = row_length(of_a);
+  p.k.strides[1] = row_length(of_b);
+  p.runs = DotRuns{at.table};
+  return p;
+}
+
+}  // namespace
+
+DotProblem sort_rows(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out) {
+  if (!p.pick) return p;
+  return p.pick->scatters ? into_runs(g, std::move(p), m, out) : into_blocks(g, std::move(p), m, out);
+}
+
+}  // namespace lumen::synth

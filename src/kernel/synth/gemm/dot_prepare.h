@@ -1,0 +1,38 @@
+// An operand of a dot laid out once by a step before: in scratch, in the type that blocks multiply, in the order it has
+// in memory, or turned where an instruction takes it in one order only. Worth it where many tiles read the same rows.
+// Proved by tests/kernel/synth/gemm/dot_block_test.cpp.
+#pragma once
+
+#include <optional>
+
+#include "kernel/machine/machine.h"
+#include "kernel/synth/gemm/dot_problem.h"
+#include "kernel/synth/step/step.h"
+
+namespace lumen::synth {
+
+// The problem with operand `load` (0 or 1) read from scratch `number`; nothing where it has no run of neighbours, is
+// too large, or is there already.
+struct Prepared {
+  DotProblem problem;
+  int64_t bytes = 0;       // of scratch
+  int64_t read_bytes = 0;  // of the operand
+  bool along_k = true;     // neighbours lie along k, else along the rows
+  bool turned = false;     // which were along the rows before
+};
+std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar to, int number);
+
+// The step that does it.
+Step write_prepare(const graph::Graph& g, const DotProblem& p, size_t load, const Prepared& to,
+                   const machine::Machine& m);
+
+// A kernel of its own that writes what a blob decodes to, rounded to the scalar of `result`, as it lies; nothing where
+// the format's blocks do not allow it.
+std::optional<Step> write_decode(const graph::Graph& g, graph::ValueId blob, graph::ValueId result,
+                                 const machine::Machine& m);
+
+// Packed operands of formats that are a plain scalar are memory; so are (not `exact`: hardware keeps fewer digits of
+// such sums) the first two when they are codes of one short float that the machine multiplies.
+DotProblem with_plain_formats(DotProblem p, const machine::Machine& m, bool exact);
+
+}  // namespace lumen::synth

@@ -1,0 +1,262 @@
+// Parameters, strided reads and the epilogue of dot kernels.
+#include "kernel/synth/gemm/dot_write.h"
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "graph/match/access.h"
+#include "kernel/loop/text.h"
+#include "kernel/synth/unpack/unpack.h"
+
+namespace lumen::synth {
+
+using graph::ValueId;
+using loop::VType;
+using Value = loop::ValueId;
+
+DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string name)
+    : b(std::move(name)), graph_(g), problem_(p) {
+  std::map<ValueId, loop::BufferId> known;
+  for (size_t i = 0; i < p.loads.size(); ++i) {
+    const DotLoad& l = p.loads[i];
+    if (l.kind != DotLoad::Kind::memory && l.kind != DotLoad::Kind::packed) {
+      buffers_.push_back(-1);
+      continue;
+    }
+    if (l.scratch >= 0) {
+      buffers_.push_back(
+          scratch_param(i == 0 ? "a_laid" : "b_laid", l.scratch, l.elements * scalar_bytes(l.scalar), false));
+      continue;
+    }
+    auto [at, fresh] = known.try_emplace(l.source, -1);
+    if (fresh) {
+      at->second = b.param(i == 0                        ? "a"
+                           : i == 1                      ? "b"
+                           : p.pick && i == p.pick->load ? "picks"
+                                                         : fmt::format("e{}", i - 2),
+                           graph::byte_size(g[l.source].type), false);
+      arguments_.push_back({Argument::From::value, l.source});
+    }
+    buffers_.push_back(at->second);
+  }
+  if (p.result >= 0) {  // a preparing step writes scratch alone
+    result_ = b.param("result", p.result_bytes, true);
+    arguments_.push_back({Argument::From::value, p.result});
+  }
+  if (p.blocks) {
+    order_ = scratch_param("order", p.blocks->order, p.blocks->rows * 4, false);
+    table_ = scratch_param("blocks", p.blocks->table, p.blocks->blocks * kPickEntry * 4, false);
+  }
+  if (p.runs) table_ = scratch_param("runs", p.runs->table, p.pick->count * kPickEntry * 4, false);
+  for (ValueId v : p.epilogue) epilogue_nodes_ += static_cast<int>(g[v].attributes.formula.nodes.size());
+}
+
+loop::BufferId DotWriter::scratch_param(std::string name, int number, int64_t bytes, bool written) {
+  arguments_.push_back({Argument::From::scratch, number});
+  return b.param(std::move(name), bytes, written);
+}
+
+bool DotWriter::hold_constant(size_t load) {
+  const DotLoad& l = problem_.loads[load];
+  if (problem_.pick || l.scratch >= 0 || buffers_[load] < 0) return false;
+  if (!graph::unwritten(graph_)[static_cast<size_t>(l.source)]) return false;
+  b.kernel.params[static_cast<size_t>(buffers_[load])].constant = true;
+  return true;
+}
+
+void DotWriter::add_digit(const DotIndex& index, Value digit) {
+  for (size_t l = 0; l < bases_.size(); ++l) bases_[l] = add(bases_[l], scaled(digit, index.strides[l]));
+  result_base_ = add(result_base_, scaled(digit, index.result));
+}
+
+void DotWriter::enter_outer(Value flat) {
+  enter_outer_of_block(flat);
+  check_pick();
+}
+
+void DotWriter::check_pick() {
+  if (picked_ < 0) return;
+  const Value last = i64(problem_.pick->count - 1);
+  b.guard(b.op(ScalarOp::and_, b.op(ScalarOp::le_, i64(0), picked_), b.op(ScalarOp::le_, picked_, last)), picked_,
+          loop::kGuardIndex);
+}
+
+void DotWriter::enter_outer_of_block(Value flat) {
+  picked_ = -1;
+  bases_.clear();
+  for (const DotLoad& l : problem_.loads) bases_.push_back(i64(l.offset));
+  result_base_ = i64(0);
+  Value rest = flat;
+  for (size_t d = problem_.outer.size(); d-- > 0;) {
+    const DotIndex& index = problem_.outer[d];
+    Value digit = rest;
+    if (d > 0) {
+      digit = b.op(ScalarOp::rem_, rest, i64(index.extent));
+      rest = b.op(ScalarOp::div_, rest, i64(index.extent));
+    }
+    add_digit(index, digit);
+    if (d == 0) block_ = digit;
+  }
+  if (problem_.pick) enter_picked();
+}
+
+void DotWriter::enter_picked() {
+  const DotPick& pick = *problem_.pick;
+  const auto entry = [&](int i) {
+    const Value at = add(scaled(block_, kPickEntry * 4), i64(int64_t{i} * 4));
+    return b.convert(ScalarOp::cast_, Scalar::i64, b.load(table_, {Scalar::i32, 1}, at, 4));
+  };
+  if (problem_.runs) {
+    first_ = entry(1);
+    count_ = entry(2);
+    for (size_t l = 0; l < 2; ++l) bases_[l] = add(bases_[l], scaled(first_, problem_.k.strides[l]));
+  } else if (problem_.blocks) {
+    first_ = entry(1);
+    count_ = entry(2);
+    bases_[0] = add(bases_[0], scaled(first_, problem_.m.strides[0]));
+    bases_[1] = add(bases_[1], scaled(entry(0), pick.stride));
+  } else {
+    const Value row = b.convert(ScalarOp::cast_, Scalar::i64, read(pick.load, bases_[pick.load], 0, 1, -1));
+    const Value last = i64(pick.count - 1);
+    picked_ = row;
+    bases_[1] = add(bases_[1], scaled(b.op(ScalarOp::max_, i64(0), min(row, last)), pick.stride));
+  }
+}
+
+void DotWriter::where_row(Value m, const std::function<void()>& body) {
+  if (problem_.blocks)
+    b.branch(b.op(ScalarOp::lt_, m, count_), body);
+  else
+    body();
+}
+
+Value DotWriter::used_tiles(Value tiles, int64_t height) {
+  if (!problem_.blocks) return tiles;
+  return min(tiles, b.op(ScalarOp::div_, add(count_, i64(height - 1)), i64(height)));
+}
+
+Value DotWriter::read(size_t load, Value at, int64_t stride, int lanes, Value count) {
+  const DotLoad& l = problem_.loads[load];
+  const int64_t bytes = scalar_bytes(l.scalar);
+  if (l.kind == DotLoad::Kind::splat) {
+    const VType type{l.scalar, lanes};
+    return is_float(l.scalar) ? b.real(l.splat, type) : b.integer(static_cast<int64_t>(l.splat), type);
+  }
+  // Lanes that do not exist read the first element, so that gathers stay inside.
+  auto places = [&] {
+    std::vector<int64_t> steps;
+    for (int i = 0; i < lanes; ++i) steps.push_back(i * stride);
+    Value offsets = b.lanes_integer(steps, Scalar::i64);
+    if (count >= 0) {
+      std::vector<int64_t> numbers;
+      for (int i = 0; i < lanes; ++i) numbers.push_back(i);
+      const Value inside = b.op(ScalarOp::lt_, b.lanes_integer(numbers, Scalar::i64), b.splat(count, lanes));
+      offsets = b.op(ScalarOp::select_, inside, offsets, b.integer(0, {Scalar::i64, lanes}));
+    }
+    return add(b.splat(at, lanes), offsets);
+  };
+  if (l.kind == DotLoad::Kind::iota)
+    return b.convert(ScalarOp::cast_, l.scalar, stride == 0 ? b.splat(at, lanes) : places());
+  if (l.kind == DotLoad::Kind::packed) {
+    Unpack unpack(b, *l.format, buffers_[load], l.rows, l.columns);
+    if (stride == 0 || lanes == 1) return b.splat(unpack.value_at(at), lanes);
+    const Value elements = places();
+    Value out = zero(lanes);
+    for (int i = 0; i < lanes; ++i) out = b.insert(out, unpack.value_at(b.extract(elements, i)), i);
+    return out;
+  }
+  const int align = static_cast<int>(bytes);
+  if (stride == 0 || lanes == 1) return b.splat(b.load(buffers_[load], {l.scalar, 1}, scaled(at, bytes), align), lanes);
+  if (stride == 1) return b.load(buffers_[load], {l.scalar, lanes}, scaled(at, bytes), align, count);
+  return b.gather(buffers_[load], l.scalar, b.mul(places(), b.integer(bytes, {Scalar::i64, lanes})));
+}
+
+Value DotWriter::read_f32(size_t load, Value at, int64_t stride, int lanes, Value count) {
+  const Value v = read(load, at, stride, lanes, count);
+  return b.type(v).scalar == Scalar::f32 ? v : b.convert(ScalarOp::cast_, Scalar::f32, v);
+}
+
+// Of blocks: the row's own place, wherever it lies.
+void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
+  if (!problem_.blocks) return finish_row(sums, m, n, count);
+  b.branch(b.op(ScalarOp::lt_, m, count_), [&] {
+    const Value at = scaled(add(first_, m), 4);
+    Value row = b.convert(ScalarOp::cast_, Scalar::i64, b.load(order_, {Scalar::i32, 1}, at, 4));
+    const std::vector<Value> bases = bases_;
+    const Value result_base = result_base_;
+    const std::vector<DotIndex>& rows = problem_.pick->rows;
+    for (size_t d = rows.size(); d-- > 0;) {
+      add_digit(rows[d], d > 0 ? b.op(ScalarOp::rem_, row, i64(rows[d].extent)) : row);
+      if (d > 0) row = b.op(ScalarOp::div_, row, i64(rows[d].extent));
+    }
+    finish_row(sums, m, n, count);
+    bases_ = bases;
+    result_base_ = result_base;
+  });
+}
+
+void DotWriter::finish_row(Value sums, Value m, Value n, Value count) {
+  put(finished(sums, m, n, count), m, n, count, static_cast<int>(scalar_bytes(problem_.result_scalar)));
+}
+
+Value DotWriter::finished(Value sums, Value m, Value n, Value count) {
+  const int lanes = b.type(sums).lanes;
+  std::map<ValueId, Value> values{{problem_.contract, sums}};
+  for (ValueId map : problem_.epilogue) {
+    const graph::Node& node = graph_[map];
+    std::vector<Value> operands;
+    for (ValueId operand : node.operands) {
+      if (!values.count(operand)) {
+        size_t load = 2;
+        while (load < problem_.loads.size() && problem_.loads[load].value != operand) ++load;
+        LUMEN_CHECK(load < problem_.loads.size(), "an epilogue operand was not read");
+        const Value at =
+            add(bases_[load], add(scaled(m, problem_.m.strides[load]), scaled(n, problem_.n.strides[load])));
+        values[operand] = read(load, at, problem_.n.strides[load], lanes, count);
+      }
+      operands.push_back(values[operand]);
+    }
+    const Value v = b.apply(node.attributes.formula, operands).at(0);
+    values[map] = b.type(v).lanes == lanes ? v : b.splat(v, lanes);
+  }
+  return values.at(problem_.result);
+}
+
+void DotWriter::put(Value out, Value m, Value n, Value count, int align) {
+  const int lanes = b.type(out).lanes;
+  const int64_t bytes = scalar_bytes(problem_.result_scalar);
+  const Value at = add(result_base_, add(scaled(m, problem_.m.result), scaled(n, problem_.n.result)));
+  if (problem_.n.result == 1 || lanes == 1) {
+    b.store(result_, out, scaled(at, bytes), align, count);
+    return;
+  }
+  for (int i = 0; i < lanes; ++i) {
+    auto put = [&] {
+      b.store(result_, b.extract(out, i), scaled(add(at, i64(i * problem_.n.result)), bytes), static_cast<int>(bytes));
+    };
+    if (count >= 0)
+      b.branch(b.op(ScalarOp::lt_, i64(i), count), put);
+    else
+      put();
+  }
+}
+
+Step DotWriter::step(std::string plan) {
+  Step s;
+  s.kernel = b.finish();
+  // Equal work has equal text, and the text decides about the name; the plan alone does not say every stride.
+  s.kernel.name = plan;
+  const std::string identity = hash_text(loop::print(s.kernel)).hex().substr(0, 10);
+  for (char& c : s.kernel.name)
+    if (!isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '_';
+  s.kernel.name += "_" + identity;
+  for (const loop::BufferParam& param : s.kernel.params) s.bytes += static_cast<double>(param.bytes);
+  if (problem_.pick && !problem_.pick->scatters && problem_.pick->row_count() < problem_.pick->count) {
+    const auto share = static_cast<double>(problem_.pick->row_count()) / static_cast<double>(problem_.pick->count);
+    s.bytes -= (1 - share) * static_cast<double>(s.kernel.params[static_cast<size_t>(buffers_[1])].bytes);
+  }
+  s.arguments = std::move(arguments_);
+  s.plan = std::move(plan);
+  return s;
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,374 @@
+// The nest of a block: stages of K through panels in shared memory, several under way where copies need no lane, else
+// the next in registers while this one is multiplied. Sums of an element are added in the order of k, part by part.
+#include "kernel/synth/gemm/gpu/dot_block.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "base/check.h"
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/gemm/gpu/block_fill.h"
+#include "kernel/synth/gemm/gpu/block_write.h"
+#include "kernel/synth/gemm/gpu/dot_block_merge.h"
+
+namespace lumen::synth {
+namespace {
+
+using loop::BufferId;
+using loop::Flow;
+using loop::LoopKind;
+using Value = loop::ValueId;
+using Side = BlockProduct::Side;
+
+constexpr int64_t kUnpackingLonger = 2;  // than moving as many bytes
+
+class BlockKernel {
+ public:
+  BlockKernel(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m, int scratch)
+      : p_(p), t_(t), m_(m), written_(t.parts > 1 ? without_result(p) : p), w_(g, written_, "dot"), b_(w_.b) {
+    if (const int64_t bytes = partial_bytes(p, t)) partial_ = w_.scratch_param("partial", scratch, bytes, true);
+    overlaps_ = t.overlaps();
+    ahead_ = t.buffers - 1;
+  }
+
+  Step write(std::string plan) {
+    const int64_t blocks = t_.walk.walkers > 0 ? t_.walk.walkers : t_.blocks(p_);
+    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(blocks), 1, [&](Value block) {
+      prepare();
+      if (t_.walk.walkers > 0)
+        walk(block);
+      else
+        write_tile(block);
+    });
+    return w_.step(std::move(plan));
+  }
+
+ private:
+  static DotProblem without_result(DotProblem p) {
+    p.epilogue.clear();
+    p.result = -1;
+    p.loads.resize(2);
+    return p;
+  }
+
+  void lanes(const std::function<void(Value)>& body) {
+    b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.tile.lanes()), 1, body);
+  }
+  Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
+  Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
+  Value sub(Value x, Value y) { return b_.op(ScalarOp::sub_, x, y); }
+  Value select(Value c, Value x, Value y) { return x == y ? x : b_.op(ScalarOp::select_, c, x, y); }
+  Value less(Value x, Value y) { return b_.op(ScalarOp::lt_, x, y); }
+
+  // Stages from .. to - 1 of a tile; `before` stages went through the panels before.
+  struct Work {
+    TilePlace place;
+    Value base_a = -1, base_b = -1;  // elements
+    Value from = -1, to = -1, before = -1;
+    Value segment = -1;
+  };
+  bool copies() const { return a_->copies() && c_->copies(); }
+  void prepare();
+  void write_tile(Value block);
+  void walk(Value block);
+  Work work_of(Value block, Value number);
+  void enter(Work& work);
+  void begin_work(const Work& work);
+  void stream_copies(const Work& now, const Work* next);
+  void overlap(const Work& now, const Work* next, Value stage, Value number, int64_t in_run);
+  void wait_products(int groups) {
+    b_.wait(Flow::products, groups);
+    product_->ready();
+  }
+  void copy_stage(Value lane, const Work& now, const Work* next, Value stage);
+  void stream_registers(Value from, Value to);
+  BlockFill::Place place_of(size_t load, Value stage, int64_t position);
+  Value panel(Side side, Value number) { return w_.scaled(number, product_->panel_bytes(side)); }
+  void begin_copies(Value lane, Value stage, Value number) {
+    if (a_->copies()) a_->copy(lane, place_of(0, stage, 0), panel_a_, panel(Side::a, number));
+    if (c_->copies()) c_->copy(lane, place_of(1, stage, 0), panel_b_, panel(Side::b, number));
+  }
+  void multiply(Value lane, Value number) {
+    product_->multiply(lane, panel_a_, panel(Side::a, number), panel_b_, panel(Side::b, number));
+  }
+  void write_sums(Value lane, const Work& work);
+
+  const DotProblem& p_;
+  const BlockPlan& t_;
+  const machine::Machine& m_;
+  DotProblem written_;  // what this step does of it
+  DotWriter w_;
+  loop::Builder& b_;
+  bool overlaps_ = false;
+  int64_t ahead_ = 1;  // stages whose copies are under way
+  BufferId partial_ = -1, panel_a_ = -1, panel_b_ = -1;
+  std::unique_ptr<BlockProduct> product_;
+  std::unique_ptr<BlockFill> a_, c_;
+  std::unique_ptr<BlockWrite> write_;
+  Value part_ = -1;
+};
+
+void BlockKernel::prepare() {
+  product_ = std::make_unique<BlockProduct>(b_, m_, t_.tile);
+  a_ = std::make_unique<BlockFill>(w_, p_, *product_, m_, Side::a, t_.a);
+  c_ = std::make_unique<BlockFill>(w_, p_, *product_, m_, Side::b, t_.b);
+  write_ = std::make_unique<BlockWrite>(w_, p_, *product_);
+  panel_a_ = b_.alloc(product_->panel_bytes(Side::a) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
+  panel_b_ = b_.alloc(product_->panel_bytes(Side::b) * t_.buffers, BlockProduct::kAlign, loop::Space::shared);
+}
+
+void BlockKernel::enter(Work& work) {
+  w_.enter_outer(work.place.outer);
+  work.base_a = w_.base(0);
+  work.base_b = w_.base(1);
+  a_->enter_tile(work.place.m0, work.base_a);
+  c_->enter_tile(work.place.n0, work.base_b);
+}
+
+// A tile, or a part of its K, for a block of its own.
+void BlockKernel::write_tile(Value block) {
+  const int64_t tiles = t_.m_tiles * t_.n_tiles;
+  const Value rest = div(block, tiles);
+  part_ = rem(rest, t_.parts);
+  Work work;
+  work.place = t_.order().place(b_, w_.add(w_.scaled(div(rest, t_.parts), tiles), rem(block, tiles)));
+  work.from = w_.scaled(part_, t_.part);
+  work.to = t_.parts == 1 ? w_.i64(t_.stages) : w_.min(w_.add(work.from, w_.i64(t_.part)), w_.i64(t_.stages));
+  work.before = w_.i64(0);
+  enter(work);
+  w_.where_row(work.place.m0, [&] {
+    if (copies()) {
+      begin_work(work);
+      stream_copies(work, nullptr);
+    } else {
+      stream_registers(work.from, work.to);
+    }
+    lanes([&](Value lane) { write_sums(lane, work); });
+  });
+}
+
+BlockKernel::Work BlockKernel::work_of(Value block, Value number) {
+  const TileWalk::Job job = t_.walk.job(b_, block, number);
+  Work out;
+  out.place = t_.order().place(b_, job.tile);
+  out.from = job.from;
+  out.to = job.to;
+  out.before = job.before;
+  out.segment = job.segment;
+  return out;
+}
+
+// Many tiles, or segments of them, one after the other: copies for the next begin before this one's products end.
+void BlockKernel::walk(Value block) {
+  LUMEN_CHECK(copies() && t_.parts == 1, "only what is copied is walked over");
+  Work first = work_of(block, w_.i64(0));
+  enter(first);
+  begin_work(first);
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.walk.jobs()), 1, [&](Value number) {
+    Work next = work_of(block, w_.add(number, w_.i64(1))), now = work_of(block, number);
+    enter(next);
+    enter(now);
+    stream_copies(now, &next);
+    b_.branch(less(now.from, now.to), [&] {
+      const auto write = [&](bool whole) {
+        lanes([&](Value lane) {
+          if (whole)
+            write_sums(lane, now);
+          else
+            write_->segment(lane, partial_, now.segment);
+          product_->clear();
+        });
+      };
+      if (t_.walk.tail() == 0) return write(true);
+      b_.branch(less(number, w_.i64(t_.walk.waves())), [&] { write(true); }, [&] { write(false); });
+    });
+  });
+}
+
+BlockFill::Place BlockKernel::place_of(size_t load, Value stage, int64_t position) {
+  Value outer = w_.i64(0), rest = div(stage, t_.per_k);
+  for (size_t d = p_.outer_k.size(); d-- > 0;) {
+    const DotIndex& index = p_.outer_k[d];
+    outer = w_.add(outer, w_.scaled(d > 0 ? rem(rest, index.extent) : rest, index.strides[load]));
+    rest = div(rest, index.extent);
+  }
+  const Value k = p_.outer_k.empty() ? stage : rem(stage, t_.per_k);
+  return {outer, w_.scaled(k, t_.tile.stage_k), position};
+}
+
+// Sums at zero, and the first copies under way.
+void BlockKernel::begin_work(const Work& work) {
+  lanes([&](Value lane) {
+    product_->clear();
+    for (int64_t i = 0; i < ahead_; ++i) {
+      const Value stage = w_.add(work.from, w_.i64(i));
+      b_.branch(less(stage, work.to), [&] { begin_copies(lane, stage, w_.i64(i)); });
+      b_.commit(Flow::copies);
+    }
+    if (overlaps_) b_.wait(Flow::copies, static_cast<int>(ahead_) - 1);
+  });
+  if (overlaps_) b_.barrier();
+}
+
+// Begins what is multiplied `ahead_` stages behind `stage`: of this work, or else of the next.
+void BlockKernel::copy_stage(Value lane, const Work& now, const Work* next, Value stage) {
+  Value ahead = w_.add(stage, w_.i64(ahead_)), to = now.to;
+  const Value number = rem(w_.add(w_.add(now.before, sub(stage, now.from)), w_.i64(ahead_)), t_.buffers);
+  if (next) {
+    const Value inside = less(ahead, now.to);
+    ahead = select(inside, ahead, w_.add(next->from, sub(ahead, now.to)));
+    to = select(inside, now.to, next->to);
+    a_->enter_tile(select(inside, now.place.m0, next->place.m0), select(inside, now.base_a, next->base_a));
+    c_->enter_tile(select(inside, now.place.n0, next->place.n0), select(inside, now.base_b, next->base_b));
+  }
+  b_.branch(less(ahead, to), [&] { begin_copies(lane, ahead, number); });
+  b_.commit(Flow::copies);
+}
+
+void BlockKernel::stream_copies(const Work& now, const Work* next) {
+  const int64_t run = t_.short_run();
+  b_.loop(LoopKind::serial, now.from, now.to, run, [&](Value first) {
+    for (int64_t i = 0; i < run; ++i) {
+      const Value stage = w_.add(first, w_.i64(i));
+      const Value number = rem(w_.add(now.before, sub(stage, now.from)), t_.buffers);
+      if (overlaps_) {
+        overlap(now, next, stage, number, i);
+        continue;
+      }
+      lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead_) - 1); });
+      b_.barrier();
+      lanes([&](Value lane) {
+        copy_stage(lane, now, next, stage);
+        multiply(lane, number);
+      });
+    }
+  });
+  if (overlaps_ && !t_.tile.row->short_sums) lanes([&](Value) { wait_products(0); });
+}
+
+// Instructions read panels by themselves: products of this stage are under way while lanes see to the next ones. Lanes
+// meet in between, where nobody waits: groups of them go on at their own pace, and what one adds hides behind what
+// another multiplies. A panel is free when all have met behind the products that followed.
+void BlockKernel::overlap(const Work& now, const Work* next, Value stage, Value number, int64_t in_run) {
+  const bool adds = t_.tile.row->short_sums;
+  lanes([&](Value lane) {
+    product_->begin(lane, BlockProduct::Panel{panel_a_, panel(Side::a, number)},
+                    BlockProduct::Panel{panel_b_, panel(Side::b, number)}, adds && in_run == 0);
+    b_.commit(Flow::products);
+    if (!adds || in_run > 0) b_.wait(Flow::products, 1);
+    b_.wait(Flow::copies, static_cast<int>(ahead_) - 2);
+  });
+  b_.barrier();
+  lanes([&](Value lane) {
+    copy_stage(lane, now, next, stage);
+    if (adds && in_run + 1 == t_.short_run()) wait_products(0);
+  });
+}
+
+void BlockKernel::stream_registers(Value from, Value to) {
+  const auto fetch = [&](Value lane, Value stage, int64_t position, Value number) {
+    begin_copies(lane, stage, number);
+    std::pair<std::vector<Value>, std::vector<Value>> held;
+    // What is unpacked is not held, and needs registers while nothing is.
+    const auto fetch_side = [&](BlockFill& fill, size_t load, Side side, BufferId buffer,
+                                std::vector<Value>& held_side) {
+      if (!fill.copies()) held_side = fill.fetch(lane, place_of(load, stage, position), buffer, panel(side, number));
+    };
+    if (t_.b == Supply::packed) fetch_side(*c_, 1, Side::b, panel_b_, held.second);
+    b_.commit(Flow::copies);
+    fetch_side(*a_, 0, Side::a, panel_a_, held.first);
+    if (t_.b != Supply::packed) fetch_side(*c_, 1, Side::b, panel_b_, held.second);
+    return held;
+  };
+  const auto put = [&](Value lane, const std::pair<std::vector<Value>, std::vector<Value>>& held, Value number) {
+    if (!a_->copies()) a_->put(lane, held.first, panel_a_, panel(Side::a, number));
+    if (!c_->copies()) c_->put(lane, held.second, panel_b_, panel(Side::b, number));
+    b_.wait(Flow::copies, 0);
+  };
+  lanes([&](Value lane) {
+    product_->clear();
+    put(lane, fetch(lane, from, 0, w_.i64(0)), w_.i64(0));
+  });
+  b_.barrier();
+  const Value last = b_.op(ScalarOp::sub_, to, w_.i64(1));
+  b_.loop(LoopKind::serial, from, to, t_.unrolled, [&](Value first) {
+    for (int64_t i = 0; i < t_.unrolled; ++i) {
+      lanes([&](Value lane) {
+        const Value stage = w_.add(first, w_.i64(i)), next = w_.min(w_.add(stage, w_.i64(1)), last);
+        const Value here = rem(b_.op(ScalarOp::sub_, stage, from), 2), there = b_.op(ScalarOp::sub_, w_.i64(1), here);
+        const auto held = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);
+        multiply(lane, here);
+        put(lane, held, there);
+      });
+      b_.barrier();
+    }
+  });
+}
+
+void BlockKernel::write_sums(Value lane, const Work& work) {
+  if (t_.parts == 1) return write_->result(lane, work.place.m0, work.place.n0);
+  const Value row0 = w_.scaled(w_.add(w_.scaled(part_, p_.outer_extent()), work.place.outer), p_.m.extent);
+  write_->part(lane, work.place.m0, work.place.n0, partial_, row0);
+}
+
+}  // namespace
+
+std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machine::Machine& m, bool exact,
+                                        int scratch) {
+  if (m.wave <= 1 || original.runs) return {};  // runs have no fixed number of stages
+  const DotProblem p = with_plain_formats(original, m, exact);
+  const machine::Factor factor = choose_factor(p, m, exact);
+  std::vector<BlockDot> out;
+  const auto add = [&](BlockDot d) {
+    for (const auto& [load, made] : d.before) {
+      const bool unpacks = p.loads[load].kind == DotLoad::Kind::packed;
+      d.cycles += cycles_of_moving(m, (made.bytes + made.read_bytes) * (unpacks ? kUnpackingLonger : 1));
+    }
+    const double before = d.cycles;
+    for (const BlockPlan& t : choose_blocks(d.problem, m, factor)) {
+      d.plan = t;
+      d.cycles = before + t.cycles;
+      out.push_back(d);
+    }
+  };
+  add({p, p, {}, {}, 0});
+  for (const auto& loads : {std::vector<size_t>{0}, std::vector<size_t>{1}, std::vector<size_t>{0, 1}}) {
+    BlockDot d{p, p, {}, {}, 0};
+    for (const size_t load : loads) {
+      auto made = prepare_operand(d.problem, load, factor.scalar, scratch + static_cast<int>(d.before.size()));
+      if (!made) break;
+      d.problem = made->problem;
+      d.before.emplace_back(load, std::move(*made));
+    }
+    if (d.before.size() == loads.size()) add(std::move(d));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const BlockDot& x, const BlockDot& y) { return x.cycles < y.cycles; });
+  return out;
+}
+
+void write_block_dot(const graph::Graph& g, const BlockDot& d, const machine::Machine& m, Synthesis& out) {
+  DotProblem plain = d.plain;
+  for (const auto& [load, made] : d.before) {
+    LUMEN_CHECK(made.problem.loads[load].scratch == static_cast<int>(out.scratch.size()));
+    out.scratch.push_back(made.bytes);
+    out.steps.push_back(write_prepare(g, plain, load, made, m));
+    plain = made.problem;
+  }
+  write_block_kernels(g, d.problem, d.plan, m, out);
+}
+
+void write_block_kernels(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m,
+                         Synthesis& out) {
+  const std::string shape = describe_shape(p);
+  const auto scratch = static_cast<int>(out.scratch.size());
+  Step step = BlockKernel(g, p, t, m, scratch).write(fmt::format("{} {}", shape, describe(t, p)));
+  step.flops = p.flops();
+  step.cycles = t.cycles;
+  out.steps.push_back(std::move(step));
+  if (partial_bytes(p, t) == 0) return;
+  out.scratch.push_back(partial_bytes(p, t));
+  out.steps.push_back(write_merge(g, p, t, scratch));
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,32 @@
+// Dots on machines with blocks of lanes: a block computes a tile of the result from panels in shared memory; where
+// there are few tiles, parts of K go to different blocks and a second step adds them. Proved by
+// tests/kernel/synth/gemm/dot_block_test.cpp.
+#pragma once
+
+#include <vector>
+
+#include "kernel/synth/gemm/dot_prepare.h"
+#include "kernel/synth/gemm/gpu/dot_block_plan.h"
+#include "kernel/synth/step/step.h"
+
+namespace lumen::synth {
+
+// A plan, and operands that are laid out before, in this order.
+struct BlockDot {
+  DotProblem plain;  // before anything is laid out
+  DotProblem problem;
+  BlockPlan plan;
+  std::vector<std::pair<size_t, Prepared>> before;
+  double cycles = 0;
+};
+// Ways of computing p with blocks, best first; empty where there are none. Scratch is counted from `scratch`.
+std::vector<BlockDot> choose_block_dots(const DotProblem& p, const machine::Machine& m, bool exact, int scratch);
+
+// All steps of one of them, and their scratch.
+void write_block_dot(const graph::Graph& g, const BlockDot& d, const machine::Machine& m, Synthesis& out);
+
+// The step of a plan, and the one that adds parts: adds them and their scratch.
+void write_block_kernels(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m,
+                         Synthesis& out);
+
+}  // namespace lumen::synth

@@ -1,0 +1,16 @@
+// The step behind a dot by blocks whose sums were cut along K: adds them in the order of K, and applies the epilogue.
+// Proved by tests/kernel/synth/gemm/dot_block_test.cpp.
+#pragma once
+
+#include "kernel/synth/gemm/gpu/dot_block_plan.h"
+#include "kernel/synth/step/step.h"
+
+namespace lumen::synth {
+
+// Bytes of the sums that such a plan keeps in between: of whole parts, or of segments of tiles. 0: none.
+int64_t partial_bytes(const DotProblem& p, const BlockPlan& t);
+
+// `scratch`: where they are.
+Step write_merge(const graph::Graph& g, DotProblem p, const BlockPlan& t, int scratch);
+
+}  // namespace lumen::synth

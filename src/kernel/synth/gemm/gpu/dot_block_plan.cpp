@@ -1,0 +1,282 @@
+// See dot_block_plan.h.
+#include "kernel/synth/gemm/gpu/dot_block_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/check.h"
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/step/ceil_div.h"
+
+namespace lumen::synth {
+namespace {
+
+using Side = BlockProduct::Side;
+
+constexpr int64_t kLeastWork = 4096;   // multiplications of a block's worth
+constexpr int64_t kMostSums = 128;     // of a lane
+constexpr int64_t kMostHeld = 192;     // the same with those of panels, where the instruction reads the factors itself
+constexpr int kSchedulers = 4;         // of one
+constexpr double kPlainRate = 128;     // multiply-adds a cycle of one, without matrix instructions
+constexpr double kBytesPerCycle = 18;  // of memory, for one
+constexpr double kLaunch = 4000;       // cycles of one more step
+constexpr double kEnter = 2500;        // of a block: first panels, last sums
+constexpr double kLeave = 1500;        // of a tile that another one follows: last sums
+constexpr double kSegment = 2;         // of a tile: segments at one time read rows that no other reads
+constexpr int64_t kLeastPart = 4;      // stages
+constexpr int kMostPanels = 4;         // of an operand
+constexpr size_t kCandidates = 4;
+
+bool is_copied(Supply s) {
+  return s == Supply::copies || s == Supply::beside;
+}
+
+bool is_short(const DotLoad& l) {  // rounding to sixteen bits keeps what the operand has
+  return l.kind == DotLoad::Kind::packed ? l.format->block_bytes * 8 <= 16 * l.format->block
+                                         : l.kind == DotLoad::Kind::memory && scalar_bytes(l.scalar) == 2;
+}
+
+class BlockChooser {
+ public:
+  BlockChooser(const DotProblem& p, const machine::Machine& m, const machine::Factor& factor)
+      : p_(p), m_(m), multiplied_(factor), factor_(factor.scalar) {}
+
+  std::vector<BlockPlan> choose() {
+    for (const machine::MatrixRow* row : rows()) {
+      const int wave = row ? row->collective->lanes : m_.wave;
+      for (const int64_t m : {16, 32, 64})
+        for (const int64_t n : {16, 32, 64})
+          for (const auto& [down, across] : {std::pair{2, 2}, std::pair{1, 4}, std::pair{4, 1}, std::pair{2, 4}}) {
+            BlockTile t{row, factor_, wave, down, across, 1, 1, 1};
+            if (m % t.step_m() != 0 || n % t.step_n() != 0) continue;
+            t.tiles_m = static_cast<int>(m / t.step_m());
+            t.tiles_n = static_cast<int>(n / t.step_n());
+            consider(t);
+          }
+    }
+    for (const int n : {256, 192, 128, 64})
+      if (const machine::MatrixRow* row =
+              find_shared_matrix(m_, multiplied_, n, lies_beside(0, p_.m), lies_beside(1, p_.n)))
+        for (const int down : {1, 2}) consider({row, factor_, row->collective->lanes, down, 1, 1, 1, 1});
+    std::sort(plans_.begin(), plans_.end(), [](const BlockPlan& x, const BlockPlan& y) { return x.cycles < y.cycles; });
+    if (plans_.size() > kCandidates) plans_.resize(kCandidates);
+    return std::move(plans_);
+  }
+
+ private:
+  std::vector<const machine::MatrixRow*> rows() const {
+    std::set<const machine::MatrixRow*> found;
+    for (const int size : {16, 32})
+      if (const machine::MatrixRow* row = find_matrix(m_, multiplied_, size)) found.insert(row);
+    if (found.empty()) return {nullptr};
+    return {found.begin(), found.end()};
+  }
+
+  // Whether sixteen bytes at a time are where they should be: runs of numbers lie along `run`, `across` apart.
+  bool is_aligned(size_t load, const DotIndex& run, const DotIndex& across) const {
+    const auto whole = [&](int64_t elements) {
+      return elements * scalar_bytes(p_.loads[load].scalar) % BlockProduct::kUnit == 0;
+    };
+    for (const auto* indices : {&p_.outer, &p_.outer_k})
+      for (const DotIndex& i : *indices)
+        if (!whole(i.strides[load])) return false;
+    if (load == 1 && p_.pick && !whole(p_.pick->stride)) return false;
+    return whole(p_.loads[load].offset) && (across.extent == 1 || whole(across.strides[load])) && whole(run.extent);
+  }
+  bool lies_beside(size_t load, const DotIndex& rows) const {
+    const DotLoad& l = p_.loads[load];
+    return l.kind == DotLoad::Kind::memory && l.scalar == factor_ && m_.async_copies && p_.k.strides[load] != 1 &&
+           rows.strides[load] == 1 && is_aligned(load, rows, p_.k);
+  }
+
+  Supply supply(size_t load, const DotIndex& rows, int64_t stage_k, bool turned) const {
+    if (turned) return Supply::beside;
+    const DotLoad& l = p_.loads[load];
+    const int64_t unit = BlockProduct::kUnit / scalar_bytes(factor_);
+    if (l.kind == DotLoad::Kind::packed) {
+      const int64_t block = l.format->block;
+      const bool fits = block % unit == 0 && (block % stage_k == 0 || stage_k % block == 0);
+      return fits && unpacks_along(p_, load, p_.k) ? Supply::packed : Supply::single;
+    }
+    if (l.kind != DotLoad::Kind::memory) return Supply::single;
+    if (p_.k.strides[load] == 1) {
+      const bool as_it_is = l.scalar == factor_ && m_.async_copies && is_aligned(load, p_.k, rows);
+      return as_it_is ? Supply::copies : Supply::along_k;
+    }
+    return rows.strides[load] == 1 && (is_float(l.scalar) || l.code) ? Supply::turned : Supply::single;
+  }
+
+  void consider(BlockTile tile) {
+    const int64_t sums = int64_t{tile.tiles_m} * tile.tiles_n * tile.step_m() * tile.step_n() / tile.wave;
+    const bool in_shared = tile.row && tile.row->in_shared, twice = tile.row && tile.row->short_sums;
+    if (sums > kMostSums || sums * (twice ? 2 : 1) > (in_shared ? kMostHeld : kMostSums)) return;
+    const int64_t step = BlockProduct::step_k(m_, tile);
+    // Half the bytes a stage passes on a processor's line.. two steps hide more, where they fit.
+    for (const int64_t bytes : {128, 64}) {
+      tile.stage_k = std::max(step, bytes / scalar_bytes(factor_) / step * step);
+      if (tile.stage_k % step == 0 && finish(tile)) return;
+    }
+  }
+
+  bool finish(const BlockTile& tile) {
+    BlockPlan t;
+    t.tile = tile;
+    t.a = supply(0, p_.m, tile.stage_k, tile.row && tile.row->a_turned);
+    t.b = supply(1, p_.n, tile.stage_k, tile.row && tile.row->b_turned);
+    const bool all_copies = is_copied(t.a) && is_copied(t.b);
+    const int64_t stage = panel_bytes(tile);
+    t.buffers = 2;
+    if (all_copies)
+      while (t.buffers < kMostPanels && (t.buffers + 1) * stage <= m_.shared_bytes) ++t.buffers;
+    if (t.buffers * stage > m_.shared_bytes) return false;
+    if (!all_copies && t.buffers * stage * 2 > m_.shared_bytes && tile.stage_k * scalar_bytes(factor_) > 64 &&
+        !(tile.row && tile.row->in_shared))
+      return false;  // a smaller stage leaves room for another block, whose products hide this one's fetching
+    t.m_tiles = ceil_div(p_.m.extent, tile.m());
+    t.n_tiles = ceil_div(p_.n.extent, tile.n());
+    t.per_k = ceil_div(p_.k.extent, tile.stage_k);
+    t.stages = t.per_k * (p_.k_total() / p_.k.extent);
+    for (size_t load = 0; load < 2; ++load)
+      if ((load == 0 ? t.a : t.b) == Supply::packed)
+        t.unrolled = std::max(t.unrolled, p_.loads[load].format->block / tile.stage_k);
+    // Where lanes hold factors twice, no registers are left for stages of a long block one after the other.
+    if (t.unrolled > 1 && tile.row && tile.row->collective->operands[1].fragment.copies > 1) return true;
+    for (int64_t parts = 1; parts <= 32; parts *= 2) {
+      t.part = ceil_div(ceil_div(t.stages, parts), t.unrolled) * t.unrolled;
+      t.parts = ceil_div(t.stages, t.part);
+      if (parts > 1 && t.part < kLeastPart) break;
+      t.cycles = cost(t);
+      plans_.push_back(t);
+    }
+    t.parts = 1;
+    t.part = t.stages;
+    if (all_copies) consider_walks(t);
+    return true;
+  }
+
+  // Blocks that walk over tiles, where there are several for each. Where groups of lanes add while others multiply,
+  // ends of tiles are hidden so far as they can be.
+  void consider_walks(BlockPlan t) {
+    if (p_.pick || p_.blocks || (t.tile.row && t.tile.row->short_sums)) return;
+    const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileWalk::kLeastSegment;
+    if (t.stages < least) return;
+    for (const bool streams : {false, true}) {
+      t.walk = {tiles, t.stages, m_.units, streams};
+      if (streams ? !TileWalk::can_stream(tiles, t.stages, m_.units) : tiles <= m_.units) continue;
+      t.cycles = cost(t);
+      plans_.push_back(t);
+    }
+  }
+
+  int64_t panel_bytes(const BlockTile& tile) const {
+    int64_t bytes = 0;
+    for (const Side side : {Side::a, Side::b})
+      bytes += ceil_div(BlockProduct::panel_bytes(m_, tile, side), BlockProduct::kAlign) * BlockProduct::kAlign;
+    return bytes;
+  }
+
+  // Cycles a number of a panel costs a multiprocessor.
+  static double supply_cost(Supply s) {
+    switch (s) {
+      case Supply::copies:
+      case Supply::beside:
+        return 1.0 / 64;
+      case Supply::along_k:
+        return 0.08;
+      case Supply::turned:
+        return 0.17;
+      case Supply::packed:
+        return 0.25;
+      case Supply::single:
+        return 0.3;
+    }
+    LUMEN_UNREACHABLE("supply {}", static_cast<int>(s));
+  }
+
+  double cost(const BlockPlan& t) const {
+    const machine::MatrixRow* row = t.tile.row;
+    double rate = kPlainRate;
+    if (row) {
+      const machine::Row* instruction = m_.find_row(row->row);
+      rate = double(row->m) * row->n * row->k / instruction->cycles * (row->in_shared ? 1 : kSchedulers);
+    }
+    const double m = static_cast<double>(t.tile.m()), n = static_cast<double>(t.tile.n());
+    const double products = m * n / rate, fetch = m * supply_cost(t.a) + n * supply_cost(t.b);
+    const bool hidden = is_copied(t.a) && is_copied(t.b);
+    // What lanes read of panels: shares of both factors for each instruction.
+    const double reads =
+        row && row->in_shared
+            ? 0
+            : m * n * static_cast<double>(scalar_bytes(factor_)) / 128 *
+                  (1.0 / (t.tile.tiles_m * t.tile.step_m()) + 1.0 / (t.tile.tiles_n * t.tile.step_n()));
+    const double per_k = hidden ? std::max(products, reads) + fetch + reads / 4 : std::max(products, reads) + fetch;
+    const double tile = per_k * static_cast<double>(t.part * t.tile.stage_k), block = tile + kEnter;
+    const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
+    if (t.walk.walkers > 0) {
+      if (t.walk.tail() == 0) return kEnter + std::ceil(blocks / units) * (tile + kLeave);
+      const auto partial = static_cast<double>(t.walk.segments()) * m * n * 8,
+                 waves = static_cast<double>(t.walk.waves()), segments = blocks / units - waves;
+      return kEnter + (waves + kSegment * segments) * tile + (waves + 2) * kLeave + kLaunch +
+             partial / (units * kBytesPerCycle);
+    }
+    // Blocks that share a multiprocessor hide each other's waiting.
+    double cycles = std::ceil(blocks / units) * block * (blocks < 1.5 * units && !hidden ? 1.3 : 1.0);
+    if (t.parts > 1)
+      cycles += kLaunch + static_cast<double>(p_.outer_extent() * p_.m.extent * p_.n.extent) *
+                              static_cast<double>(t.parts + 1) * 4 / (units * kBytesPerCycle);
+    return cycles;
+  }
+
+  const DotProblem& p_;
+  const machine::Machine& m_;
+  machine::Factor multiplied_;
+  Scalar factor_;
+  std::vector<BlockPlan> plans_;
+};
+
+std::string_view supply_name(Supply s) {
+  constexpr std::string_view kNames[] = {"copies", "copies beside", "along k", "turned", "packed", "single"};
+  return kNames[static_cast<size_t>(s)];
+}
+
+}  // namespace
+
+std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, const machine::Factor& factor) {
+  if (m.wave <= 1 || p.m.extent * p.n.extent * p.k_total() < kLeastWork || p.n.extent < 2 || p.m.extent < 2) return {};
+  return BlockChooser(p, m, factor).choose();
+}
+
+machine::Factor choose_factor(const DotProblem& p, const machine::Machine& m, bool exact) {
+  const DotLoad &a = p.loads[0], &b = p.loads[1];
+  if (a.kind == DotLoad::Kind::memory && b.kind == DotLoad::Kind::memory && a.scalar == b.scalar && a.code == b.code &&
+      scalar_bytes(a.scalar) <= 2 && (is_float(a.scalar) || a.code) && find_matrix(m, {a.scalar, a.code}, 32))
+    return {a.scalar, a.code};
+  if (exact || (!is_short(a) && !is_short(b))) return {Scalar::f32, {}};
+  for (const Scalar s : {Scalar::bf16, Scalar::f16})
+    if (find_matrix(m, {s, {}}, 32)) return {s, {}};
+  return {Scalar::f32, {}};
+}
+
+double cycles_of_moving(const machine::Machine& m, int64_t bytes) {
+  return kLaunch + static_cast<double>(bytes) / (m.units * kBytesPerCycle);
+}
+
+bool BlockPlan::rounds(const DotProblem& p) const {
+  return tile.factor != Scalar::f32 && std::any_of(p.loads.begin(), p.loads.begin() + 2, [&](const DotLoad& l) {
+           return l.kind != DotLoad::Kind::memory || l.scalar != tile.factor;
+         });
+}
+
+std::string describe(const BlockPlan& t, const DotProblem& p) {
+  std::string text = fmt::format("blocks {}x{}x{}", t.tile.m(), t.tile.n(), t.tile.stage_k);
+  text += fmt::format(" {} {} {}", t.buffers, supply_name(t.a), supply_name(t.b));
+  if (t.parts > 1) text += fmt::format(" parts {}", t.parts);
+  if (t.walk.walkers > 0) text += fmt::format(" {} {}", t.walk.streams ? "streams" : "walkers", t.walk.walkers);
+  if (t.rounds(p)) text += fmt::format(" rounded to {}", scalar_name(t.tile.factor));
+  return text + " " + (t.tile.row ? t.tile.row->row : "f32 fma");
+}
+
+}  // namespace lumen::synth

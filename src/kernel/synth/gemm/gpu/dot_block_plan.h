@@ -1,0 +1,59 @@
+// Plans for dots on machines with blocks of lanes: tiles of the result, one per block, K in stages that pass through
+// shared memory. Which instruction multiplies follows from what the operands are; how large tiles are, from a cost
+// model over shape and machine facts. Proved by tests/kernel/synth/gemm/dot_block_test.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernel/synth/gemm/dot_problem.h"
+#include "kernel/synth/gemm/gpu/tile_walk.h"
+#include "kernel/synth/mma/block_product.h"
+
+namespace lumen::synth {
+
+// How an operand gets into its panel.
+enum class Supply : uint8_t {
+  copies,   // as it lies in memory, by asynchronous copies
+  beside,   // the same where rows lie beside each other, and the instruction takes them so
+  along_k,  // neighbours along k, converted on the way
+  turned,   // neighbours along rows, turned in registers
+  packed,   // unpacked along k
+  single,   // number by number
+};
+
+struct BlockPlan {
+  BlockTile tile;
+  Supply a = Supply::single, b = Supply::single;
+  int64_t m_tiles = 1, n_tiles = 1;
+  int64_t per_k = 1, stages = 1;  // stages of the inner k, of all of K
+  int64_t unrolled = 1;           // stages of a block of a format
+  int64_t parts = 1, part = 1;    // of K, in stages: their sums are added by a step behind
+  int buffers = 2;                // panels of each operand
+  TileWalk walk;
+  double cycles = 0;  // estimate, of the whole machine
+
+  bool rounds(const DotProblem& p) const;  // an operand loses digits on its way into a panel
+
+  // Products of one stage go on while those of the next begin.
+  bool overlaps() const { return tile.row && tile.row->in_shared && buffers > 2; }
+  // Stages whose products a short sum takes up before it is added to the others.
+  int64_t short_run() const { return overlaps() && tile.row->short_sums && stages % 2 == 0 && part % 2 == 0 ? 2 : 1; }
+  TileOrder order() const { return {m_tiles, n_tiles, tile.m(), tile.n()}; }
+  int64_t blocks(const DotProblem& p) const { return p.outer_extent() * parts * m_tiles * n_tiles; }
+};
+
+// The model's choice first, then others worth a measurement. Nothing where there are no blocks, or too little to do.
+std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine& m, const machine::Factor& factor);
+
+// What operands are multiplied as. f32 unless both are of one shorter type (or code of one), or (not `exact`) one is
+// packed in at most sixteen bits a number and the machine multiplies sixteen bits.
+machine::Factor choose_factor(const DotProblem& p, const machine::Machine& m, bool exact);
+
+// Cycles of the whole machine that a step takes which does no more than read and write so many bytes.
+double cycles_of_moving(const machine::Machine& m, int64_t bytes);
+
+std::string describe(const BlockPlan& t, const DotProblem& p);
+
+}  // namespace lumen::synth

@@ -1,0 +1,463 @@
+// The nest of a block: stages of K of its rows of the weight, copied as they lie in memory, and of the activations that
+// a step before has rounded. Sums over K are added in the order of units, then waves.
+#include "kernel/synth/gemm/skinny/dot_stream_matrix.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "base/check.h"
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/gemm/skinny/stream_copies.h"
+#include "kernel/synth/gemm/skinny/stream_panel.h"
+#include "kernel/synth/gemm/skinny/stream_round.h"
+#include "kernel/synth/mma/matrix_holding.h"
+
+namespace lumen::synth {
+namespace {
+
+using loop::BufferId;
+using loop::Flow;
+using loop::LoopKind;
+using loop::VType;
+using Value = loop::ValueId;
+using Part = MatrixHolding::Part;
+using Parts = std::vector<Part>;
+
+constexpr int64_t kUnrolled = 256;  // elements of K, of a wave's units in a stage
+constexpr int kQuad = 4;
+constexpr int64_t kFirst = 1;           // stages of the weight that are asked for before activations, at least
+constexpr int64_t kScalesTogether = 8;  // groups
+
+class MatrixStreamKernel {
+ public:
+  MatrixStreamKernel(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t, const machine::Machine& m,
+                     const RoundedScratch& rounded)
+      : p_(with_rounded(p, t, rounded)),
+        t_(t),
+        m_(m),
+        w_(g, p_, "dot"),
+        b_(w_.b),
+        n_tiles_(static_cast<int>(t.columns / t.row->n)) {
+    if (rounded.sums >= 0) laid_sums_ = w_.scratch_param("sums", rounded.sums, t.sum_bytes(), false);
+    if (rounded.scales >= 0) scales_ = w_.scratch_param("scales", rounded.scales, t.rows * 4, false);
+    const auto& operands = t_.row->collective->operands;
+    acc_ = MatrixHolding::of(operands[0].fragment);
+    left_ = MatrixHolding::of(operands[1].fragment);
+    right_ = MatrixHolding::of(operands[2].fragment);
+    acc_rows_ = MatrixHolding::parts(acc_.rows);
+    acc_columns_ = MatrixHolding::parts(acc_.columns);
+    left_rows_ = MatrixHolding::parts(left_.rows);
+    right_rows_ = MatrixHolding::parts(right_.rows);
+    left_share_ = MatrixHolding::parts(left_.columns);
+    right_share_ = MatrixHolding::parts(right_.columns);
+    acc_type_ = {Scalar::f32, operands[0].fragment.lane_bits / 32};
+    // Columns of sums lie beside each other, row by row.
+    const auto columns = static_cast<int>(acc_columns_.size());
+    for (int i = 0; columns > 1 && i < acc_type_.lanes; ++i) {
+      const Part &row = acc_rows_[static_cast<size_t>(i / columns)],
+                 &column = acc_columns_[static_cast<size_t>(i % columns)];
+      LUMEN_CHECK(row.element + column.element == i && column.offset == i % columns);
+    }
+    // Both factors' lanes share K alike.
+    LUMEN_CHECK(left_share_.size() == right_share_.size() && left_rows_.size() <= 2 && right_rows_.size() == 1);
+    for (size_t i = 0; i < left_share_.size(); ++i) LUMEN_CHECK(left_share_[i].offset == right_share_[i].offset);
+  }
+
+  Step write(std::string plan) {
+    blocks_ = (p_.n.extent + t_.block_rows() - 1) / t_.block_rows();
+    b_.loop(LoopKind::grid, w_.i64(0), w_.i64(p_.outer_extent() * blocks_), 1,
+            [&](Value block) { write_block(block); });
+    return w_.step(std::move(plan));
+  }
+
+ private:
+  // The first operand is what the step before has laid out, whose places this kernel knows.
+  static DotProblem with_rounded(DotProblem p, const MatrixStreamPlan& t, const RoundedScratch& rounded) {
+    DotLoad& a = p.loads[0];
+    a.kind = DotLoad::Kind::memory;
+    a.format = nullptr;
+    a.scalar = t.factor.to;
+    a.offset = 0;
+    a.scratch = rounded.lines;
+    a.elements = t.line_bytes() / scalar_bytes(a.scalar);
+    for (DotIndex* i : {&p.m, &p.n, &p.k}) i->strides[0] = 0;
+    for (DotIndex& i : p.outer) i.strides[0] = 0;
+    return p;
+  }
+  void lanes(const std::function<void(Value)>& body) {
+    b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.lanes()), 1, body);
+  }
+  Value rem(Value x, int64_t y) { return b_.op(ScalarOp::rem_, x, w_.i64(y)); }
+  Value div(Value x, int64_t y) { return b_.op(ScalarOp::div_, x, w_.i64(y)); }
+
+  void write_block(Value block);
+  void multiply(Value lane, Value stage, Value buffer);
+  // What a wave multiplies at once: rows of the lane that it unpacks, and of the sums that it scales, tile by tile.
+  struct Tile {
+    std::vector<Value> bytes;
+    std::vector<std::unique_ptr<Unpack>> cursors, scaling;
+    std::vector<Value> scales, offsets;  // of some groups, as sums lie
+  };
+  struct Unit {
+    Value number = -1, buffer = -1;  // of the stage; where that is
+    Value column = -1, lane_k = -1, sum_column = -1;
+    std::vector<Tile> tiles;
+    std::map<std::pair<int, int64_t>, Value> pieces;  // of activations, by tile of columns
+  };
+  Unit enter_unit(Value lane, Value number, Value buffer);
+  void load_scales(Unit& unit, int64_t first);
+  void multiply_group(Unit& unit, int64_t group, size_t within);  // its place among those whose scales are there
+  void multiply_unit(Value lane, Value number, Value buffer);
+  Value row_of(Value lane, int tile, const MatrixHolding::Digits& digits, const Part& part);  // of the block
+  // Where what a row has of a unit begins; of a lane of those that share it.
+  Value unit_byte(Value row, Value unit, Value buffer, Value lane_k = -1);
+  std::unique_ptr<Unpack> cursor(Value row, Value byte, int64_t blocks, int64_t hidden);
+  Value left_operand(const std::vector<Value>& rows, int64_t step);
+  Value right_operand(const std::function<Value(int64_t)>& piece, int64_t position);
+  BufferId sum(int tile, int n) const { return sums_[static_cast<size_t>(tile * n_tiles_ + n)]; }
+  Value load_sum(int tile, int n) { return b_.load(sum(tile, n), acc_type_, w_.i64(0), 16); }
+  bool scales_late() const {  // what is constant over rows
+    const FactorForm& f = t_.factor;
+    return f.scales_sums() && f.scaled.scale && !f.scaled.offset &&
+           is_constant_in_row(*p_.loads[1].format, *f.scaled.scale);
+  }
+  bool scales_groups() const { return t_.factor.scales_sums() && !scales_late(); }
+  void keep_sums(Value lane);
+  void write_sums(Value lane);
+
+  const DotProblem p_;
+  const MatrixStreamPlan& t_;
+  const machine::Machine& m_;
+  DotWriter w_;
+  loop::Builder& b_;
+  const int n_tiles_;
+  MatrixHolding acc_, left_, right_;
+  Parts acc_rows_, acc_columns_, left_rows_, right_rows_, left_share_, right_share_;
+  VType acc_type_;
+  int64_t blocks_ = 1;
+  std::unique_ptr<StreamCopies> copies_;
+  std::unique_ptr<StreamPanel> panel_;
+  std::unique_ptr<PairTable> table_;
+  std::unique_ptr<StreamFactor> factor_;
+  std::vector<BufferId> sums_;
+  BufferId laid_sums_ = -1, scales_ = -1;
+  Value first_ = -1;            // row of what is laid out
+  Value n0_ = -1, shift_ = -1;  // the first row; bytes that the stage lies behind its place
+};
+
+Value MatrixStreamKernel::row_of(Value lane, int tile, const MatrixHolding::Digits& digits, const Part& part) {
+  const Value wave = div(div(lane, m_.wave), t_.waves_k);
+  const Value row =
+      w_.add(w_.scaled(wave, int64_t{t_.tiles} * t_.row->m), MatrixHolding::number(b_, digits, b_.lane_id()));
+  return w_.add(row, w_.i64(int64_t{tile} * t_.row->m + part.offset));
+}
+
+// A multiple of all it is made of, said last, so that code generators see how it is aligned.
+Value MatrixStreamKernel::unit_byte(Value row, Value unit, Value buffer, Value lane_k) {
+  const int64_t lane = lane_k < 0 ? 0 : t_.order.lane_bytes;
+  const int64_t whole =
+      std::gcd(std::gcd(t_.stage_bytes(), t_.pitch), std::gcd(std::gcd(t_.unit_bytes, t_.copies().step()), lane));
+  Value at = w_.add(w_.scaled(buffer, t_.stage_bytes() / whole), w_.scaled(row, t_.pitch / whole));
+  at = w_.add(at, w_.scaled(unit, t_.unit_bytes / whole));
+  if (lane > 0) at = w_.add(at, w_.scaled(lane_k, lane / whole));
+  if (shift_ >= 0) at = w_.add(at, div(shift_, whole));
+  return w_.scaled(at, whole);
+}
+
+std::unique_ptr<Unpack> MatrixStreamKernel::cursor(Value row, Value byte, int64_t blocks, int64_t hidden) {
+  const DotLoad& load = p_.loads[1];
+  auto out = std::make_unique<Unpack>(b_, *load.format, w_.buffer(1), load.rows, load.columns);
+  out->use(m_);
+  if (load.format->row_bytes > 0 || load.format->tensor_bytes > 0)
+    out->enter_row(div(w_.add(w_.base(1), w_.scaled(copies_->clamped(row), p_.n.strides[1])), load.columns));
+  out->enter_copied(w_.i64(0), blocks, copies_->buffer(), byte, hidden);
+  return out;
+}
+
+// Of the lane's rows of a tile, whose numbers of a group these are.
+Value MatrixStreamKernel::left_operand(const std::vector<Value>& rows, int64_t step) {
+  const VType type = machine::operand_type(*t_.row, 1);
+  const int length = b_.type(rows[0]).lanes;
+  std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
+  for (size_t r = 0; r < left_rows_.size(); ++r)
+    for (size_t i = 0; i < left_share_.size(); ++i)
+      mask[static_cast<size_t>(left_rows_[r].element + left_share_[i].element)] =
+          static_cast<int>(r) * length +
+          static_cast<int>(step * static_cast<int64_t>(left_share_.size()) + static_cast<int64_t>(i));
+  return b_.shuffle(rows, mask);
+}
+
+Value MatrixStreamKernel::right_operand(const std::function<Value(int64_t)>& piece, int64_t position) {
+  const VType type = machine::operand_type(*t_.row, 2);
+  const auto share = static_cast<int64_t>(right_share_.size());
+  std::vector<Value> from{piece(position / MatrixStreamPlan::kPiece)};
+  if (share > MatrixStreamPlan::kPiece) from.push_back(piece(position / MatrixStreamPlan::kPiece + 1));
+  std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
+  for (int64_t i = 0; i < share; ++i)
+    mask[static_cast<size_t>(right_share_[static_cast<size_t>(i)].element)] =
+        static_cast<int>(position % MatrixStreamPlan::kPiece + i);
+  return b_.shuffle(from, mask);
+}
+
+MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Value lane, Value number, Value buffer) {
+  const FragmentOrder& order = t_.order;
+  const FactorForm& form = t_.factor;
+  const Format* f = p_.loads[1].format.get();
+  Unit out;
+  out.number = number;
+  out.buffer = buffer;
+  out.column = MatrixHolding::number(b_, right_.rows, b_.lane_id());
+  out.lane_k = MatrixHolding::group(b_, right_.columns, b_.lane_id());
+  out.sum_column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
+  const Value lane_k = MatrixHolding::group(b_, left_.columns, b_.lane_id());
+  for (int t = 0; t < t_.tiles; ++t) {
+    Tile& tile = out.tiles.emplace_back();
+    for (const Part& part : left_rows_) {
+      const Value row = row_of(lane, t, left_.rows, part), byte = unit_byte(row, number, buffer, lane_k);
+      tile.bytes.push_back(byte);
+      if (form.kind == FactorForm::Kind::plain) continue;
+      const int64_t blocks = order.unit / f->block, behind = (t_.lanes_k - 1) * order.lane_bytes;
+      tile.cursors.push_back(form.kind == FactorForm::Kind::decoded ? cursor(row, byte, blocks / t_.lanes_k, 0)
+                                                                    : cursor(row, byte, blocks, behind));
+    }
+    for (const Part& part : acc_rows_) {
+      if (!scales_groups()) break;
+      const Value row = row_of(lane, t, acc_.rows, part);
+      tile.scaling.push_back(cursor(row, unit_byte(row, number, buffer), order.unit / f->block, 0));
+    }
+  }
+  return out;
+}
+
+// Scales and offsets of some groups of the sequence, in the sums' rows.
+void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
+  const ScaledForm& form = t_.factor.scaled;
+  std::vector<int64_t> starts;
+  for (int64_t i = first; i < std::min(first + kScalesTogether, t_.groups()); ++i)
+    starts.push_back(t_.order.sequence[static_cast<size_t>(i)] * t_.order.group);
+  const auto fetch = [&](Tile& tile, const RoutineExpr& e) {
+    std::vector<Value> by_row, out;
+    for (const auto& row : tile.scaling) by_row.push_back(row->expression(e, starts, true));
+    for (size_t g = 0; g < starts.size(); ++g) {
+      Value all = b_.real(0, acc_type_);
+      for (size_t r = 0; r < acc_rows_.size(); ++r) {
+        const Value x = starts.size() == 1 ? by_row[r] : b_.extract(by_row[r], static_cast<int>(g));
+        for (const Part& c : acc_columns_) all = b_.insert(all, x, acc_rows_[r].element + c.element);
+      }
+      out.push_back(all);
+    }
+    return out;
+  };
+  for (Tile& tile : unit.tiles) {
+    if (form.scale) tile.scales = fetch(tile, *form.scale);
+    if (form.offset) tile.offsets = fetch(tile, *form.offset);
+  }
+}
+
+void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within) {
+  const FactorForm& form = t_.factor;
+  const int64_t own = t_.order.of_group(), first = group * own;
+  const auto share = static_cast<int64_t>(left_share_.size());
+  const std::vector<int64_t> elements(t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first),
+                                      t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first + own));
+  std::vector<std::vector<Value>> numbers;
+  for (const Tile& tile : unit.tiles) {
+    numbers.emplace_back();
+    for (size_t r = 0; r < left_rows_.size(); ++r)
+      numbers.back().push_back(form.kind == FactorForm::Kind::plain
+                                   ? factor_->numbers(copies_->buffer(), tile.bytes[r], static_cast<int>(own))
+                                   : factor_->numbers(*tile.cursors[r], elements));
+  }
+  for (int n = 0; n < n_tiles_; ++n) {
+    Value activations = -1;
+    Value lacking = -1;  // what codes lack, times their activations
+    if (t_.sums_activations()) {
+      activations = panel_->sums(unit.buffer, unit.number, group, n, unit.sum_column);
+      const auto over_rows = [&](Value x) {
+        std::vector<int> mask;
+        for (int i = 0; i < acc_type_.lanes; ++i) mask.push_back(i % b_.type(x).lanes);
+        return b_.type(x).lanes == 1 ? b_.splat(x, acc_type_.lanes) : b_.shuffle({x}, mask);
+      };
+      if (form.lacks() != 0)
+        lacking = over_rows(b_.mul(activations, b_.real(form.lacks() / t_.sum_factor(), b_.type(activations))));
+      activations = over_rows(activations);
+    }
+    const auto piece = [&](int64_t number) {
+      const auto [found, fresh] = unit.pieces.try_emplace({n, number}, -1);
+      if (fresh) found->second = panel_->piece(unit.buffer, unit.number, n, number, unit.column, unit.lane_k);
+      return found->second;
+    };
+    for (int t = 0; t < t_.tiles; ++t) {
+      const Tile& tile = unit.tiles[static_cast<size_t>(t)];
+      const bool apart = scales_groups() || form.lacks() != 0;
+      Value products = form.lacks() != 0 ? lacking : apart ? b_.real(0, acc_type_) : load_sum(t, n);
+      for (int64_t step = 0; step < own / share; ++step)
+        products = b_.inst(t_.row->row, acc_type_,
+                           {products, left_operand(numbers[static_cast<size_t>(t)], step),
+                            right_operand(piece, first + step * share)});
+      if (apart) {
+        const Value before = load_sum(t, n);
+        products = tile.scales.empty() ? b_.add(products, before)
+                                       : b_.op(ScalarOp::fma_, products, tile.scales[within], before);
+      }
+      if (!tile.offsets.empty()) products = b_.op(ScalarOp::fma_, tile.offsets[within], activations, products);
+      b_.store(sum(t, n), products, w_.i64(0), 16);
+    }
+  }
+}
+
+void MatrixStreamKernel::multiply_unit(Value lane, Value number, Value buffer) {
+  Unit unit = enter_unit(lane, number, buffer);
+  for (int64_t i = 0; i < t_.groups(); ++i) {
+    if (scales_groups() && i % kScalesTogether == 0) load_scales(unit, i);
+    multiply_group(unit, t_.order.sequence[static_cast<size_t>(i)], static_cast<size_t>(i % kScalesTogether));
+  }
+}
+
+void MatrixStreamKernel::multiply(Value lane, Value stage, Value buffer) {
+  const Value wave_k = rem(div(lane, m_.wave), t_.waves_k);
+  factor_->enter(lane);
+  shift_ = t_.copies().step() < t_.piece ? copies_->shift(stage) : -1;
+  const auto some = [&](Value deep) {
+    const Value unit = w_.add(w_.scaled(deep, t_.waves_k), wave_k);
+    const auto one = [&] { multiply_unit(lane, unit, buffer); };
+    if (t_.units % t_.stage_units() == 0)
+      one();
+    else
+      b_.branch(b_.op(ScalarOp::lt_, w_.add(w_.scaled(stage, t_.stage_units()), unit), w_.i64(t_.units)), one);
+  };
+  if (t_.deep * t_.order.unit > kUnrolled)
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.deep), 1, some);
+  else
+    for (int64_t deep = 0; deep < t_.deep; ++deep) some(w_.i64(deep));
+}
+
+// Each wave's sums to the memory that was the weight's, where those that share K lie behind each other.
+void MatrixStreamKernel::keep_sums(Value lane) {
+  const Value wave_k = rem(div(lane, m_.wave), t_.waves_k);
+  const Value column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
+  const Value base = w_.scaled(w_.scaled(wave_k, t_.columns), t_.sums_pitch());
+  for (int tile = 0; tile < t_.tiles; ++tile)
+    for (const Part& r : acc_rows_) {
+      const Value row = row_of(lane, tile, acc_.rows, r);
+      Value scale = -1;
+      if (scales_late()) scale = cursor(row, w_.i64(0), 1, 0)->expression(*t_.factor.scaled.scale, 0, 1, false);
+      for (int n = 0; n < n_tiles_; ++n)
+        for (const Part& c : acc_columns_) {
+          Value x = b_.load(sum(tile, n), {Scalar::f32, 1}, w_.i64(int64_t{r.element + c.element} * 4), 4);
+          if (scale >= 0) x = b_.mul(x, scale);
+          const Value m = w_.add(column, w_.i64(int64_t{n} * t_.row->n + c.offset));
+          b_.store(copies_->buffer(), x, w_.scaled(w_.add(base, w_.add(w_.scaled(m, t_.sums_pitch()), row)), 4), 4);
+        }
+    }
+}
+
+void MatrixStreamKernel::write_sums(Value lane) {
+  const int64_t across = t_.block_rows() / kQuad, all = p_.m.extent * across;
+  for (int64_t first = 0; first < all; first += t_.lanes()) {
+    const Value item = w_.add(lane, w_.i64(first)), m = div(item, across), row = w_.scaled(rem(item, across), kQuad);
+    const Value n = w_.add(n0_, row);
+    const auto write = [&] {
+      Value total = -1;
+      for (int k = 0; k < t_.waves_k; ++k) {
+        const Value at = w_.add(w_.scaled(w_.add(m, w_.i64(k * t_.columns)), t_.sums_pitch()), row);
+        const Value x = b_.load(copies_->buffer(), {Scalar::f32, kQuad}, w_.scaled(at, 4), 16);
+        total = total < 0 ? x : b_.add(total, x);
+      }
+      if (scales_ >= 0) {
+        const Value scale = b_.load(scales_, {Scalar::f32, 1}, w_.scaled(w_.add(first_, m), 4), 4);
+        total = b_.mul(total, b_.splat(scale, kQuad));
+      }
+      const Value count =
+          p_.n.extent % kQuad == 0 ? -1 : w_.min(b_.op(ScalarOp::sub_, w_.i64(p_.n.extent), n), w_.i64(kQuad));
+      w_.finish_vector(total, m, n, count);
+    };
+    Value exists = -1;
+    if (first + t_.lanes() > all) exists = b_.op(ScalarOp::lt_, item, w_.i64(all));
+    if (p_.n.extent % t_.block_rows() != 0) {
+      const Value inside = b_.op(ScalarOp::lt_, n, w_.i64(p_.n.extent));
+      exists = exists < 0 ? inside : b_.op(ScalarOp::and_, exists, inside);
+    }
+    if (exists < 0)
+      write();
+    else
+      b_.branch(exists, write);
+  }
+}
+
+void MatrixStreamKernel::write_block(Value block) {
+  n0_ = w_.scaled(rem(block, blocks_), t_.block_rows());
+  const Value outer = div(block, blocks_);
+  w_.enter_outer_of_block(outer);
+  copies_ = std::make_unique<StreamCopies>(w_, p_, t_.copies(), t_.stream_bytes(), n0_);
+  first_ = w_.laid_row(outer, t_.columns);
+  panel_ = std::make_unique<StreamPanel>(w_, t_, w_.buffer(0), laid_sums_, first_);
+  if (t_.factor.table.size() > 0) table_ = std::make_unique<PairTable>(b_, m_, t_.factor.table);
+  const bool aligned =
+      (t_.stage_bytes() | t_.pitch | t_.unit_bytes | t_.order.lane_bytes | t_.copies().step()) % kQuad == 0;
+  factor_ =
+      std::make_unique<StreamFactor>(b_, m_, p_.loads[1].format.get(), t_.factor, table_.get(), aligned, t_.lanes());
+  for (int i = 0; i < t_.tiles * n_tiles_; ++i) sums_.push_back(b_.alloc(int64_t{acc_type_.lanes} * 4, 16));
+  const int64_t ahead = t_.buffers - 1, stages = t_.stages();
+  const bool early = m_.follows && w_.hold_constant(1);
+  const int64_t first = early ? ahead : kFirst;
+  w_.where_row(w_.i64(0), [&] {
+    lanes([&](Value lane) {
+      for (const BufferId s : sums_) b_.store(s, b_.real(0, acc_type_), w_.i64(0), 16);
+      // Some of the weight first, for it depends on no step before: all while the step before works, where it may.
+      for (int64_t i = 0; i < std::min(first, stages); ++i) copies_->begin(lane, w_.i64(i), w_.i64(i));
+      if (early) b_.wait(Flow::kernels, 0);
+      for (int64_t i = 0; i < ahead; ++i) {
+        if (i >= first && i < stages) copies_->begin(lane, w_.i64(i), w_.i64(i));
+        if (i < stages) panel_->begin(lane, w_.i64(i), w_.i64(i));
+        b_.commit(Flow::copies);
+      }
+      if (table_) table_->fill(lane, t_.lanes());
+      factor_->fill(lane);
+    });
+    b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Value stage) {
+      lanes([&](Value) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
+      b_.barrier();
+      lanes([&](Value lane) {
+        const Value next = w_.add(stage, w_.i64(ahead)), number = rem(stage, t_.buffers);
+        const Value exists = b_.op(ScalarOp::lt_, next, w_.i64(stages));
+        const Value half = w_.i64(t_.lanes() / 2);
+        const auto copy = [&](Value mine) {
+          b_.branch(b_.op(ScalarOp::and_, exists, mine), [&] {
+            copies_->begin(lane, next, rem(next, t_.buffers));
+            panel_->begin(lane, next, rem(next, t_.buffers));
+          });
+        };
+        // Copies take longer to begin than to say: half of the waves multiply meanwhile.
+        copy(b_.op(ScalarOp::lt_, lane, half));
+        multiply(lane, stage, number);
+        copy(b_.op(ScalarOp::le_, half, lane));
+        b_.commit(Flow::copies);
+      });
+    });
+    lanes([&](Value) { b_.wait(Flow::copies, 0); });
+    b_.barrier();
+    lanes([&](Value lane) { keep_sums(lane); });
+    b_.barrier();
+    lanes([&](Value lane) {
+      w_.check_pick();
+      write_sums(lane);
+    });
+  });
+}
+
+}  // namespace
+
+void write_matrix_stream_kernels(const graph::Graph& g, const DotProblem& p, const MatrixStreamPlan& t,
+                                 const machine::Machine& m, Synthesis& out) {
+  const RoundedScratch rounded = declare_rounded(t, out);
+  out.steps.push_back(write_round_kernel(g, p, t, m, rounded));
+  Step step = MatrixStreamKernel(g, p, t, m, rounded).write(fmt::format("{} {}", describe_shape(p), describe(t, p)));
+  step.flops = p.flops();
+  out.steps.push_back(std::move(step));
+}
+
+}  // namespace lumen::synth

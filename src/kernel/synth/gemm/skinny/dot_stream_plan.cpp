@@ -1,0 +1,384 @@
+// See dot_stream_plan.h.
+#include "kernel/synth/gemm/skinny/dot_stream_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/skinny/stream_copies.h"
+#include "kernel/synth/step/ceil_div.h"
+#include "number/formula/scalar.h"
+
+namespace lumen::synth {
+namespace {
+
+constexpr int64_t kBlockLanes = 512;
+constexpr int64_t kLongestUnit = 256;  // elements, so that a stage of many lanes stays small
+constexpr int64_t kLongestBlock = 512;
+constexpr int64_t kMostRows = 16;
+constexpr int64_t kWord = 4;
+constexpr int64_t kWaveStage = 2 << 10;  // bytes of a stage for a wave, at least, where there is so much to do
+constexpr int64_t kMostSums = 8;         // of a lane
+constexpr double kLargestHalf = 65000;
+constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8;
+constexpr int64_t kReserved = 1 << 10;  // of a block's shared memory, by the driver
+constexpr double kWorkBeside = 2;       // instructions a byte
+constexpr int kSchedulers = 4;          // of a multiprocessor, each with waves of its own
+constexpr int64_t kLost = 2 << 10;      // bytes that small tables take, and what allocations lose between them
+constexpr int kCodes = 16;              // of a vector
+constexpr int kBanks = 32;
+
+// How many words of one bank the lanes of a wave want at once.
+int conflicts(const StreamPlan& t, int64_t pitch) {
+  std::map<int64_t, std::set<int64_t>> banks;
+  for (int lane = 0; lane < std::min(kBanks, t.rows * t.columns); ++lane) {
+    const int64_t byte = lane / t.columns * t.width * pitch + lane % t.columns * t.unit_bytes;
+    banks[byte / kWord % kBanks].insert(byte / kWord);
+  }
+  size_t most = 0;
+  for (const auto& [bank, words] : banks) most = std::max(most, words.size());
+  return static_cast<int>(most);
+}
+
+// Elements that runs of four codes stay among: of every `share` one after another each run is whole, and all have the
+// same runs.
+std::optional<int64_t> share_of(const LaneOrder& order, int64_t group) {
+  for (int64_t share = 4; share <= std::min<int64_t>(group, kActivationGroup); share *= 2) {
+    bool whole = true;
+    std::map<int64_t, std::set<std::vector<int64_t>>> runs;
+    for (const std::vector<int64_t>& vector : order.vectors)
+      for (size_t first = 0; first < vector.size(); first += 4) {
+        std::vector<int64_t> run(vector.begin() + static_cast<std::ptrdiff_t>(first),
+                                 vector.begin() + static_cast<std::ptrdiff_t>(first) + 4);
+        const int64_t base = run[0] / share * share;
+        for (int64_t& e : run) {
+          whole = whole && e >= base && e < base + share;
+          e -= base;
+        }
+        runs[base].insert(run);
+      }
+    for (const auto& [base, of] : runs) whole = whole && of == runs.begin()->second;
+    if (whole) return share;
+  }
+  return std::nullopt;
+}
+
+class StreamChooser {
+ public:
+  StreamChooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m), f_(*p.loads[1].format) {}
+
+  std::vector<StreamPlan> choose(bool exact, std::string* why) {
+    StreamPlan t;
+    if (!exact && find_table(t)) return plans(t);
+    if (!exact) t.integers = factor_integer(f_, p_.k.extent, m_, why);
+    if (t.integers && !m_.find_row(word_row(t.integers->row))) t.integers.reset();
+    // Codes whose numbers are looked up: two at once, where that can be, for bytes would be chosen one by one.
+    const bool looks_up = !t.integers || (t.integers->code_field >= 0 && t.integers->table.empty());
+    if (looks_up && !(t.integers && find_bytes(t)) && find_values(t) && find_pairs(t, exact)) {
+      t.integers.reset();
+      why->clear();
+    }
+    if (!t.integers && !find_values(t)) return {};
+    if (!find_unit(t, t.integers.has_value())) return {};
+    if (t.looks_up_pairs() && !find_pair_order(t)) return {};
+    if (t.integers && !find_codes(t) && !find_order(t)) return {};
+    return plans(t);
+  }
+
+ private:
+  std::vector<StreamPlan> plans(StreamPlan t) const {
+    std::vector<std::pair<double, StreamPlan>> found;
+    for (const Shape& s : shapes(t)) {
+      t.columns = s.columns;
+      t.width = s.width;
+      t.rows = m_.wave / s.columns;
+      t.waves = s.waves;
+      for (t.deep = 1; m_.wave * t.width * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;)
+        t.deep *= 2;
+      if (lay_out(t, m_.shared_bytes)) found.emplace_back(m_.async_copies ? s.cost : cost_of_waiting(t), t);
+    }
+    std::stable_sort(found.begin(), found.end(), [](const auto& x, const auto& y) { return x.first < y.first; });
+    std::vector<StreamPlan> out;
+    if (lay_out_beside(t)) out.push_back(t);
+    for (auto& [cost, plan] : found) out.push_back(std::move(plan));
+    return out;
+  }
+
+  // Where copies are loads and stores: waves hide each other's, if shared memory has room for as many.
+  double cost_of_waiting(const StreamPlan& t) const {
+    constexpr double kEnoughWaves = 8;
+    const auto waves = static_cast<double>(t.waves * blocks_beside(t));
+    return cost_of(t, {t.columns, t.width, t.waves, 0}) * std::max(1.0, kEnoughWaves / waves);
+  }
+  int64_t blocks_beside(const StreamPlan& t) const {  // on a multiprocessor
+    return m_.async_copies ? 1 : std::max<int64_t>(1, m_.shared_bytes / t.shared_bytes);
+  }
+
+  // A table whose numbers are sums of digits.
+  bool find_table(StreamPlan& t) const {
+    StreamPlan with;
+    auto table = stream_table(f_, m_, p_.k.extent);
+    if (!table || !find_unit(with, true)) return false;
+    with.integers = std::move(table->dot);
+    with.codes = std::move(table->codes);
+    if (!find_table_runs(f_, *with.integers, with.unit, with.integers->code_field, *with.codes)) return false;
+    if (!take_order(with)) return false;
+    t = std::move(with);
+    return true;
+  }
+
+  bool find_codes(StreamPlan& t) const {
+    if (t.looks_up_pairs()) return false;
+    t.codes = stream_codes(f_, *t.integers, t.unit);
+    if (t.codes && take_order(t)) return true;
+    t.codes.reset();
+    return false;
+  }
+  bool take_order(StreamPlan& t) const {
+    t.order = t.codes->order(t.unit);
+    const auto share = share_of(t.order, t.integers->fine);
+    if (share) t.share = *share;
+    return share.has_value();
+  }
+
+  bool find_values(StreamPlan& t) {
+    const FormatFacts facts = facts_of(f_);
+    t.scaled = facts.scaled;
+    return t.scaled.has_value();
+  }
+
+  bool find_pairs(StreamPlan& t, bool exact) const {
+    const auto by_code = values_by_code(f_, t.scaled->value);
+    if (!by_code || by_code->values.size() != 16) return false;
+    std::vector<uint16_t> halves;
+    bool rounds = false;
+    for (const double v : by_code->values) {
+      halves.push_back(f32_to_f16(static_cast<float>(v)));
+      rounds = rounds || static_cast<double>(f16_to_f32(halves.back())) != v;
+      if (!(std::abs(v) < kLargestHalf)) return false;
+    }
+    if (rounds && exact) return false;
+    t.pairs.values = std::move(halves);
+    t.rounds = rounds;
+    t.pairs.field = by_code->field;
+    t.pairs.copies = PairTable::copies_for(m_);
+    return true;
+  }
+
+  // The same of integers: their bytes.
+  bool find_bytes(StreamPlan& t) const {
+    const IntegerDot& d = *t.integers;
+    const auto by_code = d.form_has_q ? values_by_code(f_, d.form.q) : std::nullopt;
+    if (!by_code || by_code->values.size() != 16) return false;
+    const bool plain = d.row.a == Scalar::u8;
+    std::vector<uint16_t> bytes;
+    for (const double v : by_code->values) {
+      const int64_t q = static_cast<int64_t>(v) - d.bias;
+      if (q < (plain ? 0 : -128) || q > (plain ? 255 : 127)) return false;
+      bytes.push_back(static_cast<uint16_t>(q & 255));
+    }
+    t.pairs.values = std::move(bytes);
+    t.pairs.bytes = true;
+    t.pairs.field = by_code->field;
+    t.pairs.copies = PairTable::copies_for(m_);
+    return true;
+  }
+
+  // Bytes of a unit, each with two codes of the same group; whole runs of four of a group.
+  bool find_pair_order(StreamPlan& t) const {
+    const Field& field = f_.fields[static_cast<size_t>(t.pairs.field)];
+    std::map<int64_t, std::pair<int64_t, int64_t>> bytes;
+    for (int64_t e = 0; e < t.unit; ++e) {
+      int64_t bit = -1;
+      for (const LayoutPiece& piece : field.layout.pieces)
+        if (e % f_.block >= piece.first && e % f_.block < piece.first + piece.count && piece.bits == 4)
+          bit = e / f_.block * f_.block_bytes * 8 + piece.bit_of(e % f_.block);
+      if (bit < 0 || bit % 4 != 0) return false;
+      auto& [low, high] = bytes.try_emplace(bit / 8, std::pair<int64_t, int64_t>{-1, -1}).first->second;
+      (bit % 8 == 0 ? low : high) = e;
+    }
+    std::map<int64_t, int64_t> of_group;
+    const int64_t group = t.integers ? t.integers->fine : std::gcd(t.scaled->group, t.unit);
+    for (const auto& [byte, codes] : bytes) {
+      if (codes.first < 0 || codes.second < 0 || codes.first / group != codes.second / group) return false;
+      t.pair_order.push_back({byte, codes.first, codes.second});
+      ++of_group[codes.first / group];
+    }
+    return std::all_of(of_group.begin(), of_group.end(), [](const auto& g) { return g.second % 4 == 0; });
+  }
+
+  bool find_unit(StreamPlan& t, bool integers) const {
+    const int64_t least = integers ? kActivationGroup : kCodes;
+    t.unit_blocks = least / std::gcd(least, f_.block);
+    if (t.unit_blocks * f_.block > kLongestBlock) return false;
+    const int64_t aligned = t.unit_blocks * (kWord / std::gcd(kWord, t.unit_blocks * f_.block_bytes));
+    if (aligned * f_.block <= kLongestUnit) t.unit_blocks = aligned;
+    t.unit = t.unit_blocks * f_.block;
+    t.unit_bytes = t.unit_blocks * f_.block_bytes;
+    if (p_.k.extent % t.unit != 0) return false;
+    t.units = p_.k.extent / t.unit;
+    t.row_bytes = StreamCopies::bytes_of(p_, p_.k.extent);
+    return true;
+  }
+
+  bool find_order(StreamPlan& t) const {
+    const IntegerDot& d = *t.integers;
+    if (t.looks_up_pairs()) {  // as the table has them, two bytes to a run
+      for (size_t i = 0; i < t.pair_order.size(); ++i) {
+        if (i % (kCodes / 2) == 0) t.order.vectors.emplace_back();
+        t.order.vectors.back().insert(t.order.vectors.back().end(), {t.pair_order[i].low, t.pair_order[i].high});
+        if (i % 2 == 1 && t.pair_order[i].low / d.fine != t.pair_order[i - 1].low / d.fine) return false;
+      }
+      t.order.elements = t.unit;
+      const auto share = share_of(t.order, d.fine);
+      t.share = share.value_or(0);
+      return share.has_value();
+    }
+    const RowOrder order = choose_order(f_, t.unit, kCodes, d.row.k, d.fine, t.unit / d.fine);
+    if (order.units != 1 || order.rest.elements != 0 || order.unit.elements != t.unit) return false;
+    t.order = order.unit;
+    const auto share = share_of(t.order, d.fine);
+    if (!share) return false;
+    t.share = *share;
+    return true;
+  }
+
+  // Where copies are loads and stores, several blocks of a multiprocessor hide each other's.
+  int64_t block_lanes() const { return m_.async_copies ? kBlockLanes : kBlockLanes / 2; }
+
+  // Lanes side by side on a row, rows of a lane, and waves of a block, of which a multiprocessor has one. What a wave
+  // spends on its tiles of rows, and once more on the last one, behind all copies; instructions as they were counted.
+  struct Shape {
+    int columns = 1, width = 1, waves = 1;
+    double cost = 0;
+  };
+  double cost_of(const StreamPlan& t, const Shape& s) const {
+    constexpr double kStageCost = 60, kTileCost = 30, kSumCost = 2, kElementCost = 1.3;
+    const auto rows = static_cast<double>(p_.m.extent * s.width);
+    const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / s.columns * s.width);
+    const auto units = static_cast<double>(ceil_div(t.units, s.columns));
+    const double tile = units * (kStageCost + static_cast<double>(t.unit) * rows * kElementCost) + kTileCost +
+                        rows * kSumCost * std::countr_zero(static_cast<unsigned>(s.columns));
+    return static_cast<double>((ceil_div(tiles, m_.units * s.waves) + 1) * s.waves) * tile;
+  }
+  std::vector<Shape> shapes(const StreamPlan& t) const {
+    std::vector<Shape> out;
+    for (int columns = 1; columns <= std::min<int64_t>(m_.wave, t.units); columns *= 2)
+      for (const int width : {1, 2, 4}) {
+        if (width * p_.m.extent > kMostSums) continue;
+        // Where there is less to do, fewer waves of all multiprocessors.
+        const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / columns * width);
+        const auto most = static_cast<int>(std::min(block_lanes() / m_.wave, ceil_div(tiles, m_.units)));
+        for (int waves = most; 4 * waves >= 3 * most && waves > 0; --waves) {
+          Shape s{columns, width, waves, 0};
+          s.cost = cost_of(t, s);
+          out.push_back(s);
+        }
+      }
+    std::stable_sort(out.begin(), out.end(), [](const Shape& x, const Shape& y) { return x.cost < y.cost; });
+    std::vector<Shape> best;  // of every kind
+    for (const Shape& s : out)
+      if (std::none_of(best.begin(), best.end(),
+                       [&](const Shape& b) { return b.columns == s.columns && b.width == s.width; }))
+        best.push_back(s);
+    return best;
+  }
+
+  // What a byte of the weight costs, in instructions of a lane.
+  static double work(const StreamPlan& t) {
+    constexpr double kDigit = 4, kTable = 1.5;  // of a run
+    if (!t.codes) return 0;
+    double all = 0;
+    std::set<int> exponents;
+    for (const StreamCodes::Run& run : t.codes->runs) {
+      if (!t.codes->digits.empty()) all += kTable + kDigit * static_cast<double>(t.codes->digits.size());
+      for (const StreamCodes::Part& part : run.parts) {
+        if (t.codes->digits.empty()) all += part.mask != 255 ? 2 : 1;
+        exponents.insert(part.exponent);
+      }
+    }
+    const auto groups = static_cast<double>(t.unit / t.integers->fine);
+    all += groups * static_cast<double>(exponents.size());
+    return all / static_cast<double>(t.unit_bytes);
+  }
+
+  // Where instructions take about as long as the bytes, a block of the next kernel has room beside each, so that its
+  // copies go on below them. A row for a lane, for registers are halved, too; the same number of waves for every
+  // scheduler of a multiprocessor.
+  bool lay_out_beside(StreamPlan& t) const {
+    if (!m_.follows || p_.pick || p_.m.extent > 1 || work(t) < kWorkBeside) return false;
+    t.width = 1;
+    t.columns = static_cast<int>(std::min<int64_t>(m_.wave, std::bit_floor(static_cast<uint64_t>(t.units))));
+    t.rows = m_.wave / t.columns;
+    for (t.deep = 1; m_.wave * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;) t.deep *= 2;
+    const int64_t tiles = ceil_div(p_.outer_extent() * ceil_div(p_.n.extent, t.wave_rows()), m_.units);
+    const int64_t wanted = ceil_div(tiles, kSchedulers) * kSchedulers;
+    for (t.waves = static_cast<int>(std::min(block_lanes() / m_.wave, wanted)); t.waves > 0; t.waves -= kSchedulers)
+      if (lay_out(t, (m_.shared_bytes + kReserved) / 2 - kReserved) && t.buffers >= 2) return true;
+    return false;
+  }
+
+  bool lay_out(StreamPlan& t, int64_t shared_bytes) const {
+    t.piece = StreamCopies::piece_of(p_, t.stage_units() * t.unit_bytes, t.row_bytes);
+    if (t.piece < kWord) return false;
+    const int64_t chunk = t.stage_units() * t.unit_bytes;
+    t.pitch = chunk;
+    for (int64_t pad = t.piece; pad < kBanks * kWord; pad += t.piece)
+      if (conflicts(t, chunk + pad) < conflicts(t, t.pitch)) t.pitch = chunk + pad;
+    const int64_t room = shared_bytes - activation_bytes(t) - kLost;
+    const bool beside = shared_bytes < m_.shared_bytes;
+    while (t.waves > 1 && !beside && room / t.stage_bytes() < 2) --t.waves;
+    const int most = beside ? kMostBuffersOfSmall : kMostBuffers;
+    t.buffers = static_cast<int>(std::min<int64_t>(most, room / t.stage_bytes()));
+    if (t.buffers < 2) return false;
+    if (!m_.async_copies) t.buffers = 2;
+    // One block on a multiprocessor: of two some would have none.
+    const auto shared = [&] { return activation_bytes(t) + t.buffers * t.stage_bytes(); };
+    while (m_.async_copies && !beside && 2 * shared() <= m_.shared_bytes && t.buffers < kMostBuffersOfSmall)
+      ++t.buffers;
+    t.shared_bytes = shared();
+    // No more blocks than give each the same number of tiles.
+    const int64_t tiles = ceil_div(p_.outer_extent() * ceil_div(p_.n.extent, t.wave_rows()), t.waves);
+    t.blocks = ceil_div(tiles, ceil_div(tiles, m_.units * blocks_beside(t)));
+    if (beside) t.blocks = std::min<int64_t>(tiles, m_.units);
+    return true;
+  }
+
+  int64_t activation_bytes(const StreamPlan& t) const {
+    const int64_t elements = p_.m.extent * t.laid_units() * t.unit;
+    return t.pair_bytes() + (t.integers ? elements + elements / t.integers->fine * 8 : elements * 4);
+  }
+
+  static std::string word_row(const machine::DotRow& row) { return fmt::format("dot4.{}i8.i32", scalar_name(row.a)); }
+
+  const DotProblem& p_;
+  const machine::Machine& m_;
+  const Format& f_;
+};
+
+}  // namespace
+
+std::vector<StreamPlan> choose_streams(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why) {
+  if (m.wave <= 1 || kBlockLanes % m.wave != 0 || !rows_possible(p, kMostRows)) return {};
+  const DotLoad& b = p.loads[1];
+  if (b.kind != DotLoad::Kind::packed || b.format->tile_bytes > 0 || plain_scalar(*b.format)) return {};
+  return StreamChooser(p, m).choose(exact, why);
+}
+
+std::string describe(const StreamPlan& t, const DotProblem& p) {
+  std::string text = fmt::format("stream {}x{}x{} {}x{} of {} in {} x {} bytes", p.m.extent, t.wave_rows(), t.waves,
+                                 t.columns, t.deep, t.unit, t.buffers, t.stage_bytes());
+  if (t.codes && !t.codes->digits.empty())
+    text += fmt::format(" digits of {} bits{}", 7 * t.codes->digits.size(), t.codes->rounds ? ", rounded" : "");
+  if (t.integers) return text + (t.looks_up_pairs() ? " pairs of codes " : " ") + t.integers->row.row;
+  if (t.looks_up_pairs()) text += t.rounds ? " pairs of codes rounded to f16" : " pairs of codes";
+  return text + " f32 fma";
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,9 @@
+// GEMV and skinny GEMM on GPUs: few rows of activations, where reading the weight is the cost, unpacked on the way into
+// registers.
+//
+// May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/mma, kernel/synth/order, kernel/synth/step,
+// kernel/synth/unpack, number/formula.
+#pragma once
+
+#include "kernel/synth/gemm/skinny/dot_stream.h"
+#include "kernel/synth/gemm/skinny/dot_stream_matrix.h"

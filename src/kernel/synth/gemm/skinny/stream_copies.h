@@ -1,0 +1,58 @@
+// Rows of b that stream through the shared memory of a block: pieces of them copied as they lie in memory, stage by
+// stage of K, asynchronously. Proved by tests/kernel/synth/gemm/dot_stream_test.cpp.
+#pragma once
+
+#include <numeric>
+
+#include "kernel/synth/gemm/dot_write.h"
+
+namespace lumen::synth {
+
+class StreamCopies {
+ public:
+  // A stage is `chunk` bytes of each of `rows` rows, `pitch` bytes apart in shared memory.
+  struct Shape {
+    int64_t rows = 1, chunk = 0, pitch = 0, piece = 16;
+    int64_t row_bytes = 0, stage_bytes = 0;  // of a whole row; from stage to stage in shared memory
+    int64_t lanes = 128;
+    // Lanes beside each other take a row, the same places of the next rows follow: one address for all of a lane's
+    // pieces. Else pieces are dealt one by one.
+    bool by_rows = false;
+    // By rows, chunks need not be whole pieces: a stage lies as far behind its place as it does behind the piece it
+    // begins in.
+    int64_t step() const { return std::gcd(chunk, piece); }
+    int64_t copied() const { return (chunk + piece - step() + piece - 1) / piece * piece; }  // of a row
+  };
+  // In the code of a block, whose rows begin at n0 and whose shared memory it takes: `bytes` of stages.
+  StreamCopies(DotWriter& w, const DotProblem& p, const Shape& shape, int64_t bytes, loop::ValueId n0);
+
+  loop::BufferId buffer() const { return buffer_; }
+  // Other rows, and where they lie in a stage.
+  void enter(loop::ValueId n0, loop::ValueId byte) {
+    n0_ = n0;
+    byte_ = byte;
+  }
+  // A row's number in b; the last one for those behind it.
+  loop::ValueId clamped(loop::ValueId row);
+  loop::ValueId shift(loop::ValueId stage);  // bytes that a stage lies behind its place
+  // In a lane loop: this lane's pieces of a stage, to stage `number` of the buffer.
+  void begin(loop::ValueId lane, loop::ValueId stage, loop::ValueId number);
+
+  // The longest piece, at most sixteen bytes, that everything in memory is aligned to; chunks are.
+  static int64_t piece_of(const DotProblem& p, int64_t chunk, int64_t row_bytes);
+  static int64_t bytes_of(const DotProblem& p, int64_t elements);  // of b, whole blocks
+
+ private:
+  loop::ValueId memory_byte(loop::ValueId row);
+  void copy(loop::ValueId row, loop::ValueId byte, loop::ValueId stage, loop::ValueId number);
+  void begin_rows(loop::ValueId lane, loop::ValueId stage, loop::ValueId number);
+
+  DotWriter& w_;
+  loop::Builder& b_;
+  const DotProblem& p_;
+  Shape shape_;
+  loop::ValueId n0_, byte_ = -1;
+  loop::BufferId buffer_;
+};
+
+}  // namespace lumen::synth

@@ -1,0 +1,44 @@
+// Activations of a streamed product (dot_stream_matrix.h) in the shared memory of a block: stage by stage of K, copied
+// from what a step before has laid out (stream_round.h), so that a lane's factor is sixteen bytes beside its
+// neighbour's. Where they are wanted, sums over the weight's groups lie beside them. Proved by
+// tests/kernel/synth/gemm/dot_stream_matrix_test.cpp.
+#pragma once
+
+#include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/gemm/skinny/dot_stream_matrix_plan.h"
+
+namespace lumen::synth {
+
+class StreamPanel {
+ public:
+  // In the code of a block, whose shared memory it takes: a panel for each of the plan's buffers. `lines`, `sums`: what
+  // is laid out; `first`: its first row.
+  StreamPanel(DotWriter& w, const MatrixStreamPlan& t, loop::BufferId lines, loop::BufferId sums, loop::ValueId first);
+
+  // In a lane loop: this lane's copies of a stage, to panel `number`.
+  void begin(loop::ValueId lane, loop::ValueId stage, loop::ValueId number);
+
+  // In lane loops: eight elements of unit `unit` of a stage for column `column` of an instruction's columns and the
+  // lane `lane_k` of those that share K.
+  loop::ValueId piece(loop::ValueId number, loop::ValueId unit, int tile, int64_t piece, loop::ValueId column,
+                      loop::ValueId lane_k);
+  // Sums of a group, of the columns that a lane holds beside each other; `column`: the first.
+  loop::ValueId sums(loop::ValueId number, loop::ValueId unit, int64_t group, int tile, loop::ValueId column);
+
+ private:
+  // Lines of `piece` bytes, `across` of each run; runs of a stage lie behind each other.
+  struct Lines {
+    loop::BufferId to = -1, from = -1;
+    int64_t runs = 0, all_runs = 0, across = 0, piece = 0;  // of a stage; of all
+    int64_t bytes = 0, row_bytes = 0;                       // of a panel; of a row in a run
+  };
+  void copy(const Lines& lines, loop::ValueId lane, loop::ValueId stage, loop::ValueId number);
+
+  DotWriter& w_;
+  loop::Builder& b_;
+  const MatrixStreamPlan& t_;
+  Lines lines_, sums_;
+  loop::ValueId first_;
+};
+
+}  // namespace lumen::synth

@@ -1,0 +1,24 @@
+// Work cut among the waves of a grid: a wave for every group of an outer index. Proved by
+// tests/kernel/synth/gemm/dot_rows_test.cpp and tests/ladder.
+#pragma once
+
+#include <functional>
+
+#include "kernel/synth/gemm/dot_write.h"
+
+namespace lumen::synth {
+
+// What a wave does: `lane` of it, its outer index and group. `exists` -1: always; waves without a group of their own
+// repeat the last one and must not write.
+struct WaveGroup {
+  loop::ValueId lane = -1, outer = -1, group = -1, exists = -1;
+};
+
+// The top loop of a kernel.
+void each_wave(DotWriter& w, int64_t outer, int64_t groups, int wave,
+               const std::function<void(const WaveGroup&)>& body);
+
+// By the first lane of a wave that has a group of its own.
+void once_per_wave(DotWriter& w, const WaveGroup& g, const std::function<void()>& body);
+
+}  // namespace lumen::synth

@@ -1,0 +1,129 @@
+// Elementwise kernels: formulas over loads that broadcast, one or several results of one shape, vectors along the last
+// collapsed axis. Proved by tests/kernel/synth/synth_map_test.cpp.
+#include "kernel/synth/map/map.h"
+
+#include <numeric>
+
+#include "kernel/synth/body/nest.h"
+#include "kernel/synth/gemm/dot_prepare.h"
+#include "kernel/synth/map/turn.h"
+
+namespace lumen::synth {
+
+using loop::ValueId;
+
+namespace {
+constexpr int64_t kGrain = 8192;  // elements per task: 32 KB of f32 per operand
+}
+
+namespace {
+
+// What a group copies when it only copies: a load as its root, or a map that changes nothing; -1 otherwise.
+graph::ValueId copied(const graph::Plan& plan, const graph::Group& group) {
+  const graph::ValueId r = group.results[0];
+  if (group.results.size() != 1 || plan.graph[r].op == graph::Op::update_) return -1;
+  if (is_load(plan, group, r)) return r;
+  const graph::Node& n = plan.graph[r];
+  if (n.op != graph::Op::map_ || n.operands.size() != 1 || !is_load(plan, group, n.operands[0])) return -1;
+  const bool same = n.attributes.formula.nodes[n.attributes.formula.outputs[0]].op == ScalarOp::input;
+  return same && plan.graph[n.operands[0]].type == n.type ? n.operands[0] : -1;
+}
+
+// The blob that a group only decodes, all of it as it lies, perhaps rounding the numbers; -1 otherwise.
+graph::ValueId decoded(const graph::Plan& plan, const graph::Group& group) {
+  const graph::Graph& g = plan.graph;
+  const graph::ValueId r = group.results[0];
+  const graph::Node& n = g[r];
+  if (group.results.size() != 1 || group.inputs.size() != 1 || n.op != graph::Op::map_ || n.operands.size() != 1)
+    return -1;
+  const Formula& f = n.attributes.formula;
+  const auto& last = f.nodes[f.outputs[0]];
+  const bool casts = last.op == ScalarOp::cast_ && f.nodes[last.args[0]].op == ScalarOp::input && f.nodes.size() == 2;
+  graph::ValueId load = n.operands[0];
+  while (g[load].op == graph::Op::reshape_) load = g[load].operands[0];
+  if (!casts || g[load].op != graph::Op::cast_ || g[load].type.element.format) return -1;
+  const graph::ValueId blob = g[load].operands[0];
+  return blob == group.inputs[0] && g[blob].type.element.format ? blob : -1;
+}
+
+// Of what is as large as the result, that is.
+bool reads_short(const graph::Plan& plan, const graph::Group& group, int64_t elements) {
+  return std::all_of(group.inputs.begin(), group.inputs.end(), [&](graph::ValueId v) {
+    const graph::Type& type = plan.graph[v].type;
+    return graph::elements(type.shape).number() < elements || is_short_float(type.element);
+  });
+}
+
+}  // namespace
+
+Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
+  const std::vector<int64_t> shape = extents_of(plan.graph[group.results.at(0)].type.shape);
+  if (const graph::ValueId load = copied(plan, group); load >= 0)
+    if (auto turned = synthesize_turn(plan, group, load, group.results[0], target)) return *std::move(turned);
+  if (const graph::ValueId blob = target.wave > 1 ? decoded(plan, group) : -1; blob >= 0)
+    if (auto step = write_decode(plan.graph, blob, group.results[0], target)) {
+      Synthesis out;
+      out.steps.push_back(*std::move(step));
+      return out;
+    }
+  Draft draft(plan.graph);
+  draft.declare(group);
+  loop::Builder& b = draft.b;
+  const bool short_results = std::all_of(group.results.begin(), group.results.end(),
+                                         [&](graph::ValueId r) { return is_short_float(plan.graph[r].type.element); });
+  if (short_results) b.take_shortcuts({target.power2, target.reciprocal, ""});
+  Body body(draft, plan, group, shape, {});
+  // Tasks of a GPU are threads: a vector each, beside each other, of the bytes that one load takes.
+  const bool threads = target.wave > 1;
+  int lanes = target.f32_lanes() * (threads && short_results && reads_short(plan, group, product(shape)) ? 2 : 1);
+  const int wanted = lanes;
+  while (threads && lanes > body.extents().back()) lanes /= 2;
+  const int unroll = threads ? 1 : body.is_heavy() ? 2 : 4;
+  std::vector<int64_t> outer = body.extents();
+  const int64_t inner = outer.back();
+  outer.pop_back();
+  // Where the last axis is shorter than a vector, a thread takes several of the one before.
+  int64_t several = 1;
+  if (threads && inner == lanes && !outer.empty() && body.chunking(lanes).lanes == 0)
+    while (lanes * several < wanted && outer.back() % (several * 2) == 0) several *= 2;
+  if (several > 1) outer.back() /= several;
+  const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * unroll);
+  const Tasks tasks = cut(outer, inner, threads ? 1 : target.grain(kGrain), unit);
+  const bool one_vector = tasks.part == lanes && inner % lanes == 0 && body.chunking(lanes).lanes == 0;
+  double read = 0;
+  for (const graph::ValueId v : group.inputs) read += static_cast<double>(graph::byte_size(plan.graph[v].type));
+  const int64_t beside = threads && inner % lanes == 0 ? tasks_beside(tasks, read, target) : 1;
+  for_tasks(
+      b, tasks, outer, inner, [&] { body.begin_task(); },
+      [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+        for (int64_t i = 0; i < several; ++i) {
+          for (size_t d = 0; d < counters.size(); ++d) {
+            const bool last = several > 1 && d + 1 == counters.size();
+            body.open(static_cast<int>(d), last ? b.add(b.mul(counters[d], b.i64(several)), b.i64(i)) : counters[d]);
+          }
+          body.hoist(lanes);
+          const auto write = [&](int) {
+            for (const graph::ValueId r : group.results) body.store(r, body.value(r));
+          };
+          if (one_vector) {  // code generators do not see that a loop ends after it
+            body.open_lanes(from, lanes, -1);
+            write(0);
+            body.close();
+          } else {
+            for_lanes(b, body, lanes, unroll, from, to, inner % lanes == 0, write);
+          }
+          for (size_t d = 0; d < counters.size(); ++d) body.close();
+        }
+      },
+      beside);
+  Synthesis out;
+  const double elements = static_cast<double>(product(shape));
+  out.steps.push_back(draft.finish(
+      fmt::format("map {} {} x{}{}{}{}", shape_text(shape), body.summary(),
+                  beside > 1 ? fmt::format("{}x", beside) : "", several > 1 ? fmt::format("{}x", several) : "", lanes,
+                  short_results && body.is_heavy() ? " short" : ""),
+      elements * body.operations(), body.traffic()));
+  return out;
+}
+
+}  // namespace lumen::synth

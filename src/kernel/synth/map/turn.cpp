@@ -1,0 +1,91 @@
+// Materialised permutes whose last axis is strided in memory: squares of lanes x lanes are transposed in registers, so
+// that both reads and writes are whole vectors. Proved by tests/kernel/synth/synth_move_test.cpp.
+#include "kernel/synth/map/turn.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/synth/body/nest.h"
+#include "kernel/synth/order/transpose.h"
+
+namespace lumen::synth {
+
+using loop::BufferId;
+using loop::ValueId;
+using loop::VType;
+
+namespace {
+constexpr int64_t kGrain = 16384;  // elements per task
+}
+
+std::optional<Synthesis> synthesize_turn(const graph::Plan& plan, const graph::Group& group, graph::ValueId load,
+                                         graph::ValueId result, const machine::Machine& target) {
+  const graph::Graph& g = plan.graph;
+  const Access from = follow(plan, group, load);
+  const bool in_memory = std::find(group.inputs.begin(), group.inputs.end(), from.source) != group.inputs.end();
+  const Scalar s = g[load].type.element.scalar;
+  if (!in_memory || g[from.source].type.element.format || scalar_bytes(s) != 4) return std::nullopt;
+  const std::vector<int64_t> shape = extents_of(g[load].type.shape);
+  const Collapsed c = collapse(shape, {from.strides, dense_strides_of(shape)}, {});
+  const int last = static_cast<int>(c.extents.size()) - 1;
+  int near = -1;  // the axis that is contiguous in the source
+  for (int d = 0; d < last; ++d)
+    if (c.strides[0][d] == 1) near = d;
+  const int lanes = target.f32_lanes();
+  if (near < 0 || c.strides[0][last] == 1 || c.extents[near] < lanes || c.extents[last] < lanes) return std::nullopt;
+
+  Draft draft(g);
+  loop::Builder& b = draft.b;
+  const BufferId in = draft.value(from.source, false), out = draft.value(result, true);
+  std::vector<int> others;
+  std::vector<int64_t> outer;
+  for (int d = 0; d < last; ++d) {
+    if (d == near) continue;
+    others.push_back(d);
+    outer.push_back(c.extents[d]);
+  }
+  const int64_t near_extent = c.extents[near], far_extent = c.extents[last];
+  const int64_t near_in = 4, far_in = c.strides[0][last] * 4, near_out = c.strides[1][near] * 4, far_out = 4;
+  const Tasks tasks =
+      cut(outer, near_extent, std::max<int64_t>(target.grain(kGrain) / far_extent / lanes * lanes, lanes), lanes);
+  const auto nothing = [] {};
+  for_tasks(
+      b, tasks, outer, near_extent, nothing, [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
+        ValueId read = b.i64(from.offset * 4), write = b.i64(0);
+        for (size_t k = 0; k < others.size(); ++k) {
+          read = b.add(read, b.mul(counters[k], b.i64(c.strides[0][others[k]] * 4)));
+          write = b.add(write, b.mul(counters[k], b.i64(c.strides[1][others[k]] * 4)));
+        }
+        const auto one = [&](ValueId i, ValueId j) {
+          const ValueId x =
+              b.load(in, {s, 1}, b.add(read, b.add(b.mul(i, b.i64(near_in)), b.mul(j, b.i64(far_in)))), 4);
+          b.store(out, x, b.add(write, b.add(b.mul(i, b.i64(near_out)), b.mul(j, b.i64(far_out)))), 4);
+        };
+        const int64_t whole_far = far_extent / lanes * lanes;
+        const ValueId length = b.op(ScalarOp::sub_, end, first);
+        const ValueId whole = b.op(ScalarOp::sub_, end, b.op(ScalarOp::rem_, length, b.i64(lanes)));
+        b.loop(loop::LoopKind::serial, first, whole, lanes, [&](ValueId i) {
+          b.loop(loop::LoopKind::serial, b.i64(0), b.i64(whole_far), lanes, [&](ValueId j) {
+            const ValueId corner = b.add(read, b.add(b.mul(i, b.i64(near_in)), b.mul(j, b.i64(far_in))));
+            std::vector<ValueId> tile;
+            for (int k = 0; k < lanes; ++k) tile.push_back(b.load(in, {s, lanes}, b.add(corner, b.i64(k * far_in)), 4));
+            transpose(b, tile);
+            const ValueId to = b.add(write, b.add(b.mul(i, b.i64(near_out)), b.mul(j, b.i64(far_out))));
+            for (int k = 0; k < lanes; ++k) b.store(out, tile[k], b.add(to, b.i64(k * near_out)), 4);
+          });
+          if (whole_far < far_extent)
+            b.loop(loop::LoopKind::serial, i, b.add(i, b.i64(lanes)), 1, [&](ValueId row) {
+              b.loop(loop::LoopKind::serial, b.i64(whole_far), b.i64(far_extent), 1, [&](ValueId j) { one(row, j); });
+            });
+        });
+        b.loop(loop::LoopKind::serial, whole, end, 1, [&](ValueId i) {
+          b.loop(loop::LoopKind::serial, b.i64(0), b.i64(far_extent), 1, [&](ValueId j) { one(i, j); });
+        });
+      });
+  Synthesis made;
+  made.steps.push_back(
+      draft.finish(fmt::format("turn {} x{}", shape_text(shape), lanes), 0, 8.0 * static_cast<double>(product(shape))));
+  return made;
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,472 @@
+// See block_product.h.
+#include "kernel/synth/mma/block_product.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/synth/order/lane_pass.h"
+
+namespace lumen::synth {
+
+using loop::BufferId;
+using loop::Fragment;
+using loop::LoopKind;
+using loop::ValueId;
+using loop::VType;
+
+namespace {
+
+constexpr int kRowsOfLanes = 8;  // of a wave that multiplies without matrix instructions
+constexpr int64_t kSwizzledRow = BlockProduct::kSwizzledRow;
+
+// A wave's lanes in a rectangle; each multiplies for itself.
+Fragment lane_sums(int wave) {
+  return loop::fragment(32, 1, {{kRowsOfLanes, wave / kRowsOfLanes, 0}}, {{wave / kRowsOfLanes, 1, 0}});
+}
+Fragment lane_rows(int wave) {
+  return loop::fragment(32, 1, {{kRowsOfLanes, wave / kRowsOfLanes, 0}}, {{1, 0, 1}});
+}
+Fragment lane_columns(int wave) {
+  return loop::fragment(32, 1, {{wave / kRowsOfLanes, 1, 0}}, {{1, 0, 1}});
+}
+
+// Lanes that write neighbours along k beyond a chunk would meet in a bank, but for swizzled rows.
+int64_t bytes_of_chunk(int64_t rows, int64_t row_bytes) {
+  return rows * row_bytes + (row_bytes % kSwizzledRow == 0 ? 0 : row_bytes);
+}
+
+Fragment sums_of(const BlockTile& tile) {
+  return tile.row ? tile.row->collective->operands[0].fragment : lane_sums(tile.wave);
+}
+
+}  // namespace
+
+int BlockTile::step_m() const {
+  return row ? row->m : kRowsOfLanes;
+}
+int BlockTile::step_n() const {
+  return row ? row->n : wave / kRowsOfLanes;
+}
+
+const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::Factor& factor, int size) {
+  const machine::MatrixRow* best = nullptr;
+  for (const machine::MatrixRow& r : m.matrices) {
+    if (r.in_shared || r.scale_group > 0 || r.acc != Scalar::f32) continue;
+    if (!(r.a == factor) || !(r.b == factor)) continue;
+    if (r.m > size || r.n > size) continue;
+    if (!best || int64_t{r.m} * r.n * r.k > int64_t{best->m} * best->n * best->k ||
+        (int64_t{r.m} * r.n * r.k == int64_t{best->m} * best->n * best->k && r.m > best->m))
+      best = &r;
+  }
+  return best;
+}
+
+const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
+                                             bool a_turned, bool b_turned, bool a_held) {
+  for (const machine::MatrixRow& r : m.matrices)
+    if (r.in_shared && r.a_held == a_held && r.n == n && r.acc == Scalar::f32 && r.a == factor && r.b == factor &&
+        r.a_turned == a_turned && r.b_turned == b_turned)
+      return &r;
+  return nullptr;
+}
+
+int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
+  const int64_t unit = kUnit / scalar_bytes(tile.factor);
+  if (!tile.row) return unit;
+  if (tile.row->in_shared) return kSwizzledRow / scalar_bytes(tile.factor);
+  const Holding holding = MatrixHolding::of(tile.row->collective->operands[1].fragment);
+  const int64_t share = static_cast<int64_t>(MatrixHolding::parts(holding.columns).size());
+  LUMEN_CHECK(m.wave > 1 && (share % unit == 0 || unit % share == 0), "a share of {} numbers", share);
+  return tile.row->k * std::max<int64_t>(1, unit / share);
+}
+
+void BlockProduct::prepare(Factor& f, const Fragment& fragment, int64_t rows) {
+  f.holding = MatrixHolding::of(fragment);
+  f.rows = rows;
+  f.parts = MatrixHolding::parts(f.holding.rows);
+  f.share = MatrixHolding::parts(f.holding.columns);
+  const int64_t bytes = scalar_bytes(tile_.factor);
+  f.row_bytes = chunk_k_ * bytes;
+  f.chunk_bytes = bytes_of_chunk(rows, f.row_bytes);
+}
+
+BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTile tile) : b_(b), tile_(tile) {
+  chunk_k_ = step_k(m, tile_);
+  LUMEN_CHECK(tile_.stage_k % chunk_k_ == 0, "stages of {} in steps of {}", tile_.stage_k, chunk_k_);
+  const Fragment acc = sums_of(tile_);
+  if (!tile_.row) {
+    together_ = chunk_k_;
+    prepare(a_, lane_rows(tile_.wave), tile_.m());
+    prepare(c_, lane_columns(tile_.wave), tile_.n());
+  } else {
+    const auto& operands = tile_.row->collective->operands;
+    together_ = chunk_k_ / tile_.row->k;
+    if (tile_.row->in_shared) {
+      for (const Side side : {Side::a, Side::b})
+        LUMEN_CHECK(!is_turned(side) || tile_.stage_k % machine::kTurnedColumns == 0, "turned panels of {}",
+                    tile_.stage_k);
+      for (Factor* f : {&a_, &c_}) {
+        f->rows = f == &a_ ? tile_.m() : tile_.n();
+        f->row_bytes = kSwizzledRow;
+        f->chunk_bytes = bytes_of_chunk(f->rows, kSwizzledRow);
+      }
+    } else {
+      prepare(a_, operands[1].fragment, tile_.m());
+      prepare(c_, operands[2].fragment, tile_.n());
+      LUMEN_CHECK(a_.share.size() == c_.share.size() && a_.holding.columns.size() == c_.holding.columns.size());
+    }
+  }
+  acc_ = MatrixHolding::of(acc);
+  acc_rows_ = MatrixHolding::parts(acc_.rows);
+  acc_columns_ = MatrixHolding::parts(acc_.columns);
+  acc_elements_ = acc.lane_bits / acc.bits;
+  const auto run_of = [](const Digit& last) { return last.lanes == 0 && last.elements == 1 ? last.extent : 1; };
+  run_ = run_of(acc_.columns.back());
+  column_run_ = run_of(acc_.rows.back());
+  for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i) sums_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
+  if (tile_.row && tile_.row->short_sums)
+    for (int i = 0; i < tile_.tiles_m * tile_.tiles_n; ++i)
+      partial_.push_back(b_.alloc(int64_t{acc_elements_} * 4, 16));
+}
+
+int64_t BlockProduct::panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side) {
+  const int64_t chunk_k = step_k(m, tile), rows = side == Side::a ? tile.m() : tile.n();
+  return tile.stage_k / chunk_k * bytes_of_chunk(rows, chunk_k * scalar_bytes(tile.factor));
+}
+
+int64_t BlockProduct::panel_bytes(Side side) const {
+  const Factor& f = side == Side::a ? a_ : c_;
+  return tile_.stage_k / chunk_k_ * f.chunk_bytes;
+}
+
+bool BlockProduct::is_turned(Side side) const {
+  return tile_.row && (side == Side::a ? tile_.row->a_turned : tile_.row->b_turned);
+}
+
+ValueId BlockProduct::turned_place(Side side, ValueId unit, ValueId k) {
+  LUMEN_CHECK(is_turned(side) && tile_.stage_k == machine::kTurnedColumns);
+  const int64_t units = kSwizzledRow / kUnit;
+  const ValueId inside =
+      b_.op(ScalarOp::xor_, b_.op(ScalarOp::rem_, unit, b_.i64(units)), b_.op(ScalarOp::rem_, k, b_.i64(units)));
+  const ValueId run = b_.mul(b_.op(ScalarOp::div_, unit, b_.i64(units)), b_.i64(tile_.stage_k * kSwizzledRow));
+  return b_.add(run, b_.add(b_.mul(k, b_.i64(kSwizzledRow)), b_.mul(inside, b_.i64(kUnit))));
+}
+
+ValueId BlockProduct::place(Side side, ValueId row, ValueId unit) {
+  LUMEN_CHECK(!is_turned(side));
+  const Factor& f = side == Side::a ? a_ : c_;
+  const int64_t units = f.row_bytes / kUnit;
+  ValueId chunk = b_.i64(0), inside = unit;
+  if (tile_.stage_k > chunk_k_) {
+    chunk = b_.mul(b_.op(ScalarOp::div_, unit, b_.i64(units)), b_.i64(f.chunk_bytes));
+    inside = b_.op(ScalarOp::rem_, unit, b_.i64(units));
+  }
+  if (tile_.row && tile_.row->in_shared)
+    inside = b_.op(ScalarOp::xor_, inside, b_.op(ScalarOp::rem_, row, b_.i64(units)));
+  return b_.add(chunk, b_.add(b_.mul(row, b_.i64(f.row_bytes)), b_.mul(inside, b_.i64(kUnit))));
+}
+
+ValueId BlockProduct::place(Side side, ValueId row, ValueId unit, int64_t further, int64_t run) {
+  const Factor& f = side == Side::a ? a_ : c_;
+  const int64_t units = f.row_bytes / kUnit;
+  const bool swizzled = tile_.row && tile_.row->in_shared;
+  if (swizzled || (units % run != 0 && run % units != 0)) return place(side, row, b_.add(unit, b_.i64(further)));
+  return b_.add(place(side, row, unit), b_.i64(further / units * f.chunk_bytes + further % units * kUnit));
+}
+
+// Instructions that keep few digits of sums begin at zero for every panel; what they had is added in f32.
+void BlockProduct::add_partial() {
+  const VType sums{Scalar::f32, acc_elements_};
+  for (size_t i = 0; i < partial_.size(); ++i)
+    b_.store(sums_[i], b_.add(b_.load(sums_[i], sums, b_.i64(0), 16), b_.load(partial_[i], sums, b_.i64(0), 16)),
+             b_.i64(0), 16);
+}
+
+void BlockProduct::clear() {
+  for (const BufferId s : sums_) b_.store(s, b_.real(0, {Scalar::f32, acc_elements_}), b_.i64(0), 16);
+}
+
+// Byte of a panel where a lane's shares of its group's first instruction begin.
+ValueId BlockProduct::lane_place(Side side, ValueId lane) {
+  const Factor& f = side == Side::a ? a_ : c_;
+  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
+  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
+  const ValueId mine = side == Side::a ? b_.op(ScalarOp::div_, group, b_.i64(tile_.groups_n))
+                                       : b_.op(ScalarOp::rem_, group, b_.i64(tile_.groups_n));
+  const int64_t rows =
+      side == Side::a ? int64_t{tile_.step_m()} * tile_.tiles_m : int64_t{tile_.step_n()} * tile_.tiles_n;
+  const ValueId row = b_.add(b_.mul(mine, b_.i64(rows)), number_of(f.holding.rows, in_wave));
+  const int64_t share = static_cast<int64_t>(f.share.size()) * together_ * scalar_bytes(tile_.factor);
+  return b_.add(b_.mul(row, b_.i64(f.row_bytes)), b_.mul(group_of(f.holding.columns, in_wave), b_.i64(share)));
+}
+
+void BlockProduct::multiply(ValueId lane, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t k) {
+  if (k < 0) k = tile_.stage_k;
+  if (tile_.row && tile_.row->in_shared) return multiply_shared(lane, a, a_from, b, b_from, k);
+  for (const BufferId s : partial_) b_.store(s, b_.real(0, {Scalar::f32, acc_elements_}), b_.i64(0), 16);
+  multiply_rows(lane, a, b_.add(a_from, lane_place(Side::a, lane)), b, b_.add(b_from, lane_place(Side::b, lane)),
+                (k + chunk_k_ - 1) / chunk_k_);
+  add_partial();
+}
+
+void BlockProduct::multiply_rows(ValueId, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t chunks) {
+  // What is unrolled may be fetched all at once.
+  constexpr int64_t kMostUnrolled = 4, kMostFetched = 160;  // registers
+  const auto fetched = [&](const Factor& f, int tiles) {
+    return static_cast<int64_t>(f.parts.size() * f.share.size()) * together_ * scalar_bytes(tile_.factor) / 4 * tiles;
+  };
+  if (!tile_.row || chunks > kMostUnrolled ||
+      chunks * (fetched(a_, tile_.tiles_m) + fetched(c_, tile_.tiles_n)) >= kMostFetched) {
+    b_.loop(LoopKind::serial, b_.i64(0), b_.i64(chunks), 1, [&](ValueId c) {
+      multiply_chunk(a, b_.add(a_from, b_.mul(c, b_.i64(a_.chunk_bytes))), b,
+                     b_.add(b_from, b_.mul(c, b_.i64(c_.chunk_bytes))));
+    });
+    return;
+  }
+  for (int64_t c = 0; c < chunks; ++c)
+    multiply_chunk(a, b_.add(a_from, b_.i64(c * a_.chunk_bytes)), b, b_.add(b_from, b_.i64(c * c_.chunk_bytes)));
+}
+
+// A lane's numbers of the rows of one instruction, `together_` instructions behind each other.
+std::vector<ValueId> BlockProduct::fetch(const Factor& f, BufferId buffer, ValueId from) {
+  const VType type{tile_.factor, static_cast<int>(f.share.size() * static_cast<size_t>(together_))};
+  std::vector<ValueId> runs;
+  for (const Part& p : f.parts)
+    runs.push_back(b_.load(buffer, type, b_.add(from, b_.i64(p.offset * f.row_bytes)), static_cast<int>(kUnit)));
+  return runs;
+}
+
+// The operand of instruction `step` of a fetch.
+ValueId BlockProduct::operand(const Factor& f, const std::vector<ValueId>& runs, size_t index, int64_t step) {
+  const VType type = machine::operand_type(*tile_.row, index);
+  const int length = b_.type(runs[0]).lanes;
+  if (runs.size() == 1 && length == type.lanes && together_ == 1) return runs[0];
+  std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
+  for (size_t r = 0; r < f.parts.size(); ++r)
+    for (size_t s = 0; s < f.share.size(); ++s)
+      mask[static_cast<size_t>(f.parts[r].element + f.share[s].element)] =
+          static_cast<int>(r) * length +
+          static_cast<int>(step * static_cast<int64_t>(f.share.size()) + static_cast<int64_t>(s));
+  return b_.shuffle(runs, mask);
+}
+
+// The side of fewer instructions is held in registers, the other one passes by.
+void BlockProduct::multiply_chunk(BufferId a, ValueId a_from, BufferId b, ValueId b_from) {
+  const VType sums{Scalar::f32, acc_elements_};
+  const auto left = [&](int i) { return fetch(a_, a, b_.add(a_from, b_.i64(i * tile_.step_m() * a_.row_bytes))); };
+  const auto right = [&](int j) { return fetch(c_, b, b_.add(b_from, b_.i64(j * tile_.step_n() * c_.row_bytes))); };
+  const bool holds_left = tile_.tiles_m <= tile_.tiles_n;
+  std::vector<std::vector<ValueId>> held;
+  for (int h = 0; h < (holds_left ? tile_.tiles_m : tile_.tiles_n); ++h)
+    held.push_back(holds_left ? left(h) : right(h));
+  for (int p = 0; p < (holds_left ? tile_.tiles_n : tile_.tiles_m); ++p) {
+    const std::vector<ValueId> passing = holds_left ? right(p) : left(p);
+    for (int64_t step = 0; step < together_; ++step)
+      for (int h = 0; h < static_cast<int>(held.size()); ++h) {
+        const std::vector<ValueId>&x = holds_left ? held[static_cast<size_t>(h)] : passing,
+              &y = holds_left ? passing : held[static_cast<size_t>(h)];
+        const BufferId to = holds_left ? product(h, p) : product(p, h);
+        const ValueId before = b_.load(to, sums, b_.i64(0), 16);
+        const ValueId after =
+            tile_.row ? b_.inst(tile_.row->row, sums, {before, operand(a_, x, 1, step), operand(c_, y, 2, step)})
+                      : b_.op(ScalarOp::fma_, b_.extract(x[0], static_cast<int>(step)),
+                              b_.extract(y[0], static_cast<int>(step)), before);
+        b_.store(to, after, b_.i64(0), 16);
+      }
+  }
+}
+
+// Products that read their factors where they lie; they are waited for here.
+void BlockProduct::multiply_shared(ValueId lane, BufferId a, ValueId a_from, BufferId b, ValueId b_from, int64_t k) {
+  begin(lane, nullptr, {a, a_from}, {b, b_from}, !partial_.empty(), k);
+  b_.commit(loop::Flow::products);
+  b_.wait(loop::Flow::products, 0);
+  ready();
+}
+
+void BlockProduct::begin(ValueId lane, Panel a, Panel b, bool fresh) {
+  begin(lane, nullptr, a, b, fresh, tile_.stage_k);
+}
+
+void BlockProduct::begin(ValueId lane, const Held& a, Panel b) {
+  begin(lane, &a, {}, b, false, static_cast<int64_t>(a.size()) * tile_.row->k);
+}
+
+void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k) {
+  LUMEN_CHECK(tile_.row && tile_.row->in_shared && tile_.row->a_held == (held != nullptr));
+  LUMEN_CHECK(!held || tile_.tiles_m == 1, "{} rows of instructions are held", tile_.tiles_m);
+  const VType sums{Scalar::f32, acc_elements_};
+  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
+  const ValueId down = b_.op(ScalarOp::div_, group, b_.i64(tile_.groups_n)),
+                across = b_.op(ScalarOp::rem_, group, b_.i64(tile_.groups_n));
+  const int64_t step_bytes = tile_.row->k * scalar_bytes(tile_.factor);
+  const int64_t steps = kSwizzledRow / step_bytes;
+  // Rows of one instruction lie one after the other, or (turned) in runs of as many bytes as a row else has; of those
+  // panels of kTurnedColumns lie behind each other.
+  const auto at = [&](Side side, ValueId from, ValueId mine, int64_t tile, int64_t step) {
+    const Factor& f = side == Side::a ? a_ : c_;
+    const int64_t rows = side == Side::a ? tile_.step_m() : tile_.step_n();
+    const int64_t tiles = side == Side::a ? tile_.tiles_m : tile_.tiles_n;
+    const int64_t bytes =
+        is_turned(side) ? rows * scalar_bytes(tile_.factor) * machine::kTurnedColumns : rows * kSwizzledRow;
+    const int64_t turned_k = step * tile_.row->k, columns = machine::kTurnedColumns;
+    const int64_t inside = is_turned(side) ? turned_k / columns * f.rows * scalar_bytes(tile_.factor) * columns +
+                                                 turned_k % columns * kSwizzledRow
+                                           : step / steps * f.chunk_bytes + step % steps * step_bytes;
+    return b_.add(b_.add(from, b_.mul(mine, b_.i64(bytes * tiles))), b_.i64(tile * bytes + inside));
+  };
+  for (int i = 0; i < tile_.tiles_m; ++i)
+    for (int j = 0; j < tile_.tiles_n; ++j) {
+      std::vector<std::pair<ValueId, ValueId>> factors;  // before the products, which then follow each other
+      for (int64_t step = 0; step < k / tile_.row->k; ++step)
+        factors.emplace_back(held ? (*held)[static_cast<size_t>(step)] : at(Side::a, a.from, down, i, step),
+                             at(Side::b, b.from, across, j, step));
+      ValueId now = fresh ? b_.real(0, sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
+      for (const auto& [left, right] : factors)
+        now = held ? b_.product(tile_.row->row, now, left, b.buffer, right)
+                   : b_.product(tile_.row->row, now, a.buffer, left, b.buffer, right);
+      b_.store(product(i, j), now, b_.i64(0), 16);
+    }
+}
+
+void BlockProduct::ready() {
+  const VType sums{Scalar::f32, acc_elements_};
+  for (const BufferId s : partial_.empty() ? sums_ : partial_)
+    b_.store(s, b_.ready(b_.load(s, sums, b_.i64(0), 16)), b_.i64(0), 16);
+  add_partial();
+}
+
+void BlockProduct::ready(const Held& held) {
+  for (const ValueId x : held) b_.ready(x);
+}
+
+// Lanes hold of the sums just what the instruction wants of them as a factor, in the same order.
+BlockProduct::Held BlockProduct::hold(const BlockProduct& of) {
+  const Fragment &sums = of.tile_.row->collective->operands[0].fragment,
+                 &factor = tile_.row->collective->operands[1].fragment;
+  const int64_t elements = factor.lane_bits / factor.bits, steps = sums.columns / factor.columns;
+  for (int64_t row = 0; row < sums.rows; ++row)
+    for (int64_t column = 0; column < sums.columns; ++column) {
+      const int64_t bit = sums.bit_of(row * sums.columns + column),
+                    wanted = factor.bit_of(row * factor.columns + column % factor.columns);
+      LUMEN_CHECK(bit / sums.lane_bits == wanted / factor.lane_bits &&
+                      bit % sums.lane_bits / sums.bits ==
+                          wanted % factor.lane_bits / factor.bits + column / factor.columns * elements,
+                  "{} cannot hold sums of {}", tile_.row->row, of.tile_.row->row);
+    }
+  const VType share{Scalar::f32, static_cast<int>(elements)};
+  Held out;
+  for (int j = 0; j < of.tile_.tiles_n; ++j)
+    for (int64_t step = 0; step < steps; ++step)
+      out.push_back(
+          b_.convert(ScalarOp::cast_, tile_.factor, b_.load(of.sum(0, j), share, b_.i64(step * elements * 4), 16)));
+  return out;
+}
+
+void BlockProduct::each_sum(ValueId lane, const Visit& visit) {
+  change_sums(lane, [&](ValueId m, ValueId n, ValueId x) {
+    visit(m, n, x);
+    return -1;
+  });
+}
+
+void BlockProduct::change_sums(ValueId lane, const Change& change) {
+  for (int number = 0; number < lines(Side::a); ++number) {
+    const ValueId m = line(Side::a, lane, number);
+    change_line(Side::a, lane, number, [&](ValueId n, ValueId x) { return change(m, n, x); });
+  }
+}
+
+int BlockProduct::lines(Side side) const {
+  return static_cast<int>(side == Side::a ? tile_.tiles_m * acc_rows_.size() : tile_.tiles_n * acc_columns_.size());
+}
+
+// The row (column) of the tile where a lane's first one lies.
+ValueId BlockProduct::first_line(Side side, ValueId lane) {
+  const bool rows = side == Side::a;
+  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
+  const ValueId mine = b_.op(rows ? ScalarOp::div_ : ScalarOp::rem_, group, b_.i64(tile_.groups_n));
+  const int64_t lines = rows ? int64_t{tile_.step_m()} * tile_.tiles_m : int64_t{tile_.step_n()} * tile_.tiles_n;
+  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
+  return b_.add(b_.mul(mine, b_.i64(lines)), number_of(rows ? acc_.rows : acc_.columns, in_wave));
+}
+
+ValueId BlockProduct::line(Side side, ValueId lane, int number) {
+  const std::vector<Part>& parts = side == Side::a ? acc_rows_ : acc_columns_;
+  const auto tile = number / static_cast<int>(parts.size());
+  const Part& p = parts[static_cast<size_t>(number) % parts.size()];
+  return b_.add(first_line(side, lane), b_.i64(tile * (side == Side::a ? tile_.step_m() : tile_.step_n()) + p.offset));
+}
+
+void BlockProduct::change_line(Side side, ValueId lane, int number, const ChangeLine& change) {
+  const bool rows = side == Side::a;
+  const std::vector<Part>&own = rows ? acc_rows_ : acc_columns_, &others = rows ? acc_columns_ : acc_rows_;
+  const int tile = number / static_cast<int>(own.size());
+  const Part& mine = own[static_cast<size_t>(number) % own.size()];
+  const ValueId first = first_line(rows ? Side::b : Side::a, lane);
+  const VType type{Scalar::f32, run(side)};
+  for (int t = 0; t < (rows ? tile_.tiles_n : tile_.tiles_m); ++t)
+    for (const Part& p : others) {
+      if (type.lanes > 1 && p.offset % type.lanes != 0) continue;
+      const ValueId along = b_.add(first, b_.i64(t * (rows ? tile_.step_n() : tile_.step_m()) + p.offset));
+      const ValueId at = b_.i64(int64_t{mine.element + p.element} * 4);
+      const BufferId sums = rows ? sum(tile, t) : sum(t, tile);
+      const ValueId x = change(along, b_.load(sums, type, at, 4));
+      if (x >= 0) b_.store(sums, x, at, 4);
+    }
+}
+
+ValueId BlockProduct::fold_line(Side side, ScalarOp op, ValueId x) {
+  for (const Digit& d : side == Side::a ? acc_.columns : acc_.rows)
+    for (int apart = 1; apart < (d.lanes > 0 ? d.extent : 1); apart *= 2)
+      x = b_.op(op, x, b_.exchange(x, b_.op(ScalarOp::xor_, b_.lane_id(), b_.i64(int64_t{apart} * d.lanes))));
+  return x;
+}
+
+int BlockProduct::lanes_of_line(const BlockTile& tile, Side side) {
+  const Holding sums = MatrixHolding::of(sums_of(tile));
+  return static_cast<int>(MatrixHolding::lanes_extent(side == Side::a ? sums.columns : sums.rows));
+}
+
+ValueId BlockProduct::leads_line(Side side, ValueId lane) {
+  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
+  return b_.op(ScalarOp::eq_, number_of(side == Side::a ? acc_.columns : acc_.rows, in_wave), b_.i64(0));
+}
+
+ValueId BlockProduct::group_across(Side side, ValueId lane) const {
+  const ValueId group = b_.op(ScalarOp::div_, lane, b_.i64(tile_.wave));
+  return b_.op(side == Side::a ? ScalarOp::rem_ : ScalarOp::div_, group, b_.i64(tile_.groups_n));
+}
+
+int BlockProduct::lanes_beside() const {
+  const auto& digits = acc_.columns;
+  if (digits.size() < 2 || run_ == 1) return 1;
+  const Digit& lanes = digits[digits.size() - 2];
+  const bool others = std::any_of(digits.begin(), digits.end() - 2, [](const Digit& d) { return d.lanes > 0; });
+  if (lanes.lanes == 0 || others || (lanes.extent & (lanes.extent - 1)) != 0) return 1;
+  const auto runs = static_cast<int>(acc_columns_.size()) / run_;
+  const bool even = step_apart(runs) == apart_beside();
+  int count = lanes.extent;
+  while (runs * tile_.tiles_n % count != 0) count /= 2;
+  return even ? count : 1;
+}
+
+// Columns from one run of a lane to the next.
+int64_t BlockProduct::step_apart(int runs) const {
+  return runs > 1 ? tile_.step_n() / runs : tile_.step_n();
+}
+
+ValueId BlockProduct::number_beside(ValueId lane, int lanes) {
+  const int stride = acc_.columns[acc_.columns.size() - 2].lanes;
+  const ValueId in_wave = b_.op(ScalarOp::rem_, lane, b_.i64(tile_.wave));
+  return b_.op(ScalarOp::rem_, b_.op(ScalarOp::div_, in_wave, b_.i64(stride)), b_.i64(lanes));
+}
+
+ValueId BlockProduct::pass_beside(ValueId lane, std::vector<ValueId> runs) {
+  const int stride = acc_.columns[acc_.columns.size() - 2].lanes;
+  const ValueId number = number_beside(lane, static_cast<int>(runs.size()));
+  for (ValueId& run : runs) run = as_words(b_, run);
+  return beside_each_other(b_, pass_among_lanes(b_, number, stride, std::move(runs)));
+}
+
+}  // namespace lumen::synth

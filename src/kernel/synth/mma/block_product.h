@@ -1,0 +1,177 @@
+// Products of tiles that a block of lanes computes together: sums[m][n] += sum_k a[m][k] * b[n][k], both factors in
+// shared memory, sums in the lanes' registers. By a matrix instruction of the machine, whose layouts are data
+// (loop/fragment.h), or by fused multiply-adds of f32. Knows nothing of operands' formats or of what is multiplied;
+// dots and attention build on it. Proved by tests/kernel/synth/block_product_test.cpp.
+//
+// A factor's panel holds `stage_k` numbers of each row, in units of 16 bytes along k. Where a unit lies is place()'s
+// secret: lanes that fetch their shares together read memory that lies together, so no banks collide.
+//
+//   BlockProduct p(b, machine, tile);             in the block's code
+//   a = b.alloc(p.panel_bytes(a), BlockProduct::kAlign, Space::shared) ..
+//   lane loop: p.clear()
+//   lane loop: b.store(a, 16 bytes, p.place(Side::a, row, unit)) ..
+//   barrier
+//   lane loop: p.multiply(lane, a, offset, b, offset)
+//   lane loop: p.each_sum(lane, [](m, n, vector along n) ..)
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "kernel/loop/build.h"
+#include "kernel/machine/machine.h"
+#include "kernel/synth/mma/matrix_holding.h"
+
+namespace lumen::synth {
+
+// Which instruction multiplies, and how the lanes of a block share a tile.
+struct BlockTile {
+  const machine::MatrixRow* row = nullptr;  // null: fused multiply-adds
+  Scalar factor = Scalar::f32;              // what panels hold; u8: codes of a short float, the row knows which
+  int wave = 32;                            // lanes that execute an instruction together: a wave, or several
+  int groups_m = 1, groups_n = 1;           // such groups, down and across the tile
+  int tiles_m = 1, tiles_n = 1;             // instructions of a group
+  int64_t stage_k = 1;                      // of a panel
+
+  int step_m() const;  // of one instruction
+  int step_n() const;
+  int lanes() const { return wave * groups_m * groups_n; }
+  int64_t m() const { return int64_t{step_m()} * tiles_m * groups_m; }
+  int64_t n() const { return int64_t{step_n()} * tiles_n * groups_n; }
+};
+
+// The instruction to multiply numbers of this type with, in f32 sums; null when the machine has none. `shared`: those
+// that read their factors from shared memory, of `n` columns, are meant; `a_held`: the first one from registers.
+const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::Factor& factor, int size);
+const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
+                                             bool a_turned = false, bool b_turned = false, bool a_held = false);
+
+class BlockProduct {
+ public:
+  enum class Side : uint8_t { a, b };
+  static constexpr int kAlign = 1024;                                            // of panels
+  static constexpr int64_t kUnit = 16;                                           // bytes
+  static constexpr int64_t kSwizzledRow = 128, kSwizzle = kSwizzledRow / kUnit;  // rows after which units lie alike
+
+  // Allocates the sums: in the code of a block.
+  BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTile tile);
+
+  // K of a panel is a multiple of this.
+  static int64_t step_k(const machine::Machine& m, const BlockTile& tile);
+
+  static int64_t panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side);
+  int64_t panel_bytes(Side side) const;
+  int64_t unit_elements() const { return kUnit / scalar_bytes(tile_.factor); }
+  // Rows (of a turned factor: k) a multiple of kSwizzle apart lie as many times this apart.
+  int64_t row_bytes(Side side) const { return is_turned(side) ? kSwizzledRow : (side == Side::a ? a_ : c_).row_bytes; }
+  int64_t units() const { return tile_.stage_k / unit_elements(); }  // of a row
+  // Byte of a panel where unit `unit` of row `row` lies.
+  loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit);
+  // The same for `further` units behind one whose number is a multiple of `run` > further: a constant further where it
+  // can be, so that lanes keep one address for all of them.
+  loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit, int64_t further, int64_t run);
+  // Of a factor that the instruction wants turned: 16 bytes of rows beside each other, `unit` such units down, at k.
+  loop::ValueId turned_place(Side side, loop::ValueId unit, loop::ValueId k);
+  bool is_turned(Side side) const;
+
+  // In lane loops:
+  void clear();
+  // The first `k` (-1: all) of the panels that begin at these bytes.
+  void multiply(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from,
+                int64_t k = -1);
+  // The same in two, by an instruction that reads shared memory: begun; ready() behind a wait for it. `fresh`: the sums
+  // begin at zero. Of instructions that keep few digits ready() adds what panels gave since the last fresh one.
+  struct Panel {
+    loop::BufferId buffer = -1;
+    loop::ValueId from = -1;
+  };
+  void begin(loop::ValueId lane, Panel a, Panel b, bool fresh = false);
+  // a held by the lanes: an operand for each step of k, as hold() makes them of the sums of `of`, whose columns are
+  // this one's k. They must be kept until the products are ready: ready(held).
+  using Held = std::vector<loop::ValueId>;
+  Held hold(const BlockProduct& of);
+  void begin(loop::ValueId lane, const Held& a, Panel b);
+  void ready();
+  void ready(const Held& held);
+  // Sums lane by lane: vectors of neighbours along n. `change` gives new ones for the same places.
+  using Visit = std::function<void(loop::ValueId m, loop::ValueId n, loop::ValueId sums)>;
+  using Change = std::function<loop::ValueId(loop::ValueId m, loop::ValueId n, loop::ValueId sums)>;
+  void each_sum(loop::ValueId lane, const Visit& visit);
+  void change_sums(loop::ValueId lane, const Change& change);
+  int run() const { return run_; }  // length of those vectors
+
+  // The same line by line: rows of the tile (Side::a) or columns (Side::b). Of a line a lane holds a part, other lanes
+  // of its group and groups across the tile hold the others.
+  int lines(Side side) const;  // that a lane holds parts of
+  loop::ValueId line(Side side, loop::ValueId lane, int number);
+  int run(Side side) const { return side == Side::a ? run_ : column_run_; }  // length of vectors along a line
+  // `change` gets how far along the line a vector begins.
+  using ChangeLine = std::function<loop::ValueId(loop::ValueId along, loop::ValueId sums)>;
+  void change_line(Side side, loop::ValueId lane, int number, const ChangeLine& change);
+  // What the lanes of a group that hold the same line have, by op (associative, commutative): all get the same bits.
+  loop::ValueId fold_line(Side side, ScalarOp op, loop::ValueId x);
+  static int lanes_of_line(const BlockTile& tile, Side side);       // of a group
+  loop::ValueId leads_line(Side side, loop::ValueId lane);          // truth: one of these lanes
+  loop::ValueId group_across(Side side, loop::ValueId lane) const;  // the lane's group among those that share lines
+
+  // Where lanes beside each other hold neighbouring runs of a row, and the next such runs lie apart_beside() columns
+  // on: how many lanes (a power of two; 1: it is not so), and the lane's number among `lanes` of them.
+  int lanes_beside() const;
+  int64_t apart_beside() const { return int64_t{run_} * acc_.columns[acc_.columns.size() - 2].extent; }
+  loop::ValueId number_beside(loop::ValueId lane, int lanes);
+  // Something of each of as many successive runs of a line, of any type: each lane gets what they all have for the run
+  // of its number, in words.
+  loop::ValueId pass_beside(loop::ValueId lane, std::vector<loop::ValueId> runs);
+
+  const BlockTile& tile() const { return tile_; }
+
+ private:
+  using Holding = MatrixHolding;
+  using Digit = MatrixHolding::Digit;
+  using Part = MatrixHolding::Part;
+  loop::ValueId number_of(const MatrixHolding::Digits& digits, loop::ValueId lane) {
+    return MatrixHolding::number(b_, digits, lane);
+  }
+  loop::ValueId group_of(const MatrixHolding::Digits& digits, loop::ValueId lane) {
+    return MatrixHolding::group(b_, digits, lane);
+  }
+
+  struct Factor {
+    Holding holding;
+    int64_t rows = 1;                // of the panel
+    std::vector<Part> parts, share;  // rows and k of a lane in one instruction
+    int64_t chunk_bytes = 0;         // from one chunk to the next
+    int64_t row_bytes = 0;           // of a chunk
+  };
+  void prepare(Factor& f, const loop::Fragment& fragment, int64_t rows);
+  loop::ValueId lane_place(Side side, loop::ValueId lane);
+  loop::ValueId first_line(Side side, loop::ValueId lane);
+  void multiply_rows(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from,
+                     int64_t chunks);
+  void multiply_shared(loop::ValueId lane, loop::BufferId a, loop::ValueId a_from, loop::BufferId b,
+                       loop::ValueId b_from, int64_t k);
+  void begin(loop::ValueId lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k);
+  void multiply_chunk(loop::BufferId a, loop::ValueId a_from, loop::BufferId b, loop::ValueId b_from);
+  std::vector<loop::ValueId> fetch(const Factor& f, loop::BufferId buffer, loop::ValueId from);
+  loop::ValueId operand(const Factor& f, const std::vector<loop::ValueId>& runs, size_t index, int64_t step);
+  loop::BufferId sum(int i, int j) const { return sums_[static_cast<size_t>(i * tile_.tiles_n + j)]; }
+
+  loop::Builder& b_;
+  BlockTile tile_;
+  Factor a_, c_;
+  Holding acc_;
+  std::vector<Part> acc_rows_, acc_columns_;
+  int acc_elements_ = 1, run_ = 1, column_run_ = 1;
+  int64_t together_ = 1;  // instructions fed by one fetch
+  int64_t chunk_k_ = 1;
+  // Where instructions add to: the sums, or those of a panel (short_sums).
+  loop::BufferId product(int i, int j) const {
+    return partial_.empty() ? sum(i, j) : partial_[static_cast<size_t>(i * tile_.tiles_n + j)];
+  }
+  void add_partial();
+  int64_t step_apart(int runs) const;
+  std::vector<loop::BufferId> sums_, partial_;
+};
+
+}  // namespace lumen::synth

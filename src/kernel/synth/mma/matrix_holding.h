@@ -1,0 +1,33 @@
+// Which rows and columns of a matrix the lanes and elements of a fragment (loop/fragment.h) hold: its digits, taken
+// apart. Read by all who make operands of matrix instructions. Proved by tests/kernel/synth/block_product_test.cpp.
+#pragma once
+
+#include <vector>
+
+#include "kernel/loop/build.h"
+#include "kernel/loop/fragment.h"
+
+namespace lumen::synth {
+
+struct MatrixHolding {
+  // Of a row or column number: which elements and lanes hold it.
+  struct Digit {
+    int extent = 1;
+    int64_t weight = 1;
+    int lanes = 0, elements = 0;  // one of them is 0
+  };
+  using Digits = std::vector<Digit>;
+  struct Part {  // an element of a lane, and what it adds to the number
+    int element = 0;
+    int64_t offset = 0;
+  };
+  Digits rows, columns;
+
+  static MatrixHolding of(const loop::Fragment& f);
+  static std::vector<Part> parts(const Digits& digits);
+  static int64_t lanes_extent(const Digits& digits);                                        // how many values lanes say
+  static loop::ValueId number(loop::Builder& b, const Digits& digits, loop::ValueId lane);  // what lanes say of it
+  static loop::ValueId group(loop::Builder& b, const Digits& digits, loop::ValueId lane);   // counts their values
+};
+
+}  // namespace lumen::synth

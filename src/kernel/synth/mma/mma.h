@@ -1,0 +1,8 @@
+// The matrix product of a thread block: panels in shared memory, multiplied by whatever matrix instruction the machine
+// has.
+//
+// May include: base, kernel/loop, kernel/machine, kernel/synth/order.
+#pragma once
+
+#include "kernel/synth/mma/block_product.h"
+#include "kernel/synth/mma/matrix_holding.h"

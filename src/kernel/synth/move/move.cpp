@@ -1,0 +1,398 @@
+// Kernels that place values: copies of views, gather, scatter_add, concat, pad and update with run-time starts. Casts
+// into a format go to encode.cpp. Proved by tests/kernel/synth/synth_move_test.cpp.
+#include "kernel/synth/move/move.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "kernel/synth/body/nest.h"
+#include "kernel/synth/encode/encode.h"
+#include "kernel/synth/encode/encode_map.h"
+#include "kernel/synth/map/map.h"
+#include "kernel/synth/move/scatter_rows.h"
+
+namespace lumen::synth {
+
+using graph::Node;
+using graph::Op;
+using loop::ValueId;
+
+namespace {
+
+constexpr int64_t kGrain = 8192;
+
+class MoveKernel {
+ public:
+  MoveKernel(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
+      : plan_(plan),
+        g_(plan.graph),
+        group_(group),
+        root_(group.root),
+        node_(plan.graph[group.root]),
+        target_(target),
+        lanes_(target.f32_lanes()) {}
+
+  Synthesis run() {
+    switch (node_.op) {
+      case Op::gather_:
+        gather();
+        break;
+      case Op::scatter_add_:
+        if (auto by_rows = scatter_by_rows(plan_, group_, target_)) return *std::move(by_rows);
+        fill_zero();
+        scatter_add();
+        break;
+      case Op::concat_: {
+        int64_t start = 0;
+        for (size_t k = 0; k < node_.operands.size(); ++k) {
+          const graph::ValueId part = node_.operands[k];
+          const std::vector<int64_t> shape = extents_of(g_[part].type.shape);
+          std::vector<int64_t> starts(shape.size(), 0);
+          const int axis = node_.attributes.axis < 0 ? node_.attributes.axis + static_cast<int>(shape.size())
+                                                     : node_.attributes.axis;
+          starts[axis] = start;
+          start += shape[axis];
+          place(part, starts, std::vector<int64_t>(shape.size(), 1), {}, "concat");
+        }
+        break;
+      }
+      case Op::pad_: {
+        fill_zero();
+        std::vector<int64_t> steps = node_.attributes.strides;
+        if (steps.empty()) steps.assign(node_.type.shape.size(), 1);
+        place(node_.operands[0], node_.attributes.starts, steps, {}, "pad");
+        break;
+      }
+      case Op::update_: {
+        const size_t rank = node_.type.shape.size();
+        const std::vector<graph::ValueId> starts(node_.operands.begin() + 2, node_.operands.end());
+        if (node_.type.element.format) return update_records(plan_, group_, target_);
+        place(node_.operands[1], std::vector<int64_t>(rank, 0), std::vector<int64_t>(rank, 1), starts, "update");
+        break;
+      }
+      default:
+        LUMEN_UNREACHABLE("a move of {}", graph::op_info(node_.op).name);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void finish(Draft& draft, const std::string& plan, double bytes) {
+    out_.steps.push_back(draft.finish(plan, 0, bytes));
+  }
+
+  double result_bytes() const { return static_cast<double>(graph::byte_size(node_.type)); }
+
+  // Zeros to the whole result.
+  void fill_zero() {
+    Draft draft(g_);
+    loop::Builder& b = draft.b;
+    const loop::BufferId buffer = draft.value(root_, true);
+    const int64_t bytes = graph::byte_size(node_.type), wide = int64_t{lanes_} * 4, grain = 4 * target_.grain(kGrain);
+    const int64_t tasks = (bytes + grain - 1) / grain;
+    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](ValueId task) {
+      const ValueId from = b.mul(task, b.i64(grain));
+      const ValueId to = b.op(ScalarOp::min_, b.add(from, b.i64(grain)), b.i64(bytes));
+      const ValueId whole = b.op(ScalarOp::sub_, to, b.op(ScalarOp::rem_, b.op(ScalarOp::sub_, to, from), b.i64(wide)));
+      b.loop(loop::LoopKind::serial, from, whole, wide,
+             [&](ValueId at) { b.store(buffer, b.integer(0, {Scalar::i32, lanes_}), at, 4); });
+      b.loop(loop::LoopKind::serial, whole, to, 1,
+             [&](ValueId at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), at, 1); });
+    });
+    finish(draft, fmt::format("zero {} bytes", bytes), static_cast<double>(bytes));
+  }
+
+  // value[i..] -> result[starts + first + i * steps]; where starts have axes, value has them in front, and every part
+  // goes to its own place.
+  void place(graph::ValueId value, const std::vector<int64_t>& first, const std::vector<int64_t>& steps,
+             const std::vector<graph::ValueId>& starts, const std::string& what) {
+    const std::vector<int64_t> shape = extents_of(g_[value].type.shape), whole = extents_of(node_.type.shape);
+    const std::vector<int64_t> dense = dense_strides_of(whole);
+    if (product(shape) == 0) return;
+    const size_t lead = shape.size() - whole.size();
+    Access to{root_, 0, std::vector<int64_t>(shape.size(), 0)};
+    for (size_t d = 0; d < whole.size(); ++d) {
+      to.offset += first[d] * dense[d];
+      if (shape[lead + d] != 1) to.strides[lead + d] = steps[d] * dense[d];
+    }
+    std::map<graph::ValueId, Access> loads{{value, follow_to(plan_, group_, value, shape)}};
+    for (const graph::ValueId s : starts) {
+      loads[s] = follow(plan_, group_, s);
+      loads[s].strides.resize(shape.size(), 0);  // a start's axes are the first
+    }
+    std::vector<bool> barrier(shape.size(), false);
+    if (lead > 0) barrier[lead - 1] = true;
+    Draft draft(g_);
+    loop::Builder& b = draft.b;
+    for (const auto& [v, access] : loads) declare_load(draft, access.source);
+    draft.value(root_, true);
+    Body body(draft, plan_, group_, shape, barrier, loads, {{root_, to}});
+    std::vector<int64_t> outer = body.extents();
+    const int64_t inner = outer.back();
+    outer.pop_back();
+    const int last = body.first_axis(static_cast<int>(outer.size()));
+    const bool apart = last >= 0 && last < static_cast<int>(lead);  // along the last axis each element is a part
+    const int lanes = body.store_stride(root_) == 1 && !apart ? lanes_ : 1;
+    const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * 4);
+    const Tasks tasks = cut(outer, inner, target_.grain(kGrain), unit);
+    // Moves the result's place to the starts. The innermost scope must end with the part.
+    const auto seek = [&](const std::function<void()>& write) {
+      std::vector<ValueId> at;
+      ValueId wanted = -1;
+      if (!apart) body.open_scalar();
+      for (const graph::ValueId s : starts) {
+        at.push_back(b.convert(ScalarOp::cast_, Scalar::i64, body.value(s)));
+        if (g_[s].type.shape.empty()) continue;
+        const ValueId some = b.op(ScalarOp::le_, b.i64(0), at.back());
+        wanted = wanted < 0 ? some : b.op(ScalarOp::and_, wanted, some);
+      }
+      if (!apart) body.close();
+      const auto go = [&] {
+        ValueId shift = b.i64(0);
+        for (size_t d = 0; d < starts.size(); ++d) {
+          const ValueId room = b.i64(whole[d] - shape[lead + d]);
+          const ValueId ok =
+              b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), at[d]), b.op(ScalarOp::le_, at[d], room));
+          b.guard(ok, at[d], loop::kGuardUpdate);
+          const ValueId inside = b.op(ScalarOp::max_, b.i64(0), b.op(ScalarOp::min_, at[d], room));
+          shift = b.add(shift, b.mul(inside, b.i64(dense[d])));
+        }
+        body.shift_store(root_, shift);
+        write();
+      };
+      if (wanted < 0) {
+        go();
+      } else {
+        b.branch(wanted, go);
+      }
+    };
+    const auto begin = [&] {
+      body.begin_task();
+      if (!starts.empty() && lead == 0) seek([] {});
+    };
+    for_tasks(b, tasks, outer, inner, begin, [&](const std::vector<ValueId>& counters, ValueId from, ValueId upto) {
+      for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+      const auto run = [&] {
+        for_lanes(b, body, lanes, lanes == 1 ? 1 : 4, from, upto, inner % lanes == 0,
+                  [&](int) { body.store(root_, body.value(value)); });
+      };
+      if (apart) {
+        b.loop(loop::LoopKind::serial, from, upto, 1, [&](ValueId at) {
+          body.open_lanes(at, 1, -1);
+          seek([&] { body.store(root_, body.value(value)); });
+          body.close();
+        });
+      } else if (lead > 0) {
+        seek(run);
+      } else {
+        run();
+      }
+      for (size_t d = 0; d < counters.size(); ++d) body.close();
+    });
+    finish(draft, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(whole)),
+           8.0 * static_cast<double>(product(shape)));
+  }
+
+  void declare_load(Draft& draft, graph::ValueId source) {
+    const Node& n = g_[source];
+    const bool in_memory = std::find(group_.inputs.begin(), group_.inputs.end(), source) != group_.inputs.end();
+    if (in_memory) draft.value(source, false);
+    if (!in_memory && n.op == Op::cast_) draft.value(n.operands[0], false);
+  }
+
+  // The row a run-time index names, checked; kept inside the table so that the kernel may go on.
+  ValueId checked_index(loop::Builder& b, ValueId index, int64_t rows) {
+    index = b.convert(ScalarOp::cast_, Scalar::i64, index);
+    const ValueId ok =
+        b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), index), b.op(ScalarOp::lt_, index, b.i64(rows)));
+    b.guard(ok, index, loop::kGuardIndex);
+    return b.op(ScalarOp::max_, b.i64(0), b.op(ScalarOp::min_, index, b.i64(rows - 1)));
+  }
+
+  // Accesses of a tensor [i.., j..] whose leading axes an index [i..] numbers.
+  struct Indexed {
+    Access rows, index;
+    std::vector<bool> barrier;
+  };
+
+  void gather() {
+    const graph::ValueId table = node_.operands[0], index = node_.operands[1];
+    const std::vector<int64_t> shape = extents_of(node_.type.shape);
+    const std::vector<int64_t> table_shape = extents_of(g_[table].type.shape);
+    const size_t lead = g_[index].type.shape.size();
+    if (product(shape) == 0) return;
+    const Access from = follow(plan_, group_, table), number = follow(plan_, group_, index);
+    // Extent-1 axes have stride 0 in an access, but a table of one row needs none.
+    Access rows{from.source, from.offset, std::vector<int64_t>(shape.size(), 0)},
+        which{number.source, number.offset, std::vector<int64_t>(shape.size(), 0)};
+    for (size_t d = 0; d < lead; ++d) which.strides[d] = number.strides[d];
+    for (size_t d = lead; d < shape.size(); ++d) rows.strides[d] = from.strides[1 + d - lead];
+    std::vector<bool> barrier(shape.size(), false);
+    if (lead > 0) barrier[lead - 1] = true;
+    Draft draft(g_);
+    loop::Builder& b = draft.b;
+    declare_load(draft, from.source);
+    declare_load(draft, number.source);
+    draft.value(root_, true);
+    Body body(draft, plan_, group_, shape, barrier, {{table, rows}, {index, which}}, {});
+    std::vector<int64_t> outer = body.extents();
+    const int64_t inner = outer.back();
+    outer.pop_back();
+    const int last = static_cast<int>(outer.size());
+    const bool lanes_index =
+        body.first_axis(last) >= 0 && body.first_axis(last) < static_cast<int>(lead);  // each lane another row
+    const int64_t unit = lanes_index ? 1 : std::lcm<int64_t>(body.chunking(lanes_).chunk, int64_t{lanes_} * 4);
+    const Tasks tasks = cut(outer, inner, target_.grain(kGrain), unit);
+    const int64_t row_stride = from.strides[0];
+    const auto seek = [&] {
+      const ValueId i = checked_index(b, body.value(index), table_shape[0]);
+      body.shift_load(table, b.mul(i, b.i64(row_stride)));
+    };
+    for_tasks(
+        b, tasks, outer, inner, [&] { body.begin_task(); },
+        [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
+          for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+          if (lanes_index) {
+            b.loop(loop::LoopKind::serial, first, end, 1, [&](ValueId at) {
+              body.open_lanes(at, 1, -1);
+              seek();
+              body.store(root_, body.value(table));
+              body.close();
+            });
+          } else {
+            body.open_scalar();
+            const ValueId i = checked_index(b, body.value(index), table_shape[0]);
+            body.close();
+            body.shift_load(table, b.mul(i, b.i64(row_stride)));
+            for_lanes(b, body, lanes_, 4, first, end, inner % lanes_ == 0,
+                      [&](int) { body.store(root_, body.value(table)); });
+          }
+          for (size_t d = 0; d < counters.size(); ++d) body.close();
+        });
+    finish(draft, fmt::format("gather {} of {}", shape_text(shape), shape_text(table_shape)), 2 * result_bytes());
+  }
+
+  // Columns in parallel, values in their order: the same bits at any thread count.
+  void scatter_add() {
+    const graph::ValueId value = node_.operands[0], index = node_.operands[1];
+    const std::vector<int64_t> shape = extents_of(g_[value].type.shape), whole = extents_of(node_.type.shape);
+    const size_t lead = g_[index].type.shape.size();
+    if (product(shape) == 0) return;
+    const Access number = follow(plan_, group_, index);
+    Access which{number.source, number.offset, std::vector<int64_t>(shape.size(), 0)};
+    for (size_t d = 0; d < lead; ++d) which.strides[d] = number.strides[d];
+    const std::vector<int64_t> dense = dense_strides_of(whole);
+    Access to{root_, 0, std::vector<int64_t>(shape.size(), 0)};
+    for (size_t d = lead; d < shape.size(); ++d)
+      if (shape[d] != 1) to.strides[d] = dense[1 + d - lead];
+    std::vector<bool> barrier(shape.size(), false);
+    if (lead > 0) barrier[lead - 1] = true;
+    const Access from = follow_to(plan_, group_, value, shape);
+    Draft draft(g_);
+    loop::Builder& b = draft.b;
+    declare_load(draft, from.source);
+    declare_load(draft, number.source);
+    const loop::BufferId buffer = draft.value(root_, true);
+    Body body(draft, plan_, group_, shape, barrier, {{value, from}, {index, which}}, {{root_, to}});
+    const std::vector<int64_t>& extents = body.extents();
+    std::vector<int> lead_axes, column_axes;
+    for (size_t d = 0; d < extents.size(); ++d) {
+      const bool is_lead = body.first_axis(static_cast<int>(d)) < static_cast<int>(lead);
+      (is_lead ? lead_axes : column_axes).push_back(static_cast<int>(d));
+    }
+    const Scalar s = node_.type.element.scalar;
+    const auto add = [&] {
+      const ValueId place = b.mul(body.store_place(root_), b.i64(scalar_bytes(s)));
+      const ValueId old =
+          b.load(buffer, {s, body.lanes()}, place, scalar_bytes(s), body.lanes() > 1 ? body.count() : -1);
+      body.store(root_, b.add(old, body.value(value)));
+    };
+    const auto seek = [&] {
+      body.shift_store(root_, b.mul(checked_index(b, body.value(index), whole[0]), b.i64(dense[0])));
+    };
+    if (column_axes.empty()) {  // every value its own row: one task, one after another
+      b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(1), 1, [&](ValueId) {
+        body.begin_task();
+        nest(b, body, lead_axes, 0, [&](ValueId at) {
+          body.open_lanes(at, 1, -1);
+          seek();
+          add();
+          body.close();
+        });
+      });
+    } else {
+      std::vector<int64_t> outer;
+      for (size_t k = 0; k + 1 < column_axes.size(); ++k) outer.push_back(extents[column_axes[k]]);
+      const int64_t inner = extents[column_axes.back()];
+      const int64_t unit = std::lcm<int64_t>(body.chunking(lanes_).chunk, int64_t{lanes_} * 2);
+      Tasks tasks;
+      tasks.rows = product(outer);
+      tasks.part = std::min(unit, inner);
+      tasks.parts = (inner + tasks.part - 1) / tasks.part;
+      for_tasks(
+          b, tasks, outer, inner, [&] { body.begin_task(); },
+          [&](const std::vector<ValueId>& counters, ValueId first, ValueId end) {
+            for (size_t k = 0; k < counters.size(); ++k) body.open(column_axes[k], counters[k]);
+            open_all(b, body, lead_axes, 0, [&] {
+              body.open_scalar();
+              const ValueId i = checked_index(b, body.value(index), whole[0]);
+              body.close();
+              body.shift_store(root_, b.mul(i, b.i64(dense[0])));
+              for_lanes(b, body, lanes_, 2, first, end, inner % lanes_ == 0, [&](int) { add(); });
+            });
+            for (size_t k = 0; k < counters.size(); ++k) body.close();
+          });
+    }
+    finish(draft, fmt::format("scatter_add {} into {}", shape_text(shape), shape_text(whole)),
+           12.0 * static_cast<double>(product(shape)));
+  }
+
+  // Loops over the axes, all opened.
+  void open_all(loop::Builder& b, Body& body, const std::vector<int>& axes, size_t depth,
+                const std::function<void()>& inside) {
+    if (depth == axes.size()) {
+      inside();
+      return;
+    }
+    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[depth]]), 1, [&](ValueId i) {
+      body.open(axes[depth], i);
+      open_all(b, body, axes, depth + 1, inside);
+      body.close();
+    });
+  }
+  // The same, the last axis being the vector axis, which is left to `inside`.
+  void nest(loop::Builder& b, Body& body, const std::vector<int>& axes, size_t depth,
+            const std::function<void(ValueId)>& inside) {
+    b.loop(loop::LoopKind::serial, b.i64(0), b.i64(body.extents()[axes[depth]]), 1, [&](ValueId i) {
+      if (depth + 1 == axes.size()) {
+        inside(i);
+        return;
+      }
+      body.open(axes[depth], i);
+      nest(b, body, axes, depth + 1, inside);
+      body.close();
+    });
+  }
+
+  const graph::Plan& plan_;
+  const graph::Graph& g_;
+  const graph::Group& group_;
+  graph::ValueId root_;
+  const Node& node_;
+  const machine::Machine& target_;
+  int lanes_;
+  Synthesis out_;
+};
+
+}  // namespace
+
+Synthesis synthesize_move(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
+  const Node& root = plan.graph[group.root];
+  if (root.op == Op::cast_ && root.type.element.format)
+    return has_map(plan, group) ? encode_map(plan, group, target) : synthesize_cast(plan, group, target);
+  if (is_load(plan, group, group.root)) return synthesize_map(plan, group, target);
+  return MoveKernel(plan, group, target).run();
+}
+
+}  // namespace lumen::synth

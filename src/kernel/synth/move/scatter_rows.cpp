@@ -1,0 +1,443 @@
+// See scatter_rows.h. Sorting is by digits, least first: blocks count how often a part of the numbers has each digit,
+// then every lane owns a digit and walks the part, noting what is its own. No two lanes write one place, none waits for
+// another.
+#include "kernel/synth/move/scatter_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "base/check.h"
+#include "kernel/synth/body/nest.h"
+#include "kernel/synth/reduce/reduce.h"
+#include "kernel/synth/step/ceil_div.h"
+
+namespace lumen::synth {
+
+using loop::BufferId;
+using loop::LoopKind;
+using loop::Space;
+using loop::ValueId;
+using loop::VType;
+
+namespace {
+
+constexpr int64_t kFewest = 32;     // values worth sorting
+constexpr int64_t kChunk = 512;     // numbers in shared memory
+constexpr int64_t kMostParts = 64;  // of the numbers, each with counts of its own
+constexpr int kMostDigit = 8;       // bits
+constexpr int64_t kBytes = 16;      // a lane reads at once
+constexpr int64_t kAhead = 4;       // loads on their way
+
+const VType kI32{Scalar::i32, 1}, kI32x4{Scalar::i32, 4};
+
+class Scatter {
+ public:
+  Scatter(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target)
+      : g_(plan.graph), group_(group), node_(plan.graph[group.root]), target_(target) {
+    const std::vector<int64_t> shape = extents_of(g_[value()].type.shape);
+    const size_t lead = g_[index()].type.shape.size();
+    whole_ = extents_of(node_.type.shape);
+    from_ = follow(plan, group, value());
+    which_ = follow(plan, group, index());
+    numbers_.assign(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(lead));
+    const std::vector<int64_t> columns(shape.begin() + static_cast<std::ptrdiff_t>(lead), shape.end());
+    const std::vector<int64_t> strides(from_.strides.begin() + static_cast<std::ptrdiff_t>(lead), from_.strides.end());
+    columns_ = collapse(columns, {strides, dense_strides_of(columns)}, {});
+    rows_ = whole_[0];
+    count_ = product(numbers_);
+    width_ = product(columns);
+    type_ = node_.type.element.scalar;
+    sum_ = accumulator_type(type_);
+  }
+
+  bool fits() const {
+    const auto in_memory = [&](const Access& a) {
+      return std::find(group_.inputs.begin(), group_.inputs.end(), a.source) != group_.inputs.end() &&
+             !g_[a.source].type.element.format;
+    };
+    constexpr int64_t most = int64_t{1} << 31;
+    return target_.wave > 1 && in_memory(from_) && in_memory(which_) && g_[value()].type.element.scalar == type_ &&
+           g_[index()].type.element.scalar == Scalar::i32 && count_ >= kFewest && count_ < most && rows_ > 0 &&
+           rows_ < most && width_ > 0 && type_ != Scalar::boolean;
+  }
+
+  Synthesis run() {
+    const int bits = std::max(1, static_cast<int>(std::bit_width(static_cast<uint64_t>(rows_ - 1))));
+    const int passes = (bits + kMostDigit - 1) / kMostDigit;
+    digit_ = (bits + passes - 1) / passes;
+    lanes_ = std::max<int64_t>(int64_t{1} << digit_, target_.wave);
+    part_ = std::max(kChunk, round_up(ceil_div(count_, kMostParts), kChunk));
+    parts_ = ceil_div(count_, part_);
+    // Values of a piece: as many as a list has pieces, where all are in one.
+    piece_ = std::clamp<int64_t>(int64_t{1} << (std::bit_width(static_cast<uint64_t>(count_)) / 2 - 1), 8, 1024);
+    plan_columns();
+
+    counts_ = scratch(parts_ * lanes_ * 4);
+    keys_ = {scratch(count_ * 4), scratch(count_ * 4)};
+    order_ = {scratch(count_ * 4), scratch(count_ * 4)};
+    begins_ = scratch((rows_ + 1) * 4);
+    for (int pass = 0; pass < passes; ++pass) {
+      count_digits(pass);
+      place(pass);
+    }
+    const auto sorted = static_cast<size_t>((passes - 1) % 2);
+    find_begins(keys_[sorted]);
+    if (count_ >= piece_) {
+      pieces_ = scratch(count_ / piece_ * width_ * scalar_bytes(sum_));
+      add_pieces(keys_[sorted], order_[sorted]);
+    }
+    add_rows(order_[sorted]);
+    return std::move(out_);
+  }
+
+ private:
+  graph::ValueId value() const { return node_.operands[0]; }
+  graph::ValueId index() const { return node_.operands[1]; }
+  int scratch(int64_t bytes) {
+    out_.scratch.push_back(bytes);
+    return static_cast<int>(out_.scratch.size()) - 1;
+  }
+  BufferId numbers(Draft& d, int which, bool written) { return d.scratch(which, count_ * 4, written); }
+  static ValueId narrow(loop::Builder& b, ValueId x) { return b.convert(ScalarOp::cast_, Scalar::i32, x); }
+  static ValueId wide(loop::Builder& b, ValueId x) { return b.convert(ScalarOp::cast_, Scalar::i64, x); }
+  static ValueId bytes(loop::Builder& b, ValueId number) { return b.mul(number, b.i64(4)); }
+  void finish(Draft& d, const std::string& plan, double bytes) { out_.steps.push_back(d.finish(plan, 0, bytes)); }
+
+  // Where lines lie of which a number names one.
+  ValueId offset(loop::Builder& b, ValueId number, const std::vector<int64_t>& extents,
+                 const std::vector<int64_t>& strides) const {
+    const Collapsed c =
+        collapse(extents, {{strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(extents.size())}}, {});
+    const std::vector<ValueId> at = digits(b, number, c.extents);
+    ValueId sum = b.i64(0);
+    for (size_t d = 0; d < at.size(); ++d) sum = b.add(sum, b.mul(at[d], b.i64(c.strides[0][d])));
+    return sum;
+  }
+
+  // The row that a number's value goes to; outside ones are guarded and kept inside so that the kernel may go on.
+  ValueId first_key(loop::Builder& b, BufferId from, ValueId number, bool guards) const {
+    const ValueId at = b.add(b.i64(which_.offset), offset(b, number, numbers_, which_.strides));
+    const ValueId x = wide(b, b.load(from, kI32, bytes(b, at), 4));
+    if (guards)
+      b.guard(b.op(ScalarOp::and_, b.op(ScalarOp::le_, b.i64(0), x), b.op(ScalarOp::lt_, x, b.i64(rows_))), x,
+              loop::kGuardIndex);
+    return narrow(b, b.op(ScalarOp::max_, b.i64(0), b.op(ScalarOp::min_, x, b.i64(rows_ - 1))));
+  }
+  ValueId digit_of(loop::Builder& b, ValueId key, int pass) const {
+    const ValueId shifted = b.op(ScalarOp::shr_, key, b.integer(int64_t{pass} * digit_, kI32));
+    return b.op(ScalarOp::and_, shifted, b.integer((int64_t{1} << digit_) - 1, kI32));
+  }
+
+  void each_lane(loop::Builder& b, const std::function<void(ValueId)>& body) {
+    b.loop(LoopKind::lane, b.i64(0), b.i64(lanes_), 1, body);
+  }
+  // Chunks of a block's part: `fill` puts number `number` to place `place` of the chunk, or says that there is none;
+  // then every lane walks it.
+  void each_chunk(loop::Builder& b, ValueId block, const std::function<void(ValueId number, ValueId place)>& fill,
+                  const std::function<void(ValueId place)>& none, const std::function<void(ValueId lane)>& walk) {
+    const ValueId first = b.mul(block, b.i64(part_));
+    b.loop(LoopKind::serial, b.i64(0), b.i64(part_), kChunk, [&](ValueId chunk) {
+      b.barrier();
+      each_lane(b, [&](ValueId lane) {
+        b.loop(LoopKind::serial, lane, b.i64(kChunk), lanes_, [&](ValueId at) {
+          const ValueId number = b.add(b.add(first, chunk), at), place = bytes(b, at);
+          b.branch(b.op(ScalarOp::lt_, number, b.i64(count_)), [&] { fill(number, place); }, [&] { none(place); });
+        });
+      });
+      b.barrier();
+      each_lane(b, walk);
+    });
+  }
+
+  // counts[part][digit]
+  void count_digits(int pass) {
+    Draft d(g_);
+    loop::Builder& b = d.b;
+    const BufferId from = pass == 0 ? d.value(which_.source, false) : numbers(d, keys_[(pass - 1) % 2], false);
+    const BufferId counts = d.scratch(counts_, parts_ * lanes_ * 4, true);
+    b.loop(LoopKind::grid, b.i64(0), b.i64(parts_), 1, [&](ValueId block) {
+      const BufferId seen = b.alloc(kChunk * 4, 16, Space::shared), own = b.alloc(16, 16);
+      each_lane(b, [&](ValueId) { b.store(own, b.integer(0, kI32x4), b.i64(0), 16); });
+      each_chunk(
+          b, block,
+          [&](ValueId number, ValueId place) {
+            const ValueId key = pass == 0 ? first_key(b, from, number, true) : b.load(from, kI32, bytes(b, number), 4);
+            b.store(seen, digit_of(b, key, pass), place, 4);
+          },
+          [&](ValueId place) { b.store(seen, b.integer(-1, kI32), place, 4); },
+          [&](ValueId lane) {
+            const ValueId mine = b.splat(narrow(b, lane), 4);
+            b.loop(LoopKind::serial, b.i64(0), b.i64(kChunk * 4), 16, [&](ValueId at) {
+              const ValueId hit = b.op(ScalarOp::eq_, b.load(seen, kI32x4, at, 16), mine);
+              const ValueId one = b.op(ScalarOp::select_, hit, b.integer(1, kI32x4), b.integer(0, kI32x4));
+              b.store(own, b.add(b.load(own, kI32x4, b.i64(0), 16), one), b.i64(0), 16);
+            });
+          });
+      each_lane(b, [&](ValueId lane) {
+        const ValueId all = b.fold(ScalarOp::add_, b.load(own, kI32x4, b.i64(0), 16));
+        b.store(counts, all, bytes(b, b.add(b.mul(block, b.i64(lanes_)), lane)), 4);
+      });
+    });
+    finish(d, fmt::format("scatter_add count {} by digit {} of {} bits", count_, pass, digit_),
+           4.0 * static_cast<double>(count_));
+  }
+
+  // Numbers and keys in the order of this digit, equal ones as they were.
+  void place(int pass) {
+    Draft d(g_);
+    loop::Builder& b = d.b;
+    const bool first = pass == 0;
+    const size_t to = static_cast<size_t>(pass % 2), before = 1 - to;
+    const BufferId from = first ? d.value(which_.source, false) : numbers(d, keys_[before], false);
+    const BufferId from_order = first ? -1 : numbers(d, order_[before], false);
+    const BufferId counts = d.scratch(counts_, parts_ * lanes_ * 4, false);
+    const BufferId to_keys = numbers(d, keys_[to], true), to_order = numbers(d, order_[to], true);
+    b.loop(LoopKind::grid, b.i64(0), b.i64(parts_), 1, [&](ValueId block) {
+      const BufferId seen = b.alloc(kChunk * 4, 16, Space::shared), keys = b.alloc(kChunk * 4, 16, Space::shared),
+                     order = b.alloc(kChunk * 4, 16, Space::shared), totals = b.alloc(lanes_ * 4, 16, Space::shared);
+      const BufferId next = b.alloc(4, 4), sum = b.alloc(4, 4);
+      const auto get = [&](BufferId x) { return b.load(x, kI32, b.i64(0), 4); };
+      const auto add = [&](BufferId x, ValueId y) { b.store(x, b.add(get(x), y), b.i64(0), 4); };
+      const auto add_all = [&](BufferId x, BufferId numbers_of, ValueId begin, ValueId end,
+                               const std::function<ValueId(ValueId)>& place) {
+        walk(b, begin, end, [&](ValueId at, int64_t together) {
+          std::vector<ValueId> some;
+          for (int64_t i = 0; i < together; ++i)
+            some.push_back(b.load(numbers_of, kI32, bytes(b, place(b.add(at, b.i64(i)))), 4));
+          for (const ValueId one : some) add(x, one);
+        });
+      };
+      // Behind all with smaller digits, and those of earlier parts with this one.
+      each_lane(b, [&](ValueId lane) {
+        const auto of_part = [&](ValueId part) { return b.add(b.mul(part, b.i64(lanes_)), lane); };
+        b.store(next, b.integer(0, kI32), b.i64(0), 4);
+        add_all(next, counts, b.i64(0), block, of_part);
+        b.store(sum, get(next), b.i64(0), 4);
+        add_all(sum, counts, block, b.i64(parts_), of_part);
+        b.store(totals, get(sum), bytes(b, lane), 4);
+      });
+      b.barrier();
+      each_lane(b, [&](ValueId lane) { add_all(next, totals, b.i64(0), lane, [](ValueId at) { return at; }); });
+      each_chunk(
+          b, block,
+          [&](ValueId number, ValueId place) {
+            const ValueId key = first ? first_key(b, from, number, false) : b.load(from, kI32, bytes(b, number), 4);
+            b.store(seen, digit_of(b, key, pass), place, 4);
+            b.store(keys, key, place, 4);
+            b.store(order, first ? narrow(b, number) : b.load(from_order, kI32, bytes(b, number), 4), place, 4);
+          },
+          [&](ValueId place) { b.store(seen, b.integer(-1, kI32), place, 4); },
+          [&](ValueId lane) {
+            const ValueId mine = narrow(b, lane);
+            b.loop(LoopKind::serial, b.i64(0), b.i64(kChunk * 4), 16, [&](ValueId at) {
+              const ValueId four = b.load(seen, kI32x4, at, 16);
+              for (int i = 0; i < 4; ++i)
+                b.branch(b.op(ScalarOp::eq_, b.extract(four, i), mine), [&] {
+                  const ValueId here = b.add(at, b.i64(4 * i)), there = bytes(b, wide(b, get(next)));
+                  b.store(to_keys, b.load(keys, kI32, here, 4), there, 4);
+                  b.store(to_order, b.load(order, kI32, here, 4), there, 4);
+                  add(next, b.integer(1, kI32));
+                });
+            });
+          });
+    });
+    finish(d, fmt::format("scatter_add sort {} by digit {} of {} bits", count_, pass, digit_),
+           16.0 * static_cast<double>(count_));
+  }
+
+  // begins[row]: how many of the sorted keys are smaller, for every row and the one behind the last.
+  void find_begins(int sorted) {
+    Draft d(g_);
+    loop::Builder& b = d.b;
+    const BufferId keys = numbers(d, sorted, false), begins = d.scratch(begins_, (rows_ + 1) * 4, true);
+    b.loop(LoopKind::parallel, b.i64(0), b.i64(rows_ + 1), 1, [&](ValueId row) {
+      ValueId below = b.i64(0);
+      for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count_))); step > 0; step /= 2) {
+        const ValueId next = b.add(below, b.i64(step));
+        const ValueId last = b.op(ScalarOp::min_, b.op(ScalarOp::sub_, next, b.i64(1)), b.i64(count_ - 1));
+        const ValueId key = wide(b, b.load(keys, kI32, bytes(b, last), 4));
+        const ValueId is_below =
+            b.op(ScalarOp::and_, b.op(ScalarOp::le_, next, b.i64(count_)), b.op(ScalarOp::lt_, key, row));
+        below = b.op(ScalarOp::select_, is_below, next, below);
+      }
+      b.store(begins, narrow(b, below), bytes(b, row), 4);
+    });
+    finish(d, fmt::format("scatter_add begins of {} rows", rows_), 4.0 * static_cast<double>(rows_));
+  }
+
+  // A task has `ways_` vectors of a row, such that neighbours read beside each other.
+  void plan_columns() {
+    const int64_t inner = columns_.extents.back();
+    const auto wanted = static_cast<int>(kBytes / std::max<int64_t>(scalar_bytes(type_), scalar_bytes(sum_)));
+    const auto reaches = [&](int64_t n) {
+      bool all =
+          columns_.strides[0].back() == 1 && columns_.strides[1].back() == 1 && inner % n == 0 && from_.offset % n == 0;
+      for (size_t d = 0; d < numbers_.size(); ++d) all = all && from_.strides[d] % n == 0;
+      for (const auto& strides : columns_.strides)
+        for (size_t d = 0; d + 1 < strides.size(); ++d) all = all && strides[d] % n == 0;
+      return all;
+    };
+    vector_ = reaches(wanted) ? wanted : 1;
+    // Sums of short floats are half a line apart; two vectors hide more of the way to memory.
+    ways_ = columns_.extents.size() == 1 && width_ % (2 * vector_ * target_.wave) == 0 ? 2 : 1;
+    beside_ = ways_ > 1 ? target_.wave : width_ / vector_;
+  }
+  int64_t tasks_of_row() const { return width_ / vector_ / ways_; }
+
+  struct Spot {
+    std::vector<ValueId> from, to;  // elements, one per way
+  };
+  Spot columns_of(loop::Builder& b, ValueId task) const {
+    Spot spot;
+    ValueId first = b.mul(b.op(ScalarOp::rem_, task, b.i64(beside_)), b.i64(vector_));
+    if (tasks_of_row() != beside_)
+      first = b.add(first, b.mul(b.op(ScalarOp::div_, task, b.i64(beside_)), b.i64(beside_ * vector_ * ways_)));
+    for (int way = 0; way < ways_; ++way) {
+      const std::vector<ValueId> at = digits(b, b.add(first, b.i64(way * beside_ * vector_)), columns_.extents);
+      ValueId from = b.i64(from_.offset), to = b.i64(0);
+      for (size_t d = 0; d < at.size(); ++d) {
+        from = b.add(from, b.mul(at[d], b.i64(columns_.strides[0][d])));
+        to = b.add(to, b.mul(at[d], b.i64(columns_.strides[1][d])));
+      }
+      spot.from.push_back(from);
+      spot.to.push_back(to);
+    }
+    return spot;
+  }
+
+  // sums += values of places first .. end among the sorted.
+  void add_values(loop::Builder& b, const std::vector<BufferId>& sums, BufferId values, BufferId order,
+                  const Spot& spot, ValueId first, ValueId end) {
+    const auto some = [&](ValueId at, int64_t together) {
+      std::vector<ValueId> lines, x;
+      for (int64_t i = 0; i < together; ++i) {
+        const ValueId number = b.load(order, kI32, bytes(b, b.add(at, b.i64(i))), 4);
+        lines.push_back(offset(b, wide(b, number), numbers_, from_.strides));
+      }
+      const int align = static_cast<int>(vector_ * scalar_bytes(type_));
+      for (const ValueId line : lines)
+        for (const ValueId from : spot.from)
+          x.push_back(b.load(values, {type_, vector_}, b.mul(b.add(line, from), b.i64(scalar_bytes(type_))), align));
+      for (size_t i = 0; i < x.size(); ++i) add(b, sums[i % sums.size()], b.convert(ScalarOp::cast_, sum_, x[i]));
+    };
+    walk(b, first, end, some);
+  }
+  // `some` at places first .. end, several at once.
+  void walk(loop::Builder& b, ValueId first, ValueId end, const std::function<void(ValueId, int64_t)>& some) {
+    const ValueId length = b.op(ScalarOp::sub_, end, first);
+    const ValueId whole = b.op(ScalarOp::sub_, end, b.op(ScalarOp::rem_, length, b.i64(kAhead)));
+    b.loop(LoopKind::serial, first, whole, kAhead, [&](ValueId at) { some(at, kAhead); });
+    b.loop(LoopKind::serial, whole, end, 1, [&](ValueId at) { some(at, 1); });
+  }
+  std::vector<BufferId> zeros(loop::Builder& b) const {
+    std::vector<BufferId> sums;
+    for (int way = 0; way < ways_; ++way) {
+      sums.push_back(b.alloc(vector_ * scalar_bytes(sum_), 16));
+      const VType type{sum_, vector_};
+      b.store(sums.back(), is_float(sum_) ? b.real(0, type) : b.integer(0, type), b.i64(0), align());
+    }
+    return sums;
+  }
+  int align() const { return static_cast<int>(vector_ * scalar_bytes(sum_)); }
+  ValueId get(loop::Builder& b, BufferId sum) const { return b.load(sum, {sum_, vector_}, b.i64(0), align()); }
+  void add(loop::Builder& b, BufferId sum, ValueId x) const { b.store(sum, b.add(get(b, sum), x), b.i64(0), align()); }
+
+  // Pieces that lie in one row's list whole.
+  void add_pieces(int sorted, int ordered) {
+    Draft d(g_);
+    loop::Builder& b = d.b;
+    const int64_t pieces = count_ / piece_, size = scalar_bytes(sum_);
+    const BufferId values = d.value(from_.source, false), keys = numbers(d, sorted, false),
+                   order = numbers(d, ordered, false), out = d.scratch(pieces_, pieces * width_ * size, true);
+    b.loop(LoopKind::parallel, b.i64(0), b.i64(pieces * tasks_of_row()), 1, [&](ValueId task) {
+      const ValueId piece = b.op(ScalarOp::div_, task, b.i64(tasks_of_row()));
+      const ValueId first = b.mul(piece, b.i64(piece_)), end = b.add(first, b.i64(piece_));
+      const ValueId low = b.load(keys, kI32, bytes(b, first), 4);
+      const ValueId high = b.load(keys, kI32, bytes(b, b.op(ScalarOp::sub_, end, b.i64(1))), 4);
+      b.branch(b.op(ScalarOp::eq_, low, high), [&] {
+        const Spot spot = columns_of(b, b.op(ScalarOp::rem_, task, b.i64(tasks_of_row())));
+        const std::vector<BufferId> sums = zeros(b);
+        add_values(b, sums, values, order, spot, first, end);
+        for (size_t way = 0; way < sums.size(); ++way)
+          b.store(out, get(b, sums[way]), b.mul(b.add(b.mul(piece, b.i64(width_)), spot.to[way]), b.i64(size)),
+                  align());
+      });
+    });
+    finish(d, fmt::format("scatter_add pieces of {} x{}x{}", piece_, vector_, ways_), 0);
+  }
+
+  void add_rows(int ordered) {
+    Draft d(g_);
+    loop::Builder& b = d.b;
+    const BufferId values = d.value(from_.source, false), order = numbers(d, ordered, false),
+                   begins = d.scratch(begins_, (rows_ + 1) * 4, false);
+    const int64_t size = scalar_bytes(sum_);
+    const BufferId pieces = pieces_ < 0 ? -1 : d.scratch(pieces_, count_ / piece_ * width_ * size, false);
+    const BufferId out = d.value(group_.root, true);
+    b.loop(LoopKind::parallel, b.i64(0), b.i64(rows_ * tasks_of_row()), 1, [&](ValueId task) {
+      const ValueId row = b.op(ScalarOp::div_, task, b.i64(tasks_of_row()));
+      const Spot spot = columns_of(b, b.op(ScalarOp::rem_, task, b.i64(tasks_of_row())));
+      const ValueId first = wide(b, b.load(begins, kI32, bytes(b, row), 4));
+      const ValueId end = wide(b, b.load(begins, kI32, bytes(b, b.add(row, b.i64(1))), 4));
+      const std::vector<BufferId> sums = zeros(b);
+      const auto by_one = [&](ValueId from, ValueId to) { add_values(b, sums, values, order, spot, from, to); };
+      if (pieces < 0) {
+        by_one(first, end);
+      } else {
+        const ValueId begin = b.op(ScalarOp::div_, b.add(first, b.i64(piece_ - 1)), b.i64(piece_));
+        const ValueId behind = b.op(ScalarOp::div_, end, b.i64(piece_));  // numbers of pieces
+        b.branch(
+            b.op(ScalarOp::lt_, begin, behind),
+            [&] {
+              by_one(first, b.mul(begin, b.i64(piece_)));
+              walk(b, begin, behind, [&](ValueId at, int64_t together) {
+                std::vector<ValueId> x;
+                for (int64_t i = 0; i < together; ++i)
+                  for (const ValueId to : spot.to)
+                    x.push_back(b.load(pieces, {sum_, vector_},
+                                       b.mul(b.add(b.mul(b.add(at, b.i64(i)), b.i64(width_)), to), b.i64(size)),
+                                       align()));
+                for (size_t i = 0; i < x.size(); ++i) add(b, sums[i % sums.size()], x[i]);
+              });
+              by_one(b.mul(behind, b.i64(piece_)), end);
+            },
+            [&] { by_one(first, end); });
+      }
+      for (size_t way = 0; way < sums.size(); ++way)
+        b.store(out, b.convert(ScalarOp::cast_, type_, get(b, sums[way])),
+                b.mul(b.add(b.mul(row, b.i64(width_)), spot.to[way]), b.i64(scalar_bytes(type_))),
+                static_cast<int>(vector_ * scalar_bytes(type_)));
+    });
+    finish(d, fmt::format("scatter_add {}x{} into rows of {} x{}x{}", count_, width_, rows_, vector_, ways_),
+           static_cast<double>((count_ + rows_) * width_ * scalar_bytes(type_)));
+  }
+
+  const graph::Graph& g_;
+  const graph::Group& group_;
+  const graph::Node& node_;
+  const machine::Machine& target_;
+  Access from_, which_;
+  std::vector<int64_t> whole_, numbers_;  // extents of the result, of the index
+  Collapsed columns_;                     // of a value: in memory, in the result
+  int64_t rows_ = 0, count_ = 0, width_ = 0;
+  Scalar type_ = Scalar::f32, sum_ = Scalar::f32;
+  int digit_ = 1;                                          // bits
+  int64_t lanes_ = 1, part_ = 1, parts_ = 1, piece_ = 1;   // of a block; numbers of a part, parts; values of a piece
+  int vector_ = 1, ways_ = 1;                              // numbers of a lane
+  int64_t beside_ = 1;                                     // tasks whose vectors lie beside each other
+  int counts_ = -1, begins_ = -1, pieces_ = -1;            // scratch
+  std::array<int, 2> keys_ = {-1, -1}, order_ = {-1, -1};  // after even passes, after odd ones
+  Synthesis out_;
+};
+
+}  // namespace
+
+std::optional<Synthesis> scatter_by_rows(const graph::Plan& plan, const graph::Group& group,
+                                         const machine::Machine& target) {
+  Scatter s(plan, group, target);
+  if (!s.fits()) return {};
+  return s.run();
+}
+
+}  // namespace lumen::synth

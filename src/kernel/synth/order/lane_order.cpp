@@ -1,0 +1,116 @@
+// Planes: sorts the elements of a unit by the place of their bits in a byte, then by byte.
+#include "kernel/synth/order/lane_order.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+
+namespace lumen::synth {
+namespace {
+
+constexpr int64_t kMostElements = 1024;  // of a unit: straight code
+constexpr int64_t kShortestRun = 8;      // bytes one after another that are worth an order of their own
+
+// The field with a code of at most eight bits for each element of a block.
+const Field* field_of_codes(const Format& f) {
+  const Field* found = nullptr;
+  for (const Field& field : f.fields)
+    if (field.level == Level::block && field.count == f.block && field.type.bits <= 8 && f.block > 1) {
+      if (found) return nullptr;
+      found = &field;
+    }
+  return found;
+}
+
+// Bit of the widest piece of an element's code in its block; nothing when it crosses bytes.
+std::optional<int64_t> bit_of(const Field& field, int64_t element) {
+  const LayoutPiece* widest = nullptr;
+  for (const LayoutPiece& piece : field.layout.pieces)
+    if (element >= piece.first && element < piece.first + piece.count && (!widest || piece.bits > widest->bits))
+      widest = &piece;
+  const int64_t bit = widest->bit_of(element);
+  if (bit % 8 + widest->bits > 8) return std::nullopt;
+  return bit;
+}
+
+// Vectors of a unit of `blocks` blocks; nothing when the layout has no planes of whole vectors.
+std::optional<LaneOrder> planes(const Format& f, const Field& field, int64_t blocks, int lanes, int run,
+                                int64_t group) {
+  struct At {
+    int64_t byte, element;
+  };
+  std::map<int64_t, std::vector<At>> by_shift;
+  for (int64_t e = 0; e < blocks * f.block; ++e) {
+    const auto bit = bit_of(field, e % f.block);
+    if (!bit) return std::nullopt;
+    by_shift[*bit % 8].push_back({e / f.block * f.block_bytes + *bit / 8, e});
+  }
+  const size_t count = by_shift.begin()->second.size();
+  if (count % static_cast<size_t>(lanes) != 0) return std::nullopt;
+  for (auto& [shift, list] : by_shift) {
+    if (list.size() != count) return std::nullopt;
+    std::sort(list.begin(), list.end(), [](const At& x, const At& y) { return x.byte < y.byte; });
+    for (size_t i = 0; i < count; ++i) {
+      if (i % kShortestRun != 0 && list[i].byte != list[i - 1].byte + 1) return std::nullopt;
+      const size_t first = i / static_cast<size_t>(run) * static_cast<size_t>(run);
+      if (list[i].element / group != list[first].element / group) return std::nullopt;
+    }
+  }
+  LaneOrder order{blocks * f.block, {}};
+  for (size_t first = 0; first < count; first += static_cast<size_t>(lanes))
+    for (const auto& [shift, list] : by_shift) {
+      order.vectors.emplace_back();
+      for (size_t i = first; i < first + static_cast<size_t>(lanes); ++i)
+        order.vectors.back().push_back(list[i].element);
+    }
+  return order;
+}
+
+}  // namespace
+
+LaneOrder natural_order(int64_t elements, int lanes) {
+  LaneOrder order{elements, {}};
+  for (int64_t first = 0; first < elements; first += lanes) {
+    order.vectors.emplace_back();
+    for (int64_t e = first; e < first + lanes; ++e) order.vectors.back().push_back(e < elements ? e : -1);
+  }
+  return order;
+}
+
+RowOrder choose_order(const Format& f, int64_t k, int lanes, int run, int64_t group, int64_t most_groups) {
+  const Field* codes = field_of_codes(f);
+  // The smallest unit that has planes, else whole blocks and whole vectors.
+  LaneOrder best;
+  int64_t base = 0;
+  for (int64_t blocks = 1; codes && blocks * f.block <= kMostElements && base == 0; ++blocks) {
+    if (blocks * f.block % kActivationGroup != 0) continue;
+    if (auto order = planes(f, *codes, blocks, lanes, run, group)) {
+      base = blocks * f.block;
+      best = std::move(*order);
+    }
+  }
+  const bool has_planes = base != 0;
+  if (!has_planes) {
+    base = std::lcm(std::lcm(f.block, static_cast<int64_t>(lanes)), kActivationGroup);
+    if (base > kMostElements) base = std::lcm(f.block, kActivationGroup);
+    best = natural_order(base, lanes);
+  }
+  // Grown while rows are whole units: more groups at once fill the vectors of scales.
+  int64_t unit = base;
+  while (2 * unit <= k && k % (2 * unit) == 0 && 2 * unit / group <= most_groups && 2 * unit <= kMostElements)
+    unit *= 2;
+  if (unit != base) {
+    if (has_planes)
+      best = *planes(f, *codes, unit / f.block, lanes, run, group);
+    else
+      best = natural_order(unit, lanes);
+  }
+  RowOrder out;
+  out.units = k / unit;
+  out.rest = natural_order(k % unit, lanes);
+  out.unit = std::move(best);
+  return out;
+}
+
+}  // namespace lumen::synth

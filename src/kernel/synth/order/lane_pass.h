@@ -1,0 +1,20 @@
+// Lanes that pass to each other what they have for each other: of a power of two of lanes `stride` apart each has an
+// item for everyone, and gets everyone's for itself, so that what belongs together in memory is written by one lane, or
+// by neighbours at once. Proved by tests/kernel/synth/gemm/block_write_test.cpp and dot_block_test.cpp.
+#pragma once
+
+#include <vector>
+
+#include "kernel/loop/build.h"
+
+namespace lumen::synth {
+
+// In a lane loop, by all lanes of a wave. `number`: this lane's among as many as there are items. The result's item i
+// is what lane i had for this one. Items are words of one type, as_words makes them.
+std::vector<loop::ValueId> pass_among_lanes(loop::Builder& b, loop::ValueId number, int stride,
+                                            std::vector<loop::ValueId> items);
+// The bits of numbers, 2 or a multiple of 4 bytes, in u16 or u32; and items beside each other in one value.
+loop::ValueId as_words(loop::Builder& b, loop::ValueId x);
+loop::ValueId beside_each_other(loop::Builder& b, const std::vector<loop::ValueId>& items);
+
+}  // namespace lumen::synth

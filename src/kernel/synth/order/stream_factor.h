@@ -1,0 +1,87 @@
+// Numbers of a packed row as a matrix instruction's factor, in the registers of a lane: short floats made of codes by
+// as few operations as the format allows. What codes stand for is said apart: scales and offsets of groups, and a
+// constant that codes lack, belong to the f32 sums. Formats enter through their layouts and routines. Proved by
+// tests/kernel/synth/gemm/dot_stream_test.cpp.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kernel/synth/order/factor.h"
+#include "kernel/synth/unpack/pair_table.h"
+
+namespace lumen::synth {
+
+// How a number gets into a register.
+struct FactorForm {
+  enum class Kind : uint8_t {
+    plain,    // it is a short float in memory
+    codes,    // a code of up to eight bits is the lower digits of an f16 from 1024 on
+    pairs,    // two codes of four bits, those of a byte, are looked up at once
+    values,   // what the code stands for, computed in f32
+    decoded,  // the same with its scale and offset
+  } kind = Kind::decoded;
+  Scalar to = Scalar::bf16, from = Scalar::bf16;  // plain: what memory has
+  ScaledForm scaled;
+  int field = -1;    // of the codes
+  int flipped = 0;   // bits of a code that are turned round, so that codes count numbers
+  double least = 0;  // the number of code 0 then
+  PairTable::Shape table;
+
+  static constexpr double kFirst = 1024;  // of f16 that count by one
+  // What a number has more than its factor: sums of activations tell.
+  double lacks() const { return lacks_at(0); }
+  // The same where codes count 2^place each.
+  double lacks_at(int place) const { return kind == Kind::codes ? least * (1 << place) - kFirst : 0; }
+  bool in_pairs(const Format& f) const;                      // codes are taken out of words two at a time
+  int64_t mask_bytes(const Format& f, int64_t lanes) const;  // of shared memory, for that
+  bool scales_sums() const { return kind != Kind::plain && kind != Kind::decoded && (scaled.scale || scaled.offset); }
+  std::string_view name() const;
+};
+// Of a format with a scaled form. `by_code`: codes alone must say the number; else decoded. To f16, which keeps more
+// digits, where no number leaves its range.
+FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code);
+
+// Of codes that are taken out of words in pairs: the power of two that each factor of these elements counts by more
+// than its number does, for they stay where a shift of several has left them. Empty: none does. Activations make it
+// good.
+std::vector<int> code_places(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements);
+
+class StreamFactor {
+ public:
+  // In the code of a block of `lanes`, whose shared memory it may take. `aligned`: what cursors read begins at
+  // multiples of four bytes.
+  StreamFactor(loop::Builder& b, const machine::Machine& m, const Format* f, const FactorForm& form, PairTable* table,
+               bool aligned, int64_t lanes);
+
+  // In a lane loop: what numbers want in shared memory, visible behind a barrier; before numbers, out of it.
+  void fill(loop::ValueId lane);
+  void enter(loop::ValueId lane);
+
+  // A vector of these elements of the entered blocks.
+  loop::ValueId numbers(Unpack& cursor, const std::vector<int64_t>& elements);
+  // Plain: `count` numbers from a byte on.
+  loop::ValueId numbers(loop::BufferId buffer, loop::ValueId byte, int count);
+
+ private:
+  loop::ValueId some(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::ValueId of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::ValueId of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::ValueId of_pairs(Unpack& cursor, const std::vector<int64_t>& elements);
+  loop::ValueId words(Unpack& cursor, const std::vector<int64_t>& elements, loop::BufferId at);
+  loop::ValueId below(loop::ValueId words, int64_t upper);
+  loop::ValueId shortened(loop::ValueId x) { return b_.convert(ScalarOp::cast_, form_.to, x); }
+
+  loop::Builder& b_;
+  const machine::Machine& m_;
+  const FactorForm& form_;
+  PairTable* table_;
+  bool aligned_;
+  loop::BufferId mask_at_ = -1;
+  int64_t mask_bits_ = 0;
+  std::vector<loop::ValueId> masks_;  // by place
+};
+
+}  // namespace lumen::synth

@@ -1,0 +1,29 @@
+// Square transposes in registers. Proved by tests/kernel/synth/synth_move_test.cpp.
+#pragma once
+
+#include <vector>
+
+#include "kernel/loop/build.h"
+
+namespace lumen::synth {
+
+// As many vectors as each has lanes, a power of two: lane l of vector k becomes lane k of vector l. In stage s, vectors
+// s apart exchange halves of runs of s lanes.
+inline void transpose(loop::Builder& b, std::vector<loop::ValueId>& tile) {
+  const int lanes = static_cast<int>(tile.size());
+  for (int s = lanes / 2; s >= 1; s /= 2) {
+    for (int i = 0; i < lanes; ++i) {
+      if (i & s) continue;
+      std::vector<int> low, high;
+      for (int l = 0; l < lanes; ++l) {
+        low.push_back(l & s ? lanes + (l ^ s) : l);
+        high.push_back(l & s ? lanes + l : l ^ s);
+      }
+      const loop::ValueId a = tile[i], c = tile[i + s];
+      tile[i] = b.shuffle({a, c}, low);
+      tile[i + s] = b.shuffle({a, c}, high);
+    }
+  }
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,313 @@
+// Reduce groups: facts, the choice of walk, and how big reductions are cut into parts of fixed size.
+// Proved by tests/kernel/synth/synth_reduce_test.cpp.
+#include "kernel/synth/reduce/reduce.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/check.h"
+#include "kernel/synth/map/map.h"
+
+namespace lumen::synth {
+
+using graph::Node;
+using graph::Op;
+using loop::ValueId;
+using loop::VType;
+
+namespace {
+constexpr int64_t kPart = 32768;   // elements per part of a split reduction
+constexpr int64_t kWaves = 2048;   // that keep a GPU reading
+constexpr int64_t kEnough = 16;    // tasks that keep every thread busy without splitting
+constexpr int64_t kTogether = 16;  // parts that a lane asks for at once
+}  // namespace
+
+ReduceFacts::ReduceFacts(const graph::Plan& plan, const graph::Group& group) {
+  const graph::Graph& g = plan.graph;
+  const Node& root = g[group.root];
+  full = extents_of(g[root.operands[0]].type.shape);
+  kept = extents_of(root.type.shape);
+  is_reduced.assign(full.size(), false);
+  for (const int axis : root.attributes.axes) is_reduced[axis < 0 ? axis + static_cast<int>(full.size()) : axis] = true;
+  is_trivial = full == kept;
+  for (size_t d = 1; d < full.size(); ++d)
+    if (full[d] == 1) is_reduced[d] = is_reduced[d - 1];
+  for (size_t d = full.size(); d-- > 1;)
+    if (full[d - 1] == 1) is_reduced[d - 1] = is_reduced[d];
+  int last_level = 0;
+  for (const graph::ValueId v : group.nodes) {
+    if (is_load(plan, group, v)) continue;
+    const Node& n = g[v];
+    int own = 0;
+    for (const graph::ValueId a : n.operands)
+      if (const auto found = level.find(a); found != level.end()) own = std::max(own, found->second);
+    if (n.op == Op::reduce_) {
+      level[v] = own + 1;
+      reduces.push_back(v);
+      last_level = std::max(last_level, own + 1);
+      continue;
+    }
+    level[v] = own;
+    const bool is_full = extents_of(n.type.shape) == full;
+    (is_full ? full_maps : kept_maps).push_back(v);
+    if (is_full && own > 0) is_dependent = true;
+  }
+  passes = last_level;
+  for (const graph::ValueId r : group.results) {
+    const bool is_full = extents_of(g[r].type.shape) == full;
+    (is_full ? full_results : kept_results).push_back(r);
+    if (is_full && level.contains(r)) passes = std::max(passes, level[r] + 1);
+  }
+}
+
+std::vector<bool> ReduceFacts::barrier() const {
+  std::vector<bool> out(full.size(), false);
+  for (size_t d = 0; d + 1 < full.size(); ++d) out[d] = is_reduced[d] != is_reduced[d + 1];
+  return out;
+}
+
+Scalar accumulator_type(Scalar s) {
+  return s == Scalar::f16 || s == Scalar::bf16 ? Scalar::f32 : s;
+}
+
+Accumulators::Accumulators(loop::Builder& b, const graph::Graph& g, std::vector<graph::ValueId> reduces, int lanes,
+                           int ways)
+    : b_(b), graph_(g), reduces_(std::move(reduces)), lanes_(lanes), ways_(ways) {
+  for (int k = 0; k < size(); ++k)
+    for (int w = 0; w < ways_; ++w) buffers_.push_back(b.alloc(int64_t{lanes} * scalar_bytes(type(k)), 64));
+}
+
+Scalar Accumulators::type(int reduce) const {
+  return accumulator_type(graph_[reduces_[reduce]].type.element.scalar);
+}
+
+ScalarOp Accumulators::op(int reduce) const {
+  switch (graph_[reduces_[reduce]].attributes.reduction) {
+    case graph::Reduction::sum:
+      return ScalarOp::add_;
+    case graph::Reduction::max:
+      return ScalarOp::max_;
+    case graph::Reduction::min:
+      return ScalarOp::min_;
+  }
+  LUMEN_UNREACHABLE("reduction");
+}
+
+ValueId Accumulators::identity(int reduce, int lanes) {
+  const VType t{type(reduce), lanes};
+  const ScalarOp o = op(reduce);
+  if (is_float(t.scalar)) {
+    const double inf = std::numeric_limits<double>::infinity();
+    return b_.real(o == ScalarOp::add_ ? 0 : o == ScalarOp::max_ ? -inf : inf, t);
+  }
+  const int bits = scalar_bits(t.scalar) - (is_signed(t.scalar) ? 1 : 0);
+  const int64_t top = bits >= 63 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << bits) - 1;
+  const int64_t bottom = is_signed(t.scalar) ? -top - 1 : 0;
+  return b_.integer(o == ScalarOp::add_ ? 0 : o == ScalarOp::max_ ? bottom : top, t);
+}
+
+void Accumulators::reset(int reduce) {
+  for (int w = 0; w < ways_; ++w) reset_way(reduce, w);
+}
+
+void Accumulators::reset_way(int reduce, int way) {
+  b_.store(buffers_[reduce * ways_ + way], identity(reduce, lanes_), b_.i64(0), 64);
+}
+
+void Accumulators::put(int way, ValueId x) {
+  b_.store(buffers_[way], x, b_.i64(0), 64);
+}
+
+void Accumulators::multiply_add(int way, ValueId x, ValueId y, bool fused) {
+  const ValueId old = get(0, way);
+  b_.store(buffers_[way], fused ? b_.op(ScalarOp::fma_, x, y, old) : b_.add(b_.mul(x, y), old), b_.i64(0), 64);
+}
+
+ValueId Accumulators::get(int reduce, int way) {
+  return b_.load(buffers_[reduce * ways_ + way], {type(reduce), lanes_}, b_.i64(0), 64);
+}
+
+void Accumulators::add(int reduce, int way, ValueId x, ValueId count) {
+  x = b_.convert(ScalarOp::cast_, type(reduce), x);
+  const int lanes = b_.type(x).lanes;
+  if (count >= 0) {
+    std::vector<int64_t> number;
+    for (int l = 0; l < lanes; ++l) number.push_back(l);
+    const ValueId mask = b_.op(ScalarOp::lt_, b_.lanes_integer(number, Scalar::i32),
+                               b_.splat(b_.convert(ScalarOp::cast_, Scalar::i32, count), lanes));
+    x = b_.op(ScalarOp::select_, mask, x, identity(reduce, lanes));
+  }
+  if (lanes < lanes_) {
+    ValueId wide = identity(reduce, lanes_);
+    for (int l = 0; l < lanes; ++l) wide = b_.insert(wide, b_.extract(x, l), l);
+    x = wide;
+  }
+  b_.store(buffers_[reduce * ways_ + way], b_.op(op(reduce), x, get(reduce, way)), b_.i64(0), 64);
+}
+
+ValueId Accumulators::total(int reduce) {
+  std::vector<ValueId> ways;
+  for (int w = 0; w < ways_; ++w) ways.push_back(get(reduce, w));
+  while (ways.size() > 1) {
+    std::vector<ValueId> next;
+    for (size_t k = 0; k + 1 < ways.size(); k += 2) next.push_back(b_.op(op(reduce), ways[k], ways[k + 1]));
+    if (ways.size() % 2 != 0) next.push_back(ways.back());
+    ways = std::move(next);
+  }
+  return b_.fold(op(reduce), ways[0]);
+}
+
+void declare_reduce(Draft& draft, const graph::Group& group, const ReduceFacts& facts, Split split, bool writes_parts) {
+  for (const graph::ValueId v : group.inputs) draft.value(v, false);
+  const bool first = split.parts == 1 || writes_parts, last = split.parts == 1 || !writes_parts;
+  for (const graph::ValueId v : group.results) {
+    const bool is_full = std::find(facts.full_results.begin(), facts.full_results.end(), v) != facts.full_results.end();
+    if (is_full ? first : last) draft.value(v, true);
+  }
+  if (split.parts == 1) return;
+  for (size_t k = 0; k < facts.reduces.size(); ++k) {
+    const Scalar s = accumulator_type(draft.graph()[facts.reduces[k]].type.element.scalar);
+    draft.scratch(static_cast<int>(k), split.parts * product(facts.kept) * scalar_bytes(s), writes_parts);
+  }
+}
+
+void store_part(Draft& draft, Body& body, const ReduceFacts& facts, int reduce, Scalar type, ValueId part,
+                int64_t parts, ValueId x) {
+  loop::Builder& b = draft.b;
+  const int64_t elements = product(facts.kept);
+  const ValueId number = b.add(b.mul(part, b.i64(elements)), body.element_number(facts.reduces[reduce]));
+  const loop::BufferId buffer = draft.scratch(reduce, parts * elements * scalar_bytes(type), true);
+  body.store_to(buffer, type, b.mul(number, b.i64(scalar_bytes(type))), x);
+}
+
+Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
+                  const machine::Machine& target, Split split) {
+  Draft draft(plan.graph);
+  loop::Builder& b = draft.b;
+  declare_reduce(draft, group, facts, split, false);
+  Body body(draft, plan, group, facts.kept, {});
+  const int lanes = target.f32_lanes();
+  const int64_t elements = product(facts.kept);
+  std::vector<int64_t> outer = body.extents();
+  const int64_t inner = outer.back();
+  outer.pop_back();
+  // `first`, `step`: which parts a lane adds; lanes of a wave add what they have.
+  const auto vectors = [&](const std::vector<ValueId>& counters, ValueId from, ValueId to, ValueId first, int64_t step,
+                           const std::function<void(const std::function<void()>&)>& once) {
+    Accumulators sums(b, plan.graph, facts.reduces, lanes, 1);
+    for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+    for_lanes(b, body, lanes, 1, from, to, inner % lanes == 0, [&](int) {
+      const int width = body.lanes();
+      for (int k = 0; k < sums.size(); ++k) {
+        const Scalar s = sums.type(k);
+        const loop::BufferId scratch = draft.scratch(k, 0, false);
+        const ValueId number = body.element_number(facts.reduces[k]);
+        sums.reset(k);
+        const auto load = [&](ValueId part) {
+          const ValueId at = b.mul(b.add(b.mul(part, b.i64(elements)), number), b.i64(scalar_bytes(s)));
+          return b.load(scratch, {s, width}, at, scalar_bytes(s), body.count());
+        };
+        // Some are asked for at once: each takes as long as the memory's answer.
+        const int64_t together = step > 1 && split.parts % (step * kTogether) == 0 ? kTogether : 1;
+        b.loop(loop::LoopKind::serial, first, b.i64(split.parts), step * together, [&](ValueId part) {
+          std::vector<ValueId> some;
+          for (int64_t i = 0; i < together; ++i) some.push_back(load(b.add(part, b.i64(i * step))));
+          for (const ValueId x : some) sums.add(k, 0, x, body.count());
+        });
+        ValueId x = sums.get(k, 0);
+        if (step > 1) x = b.fold_wave(sums.op(k), x, target.wave);
+        if (width == 1) x = b.extract(x, 0);
+        body.set(facts.reduces[k], b.convert(ScalarOp::cast_, plan.graph[facts.reduces[k]].type.element.scalar, x));
+      }
+      once([&] {
+        for (const graph::ValueId r : facts.kept_results) body.store(r, body.value(r));
+      });
+    });
+    for (size_t d = 0; d < counters.size(); ++d) body.close();
+  };
+  if (target.wave > 1) {
+    const int64_t across = (inner + lanes - 1) / lanes;
+    b.loop(loop::LoopKind::grid, b.i64(0), b.i64(product(outer) * across), 1, [&](ValueId block) {
+      b.loop(loop::LoopKind::lane, b.i64(0), b.i64(target.wave), 1, [&](ValueId) {
+        const ValueId lane = b.lane_id();
+        body.begin_task();
+        const ValueId from = b.mul(b.op(ScalarOp::rem_, block, b.i64(across)), b.i64(lanes));
+        const ValueId to = b.op(ScalarOp::min_, b.add(from, b.i64(lanes)), b.i64(inner));
+        vectors(digits(b, b.op(ScalarOp::div_, block, b.i64(across)), outer), from, to, lane, target.wave,
+                [&](const std::function<void()>& store) { b.branch(b.op(ScalarOp::eq_, lane, b.i64(0)), store); });
+      });
+    });
+  } else {
+    const Tasks tasks =
+        cut(outer, inner,
+            std::max<int64_t>(target.grain(kPart) / split.parts, std::min<int64_t>(64, target.grain(kPart))), lanes);
+    for_tasks(
+        b, tasks, outer, inner, [&] { body.begin_task(); },
+        [&](const std::vector<ValueId>& counters, ValueId from, ValueId to) {
+          vectors(counters, from, to, b.i64(0), 1, [](const std::function<void()>& store) { store(); });
+        });
+  }
+  return draft.finish(
+      fmt::format("reduce parts {} of {} {} x{}", split.parts, shape_text(facts.kept), body.summary(), lanes),
+      static_cast<double>(split.parts * elements), 4.0 * static_cast<double>(split.parts * elements));
+}
+
+Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
+  const ReduceFacts facts(plan, group);
+  if (facts.is_trivial) return synthesize_map(plan, group, target);
+  // The shape of the walk after collapsing decides; a throw-away body tells.
+  Draft probe_draft(plan.graph);
+  probe_draft.declare(group);
+  const Body probe(probe_draft, plan, group, facts.full, facts.barrier());
+  const auto reduced = [&](size_t axis) {
+    return probe.first_axis(static_cast<int>(axis)) < 0 || facts.is_reduced[probe.first_axis(static_cast<int>(axis))];
+  };
+  const size_t axes = probe.extents().size();
+  const bool rows = reduced(axes - 1);
+  int64_t kept = 1, length = 1, cut_axis = -1;
+  for (size_t d = 0; d < axes; ++d) {
+    (reduced(d) ? length : kept) *= probe.extents()[d];
+    if (reduced(d) && cut_axis < 0) cut_axis = static_cast<int64_t>(d);
+  }
+  const int64_t lanes = target.f32_lanes();
+  const int64_t beside = (target.wave > 1 ? 1 : 8) * lanes;  // columns of a task
+  const int64_t busy = rows ? kept : kept / probe.extents().back() * ((probe.extents().back() + beside - 1) / beside);
+  Split split;
+  const bool shared = target.wave > 1 && rows && cut_axis == static_cast<int64_t>(axes) - 1 &&
+                      kept * length <= kFewElements && probe.chunking(static_cast<int>(lanes)).lanes == 0;
+  if (!shared && !facts.is_dependent && facts.passes == 1 && busy < target.enough(kEnough) &&
+      kept * length >= 2 * target.grain(kPart)) {
+    const int64_t cut_extent = probe.extents()[cut_axis];
+    const int64_t per_step = kept * length / cut_extent;  // elements beside one step of the cut axis
+    const bool cuts_lanes = rows && cut_axis == static_cast<int64_t>(axes) - 1;
+    // Parts begin where vectors and what formats unpack together begin.
+    const int64_t chunk =
+        probe.chunking(static_cast<int>(lanes)).lanes > 0 ? probe.chunking(static_cast<int>(lanes)).chunk : 1;
+    const int64_t unit = cuts_lanes ? std::lcm(chunk, 4 * lanes) : 1;
+    split.part =
+        std::max<int64_t>((target.grain(kPart) / std::max<int64_t>(per_step, 1) + unit - 1) / unit * unit, unit);
+    // No more parts than keep the machine busy, and no more than one has elements: somebody adds the parts.
+    if (target.wave > 1 && cuts_lanes && probe.chunking(static_cast<int>(lanes)).lanes == 0) {
+      const int64_t waves = std::max<int64_t>(kWaves / std::max<int64_t>(kept, 1), 1), step = lanes * target.wave;
+      split.part = std::max((cut_extent / waves + step - 1) / step * step, 8 * step);
+    } else if (target.busy_tasks > 0) {
+      split.part = std::max(split.part, static_cast<int64_t>(std::sqrt(static_cast<double>(cut_extent))) / unit * unit);
+      split.part = std::max(split.part, (cut_extent * busy / target.busy_tasks + unit - 1) / unit * unit);
+    }
+    split.parts = (cut_extent + split.part - 1) / split.part;
+  }
+  Synthesis out;
+  out.steps.push_back(rows ? reduce_rows(plan, group, facts, target, split)
+                           : reduce_columns(plan, group, facts, target, split));
+  if (split.parts > 1) {
+    for (const graph::ValueId v : facts.reduces)
+      out.scratch.push_back(split.parts * product(facts.kept) *
+                            scalar_bytes(accumulator_type(plan.graph[v].type.element.scalar)));
+    out.steps.push_back(reduce_parts(plan, group, facts, target, split));
+  }
+  return out;
+}
+
+}  // namespace lumen::synth

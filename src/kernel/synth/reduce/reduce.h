@@ -1,0 +1,86 @@
+// The inside of reduce kernels: what a group reduces, accumulators with a fixed order, and the two ways to walk it.
+//
+// May include: base, kernel/machine, kernel/synth/body, kernel/synth/map.
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "kernel/synth/body/nest.h"
+
+namespace lumen::synth {
+
+Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
+
+// What a reduce group computes, by node.
+struct ReduceFacts {
+  ReduceFacts(const graph::Plan& plan, const graph::Group& group);
+
+  std::vector<int64_t> full, kept;  // F, and F with the reduced axes set to 1
+  std::vector<bool> is_reduced;     // per axis of F; axes of extent 1 go with their neighbour
+  std::vector<graph::ValueId> reduces;
+  std::vector<graph::ValueId> full_maps, kept_maps;  // compute nodes by shape, in order
+  std::vector<graph::ValueId> full_results, kept_results;
+  std::map<graph::ValueId, int> level;  // how many reduces one after another a compute node waits for
+  bool is_dependent = false;            // a value of shape F uses the result of a reduce
+  bool is_trivial = false;              // nothing is reduced: every reduced axis has extent 1
+  int passes = 1;                       // over a row
+
+  std::vector<bool> barrier() const;  // between reduced and kept axes
+};
+
+// Partial results, one vector per reduce and way. The order of combination is fixed: lanes, then ways in pairs, then
+// halves.
+class Accumulators {
+ public:
+  Accumulators(loop::Builder& b, const graph::Graph& g, std::vector<graph::ValueId> reduces, int lanes, int ways);
+  void reset(int reduce);
+  void reset_way(int reduce, int way);
+  // Adds lanes of a value (as many as `lanes`, or fewer); those from `count` on are ignored.
+  void add(int reduce, int way, loop::ValueId x, loop::ValueId count);
+  void put(int way, loop::ValueId x);
+  // way += x * y, rounded once where the machine has it.
+  void multiply_add(int way, loop::ValueId x, loop::ValueId y, bool fused);
+  loop::ValueId get(int reduce, int way);
+  loop::ValueId total(int reduce);  // all ways and lanes, a scalar of the accumulator's type
+  int size() const { return static_cast<int>(reduces_.size()); }
+  graph::ValueId reduce(int k) const { return reduces_[k]; }
+  Scalar type(int reduce) const;
+  ScalarOp op(int reduce) const;
+
+ private:
+  loop::ValueId identity(int reduce, int lanes);
+  loop::Builder& b_;
+  const graph::Graph& graph_;
+  std::vector<graph::ValueId> reduces_;
+  int lanes_, ways_;
+  std::vector<loop::BufferId> buffers_;
+};
+
+Scalar accumulator_type(Scalar s);  // f32 for f16 and bf16
+
+constexpr int64_t kFewElements = 65536;  // of all rows: waves of a block share each
+
+// One scratch buffer per reduce holds [parts][elements of R] partial results.
+struct Split {
+  int64_t parts = 1, part = 0;  // `part`: length along the axis that is cut
+};
+
+// The last collapsed axis is reduced: rows, passes over each. With parts > 1 only partial results are written.
+Step reduce_rows(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
+                 const machine::Machine& target, Split split);
+// The last collapsed axis is kept: columns in vectors, walked along the reduced axes.
+Step reduce_columns(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
+                    const machine::Machine& target, Split split);
+// Adds up the parts in order and computes what hangs on the totals.
+Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const ReduceFacts& facts,
+                  const machine::Machine& target, Split split);
+
+// Declares params: inputs, results of the shapes asked for, scratch when split.
+void declare_reduce(Draft& draft, const graph::Group& group, const ReduceFacts& facts, Split split, bool writes_parts);
+
+// Stores an accumulator value into the part's scratch at the element number of the reduce.
+void store_part(Draft& draft, Body& body, const ReduceFacts& facts, int reduce, Scalar type, loop::ValueId part,
+                int64_t parts, loop::ValueId x);
+}  // namespace lumen::synth

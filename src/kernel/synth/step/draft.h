@@ -1,0 +1,44 @@
+// A kernel being written for a group: one buffer parameter for every value in memory it touches. Values enter by what
+// they hold, never by their number in the graph, so equal work gives equal kernels.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/pass/pipeline.h"
+#include "kernel/loop/build.h"
+#include "kernel/synth/step/step.h"
+
+namespace lumen::synth {
+
+class Draft {
+ public:
+  explicit Draft(const graph::Graph& g);
+  loop::Builder b;
+
+  // The parameter of a value in memory, declared at first use. An update without copies shares its state's storage,
+  // hence its parameter. All parameters come before the first alloc.
+  loop::BufferId value(graph::ValueId v, bool written);
+  loop::BufferId scratch(int number, int64_t bytes, bool written);
+  // Declares the inputs, then the results of a group, in their order.
+  void declare(const graph::Group& group);
+
+  const graph::Graph& graph() const { return graph_; }
+  // Names the kernel after its plan and finishes it.
+  Step finish(const std::string& plan, double flops, double bytes);
+
+ private:
+  loop::BufferId declare(int64_t key, Argument argument, int64_t bytes, bool written);
+
+  const graph::Graph& graph_;
+  std::vector<Argument> arguments_;
+  std::map<int64_t, loop::BufferId> params_;  // by value of the storage, or -1 - scratch number
+};
+
+// The input whose storage an update (chain) writes; v itself for anything else.
+graph::ValueId storage_of(const graph::Graph& g, graph::ValueId v);
+
+std::string symbol_text(const std::string& plan);  // letters, digits and _ only
+
+}  // namespace lumen::synth

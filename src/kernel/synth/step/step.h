@@ -1,0 +1,47 @@
+// What synthesis makes: steps, each a kernel in loop IR with the buffers it is given. Every synthesizer includes this;
+// synth.h dispatches to them.
+//
+// May include: base, graph/pass, kernel/loop, kernel/machine.
+// Offers: access.h, ceil_div.h, draft.h, shortlist.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/pass/pipeline.h"
+#include "kernel/loop/loop.h"
+#include "kernel/machine/machine.h"
+
+namespace lumen::synth {
+
+// Where a kernel's buffer parameter comes from.
+struct Argument {
+  enum class From : uint8_t { value, scratch } from = From::value;
+  int index = 0;  // graph::ValueId or scratch number
+  friend bool operator==(const Argument&, const Argument&) = default;
+};
+
+struct Step {
+  loop::Kernel kernel;
+  std::vector<Argument> arguments;  // one per kernel param
+  std::string plan;                 // for --explain: "dot 768x512x128 tile 6x32 f32 fma"
+  double flops = 0, bytes = 0;      // useful work and unavoidable traffic, for rooflines
+  double cycles = 0;                // of one core, by the cost model that chose the plan; 0: it has none
+};
+
+struct Synthesis {
+  std::vector<Step> steps;       // run in order
+  std::vector<int64_t> scratch;  // bytes of each scratch buffer
+  int candidates = 1;            // plans worth a measurement, this one included; all give the same bits
+};
+
+struct Options {
+  bool exact = false;             // f32 activations in dots with quantized weights (no dynamic activation quantization)
+  int candidate = 0;              // 0, or beyond Synthesis::candidates: the cost model's choice
+  Scalar products = Scalar::f32;  // what factors inside kernels of GPUs may be rounded to, where it pays
+};
+
+// "64x128x32", for plans.
+std::string shape_text(const std::vector<int64_t>& extents);
+
+}  // namespace lumen::synth

@@ -1,0 +1,80 @@
+// Stored bits to numbers and back, in loop IR: the codes of a field for lanes whose places are known when the kernel is
+// made, and the numbers they stand for. Knows layouts and field types only. Proved by
+// tests/kernel/synth/synth_unpack_test.cpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "kernel/loop/build.h"
+#include "kernel/machine/machine.h"
+#include "number/format/format.h"
+
+namespace lumen::synth {
+
+// The machine's row that selects bytes of two words by the nibbles of another.
+constexpr const char* kPermute = "permute.u32";
+
+// Bytes [base, base + bytes) of a buffer that may be read. Loads of the same bytes are shared, so make a window where
+// its first load may stand and use it only inside that region and regions within.
+class Window {
+ public:
+  Window(loop::Builder& b, loop::BufferId buffer, loop::ValueId base, int64_t bytes);
+
+  // One load, at a byte of the window; shared.
+  loop::ValueId load(loop::VType type, int64_t byte);
+  // u8 lanes: lane l is byte index[l].
+  loop::ValueId bytes(const std::vector<int64_t>& index);
+  // Four bytes as a word, the first lowest. `aligned`: the window begins at a multiple of four.
+  loop::ValueId word(const std::array<int64_t, 4>& bytes, bool aligned, const machine::Machine& m);
+  // `bits` bits (at most 64) from bit `bit` of the window as an unsigned scalar (u32, or u64 above 32 bits).
+  loop::ValueId bits(int64_t bit, int bits);
+
+  loop::Builder& builder() { return builder_; }
+  int64_t size() const { return size_; }
+
+ private:
+  loop::Builder& builder_;
+  loop::BufferId buffer_;
+  loop::ValueId base_;
+  int64_t size_;
+  loop::ValueId runs(const std::vector<int64_t>& index, int run);
+
+  std::map<std::tuple<Scalar, int, int64_t>, loop::ValueId> loads_;
+};
+
+// Element `element` of a field in the record that starts `record` bytes into the window.
+struct FieldPlace {
+  int64_t record = 0;
+  int64_t element = 0;
+  friend bool operator==(const FieldPlace&, const FieldPlace&) = default;
+};
+
+// Raw codes, one lane per place, as u8 (fields of at most 8 bits, when asked for), u32, or u64 (fields above 32 bits).
+// All places equal: a scalar of the same type; the caller splats. Rows of `m` are used for bytes where it has them.
+loop::ValueId load_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places,
+                         bool as_bytes = false, const machine::Machine* m = nullptr);
+
+// Numbers of a field in its register type (f32, i32, u32, i64, u64); one lane per place or a scalar when all places are
+// equal.
+loop::ValueId load_field(Window& window, const Field& field, const std::vector<FieldPlace>& places);
+
+// Codes (u32, or u64 above 32 bits; any lane count) to numbers in the register type, and numbers to codes: equal to
+// field_decode and field_encode bit for bit. `value` is f32 for float fields, an integer of any width for the rest.
+loop::ValueId decode_codes(loop::Builder& b, const FieldType& type, loop::ValueId codes);
+loop::ValueId encode_value(loop::Builder& b, const FieldType& type, loop::ValueId value);
+
+// Codes of eight bits (u8) by the machine's own conversion, as f32; -1 where it has none for the type or so many lanes.
+loop::ValueId convert_codes(loop::Builder& b, const FieldType& type, loop::ValueId codes, const machine::Machine& m);
+bool converts_codes(const FieldType& type, int lanes, const machine::Machine& m);
+
+// True for the float types the loop IR loads and converts by itself.
+bool is_half(const FieldType& type);  // IEEE binary16
+bool is_bfloat(const FieldType& type);
+bool is_single(const FieldType& type);
+
+}  // namespace lumen::synth

@@ -1,0 +1,252 @@
+// Integer expressions of decode in bytes: what integer dots take. Sums, products and masks are right modulo 2^bits
+// whatever their width, so only shifts to the right, tables and the rest need to know ranges; what cannot be had in 8
+// or 16 bits is computed in 32. Proved by tests/kernel/synth/synth_unpack_test.cpp.
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernel/synth/unpack/unpack.h"
+#include "number/facts/range.h"
+
+namespace lumen::synth {
+
+using loop::ValueId;
+using loop::VType;
+using Kind = RoutineExpr::Kind;
+
+namespace {
+
+// Made of i and numbers alone.
+bool is_static(const RoutineExpr& e) {
+  if (e.kind != Kind::constant && e.kind != Kind::variable && e.kind != Kind::op && e.kind != Kind::table) return false;
+  return std::all_of(e.args.begin(), e.args.end(), is_static);
+}
+
+ScalarValue lane_of(const Lanes& x, size_t lane) {
+  return x.known[x.known.size() == 1 ? 0 : lane];
+}
+
+bool is_whole(Scalar s) {
+  return !is_float(s) && s != Scalar::boolean;
+}
+
+read::Range range_in_block(const Format& f, const RoutineExpr& e) {
+  read::RangeAnalysis ranges(f.fields, f.tables);
+  ranges.variables = {read::Range{0, static_cast<double>(f.block - 1)}};
+  return ranges.of(e);
+}
+
+// Whether the low `bits` bits, without a sign, are the value: then they shift, compare and divide as it does.
+bool fits(const Format& f, const RoutineExpr& e, int bits) {
+  const read::Range r = range_in_block(f, e);
+  return r.low >= 0 && r.high < static_cast<double>(int64_t{1} << bits);
+}
+
+// Codes of 9 to 16 bits, each of which lies in two bytes, as u16; -1 for others.
+ValueId short_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
+  loop::Builder& b = window.builder();
+  const int bits = field.type.bits;
+  if (field.type.is_float || field.type.is_signed || bits <= 8 || bits > 16 || places.size() < 2) return -1;
+  std::vector<int64_t> low, high, down;
+  for (const FieldPlace& place : places) {
+    int64_t bit = -1;
+    for (const LayoutPiece& piece : field.layout.pieces)
+      if (place.element >= piece.first && place.element < piece.first + piece.count && piece.bits == bits)
+        bit = place.record * 8 + piece.bit_of(place.element);
+    if (bit < 0 || bit % 8 + bits > 16) return -1;
+    low.push_back(bit / 8);
+    high.push_back(bit / 8 + 1);
+    down.push_back(bit % 8);
+  }
+  const VType u16{Scalar::u16, static_cast<int>(places.size())};
+  const ValueId upper = b.convert(ScalarOp::cast_, Scalar::u16, window.bytes(high));
+  ValueId x = b.convert(ScalarOp::cast_, Scalar::u16, window.bytes(low));
+  x = b.op(ScalarOp::or_, x, b.op(ScalarOp::shl_, upper, b.integer(8, u16)));
+  x = b.op(ScalarOp::shr_, x, b.lanes_integer(std::move(down), Scalar::u16));
+  return bits == 16 ? x : b.op(ScalarOp::and_, x, b.integer((int64_t{1} << bits) - 1, u16));
+}
+
+// The m with x / by == x * m >> 16 for every x up to `most`; nothing when there is none of 16 bits.
+std::optional<int64_t> reciprocal16(int64_t by, int64_t most) {
+  if (by < 2) return std::nullopt;
+  const int64_t m = (65536 + by - 1) / by;
+  for (int64_t x = 0; x <= most; ++x)
+    if (x * m >> 16 != x / by) return std::nullopt;
+  return m;
+}
+
+}  // namespace
+
+ValueId look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, ValueId index, const machine::Machine& m) {
+  const VType bytes = b.type(index);
+  const int lanes = bytes.lanes;
+  const auto part = [&](size_t first, int64_t count) {
+    std::vector<int64_t> entries;
+    for (int64_t i = 0; i < std::max<int64_t>(count, lanes); ++i)
+      entries.push_back(table[(first + static_cast<size_t>(i % count)) % table.size()] & 255);
+    return b.lanes_integer(std::move(entries), Scalar::u8);
+  };
+  const std::string sixteen = fmt::format("lookup16.u8x{}", lanes), wide = fmt::format("lookup64.u8x{}", lanes);
+  if (table.size() <= 16) {
+    LUMEN_CHECK(m.find_row(sixteen), "{} has no {}", m.name, sixteen);
+    return b.inst(sixteen, bytes, {part(0, 16), index});
+  }
+  const std::string widest = fmt::format("lookup128.u8x{}", lanes);
+  const bool has_widest = table.size() > 64 && m.find_row(widest), has_wide = m.find_row(wide) != nullptr;
+  const size_t size = has_widest ? 128 : has_wide ? 64 : 16;
+  // Wide rows take the bits of the index they need.
+  const ValueId low = size > 16 ? index : b.op(ScalarOp::and_, index, b.integer(15, bytes));
+  std::vector<ValueId> level;
+  for (size_t first = 0; first < table.size(); first += size) {
+    if (has_widest)
+      level.push_back(b.inst(widest, bytes, {part(first, 64), low, part(first + 64, 64)}));
+    else
+      level.push_back(b.inst(has_wide ? wide : sixteen, bytes, {part(first, static_cast<int64_t>(size)), low}));
+  }
+  for (size_t bit = size; level.size() > 1; bit *= 2) {
+    const ValueId one = b.op(ScalarOp::and_, index, b.integer(static_cast<int64_t>(bit), bytes));
+    const ValueId set = b.op(ScalarOp::ne_, one, b.integer(0, bytes));
+    std::vector<ValueId> next;
+    for (size_t k = 0; k < level.size(); k += 2)
+      next.push_back(k + 1 == level.size() ? level[k] : b.op(ScalarOp::select_, set, level[k + 1], level[k]));
+    level = std::move(next);
+  }
+  return level[0];
+}
+
+bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m) {
+  return entries <= 256 && m.find_row(fmt::format("lookup16.u8x{}", lanes)) != nullptr;
+}
+
+ValueId Unpack::bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows) {
+  return materialize(narrow(e, frame_at(elements), 8, rows), static_cast<int>(elements.size()), true);
+}
+
+// The value modulo 2^bits, as u8 or u16.
+Lanes Unpack::narrow(const RoutineExpr& e, const Frame& frame, int bits, const machine::Machine& rows) {
+  const Scalar type = bits == 8 ? Scalar::u8 : Scalar::u16;
+  const int64_t mask = (int64_t{1} << bits) - 1;
+  if (is_static(e)) {
+    Lanes x = evaluate(e, frame);
+    x.type = type;
+    for (ScalarValue& v : x.known) v.integer &= mask;
+    return x;
+  }
+  const auto number = [&](const Lanes& x, int lanes) { return materialize(x, lanes, lanes > 1); };
+  const auto lanes_of = [&](const Lanes& x) {
+    return x.is_known() ? (x.known.size() > 1 ? frame.lanes() : 1) : b_.type(x.value).lanes;
+  };
+  const auto both = [&](const RoutineExpr& left, const RoutineExpr& right, ScalarOp op) -> Lanes {
+    const Lanes a = narrow(left, frame, bits, rows), c = narrow(right, frame, bits, rows);
+    const int lanes = std::max(lanes_of(a), lanes_of(c));
+    return {type, b_.op(op, number(a, lanes), number(c, lanes)), {}};
+  };
+  // Comparisons of what these bits hold whole.
+  const auto compared = [&](const RoutineExpr& c) -> std::optional<Lanes> {
+    const bool compares = c.kind == Kind::op && (c.op == ScalarOp::eq_ || c.op == ScalarOp::ne_ ||
+                                                 c.op == ScalarOp::lt_ || c.op == ScalarOp::le_);
+    if (!compares || !is_whole(c.args[0].type) || !fits(format_, c.args[0], bits) || !fits(format_, c.args[1], bits))
+      return std::nullopt;
+    const Lanes a = narrow(c.args[0], frame, bits, rows), b = narrow(c.args[1], frame, bits, rows);
+    return Lanes{Scalar::boolean, b_.op(c.op, number(a, frame.lanes()), number(b, frame.lanes())), {}};
+  };
+  // Quotients and remainders by numbers that are known for each lane, as products, in 16 bits.
+  const auto divided = [&](bool quotient) -> std::optional<Lanes> {
+    const read::Range range = range_in_block(format_, e.args[0]);
+    if (!is_static(e.args[1]) || range.low < 0 || range.high >= 65536) return std::nullopt;
+    const Lanes by = evaluate(e.args[1], frame);
+    const int lanes = frame.lanes();
+    std::vector<int64_t> divisor, factor, whole;
+    for (int l = 0; l < lanes; ++l) {
+      divisor.push_back(lane_of(by, static_cast<size_t>(l)).integer);
+      const auto m = reciprocal16(divisor.back(), static_cast<int64_t>(range.high));
+      if (!m && divisor.back() != 1) return std::nullopt;
+      factor.push_back(m.value_or(0));
+      whole.push_back(divisor.back() == 1);
+    }
+    if (lanes == 1) return std::nullopt;
+    const ValueId x = number(narrow(e.args[0], frame, 16, rows), lanes);
+    ValueId q = b_.op(ScalarOp::mulhi_, x, b_.lanes_integer(factor, Scalar::u16));
+    if (std::find(whole.begin(), whole.end(), 1) != whole.end())
+      q = b_.op(ScalarOp::select_, b_.lanes_integer(whole, Scalar::boolean), x, q);
+    if (!quotient) q = b_.op(ScalarOp::sub_, x, b_.mul(q, b_.lanes_integer(divisor, Scalar::u16)));
+    return Lanes{type, b_.convert(ScalarOp::cast_, type, q), {}};
+  };
+  if (e.kind == Kind::field && is_static(e.args[0])) {
+    const Field& field = format_.fields[static_cast<size_t>(e.slot)];
+    if (field.level == Level::block && !field.type.is_float && field.type.bits <= 8) {
+      ValueId x = load_codes(*block_window_, field, places_of(field, evaluate(e.args[0], frame), frame), true, &rows);
+      const VType u8 = b_.type(x);
+      if (field.type.is_signed && field.type.bits < 8) {
+        const ValueId sign = b_.integer(int64_t{1} << (field.type.bits - 1), u8);
+        x = b_.op(ScalarOp::sub_, b_.op(ScalarOp::xor_, x, sign), sign);
+      }
+      if (bits == 16 && field.type.is_signed)
+        x = b_.convert(ScalarOp::bitcast_, type,
+                       b_.convert(ScalarOp::cast_, Scalar::i16, b_.convert(ScalarOp::bitcast_, Scalar::i8, x)));
+      return {type, b_.convert(ScalarOp::cast_, type, x), {}};
+    }
+    if (field.level == Level::block && bits == 16)
+      if (const ValueId x = short_codes(*block_window_, field, places_of(field, evaluate(e.args[0], frame), frame));
+          x >= 0)
+        return {type, x, {}};
+  }
+  if (e.kind == Kind::table && bits == 8) {
+    const FormatTable& t = format_.tables[static_cast<size_t>(e.slot)];
+    if (is_whole(e.type) && looks_up_bytes(static_cast<int64_t>(t.values.size()), frame.lanes(), rows)) {
+      std::vector<int64_t> entries(t.values.begin(), t.values.end());
+      const ValueId index = number(narrow(e.args[0], frame, 8, rows), frame.lanes());
+      return {type, look_up_bytes(b_, entries, index, rows), {}};
+    }
+  }
+  if (e.kind == Kind::op && is_whole(e.type)) {
+    switch (e.op) {
+      case ScalarOp::add_:
+      case ScalarOp::sub_:
+      case ScalarOp::mul_:
+      case ScalarOp::and_:
+      case ScalarOp::or_:
+      case ScalarOp::xor_:
+        return both(e.args[0], e.args[1], e.op);
+      case ScalarOp::cast_:
+        if (is_whole(e.args[0].type)) return narrow(e.args[0], frame, bits, rows);
+        break;
+      case ScalarOp::select_:
+        if (is_static(e.args[0])) {
+          const Lanes condition = evaluate(e.args[0], frame);
+          if (condition.known.size() == 1) return narrow(e.args[condition.known[0].integer ? 1 : 2], frame, bits, rows);
+          const Lanes a = narrow(e.args[1], frame, bits, rows), c = narrow(e.args[2], frame, bits, rows);
+          const int lanes = frame.lanes();
+          return {type, b_.op(ScalarOp::select_, number(condition, lanes), number(a, lanes), number(c, lanes)), {}};
+        }
+        if (const auto condition = compared(e.args[0])) {
+          const Lanes a = narrow(e.args[1], frame, bits, rows), c = narrow(e.args[2], frame, bits, rows);
+          const int lanes = frame.lanes();
+          return {type, b_.op(ScalarOp::select_, condition->value, number(a, lanes), number(c, lanes)), {}};
+        }
+        break;
+      case ScalarOp::div_:
+      case ScalarOp::rem_:
+        if (const auto x = divided(e.op == ScalarOp::div_)) return *x;
+        break;
+      case ScalarOp::shr_:
+        if (e.args[1].kind != Kind::constant) break;
+        if (fits(format_, e.args[0], bits)) {
+          const Lanes a = narrow(e.args[0], frame, bits, rows);
+          const int lanes = lanes_of(a);
+          return {type, b_.op(ScalarOp::shr_, number(a, lanes), b_.integer(e.args[1].integer, {type, lanes})), {}};
+        }
+        if (bits == 8 && fits(format_, e.args[0], 16)) {
+          const Lanes wide = narrow(e, frame, 16, rows);
+          return {type, b_.convert(ScalarOp::cast_, type, number(wide, lanes_of(wide))), {}};
+        }
+        break;
+      default:
+        break;
+    }
+  }
+  const Lanes x = evaluate(e, frame);
+  const int lanes = lanes_of(x);
+  return {type, b_.convert(ScalarOp::cast_, type, number(x, lanes)), {}};
+}
+
+}  // namespace lumen::synth

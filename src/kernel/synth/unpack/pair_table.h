@@ -1,0 +1,43 @@
+// Codes of four bits whose numbers are looked up two at a time, those of a byte, in a table in the shared memory of a
+// block. It lies there once for each of `copies` lanes, so that they never meet in a bank. Proved by
+// tests/kernel/synth/gemm/dot_stream_test.cpp.
+#pragma once
+
+#include <vector>
+
+#include "kernel/loop/build.h"
+#include "kernel/machine/machine.h"
+#include "kernel/synth/unpack/unpack.h"
+
+namespace lumen::synth {
+
+class PairTable {
+ public:
+  struct Shape {
+    std::vector<uint16_t> values;  // the sixteen: bits of short floats, or bytes
+    bool bytes = false;
+    int field = -1;  // of the codes
+    int copies = 1;
+    int64_t size() const { return values.empty() ? 0 : kPairs * copies * kPairBytes; }
+  };
+  static constexpr int64_t kPairs = 256, kPairBytes = 4;
+  static int copies_for(const machine::Machine& m);
+
+  // In the code of a block, whose shared memory it takes.
+  PairTable(loop::Builder& b, const machine::Machine& m, const Shape& shape);
+
+  // In a lane loop: this lane's part of `lanes`; visible behind a barrier.
+  void fill(loop::ValueId lane, int64_t lanes);
+  // What the table has for bytes whose low and high codes these elements are, one by one. Of bytes, an entry has its
+  // two in both halves.
+  std::vector<loop::ValueId> look_up(Unpack& cursor, const std::vector<int64_t>& low, const std::vector<int64_t>& high,
+                                     loop::VType type);
+
+ private:
+  loop::Builder& b_;
+  const machine::Machine& m_;
+  Shape shape_;
+  loop::BufferId buffer_;
+};
+
+}  // namespace lumen::synth

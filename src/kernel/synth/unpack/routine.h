@@ -1,0 +1,77 @@
+// Lowers the structured programs of a format (fit, code, decode) one to one into loop IR: variables and arrays are
+// private allocs, loops serial, every operation in source order, so results equal the codec's bit for bit. Lanes run
+// the program side by side on different records: branches become masks, and no sum is ever reordered. Proved by
+// tests/kernel/synth/synth_codec_test.cpp.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "kernel/loop/build.h"
+#include "kernel/synth/unpack/field.h"
+#include "number/format/format.h"
+
+namespace lumen::synth {
+
+// What a routine sees of the world. Indices are i64, one lane when equal in all lanes; results have one lane or all.
+struct RoutineHooks {
+  std::function<loop::ValueId(loop::ValueId index)> source;            // x[index], f32
+  std::function<loop::ValueId()> extent;                               // len(x), i64 scalar
+  std::function<loop::ValueId(int field, loop::ValueId index)> field;  // in its register type
+  // mask: lanes to be set, -1 for all.
+  std::function<void(int field, loop::ValueId index, loop::ValueId value, loop::ValueId mask)> set_field;
+  std::function<loop::ValueId(int table, loop::ValueId index)> table;
+};
+
+class RoutineRun {
+ public:
+  // Allocates the variables in the current region. `uniform`: parameters that are equal in all lanes.
+  RoutineRun(loop::Builder& b, const Routine& r, RoutineHooks hooks, int lanes = 1, std::vector<int> uniform = {});
+  void set_variable(int slot, loop::ValueId value);
+  loop::ValueId variable(int slot);
+  // Copies a variable or array of another run with as many lanes.
+  void copy(int slot, const RoutineRun& from, int from_slot);
+  void clear();            // all variables zero
+  void run();              // the body
+  loop::ValueId result();  // after run()
+  loop::ValueId evaluate(const RoutineExpr& e);
+
+ private:
+  void statement(const RoutineStmt& s);
+  void statements(const std::vector<RoutineStmt>& body);
+  loop::ValueId index_of(const RoutineExpr& e);
+  loop::ValueId element_offset(int slot, loop::ValueId index);
+  loop::ValueId widen(loop::ValueId x);
+  int slot_lanes(int slot) const { return uniform_[slot] ? 1 : lanes_; }
+  Scalar slot_type(int slot) const;
+  void mark_counters(const std::vector<RoutineStmt>& body, std::vector<bool>* counted,
+                     std::vector<bool>* assigned) const;
+
+  loop::Builder& b_;
+  const Routine& routine_;
+  RoutineHooks hooks_;
+  int lanes_;
+  std::vector<bool> uniform_;  // by slot: one lane in memory
+  std::vector<loop::BufferId> buffers_;
+  loop::ValueId mask_ = -1;
+};
+
+// A field's entry `index` (i64 scalar, known or not) of the record at `record` (i64 byte offset), in its register type;
+// and back. `write_field` clears the entry's bits first.
+loop::ValueId read_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::ValueId record,
+                         loop::ValueId index);
+void write_field(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::ValueId record, loop::ValueId index,
+                 loop::ValueId value);
+// The same of a raw code (u32, or u64 above 32 bits).
+void write_code(loop::Builder& b, const Field& f, loop::BufferId buffer, loop::ValueId record, loop::ValueId index,
+                loop::ValueId code);
+
+// A constant table in private memory, filled here.
+loop::BufferId lay_table(loop::Builder& b, const FormatTable& t);
+// Entry `index` (any integer lanes) in the table's register type (f32, or an integer of at least 32 bits).
+loop::ValueId read_table(loop::Builder& b, const FormatTable& t, loop::BufferId buffer, loop::ValueId index);
+
+// The operation of an expression on values of equal lanes; converts where the op writes its type.
+loop::ValueId apply_op(loop::Builder& b, const RoutineExpr& e, const std::vector<loop::ValueId>& args);
+
+}  // namespace lumen::synth

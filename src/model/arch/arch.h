@@ -1,0 +1,7 @@
+// A model in memory: its family's graph, its parameters and their bytes, its tokenizer.
+//
+// May include: base, graph/ir, graph/pass, model/arch/family, model/file, model/text/tokenizer, number/facts,
+// run/device.
+#pragma once
+
+#include "model/arch/model.h"

@@ -1,0 +1,147 @@
+#include "model/arch/checkpoint/carry.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/structured/json.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kNames[] = {
+    "config.json",        "generation_config.json",  "tokenizer_config.json", "chat_template.jinja",
+    "chat_template.json", "special_tokens_map.json", "added_tokens.json",     "vocab.json",
+    "merges.txt",         "tokenizer.model"};
+constexpr size_t kLargest = size_t{64} << 20, kMostEnds = 1024;
+constexpr const char* kTemplate = "tokenizer.chat_template";
+
+struct Default {
+  const char *hf, *gguf;
+  bool is_integer;
+};
+// Defaults of generation.
+constexpr Default kDefaults[] = {{"temperature", "general.sampling.temp", false},
+                                 {"top_k", "general.sampling.top_k", true},
+                                 {"top_p", "general.sampling.top_p", false},
+                                 {"min_p", "general.sampling.min_p", false},
+                                 {"repetition_penalty", "general.sampling.penalty_repeat", false}};
+constexpr const char* kEnds = "eos_token_id";
+constexpr Default kTokens[] = {{"bos_token_id", "tokenizer.ggml.bos_token_id", true},
+                               {"pad_token_id", "tokenizer.ggml.padding_token_id", true}};
+
+json object_of(const SmallFiles& files, const std::string& name) {
+  const auto found = files.find(name);
+  if (found == files.end()) return json::object();
+  json value = parse_json(found->second, name, 64);
+  return value.is_object() ? value : json::object();
+}
+
+// Templates by name; "" is the plain one.
+std::map<std::string, std::string> templates_of(const SmallFiles& files) {
+  std::map<std::string, std::string> out;
+  const auto take = [&](const json& value) {
+    if (value.is_string()) out.emplace("", value.get<std::string>());
+    if (!value.is_array()) return;
+    for (const json& one : value) {
+      if (!one.is_object() || !one.contains("name") || !one.contains("template")) continue;
+      if (!one["name"].is_string() || !one["template"].is_string()) continue;
+      const std::string name = one["name"].get<std::string>();
+      out.emplace(name == "default" ? "" : name, one["template"].get<std::string>());
+    }
+  };
+  if (const auto file = files.find("chat_template.jinja"); file != files.end()) out.emplace("", file->second);
+  const json own = object_of(files, "chat_template.json"), tokenizer = object_of(files, "tokenizer_config.json");
+  if (own.contains("chat_template")) take(own["chat_template"]);
+  if (tokenizer.contains("chat_template")) take(tokenizer["chat_template"]);
+  return out;
+}
+
+// One id or several; nothing of what cannot be one.
+void take_ids(const json& object, const char* key, const std::string& file, int64_t below, std::vector<TokenId>& out) {
+  const auto value = object.find(key);
+  if (value == object.end() || value->is_null()) return;
+  const auto take = [&](const json& id) {
+    if (!id.is_number_integer()) throw user_error("{}: \"{}\" is neither a token's id nor a list of them", file, key);
+    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < static_cast<uint64_t>(below);
+    const auto one = fits ? static_cast<TokenId>(id.get<uint64_t>()) : -1;
+    if (fits && std::find(out.begin(), out.end(), one) == out.end()) out.push_back(one);
+  };
+  if (!value->is_array()) return take(*value);
+  if (value->size() > kMostEnds) throw user_error("{}: \"{}\" has more than {} ids", file, key, kMostEnds);
+  for (const json& id : *value) take(id);
+}
+
+}  // namespace
+
+SmallFiles small_files(const std::filesystem::path& folder) {
+  SmallFiles out;
+  for (const char* name : kNames) {
+    std::error_code failure;
+    if (std::filesystem::is_regular_file(folder / name, failure)) out[name] = read_file(folder / name, kLargest);
+  }
+  return out;
+}
+
+std::vector<TokenId> named_ends(const SmallFiles& files, int64_t vocabulary) {
+  std::vector<TokenId> out;
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const json object = object_of(files, name);
+    take_ids(object, kEnds, name, vocabulary, out);
+    if (const auto text = object.find("text_config"); text != object.end() && text->is_object())
+      take_ids(*text, kEnds, name, vocabulary, out);
+  }
+  return out;
+}
+
+void carry_to_gguf(const SmallFiles& files, int64_t vocabulary, GgufMetadata& metadata) {
+  for (const auto& [name, text] : templates_of(files)) {
+    const std::string key = name.empty() ? kTemplate : fmt::format("{}.{}", kTemplate, name);
+    if (!metadata.has(key)) metadata.set(key, text);
+  }
+  const json generation = object_of(files, "generation_config.json"), config = object_of(files, "config.json");
+  for (const Default& d : kDefaults) {
+    const auto value = generation.find(d.hf);
+    if (value == generation.end() || !value->is_number() || metadata.has(d.gguf)) continue;
+    if (d.is_integer)
+      metadata.set(d.gguf, value->get<int32_t>());
+    else
+      metadata.set(d.gguf, value->get<float>());
+  }
+  for (const Default& d : kTokens) {
+    for (const json* source : {&generation, &config}) {
+      const auto value = source->find(d.hf);
+      if (value == source->end() || metadata.has(d.gguf)) continue;
+      const json& first = value->is_array() && !value->empty() ? value->front() : *value;
+      if (first.is_number_unsigned() && first.get<uint64_t>() < static_cast<uint64_t>(vocabulary))
+        metadata.set(d.gguf, first.get<uint32_t>());
+    }
+  }
+}
+
+SmallFiles carry_to_hf(const SmallFiles& files, const GgufMetadata& metadata, std::span<const TokenId> ends) {
+  SmallFiles out = files;
+  out.erase("config.json");
+  if (templates_of(files).empty() && metadata.has(kTemplate)) out["chat_template.jinja"] = metadata.text(kTemplate);
+  // A folder's own config.json says what it says without that file.
+  if (!files.contains("generation_config.json") && !files.contains("config.json")) {
+    json generation = json::object();
+    for (const Default& d : kDefaults) {
+      if (!metadata.has(d.gguf)) continue;
+      if (d.is_integer)
+        generation[d.hf] = metadata.integer(d.gguf);
+      else
+        generation[d.hf] = metadata.number(d.gguf);
+    }
+    for (const Default& d : kTokens)
+      if (metadata.has(d.gguf)) generation[d.hf] = metadata.integer(d.gguf);
+    if (ends.size() == 1) generation[kEnds] = ends.front();
+    if (ends.size() > 1) generation[kEnds] = std::vector<TokenId>(ends.begin(), ends.end());
+    if (!generation.empty()) out["generation_config.json"] = json_print(generation, "generation_config.json", 2) + "\n";
+  }
+  return out;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,103 @@
+#include "model/arch/checkpoint/pairs.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+int64_t row_count(const Weight& w) {
+  return w.type.shape.size() < 2 ? w.columns() : w.rows();
+}
+
+// New row r comes from old row source(r). Row sections move along with the data; a tensor section stays.
+template <typename SourceOf>
+void move_rows(Weight& w, SourceOf source) {
+  const int64_t rows = row_count(w);
+  const Bytes old = w.bytes;
+  Room moved(old.size());
+  std::copy(old.begin(), old.end(), moved.data());
+  const auto move_section = [&](int64_t offset, int64_t stride) {
+    for (int64_t r = 0; r < rows; ++r) {
+      std::memcpy(moved.data() + offset + r * stride, old.data() + offset + source(r) * stride,
+                  static_cast<size_t>(stride));
+    }
+  };
+  if (w.is_f32()) {
+    move_section(0, w.type.shape.size() < 2 ? 4 : w.columns() * 4);
+    w.bytes = std::move(moved).bytes();
+    return;
+  }
+  const Format& f = *w.type.element.format;
+  if (f.tile_bytes > 0) {
+    throw user_error("rows of a weight in format '{}' cannot be reordered: its tiles share fields between rows",
+                     f.name);
+  }
+  const BlobLayout layout = blob_layout(f, rows, w.columns());
+  move_section(layout.section[0], layout.row_stride);
+  if (f.row_bytes > 0) move_section(layout.section[static_cast<int>(Level::row)], f.row_bytes);
+  w.bytes = std::move(moved).bytes();
+}
+
+// Rows of a head, and how many of them turn.
+std::pair<int64_t, int64_t> head_rows(const Weight& w, int64_t heads, int64_t turned) {
+  LUMEN_CHECK(heads > 0 && row_count(w) % heads == 0, "{} rows, {} heads", row_count(w), heads);
+  const int64_t rows = row_count(w) / heads, turning = turned == 0 ? rows : turned;
+  LUMEN_CHECK(turning % 2 == 0 && turning <= rows, "{} of {} rows turn", turning, rows);
+  return {rows, turning};
+}
+
+// What files call the keys of a config that have this value and count something.
+std::string keys_of_value(const Family& family, const graph::Config& config, int64_t value) {
+  std::string text;
+  const auto say = [&](std::string name) {
+    if (const size_t at = name.find("{a}"); at != std::string::npos) name.replace(at, 3, family.gguf_architecture());
+    text += (text.empty() ? "" : " or ") + fmt::format("'{}'", name);
+  };
+  for (const ConfigKey& key : family.keys()) {
+    const auto found = config.find(key.name);
+    if (key.is_float || key.is_bool || found == config.end() || found->second != static_cast<double>(value)) continue;
+    if (!key.gguf.empty()) say(key.gguf.front());
+    if (!key.hf.empty()) say(key.hf.front());
+  }
+  return text;
+}
+
+}  // namespace
+
+void check_pairs(const Family& family, const graph::Config& config, const Parameter& p, const std::string& file) {
+  if (p.hf_halves == 0) return;
+  int64_t rows = p.shape.empty() ? 1 : p.shape[0].number();
+  for (size_t d = 1; d + 1 < p.shape.size(); ++d) rows *= p.shape[d].number();
+  if (p.hf_halves < 0 || rows % p.hf_halves != 0)
+    throw user_error("{}: the {} rows of parameter '{}' do not divide into {} heads (see {})", file, rows, p.name,
+                     p.hf_halves, keys_of_value(family, config, p.hf_halves));
+  const int64_t head = rows / p.hf_halves, turned = p.hf_turned == 0 ? head : p.hf_turned;
+  if (turned > 0 && turned % 2 == 0 && turned <= head) return;
+  throw Error(
+      Exit::user,
+      fmt::format("{}: {} rows of each head of parameter '{}' are rotated, which has {}", file, turned, p.name, head),
+      fmt::format("rows are rotated in pairs: {} must be an even number of at most {}",
+                  keys_of_value(family, config, turned), head));
+}
+
+void halves_to_pairs(Weight& w, int64_t heads, int64_t turned) {
+  const auto [d, t] = head_rows(w, heads, turned);
+  move_rows(w, [d = d, t = t](int64_t r) {
+    const int64_t at = r % d;
+    return at < t ? r - at + at % 2 * (t / 2) + at / 2 : r;
+  });
+}
+
+void pairs_to_halves(Weight& w, int64_t heads, int64_t turned) {
+  const auto [d, t] = head_rows(w, heads, turned);
+  move_rows(w, [d = d, t = t](int64_t r) {
+    const int64_t at = r % d;
+    return at < t ? r - at + at % (t / 2) * 2 + at / (t / 2) : r;
+  });
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,323 @@
+#include "model/arch/checkpoint/read.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/check.h"
+#include "base/file/file.h"
+#include "base/naming.h"
+#include "base/structured/json.h"
+#include "model/arch/checkpoint/carry.h"
+#include "model/arch/checkpoint/packed.h"
+#include "model/arch/checkpoint/pairs.h"
+#include "model/arch/checkpoint/parts.h"
+#include "model/arch/checkpoint/rows.h"
+#include "model/arch/checkpoint/wrapped.h"
+#include "model/arch/family/config_file.h"
+#include "model/file/gguf_split.h"
+#include "model/file/hub_cache.h"
+#include "number/codec/codec.h"
+#include "run/device/require.h"
+
+namespace lumen::model {
+namespace {
+
+std::vector<int64_t> numbers(const graph::Shape& shape) {
+  std::vector<int64_t> out;
+  for (const graph::Dim& d : shape) out.push_back(d.number());
+  return out;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+// A tensor of a file as a weight: plain f32 stays, other plain floats become their format, formats are blobs.
+Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const Parameter& p,
+                 const std::shared_ptr<const TensorFile>& opened, const std::string& file) {
+  const std::vector<int64_t> expected = numbers(p.shape);
+  if (tensor.shape != expected) {
+    throw Error(Exit::user,
+                fmt::format("{}: tensor '{}' has shape {}, but the config asks for {}", file, tensor.name,
+                            shape_text(tensor.shape), shape_text(expected)),
+                "the file's metadata and tensors disagree");
+  }
+  Weight w;
+  w.type.shape = p.shape;
+  w.type.element = tensor.element;
+  if (tensor.element.format && is_plain(*tensor.element.format, Scalar::f32)) w.type.element = {Scalar::f32, nullptr};
+  if (!tensor.element.format && tensor.element.scalar != Scalar::f32) {
+    const FormatRef format = format_of_scalar(formats, tensor.element.scalar);
+    if (!format) {
+      throw user_error("{}: tensor '{}' has element type {}, which weights cannot have", file, tensor.name,
+                       scalar_name(tensor.element.scalar));
+    }
+    w.type.element = {Scalar::f32, format};
+  }
+  const auto size = static_cast<size_t>(graph::byte_size(w.type));
+  if (tensor.is_blob() && tensor.data.size() == size) {
+    w.bytes = Bytes(tensor.data, opened);  // where it lies in the file
+  } else {
+    Room room(size);
+    if (tensor.blob_bytes() <= static_cast<int64_t>(size)) {
+      tensor.copy_blob(room.data());
+    } else {  // padding behind the values
+      const std::vector<uint8_t> blob = tensor.blob();
+      std::copy_n(blob.begin(), size, room.data());
+    }
+    w.bytes = std::move(room).bytes();
+  }
+  // Vectors (norms, biases) are always computed in f32.
+  if (w.type.element.format && p.is_vector()) {
+    return f32_weight(p.shape, decode(*w.type.element.format, w.bytes, w.rows(), w.columns()));
+  }
+  return w;
+}
+
+// Takes the weights of one file, tensor by tensor.
+class Taker {
+ public:
+  Taker(const FamilyRef& family, std::shared_ptr<const TensorFile> file, std::string name, bool hf,
+        const PackedCheckpoint* packed = nullptr)
+      : family_(family), file_(std::move(file)), name_(std::move(name)), hf_(hf), packed_(packed) {}
+
+  bool has(const Parameter& p) const {
+    const auto names = names_of(p);
+    if (hf_ && p.hf_packed)
+      return packed_ &&
+             std::any_of(names.begin(), names.end(), [&](const auto& n) { return packed_->holds(*file_, n); });
+    return std::any_of(names.begin(), names.end(), [&](const auto& n) { return has_tensor(n); }) ||
+           (hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused) != nullptr) ||
+           (hf_ && !p.hf_rows.empty() && has_tensor(p.hf_rows));
+  }
+
+  // All parameters of the model, deciding which there are. Whatever else the file holds must be ignored by the family.
+  void take_all(Model& model) {
+    for (const Parameter& p : family_->all_parameters(model.config)) {
+      if (!p.absent_if.empty()) model.config[p.absent_if] = has(p) ? 0 : 1;
+    }
+    model.parameters = family_->parameters(model.config);
+    config_ = model.config;
+    require_room(model.parameters);
+    uint32_t salt = 0;
+    for (const Parameter& p : model.parameters) {
+      ++salt;
+      auto w = take(p);
+      if (!w && !p.optional) {
+        const auto names = names_of(p);
+        throw user_error("{}: tensor '{}' is missing (parameter {})", name_, names.empty() ? p.hf_rows : names.front(),
+                         p.name);
+      }
+      model.weights[p.name] = w ? std::move(*w) : initial_weight(*family_, model.config, p, 0, salt);
+    }
+    const std::vector<std::string> ignored = family_->ignored(hf_, model.config);
+    for (const StoredTensor& tensor : file_->tensors()) {
+      if (used_.contains(tensor.name)) continue;
+      if (std::any_of(ignored.begin(), ignored.end(), [&](const auto& i) { return fits_pattern(i, tensor.name); }))
+        continue;
+      throw Error(Exit::user,
+                  fmt::format("{}: tensor '{}' has no place in the family '{}'", name_, tensor.name, family_->name()),
+                  "the model is of a kind this family does not describe");
+    }
+  }
+
+ private:
+  static constexpr std::string_view kExpert = "{e}";
+
+  std::vector<std::string> names_of(const Parameter& p) const {
+    std::vector<std::string> names;
+    if (const std::string& first = hf_ ? p.hf : p.gguf; !first.empty()) names.push_back(first);
+    if (hf_) names.insert(names.end(), p.hf_also.begin(), p.hf_also.end());
+    return names;
+  }
+
+  static std::string of_expert(std::string name, int64_t e) {
+    return name.replace(name.find(kExpert), kExpert.size(), std::to_string(e));
+  }
+
+  // Of several, one for each expert, the first.
+  bool has_tensor(const std::string& name) const {
+    const std::string first = name.find(kExpert) == std::string::npos ? name : of_expert(name, 0);
+    return file_->find(first) != nullptr || (packed_ && packed_->holds(*file_, first));
+  }
+
+  // Bytes that a parameter takes beside the file: it is rearranged, joined from several tensors, or made. The others
+  // stay where they lie.
+  int64_t taken(const Parameter& p) const {
+    const auto names = names_of(p);
+    const auto name = std::find_if(names.begin(), names.end(), [&](const auto& n) { return has_tensor(n); });
+    const StoredTensor* tensor = nullptr;
+    bool stays = !hf_ || (!p.hf_transposed && p.hf_plus == 0 && p.hf_halves == 0);
+    if (name != names.end()) {
+      const bool is_stacked = name->find(kExpert) != std::string::npos;
+      const std::string first = is_stacked ? of_expert(*name, 0) : *name;
+      if (packed_ && packed_->holds(*file_, first))
+        return run::saturating_product(packed_->stored_bytes(*file_, first), is_stacked ? p.shape[0].number() : 1);
+      tensor = file_->find(first);
+      stays = stays && !is_stacked && tensor->is_blob();
+    } else if (hf_) {
+      stays = false;
+      for (const std::string& joined : {p.hf_fused, p.hf_rows})
+        if (!tensor && !joined.empty()) tensor = file_->find(joined);
+    }
+    if (!tensor) return run::saturating_product(p.count(), static_cast<int64_t>(sizeof(float)));
+    if (stays || p.shape.size() < 2) return 0;
+    const double each = static_cast<double>(tensor->blob_bytes()) /
+                        std::max(1.0, static_cast<double>(tensor->rows()) * static_cast<double>(tensor->columns()));
+    return static_cast<int64_t>(std::min(9e18, each * static_cast<double>(p.count())));
+  }
+
+  void require_room(const std::vector<Parameter>& parameters) const {
+    int64_t bytes = 0;
+    for (const Parameter& p : parameters) bytes = run::saturating_sum(bytes, taken(p));
+    run::require_host_memory(fmt::format("reading '{}'", name_), {{"weights that are joined or rearranged", bytes}},
+                             "a GGUF file of the same model is read where it lies (`lumen export`, on a machine with "
+                             "more memory)");
+  }
+
+  Weight weight(const std::string& name, const Parameter& p, const graph::Shape& shape) {
+    if (packed_ && packed_->holds(*file_, name))
+      return packed_->read(*file_, name, shape, family_->library().formats(), used_);
+    const StoredTensor* tensor = file_->find(name);
+    if (!tensor) throw user_error("{}: tensor '{}' is missing (parameter {})", name_, name, p.name);
+    used_.insert(name);
+    Parameter as = p;
+    as.shape = shape;
+    return weight_of(family_->library().formats(), *tensor, as, file_, name_);
+  }
+
+  std::optional<Weight> take(const Parameter& p) {
+    std::optional<Weight> w;
+    bool is_turned = hf_ && p.hf_transposed;
+    for (const std::string& name : names_of(p)) {
+      if (!has_tensor(name)) continue;
+      is_turned = is_turned && !(packed_ && packed_->is_unturned() && packed_->holds(*file_, name));
+      w = name.find(kExpert) == std::string::npos ? weight(name, p, stored_shape(p, is_turned)) : stacked(name, p);
+      break;
+    }
+    if (!w && hf_ && !p.hf_fused.empty() && file_->find(p.hf_fused)) w = part(p);
+    if (!w && hf_ && !p.hf_rows.empty() && has_tensor(p.hf_rows)) return between(p);
+    if (!w || !hf_) return w;
+    if (is_turned) w = transposed(*w);
+    if (p.hf_plus != 0) {
+      if (!w->is_f32()) throw user_error("{}: parameter {} must be held in floats", name_, p.name);
+      std::vector<float> values(w->f32().begin(), w->f32().end());
+      for (float& v : values) v = static_cast<float>(v + p.hf_plus);
+      w = f32_weight(w->type.shape, values);
+    }
+    check_pairs(*family_, config_, p, name_);
+    if (p.hf_halves > 0) halves_to_pairs(*w, p.hf_halves, p.hf_turned);
+    return w;
+  }
+
+  static graph::Shape stored_shape(const Parameter& p, bool is_turned) {
+    graph::Shape shape = p.shape;
+    if (is_turned) std::swap(shape[shape.size() - 2], shape[shape.size() - 1]);
+    return shape;
+  }
+
+  Weight stacked(const std::string& name, const Parameter& p) {
+    RowStack stack(p.shape);
+    const graph::Shape shape(p.shape.begin() + 1, p.shape.end());
+    for (int64_t e = 0; e < p.shape[0].number(); ++e) stack.add(weight(of_expert(name, e), p, shape));
+    return stack.finish();
+  }
+
+  Weight part(const Parameter& p) {
+    graph::Shape whole = p.shape;
+    const size_t axis = whole.size() - 2;
+    const int64_t rows = whole[axis].number();
+    whole[axis] = graph::Dim(rows * p.hf_parts);
+    const Weight all = weight(p.hf_fused, p, whole);
+    std::vector<int64_t> source;
+    for (int64_t outer = 0; outer < all.rows() / (rows * p.hf_parts); ++outer) {
+      for (int64_t r = 0; r < rows; ++r) source.push_back((outer * p.hf_parts + p.hf_part) * rows + r);
+    }
+    return take_rows(all, p.shape, source);
+  }
+
+  // What lies between others in one tensor. Packed matrices are [out, in], however plain ones are kept.
+  Weight between(const Parameter& p) {
+    const bool as_rows = packed_ && packed_->is_unturned() && packed_->holds(*file_, p.hf_rows);
+    if (whole_.first != p.hf_rows) whole_ = {p.hf_rows, weight(p.hf_rows, p, shape_of_whole(p, as_rows))};
+    return part_of(whole_.second, p, as_rows);
+  }
+
+  const FamilyRef& family_;
+  std::shared_ptr<const TensorFile> file_;
+  std::string name_;
+  bool hf_;
+  const PackedCheckpoint* packed_;
+  graph::Config config_;  // with what the file's tensors say
+  std::set<std::string> used_;
+  std::pair<std::string, Weight> whole_;  // the tensor parts were taken of last
+};
+
+}  // namespace
+
+Model read_gguf(const LibraryRef& library, const std::filesystem::path& path) {
+  const auto file = std::make_shared<const SplitGguf>(path, library->formats());
+  const GgufMetadata& metadata = file->metadata();
+  Model model;
+  model.family = family_of_file(*library, metadata);
+  model.name = metadata.text("general.name", path.stem().string());
+  model.config = model.family->config("", read_gguf_config(*model.family, metadata, [&](const std::string& name) {
+                                        return file->find(name) != nullptr;
+                                      }));
+  Taker(model.family, file, path.string(), false).take_all(model);
+  if (!has_no_tokenizer(metadata)) model.tokenizer = Tokenizer::from_gguf(metadata);
+  model.metadata = metadata;
+  for (const char* key : {kSplitNumber, kSplitCount, kSplitTensors}) model.metadata.erase(key);
+  return model;
+}
+
+Model read_hf(const LibraryRef& library, const std::filesystem::path& folder) {
+  const std::string config_path = (folder / "config.json").string();
+  nlohmann::json config = parse_json(read_file(config_path, 16 << 20), config_path);
+  if (!config.is_object()) throw user_error("{}: not a JSON object", config_path);
+  const auto architectures = config.find("architectures");
+  if (architectures == config.end() || !architectures->is_array() || architectures->empty() ||
+      !architectures->front().is_string()) {
+    throw user_error("{}: \"architectures\" does not name the model's kind", config_path);
+  }
+  Model model;
+  model.family = library->family_of_hf(architectures->front().get<std::string>());
+  model.name = folder.filename().string();
+  const bool inside =
+      model.family->inside() && model.family->inside()->architecture == architectures->front().get<std::string>();
+  const auto packed = PackedCheckpoint::of(config, config_path);
+  if (inside) config = config_inside(*model.family, config, config_path);
+  model.config = model.family->config("", read_hf_config(*model.family, config, config_path));
+  std::shared_ptr<const TensorFile> file = open_tensors(folder, library->formats());
+  if (inside) file = tensors_inside(*model.family, std::move(file), folder.string());
+  Taker(model.family, file, folder.string(), true, packed ? &*packed : nullptr).take_all(model);
+  model.files = small_files(folder);
+  if (inside) model.files["config.json"] = json_print(config, config_path, 2) + "\n";
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"})
+    if (!model.tokenizer && std::filesystem::exists(folder / name)) model.tokenizer = Tokenizer::load(folder);
+  if (model.tokenizer) {
+    const auto vocabulary = model.config.find("vocab");
+    const auto most = vocabulary == model.config.end() ? int64_t{0} : static_cast<int64_t>(vocabulary->second);
+    model.tokenizer = model.tokenizer->with_ends(named_ends(model.files, most));
+  }
+  return model;
+}
+
+Model read_model(const LibraryRef& library, const std::filesystem::path& given) {
+  const std::filesystem::path path = resolve_path(given);
+  std::error_code failure;
+  if (std::filesystem::is_directory(path, failure)) {
+    if (const auto file = path / "model.gguf"; std::filesystem::exists(file))
+      return naming(file, [&] { return read_gguf(library, file); });
+    if (std::filesystem::exists(path / "config.json")) return naming(path, [&] { return read_hf(library, path); });
+    throw Error(Exit::user, fmt::format("{}: neither model.gguf nor config.json in this folder", path.string()),
+                "give a GGUF file, a folder written by `lumen train`, or a Hugging Face folder");
+  }
+  if (!std::filesystem::exists(path, failure)) throw user_error("{}: no such file", path.string());
+  return naming(path, [&] { return read_gguf(library, path); });
+}
+
+}  // namespace lumen::model

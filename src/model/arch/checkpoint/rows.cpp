@@ -1,0 +1,125 @@
+#include "model/arch/checkpoint/rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "number/codec/codec.h"
+
+namespace lumen::model {
+namespace {
+
+// The parts of a blob that go by rows: offset and bytes of a row.
+struct RowSection {
+  int64_t offset, stride;
+};
+
+std::vector<RowSection> row_sections(const graph::Element& element, int64_t rows, int64_t columns) {
+  if (!element.format) return {{0, columns * static_cast<int64_t>(scalar_bytes(element.scalar))}};
+  const Format& f = *element.format;
+  if (f.tile_bytes > 0 || f.tensor_bytes > 0) {
+    throw user_error("rows of a weight in format '{}' cannot be moved: its fields are shared between rows", f.name);
+  }
+  const BlobLayout layout = blob_layout(f, rows, columns);
+  std::vector<RowSection> out = {{layout.section[0], layout.row_stride}};
+  if (f.row_bytes > 0) out.push_back({layout.section[static_cast<int>(Level::row)], f.row_bytes});
+  return out;
+}
+
+Weight empty_like(const Weight& w, const graph::Shape& shape) {
+  Weight out;
+  out.type = {shape, w.type.element};
+  LUMEN_CHECK(out.columns() == w.columns(), "{} columns of {}", out.columns(), w.columns());
+  return out;
+}
+
+}  // namespace
+
+Weight take_rows(const Weight& w, const graph::Shape& shape, std::span<const int64_t> source) {
+  Weight out = empty_like(w, shape);
+  LUMEN_CHECK(out.rows() == static_cast<int64_t>(source.size()));
+  Room bytes(static_cast<size_t>(graph::byte_size(out.type)));
+  const auto from = row_sections(w.type.element, w.rows(), w.columns());
+  const auto to = row_sections(w.type.element, out.rows(), out.columns());
+  for (size_t s = 0; s < from.size(); ++s) {
+    for (int64_t r = 0; r < out.rows(); ++r) {
+      std::memcpy(bytes.data() + to[s].offset + r * to[s].stride,
+                  w.bytes.data() + from[s].offset + source[static_cast<size_t>(r)] * from[s].stride,
+                  static_cast<size_t>(to[s].stride));
+    }
+  }
+  out.bytes = std::move(bytes).bytes();
+  return out;
+}
+
+void RowStack::add(const Weight& part) {
+  if (!room_) {
+    out_ = empty_like(part, shape_);
+    room_.emplace(static_cast<size_t>(graph::byte_size(out_.type)));
+  }
+  if (!(part.type.element == out_.type.element)) throw user_error("parts of one weight are held in different formats");
+  LUMEN_CHECK(part.columns() == out_.columns() && rows_ + part.rows() <= out_.rows());
+  const auto from = row_sections(part.type.element, part.rows(), part.columns());
+  const auto to = row_sections(out_.type.element, out_.rows(), out_.columns());
+  for (size_t s = 0; s < from.size(); ++s) {
+    std::memcpy(room_->data() + to[s].offset + rows_ * to[s].stride, part.bytes.data() + from[s].offset,
+                static_cast<size_t>(part.rows() * to[s].stride));
+  }
+  rows_ += part.rows();
+}
+
+Weight RowStack::finish() {
+  LUMEN_CHECK(room_ && rows_ == out_.rows());
+  out_.bytes = std::move(*room_).bytes();
+  return std::move(out_);
+}
+
+Weight stack_rows(std::span<const Weight> parts, const graph::Shape& shape) {
+  LUMEN_CHECK(!parts.empty());
+  RowStack stack(shape);
+  for (const Weight& part : parts) stack.add(part);
+  return stack.finish();
+}
+
+bool is_rounded(const Weight& w) {
+  return !w.is_f32() && !is_plain(*w.type.element.format, Scalar::f16) &&
+         !is_plain(*w.type.element.format, Scalar::bf16);
+}
+
+Weight decoded(const Weight& w) {
+  if (w.is_f32()) return w;
+  return f32_weight(w.type.shape, decode(*w.type.element.format, w.bytes, w.rows(), w.columns()));
+}
+
+Weight transposed(const Weight& w) {
+  const size_t axes = w.type.shape.size();
+  if (axes < 2) throw user_error("a parameter with {} axes cannot be transposed; matrices can", axes);
+  const bool is_short =
+      !w.is_f32() && (is_plain(*w.type.element.format, Scalar::f16) || is_plain(*w.type.element.format, Scalar::bf16));
+  if (!w.is_f32() && !is_short)
+    throw user_error("a weight in format '{}' cannot be transposed", w.type.element.format->name);
+  const auto size = static_cast<int64_t>(is_short ? 2 : 4);
+  Weight out;
+  out.type = w.type;
+  std::swap(out.type.shape[axes - 2], out.type.shape[axes - 1]);
+  const int64_t rows = w.type.shape[axes - 2].number(), columns = w.columns(), count = w.rows() * columns;
+  Room bytes(static_cast<size_t>(count * size));
+  constexpr int64_t kSquare = 32;  // numbers whose lines stay in the nearest cache
+  const int64_t bands = (rows + kSquare - 1) / kSquare, matrices = count == 0 ? 0 : count / (rows * columns);
+#pragma omp parallel for if (count > 65536)
+  for (int64_t band = 0; band < matrices * bands; ++band) {
+    const int64_t first = band / bands * rows * columns, top = band % bands * kSquare;
+    for (int64_t left = 0; left < columns; left += kSquare) {
+      for (int64_t r = top; r < std::min(rows, top + kSquare); ++r) {
+        for (int64_t c = left; c < std::min(columns, left + kSquare); ++c)
+          std::memcpy(bytes.data() + (first + c * rows + r) * size, w.bytes.data() + (first + r * columns + c) * size,
+                      static_cast<size_t>(size));
+      }
+    }
+  }
+  out.bytes = std::move(bytes).bytes();
+  return out;
+}
+
+}  // namespace lumen::model

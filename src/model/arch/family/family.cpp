@@ -1,0 +1,466 @@
+// Reads families out of syntax trees. The attributes it understands: model: part (no family of its own), gguf, gguf_if,
+// hf, hf_type, hf_ignore, gguf_ignore, hf_inside, hf_prefix, hf_beside (and those of config_rules.h); config keys:
+// gguf, gguf_choices, gguf_plus, gguf_times, gguf_else, gguf_tensor, gguf_length, hf, hf_words, hf_members, hf_letters,
+// when, gguf_when; parameters: frozen, absent_if and hf_halves (both name a config key), hf_plus, hf_transposed,
+// hf_fused, hf_rows, hf_columns, hf_packed, and those elaborate.h lists.
+#include "model/arch/family/family.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/file/file.h"
+#include "lang/parser.h"
+
+namespace lumen::model {
+namespace {
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// The strings of an attribute, its first `most` values.
+std::vector<std::string> attribute_texts(const std::vector<lang::Attribute>& attributes, std::string_view name,
+                                         size_t most = SIZE_MAX) {
+  std::vector<std::string> texts;
+  for (const lang::Attribute& a : attributes) {
+    if (a.name != name) continue;
+    for (const lang::ExprPtr& value : a.values) {
+      if (texts.size() == most) break;
+      if (value->kind != lang::ExprKind::string && value->kind != lang::ExprKind::name) {
+        throw error_at(value->place, fmt::format("attribute '{}' takes strings", name), "write the name in quotes");
+      }
+      texts.push_back(value->text);
+    }
+  }
+  return texts;
+}
+
+double number_of(const lang::Attribute& a, size_t value) {
+  if (value >= a.values.size() || a.values[value]->kind != lang::ExprKind::number)
+    throw error_at(a.place, fmt::format("attribute '{}' needs a number as value {}", a.name, value + 1));
+  return a.values[value]->number;
+}
+
+// {i} becomes the layer's number, which stands in the parameter's name: "layers.3.wq".
+std::string layer_filled(std::string text, const std::string& parameter) {
+  const size_t first = parameter.find('.'), last = parameter.rfind('.');
+  if (first == std::string::npos || first == last) return text;
+  const std::string number = parameter.substr(first + 1, last - first - 1);
+  for (size_t at = text.find("{i}"); at != std::string::npos; at = text.find("{i}")) text.replace(at, 3, number);
+  return text;
+}
+
+std::string join(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& n : names) text += (text.empty() ? "" : ", ") + n;
+  return text;
+}
+
+std::string recipe_name(std::string_view path) {
+  return lower(std::filesystem::path(std::string(path)).stem().string());
+}
+
+}  // namespace
+
+std::shared_ptr<Library> Library::builtin() {
+  auto library = std::make_shared<Library>();
+  library->formats_ = FormatLibrary::builtin();
+  for (const embedded::File& file : embedded::models()) {
+    if (file.path.starts_with("recipes/objectives/")) continue;  // train/objective/objective.h
+    if (file.path.ends_with(".lum")) {
+      library->add_model_text(
+          std::make_shared<Source>(Source{fmt::format("<embedded {}>", file.path), std::string(file.text)}));
+    } else if (file.path.starts_with("recipes/")) {
+      library->recipes_.push_back({recipe_name(file.path), std::string(file.text)});
+    }
+  }
+  return library;
+}
+
+const lang::File& Library::add_model_text(SourceRef source) {
+  files_.push_back(std::make_unique<lang::File>(lang::parse_file(std::move(source))));
+  const lang::File& file = *files_.back();
+  if (!file.formats.empty() || !file.aliases.empty()) formats_.add(file);
+  return file;
+}
+
+const lang::File& Library::replace_model_text(SourceRef source) {
+  auto file = std::make_unique<lang::File>(lang::parse_file(std::move(source)));
+  const auto same_name = [&](const lang::File& other) {
+    for (const lang::ModelDecl& a : file->models) {
+      for (const lang::ModelDecl& b : other.models) {
+        if (a.name == b.name) return true;
+      }
+    }
+    for (const lang::Function& a : file->functions) {
+      for (const lang::Function& b : other.functions) {
+        if (a.name == b.name) return true;
+      }
+    }
+    return false;
+  };
+  std::erase_if(files_, [&](const auto& other) { return same_name(*other); });
+  if (!file->formats.empty() || !file->aliases.empty()) formats_.add(*file);
+  files_.push_back(std::move(file));
+  return *files_.back();
+}
+
+void Library::add_format_folder(const std::filesystem::path& folder) {
+  formats_.add_folder(folder);
+}
+
+void Library::add_model_folder(const std::filesystem::path& folder) {
+  std::error_code failure;
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) paths.push_back(entry.path());
+  if (failure) throw user_error("cannot read folder {}: {}", folder.string(), failure.message());
+  std::sort(paths.begin(), paths.end());
+  for (const auto& path : paths) {
+    if (path.extension() == ".lum") {
+      add_model_text(std::make_shared<Source>(Source{path.string(), read_file(path, 16 << 20)}));
+    } else if (path.extension() == ".toml") {
+      recipes_.insert(recipes_.begin(), {recipe_name(path.string()), read_file(path, 16 << 20)});
+    }
+  }
+}
+
+const lang::ModelDecl& Library::optimizer(const std::string& name) const {
+  const lang::ModelDecl* found = nullptr;
+  for (const auto& file : files_)
+    for (const lang::ModelDecl& decl : file->models) {
+      if (!graph::is_optimizer(decl) || decl.name != name) continue;
+      if (found)
+        throw error_at(decl.place,
+                       fmt::format("optimizer '{}' is there already, in {}", name, found->place.source->name),
+                       "choose another name");
+      found = &decl;
+    }
+  if (found) return *found;
+  throw Error(Exit::usage, fmt::format("no optimizer is called '{}'", name),
+              fmt::format("known optimizers: {}; one is a text, added with --models DIR", join(optimizer_names())));
+}
+
+std::vector<std::string> Library::optimizer_names() const {
+  std::vector<std::string> names;
+  for (const auto& file : files_)
+    for (const lang::ModelDecl& decl : file->models)
+      if (graph::is_optimizer(decl)) names.push_back(decl.name);
+  return names;
+}
+
+graph::Scope Library::scope() const {
+  graph::Scope scope;
+  for (const auto& file : files_) scope.files.push_back(file.get());
+  scope.formats = &formats_;
+  return scope;
+}
+
+std::vector<FamilyRef> Library::families() const {
+  std::vector<FamilyRef> found;
+  for (const auto& file : files_) {
+    for (const lang::ModelDecl& decl : file->models) {
+      const bool is_part = std::any_of(decl.attributes.begin(), decl.attributes.end(),
+                                       [](const lang::Attribute& a) { return a.name == "part"; });
+      if (!is_part && !graph::is_optimizer(decl)) found.push_back(std::make_shared<Family>(shared_from_this(), decl));
+    }
+  }
+  return found;
+}
+
+std::vector<std::string> Library::family_names() const {
+  std::vector<std::string> names;
+  for (const FamilyRef& f : families()) names.push_back(f->name());
+  return names;
+}
+
+FamilyRef Library::family(const std::string& name) const {
+  for (const FamilyRef& f : families()) {
+    if (f->name() == name) return f;
+  }
+  throw Error(Exit::user, fmt::format("no model family is called '{}'", name),
+              fmt::format("known families: {}", join(family_names())));
+}
+
+FamilyRef Library::family_of_gguf(const std::string& architecture,
+                                  const std::function<double(const std::string&)>& value_of) const {
+  // Of several whose conditions hold, the one that extends the others: a mixture with windows is a mixture.
+  const std::function<bool(const std::string&, const std::string&)> extends = [&](const std::string& name,
+                                                                                  const std::string& other) {
+    for (const auto& file : files_) {
+      for (const lang::ModelDecl& decl : file->models) {
+        if (decl.name != name) continue;
+        const auto bases = attribute_texts(decl.attributes, "extends");
+        return std::any_of(bases.begin(), bases.end(),
+                           [&](const std::string& base) { return base == other || extends(base, other); });
+      }
+    }
+    return false;
+  };
+  FamilyRef plain, found;
+  for (const FamilyRef& f : families()) {
+    if (f->gguf_architecture() != architecture) continue;
+    if (!f->gguf_condition().empty() && f->accepts_gguf(value_of(f->gguf_condition())) &&
+        (!found || extends(f->name(), found->name())))
+      found = f;
+    if (f->gguf_condition().empty() && !plain) plain = f;
+  }
+  if (found) return found;
+  if (plain) return plain;
+  throw Error(
+      Exit::user, fmt::format("no model family reads the GGUF architecture '{}'", architecture),
+      fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
+}
+
+FamilyRef Library::family_of_hf(const std::string& architecture) const {
+  for (const FamilyRef& f : families()) {
+    const auto& names = f->hf_architectures();
+    if (f->inside() && f->inside()->architecture == architecture) return f;
+    if (std::find(names.begin(), names.end(), architecture) != names.end()) return f;
+  }
+  throw Error(
+      Exit::user, fmt::format("no model family reads the architecture '{}'", architecture),
+      fmt::format("known families: {}; a family is one .lum file, added with --models DIR", join(family_names())));
+}
+
+FamilyRef Library::family_with_size(const std::string& size) const {
+  for (const FamilyRef& f : families()) {
+    const auto sizes = f->sizes();
+    if (std::find(sizes.begin(), sizes.end(), size) != sizes.end()) return f;
+  }
+  return nullptr;
+}
+
+std::optional<Library::RecipeText> Library::recipe(const std::string& name) const {
+  const std::string key = lower(name);
+  for (const RecipeText& r : recipes_) {
+    if (r.name == key) return r;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> Library::recipe_names() const {
+  std::vector<std::string> names;
+  for (const RecipeText& r : recipes_) names.push_back(r.name);
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+int64_t Parameter::count() const {
+  return graph::elements(shape).number();
+}
+
+bool Parameter::is_vector() const {
+  return shape.size() < 2 || role == "bias";
+}
+
+std::vector<std::string> ConfigKey::entries(const graph::Config& config) const {
+  if (!has_axis) return {name};
+  std::vector<std::string> out;
+  for (int64_t i = 0; config.contains(fmt::format("{}.{}", name, i)); ++i) out.push_back(fmt::format("{}.{}", name, i));
+  return out;
+}
+
+Family::Family(LibraryRef library, const lang::ModelDecl& decl)
+    : library_(std::move(library)), decl_(graph::complete_model(library_->scope(), decl)) {
+  const auto first = [&](std::string_view name, const std::string& otherwise) {
+    const auto texts = attribute_texts(decl_.attributes, name, 1);
+    return texts.empty() ? otherwise : texts.front();
+  };
+  gguf_ = first("gguf", decl_.name);
+  hf_ = attribute_texts(decl_.attributes, "hf");
+  hf_type_ = first("hf_type", gguf_);
+  hf_ignored_ = attribute_texts(decl_.attributes, "hf_ignore");
+  gguf_ignored_ = attribute_texts(decl_.attributes, "gguf_ignore");
+  const auto filled = [&](std::string name) {
+    if (const size_t at = name.find("{a}"); at != std::string::npos) name.replace(at, 3, gguf_);
+    return name;
+  };
+  gguf_if_ = filled(first("gguf_if", ""));
+  for (const lang::Attribute& a : decl_.attributes) {
+    if (a.name == "gguf_if" && a.values.size() > 1) gguf_value_ = number_of(a, 1);
+    if (a.name != "hf_inside") continue;
+    const auto texts = attribute_texts({a}, a.name);
+    const auto prefixes = attribute_texts(decl_.attributes, "hf_prefix");
+    if (texts.size() != 2 || prefixes.size() % 2 != 0)
+      throw error_at(a.place, "hf_inside takes an architecture and a member of its config, hf_prefix pairs");
+    inside_ = Inside{texts[0], texts[1], {}, attribute_texts(decl_.attributes, "hf_beside")};
+    for (size_t n = 0; n < prefixes.size(); n += 2) inside_->prefixes.emplace_back(prefixes[n], prefixes[n + 1]);
+  }
+  for (const lang::ConfigKey& key : decl_.config) {
+    ConfigKey out;
+    out.name = key.name;
+    const auto scalar = scalar_from_name(key.type.name);
+    out.is_float = scalar && lumen::is_float(*scalar);
+    out.is_bool = scalar == Scalar::boolean;
+    out.has_axis = key.type.has_dims;
+    out.choices = graph::choices_of(key);
+    out.gguf_choices = attribute_texts(key.attributes, "gguf_choices");
+    if (out.gguf_choices.empty()) out.gguf_choices = out.choices;
+    if (out.gguf_choices.size() != out.choices.size())
+      throw error_at(key.place, fmt::format("config key '{}' has {} choices, but {} gguf_choices", key.name,
+                                            out.choices.size(), out.gguf_choices.size()));
+    out.gguf = attribute_texts(key.attributes, "gguf");
+    out.hf = attribute_texts(key.attributes, "hf");
+    for (std::string& name : out.gguf) name = filled(std::move(name));
+    for (const lang::Attribute& a : key.attributes) {
+      if (a.name != "hf_words") continue;
+      for (size_t n = 0; n + 1 < a.values.size(); n += 2) out.hf_words[a.values[n]->text] = number_of(a, n + 1);
+    }
+    const auto members = attribute_texts(key.attributes, "hf_members");
+    if (!members.empty()) out.hf_members = members.front();
+    if (const auto letters = attribute_texts(key.attributes, "hf_letters"); letters.size() == 2) {
+      out.hf_letters = letters[0];
+      out.hf_letter = letters[1];
+    }
+    const auto length = attribute_texts(key.attributes, "gguf_length");
+    if (!length.empty()) out.gguf_length = length.front();
+    for (const lang::Attribute& a : key.attributes) {
+      if (a.name == "gguf_plus") out.gguf_plus = attribute_texts({a}, a.name, 1).at(0);
+      if (a.name == "gguf_times") out.gguf_times = number_of(a, 0);
+      if (a.name == "gguf_else") out.gguf_else = number_of(a, 0);
+      if (a.name == "gguf_tensor") out.gguf_tensor = attribute_texts({a}, a.name, 1).at(0);
+    }
+    keys_.push_back(std::move(out));
+  }
+}
+
+std::vector<std::string> Family::ignored(bool hf, const graph::Config& config) const {
+  std::vector<std::string> out = hf ? hf_ignored_ : gguf_ignored_;
+  for (std::string& pattern : out) {
+    const size_t begin = pattern.find('{'), end = pattern.find('}', begin);
+    if (end == std::string::npos) continue;
+    const auto value = config.find(pattern.substr(begin + 1, end - begin - 1));
+    LUMEN_CHECK(value != config.end(), "{} ignores '{}'", decl_.name, pattern);
+    pattern.replace(begin, end - begin + 1, std::to_string(static_cast<int64_t>(value->second)));
+  }
+  return out;
+}
+
+bool Family::accepts_gguf(double value) const {
+  return gguf_value_ ? value == *gguf_value_ : value != 0;
+}
+
+bool Family::is_used(const ConfigKey& key, const graph::Config& config, bool gguf) const {
+  for (const lang::ConfigKey& k : decl_.config) {
+    if (k.name != key.name) continue;
+    for (const lang::Attribute& a : k.attributes) {
+      if (a.name != "when" && !(gguf && a.name == "gguf_when")) continue;
+      if (a.values.size() != 1) throw error_at(a.place, "'when' needs one condition");
+      if (graph::config_number(decl_, *a.values[0], config) == 0) return false;
+    }
+  }
+  return true;
+}
+
+std::vector<std::string> Family::sizes() const {
+  std::vector<std::string> names;
+  for (const lang::SizeDecl& size : decl_.sizes)
+    if (size.name != "config.json") names.push_back(size.name);  // config_rules.h
+  return names;
+}
+
+bool Family::has_function(const std::string& function) const {
+  return std::any_of(decl_.functions.begin(), decl_.functions.end(),
+                     [&](const lang::Function& f) { return f.name == function; });
+}
+
+graph::Config Family::config(const std::string& size, const graph::Config& values) const {
+  graph::Config config = graph::model_config(decl_, size, values);
+  // As files hold them: reading back what was written gives the same model.
+  for (const ConfigKey& key : keys_) {
+    if (!key.is_float) continue;
+    for (const std::string& name : key.entries(config)) config.at(name) = static_cast<float>(config.at(name));
+  }
+  return config;
+}
+
+std::vector<Parameter> Family::parameters(const graph::Config& config) const {
+  std::vector<Parameter> out = all_parameters(config);
+  std::erase_if(out, [&](const Parameter& p) { return !p.absent_if.empty() && config.at(p.absent_if) != 0; });
+  return out;
+}
+
+std::vector<Parameter> Family::all_parameters(const graph::Config& config) const {
+  // Attributes of the declaration behind "layers.3.wq" are those of the layer parameter "wq".
+  const auto find_decl = [&](const std::string& name) -> const lang::ModelParam* {
+    for (const lang::ModelParam& p : decl_.params) {
+      if (p.name == name) return &p;
+    }
+    const std::string last = name.substr(name.rfind('.') + 1);
+    for (const lang::ModelParam& p : decl_.layer_params) {
+      if (p.name == last) return &p;
+    }
+    return nullptr;
+  };
+  std::vector<Parameter> out;
+  for (graph::ModelParameter& p : graph::model_parameters(library_->scope(), decl_, config)) {
+    Parameter parameter;
+    static_cast<graph::ModelParameter&>(parameter) = std::move(p);
+    const lang::ModelParam* decl = find_decl(parameter.name);
+    LUMEN_CHECK(decl, "parameter {} without a declaration", parameter.name);
+    parameter.decays = !parameter.is_vector();
+    for (const lang::Attribute& a : decl->attributes) {
+      if (a.name == "frozen") parameter.frozen = true;
+      if (a.name == "hf_transposed") parameter.hf_transposed = true;
+      if (a.name == "hf_packed") parameter.hf_packed = true;
+      if (a.name == "hf_plus") parameter.hf_plus = number_of(a, 0);
+      if (a.name == "hf_rows" || a.name == "hf_columns") {
+        const auto count = [&](size_t value) {
+          if (value >= a.values.size())
+            throw error_at(a.place, fmt::format("{} needs a name and three numbers", a.name));
+          const double n = graph::config_number(decl_, *a.values[value], config);
+          if (!(n >= 0 && n <= 1e9) || n != std::floor(n)) throw error_at(a.place, fmt::format("{} rows", n));
+          return static_cast<int64_t>(n);
+        };
+        parameter.hf_rows = layer_filled(attribute_texts({a}, a.name, 1).at(0), parameter.name);
+        parameter.hf_from = count(1);
+        parameter.hf_count = count(2);
+        parameter.hf_of = count(3);
+        parameter.hf_columns = a.name == "hf_columns";
+        if (parameter.hf_from + parameter.hf_count > parameter.hf_of)
+          throw error_at(a.place, fmt::format("{} takes parts out of larger ones", a.name));
+        if (!parameter.hf_columns && parameter.shape.size() != 3)
+          throw error_at(a.place, "hf_rows takes matrices out of larger ones");
+      }
+      if (a.name == "hf_fused") {
+        parameter.hf_fused = layer_filled(attribute_texts({a}, "hf_fused", 1).at(0), parameter.name);
+        parameter.hf_part = static_cast<int64_t>(number_of(a, 1));
+        parameter.hf_parts = static_cast<int64_t>(number_of(a, 2));
+      }
+    }
+    // Both attributes hold names of config keys.
+    const auto key_of = [&](std::string_view attribute, size_t value) -> std::string {
+      const auto names = attribute_texts(decl->attributes, attribute);
+      if (names.size() <= value) return "";
+      if (!config.contains(names[value])) {
+        throw error_at(decl->place, fmt::format("{} names no config key: '{}'", attribute, names[value]));
+      }
+      return names[value];
+    };
+    parameter.absent_if = key_of("absent_if", 0);
+    if (const std::string key = key_of("hf_halves", 0); !key.empty()) {
+      parameter.hf_halves = static_cast<int64_t>(config.at(key));
+    }
+    if (const std::string key = key_of("hf_halves", 1); !key.empty()) {
+      parameter.hf_turned = static_cast<int64_t>(config.at(key));
+    }
+    out.push_back(std::move(parameter));
+  }
+  return out;
+}
+
+graph::Graph Family::function(const std::string& function, const graph::Config& config) const {
+  if (!has_function(function)) {
+    throw user_error("the family '{}' has no function '{}'", decl_.name, function);
+  }
+  graph::Graph g = graph::elaborate_model(library_->scope(), decl_, function, config);
+  if (g.results.size() == 1) g.result_names = {kResult};
+  return g;
+}
+
+}  // namespace lumen::model

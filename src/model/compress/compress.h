@@ -1,0 +1,10 @@
+// Post-training quantization: formats chosen for every weight, rounding, and adapters merged into what they were
+// trained beside.
+//
+// May include: base, model/arch, model/arch/adapter, model/arch/checkpoint, model/arch/family, model/train/recipe,
+// model/train/record, number/format, run/engine.
+#pragma once
+
+#include "model/compress/merge.h"
+#include "model/compress/quantize.h"
+#include "model/compress/relative_error.h"

@@ -1,0 +1,70 @@
+// Text as training data: read once, tokenized once, cut into windows. A random batch is a pure function of (seed,
+// index), so a resumed training sees exactly the batches it would have seen. Proved by
+// tests/model/data/dataset_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "model/text/tokenizer/tokenizer.h"
+
+namespace lumen::model {
+
+struct DatasetOptions {
+  double validation = 0.1;  // share of the text, taken from its end
+  bool separate = true;     // put EOS (where the tokenizer has one) behind every document of a folder or jsonl file
+};
+
+// A file as it was read: what a resumed training compares.
+struct DataFile {
+  std::string path;  // "" for the text that comes with the program
+  uint64_t bytes = 0;
+  Hash hash;
+};
+
+// Documents of a file (text, or .jsonl with {"text": ...}) or of a folder (*.txt, *.md, *.jsonl, by name, recursively).
+struct Documents {
+  std::vector<std::string> texts;
+  std::vector<DataFile> files;
+  bool one_text = false;  // a file that is one text
+};
+Documents load_documents(const std::filesystem::path& path);
+Documents embedded_documents();
+std::vector<std::string> read_documents(const std::filesystem::path& path);  // the texts alone
+// The text that comes with the program.
+std::string_view embedded_text();
+
+class Dataset {
+ public:
+  // One text. It is cut at the given share of its bytes (on a character boundary) before it is tokenized.
+  static Dataset from_text(std::string_view text, const Tokenizer& tokenizer, DatasetOptions options = {});
+  static Dataset from_documents(const std::vector<std::string>& documents, const Tokenizer& tokenizer,
+                                DatasetOptions options = {});
+  static Dataset from(const Documents& documents, const Tokenizer& tokenizer, DatasetOptions options = {});
+  static Dataset load(const std::filesystem::path& path, const Tokenizer& tokenizer, DatasetOptions options = {});
+
+  const std::vector<TokenId>& train() const { return train_; }
+  const std::vector<TokenId>& validation() const { return validation_; }
+  const std::vector<DataFile>& files() const { return files_; }
+  Hash token_hash() const;  // of both texts' ids: what a model is trained and measured on
+
+ private:
+  std::vector<TokenId> train_, validation_;
+  std::vector<DataFile> files_;
+};
+
+// Batch `index` of random windows: rows x (length + 1) ids, row-major; inputs are [0, length), targets [1, length + 1).
+// Error when there are fewer than length + 1 tokens.
+std::vector<TokenId> random_batch(const std::vector<TokenId>& tokens, uint64_t seed, uint64_t index, int64_t rows,
+                                  int64_t length);
+
+// Windows for evaluation, end to end: window w covers tokens [w * length, w * length + length + 1).
+int64_t window_count(const std::vector<TokenId>& tokens, int64_t length);
+// Windows first .. first + rows, rows x (length + 1); all must exist.
+std::vector<TokenId> window_batch(const std::vector<TokenId>& tokens, int64_t first, int64_t rows, int64_t length);
+
+}  // namespace lumen::model

@@ -1,0 +1,156 @@
+#include "model/data/examples/example_store.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/structured/json.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr size_t kBlock = size_t{1} << 20;
+constexpr uint64_t kMagic = 0x32786174'6e656d75;  // "umentax2"
+constexpr const char* kName = "the token cache";
+
+// The last bytes of a file: tokens, examples and a JSON text lie in front of it, in this order.
+struct Footer {
+  uint64_t magic = kMagic;
+  uint64_t tokens = 0, examples = 0, text = 0;  // their numbers; bytes of the text
+  uint64_t form = 0;
+  int64_t largest = -1;
+  Hash key, content, rest;  // content: tokens and examples; rest: the text
+};
+static_assert(sizeof(Footer) == 96 && sizeof(StoredExample) == 32);
+
+Hash content_hash(std::span<const uint32_t> tokens, std::span<const StoredExample> examples) {
+  RunningHash running;
+  running.add(tokens.data(), tokens.size_bytes());
+  running.add(examples.data(), examples.size_bytes());
+  return running.finish();
+}
+
+}  // namespace
+
+void RunningHash::block() {
+  const Hash both[] = {hash_, hash_bytes(buffer_.data(), buffer_.size())};
+  hash_ = hash_bytes(both, sizeof both);
+  buffer_.clear();
+}
+
+void RunningHash::add(const void* data, size_t size) {
+  const char* from = static_cast<const char*>(data);
+  while (size > 0) {
+    const size_t some = std::min(size, kBlock - buffer_.size());
+    buffer_.append(from, some);
+    from += some;
+    size -= some;
+    if (buffer_.size() == kBlock) block();
+  }
+}
+
+Hash RunningHash::finish() {
+  block();
+  return hash_;
+}
+
+std::shared_ptr<const ExampleStore> ExampleStore::open(const std::filesystem::path& file, const Hash& key) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return nullptr;
+  auto out = std::make_shared<ExampleStore>();
+  out->map_ = MappedFile(file);
+  const auto bytes = out->map_.bytes();
+  Footer footer;
+  if (bytes.size() < sizeof footer) return nullptr;
+  std::memcpy(&footer, bytes.data() + bytes.size() - sizeof footer, sizeof footer);
+  const uint64_t size = bytes.size() - sizeof footer;
+  if (footer.magic != kMagic || !(footer.key == key) || footer.form > 2 || footer.tokens > size / sizeof(uint32_t) ||
+      footer.examples > size / sizeof(StoredExample) || footer.text > size)
+    return nullptr;
+  // Tokens are padded to an even number of them: examples are aligned.
+  const uint64_t token_bytes = (footer.tokens + (footer.tokens & 1)) * sizeof(uint32_t);
+  const uint64_t example_bytes = footer.examples * sizeof(StoredExample);
+  if (token_bytes + example_bytes + footer.text != size) return nullptr;
+  out->form_ = static_cast<RowForm>(footer.form);
+  out->tokens_ = {reinterpret_cast<const uint32_t*>(bytes.data()), footer.tokens};
+  out->examples_ = {reinterpret_cast<const StoredExample*>(bytes.data() + token_bytes), footer.examples};
+  out->largest_ = static_cast<TokenId>(footer.largest);
+  out->hash_ = footer.content;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + token_bytes + example_bytes, footer.text);
+  if (!(hash_text(text) == footer.rest) || !(content_hash(out->tokens_, out->examples_) == footer.content))
+    return nullptr;
+  uint64_t first = 0;
+  for (const StoredExample& e : out->examples_) {
+    if (e.first != first || e.length < 2 || e.length > footer.tokens - first) return nullptr;
+    first += e.length;
+  }
+  if (first != footer.tokens || (out->form_ == RowForm::pairs && footer.examples % 2 != 0)) return nullptr;
+  try {
+    out->report_ = RowReport::from_json(parse_json(text, kName), kName);
+  } catch (const Error&) {
+    return nullptr;
+  }
+  return out;
+}
+
+ExampleWriter::ExampleWriter(std::optional<std::filesystem::path> file, const Hash& key)
+    : path_(std::move(file)), key_(key) {
+  if (path_) file_.emplace(*path_);
+}
+
+void ExampleWriter::add(std::span<const uint32_t> tokens, StoredExample example) {
+  LUMEN_CHECK(tokens.size() >= 2 && tokens.size() <= UINT32_MAX);
+  example.first = count_;
+  example.length = static_cast<uint32_t>(tokens.size());
+  example.learned = 0;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0) example.learned += tokens[i] >= ExampleStore::kLearned;
+    largest_ = std::max(largest_, static_cast<TokenId>(tokens[i] & ~ExampleStore::kLearned));
+  }
+  LUMEN_CHECK(example.learned > 0);
+  running_.add(tokens.data(), tokens.size_bytes());
+  if (file_)
+    file_->write(tokens.data(), tokens.size_bytes());
+  else
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  count_ += tokens.size();
+  examples_.push_back(example);
+}
+
+std::shared_ptr<const ExampleStore> ExampleWriter::finish(RowForm form, const RowReport& report) {
+  running_.add(examples_.data(), examples_.size() * sizeof(StoredExample));
+  const Hash content = running_.finish();
+  auto out = std::make_shared<ExampleStore>();
+  if (!file_) {
+    out->form_ = form;
+    out->report_ = report;
+    out->hash_ = content;
+    out->largest_ = largest_;
+    out->own_tokens_ = std::move(tokens_);
+    out->own_examples_ = std::move(examples_);
+    out->tokens_ = out->own_tokens_;
+    out->examples_ = out->own_examples_;
+    return out;
+  }
+  file_->pad_to(2 * sizeof(uint32_t));
+  file_->write(examples_.data(), examples_.size() * sizeof(StoredExample));
+  const std::string text = json_print(report.to_json(), kName);
+  file_->write(text);
+  Footer footer;
+  footer.tokens = count_;
+  footer.examples = examples_.size();
+  footer.text = text.size();
+  footer.form = static_cast<uint64_t>(form);
+  footer.largest = largest_;
+  footer.key = key_;
+  footer.content = content;
+  footer.rest = hash_text(text);
+  file_->write(&footer, sizeof footer);
+  file_->commit();
+  file_.reset();
+  auto stored = ExampleStore::open(*path_, key_);
+  if (!stored) throw user_error("{} does not hold what was written to it", path_->string());
+  return stored;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,9 @@
+// What training reads: texts, chats and pairs as examples, their masks, and batches of them, each a pure function of
+// seed and step.
+//
+// May include: base, base/file, base/structured, model/data/rows, model/template, model/text/tokenizer.
+#pragma once
+
+#include "model/data/examples/batches.h"
+#include "model/data/examples/dataset.h"
+#include "model/data/examples/example_batches.h"

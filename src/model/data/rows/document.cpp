@@ -1,0 +1,167 @@
+#include "model/data/rows/document.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+std::string_view unquoted(std::string_view text) {
+  if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front())
+    return text.substr(1, text.size() - 2);
+  return text;
+}
+
+class Lines {
+ public:
+  explicit Lines(std::string_view text) : text_(text) {}
+  bool next(std::string_view* line) {
+    if (at_ >= text_.size()) return false;
+    const size_t end = std::min(text_.find('\n', at_), text_.size());
+    *line = text_.substr(at_, end - at_);
+    if (line->ends_with('\r')) line->remove_suffix(1);
+    at_ = end + 1;
+    ++number;
+    return true;
+  }
+  uint64_t number = 0;
+
+ private:
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+// What a heading says of the text below it. A question begins a conversation, a follow-up goes on with one.
+enum class Heading { none, system, question, follow_up, answer, other };
+
+Heading heading_of(std::string_view line) {
+  const size_t marks = line.find_first_not_of('#');
+  if (marks == 0 || marks == std::string_view::npos || marks > 6 || line[marks] != ' ') return Heading::none;
+  std::string name(trimmed(line.substr(marks)));
+  if (name.ends_with(':')) name.pop_back();
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (name == "q" || name == "question") return Heading::question;
+  if (name == "a" || name == "answer") return Heading::answer;
+  if (name == "follow-up") return Heading::follow_up;
+  if (name == "system") return Heading::system;
+  return Heading::other;
+}
+
+class Reader {
+ public:
+  explicit Reader(std::string_view text) : lines_(text) {}
+
+  Document read() {
+    std::string_view line;
+    bool more = lines_.next(&line);
+    if (more && trimmed(line) == "---") {
+      settings();
+      more = lines_.next(&line);
+    }
+    begin_ = lines_.number;
+    bool fenced = false;
+    for (; more; more = lines_.next(&line)) {
+      // Code between fences may hold lines that look like headings.
+      if (line.starts_with("```") || line.starts_with("~~~")) fenced = !fenced;
+      const Heading heading = fenced ? Heading::none : heading_of(line);
+      const bool in_chat = role_ != Heading::none;
+      if (heading == Heading::none || (heading == Heading::other && !in_chat)) {
+        part_ += line;
+        part_ += '\n';
+        continue;
+      }
+      end_part();
+      const bool after_system = !messages_.empty() && messages_.back()["role"] == "system";
+      if (heading == Heading::other || heading == Heading::system || (heading == Heading::question && !after_system))
+        end_chat();
+      if (heading == Heading::other) {
+        part_ = std::string(line) + "\n";
+        role_ = Heading::none;
+      } else {
+        if (messages_.empty()) chat_line_ = lines_.number;
+        role_ = heading;
+      }
+      begin_ = lines_.number;
+    }
+    end_part();
+    end_chat();
+    return std::move(out_);
+  }
+
+ private:
+  void settings() {
+    const uint64_t first = lines_.number;
+    std::string_view line;
+    while (lines_.next(&line)) {
+      const std::string_view text = trimmed(line);
+      if (text == "---" || text == "...") return;
+      if (text.empty() || text.starts_with('#')) continue;
+      const size_t colon = text.find(':');
+      if (colon == std::string_view::npos) {
+        fault(lines_.number, "a setting in front is no \"key: value\"", text);
+        continue;
+      }
+      out_.settings.push_back({std::string(trimmed(text.substr(0, colon))),
+                               std::string(unquoted(trimmed(text.substr(colon + 1)))), lines_.number});
+    }
+    fault(first, "the settings in front have no end (---)", "");
+  }
+
+  void fault(uint64_t line, std::string_view what, std::string_view detail) {
+    out_.rows.push_back({.line = line, .fault = std::string(what), .detail = std::string(detail)});
+  }
+
+  void end_part() {
+    const std::string_view text = trimmed(part_);
+    if (role_ == Heading::none) {
+      if (!text.empty()) out_.rows.push_back({.line = begin_, .value = {{"text", text}}});
+    } else {
+      const char* role = role_ == Heading::system ? "system" : role_ == Heading::answer ? "assistant" : "user";
+      if (text.empty() && empty_line_ == 0) empty_line_ = begin_;
+      messages_.push_back({{"role", role}, {"content", text}});
+    }
+    part_.clear();
+  }
+
+  void end_chat() {
+    if (messages_.empty()) return;
+    if (empty_line_ != 0)
+      fault(empty_line_, "a question or an answer without text", "");
+    else
+      out_.rows.push_back({.line = chat_line_, .value = {{"messages", std::move(messages_)}}});
+    messages_ = ordered_json::array();
+    empty_line_ = 0;
+    role_ = Heading::none;
+  }
+
+  Lines lines_;
+  Document out_;
+  std::string part_;
+  uint64_t begin_ = 1, chat_line_ = 0, empty_line_ = 0;
+  Heading role_ = Heading::none;
+  ordered_json messages_ = ordered_json::array();
+};
+
+}  // namespace
+
+Document read_document(std::string_view text) {
+  if (utf8_valid_run(text, 0) != text.size()) return {{}, {DataRow{.line = 1, .fault = "no valid UTF-8"}}};
+  return Reader(text).read();
+}
+
+std::vector<DataRow> document_rows(std::string_view text) {
+  return read_document(text).rows;
+}
+
+}  // namespace lumen::model

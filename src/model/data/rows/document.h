@@ -1,0 +1,27 @@
+// Documents to train on (docs/finetune-data.md): Markdown with settings in front between lines of ---, headings "Q" and
+// "A" for questions and answers, and everything else as text. Proved by tests/model/data/data_rows_test.cpp.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/data/reader/reader.h"
+
+namespace lumen::model {
+
+struct DocumentSetting {
+  std::string key, value;
+  uint64_t line = 0;
+};
+
+struct Document {
+  std::vector<DocumentSetting> settings;
+  std::vector<DataRow> rows;  // {"text": ...} and {"messages": [...]}, in the document's order
+};
+
+// What cannot be read becomes a row with a fault.
+Document read_document(std::string_view text);
+std::vector<DataRow> document_rows(std::string_view text);
+
+}  // namespace lumen::model

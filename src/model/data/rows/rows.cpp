@@ -1,0 +1,313 @@
+#include "model/data/rows/rows.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/structured/json.h"
+#include "model/data/parquet/parquet.h"
+#include "model/data/reader/unpack.h"
+#include "model/data/rows/document.h"
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr uint64_t kLargestUnpacked = uint64_t{1} << 32;
+constexpr int kDeepestRow = 64;
+constexpr std::string_view kSpace = " \t\r\n";
+
+// The text of a file: mapped, or unpacked into memory.
+class FileText {
+ public:
+  FileText(const std::filesystem::path& file, bool packed) : name_(file.string()), map_(file) {
+    const auto bytes = map_.bytes();
+    text_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+    if (packed) text_ = unpacked_ = gunzip(text_, name_, kLargestUnpacked);
+    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
+  }
+  FileText(const FileText&) = delete;
+  FileText& operator=(const FileText&) = delete;
+  std::string_view text() const { return text_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+  MappedFile map_;
+  std::string unpacked_;
+  std::string_view text_;
+};
+
+using FileTextRef = std::unique_ptr<const FileText>;
+
+class LineReader final : public RowReader {
+ public:
+  explicit LineReader(FileTextRef file) : file_(std::move(file)) {}
+  bool next(DataRow* row) override {
+    const std::string_view text = file_->text();
+    while (at_ < text.size()) {
+      const size_t end = std::min(text.find('\n', at_), text.size());
+      const std::string_view line = text.substr(at_, end - at_);
+      at_ = end + 1;
+      ++line_;
+      if (line.find_first_not_of(kSpace) == std::string_view::npos) continue;
+      *row = {.line = line_, .text = line};
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  FileTextRef file_;
+  size_t at_ = 0;
+  uint64_t line_ = 0;
+};
+
+// Elements of a list, or objects one behind the other.
+class ListReader final : public RowReader {
+ public:
+  explicit ListReader(FileTextRef file) : file_(std::move(file)), text_(file_->text()) {
+    skip_space();
+    is_list_ = at_ < text_.size() && text_[at_] == '[';
+    if (is_list_) ++at_;
+    if (!is_list_ && (at_ >= text_.size() || text_[at_] != '{')) throw no_list();
+  }
+
+  bool next(DataRow* row) override {
+    skip_space();
+    if (is_list_ && at_ < text_.size() && text_[at_] == ']') {
+      ++at_;
+      skip_space();
+      if (at_ < text_.size()) throw user_error("{}:{}: text behind the list", file_->name(), line_);
+      return false;
+    }
+    if (at_ >= text_.size()) {
+      if (is_list_) throw user_error("{}:{}: the list has no end", file_->name(), line_);
+      if (count_ == 1) throw no_list();
+      return false;
+    }
+    if (is_list_ && count_ > 0) {
+      if (text_[at_] != ',') throw user_error("{}:{}: no comma between two rows of the list", file_->name(), line_);
+      ++at_;
+      skip_space();
+    }
+    *row = {.line = line_};
+    const size_t begin = at_;
+    pass_element();
+    row->text = text_.substr(begin, at_ - begin);
+    if (row->text.empty()) row->fault = "no valid JSON";
+    ++count_;
+    return true;
+  }
+
+ private:
+  Error no_list() const { return user_error("{}: not a list of objects", file_->name()); }
+  void skip_space() {
+    for (; at_ < text_.size() && kSpace.find(text_[at_]) != std::string_view::npos; ++at_) line_ += text_[at_] == '\n';
+  }
+  // To the end of a value, by its brackets and quotation marks alone.
+  void pass_element() {
+    int64_t depth = 0;
+    bool quoted = false;
+    for (const uint64_t first = line_; at_ < text_.size(); ++at_) {
+      const char c = text_[at_];
+      line_ += c == '\n';
+      if (quoted) {
+        if (c == '\\') ++at_;
+        quoted = c != '"';
+      } else if (c == '"') {
+        quoted = true;
+      } else if (c == '{' || c == '[') {
+        ++depth;
+      } else if (c == '}' || c == ']') {
+        if (depth == 0) return;
+        if (--depth == 0 && ++at_ <= text_.size()) return;
+      } else if (c == ',' && depth == 0) {
+        return;
+      }
+      if (at_ + 1 >= text_.size() && (depth > 0 || quoted))
+        throw user_error("{}:{}: the row that begins there has no end", file_->name(), first);
+    }
+    at_ = std::min(at_, text_.size());
+  }
+
+  FileTextRef file_;
+  std::string_view text_;
+  size_t at_ = 0, count_ = 0;
+  uint64_t line_ = 1;
+  bool is_list_ = false;
+};
+
+class TableReader final : public RowReader {
+ public:
+  TableReader(FileTextRef file, char separator) : file_(std::move(file)), separator_(separator) {
+    text_ = file_->text();
+    if (!record(&header_)) throw user_error("{}: no header line", file_->name());
+    if (!header_fault_.empty()) throw user_error("{}:1: {}", file_->name(), header_fault_);
+    for (const std::string& field : header_)
+      if (utf8_valid_run(field, 0) != field.size()) throw user_error("{}:1: no valid UTF-8", file_->name());
+    if (std::set<std::string>(header_.begin(), header_.end()).size() != header_.size())
+      throw user_error("{}:1: the header names a column twice", file_->name());
+  }
+
+  bool next(DataRow* row) override {
+    std::vector<std::string> fields;
+    do {
+      *row = {.line = line_ + 1};
+      header_fault_.clear();
+      if (!record(&fields)) return false;
+    } while (fields.size() == 1 && fields[0].empty() && header_fault_.empty());
+    if (!header_fault_.empty()) {
+      row->fault = std::move(header_fault_);
+      return true;
+    }
+    if (fields.size() != header_.size()) {
+      row->fault = "another number of fields than the header";
+      row->detail = fmt::format("{} fields, but the header names {}", fields.size(), header_.size());
+      return true;
+    }
+    row->value = ordered_json::object();
+    for (size_t i = 0; i < fields.size(); ++i) {
+      if (utf8_valid_run(fields[i], 0) != fields[i].size()) {
+        row->fault = "no valid UTF-8";
+        return true;
+      }
+      row->value.push_back({header_[i], std::move(fields[i])});
+    }
+    return true;
+  }
+
+ private:
+  // Fields of the next record; several lines where a quoted field has them. False at the end of the text.
+  bool record(std::vector<std::string>* out) {
+    if (at_ >= text_.size()) return false;
+    std::vector<std::string>& fields = *out;
+    fields.assign(1, {});
+    const bool quotes = separator_ == ',';
+    for (const uint64_t first = ++line_;;) {
+      if (quotes && at_ < text_.size() && text_[at_] == '"' && fields.back().empty()) {
+        for (++at_;; ++at_) {
+          // What such a field has swallowed cannot be told apart into rows.
+          if (at_ >= text_.size()) throw user_error("{}:{}: a quoted field has no end", file_->name(), first);
+          if (text_[at_] == '"') {
+            if (at_ + 1 >= text_.size() || text_[at_ + 1] != '"') break;
+            ++at_;
+          }
+          line_ += text_[at_] == '\n';
+          fields.back() += text_[at_];
+        }
+        ++at_;
+        if (at_ < text_.size() && text_[at_] != separator_ && text_[at_] != '\n' && text_[at_] != '\r')
+          header_fault_ = "text behind a quoted field";
+      }
+      if (at_ >= text_.size()) return true;
+      const char c = text_[at_++];
+      if (c == '\n') return true;
+      if (c == '\r' && (at_ >= text_.size() || text_[at_] == '\n')) continue;
+      if (c == separator_)
+        fields.emplace_back();
+      else
+        fields.back() += c;
+    }
+  }
+
+  FileTextRef file_;
+  std::string_view text_;
+  char separator_;
+  size_t at_ = 0;
+  uint64_t line_ = 0;
+  std::vector<std::string> header_;
+  std::string header_fault_;
+};
+
+class ParquetReader final : public RowReader {
+ public:
+  explicit ParquetReader(FileTextRef file)
+      : file_(std::move(file)), rows_(read_parquet(file_->text(), file_->name())) {}
+  bool next(DataRow* row) override { return rows_->next(row); }
+
+ private:
+  FileTextRef file_;
+  std::unique_ptr<RowReader> rows_;
+};
+
+// Rows that are all there at once.
+class MadeReader final : public RowReader {
+ public:
+  explicit MadeReader(std::vector<DataRow> rows) : rows_(std::move(rows)) {}
+  bool next(DataRow* row) override {
+    if (at_ == rows_.size()) return false;
+    *row = std::move(rows_[at_++]);
+    return true;
+  }
+
+ private:
+  std::vector<DataRow> rows_;
+  size_t at_ = 0;
+};
+
+std::vector<DataRow> text_rows(const FileText& file) {
+  DataRow row{.line = 1};
+  if (utf8_valid_run(file.text(), 0) == file.text().size())
+    row.value = {{"text", file.text()}};
+  else
+    row.fault = "no valid UTF-8";
+  return {std::move(row)};
+}
+
+struct Kind {
+  std::string ending;
+  bool packed = false;
+};
+
+Kind kind_of(std::filesystem::path file) {
+  Kind kind;
+  kind.packed = file.extension() == ".gz";
+  if (kind.packed) file = file.stem();
+  kind.ending = file.extension().string();
+  return kind;
+}
+
+constexpr std::array<std::string_view, 9> kEndings = {".jsonl",   ".ndjson", ".json", ".csv",     ".tsv",
+                                                      ".parquet", ".txt",    ".md",   ".markdown"};
+
+}  // namespace
+
+bool is_row_file(const std::filesystem::path& file) {
+  return std::find(kEndings.begin(), kEndings.end(), kind_of(file).ending) != kEndings.end();
+}
+
+std::unique_ptr<RowReader> open_rows(const std::filesystem::path& file) {
+  const Kind kind = kind_of(file);
+  if (!is_row_file(file)) {
+    throw Error(Exit::user, fmt::format("{}: its name does not say what it holds", file.string()),
+                "data are .jsonl, .json, .csv, .tsv, .parquet, .txt or .md files, each also as .gz");
+  }
+  auto text = std::make_unique<const FileText>(file, kind.packed);
+  if (kind.ending == ".jsonl" || kind.ending == ".ndjson") return std::make_unique<LineReader>(std::move(text));
+  if (kind.ending == ".json") return std::make_unique<ListReader>(std::move(text));
+  if (kind.ending == ".csv") return std::make_unique<TableReader>(std::move(text), ',');
+  if (kind.ending == ".tsv") return std::make_unique<TableReader>(std::move(text), '\t');
+  if (kind.ending == ".parquet") return std::make_unique<ParquetReader>(std::move(text));
+  if (kind.ending == ".txt") return std::make_unique<MadeReader>(text_rows(*text));
+  return std::make_unique<MadeReader>(document_rows(text->text()));
+}
+
+void parse_row(DataRow* row) {
+  if (row->text.empty() || !row->fault.empty()) return;
+  try {
+    row->value = parse_ordered_json(row->text, "", kDeepestRow);
+    if (!row->value.is_object()) row->fault = "no JSON object";
+  } catch (const Error& error) {
+    const std::string_view what = error.what();
+    row->fault = "no valid JSON";
+    row->detail = what.starts_with(": ") ? what.substr(2) : what;
+  }
+  row->text = {};
+}
+
+}  // namespace lumen::model

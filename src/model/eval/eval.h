@@ -1,0 +1,8 @@
+// Tasks put to a model and counted: rows of data, prompts, likelihoods and answers, figures.
+//
+// May include: base, base/file, base/structured, model/data/rows, model/infer/generate, model/infer/session,
+// model/template, model/text/unicode, model/train/trainer.
+#pragma once
+
+#include "model/eval/evaluate.h"
+#include "model/eval/training.h"

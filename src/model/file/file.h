@@ -1,0 +1,13 @@
+// Files of tensors: GGUF, safetensors and checkpoints read, checked and written; where models lie on this machine.
+//
+// May include: base, base/file, base/structured, graph/ir, lang, number/facts, number/library.
+#pragma once
+
+#include "model/file/checkpoint.h"
+#include "model/file/gguf.h"
+#include "model/file/gguf_split.h"
+#include "model/file/hub_cache.h"
+#include "model/file/own_input.h"
+#include "model/file/safetensors.h"
+#include "model/file/sections.h"
+#include "model/file/tensors.h"

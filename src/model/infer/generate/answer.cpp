@@ -1,0 +1,150 @@
+#include "model/infer/generate/answer.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+class ByGrammar : public TokenFilter {
+ public:
+  ByGrammar(const Tokenizer& tokenizer, const Constraint* constraint, GrammarMatcher* matcher,
+            const std::vector<TokenId>& ends)
+      : tokenizer_(tokenizer), constraint_(constraint), matcher_(matcher), ends_(ends) {}
+
+  bool allows(TokenId id) override {
+    if (std::find(ends_.begin(), ends_.end(), id) != ends_.end()) return matcher_->may_end();
+    if (static_cast<size_t>(id) >= constraint_->texts.size()) return false;
+    const std::string& text = constraint_->texts[static_cast<size_t>(id)];
+    return !text.empty() && matcher_->allows(text);
+  }
+  const std::vector<bool>& all() override { return matcher_->allowed(tokenizer_, constraint_->trie); }
+
+ private:
+  const Tokenizer& tokenizer_;
+  const Constraint* constraint_;
+  GrammarMatcher* matcher_;
+  const std::vector<TokenId>& ends_;
+};
+
+}  // namespace
+
+StopTexts::StopTexts(std::vector<std::string> texts) : texts_(std::move(texts)) {
+  std::erase(texts_, std::string());
+}
+
+std::string StopTexts::push(std::string_view text) {
+  if (stopped_) return {};
+  held_ += text;
+  size_t first = std::string::npos;
+  for (const std::string& t : texts_) first = std::min(first, held_.find(t));
+  if (first != std::string::npos) {
+    stopped_ = true;
+    return held_.substr(0, first);
+  }
+  // The longest end that is the beginning of a stop text waits.
+  size_t wait = 0;
+  for (const std::string& t : texts_) {
+    for (size_t n = std::min(t.size() - 1, held_.size()); n > wait; --n) {
+      if (std::string_view(held_).ends_with(std::string_view(t).substr(0, n))) wait = n;
+    }
+  }
+  std::string out = held_.substr(0, held_.size() - wait);
+  held_.erase(0, held_.size() - wait);
+  return out;
+}
+
+std::string StopTexts::finish() {
+  return stopped_ ? std::string() : std::exchange(held_, {});
+}
+
+std::string_view reason_name(EndReason reason) {
+  constexpr std::string_view kNames[] = {"end", "stop", "grammar", "limit", "context", "interrupted"};
+  return kNames[static_cast<size_t>(reason)];
+}
+
+std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary, bool ignore_end) {
+  const std::vector<TokenId> ends = tokenizer.end_of_generation();  // ascending
+  std::vector<TokenId> out;
+  for (int64_t i = 0; i < vocabulary; ++i) {
+    const auto id = static_cast<TokenId>(i);
+    const bool is_end = std::binary_search(ends.begin(), ends.end(), id);
+    if (is_end ? ignore_end : !tokenizer.has(id)) out.push_back(id);
+  }
+  return out;
+}
+
+Constraint::Constraint(const Tokenizer& tokenizer, const std::string& text)
+    : grammar(std::make_shared<const Grammar>(Grammar::parse(text))), trie(generation_trie(tokenizer, &texts)) {}
+
+Answer::Answer(const Tokenizer& tokenizer, const GenerateOptions& options, Sampler& sampler,
+               const Constraint* constraint, GrammarMatcher* matcher, Show show)
+    : tokenizer_(tokenizer),
+      options_(options),
+      sampler_(sampler),
+      constraint_(constraint),
+      matcher_(matcher),
+      show_(std::move(show)),
+      ends_(tokenizer.end_of_generation()),
+      stream_(tokenizer),
+      stops_(options.stops) {
+  LUMEN_CHECK((constraint == nullptr) == (matcher == nullptr));
+}
+
+void Answer::put(const std::string& text) {
+  const std::string shown = stops_.push(text);
+  text_ += shown;
+  if (!shown.empty()) show_(shown);
+}
+
+void Answer::end(EndReason reason) {
+  if (!reason_) reason_ = reason;
+}
+
+std::optional<TokenId> Answer::draw(std::span<const float> logits) {
+  LUMEN_CHECK(!ended());
+  if (options_.predict >= 0 && made_ >= options_.predict) {
+    end(EndReason::limit);
+    return std::nullopt;
+  }
+  if (matcher_ && matcher_->must_end()) {
+    end(EndReason::grammar);
+    return std::nullopt;
+  }
+  ByGrammar filter(tokenizer_, constraint_, matcher_, ends_);
+  const TokenId id = sampler_.pick(logits, matcher_ ? &filter : nullptr);
+  if (id < 0) {
+    if (!matcher_) throw user_error("every token is forbidden");
+    if (!matcher_->may_end())
+      throw Error(Exit::user, "the vocabulary has no token with which the grammar could go on", "change the grammar");
+    end(EndReason::grammar);
+    return std::nullopt;
+  }
+  ++made_;
+  const bool is_end = std::find(ends_.begin(), ends_.end(), id) != ends_.end();
+  if (is_end) {
+    end(EndReason::end_token);
+    return std::nullopt;
+  }
+  sampler_.accept(id);
+  if (matcher_) LUMEN_CHECK(matcher_->accept(constraint_->texts[static_cast<size_t>(id)]));
+  put(stream_.push(id));
+  if (stops_.stopped()) end(EndReason::stop_text);
+  if (options_.predict >= 0 && made_ == options_.predict) end(EndReason::limit);
+  return id;
+}
+
+EndReason Answer::finish() {
+  LUMEN_CHECK(ended());
+  if (!stops_.stopped()) {
+    put(stream_.finish());
+    const std::string rest = stops_.finish();
+    text_ += rest;
+    if (!rest.empty()) show_(rest);
+  }
+  return *reason_;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,92 @@
+// One text being written, token by token: what is drawn from logits, what of it is shown, and where it ends. Knows
+// nothing of sessions: one text alone (generate.h) and many at once (generate_many.h) are written the same way. Proved
+// by tests/model/infer/generate_test.cpp.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/infer/sample/grammar.h"
+#include "model/infer/sample/sampler.h"
+#include "model/text/stages/decoder.h"
+#include "model/text/tokenizer/tokenizer.h"
+
+namespace lumen::model {
+
+// Texts at which an output ends, in a stream: what may become one is held back.
+class StopTexts {
+ public:
+  explicit StopTexts(std::vector<std::string> texts);
+  // What may be shown now. Once a stop text is complete: what stood before it, and stopped() is true.
+  std::string push(std::string_view text);
+  std::string finish();  // what was held back
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::vector<std::string> texts_;
+  std::string held_;
+  bool stopped_ = false;
+};
+
+struct GenerateOptions {
+  int64_t predict = -1;  // tokens at most; -1: no limit, -2: until the context is full
+  std::vector<std::string> stops = {};
+  std::string grammar = {};  // GBNF, or empty
+  bool ignore_end = false;   // end tokens are never drawn
+  bool shift = false;        // make room when the context is full
+  int64_t keep = 0;          // tokens at the beginning that stay then; -1: all of the first prompt
+  int64_t draft = 16;        // tokens a draft may propose at once
+};
+
+enum class EndReason { end_token, stop_text, grammar, limit, context, interrupted };
+std::string_view reason_name(EndReason reason);  // "end", "stop", "grammar", "limit", "context", "interrupted"
+
+// Ids below `vocabulary` that no text can have: a model may have more than its tokenizer (padding, gaps). With
+// `ignore_end` the ends of texts as well.
+std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary, bool ignore_end);
+
+// What a grammar needs of a vocabulary, made once for all texts.
+struct Constraint {
+  Constraint(const Tokenizer& tokenizer, const std::string& text);
+  std::shared_ptr<const Grammar> grammar;
+  std::vector<std::string> texts;  // of tokens
+  TokenTrie trie;
+};
+
+class Answer {
+ public:
+  using Show = std::function<void(std::string_view)>;
+  // `matcher` stands at the beginning of the constraint's grammar; both or neither.
+  Answer(const Tokenizer& tokenizer, const GenerateOptions& options, Sampler& sampler, const Constraint* constraint,
+         GrammarMatcher* matcher, Show show);
+
+  // Draws the next token, and shows what may be shown. Nothing when the text ends without one more. With a token the
+  // text may have ended as well: then nobody asks what follows it.
+  std::optional<TokenId> draw(std::span<const float> logits);
+  bool ended() const { return reason_.has_value(); }
+  void end(EndReason reason);                        // from outside
+  EndReason finish();                                // shows the rest; why it ended
+  const std::string& text() const { return text_; }  // what was shown
+  int64_t made() const { return made_; }             // tokens drawn
+
+ private:
+  void put(const std::string& text);
+
+  const Tokenizer& tokenizer_;
+  const GenerateOptions& options_;
+  Sampler& sampler_;
+  const Constraint* constraint_;
+  GrammarMatcher* matcher_;
+  Show show_;
+  std::vector<TokenId> ends_;
+  TokenStream stream_;
+  StopTexts stops_;
+  std::optional<EndReason> reason_;
+  std::string text_;
+  int64_t made_ = 0;
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,150 @@
+#include "model/infer/generate/generate.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+SamplerOptions drawable(SamplerOptions sampling, const Model& model, bool ignore_end) {
+  for (const TokenId id : never_drawn(*model.tokenizer, model.integer("vocab"), ignore_end))
+    sampling.forbidden.push_back(id);
+  return sampling;
+}
+
+}  // namespace
+
+Generator::Generator(const LoadedModel& loaded, SessionOptions session, SamplerOptions sampling,
+                     GenerateOptions options, std::unique_ptr<Draft> draft)
+    : tokenizer_(*loaded.model().tokenizer),
+      session_(loaded, session),
+      options_(std::move(options)),
+      sampler_(drawable(std::move(sampling), loaded.model(), options_.ignore_end)),
+      draft_(std::move(draft)) {
+  if (options_.grammar.empty()) return;
+  constraint_.emplace(tokenizer_, options_.grammar);
+  matcher_.emplace(constraint_->grammar);
+}
+
+// Drops tokens behind the first `keep`, until `wanted` more fit; the rest is to be read again.
+void Generator::make_room(size_t wanted) {
+  const auto context = static_cast<size_t>(session_.context());
+  size_t keep = std::min(tokens_.size(), static_cast<size_t>(std::max<int64_t>(0, options_.keep)));
+  if (keep + wanted >= context) keep = 0;
+  // Half of what may go, so that room is not to be made for each token.
+  size_t drop = (tokens_.size() - keep + 1) / 2;
+  const size_t needed = tokens_.size() + wanted > context ? tokens_.size() + wanted - context : 0;
+  drop = std::min(std::max(drop, needed), tokens_.size() - keep);
+  tokens_.erase(tokens_.begin() + static_cast<ptrdiff_t>(keep), tokens_.begin() + static_cast<ptrdiff_t>(keep + drop));
+  session_.rewind(std::min(session_.position(), static_cast<int64_t>(keep)));
+}
+
+// What a draft proposed and nobody took is forgotten.
+void Generator::settle() {
+  ahead_.clear();
+  if (session_.position() > static_cast<int64_t>(tokens_.size())) session_.rewind(static_cast<int64_t>(tokens_.size()));
+}
+
+// Appends tokens and reads all that was not read.
+std::span<const float> Generator::feed(std::span<const TokenId> tokens) {
+  settle();
+  if (static_cast<int64_t>(tokens_.size() + tokens.size()) > session_.context() && options_.shift &&
+      static_cast<int64_t>(tokens.size()) < session_.context())
+    make_room(tokens.size());
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  return session_.feed(std::span(tokens_).subspan(static_cast<size_t>(session_.position())));
+}
+
+// Appends one token and gives the logits behind it: read before, where the draft had it right; else read now, together
+// with what the draft proposes next.
+std::span<const float> Generator::advance(TokenId id, int64_t wanted, Result* counts) {
+  const auto vocab = static_cast<size_t>(session_.vocabulary());
+  const size_t at = tokens_.size();
+  if (at < ahead_.size() && ahead_[at] == id) {
+    tokens_.push_back(id);
+    ++counts->accepted;
+    return std::span(rows_).subspan((at - ahead_from_) * vocab, vocab);
+  }
+  settle();
+  const auto room = std::min(session_.context() - static_cast<int64_t>(at) - 1, wanted);
+  if (!draft_ || room < 1) return feed({&id, 1});
+  tokens_.push_back(id);
+  std::vector<TokenId> proposed = draft_->propose(tokens_, std::min(options_.draft, room));
+  // Where the draft has nothing to say the step is the usual one.
+  if (proposed.empty()) return session_.feed(std::span(tokens_).subspan(static_cast<size_t>(session_.position())));
+  counts->drafted += static_cast<int64_t>(proposed.size());
+  LUMEN_CHECK(session_.position() == static_cast<int64_t>(at));
+  proposed.insert(proposed.begin(), id);
+  const std::span<const float> rows = session_.feed_all(proposed);
+  rows_.assign(rows.begin(), rows.end());
+  ahead_ = tokens_;
+  ahead_.insert(ahead_.end(), proposed.begin() + 1, proposed.end());
+  ahead_from_ = at;
+  return std::span(rows_).first(vocab);
+}
+
+Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
+                                    const std::function<void(std::string_view)>& show,
+                                    const std::function<bool()>& go_on) {
+  Result out;
+  if (prompt.empty()) throw usage_error("the prompt is empty");
+  settle();
+  if (whole) {
+    // What is known stays; the last token is read in any case: what follows it is asked for.
+    const auto differ = std::mismatch(prompt.begin(), prompt.end(), tokens_.begin(), tokens_.end());
+    size_t known = static_cast<size_t>(differ.first - prompt.begin());
+    known = std::min({known, prompt.size() - 1, static_cast<size_t>(session_.position())});
+    tokens_.resize(known);
+    session_.rewind(static_cast<int64_t>(known));
+    sampler_.forget();
+    for (const TokenId id : prompt) sampler_.accept(id);
+    prompt = prompt.subspan(known);
+  } else {
+    for (const TokenId id : prompt) sampler_.accept(id);
+  }
+  if (options_.keep < 0 && tokens_.empty()) options_.keep = static_cast<int64_t>(prompt.size());
+  if (matcher_) matcher_->restart();
+  auto start = Clock::now();
+  const int64_t before = session_.position();
+  std::span<const float> logits = feed(prompt);
+  out.read = session_.position() - before;
+  out.read_seconds = seconds_since(start);
+  Answer answer(tokenizer_, options_, sampler_, constraint_ ? &*constraint_ : nullptr, matcher_ ? &*matcher_ : nullptr,
+                show);
+  start = Clock::now();
+  for (;;) {
+    if (!go_on()) {
+      answer.end(EndReason::interrupted);
+      break;
+    }
+    const std::optional<TokenId> id = answer.draw(logits);
+    if (!id) break;
+    const bool full = static_cast<int64_t>(tokens_.size()) + 1 > session_.context();
+    if (full && (!options_.shift || options_.predict == -2)) answer.end(EndReason::context);
+    if (answer.ended()) {
+      // Written, but not yet read: nobody asks what follows.
+      settle();
+      tokens_.push_back(*id);
+      break;
+    }
+    const int64_t left = options_.predict >= 0 ? options_.predict - answer.made() : session_.context();
+    logits = advance(*id, left - 1, &out);
+  }
+  settle();
+  out.reason = answer.finish();
+  out.text = answer.text();
+  out.made = answer.made();
+  out.made_seconds = seconds_since(start);
+  return out;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,50 @@
+// Many texts written at once: each step computes the next token of every one of them together, which costs little more
+// than the next token of one. A text that ends makes room for the next in line; beginnings that are alike are computed
+// once. Proved by tests/model/infer/generate_many_test.cpp.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/infer/generate/answer.h"
+#include "model/infer/session/session_many.h"
+
+namespace lumen::model {
+
+struct ManyRequest {
+  std::vector<TokenId> prompt;
+  uint32_t seed = 0;
+};
+
+struct ManyAnswer {
+  EndReason reason = EndReason::interrupted;
+  std::string text;
+  int64_t read = 0, shared = 0, made = 0;  // tokens of the prompt computed and taken from others, and tokens drawn
+  int64_t again = 0;                       // computed once more, after the pages were needed for other texts
+};
+
+struct ManyOptions {
+  SessionOptions session;  // context: tokens of all texts together; 0: as many as the texts may need
+  SamplerOptions sampling;
+  GenerateOptions generate;
+  int64_t parallel = 8;  // texts at once, at most ManySession::kMostTexts
+};
+
+// What requests will take: for forecasts.
+struct ManyPlan {
+  SessionOptions session;
+  ManyLimits limits;
+  std::vector<int64_t> most;  // tokens each text may have, in the end
+};
+// Error when a prompt is longer than a text may be.
+ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std::vector<ManyRequest>& requests);
+
+// Answers in the order of the requests. `done` hears of each as it ends. Those that `go_on` cut off are marked so.
+// `explained` gets the kernels of the steps and their times.
+std::vector<ManyAnswer> answer_all(const LoadedModel& loaded, const ManyOptions& options,
+                                   const std::vector<ManyRequest>& requests,
+                                   const std::function<void(size_t, const ManyAnswer&)>& done,
+                                   const std::function<bool()>& go_on, std::string* explained = nullptr);
+
+}  // namespace lumen::model

@@ -1,0 +1,11 @@
+// Models measured: perplexity, divergence between two, speed, embeddings of texts, and made-up models to measure.
+//
+// May include: base, base/file, base/structured, model/arch, model/compress, model/data/examples, model/infer/session,
+// number/codec, run/device.
+#pragma once
+
+#include "model/infer/measure/embed.h"
+#include "model/infer/measure/perplexity.h"
+#include "model/infer/measure/perplexity_divergence.h"
+#include "model/infer/measure/speed.h"
+#include "model/infer/measure/synthetic.h"

@@ -1,0 +1,126 @@
+#include "model/infer/measure/speed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+
+#include "base/check.h"
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kContextStep = 256;  // tests of nearly equal length share their kernels
+
+double mean(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double v : x) sum += v;
+  return x.empty() ? 0 : sum / static_cast<double>(x.size());
+}
+
+double deviation(const std::vector<double>& x) {
+  if (x.size() < 2) return 0;
+  const double middle = mean(x);
+  double sum = 0;
+  for (const double v : x) sum += (v - middle) * (v - middle);
+  return std::sqrt(sum / static_cast<double>(x.size() - 1));
+}
+
+double now(bool cpu_time) {
+  timespec t{};
+  clock_gettime(cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+// Token numbers nobody can foresee, the same in every run.
+class TokenSource {
+ public:
+  explicit TokenSource(int64_t vocabulary) : vocabulary_(static_cast<uint64_t>(vocabulary)) {}
+  TokenId next() {
+    state_ = state_ * 6364136223846793005U + 1442695040888963407U;
+    return static_cast<TokenId>((state_ >> 33) % vocabulary_);
+  }
+  std::vector<TokenId> next(int64_t count) {
+    std::vector<TokenId> tokens(static_cast<size_t>(count));
+    for (TokenId& t : tokens) t = next();
+    return tokens;
+  }
+
+ private:
+  uint64_t vocabulary_, state_ = 1;
+};
+
+}  // namespace
+
+std::string SpeedTest::name() const {
+  std::string text;
+  if (prompt > 0) text += fmt::format("pp{}", prompt);
+  if (generate > 0) text += fmt::format("{}tg{}", text.empty() ? "" : "+", generate);
+  if (depth > 0) text += fmt::format(" @ d{}", depth);
+  return text;
+}
+
+double Speed::mean_seconds() const {
+  return mean(seconds);
+}
+double Speed::deviation_seconds() const {
+  return deviation(seconds);
+}
+std::vector<double> Speed::rates() const {
+  std::vector<double> out;
+  for (const double s : seconds) out.push_back(static_cast<double>(test.prompt + test.generate) / std::max(s, 1e-12));
+  return out;
+}
+double Speed::mean_rate() const {
+  return mean(rates());
+}
+double Speed::deviation_rate() const {
+  return deviation(rates());
+}
+
+Speed measure_speed(const LoadedModel& loaded, const SpeedTest& test, const SpeedOptions& options,
+                    const std::function<void(const std::string&)>& note, const std::function<bool()>& stop,
+                    const run::Ceilings* ceilings, std::string* explained) {
+  LUMEN_CHECK(test.prompt + test.generate > 0 && test.depth >= 0 && options.repetitions > 0);
+  SessionOptions session_options = options.session;
+  const int64_t length = test.depth + test.prompt + test.generate;
+  session_options.context = (length + kContextStep - 1) / kContextStep * kContextStep;
+  Session session(loaded, session_options);
+  TokenSource source(loaded.model().integer("vocab"));
+  const std::vector<TokenId> prompt = source.next(test.prompt);
+
+  const auto run = [&](int64_t generate) {
+    if (!prompt.empty()) session.feed(prompt);
+    for (int64_t i = 0; i < generate; ++i) {
+      const TokenId id = source.next();
+      session.feed({&id, 1});
+    }
+  };
+  if (options.warm_up) {
+    note(fmt::format("{}: warm-up", test.name()));
+    run(std::min<int64_t>(test.generate, 1));
+    session.rewind(0);
+  }
+  if (test.depth > 0) {
+    note(fmt::format("{}: reading {} tokens", test.name(), test.depth));
+    session.feed(source.next(test.depth));
+  }
+  Speed speed;
+  speed.test = test;
+  speed.context = session_options.context;
+  session.forget_times();
+  for (int64_t r = 0; r < options.repetitions && !stop(); ++r) {
+    note(fmt::format("{}: run {} of {}{}", test.name(), r + 1, options.repetitions,
+                     speed.seconds.empty() ? "" : fmt::format(", {:.2f} tokens/s", speed.mean_rate())));
+    session.rewind(test.depth);
+    const double start = now(options.cpu_time);
+    run(test.generate);
+    speed.seconds.push_back(now(options.cpu_time) - start);
+  }
+  if (explained) *explained = session.explain(ceilings);
+  return speed;
+}
+
+}  // namespace lumen::model

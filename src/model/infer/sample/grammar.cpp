@@ -1,0 +1,643 @@
+#include "model/infer/sample/grammar.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "base/place.h"
+#include "model/text/unicode/code_set.h"
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr size_t kLongestText = size_t{1} << 20, kMostElements = size_t{1} << 20;
+constexpr int kDeepest = 100, kMostRepeats = 4096;
+constexpr size_t kMostStates = 4096, kMostStacks = size_t{1} << 20, kMostWays = 4096, kMostMasks = 32;
+
+// What the text says, before it is laid out.
+struct Tree {
+  enum class Kind { text, set, rule, sequence, choice, repeat } kind = Kind::sequence;
+  std::string text = {};
+  CodeSet set = {};
+  uint32_t rule = 0;
+  int least = 0, most = -1;
+  std::vector<Tree> parts = {};
+};
+
+class Parser {
+ public:
+  Parser(const std::string& text, const std::string& name)
+      : source_(std::make_shared<const Source>(Source{name, text})), text_(source_->text) {}
+
+  // Rules by number; rules named but not defined are an Error.
+  std::vector<std::optional<Tree>> run() {
+    space(true);
+    while (at_ < text_.size()) {
+      const size_t begin = at_;
+      const std::string name = rule_name();
+      const uint32_t id = number(name, begin);
+      space(true);
+      if (!take("::=")) throw wrong(at_, "expected '::='");
+      space(true);
+      if (rules_[id]) throw wrong(begin, fmt::format("the rule '{}' is defined twice", name));
+      Tree tree = choice(0);
+      rules_[id] = std::move(tree);
+      if (at_ < text_.size() && text_[at_] != '\n' && text_[at_] != '\r')
+        throw wrong(at_, "expected the end of the line");
+      space(true);
+    }
+    for (const auto& [name, id] : ids_) {
+      if (!rules_[id]) throw wrong(first_use_[id], fmt::format("the rule '{}' is not defined", name));
+    }
+    if (!ids_.contains("root")) throw wrong(0, "a grammar begins with the rule 'root', which is missing");
+    return std::move(rules_);
+  }
+  uint32_t root() const { return ids_.at("root"); }
+  Error wrong(size_t at, const std::string& what) const {
+    const auto begin = static_cast<uint32_t>(std::min(at, text_.size()));
+    return error_at({source_, begin, begin + 1}, what);
+  }
+  size_t place_of(uint32_t rule) const { return first_use_[rule]; }
+
+ private:
+  bool take(std::string_view what) {
+    if (!std::string_view(text_).substr(at_).starts_with(what)) return false;
+    at_ += what.size();
+    return true;
+  }
+
+  void space(bool lines) {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '#') {
+        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
+      } else if (c == ' ' || c == '\t' || (lines && (c == '\n' || c == '\r'))) {
+        ++at_;
+      } else {
+        break;
+      }
+    }
+  }
+
+  static bool name_char(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  }
+  std::string rule_name() {
+    const size_t begin = at_;
+    while (at_ < text_.size() && name_char(text_[at_])) ++at_;
+    if (at_ == begin) throw wrong(at_, "expected the name of a rule");
+    return text_.substr(begin, at_ - begin);
+  }
+  uint32_t number(const std::string& name, size_t at) {
+    const auto [found, fresh] = ids_.emplace(name, static_cast<uint32_t>(rules_.size()));
+    if (fresh) {
+      rules_.emplace_back();
+      first_use_.push_back(at);
+    }
+    return found->second;
+  }
+
+  Tree choice(int depth) {
+    if (depth > kDeepest) throw wrong(at_, "the grammar is nested too deeply");
+    Tree out{.kind = Tree::Kind::choice};
+    out.parts.push_back(sequence(depth));
+    for (;;) {
+      if (depth > 0) space(true);
+      if (!take("|")) break;
+      space(true);
+      out.parts.push_back(sequence(depth));
+    }
+    return out.parts.size() == 1 ? std::move(out.parts[0]) : out;
+  }
+
+  Tree sequence(int depth) {
+    Tree out{.kind = Tree::Kind::sequence};
+    for (;;) {
+      space(depth > 0);
+      if (at_ >= text_.size()) break;
+      const char c = text_[at_];
+      Tree item;
+      if (c == '"') {
+        item = literal();
+      } else if (c == '[') {
+        item = set();
+      } else if (c == '.') {
+        ++at_;
+        item = {.kind = Tree::Kind::set, .set = CodeSet{{0, 0xd7ff}, {0xe000, kLastCode}}};
+      } else if (c == '(') {
+        ++at_;
+        space(true);
+        item = choice(depth + 1);
+        space(true);
+        if (!take(")")) throw wrong(at_, "expected ')'");
+      } else if (name_char(c)) {
+        const size_t begin = at_;
+        const std::string name = rule_name();
+        item = {.kind = Tree::Kind::rule, .rule = number(name, begin)};
+      } else {
+        break;
+      }
+      repeated(item);
+      out.parts.push_back(std::move(item));
+    }
+    return out;
+  }
+
+  void repeated(Tree& item) {
+    for (int n = 0;; ++n) {
+      space(false);
+      Tree out{.kind = Tree::Kind::repeat};
+      if (take("*")) {
+        out.least = 0;
+      } else if (take("+")) {
+        out.least = 1;
+      } else if (take("?")) {
+        out.most = 1;
+      } else if (take("{")) {
+        out.least = count();
+        out.most = out.least;
+        space(false);
+        if (take(",")) {
+          space(false);
+          out.most = at_ < text_.size() && text_[at_] != '}' ? count() : -1;
+        }
+        space(false);
+        if (!take("}")) throw wrong(at_, "expected '}'");
+        if (out.most >= 0 && out.most < out.least) throw wrong(at_, "the greatest count is below the least");
+      } else {
+        return;
+      }
+      if (n > 3) throw wrong(at_, "too many repetitions of repetitions");
+      out.parts.push_back(std::move(item));
+      item = std::move(out);
+    }
+  }
+
+  int count() {
+    int n = -1;
+    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
+      n = std::max(n, 0) * 10 + (text_[at_++] - '0');
+      if (n > kMostRepeats) throw wrong(at_, fmt::format("at most {} repetitions can be counted", kMostRepeats));
+    }
+    if (n < 0) throw wrong(at_, "expected a number");
+    return n;
+  }
+
+  char32_t character() {
+    char32_t c = 0;
+    if (text_[at_] != '\\') {
+      const size_t n = utf8_char(text_, at_, &c);
+      if (n == 0) throw wrong(at_, "no valid UTF-8");
+      at_ += n;
+      return c;
+    }
+    if (++at_ >= text_.size()) throw wrong(at_, "an escape without its character");
+    const char e = text_[at_++];
+    const auto hex = [&](int digits) {
+      char32_t value = 0;
+      for (int i = 0; i < digits; ++i, ++at_) {
+        const char d = at_ < text_.size() ? text_[at_] : ' ';
+        const int v = d >= '0' && d <= '9'   ? d - '0'
+                      : d >= 'a' && d <= 'f' ? d - 'a' + 10
+                      : d >= 'A' && d <= 'F' ? d - 'A' + 10
+                                             : -1;
+        if (v < 0) throw wrong(at_, "a hexadecimal digit is missing");
+        value = value * 16 + static_cast<char32_t>(v);
+      }
+      if (value > kLastCode || (value >= 0xd800 && value < 0xe000)) throw wrong(at_, "no character has this number");
+      return value;
+    };
+    switch (e) {
+      case 'n':
+        return '\n';
+      case 't':
+        return '\t';
+      case 'r':
+        return '\r';
+      case 'x':
+        return hex(2);
+      case 'u':
+        return hex(4);
+      case 'U':
+        return hex(8);
+      case '"':
+      case '\\':
+      case '[':
+      case ']':
+      case '-':
+      case '^':
+        return static_cast<char32_t>(e);
+      default:
+        throw wrong(at_ - 1, "an unknown escape");
+    }
+  }
+
+  Tree literal() {
+    Tree out{.kind = Tree::Kind::text};
+    const size_t begin = at_++;
+    while (at_ < text_.size() && text_[at_] != '"') utf8_append(out.text, character());
+    if (!take("\"")) throw wrong(begin, "a text without its end");
+    return out;
+  }
+
+  Tree set() {
+    const size_t begin = at_++;
+    const bool inverse = take("^");
+    std::vector<CodeSet::Range> ranges;
+    while (at_ < text_.size() && text_[at_] != ']') {
+      const char32_t from = character();
+      char32_t to = from;
+      if (at_ + 1 < text_.size() && text_[at_] == '-' && text_[at_ + 1] != ']') {
+        ++at_;
+        to = character();
+      }
+      if (to < from) throw wrong(at_, "a range that runs backward");
+      ranges.emplace_back(from, to);
+    }
+    if (!take("]")) throw wrong(begin, "a class without its end");
+    CodeSet out(std::move(ranges));
+    if (inverse) out = out.complement();
+    return {.kind = Tree::Kind::set, .set = out.intersect(CodeSet{{0, 0xd7ff}, {0xe000, kLastCode}})};
+  }
+
+  SourceRef source_;
+  const std::string& text_;
+  size_t at_ = 0;
+  std::map<std::string, uint32_t> ids_;
+  std::vector<std::optional<Tree>> rules_;
+  std::vector<size_t> first_use_;
+};
+
+// Ranges of characters as sequences of ranges of bytes.
+void byte_sequences(char32_t first, char32_t last, std::vector<std::vector<std::pair<uint8_t, uint8_t>>>& out) {
+  for (const char32_t border : {char32_t{0x7f}, char32_t{0x7ff}, char32_t{0xffff}}) {
+    if (first <= border && last > border) {
+      byte_sequences(first, border, out);
+      byte_sequences(border + 1, last, out);
+      return;
+    }
+  }
+  std::string a, b;
+  utf8_append(a, first);
+  utf8_append(b, last);
+  // Cut where the bytes behind the first one that differs do not run through all their values.
+  for (size_t i = 1; i < a.size(); ++i) {
+    const char32_t mask = (char32_t{1} << (6 * (a.size() - i))) - 1;
+    if ((first & ~mask) == (last & ~mask)) continue;
+    if ((first & mask) != 0) {
+      byte_sequences(first, first | mask, out);
+      byte_sequences((first | mask) + 1, last, out);
+      return;
+    }
+    if ((last & mask) != mask) {
+      byte_sequences(first, (last & ~mask) - 1, out);
+      byte_sequences(last & ~mask, last, out);
+      return;
+    }
+  }
+  std::vector<std::pair<uint8_t, uint8_t>> sequence;
+  for (size_t i = 0; i < a.size(); ++i) sequence.emplace_back(static_cast<uint8_t>(a[i]), static_cast<uint8_t>(b[i]));
+  out.push_back(std::move(sequence));
+}
+
+}  // namespace
+
+Grammar Grammar::parse(const std::string& text, const std::string& name) {
+  if (text.size() > kLongestText) throw user_error("{}: a grammar of {} bytes is too long", name, text.size());
+  Parser parser(text, name);
+  const std::vector<std::optional<Tree>> trees = parser.run();
+  Grammar out;
+  out.rules_.resize(trees.size());
+  out.root_ = parser.root();
+  using List = std::vector<Element>;
+  const auto too_large = [&] {
+    return Error(Exit::user, fmt::format("{}: the grammar becomes too large", name), "count fewer repetitions");
+  };
+  size_t laid = 0;
+  const auto add_rule = [&](std::vector<List> alternatives) {
+    std::vector<uint32_t> places;
+    for (List& list : alternatives) {
+      places.push_back(static_cast<uint32_t>(out.elements_.size()));
+      out.elements_.insert(out.elements_.end(), list.begin(), list.end());
+      out.elements_.push_back({});
+    }
+    if (out.elements_.size() > kMostElements) throw too_large();
+    return places;
+  };
+  const auto rule_element = [](uint32_t rule) { return Element{.kind = Element::Kind::rule, .rule = rule}; };
+  const auto new_rule = [&](std::vector<List> alternatives) {
+    const auto id = static_cast<uint32_t>(out.rules_.size());
+    out.rules_.push_back(add_rule(std::move(alternatives)));
+    return rule_element(id);
+  };
+  std::function<void(const Tree&, List&)> put = [&](const Tree& t, List& list) {
+    if (++laid > kMostElements || list.size() > kMostElements) throw too_large();
+    switch (t.kind) {
+      case Tree::Kind::text:
+        for (const char b : t.text)
+          list.push_back(
+              {.kind = Element::Kind::bytes, .first = static_cast<uint8_t>(b), .last = static_cast<uint8_t>(b)});
+        break;
+      case Tree::Kind::set: {
+        std::vector<std::vector<std::pair<uint8_t, uint8_t>>> sequences;
+        for (const auto& [first, last] : t.set.ranges()) byte_sequences(first, last, sequences);
+        std::vector<List> alternatives;
+        for (const auto& s : sequences) {
+          List one;
+          for (const auto& [first, last] : s)
+            one.push_back({.kind = Element::Kind::bytes, .first = first, .last = last});
+          alternatives.push_back(std::move(one));
+        }
+        if (alternatives.size() == 1) {
+          list.insert(list.end(), alternatives[0].begin(), alternatives[0].end());
+        } else {
+          list.push_back(new_rule(std::move(alternatives)));  // an empty class: no alternative, so no way on
+        }
+        break;
+      }
+      case Tree::Kind::rule:
+        list.push_back(rule_element(t.rule));
+        break;
+      case Tree::Kind::sequence:
+        for (const Tree& p : t.parts) put(p, list);
+        break;
+      case Tree::Kind::choice: {
+        std::vector<List> alternatives;
+        for (const Tree& p : t.parts) put(p, alternatives.emplace_back());
+        list.push_back(new_rule(std::move(alternatives)));
+        break;
+      }
+      case Tree::Kind::repeat: {
+        List one;
+        put(t.parts[0], one);
+        if (one.size() > 1) one = {new_rule({one})};
+        for (int i = 0; i < t.least; ++i) list.insert(list.end(), one.begin(), one.end());
+        if (t.most < 0) {
+          // again ::= one again | nothing
+          const auto id = static_cast<uint32_t>(out.rules_.size());
+          out.rules_.emplace_back();
+          List again = one;
+          again.push_back(rule_element(id));
+          out.rules_[id] = add_rule({std::move(again), {}});
+          list.push_back(rule_element(id));
+        } else {
+          // up to k more ::= one (up to k - 1 more) | nothing
+          std::optional<Element> inner;
+          for (int i = t.least; i < t.most; ++i) {
+            List more = one;
+            if (inner) more.push_back(*inner);
+            inner = new_rule({std::move(more), {}});
+          }
+          if (inner) list.push_back(*inner);
+        }
+        break;
+      }
+    }
+  };
+  for (uint32_t r = 0; r < trees.size(); ++r) {
+    std::vector<List> alternatives;
+    if (trees[r]->kind == Tree::Kind::choice) {
+      for (const Tree& p : trees[r]->parts) put(p, alternatives.emplace_back());
+    } else {
+      put(*trees[r], alternatives.emplace_back());
+    }
+    out.rules_[r] = add_rule(std::move(alternatives));
+  }
+
+  // Rules that can be empty, and then left recursion: a rule that can begin with itself.
+  const size_t count = out.rules_.size();
+  std::vector<bool> empty(count, false);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t r = 0; r < count; ++r) {
+      if (empty[r]) continue;
+      for (uint32_t e : out.rules_[r]) {
+        while (out.elements_[e].kind == Element::Kind::rule && empty[out.elements_[e].rule]) ++e;
+        if (out.elements_[e].kind == Element::Kind::end) empty[r] = changed = true;
+      }
+    }
+  }
+  std::vector<uint8_t> seen(count, 0);  // 1 being looked at, 2 done
+  for (size_t begin = 0; begin < count; ++begin) {
+    if (seen[begin] != 0) continue;
+    struct Frame {
+      uint32_t rule;
+      std::vector<std::pair<uint32_t, bool>> first;  // rules it can begin with; true: and nothing comes behind
+      size_t next = 0;
+    };
+    const auto frame = [&](uint32_t r) {
+      Frame f{r, {}, 0};
+      for (uint32_t e : out.rules_[r]) {
+        for (;; ++e) {
+          if (out.elements_[e].kind != Element::Kind::rule) break;
+          f.first.emplace_back(out.elements_[e].rule, out.elements_[e + 1].kind == Element::Kind::end);
+          if (!empty[out.elements_[e].rule]) break;
+        }
+      }
+      seen[r] = 1;
+      return f;
+    };
+    std::vector<Frame> frames{frame(static_cast<uint32_t>(begin))};
+    while (!frames.empty()) {
+      Frame& f = frames.back();
+      if (f.next == f.first.size()) {
+        seen[f.rule] = 2;
+        frames.pop_back();
+        continue;
+      }
+      const uint32_t to = f.first[f.next++].first;
+      if (seen[to] == 1) {
+        // A rule that comes back to itself with nothing behind (what can be empty, repeated) goes nowhere and does no
+        // harm; with something behind it would grow for ever.
+        bool grows = false;
+        for (size_t i = frames.size(); i-- > 0;) {
+          grows |= !frames[i].first[frames[i].next - 1].second;
+          if (frames[i].rule == to) break;
+        }
+        if (!grows) continue;
+        throw Error(Exit::user, fmt::format("{}: a rule can begin with itself", name), "write repetitions with * or +");
+      }
+      if (seen[to] == 0) frames.push_back(frame(to));
+    }
+  }
+  return out;
+}
+
+GrammarMatcher::GrammarMatcher(std::shared_ptr<const Grammar> grammar) : grammar_(std::move(grammar)) {
+  restart();
+}
+
+void GrammarMatcher::forget() {
+  stacks_.assign(1, {});
+  stack_ids_.clear();
+  states_.clear();
+  state_ids_.clear();
+  steps_.clear();
+  masks_.clear();
+}
+
+void GrammarMatcher::restart() {
+  forget();
+  State begin;
+  for (const uint32_t alternative : grammar_->rules()[grammar_->root()]) expand(alternative, 0, begin);
+  now_ = state(std::move(begin));
+}
+
+uint32_t GrammarMatcher::stack(Stack s) {
+  const auto [at, fresh] = stack_ids_.emplace(s, static_cast<uint32_t>(stacks_.size()));
+  if (fresh) {
+    if (stacks_.size() >= kMostStacks)
+      throw Error(Exit::user, "the grammar needs too much memory", "write it with less nesting");
+    stacks_.push_back(s);
+  }
+  return at->second;
+}
+
+// Adds the stacks with a byte on top that `element`, and below it `below`, leads to.
+void GrammarMatcher::expand(uint32_t element, uint32_t below, State& out) {
+  const auto& elements = grammar_->elements();
+  std::vector<Stack> open{{element, below}};
+  std::unordered_set<Stack, StackHash> seen;
+  size_t work = 0;
+  while (!open.empty()) {
+    auto [e, under] = open.back();
+    open.pop_back();
+    if (++work > (size_t{1} << 18) || out.size() > kMostWays)
+      throw Error(Exit::user, "the grammar has too many ways to go on", "make it less ambiguous");
+    // At the end of a rule what lies below goes on; an empty stack is the end of all.
+    while (elements[e].kind == Grammar::Element::Kind::end && under != 0) {
+      e = stacks_[under].element;
+      under = stacks_[under].below;
+    }
+    if (!seen.insert({e, under}).second) continue;
+    switch (elements[e].kind) {
+      case Grammar::Element::Kind::end:
+        out.push_back(0);
+        break;
+      case Grammar::Element::Kind::bytes:
+        out.push_back(stack({e, under}));
+        break;
+      case Grammar::Element::Kind::rule: {
+        // The last element of a rule needs nothing kept for later.
+        const bool last = elements[e + 1].kind == Grammar::Element::Kind::end;
+        const uint32_t rest = last ? under : stack({e + 1, under});
+        for (const uint32_t alternative : grammar_->rules()[elements[e].rule]) open.push_back({alternative, rest});
+        break;
+      }
+    }
+  }
+}
+
+int32_t GrammarMatcher::state(State s) {
+  std::sort(s.begin(), s.end());
+  s.erase(std::unique(s.begin(), s.end()), s.end());
+  if (s.empty()) return kDead;
+  const auto [at, fresh] = state_ids_.emplace(s, static_cast<int32_t>(states_.size()));
+  if (fresh) {
+    states_.push_back(std::move(s));
+    steps_.emplace_back(256, kUnknown);
+  }
+  return at->second;
+}
+
+int32_t GrammarMatcher::step(int32_t from, uint8_t byte) {
+  if (from == kDead) return kDead;
+  int32_t& known = steps_[static_cast<size_t>(from)][byte];
+  if (known != kUnknown) return known;
+  State next;
+  const State here = states_[static_cast<size_t>(from)];
+  for (const uint32_t s : here) {
+    if (s == 0) continue;
+    const Stack top = stacks_[s];
+    const Grammar::Element& e = grammar_->elements()[top.element];
+    if (byte >= e.first && byte <= e.last) expand(top.element + 1, top.below, next);
+  }
+  const int32_t to = state(std::move(next));
+  steps_[static_cast<size_t>(from)][byte] = to;
+  return to;
+}
+
+bool GrammarMatcher::allows(std::string_view bytes) {
+  int32_t at = now_;
+  for (const char b : bytes) at = step(at, static_cast<uint8_t>(b));
+  return at != kDead;
+}
+
+bool GrammarMatcher::accept(std::string_view bytes) {
+  if (states_.size() > kMostStates || stacks_.size() > kMostStacks / 2) {
+    // Everything is forgotten but where we are: the stacks of the current state, from the bottom up.
+    const State here = now_ == kDead ? State() : states_[static_cast<size_t>(now_)];
+    const std::vector<Stack> old = stacks_;
+    forget();
+    std::unordered_map<uint32_t, uint32_t> moved{{0, 0}};
+    State kept;
+    for (const uint32_t s : here) {
+      std::vector<uint32_t> path;
+      for (uint32_t i = s; !moved.contains(i); i = old[i].below) path.push_back(i);
+      for (size_t i = path.size(); i-- > 0;) moved[path[i]] = stack({old[path[i]].element, moved[old[path[i]].below]});
+      kept.push_back(moved[s]);
+    }
+    now_ = state(std::move(kept));
+  }
+  int32_t at = now_;
+  for (const char b : bytes) at = step(at, static_cast<uint8_t>(b));
+  if (at == kDead) return false;
+  now_ = at;
+  return true;
+}
+
+bool GrammarMatcher::may_end() {
+  return now_ != kDead && states_[static_cast<size_t>(now_)].front() == 0;
+}
+
+bool GrammarMatcher::must_end() {
+  return may_end() && states_[static_cast<size_t>(now_)].size() == 1;
+}
+
+const std::vector<bool>& GrammarMatcher::allowed(const Tokenizer& tokenizer, const TokenTrie& trie) {
+  if (const auto found = masks_.find(now_); found != masks_.end()) return found->second;
+  if (masks_.size() >= kMostMasks) masks_.clear();
+  std::vector<bool> mask(static_cast<size_t>(tokenizer.size()), false);
+  struct Frame {
+    uint32_t node;
+    int32_t state;
+  };
+  std::vector<Frame> open{{0, now_}};
+  const auto& nodes = trie.nodes();
+  while (!open.empty()) {
+    const Frame f = open.back();
+    open.pop_back();
+    const TokenTrie::Node& n = nodes[f.node];
+    for (TokenId t = n.token; t >= 0; t = trie.same(t)) mask[static_cast<size_t>(t)] = true;
+    for (uint32_t c = n.first_child; c < n.first_child + n.children; ++c) {
+      const int32_t next = step(f.state, nodes[c].byte);
+      if (next != kDead) open.push_back({c, next});
+    }
+  }
+  if (may_end()) {
+    for (const TokenId t : tokenizer.end_of_generation()) {
+      if (static_cast<size_t>(t) >= mask.size()) mask.resize(static_cast<size_t>(t) + 1, false);
+      mask[static_cast<size_t>(t)] = true;
+    }
+  }
+  return masks_[now_] = std::move(mask);
+}
+
+TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* texts) {
+  texts->clear();
+  std::vector<std::pair<std::string_view, TokenId>> list;
+  const std::vector<TokenId> ends = tokenizer.end_of_generation();
+  for (TokenId id = 0; id < tokenizer.size(); ++id) {
+    const TokenKind kind = tokenizer.kind(id);
+    const bool text = kind == TokenKind::normal || kind == TokenKind::user_defined || kind == TokenKind::byte;
+    const bool end = std::find(ends.begin(), ends.end(), id) != ends.end();
+    texts->push_back(text && !end ? tokenizer.bytes(id) : std::string());
+  }
+  for (TokenId id = 0; id < tokenizer.size(); ++id) list.emplace_back((*texts)[static_cast<size_t>(id)], id);
+  return TokenTrie(std::move(list));
+}
+
+}  // namespace lumen::model

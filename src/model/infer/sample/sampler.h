@@ -1,0 +1,78 @@
+// Choosing the next token from logits. The order of filters is the one users know: constraint, biases, repeat, presence
+// and frequency penalties, DRY, top-k, typical, top-p, min-p, temperature; or Mirostat in place of the filters behind
+// the penalties. Random numbers are a function of (seed, how many were drawn), so a seed names one text. Proved by
+// tests/model/infer/sampler_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/text/tokenizer/tokenizer.h"
+
+namespace lumen::model {
+
+struct SamplerOptions {
+  double temperature = 0.8;      // 0: greedy
+  int64_t top_k = 40;            // 0: all
+  double top_p = 0.95;           // 1: all
+  double min_p = 0.05;           // of the best token's probability; 0: all
+  double typical_p = 1;          // 1: all
+  double repeat_penalty = 1;     // 1: none
+  double presence_penalty = 0;   // taken from the logit of each token seen
+  double frequency_penalty = 0;  // the same for each time it was seen
+  int64_t repeat_last = 64;      // tokens the penalties look back; -1: all
+  double dry_multiplier = 0;     // 0: no penalty for going on with what was written before
+  double dry_base = 1.75;        // grows with the length of the repetition
+  int64_t dry_allowed_length = 2;
+  int64_t dry_last = -1;                   // tokens it looks back; -1: all
+  std::vector<TokenId> dry_breakers = {};  // repetitions do not reach across these
+  int mirostat = 0;                        // 1 or 2
+  double mirostat_rate = 0.1, mirostat_entropy = 5;
+  std::vector<std::pair<TokenId, double>> bias = {};  // added to logits; -infinity forbids
+  std::vector<TokenId> forbidden = {};                // never drawn, whatever else is asked for
+  uint32_t seed = 0;
+};
+
+// Which tokens may be picked: asked one by one where a few answers decide, about all at once otherwise.
+class TokenFilter {
+ public:
+  virtual ~TokenFilter() = default;
+  virtual bool allows(TokenId id) = 0;
+  virtual const std::vector<bool>& all() = 0;  // a truth for each token; others are not allowed
+};
+
+class Sampler {
+ public:
+  explicit Sampler(SamplerOptions options);  // Error (exit 2) on values out of range
+  // -1 when the filter leaves none.
+  TokenId pick(std::span<const float> logits, TokenFilter* filter = nullptr);
+  TokenId pick(std::span<const float> logits, const std::vector<bool>* allowed);
+  void forget() { recent_.clear(); }  // what was accepted; draws go on where they were
+  void accept(TokenId token);         // prompt tokens count for the penalties, too
+
+ private:
+  struct Candidate {
+    TokenId id;
+    double logit;
+  };
+  bool best_allowed(std::vector<Candidate>& candidates, TokenFilter& filter, size_t wanted) const;
+  void penalise(std::vector<Candidate>& candidates) const;
+  void penalise_repetitions(std::vector<Candidate>& candidates) const;
+  TokenId draw(const std::vector<Candidate>& candidates, double temperature, double* probability);
+  TokenId mirostat(std::vector<Candidate>& candidates);
+
+  SamplerOptions options_;
+  std::deque<TokenId> recent_;
+  size_t memory_;  // tokens kept in recent_
+  uint64_t drawn_ = 0;
+  double surprise_;  // Mirostat's bound
+};
+
+// Tokens that hold one of the texts: what ends a repetition.
+std::vector<TokenId> tokens_with(const Tokenizer& tokenizer, const std::vector<std::string>& texts);
+
+}  // namespace lumen::model

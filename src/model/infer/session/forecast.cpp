@@ -1,0 +1,114 @@
+#include "model/infer/session/forecast.h"
+
+#include <algorithm>
+
+#include "model/infer/session/session_many.h"
+#include "model/infer/session/step_plan.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kAlignment = 512;  // of memory, at most
+
+double gib(int64_t bytes) {
+  return static_cast<double>(bytes) / (1 << 30);
+}
+
+// What is handed to a step in each run.
+int64_t input_bytes(const graph::Graph& step, const graph::Bindings& symbols) {
+  int64_t bytes = 0;
+  for (const graph::ValueId v : step.inputs())
+    if (step[v].attributes.role == graph::Role::data)
+      bytes += (graph::byte_size(graph::bind(step[v].type, symbols)) + kAlignment - 1) / kAlignment * kAlignment;
+  return bytes;
+}
+
+// A step with each of some sets of symbols.
+MemoryForecast of_steps(const LoadedModel& loaded, const SessionOptions& options, const graph::Graph& step,
+                        const std::vector<graph::Bindings>& steps) {
+  MemoryForecast out;
+  out.weights = weight_bytes(loaded);
+  run::CompileOptions compile = step_options(loaded.model(), step, options);
+  for (const graph::Bindings& symbols : steps) {
+    compile.symbols = symbols;
+    out.cache = state_bytes(step, compile);
+    out.work += loaded.engine().arena_bytes(step, compile) + input_bytes(step, symbols);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string MemoryForecast::text() const {
+  return fmt::format("{:.2f} GiB of weights, {:.2f} GiB of cache, {:.2f} GiB of values: {:.2f} GiB", gib(weights),
+                     gib(cache), gib(work), gib(total()));
+}
+
+MemoryForecast& MemoryForecast::operator+=(const MemoryForecast& other) {
+  weights += other.weights;
+  cache += other.cache;
+  work += other.work;
+  return *this;
+}
+
+int64_t weight_bytes(const LoadedModel& loaded) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : loaded.weights()) bytes += tensor->bytes();
+  return bytes;
+}
+
+int64_t state_bytes(const graph::Graph& step, const run::CompileOptions& options) {
+  int64_t bytes = 0;
+  for (const graph::ValueId v : step.inputs()) {
+    const graph::Node& n = step[v];
+    if (n.attributes.role != graph::Role::state) continue;
+    graph::Type type = graph::bind(n.type, options.symbols);
+    for (const graph::FormatAssignment& a : options.assignments)
+      if (a.value == n.attributes.name) type.element = {Scalar::f32, a.format};
+    bytes = run::saturating_sum(bytes, graph::byte_size(type));
+  }
+  return bytes;
+}
+
+MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& given, int64_t draft) {
+  const SessionOptions options = session_options(loaded.model(), given);
+  const StepPlan plan = plan_step(loaded, options);
+  std::vector<graph::Bindings> steps;
+  for (const int64_t tokens : session_widths(options)) {
+    steps.push_back(plan.symbols);
+    steps.back()["T"] = tokens;
+    steps.back()["R"] = 1;
+  }
+  for (const int64_t tokens : draft > 0 ? wide_widths(options, draft + 1) : std::vector<int64_t>()) {
+    steps.push_back(plan.symbols);
+    steps.back()["T"] = steps.back()["R"] = tokens;
+  }
+  return of_steps(loaded, options, plan.graph, steps);
+}
+
+MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& given, ManyLimits limits) {
+  const SessionOptions options = session_options(loaded.model(), given);
+  limits = many_limits(loaded.model(), options, limits);
+  const StepPlan plan = plan_many(loaded, options, limits);
+  std::vector<graph::Bindings> steps;
+  for (const ManySession::Shape& shape : ManySession::shapes(options, limits)) {
+    steps.push_back(plan.symbols);
+    steps.back()["B"] = shape.texts;
+    steps.back()["T"] = shape.tokens;
+    steps.back()["R"] = shape.rows();
+  }
+  return of_steps(loaded, options, plan.graph, steps);
+}
+
+void require_session(const LoadedModel& loaded, int64_t cache, int64_t work, const SessionOptions& options,
+                     bool cache_is_there) {
+  // Weights that lie in a file's mapping are memory as well; on other devices they are there already.
+  const bool host = loaded.engine().device().reads_host_memory();
+  run::MemoryNeeds needs = {{"cache of keys and values", cache, cache_is_there}, {"values of its steps", work, true}};
+  if (host) needs.insert(needs.begin(), {"weights", weight_bytes(loaded), true});
+  loaded.engine().require_memory(
+      fmt::format("'{}' with a context of {} tokens", loaded.model().name, options.context), needs,
+      "choose a smaller --ctx-size or --parallel, a smaller type of the caches (-ctk, -ctv), or a smaller model");
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,50 @@
+#include "model/infer/session/near_places.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kStep = 32;
+
+}  // namespace
+
+// What may still be seen, the step itself, and the places left empty where the ring closes.
+NearPlaces::NearPlaces(int64_t window, int64_t widest) : window_(window) {
+  LUMEN_CHECK(window > 0 && widest > 0);
+  const int64_t size = window + 2 * widest;
+  positions_.assign(static_cast<size_t>((size + kStep - 1) / kStep * kStep), kEmpty);
+}
+
+int64_t NearPlaces::put(int64_t position, int64_t count, int64_t width) {
+  LUMEN_CHECK(count > 0 && count <= width && width <= size());
+  if (next_ + width > size()) next_ = 0;
+  const int64_t first = next_;
+  for (int64_t i = 0; i < width; ++i) {
+    int32_t& place = positions_[static_cast<size_t>(first + i)];
+    LUMEN_CHECK(place == kEmpty || place + window_ <= position, "a key that may be seen would be overwritten");
+    place = i < count ? static_cast<int32_t>(position + i) : kEmpty;
+  }
+  next_ = first + count;
+  return first;
+}
+
+bool NearPlaces::rewind(int64_t position) {
+  int64_t seen = 0, behind = 0;
+  for (size_t i = 0; i < positions_.size(); ++i) {
+    int32_t& at = positions_[i];
+    if (at != kEmpty && at >= position) at = kEmpty;
+    if (at == kEmpty) continue;
+    seen += at > position - window_;
+    if (at == position - 1) behind = static_cast<int64_t>(i) + 1;
+  }
+  next_ = behind;
+  if (seen >= std::min(position, window_ - 1)) return true;
+  std::fill(positions_.begin(), positions_.end(), kEmpty);
+  next_ = 0;
+  return false;
+}
+
+}  // namespace lumen::model

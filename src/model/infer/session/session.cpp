@@ -1,0 +1,402 @@
+#include "model/infer/session/session.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/arch/adapter/adapter_sum.h"
+#include "model/infer/session/cache_format.h"
+#include "model/infer/session/finite.h"
+#include "model/infer/session/forecast.h"
+#include "model/infer/session/step_plan.h"
+#include "run/engine/compile/repeat.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kWidthStep = 4, kNarrowest = 8;
+
+// Matrices of as many rows, or stacks of them, side by side, the n-th times scales[n].
+Weight beside(std::span<const Weight* const> parts, std::span<const double> scales) {
+  const int64_t rows = parts[0]->rows();
+  graph::Shape shape = parts[0]->type.shape;
+  int64_t columns = 0;
+  for (const Weight* p : parts) columns += p->columns();
+  std::vector<float> values;
+  values.reserve(static_cast<size_t>(rows * columns));
+  for (int64_t r = 0; r < rows; ++r) {
+    for (size_t n = 0; n < parts.size(); ++n) {
+      const auto row = parts[n]->f32().subspan(static_cast<size_t>(r * parts[n]->columns()),
+                                               static_cast<size_t>(parts[n]->columns()));
+      for (const float v : row) values.push_back(static_cast<float>(scales[n] * v));
+    }
+  }
+  shape.back() = graph::Dim(columns);
+  return f32_weight(shape, values);
+}
+
+// Matrices of as many columns, one below the other; of stacks, matrix by matrix.
+Weight below(std::span<const Weight* const> parts) {
+  graph::Shape shape = parts[0]->type.shape;
+  const bool stacked = shape.size() == 3;
+  const auto count = static_cast<size_t>(stacked ? shape[0].number() : 1);
+  int64_t rows = 0;
+  for (const Weight* p : parts) rows += p->type.shape[stacked ? 1 : 0].number();
+  shape[stacked ? 1 : 0] = graph::Dim(rows);
+  std::vector<float> values;
+  for (size_t e = 0; e < count; ++e) {
+    for (const Weight* p : parts) {
+      const size_t size = p->f32().size() / count;
+      const auto matrix = p->f32().subspan(e * size, size);
+      values.insert(values.end(), matrix.begin(), matrix.end());
+    }
+  }
+  return f32_weight(shape, values);
+}
+
+// A change of a weight, and what the weight itself is multiplied by where magnitudes take part.
+struct Change {
+  AdapterPart part;
+  std::vector<float> gain;  // empty: 1
+};
+
+// All changes of a weight as one: their ranks add up, and their scales and gains are in B. Gains g multiply what the
+// weight gives by 1 + sum (g - 1), as programs that keep several adapters apart have it.
+std::map<std::string, Change> stacked(run::Engine& engine, const Model& model,
+                                      std::span<const ScaledAdapter> adapters) {
+  std::map<std::string, Change> out;
+  for (const Parameter& p : model.parameters) {
+    std::vector<const Weight*> as, bs;
+    std::vector<double> scales;
+    std::deque<Weight> scaled;  // keeps what bs points to
+    std::vector<float> gains;
+    for (const ScaledAdapter& s : adapters) {
+      const auto found = s.adapter.parts.find(p.name);
+      if (found == s.adapter.parts.end()) continue;
+      as.push_back(&found->second.a);
+      bs.push_back(&found->second.b);
+      scales.push_back(s.scale * found->second.scale);
+      if (!found->second.magnitude) continue;
+      const std::vector<float> own = magnitude_gain(engine, p, model.weights.at(p.name), found->second);
+      bs.back() = &scaled.emplace_back(rows_scaled(found->second.b, own));
+      if (gains.empty()) gains.assign(own.size(), 1);
+      for (size_t n = 0; n < own.size(); ++n) gains[n] += own[n] - 1;
+    }
+    if (as.empty()) continue;
+    Change change;
+    change.gain = std::move(gains);
+    AdapterPart& part = change.part;
+    part.b = beside(bs, scales);
+    part.a = is_looked_up(p) ? beside(as, std::vector<double>(as.size(), 1.0)) : below(as);
+    out.emplace(p.name, std::move(change));
+  }
+  return out;
+}
+
+// Nothing where adapters bring no whole weights.
+std::optional<Model> changed(const Model& model, std::span<const ScaledAdapter> adapters) {
+  std::vector<const Adapter*> whole;
+  for (const ScaledAdapter& s : adapters) {
+    require_scale(s);
+    if (!s.adapter.whole.empty()) whole.push_back(&s.adapter);
+  }
+  if (whole.empty()) return std::nullopt;
+  return with_whole_weights(model, whole);
+}
+
+}  // namespace
+
+LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<const ScaledAdapter> adapters)
+    : engine_(engine), changed_(changed(given, adapters)), model_(changed_ ? *changed_ : given) {
+  const Model& model = model_;
+  require_finite_vectors(model);
+  // A processor reads weights where they lie, unless a file has them at places that its kernels do not read.
+  const bool here = engine.device().reads_host_memory();
+  int64_t there = 0, copied = 0;
+  for (const auto& [name, w] : model.weights) {
+    const bool stays =
+        here && w.bytes.keeper() &&
+        reinterpret_cast<uintptr_t>(w.bytes.data()) % static_cast<uintptr_t>(run::kParameterAlignment) == 0;
+    (stays ? there : copied) += static_cast<int64_t>(w.bytes.size());
+  }
+  engine.require_memory(fmt::format("'{}'", model.name),
+                        {{"weights where they are", there, true}, {"copies of weights for the device", copied}});
+  for (const auto& [name, w] : model.weights) {
+    weights_[name] = run::DeviceTensor::parameter(engine.device(), w.type, w.bytes.data(), w.bytes.keeper());
+  }
+  for (auto& [name, change] : stacked(engine, model, adapters)) {
+    const AdapterPart& part = change.part;
+    graph::LowRank& low_rank = adapted_.emplace_back();
+    low_rank.weight = name;
+    low_rank.rank = part.rank();
+    low_rank.rows = is_looked_up(*model.find(name));
+    low_rank.gain = !change.gain.empty();
+    if (!change.gain.empty()) {
+      const Weight gain = f32_weight(graph::low_rank_rows(model.find(name)->shape, low_rank.rows), change.gain);
+      weights_[graph::low_rank_gain(name)] =
+          run::DeviceTensor::parameter(engine.device(), gain.type, gain.bytes.data(), gain.bytes.keeper());
+    }
+    weights_[graph::low_rank_a(name)] =
+        run::DeviceTensor::parameter(engine.device(), part.a.type, part.a.bytes.data(), part.a.bytes.keeper());
+    weights_[graph::low_rank_b(name)] =
+        run::DeviceTensor::parameter(engine.device(), part.b.type, part.b.bytes.data(), part.b.bytes.keeper());
+  }
+}
+
+graph::Graph LoadedModel::function(const std::string& name) const {
+  graph::Graph g = model_.family->function(name, model_.config);
+  std::vector<graph::LowRank> parts = adapted_;
+  std::erase_if(parts,
+                [&](const graph::LowRank& p) { return g.find_input(p.weight) < 0; });  // functions without logits
+  return graph::add_low_rank(std::move(g), parts);
+}
+
+void check_tokens(const Model& model, std::span<const TokenId> tokens) {
+  const int64_t vocabulary = model.integer("vocab");
+  for (const TokenId id : tokens) {
+    if (id < 0 || id >= vocabulary)
+      throw Error(
+          Exit::user,
+          fmt::format("'{}': the text has the token {}, but the model's vocabulary {}", model.name, id, vocabulary),
+          "the tokenizer was made for another model");
+  }
+}
+
+SessionOptions session_options(const Model& model, SessionOptions options) {
+  if (options.context == 0) options.context = model.integer("context");
+  if (options.context < 1) throw usage_error("the context must hold at least one token");
+  if (options.context > SessionOptions::kMostPositions)
+    throw usage_error("a context of {} tokens: positions are numbers of 32 bits, so there are at most {}",
+                      options.context, SessionOptions::kMostPositions);
+  options.chunk = std::clamp<int64_t>(options.chunk, 1, options.context);
+  const FormatLibrary& formats = model.family->library().formats();
+  options.keys = cache_format(formats, options.keys);
+  options.values = cache_format(formats, options.values);
+  return options;
+}
+
+std::vector<int64_t> session_widths(const SessionOptions& options) {
+  std::vector<int64_t> widths = {options.chunk};
+  while (widths.back() / kWidthStep >= kNarrowest) widths.push_back(widths.back() / kWidthStep);
+  if (widths.back() > 1) widths.push_back(1);
+  return widths;
+}
+
+std::vector<int64_t> wide_widths(const SessionOptions& options, int64_t most) {
+  std::vector<int64_t> widths = {std::min(kNarrowest, widest_step(options))};
+  while (widths.back() < most && widths.back() < options.chunk)
+    widths.push_back(std::min(2 * widths.back(), widest_step(options)));
+  return widths;
+}
+
+Session::Session(const LoadedModel& loaded, SessionOptions options)
+    : loaded_(loaded), options_(session_options(loaded.model(), std::move(options))) {
+  StepPlan plan = plan_step(loaded, options_);
+  graph_ = std::move(plan.graph);
+  symbols_ = std::move(plan.symbols);
+  if (plan.window > 0) near_.emplace(plan.window, widest_step(options_));
+  run::CompileOptions compile = step_options(loaded.model(), graph_, options_);
+  compile.symbols = symbols_;
+  cache_bytes_ = state_bytes(graph_, compile);
+  require_session(loaded, cache_bytes_, 0, options_);
+  position_in_ = std::make_shared<run::DeviceTensor>(loaded.engine().device(), graph::Type{{}, {Scalar::i32, nullptr}});
+  logits_.resize(static_cast<size_t>(loaded.model().integer("vocab")));
+}
+
+run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session) {
+  run::CompileOptions options;
+  options.assignments = stored_formats(model);
+  options.exact = session.exact;
+  for (const graph::ValueId v : step.inputs()) {
+    const graph::Node& n = step[v];
+    if (n.attributes.role != graph::Role::state) continue;
+    const FormatRef& format = n.attributes.name.ends_with("keys") ? session.keys : session.values;
+    if (!format || is_plain(*format, Scalar::f32)) continue;
+    if (const graph::Dim& width = n.type.shape.back(); width.is_number() && width.number() % format->block != 0)
+      throw Error(
+          Exit::user,
+          fmt::format("a cache cannot be held in format '{}': heads of {} numbers do not divide into its blocks "
+                      "of {}",
+                      format->name, width.number(), format->block),
+          "choose a format with shorter blocks for --cache-type-k or --cache-type-v");
+    graph::FormatAssignment a;
+    a.what = graph::FormatAssignment::What::stored;
+    a.value = n.attributes.name;
+    a.format = format;
+    options.assignments.push_back(std::move(a));
+  }
+  return options;
+}
+
+Session::Width Session::make(int64_t tokens, int64_t rows) {
+  run::Engine& engine = loaded_.engine();
+  run::CompileOptions options = step_options(loaded_.model(), graph_, options_);
+  options.symbols = symbols_;
+  options.symbols["T"] = tokens;
+  options.symbols["R"] = rows;
+  Width width;
+  width.tokens = tokens;
+  width.rows = rows;
+  width.program = engine.compile(graph_, options);
+  work_bytes_ += width.program->arena_bytes();
+  require_session(loaded_, cache_bytes_, work_bytes_, options_, !states_.empty());
+  for (const std::string& name : width.program->input_names()) {
+    const graph::Type type = width.program->input_type(name);
+    run::DeviceTensorRef tensor;
+    if (const auto w = loaded_.weights().find(name); w != loaded_.weights().end()) {
+      tensor = w->second;
+    } else if (name == "tokens" || name == "rows") {
+      tensor = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      (name == "tokens" ? width.tokens_in : width.rows_in) = tensor;
+    } else if (name == "position") {
+      tensor = position_in_;
+    } else if (name == "place" || name == "near_positions") {
+      auto& shared = name == "place" ? place_in_ : near_positions_in_;
+      if (!shared) shared = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      tensor = shared;
+    } else {
+      auto& state = states_[name];
+      if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      tensor = state;
+    }
+    width.program->bind(name, tensor);
+  }
+  return width;
+}
+
+void Session::run(const Width& width, std::span<const TokenId> tokens) {
+  // Short chunks are filled up; what the filling writes behind the text is overwritten before anything may look at it.
+  std::vector<int32_t> ids(static_cast<size_t>(width.tokens), 0);
+  std::copy(tokens.begin(), tokens.end(), ids.begin());
+  width.tokens_in->upload(ids.data(), width.tokens_in->bytes());
+  // The last row, or all of them; those of the filling repeat the last.
+  std::vector<int32_t> rows(static_cast<size_t>(width.rows), static_cast<int32_t>(tokens.size() - 1));
+  for (size_t i = 0; width.rows > 1 && i < tokens.size(); ++i) rows[i] = static_cast<int32_t>(i);
+  width.rows_in->upload(rows.data(), width.rows_in->bytes());
+  const auto position = static_cast<int32_t>(position_);
+  position_in_->upload(&position, sizeof position);
+  if (near_) {
+    const auto place = static_cast<int32_t>(near_->put(position_, static_cast<int64_t>(tokens.size()), width.tokens));
+    place_in_->upload(&place, sizeof place);
+    near_positions_in_->upload(near_->positions().data(), near_positions_in_->bytes());
+  }
+  width.program->run();
+  position_ += static_cast<int64_t>(tokens.size());
+  text_.insert(text_.end(), tokens.begin(), tokens.end());
+}
+
+const Session::Width& Session::width(int64_t tokens, int64_t rows) {
+  for (const Width& w : widths_)
+    if (w.tokens == tokens && w.rows == rows) return w;
+  return widths_.emplace_back(make(tokens, rows));
+}
+
+// Whole chunks while there are so many tokens; the rest in the narrowest of a few widths that holds it, each compiled
+// once: a short prompt need not wait for a long one's work. Near the end of the context widths that fit are taken.
+const Session::Width& Session::width_for(int64_t left) {
+  int64_t tokens = options_.chunk;
+  while (tokens / kWidthStep >= std::max(left, kNarrowest)) tokens /= kWidthStep;
+  while (tokens >= kNarrowest && position_ + tokens > options_.context) tokens /= kWidthStep;
+  if (left == 1 || tokens < 2 || position_ + tokens > options_.context) tokens = 1;
+  return width(tokens, 1);
+}
+
+void Session::check_room(int64_t count) const {
+  if (position() + count <= options_.context) return;
+  throw Error(Exit::user,
+              fmt::format("the text needs {} tokens, but the context holds {}", position() + count, options_.context),
+              "shorten the prompt, ask for fewer tokens (-n), or raise --ctx-size");
+}
+
+// Brings the caches to the end of the text.
+void Session::read_again() {
+  if (position_ == position()) return;
+  const std::vector<TokenId> missing(text_.begin() + position_, text_.end());
+  text_.resize(static_cast<size_t>(position_));
+  (void)feed(missing);
+}
+
+std::span<const float> Session::feed(std::span<const TokenId> tokens) {
+  LUMEN_CHECK(!tokens.empty());
+  check_tokens(loaded_.model(), tokens);
+  check_room(static_cast<int64_t>(tokens.size()));
+  read_again();
+  const Width* last = nullptr;
+  while (!tokens.empty()) {
+    const Width& width = width_for(static_cast<int64_t>(tokens.size()));
+    const size_t count = std::min(tokens.size(), static_cast<size_t>(width.tokens));
+    run(width, tokens.first(count));
+    tokens = tokens.subspan(count);
+    last = &width;
+  }
+  const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
+  logits_.resize(vocab);
+  last->program->result(kResult)->download(logits_.data(), static_cast<int64_t>(vocab * sizeof(float)));
+  require_finite(loaded_, logits_, "logits");
+  return logits_;
+}
+
+std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
+  LUMEN_CHECK(!tokens.empty());
+  check_tokens(loaded_.model(), tokens);
+  check_room(static_cast<int64_t>(tokens.size()));
+  read_again();
+  const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
+  std::vector<float> all;
+  while (!tokens.empty()) {
+    // A few widths, so that few are compiled; one by one where the context ends.
+    int64_t wide = wide_widths(options_, static_cast<int64_t>(tokens.size())).back();
+    if (tokens.size() == 1 || position_ + wide > options_.context) wide = 1;
+    const Width& w = width(wide, wide);
+    const size_t count = std::min(tokens.size(), static_cast<size_t>(wide));
+    run(w, tokens.first(count));
+    std::vector<float> rows(static_cast<size_t>(wide) * vocab);
+    w.program->result(kResult)->download(rows.data(), static_cast<int64_t>(rows.size() * sizeof(float)));
+    all.insert(all.end(), rows.begin(), rows.begin() + static_cast<int64_t>(count * vocab));
+    tokens = tokens.subspan(count);
+  }
+  logits_ = std::move(all);
+  require_finite(loaded_, logits_, "logits");
+  return logits_;
+}
+
+std::span<const float> Session::become(std::span<const TokenId> tokens) {
+  LUMEN_CHECK(!tokens.empty());
+  const auto [mine, theirs] = std::mismatch(text_.begin(), text_.end(), tokens.begin(), tokens.end());
+  // The last token is computed in any case: its logits are asked for.
+  const auto same = std::min<int64_t>(mine - text_.begin(), static_cast<int64_t>(tokens.size()) - 1);
+  rewind(same);
+  return feed(tokens.subspan(static_cast<size_t>(same)));
+}
+
+void Session::shift(int64_t keep, int64_t drop) {
+  LUMEN_CHECK(keep >= 0 && drop >= 0 && keep + drop <= position());
+  const std::vector<TokenId> rest(text_.begin() + keep + drop, text_.end());
+  rewind(keep);
+  if (!rest.empty()) (void)feed(rest);
+}
+
+void Session::rewind(int64_t position) {
+  LUMEN_CHECK(position >= 0 && position <= this->position());
+  text_.resize(static_cast<size_t>(position));
+  if (position >= position_) return;
+  position_ = !near_ || near_->rewind(position) ? position : 0;
+}
+
+std::string Session::explain(const run::Ceilings* ceilings) const {
+  std::vector<const Width*> ordered;
+  for (const Width& w : widths_) ordered.push_back(&w);
+  std::sort(ordered.begin(), ordered.end(), [](const Width* a, const Width* b) {
+    return std::pair(a->tokens, a->rows) > std::pair(b->tokens, b->rows);
+  });
+  std::string text;
+  for (const Width* w : ordered)
+    text += fmt::format("step of {} token{}\n{}", w->tokens, w->tokens == 1 ? "" : "s", w->program->explain(ceilings));
+  return text;
+}
+
+void Session::forget_times() {
+  for (const Width& w : widths_) w.program->forget_times();
+}
+
+}  // namespace lumen::model

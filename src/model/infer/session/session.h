@@ -1,0 +1,125 @@
+// A running text: a model on a device with a key-value cache. Prompts go through in chunks, then token by token.
+// Nothing here knows the family: the cache is whatever states the family's `step` has. Proved by
+// tests/model/infer/infer_test.cpp.
+//
+// May include: base, graph/ir, graph/transform, model/arch, model/arch/adapter, number/library, run/engine,
+// run/engine/compile.
+// Offers: finite.h, forecast.h, session_many.h, step_plan.h.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/transform/low_rank.h"
+#include "model/arch/adapter/adapter.h"
+#include "model/arch/model.h"
+#include "model/infer/session/near_places.h"
+#include "run/engine/engine.h"
+
+namespace lumen::model {
+
+// Weights of a model on a device, shared by sessions and evaluations; and adapters beside them, all of which together
+// are one change of low rank for each weight, and whole weights in place of the model's.
+class LoadedModel {
+ public:
+  LoadedModel(run::Engine& engine, const Model& model, std::span<const ScaledAdapter> adapters = {});
+  LoadedModel(const LoadedModel&) = delete;
+  LoadedModel& operator=(const LoadedModel&) = delete;
+  run::Engine& engine() const { return engine_; }
+  const Model& model() const { return model_; }
+  // What inputs of the functions are bound to: the model's parameters and the adapters'.
+  const std::map<std::string, run::DeviceTensorRef>& weights() const { return weights_; }
+  // A function of the family, with the adapters.
+  graph::Graph function(const std::string& name) const;
+
+ private:
+  run::Engine& engine_;
+  std::optional<Model> changed_;  // by whole weights of adapters
+  const Model& model_;
+  std::map<std::string, run::DeviceTensorRef> weights_;
+  std::vector<graph::LowRank> adapted_;
+};
+
+struct SessionOptions {
+  static constexpr int64_t kMostPositions = int64_t{1} << 31;  // they are numbers of 32 bits in the graphs
+  int64_t context = 0;                                         // cache length; 0: the model's context
+  int64_t chunk = 512;                                         // tokens of a prompt computed at once, at most
+  int64_t page = 16;                                           // places of a page, where many texts share a cache
+  bool exact = false;                                          // f32 activations throughout
+  // How the cache is held: states of the family's step that are called keys, and the others (values). Null: f32.
+  FormatRef keys = nullptr, values = nullptr;
+};
+
+// What a family's step is compiled with, but for its symbols: weights and caches in their formats.
+run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session);
+
+// Error when an id is not below the model's vocabulary: there is no such row of its embedding.
+void check_tokens(const Model& model, std::span<const TokenId> tokens);
+
+// Defaults filled in; Error when nothing fits.
+SessionOptions session_options(const Model& model, SessionOptions given);
+// How many tokens a session's steps may compute at once.
+std::vector<int64_t> session_widths(const SessionOptions& options);
+// And those that give the logits of all of up to `most` tokens, in rising order; a single one goes the usual way.
+std::vector<int64_t> wide_widths(const SessionOptions& options, int64_t most);
+
+class Session {
+ public:
+  Session(const LoadedModel& loaded, SessionOptions options);
+
+  // Appends tokens; returns the logits behind the last one (valid until the next call). Error when the context is full.
+  std::span<const float> feed(std::span<const TokenId> tokens);
+  // The same; returns the logits behind every one of a few tokens, one row after the other.
+  std::span<const float> feed_all(std::span<const TokenId> tokens);
+  // The text becomes `tokens`: what it begins with like the present one is kept, the rest is computed. Logits as of
+  // feed.
+  std::span<const float> become(std::span<const TokenId> tokens);
+  // Makes room: `drop` tokens behind the first `keep` are forgotten, and those behind them move up. They are computed
+  // anew, so that the result is that of a text which never had them.
+  void shift(int64_t keep, int64_t drop);
+  const std::vector<TokenId>& text() const { return text_; }
+  int64_t position() const { return static_cast<int64_t>(text_.size()); }
+  int64_t context() const { return options_.context; }
+  int64_t vocabulary() const { return loaded_.model().integer("vocab"); }
+  // Forgets what came later. Where layers remember the latest only, the rest may have to be read again: that happens
+  // with the next tokens.
+  void rewind(int64_t position);
+  // Bytes of the caches.
+  int64_t cache_bytes() const { return cache_bytes_; }
+  // Kernels of each step that was compiled, the one-token step last.
+  std::string explain(const run::Ceilings* ceilings = nullptr) const;
+  void forget_times();  // explain() counts from here
+
+ private:
+  struct Width {  // the step compiled for `tokens` tokens at once, and logits of `rows` of them
+    int64_t tokens, rows;
+    std::shared_ptr<run::Program> program;
+    run::DeviceTensorRef tokens_in, rows_in;
+  };
+  void read_again();
+  Width make(int64_t tokens, int64_t rows);
+  const Width& width(int64_t tokens, int64_t rows);
+  const Width& width_for(int64_t left);
+  void check_room(int64_t count) const;
+  void run(const Width& width, std::span<const TokenId> tokens);
+
+  const LoadedModel& loaded_;
+  SessionOptions options_;
+  graph::Graph graph_;
+  graph::Bindings symbols_;         // all but T and R
+  std::optional<NearPlaces> near_;  // of layers that remember the latest only
+  std::map<std::string, run::DeviceTensorRef> states_;
+  run::DeviceTensorRef position_in_, place_in_, near_positions_in_;
+  std::deque<Width> widths_;  // made when first needed
+  int64_t cache_bytes_ = 0, work_bytes_ = 0;
+  std::vector<float> logits_;
+  std::vector<TokenId> text_;
+  int64_t position_ = 0;  // tokens of the text that are in the caches: all, but after some rewinds
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,264 @@
+#include "model/infer/session/session_many.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/infer/session/finite.h"
+#include "model/infer/session/forecast.h"
+
+namespace lumen::model {
+
+ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits)
+    : loaded_(loaded),
+      options_(session_options(loaded.model(), std::move(options))),
+      limits_(many_limits(loaded.model(), options_, limits)),
+      plan_(plan_many(loaded, options_, limits_)) {
+  caches_.push_back({PagePool(plan_.symbols.at("C"), options_.page), 0, "places", "pages"});
+  if (plan_.window > 0)
+    caches_.push_back({PagePool(plan_.symbols.at("W"), options_.page), plan_.window, "near_places", "near_pages"});
+  run::CompileOptions compile = step_options(loaded.model(), plan_.graph, options_);
+  compile.symbols = plan_.symbols;
+  compile.symbols["B"] = compile.symbols["T"] = compile.symbols["R"] = 1;
+  cache_bytes_ = state_bytes(plan_.graph, compile);
+  require_session(loaded, cache_bytes_, 0, options_);
+  texts_.resize(static_cast<size_t>(limits_.texts));
+}
+
+// One token of a few to all texts; chunks of one text.
+std::vector<ManySession::Shape> ManySession::shapes(const SessionOptions& options, const ManyLimits& limits) {
+  std::vector<Shape> shapes;
+  for (int64_t texts = 1; texts < limits.texts; texts *= 4) shapes.push_back({texts, 1});
+  shapes.push_back({limits.texts, 1});
+  for (const int64_t tokens : session_widths(options))
+    if (tokens > 1) shapes.push_back({1, tokens});
+  return shapes;
+}
+
+ManySession::Text& ManySession::text(int number) {
+  LUMEN_CHECK(number >= 0 && number < static_cast<int>(texts_.size()) && texts_[static_cast<size_t>(number)].is_open,
+              "no text {}", number);
+  return texts_[static_cast<size_t>(number)];
+}
+
+int ManySession::open() {
+  for (size_t i = 0; i < texts_.size(); ++i) {
+    Text& t = texts_[i];
+    if (t.is_open) continue;
+    t.is_open = true;
+    t.tables.clear();
+    for (const Cache& c : caches_) t.tables.emplace_back(c.window);
+    return static_cast<int>(i);
+  }
+  throw user_error("{} texts are open, and there cannot be more", texts_.size());
+}
+
+void ManySession::close(int number) {
+  (void)rewind(number, 0);
+  text(number).is_open = false;
+}
+
+int64_t ManySession::share(int from, int to, int64_t count) {
+  Text &source = text(from), &target = text(to);
+  LUMEN_CHECK(target.tokens.empty() && count >= 0 && count <= length(from));
+  for (size_t c = 0; c < caches_.size(); ++c) count = source.tables[c].kept(caches_[c].pool, count);
+  if (count == 0) return 0;
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    target.tables[c].share(caches_[c].pool, source.tables[c], count);
+    target.tables[c].forget(caches_[c].pool, count);
+  }
+  target.tokens.assign(source.tokens.begin(), source.tokens.begin() + count);
+  return count;
+}
+
+int64_t ManySession::rewind(int number, int64_t length) {
+  Text& t = text(number);
+  LUMEN_CHECK(length >= 0 && length <= static_cast<int64_t>(t.tokens.size()));
+  for (size_t c = 0; c < caches_.size(); ++c) length = t.tables[c].kept(caches_[c].pool, length);
+  for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].shorten(caches_[c].pool, length);
+  t.tokens.resize(static_cast<size_t>(length));
+  return length;
+}
+
+int64_t ManySession::missing_pages(int number, int64_t count) const {
+  const Text& t = texts_.at(static_cast<size_t>(number));
+  const auto now = static_cast<int64_t>(t.tokens.size());
+  return t.tables.at(0).missing(caches_[0].pool, now, now + count);
+}
+
+int64_t ManySession::taken_bytes() const {
+  int64_t bytes = work_bytes_;
+  for (const auto& [name, state] : states_) bytes += state->bytes();
+  return bytes;
+}
+
+bool ManySession::is_of(size_t cache, const std::string& state) const {
+  return (cache == 1) == (caches_.size() > 1 && state.starts_with(kNearStates));
+}
+
+// Rows of a page lie together within each layer and head.
+void ManySession::copy_page(size_t cache, int32_t from, int32_t to) {
+  for (const auto& [name, state] : states_) {
+    if (!is_of(cache, name)) continue;
+    const graph::Shape& shape = state->type().shape;
+    const int64_t heads = shape[0].number() * shape[1].number(), pages = shape[2].number();
+    for (int64_t h = 0; h < heads; ++h)
+      state->copy_rows((h * pages + from) * options_.page, (h * pages + to) * options_.page, options_.page);
+  }
+}
+
+const ManySession::Program& ManySession::program(Shape shape) {
+  for (const Program& p : programs_)
+    if (p.shape.texts == shape.texts && p.shape.tokens == shape.tokens) return p;
+  run::Engine& engine = loaded_.engine();
+  run::CompileOptions options = step_options(loaded_.model(), plan_.graph, options_);
+  options.symbols = plan_.symbols;
+  options.symbols["B"] = shape.texts;
+  options.symbols["T"] = shape.tokens;
+  options.symbols["R"] = shape.rows();
+  Program p;
+  p.shape = shape;
+  p.program = engine.compile(plan_.graph, options);
+  require_session(loaded_, cache_bytes_, work_bytes_ + p.program->arena_bytes(), options_, !states_.empty());
+  work_bytes_ += p.program->arena_bytes();
+  for (const std::string& name : p.program->input_names()) {
+    const graph::Type type = p.program->input_type(name);
+    run::DeviceTensorRef tensor;
+    if (const auto weight = loaded_.weights().find(name); weight != loaded_.weights().end()) {
+      tensor = weight->second;
+    } else if (plan_.graph[plan_.graph.find_input(name)].attributes.role == graph::Role::state) {
+      auto& state = states_[name];
+      if (!state) state = std::make_shared<run::DeviceTensor>(engine.device(), type);
+      tensor = state;
+    } else {
+      tensor = p.in[name] = std::make_shared<run::DeviceTensor>(engine.device(), type);
+    }
+    p.program->bind(name, tensor);
+  }
+  return programs_.emplace_back(std::move(p));
+}
+
+// The narrowest step that holds them.
+ManySession::Shape ManySession::shape_for(int64_t texts, int64_t tokens) const {
+  std::optional<Shape> best;
+  for (const Shape& s : shapes(options_, limits_)) {
+    if (s.texts < texts || s.tokens < tokens) continue;
+    if (!best || s.texts * s.tokens < best->texts * best->tokens) best = s;
+  }
+  LUMEN_CHECK(best.has_value(), "no step of {} tokens of {} texts", tokens, texts);
+  return *best;
+}
+
+// Filled up with tokens that are written nowhere and that nobody asks for.
+void ManySession::run(std::span<const Part> parts, std::vector<std::vector<float>*> logits) {
+  size_t longest = 0;
+  for (const Part& part : parts) longest = std::max(longest, part.tokens.size());
+  const Program& p = program(shape_for(static_cast<int64_t>(parts.size()), static_cast<int64_t>(longest)));
+  const auto wide = static_cast<size_t>(p.shape.tokens), count = static_cast<size_t>(p.shape.texts) * wide;
+  const auto entries = static_cast<size_t>(plan_.symbols.at("K"));
+  std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(static_cast<size_t>(p.shape.rows()), 0);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto start = static_cast<int32_t>(length(parts[i].text));
+    for (size_t t = 0; t < wide; ++t) {
+      const size_t real = std::min(t, parts[i].tokens.size() - 1);
+      ids[i * wide + t] = parts[i].tokens[real];
+      at[i * wide + t] = start + static_cast<int32_t>(real);
+    }
+    rows[i] = static_cast<int32_t>(i * wide + parts[i].tokens.size() - 1);
+  }
+  const auto put = [&](const char* name, const std::vector<int32_t>& data) {
+    p.in.at(name)->upload(data.data(), static_cast<int64_t>(data.size() * sizeof(int32_t)));
+  };
+  const auto size = static_cast<int32_t>(options_.page);
+  for (size_t c = 0; c < caches_.size(); ++c) {
+    std::fill(places.begin(), places.end(), -1);
+    std::vector<int32_t> pages(static_cast<size_t>(p.shape.texts) * entries, 0);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      Text& t = text(parts[i].text);
+      const auto now = static_cast<int64_t>(t.tokens.size()), upto = now + static_cast<int64_t>(parts[i].tokens.size());
+      t.tables[c].make_room(caches_[c].pool, now, upto, [&](int32_t from, int32_t to) { copy_page(c, from, to); });
+      const std::span<const int32_t> own = t.tables[c].pages();
+      for (size_t k = 0; k < own.size(); ++k) pages[i * entries + k] = std::max(own[k], 0);
+      for (size_t n = 0; n < parts[i].tokens.size(); ++n) {
+        const int32_t position = at[i * wide + n];
+        places[i * wide + n] = own[static_cast<size_t>(position / size)] * size + position % size;
+      }
+    }
+    put(caches_[c].places, places);
+    put(caches_[c].pages, pages);
+  }
+  put("tokens", ids);
+  put("positions", at);
+  put("rows", rows);
+  if (p.in.contains("length")) put("length", {static_cast<int32_t>(limits_.longest)});
+  p.program->run();
+  for (const Part& part : parts) {
+    Text& t = text(part.text);
+    t.tokens.insert(t.tokens.end(), part.tokens.begin(), part.tokens.end());
+    for (size_t c = 0; c < caches_.size(); ++c)
+      t.tables[c].forget(caches_[c].pool, static_cast<int64_t>(t.tokens.size()));
+  }
+  if (std::all_of(logits.begin(), logits.end(), [](const auto* l) { return l == nullptr; })) return;
+  const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
+  std::vector<float> all(rows.size() * vocab);
+  p.program->result(kResult)->download(all.data(), static_cast<int64_t>(all.size() * sizeof(float)));
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (logits[i]) require_finite(loaded_, std::span<const float>(all).subspan(i * vocab, vocab), "logits");
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (logits[i])
+      logits[i]->assign(all.begin() + static_cast<int64_t>(i * vocab),
+                        all.begin() + static_cast<int64_t>((i + 1) * vocab));
+}
+
+std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
+  int64_t missing = 0, tokens = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    (void)text(parts[p].text);
+    LUMEN_CHECK(!parts[p].tokens.empty());
+    check_tokens(loaded_.model(), parts[p].tokens);
+    for (size_t before = 0; before < p; ++before)
+      LUMEN_CHECK(parts[before].text != parts[p].text, "text {} is given twice", parts[p].text);
+    const auto count = static_cast<int64_t>(parts[p].tokens.size());
+    if (length(parts[p].text) + count > limits_.longest)
+      throw Error(
+          Exit::user,
+          fmt::format("a text would have {} tokens, but may have {}", length(parts[p].text) + count, limits_.longest),
+          "shorten it, or raise --ctx-size");
+    missing += missing_pages(parts[p].text, count);
+    tokens += count;
+  }
+  if (missing > free_pages()) {
+    throw Error(Exit::user,
+                fmt::format("{} tokens need {} pages of {} tokens, and {} are free", tokens, missing, page_size(),
+                            free_pages()),
+                "close texts, or raise --ctx-size");
+  }
+  std::vector<std::vector<float>> logits(parts.size());
+  std::vector<Part> singles;
+  std::vector<std::vector<float>*> wanted;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    if (parts[p].tokens.size() == 1) {
+      singles.push_back(parts[p]);
+      wanted.push_back(&logits[p]);
+      continue;
+    }
+    for (std::span<const TokenId> left = parts[p].tokens; !left.empty();) {
+      const size_t count = std::min(left.size(), static_cast<size_t>(options_.chunk));
+      const Part chunk{parts[p].text, left.first(count)};
+      left = left.subspan(count);
+      run({&chunk, 1}, {left.empty() ? &logits[p] : nullptr});
+    }
+  }
+  if (!singles.empty()) run(singles, wanted);
+  return logits;
+}
+
+std::string ManySession::explain() const {
+  std::string text;
+  for (const Program& p : programs_)
+    text += fmt::format("step of {} text{}, {} token{} each\n{}", p.shape.texts, p.shape.texts == 1 ? "" : "s",
+                        p.shape.tokens, p.shape.tokens == 1 ? "" : "s", p.program->explain(nullptr));
+  return text;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,93 @@
+// Many texts at once over caches of keys and values in pages (page_pool.h): a text holds as many pages as it needs,
+// texts that begin alike share them, and a page is copied when one of its texts writes where others read. Layers with a
+// window have pages of their own, which go back when no token sees them any more. The next tokens of all texts go
+// through the model together; prompts one after another, in chunks. Nothing here knows the family: it needs a function
+// `step_many` (and `step_many_near`). Proved by tests/model/infer/session_many_test.cpp.
+#pragma once
+
+#include "model/infer/session/page_pool.h"
+#include "model/infer/session/session.h"
+#include "model/infer/session/step_plan.h"
+
+namespace lumen::model {
+
+class ManySession {
+ public:
+  static constexpr int kMostTexts = kMostTextsAtOnce;
+
+  // Steps as they may be compiled: tokens of so many texts.
+  struct Shape {
+    int64_t texts = 1, tokens = 1;
+    int64_t rows() const { return tokens == 1 ? texts : 1; }  // whose logits come out
+  };
+  static std::vector<Shape> shapes(const SessionOptions& options, const ManyLimits& limits);
+
+  // options.context: places of the caches, for all texts together.
+  ManySession(const LoadedModel& loaded, SessionOptions options, ManyLimits limits = {});
+
+  // A new, empty text; Error when there are too many. Its number stays until it is closed.
+  int open();
+  void close(int text);
+  // `to`, an empty text, begins with the first tokens of `from`; nothing is computed. How many of `count`: all, or none
+  // when layers with a window have let go of what the next token would see.
+  int64_t share(int from, int to, int64_t count);
+  // The text ends behind `length` tokens; or, when what the next one would see is gone, before its first. Its length.
+  int64_t rewind(int text, int64_t length);
+
+  struct Part {
+    int text;
+    std::span<const TokenId> tokens;
+  };
+  // Appends tokens to texts; returns for each part the logits behind its last token. Error when no page is free; then
+  // nothing was appended.
+  std::vector<std::vector<float>> feed(std::span<const Part> parts);
+
+  int64_t length(int text) const { return static_cast<int64_t>(texts_.at(static_cast<size_t>(text)).tokens.size()); }
+  const std::vector<TokenId>& tokens(int text) const { return texts_.at(static_cast<size_t>(text)).tokens; }
+  int64_t page_size() const { return options_.page; }
+  int64_t pages() const { return caches_[0].pool.pages(); }
+  int64_t free_pages() const { return caches_[0].pool.free(); }
+  int64_t missing_pages(int text, int64_t count) const;  // that `count` more tokens would take
+  int64_t near_pages() const { return caches_.size() > 1 ? caches_[1].pool.pages() : 0; }
+  int64_t free_near_pages() const { return caches_.size() > 1 ? caches_[1].pool.free() : 0; }
+  // Bytes taken so far: caches, and values of the steps that were compiled.
+  int64_t taken_bytes() const;
+  // Kernels of each step that was compiled, and their times.
+  std::string explain() const;
+
+ private:
+  struct Program {
+    Shape shape;
+    std::shared_ptr<run::Program> program;
+    std::map<std::string, run::DeviceTensorRef> in;
+  };
+  struct Cache {  // of the layers that see everything, or of those with a window
+    PagePool pool;
+    int64_t window;
+    const char *places, *pages;  // inputs
+  };
+  struct Text {
+    bool is_open = false;
+    std::vector<TokenId> tokens;
+    std::vector<PageTable> tables;  // by cache
+  };
+  const Program& program(Shape shape);
+  Shape shape_for(int64_t texts, int64_t tokens) const;
+  bool is_of(size_t cache, const std::string& state) const;
+  void copy_page(size_t cache, int32_t from, int32_t to);
+  // One step; the logits behind each part, when asked for.
+  void run(std::span<const Part> parts, std::vector<std::vector<float>*> logits);
+  Text& text(int number);
+
+  const LoadedModel& loaded_;
+  SessionOptions options_;
+  ManyLimits limits_;
+  StepPlan plan_;
+  std::vector<Cache> caches_;
+  std::map<std::string, run::DeviceTensorRef> states_;
+  std::deque<Program> programs_;
+  int64_t cache_bytes_ = 0, work_bytes_ = 0;
+  std::vector<Text> texts_;
+};
+
+}  // namespace lumen::model

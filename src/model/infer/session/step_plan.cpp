@@ -1,0 +1,133 @@
+#include "model/infer/session/step_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "graph/ir/rewrite.h"
+#include "model/infer/session/near_places.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kNarrowest = 8;               // as in session.cpp
+constexpr const char* kWindow = "window_size";  // a family's config key: what its layers with a window see
+
+// How often each state is written: once for each of its layers.
+int64_t layers_of(const graph::Graph& g, const std::string& state) {
+  std::vector<bool> is_state(g.nodes.size());
+  int64_t count = 0;
+  for (graph::ValueId v = 0; v < static_cast<graph::ValueId>(g.nodes.size()); ++v) {
+    const graph::Node& n = g[v];
+    if (n.op == graph::Op::input_) is_state[static_cast<size_t>(v)] = n.attributes.name == state;
+    if (n.op != graph::Op::update_ || !is_state[static_cast<size_t>(n.operands[0])]) continue;
+    is_state[static_cast<size_t>(v)] = true;
+    ++count;
+  }
+  return count;
+}
+
+// Caches of layers that are not there are no inputs.
+graph::Graph without_unused_states(const graph::Graph& g) {
+  std::vector<bool> used(g.nodes.size());
+  for (const graph::Node& n : g.nodes)
+    for (const graph::ValueId o : n.operands) used[static_cast<size_t>(o)] = true;
+  graph::Rewriter r(g);
+  for (graph::ValueId v = 0; v < static_cast<graph::ValueId>(g.nodes.size()); ++v) {
+    const graph::Node& n = g[v];
+    const bool idle =
+        n.op == graph::Op::input_ && n.attributes.role == graph::Role::state && !used[static_cast<size_t>(v)];
+    if (!idle) r.keep(v);
+  }
+  return r.finish();
+}
+
+// What the layers with a window see, where the family has any; otherwise 0.
+int64_t window_of(const Model& model) {
+  const auto window = model.config.find(kWindow);
+  return window == model.config.end() ? 0 : std::max<int64_t>(0, static_cast<int64_t>(window->second));
+}
+
+// Takes `function`, whose layers with a window have caches of their own; false when it has no such layers.
+bool use_near(const LoadedModel& loaded, const std::string& function, int64_t window, StepPlan& plan) {
+  if (!loaded.model().family->has_function(function)) return false;
+  graph::Graph g = loaded.function(function);
+  graph::inline_calls(g);
+  const int64_t near = layers_of(g, "near_keys"), far = layers_of(g, "keys");
+  if (near == 0) return false;
+  plan.graph = without_unused_states(g);
+  plan.symbols["N"] = near;
+  plan.symbols["F"] = far;
+  plan.window = window;
+  return true;
+}
+
+}  // namespace
+
+int64_t widest_step(const SessionOptions& options) {
+  return std::max(options.chunk, kNarrowest);
+}
+
+StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options) {
+  StepPlan plan;
+  plan.symbols = {{"B", 1}, {"S", options.context}};
+  const int64_t window = window_of(loaded.model());
+  if (window > 0) {
+    const int64_t places = NearPlaces(window, widest_step(options)).size();
+    if (places < options.context && use_near(loaded, "step_near", window, plan)) {
+      plan.symbols["W"] = places;
+      return plan;
+    }
+  }
+  plan.graph = loaded.function("step");
+  return plan;
+}
+
+ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLimits given) {
+  if (given.longest == 0) given.longest = std::min(options.context, model.integer("context"));
+  if (given.texts == 0) given.texts = kMostTextsAtOnce;
+  if (given.texts < 1 || given.texts > kMostTextsAtOnce)
+    throw usage_error("from 1 to {} texts can be written at once", kMostTextsAtOnce);
+  if (options.page < 1) throw usage_error("a page holds at least one token");
+  return given;
+}
+
+StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits) {
+  const Model& model = loaded.model();
+  if (!model.family->has_function("step_many"))
+    throw user_error("the family '{}' cannot compute several texts at once", model.family->name());
+  const auto pages_of = [&](int64_t tokens) { return (tokens + options.page - 1) / options.page; };
+  StepPlan plan;
+  plan.symbols = {{"C", pages_of(options.context)}, {"P", options.page}};
+  // A power of two, so that few lengths make kernels of their own.
+  plan.symbols["K"] = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(pages_of(limits.longest))));
+  const int64_t window = window_of(model);
+  if (window > 0) {
+    // What each text may still see, a page it begins, and a chunk of a prompt.
+    const int64_t pages = limits.texts * (pages_of(window - 1) + 2) + pages_of(widest_step(options)) + 1;
+    if (pages < plan.symbols["C"] && use_near(loaded, "step_many_near", window, plan)) {
+      plan.symbols["W"] = pages;
+      return plan;
+    }
+  }
+  plan.graph = loaded.function("step_many");
+  return plan;
+}
+
+bool depends_on_length(const LoadedModel& loaded) {
+  if (!loaded.model().family->has_function("step_many")) return false;
+  graph::Graph g = loaded.function("step_many");
+  graph::inline_calls(g);
+  const graph::ValueId length = g.find_input("length");
+  if (length < 0) return false;
+  // What results come from; conditions that were decided leave values behind that nobody asks for.
+  std::vector<bool> asked(g.nodes.size());
+  for (const graph::ValueId v : g.results) asked[static_cast<size_t>(v)] = true;
+  for (size_t v = g.nodes.size(); v-- > 0;)
+    if (asked[v])
+      for (const graph::ValueId o : g.nodes[v].operands) asked[static_cast<size_t>(o)] = true;
+  return asked[static_cast<size_t>(length)];
+}
+
+}  // namespace lumen::model

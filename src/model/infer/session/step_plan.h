@@ -1,0 +1,36 @@
+// Which function of a family a session runs, and with what caches: `step`, which remembers everything, or `step_near`,
+// whose layers with a window remember the latest only, where the family has it and that saves memory.
+#pragma once
+
+#include "model/infer/session/session.h"
+
+namespace lumen::model {
+
+struct StepPlan {
+  graph::Graph graph;
+  graph::Bindings symbols;  // all but T and R
+  int64_t window = 0;       // of the layers that remember the latest only; 0: none do
+};
+
+// Of a session of many texts.
+struct ManyLimits {
+  int64_t longest = 0;  // tokens a text may have; 0: what the cache holds, or the model's context where that is less
+  int64_t texts = 0;    // at once; 0: as many as can be
+};
+inline constexpr int64_t kMostTextsAtOnce = 256;
+inline constexpr const char* kNearStates = "near_";  // states of layers with a window are called so
+
+// Defaults filled in.
+ManyLimits many_limits(const Model& model, const SessionOptions& options, ManyLimits given);
+// The same choice for many texts: `step_many` or `step_many_near`, and all symbols but B, T and R.
+StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, const ManyLimits& limits);
+
+StepPlan plan_step(const LoadedModel& loaded, const SessionOptions& options);
+
+// The widest step of a session.
+int64_t widest_step(const SessionOptions& options);
+
+// Whether positions are scaled by the length a text may reach: results then depend on the context that is asked for.
+bool depends_on_length(const LoadedModel& loaded);
+
+}  // namespace lumen::model

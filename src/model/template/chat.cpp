@@ -1,0 +1,268 @@
+#include "model/template/chat.h"
+
+#include <algorithm>
+
+#include "base/embedded.h"
+#include "base/error.h"
+#include "base/file/file.h"
+#include "base/structured/toml.h"
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::model {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::vector<NamedTemplate> read_templates() {
+  std::vector<NamedTemplate> out;
+  for (const embedded::File& file : embedded::models()) {
+    if (file.path != "models/chat_templates.toml") continue;
+    const Toml toml = Toml::parse(std::string(file.text), std::string(file.path));
+    for (const Toml& row : toml.tables("template"))
+      out.push_back({row.text("name"), row.text("text"), row.texts("stops")});
+    toml.refuse_unknown();
+  }
+  return out;
+}
+
+}  // namespace
+
+const std::vector<NamedTemplate>& named_templates() {
+  static const std::vector<NamedTemplate> templates = read_templates();
+  return templates;
+}
+
+ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokenizer) {
+  if (name.empty() && !tokenizer.chat_template().empty()) return {"the model's own", tokenizer.chat_template(), {}};
+  std::string known;
+  for (const NamedTemplate& t : named_templates()) {
+    if (t.name == (name.empty() ? "plain" : name)) return {t.name, t.text, t.stops};
+    known += (known.empty() ? "" : ", ") + t.name;
+  }
+  std::error_code error;
+  if (!std::filesystem::exists(name, error))
+    throw Error(Exit::usage, fmt::format("--chat-template {}: neither a file nor a name", name), "names: " + known);
+  return {name, read_file(name, 1 << 20), {}};
+}
+
+bool is_template_file(const std::string& name) {
+  const auto& known = named_templates();
+  return !name.empty() && std::none_of(known.begin(), known.end(), [&](const auto& t) { return t.name == name; });
+}
+
+namespace {
+
+// Applies `change` to every text of a value.
+template <typename Change>
+void each_text(ordered_json& value, const Change& change) {
+  if (value.is_string()) {
+    value = change(value.get_ref<const std::string&>());
+  } else if (value.is_structured()) {
+    for (auto& item : value) each_text(item, change);
+  }
+}
+
+template <typename See>
+void see_texts(const ordered_json& value, const See& see) {
+  if (value.is_string()) {
+    see(value.get_ref<const std::string&>());
+  } else if (value.is_structured()) {
+    for (const auto& item : value) see_texts(item, see);
+  }
+}
+
+// The characters that are none (U+FDD0 and following) which no text of the messages has.
+std::vector<std::string> free_marks(const ordered_json& messages, size_t count) {
+  std::vector<std::string> out;
+  for (char32_t c = 0xfdd0; c <= 0xfdef && out.size() < count; ++c) {
+    std::string mark;
+    utf8_append(mark, c);
+    bool used = false;
+    see_texts(messages, [&](const std::string& text) { used |= text.find(mark) != std::string::npos; });
+    if (!used) out.push_back(std::move(mark));
+  }
+  if (out.size() < count) throw user_error("a message uses every character that is none");
+  return out;
+}
+
+// What the model says in a message, and not the names of its parts.
+bool is_said(const std::string& key) {
+  return key != "role" && key != "type" && key != "id" && key != "name" && key != "tool_call_id";
+}
+
+void mark_said(ordered_json& value, const std::string& begin, const std::string& end) {
+  if (value.is_string()) {
+    const auto& text = value.get_ref<const std::string&>();
+    constexpr const char* kSpace = " \t\r\n\v\f";
+    const size_t first = text.find_first_not_of(kSpace);
+    if (first == std::string::npos) return;
+    const size_t last = text.find_last_not_of(kSpace) + 1;
+    value = text.substr(0, first) + begin + text.substr(first, last - first) + end + text.substr(last);
+  } else if (value.is_object()) {
+    for (auto& [key, item] : value.items())
+      if (is_said(key)) mark_said(item, begin, end);
+  } else if (value.is_array()) {
+    for (auto& item : value) mark_said(item, begin, end);
+  }
+}
+
+}  // namespace
+
+ChatRenderer::ChatRenderer(Tokenizer tokenizer, ChatTemplate chat, std::function<std::tm()> now)
+    : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)), now_(std::move(now)) {
+  for (TokenId id = 0; id < tokenizer_.size(); ++id) {
+    if (tokenizer_.kind(id) == TokenKind::control)
+      controls_.add({.id = id, .content = std::string(tokenizer_.token(id)), .control = true});
+  }
+}
+
+MarkedChat ChatRenderer::mark(const ordered_json& messages) const {
+  if (!messages.is_array()) throw user_error("messages are a list");
+  std::vector<std::string> marks = free_marks(messages, 3);
+  MarkedChat out{messages, std::move(marks[0]), std::move(marks[1]), std::move(marks[2])};
+  for (auto& message : out.messages) {
+    if (!message.is_object()) throw user_error("a message is an object with \"role\" and \"content\"");
+    for (auto& [key, value] : message.items()) {
+      if (key == "role") continue;
+      each_text(value, [&](const std::string& text) {
+        std::string safe;
+        size_t at = 0;
+        for (AddedTokens::Match match; controls_.find(text, at, true, &match); at = match.end) {
+          safe.append(text, at, match.begin - at);
+          safe += out.plain + text.substr(match.begin, match.end - match.begin) + out.plain;
+        }
+        return safe.append(text, at);
+      });
+    }
+  }
+  return out;
+}
+
+ChatText ChatRenderer::render(const MarkedChat& chat, const ordered_json& more, const Options& options) const {
+  const auto name = [&](std::optional<TokenId> id) { return id ? std::string(tokenizer_.token(*id)) : std::string(); };
+  ordered_json messages = ordered_json::array();
+  for (size_t i = 0; i < std::min(options.count, chat.messages.size()); ++i) {
+    messages.push_back(chat.messages[i]);
+    if (options.marked == i) mark_said(messages.back(), chat.begin, chat.end);
+  }
+  ordered_json context = {{"messages", std::move(messages)},
+                          {"tools", nullptr},
+                          {"documents", nullptr},
+                          {"add_generation_prompt", options.open_answer},
+                          {"bos_token", name(tokenizer_.bos())},
+                          {"eos_token", name(tokenizer_.eos())}};
+  for (const auto& [key, value] : more.items()) context[key] = value;
+  AnswerMarks marks;
+  if (options.mark_answers) marks = {chat.begin, chat.end};
+  const std::string printed = chat_.render(context, now_, marks);
+
+  ChatText out;
+  bool plain = false;
+  for (size_t at = 0; at < printed.size();) {
+    const auto is = [&](const std::string& mark) { return printed.compare(at, mark.size(), mark) == 0; };
+    // The marks begin with the byte of U+F000 and following.
+    if (printed[at] != chat.plain[0] || !(is(chat.plain) || is(chat.begin) || is(chat.end))) {
+      out.text += printed[at++];
+      continue;
+    }
+    if (is(chat.begin)) {
+      out.begins.push_back(out.text.size());
+    } else if (is(chat.end)) {
+      out.ends.push_back(out.text.size());
+    } else if (plain) {
+      out.plain.back().end = out.text.size();
+      plain = false;
+    } else {
+      out.plain.push_back({out.text.size(), out.text.size()});
+      plain = true;
+    }
+    at += chat.plain.size();
+  }
+  if (plain) out.plain.back().end = out.text.size();
+  return out;
+}
+
+namespace {
+
+// Calls `see(begin, end, is_plain)` for the parts of a text that are tokenized on their own.
+template <typename See>
+void each_part(const ChatText& text, size_t begin, size_t end, const See& see) {
+  size_t at = begin;
+  for (const ChatText::Part& part : text.plain) {
+    const size_t from = std::clamp(part.begin, at, end), to = std::clamp(part.end, from, end);
+    if (from == to) continue;
+    if (at < from) see(at, from, false);
+    see(from, to, true);
+    at = to;
+  }
+  if (at < end) see(at, end, false);
+}
+
+}  // namespace
+
+std::vector<TokenId> ChatRenderer::tokens(const ChatText& text, size_t begin, size_t end) const {
+  std::vector<TokenId> out;
+  each_part(text, begin, end, [&](size_t from, size_t to, bool plain) {
+    const auto ids = tokenizer_.encode(std::string_view(text.text).substr(from, to - from), {.parse_special = !plain});
+    out.insert(out.end(), ids.begin(), ids.end());
+  });
+  return out;
+}
+
+PlacedTokens ChatRenderer::placed_tokens(const ChatText& text) const {
+  PlacedTokens out;
+  bool known = true;
+  each_part(text, 0, text.text.size(), [&](size_t from, size_t to, bool plain) {
+    const std::string_view part = std::string_view(text.text).substr(from, to - from);
+    const auto ids = tokenizer_.encode(part, {.parse_special = !plain});
+    size_t at = 0;
+    const auto skip_space = [&] {
+      const size_t before = at;
+      while (at < part.size() && std::string_view(" \t\r\n").find(part[at]) != std::string_view::npos) ++at;
+      return at > before;
+    };
+    bool near_control = false;
+    for (size_t i = 0; i < ids.size() && known; ++i) {
+      const std::string said = tokenizer_.bytes(ids[i]);
+      const bool control = tokenizer_.kind(ids[i]) == TokenKind::control;
+      std::string_view rest = said;
+      // Vocabularies of words put a space before a text's first word, and some tokens swallow spaces beside them.
+      if (!part.substr(at).starts_with(rest) && (i == 0 || near_control) && rest.starts_with(' '))
+        rest.remove_prefix(1);
+      if (!part.substr(at).starts_with(rest) && (near_control || control) && skip_space()) rest = said;
+      known = part.substr(at).starts_with(rest);
+      at += rest.size();
+      near_control = control;
+      out.ends.push_back(from + at);
+    }
+    if (near_control) skip_space();
+    known = known && at == part.size();
+    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+  });
+  if (!known) out.ends.clear();
+  return out;
+}
+
+std::optional<AddedTokens::Match> ChatRenderer::next_control(const ChatText& text, size_t from) const {
+  AddedTokens::Match match;
+  for (size_t at = from; controls_.find(text.text, at, true, &match); at = match.end) {
+    const bool plain = std::any_of(text.plain.begin(), text.plain.end(), [&](const ChatText::Part& part) {
+      return match.begin < part.end && part.begin < match.end;
+    });
+    if (!plain) return match;
+  }
+  return std::nullopt;
+}
+
+std::vector<TokenId> chat_tokens(const Tokenizer& tokenizer, const ChatTemplate& chat, const ordered_json& messages,
+                                 const ordered_json& more) {
+  const ChatRenderer renderer(tokenizer, chat);
+  const ChatText text = renderer.render(renderer.mark(messages), more, {.open_answer = true});
+  std::vector<TokenId> out = renderer.tokens(text, 0, text.text.size());
+  // Templates write BOS themselves; where one does not, the tokenizer's habit counts.
+  const auto bos = tokenizer.bos();
+  if (tokenizer.adds_bos() && bos && (out.empty() || out.front() != *bos)) out.insert(out.begin(), *bos);
+  return out;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,95 @@
+// Conversations as tokens: messages through a template, and what users wrote kept apart from what the template wrote,
+// so that no text of a user becomes a control token. Proved by tests/model/data/data_mask_test.cpp.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/template/chat_template.h"
+#include "model/text/tokenizer/tokenizer.h"
+#include "model/text/vocabulary/added_tokens.h"
+
+namespace lumen::model {
+
+// A template for models that carry none (models/chat_templates.toml).
+struct NamedTemplate {
+  std::string name, text;
+  std::vector<std::string> stops;  // texts that end an answer
+};
+const std::vector<NamedTemplate>& named_templates();
+
+// A template of chats, and how it was found.
+struct ChosenTemplate {
+  std::string name, text;
+  std::vector<std::string> stops;
+  ChatTemplate parse() const { return ChatTemplate::parse(text, "chat template '" + name + "'"); }
+};
+// By name, from a file, or (without a name) the model's own; a model without one is given "plain". Error (usage) when
+// it is neither a name nor a file.
+ChosenTemplate choose_template(const std::string& name, const Tokenizer& tokenizer);
+bool is_template_file(const std::string& name);  // what is no name
+
+// What a template made of messages.
+struct ChatText {
+  std::string text;
+  struct Part {
+    size_t begin = 0, end = 0;
+    bool operator==(const Part&) const = default;
+  };
+  std::vector<Part> plain;           // names of control tokens that users wrote: they stay text
+  std::vector<size_t> begins, ends;  // where answers were marked
+};
+
+// Messages in which what reads like a control token stands between marks that no message has.
+struct MarkedChat {
+  nlohmann::ordered_json messages;
+  std::string plain, begin, end;  // the marks; the other two are for answers
+};
+
+// The token ids of a text, and where in the text each of them ends.
+struct PlacedTokens {
+  std::vector<TokenId> ids;
+  std::vector<size_t> ends;  // empty where the tokenizer changes texts, so that places cannot be told
+};
+
+class ChatRenderer {
+ public:
+  // `now`: what templates are told when they ask for the time; null: the machine's clock.
+  ChatRenderer(Tokenizer tokenizer, ChatTemplate chat, std::function<std::tm()> now = nullptr);
+
+  // Error when it is no list of messages ([{"role", "content"}, ...]).
+  MarkedChat mark(const nlohmann::ordered_json& messages) const;
+
+  struct Options {
+    size_t count = SIZE_MAX;            // of the messages, from the first one
+    bool open_answer = false;           // with the beginning of an answer behind them
+    bool mark_answers = false;          // where the template has blocks for what the model says: where they lie
+    std::optional<size_t> marked = {};  // or: where the texts of this message lie
+  };
+  // `more`: other values for the template (tools, enable_thinking, ...).
+  ChatText render(const MarkedChat& chat, const nlohmann::ordered_json& more, const Options& options) const;
+
+  // The tokens of a text from `begin` to `end`, without BOS and EOS put around it.
+  std::vector<TokenId> tokens(const ChatText& text, size_t begin, size_t end) const;
+  PlacedTokens placed_tokens(const ChatText& text) const;
+
+  // The first control token that the template wrote at or behind `from`.
+  std::optional<AddedTokens::Match> next_control(const ChatText& text, size_t from) const;
+
+  bool has_answers() const { return chat_.has_answers(); }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
+ private:
+  Tokenizer tokenizer_;
+  ChatTemplate chat_;
+  std::function<std::tm()> now_;
+  AddedTokens controls_;
+};
+
+// Tokens of the messages, with the beginning of an answer behind them.
+std::vector<TokenId> chat_tokens(const Tokenizer& tokenizer, const ChatTemplate& chat,
+                                 const nlohmann::ordered_json& messages, const nlohmann::ordered_json& more);
+
+}  // namespace lumen::model

@@ -1,0 +1,39 @@
+// Templates of chats: the part of Jinja that real models use, in a sandbox of our own. A template reads the values it
+// is given and prints a text; it can reach nothing else. Loops, depth, memory and time are limited, unknown constructs
+// are Errors with their place. What is printed equals what transformers prints. Proved by
+// tests/model/template/template_test.cpp.
+#pragma once
+
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace lumen::model {
+
+struct TemplateTree;
+
+// What is printed around {% generation %} blocks, which hold what the model says itself.
+struct AnswerMarks {
+  std::string begin = {}, end = {};
+};
+
+class ChatTemplate {
+ public:
+  // Error with the place when the text is no template we know. `name` is used in messages.
+  static ChatTemplate parse(std::string_view text, const std::string& name = "chat template");
+
+  // What the template prints for the members of `context` (messages, tools, add_generation_prompt, bos_token, ...).
+  // `now`: what strftime_now() tells, in local time; null: the machine's clock.
+  std::string render(const nlohmann::ordered_json& context, const std::function<std::tm()>& now = nullptr,
+                     const AnswerMarks& marks = {}) const;
+  // Whether the template has such blocks.
+  bool has_answers() const;
+
+ private:
+  std::shared_ptr<const TemplateTree> tree_;
+};
+
+}  // namespace lumen::model

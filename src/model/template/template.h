@@ -1,0 +1,8 @@
+// Chats as texts and tokens: an interpreter of the part of Jinja that models use, in a sandbox
+// (docs/decisions/0012-a-template-interpreter-of-our-own.md), and the messages it is given.
+//
+// May include: base, base/file, base/structured, model/text/tokenizer, model/text/unicode, model/text/vocabulary.
+#pragma once
+
+#include "model/template/chat.h"
+#include "model/template/chat_template.h"

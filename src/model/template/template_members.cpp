@@ -1,0 +1,529 @@
+// What values of templates have: items, members and methods, as Python gives them.
+#include <fmt/format.h>
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "model/template/template_run.h"
+#include "model/text/unicode/code_set.h"
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::model {
+namespace {
+
+char32_t lower(char32_t c) {
+  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+}
+char32_t upper(char32_t c) {
+  return static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)));
+}
+
+bool in_category(char32_t c, std::string_view name) {
+  const std::string_view category = utf8proc_category_string(static_cast<utf8proc_int32_t>(c));
+  return category.starts_with(name);
+}
+
+// True when the text has characters and each satisfies `test`.
+template <typename Test>
+bool all_characters(const std::string& text, const Test& test) {
+  for (size_t at = 0; at < text.size();) {
+    char32_t c = 0;
+    const size_t n = utf8_char(text, at, &c);
+    if (n == 0 || !test(c)) return false;
+    at += n;
+  }
+  return !text.empty();
+}
+
+const std::string& need_text(const Value& v, std::string_view function) {
+  if (v.is_undefined()) refuse_undefined(v);
+  if (!v.is_text()) refuse(fmt::format("{}() needs a text, not {}", function, v.type_name()));
+  return v.text();
+}
+
+int64_t need_integer(const Value& v, std::string_view function) {
+  if (v.is_undefined()) refuse_undefined(v);
+  if (!v.is_integer() && !v.is_bool())
+    refuse(fmt::format("{}() needs a whole number, not {}", function, v.type_name()));
+  return v.integer();
+}
+
+// [begin, end) without the characters at the ends that are in `set`, or white space.
+std::string strip(const std::string& text, const std::optional<std::string>& set, bool left, bool right) {
+  const std::vector<size_t> starts = character_starts(text);
+  size_t begin = 0, end = starts.size() - 1;
+  const auto goes = [&](size_t i) {
+    const std::string_view c = std::string_view(text).substr(starts[i], starts[i + 1] - starts[i]);
+    if (set) return set->find(c) != std::string::npos;
+    char32_t code;
+    return utf8_char(c, 0, &code) != 0 && is_python_space(code);
+  };
+  while (left && begin < end && goes(begin)) ++begin;
+  while (right && begin < end && goes(end - 1)) --end;
+  return text.substr(starts[begin], starts[end] - starts[begin]);
+}
+
+std::vector<std::string> split_spaces(const std::string& text, int64_t most, bool from_right) {
+  const std::vector<size_t> starts = character_starts(text);
+  const auto space = [&](size_t i) {
+    char32_t c;
+    return utf8_char(text, starts[i], &c) != 0 && is_python_space(c);
+  };
+  std::vector<std::string> out;
+  const size_t count = starts.size() - 1;
+  if (!from_right) {
+    for (size_t i = 0; i < count;) {
+      while (i < count && space(i)) ++i;
+      if (i == count) break;
+      size_t end = i;
+      if (most >= 0 && static_cast<int64_t>(out.size()) >= most) {
+        end = count;
+        while (end > i && space(end - 1)) --end;
+        out.push_back(text.substr(starts[i], starts[end] - starts[i]));
+        break;
+      }
+      while (end < count && !space(end)) ++end;
+      out.push_back(text.substr(starts[i], starts[end] - starts[i]));
+      i = end;
+    }
+    return out;
+  }
+  for (size_t i = count; i > 0;) {
+    while (i > 0 && space(i - 1)) --i;
+    if (i == 0) break;
+    size_t begin = i;
+    if (most >= 0 && static_cast<int64_t>(out.size()) >= most) {
+      begin = 0;
+      while (begin < i && space(begin)) ++begin;
+      out.push_back(text.substr(starts[begin], starts[i] - starts[begin]));
+      break;
+    }
+    while (begin > 0 && !space(begin - 1)) --begin;
+    out.push_back(text.substr(starts[begin], starts[i] - starts[begin]));
+    i = begin;
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+std::vector<std::string> split_by(const std::string& text, const std::string& by, int64_t most, bool from_right) {
+  if (by.empty()) refuse("empty separator");
+  std::vector<std::string> out;
+  if (!from_right) {
+    size_t at = 0;
+    for (size_t end;
+         (most < 0 || static_cast<int64_t>(out.size()) < most) && (end = text.find(by, at)) != std::string::npos;
+         at = end + by.size())
+      out.push_back(text.substr(at, end - at));
+    out.push_back(text.substr(at));
+    return out;
+  }
+  size_t end = text.size();
+  while ((most < 0 || static_cast<int64_t>(out.size()) < most) && end >= by.size()) {
+    const size_t at = text.rfind(by, end - by.size());
+    if (at == std::string::npos) break;
+    out.push_back(text.substr(at + by.size(), end - at - by.size()));
+    end = at;
+  }
+  out.push_back(text.substr(0, end));
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+std::string title(const std::string& text) {
+  bool inside = false;
+  return each_character(text, [&](char32_t c, std::string& out) {
+    utf8_append(out, inside ? lower(c) : upper(c));
+    inside = in_category(c, "L");
+  });
+}
+
+std::string capitalize(const std::string& text) {
+  bool first = true;
+  return each_character(text, [&](char32_t c, std::string& out) {
+    utf8_append(out, first ? upper(c) : lower(c));
+    first = false;
+  });
+}
+
+std::string replace(const std::string& text, const std::string& from, const std::string& to, int64_t most) {
+  std::string out;
+  if (from.empty()) {
+    const std::vector<size_t> starts = character_starts(text);
+    for (size_t i = 0; i < starts.size(); ++i) {
+      if (most < 0 || static_cast<int64_t>(i) < most) out += to;
+      if (i + 1 < starts.size()) out += text.substr(starts[i], starts[i + 1] - starts[i]);
+      if (out.size() > (size_t{1} << 24)) refuse("a text is too long");
+    }
+    return out;
+  }
+  size_t end = 0;
+  int64_t n = 0;
+  for (size_t at; (most < 0 || n < most) && (at = text.find(from, end)) != std::string::npos;
+       end = at + from.size(), ++n) {
+    out.append(text, end, at - end);
+    out += to;
+    if (out.size() > (size_t{1} << 24)) refuse("a text is too long");
+  }
+  return out + text.substr(end);
+}
+
+std::string pad(const std::string& text, int64_t width, const std::string& fill, double left) {
+  const auto size = static_cast<int64_t>(character_starts(text).size() - 1);
+  if (width <= size) return text;
+  if (width > 1 << 20) refuse("a text is too long");
+  const int64_t missing = width - size;
+  int64_t before = static_cast<int64_t>(static_cast<double>(missing) * left);
+  if (left == 0.5) before = missing / 2 + (missing & width & 1);
+  std::string out;
+  for (int64_t i = 0; i < before; ++i) out += fill;
+  out += text;
+  for (int64_t i = before; i < missing; ++i) out += fill;
+  return out;
+}
+
+}  // namespace
+
+std::optional<Value> TemplateRun::method(const Value& object, const std::string& name) {
+  const auto function = [&](auto call) {
+    auto f = std::make_shared<FunctionValue>();
+    f->name = name;
+    f->call = std::move(call);
+    return Value::function(std::move(f));
+  };
+  if (object.is_table() && !object.table().changes) {
+    constexpr std::string_view kChanging[] = {"clear", "pop", "popitem", "setdefault", "update"};
+    for (const auto n : kChanging) {
+      if (name == n) return Value::undefined(fmt::format("access to attribute '{}' of 'dict' object is unsafe.", name));
+    }
+    if (name == "get") {
+      return function([object](TemplateCall& c) {
+        c.at_most(2, "get");
+        const Value* found = object.table().find(c.get(0, "key"));
+        return found ? *found : c.has(1, "default") ? c.get(1, "default") : Value(None{});
+      });
+    }
+    if (name == "items" || name == "keys" || name == "values") {
+      return function([this, object, name](TemplateCall& c) {
+        c.at_most(0, name);
+        ValueList out;
+        for (const auto& [key, value] : object.table().items)
+          out.push_back(name == "keys" ? key : name == "values" ? value : made(ValueList{key, value}, true));
+        return made(std::move(out));
+      });
+    }
+    if (name == "copy") return function([object](TemplateCall&) { return object; });
+    return std::nullopt;
+  }
+  if (object.is_list()) {
+    constexpr std::string_view kChanging[] = {"append", "clear",  "extend",  "insert",
+                                              "pop",    "remove", "reverse", "sort"};
+    for (const auto n : kChanging) {
+      if (name == n) return Value::undefined(fmt::format("access to attribute '{}' of 'list' object is unsafe.", name));
+    }
+    if (name == "index" || name == "count") {
+      return function([object, name](TemplateCall& c) {
+        int64_t n = 0;
+        const ValueList& items = object.list().items;
+        for (size_t i = 0; i < items.size(); ++i) {
+          if (!items[i].same(c.get(0, "value"))) continue;
+          if (name == "index") return Value(static_cast<int64_t>(i));
+          ++n;
+        }
+        if (name == "index") refuse("the value is not in the list");
+        return Value(n);
+      });
+    }
+    if (name == "copy") return function([object](TemplateCall&) { return object; });
+    return std::nullopt;
+  }
+  if (!object.is_text()) return std::nullopt;
+  // Methods of texts: from the text and the arguments to a value.
+  using Method = Value (*)(TemplateRun&, const std::string&, TemplateCall&);
+  const auto texts = [](const std::vector<std::string>& parts) {
+    ValueList out;
+    for (const std::string& p : parts) out.emplace_back(p);
+    return out;
+  };
+  static const auto make_list = texts;
+  static const std::unordered_map<std::string, Method> kMethods = {
+      {"strip",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         const Value set = c.get(0, "chars");
+         return r.made(strip(t, set.is_text() ? std::optional(set.text()) : std::nullopt, true, true));
+       }},
+      {"lstrip",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         const Value set = c.get(0, "chars");
+         return r.made(strip(t, set.is_text() ? std::optional(set.text()) : std::nullopt, true, false));
+       }},
+      {"rstrip",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         const Value set = c.get(0, "chars");
+         return r.made(strip(t, set.is_text() ? std::optional(set.text()) : std::nullopt, false, true));
+       }},
+      {"split",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         const Value by = c.get(0, "sep");
+         const int64_t most = c.has(1, "maxsplit") ? need_integer(c.get(1, "maxsplit"), "split") : -1;
+         if (!c.has(0, "sep") || by.is_none()) return r.made(make_list(split_spaces(t, most, false)));
+         return r.made(make_list(split_by(t, need_text(by, "split"), most, false)));
+       }},
+      {"rsplit",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         const Value by = c.get(0, "sep");
+         const int64_t most = c.has(1, "maxsplit") ? need_integer(c.get(1, "maxsplit"), "rsplit") : -1;
+         if (!c.has(0, "sep") || by.is_none()) return r.made(make_list(split_spaces(t, most, true)));
+         return r.made(make_list(split_by(t, need_text(by, "rsplit"), most, true)));
+       }},
+      {"splitlines",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         const bool keep = c.get(0, "keepends").truth();
+         std::vector<std::string> out;
+         for (size_t at = 0; at < t.size();) {
+           size_t end = std::min(t.find_first_of("\n\r\v\f", at), t.size()), next = end + (end < t.size() ? 1 : 0);
+           if (end + 1 < t.size() && t[end] == '\r' && t[end + 1] == '\n') ++next;
+           out.push_back(t.substr(at, (keep ? next : end) - at));
+           at = next;
+         }
+         return r.made(make_list(out));
+       }},
+      {"upper",
+       [](TemplateRun& r, const std::string& t, TemplateCall&) {
+         TemplateCall none;
+         return r.filter("upper", Value(t), none);
+       }},
+      {"lower",
+       [](TemplateRun& r, const std::string& t, TemplateCall&) {
+         TemplateCall none;
+         return r.filter("lower", Value(t), none);
+       }},
+      {"casefold",
+       [](TemplateRun& r, const std::string& t, TemplateCall&) {
+         TemplateCall none;
+         return r.filter("lower", Value(t), none);
+       }},
+      {"title", [](TemplateRun& r, const std::string& t, TemplateCall&) { return r.made(title(t)); }},
+      {"capitalize", [](TemplateRun& r, const std::string& t, TemplateCall&) { return r.made(capitalize(t)); }},
+      {"swapcase",
+       [](TemplateRun& r, const std::string& t, TemplateCall&) {
+         return r.made(each_character(
+             t, [](char32_t c, std::string& out) { utf8_append(out, lower(c) == c ? upper(c) : lower(c)); }));
+       }},
+      {"replace",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         const int64_t most = c.has(2, "count") ? need_integer(c.get(2, "count"), "replace") : -1;
+         r.charge(t.size());
+         return r.made(replace(t, need_text(c.get(0, "old"), "replace"), need_text(c.get(1, "new"), "replace"), most));
+       }},
+      {"join",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         std::string out;
+         bool first = true;
+         for (const Value& v : r.iterate(c.get(0, "iterable"))) {
+           if (!first) out += t;
+           out += need_text(v, "join");
+           first = false;
+           r.charge(t.size() + v.text().size());
+         }
+         return r.made(std::move(out));
+       }},
+      {"count",
+       [](TemplateRun&, const std::string& t, TemplateCall& c) {
+         const std::string& what = need_text(c.get(0, "sub"), "count");
+         if (what.empty()) return Value(static_cast<int64_t>(character_starts(t).size()));
+         int64_t n = 0;
+         for (size_t at = t.find(what); at != std::string::npos; at = t.find(what, at + what.size())) ++n;
+         return Value(n);
+       }},
+      {"format", [](TemplateRun& r, const std::string& t, TemplateCall& c) { return r.made(format_braces(t, c)); }},
+      {"zfill",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         const bool sign = t.starts_with('-') || t.starts_with('+');
+         const int64_t width = need_integer(c.get(0, "width"), "zfill");
+         if (sign) return r.made(t.substr(0, 1) + pad(t.substr(1), width - 1, "0", 1));
+         return r.made(pad(t, width, "0", 1));
+       }},
+      {"ljust",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         return r.made(pad(t, need_integer(c.get(0, "width"), "ljust"),
+                           c.has(1, "fillchar") ? need_text(c.get(1, "fillchar"), "ljust") : " ", 0));
+       }},
+      {"rjust",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         return r.made(pad(t, need_integer(c.get(0, "width"), "rjust"),
+                           c.has(1, "fillchar") ? need_text(c.get(1, "fillchar"), "rjust") : " ", 1));
+       }},
+      {"center",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         return r.made(pad(t, need_integer(c.get(0, "width"), "center"),
+                           c.has(1, "fillchar") ? need_text(c.get(1, "fillchar"), "center") : " ", 0.5));
+       }},
+      {"removeprefix",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         const std::string& p = need_text(c.get(0, "prefix"), "removeprefix");
+         return r.made(t.starts_with(p) ? t.substr(p.size()) : t);
+       }},
+      {"removesuffix",
+       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
+         const std::string& p = need_text(c.get(0, "suffix"), "removesuffix");
+         return r.made(t.ends_with(p) ? t.substr(0, t.size() - p.size()) : t);
+       }},
+      {"isdigit",
+       [](TemplateRun&, const std::string& t, TemplateCall&) {
+         return Value(all_characters(t, [](char32_t c) { return in_category(c, "Nd"); }));
+       }},
+      {"isdecimal",
+       [](TemplateRun&, const std::string& t, TemplateCall&) {
+         return Value(all_characters(t, [](char32_t c) { return in_category(c, "Nd"); }));
+       }},
+      {"isnumeric",
+       [](TemplateRun&, const std::string& t, TemplateCall&) {
+         return Value(all_characters(t, [](char32_t c) { return in_category(c, "N"); }));
+       }},
+      {"isalpha",
+       [](TemplateRun&, const std::string& t, TemplateCall&) {
+         return Value(all_characters(t, [](char32_t c) { return in_category(c, "L"); }));
+       }},
+      {"isalnum",
+       [](TemplateRun&, const std::string& t, TemplateCall&) {
+         return Value(all_characters(t, [](char32_t c) { return in_category(c, "L") || in_category(c, "N"); }));
+       }},
+      {"isspace",
+       [](TemplateRun&, const std::string& t, TemplateCall&) { return Value(all_characters(t, is_python_space)); }},
+      {"isupper",
+       [](TemplateRun&, const std::string& t, TemplateCall&) {
+         return Value(each_character(t, [](char32_t c, std::string& out) { utf8_append(out, upper(c)); }) == t &&
+                      each_character(t, [](char32_t c, std::string& out) { utf8_append(out, lower(c)); }) != t);
+       }},
+      {"islower",
+       [](TemplateRun&, const std::string& t, TemplateCall&) {
+         return Value(each_character(t, [](char32_t c, std::string& out) { utf8_append(out, lower(c)); }) == t &&
+                      each_character(t, [](char32_t c, std::string& out) { utf8_append(out, upper(c)); }) != t);
+       }},
+  };
+  if (const auto found = kMethods.find(name); found != kMethods.end()) {
+    const Method m = found->second;
+    return function([this, m, object](TemplateCall& c) { return m(*this, object.text(), c); });
+  }
+  if (name == "startswith" || name == "endswith") {
+    return function([this, object, name](TemplateCall& c) {
+      c.at_most(3, name);
+      Value from = c.get(1, "start"), to = c.get(2, "end");
+      if (from.is_undefined()) from = None{};
+      if (to.is_undefined()) to = None{};
+      const Value part = from.is_none() && to.is_none() ? object : slice(object, from, to, None{});
+      const Value wanted = c.get(0, "prefix");
+      const ValueList list = wanted.is_list() ? wanted.list().items : ValueList{wanted};
+      for (const Value& w : list) {
+        const std::string& t = need_text(w, name);
+        if (name == "startswith" ? part.text().starts_with(t) : part.text().ends_with(t)) return Value(true);
+      }
+      return Value(false);
+    });
+  }
+  if (name == "find" || name == "rfind" || name == "index" || name == "rindex") {
+    return function([object, name](TemplateCall& c) {
+      c.at_most(1, name);
+      const std::string &t = object.text(), &what = need_text(c.get(0, "sub"), name);
+      const size_t at = name.starts_with('r') ? t.rfind(what) : t.find(what);
+      if (at == std::string::npos) {
+        if (name.ends_with("index")) refuse("substring not found");
+        return Value(int64_t{-1});
+      }
+      return Value(static_cast<int64_t>(character_starts(std::string_view(t).substr(0, at)).size() - 1));
+    });
+  }
+  if (name == "partition" || name == "rpartition") {
+    return function([this, object, name](TemplateCall& c) {
+      const std::string &t = object.text(), &by = need_text(c.get(0, "sep"), name);
+      if (by.empty()) refuse("empty separator");
+      const bool right = name == "rpartition";
+      const size_t at = right ? t.rfind(by) : t.find(by);
+      if (at == std::string::npos) return right ? made(ValueList{"", "", t}, true) : made(ValueList{t, "", ""}, true);
+      return made(ValueList{t.substr(0, at), by, t.substr(at + by.size())}, true);
+    });
+  }
+  return std::nullopt;
+}
+
+Value TemplateRun::member(const Value& object, const std::string& name) {
+  if (object.is_undefined()) refuse_undefined(object);
+  charge(4);
+  if (name.starts_with("__")) return Value::undefined(fmt::format("access to attribute '{}' is unsafe", name));
+  if (auto m = method(object, name)) return *std::move(m);
+  if (object.is_table()) {
+    if (const Value* found = object.table().find(Value(name))) return *found;
+  }
+  if (object.is_function()) {
+    const auto found = object.function().members.find(name);
+    if (found != object.function().members.end()) return found->second;
+  }
+  return Value::undefined(fmt::format("'{} object' has no attribute '{}'", object.type_name(), name));
+}
+
+Value TemplateRun::item(const Value& object, const Value& key) {
+  if (object.is_undefined()) refuse_undefined(object);
+  charge(4);
+  if (object.is_table()) {
+    if (const Value* found = object.table().find(key)) return *found;
+  }
+  if ((object.is_text() || object.is_list()) && (key.is_integer() || key.is_bool())) {
+    const std::vector<size_t> starts = object.is_text() ? character_starts(object.text()) : std::vector<size_t>();
+    if (object.is_text()) charge(object.text().size() / 4);
+    const auto size = static_cast<int64_t>(object.is_text() ? starts.size() - 1 : object.list().items.size());
+    int64_t i = key.integer();
+    if (i < 0) i += size;
+    if (i < 0 || i >= size)
+      return Value::undefined(fmt::format("'{} object' has no element {}", object.type_name(), key.integer()));
+    const auto n = static_cast<size_t>(i);
+    if (object.is_list()) return object.list().items[n];
+    return made(object.text().substr(starts[n], starts[n + 1] - starts[n]));
+  }
+  if (key.is_text()) {
+    if (auto m = method(object, key.text())) return *std::move(m);
+    if (object.is_function()) return member(object, key.text());
+  }
+  return Value::undefined(fmt::format("'{} object' has no attribute {}", object.type_name(), key.quote()));
+}
+
+bool TemplateRun::contains(const Value& container, const Value& value) {
+  if (container.is_text()) {
+    if (!value.is_text())
+      refuse(fmt::format("'in <string>' requires string as left operand, not {}", value.type_name()));
+    charge(container.text().size() / 8);
+    return container.text().find(value.text()) != std::string::npos;
+  }
+  if (container.is_table()) {
+    charge(container.table().items.size());
+    return container.table().find(value) != nullptr;
+  }
+  if (container.is_undefined()) return false;
+  if (!container.is_list()) refuse(fmt::format("argument of type '{}' is not iterable", container.type_name()));
+  charge(container.list().items.size());
+  return std::any_of(container.list().items.begin(), container.list().items.end(),
+                     [&](const Value& v) { return v.same(value); });
+}
+
+ValueList TemplateRun::iterate(const Value& value) {
+  ValueList out;
+  if (value.is_undefined()) return out;
+  if (value.is_list()) {
+    out = value.list().items;
+  } else if (value.is_table() && !value.table().changes) {
+    for (const auto& [key, item] : value.table().items) out.push_back(key);
+  } else if (value.is_text()) {
+    const std::vector<size_t> starts = character_starts(value.text());
+    charge(starts.size() * 8);
+    for (size_t i = 0; i + 1 < starts.size(); ++i)
+      out.emplace_back(value.text().substr(starts[i], starts[i + 1] - starts[i]));
+  } else {
+    refuse(fmt::format("'{}' object is not iterable", value.type_name()));
+  }
+  charge(out.size() * 2);
+  return out;
+}
+
+}  // namespace lumen::model

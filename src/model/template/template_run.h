@@ -1,0 +1,85 @@
+// A running template: names, limits, and what expressions do. Shared by the files that execute templates; nobody else
+// includes this.
+#pragma once
+
+#include <ctime>
+#include <functional>
+#include <string>
+#include <unordered_map>
+
+#include "model/template/chat_template.h"
+#include "model/template/template_tree.h"
+
+namespace lumen::model {
+
+struct TemplateScope {
+  std::unordered_map<std::string, Value> names;
+  std::shared_ptr<TemplateScope> parent;
+};
+using TemplateScopeRef = std::shared_ptr<TemplateScope>;
+
+class TemplateRun {
+ public:
+  TemplateRun(const TemplateTree& tree, std::function<std::tm()> now, AnswerMarks marks)
+      : tree_(tree), now_(std::move(now)), marks_(std::move(marks)) {}
+  TemplateRun(const TemplateRun&) = delete;
+  TemplateRun& operator=(const TemplateRun&) = delete;
+  ~TemplateRun() {
+    for (const auto& space : namespaces_) space->items.clear();
+  }
+  std::string run(const nlohmann::ordered_json& context);
+
+  // Costs: every step, and every byte or element made. TemplateFault when there were too many.
+  void charge(uint64_t cost);
+  Value made(std::string text);  // a text, paid for
+  Value made(ValueList items, bool tuple = false);
+
+  Value call(const Value& function, TemplateCall& call);
+  // template_filters.cpp
+  Value filter(const std::string& name, const Value& value, TemplateCall& call);
+  bool test(const std::string& name, const Value& value, TemplateCall& call);
+  // template_members.cpp: a method of a text, list or table, if it has one.
+  std::optional<Value> method(const Value& object, const std::string& name);
+  Value member(const Value& object, const std::string& name);
+  Value item(const Value& object, const Value& key);
+  Value add(const Value& a, const Value& b);
+  Value slice(const Value& object, const Value& from, const Value& to, const Value& step);
+  bool contains(const Value& container, const Value& value);
+  ValueList iterate(const Value& value);
+  std::string format_percent(const std::string& text, const Value& values);
+
+ private:
+  enum class Flow { on, leave, next };
+
+  Flow body(const std::vector<TemplateNode>& nodes, const TemplateScopeRef& scope, std::string& out);
+  Flow node(const TemplateNode& n, const TemplateScopeRef& scope, std::string& out);
+  Flow loop(const TemplateNode& n, const Value& over, int64_t depth, const TemplateScopeRef& scope, std::string& out);
+  Value macro(const std::string& name, const TemplateNode& n, const TemplateScopeRef& scope);
+  void assign(const TemplateExpression& target, const Value& value, const TemplateScopeRef& scope);
+  Value evaluate(const TemplateExpression& e, const TemplateScopeRef& scope);
+  Value arithmetic(const std::string& sign, const Value& a, const Value& b);
+  bool compare(const std::string& sign, const Value& a, const Value& b);
+  TemplateCall arguments(const TemplateExpression& e, const TemplateScopeRef& scope);
+  Value name(const std::string& text, const TemplateScopeRef& scope);
+  std::string capture(const std::vector<TemplateNode>& nodes, const TemplateScopeRef& scope);
+  void print(const std::string& text, std::string& out);
+  void define_globals(TemplateScope& scope);
+  [[noreturn]] void wrong(size_t at, const std::string& message) const;
+
+  const TemplateTree& tree_;
+  std::function<std::tm()> now_;
+  AnswerMarks marks_;
+  uint64_t spent_ = 0;
+  int depth_ = 0;
+  std::vector<std::shared_ptr<TableValue>> namespaces_;  // emptied at the end: they may hold themselves
+
+  friend struct TemplateDepth;
+};
+
+// Text of str.format: {} {0} {name}, without formats of their own.
+std::string format_braces(const std::string& text, const TemplateCall& c);
+// What a fault says when something that is undefined is used.
+[[noreturn]] void refuse_undefined(const Value& value);
+[[noreturn]] void refuse(std::string message);
+
+}  // namespace lumen::model

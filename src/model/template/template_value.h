@@ -1,0 +1,126 @@
+// Values of templates: those of Python that the templates of chats use, with its ways to print, compare and count them.
+// Lists and tables are shared and never change once made (but namespaces do). Proved by
+// tests/model/template/template_test.cpp.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace lumen::model {
+
+class Value;
+struct TemplateCall;
+
+struct Undefined {
+  std::string what;  // why: "'x' is undefined"
+};
+struct None {};
+using ValueList = std::vector<Value>;
+struct ListValue {
+  ValueList items;
+  bool tuple = false;
+};
+// In order of insertion.
+struct TableValue {
+  std::vector<std::pair<Value, Value>> items;
+  bool changes = false;  // a namespace
+  const Value* find(const Value& key) const;
+  void set(Value key, Value value);
+};
+struct FunctionValue {
+  std::string name;
+  std::function<Value(TemplateCall&)> call;
+  std::map<std::string, Value> members;  // of objects that are functions with members: loops, macros
+  std::string object;                    // what an object calls itself; empty: a function
+};
+
+class Value {
+ public:
+  using Data =
+      std::variant<Undefined, None, bool, int64_t, double, std::shared_ptr<const std::string>,
+                   std::shared_ptr<const ListValue>, std::shared_ptr<TableValue>, std::shared_ptr<FunctionValue>>;
+
+  Value() : data_(Undefined{}) {}
+  Value(None) : data_(None{}) {}
+  Value(bool b) : data_(b) {}
+  Value(int64_t i) : data_(i) {}
+  Value(double d) : data_(d) {}
+  Value(std::string s) : data_(std::make_shared<const std::string>(std::move(s))) {}
+  Value(const char* s) : Value(std::string(s)) {}
+  static Value undefined(std::string what);
+  static Value list(ValueList items, bool tuple = false);
+  static Value table(std::shared_ptr<TableValue> table);
+  static Value function(std::shared_ptr<FunctionValue> function);
+  static Value from_json(const nlohmann::ordered_json& json);
+
+  bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
+  bool is_none() const { return std::holds_alternative<None>(data_); }
+  bool is_bool() const { return std::holds_alternative<bool>(data_); }
+  bool is_integer() const { return std::holds_alternative<int64_t>(data_); }  // no truth value
+  bool is_float() const { return std::holds_alternative<double>(data_); }
+  bool is_number() const { return is_bool() || is_integer() || is_float(); }
+  bool is_text() const { return std::holds_alternative<std::shared_ptr<const std::string>>(data_); }
+  bool is_list() const { return std::holds_alternative<std::shared_ptr<const ListValue>>(data_); }
+  bool is_table() const { return std::holds_alternative<std::shared_ptr<TableValue>>(data_); }
+  bool is_function() const { return std::holds_alternative<std::shared_ptr<FunctionValue>>(data_); }
+
+  const std::string& text() const { return *std::get<std::shared_ptr<const std::string>>(data_); }
+  const ListValue& list() const { return *std::get<std::shared_ptr<const ListValue>>(data_); }
+  TableValue& table() const { return *std::get<std::shared_ptr<TableValue>>(data_); }
+  FunctionValue& function() const { return *std::get<std::shared_ptr<FunctionValue>>(data_); }
+  const std::string& why_undefined() const { return std::get<Undefined>(data_).what; }
+  int64_t integer() const;  // of an integer or a truth value
+  double number() const;    // of any number
+  const Data& data() const { return data_; }
+
+  bool truth() const;
+  std::string print() const;               // as Python's str()
+  std::string quote(int depth = 0) const;  // as Python's repr()
+  const char* type_name() const;           // as Python calls it
+  bool same(const Value& other) const;     // ==
+  // Below, equal, above; nothing when the two cannot be ordered.
+  std::optional<int> order(const Value& other) const;
+
+ private:
+  Data data_;
+};
+
+// As Python's json.dumps. `indent` below 0: one line. Throws TemplateFault on values that have no JSON.
+struct JsonStyle {
+  bool ascii = false, sort = false;
+  int indent = -1;
+  std::string item = ", ", key = ": ";
+};
+std::string template_json(const Value& value, const JsonStyle& style);
+std::string print_float(double d);
+
+// What goes wrong while a template runs, without a place yet.
+struct TemplateFault {
+  std::string message;
+};
+
+// Arguments of a call.
+struct TemplateCall {
+  std::vector<Value> values;
+  std::vector<std::pair<std::string, Value>> named;
+
+  // The argument at `index` or by name; undefined when it is not there.
+  Value get(size_t index, std::string_view name) const;
+  bool has(size_t index, std::string_view name) const;
+  void at_most(size_t count, std::string_view function) const;
+};
+
+// Characters of a text: where each begins, and the end.
+std::vector<size_t> character_starts(std::string_view text);
+bool is_python_space(char32_t c);
+
+}  // namespace lumen::model

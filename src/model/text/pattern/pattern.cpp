@@ -1,0 +1,413 @@
+#include "model/text/pattern/pattern.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/text/pattern/pattern_syntax.h"
+#include "model/text/unicode/unicode.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr uint64_t kMaxWork = 100'000'000;
+constexpr size_t kMaxStates = 1024, kMaxClasses = 64;  // of a table
+
+Error runaway(const std::string& text, size_t at) {
+  return user_error("splitting the text with the tokenizer's pattern '{}' takes too long or too much memory at byte {}",
+                    text.substr(0, 200), at);
+}
+
+// The character at `p` of valid UTF-8 and its length.
+inline char32_t decode(const char* p, size_t* size) {
+  const auto b = [&](int i) { return static_cast<char32_t>(static_cast<unsigned char>(p[i])); };
+  const char32_t first = b(0);
+  if (first < 0x80) {
+    *size = 1;
+    return first;
+  }
+  if (first < 0xe0) {
+    *size = 2;
+    return (first & 0x1f) << 6 | (b(1) & 0x3f);
+  }
+  if (first < 0xf0) {
+    *size = 3;
+    return (first & 0xf) << 12 | (b(1) & 0x3f) << 6 | (b(2) & 0x3f);
+  }
+  *size = 4;
+  return (first & 7) << 18 | (b(1) & 0x3f) << 12 | (b(2) & 0x3f) << 6 | (b(3) & 0x3f);
+}
+
+}  // namespace
+
+// States are ordered lists of threads as they stand before a character is looked at; a step resolves forks and
+// look-ahead with that character, notes whether a thread accepts here (which cuts all less preferred ones), and moves
+// the others on.
+struct Pattern::Table {
+  static constexpr uint16_t kAccepts = 0x8000, kDead = 0x7fff;
+
+  size_t classes = 0;                // the last one is the end of the text
+  std::vector<uint16_t> steps;       // [state][class]: next state, or kDead, with kAccepts
+  std::array<uint8_t, 128> ascii{};  // class of a character
+  std::vector<uint16_t> pages;       // [c / 256] -> block
+  std::vector<uint8_t> blocks;       // [block][c % 256] -> class
+
+  uint8_t class_of(char32_t c) const { return blocks[size_t{pages[c >> 8]} << 8 | (c & 0xff)]; }
+
+  // End of the match that begins at `at`, or at - 1 (wrapping) when there is none. `*looked`: characters looked at.
+  size_t match(std::string_view text, size_t at, size_t* looked) const {
+    const char* data = text.data();
+    const uint16_t* table = steps.data();
+    const size_t width = classes, size = text.size();
+    size_t state = 0, p = at, last = at - 1;
+    for (;;) {
+      size_t length = 1;
+      size_t c = width - 1;
+      if (p < size) {
+        const auto byte = static_cast<unsigned char>(data[p]);
+        c = byte < 0x80 ? ascii[byte] : class_of(decode(data + p, &length));
+      }
+      const uint16_t step = table[state * width + c];
+      if (step & kAccepts) last = p;
+      state = step & kDead;
+      if (state == kDead || p == size) break;
+      p += length;
+    }
+    *looked = p - at + 1;
+    return last;
+  }
+};
+
+namespace {
+
+// Classes of characters that no set of the pattern tells apart: for each the sets that hold it.
+struct Partition {
+  std::vector<std::vector<bool>> members;             // [class][set]
+  std::vector<std::pair<char32_t, uint8_t>> borders;  // ascending: from this character on, this class
+};
+
+std::optional<Partition> partition(const std::vector<CodeSet>& sets, size_t max_classes) {
+  std::vector<char32_t> starts{0};
+  for (const CodeSet& s : sets) {
+    for (const auto& [first, last] : s.ranges()) {
+      starts.push_back(first);
+      if (last < kLastCode) starts.push_back(last + 1);
+    }
+  }
+  std::sort(starts.begin(), starts.end());
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  Partition out;
+  std::map<std::vector<bool>, uint8_t> known;
+  std::vector<size_t> place(sets.size(), 0);
+  for (const char32_t c : starts) {
+    std::vector<bool> in(sets.size());
+    for (size_t s = 0; s < sets.size(); ++s) {
+      const auto& ranges = sets[s].ranges();
+      while (place[s] < ranges.size() && ranges[place[s]].second < c) ++place[s];
+      in[s] = place[s] < ranges.size() && ranges[place[s]].first <= c;
+    }
+    const auto [at, fresh] = known.emplace(in, static_cast<uint8_t>(out.members.size()));
+    if (fresh) out.members.push_back(in);
+    if (out.members.size() + 1 > max_classes) return std::nullopt;
+    out.borders.emplace_back(c, at->second);
+  }
+  return out;
+}
+
+class Stepper {
+ public:
+  Stepper(const PatternGraph& graph, const Partition& classes) : graph_(graph), classes_(classes) {}
+
+  // One step of `threads` with a class (or the end: classes.size()). True when a thread accepts.
+  bool step(const std::vector<int32_t>& threads, size_t of, std::vector<int32_t>* next) {
+    next->clear();
+    seen_.assign(graph_.nodes.size(), false);
+    queued_.assign(graph_.nodes.size(), false);
+    for (const int32_t thread : threads) {
+      if (follow(thread, of, next)) return true;
+    }
+    return false;
+  }
+
+ private:
+  bool holds(int32_t set, size_t of) const {
+    return of < classes_.members.size() && classes_.members[of][static_cast<size_t>(set)];
+  }
+
+  bool follow(int32_t from, size_t of, std::vector<int32_t>* next) {
+    std::vector<int32_t> stack{from};
+    while (!stack.empty()) {
+      const auto at = static_cast<size_t>(stack.back());
+      stack.pop_back();
+      if (seen_[at]) continue;
+      seen_[at] = true;
+      const PatternNode& n = graph_.nodes[at];
+      switch (n.kind) {
+        case PatternNode::Kind::accept:
+          return true;
+        case PatternNode::Kind::fork:
+          stack.push_back(n.other);
+          stack.push_back(n.next);
+          break;
+        case PatternNode::Kind::ahead:
+          if (of == classes_.members.size() ? n.end_allowed : holds(n.set, of)) stack.push_back(n.next);
+          break;
+        case PatternNode::Kind::set:
+          if (holds(n.set, of) && !queued_[static_cast<size_t>(n.next)]) {
+            queued_[static_cast<size_t>(n.next)] = true;
+            next->push_back(n.next);
+          }
+          break;
+      }
+    }
+    return false;
+  }
+
+  const PatternGraph& graph_;
+  const Partition& classes_;
+  std::vector<bool> seen_, queued_;
+};
+
+// The dialect's \s for PCRE2, whose own differs in one character.
+std::string with_white_space(std::string_view text) {
+  constexpr std::string_view kSet =
+      "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
+  std::string out;
+  bool inside = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\\' && i + 1 < text.size()) {
+      const char d = text[++i];
+      if (d == 's' && inside) {
+        out += kSet;
+      } else if ((d == 's' || d == 'S') && !inside) {
+        out += fmt::format("[{}{}]", d == 'S' ? "^" : "", kSet);
+      } else {
+        out += {c, d};
+      }
+      continue;
+    }
+    if (c == '[' && !inside) {
+      inside = true;
+      out += c;
+      if (i + 1 < text.size() && text[i + 1] == '^') out += text[++i];
+      if (i + 1 < text.size() && text[i + 1] == ']') out += text[++i];
+      continue;
+    }
+    if (c == ']') inside = false;
+    out += c;
+  }
+  return out;
+}
+
+// Limits and stack of matching; one per thread.
+struct MatchContext {
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+  pcre2_jit_stack* stack = pcre2_jit_stack_create(32 * 1024, 4 * 1024 * 1024, nullptr);
+  pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
+
+  MatchContext() {
+    LUMEN_CHECK(context != nullptr && data != nullptr);
+    pcre2_set_match_limit(context, 50'000'000);
+    pcre2_set_heap_limit(context, 256 * 1024);  // KiB
+    if (stack) pcre2_jit_stack_assign(context, nullptr, stack);
+  }
+  MatchContext(const MatchContext&) = delete;
+  MatchContext& operator=(const MatchContext&) = delete;
+  ~MatchContext() {
+    if (stack) pcre2_jit_stack_free(stack);
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+  }
+};
+
+}  // namespace
+
+struct Pattern::Backtracking {
+  pcre2_code* code = nullptr;
+
+  Backtracking(const std::string& text, const std::string& where) {
+    int error = 0;
+    PCRE2_SIZE offset = 0;
+    const std::string translated = with_white_space(text);
+    const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+    code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(), options, &error, &offset,
+                         nullptr);
+    if (!code) {
+      PCRE2_UCHAR message[160];
+      pcre2_get_error_message(error, message, sizeof message);
+      throw user_error("{}: pattern '{}', character {}: {}", where, text.substr(0, 200), offset,
+                       reinterpret_cast<const char*>(message));
+    }
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where JIT is missing, matching interprets
+  }
+  Backtracking(const Backtracking&) = delete;
+  Backtracking& operator=(const Backtracking&) = delete;
+  ~Backtracking() { pcre2_code_free(code); }
+};
+
+Pattern::Pattern(const std::string& text, const std::string& where, Way way) : text_(text) {
+  if (way != Way::backtracking) {
+    if (const auto graph = parse_pattern(text)) {
+      if (const auto classes = partition(graph->sets, kMaxClasses)) {
+        auto table = std::make_unique<Table>();
+        const size_t width = table->classes = classes->members.size() + 1;
+        std::vector<std::vector<int32_t>> states{{graph->start}};
+        std::map<std::vector<int32_t>, uint16_t> known{{states[0], 0}};
+        Stepper stepper(*graph, *classes);
+        std::vector<int32_t> next;
+        for (size_t s = 0; s < states.size() && states.size() <= kMaxStates; ++s) {
+          for (size_t c = 0; c < width; ++c) {
+            uint16_t step = stepper.step(states[s], c, &next) ? Table::kAccepts : uint16_t{0};
+            if (next.empty()) {
+              step |= Table::kDead;
+            } else {
+              const auto [at, fresh] = known.emplace(next, static_cast<uint16_t>(states.size()));
+              if (fresh) states.push_back(next);
+              step |= at->second;
+            }
+            table->steps.push_back(step);
+          }
+        }
+        if (states.size() <= kMaxStates) {
+          std::vector<uint8_t> page(256);
+          std::map<std::vector<uint8_t>, uint16_t> blocks;
+          size_t border = 0;
+          for (char32_t c = 0; c <= kLastCode; ++c) {
+            if (border + 1 < classes->borders.size() && classes->borders[border + 1].first == c) ++border;
+            page[c & 0xff] = classes->borders[border].second;
+            if ((c & 0xff) != 0xff) continue;
+            const auto [at, fresh] = blocks.emplace(page, static_cast<uint16_t>(blocks.size()));
+            if (fresh) table->blocks.insert(table->blocks.end(), page.begin(), page.end());
+            table->pages.push_back(at->second);
+          }
+          for (unsigned c = 0; c < 128; ++c) table->ascii[c] = table->class_of(c);
+          table_ = std::move(table);
+        }
+      }
+    }
+    if (table_) return;
+    if (way == Way::table) throw user_error("{}: pattern '{}' is none for a table", where, text.substr(0, 200));
+  }
+  backtracking_ = std::make_unique<Backtracking>(text, where);
+}
+
+Pattern Pattern::literal(std::string text) {
+  Pattern out;
+  out.text_ = out.literal_ = std::move(text);
+  return out;
+}
+
+Pattern::Pattern(Pattern&&) noexcept = default;
+Pattern::~Pattern() = default;
+
+bool Pattern::is_table() const {
+  return table_ != nullptr;
+}
+
+bool Pattern::find(std::string_view text, size_t from, Match* out, uint64_t* work) const {
+  if (table_) {
+    for (size_t at = from; at < text.size();) {
+      size_t looked = 0;
+      const size_t end = table_->match(text, at, &looked);
+      if (end != at - 1 && end > at) {
+        *out = {at, end};
+        return true;
+      }
+      *work += looked;
+      if (*work > kMaxWork) throw runaway(text_, at);
+      size_t size;
+      decode(text.data() + at, &size);
+      at += size;
+    }
+    return false;
+  }
+  if (!backtracking_) {
+    if (literal_.empty()) return false;
+    const size_t at = text.find(literal_, from);
+    if (at == std::string_view::npos) return false;
+    *out = {at, at + literal_.size()};
+    return true;
+  }
+  static thread_local MatchContext limits;
+  for (size_t at = from; at <= text.size();) {
+    // The text is valid UTF-8 and known to be, so it is not checked again at every match (which would take quadratic
+    // time).
+    const auto match = [&](uint32_t options) {
+      return pcre2_match(backtracking_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at, options,
+                         limits.data, limits.context);
+    };
+    int found = match(PCRE2_NO_UTF_CHECK);
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = match(PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT);
+    if (found == PCRE2_ERROR_NOMATCH) return false;
+    if (found < 0) throw runaway(text_, at);
+    const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(limits.data);
+    if (ends[1] > ends[0] && ends[0] >= at) {  // \K could move the start back
+      *out = {ends[0], ends[1]};
+      return true;
+    }
+    const size_t behind = std::max<size_t>(at, ends[1]);
+    size_t size = 1;
+    if (behind < text.size()) decode(text.data() + behind, &size);
+    at = behind + size;
+  }
+  return false;
+}
+
+bool same_matches(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  const auto one = parse_pattern(a);
+  auto other = parse_pattern(b);
+  if (!one || !other) return false;
+  std::vector<CodeSet> sets = one->sets;
+  sets.insert(sets.end(), other->sets.begin(), other->sets.end());
+  for (PatternNode& n : other->nodes)
+    if (n.set >= 0) n.set += static_cast<int32_t>(one->sets.size());
+  const auto classes = partition(sets, kMaxClasses);
+  if (!classes) return false;
+  // Both walk through every text at once; they may accept only where the other does.
+  using Pair = std::pair<std::vector<int32_t>, std::vector<int32_t>>;
+  std::vector<Pair> states{{{one->start}, {other->start}}};
+  std::set<Pair> known(states.begin(), states.end());
+  Stepper first(*one, *classes), second(*other, *classes);
+  for (size_t s = 0; s < states.size(); ++s) {
+    for (size_t c = 0; c <= classes->members.size(); ++c) {
+      Pair next;
+      if (first.step(states[s].first, c, &next.first) != second.step(states[s].second, c, &next.second)) return false;
+      if ((next.first.empty() && next.second.empty()) || !known.insert(next).second) continue;
+      if (states.size() == kMaxStates) return false;
+      states.push_back(std::move(next));
+    }
+  }
+  return true;
+}
+
+bool leaves_no_gaps(const std::string& pattern) {
+  const auto graph = parse_pattern(pattern);
+  if (!graph) return false;
+  const auto classes = partition(graph->sets, kMaxClasses);
+  if (!classes) return false;
+  std::vector<std::vector<int32_t>> states{{graph->start}};
+  std::set<std::vector<int32_t>> known;  // an empty match at the beginning is none
+  Stepper stepper(*graph, *classes);
+  const size_t end = classes->members.size();
+  for (size_t s = 0; s < states.size(); ++s) {
+    for (size_t c = 0; c < end + (s > 0 ? 1 : 0); ++c) {
+      std::vector<int32_t> next;
+      if (stepper.step(states[s], c, &next) && s > 0) continue;
+      if (next.empty()) return false;
+      if (!known.insert(next).second) continue;
+      if (states.size() == kMaxStates) return false;
+      states.push_back(std::move(next));
+    }
+  }
+  return true;
+}
+
+}  // namespace lumen::model

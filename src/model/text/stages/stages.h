@@ -1,0 +1,9 @@
+// What a tokenizer does around its vocabulary: normalizing, splitting into words, and from tokens back to text.
+//
+// May include: base, base/structured, model/text/pattern, model/text/unicode.
+#pragma once
+
+#include "model/text/stages/decoder.h"
+#include "model/text/stages/normalizer.h"
+#include "model/text/stages/pretokenizers.h"
+#include "model/text/stages/split.h"

@@ -1,0 +1,7 @@
+// Tokenizers read from and written to files: GGUF metadata, tokenizer.json, SentencePiece, files of ranks.
+//
+// May include: base, base/file, base/structured, model/file, model/text/stages, model/text/tokenizer,
+// model/text/unicode, model/text/vocabulary.
+#pragma once
+
+#include "model/text/tokenizer/file/gguf_vocabulary.h"

@@ -1,0 +1,192 @@
+// Tokenizers from GGUF metadata: the tokenizer.* keys.
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "model/file/gguf.h"
+#include "model/text/tokenizer/file/gguf_vocabulary.h"
+#include "model/text/tokenizer/tokenizer_parts.h"
+
+namespace lumen::model {
+namespace {
+
+std::pair<std::string, std::string> read_merge(const std::string& text, const std::string& where) {
+  // The first character belongs to the left token even when it is a space.
+  const size_t space = text.find(' ', 1);
+  if (text.empty() || space == std::string::npos || space + 1 == text.size())
+    throw user_error("{}: '{}' in tokenizer.ggml.merges is no pair", where, text);
+  return {text.substr(0, space), text.substr(space + 1)};
+}
+
+bool has_token(const TokenizerParts& p, int64_t id) {
+  return id >= 0 && id < static_cast<int64_t>(p.tokens.size()) && !p.tokens[static_cast<size_t>(id)].empty();
+}
+
+// The id that a key names; nothing where the key is missing, or names padding. `count`: of tokens, padding included.
+std::optional<TokenId> read_id(const GgufMetadata& m, const char* key, const TokenizerParts& p, int64_t count) {
+  if (!m.has(key)) return std::nullopt;
+  const int64_t id = m.integer(key);
+  if (id < 0 || id >= count)
+    throw user_error("{}: {}: {} is outside the vocabulary of {} tokens", m.source, key, id, count);
+  return has_token(p, id) ? std::optional(static_cast<TokenId>(id)) : std::nullopt;
+}
+
+// Ids with a meaning. Where the file names none, those usual for its kind of vocabulary count, if there are so many.
+void read_special(const GgufMetadata& m, const VocabularyRow& row, int64_t count, TokenizerParts& p) {
+  const auto id = [&](std::initializer_list<const char*> keys, int64_t usual) -> std::optional<TokenId> {
+    for (const char* key : keys) {
+      if (m.has(key)) return read_id(m, key, p, count);
+    }
+    return has_token(p, usual) ? std::optional(static_cast<TokenId>(usual)) : std::nullopt;
+  };
+  const bool pieces = row.kind == VocabularyKind::word_piece;
+  const char *bos = "tokenizer.ggml.bos_token_id", *eos = "tokenizer.ggml.eos_token_id";
+  if (pieces) {
+    p.bos = id({"tokenizer.ggml.cls_token_id", bos}, row.bos);
+    p.eos = id({"tokenizer.ggml.seperator_token_id", eos}, row.eos);
+  } else {
+    p.bos = id({bos}, row.bos);
+    p.eos = id({eos}, row.eos);
+  }
+  p.unknown = id({"tokenizer.ggml.unknown_token_id"}, row.unknown);
+  p.end_of_generation = ends_of_gguf(m, count);
+}
+
+std::vector<TokenKind> read_kinds(const GgufMetadata& m, size_t count) {
+  std::vector<TokenKind> kinds(count, TokenKind::normal);
+  if (!m.has("tokenizer.ggml.token_type")) return kinds;
+  const std::vector<int64_t> types = m.integers("tokenizer.ggml.token_type");
+  if (types.size() != count) throw user_error("{}: {} token types for {} tokens", m.source, types.size(), count);
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] < 0 || types[i] > 6) throw user_error("{}: token {} has the unknown type {}", m.source, i, types[i]);
+    kinds[i] = types[i] == 0 ? TokenKind::normal : static_cast<TokenKind>(types[i]);
+  }
+  return kinds;
+}
+
+// Padding is no part of a vocabulary: what stands between other tokens becomes a gap, and the rest goes.
+void drop_padding(TokenizerParts& p) {
+  size_t used = 0;
+  for (size_t i = 0; i < p.tokens.size(); ++i) {
+    if (is_padding(p.tokens[i], p.kinds[i]))
+      p.tokens[i].clear();
+    else
+      used = i + 1;
+  }
+  p.tokens.resize(used);
+  p.kinds.resize(used);
+}
+
+// Files mark the beginnings of words where tokenizer.json marks the insides.
+std::string from_marked(const std::string& token) {
+  if (token.starts_with(kWordMark)) return token.substr(kWordMark.size());
+  return std::string(kInsideMark) + token;
+}
+
+// Text that a table of bytes in the metadata holds.
+std::string read_bytes(const GgufMetadata& m, const char* key) {
+  std::string out;
+  if (!m.has(key)) return out;
+  for (const int64_t b : m.integers(key)) out += static_cast<char>(b & 0xff);
+  return out;
+}
+
+// Merges of bytes, with the words of a row of the table.
+void read_byte_pairs(const GgufMetadata& m, const Pretokenizer& row, TokenizerParts& p) {
+  for (const std::string& merge : m.texts("tokenizer.ggml.merges")) p.merges.push_back(read_merge(merge, m.source));
+  if (row.nfc) p.normalizer = Normalizer({{.kind = NormalStep::Kind::nfc}});
+  p.ignore_merges = row.ignore_merges;
+  p.splitter = Splitter(row.steps, m.source);
+}
+
+void read_pieces(const GgufMetadata& m, size_t count, TokenizerParts& p) {
+  p.scores = m.numbers("tokenizer.ggml.scores");
+  if (p.scores.size() != count) throw user_error("{}: {} scores for {} tokens", m.source, p.scores.size(), count);
+  p.scores.resize(p.tokens.size());
+  p.fuse_unknown = p.byte_fallback = true;
+  if (m.boolean("tokenizer.ggml.treat_whitespace_as_suffix", false))
+    throw user_error("{}: white space behind words is not supported", m.source);
+  SpaceOptions spaces{.dummy_prefix = m.boolean("tokenizer.ggml.add_space_prefix", true)};
+  if (p.kind == VocabularyKind::unigram) {
+    spaces.remove_extra = m.boolean("tokenizer.ggml.remove_extra_whitespaces", false);
+    spaces.character_map = read_bytes(m, "tokenizer.ggml.precompiled_charsmap");
+    p.single_precision = true;
+  }
+  space_stages(spaces, p, m.source);
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
+  const std::string& where = m.source;
+  const PretokenizerTable& table = pretokenizers();
+  const std::string& kind = m.text("tokenizer.ggml.model");
+  const auto vocabulary = table.vocabularies.find(kind);
+  if (vocabulary == table.vocabularies.end()) {
+    throw Error(Exit::user, fmt::format("{}: tokenizers of kind '{}' are not supported", where, kind),
+                "the kinds known stand in models/pretokenizers.toml");
+  }
+  const VocabularyRow& usual = vocabulary->second;
+  const bool byte_pairs = usual.kind == VocabularyKind::byte_pair;
+  const std::string pre = m.text("tokenizer.ggml.pre", "default");
+  const Pretokenizer* row = byte_pairs ? table.find(pre) : nullptr;
+  if (m.has(kWholeJson) && (!row || m.boolean(kWholeCounts, false))) {
+    // The whole truth; what the other keys say counts all the same.
+    auto whole = read_json_parts(m.text(kWholeJson), where + ": " + kWholeJson, {});
+    const auto count = static_cast<int64_t>(
+        std::max(whole->tokens.size(), m.has("tokenizer.ggml.tokens") ? m.texts("tokenizer.ggml.tokens").size() : 0));
+    if (m.has("tokenizer.ggml.bos_token_id")) whole->bos = read_id(m, "tokenizer.ggml.bos_token_id", *whole, count);
+    if (m.has("tokenizer.ggml.eos_token_id")) whole->eos = read_id(m, "tokenizer.ggml.eos_token_id", *whole, count);
+    whole->end_of_generation = ends_of_gguf(m, count);
+    whole->chat_template = m.text("tokenizer.chat_template", "");
+    finish_tokenizer(*whole, where);
+    return Tokenizer(std::move(whole));
+  }
+  if (byte_pairs && !m.has("tokenizer.ggml.pre"))
+    warn(fmt::format("{}: tokenizer.ggml.pre is missing; words are split as by '{}'", where, pre));
+  if (byte_pairs && !row) {
+    throw Error(Exit::user, fmt::format("{}: unknown pre-tokenizer '{}'", where, pre),
+                "add a row for it to models/pretokenizers.toml");
+  }
+
+  auto parts = std::make_shared<TokenizerParts>();
+  TokenizerParts& p = *parts;
+  p.kind = usual.kind;
+  p.tokens = m.texts("tokenizer.ggml.tokens");
+  if (static_cast<int64_t>(p.tokens.size()) > kMaxVocabulary)
+    throw user_error("{}: {} tokens are too many", where, p.tokens.size());
+  const size_t count = p.tokens.size();
+  p.kinds = read_kinds(m, count);
+  drop_padding(p);
+  p.verbatim.assign(p.tokens.size(), false);
+  read_special(m, usual, static_cast<int64_t>(count), p);
+  if (p.kind == VocabularyKind::word_piece) {
+    p.continuing = kInsideMark;
+    for (size_t i = 0; i < p.tokens.size(); ++i) {
+      // What stands in brackets has a meaning of its own.
+      const std::string& t = p.tokens[i];
+      if (p.kinds[i] == TokenKind::normal && !(t.starts_with('[') && t.ends_with(']'))) p.tokens[i] = from_marked(t);
+    }
+    word_piece_stages(p, where);
+  } else if (byte_pairs) {
+    read_byte_pairs(m, *row, p);
+  } else {
+    read_pieces(m, count, p);
+  }
+  for (size_t i = 0; i < p.tokens.size(); ++i) {
+    const TokenKind k = p.kinds[i];
+    if (k != TokenKind::control && k != TokenKind::unknown && k != TokenKind::user_defined) continue;
+    p.verbatim[i] = true;
+    p.added_raw.add({.id = static_cast<TokenId>(i), .content = p.tokens[i], .control = k != TokenKind::user_defined});
+  }
+  if (p.bos && m.boolean("tokenizer.ggml.add_bos_token", byte_pairs ? row->add_bos : usual.add_bos))
+    p.prefix = {*p.bos};
+  const bool add_eos =
+      m.boolean("tokenizer.ggml.add_eos_token", usual.add_eos) || (p.kind == VocabularyKind::word_piece);
+  if (p.eos && add_eos) p.suffix = {*p.eos};
+  p.chat_template = m.text("tokenizer.chat_template", "");
+  finish_tokenizer(p, where);
+  return Tokenizer(std::move(parts));
+}
+
+}  // namespace lumen::model

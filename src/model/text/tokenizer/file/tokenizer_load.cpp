@@ -1,0 +1,108 @@
+// Tokenizers from files and folders, whatever form they have.
+#include "base/error.h"
+#include "base/file/file.h"
+#include "model/file/gguf.h"
+#include "model/text/tokenizer/file/ranks.h"
+#include "model/text/tokenizer/tokenizer_parts.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr uint64_t kLimit = uint64_t{1} << 30;
+
+std::string read_if_there(const std::filesystem::path& path) {
+  return std::filesystem::exists(path) ? read_file(path, kLimit) : std::string();
+}
+
+// vocab.json and merges.txt, the older pair of files of byte-level vocabularies, as one tokenizer.json.
+std::string join_pair(const std::filesystem::path& folder) {
+  using nlohmann::ordered_json;
+  const std::string where = (folder / "merges.txt").string(), text = read_file(folder / "merges.txt", kLimit);
+  ordered_json merges = ordered_json::array();
+  for (size_t at = 0; at < text.size();) {
+    size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty() && !(at == 0 && line.starts_with("#version"))) merges.push_back(line);
+    at = end + 1;
+  }
+  const ordered_json level = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
+  ordered_json root = {
+      {"pre_tokenizer", level},
+      {"decoder", level},
+      {"model",
+       {{"type", "BPE"},
+        {"merges", merges},
+        {"vocab", parse_json(read_file(folder / "vocab.json", kLimit), (folder / "vocab.json").string())}}}};
+  // Tokens behind the vocabulary, and specials in it, stand in tokenizer_config.json.
+  const std::string config_text = read_if_there(folder / "tokenizer_config.json");
+  ordered_json added = ordered_json::array();
+  if (!config_text.empty()) {
+    const auto config = parse_json(config_text, (folder / "tokenizer_config.json").string());
+    const auto list = config.find("added_tokens_decoder");
+    if (list != config.end() && list->is_object()) {
+      for (const auto& [id, entry] : list->items()) {
+        if (!entry.is_object()) throw user_error("{}: added token {} is no object", where, id);
+        ordered_json token = entry;
+        token["id"] = std::strtoll(id.c_str(), nullptr, 10);
+        added.push_back(token);
+      }
+    }
+  }
+  root["added_tokens"] = added;
+  return root.dump();
+}
+
+// A file of pieces or of ranks: both are called tokenizer.model.
+Tokenizer load_model_file(const std::filesystem::path& path, std::string_view text, std::string_view config) {
+  if (is_ranks(text)) return Tokenizer::from_json(ranks_as_json(text, path, config), path.string(), config);
+  return Tokenizer::from_sentencepiece(text, path.string(), config);
+}
+
+// The files of ranks that a folder may have besides tokenizer.model.
+std::filesystem::path ranks_file(const std::filesystem::path& folder) {
+  std::filesystem::path found;
+  std::error_code failure;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
+    if (entry.path().extension() != ".tiktoken" && entry.path().filename() != "tiktoken.model") continue;
+    if (!found.empty()) throw user_error("'{}' has several files of ranks", folder.string());
+    found = entry.path();
+  }
+  return found;
+}
+
+Tokenizer load_folder(const std::filesystem::path& path) {
+  const std::string config = read_if_there(path / "tokenizer_config.json");
+  const auto json = path / "tokenizer.json", pieces = path / "tokenizer.model";
+  if (std::filesystem::exists(json)) return Tokenizer::from_json(read_file(json, kLimit), json.string(), config);
+  if (std::filesystem::exists(pieces)) return load_model_file(pieces, read_file(pieces, kLimit), config);
+  if (const auto ranks = ranks_file(path); !ranks.empty())
+    return load_model_file(ranks, read_file(ranks, kLimit), config);
+  if (std::filesystem::exists(path / "vocab.json") && std::filesystem::exists(path / "merges.txt"))
+    return Tokenizer::from_json(join_pair(path), (path / "vocab.json").string(), config);
+  throw Error(Exit::user, fmt::format("'{}' holds no tokenizer", path.string()),
+              "tokenizer.json, tokenizer.model, *.tiktoken, or vocab.json with merges.txt is looked for");
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::load(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) {
+    const Tokenizer out = load_folder(path);
+    const std::string chat = read_if_there(path / "chat_template.jinja");
+    return chat.empty() ? out : out.with_chat_template(chat);
+  }
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.starts_with("GGUF")) return from_gguf(read_gguf_metadata(bytes, path.string()));
+  if (text.size() > kLimit) throw user_error("'{}' is too large for a tokenizer", path.string());
+  // A list of pieces begins with a byte that is a newline in JSON.
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (text.starts_with('\n') && (first == std::string_view::npos || text[first] != '{'))
+    return from_sentencepiece(text, path.string());
+  if (is_ranks(text)) return load_model_file(path, text, read_if_there(path.parent_path() / "tokenizer_config.json"));
+  return from_json(text, path.string());
+}
+
+}  // namespace lumen::model

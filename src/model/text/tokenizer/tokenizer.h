@@ -1,0 +1,116 @@
+// Tokenizers: text to token ids and back. A Tokenizer is an immutable value made from GGUF metadata, from a
+// tokenizer.json, from a SentencePiece file, by training on a text, or from the characters of a text; copies share
+// everything.
+//
+// Encoding:  text -> added tokens cut out -> normalised (normalizer.h) -> split into words (split.h) -> each word
+// through the model (byte_pair.h, unigram.h, word_piece.h). Each thread caches words. Any bytes may be encoded; nothing
+// is lost in encode and decode unless the tokenizer normalises or has no tokens for bytes. Vocabularies, regexes and
+// family names are data (models/pretokenizers.toml), never code. Proved by tests/model/text/tokenizer_test.cpp with
+// real vocabularies and the ids their owners' programs give.
+//
+// May include: base, base/structured, model/text/stages, model/text/unicode, model/text/vocabulary.
+// Offers: text_stats.h, tokenizer_parts.h.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lumen::model {
+
+class GgufMetadata;
+struct TokenizerParts;
+
+using TokenId = int32_t;  // as in word_model.h
+
+// Values as in GGUF's token_type.
+enum class TokenKind : int32_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+struct EncodeOptions {
+  bool add_special = false;    // put BOS / EOS where the tokenizer asks for them
+  bool parse_special = false;  // control tokens written in the text become tokens (templates); off for text of users
+};
+
+struct BpeTraining {
+  int64_t vocabulary = 512;                // tokens in all, specials included; at least 256 + specials
+  int64_t min_frequency = 2;               // pairs seen less often are not merged
+  std::vector<std::string> specials = {};  // control tokens, given the first ids
+  std::string end_of_text = {};            // one of specials: EOS (and BOS); empty = none
+  std::string split = {};                  // a row of the pre-tokenizer table; empty: the table's own choice
+};
+
+class Tokenizer {
+ public:
+  // From the tokenizer.* keys of a GGUF file.
+  static Tokenizer from_gguf(const GgufMetadata& metadata);
+  // From the text of a tokenizer.json. `config`, if any, is the text of tokenizer_config.json: BOS, EOS and the chat
+  // template stand there.
+  static Tokenizer from_json(std::string_view text, const std::string& name, std::string_view config = {});
+  // From the bytes of a SentencePiece model (byte pairs or unigram).
+  static Tokenizer from_sentencepiece(std::string_view bytes, const std::string& name, std::string_view config = {});
+  // From a .gguf, .json, .model or .tiktoken file, or a folder with tokenizer.json, tokenizer.model, a file of ranks,
+  // or vocab.json and merges.txt; chat_template.jinja in the folder is taken, too.
+  static Tokenizer load(const std::filesystem::path& path);
+  // Byte-level BPE learnt from a text. Deterministic: ties go to the lower pair of ids.
+  static Tokenizer train(std::string_view text, const BpeTraining& options);
+  // One token per distinct character (code point) of the text, in code point order; nothing else. A character outside
+  // the vocabulary is an Error at encode.
+  static Tokenizer characters(std::string_view text);
+
+  std::vector<TokenId> encode(std::string_view text, EncodeOptions options = {}) const;
+  // Many texts, with `threads` threads (0: all there are). The same ids as one after another.
+  std::vector<std::vector<TokenId>> encode_batch(std::span<const std::string_view> texts, EncodeOptions options = {},
+                                                 int threads = 0) const;
+  // Bytes of the tokens joined; control tokens are left out when `skip_special`. Ids outside the vocabulary: Error.
+  std::string decode(std::span<const TokenId> ids, bool skip_special = true) const;
+
+  int64_t size() const;                      // number of ids
+  bool has(TokenId id) const;                // false for gaps, and for ids a model has beyond the vocabulary
+  std::string_view token(TokenId id) const;  // as in the vocabulary (byte-level alphabet)
+  std::string bytes(TokenId id) const;       // what it stands for inside a text; control tokens: their name
+  TokenKind kind(TokenId id) const;
+  std::optional<TokenId> find(std::string_view token) const;  // by vocabulary text
+  std::optional<TokenId> bos() const;
+  std::optional<TokenId> eos() const;
+  // EOS, end of turn, end of message, and those of with_ends(): where sampling stops; ascending.
+  std::vector<TokenId> end_of_generation() const;
+  // Texts end with these, too: a model's config names them. They need not have tokens.
+  Tokenizer with_ends(std::span<const TokenId> more) const;
+  bool adds_bos() const;
+  bool adds_eos() const;
+  const std::string& chat_template() const;  // Jinja text, or empty
+  Tokenizer with_chat_template(std::string text) const;
+
+  void to_gguf(GgufMetadata& metadata) const;  // sets the tokenizer.* keys
+  std::string to_json() const;                 // tokenizer.json
+  std::string to_config_json() const;          // tokenizer_config.json: BOS, EOS, chat template
+
+  explicit Tokenizer(std::shared_ptr<const TokenizerParts> parts) : parts_(std::move(parts)) {}
+
+ private:
+  std::shared_ptr<const TokenizerParts> parts_;
+  std::shared_ptr<const std::string> chat_template_;       // in place of the one it came with
+  std::shared_ptr<const std::vector<TokenId>> more_ends_;  // with those it came with
+};
+
+// Decoding one token at a time: push() returns only complete UTF-8, an unfinished character waits for the next token.
+class TokenStream {
+ public:
+  explicit TokenStream(Tokenizer tokenizer, bool skip_special = true)
+      : tokenizer_(std::move(tokenizer)), skip_special_(skip_special) {}
+  std::string push(TokenId id);
+  std::string finish();  // what still waits, invalid bytes as U+FFFD
+
+ private:
+  Tokenizer tokenizer_;
+  bool skip_special_;
+  std::string pending_;
+  bool first_ = true;
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,42 @@
+// Sets of Unicode code points as sorted ranges, and the general categories and properties that patterns name. Proved by
+// tests/model/text/pattern_test.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lumen::model {
+
+class CodeSet {
+ public:
+  using Range = std::pair<char32_t, char32_t>;  // first and last, both inside
+
+  CodeSet() = default;
+  CodeSet(std::initializer_list<Range> ranges);
+  explicit CodeSet(std::vector<Range> ranges);  // any order, overlaps allowed
+
+  const std::vector<Range>& ranges() const { return ranges_; }
+  bool contains(char32_t c) const;
+  CodeSet complement() const;
+  CodeSet unite(const CodeSet& other) const;
+  CodeSet intersect(const CodeSet& other) const;
+  bool empty() const { return ranges_.empty(); }
+  friend bool operator==(const CodeSet&, const CodeSet&) = default;
+
+  // By a category's name of one or two letters ("L", "Lu", "Nd"), "Any", or the script "Han", "Hangul", "Hiragana",
+  // "Katakana"; nothing for other names.
+  static std::optional<CodeSet> property(std::string_view name);
+  static const CodeSet& white_space();  // White_Space
+  static const CodeSet& word();         // Alphabetic, marks, decimal digits, connectors
+  static const CodeSet& punctuation();  // ASCII punctuation and categories P
+
+ private:
+  std::vector<Range> ranges_;  // ascending, with gaps between them
+};
+
+constexpr char32_t kLastCode = 0x10ffff;
+
+}  // namespace lumen::model

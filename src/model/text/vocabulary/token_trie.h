@@ -1,0 +1,40 @@
+// Texts of tokens as a tree over bytes: prefixes of a text that are tokens, and walks over all tokens that share their
+// beginnings. Proved by tests/model/infer/grammar_test.cpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "model/text/vocabulary/word_model.h"
+
+namespace lumen::model {
+
+class TokenTrie {
+ public:
+  struct Node {
+    uint32_t first_child = 0;  // children lie side by side, by byte
+    uint16_t children = 0;
+    uint8_t byte = 0;
+    TokenId token = -1;  // the token that ends here, or -1
+  };
+
+  TokenTrie() = default;
+  // Of several tokens with one text the first one counts; `same` chains the others. Empty texts are left out.
+  explicit TokenTrie(std::vector<std::pair<std::string_view, TokenId>> tokens);
+
+  const std::vector<Node>& nodes() const { return nodes_; }  // [0] is the root
+  // The child of a node, 0 when there is none.
+  uint32_t child(uint32_t node, uint8_t byte) const;
+  // Other tokens with the same text as this one, one after another; -1 at the end.
+  TokenId same(TokenId token) const;
+
+ private:
+  std::vector<Node> nodes_{Node{}};
+  std::array<uint32_t, 256> roots_{};
+  std::vector<std::pair<TokenId, TokenId>> same_;  // ascending
+};
+
+}  // namespace lumen::model

@@ -1,0 +1,42 @@
+// A whole training run around a Trainer: live line, evaluations, metrics, checkpoints, and a graceful end on Ctrl-C.
+// Nothing broken is saved: before a checkpoint is written, the loss with its weights and all its numbers are seen to be
+// finite; the oldest one goes when the step after the newest was good, too. Where the recipe asks for it, a run goes
+// back to its last good checkpoint instead of ending, ends when evaluations get no better, and hands over the best.
+// Proved by tests/model/train/train_test.cpp, guard_test.cpp and rollback_test.cpp.
+//
+// May include: base, base/file, base/structured, model/arch/adapter, model/arch/checkpoint, model/arch/family,
+// model/compress, model/eval, model/file, model/infer/measure, model/report, model/train/record, model/train/rewrite,
+// model/train/trainer, run/engine.
+// Offers: outputs.h, saver.h.
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <string>
+
+#include "model/train/trainer/trainer.h"
+
+namespace lumen::model {
+
+struct LoopOptions {
+  std::filesystem::path out;                // checkpoints and metrics.jsonl; empty: nothing is written
+  const std::atomic<bool>* stop = nullptr;  // set by a signal: save and return early
+  std::string title = "train";              // begins the live line
+  double ceiling = 0;                       // operations a second the device can do (product_ceiling); 0: not known
+};
+
+struct LoopResult {
+  double train_loss = 0;       // mean of the last 50 steps, nats per token
+  double validation_loss = 0;  // whole validation text (or the recipe's windows); not computed when interrupted
+  int64_t best_step = -1;      // whose weights are the trainer's now, where the recipe asks for the best; else -1
+  double best_validation = 0;  // of all evaluations
+  double seconds = 0;
+  double tokens_per_second = 0;  // training steps alone
+  bool interrupted = false;
+  std::filesystem::path checkpoint;  // the last one written
+};
+
+// Error (exit 4) when a loss, a gradient or a weight is not finite: it says which checkpoint is good and how to go on.
+LoopResult run_training(Trainer& trainer, const LoopOptions& options);
+
+}  // namespace lumen::model

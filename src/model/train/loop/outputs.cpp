@@ -1,0 +1,363 @@
+#include "model/train/loop/outputs.h"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/structured/json.h"
+#include "model/arch/adapter/adapter_write.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/arch/family/config_file.h"
+#include "model/compress/merge.h"
+#include "model/compress/quantize.h"
+#include "model/file/own_input.h"
+#include "model/infer/measure/perplexity_divergence.h"
+#include "model/report/report.h"
+#include "model/train/record/provenance.h"
+#include "model/train/rewrite/rewrite.h"
+#include "run/engine/stages.h"
+
+namespace lumen::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRounded = "model-rounded.gguf";
+constexpr const char* kAverage = "model-ema.gguf";
+constexpr const char* kFolder = "hf";
+constexpr const char* kAdapter = "adapter";
+constexpr const char* kAdapterGguf = "adapter.gguf";
+constexpr const char* kPlain = "adapter-plain";  // the same beside the model as it was given
+constexpr const char* kPlainGguf = "adapter-plain.gguf";
+constexpr const char* kOutputs[] = {kModelFile,   kRounded, kAverage,   kFolder,     kAdapter,
+                                    kAdapterGguf, kPlain,   kPlainGguf, kReportName, kRunFile};
+
+constexpr int64_t kCheckedRows = 8;  // of the validation data, by which a merged model is checked
+
+constexpr size_t kLongestName = 63;  // of a tensor in a GGUF file
+
+// The float format `type` names; null for other formats and mixtures.
+FormatRef float_format(const FormatLibrary& formats, const std::string& type) {
+  const FormatRef f = formats.find(type);
+  if (!f) return nullptr;
+  for (const Scalar s : {Scalar::f32, Scalar::f16, Scalar::bf16})
+    if (is_plain(*f, s)) return f;
+  return nullptr;
+}
+
+QuantizeOptions rounding_to(const std::string& type) {
+  QuantizeOptions options;
+  options.target = type;
+  return options;
+}
+
+void check_gguf(const Model& model) {
+  if (model.family->gguf_architecture().empty())
+    throw user_error("the family '{}' has no name in GGUF files", model.family->name());
+  for (const Parameter& p : model.parameters) {
+    if (p.gguf.empty())
+      throw Error(Exit::user,
+                  fmt::format("parameter '{}' of '{}' has no name in GGUF files", p.name, model.family->name()),
+                  "give it the attribute gguf in the family's text");
+    if (p.gguf.size() > kLongestName)
+      throw user_error("parameter '{}': GGUF allows names of at most {} bytes", p.name, kLongestName);
+    if (p.shape.size() > 4) throw user_error("parameter '{}': GGUF allows at most 4 dimensions", p.name);
+  }
+  GgufMetadata metadata = model.metadata;
+  (void)write_gguf_config(*model.family, model.config, metadata);
+  if (model.tokenizer && !metadata.has("tokenizer.ggml.model")) model.tokenizer->to_gguf(metadata);
+}
+
+void check_hf(const Model& model, const Recipe& recipe) {
+  const bool described = model.files.contains("config.json");
+  if (model.family->hf_architectures().empty() && !described) {
+    throw Error(Exit::user,
+                fmt::format("the family '{}' has no names for a Hugging Face folder (--hf)", model.family->name()),
+                "give the family the attribute hf in its text, or train without --hf");
+  }
+  for (const Parameter& p : model.parameters) {
+    if (!p.hf.empty() || !p.hf_rows.empty()) continue;
+    if (p.optional && p.frozen) continue;  // decided by its values, which stay
+    throw Error(Exit::user, fmt::format("parameter '{}' has values no Hugging Face folder can hold (--hf)", p.name),
+                "give it the attribute hf in the family's text, or train without --hf");
+  }
+  nlohmann::json config = described ? parse_json(model.files.at("config.json"), "config.json") : nlohmann::json();
+  if (!config.is_object()) config = nlohmann::json::object();
+  write_hf_config(*model.family, model.config, config);
+  (void)read_hf_config(*model.family, config, "config.json");
+  if (model.tokenizer) {
+    (void)model.tokenizer->to_json();
+    (void)model.tokenizer->to_config_json();
+  }
+  if (float_format(model.family->library().formats(), recipe.output_type)) return;
+  for (const auto& [name, format] : choose_formats(model, rounding_to(recipe.output_type), nullptr)) {
+    if (format->safetensors_type.empty())
+      throw Error(
+          Exit::usage,
+          fmt::format("--output-type {}: '{}' would be held in '{}', which has no place in a Hugging Face folder "
+                      "(--hf)",
+                      recipe.output_type, name, format->name),
+          "leave one of the two away; `lumen quantize` rounds the trained model later");
+  }
+}
+
+double count_of(const Model& model) {
+  double count = 0;
+  for (const Parameter& p : model.parameters) count += static_cast<double>(p.count());
+  return count;
+}
+
+double adapter_count(const Model& model, const Recipe& recipe) {
+  double count = 0;
+  const Method method(model, recipe, {});
+  for (const Parameter& p : method.trained()) count += static_cast<double>(p.count());
+  return count;
+}
+
+Model in_type(run::Engine& engine, const Model& model, const std::string& type, int* file_type) {
+  const FormatRef format = float_format(model.family->library().formats(), type);
+  if (format) return with_floats(engine, model, format);
+  QuantizeReport report;
+  Model out = quantize(engine, model, rounding_to(type), &report);
+  *file_type = report.file_type;
+  return out;
+}
+
+Provenance provenance_of(const Trainer& trainer, const Model& model) {
+  const Recipe& recipe = trainer.recipe();
+  Provenance from;
+  const Trainer::Origin origin = trainer.origin();
+  from.base = origin.place;
+  from.base_hash = origin.hash;
+  const Trainer::Origin teacher = trainer.taught_by();
+  from.teacher = teacher.place;
+  from.teacher_hash = teacher.hash;
+  from.files = trainer.batches().files();
+  for (DataFile& f : from.files)
+    if (!f.path.empty()) f.path = fs::absolute(f.path).lexically_normal().string();
+  from.tokens = trainer.batches().token_hash().hex();
+  from.recipe = describe_training(recipe);
+  from.formats = formats_of(model);
+  from.compiler = run::compiler_version();
+  return from;
+}
+
+// How far a merged file is from what was trained, over validation data.
+Divergence distance(run::Engine& engine, Trainer& trainer, const fs::path& merged, const fs::path& scratch) {
+  const Model base = trainer.model();
+  const Batches& batches = trainer.batches();
+  const Batch rows = batches.validation(0, std::min(kCheckedRows, batches.validation_rows()));
+  PerplexityOptions options;
+  options.length = rows.length;
+  options.full = true;
+  options.exact = true;
+  // Both in the precision of the run: what is compared is the weights.
+  options.products = product_type(trainer.recipe().precision, base.family->library().formats());
+  const std::vector<TokenId> text(rows.tokens.begin(), rows.tokens.end());
+  const Scratch guard(scratch);
+  LogitsSource source;
+  source.vocabulary = base.integer("vocab");
+  source.logits = [&](std::span<const TokenId> window, std::span<float> out) { trainer.logits(window, out); };
+  record_logits(source, text, options, scratch);
+  const Model written = read_gguf(base.family->library().shared_from_this(), merged);
+  const LoadedModel loaded(engine, written);
+  return divergence(loaded, text, options, scratch);
+}
+
+// The merged model: in the bytes that were trained, or folded in the type asked for.
+void write_merged(run::Engine& engine, Trainer& trainer, const fs::path& path, bool hugging_face) {
+  const Model base = trainer.model();
+  if (const Shipping* shipping = trainer.shipping()) {
+    Model result = base;
+    for (auto& [name, w] : result.weights) {
+      if (!shipping->is_changed(name)) continue;
+      const FormatRef format = shipping->format_of(name);
+      w.type.element = {Scalar::f32, format && !is_plain(*format, Scalar::f32) ? format : nullptr};
+      w.bytes = {};
+    }
+    set_record(result.metadata, record_of(provenance_of(trainer, result)));
+    const WeightSource source = [&](const Parameter& p) { return trainer.shipped(p); };
+    if (hugging_face)
+      write_hf(result, path, source);
+    else
+      write_gguf(result, path, shipping->file_type(), 0, source);
+    return;
+  }
+  const std::vector<ScaledAdapter> adapters = {{trainer.adapter()}};
+  MergeOptions options;
+  options.type = trainer.recipe().merge;
+  options.hugging_face = hugging_face;
+  options.record = record_of(provenance_of(trainer, base));
+  (void)Merge(engine, base, adapters, options).write(path);
+}
+
+std::vector<std::string> write_adapter_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {
+  const Recipe& recipe = trainer.recipe();
+  const Model base = trainer.model();
+  const Adapter adapter = trainer.adapter();
+  AdapterFile about;
+  about.base = recipe.base;
+  about.record = record_of(provenance_of(trainer, base));
+  std::vector<std::string> lines;
+  // Fields and magnitudes of groups have no place in such files.
+  const Shipping* shipping = trainer.shipping();
+  const bool alone = !shipping || shipping->parameters().empty();
+  const auto write_both = [&](const Adapter& one, const AdapterFile& what, const char* name, const char* gguf) {
+    const auto try_to = [&](const fs::path& path, const char* kind, const auto& check, const auto& write) {
+      try {
+        check();
+      } catch (const Error& error) {
+        lines.push_back(fmt::format("no {}: {}", path.string(), error.what()));
+        return;
+      }
+      write(path);
+      lines.push_back(recipe.adapter.rewrites() ? fmt::format("{} ({}, beside {})", path.string(), kind, what.base)
+                                                : fmt::format("{} ({})", path.string(), kind));
+    };
+    try_to(
+        folder / name, "adapter, PEFT", [&] { check_adapter_folder(base, one); },
+        [&](const fs::path& path) { write_adapter_folder(base, one, path, what); });
+    try_to(
+        folder / gguf, "adapter, GGUF", [&] { check_adapter_gguf(base, one); },
+        [&](const fs::path& path) { write_adapter_gguf(base, one, path, what); });
+  };
+  if (alone) {
+    std::optional<Beginning> began;
+    if (recipe.adapter.rewrites() && rewritten_base(folder)) began = read_beginning(base, trainer.changes(), folder);
+    AdapterFile own = about;
+    if (began)
+      own.record["lumen.rewritten"] =
+          fmt::format("{} of {}", recipe.adapter.init, fs::path(began->base).filename().string());
+    write_both(adapter, own, kAdapter, kAdapterGguf);
+    if (began) {
+      if (const auto plain = beside_given(base, adapter, began->adapter, recipe.adapter)) {
+        AdapterFile given = about;
+        given.base = began->base;
+        write_both(*plain, given, kPlain, kPlainGguf);
+      }
+    }
+  } else {
+    lines.push_back("no adapter: what was learned of the formats is in the merged model alone");
+  }
+  if (!shipping && recipe.merge.empty()) {
+    write_run_file(folder, provenance_of(trainer, base), {kAdapter, kAdapterGguf, kPlain, kPlainGguf, kBeginning});
+    return lines;
+  }
+  const Scratch staged(folder / fmt::format(".{}.{}.unchecked", kModelFile, ::getpid()));
+  write_merged(engine, trainer, staged.path, false);
+  const Divergence d =
+      distance(engine, trainer, staged.path, folder / fmt::format(".{}.{}.logits", kModelFile, ::getpid()));
+  const std::string far =
+      fmt::format("KL divergence {:.2e} nats per token from what was trained, over {} tokens", d.mean, d.tokens);
+  if (shipping && !(d.mean <= recipe.ship.max_kl))
+    throw Error(Exit::verify,
+                fmt::format("the merged model is not what was trained: {}; ship.max_kl is {}", far, recipe.ship.max_kl),
+                "the adapter is in the checkpoint; `lumen merge` folds it in without this bound");
+  fs::rename(staged.path, folder / kModelFile);
+  lines.push_back(fmt::format("{} (merged, {}; {})", (folder / kModelFile).string(),
+                              shipping ? recipe.ship.type : recipe.merge, far));
+  if (recipe.hugging_face) {
+    write_merged(engine, trainer, folder / kFolder, true);
+    write_run_file(folder / kFolder, provenance_of(trainer, base), kFolderFiles);
+    lines.push_back(fmt::format("{} (merged)", (folder / kFolder).string()));
+  }
+  write_run_file(folder, provenance_of(trainer, base),
+                 {kModelFile, kAdapter, kAdapterGguf, kPlain, kPlainGguf, kBeginning, kFolder});
+  return lines;
+}
+
+}  // namespace
+
+void check_outputs(const Model& model, const Recipe& recipe) {
+  if (!float_format(model.family->library().formats(), recipe.output_type))
+    (void)choose_formats(model, rounding_to(recipe.output_type), nullptr);
+  (void)fake_assignments(recipe.quantize, model);
+  check_gguf(model);
+  if (recipe.hugging_face) check_hf(model, recipe);
+}
+
+void require_room(const fs::path& folder, const Model& model, const Recipe& recipe, int64_t kept) {
+  const double weights = recipe.adapter.trains() ? adapter_count(model, recipe) : count_of(model);
+  const double checkpoint = weights * (param_scalar(recipe.param_type) == Scalar::f32 ? 12 : 10);
+  double saves = 1;
+  if (recipe.save_every > 0) saves += static_cast<double>(recipe.schedule.steps / recipe.save_every);
+  // With a limit the oldest goes when the newest has proved good: one more than the limit at a time.
+  if (recipe.keep > 0) saves = std::min(saves, std::max(1.0, static_cast<double>(recipe.keep + 1 - kept)));
+  const bool merges = recipe.ship.ships() || !recipe.merge.empty();
+  const double models = (recipe.adapter.trains() && merges ? count_of(model) / weights : 1) * weights * 4 *
+                        (1 + (recipe.quantize.empty() ? 0 : 1) + (recipe.hugging_face ? 1 : 0) +
+                         (recipe.optimizer.ema_decay > 0 ? 1 : 0));
+  struct statvfs disk{};
+  if (::statvfs(folder.c_str(), &disk) != 0) return;  // a file system that does not tell
+  const double room = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
+  if (checkpoint * saves + models <= room) return;
+  throw Error(
+      Exit::user,
+      fmt::format("'{}' has room for {:.2f} GB, but this run writes about {:.2f} GB: {:.0f} checkpoints of {:.2f} "
+                  "GB, models of {:.2f} GB",
+                  folder.string(), room / 1e9, (checkpoint * saves + models) / 1e9, saves, checkpoint / 1e9,
+                  models / 1e9),
+      "free some space, name another folder with --out, or keep fewer checkpoints with --keep");
+}
+
+std::vector<fs::path> earlier_outputs(const fs::path& folder) {
+  std::vector<fs::path> found = list_checkpoints(folder);
+  std::error_code error;
+  for (const char* name : kOutputs)
+    if (fs::exists(folder / name, error)) found.push_back(folder / name);
+  for (const fs::path& path : rewritten_files(folder)) found.push_back(path);
+  return found;
+}
+
+void refuse_own_base(const fs::path& folder, std::span<const fs::path> inputs, bool resumed) {
+  Paths outputs, written;
+  std::error_code failure;
+  for (const char* name : kOutputs) written.push_back(folder / name);
+  if (!resumed)
+    for (const fs::path& path : rewritten_files(folder)) written.push_back(path);
+  for (const fs::path& path : written) {
+    outputs.push_back(path);
+    if (!fs::is_directory(path, failure)) continue;
+    for (const auto& entry : fs::directory_iterator(path, failure)) outputs.push_back(entry.path());
+  }
+  refuse_own_input(inputs, outputs, "name another folder with --out");
+}
+
+std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, const fs::path& folder) {
+  const Recipe& recipe = trainer.recipe();
+  if (trainer.has_adapter()) return write_adapter_outputs(engine, trainer, folder);
+  int file_type = -1;
+  Model trained = in_type(engine, trainer.model(), recipe.output_type, &file_type);
+  const Provenance from = provenance_of(trainer, trained);
+  set_record(trained.metadata, record_of(from));
+  std::vector<std::string> lines;
+  write_gguf(trained, folder / kModelFile, file_type);
+  lines.push_back(fmt::format("{} ({})", (folder / kModelFile).string(), recipe.output_type));
+  if (!recipe.quantize.empty()) {
+    Model rounded = trainer.rounded();
+    set_record(rounded.metadata, record_of(provenance_of(trainer, rounded)));
+    write_gguf(rounded, folder / kRounded, static_cast<int>(recipe.file_type));
+    lines.push_back(fmt::format("{} (the recipe's formats)", (folder / kRounded).string()));
+  }
+  if (trainer.has_average()) {
+    trainer.exchange_average();
+    Model average = in_type(engine, trainer.model(), recipe.output_type, &file_type);
+    trainer.exchange_average();
+    set_record(average.metadata, record_of(from));
+    write_gguf(average, folder / kAverage, file_type);
+    lines.push_back(fmt::format("{} ({}, the mean of the weights)", (folder / kAverage).string(), recipe.output_type));
+  }
+  if (recipe.hugging_face) {
+    write_hf(trained, folder / kFolder);
+    write_run_file(folder / kFolder, from, kFolderFiles);
+    lines.push_back(fmt::format("{} ({})", (folder / kFolder).string(), recipe.output_type));
+  }
+  write_run_file(folder, from, {kModelFile, kRounded, kAverage, kFolder});
+  return lines;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,203 @@
+#include "model/train/method/method.h"
+
+#include "base/error.h"
+#include "graph/grad/reverse.h"
+#include "graph/grad/work.h"
+#include "graph/transform/segments.h"
+#include "model/train/method/lora.h"
+#include "model/train/objective/teacher.h"
+
+namespace lumen::model {
+
+Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const Model* teacher)
+    : model_(model),
+      recipe_(recipe),
+      form_(form),
+      teacher_(teacher),
+      optimizer_(model.family->library(), recipe.optimizer) {
+  if (teacher) require_teacher(model, *teacher);
+  for (const char* function : {"loss", "token_loss"})
+    if (!model.family->has_function(function))
+      throw user_error("the family '{}' cannot be trained: it has no function '{}'", model.family->name(), function);
+  if (!recipe.objective.name.empty()) objective_.emplace(model.family->library(), recipe.objective);
+  if (!recipe.objective.teacher.empty() && (!objective_ || !objective_->reads("teacher")) && !recipe.eval_kl)
+    throw Error(Exit::usage, fmt::format("--teacher {}: nothing learns from a teacher here", recipe.objective.teacher),
+                "--objective distillation does; --eval-kl measures how far the model is from it");
+  if (recipe.eval_kl && !recipe.adapter.trains() && !teacher)
+    throw Error(Exit::usage, "--eval-kl: there is no reference that the model could have gone from",
+                "--teacher MODEL names one; beside an adapter (--lora) it is the model without it");
+  if (recipe.eval_kl && !model.family->has_function("forward"))
+    throw user_error("--eval-kl: the family '{}' has no function 'forward'", model.family->name());
+  if (objective_ && !model.family->has_function(objective_->function()))
+    throw user_error("the family '{}' cannot be trained for '{}': it has no function '{}'", model.family->name(),
+                     objective_->name(), objective_->function());
+  options_.symbols = {{"B", recipe.batch}, {"T", window_length(model, recipe)}};
+  options_.products = product_type(recipe.precision, model.family->library().formats());
+  // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
+  options_.exact = recipe.adapter.trains() && !has_short_products();
+  loss_ = function(objective_ ? objective_->function() : form.weights ? "token_loss" : "loss");
+  if (!objective_ && form.weights) loss_ = weighted_loss(std::move(loss_));
+  const Scalar type = param_scalar(recipe.param_type);
+  if (recipe.adapter.trains()) {
+    if (!recipe.quantize.empty())
+      throw Error(Exit::usage, "an adapter and [[quantize]] rules contradict each other: its model is not trained",
+                  "leave one of the two away");
+    changes_ = adapter_changes(model, graph::low_rank_places(loss_), recipe.adapter);
+    trained_ = adapter_parameters(model, changes_, recipe.adapter);
+    require_members(recipe.groups, trained_);
+    trained_ = grouped(std::move(trained_), recipe.groups);
+    held_ = holding_of(trained_, type);
+    if (recipe.ship.ships()) {
+      shipping_.emplace(model, recipe, changes_);
+      for (const Parameter& p : shipping_->parameters()) trained_.push_back(p);
+      shipping_->hold_still(trained_);
+      loss_ = shipping_->apply(std::move(loss_));
+    } else {
+      loss_ = graph::add_low_rank(std::move(loss_), changes_);
+    }
+  } else {
+    for (const Parameter& p : model.parameters)
+      if (!p.frozen) trained_.push_back(p);
+    // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights
+    // themselves.
+    roundings_ = fake_assignments(recipe.quantize, model);
+    graph::assign_formats(loss_, roundings_);
+    learned_ = learned_fields(loss_, roundings_);
+    std::vector<Parameter> fields;
+    for (const LearnedField& f : learned_) fields.push_back(f.parameter);
+    std::vector<Parameter> all = trained_;
+    all.insert(all.end(), fields.begin(), fields.end());
+    require_members(recipe.groups, all);
+    trained_ = grouped(std::move(trained_), recipe.groups);
+    held_ = holding_of(trained_, type);
+    for (Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
+  }
+  loss_ = graph::bind_symbols(loss_, options_.symbols);
+  if (objective_) {
+    const std::optional<graph::Graph> theirs = this->teacher();
+    loss_ = objective_->over(std::move(loss_), form_.weights, theirs ? &*theirs : nullptr);
+  }
+}
+
+graph::Graph Method::function(const char* name) const {
+  graph::Graph g = model_.family->function(name, model_.config);
+  if (form_.starts) graph::keep_texts_apart(g);
+  return g;
+}
+
+std::optional<graph::Graph> Method::teacher() const {
+  if (!objective_ || !objective_->reads("teacher")) return {};
+  if (!teacher_ && !is_frozen())
+    throw Error(Exit::usage,
+                fmt::format("the objective '{}' learns from a teacher, or from the model without its adapter; there is "
+                            "neither",
+                            objective_->name()),
+                "--teacher MODEL names one; --lora trains an adapter");
+  if (!teacher_ && recipe_.adapter.rewrites())
+    throw Error(
+        Exit::usage,
+        fmt::format("the objective '{}' learns from the model without its adapter, which adapter.init {} changes",
+                    objective_->name(), recipe_.adapter.init),
+        "begin with --lora-init default, or name a --teacher");
+  return reference_logits();
+}
+
+graph::Graph Method::reference_logits() const {
+  return graph::bind_symbols(teacher_ ? teacher_logits(*teacher_, form_.starts) : function("forward"),
+                             options_.symbols);
+}
+
+Method::Work Method::finished(graph::Graph graph) const {
+  if (shipping_) graph = graph::narrow_gradients(std::move(graph));
+  Work work{graph::fill_norms(std::move(graph), changes_), options_};
+  add_stored_formats(work);
+  return work;
+}
+
+void Method::add_stored_formats(Work& work) const {
+  if (is_frozen()) work.options.assignments = stored_formats(model_, work.graph);
+  if (!teacher_) return;
+  for (graph::FormatAssignment& a : teacher_formats(*teacher_, work.graph))
+    work.options.assignments.push_back(std::move(a));
+}
+
+Method::Work Method::step() const {
+  return finished(training_step(loss_, trained_, optimizer_, held_));
+}
+
+Method::Work Method::accumulate() const {
+  return finished(accumulate_step(loss_, trained_, parts(), held_));
+}
+
+Method::Work Method::apply() const {
+  run::CompileOptions options;
+  options.symbols = options_.symbols;
+  return {apply_step(trained_, optimizer_, held_), options};
+}
+
+Method::Work Method::evaluation() const {
+  return evaluated(with_roundings(function("token_loss")));
+}
+
+Method::Work Method::logits(int64_t length) const {
+  Work work = evaluated(with_roundings(model_.family->function("forward", model_.config)), {{"B", 1}, {"T", length}});
+  work.options.exact = true;
+  return work;
+}
+
+Method::Work Method::reference() const {
+  return evaluated(function("token_loss"));
+}
+
+Method::Work Method::divergence() const {
+  graph::Graph policy = graph::bind_symbols(with_roundings(function("forward")), options_.symbols);
+  return evaluated(divergence_from(model_.family->library(), std::move(policy), reference_logits()));
+}
+
+Method::Work Method::objective_loss() const {
+  const std::optional<graph::Graph> theirs = teacher();
+  graph::Graph policy = graph::bind_symbols(with_roundings(function(objective_->function())), options_.symbols);
+  return evaluated(objective_->over(std::move(policy), form_.weights, theirs ? &*theirs : nullptr));
+}
+
+// As training sees the model, without what it leaves out at random.
+graph::Graph Method::with_roundings(graph::Graph g) const {
+  if (shipping_)
+    g = shipping_->apply(std::move(g));
+  else if (is_frozen())
+    g = graph::add_low_rank(std::move(g), without_dropout(changes_));
+  graph::assign_formats(g, roundings_);
+  return g;
+}
+
+Method::Work Method::evaluated(graph::Graph g) const {
+  return evaluated(std::move(g), options_.symbols);
+}
+
+Method::Work Method::evaluated(graph::Graph g, const graph::Bindings& symbols) const {
+  run::CompileOptions options;
+  options.symbols = symbols;
+  if (!held_.names.empty()) g = hold(std::move(g), held_);
+  graph::inline_calls(g);
+  g = graph::bind_symbols(g, options.symbols);
+  graph::compute_by_rows(g, most_logits(g, trained_));
+  if (is_frozen()) return finished(std::move(g));
+  Work work{std::move(g), options};
+  add_stored_formats(work);
+  return work;
+}
+
+double Method::operations() const {
+  std::vector<std::string> names;
+  for (const Parameter& p : trained_) names.push_back(p.name);
+  return graph::training_work(loss_, names) * static_cast<double>(recipe_.accumulate);
+}
+
+int64_t window_length(const Model& model, const Recipe& recipe) {
+  if (recipe.length > 0) return recipe.length;
+  if (!model.config.contains("context"))
+    throw usage_error("the family '{}' has no key 'context': give --length", model.family->name());
+  return model.integer("context");
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,101 @@
+// What a run trains, and the graphs of it: those the trainer compiles are those the forecast plans. Two ways to train:
+// all parameters, decoded to floats, or adapters beside weights that stay as their file holds them. Knows models and
+// recipes, no device. Proved by tests/model/train/train_test.cpp and tests/model/train/adapter/lora_test.cpp.
+//
+// May include: base, graph/grad, graph/pass, graph/transform, model/arch, model/arch/adapter, model/compress,
+// model/train/objective, model/train/optimizer, model/train/recipe, number/codec, run/device, run/engine.
+// Offers: lora.h, recomputation.h.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "graph/transform/low_rank.h"
+#include "model/arch/model.h"
+#include "model/train/method/learned.h"
+#include "model/train/method/ship.h"
+#include "model/train/objective/objective.h"
+#include "model/train/optimizer/optimizer.h"
+#include "model/train/recipe/recipe.h"
+#include "run/engine/engine.h"
+
+namespace lumen::model {
+
+inline constexpr const char* kWeights = "weights";  // what the loss of each position counts
+
+// What batches say of positions: what the loss of each counts, and where texts that share a row begin.
+struct BatchForm {
+  bool weights = false, starts = false;
+};
+
+class Method {
+ public:
+  // Of the model's weights only types are looked at;
+  // weights that are not there are f32. Error when the family cannot be trained, or the recipe asks for what it has
+  // not. `teacher`: another model, as the recipe names one.
+  Method(const Model& model, const Recipe& recipe, BatchForm form, const Model* teacher = nullptr);
+
+  // Weights stay as they are: only adapters are trained.
+  bool is_frozen() const { return !changes_.empty(); }
+  const std::vector<Parameter>& trained() const { return trained_; }  // weights and learned fields, or adapters
+  const Holding& held() const { return held_; }
+  // Products round what they multiply to a short float.
+  bool has_short_products() const { return options_.products.scalar != Scalar::f32; }
+  const Optimizer& optimizer() const { return optimizer_; }
+  const std::vector<graph::FormatAssignment>& roundings() const { return roundings_; }
+  const std::vector<LearnedField>& learned() const { return learned_; }
+  const std::vector<graph::LowRank>& changes() const { return changes_; }
+  // Of an adapter inside the rounding; null elsewhere.
+  const Shipping* shipping() const { return shipping_ ? &*shipping_ : nullptr; }
+
+  struct Work {
+    graph::Graph graph;
+    run::CompileOptions options;
+  };
+  Work step() const;                  // of one batch
+  Work accumulate() const;            // of one batch of several
+  Work apply() const;                 // after the last of them
+  Work evaluation() const;            // rows x length losses
+  Work logits(int64_t length) const;  // of one row: the family's `forward`
+  double operations() const;          // of the products of one step, all its batches (graph::training_work)
+
+  const Objective* objective() const { return objective_ ? &*objective_ : nullptr; }
+  // By what the losses of a step's batches are divided before they are added: weights sum to 1 over all of them.
+  int parts() const { return !objective_of_rows() && form_.weights ? 1 : static_cast<int>(recipe_.accumulate); }
+  Work reference() const;       // rows x length losses of the model without its adapter
+  Work divergence() const;      // rows x length: from the teacher, or from the model without its adapter
+  Work objective_loss() const;  // "loss", and metrics, of one batch
+
+ private:
+  Work finished(graph::Graph graph) const;
+  void add_stored_formats(Work& work) const;
+  // The objective's function of the model, texts of a row kept apart; a teacher's: another model, or this one without
+  // its adapter.
+  graph::Graph function(const char* name) const;
+  std::optional<graph::Graph> teacher() const;
+  graph::Graph reference_logits() const;
+  graph::Graph with_roundings(graph::Graph g) const;
+  Work evaluated(graph::Graph g) const;
+  Work evaluated(graph::Graph g, const graph::Bindings& symbols) const;
+  bool objective_of_rows() const { return objective_ && objective_->reads("logp"); }
+
+  const Model& model_;
+  const Recipe& recipe_;
+  BatchForm form_;
+  const Model* teacher_;
+  std::optional<Objective> objective_;
+  graph::Graph loss_;
+  run::CompileOptions options_;
+  std::vector<Parameter> trained_;
+  Holding held_;
+  Optimizer optimizer_;
+  std::vector<graph::FormatAssignment> roundings_;
+  std::vector<LearnedField> learned_;
+  std::vector<graph::LowRank> changes_;
+  std::optional<Shipping> shipping_;
+};
+
+// The recipe's windows, or as many tokens as the model's context.
+int64_t window_length(const Model& model, const Recipe& recipe);
+
+}  // namespace lumen::model

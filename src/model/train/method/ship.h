@@ -1,0 +1,66 @@
+// Train what you ship: with [ship] in a recipe an adapter is trained inside the rounding. The loss is that of
+// round(W + scale B A) in the formats the merged model will be written in, gradients go straight through, and what no
+// adapter changes is rounded before the first step, so that the merged file computes what was trained. Fields of the
+// formats (scales, offsets) may be learned with it, and each group may have a magnitude (DL-QAT): the decoded values
+// m (q s + b) are those of a group with the scale m s and the offset m b. The base stays as its file holds it; sums and
+// their codes live within a step. Knows models and graphs, not devices. Proved by
+// tests/model/train/adapter/ship_test.cpp.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/pass/pipeline.h"
+#include "graph/transform/rounded_sum.h"
+#include "model/arch/adapter/adapter.h"
+#include "model/train/method/learned.h"
+#include "model/train/recipe/recipe.h"
+
+namespace lumen::run {
+class Engine;
+}
+
+namespace lumen::model {
+
+inline constexpr const char* kRoleGroupMagnitude = "group_magnitude";
+
+class Shipping {
+ public:
+  Shipping() = default;
+  // Error (user) when a weight's format cannot be written, or its fields cannot be learned; usage where the adapter has
+  // what cannot be inside a rounding (dropout, magnitudes of rows).
+  Shipping(const Model& model, const Recipe& recipe, const std::vector<graph::LowRank>& changes);
+
+  // A function of the family, with sums in the place of weights.
+  graph::Graph apply(graph::Graph function) const;
+  // What is trained besides A and B, after apply() of the loss: fields and magnitudes.
+  const std::vector<LearnedField>& learned() const { return learned_; }
+  std::vector<Parameter> parameters() const;
+  // The factor on the rate of a parameter that `trains` leaves out is 0.
+  void hold_still(std::vector<Parameter>& trained) const;
+
+  // The format a weight is written in; null: floats.
+  FormatRef format_of(const std::string& parameter) const;
+  bool is_changed(const std::string& parameter) const;
+  int file_type() const { return file_type_; }
+
+ private:
+  ShipSettings settings_;
+  std::map<std::string, FormatRef> formats_;  // of weights that are rounded, adapted or not
+  std::vector<graph::RoundedSum> sums_;
+  std::vector<graph::FormatAssignment> roundings_;
+  std::vector<LearnedField> learned_;
+  std::map<std::string, graph::Shape> magnitudes_;  // by weight
+  int file_type_ = -1;
+};
+
+// Weights that no adapter changes, in the formats they ship in.
+void round_unchanged(run::Engine& engine, Model& model, const Shipping& shipping);
+
+// One weight as it is shipped: base and adapter summed and rounded as the training graph does it. `values`: learned
+// fields and magnitudes, by parameter name.
+Weight shipped_weight(run::Engine& engine, const Parameter& p, const Weight& base, const Adapter& adapter,
+                      const Shipping& shipping, const std::map<std::string, std::vector<float>>& values);
+
+}  // namespace lumen::model

@@ -1,0 +1,270 @@
+#include "model/train/optimizer/optimizer.h"
+
+#include <map>
+#include <set>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "graph/grad/reverse.h"
+#include "graph/ir/build.h"
+#include "graph/pass/pipeline.h"
+#include "run/device/require.h"
+
+namespace lumen::model {
+namespace {
+
+using graph::Builder;
+using graph::Graph;
+using graph::Role;
+using graph::ValueId;
+
+graph::Type f32_type(graph::Shape shape) {
+  return {std::move(shape), {Scalar::f32, nullptr}};
+}
+
+// The optimizer's part, shared by both ways to come by gradients.
+class OptimizerGraph {
+ public:
+  OptimizerGraph(Builder& build, const Optimizer& optimizer) : build_(build), optimizer_(optimizer) {
+    for (const auto& [name, unused] : optimizer.numbers(1, 1))
+      numbers_[name] = build.input(name, Role::data, f32_type({}));
+  }
+
+  // |all gradients|, rank 0.
+  ValueId norm(const std::vector<ValueId>& gradients) {
+    ValueId total = -1;
+    for (ValueId g : gradients) {
+      const graph::Shape shape = build_.type(g).shape;
+      std::vector<int> axes;
+      for (size_t i = 0; i < shape.size(); ++i) axes.push_back(static_cast<int>(i));
+      const ValueId squares = build_.mul(g, g);
+      const ValueId sum =
+          build_.reshape(axes.empty() ? squares : build_.reduce(squares, graph::Reduction::sum, axes), {});
+      squares_.push_back(sum);
+      total = total < 0 ? sum : build_.add(total, sum);
+    }
+    return build_.unary(ScalarOp::sqrt_, total);
+  }
+
+  void add_squares(Graph& g, const std::vector<Parameter>& trained) const {
+    for (size_t i = 0; i < trained.size(); ++i) {
+      g.results.push_back(squares_[i]);
+      g.result_names.push_back(kSquares + trained[i].name);
+    }
+  }
+
+  // min(1, max_norm / norm); the tiny addend keeps 0 / 0 away.
+  ValueId clip(ValueId norm) {
+    if (optimizer_.settings().max_norm <= 0) return build_.scalar(1.0);
+    const ValueId ratio =
+        build_.div(build_.scalar(optimizer_.settings().max_norm), build_.add(norm, build_.scalar(1e-12)));
+    return build_.binary(ScalarOp::min_, build_.scalar(1.0), ratio);
+  }
+
+  // `parameter` is the input, `value` what it holds as f32: the same unless it is held in another type.
+  void apply(const Parameter& p, ValueId parameter, ValueId value, ValueId gradient, ValueId clip) {
+    std::map<std::string, ValueId> known = {{"value", value}, {"gradient", build_.mul(gradient, clip)}};
+    for (const auto& [name, input] : numbers_) known[name.substr(name.find('.') + 1)] = input;
+    const ValueId rate = numbers_.at(kLearningRate);
+    known["rate"] = p.rate == 1 ? rate : build_.mul(rate, build_.scalar(p.rate));
+    std::map<std::string, ValueId> held;
+    for (const Optimizer::State& s : optimizer_.states(p)) {
+      held[s.name] = build_.input(optimizer_state(s.name, p.name), Role::state, s.type);
+      known[s.name] = seen(s, held[s.name]);
+    }
+    std::map<std::string, ValueId> next;
+    const ValueId result = append(optimizer_.update(p), known, &next);
+    for (const Optimizer::State& s : optimizer_.states(p))
+      if (const auto n = next.find(s.name); n != next.end()) build_.update(held[s.name], stored(s, n->second));
+    build_.update(parameter, parameter == value ? result : rounded(result));
+    if (optimizer_.settings().ema_decay > 0) average(p, parameter, result);
+  }
+
+ private:
+  // The mean of a parameter over the steps follows its new value.
+  void average(const Parameter& p, ValueId parameter, ValueId value) {
+    const graph::Type type = build_.type(parameter);
+    const ValueId mean = build_.input(average_of(p.name), Role::state, type);
+    const bool is_f32 = type.element.scalar == Scalar::f32;
+    const double decay = optimizer_.settings().ema_decay;
+    const ValueId was = is_f32 ? mean : build_.cast(mean, {Scalar::f32, nullptr});
+    const ValueId next = build_.add(build_.mul(was, build_.scalar(decay)), build_.mul(value, build_.scalar(1 - decay)));
+    build_.update(mean, is_f32 ? next : rounded(next));
+  }
+
+  // What the text sees of a state.
+  ValueId seen(const Optimizer::State& state, ValueId held) {
+    const ValueId value = state.type.element.format ? build_.cast(held, {Scalar::f32, nullptr}) : held;
+    return state.is_root ? build_.mul(value, value) : value;
+  }
+
+  // What is held of a new value.
+  ValueId stored(const Optimizer::State& state, ValueId value) {
+    const FormatRef& format = state.type.element.format;
+    if (!format) return value;
+    if (state.is_root) value = build_.unary(ScalarOp::sqrt_, value);
+    if (const auto bits = Optimizer::stochastic_bits(*format))
+      value = round_mantissa(build_, value, *bits, seed(), salt_++);
+    return build_.cast(value, state.type.element);
+  }
+
+  // Appends an update's nodes; a state's new value is put into `next` rather than written.
+  ValueId append(const Graph& update, const std::map<std::string, ValueId>& known,
+                 std::map<std::string, ValueId>* next) {
+    std::vector<ValueId> map;
+    for (const graph::Node& node : update.nodes) {
+      if (node.op == graph::Op::input_) {
+        map.push_back(known.at(node.attributes.name));
+        continue;
+      }
+      if (node.op == graph::Op::update_) {
+        ValueId state = node.operands[0];
+        while (update[state].op == graph::Op::update_) state = update[state].operands[0];
+        if (node.operands.size() != 2)
+          throw user_error("state '{}' of an optimizer can only be updated as a whole", update[state].attributes.name);
+        map.push_back((*next)[update[state].attributes.name] = map[static_cast<size_t>(node.operands[1])]);
+        continue;
+      }
+      graph::Node copy = node;
+      for (ValueId& operand : copy.operands) operand = map[static_cast<size_t>(operand)];
+      build_.graph.nodes.push_back(std::move(copy));
+      map.push_back(static_cast<ValueId>(build_.graph.nodes.size()) - 1);
+    }
+    return map[static_cast<size_t>(update.results[0])];
+  }
+
+  ValueId seed() {
+    if (seed_ < 0) seed_ = build_.input(kRoundingSeed, Role::data, {{}, {Scalar::u32, nullptr}});
+    return seed_;
+  }
+  ValueId rounded(ValueId value) { return round_stochastically(build_, value, seed(), salt_++); }
+
+  Builder& build_;
+  const Optimizer& optimizer_;
+  std::map<std::string, ValueId> numbers_;
+  ValueId seed_ = -1;
+  std::vector<ValueId> squares_;  // of each gradient
+  uint32_t salt_ = 1;
+};
+
+ValueId loss_of(const Graph& g) {
+  if (!g[g.results[0]].type.shape.empty())
+    throw user_error("the family's function 'loss' gives {}, not a single number", print(g[g.results[0]].type));
+  return g.results[0];
+}
+
+// The parameters of a graph: their inputs, and their values in f32.
+struct Parameters {
+  std::vector<ValueId> inputs, values;
+
+  // Makes `g` hold them so first.
+  Parameters(Graph& g, const std::vector<Parameter>& trained, const Holding& held) {
+    std::map<std::string, ValueId> casts;
+    g = hold(std::move(g), held, &casts);
+    for (const Parameter& p : trained) {
+      const ValueId v = g.find_input(p.name);
+      if (v < 0)
+        throw Error(Exit::user, fmt::format("parameter '{}' is trained, but the family's loss does not use it", p.name),
+                    "make it 'frozen', or use it in 'loss'");
+      inputs.push_back(v);
+      const auto cast = casts.find(p.name);
+      values.push_back(cast == casts.end() ? v : cast->second);
+    }
+  }
+};
+
+// The gradients of a graph's loss. It keeps its results: the loss, and metrics behind it.
+std::vector<ValueId> gradients_of(Graph& g, const std::vector<Parameter>& trained, const Parameters& parameters) {
+  ValueId loss = loss_of(g);
+  std::vector<ValueId> metrics(g.results.begin() + 1, g.results.end());
+  const std::vector<ValueId> gradients =
+      graph::differentiate_by_rows(g, loss, parameters.values, most_logits(g, trained), &metrics);
+  g.results = {loss};
+  g.results.insert(g.results.end(), metrics.begin(), metrics.end());
+  g.result_names.resize(g.results.size());
+  g.result_names[0] = "loss";
+  return gradients;
+}
+
+}  // namespace
+
+int64_t most_logits(const Graph& g, const std::vector<Parameter>& trained) {
+  std::set<std::string> names;
+  for (const Parameter& p : trained) names.insert(p.name);
+  int64_t all = 0, ours = 0;
+  for (const ValueId v : g.inputs()) {
+    if (g[v].attributes.role != graph::Role::parameter) continue;
+    const int64_t bytes = graph::byte_size(g[v].type);
+    all = run::saturating_sum(all, bytes);
+    if (names.count(g[v].attributes.name) > 0) ours = run::saturating_sum(ours, bytes);
+  }
+  return int64_t{ours < all / 2 ? 128 : 256} << 20;
+}
+
+Graph weighted_loss(Graph g) {
+  LUMEN_CHECK(g.results.size() == 1 && g[g.results[0]].type.shape.size() == 2);
+  const ValueId losses = g.results[0];
+  Builder build(g);
+  const ValueId weights = build.input("weights", Role::data, f32_type(g[losses].type.shape));
+  const ValueId sum = build.reduce(build.mul(losses, weights), graph::Reduction::sum, {0, 1});
+  g.results = {build.reshape(sum, {})};
+  return g;
+}
+
+Graph training_step(Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
+                    const Holding& held) {
+  Graph g = std::move(loss);
+  g.name = "train";
+  graph::inline_calls(g);
+  const Parameters parameters(g, trained, held);
+  const std::vector<ValueId> gradients = gradients_of(g, trained, parameters);
+  Builder build(g);
+  OptimizerGraph part(build, optimizer);
+  const ValueId norm = part.norm(gradients);
+  const ValueId clip = part.clip(norm);
+  for (size_t i = 0; i < trained.size(); ++i)
+    part.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
+  g.results.insert(g.results.begin() + 1, norm);
+  g.result_names.insert(g.result_names.begin() + 1, "norm");
+  part.add_squares(g, trained);
+  return g;
+}
+
+Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int parts, const Holding& held) {
+  LUMEN_CHECK(parts >= 1);
+  Graph g = std::move(loss);
+  g.name = "accumulate";
+  graph::inline_calls(g);
+  const Parameters parameters(g, trained, held);
+  const std::vector<ValueId> gradients = gradients_of(g, trained, parameters);
+  Builder build(g);
+  for (size_t i = 0; i < trained.size(); ++i) {
+    const ValueId sum = build.input(kGradient + trained[i].name, Role::state, f32_type(trained[i].shape));
+    build.update(sum, build.add(sum, build.mul(gradients[i], build.scalar(1.0 / parts))));
+  }
+  return g;
+}
+
+Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held) {
+  Graph g;
+  g.name = "apply";
+  Builder build(g);
+  for (const Parameter& p : trained) build.input(p.name, Role::parameter, f32_type(p.shape));
+  const Parameters parameters(g, trained, held);
+  std::vector<ValueId> gradients;
+  for (const Parameter& p : trained)
+    gradients.push_back(build.input(kGradient + p.name, Role::state, f32_type(p.shape)));
+  OptimizerGraph part(build, optimizer);
+  const ValueId norm = part.norm(gradients);
+  const ValueId clip = part.clip(norm);
+  for (size_t i = 0; i < trained.size(); ++i) {
+    part.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
+    build.update(gradients[i], build.broadcast(build.scalar(0.0), trained[i].shape));
+  }
+  g.results = {norm};
+  g.result_names = {"norm"};
+  part.add_squares(g, trained);
+  return g;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,49 @@
+// One training step as one graph: forward, loss, gradients, clipping and the optimizer's text, updating parameters and
+// states in place. Knows graphs and parameters, not engines or files. Proved by tests/model/train/train_test.cpp
+// (finite differences, a scalar AdamW) and tests/model/train/optimizer/optimizer_test.cpp.
+//
+// g = clip * d loss / d p          clip = min(1, max_norm / |all gradients|)
+//
+// States that are held in a format are decoded, used, and encoded again, parameter by parameter: no state of a whole
+// model is ever in f32. Formats of small floats under powers of two are rounded to stochastically.
+//
+// May include: base, graph/grad, graph/ir, graph/pass, lang, model/arch, model/arch/family, number/library, run/device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/ir/graph.h"
+#include "model/arch/family/family.h"
+#include "model/train/optimizer/held.h"
+#include "model/train/optimizer/optimizer_rule.h"
+
+namespace lumen::model {
+
+// Inputs of these graphs besides the loss graph's own: the optimizer's numbers and states (optimizer_rule.h), the seed
+// of roundings (held.h), and sums of gradients.
+inline constexpr const char* kGradient = "gradient.";  // + parameter
+// Results for each parameter: the sum of the squares of its unclipped gradient. They tell where numbers break.
+inline constexpr const char* kSquares = "squares.";
+
+// How many bytes of logits are there at once, in steps and in evaluations: fewer where most weights are frozen, as
+// little else takes memory there.
+int64_t most_logits(const graph::Graph& g, const std::vector<Parameter>& trained);
+
+// The loss of batches whose positions count differently: the sum of `token_loss` [B, T], its one result, times a data
+// input "weights" of the same shape.
+graph::Graph weighted_loss(graph::Graph token_loss);
+
+// Results "loss", "norm" (of the unclipped gradients), what else the loss graph gives, and "squares.*". `loss` is a
+// graph whose first result is a number, the last of its values; when its extents are numbers, wide logits are never
+// stored whole (graph::differentiate_by_rows). Parameters are held as `held` says between steps (held.h).
+graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
+                           const Holding& held = {});
+
+// The same in two graphs for gradient accumulation: the first adds gradients / `parts` to states "gradient.*" and
+// returns "loss" and metrics; the second applies and clears them, returns "norm", and takes parameters as states.
+graph::Graph accumulate_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
+                             const Holding& held = {});
+graph::Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held = {});
+
+}  // namespace lumen::model

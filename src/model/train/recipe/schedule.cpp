@@ -1,0 +1,79 @@
+#include "model/train/recipe/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace lumen::model {
+
+namespace {
+
+using Shape = Schedule::Shape;
+
+constexpr const char* kShapes[] = {"cosine",       "linear",     "constant",       "wsd",
+                                   "inverse_sqrt", "polynomial", "cosine_restarts"};
+constexpr std::pair<const char*, Shape> kOtherNames[] = {
+    {"constant_with_warmup", Shape::constant},
+    {"warmup_stable_decay", Shape::wsd},
+    {"cosine_with_min_lr", Shape::cosine},
+    {"cosine_with_restarts", Shape::cosine_restarts},
+};
+constexpr double kTimescale = 10'000;  // of inverse_sqrt without a warm-up
+
+double cosine(double share) {
+  return 0.5 * (1 + std::cos(std::numbers::pi * share));
+}
+
+}  // namespace
+
+Shape schedule_shape(const std::string& name) {
+  std::string known;
+  for (size_t i = 0; i < std::size(kShapes); ++i) {
+    if (name == kShapes[i]) return static_cast<Shape>(i);
+    known += fmt::format("{}{}", i ? ", " : "", kShapes[i]);
+  }
+  for (const auto& [other, shape] : kOtherNames)
+    if (name == other) return shape;
+  throw Error(Exit::usage, fmt::format("unknown schedule '{}'", name), "known schedules: " + known);
+}
+
+const char* schedule_shape_name(Shape shape) {
+  return kShapes[static_cast<size_t>(shape)];
+}
+
+bool ends_at_floor(Shape shape) {
+  return shape != Shape::constant && shape != Shape::inverse_sqrt;
+}
+
+double learning_rate(const Schedule& s, int64_t step) {
+  if (step < s.warmup) return s.peak * static_cast<double>(step + 1) / static_cast<double>(s.warmup + 1);
+  const int64_t last = s.decay_steps > 0 ? s.decay_steps : s.steps;
+  const auto span = static_cast<double>(std::max<int64_t>(1, last - s.warmup));
+  const double done = std::clamp(static_cast<double>(step - s.warmup) / span, 0.0, 1.0);
+  const auto between = [&](double share) { return s.floor + share * (s.peak - s.floor); };
+  switch (s.shape) {
+    case Shape::constant:
+      return s.peak;
+    case Shape::linear:
+      return s.peak + (s.floor - s.peak) * done;
+    case Shape::wsd: {
+      const auto falling = static_cast<double>(s.final_steps > 0 ? s.final_steps : std::max<int64_t>(1, last / 10));
+      return between(std::clamp(static_cast<double>(last - step) / falling, 0.0, 1.0));
+    }
+    case Shape::inverse_sqrt: {
+      const double scale = s.warmup > 0 ? static_cast<double>(s.warmup) : kTimescale;
+      return std::max(s.floor, s.peak / std::sqrt(1 + static_cast<double>(step - s.warmup) / scale));
+    }
+    case Shape::polynomial:
+      return between(std::pow(1 - done, s.power));
+    case Shape::cosine_restarts:
+      return done >= 1 ? s.floor : between(cosine(std::fmod(done * static_cast<double>(s.cycles), 1.0)));
+    case Shape::cosine:
+      break;
+  }
+  return s.floor + cosine(done) * (s.peak - s.floor);
+}
+
+}  // namespace lumen::model

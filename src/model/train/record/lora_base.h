@@ -1,0 +1,23 @@
+// The model an adapter is trained beside, known by its content: checkpoints of such a run hold the adapter alone.
+// Proved by tests/model/train/adapter/lora_resume_test.cpp.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/hash.h"
+#include "model/arch/model.h"
+#include "model/file/checkpoint.h"
+
+namespace lumen::model {
+
+// Of all weights: names, shapes, elements and bytes, whatever file they lie in.
+Hash weights_hash(const Model& model);
+
+void record_base(const Hash& weights, CheckpointContent* content);
+// The hash of the weights an adapter was trained beside; nothing where the checkpoint holds all weights itself.
+std::optional<Hash> recorded_base(const Checkpoint& checkpoint);
+// Error (exit 5) when the weights there are not those the run began with.
+Model read_base(const LibraryRef& library, const Hash& weights, const std::string& path);
+
+}  // namespace lumen::model

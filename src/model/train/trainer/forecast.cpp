@@ -1,0 +1,229 @@
+#include "model/train/trainer/forecast.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "base/error.h"
+#include "model/train/method/method.h"
+#include "model/train/method/recomputation.h"
+#include "model/train/recipe/groups.h"
+#include "model/train/trainer/trainer.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kNumber = 4;               // bytes of an f32
+constexpr int64_t kMostBatches = 1'000'000;  // of a step
+
+int64_t element_bytes(const graph::Shape& shape, Scalar type) {
+  const int64_t bytes = type == Scalar::f32 ? kNumber : scalar_bytes(type);
+  return run::saturating_product(graph::elements(shape).number(), bytes);
+}
+
+// Without values, which need a plan.
+TrainingForecast of_parameters(const Model& model, const Recipe& recipe, const Method& method, const Model* teacher) {
+  TrainingForecast out;
+  out.teacher = teacher ? teacher->weight_bytes() : 0;
+  const Holding& held = method.held();
+  const auto held_bytes = [&](const Parameter& p) {
+    const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
+    return element_bytes(p.shape, is_held ? held.type : Scalar::f32);
+  };
+  for (const Parameter& p : model.parameters) {
+    const auto w = model.weights.find(p.name);
+    const bool packed = method.is_frozen() && w != model.weights.end();
+    out.weights = run::saturating_sum(out.weights, packed ? byte_size(w->second.type) : held_bytes(p));
+  }
+  int64_t trained = 0;
+  for (const Parameter& p : method.trained()) {
+    trained = run::saturating_sum(trained, element_bytes(p.shape, Scalar::f32));
+    if (model.find(p.name) == nullptr) out.adapters = run::saturating_sum(out.adapters, held_bytes(p));
+  }
+  for (const graph::LowRank& c : method.changes())
+    if (c.magnitudes)
+      out.adapters = run::saturating_sum(
+          out.adapters, element_bytes(graph::low_rank_rows(model.find(c.weight)->shape, c.rows), Scalar::f32));
+  out.moments = method.optimizer().state_bytes(method.trained(), held);
+  // A step of one batch has its gradients among its values; no fewer bytes for that.
+  out.gradients = recipe.accumulate > 1 ? trained : 0;
+  out.values = recipe.accumulate > 1 ? 0 : trained;
+  return out;
+}
+
+run::MemoryNeeds needs_of(run::Engine& engine, const TrainingForecast& f, bool weights_are_there) {
+  run::MemoryNeeds needs = f.needs();
+  // On other devices than the processor they are needed twice until they have been copied, in different memories.
+  needs[0].is_there = weights_are_there && engine.device().reads_host_memory();
+  return needs;
+}
+
+std::string in_mib(int64_t bytes) {
+  return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+bool fits(run::Engine& engine, const TrainingForecast& f, bool weights_are_there) {
+  try {
+    engine.require_memory("training", needs_of(engine, f, weights_are_there));
+  } catch (const Error& error) {
+    if (error.code() != Exit::hardware) throw;
+    return false;
+  }
+  return true;
+}
+
+// Of 1 .. `most` the least for which `holds`, which then holds for all larger ones; 0 when it does not for `most`.
+int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
+  if (most < 1 || !holds(most)) return 0;
+  int64_t fails = 0, good = most;
+  while (good - fails > 1) {
+    const int64_t middle = fails + (good - fails) / 2;
+    (holds(middle) ? good : fails) = middle;
+  }
+  return good;
+}
+
+// The change of a recipe that costs least and would fit: the same batch in more parts, which costs nothing but the time
+// of smaller products; then computing values again; then shorter windows. Every try plans a whole step, so that few are
+// made: halves take less and less.
+std::string cheapest_change(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                            bool weights_are_there, const Model* teacher) {
+  constexpr int64_t kShortest = 64;
+  const auto would_fit = [&](const Recipe& r) {
+    return fits(engine, forecast_training(engine, model, r, form, weights_are_there, teacher), weights_are_there);
+  };
+  int64_t halvings = 0;
+  for (int64_t batch = recipe.batch, parts = recipe.accumulate; batch % 2 == 0 && parts * 2 <= kMostBatches;) {
+    batch /= 2;
+    parts *= 2;
+    ++halvings;
+  }
+  const auto in_parts = [&](int64_t times) {
+    Recipe r = recipe;
+    r.length = window_length(model, recipe);
+    r.batch >>= times;
+    r.accumulate <<= times;
+    return r;
+  };
+  if (const int64_t times = least_that(halvings, [&](int64_t n) { return would_fit(in_parts(n)); }); times > 0) {
+    const Recipe r = in_parts(times);
+    return fmt::format("--batch {} --accumulate {} trains the same and fits", r.batch, r.accumulate);
+  }
+  Recipe smaller = in_parts(halvings);
+  const bool again = recipe.recompute == "none" || recipe.recompute == "maps";
+  if (again) {
+    smaller.recompute = "layers";
+    if (would_fit(smaller))
+      return fmt::format("--batch {} --accumulate {} --recompute layers trains the same, slower, and fits",
+                         smaller.batch, smaller.accumulate);
+  }
+  int64_t shorter = 0;
+  while (smaller.length >> (shorter + 1) >= kShortest) ++shorter;
+  const auto of_length = [&](int64_t times) {
+    Recipe r = smaller;
+    r.length >>= times;
+    return r;
+  };
+  if (const int64_t times = least_that(shorter, [&](int64_t n) { return would_fit(of_length(n)); }); times > 0)
+    return fmt::format("--batch {} --accumulate {} --length {}{} fits", smaller.batch, smaller.accumulate,
+                       of_length(times).length, again ? " --recompute layers" : "");
+  return recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
+                                 : "train an adapter beside the weights (--lora), or choose a smaller model";
+}
+
+void require(run::Engine& engine, const Model& model, const Recipe& recipe, const TrainingForecast& f,
+             bool weights_are_there, const std::string& hint) {
+  engine.require_memory(fmt::format("training of '{}' with batches of {} windows of {} tokens", model.name,
+                                    recipe.batch, window_length(model, recipe)),
+                        needs_of(engine, f, weights_are_there), hint);
+}
+
+}  // namespace
+
+int64_t TrainingForecast::total() const {
+  int64_t sum = 0;
+  for (const run::MemoryNeed& need : needs()) sum = run::saturating_sum(sum, need.bytes);
+  return sum;
+}
+
+run::MemoryNeeds TrainingForecast::needs() const {
+  run::MemoryNeeds needs = {{adapters > 0 ? "weights, as they are" : "weights", weights}};
+  if (teacher > 0) needs.push_back({"weights of the teacher", teacher});
+  if (adapters > 0) needs.push_back({"adapters", adapters});
+  needs.push_back({"states of the optimizer", moments});
+  needs.push_back({"gradients, summed over batches", gradients});
+  needs.push_back({"values of a step, gradients among them", values});
+  needs.push_back({"values of an evaluation", evaluation});
+  return needs;
+}
+
+TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form,
+                                   bool weights_are_there, const Model* teacher) {
+  const Method method(model, recipe, form, teacher);
+  TrainingForecast out = of_parameters(model, recipe, method, teacher);
+  const auto arena = [&](const Method::Work& work) { return engine.arena_bytes(work.graph, work.options); };
+  const auto recomputing = [&](Method::Work work) {
+    int64_t others = 0;
+    if (recipe.recompute == "auto")
+      others = run::saturating_sum(beside_values(engine, method, recipe),
+                                   run::saturating_sum(weights_are_there ? 0 : out.weights, out.adapters));
+    work.options.recompute = recomputation(recipe.recompute, engine.device(), others);
+    return work;
+  };
+  const int64_t values = arena(recomputing(recipe.accumulate == 1 ? method.step() : method.accumulate()));
+  // What finds room where a step's values are takes none of its own.
+  const auto beside = [&](const Method::Work& work) {
+    const int64_t bytes = arena(work);
+    return bytes <= values ? 0 : bytes;
+  };
+  out.values = recipe.accumulate == 1 ? values : run::saturating_sum(values, beside(method.apply()));
+  out.evaluation = beside(method.evaluation());
+  if (recipe.eval_kl) out.evaluation = run::saturating_sum(out.evaluation, beside(method.divergence()));
+  if (const Objective* objective = method.objective()) {
+    out.evaluation = run::saturating_sum(out.evaluation, beside(method.objective_loss()));
+    if (method.is_frozen() && objective->reads(kReference))
+      out.evaluation = run::saturating_sum(out.evaluation, beside(method.reference()));
+  }
+  if (!(recipe.eval_tasks.empty() && recipe.samples.empty()) && Trainer::snapshot_copies(engine, recipe)) {
+    int64_t copy = method.is_frozen() ? out.weights : 0;
+    for (const Parameter& p : model.parameters)
+      if (!method.is_frozen()) copy = run::saturating_sum(copy, element_bytes(p.shape, Scalar::f32));
+    out.evaluation = run::saturating_sum(out.evaluation, copy);
+  }
+  out.operations = method.operations();
+  out.trained = moving_count(method.trained());
+  return out;
+}
+
+std::string plan_text(const TrainingForecast& f, double ceiling) {
+  std::string text;
+  const auto line = [&](const std::string& what, const std::string& value) {
+    text += fmt::format("{:<40} {:>14}\n", what, value);
+  };
+  for (const run::MemoryNeed& need : f.needs())
+    if (need.bytes > 0) line(need.what, in_mib(need.bytes));
+  line("together", in_mib(f.total()));
+  if (f.rewriting > 0) line("before that, to rewrite the base", in_mib(f.rewriting));
+  line("numbers that are trained", fmt::format("{}", f.trained));
+  line("operations of a step", fmt::format("{:.3g}", f.operations));
+  if (ceiling > 0) line("time of a step at the measured ceiling", fmt::format("{:.3g} s", f.operations / ceiling));
+  return text;
+}
+
+void require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there,
+                      BatchForm form, const Model* teacher) {
+  if (recipe.batch < 1 || recipe.accumulate < 1 || recipe.length < 0)
+    throw usage_error("batch, accumulate and length must be at least 1");
+  if (recipe.accumulate > kMostBatches)
+    throw usage_error("a step of {} batches: at most {} can be accumulated", recipe.accumulate, kMostBatches);
+  // What is certain without a plan is refused without one.
+  require(engine, model, recipe, of_parameters(model, recipe, Method(model, recipe, form, teacher), teacher),
+          weights_are_there,
+          recipe.adapter.trains() ? "choose a smaller model, or one in a smaller format"
+                                  : "train an adapter beside the weights (--lora), or choose a smaller model");
+  const TrainingForecast f = forecast_training(engine, model, recipe, form, weights_are_there, teacher);
+  if (fits(engine, f, weights_are_there)) return;
+  require(engine, model, recipe, f, weights_are_there,
+          cheapest_change(engine, model, recipe, form, weights_are_there, teacher));
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,39 @@
+// How much memory training will take, before any weight is made or read: weights, moments and gradients by the
+// parameters' shapes, values by planning the very steps that will run. Proved by
+// tests/model/train/training_forecast_test.cpp and tests/model/train/adapter/lora_test.cpp.
+#pragma once
+
+#include <string>
+
+#include "model/train/method/method.h"
+
+namespace lumen::model {
+
+struct TrainingForecast {
+  int64_t teacher = 0;     // weights of another model that it learns from
+  int64_t weights = 0;     // of all parameters: as they are held, or beside an adapter as their file has them
+  int64_t adapters = 0;    // and learned fields
+  int64_t moments = 0;     // states of the optimizer
+  int64_t gradients = 0;   // kept between the batches of a step; otherwise they are values
+  int64_t values = 0;      // within a step
+  int64_t evaluation = 0;  // within an evaluation
+  int64_t rewriting = 0;   // before any of this, where the base is rewritten (rewrite/rewrite.h)
+  int64_t trained = 0;     // numbers
+  double operations = 0;   // of the products of a step
+  int64_t total() const;
+  run::MemoryNeeds needs() const;
+};
+
+// `model` needs its family, config and parameters; of weights only types and sizes are looked at.
+TrainingForecast forecast_training(run::Engine& engine, const Model& model, const Recipe& recipe, BatchForm form = {},
+                                   bool weights_are_there = false, const Model* teacher = nullptr);
+
+// For people: a table of what is needed. `ceiling`: operations a second the device can do at best; 0: not known.
+std::string plan_text(const TrainingForecast& forecast, double ceiling);
+
+// Refuses (exit 3) what does not fit, and says which change of the recipe would. `weights_are_there`: the model's
+// weights are in memory already.
+void require_training(run::Engine& engine, const Model& model, const Recipe& recipe, bool weights_are_there = false,
+                      BatchForm form = {}, const Model* teacher = nullptr);
+
+}  // namespace lumen::model

@@ -1,0 +1,643 @@
+#include "model/train/trainer/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "graph/grad/work.h"
+#include "graph/transform/segments.h"
+#include "model/train/method/lora.h"
+#include "model/train/method/recomputation.h"
+#include "model/train/objective/teacher.h"
+#include "model/train/recipe/groups.h"
+#include "model/train/trainer/guard.h"
+#include "number/formula/scalar.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr const char* kTokens = "tokens";
+constexpr const char* kTargets = "targets";
+constexpr const char* kBrokenHint =
+    "the model that training begins with is broken, or --precision names a type that does not hold its values";
+constexpr const char* kDamagedHint = "the model is damaged; train from another file of it";
+constexpr uint32_t kAdapterSalt = 0x10a0000;  // apart from those of fresh weights
+constexpr uint32_t kDropoutRun = 0xd20b0075;  // apart from the seeds of rounding
+constexpr const char* kDivergedHint =
+    "begin again from a good state with a lower learning rate, a longer warm-up or a smaller max_grad_norm";
+
+graph::Type f32_scalar() {
+  return {{}, {Scalar::f32, nullptr}};
+}
+
+std::string element_name(const Weight& w) {
+  return w.is_f32() ? "f32" : w.type.element.format->name;
+}
+
+// "training in f32: 15 tensors decoded from X, 2 from Y".
+std::string decoded_text(const std::map<std::string, int>& counts, const std::string& type) {
+  std::string text;
+  for (const auto& [format, count] : counts)
+    text += text.empty() ? fmt::format("{} tensor{} decoded from {}", count, count == 1 ? "" : "s", format)
+                         : fmt::format(", {} from {}", count, format);
+  return text.empty() ? text : fmt::format("training in {}: {}", type, text);
+}
+
+Recipe with_length(Recipe recipe, const Model& model) {
+  recipe.length = window_length(model, recipe);
+  check_recipe(recipe);
+  return recipe;
+}
+
+// The weight, an input called as the result is, and the sums of its squares along what low_rank_rows leaves out.
+graph::Graph row_squares(const graph::Shape& shape, bool rows) {
+  graph::Graph g;
+  graph::Builder build(g);
+  const graph::ValueId w = build.input(kResult, graph::Role::parameter, {shape, {Scalar::f32, nullptr}});
+  const graph::ValueId sums = build.reduce(build.mul(w, w), graph::Reduction::sum, {rows ? 0 : -1});
+  g.results = {build.reshape(sums, graph::low_rank_rows(shape, rows))};
+  g.result_names = {kResult};
+  return g;
+}
+
+// Mean of losses by the weights of their positions.
+struct LossSum {
+  double total = 0, weight = 0;
+  void add(const std::vector<float>& losses, const Batch& batch) {
+    for (size_t i = 0; i < losses.size(); ++i) {
+      const double w = batch.weights.empty() ? 1.0 : batch.weights[i];
+      if (w == 0) continue;
+      total += w * losses[i];
+      weight += w;
+    }
+  }
+  double mean() const { return total / weight; }
+};
+
+double mean_loss(const std::vector<float>& losses, const Batch& batch) {
+  LossSum sum;
+  sum.add(losses, batch);
+  return sum.mean();
+}
+
+// Rows that count nothing, so that there are as many as a program was compiled for.
+void fill_up(Batch& batch, int64_t rows) {
+  const auto size = static_cast<size_t>(rows * batch.length);
+  batch.rows = rows;
+  batch.tokens.resize(size, 0);
+  batch.targets.resize(size, 0);
+  batch.weights.resize(size, 0.0F);
+  if (!batch.starts.empty()) batch.starts.resize(size, 0);
+}
+
+}  // namespace
+
+Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, const std::shared_ptr<const Dataset>& data)
+    : Trainer(engine, model, recipe,
+              window_batches(data, recipe.seed, recipe.batch, window_length(model, recipe), recipe.accumulate)) {}
+
+Trainer::Trainer(run::Engine& engine, Model model, Recipe recipe, std::shared_ptr<const Batches> batches,
+                 std::shared_ptr<const Model> teacher)
+    : engine_(engine),
+      model_(std::move(model)),
+      recipe_(with_length(std::move(recipe), model_)),
+      batches_(std::move(batches)),
+      teacher_(std::move(teacher)),
+      method_(model_, recipe_, {batches_->has_weights(), batches_->has_starts()}, teacher_.get()) {
+  engine_.device().flush_subnormals(method_.has_short_products());
+  if (teacher_) begin_teacher();
+  if (method_.is_frozen())
+    begin_adapter();
+  else
+    begin_weights();
+  if (recipe_.accumulate == 1) {
+    step_ = compile(recomputing(method_.step()));
+  } else {
+    accumulate_ = compile(recomputing(method_.accumulate()));
+    apply_ = compile(method_.apply());
+  }
+  work_ = method_.operations();
+  begin_average();
+}
+
+void Trainer::begin_teacher() {
+  teacher_hash_ = weights_hash(*teacher_).hex();
+  for (const auto& [name, w] : teacher_->weights) {
+    if (w.is_f32()) require_finite(w.f32(), teacher_->name, name, kDamagedHint);
+    tensors_[teacher_input(name)] =
+        run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
+  }
+}
+
+// The mean of the weights begins as what they are.
+void Trainer::begin_average() {
+  for (const Parameter& p : method_.trained()) {
+    const auto mean = tensors_.find(average_of(p.name));
+    if (mean != tensors_.end()) put_values(mean->first, p.shape, values(p.name), mean->second->type().element.scalar);
+  }
+}
+
+void Trainer::exchange_average() {
+  LUMEN_CHECK(has_average());
+  for (const Parameter& p : method_.trained()) std::swap(tensors_.at(p.name), tensors_.at(average_of(p.name)));
+  for (const auto& program : {step_, accumulate_, apply_, evaluate_, divergence_})
+    if (program) bind_all(*program);
+}
+
+double Trainer::evaluate_average(int64_t rows, const std::atomic<bool>* stop) {
+  exchange_average();
+  const std::unique_ptr<Trainer, void (*)(Trainer*)> back(this, [](Trainer* t) { t->exchange_average(); });
+  return evaluate(rows, stop);
+}
+
+// All weights as floats of the recipe's type; they are the tensors from here on.
+void Trainer::begin_weights() {
+  const Scalar type = param_scalar(recipe_.param_type);
+  const Holding& held = method_.held();
+  std::map<std::string, int> decoded;
+  for (auto& [name, w] : model_.weights) {
+    const bool is_held = std::find(held.names.begin(), held.names.end(), name) != held.names.end();
+    std::vector<float> own;
+    if (!w.is_f32()) {
+      const FormatRef format = w.type.element.format;
+      own = engine_.decode(format, w.bytes.data(), w.rows(), w.columns());
+      if (!is_held || !is_plain(*format, type)) ++decoded[element_name(w)];
+      w.type.element = {Scalar::f32, nullptr};
+    } else if (is_held) {
+      ++decoded[element_name(w)];
+    }
+    const std::span<const float> numbers = own.empty() ? w.f32() : std::span<const float>(own);
+    require_finite(numbers, model_.name, name, kDamagedHint);
+    put_values(name, w.type.shape, numbers, is_held ? type : Scalar::f32);
+    w.bytes = {};
+  }
+  decoded_ = decoded_text(decoded, recipe_.param_type);
+  for (const LearnedField& f : method_.learned()) {
+    const std::vector<float> own = values(f.weight);
+    put_values(f.parameter.name, f.parameter.shape,
+               fitted_values(f, f32_weight(model_.weights.at(f.weight).type.shape, own)), Scalar::f32);
+  }
+}
+
+// Weights as their file holds them, where they lie if the device can read them there; adapters beside them.
+void Trainer::begin_adapter() {
+  base_ = weights_hash(model_);
+  if (shipping()) round_unchanged(engine_, model_, *shipping());
+  for (const auto& [name, w] : model_.weights) {
+    if (w.is_f32()) require_finite(w.f32(), model_.name, name, kDamagedHint);
+    tensors_[name] = run::DeviceTensor::parameter(engine_.device(), w.type, w.bytes.data(), w.bytes.keeper());
+  }
+  put_squares();
+  const Scalar type = param_scalar(recipe_.param_type);
+  const Holding& held = method_.held();
+  uint32_t salt = kAdapterSalt;
+  for (const Parameter& p : method_.trained()) {
+    ++salt;
+    if (p.role == kRoleMagnitude || p.init.empty()) continue;
+    const bool is_held = std::find(held.names.begin(), held.names.end(), p.name) != held.names.end();
+    const Weight w = initial_weight(*model_.family, model_.config, p, recipe_.seed, salt);
+    put_values(p.name, p.shape, w.f32(), is_held ? type : Scalar::f32);
+  }
+  begin_fields();
+}
+
+// Learned fields of an adapter's rounding, as the formats fit them to the weights without it.
+void Trainer::begin_fields() {
+  if (!shipping()) return;
+  for (const LearnedField& f : shipping()->learned()) {
+    const Weight& w = model_.weights.at(f.weight);
+    const Weight floats =
+        w.is_f32()
+            ? w
+            : f32_weight(w.type.shape, engine_.decode(w.type.element.format, w.bytes.data(), w.rows(), w.columns()));
+    put_values(f.parameter.name, f.parameter.shape, fitted_values(f, floats), Scalar::f32);
+  }
+}
+
+// The sum of squares of each row of weights that have magnitudes, which begin as its root.
+void Trainer::put_squares() {
+  std::map<std::string, std::shared_ptr<run::Program>> programs;  // by type and kind
+  for (const graph::LowRank& c : method_.changes()) {
+    if (!c.magnitudes) continue;
+    const Weight& w = model_.weights.at(c.weight);
+    std::shared_ptr<run::Program>& program = programs[fmt::format("{} {}", print(w.type), c.rows)];
+    if (!program) {
+      graph::Graph g = row_squares(w.type.shape, c.rows);
+      run::CompileOptions options;
+      if (!w.is_f32()) options.assignments = {{graph::FormatAssignment::What::stored, kResult, w.type.element.format}};
+      program = engine_.compile(g, options);
+    }
+    program->bind(program->input_names().at(0), tensors_.at(c.weight));
+    program->run();
+    const graph::Shape rows = graph::low_rank_rows(w.type.shape, c.rows);
+    std::vector<float> squares(static_cast<size_t>(graph::elements(rows).number()));
+    program->result(kResult)->download(squares.data(), static_cast<int64_t>(squares.size() * sizeof(float)));
+    put_values(graph::low_rank_squares(c.weight), rows, squares, Scalar::f32);
+    std::transform(squares.begin(), squares.end(), squares.begin(), [](float x) { return std::sqrt(x); });
+    put_values(graph::low_rank_magnitude(c.weight), rows, squares, Scalar::f32);
+  }
+}
+
+Method::Work Trainer::recomputing(Method::Work work) {
+  const int64_t others = recipe_.recompute == "auto" ? beside_values(engine_, method_, recipe_) : 0;
+  work.options.recompute = recomputation(recipe_.recompute, engine_.device(), others);
+  return work;
+}
+
+std::shared_ptr<run::Program> Trainer::compile(const Method::Work& work) {
+  run::CompileOptions options = work.options;
+  options.lender = step_ ? step_ : accumulate_;
+  std::shared_ptr<run::Program> program = engine_.compile(work.graph, options);
+  bind_all(*program);
+  return program;
+}
+
+void Trainer::put_values(const std::string& name, const graph::Shape& shape, std::span<const float> numbers,
+                         Scalar type) {
+  const run::DeviceTensorRef to = tensor(name, {shape, {type, nullptr}});
+  if (type == Scalar::f32) {
+    to->upload(numbers.data(), static_cast<int64_t>(numbers.size_bytes()));
+    return;
+  }
+  std::vector<uint16_t> halves(numbers.size());
+  std::transform(numbers.begin(), numbers.end(), halves.begin(), f32_to_bf16);
+  to->upload(halves.data(), static_cast<int64_t>(halves.size() * sizeof(uint16_t)));
+}
+
+std::vector<float> Trainer::values(const std::string& name) const {
+  const run::DeviceTensor& from = *tensors_.at(name);
+  const auto count = static_cast<size_t>(graph::elements(from.type().shape).number());
+  std::vector<float> out(count);
+  if (from.type().element.scalar == Scalar::f32) {
+    from.download(out.data(), from.bytes());
+    return out;
+  }
+  std::vector<uint16_t> halves(count);
+  from.download(halves.data(), from.bytes());
+  std::transform(halves.begin(), halves.end(), out.begin(), bf16_to_f32);
+  return out;
+}
+
+run::DeviceTensorRef Trainer::tensor(const std::string& name, const graph::Type& type) {
+  auto& slot = tensors_[name];
+  if (!slot) slot = std::make_shared<run::DeviceTensor>(engine_.device(), type);
+  LUMEN_CHECK(slot->type() == type, "input {} is used with two types", name);
+  return slot;
+}
+
+void Trainer::bind_all(run::Program& program) {
+  for (const std::string& name : program.input_names()) program.bind(name, tensor(name, program.input_type(name)));
+}
+
+void Trainer::set_scalar(const char* name, double value) {
+  const float number = static_cast<float>(value);
+  tensor(name, f32_scalar())->upload(&number, sizeof number);
+}
+
+void Trainer::set_seed(const char* name, uint32_t seed) {
+  tensor(name, {{}, {Scalar::u32, nullptr}})->upload(&seed, sizeof seed);
+}
+
+double Trainer::scalar(run::Program& program, const char* name) {
+  float number = 0;
+  program.result(name)->download(&number, sizeof number);
+  return number;
+}
+
+void Trainer::put_batch(const Batch& batch) {
+  const graph::Shape shape{batch.rows, batch.length};
+  const auto put = [&](const char* name, Scalar type, const auto& numbers) {
+    LUMEN_CHECK(numbers.size() == static_cast<size_t>(batch.rows * batch.length));
+    tensor(name, {shape, {type, nullptr}})
+        ->upload(numbers.data(), static_cast<int64_t>(numbers.size() * sizeof(numbers[0])));
+  };
+  put(kTokens, Scalar::i32, batch.tokens);
+  put(kTargets, Scalar::i32, batch.targets);
+  if (batches_->has_weights()) put(kWeights, Scalar::f32, batch.weights);
+  if (batches_->has_starts()) put(graph::kStarts, Scalar::i32, batch.starts);
+}
+
+Trainer::Step Trainer::step() {
+  const auto start = std::chrono::steady_clock::now();
+  Step result;
+  result.rate = learning_rate(recipe_.schedule, done_);
+  for (const auto& [name, value] : method_.optimizer().numbers(done_ + 1, result.rate)) set_scalar(name.c_str(), value);
+  if (tensors_.contains(kRoundingSeed)) set_seed(kRoundingSeed, rounding_seed(recipe_.seed, done_));
+  for (int64_t part = 0; part < recipe_.accumulate; ++part) {
+    // Every batch leaves out other numbers.
+    if (recipe_.adapter.dropout > 0)
+      set_seed(graph::kDropoutSeed, rounding_seed(recipe_.seed ^ kDropoutRun, done_ * recipe_.accumulate + part));
+    put_training_batch(batches_->training(state_.batch_of(done_), part));
+    run::Program& program = step_ ? *step_ : *accumulate_;
+    program.run();
+    const double share = 1.0 / method_.parts();
+    result.loss += scalar(program, "loss") * share;
+    if (const Objective* objective = method_.objective()) {
+      result.metrics.resize(objective->metrics().size());
+      for (size_t i = 0; i < result.metrics.size(); ++i) {
+        const std::string& name = objective->metrics()[i];
+        result.metrics[i].first = name;
+        result.metrics[i].second += scalar(program, name.c_str()) / static_cast<double>(recipe_.accumulate);
+      }
+    }
+  }
+  if (apply_) apply_->run();
+  result.norm = scalar(step_ ? *step_ : *apply_, "norm");
+  result.tokens = recipe_.batch * recipe_.length * recipe_.accumulate;
+  if (!std::isfinite(result.loss) || !std::isfinite(result.norm)) {
+    diverged_ = true;
+    throw Error(Exit::numeric,
+                fmt::format("step {}: loss {} and gradient norm {} are not finite{}; training stopped", done_ + 1,
+                            result.loss, result.norm, broken_gradients()),
+                kDivergedHint);
+  }
+  ++done_;
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+// Which gradients of the last step are not finite: where few are, the first of them is where it began.
+std::string Trainer::broken_gradients() {
+  run::Program& program = step_ ? *step_ : *apply_;
+  std::string names;
+  size_t count = 0;
+  for (const Parameter& p : method_.trained()) {
+    if (std::isfinite(scalar(program, (kSquares + p.name).c_str()))) continue;
+    if (++count <= 3) names += fmt::format("{}'{}'", names.empty() ? "" : ", ", p.name);
+  }
+  if (count == 0) return {};
+  if (count == method_.trained().size() && count > 3)
+    return fmt::format(" (all {} gradients are not: the loss is broken)", count);
+  return fmt::format(" (gradient of {}{})", names, count > 3 ? fmt::format(" and {} others", count - 3) : "");
+}
+
+int64_t Trainer::trained_count() const {
+  return moving_count(method_.trained());
+}
+
+std::vector<Trainer::Held> Trainer::memory() const {
+  Held trained{"trained weights"}, frozen{"frozen weights"}, moments{"optimizer"}, teacher{"teacher"},
+      gradients{"gradients"}, data{"data"};
+  for (const auto& [name, t] : tensors_) {
+    Held& kind = is_teacher_input(name)                                                               ? teacher
+                 : is_trained(name)                                                                   ? trained
+                 : model_.weights.contains(name)                                                      ? frozen
+                 : name.starts_with(kGradient)                                                        ? gradients
+                 : t->type().shape.empty() || name == kTokens || name == kTargets || name == kWeights ? data
+                                                                                                      : moments;
+    kind.bytes += t->bytes();
+  }
+  Held values{"values of a step"}, evaluation{"values of an evaluation"};
+  for (const auto& program : {step_, accumulate_, apply_})
+    if (program) values.bytes += program->own_bytes();
+  for (const auto& program : {evaluate_, divergence_})
+    if (program) evaluation.bytes += program->own_bytes();
+  std::vector<Held> out;
+  for (Held* kind : {&trained, &frozen, &teacher, &moments, &gradients, &values, &evaluation, &data})
+    if (kind->bytes > 0) out.push_back(std::move(*kind));
+  return out;
+}
+
+std::vector<Trainer::HeldIn> Trainer::formats() const {
+  std::map<std::string, HeldIn> found;
+  for (const auto& [name, t] : tensors_) {
+    if (!is_trained(name) && !model_.weights.contains(name)) continue;
+    const graph::Element& element = t->type().element;
+    const std::string format = element.format ? element.format->name : std::string(scalar_name(element.scalar));
+    HeldIn& held = found[format];
+    held.format = format;
+    ++held.tensors;
+    held.numbers += graph::elements(t->type().shape).number();
+    held.bytes += t->bytes();
+  }
+  std::vector<HeldIn> out;
+  for (auto& [format, held] : found) out.push_back(std::move(held));
+  return out;
+}
+
+std::vector<Trainer::Trained> Trainer::trained() const {
+  std::vector<Trained> out;
+  for (const Parameter& p : method_.trained()) {
+    Trained one;
+    for (const char c : p.name) {
+      const bool is_digit = c >= '0' && c <= '9', in_number = is_digit && (one.what.empty() || one.what.back() == '.');
+      if (in_number || (is_digit && one.what.back() == '*')) {
+        if (one.what.empty() || one.what.back() != '*') one.what += '*';
+      } else {
+        one.what += c;
+      }
+    }
+    const graph::Element& element = tensors_.at(p.name)->type().element;
+    one.format = element.format ? element.format->name : std::string(scalar_name(element.scalar));
+    const auto same = std::find_if(out.begin(), out.end(),
+                                   [&](const Trained& t) { return t.what == one.what && t.format == one.format; });
+    Trained& to = same == out.end() ? out.emplace_back(std::move(one)) : *same;
+    ++to.tensors;
+    to.numbers += p.count();
+  }
+  return out;
+}
+
+void Trainer::require_data() const {
+  require_rows();
+  const auto vocabulary = model_.config.find("vocab");
+  batches_->require(vocabulary == model_.config.end() ? std::numeric_limits<double>::infinity() : vocabulary->second);
+  require_validation();
+}
+
+// Rows x length losses of what put_batch put there.
+run::Program& Trainer::evaluation() {
+  if (!evaluate_) evaluate_ = compile(method_.evaluation());
+  return *evaluate_;
+}
+
+std::vector<float> Trainer::losses_of(const Batch& batch) {
+  return of_positions(evaluation(), batch);
+}
+
+std::vector<float> Trainer::of_positions(run::Program& program, const Batch& batch) {
+  put_batch(batch);
+  program.run();
+  std::vector<float> losses(static_cast<size_t>(batch.rows * batch.length));
+  program.result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
+  return losses;
+}
+
+double Trainer::prove() {
+  const Batch batch = batches_->training(state_.batch_of(done_), 0);
+  const double loss = mean_loss(losses_of(batch), batch);
+  if (std::isfinite(loss)) return loss;
+  diverged_ = true;
+  throw Error(Exit::numeric,
+              done_ == 0
+                  ? fmt::format("before the first step the loss is {}; training stopped", loss)
+                  : fmt::format("after step {} the loss with the new weights is {}; training stopped", done_, loss),
+              done_ == 0 ? kBrokenHint : kDivergedHint);
+}
+
+double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
+  const int64_t all = batches_->validation_rows();
+  if (all < 1) require_data();
+  if (method_.objective()) {
+    const double loss = evaluate_objective(rows, stop);
+    if (std::isfinite(loss)) return loss;
+    diverged_ = true;
+    throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
+                kDivergedHint);
+  }
+  const double loss = mean_of_validation(evaluation(), rows, stop);
+  if (std::isfinite(loss)) return loss;
+  diverged_ = true;
+  throw Error(Exit::numeric, fmt::format("after step {} the validation loss is {}; training stopped", done_, loss),
+              kDivergedHint);
+}
+
+// Of the first rows of the validation data; -1 when `stop` became true.
+double Trainer::mean_of_validation(run::Program& program, int64_t rows, const std::atomic<bool>* stop) {
+  const int64_t all = batches_->validation_rows();
+  rows = rows == 0 ? all : std::min(rows, all);
+  LossSum sum;
+  for (int64_t first = 0; first < rows; first += recipe_.batch) {
+    if (stop && stop->load()) return -1;
+    const int64_t count = std::min(recipe_.batch, rows - first);
+    Batch batch = batches_->validation(first, count);
+    batch.weights.resize(batch.tokens.size(), 1.0F);
+    fill_up(batch, recipe_.batch);
+    sum.add(of_positions(program, batch), batch);
+  }
+  return sum.mean();
+}
+
+double Trainer::divergence(int64_t rows, const std::atomic<bool>* stop) {
+  if (!divergence_) divergence_ = compile(method_.divergence());
+  const double far = mean_of_validation(*divergence_, rows, stop);
+  if (std::isfinite(far)) return far;
+  diverged_ = true;
+  throw Error(Exit::numeric,
+              fmt::format("after step {} the divergence from the reference is {}; training stopped", done_, far),
+              kDivergedHint);
+}
+
+void Trainer::finish() {
+  step_ = accumulate_ = apply_ = evaluate_ = reference_ = objective_loss_ = divergence_ = logits_ = nullptr;
+  std::erase_if(tensors_, [](const auto& t) { return is_optimizer_state(t.first) && !is_average(t.first); });
+}
+
+Model Trainer::model() const {
+  Model copy = model_;
+  if (method_.is_frozen()) return copy;
+  for (auto& [name, w] : copy.weights) w = f32_weight(w.type.shape, values(name));
+  return copy;
+}
+
+Adapter Trainer::adapter() const {
+  LUMEN_CHECK(method_.is_frozen(), "a run that trains all weights has no adapter");
+  Adapter out;
+  out.name = model_.name;
+  out.by_root = recipe_.adapter.rs_lora;
+  for (const graph::LowRank& c : method_.changes()) {
+    const auto weight = [&](const std::string& name) {
+      return f32_weight(tensors_.at(name)->type().shape, values(name));
+    };
+    AdapterPart part{weight(graph::low_rank_a(c.weight)), weight(graph::low_rank_b(c.weight)), c.scale};
+    if (c.magnitudes) part.magnitude = weight(graph::low_rank_magnitude(c.weight));
+    out.parts.emplace(c.weight, std::move(part));
+  }
+  return out;
+}
+
+Weight Trainer::shipped(const Parameter& p) const {
+  LUMEN_CHECK(shipping());
+  const Weight& base = model_.weights.at(p.name);
+  if (!shipping()->is_changed(p.name)) return base;
+  Adapter one;
+  one.name = model_.name;
+  for (const graph::LowRank& c : method_.changes()) {
+    if (c.weight != p.name) continue;
+    AdapterPart& part = one.parts[p.name];
+    for (auto [to, name] : {std::pair(&part.a, graph::low_rank_a(p.name)), {&part.b, graph::low_rank_b(p.name)}})
+      *to = f32_weight(tensors_.at(name)->type().shape, values(name));
+    part.scale = c.scale;
+  }
+  std::map<std::string, std::vector<float>> trained;
+  const auto take = [&](const std::string& name) { trained[name] = values(name); };
+  for (const LearnedField& f : shipping()->learned())
+    if (f.weight == p.name) take(f.parameter.name);
+  if (tensors_.contains(graph::group_magnitude(p.name))) take(graph::group_magnitude(p.name));
+  return shipped_weight(engine_, p, base, one, *shipping(), trained);
+}
+
+void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
+  const auto length = static_cast<int64_t>(window.size());
+  if (!logits_ || logits_length_ != length) {
+    const Method::Work work = method_.logits(length);
+    logits_ = engine_.compile(work.graph, work.options);
+    logits_length_ = length;
+    for (const std::string& name : logits_->input_names())
+      if (name != kTokens) logits_->bind(name, tensor(name, logits_->input_type(name)));
+  }
+  const auto tokens =
+      std::make_shared<run::DeviceTensor>(engine_.device(), graph::Type{{1, length}, {Scalar::i32, nullptr}});
+  tokens->upload(window.data(), tokens->bytes());
+  logits_->bind(kTokens, tokens);
+  logits_->run();
+  logits_->result(kResult)->download(out.data(), static_cast<int64_t>(out.size_bytes()));
+}
+
+Model Trainer::rounded() const {
+  Model out = model();
+  for (const graph::FormatAssignment& a : method_.roundings()) {
+    Weight& w = out.weights.at(a.value);
+    std::map<int, std::vector<float>> fields;
+    for (const LearnedField& f : method_.learned()) {
+      if (f.weight != a.value) continue;
+      fields[f.field] = values(f.parameter.name);
+    }
+    if (is_plain(*a.format, Scalar::f32)) continue;
+    if (fields.empty()) {
+      const std::vector<float> numbers(w.f32().begin(), w.f32().end());
+      w.type.element = {Scalar::f32, a.format};
+      w.bytes = engine_.encode(a.format, numbers.data(), w.rows(), w.columns());
+    } else {
+      w = encode_with(a.format, w, fields);
+    }
+  }
+  return out;
+}
+
+bool Trainer::snapshot_copies(run::Engine& engine, const Recipe& recipe) {
+  if (recipe.adapter.trains()) return recipe.ship.ships();
+  return !recipe.quantize.empty() || !engine.device().reads_host_memory() ||
+         param_scalar(recipe.param_type) != Scalar::f32;
+}
+
+Trainer::Snapshot Trainer::snapshot() const {
+  Snapshot out;
+  if (shipping()) {
+    out.model = model_;
+    for (const Parameter& p : model_.parameters)
+      if (shipping()->is_changed(p.name)) out.model.weights[p.name] = shipped(p);
+    return out;
+  }
+  if (has_adapter()) out.adapters.push_back({adapter(), 1});
+  if (has_adapter() || snapshot_copies(engine_, recipe_)) {
+    out.model = rounded();
+    return out;
+  }
+  out.model = model_;
+  for (auto& [name, w] : out.model.weights) {
+    const run::DeviceTensorRef& t = tensors_.at(name);
+    w.bytes = Bytes({static_cast<const uint8_t*>(t->data()), static_cast<size_t>(t->bytes())}, t);
+  }
+  return out;
+}
+
+std::string Trainer::explain() const {
+  return step_ ? step_->explain() : accumulate_->explain() + apply_->explain();
+}
+
+}  // namespace lumen::model

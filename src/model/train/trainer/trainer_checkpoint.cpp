@@ -1,0 +1,186 @@
+// The trainer's part that writes and reads checkpoints.
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/structured/json.h"
+#include "model/train/record/record.h"
+#include "model/train/trainer/guard.h"
+#include "model/train/trainer/trainer.h"
+#include "number/codec/codec.h"
+#include "number/formula/scalar.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr const char* kTeacher = "teacher";              // hash of its weights
+constexpr const char* kReferenceFile = "reference.txt";  // log probabilities of rows (RowLog)
+constexpr const char* kGoesOn = "goes_on";               // in the state: the adapter began as another run's
+
+constexpr const char* kOrigin = "origin";
+
+// Checkpoints of the time when AdamW was the only optimizer call its moments adam.m.* and adam.v.*.
+std::string name_in(const TensorFile& file, const std::string& name) {
+  if (file.find(name)) return name;
+  for (const char* moment : {"m", "v"}) {
+    const std::string prefix = optimizer_state(moment, "");
+    const std::string before = fmt::format("adam.{}.", moment);
+    if (name.starts_with(prefix) && file.find(before + name.substr(prefix.size())))
+      return before + name.substr(prefix.size());
+  }
+  return name;
+}
+
+TensorSpec spec_of(const std::string& name, const graph::Type& type) {
+  TensorSpec spec;
+  spec.name = name;
+  for (const graph::Dim& d : type.shape) spec.shape.push_back(d.number());
+  spec.element = type.element;
+  return spec;
+}
+
+// `bytes` of a tensor hold finite numbers only, and weights none that cannot be squared.
+void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const std::string& where,
+                   const std::string& hint) {
+  std::vector<float> numbers(static_cast<size_t>(spec.rows() * spec.columns()));
+  if (spec.element.format) {
+    numbers = decode(*spec.element.format, bytes, spec.rows(), spec.columns());
+  } else if (spec.element.scalar == Scalar::f32) {
+    LUMEN_CHECK(bytes.size() == numbers.size() * sizeof(float));
+    std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  } else {
+    LUMEN_CHECK(spec.element.scalar == Scalar::bf16 && bytes.size() == numbers.size() * sizeof(uint16_t));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      uint16_t half = 0;
+      std::memcpy(&half, bytes.data() + i * sizeof half, sizeof half);
+      numbers[i] = bf16_to_f32(half);
+    }
+  }
+  require_finite(numbers, where, spec.name, hint,
+                 is_optimizer_state(spec.name) ? std::numeric_limits<float>::max() : kLargestWeight);
+}
+
+void take(const TensorFile& file, const std::string& name, const std::string& folder, run::DeviceTensor& to) {
+  const StoredTensor& stored = file.get(name_in(file, name));
+  const TensorSpec expected = spec_of(name, to.type());
+  // Files know short floats as types of numbers, a run may hold them as a format.
+  const FormatRef& format = expected.element.format;
+  const bool same_element = stored.element == expected.element ||
+                            (format && !stored.element.format && is_plain(*format, stored.element.scalar));
+  if (stored.shape != expected.shape || !same_element) {
+    throw user_error(
+        "{}: tensor '{}' has another shape or type than in this run; resume with the recipe it was made with", folder,
+        name);
+  }
+  const std::vector<uint8_t> blob = stored.blob();
+  check_numbers(expected, blob, folder, "the checkpoint is of a run that had diverged; go on from an earlier one");
+  to.upload(blob.data(), static_cast<int64_t>(blob.size()));
+}
+
+}  // namespace
+
+bool Trainer::is_trained(const std::string& name) const {
+  return std::any_of(method_.trained().begin(), method_.trained().end(),
+                     [&](const Parameter& p) { return p.name == name; });
+}
+
+bool Trainer::is_saved(const std::string& name) const {
+  return is_trained(name) || (!has_adapter() && model_.weights.contains(name));
+}
+
+int64_t Trainer::checkpoint_bytes() const {
+  int64_t bytes = 1 << 20;  // tokenizer and state
+  for (const auto& [name, t] : tensors_) {
+    if (is_saved(name) || is_optimizer_state(name)) bytes += t->bytes();
+  }
+  return bytes;
+}
+
+std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
+  if (diverged_)
+    throw Error(Exit::numeric, fmt::format("the state after step {} is not saved: it has diverged", done_),
+                "go on from the last checkpoint");
+  CheckpointContent content;
+  content.state.step = done_;
+  content.state.seed = recipe_.seed;
+  content.state.data_position = static_cast<uint64_t>(state_.batch_of(done_) * recipe_.accumulate);
+  content.state.config = describe(recipe_);
+  record_run(model_, batches_->files(), batches_->token_hash(), &content);
+  if (has_adapter()) record_base(base_, &content);
+  if (teacher_) content.state.more[kTeacher] = teacher_hash_;
+  if (!reference_log_.empty()) content.files[kReferenceFile] = reference_log_.text();
+  content.state.more["run"] = to_json(state_);
+  if (goes_on_) content.state.more[kGoesOn] = true;
+  if (!origin_.hash.empty()) content.state.more[kOrigin] = {{"place", origin_.place}, {"weights", origin_.hash}};
+  for (const auto& [name, t] : tensors_) {
+    if (is_saved(name)) content.weights.push_back(spec_of(name, t->type()));
+    if (is_optimizer_state(name)) content.optimizer.push_back(spec_of(name, t->type()));
+  }
+  std::vector<uint8_t> buffer;
+  content.fetch = [&](const TensorSpec& spec) -> std::span<const uint8_t> {
+    const run::DeviceTensorRef& t = tensors_.at(spec.name);
+    buffer.resize(static_cast<size_t>(t->bytes()));
+    t->download(buffer.data(), t->bytes());
+    const std::span<const uint8_t> bytes(buffer.data(), static_cast<size_t>(spec.blob_bytes()));
+    check_numbers(
+        spec, bytes, fmt::format("after step {}", done_),
+        "training has diverged and this state is not saved; go on from the last checkpoint with a lower rate");
+    return bytes;
+  };
+  return save_checkpoint(out, content);
+}
+
+void Trainer::restore(const std::filesystem::path& folder) {
+  restore(load_checkpoint(folder, model_.family->library().formats()));
+}
+
+void Trainer::begin_with(const Checkpoint& checkpoint) {
+  for (auto& [name, t] : tensors_)
+    if (is_saved(name)) take(*checkpoint.weights, name, checkpoint.folder.string(), *t);
+  goes_on_ = true;
+}
+
+void Trainer::begin_with(const Adapter& beginning) {
+  for (const graph::LowRank& c : method_.changes()) {
+    const AdapterPart& part = beginning.parts.at(c.weight);
+    for (const auto& [name, w] :
+         {std::pair(graph::low_rank_a(c.weight), &part.a), {graph::low_rank_b(c.weight), &part.b}})
+      put_values(name, w->type.shape, w->f32(), tensors_.at(name)->type().element.scalar);
+  }
+  begin_average();
+  goes_on_ = true;
+}
+
+void Trainer::restore(const Checkpoint& checkpoint, Changes allowed) {
+  const std::string folder = checkpoint.folder.string();
+  for (auto& [name, t] : tensors_) {
+    if (is_saved(name)) take(*checkpoint.weights, name, folder, *t);
+    if (is_optimizer_state(name)) take(*checkpoint.optimizer, name, folder, *t);
+  }
+  if (checkpoint.state.seed != recipe_.seed && !allowed.seed) {
+    throw user_error("{} was made with seed {}, this run has seed {}", folder, checkpoint.state.seed, recipe_.seed);
+  }
+  if (checkpoint.state.step < 0 || checkpoint.state.step > recipe_.schedule.steps) {
+    throw user_error("{} was made after {} steps, this run has {}", folder, checkpoint.state.step,
+                     recipe_.schedule.steps);
+  }
+  const nlohmann::json& more = checkpoint.state.more;
+  if (teacher_ && more.contains(kTeacher) && more[kTeacher] != teacher_hash_) {
+    const std::string what = fmt::format("'{}' is not the teacher that {} was made with", teacher_->name, folder);
+    if (!allowed.teacher)
+      throw Error(Exit::verify, what, "--teacher names the same model, or --allow-changed-data takes another");
+    warn(what);
+  }
+  state_ = run_state_of(checkpoint.state.more, folder);
+  done_ = checkpoint.state.step;
+  goes_on_ = checkpoint.state.more.contains(kGoesOn);
+  if (const auto from = checkpoint.state.more.find(kOrigin); from != checkpoint.state.more.end())
+    origin_ = {json_text(*from, "place", folder), json_text(*from, "weights", folder)};
+  if (const auto log = checkpoint.files.find(kReferenceFile); log != checkpoint.files.end())
+    reference_log_ = RowLog::read(log->second, folder + "/" + kReferenceFile);
+  diverged_ = false;
+}
+
+}  // namespace lumen::model

@@ -1,0 +1,113 @@
+// The trainer's part that serves objectives: what a reference makes of rows, and the loss of validation data.
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "model/train/trainer/trainer.h"
+
+namespace lumen::model {
+
+void Trainer::put_rows(const char* name, const std::vector<float>& numbers) {
+  tensor(name, {{static_cast<int64_t>(numbers.size())}, {Scalar::f32, nullptr}})
+      ->upload(numbers.data(), static_cast<int64_t>(numbers.size() * sizeof(float)));
+}
+
+void Trainer::require_rows() const {
+  const Objective* objective = method_.objective();
+  if (!objective && batches_->form() != RowForm::texts)
+    throw Error(Exit::user, "rows of pairs or with labels need an objective",
+                fmt::format("--objective NAME: {}", fmt::join(objective_names(), ", ")));
+  if (objective) {
+    if (objective->is_of_pairs() && batches_->form() != RowForm::pairs)
+      throw Error(Exit::user, fmt::format("the objective '{}' is of pairs, but the data has none", objective->name()),
+                  "rows with 'chosen' and 'rejected' are pairs");
+    if (objective->reads(kLabels) && batches_->form() != RowForm::labels)
+      throw Error(Exit::user, fmt::format("the objective '{}' needs labels, but the data has none", objective->name()),
+                  "rows with 'prompt', 'completion' and 'label' have one");
+  }
+}
+
+void Trainer::put_training_batch(const Batch& batch) {
+  require_rows();
+  if (const Objective* objective = method_.objective()) {
+    if (objective->reads(kDivergence)) {
+      const Batch other = mismatched(batch);
+      const std::vector<float> theirs = reference_of(other), own = answer_logp(other, losses_of(other));
+      double sum = 0;
+      for (size_t r = 0; r < own.size(); ++r) sum += static_cast<double>(own[r]) - theirs[r];
+      set_scalar(kDivergence, std::max(0.0, sum / static_cast<double>(own.size())));
+    }
+    if (objective->reads(kReference)) put_rows(kReference, reference_of(batch));
+    if (objective->reads(kLabels)) put_rows(kLabels, batch.labels);
+  }
+  put_batch(batch);
+}
+
+// The model without its adapter, or what was computed before the first step.
+std::vector<float> Trainer::reference_of(const Batch& batch) {
+  if (!has_adapter() || goes_on_ || !reference_log_.empty()) return reference_log_.of(batch);
+  if (!reference_) reference_ = compile(method_.reference());
+  put_batch(batch);
+  reference_->run();
+  std::vector<float> losses(static_cast<size_t>(batch.rows * batch.length));
+  reference_->result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
+  return answer_logp(batch, losses);
+}
+
+void Trainer::remember_reference(const std::atomic<bool>* stop) {
+  const Objective* objective = method_.objective();
+  if (!objective || !objective->reads(kReference) || (has_adapter() && !goes_on_) || done_ > 0) return;
+  const auto add = [&](const Batch& batch) {
+    if (!reference_log_.has(batch)) reference_log_.add(batch, answer_logp(batch, losses_of(batch)));
+  };
+  // A run that goes back leaves batches out and reads as many behind its last one: more than it has steps are none.
+  const int64_t steps = recipe_.schedule.steps;
+  const int64_t more = recipe_.on_nan == "rollback" ? std::min(RunState::most_skipped(recipe_.rollbacks), steps) : 0;
+  for (int64_t step = 0; step < steps + more; ++step) {
+    if (stop && stop->load()) return;
+    for (int64_t part = 0; part < recipe_.accumulate; ++part) {
+      const Batch batch = batches_->training(step, part);
+      add(batch);
+      if (objective->reads(kDivergence)) add(mismatched(batch));
+    }
+  }
+  const int64_t rows = batches_->validation_rows() / recipe_.batch * recipe_.batch;
+  for (int64_t first = 0; first < rows; first += recipe_.batch) {
+    const Batch batch = batches_->validation(first, recipe_.batch);
+    add(batch);
+    if (objective->reads(kDivergence)) add(mismatched(batch));
+  }
+}
+
+// An objective is measured on whole batches.
+void Trainer::require_validation() const {
+  if (!method_.objective() || batches_->validation_rows() >= recipe_.batch) return;
+  throw Error(Exit::user,
+              fmt::format("{} rows of validation data are less than one batch of {}", batches_->validation_rows(),
+                          recipe_.batch),
+              "give more data, a larger --validation, or a smaller --batch");
+}
+
+// Whole batches alone: what an objective makes of rows depends on how many there are.
+double Trainer::evaluate_objective(int64_t rows, const std::atomic<bool>* stop) {
+  const int64_t all = batches_->validation_rows() / recipe_.batch * recipe_.batch;
+  rows = rows == 0 ? all : std::min((rows + recipe_.batch - 1) / recipe_.batch * recipe_.batch, all);
+  if (rows < 1) require_validation();
+  if (!objective_loss_) objective_loss_ = compile(method_.objective_loss());
+  double total = 0, weight = 0;
+  for (int64_t first = 0; first < rows; first += recipe_.batch) {
+    if (stop && stop->load()) return -1;
+    const Batch batch = batches_->validation(first, recipe_.batch);
+    put_training_batch(batch);
+    objective_loss_->run();
+    const bool of_rows = method_.objective()->reads("logp");
+    const double loss = scalar(*objective_loss_, "loss");
+    total += of_rows || batch.weights.empty() ? loss * static_cast<double>(recipe_.batch) : loss;
+    weight += of_rows || batch.weights.empty() ? static_cast<double>(recipe_.batch)
+                                               : std::accumulate(batch.weights.begin(), batch.weights.end(), 0.0);
+  }
+  return total / weight;
+}
+
+}  // namespace lumen::model

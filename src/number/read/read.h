@@ -1,0 +1,8 @@
+// Formats from their texts: declarations, fields and routines are read, typed and checked, and small functions become
+// tables.
+//
+// May include: base, lang, number/facts, number/format.
+#pragma once
+
+#include "number/read/declaration.h"
+#include "number/read/names.h"

@@ -1,0 +1,28 @@
+// Which device a user means: "cpu", "cuda", "cuda:1", "hip", "hip:0", "auto". Proved by
+// tests/run/device/choose_test.cpp.
+//
+// May include: base, run/device, run/device/gpu.
+// Offers: libraries.h.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "run/device/device.h"
+#include "run/device/gpu/gpu_symbols.h"
+
+namespace lumen::run {
+
+struct DeviceChoice {
+  enum class Kind : uint8_t { cpu, gpu, automatic } kind = Kind::cpu;
+  GpuVendor vendor = GpuVendor::cuda;
+  int ordinal = 0;
+};
+DeviceChoice parse_device(const std::string& text);  // Error (exit 2)
+
+// "auto" is the first GPU there is code for, and this processor where there is none; people are told which.
+// `machine` null: the device's own. `threads` and `loader` are for processors.
+std::unique_ptr<Device> open_device(const DeviceChoice& choice, machine::MachineRef machine, int threads,
+                                    Loader loader);
+
+}  // namespace lumen::run

@@ -1,0 +1,363 @@
+#include "run/device/gpu/gpu.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "run/device/gpu/gpu_code.h"
+#include "run/device/gpu/gpu_copies.h"
+#include "run/device/gpu/gpu_memory.h"
+#include "run/device/gpu/gpu_product.h"
+
+namespace lumen::run {
+namespace {
+
+constexpr size_t kMostBuffers = 500;  // a launch's arguments have 4 KiB
+constexpr int kThisThreadOnly = 1;    // what a capture forbids; both interfaces
+constexpr int64_t kLargestGrid = 0x7fffffff;
+constexpr int64_t kLargestGridInThreads = 0xffffffff;  // HIP counts threads
+
+constexpr int kKnowsFollowers = 12030;  // a driver of CUDA 12.3
+
+// What cuLaunchKernelEx reads (CUDA driver API, CUlaunchConfig and CUlaunchAttribute).
+struct LaunchAttribute {
+  static constexpr int kFollows = 6;  // programmatic stream serialization
+  int name;
+  int unused;
+  int value[16];
+};
+struct FollowerLaunch {
+  unsigned blocks[3], threads[3], shared_bytes;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned count;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(FollowerLaunch) == 56);
+
+std::string version_text(GpuVendor vendor, int v) {
+  return vendor == GpuVendor::cuda ? fmt::format("{}.{}", v / 1000, v % 1000 / 10)
+                                   : fmt::format("{}.{}.{}", v / 10000000, v / 100000 % 100, v % 100000);
+}
+
+// HIP's properties of a device, of which two are read: its name, and at a fixed place the architecture's (the layout
+// that the symbol's suffix names).
+struct HipProperties {
+  char name[256];
+  char unread[904];
+  char architecture[256];
+  char rest[4096 - 1416];
+};
+static_assert(offsetof(HipProperties, architecture) == 1160 && sizeof(HipProperties) == 4096);
+
+// Called with a device that exists.
+std::string architecture_of(const GpuSymbols& gpu, int device, const std::string& where) {
+  constexpr int kMajor = 75, kMinor = 76;  // attributes of CUDA
+  if (!gpu.device_properties) {
+    int major = 0, minor = 0;
+    int error = gpu.device_attribute(&major, kMajor, device);
+    if (error == 0) error = gpu.device_attribute(&minor, kMinor, device);
+    if (error != 0) throw gpu_error(gpu, error, "device_attribute", where);
+    return fmt::format("sm_{}{}", major, minor);
+  }
+  HipProperties properties{};
+  if (const int error = gpu.device_properties(&properties, device); error != 0)
+    throw gpu_error(gpu, error, "device_properties", where);
+  properties.architecture[sizeof(properties.architecture) - 1] = 0;
+  return properties.architecture;
+}
+
+// A library with its driver started, and how many GPUs it has.
+struct Driver {
+  std::shared_ptr<const GpuSymbols> symbols;
+  int version = 0, count = 0;
+
+  explicit Driver(GpuVendor vendor) : symbols(open_gpu_library(vendor)) {
+    const GpuSymbols& gpu = *symbols;
+    const auto check = [&](int error, const char* name) {
+      if (error != 0) throw gpu_error(gpu, error, name, vendor_name(vendor));
+    };
+    check(gpu.init(0), "init");
+    check(gpu.driver_version(&version), "driver_version");
+    if (version < gpu.numbers.oldest_driver)
+      throw Error(Exit::hardware,
+                  fmt::format("the {} driver is too old: its version is {}", vendor_name(vendor),
+                              version_text(vendor, version)),
+                  fmt::format("Lumen needs {} or newer", gpu.numbers.oldest_driver_text));
+    check(gpu.device_count(&count), "device_count");
+    if (count < 1) throw gpu_error(gpu, kGpuNoDevice, "device_count", vendor_name(vendor));
+  }
+
+  GpuFound look_at(int ordinal) const {
+    const GpuSymbols& gpu = *symbols;
+    GpuFound found;
+    found.ordinal = ordinal;
+    const std::string where = fmt::format("{}:{}", vendor_name(gpu.vendor), ordinal);
+    const auto check = [&](int error, const char* name) {
+      if (error != 0) throw gpu_error(gpu, error, name, where);
+    };
+    int& device = found.device;
+    check(gpu.device_get(&device, ordinal), "device_get");
+    std::array<char, 256> name{};
+    check(gpu.device_name(name.data(), static_cast<int>(name.size()) - 1, device), "device_name");
+    found.name = name.data();
+    size_t bytes = 0;
+    check(gpu.device_memory(&bytes, device), "device_memory");
+    found.bytes = static_cast<int64_t>(bytes);
+    int integrated = 0;
+    check(gpu.device_attribute(&found.units, gpu.numbers.attribute_units, device), "device_attribute");
+    check(gpu.device_attribute(&integrated, gpu.numbers.attribute_integrated, device), "device_attribute");
+    found.integrated = integrated != 0;
+    found.architecture = architecture_of(gpu, device, where);
+    found.match = match_gpu(found.architecture, machine::all_machines());
+    return found;
+  }
+};
+
+class GpuRecording : public Device::Recording {
+ public:
+  GpuRecording(GpuContextRef context, void* executable) : context_(std::move(context)), executable_(executable) {}
+  ~GpuRecording() override {
+    try {
+      context_->synchronize();  // it may still run
+    } catch (const Error&) {
+    }
+    context_->symbols().executable_destroy(executable_);
+  }
+  void* executable() const { return executable_; }
+
+ private:
+  GpuContextRef context_;
+  void* executable_;
+};
+
+class GpuMarks : public Device::Marks {
+ public:
+  GpuMarks(GpuContextRef context, size_t count) : context_(std::move(context)), events_(count) {
+    context_->use();
+    try {
+      for (void*& event : events_) context_->check(context_->symbols().event_create(&event, 0), "event_create");
+    } catch (...) {
+      free_all();
+      throw;
+    }
+  }
+  ~GpuMarks() override { free_all(); }
+
+  void set(size_t i) override {
+    context_->use();
+    context_->check(context_->symbols().event_record(events_[i], context_->stream()), "event_record");
+  }
+  double seconds(size_t from, size_t to) override {
+    const GpuSymbols& gpu = context_->symbols();
+    context_->use();
+    context_->check(gpu.event_synchronize(events_[to]), "event_synchronize");
+    float milliseconds = 0;
+    context_->check(gpu.event_elapsed(&milliseconds, events_[from], events_[to]), "event_elapsed");
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+
+ private:
+  void free_all() {
+    for (void* event : events_)
+      if (event) context_->symbols().event_destroy(event);
+  }
+  GpuContextRef context_;
+  std::vector<void*> events_;
+};
+
+class GpuDevice : public Device {
+ public:
+  GpuDevice(const Driver& driver, GpuFound found, machine::MachineRef machine)
+      : found_(std::move(found)),
+        machine_(std::move(machine)),
+        driver_(version_text(driver.symbols->vendor, driver.version)),
+        context_(std::make_shared<GpuContext>(
+            driver.symbols, found_.device,
+            fmt::format("{}:{} {}", vendor_name(driver.symbols->vendor), found_.ordinal, found_.name))),
+        memory_(context_),
+        copies_(context_) {
+    const GpuSymbols& gpu = context_->symbols();
+    follows_ = machine_->follows && gpu.launch_follower && driver.version >= kKnowsFollowers;
+    records_ = gpu.capture_begin && gpu.capture_end && gpu.graph_instantiate && gpu.graph_launch && gpu.graph_destroy &&
+               gpu.executable_destroy;
+  }
+
+  const machine::Machine& machine() const override { return *machine_; }
+  std::string describe() const override {
+    std::string text =
+        fmt::format("{} ({}, code for {}), {:.1f} GiB, driver {}", context_->title(), found_.architecture,
+                    machine_->name, static_cast<double>(found_.bytes) / (1 << 30), driver_);
+    if (!memory_.pooled()) text += ", no memory pool";
+    if (!copies_.page_locked()) text += ", no page-locked memory";
+    if (!records_) text += ", launches are not recorded";
+    return text;
+  }
+  bool reads_host_memory() const override { return false; }
+
+  void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
+  void release(void* memory) override { memory_.release(memory); }
+  void copy_in(void* to, const void* from, int64_t bytes) override {
+    between_programs();
+    copies_.in(to, from, bytes);
+  }
+  void copy_out(void* to, const void* from, int64_t bytes) override {
+    between_programs();
+    copies_.out(to, from, bytes);
+  }
+  DeviceMemory memory() const override { return memory_.state(); }
+
+  std::string identity() const override {
+    return fmt::format("{} {} driver {}\n", vendor_name(context_->vendor()), found_.architecture, driver_);
+  }
+  std::string prepare(std::string object) override { return prepare_gpu_code(*context_, std::move(object)); }
+  std::unique_ptr<Module> load(std::string_view object) override { return load_gpu_code(context_, object); }
+
+  bool is_asynchronous() const override { return true; }
+  void launch(void* kernel, std::span<void* const> buffers, const Spread& spread, LaunchStatus* status) override {
+    if (spread.blocks == 0) return;
+    LUMEN_CHECK(buffers.size() < kMostBuffers, "a kernel with {} buffers", buffers.size());
+    const bool fits = spread.blocks <= kLargestGrid &&
+                      (context_->vendor() != GpuVendor::hip || spread.blocks * spread.threads <= kLargestGridInThreads);
+    if (!fits)
+      throw Error(Exit::hardware,
+                  fmt::format("{}: a kernel wants {} blocks of {} threads, more than a launch can have",
+                              context_->title(), spread.blocks, spread.threads),
+                  "choose a smaller batch or context");
+    // One address after the other, as the kernel declares them; the size tells the driver how many.
+    std::array<void*, kMostBuffers> arguments;
+    std::copy(buffers.begin(), buffers.end(), arguments.begin());
+    arguments[buffers.size()] = status;
+    size_t bytes = (buffers.size() + 1) * sizeof(void*);
+    const GpuSymbols& gpu = context_->symbols();
+    void* const pointer_follows = reinterpret_cast<void*>(1);
+    void* const size_follows = reinterpret_cast<void*>(2);
+    void* extra[] = {pointer_follows, arguments.data(), size_follows, &bytes, gpu.numbers.launch_end};
+    context_->use();
+    if (follows_ && std::exchange(within_program_, true)) {
+      const LaunchAttribute follows{LaunchAttribute::kFollows, {}, {1}};
+      const FollowerLaunch launch{{static_cast<unsigned>(spread.blocks), 1, 1},
+                                  {static_cast<unsigned>(spread.threads), 1, 1},
+                                  static_cast<unsigned>(spread.shared_bytes),
+                                  context_->stream(),
+                                  &follows,
+                                  1};
+      context_->check(gpu.launch_follower(&launch, kernel, nullptr, extra), "launch_follower");
+      return;
+    }
+    context_->check(
+        gpu.launch(kernel, static_cast<unsigned>(spread.blocks), 1, 1, static_cast<unsigned>(spread.threads), 1, 1,
+                   static_cast<unsigned>(spread.shared_bytes), context_->stream(), nullptr, extra),
+        "launch");
+  }
+  void synchronize() override {
+    between_programs();
+    context_->synchronize();
+  }
+
+  bool records() const override { return records_; }
+  void begin_recording() override {
+    between_programs();
+    context_->use();
+    context_->check(context_->symbols().capture_begin(context_->stream(), kThisThreadOnly), "capture_begin");
+  }
+  std::unique_ptr<Recording> end_recording() override {
+    const GpuSymbols& gpu = context_->symbols();
+    void *graph = nullptr, *executable = nullptr;
+    const char* doing = "capture_end";
+    between_programs();
+    int error = gpu.capture_end(context_->stream(), &graph);
+    if (error == 0) error = gpu.graph_instantiate(&executable, graph, 0), doing = "graph_instantiate";
+    if (graph) gpu.graph_destroy(graph);
+    if (error == 0) return std::make_unique<GpuRecording>(context_, executable);
+    records_ = false;
+    note(fmt::format("kernels are launched one by one: {}", context_->failure(error, doing).what()));
+    return nullptr;
+  }
+  void replay(Recording& recording) override {
+    between_programs();
+    context_->use();
+    context_->check(
+        context_->symbols().graph_launch(static_cast<GpuRecording&>(recording).executable(), context_->stream()),
+        "graph_launch");
+  }
+
+  std::unique_ptr<Marks> make_marks(size_t count) override { return std::make_unique<GpuMarks>(context_, count); }
+
+  std::string open_products() override {
+    if (!products_) products_ = std::make_unique<GpuProducts>(context_, memory_);
+    return products_->title();
+  }
+  std::unique_ptr<Product> find_product(const machine::DenseProduct& what) override { return products_->find(what); }
+
+  std::optional<double> measure_copies() override {
+    constexpr int64_t kMost = int64_t{256} << 20;
+    constexpr int kTimes = 8;
+    const int64_t bytes = std::min(kMost, memory().free / 4) / 256 * 256;
+    if (bytes == 0) return std::nullopt;
+    const auto give_back = [this](void* p) { release(p); };
+    const std::unique_ptr<void, decltype(give_back)> from(allocate(bytes), give_back), to(allocate(bytes), give_back);
+    GpuMarks marks(context_, 2);
+    const GpuSymbols& gpu = context_->symbols();
+    for (int i = 0; i <= kTimes; ++i) {
+      if (i == 1) marks.set(0);  // the first one wakes the memory
+      context_->check(gpu.copy_within(to.get(), from.get(), static_cast<size_t>(bytes), context_->stream()),
+                      "copy_within");
+    }
+    marks.set(1);
+    return 2.0 * kTimes * static_cast<double>(bytes) / std::max(marks.seconds(0, 1), 1e-9);
+  }
+
+ private:
+  // Programs end with a copy or by being waited for. The first kernel behind either is launched in whole, so that
+  // kernels may read what their own program does not write before those before have ended (kernel/loop/early.h).
+  void between_programs() { within_program_ = false; }
+
+  GpuFound found_;
+  machine::MachineRef machine_;
+  bool follows_ = false;  // kernels are launched while the one before ends
+  bool within_program_ = false;
+  std::string driver_;
+  GpuContextRef context_;  // first made, last gone
+  GpuMemory memory_;
+  GpuCopies copies_;
+  std::unique_ptr<GpuProducts> products_;
+  bool records_ = false;
+};
+
+}  // namespace
+
+GpuSurvey survey_gpus(GpuVendor vendor) {
+  GpuSurvey survey;
+  survey.vendor = vendor;
+  try {
+    survey.library = open_gpu_library(vendor)->library;
+    const Driver driver(vendor);
+    survey.driver = version_text(vendor, driver.version);
+    for (int i = 0; i < driver.count; ++i) survey.gpus.push_back(driver.look_at(i));
+  } catch (const Error& error) {
+    survey.refusal = error.what();
+    survey.advice = error.hint();
+  }
+  return survey;
+}
+
+std::unique_ptr<Device> open_gpu(GpuVendor vendor, int ordinal, machine::MachineRef machine) {
+  const Driver driver(vendor);
+  if (ordinal < 0 || ordinal >= driver.count)
+    throw Error(Exit::hardware,
+                fmt::format("there is no {}:{}: the driver has {} GPU{}", vendor_name(vendor), ordinal, driver.count,
+                            driver.count == 1 ? "" : "s"),
+                "`lumen doctor` lists them; CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES choose what a process sees");
+  GpuFound found = driver.look_at(ordinal);
+  if (!machine) machine = found.match.machine;
+  if (!machine)
+    throw Error(Exit::hardware,
+                fmt::format("{}:{} {}: {}", vendor_name(vendor), ordinal, found.name, found.match.remark),
+                found.match.advice);
+  if (!found.match.remark.empty() && machine == found.match.machine) note(found.match.remark);
+  return std::make_unique<GpuDevice>(driver, std::move(found), std::move(machine));
+}
+
+}  // namespace lumen::run

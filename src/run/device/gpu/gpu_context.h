@@ -1,0 +1,52 @@
+// One GPU in use: its driver's functions, its context and the stream all work goes through. What the parts of the GPU
+// device share; kept alive by every one of them, so that modules and recordings may outlive the device.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "run/device/gpu/gpu_symbols.h"
+
+namespace lumen::run {
+
+// Errors of both interfaces that are treated apart; they number them alike.
+enum GpuError : int { kGpuOutOfMemory = 2, kGpuNoDevice = 100, kGpuNotSupported = 801 };
+
+class GpuContext {
+ public:
+  // `title`: "cuda:0 NAME", for messages.
+  GpuContext(std::shared_ptr<const GpuSymbols> symbols, int device, std::string title);
+  ~GpuContext();
+  GpuContext(const GpuContext&) = delete;
+  GpuContext& operator=(const GpuContext&) = delete;
+
+  const GpuSymbols& symbols() const { return *symbols_; }
+  GpuVendor vendor() const { return symbols_->vendor; }
+  int device() const { return device_; }
+  void* stream() const { return stream_; }
+  const std::string& title() const { return title_; }
+
+  void use() const;  // binds the calling thread to this GPU; before every other call
+  // Throws what `error` of the function of ours called `name` means, unless it is 0.
+  void check(int error, const char* name) const {
+    if (error != 0) throw failure(error, name);
+  }
+  Error failure(int error, const char* name) const;
+  void synchronize() const;
+
+ private:
+  std::shared_ptr<const GpuSymbols> symbols_;
+  int device_;
+  std::string title_;
+  uint64_t number_;  // of all contexts this process has made
+  void* context_ = nullptr;
+  void* stream_ = nullptr;
+};
+using GpuContextRef = std::shared_ptr<GpuContext>;
+
+// The Error (exit 3) a code of a driver means: the function, the code's name and text, where, and what to do.
+Error gpu_error(const GpuSymbols& symbols, int error, const char* name, const std::string& where,
+                const std::string& more = {});
+
+}  // namespace lumen::run

@@ -1,0 +1,114 @@
+#include "run/device/gpu/gpu_copies.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace lumen::run {
+namespace {
+
+constexpr int64_t kChunk = int64_t{4} << 20;
+constexpr int64_t kAlignment = 64;
+constexpr unsigned kNoTiming = 2;  // of an event; both interfaces
+
+}  // namespace
+
+GpuCopies::GpuCopies(GpuContextRef context) : context_(std::move(context)) {
+  context_->use();
+  try {
+    for (auto* pair : {&up_, &down_})
+      for (Chunk& chunk : *pair) make(chunk);
+  } catch (...) {
+    free_all();
+    throw;
+  }
+}
+
+void GpuCopies::make(Chunk& chunk) {
+  const GpuSymbols& gpu = context_->symbols();
+  void* host = nullptr;
+  // Containers may forbid page-locking; ordinary memory is slower and right.
+  if (page_locked_ && gpu.host_allocate(&host, static_cast<size_t>(kChunk), 0) != 0) {
+    for (auto* pair : {&up_, &down_})
+      for (Chunk& c : *pair)
+        if (c.host) gpu.host_release(std::exchange(c.host, new std::byte[kChunk]));
+    page_locked_ = false;
+  }
+  chunk.host = page_locked_ ? static_cast<std::byte*>(host) : new std::byte[kChunk];
+  context_->check(gpu.event_create(&chunk.event, kNoTiming), "event_create");
+}
+
+GpuCopies::~GpuCopies() {
+  free_all();
+}
+
+void GpuCopies::free_all() {
+  const GpuSymbols& gpu = context_->symbols();
+  bool bound = true;
+  try {
+    context_->use();
+    gpu.stream_synchronize(context_->stream());  // copies may still read the buffers
+  } catch (const Error&) {
+    bound = false;
+  }
+  for (auto* pair : {&up_, &down_})
+    for (Chunk& chunk : *pair) {
+      if (bound && chunk.event) gpu.event_destroy(chunk.event);
+      if (!page_locked_) {
+        delete[] chunk.host;
+      } else if (bound && chunk.host) {
+        gpu.host_release(chunk.host);
+      }
+    }
+}
+
+// The other buffer, once its copies have arrived.
+void GpuCopies::turn() {
+  const GpuSymbols& gpu = context_->symbols();
+  context_->check(gpu.event_record(up_[filling_].event, context_->stream()), "event_record");
+  up_[filling_].in_flight = true;
+  filling_ = 1 - filling_;
+  filled_ = 0;
+  if (!std::exchange(up_[filling_].in_flight, false)) return;
+  context_->check(gpu.event_synchronize(up_[filling_].event), "event_synchronize");
+}
+
+void GpuCopies::in(void* to, const void* from, int64_t bytes) {
+  const GpuSymbols& gpu = context_->symbols();
+  const std::scoped_lock lock(mutex_);
+  context_->use();
+  for (int64_t done = 0; done < bytes;) {
+    if (filled_ == kChunk) turn();
+    const int64_t size = std::min(bytes - done, kChunk - filled_);
+    std::byte* host = up_[filling_].host + filled_;
+    std::memcpy(host, static_cast<const std::byte*>(from) + done, static_cast<size_t>(size));
+    context_->check(
+        gpu.copy_in(static_cast<std::byte*>(to) + done, host, static_cast<size_t>(size), context_->stream()),
+        "copy_in");
+    filled_ = std::min(kChunk, (filled_ + size + kAlignment - 1) / kAlignment * kAlignment);
+    done += size;
+  }
+}
+
+void GpuCopies::out(void* to, const void* from, int64_t bytes) {
+  const GpuSymbols& gpu = context_->symbols();
+  const std::scoped_lock lock(mutex_);
+  context_->use();
+  const int64_t pieces = (bytes + kChunk - 1) / kChunk;
+  const auto size_of = [&](int64_t piece) { return static_cast<size_t>(std::min(kChunk, bytes - piece * kChunk)); };
+  const auto chunk_of = [&](int64_t piece) -> Chunk& { return down_[static_cast<size_t>(piece % 2)]; };
+  // Piece i travels while piece i - 1 is copied to its place.
+  for (int64_t i = 0; i <= pieces; ++i) {
+    if (i < pieces) {
+      auto* source = const_cast<std::byte*>(static_cast<const std::byte*>(from)) + i * kChunk;
+      context_->check(gpu.copy_out(chunk_of(i).host, source, size_of(i), context_->stream()), "copy_out");
+      context_->check(gpu.event_record(chunk_of(i).event, context_->stream()), "event_record");
+    }
+    if (i == 0) continue;
+    context_->check(gpu.event_synchronize(chunk_of(i - 1).event), "event_synchronize");
+    std::memcpy(static_cast<std::byte*>(to) + (i - 1) * kChunk, chunk_of(i - 1).host, size_of(i - 1));
+  }
+  if (bytes == 0) context_->synchronize();
+}
+
+}  // namespace lumen::run

@@ -1,0 +1,123 @@
+// See cache.h. Proved by tests/run/engine/cache_test.cpp.
+#include "run/engine/cache/cache.h"
+
+#include <omp.h>
+
+#include <exception>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "emit/emit.h"
+#include "emit/seal.h"
+#include "kernel/loop/text.h"
+
+namespace lumen::run {
+namespace {
+
+constexpr const char* kKind = "kernels";
+
+class CodeHere : public Module {
+ public:
+  explicit CodeHere(std::span<const uint8_t> object) : module_(object) {}
+  void* find(const std::string& symbol, int64_t) override { return reinterpret_cast<void*>(module_.find(symbol)); }
+
+ private:
+  emit::LoadedModule module_;
+};
+
+}  // namespace
+
+std::unique_ptr<Module> load_here(std::span<const uint8_t> object) {
+  return std::make_unique<CodeHere>(object);
+}
+
+Spread spread_of(const loop::Kernel& kernel, const machine::Machine& machine, bool small) {
+  // Code for processors on a device with a grid, as tests have it: one task per block.
+  if (machine.kind == machine::Kind::cpu) return {kernel.tasks, small, kernel.tasks, 1, 0};
+  const emit::LaunchShape shape = emit::launch_shape(kernel, machine);
+  return {kernel.tasks, small, shape.blocks, shape.threads, shape.shared_bytes};
+}
+
+KernelCache::KernelCache(std::shared_ptr<Device> device, std::filesystem::path folder)
+    : device_(std::move(device)), kept_(std::make_shared<KeptFiles>(folder)) {
+  const machine::Machine& m = device_->machine();
+  identity_ =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}", m.name, m.triple, m.cpu, m.features, emit::version(), device_->identity());
+  for (const machine::Row& row : m.rows) identity_ += fmt::format("{} {}\n", row.name, row.llvm);
+}
+
+std::string KernelCache::key_of(const std::string& text) const {
+  return emit::fingerprint(identity_ + text);
+}
+
+struct KernelCache::Entry {
+  const loop::Kernel* kernel;
+  std::string key;
+  std::string object;
+  bool on_disk = false;
+};
+
+void KernelCache::compile(Entry& entry) {
+  entry.object = device_->prepare(emit::emit({entry.kernel, 1}, device_->machine(), emit::Output::object));
+  entry.on_disk = false;
+  kept_->write(kKind, entry.key, entry.object);
+}
+
+// What was kept is whole and ours; that this very system does not load it any more is no reason to stop.
+std::unique_ptr<Module> KernelCache::load(Entry& entry) {
+  if (!entry.on_disk) return device_->load(entry.object);
+  try {
+    return device_->load(entry.object);
+  } catch (const Error& error) {
+    verbose(fmt::format("a kept kernel cannot be loaded ({}); it is compiled again", error.what()));
+  }
+  compile(entry);
+  return device_->load(entry.object);
+}
+
+std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels, int threads, CompileReport* report) {
+  std::vector<std::string> keys;
+  std::vector<Entry> missing;
+  {
+    const std::scoped_lock lock(mutex_);
+    std::unordered_map<std::string, bool> seen;
+    for (const loop::Kernel* k : kernels) {
+      keys.push_back(key_of(loop::print(*k)));
+      if (!seen.emplace(keys.back(), true).second) continue;
+      ++report->kernels;
+      if (loaded_.contains(keys.back())) {
+        ++report->cached;
+      } else {
+        missing.push_back({k, keys.back(), {}});
+      }
+    }
+  }
+  // Disk first, compiler second; every kernel is a file of its own, so the work splits over threads by itself.
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(std::max(1, threads)) if (missing.size() > 1)
+  for (size_t i = 0; i < missing.size(); ++i) {
+    Entry& entry = missing[i];
+    try {
+      entry.object = kept_->read(kKind, entry.key);
+      entry.on_disk = !entry.object.empty();
+      if (!entry.on_disk) compile(entry);
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+
+  const std::scoped_lock lock(mutex_);
+  for (Entry& entry : missing) {
+    modules_.push_back(load(entry));
+    ++(entry.on_disk ? report->cached : report->compiled);
+    const int64_t shared_bytes = spread_of(*entry.kernel, device_->machine(), false).shared_bytes;
+    loaded_[entry.key] = modules_.back()->find(emit::symbol_name(*entry.kernel), shared_bytes);
+  }
+  std::vector<void*> functions;
+  for (const std::string& key : keys) functions.push_back(loaded_.at(key));
+  return functions;
+}
+
+}  // namespace lumen::run

@@ -1,0 +1,41 @@
+// The joint of the house: a graph becomes a launch list.
+//
+// May include: base, graph/ir, graph/match, graph/pass, kernel/loop, kernel/synth, kernel/synth/gemm,
+// kernel/synth/step, run/device, run/engine/program.
+// Offers: repeat.h, small_numbers.h.
+#pragma once
+
+#include "kernel/synth/step/step.h"
+#include "run/engine/program/execute.h"
+
+namespace lumen::run {
+
+// What a compilation works with.
+struct Workshop {
+  std::shared_ptr<Device> device;
+  std::shared_ptr<KernelCache> cache;
+  int threads = 1;
+  std::shared_ptr<Tuner> tuner = nullptr;  // null: plans are what the cost model says
+  std::shared_ptr<Tuner> products =
+      nullptr;  // keeps what was measured of libraries (product_choice.h); null: none is used
+};
+
+LaunchList compile(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
+
+// The graph's passes as they are for a machine: memory of GPUs is dear, so what a very large weight decodes to is not
+// written out there.
+graph::Pipeline run_pipeline(const graph::Graph& g, const CompileOptions& options, const machine::Machine& machine);
+// LaunchList::arena_bytes of that, without any code.
+int64_t arena_bytes(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
+
+// Up to where the next value in a block of memory may begin.
+int64_t aligned(int64_t bytes);
+
+// Of all kernels' text: equal hashes, equal kernels.
+std::string hash_of(const synth::Synthesis& s);
+
+// Steps that belong to no plan: values are numbered by the caller, scratch is placed from `scratch_at` on.
+std::vector<Launch> compile_steps(const Workshop& shop, const synth::Synthesis& steps, const std::vector<Place>& values,
+                                  int64_t scratch_at, CompileReport* report);
+
+}  // namespace lumen::run

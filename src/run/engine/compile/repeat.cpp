@@ -1,0 +1,124 @@
+// See repeat.h. A form is the group printed as a graph of its own, values renumbered, labels dropped; and what a print
+// does not show: which formats stand behind the names, and which values share storage. Proved by
+// tests/run/engine/repeat_test.cpp.
+#include "run/engine/compile/repeat.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "graph/ir/text.h"
+#include "graph/match/access.h"
+#include "run/engine/program/tensor.h"
+
+namespace lumen::run {
+namespace {
+
+using graph::Graph;
+using graph::Node;
+using graph::Op;
+using graph::ValueId;
+
+ValueId storage_of(const Graph& g, ValueId v) {
+  while (g[v].op == Op::update_) v = g[v].operands[0];
+  return v;
+}
+
+bool is_parameter(const Node& n) {
+  return n.op == Op::input_ && n.attributes.role == graph::Role::parameter;
+}
+
+// An update that reads its old state may be handed the same storage twice; the code generator must know.
+bool shares_storage(const Graph& g, const synth::Step& step) {
+  using From = synth::Argument::From;
+  for (size_t i = 0; i < step.arguments.size(); ++i)
+    for (size_t j = 0; j < step.arguments.size(); ++j) {
+      const synth::Argument &a = step.arguments[i], &b = step.arguments[j];
+      if (i == j || !step.kernel.params[i].written || a.from != b.from) continue;
+      if (a.from == From::scratch ? a.index == b.index : storage_of(g, a.index) == storage_of(g, b.index)) return true;
+    }
+  return false;
+}
+
+}  // namespace
+
+GroupForm form_of(const Graph& g, const graph::Group& group, const std::vector<bool>& unwritten) {
+  GroupForm form;
+  Graph alone;
+  std::map<ValueId, ValueId> at;
+  const auto add = [&](ValueId v, Node node) {
+    at[v] = static_cast<ValueId>(form.values.size());
+    form.values.push_back(v);
+    node.label.clear();
+    alone.nodes.push_back(std::move(node));
+  };
+  for (const ValueId v : group.inputs) {
+    Node input{};
+    input.op = Op::input_;
+    input.type = g[v].type;
+    input.attributes.name = fmt::format("v{}", form.values.size());
+    input.attributes.role = g[v].attributes.role;
+    add(v, std::move(input));
+  }
+  for (const ValueId v : group.nodes) {
+    Node node = g[v];
+    for (ValueId& operand : node.operands) operand = at.at(operand);
+    add(v, std::move(node));
+  }
+  for (const ValueId v : group.results) {
+    alone.results.push_back(at.at(v));
+    alone.result_names.push_back(fmt::format("r{}", alone.results.size()));
+  }
+  form.meaning = graph::print(alone);
+  form.meaning +=
+      fmt::format("shape {} root {}\n", static_cast<int>(group.shape), group.root < 0 ? -1 : at.at(group.root));
+  std::map<ValueId, size_t> storage;
+  for (size_t i = 0; i < form.values.size(); ++i) {
+    const Node& node = g[form.values[i]];
+    const size_t shared = storage.try_emplace(storage_of(g, form.values[i]), i).first->second;
+    const std::string format = node.type.element.format ? node.type.element.format->hash.hex() : "";
+    form.meaning += fmt::format("{} {} {} {}{}\n", i, static_cast<int>(node.op), shared, format,
+                                unwritten[static_cast<size_t>(form.values[i])] ? " unwritten" : "");
+  }
+  return form;
+}
+
+synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& group, const GroupForm& form,
+                                 const machine::Machine& machine, const synth::Options& options) {
+  synth::Synthesis s = synth::synthesize(plan, group, machine, options);
+  for (synth::Step& step : s.steps) {
+    LUMEN_CHECK(step.arguments.size() == step.kernel.params.size(), "kernel {} has {} params and {} arguments",
+                step.kernel.name, step.kernel.params.size(), step.arguments.size());
+    step.kernel.aliased = shares_storage(plan.graph, step);
+    for (size_t i = 0; i < step.arguments.size(); ++i) {
+      synth::Argument& a = step.arguments[i];
+      if (a.from != synth::Argument::From::value) continue;
+      if (is_parameter(plan.graph[a.index])) step.kernel.params[i].align = kParameterAlignment;
+      const auto local = std::find(form.values.begin(), form.values.end(), a.index);
+      LUMEN_CHECK(local != form.values.end(), "a kernel reads %{}, which its group does not list", a.index);
+      a.index = static_cast<int>(local - form.values.begin());
+    }
+  }
+  return s;
+}
+
+DistinctKernels synthesize_distinct(const graph::Plan& plan, const machine::Machine& machine,
+                                    const synth::Options& options) {
+  DistinctKernels out;
+  std::unordered_map<std::string, size_t> known;
+  const std::vector<bool> unwritten = graph::unwritten(plan.graph);
+  for (size_t i = 0; i < plan.groups.size(); ++i) {
+    GroupForm form = form_of(plan.graph, plan.groups[i], unwritten);
+    const auto [place, first] = known.try_emplace(form.meaning, out.distinct.size());
+    if (first) {
+      out.distinct.push_back(synthesize_form(plan, plan.groups[i], form, machine, options));
+      out.first.push_back(i);
+      out.forms.push_back(form);
+    }
+    out.groups.push_back({place->second, std::move(form.values)});
+  }
+  return out;
+}
+
+}  // namespace lumen::run

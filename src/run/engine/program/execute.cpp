@@ -1,0 +1,343 @@
+// See execute.h. run() walks the list: no allocation, no look-up; addresses change only in bind(). A device whose
+// launches are asynchronous is waited for once, at the end, when every launch's status is read; from the second run
+// with the same addresses on, such a device replays the whole list as one recording. Proved by
+// tests/run/engine/compile_test.cpp.
+#include "run/engine/program/execute.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "run/engine/program/explain.h"
+
+namespace lumen::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class CompiledProgram : public Program {
+ public:
+  CompiledProgram(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache, LaunchList list, bool timed,
+                  std::shared_ptr<void> lent)
+      : device_(std::move(device)),
+        cache_(std::move(cache)),
+        list_(std::move(list)),
+        borrows_(lent != nullptr),
+        arena_(lent ? std::move(lent) : allocate_shared(device_, list_.arena_bytes)),
+        tensors_(list_.inputs.size()),
+        times_(list_.launches.size()) {
+    if (device_->is_asynchronous()) {
+      statuses_.resize(std::max<size_t>(1, list_.launches.size()));
+      shared_statuses_ = allocate_shared(device_, status_bytes());
+      if (timed) marks_ = device_->make_marks(list_.launches.size() + 1);
+    }
+    for (const Launch& launch : list_.launches) {
+      std::vector<void*>& buffers = buffers_.emplace_back();
+      for (const Place& place : launch.places) buffers.push_back(address(place));
+    }
+  }
+
+  ~CompiledProgram() override {
+    const char* trace = std::getenv("LUMEN_TRACE");
+    if (trace && std::string_view(trace) == "1") fmt::print(stderr, "{}", explain(nullptr));
+  }
+
+  void bind(const std::string& name, DeviceTensorRef tensor) override {
+    const size_t i = input_number(name);
+    const ProgramInput& input = list_.inputs[i];
+    LUMEN_CHECK(tensor, "input '{}' is bound to nothing", name);
+    if (tensor->type() != input.type)
+      throw usage_error("input '{}' is {}, not {}", name, graph::print(input.type), graph::print(tensor->type()));
+    if (!tensors_[i] || tensors_[i]->data() != tensor->data()) forget_recording();
+    tensors_[i] = std::move(tensor);
+    checked_ = false;
+    for (size_t k = 0; k < list_.launches.size(); ++k)
+      for (size_t b = 0; b < list_.launches[k].places.size(); ++b)
+        if (list_.launches[k].places[b] == Place{Place::In::input, static_cast<int64_t>(i)})
+          buffers_[k][b] = tensors_[i]->data();
+  }
+
+  void run() override {
+    if (!checked_) check_inputs();
+    if (shared_statuses_) {
+      run_ahead();
+    } else {
+      run_step_by_step();
+    }
+    ++runs_;
+  }
+
+  DeviceTensorRef result(const std::string& name) override {
+    for (const ProgramResult& r : list_.results) {
+      if (r.name != name) continue;
+      switch (r.place.in) {
+        case Place::In::input:
+          return tensors_[static_cast<size_t>(r.place.at)];
+        case Place::In::constant:
+          return list_.constants[static_cast<size_t>(r.place.at)];
+        case Place::In::arena:
+          return std::make_shared<DeviceTensor>(*device_, r.type, arena_, address(r.place));
+      }
+    }
+    LUMEN_UNREACHABLE("no result '{}'", name);
+  }
+
+  std::vector<std::string> input_names() const override {
+    std::vector<std::string> names;
+    for (const ProgramInput& input : list_.inputs) names.push_back(input.name);
+    return names;
+  }
+  graph::Type input_type(const std::string& name) const override { return list_.inputs[input_number(name)].type; }
+  const CompileReport& report() const override { return list_.report; }
+  int64_t arena_bytes() const override { return list_.arena_bytes; }
+  int64_t own_bytes() const override { return borrows_ ? 0 : list_.arena_bytes; }
+  std::shared_ptr<void> lend(int64_t bytes) const override {
+    return bytes > 0 && bytes <= list_.arena_bytes ? arena_ : nullptr;
+  }
+
+  std::string explain(const Ceilings* ceilings) const override {
+    return times_table(join_equal(times()), runs_, ceilings) + parameters_table(parameter_uses()) +
+           fmt::format("{:.1f} MiB of memory for values\n", static_cast<double>(list_.arena_bytes) / (1 << 20));
+  }
+
+  std::vector<KernelTime> times() const override {
+    std::vector<KernelTime> out;
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      const Launch& launch = list_.launches[i];
+      out.push_back({plan_of(launch), 1, times_[i], launch.flops, launch.bytes, launch.cycles});
+    }
+    return out;
+  }
+
+  void forget_times() override {
+    std::fill(times_.begin(), times_.end(), 0.0);
+    runs_ = 0;
+  }
+
+  double measure(int runs) override {
+    constexpr int kBefore = 3;  // the last of them replays what the second one recorded
+    const std::vector<double> times = times_;
+    const int64_t runs_before = runs_;
+    pauses_marks_ = true;
+    std::vector<double> seconds;
+    for (int i = 0; i < kBefore + runs; ++i) {
+      const Clock::time_point begin = Clock::now();
+      run();
+      if (i >= kBefore) seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    }
+    pauses_marks_ = false;
+    forget_recording();
+    times_ = times;
+    runs_ = runs_before;
+    std::sort(seconds.begin(), seconds.end());
+    return seconds[seconds.size() / 2];
+  }
+
+ private:
+  void run_step_by_step() {
+    LaunchStatus status;
+    Clock::time_point last = Clock::now();
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      const Launch& launch = list_.launches[i];
+      if (launch.trial) {
+        const Trial::Plan& plan = launch.trial->next();
+        device_->launch(plan.kernel, buffers_[i], plan.spread, &status);
+      } else {
+        start(i, &status);
+      }
+      const Clock::time_point now = Clock::now();
+      const double seconds = std::chrono::duration<double>(now - last).count();
+      if (launch.trial) launch.trial->record(seconds);
+      times_[i] += seconds;
+      last = now;
+      if (status.code != 0) throw guard_error(list_.graph, launch.blamed, status);
+    }
+    device_->synchronize();
+  }
+
+  // Everything is launched, then waited for. The first failure in the order of launches is the one to blame: what ran
+  // behind it may have worked on its leavings.
+  void run_ahead() {
+    if (!recording_ && may_record()) record();
+    if (recording_) {
+      device_->replay(*recording_);
+    } else {
+      launch_all();
+      ++same_addresses_;
+    }
+    device_->copy_out(statuses_.data(), shared_statuses_.get(), status_bytes());
+    if (times_kernels())
+      for (size_t i = 0; i < times_.size(); ++i) times_[i] += marks_->seconds(i, i + 1);
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      if (statuses_[i].code == 0) continue;
+      const LaunchStatus failed = statuses_[i];
+      std::fill(statuses_.begin(), statuses_.end(), LaunchStatus{});
+      device_->copy_in(shared_statuses_.get(), statuses_.data(), status_bytes());
+      throw guard_error(list_.graph, list_.launches[i].blamed, failed);
+    }
+  }
+
+  void launch_all() {
+    auto* const statuses = static_cast<LaunchStatus*>(shared_statuses_.get());
+    if (times_kernels()) marks_->set(0);
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      start(i, statuses + i);
+      if (times_kernels()) marks_->set(i + 1);
+    }
+  }
+
+  const std::string& plan_of(const Launch& launch) const {
+    return launch.trial ? launch.trial->best().plan : launch.plan;
+  }
+
+  // Factors of products that are parameters, perhaps converted on their way.
+  std::vector<ParameterUse> parameter_uses() const {
+    const graph::Graph& g = list_.graph;
+    std::vector<ParameterUse> uses;
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      const Launch& launch = list_.launches[i];
+      const bool last = i + 1 == list_.launches.size() || list_.launches[i + 1].blamed != launch.blamed;
+      if (!last || launch.blamed < 0) continue;  // steps before prepare
+      const graph::Op op = g[launch.blamed].op;
+      if (op != graph::Op::contract_ && op != graph::Op::contract_gather_) continue;
+      for (size_t k = 0; k < 2; ++k) {
+        graph::ValueId v = g[launch.blamed].operands[k];
+        while (g[v].op != graph::Op::input_ && g[v].operands.size() == 1) v = g[v].operands[0];
+        if (g[v].op != graph::Op::input_ || g[v].attributes.role != graph::Role::parameter) continue;
+        const graph::Element& e = g[v].type.element;
+        uses.push_back(
+            {fmt::format("{} {}", g[v].attributes.name, e.format ? e.format->name : std::string(scalar_name(e.scalar))),
+             plan_of(launch)});
+      }
+    }
+    return uses;
+  }
+
+  void start(size_t i, LaunchStatus* status) {
+    const Launch& launch = list_.launches[i];
+    if (launch.product) {
+      launch.product->multiply(buffers_[i]);
+    } else {
+      device_->launch(launch.kernel, buffers_[i], launch.spread, status);
+    }
+  }
+
+  bool times_kernels() const { return marks_ && !pauses_marks_; }
+  bool may_record() const { return !times_kernels() && same_addresses_ > 0 && device_->records(); }
+
+  void record() {
+    device_->begin_recording();
+    try {
+      launch_all();
+    } catch (const Error&) {
+      // Not while recording; launching one by one will tell whether it can be launched at all.
+    }
+    recording_ = device_->end_recording();
+  }
+
+  void forget_recording() {
+    recording_ = nullptr;
+    same_addresses_ = 0;
+  }
+
+  int64_t status_bytes() const { return static_cast<int64_t>(statuses_.size() * sizeof(LaunchStatus)); }
+
+  void* address(const Place& place) const {
+    switch (place.in) {
+      case Place::In::input:
+        return nullptr;  // comes with bind
+      case Place::In::constant:
+        return list_.constants[static_cast<size_t>(place.at)]->data();
+      case Place::In::arena:
+        return static_cast<std::byte*>(arena_.get()) + place.at;
+    }
+    return nullptr;
+  }
+
+  size_t input_number(const std::string& name) const {
+    for (size_t i = 0; i < list_.inputs.size(); ++i)
+      if (list_.inputs[i].name == name) return i;
+    LUMEN_UNREACHABLE("no input '{}'", name);
+  }
+
+  // All bound, and what is written belongs to one input alone: kernels assume that buffers do not overlap.
+  void check_inputs() {
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      if (!tensors_[i] && list_.inputs[i].used)
+        throw usage_error("input '{}' has no value: bind it before running", list_.inputs[i].name);
+      if (!list_.inputs[i].written) continue;
+      for (size_t j = 0; j < tensors_.size(); ++j)
+        if (i != j && tensors_[j] && tensors_[j]->data() == tensors_[i]->data())
+          throw usage_error("inputs '{}' and '{}' share memory, and the first is updated", list_.inputs[i].name,
+                            list_.inputs[j].name);
+    }
+    checked_ = true;
+  }
+
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<KernelCache> cache_;
+  LaunchList list_;
+  bool borrows_ = false;
+  std::shared_ptr<void> arena_;
+  std::vector<DeviceTensorRef> tensors_;     // by input
+  std::vector<std::vector<void*>> buffers_;  // by launch
+  std::vector<double> times_;                // seconds by launch, over all runs
+  // Asynchronous devices: a status per launch, all zero between runs.
+  std::vector<LaunchStatus> statuses_;
+  std::shared_ptr<void> shared_statuses_;
+  std::unique_ptr<Device::Marks> marks_;  // launches are timed
+  bool pauses_marks_ = false;             // .. but for now
+  std::unique_ptr<Device::Recording> recording_;
+  int64_t same_addresses_ = 0;  // runs since an address changed
+  bool checked_ = false;
+  int64_t runs_ = 0;
+};
+
+// The input a value is computed from, through first operands.
+std::string source_name(const graph::Graph& g, graph::ValueId v) {
+  while (g[v].op != graph::Op::input_ && !g[v].operands.empty()) v = g[v].operands[0];
+  return g[v].op == graph::Op::input_ ? g[v].attributes.name : g[v].label;
+}
+
+}  // namespace
+
+Error guard_error(const graph::Graph& g, graph::ValueId node, const LaunchStatus& status) {
+  const std::string place = node < 0 || g[node].label.empty() ? "" : fmt::format(" (in {})", g[node].label);
+  switch (status.code) {
+    case loop::kGuardIndex: {
+      LUMEN_CHECK(node >= 0, "an index guard without a node");
+      const graph::Node& n = g[node];
+      const bool product = n.op == graph::Op::contract_gather_ || n.op == graph::Op::contract_scatter_;
+      const graph::Type& rows = n.op == graph::Op::gather_            ? g[n.operands[0]].type
+                                : n.op == graph::Op::contract_gather_ ? g[n.operands[1]].type
+                                                                      : n.type;
+      return Error(Exit::user, fmt::format("{} '{}': index {} is outside 0..{}{}", graph::op_info(n.op).name,
+                                           source_name(g, n.operands[product ? 2 : 1]), status.detail,
+                                           rows.shape[0].number() - 1, place));
+    }
+    case loop::kGuardUpdate:
+      LUMEN_CHECK(node >= 0, "an update guard without a node");
+      return Error(Exit::user, fmt::format("update of '{}': position {} does not fit into {}{}", source_name(g, node),
+                                           status.detail, graph::print(g[node].type), place));
+    case loop::kGuardFinite:
+      return Error(Exit::numeric, fmt::format("element {} is not a number the format can hold{}", status.detail, place),
+                   "look for NaN or infinity in what is quantized");
+    default:
+      LUMEN_UNREACHABLE("guard code {}", status.code);
+  }
+}
+
+std::shared_ptr<void> allocate_shared(const std::shared_ptr<Device>& device, int64_t bytes) {
+  return {device->allocate(bytes), [device](void* memory) { device->release(memory); }};
+}
+
+std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache,
+                                      LaunchList list, bool timed, std::shared_ptr<void> lent) {
+  return std::make_shared<CompiledProgram>(std::move(device), std::move(cache), std::move(list), timed,
+                                           std::move(lent));
+}
+
+}  // namespace lumen::run

@@ -1,0 +1,67 @@
+// A launch list and the program that runs it. Knows devices and addresses; of graphs only names, types and labels.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "run/engine/cache/cache.h"
+#include "run/engine/program/program.h"
+#include "run/engine/program/tune.h"
+
+namespace lumen::run {
+
+// Where a buffer of a launch is.
+struct Place {
+  enum class In : uint8_t { input, constant, arena } in = In::arena;
+  int64_t at = 0;  // number of the input or constant; bytes into the arena
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+struct Launch {
+  void* kernel = nullptr;            // as the device has loaded it
+  std::shared_ptr<Product> product;  // in its place: a library's product
+  Spread spread;
+  std::vector<Place> places;                // one per buffer
+  std::string name, plan, label;            // kernel, synthesizer's plan, what it computes
+  double flops = 0, bytes = 0, cycles = 0;  // cycles: estimate, of one core
+  graph::ValueId blamed = -1;               // node whose guard this is
+  std::shared_ptr<Trial> trial;             // other plans of this kernel; null: there are none, or none are tried
+};
+
+struct ProgramInput {
+  std::string name;
+  graph::Type type;
+  bool written = false;  // a state some launch updates
+  bool used = true;      // no: passes found that nothing depends on it
+};
+
+struct ProgramResult {
+  std::string name;
+  graph::Type type;
+  Place place;
+};
+
+// What the compiler hands over.
+struct LaunchList {
+  std::vector<Launch> launches;
+  std::vector<ProgramInput> inputs;
+  std::vector<ProgramResult> results;
+  std::vector<DeviceTensorRef> constants;
+  int64_t arena_bytes = 0;  // values and scratch
+  graph::Graph graph;       // for messages
+  CompileReport report;
+};
+
+// The Error a failed guard means.
+Error guard_error(const graph::Graph& g, graph::ValueId node, const LaunchStatus& status);
+
+// The cache keeps the machine code alive. `lent`: memory for its values; without it, it takes its own. `timed`:
+// launches of asynchronous devices are timed one by one, which costs.
+std::shared_ptr<Program> make_program(std::shared_ptr<Device> device, std::shared_ptr<KernelCache> cache,
+                                      LaunchList list, bool timed, std::shared_ptr<void> lent = {});
+
+// Device memory with shared ownership.
+std::shared_ptr<void> allocate_shared(const std::shared_ptr<Device>& device, int64_t bytes);
+
+}  // namespace lumen::run

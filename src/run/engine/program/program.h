@@ -1,0 +1,78 @@
+// Compiled graphs as those who run them see them: what is asked for when a graph is compiled, the program, its tensors,
+// and what its kernels did.
+//
+// May include: base, graph/ir, graph/pass, run/device, run/engine/cache.
+// Offers: execute.h, explain.h.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/ir/eval.h"
+#include "graph/pass/pipeline.h"
+#include "graph/pass/recompute.h"
+#include "run/engine/cache/compile_report.h"
+#include "run/engine/program/tensor.h"
+
+namespace lumen::run {
+
+class Program;
+
+struct CompileOptions {
+  std::vector<graph::FormatAssignment> assignments;
+  graph::Bindings symbols;
+  bool exact = false;
+  graph::ProductType products = {};      // what operands of products with parameters and of attention are rounded to
+  std::shared_ptr<Program> lender = {};  // whose memory for values serves this program too, if it is large enough: the
+                                         // two never run at once, and neither's results are read after the other ran
+  graph::Recompute recompute = {};       // of training steps: what is computed again rather than kept
+  int candidate = 0;                     // the plan of every kernel that has so many (synth::Options); 0: see Engine
+};
+
+// What the machine can do at best, all threads together, measured when asked for (roofline.h).
+struct Ceilings {
+  struct Row {
+    std::string name;  // of the machine's instruction
+    const char* kind;  // "int8", "bf16"
+    double flops = 0;  // multiplications and additions a second
+  };
+  double read_bytes = 0;  // a second, from memory
+  double f32_flops = 0;   // a second
+  double cycles = 0;      // a second, of all cores together
+  std::vector<Row> rows;  // best first
+};
+
+// What one kernel did, all its launches together.
+struct KernelTime {
+  std::string plan;
+  int64_t launches = 0;         // in one run of the program
+  double seconds = 0;           // over all runs
+  double flops = 0, bytes = 0;  // of one run
+  double cycles = 0;            // the cost model's estimate for one run, of one core; 0: none
+};
+
+// A compiled graph: a launch list over a fixed memory plan. Not thread-safe; allocation-free while running.
+class Program {
+ public:
+  virtual ~Program() = default;
+  // Binds an input (data, parameter or state) by name; type and size must match. All inputs must be bound before run().
+  virtual void bind(const std::string& input, DeviceTensorRef tensor) = 0;
+  virtual void run() = 0;  // Error on a failed guard, with the input's name and the place
+  virtual DeviceTensorRef result(const std::string& name) = 0;  // valid until the next run; a result that is an updated
+                                                                // state is that state's tensor
+  virtual std::vector<std::string> input_names() const = 0;
+  virtual graph::Type input_type(const std::string& name) const = 0;
+  virtual const CompileReport& report() const = 0;
+  // One line per distinct kernel: calls, time, share, rates; the fraction of what binds it when ceilings are given.
+  virtual std::string explain(const Ceilings* ceilings = nullptr) const = 0;
+  virtual std::vector<KernelTime> times() const = 0;  // by launch, in order; GPUs: zeros unless Options::timed
+  virtual void forget_times() = 0;                    // explain() counts from here
+  virtual double measure(int runs) = 0;  // seconds of one, the median of so many in which no kernel is timed apart
+  virtual int64_t arena_bytes() const = 0;
+  virtual int64_t own_bytes() const = 0;  // the same, or 0 where it is another's memory (CompileOptions::lender)
+  virtual std::shared_ptr<void> lend(int64_t bytes) const = 0;  // memory for so many bytes of values, or nothing
+};
+
+}  // namespace lumen::run

@@ -1,0 +1,68 @@
+#include "run/engine/program/tensor.h"
+
+#include "base/check.h"
+
+namespace lumen::run {
+
+DeviceTensor::DeviceTensor(Device& device, graph::Type type)
+    : device_(device), type_(std::move(type)), bytes_(graph::byte_size(type_)), data_(device.allocate(bytes_)) {}
+
+DeviceTensor::DeviceTensor(Device& device, graph::Type type, std::shared_ptr<void> memory, void* data)
+    : device_(device),
+      type_(std::move(type)),
+      bytes_(graph::byte_size(type_)),
+      memory_(std::move(memory)),
+      data_(data) {}
+
+DeviceTensorRef DeviceTensor::parameter(Device& device, graph::Type type, const void* bytes,
+                                        std::shared_ptr<const void> keeper) {
+  const bool readable = device.reads_host_memory() &&
+                        reinterpret_cast<uintptr_t>(bytes) % static_cast<uintptr_t>(kParameterAlignment) == 0;
+  if (!readable || !keeper) {
+    auto copy = std::make_shared<DeviceTensor>(device, std::move(type));
+    copy->upload(bytes, copy->bytes());
+    return copy;
+  }
+  // Programs write states alone, and refuse to write what is bound twice.
+  return std::make_shared<DeviceTensor>(device, std::move(type), std::const_pointer_cast<void>(keeper),
+                                        const_cast<void*>(bytes));
+}
+
+DeviceTensor::~DeviceTensor() {
+  if (!memory_) device_.release(data_);
+}
+
+void DeviceTensor::upload(const void* from, int64_t bytes) {
+  LUMEN_CHECK(bytes == bytes_, "{} bytes for {} of {}", bytes, graph::print(type_), bytes_);
+  device_.copy_in(data_, from, bytes);
+}
+
+void DeviceTensor::download(void* to, int64_t bytes) const {
+  LUMEN_CHECK(bytes == bytes_, "{} bytes for {} of {}", bytes, graph::print(type_), bytes_);
+  device_.copy_out(to, data_, bytes);
+}
+
+void DeviceTensor::copy_rows(int64_t from, int64_t to, int64_t count) {
+  const int64_t columns = type_.shape.empty() ? 1 : type_.shape.back().number();
+  const int64_t rows = graph::elements(type_.shape).number() / columns;
+  LUMEN_CHECK(from >= 0 && to >= 0 && count >= 0 && from + count <= rows && to + count <= rows);
+  std::vector<uint8_t> bytes;
+  const auto copy = [&](int64_t section, int64_t stride) {
+    if (stride == 0) return;
+    auto* const base = static_cast<uint8_t*>(data_) + section;
+    bytes.resize(static_cast<size_t>(count * stride));
+    device_.copy_out(bytes.data(), base + from * stride, count * stride);
+    device_.copy_in(base + to * stride, bytes.data(), count * stride);
+  };
+  if (!type_.element.format) {
+    copy(0, bytes_ / rows);
+    return;
+  }
+  const Format& f = *type_.element.format;
+  LUMEN_CHECK(f.tile_bytes == 0 && f.tensor_bytes == 0, "rows of {} do not stand alone", f.name);
+  const BlobLayout layout = blob_layout(f, rows, columns);
+  copy(0, layout.row_stride);
+  copy(layout.section[static_cast<size_t>(Level::row)], f.row_bytes);
+}
+
+}  // namespace lumen::run

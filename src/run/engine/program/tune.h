@@ -1,0 +1,106 @@
+// The tuner: kernels with several plans try them during the first real launches, and the fastest is kept for the
+// machine. All plans of a kernel give the same bits (synth::Synthesis::candidates), so trying changes no result; other
+// plans are compiled by a thread of the lowest priority, and only for kernels that have already taken their time.
+// Proved by tests/run/engine/tune_test.cpp.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "run/engine/cache/cache.h"
+
+namespace lumen::run {
+
+// A plan by its place among the candidates, and the hash of its kernels' text: a number alone may mean another plan
+// after an update. 0 is the cost model's plan, whatever that is.
+struct ChosenPlan {
+  int number = 0;
+  std::string hash;
+};
+
+double median(std::vector<double> x);  // of one number at least
+
+// One kernel of one program in several plans. next() and record() belong to the thread that runs the program, offer()
+// to any other.
+class Trial {
+ public:
+  struct Plan {
+    void* kernel = nullptr;  // as the device has loaded it
+    Spread spread;
+    std::string plan;
+    ChosenPlan chosen;
+  };
+  // `ask` is called once, when the kernel has taken long enough to be worth it; `decided` with the winner.
+  Trial(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided);
+
+  const Plan& next();           // the plan of the coming launch
+  void record(double seconds);  // how long that launch took
+  bool done() const { return state_ == State::done; }
+  const Plan& best() const { return *plans_[best_].plan; }
+
+  void offer(std::vector<Plan> others);  // from the tuner's thread; empty: there is nothing to try
+
+  static constexpr double kWorthSeconds = 0.2;  // of all launches, before other plans are asked for
+  static constexpr int kRounds = 5;             // launches of every plan
+  static constexpr double kHopeless = 1.25;     // times the first plan's time after two rounds: not tried again
+  static constexpr double kGain = 0.97;         // of the first plan's time: less is not worth another kernel
+
+ private:
+  enum class State : uint8_t { waiting, asked, trying, done };
+  struct Tried {
+    std::unique_ptr<Plan> plan;
+    std::vector<double> seconds;
+    bool dropped = false;
+  };
+  void advance();
+  void decide();
+
+  State state_ = State::waiting;
+  double taken_ = 0;
+  std::vector<Tried> plans_;
+  size_t current_ = 0, best_ = 0;
+  std::function<void()> ask_;
+  std::function<void(const Plan&)> decided_;
+  std::atomic<bool> offered_ = false;
+  std::vector<Plan> others_;  // until offered_ is seen
+};
+
+class Tuner {
+ public:
+  // Choices are kept where the cache keeps its kernels.
+  Tuner(std::shared_ptr<KernelCache> cache, int threads);
+  ~Tuner();
+  Tuner(const Tuner&) = delete;
+  Tuner& operator=(const Tuner&) = delete;
+
+  std::string key_of(const std::string& meaning) const;  // of a kernel on this machine with this many threads
+  std::optional<ChosenPlan> remembered(const std::string& key);
+  void remember(const std::string& key, const ChosenPlan& plan);
+
+  // `job` runs in the background, after those before it. Dropped when the tuner ends first.
+  void later(std::function<void()> job);
+  void wait();  // until nothing is left to do, for tests
+
+ private:
+  void work();
+
+  std::shared_ptr<KernelCache> cache_;
+  int threads_;
+  std::mutex mutex_;
+  std::condition_variable wake_, idle_;
+  std::deque<std::function<void()>> jobs_;
+  bool busy_ = false, stop_ = false;
+  std::unordered_map<std::string, ChosenPlan> chosen_;
+  std::thread thread_;  // started by the first job
+};
+
+}  // namespace lumen::run

@@ -1,0 +1,112 @@
+// needs: none. Products of a block: every instruction of every GPU, and none, against sums taken one by one. Panels
+// hold small integers, so that any order of adding is exact.
+#include "kernel/synth/mma/block_product.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "kernel/loop/eval/eval.h"
+
+namespace lumen::synth {
+namespace {
+
+using loop::LoopKind;
+using loop::ValueId;
+using Side = BlockProduct::Side;
+
+using Bytes = std::vector<uint8_t>;
+
+Bytes panel_of(Scalar s, const std::vector<float>& x) {
+  Bytes out;
+  for (const float v : x) {
+    const uint16_t half = s == Scalar::f16 ? f32_to_f16(v) : f32_to_bf16(v);
+    const size_t bytes = static_cast<size_t>(scalar_bytes(s));
+    out.resize(out.size() + bytes);
+    std::memcpy(out.data() + out.size() - bytes, s == Scalar::f32 ? static_cast<const void*>(&v) : &half, bytes);
+  }
+  return out;
+}
+
+// Two stages of K, one block.
+void check(const machine::Machine& m, const BlockTile& tile) {
+  SCOPED_TRACE(m.name + " " + (tile.row ? tile.row->row : "fma"));
+  const int64_t rows = tile.m(), columns = tile.n(), k = 2 * tile.stage_k;
+  std::mt19937 random(3);
+  std::vector<float> a(static_cast<size_t>(rows * k)), c(static_cast<size_t>(columns * k));
+  for (auto* x : {&a, &c})
+    for (float& v : *x) v = static_cast<float>(static_cast<int>(random() % 9) - 4);
+  loop::Builder b("product");
+  const int64_t bytes = scalar_bytes(tile.factor);
+  const loop::BufferId left = b.param("a", rows * k * bytes, false), right = b.param("b", columns * k * bytes, false),
+                       out = b.param("sums", rows * columns * 4, true);
+  b.loop(LoopKind::grid, b.i64(0), b.i64(1), 1, [&](ValueId) {
+    BlockProduct p(b, m, tile);
+    const loop::BufferId as = b.alloc(p.panel_bytes(Side::a), BlockProduct::kAlign, loop::Space::shared),
+                         bs = b.alloc(p.panel_bytes(Side::b), BlockProduct::kAlign, loop::Space::shared);
+    const ValueId lanes = b.i64(tile.lanes());
+    b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](ValueId) { p.clear(); });
+    b.loop(LoopKind::serial, b.i64(0), b.i64(2), 1, [&](ValueId stage) {
+      b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](ValueId lane) {
+        const auto fill = [&](Side side, loop::BufferId from, loop::BufferId to, int64_t count) {
+          b.loop(LoopKind::serial, lane, b.i64(count * p.units()), tile.lanes(), [&](ValueId at) {
+            const ValueId row = b.op(ScalarOp::div_, at, b.i64(p.units())),
+                          unit = b.op(ScalarOp::rem_, at, b.i64(p.units()));
+            const ValueId first = b.add(b.add(b.mul(row, b.i64(k)), b.mul(stage, b.i64(tile.stage_k))),
+                                        b.mul(unit, b.i64(p.unit_elements())));
+            const ValueId x =
+                b.load(from, {tile.factor, static_cast<int>(p.unit_elements())}, b.mul(first, b.i64(bytes)), 16);
+            b.store(to, x, p.place(side, row, unit), 16);
+          });
+        };
+        fill(Side::a, left, as, rows);
+        fill(Side::b, right, bs, columns);
+      });
+      b.barrier();
+      b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](ValueId lane) { p.multiply(lane, as, b.i64(0), bs, b.i64(0)); });
+      b.barrier();
+    });
+    b.loop(LoopKind::lane, b.i64(0), lanes, 1, [&](ValueId lane) {
+      p.each_sum(lane, [&](ValueId row, ValueId column, ValueId sums) {
+        b.store(out, sums, b.mul(b.add(b.mul(row, b.i64(columns)), column), b.i64(4)), 4);
+      });
+    });
+  });
+  const loop::Kernel kernel = b.finish();
+  Bytes as = panel_of(tile.factor, a), bs = panel_of(tile.factor, c),
+        result(static_cast<size_t>(rows * columns * 4), 0xcd);
+  std::vector<std::span<uint8_t>> buffers{as, bs, result};
+  loop::eval(kernel, buffers, [&](std::string_view row) { return m.meaning(row); }, m.wave);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) {
+      float want = 0, got = 0;
+      for (int64_t x = 0; x < k; ++x) want += a[static_cast<size_t>(i * k + x)] * c[static_cast<size_t>(j * k + x)];
+      std::memcpy(&got, &result[static_cast<size_t>((i * columns + j) * 4)], 4);
+      ASSERT_EQ(got, want) << i << ", " << j;
+    }
+}
+
+TEST(BlockProduct, EveryInstructionOfEveryGpu) {
+  int instructions = 0;
+  for (const machine::MachineRef& m : machine::all_machines()) {
+    if (m->kind != machine::Kind::gpu) continue;
+    for (const Scalar factor : {Scalar::f32, Scalar::f16, Scalar::bf16}) {
+      for (const machine::MatrixRow& r : m->matrices) {
+        if (r.scale_group > 0 || r.acc != Scalar::f32 || r.a.code || r.a.scalar != factor) continue;
+        BlockTile tile{&r, factor, r.collective->lanes, 1, r.in_shared ? 1 : 2, 1, 2, 1};
+        if (r.a_turned || r.b_turned || r.a_held) continue;  // by dot_block_test.cpp, synth_attend_block_test.cpp
+        if (r.in_shared && r.n > 64) continue;               // the same but for the number of columns
+        tile.stage_k = BlockProduct::step_k(*m, tile) * 2;
+        check(*m, tile);
+        ++instructions;
+      }
+    }
+    BlockTile tile{nullptr, Scalar::f32, m->wave, 2, 1, 2, 3, 8};
+    check(*m, tile);
+  }
+  EXPECT_GT(instructions, 30);
+}
+
+}  // namespace
+}  // namespace lumen::synth

@@ -1,0 +1,51 @@
+// Maps whose values become codes of one byte, for the loop evaluator and for cards.
+#pragma once
+
+#include "tests/kernel/synth/synth_harness.h"
+
+namespace lumen::test {
+
+struct CodesCase {
+  std::vector<int64_t> shape;
+  std::vector<int64_t> matrix;  // that is turned; empty: none
+  bool straight = true;
+  const char* format = "fp8_e4m3";
+  Scalar element = Scalar::f32;
+  bool by_row = false;         // a factor for each element of the last axis, too
+  const char* held = nullptr;  // the format that x is decoded from
+};
+
+inline std::vector<CodesCase> codes_in_squares() {
+  return {{{32, 64}, {32, 64}},
+          {{2, 24, 20}, {48, 20}},
+          {{2, 16, 3, 8}, {32, 24}},
+          {{80, 36}, {80, 36}, false, "fp8_e5m2"},
+          {{48, 64}, {48, 64}, true, "fp8_e4m3", Scalar::bf16},
+          {{48, 64}, {48, 64}, true, "fp8_e4m3", Scalar::f32, true},
+          {{48, 64}, {48, 64}, true, "fp8_e4m3", Scalar::f32, false, "bf16"}};
+}
+inline std::vector<CodesCase> codes_in_lines() {
+  return {{{5, 7}, {5, 7}},
+          {{32, 6}, {32, 6}, false},
+          {{3, 5, 11}, {}},
+          {{300}, {}, true, "fp8_e5m2"},
+          {{4, 40}, {}, true, "fp8_e4m3", Scalar::bf16},
+          {{48, 64}, {48, 64}, true, "fp8_e4m3", Scalar::f32, false, "q4_0"}};
+}
+
+inline G codes_graph(const CodesCase& c) {
+  G t;
+  const graph::ValueId x = c.held ? t.decoded(t.in("x", c.shape, format_named(c.held), graph::Role::parameter))
+                                  : t.in("x", c.shape, c.element);
+  Formula f;
+  f.inputs = {c.element, Scalar::f32};
+  const int wide = c.element == Scalar::f32 ? f.input(0) : f.convert(ScalarOp::cast_, Scalar::f32, f.input(0));
+  f.outputs = {f.op(ScalarOp::div_, f.op(ScalarOp::mul_, wide, f.constant(Scalar::f32, 100)), f.input(1))};
+  const graph::ValueId scaled = t.b.map(f, {x, c.by_row ? t.in("scale", {c.shape.back()}) : t.in("scale", {})});
+  const graph::Element codes{Scalar::f32, format_named(c.format)};
+  if (c.straight) t.out(t.b.cast(scaled, codes));
+  if (!c.matrix.empty()) t.out(t.b.cast(t.b.permute(t.b.reshape(scaled, G::shape(c.matrix)), {1, 0}), codes));
+  return t;
+}
+
+}  // namespace lumen::test

@@ -1,0 +1,235 @@
+// needs: none. Dots by blocks, on GPUs of every kind of matrix instruction and without any: each way of supplying an
+// operand, ragged sizes, batches, several indices of K, parts of K, epilogues. Against the sums of a graph's evaluator.
+#include "kernel/synth/gemm/gpu/dot_block.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "kernel/synth/dot.h"
+#include "number/library/library.h"
+#include "tests/kernel/synth/gemm/dot_harness.h"
+
+namespace lumen {
+namespace {
+
+using graph::Builder;
+using graph::Graph;
+using graph::Role;
+using graph::ValueId;
+
+graph::Type type_of(const std::vector<int64_t>& dims, Scalar s, FormatRef format = nullptr) {
+  graph::Type t;
+  for (int64_t d : dims) t.shape.emplace_back(d);
+  t.element = {s, std::move(format)};
+  return t;
+}
+
+struct Operand {
+  std::vector<int64_t> dims;
+  std::string indices;
+  Scalar scalar = Scalar::f32;
+  const char* format = nullptr;
+};
+
+Graph contract(const Operand& a, const Operand& b, const std::string& result, bool maps) {
+  static const FormatLibrary library = FormatLibrary::builtin();
+  Graph g;
+  Builder build(g);
+  const auto input = [&](const char* name, const Operand& o) {
+    const FormatRef f = o.format ? library.find(o.format) : nullptr;
+    const ValueId v = build.input(name, Role::data, type_of(o.dims, o.scalar, f));
+    return f ? build.cast(v, {Scalar::f32, nullptr}) : v;
+  };
+  const ValueId x = input("x", a), y = input("y", b);
+  ValueId r = build.contract(x, y, a.indices, b.indices, result);
+  if (maps) {
+    graph::Type row;
+    row.shape = {build.type(r).shape.back()};
+    r = build.unary(ScalarOp::tanh_, build.add(r, build.input("bias", Role::data, row)));
+  }
+  g.results = {r};
+  g.result_names = {"r"};
+  return g;
+}
+
+void check_plan(const machine::Machine& m, const graph::Plan& plan, const synth::BlockDot& d) {
+  const Graph& g = plan.graph;
+  std::mt19937 random(7);
+  std::map<std::string, graph::Tensor> inputs;
+  for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
+  const graph::Tensor want = graph::eval(g, inputs).at(0);
+  const synth::DotProblem problem = synth::normalise_dot(plan, plan.groups[0]);
+  synth::Synthesis s;
+  synth::write_block_dot(plan.graph, d, m, s);
+  SCOPED_TRACE(m.name + ": " + s.steps.back().plan);
+  const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, m));
+  ASSERT_EQ(got.size(), want.values.size());
+  // Factors of eight bits of precision, products that lie in (-1, 1).
+  const double k = static_cast<double>(problem.k_total());
+  const synth::BlockTile& tile = d.plan.tile;
+  const double tolerance = is_float(tile.factor) && tile.factor != Scalar::f32 &&
+                                   g[problem.loads[0].source].type.element.scalar == Scalar::f32
+                               ? 4e-3 * std::sqrt(k) + 1e-3
+                               : 2e-6 * k;
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want.values[i], tolerance) << "at " << i;
+}
+
+void check(const machine::Machine& m, const Graph& g, bool exact, std::set<std::string>* plans = nullptr) {
+  const graph::Plan plan = dot_test::one_dot_group(g);
+  auto chosen = synth::choose_block_dots(synth::normalise_dot(plan, plan.groups[0]), m, exact, 0);
+  ASSERT_FALSE(chosen.empty()) << m.name;
+  std::set<std::vector<size_t>> prepared;
+  for (synth::BlockDot& d : chosen) {
+    // The best way there is of each kind: what is laid out before; where all are wanted, every plan of the best kind.
+    std::vector<size_t> kind;
+    for (const auto& [load, made] : d.before) kind.push_back(load);
+    if (!prepared.insert(kind).second && (!plans || prepared.size() > 1)) continue;
+    synth::BlockPlan& t = d.plan;
+    if (plans && t.stages > 2 * t.unrolled && t.parts == 1 && t.walk.walkers == 0) {
+      t.part = (t.stages / 2 + t.unrolled - 1) / t.unrolled * t.unrolled;
+      t.parts = (t.stages + t.part - 1) / t.part;
+    }
+    if (plans) plans->insert(synth::describe(t, d.problem));
+    check_plan(m, plan, d);
+  }
+}
+
+// A wave of 32 and one of 64 lanes; f32 by matrix instructions and without; factors from shared memory.
+std::vector<machine::MachineRef> some_gpus() {
+  std::vector<machine::MachineRef> out;
+  for (const char* name : {"sm_90a", "gfx906", "gfx942", "gfx1100"}) out.push_back(machine::find_machine(name));
+  return out;
+}
+
+TEST(DotBlock, EveryOrderOfIndicesAndRaggedSizes) {
+  for (const machine::MachineRef& m : some_gpus())
+    for (const Scalar s : {Scalar::f32, Scalar::bf16})
+      for (const char* ia : {"mk", "km"})
+        for (const char* ib : {"nk", "kn"}) {
+          const auto dims = [](const std::string& i) {
+            std::vector<int64_t> d;
+            for (const char c : i) d.push_back(c == 'm' ? 21 : c == 'n' ? 37 : 83);
+            return d;
+          };
+          check(*m, contract({dims(ia), ia, s}, {dims(ib), ib, s}, "mn", ia[0] == 'm'), true);
+        }
+}
+
+TEST(DotBlock, WholeTilesBatchesAndSeveralSummedIndices) {
+  for (const machine::MachineRef& m : some_gpus()) {
+    check(*m, contract({{64, 128}, "mk", Scalar::bf16}, {{64, 128}, "nk", Scalar::bf16}, "mn", false), true);
+    for (const char* ia : {"mk", "km"})  // sizes that copies of sixteen bytes divide, in every order
+      for (const char* ib : {"nk", "kn"}) {
+        const auto dims = [](const std::string& i) {
+          std::vector<int64_t> d;
+          for (const char c : i) d.push_back(c == 'm' ? 40 : c == 'n' ? 72 : 88);
+          return d;
+        };
+        check(*m, contract({dims(ia), ia, Scalar::bf16}, {dims(ib), ib, Scalar::bf16}, "mn", false), true);
+      }
+    check(*m, contract({{2, 20, 48}, "bmk"}, {{2, 24, 48}, "bnk"}, "bmn", true), true);
+    check(*m, contract({{3, 20, 16}, "bmk", Scalar::bf16}, {{3, 24, 16}, "bnk", Scalar::bf16}, "mn", false), true);
+  }
+}
+
+TEST(DotBlock, EveryKindOfFormat) {
+  int number = 0;
+  for (const char* format : {"q4_0", "q8_0", "q4_k", "nf4", "mxfp4", "f16", "int3_g64", "fp8_e4m3"}) {
+    const FormatRef f = FormatLibrary::builtin().find(format);
+    ASSERT_TRUE(f) << format;
+    const std::vector<machine::MachineRef> machines = some_gpus();
+    const machine::Machine& m = *machines[static_cast<size_t>(number++) % machines.size()];
+    const int64_t k = f->block * std::max<int64_t>(1, 96 / f->block);
+    for (const bool exact : {false, true})
+      check(m, contract({{18, k}, "mk"}, {{21, k}, "nk", Scalar::f32, format}, "mn", !exact), exact);
+    check(m, contract({{18, 21}, "mn"}, {{21, k}, "nk", Scalar::f32, format}, "mk", false), false);
+  }
+}
+
+// Both operands in codes of eight bits that the machine multiplies, in every order; other pairs are unpacked.
+TEST(DotBlock, ShortFloatsOfBothOperands) {
+  for (const auto& [name, format] :
+       {std::pair{"sm_90a", "fp8_e4m3"}, std::pair{"sm_89", "fp8_e5m2"}, std::pair{"gfx942", "fp8_e4m3fnuz"},
+        std::pair{"gfx950", "fp8_e4m3"}, std::pair{"gfx1201", "fp8_e5m2"}}) {
+    const machine::MachineRef m = machine::find_machine(name);
+    for (const char* ia : {"mk", "km"})
+      for (const char* ib : {"nk", "kn"})
+        for (const int64_t k : {128, 83}) {
+          if ((ia[0] == 'm') != (ib[0] == 'n') && (k == 83 || name != std::string("sm_90a"))) continue;
+          const auto dims = [&](const std::string& i) {
+            std::vector<int64_t> d;
+            for (const char c : i) d.push_back(c == 'k' ? k : c == 'm' ? (k == 128 ? 64 : 21) : (k == 128 ? 80 : 37));
+            return d;
+          };
+          const Graph g =
+              contract({dims(ia), ia, Scalar::f32, format}, {dims(ib), ib, Scalar::f32, format}, "mn", ia[0] == 'm');
+          const graph::Plan plan = dot_test::one_dot_group(g);
+          const auto chosen = synth::choose_block_dots(synth::normalise_dot(plan, plan.groups[0]), *m, false, 0);
+          ASSERT_FALSE(chosen.empty());
+          EXPECT_FALSE(chosen[0].plan.rounds(chosen[0].problem));
+          EXPECT_EQ(chosen[0].plan.tile.factor, Scalar::u8);
+          check(*m, g, false);
+        }
+    check(*m, contract({{20, 64}, "mk", Scalar::f32, format}, {{24, 64}, "nk", Scalar::f32, "q8_0"}, "mn", false),
+          false);
+    check(*m, contract({{20, 64}, "mk", Scalar::f32, format}, {{24, 64}, "nk", Scalar::f32, format}, "mn", false),
+          true);
+  }
+}
+
+// Few walkers over several tiles: ragged, in batches, with two summed indices; what is left cut along K.
+TEST(DotBlock, WalkersAndSegmentsOfTheLastTiles) {
+  for (const char* name : {"sm_90a", "sm_80"}) {
+    machine::Machine m = *machine::find_machine(name);
+    m.units = 2;
+    const bool shared = m.name == "sm_90a";
+    const int64_t stage = shared ? 64 : 32;
+    const auto walks = [&](const Graph& g, bool streams) {
+      const graph::Plan plan = dot_test::one_dot_group(g);
+      const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
+      const machine::MatrixRow* row =
+          shared ? synth::find_shared_matrix(m, {Scalar::bf16, {}}, 64) : synth::find_matrix(m, {Scalar::bf16, {}}, 32);
+      synth::BlockPlan t;
+      t.tile = {row, Scalar::bf16, row->collective->lanes, 1, 1, 1, 32 / std::min(row->n, 32), stage};
+      t.a = t.b = synth::Supply::copies;
+      t.m_tiles = (p.m.extent + t.tile.m() - 1) / t.tile.m();
+      t.n_tiles = (p.n.extent + t.tile.n() - 1) / t.tile.n();
+      t.per_k = (p.k.extent + stage - 1) / stage;
+      t.stages = t.part = t.per_k * (p.k_total() / p.k.extent);
+      t.buffers = 4;
+      const int64_t tiles = p.outer_extent() * t.m_tiles * t.n_tiles;
+      if (streams) {
+        ASSERT_TRUE(synth::TileWalk::can_stream(tiles, t.stages, m.units)) << tiles << " tiles of " << t.stages;
+      }
+      t.walk = {tiles, t.stages, m.units, streams};
+      EXPECT_NE(synth::describe(t, p).find(streams ? "streams 2" : "walkers 2"), std::string::npos);
+      check_plan(m, plan, synth::BlockDot{p, p, t, {}, 0});
+    };
+    const auto of = [&](int64_t rows, int64_t k) {
+      return contract({{3, rows, k}, "bmk", Scalar::bf16}, {{3, 20, k}, "bnk", Scalar::bf16}, "bmn", true);
+    };
+    const auto summed = [&](int64_t rows, int64_t k) {
+      return contract({{2, rows, k}, "bmk", Scalar::bf16}, {{2, 30, k}, "bnk", Scalar::bf16}, "mn", false);
+    };
+    walks(of(shared ? 70 : 20, 5 * stage - 8), false);
+    walks(summed(shared ? 150 : 40, 3 * stage), false);
+    walks(of(shared ? 40 : 12, 16 * stage), true);
+    walks(summed(shared ? 150 : 40, 8 * stage - 8), true);
+  }
+}
+
+TEST(DotBlock, EveryPlanTheModelOffers) {
+  std::set<std::string> plans;
+  for (const char* name : {"sm_90a", "gfx1201"}) {
+    const machine::MachineRef m = machine::find_machine(name);
+    check(*m, contract({{17, 512}, "mk"}, {{40, 512}, "nk", Scalar::f32, "q4_0"}, "mn", true), false, &plans);
+    check(*m, contract({{40, 256}, "mk", Scalar::bf16}, {{72, 256}, "nk", Scalar::bf16}, "mn", false), true, &plans);
+  }
+  EXPECT_GT(plans.size(), 5U);
+  EXPECT_TRUE(std::any_of(plans.begin(), plans.end(), [](const std::string& p) { return p.find("parts") != p.npos; }));
+}
+
+}  // namespace
+}  // namespace lumen

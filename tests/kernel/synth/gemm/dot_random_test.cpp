@@ -1,0 +1,115 @@
+// needs: none. Random contractions: any letters in any order on operands and result, read through permuted and sliced
+// views, with epilogues, on every machine; against the graph's own evaluation.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernel/synth/dot.h"
+#include "tests/kernel/synth/gemm/dot_harness.h"
+
+namespace lumen {
+namespace {
+
+using graph::Builder;
+using graph::Graph;
+using graph::Role;
+using graph::ValueId;
+
+using Random = std::mt19937;
+
+int64_t pick(Random& random, std::vector<int64_t> from) {
+  return from[random() % from.size()];
+}
+
+struct Letters {
+  std::string a, b, r;
+  std::map<char, int64_t> extent;
+};
+
+Letters random_letters(Random& random) {
+  Letters l;
+  char next = 'a';
+  auto add = [&](int most, bool in_a, bool in_b, bool in_r) {
+    for (int count = static_cast<int>(random() % (most + 1)); count > 0; --count, ++next) {
+      l.extent[next] = pick(random, {1, 2, 3, 5, 8, 17, 33});
+      if (in_a) l.a += next;
+      if (in_b) l.b += next;
+      if (in_r) l.r += next;
+    }
+  };
+  add(2, true, true, true);   // batch
+  add(2, true, false, true);  // m
+  add(2, false, true, true);  // n
+  add(2, true, true, false);  // k
+  for (std::string* s : {&l.a, &l.b, &l.r}) std::shuffle(s->begin(), s->end(), random);
+  return l;
+}
+
+// An input whose permuted slice has the extents of `letters`.
+ValueId operand(Builder& build, const std::string& name, const std::string& letters, const Letters& l, Random& random) {
+  graph::Type t;
+  graph::Shape sizes;
+  std::vector<int64_t> starts;
+  std::vector<int> order;
+  for (size_t i = 0; i < letters.size(); ++i) order.push_back(static_cast<int>(i));
+  if (random() % 2) std::shuffle(order.begin(), order.end(), random);
+  const bool slices = random() % 3 == 0;
+  std::vector<int> axes(letters.size());
+  for (size_t at = 0; at < order.size(); ++at) {
+    const int64_t extent = l.extent.at(letters[static_cast<size_t>(order[at])]);
+    axes[static_cast<size_t>(order[at])] = static_cast<int>(at);
+    t.shape.emplace_back(extent + (slices ? 2 : 0));
+    sizes.emplace_back(extent);
+    starts.push_back(slices ? 1 : 0);
+  }
+  ValueId v = build.input(name, Role::data, t);
+  if (slices) v = build.slice(v, starts, sizes);
+  return build.permute(v, axes);
+}
+
+TEST(DotRandom, AnyContractionOnAnyMachine) {
+  Random random(2026);
+  const auto machines = machine::all_machines();
+  for (int round = 0; round < 400; ++round) {
+    const Letters l = random_letters(random);
+    double work = 1;
+    for (const auto& [c, e] : l.extent) work *= static_cast<double>(e);
+    if (work > 40000) continue;
+    Graph g;
+    Builder build(g);
+    const ValueId a = operand(build, "a", l.a, l, random), b = operand(build, "b", l.b, l, random);
+    ValueId r = build.contract(a, b, l.a, l.b, l.r);
+    if (random() % 3 == 0) {  // a residual with some axes of one, and a number
+      graph::Type t;
+      for (const graph::Dim& d : build.type(r).shape) t.shape.push_back(random() % 2 ? d : graph::Dim(1));
+      r = build.add(r, build.mul(build.input("e", Role::data, t), build.scalar(1.5)));
+    }
+    const graph::Shape shape = build.type(r).shape;
+    if (shape.size() >= 2 &&
+        random() % 3 == 0) {  // a causal mask of the last two axes, computed beside the contraction
+      graph::Type rows, columns;
+      rows.shape = {shape[shape.size() - 2], 1};
+      columns.shape = {shape.back()};
+      const ValueId keep = build.binary(ScalarOp::le_, build.iota(columns, 0), build.iota(rows, 0));
+      r = build.select(keep, r, build.scalar(-1));
+    }
+    g.results = {r};
+    g.result_names = {"r"};
+    std::map<std::string, graph::Tensor> inputs;
+    for (ValueId v : g.inputs()) inputs[g[v].attributes.name] = dot_test::random_tensor(g[v].type, random);
+    const graph::Tensor want = graph::eval(g, inputs)[0];
+    const auto& m = *machines[random() % machines.size()];
+    const graph::Plan plan = dot_test::one_dot_group(g);
+    const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {});
+    const std::vector<float> got = dot_test::floats_of(dot_test::run_evaluated(s, plan, inputs, m));
+    ASSERT_EQ(got.size(), want.values.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], want.values[i], 2e-5 * (1 + std::abs(want.values[i])))
+          << "round " << round << " (" << l.a << "," << l.b << "->" << l.r << ") " << m.name << " "
+          << s.steps.back().plan;
+  }
+}
+
+}  // namespace
+}  // namespace lumen

@@ -1,0 +1,132 @@
+// needs: none. Walks over tiles, by the code that kernels run: every stage of every tile is done once, segments are no
+// shorter than they may be and have places of their own, and who adds them finds each one.
+#include "kernel/synth/gemm/gpu/tile_walk.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "kernel/loop/eval/eval.h"
+
+namespace lumen {
+namespace {
+
+using loop::Builder;
+using loop::LoopKind;
+using loop::ValueId;
+using synth::TileWalk;
+
+// Numbers that `code` computes for each pair (x, y) below the extents, one after the other.
+std::vector<int64_t> numbers(int64_t xs, int64_t ys,
+                             const std::function<std::vector<ValueId>(Builder&, ValueId, ValueId)>& code) {
+  Builder b("walk");
+  size_t each = 0;
+  const loop::BufferId out = b.param("out", xs * ys * 64, true);
+  b.loop(LoopKind::parallel, b.i64(0), b.i64(xs * ys), 1, [&](ValueId task) {
+    const std::vector<ValueId> found =
+        code(b, b.op(ScalarOp::div_, task, b.i64(ys)), b.op(ScalarOp::rem_, task, b.i64(ys)));
+    each = found.size();
+    for (size_t i = 0; i < each; ++i)
+      b.store(out, found[i], b.add(b.mul(task, b.i64(64)), b.i64(static_cast<int64_t>(i) * 8)), 8);
+  });
+  std::vector<uint8_t> bytes(static_cast<size_t>(xs * ys * 64));
+  std::vector<std::span<uint8_t>> spans{bytes};
+  loop::eval(b.finish(), spans, nullptr);
+  std::vector<int64_t> result;
+  for (int64_t task = 0; task < xs * ys; ++task)
+    for (size_t i = 0; i < each; ++i) {
+      int64_t x = 0;
+      std::memcpy(&x, &bytes[static_cast<size_t>(task * 64) + i * 8], 8);
+      result.push_back(x);
+    }
+  return result;
+}
+
+void check(const TileWalk& walk) {
+  SCOPED_TRACE(testing::Message() << walk.tiles << " tiles of " << walk.stages << " for " << walk.walkers
+                                  << (walk.streams ? " streams" : " walkers"));
+  const int64_t jobs = walk.jobs() + 1;  // one behind the last
+  const auto job = numbers(walk.walkers, jobs, [&](Builder& b, ValueId walker, ValueId number) {
+    const TileWalk::Job j = walk.job(b, walker, number);
+    return std::vector<ValueId>{j.tile, j.from, j.to, j.before, j.segment < 0 ? b.i64(-1) : j.segment};
+  });
+  std::vector<std::vector<bool>> done(static_cast<size_t>(walk.tiles),
+                                      std::vector<bool>(static_cast<size_t>(walk.stages)));
+  std::map<int64_t, std::pair<int64_t, int64_t>> segments;  // place -> tile of the tail, walker
+  for (int64_t walker = 0; walker < walk.walkers; ++walker) {
+    int64_t before = 0;
+    bool ended = false;
+    for (int64_t number = 0; number < jobs; ++number) {
+      const int64_t* j = &job[static_cast<size_t>((walker * jobs + number) * 5)];
+      ASSERT_LT(j[0], walk.tiles);
+      ASSERT_GE(j[0], 0);
+      if (j[1] == j[2]) {  // copies for the next job begin within the one before: none may lie between
+        ended = true;
+        continue;
+      }
+      ASSERT_FALSE(ended);
+      ASSERT_EQ(j[3], before);
+      before += j[2] - j[1];
+      for (int64_t stage = j[1]; stage < j[2]; ++stage) {
+        ASSERT_FALSE(done[static_cast<size_t>(j[0])][static_cast<size_t>(stage)]);
+        done[static_cast<size_t>(j[0])][static_cast<size_t>(stage)] = true;
+      }
+      if (number < walk.waves()) {
+        ASSERT_EQ(j[2] - j[1], walk.stages);
+        continue;
+      }
+      ASSERT_GE(j[2] - j[1], TileWalk::kLeastSegment);
+      ASSERT_LT(j[4], walk.segments());
+      const int64_t tile = j[0] - walk.waves() * walk.walkers;
+      ASSERT_TRUE(segments.emplace(j[4], std::pair{tile, walker}).second);
+    }
+    ASSERT_EQ(job[static_cast<size_t>((walker * jobs + jobs - 1) * 5 + 2)], 0) << "work behind the last";
+  }
+  for (const auto& tile : done)
+    for (const bool stage : tile) ASSERT_TRUE(stage);
+  if (walk.tail() == 0) return;
+
+  // Who merges finds just these, in the order of K.
+  const auto found = numbers(walk.tail(), walk.walkers, [&](Builder& b, ValueId tile, ValueId walker) {
+    const TileWalk::Walkers w = walk.walkers_of(b, tile);
+    return std::vector<ValueId>{w.first, w.last,
+                                b.convert(ScalarOp::cast_, Scalar::i64, walk.has_segment(b, walker, tile)),
+                                TileWalk::segment(b, walker, tile)};
+  });
+  size_t merged = 0;
+  for (int64_t tile = 0; tile < walk.tail(); ++tile)
+    for (int64_t walker = 0; walker < walk.walkers; ++walker) {
+      const int64_t* f = &found[static_cast<size_t>((tile * walk.walkers + walker) * 4)];
+      const auto at = segments.find(f[3]);
+      const bool mine = at != segments.end() && at->second == std::pair{tile, walker};
+      ASSERT_EQ(f[2] != 0, mine) << "tile " << tile << " walker " << walker;
+      if (!mine) continue;
+      ASSERT_GE(walker, f[0]);
+      ASSERT_LT(walker, f[1]);
+      ++merged;
+    }
+  ASSERT_EQ(merged, segments.size());
+}
+
+TEST(TileWalk, EveryStageOnce) {
+  for (const int64_t walkers : {1, 3, 8})
+    for (const int64_t tiles : {1, 2, 3, 5, 7, 8, 9, 15, 16, 20})
+      for (const int64_t stages : {4, 8, 9, 16, 37, 64}) {
+        check({tiles, stages, walkers, false});
+        if (TileWalk::can_stream(tiles, stages, walkers)) check({tiles, stages, walkers, true});
+      }
+}
+
+TEST(TileWalk, ManyWalkers) {
+  for (const int64_t tiles : {131, 132, 133, 200, 263, 352})
+    for (const int64_t stages : {8, 32, 88, 256})
+      if (TileWalk::can_stream(tiles, stages, 132)) check({tiles, stages, 132, true});
+  EXPECT_FALSE(TileWalk::can_stream(132, 256, 132));
+  EXPECT_FALSE(TileWalk::can_stream(133, 256, 132));  // two stages for each
+  EXPECT_TRUE(TileWalk::can_stream(352, 256, 132));
+}
+
+}  // namespace
+}  // namespace lumen

@@ -1,0 +1,42 @@
+// Needs: none. Codes of a map's values, as they lie, turned and both, against the graph evaluator: squares, odd sizes,
+// short floats, formats of both spellings.
+#include "tests/kernel/synth/codes_cases.h"
+
+namespace lumen::test {
+namespace {
+
+using graph::ValueId;
+
+void run(const CodesCase& c, bool squares) {
+  const G t = codes_graph(c);
+  const graph::Plan plan = graph::fuse(t.g);
+  EXPECT_EQ(plan.groups.size(), 1U) << graph::print(plan.graph);
+  for (const std::string& p : check(t.g, {.tolerance = 0, .machines = {"x86-64-v3", "avx512", "sm_90a", "gfx942"}})) {
+    EXPECT_EQ(p.rfind("codes", 0), 0U) << p;
+    EXPECT_EQ(p.find("in squares") != std::string::npos, squares) << p;
+  }
+}
+
+TEST(SynthCodes, BothWaysInSquares) {
+  for (const CodesCase& c : codes_in_squares()) run(c, true);
+}
+
+TEST(SynthCodes, OtherSizes) {
+  for (const CodesCase& c : codes_in_lines()) run(c, false);
+}
+
+// Something else reads the map, or a cast is of another matrix: it is in memory, and every cast has a kernel.
+TEST(SynthCodes, MapsThatAreReadElsewhereStay) {
+  G t;
+  const graph::Element codes{Scalar::f32, format_named("fp8_e4m3")};
+  const ValueId twice = t.b.mul(t.in("x", {32, 16}), t.b.scalar(2)), more = t.b.mul(t.in("y", {32, 16}), t.b.scalar(2));
+  t.out(t.b.cast(twice, codes));
+  t.out(twice);
+  t.out(t.b.cast(t.b.permute(more, {1, 0}), codes));
+  t.out(t.b.cast(t.b.permute(t.b.reshape(more, G::shape({64, 8})), {1, 0}), codes));
+  EXPECT_EQ(graph::fuse(t.g).groups.size(), 5U);
+  check(t.g, {.tolerance = 0, .machines = {"x86-64-v3", "sm_90a"}});
+}
+
+}  // namespace
+}  // namespace lumen::test

@@ -1,0 +1,437 @@
+// needs: none. Adapters beside a model against the well-known implementation, against merged weights, of both kinds of
+// files, and hostile ones. The fixtures and the script that makes them: adapters_reference.py.
+#include "model/arch/adapter/adapter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/file/gguf.h"
+#include "model/infer/measure/perplexity.h"
+#include "model/infer/session/session_many.h"
+#include "number/codec/codec.h"
+#include "tests/model/families/family_case.h"
+
+namespace lumen::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> cases() {
+  return names_in(kFixtures / "adapters");
+}
+
+struct Case {
+  explicit Case(const std::string& name)
+      : folder(kFixtures / "adapters" / name),
+        file(folder / "expected.safetensors", test_library()->formats()),
+        model(read_hf(test_library(), kFixtures / "families" / file.metadata().at("base"))),
+        length(file.get("tokens").shape[1]),
+        vocab(file.get("logits").shape[2]),
+        tokens(numbers<int32_t>(file.get("tokens"))),
+        logits(numbers<float>(file.get("logits"))) {}
+  std::span<const TokenId> text(int64_t i) const {
+    return std::span(tokens).subspan(static_cast<size_t>(i * length), static_cast<size_t>(length));
+  }
+  std::span<const float> wanted(int64_t text, int64_t position) const {
+    return std::span(logits).subspan(static_cast<size_t>((text * length + position) * vocab),
+                                     static_cast<size_t>(vocab));
+  }
+
+  fs::path folder;
+  SafetensorsFile file;
+  Model model;
+  int64_t length, vocab;
+  std::vector<int32_t> tokens;
+  std::vector<float> logits;
+};
+
+// The largest difference, in units of the range of `b`.
+double off(std::span<const float> a, std::span<const float> b) {
+  EXPECT_EQ(a.size(), b.size());
+  const auto [low, high] = std::minmax_element(b.begin(), b.end());
+  double most = 0;
+  for (size_t i = 0; i < b.size(); ++i) most = std::max(most, std::abs(static_cast<double>(a[i]) - b[i]));
+  return std::isfinite(most) ? most / (static_cast<double>(*high) - *low) : INFINITY;
+}
+
+std::vector<float> logits_of(const Model& m, std::span<const ScaledAdapter> adapters, std::span<const TokenId> text,
+                             bool exact = true) {
+  const LoadedModel loaded(engine(), m, adapters);
+  Session s(loaded, {.context = 16, .chunk = 8, .exact = exact});
+  const auto got = s.feed_all(text);
+  return {got.begin(), got.end()};
+}
+
+constexpr double kBound = 1e-4;
+
+class Adapters : public testing::TestWithParam<std::string> {};
+
+TEST_P(Adapters, AgreeWithTheReference) {
+  const Case c(GetParam());
+  const std::vector<ScaledAdapter> adapters = {{read_adapter(c.model, c.folder)}};
+  for (int64_t r = 0; r < 2; ++r) {
+    const auto got = logits_of(c.model, adapters, c.text(r));
+    for (int64_t t = 0; t < c.length; ++t)
+      EXPECT_LT(
+          off(std::span(got).subspan(static_cast<size_t>(t * c.vocab), static_cast<size_t>(c.vocab)), c.wanted(r, t)),
+          kBound)
+          << "text " << r << ", position " << t;
+  }
+  // Scale 0 is the model alone; whole weights and magnitudes have no scale.
+  const auto& parts = adapters[0].adapter.parts;
+  if (!adapters[0].adapter.whole.empty() || parts.begin()->second.magnitude) {
+    const std::vector<ScaledAdapter> half = {{adapters[0].adapter, 0.5}};
+    EXPECT_THROW(logits_of(c.model, half, c.text(0)), Error);
+    return;
+  }
+  const std::vector<ScaledAdapter> none = {{adapters[0].adapter, 0}};
+  EXPECT_EQ(logits_of(c.model, none, c.text(0)), logits_of(c.model, {}, c.text(0)));
+}
+
+TEST_P(Adapters, TextsTogether) {
+  const Case c(GetParam());
+  const std::vector<ScaledAdapter> adapters = {{read_adapter(c.model, c.folder)}};
+  const LoadedModel loaded(engine(), c.model, adapters);
+  ManySession many(loaded, {.context = 48, .chunk = 8, .exact = true});
+  const int a = many.open(), b = many.open();
+  const std::vector<ManySession::Part> parts = {{a, c.text(0)}, {b, c.text(1)}};
+  const auto got = many.feed(parts);
+  for (int64_t r = 0; r < 2; ++r) EXPECT_LT(off(got[static_cast<size_t>(r)], c.wanted(r, c.length - 1)), kBound);
+}
+
+// A model whose weights are W + scale B A; only for adapters of products.
+Model merged(const Model& m, const Adapter& adapter, double scale = 1) {
+  Model out = m;
+  for (const auto& [name, part] : adapter.parts) {
+    Weight& w = out.weights.at(name);
+    std::vector<float> values = w.is_f32() ? std::vector<float>(w.f32().begin(), w.f32().end())
+                                           : decode(*w.type.element.format, w.bytes, w.rows(), w.columns());
+    const int64_t rows = w.rows(), columns = w.columns(), rank = part.rank();
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t k = 0; k < columns; ++k) {
+        double sum = 0;
+        for (int64_t i = 0; i < rank; ++i)
+          sum += static_cast<double>(part.b.f32()[static_cast<size_t>(r * rank + i)]) *
+                 part.a.f32()[static_cast<size_t>(i * columns + k)];
+        values[static_cast<size_t>(r * columns + k)] += static_cast<float>(scale * part.scale * sum);
+      }
+    }
+    w = f32_weight(w.type.shape, values);
+  }
+  return out;
+}
+
+TEST(Adapter, MergedWeightsGiveTheSameLogits) {
+  for (const char* name : {"every_product", "patterns", "transposed", "normed_queries"}) {
+    const Case c(name);
+    const Adapter adapter = read_adapter(c.model, c.folder);
+    const std::vector<ScaledAdapter> half = {{adapter, 0.5}};
+    EXPECT_LT(off(logits_of(c.model, half, c.text(1)), logits_of(merged(c.model, adapter, 0.5), {}, c.text(1))), kBound)
+        << name;
+  }
+}
+
+TEST(Adapter, SeveralAddUp) {
+  const Case c("every_product");
+  const Adapter adapter = read_adapter(c.model, c.folder);
+  Adapter other = adapter;  // fewer targets, another rank
+  other.parts.erase("layers.0.wq");
+  for (auto& [name, part] : other.parts) {
+    const int64_t columns = part.a.columns();
+    part.a = f32_weight({graph::Dim(1), graph::Dim(columns)}, part.a.f32().first(static_cast<size_t>(columns)));
+    std::vector<float> b;
+    for (int64_t r = 0; r < part.b.rows(); ++r)
+      b.push_back(part.b.f32()[static_cast<size_t>(r * adapter.parts.at(name).rank())]);
+    part.b = f32_weight({graph::Dim(static_cast<int64_t>(b.size())), graph::Dim(1)}, b);
+  }
+  const std::vector<ScaledAdapter> both = {{adapter, 0.75}, {other, -0.5}};
+  const Model sum = merged(merged(c.model, adapter, 0.75), other, -0.5);
+  EXPECT_LT(off(logits_of(c.model, both, c.text(0)), logits_of(sum, {}, c.text(0))), kBound);
+}
+
+// Weights in a format stay in it; the change is not rounded with them.
+TEST(Adapter, BesideRoundedWeights) {
+  const Case c("every_product");
+  const FormatRef format = test_library()->formats().get("q8_0");
+  Model rounded = c.model;
+  for (auto& [name, w] : rounded.weights) {
+    if (w.type.shape.size() != 2 || w.columns() % format->block != 0) continue;
+    std::vector<float> values = w.is_f32() ? std::vector<float>(w.f32().begin(), w.f32().end())
+                                           : decode(*w.type.element.format, w.bytes, w.rows(), w.columns());
+    w.bytes = encode(*format, values, w.rows(), w.columns());
+    w.type.element = {Scalar::f32, format};
+  }
+  const Adapter adapter = read_adapter(rounded, c.folder);
+  const std::vector<ScaledAdapter> one = {{adapter}};
+  EXPECT_EQ(rounded.weights.at("layers.0.wq").type.element.format, format);
+  EXPECT_LT(off(logits_of(rounded, one, c.text(0)), logits_of(merged(rounded, adapter), {}, c.text(0))), kBound);
+}
+
+TEST(Adapter, PerplexityIsThatOfTheMergedModel) {
+  const Case c("every_product");
+  const Adapter adapter = read_adapter(c.model, c.folder);
+  const std::vector<ScaledAdapter> one = {{adapter}};
+  const Model whole = merged(c.model, adapter);
+  const LoadedModel with(engine(), c.model, one), without(engine(), c.model), together(engine(), whole);
+  PerplexityOptions options;
+  options.length = 13;
+  options.exact = true;
+  const std::vector<TokenId> text(c.tokens.begin(), c.tokens.end());
+  const double a = perplexity(with, text, options, {}).nats, b = perplexity(together, text, options, {}).nats;
+  EXPECT_NEAR(a, b, 1e-4 * b);
+  EXPECT_GT(std::abs(perplexity(without, text, options, {}).nats - b), 0.01 * b);
+}
+
+// ---- GGUF
+
+struct Entry {
+  std::string name;
+  Weight w;
+};
+
+void write_adapter(const fs::path& path, const std::vector<Entry>& entries,
+                   const std::function<void(GgufMetadata&)>& change = {}) {
+  GgufMetadata m;
+  m.set("general.type", std::string("adapter"));
+  m.set("adapter.type", std::string("lora"));
+  m.set("general.architecture", std::string("llama"));
+  m.set("adapter.lora.alpha", 8.0F);
+  if (change) change(m);
+  std::vector<TensorSpec> specs;
+  for (const Entry& e : entries) {
+    TensorSpec s;
+    s.name = e.name;
+    for (const graph::Dim& d : e.w.type.shape) s.shape.push_back(d.number());
+    s.element = e.w.type.element;
+    specs.push_back(s);
+  }
+  GgufWriter writer(path, m, specs);
+  for (const Entry& e : entries) writer.write({e.w.bytes.data(), e.w.bytes.size()});
+  writer.commit();
+}
+
+std::vector<Entry> entries_of(const Model& m, const Adapter& adapter) {
+  std::vector<Entry> entries;
+  for (const auto& [name, part] : adapter.parts) {
+    entries.push_back({m.find(name)->gguf + ".lora_a", part.a});
+    entries.push_back({m.find(name)->gguf + ".lora_b", part.b});
+  }
+  return entries;
+}
+
+TEST(Adapter, GgufFilesSayTheSame) {
+  const Case c("every_product");
+  const TestFolder folder;
+  const Adapter adapter = read_adapter(c.model, c.folder);
+  write_adapter(folder / "a.gguf", entries_of(c.model, adapter));
+  const Adapter again = read_adapter(c.model, folder / "a.gguf");
+  ASSERT_EQ(again.parts.size(), adapter.parts.size());
+  const std::vector<ScaledAdapter> a = {{adapter}}, b = {{again}};
+  EXPECT_EQ(logits_of(c.model, a, c.text(0)), logits_of(c.model, b, c.text(0)));
+}
+
+TEST(Adapter, GgufFilesHoldEmbeddingsTurned) {
+  const Case c("embedding");
+  const TestFolder folder;
+  const Adapter adapter = read_adapter(c.model, c.folder);
+  write_adapter(folder / "a.gguf", entries_of(c.model, adapter), [&](GgufMetadata& m) {
+    m.set("general.architecture", c.model.family->gguf_architecture());
+    m.set("adapter.lora.alpha", 2.0F);
+  });
+  const std::vector<ScaledAdapter> a = {{adapter}}, b = {{read_adapter(c.model, folder / "a.gguf")}};
+  EXPECT_EQ(logits_of(c.model, a, c.text(0)), logits_of(c.model, b, c.text(0)));
+}
+
+std::string message_of(const Model& m, const fs::path& path) {
+  try {
+    (void)read_adapter(m, path);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+Weight zeros(int64_t rows, int64_t columns) {
+  return f32_weight({graph::Dim(rows), graph::Dim(columns)},
+                    std::vector<float>(static_cast<size_t>(rows * columns), 0.0F));
+}
+
+TEST(Adapter, RefusesGgufFilesThatDoNotFit) {
+  const Case c("every_product");
+  const int64_t hidden = c.model.integer("hidden");
+  const std::string q = "blk.0.attn_q.weight";
+  const TestFolder folder;
+  const auto refused = [&](const std::vector<Entry>& entries, const std::string& words,
+                           const std::function<void(GgufMetadata&)>& change = {}) {
+    write_adapter(folder / "bad.gguf", entries, change);
+    const std::string message = message_of(c.model, folder / "bad.gguf");
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  const Entry a = {q + ".lora_a", zeros(2, hidden)}, b = {q + ".lora_b", zeros(hidden, 2)};
+  refused({a}, "not its B");
+  refused({b}, "not its A");
+  refused({}, "no tensors");
+  refused({a, {q + ".lora_b", zeros(hidden, 3)}}, "has shape [2, 32]");
+  refused({{q + ".lora_a", zeros(2, hidden + 1)}, b}, "the model asks for [2, 32]");
+  refused({a, {q + ".lora_b", zeros(hidden + 2, 2)}}, "the model asks for [32, 2]");
+  refused({{"blk.7.attn_q.weight.lora_a", zeros(2, hidden)}, {"blk.7.attn_q.weight.lora_b", zeros(hidden, 2)}},
+          "no weight 'blk.7.attn_q.weight'");
+  refused({a, b, {"blk.0.attn_norm.weight", zeros(1, hidden)}}, "no part of a low-rank change");
+  refused({{"output_norm.weight.lora_a", zeros(2, hidden)}, {"output_norm.weight.lora_b", zeros(hidden, 2)}},
+          "not one matrix");
+  refused({a, b}, "made for models of the architecture",
+          [](GgufMetadata& m) { m.set("general.architecture", std::string("unheard-of")); });
+  refused({a, b}, "not an adapter", [](GgufMetadata& m) { m.set("general.type", std::string("model")); });
+  refused({a, b}, "only 'lora' is", [](GgufMetadata& m) { m.set("adapter.type", std::string("control_vector")); });
+  refused({a, b}, "not finite", [](GgufMetadata& m) { m.set("adapter.lora.alpha", INFINITY); });
+  std::vector<float> values(static_cast<size_t>(2 * hidden), 0.0F);
+  values[7] = NAN;
+  refused({{q + ".lora_a", f32_weight({graph::Dim(2), graph::Dim(hidden)}, values)}, b}, "not finite");
+}
+
+// ---- Folders
+
+class Folders : public testing::Test {
+ protected:
+  Folders() : c("every_product") {
+    for (const char* name : {"adapter_config.json", "adapter_model.safetensors"})
+      fs::copy_file(c.folder / name, folder / name);
+    config = nlohmann::json::parse(read_file(folder / "adapter_config.json"));
+  }
+  void refused(const nlohmann::json& changed, const std::string& words) {
+    write_file_atomic(folder / "adapter_config.json", changed.dump());
+    const std::string message = message_of(c.model, folder.path());
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  }
+  void refused(const std::string& key, const nlohmann::json& value, const std::string& words) {
+    nlohmann::json changed = config;
+    changed[key] = value;
+    refused(changed, words);
+  }
+  Case c;
+  TestFolder folder;
+  nlohmann::json config;
+};
+
+TEST_F(Folders, RefuseSettingsThatCannotBeApplied) {
+  EXPECT_EQ(message_of(c.model, folder.path()), "no error");
+  EXPECT_EQ(message_of(c.model, folder / "adapter_model.safetensors"), "no error");
+  refused("peft_type", "IA3", "peft_type");
+  refused("use_dora", true, "has no magnitude");
+  refused("bias", "all", "bias");
+  refused("init_lora_weights", "pissa_niter_4", "pissa_niter_4");
+  refused("r", 5, "has rank 4");
+  refused("r", 0, "above 0");
+  refused("r", "four", "above 0");
+  refused("lora_alpha", -1, "above 0");
+  refused("rank_pattern", nlohmann::json::array({1}), "must be an object");
+  refused("rank_pattern", {{"q_proj(", 3}}, "rank_pattern");
+  nlohmann::json none = config;
+  none.erase("lora_alpha");
+  refused(none, "\"lora_alpha\" is missing");
+  refused(nlohmann::json::array(), "not a JSON object");
+}
+
+TEST_F(Folders, RefuseTensorsThatDoNotFit) {
+  const int64_t hidden = c.model.integer("hidden");
+  const std::string q = "base_model.model.model.layers.0.self_attn.q_proj.lora_";
+  const auto refuse = [&](const std::vector<Entry>& entries, const std::string& words) {
+    std::vector<TensorSpec> specs;
+    for (const Entry& e : entries) specs.push_back({e.name, {e.w.rows(), e.w.columns()}, e.w.type.element});
+    SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
+    for (const Entry& e : entries) writer.write({e.w.bytes.data(), e.w.bytes.size()});
+    writer.commit();
+    const std::string message = message_of(c.model, folder.path());
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  const Entry a = {q + "A.weight", zeros(4, hidden)}, b = {q + "B.weight", zeros(hidden, 4)};
+  refuse({a}, "not its B");
+  refuse({a, b, {q + "A.default.weight", zeros(4, hidden)}}, "two kinds of tensors");
+  refuse({a, {q + "B.weight", zeros(hidden + 1, 4)}}, "the model asks for [32, 4]");
+  refuse({a, b, {"base_model.model.model.embed_tokens.weight", zeros(3, 3)}},
+         "has shape [3, 3], but the model asks for");
+  refuse({a, b, {"base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector", zeros(3, 3)}},
+         "is a magnitude, but adapter_config.json does not say");
+  refuse({a, b, {"base_model.model.model.layers.0.self_attn.q_proj.bias", zeros(3, 3)}},
+         "no part of a low-rank change, nor a weight");
+  refuse({a, b, {"base_model.model.model.nothing.weight", zeros(3, 3)}}, "no weight 'model.nothing'");
+  const Entry norm = {"base_model.model.model.embed_tokens.weight", zeros(c.model.integer("vocab"), hidden)};
+  refuse({a,
+          b,
+          norm,
+          {"base_model.model.model.embed_tokens.base_layer.weight",
+           [&] { return f32_weight(norm.w.type.shape, std::vector<float>(norm.w.f32().size(), 1.0f)); }()}},
+         "two different weights for parameter embed");
+  refuse({{"base_model.model.model.vision.lora_A.weight", zeros(4, hidden)},
+          {"base_model.model.model.vision.lora_B.weight", zeros(hidden, 4)}},
+         "no weight 'model.vision'");
+  refuse({{q + "A.weight", zeros(4, 3)}, b}, "the model asks for [4, 32]");
+  refuse({{"base_model.model.model.layers.0.self_attn.q_proj.lora_embedding_A", zeros(4, hidden)},
+          {"base_model.model.model.layers.0.self_attn.q_proj.lora_embedding_B", zeros(hidden, 4)}},
+         "uses it otherwise");
+  fs::remove(folder / "adapter_model.safetensors");
+  EXPECT_NE(message_of(c.model, folder.path()).find("no adapter_model.safetensors"), std::string::npos);
+}
+
+TEST(Adapter, RefusesMagnitudesThatDoNotFit) {
+  const Case c("magnitudes");
+  const TestFolder folder;
+  fs::copy_file(c.folder / "adapter_config.json", folder / "adapter_config.json");
+  const int64_t hidden = c.model.integer("hidden");
+  const std::string q = "base_model.model.model.layers.0.self_attn.q_proj.lora_";
+  const auto refuse = [&](const std::vector<Entry>& entries, const std::string& words) {
+    std::vector<TensorSpec> specs;
+    for (const Entry& e : entries) specs.push_back({e.name, {e.w.rows(), e.w.columns()}, e.w.type.element});
+    SafetensorsWriter writer(folder / "adapter_model.safetensors", {}, specs);
+    for (const Entry& e : entries) writer.write({e.w.bytes.data(), e.w.bytes.size()});
+    writer.commit();
+    const std::string message = message_of(c.model, folder.path());
+    EXPECT_NE(message.find(words), std::string::npos) << message;
+  };
+  const Entry a = {q + "A.weight", zeros(3, hidden)}, b = {q + "B.weight", zeros(hidden, 3)},
+              m = {q + "magnitude_vector", zeros(1, hidden)};
+  refuse({a, b, m}, "no error");
+  refuse({a, b}, "has no magnitude");
+  refuse({a, b, {q + "magnitude_vector", zeros(1, hidden + 1)}}, "the model asks for [32]");
+  refuse({a, b, m, {q + "magnitude_vector.default", zeros(1, hidden)}}, "what has one already");
+  refuse({a, b, m, {"base_model.model.model.layers.1.self_attn.q_proj.lora_magnitude_vector", zeros(1, hidden)}},
+         "is a magnitude of nothing");
+}
+
+// What an adapter brings that the model has already is no change; what differs stands in its place, once.
+TEST(Adapter, WholeWeights) {
+  const auto whole = [](const char* name) {
+    const Case c(name);
+    std::vector<std::string> names;
+    for (const auto& [parameter, weight] : read_adapter(c.model, c.folder).whole) names.push_back(parameter);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(whole("embedding"), Names());
+  EXPECT_EQ(whole("other_embedding"), Names{"embed"});
+  EXPECT_EQ(whole("tied_output"), (Names{"embed", "output"}));
+  EXPECT_EQ(whole("copies"), (Names{"embed", "layers.0.attn_norm", "layers.0.ffn_norm", "layers.1.attn_norm",
+                                    "layers.1.ffn_norm", "norm", "output"}));
+  EXPECT_EQ(whole("copied_embedding"), (Names{"embed", "output"}));
+  EXPECT_EQ(whole("copied_output"), Names{"output"});
+  // Two adapters with the same weight are one; with different ones they contradict.
+  const Case c("copied_output");
+  Adapter one = read_adapter(c.model, c.folder), other = one;
+  const Model changed = with_whole_weights(c.model, std::vector<const Adapter*>{&one, &other});
+  EXPECT_EQ(changed.config.at("tied"), 0);
+  EXPECT_EQ(changed.weights.at("embed").bytes, c.model.weights.at("embed").bytes);
+  Weight& w = other.whole.at("output");
+  w = f32_weight(w.type.shape, std::vector<float>(w.f32().size(), 1.0f));
+  EXPECT_THROW(with_whole_weights(c.model, std::vector<const Adapter*>{&one, &other}), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Adapters, testing::ValuesIn(cases()), [](const auto& i) { return i.param; });
+
+}  // namespace
+}  // namespace lumen::model

@@ -1,0 +1,290 @@
+#!/usr/bin/env python3
+"""Random legal configurations of every family, as tiny models of transformers (PyPI): from the same folder Lumen must compute the same
+logits, or refuse it by naming a key of config.json. What it then writes as GGUF, and from there as a folder, transformers must load
+and compute the same with, too; so it must for the families' fixtures.
+
+usage: config_reference.py TEST_PROGRAM [--count N] [--seed S] [--keep FOLDER] [FAMILY ...]
+exit code 77: a library is missing, nothing was checked
+"""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+
+try:
+    import safetensors.torch
+    import torch
+    import transformers
+except ImportError as missing:
+    print(f"skipped: {missing}; pip install transformers torch safetensors")
+    sys.exit(77)
+
+from config_table import families
+
+HERE = pathlib.Path(__file__).resolve().parents[1]
+T = 23
+BOUND = 1e-4  # of the range of all logits
+# Families whose code is that of their checkpoints alone.
+REMOTE = {"exaone", "solar"}
+
+
+def maybe(r, chance, value, otherwise=None):
+    return value if r.random() < chance else otherwise
+
+
+def rotation(r, half, context):
+    kind = r.choice(["default", "default", "linear", "dynamic", "yarn", "longrope", "llama3"])
+    p = {"rope_type": kind, "rope_theta": r.choice([10000.0, 500.0, 1e6])}
+    if kind in ("linear", "dynamic", "yarn", "llama3"):
+        p["factor"] = r.choice([1.0, 2.0, 3.5, 8.0])
+    if kind in ("yarn", "llama3", "longrope") and (kind == "llama3" or r.random() < 0.8):
+        p["original_max_position_embeddings"] = r.choice([8, 16, 32])
+    if kind == "yarn":
+        for key, value in (("beta_fast", 16.0), ("beta_slow", 2.0), ("attention_factor", 1.2), ("truncate", False), ("beta_fast", None)):
+            if r.random() < 0.25:
+                p[key] = value
+        if r.random() < 0.3:
+            p["mscale"], p["mscale_all_dim"] = r.choice([(0.8, 0.5), (1.0, 1.0), (0.7, 0.0)])
+    if kind == "llama3":
+        p["low_freq_factor"], p["high_freq_factor"] = 1.0, 4.0
+    if kind == "longrope":
+        for key in ("short_factor", "long_factor"):
+            p[key] = [round(1 + r.random() * 4, 2) for _ in range(half)]
+        for key, value in (("factor", r.choice([1.0, 2.0, 4.0])), ("attention_factor", 1.3)):
+            if r.random() < 0.4:
+                p[key] = value
+    return p
+
+
+def shape(r, fields):
+    """Numbers that fit each other; those a class has no field for fall away."""
+    heads = r.choice([2, 4])
+    hidden = r.choice([16, 24, 32, 48])
+    layers = r.randint(1, 5)
+    experts = r.choice([4, 6, 8])
+    groups = r.choice([1, 1, 2])
+    n = dict(vocab_size=r.randint(40, 70), hidden_size=hidden, intermediate_size=r.choice([20, 28, 44]), num_hidden_layers=layers,
+             num_attention_heads=heads, num_key_value_heads=r.choice([k for k in (1, 2, 4) if heads % k == 0]),
+             max_position_embeddings=r.choice([16, 24, 64]), head_dim=r.choice([8, 12, 16]),
+             n_embd=hidden, n_layer=layers, n_head=heads, n_positions=r.choice([24, 64]), n_inner=maybe(r, 0.5, 36),
+             moe_intermediate_size=r.choice([12, 20]), shared_expert_intermediate_size=r.choice([12, 24]),
+             num_experts=experts, num_local_experts=experts, n_routed_experts=experts, num_experts_per_tok=r.choice([1, 2]),
+             n_shared_experts=r.choice([1, 2]), num_shared_experts=r.choice([1, 2]), n_group=groups, topk_group=r.randint(1, groups),
+             kv_lora_rank=r.choice([8, 12]), q_lora_rank=r.choice([10, 14]), qk_rope_head_dim=r.choice([4, 8]), qk_nope_head_dim=r.choice([6, 8]),
+             v_head_dim=r.choice([6, 10]), pad_token_id=None, bos_token_id=1, eos_token_id=2)
+    if "kv_lora_rank" in fields:
+        n["num_key_value_heads"] = heads
+    n["rope_half"] = (n["qk_rope_head_dim"] if "kv_lora_rank" in fields else n["head_dim"] if "head_dim" in fields else hidden // heads) // 2
+    return n
+
+
+def drawn(r, cls):
+    """A configuration: numbers that fit, and of everything else now and then another value."""
+    fields = {f: cls.__dataclass_fields__[f].type for f in cls.__dataclass_fields__}
+    known = set(fields) | set(cls.attribute_map)
+    n = shape(r, known)
+    layers, context = n["num_hidden_layers"], n["max_position_embeddings"]
+    c = {k: v for k, v in n.items() if k in fields}
+    if "rope_parameters" in fields:
+        if isinstance((cls().rope_parameters or {}).get("full_attention"), dict):
+            simple = {"full_attention": r.choice([{"rope_type": "default", "rope_theta": 5e4}, {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e5}]),
+                      "sliding_attention": {"rope_type": "default", "rope_theta": r.choice([1e4, 300.0])}}
+            c["rope_parameters"] = simple
+        else:
+            c["rope_parameters"] = rotation(r, n["rope_half"], context)
+    one = dict(tie_word_embeddings=lambda: r.random() < 0.4, rms_norm_eps=lambda: r.choice([1e-5, 1e-6, 1e-3]),
+               layer_norm_epsilon=lambda: r.choice([1e-5, 1e-3]), sliding_window=lambda: r.choice([3, 6, 11, None]),
+               use_sliding_window=lambda: r.random() < 0.6, max_window_layers=lambda: r.randint(0, layers),
+               sliding_window_pattern=lambda: r.randint(2, 4), decoder_sparse_step=lambda: r.choice([1, 1, 2]),
+               mlp_only_layers=lambda: r.choice([None, [], [0], [1]]), norm_topk_prob=lambda: r.random() < 0.5,
+               first_k_dense_replace=lambda: r.randint(0, layers), routed_scaling_factor=lambda: r.choice([1.0, 1.7]),
+               query_pre_attn_scalar=lambda: r.choice([8, 20]), attn_logit_softcapping=lambda: r.choice([1.5, None, 20.0]),
+               final_logit_softcapping=lambda: r.choice([2.0, None, 30.0]), layer_types=lambda: r.choice([None, [
+                   r.choice(["sliding_attention", "full_attention"]) for _ in range(layers)]]),
+               mlp_layer_types=lambda: r.choice([None, [r.choice(["sparse", "dense"]) for _ in range(layers)]]),
+               hidden_act=lambda: r.choice(["silu", "silu", "gelu_pytorch_tanh", "relu", "gelu"]),
+               hidden_activation=lambda: r.choice(["gelu_pytorch_tanh", "gelu_pytorch_tanh", "silu"]),
+               activation_function=lambda: r.choice(["gelu_new", "relu", "gelu_pytorch_tanh", "gelu"]),
+               embedding_multiplier=lambda: r.choice([1.0, 8.0]), residual_multiplier=lambda: r.choice([1.0, 0.6]),
+               logits_scaling=lambda: r.choice([1.0, 0.25]), attention_multiplier=lambda: r.choice([None, 0.2]))
+    for key, value in one.items():
+        if key in fields and r.random() < 0.8:
+            c[key] = value()
+    # Whatever else there is that may be true or false.
+    for key, kind in fields.items():
+        if key not in c and kind in (bool, "bool", bool | None) and r.random() < 0.15 and key not in (
+                "use_cache", "output_hidden_states", "return_dict", "is_encoder_decoder", "output_router_logits", "output_attentions"):
+            c[key] = r.random() < 0.5
+    if "q_lora_rank" in fields and cls.__name__.startswith("Deepseek") and r.random() < 0.4:
+        c["q_lora_rank"] = None
+    return c
+
+
+def changed(r, config, known):
+    """A config.json that says things otherwise: keys left out or null, old names, keys nobody knows."""
+    config = dict(config)
+    for key in r.sample(sorted(config), k=min(len(config), r.choice([0, 0, 1, 2, 4]))):
+        if key not in ("architectures", "model_type", "vocab_size"):
+            config.pop(key)
+    if r.random() < 0.25:
+        config[r.choice(sorted(config))] = None
+    rope = config.get("rope_parameters")
+    if rope and not any(isinstance(v, dict) for v in rope.values()) and r.random() < 0.3:
+        rope = dict(config.pop("rope_parameters"))
+        config["rope_theta"] = rope.pop("rope_theta", None)
+        if rope.get("rope_type") != "default" or r.random() < 0.3:
+            if r.random() < 0.5:
+                rope["type"] = rope.pop("rope_type", "default")
+            config["rope_scaling"] = rope
+    for key, value in (("attention_bias", True), ("mlp_bias", True), ("sliding_window", 5), ("layer_types", ["full_attention"]), ("head_dim", None),
+                       ("max_window_layers", 1), ("partial_rotary_factor", 0.5), ("some_key", 3), ("use_bidirectional_attention", True),
+                       ("per_layer_config", {"0": {"sliding_window": 3}}), ("num_nextn_predict_layers", 0), ("moe_layer_freq", 2)):
+        if key not in known and r.random() < 0.06:
+            config[key] = value
+    return config
+
+
+def settle(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            values = torch.randn(p.shape, generator=generator) * (0.35 if p.dim() > 1 else 0.3)
+            p.copy_(values + 1 if p.dim() == 1 and name.endswith("weight") and (p - 1).abs().max() < 1e-3 else values)
+        for name, b in model.named_buffers():
+            if "e_score_correction_bias" in name:
+                b.copy_(torch.randn(b.shape, generator=generator) * 0.2)
+
+
+def logits_of(kind, folder, tokens):
+    model, told = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    bad = {k: sorted(v) for k, v in told.items() if v and k in ("missing_keys", "mismatched_keys", "unexpected_keys", "error_msgs")}
+    assert not bad, bad
+    with torch.no_grad():
+        return model.eval()(tokens, use_cache=False).logits.to(torch.float32)
+
+
+def make(r, architecture, folder, seed):
+    """A folder with a model and what it computes; None where the library itself refuses the configuration."""
+    kind = getattr(transformers, architecture)
+    cls = kind.config_class
+    config = drawn(r, cls)
+    try:
+        model = kind(cls(**json.loads(json.dumps(config)))).to(torch.float32).eval()
+        settle(model, seed)
+        model.save_pretrained(folder)
+        path = folder / "config.json"
+        known = set(cls.__dataclass_fields__) | set(cls.attribute_map)
+        path.write_text(json.dumps(changed(r, json.loads(path.read_text()), known), indent=1))
+        tokens = torch.randint(0, model.config.vocab_size, (2, T), generator=torch.Generator().manual_seed(seed))
+        logits = logits_of(kind, folder, tokens)
+        assert torch.isfinite(logits).all() and logits.max() > logits.min()
+    except Exception as refused:
+        shutil.rmtree(folder, ignore_errors=True)
+        return f"{type(refused).__name__}: {str(refused)[:100]}"
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    safetensors.torch.save_file({"tokens": tokens.to(torch.int32), "logits": logits.contiguous()}, folder / "expected.safetensors")
+    return None
+
+
+def judge(program, folder, kinds, tell):
+    """What Lumen says of the folders, and what transformers says of what it wrote; wrong ones by name."""
+    ran = subprocess.run([program, "--gtest_filter=ConfigExchange.Folders"], env={**os.environ, "LUMEN_CONFIGS_DIR": str(folder)},
+                         capture_output=True, text=True)
+    assert ran.returncode == 0 and "[       OK ] ConfigExchange.Folders" in ran.stdout, ran.stdout[-2000:] + ran.stderr[-2000:]
+    said = json.loads((folder / "judged.json").read_text())
+    wrong, refusals = [], collections.Counter()
+    for name, result in sorted(said.items()):
+        config = json.loads((folder / name / "config.json").read_text())
+        if "refused" in result:
+            named = [k for k in keys_in(config) if f'"{k}"' in result["refused"]]
+            if not named or "config.json" not in result["refused"]:
+                wrong.append((name, "refused without naming a key: " + result["refused"]))
+            else:
+                refusals[f"{kinds[name]} {named[-1]}"] += 1
+            continue
+        if not result["off"] < BOUND:
+            wrong.append((name, f"logits off by {result['off']:.2e} of the range"))
+            continue
+        expected = safetensors.torch.load_file(folder / name / "expected.safetensors")
+        if not hasattr(transformers, kinds[name]):
+            continue
+        try:
+            back = logits_of(getattr(transformers, kinds[name]), folder / name / "back", expected["tokens"].to(torch.int64))
+        except Exception as failure:
+            wrong.append((name, f"what we wrote does not load: {type(failure).__name__}: {str(failure)[:300]}"))
+            continue
+        want = expected["logits"]
+        off = ((back - want).abs().max() / (want.max() - want.min())).item()
+        if not off < BOUND:
+            wrong.append((name, f"what we wrote computes logits that are off by {off:.2e}"))
+    print(f"{tell}: {len(said)} folders, {sum(refusals.values())} refused by name, {len(wrong)} wrong")
+    for key, count in sorted(refusals.items()):
+        print(f"  refused {count:3} times: {key}")
+    return wrong
+
+
+def keys_in(config, inside=""):
+    for key, value in config.items():
+        yield inside + key
+        if isinstance(value, dict):
+            yield from keys_in(value, inside + key + ".")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--count", type=int, default=54)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep")
+    parser.add_argument("families", nargs="*")
+    a = parser.parse_intermixed_args()
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    known = [(n, next((x for x in archs if hasattr(transformers, x)), archs[0])) for n, archs in families(HERE.parents[1] / "models")]
+    chosen = [(n, x) for n, x in known if (not a.families or n in a.families) and n not in REMOTE]
+    wrong = []
+    with tempfile.TemporaryDirectory() as temporary:
+        root = pathlib.Path(a.keep or temporary)
+        # Fixtures: as they are.
+        folder = root / "fixtures"
+        kinds = {}
+        for source in sorted((HERE / "fixtures" / "families").iterdir()):
+            architecture = json.loads((source / "config.json").read_text())["architectures"][0]
+            if not any(architecture == x for n, x in known if not a.families or n in a.families) or "lumen_config" in (source / "config.json").read_text():
+                continue
+            shutil.copytree(source, folder / source.name)
+            kinds[source.name] = architecture
+        if kinds:
+            wrong += judge(a.program, folder, kinds, "fixtures")
+        folder, kinds, refused = root / "drawn", {}, collections.Counter()
+        folder.mkdir(parents=True, exist_ok=True)
+        for i in range(a.count):
+            family, architecture = chosen[i % len(chosen)]
+            for attempt in range(20):
+                name = f"{family}_{a.seed}_{i}"
+                why = make(random.Random(f"{a.seed} {i} {attempt}"), architecture, folder / name, a.seed * 1000 + i)
+                if why is None:
+                    kinds[name] = architecture
+                    break
+                refused[f"{family}: {why}"] += 1
+            else:
+                print(f"{family}: no configuration in 20 that transformers takes: " + "; ".join(k for k in refused if k.startswith(family + ":"))[:600])
+                wrong.append((family, "none drawn"))
+        wrong += judge(a.program, folder, kinds, f"drawn with seed {a.seed}")
+    for name, what in wrong:
+        print(f"{name}: {what}")
+    if wrong:
+        sys.exit(1)
+    print("all alike")
+
+
+main()

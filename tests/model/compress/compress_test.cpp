@@ -1,0 +1,146 @@
+// needs: none. Which tensor gets which format, what is refused, and that weights are what the codec says.
+#include "base/error.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/arch/checkpoint/write.h"
+#include "model/compress/quantize.h"
+#include "number/codec/codec.h"
+#include "tests/model/tiny.h"
+
+namespace lumen::model {
+namespace {
+
+Model small_model(int64_t hidden = 64, int64_t ffn = 96) {
+  const FamilyRef family = test_library()->family("llama");
+  return initialise(family,
+                    family->config("", {{"vocab", 40},
+                                        {"hidden", static_cast<double>(hidden)},
+                                        {"layers", 1},
+                                        {"heads", 2},
+                                        {"ffn", static_cast<double>(ffn)},
+                                        {"context", 16}}),
+                    1);
+}
+
+run::Engine& engine() {
+  static run::Engine e(run::Engine::Options{.cache_folder = "off", .threads = 1, .machine = nullptr});
+  return e;
+}
+
+QuantizeOptions to(const std::string& target) {
+  QuantizeOptions o;
+  o.target = target;
+  return o;
+}
+
+TEST(ChooseFormats, MatricesOnly) {
+  const Model m = small_model();
+  QuantizeOptions o = to("Q4_0");
+  o.pure = true;
+  const auto chosen = choose_formats(m, o, nullptr);
+  EXPECT_EQ(chosen.size(), 9);  // 7 of the layer, embedding, output
+  for (const auto& [name, format] : chosen) {
+    EXPECT_EQ(format->name, "q4_0");
+    EXPECT_EQ(m.find(name)->shape.size(), 2);
+  }
+}
+
+TEST(ChooseFormats, RolesAndExpressionsOverride) {
+  const Model m = small_model();
+  QuantizeOptions o = to("q4_0");
+  o.output_type = "q8_0";
+  o.embedding_type = "Q8_0";
+  o.tensor_types = {{"ffn_(up|down)", "q5_0"}};
+  const auto chosen = choose_formats(m, o, nullptr);
+  EXPECT_EQ(chosen.at("output")->name, "q8_0");
+  EXPECT_EQ(chosen.at("embed")->name, "q8_0");
+  EXPECT_EQ(chosen.at("layers.0.up")->name, "q5_0");
+  EXPECT_EQ(chosen.at("layers.0.gate")->name, "q4_0");
+  o.pure = true;
+  o.tensor_types.clear();
+  EXPECT_EQ(choose_formats(m, o, nullptr).at("output")->name, "q4_0");
+  o.leave_output = true;
+  EXPECT_FALSE(choose_formats(m, o, nullptr).contains("output"));
+}
+
+TEST(ChooseFormats, MistakesAreNamed) {
+  const Model m = small_model();
+  QuantizeOptions o = to("q4_0");
+  o.tensor_types = {{"no_such_tensor", "q5_0"}};
+  EXPECT_THROW((void)choose_formats(m, o, nullptr), Error);
+  o.tensor_types = {{"(", "q5_0"}};
+  EXPECT_THROW((void)choose_formats(m, o, nullptr), Error);
+  EXPECT_THROW((void)choose_formats(m, to("q4_9"), nullptr), Error);
+}
+
+TEST(ChooseFormats, RowsThatDoNotDivideAreRefusedOrReported) {
+  const Model m = small_model(64, 100);  // ffn_down has rows of 100
+  try {
+    (void)choose_formats(m, to("mxfp4"), nullptr);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("blk.0.ffn_down.weight"), std::string::npos) << e.what();
+    EXPECT_NE(e.hint().find("--fallback"), std::string::npos);
+  }
+  QuantizeOptions o = to("mxfp4");
+  o.fallbacks = {"q8_0", "f16"};  // the first does not divide either
+  QuantizeReport report;
+  const auto chosen = choose_formats(m, o, &report);
+  EXPECT_EQ(chosen.at("layers.0.down")->name, "f16");
+  ASSERT_EQ(report.tensors.size(), 1);
+  EXPECT_NE(report.tensors[0].remark.find("100"), std::string::npos);
+}
+
+TEST(Quantize, WeightsAreTheCodecsAndTheFileSaysSo) {
+  const Model m = small_model();
+  QuantizeReport report;
+  QuantizeOptions all = to("q4_0");
+  all.pure = true;
+  const Model q = quantize(engine(), m, all, &report);
+  const Weight& w = q.weights.at("layers.0.wq");
+  EXPECT_EQ(w.bytes, encode(*w.type.element.format, m.weights.at("layers.0.wq").f32(), w.rows(), w.columns()));
+  EXPECT_TRUE(q.weights.at("norm").is_f32());
+  EXPECT_EQ(report.file_type, 2);
+  EXPECT_GT(report.bits, 4.5);
+  EXPECT_LT(report.bits, 5.0);
+  for (const QuantizedTensor& t : report.tensors) {
+    EXPECT_EQ(t.error > 0.01, t.to != "f32") << t.name;
+  }
+  EXPECT_NE(report.text().find("blk.0.attn_q.weight"), std::string::npos);
+
+  const TestFolder folder;
+  write_gguf(q, folder / "q.gguf", report.file_type);
+  const Model back = read_model(test_library(), folder / "q.gguf");
+  for (const auto& [name, weight] : q.weights) EXPECT_EQ(back.weights.at(name).bytes, weight.bytes) << name;
+
+  EXPECT_THROW((void)quantize(engine(), q, to("q8_0"), nullptr), Error);  // lossy twice
+  QuantizeOptions again = to("q8_0");
+  again.allow_requantize = true;
+  EXPECT_NO_THROW((void)quantize(engine(), q, again, nullptr));
+}
+
+TEST(Quantize, RefusesWhatIsNotFiniteByNameAndPlace) {
+  Model m = small_model();
+  std::vector<float> values(m.weights.at("layers.0.up").f32().begin(), m.weights.at("layers.0.up").f32().end());
+  values[2 * 64 + 5] = std::numeric_limits<float>::quiet_NaN();
+  m.weights.at("layers.0.up") = f32_weight(m.weights.at("layers.0.up").type.shape, values);
+  try {
+    (void)quantize(engine(), m, to("q8_0"), nullptr);
+    FAIL() << "a NaN was rounded";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Exit::numeric);
+    EXPECT_NE(std::string(e.what()).find("'blk.0.ffn_up.weight' holds nan in row 2, column 5"), std::string::npos)
+        << e.what();
+  }
+}
+
+TEST(Quantize, MixturesComeFromRecipes) {
+  const Model m = small_model(256, 512);
+  QuantizeReport report;
+  const auto chosen = choose_formats(m, to("Q5_K_S"), &report);
+  EXPECT_EQ(chosen.at("output")->name, "q6_k");
+  EXPECT_EQ(chosen.at("layers.0.wq")->name, "q5_k");
+  EXPECT_EQ(report.file_type, 16);
+}
+
+}  // namespace
+}  // namespace lumen::model

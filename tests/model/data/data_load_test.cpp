@@ -1,0 +1,197 @@
+// needs: none. Files as tokenized examples: what is counted, what is kept, and what the cache gives back.
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "model/data/examples/load.h"
+#include "tests/model/data/data_case.h"
+#include "tests/model/text/tokenizer_fixtures.h"
+
+namespace lumen::model {
+namespace {
+
+using testing::HasSubstr;
+
+class DataLoad : public testing::Test {
+ protected:
+  ReadOptions options() const {
+    ReadOptions o;
+    o.chat = choose_template("chatml", tokenizer_);
+    return o;
+  }
+  LoadedExamples load(const std::filesystem::path& file, const ReadOptions& o) const {
+    return load_examples(data_files(file), tokenizer_, o);
+  }
+  std::string chat(int i) const {
+    return fmt::format(
+        "{{\"messages\":[{{\"role\":\"user\",\"content\":\"q{}\"}},{{\"role\":\"assistant\",\"content\":"
+        "\"a{}\"}}]}}\n",
+        i, i);
+  }
+  DataFolder folder_;
+  Tokenizer tokenizer_ = Tokenizer::load(fixture("qwen3-0.6b.json"));
+};
+
+TEST_F(DataLoad, EveryRowIsCounted) {
+  std::string text;
+  for (int i = 0; i < 700; ++i) text += chat(i);
+  text += "{\"messages\": 1}\nno json\n{\"prompt\":\"q\",\"chosen\":\"a\",\"rejected\":\"b\"}\n{\"text\":\"prose\"}\n";
+  const LoadedExamples loaded = load(folder_.put("a.jsonl", text), options());
+  EXPECT_EQ(loaded.store->examples().size(), 701u);
+  EXPECT_EQ(loaded.store->examples()[699].line, 700u);
+  const RowReport& report = loaded.store->report();
+  EXPECT_EQ(report.kept(), 701u);
+  EXPECT_EQ(report.dropped(), 3u);
+  EXPECT_THAT(report.table(), HasSubstr("a.jsonl:701"));
+  EXPECT_THAT(report.table(), HasSubstr("of another kind than the rows before"));
+  EXPECT_THAT(report.table(), HasSubstr("no valid JSON"));
+  EXPECT_EQ(RowReport::from_json(report.to_json(), "t").table(), report.table());
+}
+
+TEST_F(DataLoad, NothingUsableIsAnError) {
+  try {
+    load(folder_.put("a.jsonl", "{\"a\":1}\n"), options());
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("no row can be used"));
+    EXPECT_THAT(e.what(), HasSubstr("a.jsonl:1: a"));
+  }
+  EXPECT_THROW(load(folder_.put("b.jsonl", ""), options()), Error);
+  EXPECT_THROW(data_files(folder_.path() / "missing"), Error);
+  ReadOptions texts = options();
+  texts.form = "texts";
+  EXPECT_THROW(load(folder_.put("c.jsonl", chat(1)), texts), Error);
+  texts.form = "novels";
+  EXPECT_THROW(load(folder_.path() / "c.jsonl", texts), Error);
+}
+
+TEST_F(DataLoad, FoldersAndKinds) {
+  std::filesystem::create_directories(folder_.path() / "d/e");
+  folder_.put("d/b.jsonl", chat(1));
+  folder_.put("d/e/a.csv", "question,answer\nx,y\n");
+  folder_.put("d/notes.md", "Prose.\n\n### Q\nx\n### A\ny\n");
+  folder_.put("d/picture.png", "x");
+  const auto files = data_files(folder_.path() / "d");
+  EXPECT_EQ(files.size(), 3u);
+  EXPECT_EQ(kind_of_rows(files, {}), Example::Kind::chat);
+  EXPECT_EQ(load_examples(files, tokenizer_, options()).store->examples().size(), 4u);
+  RowReport report;
+  const auto texts =
+      texts_of_rows({folder_.put("some.jsonl", "{\"text\":\"x\"}\nbroken\n{\"other\":1}\n")}, options(), &report);
+  EXPECT_EQ(texts, std::vector<std::string>{"x"});
+  EXPECT_EQ(report.dropped(), 2u);
+  EXPECT_NE(report.table().find("some.jsonl:2"), std::string::npos);
+  EXPECT_NE(report.table().find("some.jsonl:3"), std::string::npos);
+  // A row that the template writes in part gives nothing.
+  ReadOptions strict = options();
+  strict.chat.text =
+      "{% for m in messages %}{% if m.content == 'b' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}{% endfor "
+      "%}";
+  RowReport pairs;
+  const auto pair = folder_.put("pair.jsonl", R"({"prompt":"q","chosen":"a","rejected":"b"})");
+  EXPECT_TRUE(texts_of_rows({pair}, strict, &pairs).empty());
+  EXPECT_EQ(pairs.dropped(), 1u);
+  EXPECT_EQ(kind_of_rows({folder_.put("t.jsonl", "{\"text\":\"x\"}\n")}, {}), Example::Kind::text);
+  EXPECT_EQ(kind_of_rows({folder_.put("p.jsonl", R"({"prompt":"q","chosen":"a","rejected":"b"})")}, {}),
+            Example::Kind::pair);
+  EXPECT_FALSE(kind_of_rows({folder_.put("x.jsonl", "broken\n")}, {}));
+}
+
+bool same(const ExampleStore& a, const ExampleStore& b) {
+  if (a.hash() != b.hash() || a.examples().size() != b.examples().size() || a.token_count() != b.token_count())
+    return false;
+  for (size_t i = 0; i < a.examples().size(); ++i) {
+    const auto x = a.tokens(a.examples()[i]), y = b.tokens(b.examples()[i]);
+    if (!std::equal(x.begin(), x.end(), y.begin(), y.end()) || a.examples()[i].line != b.examples()[i].line ||
+        a.examples()[i].learned != b.examples()[i].learned)
+      return false;
+  }
+  return a.report().table() == b.report().table() && a.largest() == b.largest();
+}
+
+TEST_F(DataLoad, TheCacheGivesBackWhatWasMadeAndNothingElse) {
+  std::string text = "broken\n";
+  for (int i = 0; i < 50; ++i) text += chat(i);
+  const auto file = folder_.put("a.jsonl", text);
+  ReadOptions o = options();
+  const LoadedExamples plain = load(file, o);
+  o.cache = folder_.path() / "cache";
+  const LoadedExamples first = load(file, o), second = load(file, o);
+  EXPECT_FALSE(first.from_cache);
+  EXPECT_TRUE(second.from_cache);
+  EXPECT_TRUE(same(*plain.store, *first.store));
+  EXPECT_TRUE(same(*first.store, *second.store));
+  ReadOptions other = o;
+  other.train_on = TrainOn::all;
+  EXPECT_FALSE(load(file, other).from_cache);
+  other = o;
+  other.chat.text += "{# another one #}";
+  EXPECT_FALSE(load(file, other).from_cache);
+  folder_.put("a.jsonl", text + chat(50));
+  EXPECT_FALSE(load(file, o).from_cache);
+
+  // A damaged file is made anew, whatever is wrong with it.
+  folder_.put("a.jsonl", text);
+  std::filesystem::path cached;
+  for (const auto& entry : std::filesystem::directory_iterator(*o.cache)) {
+    const std::string bytes = read_file(entry.path());
+    for (size_t at : {size_t{0}, size_t{100}, bytes.size() / 2, bytes.size() - 90, bytes.size() - 1}) {
+      std::string broken = bytes;
+      broken[at] = static_cast<char>(broken[at] ^ 1);
+      write_file_atomic(entry.path(), broken);
+      const Hash none;
+      EXPECT_EQ(ExampleStore::open(entry.path(), none), nullptr);
+      const LoadedExamples again = load(file, o);
+      EXPECT_TRUE(same(*again.store, *plain.store)) << at;
+    }
+    write_file_atomic(entry.path(), bytes.substr(0, bytes.size() - 7));
+    EXPECT_TRUE(same(*load(file, o).store, *plain.store));
+    write_file_atomic(entry.path(), bytes);
+  }
+}
+
+// Of real data sets: columns that are known, and columns that are named.
+TEST_F(DataLoad, RealRows) {
+  const auto folder = std::filesystem::path(LUMEN_SOURCE_DIR) / "tests/model/fixtures/data";
+  const LoadedExamples english = load(folder / "gsm8k.jsonl", options());
+  EXPECT_EQ(english.store->examples().size(), 6u);
+  EXPECT_EQ(english.store->report().dropped(), 0u);
+  EXPECT_THROW(load(folder / "korean_chatbot.csv", options()), Error);  // Q and A say nothing
+  ReadOptions named = options();
+  named.columns = read_columns({"prompt=Q", "completion=A"});
+  const LoadedExamples korean = load(folder / "korean_chatbot.csv", named);
+  EXPECT_EQ(korean.store->form(), RowForm::texts);  // its "label" is another one
+  ASSERT_EQ(korean.store->examples().size(), 12u);
+  std::string answer;
+  const StoredExample& first = korean.store->examples()[0];
+  for (const uint32_t token : korean.store->tokens(first))
+    if (token >= ExampleStore::kLearned)
+      answer += tokenizer_.bytes(static_cast<TokenId>(token & ~ExampleStore::kLearned));
+  EXPECT_EQ(answer, "하루가 또 가네요.<|im_end|>");
+}
+
+TEST_F(DataLoad, PairsAndLabels) {
+  const LoadedExamples pairs =
+      load(folder_.put("p.jsonl", "{\"prompt\":\"q\",\"chosen\":\"good\",\"rejected\":\"bad\"}\n"), options());
+  EXPECT_EQ(pairs.store->form(), RowForm::pairs);
+  ASSERT_EQ(pairs.store->examples().size(), 2u);
+  const LoadedExamples labels =
+      load(folder_.put("l.jsonl",
+                       "{\"prompt\":\"q\",\"completion\":\"a\",\"label\":true}\n{\"prompt\":\"q\",\"completion\":"
+                       "\"b\",\"label\":false}\n"),
+           options());
+  EXPECT_EQ(labels.store->form(), RowForm::labels);
+  EXPECT_EQ(labels.store->examples()[0].flags, StoredExample::kWanted);
+  EXPECT_EQ(labels.store->examples()[1].flags, 0u);
+}
+
+TEST(DataTemplate, ByNameByFileOrTheModelsOwn) {
+  const Tokenizer plain = Tokenizer::characters("abc");
+  EXPECT_EQ(choose_template("", plain).name, "plain");
+  EXPECT_EQ(choose_template("", plain.with_chat_template("own")).text, "own");
+  EXPECT_EQ(choose_template("chatml", plain.with_chat_template("own")).name, "chatml");
+  EXPECT_THROW(choose_template("nothing", plain), Error);
+}
+
+}  // namespace
+}  // namespace lumen::model

@@ -1,0 +1,123 @@
+// needs: none. Vectors of texts against the well-known implementation, pooled and normed. The fixtures and the script
+// that makes them: embed_reference.py.
+#include "model/infer/measure/embed.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "model/arch/checkpoint/read.h"
+#include "tests/model/families/family_case.h"
+
+namespace lumen::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Case {
+  explicit Case(const std::string& name)
+      : model(read_hf(test_library(), kFixtures / "families" / name)),
+        file(kFixtures / "embed" / (name + ".safetensors"), test_library()->formats()),
+        tokens(numbers<int32_t>(file.get("tokens"))),
+        hidden(numbers<float>(file.get("hidden"))),
+        size(file.get("hidden").shape[1]) {}
+  std::vector<float> row(size_t i) const {
+    const auto at = hidden.begin() + static_cast<ptrdiff_t>(i) * size;
+    return {at, at + size};
+  }
+
+  Model model;
+  SafetensorsFile file;
+  std::vector<int32_t> tokens;
+  std::vector<float> hidden;
+  int64_t size;
+};
+
+double off(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double most = 0, range = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    most = std::max(most, std::abs(static_cast<double>(a[i]) - b[i]));
+    range = std::max(range, std::abs(static_cast<double>(b[i])));
+  }
+  return std::isfinite(most) ? most / range : INFINITY;
+}
+
+std::vector<std::string> cases() {
+  return names_in(kFixtures / "embed");
+}
+
+class Embed : public testing::TestWithParam<std::string> {};
+
+TEST_P(Embed, AgreesWithTheReference) {
+  const Case c(GetParam());
+  const LoadedModel loaded(engine(), c.model);
+  Embedder embedder(loaded, {.exact = true});
+  EXPECT_EQ(embedder.size(), c.size);
+  const auto all = embedder.embed(c.tokens, Pooling::none);
+  ASSERT_EQ(all.size(), c.tokens.size());
+  std::vector<float> mean(static_cast<size_t>(c.size));
+  for (size_t i = 0; i < all.size(); ++i) {
+    EXPECT_LT(off(all[i], c.row(i)), 1e-4) << i;
+    for (size_t d = 0; d < mean.size(); ++d) mean[d] += c.row(i)[d] / static_cast<float>(all.size());
+  }
+  EXPECT_LT(off(embedder.embed(c.tokens, Pooling::first).at(0), c.row(0)), 1e-4);
+  EXPECT_LT(off(embedder.embed(c.tokens, Pooling::last).at(0), c.row(all.size() - 1)), 1e-4);
+  EXPECT_LT(off(embedder.embed(c.tokens, Pooling::mean).at(0), mean), 1e-4);
+  // A shorter text is what its beginning was: nothing looks ahead.
+  EXPECT_LT(off(embedder.embed(std::span(c.tokens).first(3), Pooling::last).at(0), c.row(2)), 1e-4);
+}
+
+TEST(Embeddings, NormsAndCosines) {
+  const auto normed = [](std::vector<float> v, int p) {
+    normalise(v, p);
+    return v;
+  };
+  EXPECT_LT(off(normed({3, -4}, 2), {0.6F, -0.8F}), 1e-6);
+  EXPECT_LT(off(normed({3, -5}, 1), {0.375F, -0.625F}), 1e-6);
+  EXPECT_LT(off(normed({1, -4}, 0), {8190, -32760}), 1e-6);
+  EXPECT_EQ(normed({1, -4}, -1), (std::vector<float>{1, -4}));
+  EXPECT_EQ(normed({0, 0}, 2), (std::vector<float>{0, 0}));
+  EXPECT_NEAR(std::pow(std::pow(normed({1, 2}, 3)[0], 3) + std::pow(normed({1, 2}, 3)[1], 3), 1.0 / 3), 1, 1e-6);
+  const std::vector<float> a = {1, 0}, b = {1, 1}, zero = {0, 0};
+  EXPECT_NEAR(cosine(a, b), std::sqrt(0.5), 1e-12);
+  EXPECT_EQ(cosine(a, zero), 0);
+}
+
+TEST(Embeddings, TextsMustFit) {
+  const Model m = tiny_model();
+  const LoadedModel loaded(engine(), m);
+  Embedder embedder(loaded, {.context = 7});
+  const std::vector<TokenId> seven = {1, 2, 3, 4, 5, 6, 7}, eight = {1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_EQ(embedder.embed(seven, Pooling::last).at(0).size(), 12U);
+  EXPECT_THROW((void)embedder.embed(eight, Pooling::last), Error);
+  EXPECT_THROW((void)embedder.embed({}, Pooling::mean), Error);
+}
+
+TEST(Embeddings, ModelsSayHowTheyPool) {
+  Model m = tiny_model();
+  const TestFolder folder;
+  EXPECT_EQ(pooling_of(m, folder.path()), std::nullopt);
+  const auto write = [&](const std::string& text) {
+    fs::create_directories(folder / "1_Pooling");
+    write_file_atomic(folder / "1_Pooling" / "config.json", text);
+  };
+  write(R"({"pooling_mode_mean_tokens": false, "pooling_mode_lasttoken": true, "word_embedding_dimension": 8})");
+  EXPECT_EQ(pooling_of(m, folder.path()), Pooling::last);
+  write(R"({"pooling_mode_mean_tokens": true, "pooling_mode_lasttoken": true})");
+  EXPECT_THROW((void)pooling_of(m, folder.path()), Error);
+  write(R"({"pooling_mode_max_tokens": true})");
+  EXPECT_THROW((void)pooling_of(m, folder.path()), Error);
+  write("[]");
+  EXPECT_THROW((void)pooling_of(m, folder.path()), Error);
+  m.metadata.set("llama.pooling_type", uint32_t{2});
+  EXPECT_EQ(pooling_of(m, folder.path()), Pooling::first);
+  m.metadata.set("llama.pooling_type", uint32_t{4});
+  EXPECT_THROW((void)pooling_of(m, folder.path()), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Embed, testing::ValuesIn(cases()), [](const auto& i) { return i.param; });
+
+}  // namespace
+}  // namespace lumen::model

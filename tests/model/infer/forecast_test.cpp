@@ -1,0 +1,212 @@
+// needs: none. What a session was said to need is what it takes: state and values by the programs themselves, and the
+// memory of the process while long prompts and many texts are computed.
+#include "model/infer/session/forecast.h"
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "base/error.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/infer/session/session_many.h"
+#include "tests/model/tiny.h"
+
+namespace lumen::model {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+
+int64_t resident() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmRSS:")) return std::stoll(line.substr(6)) * 1024;
+  return 0;
+}
+
+// Wide keys, so that the cache is what counts.
+Model wide_model() {
+  const FamilyRef family = test_library()->family("llama");
+  return initialise(family,
+                    family->config("", {{"vocab", 64},
+                                        {"hidden", 64},
+                                        {"layers", 4},
+                                        {"heads", 4},
+                                        {"kv_heads", 4},
+                                        {"head_dim", 64},
+                                        {"ffn", 64},
+                                        {"context", 8192}}),
+                    3);
+}
+
+SessionOptions small_cache() {
+  const FormatRef format = test_library()->formats().get("q8_0");
+  return {.context = 8192, .chunk = 256, .keys = format, .values = format};
+}
+
+std::vector<TokenId> text(int64_t count) {
+  std::vector<TokenId> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(i * 29 % 64));
+  return tokens;
+}
+
+TEST(Forecast, CountsCachesInTheirFormat) {
+  const Model m = wide_model();
+  const LoadedModel loaded(engine(), m);
+  const MemoryForecast f = forecast(loaded, small_cache());
+  // Keys and values of 4 layers, 4 heads of 64 numbers, 8192 positions, 8.5 bits each.
+  EXPECT_EQ(f.cache, 2 * 4 * 4 * 8192 * 64 * 34 / 32);
+  EXPECT_EQ(forecast(loaded, {.context = 8192, .chunk = 256}).cache, 2 * 4 * 4 * 8192 * 64 * 4);
+  EXPECT_EQ(f.weights, m.weight_bytes());
+  EXPECT_GT(f.work, 0);
+}
+
+// Everything is used once, so that kernels are compiled; what is taken then is the session's own.
+TEST(Forecast, ALongPromptStaysWithin) {
+  const Model m = wide_model();
+  const LoadedModel loaded(engine(), m);
+  const SessionOptions options = small_cache();
+  const auto read = [&](Session& s, int64_t count) {
+    const auto tokens = text(count);
+    (void)s.feed(tokens);
+    for (const TokenId id : {1, 2, 3}) (void)s.feed({&id, 1});
+  };
+  {
+    Session warm(loaded, options);
+    read(warm, 300);
+  }
+  const MemoryForecast f = forecast(loaded, options);
+  const int64_t before = resident();
+  Session s(loaded, options);
+  read(s, 8000);
+  const int64_t taken = resident() - before;
+  EXPECT_LT(taken, f.cache + f.work + 4 * kMiB);
+  EXPECT_GT(taken, f.cache / 2);
+}
+
+TEST(Forecast, ManyTextsStayWithin) {
+  const Model m = wide_model();
+  const LoadedModel loaded(engine(), m);
+  const SessionOptions options = small_cache();
+  const auto write = [&](ManySession& s, int64_t each) {
+    std::vector<std::vector<TokenId>> tokens(16, text(each));
+    std::vector<ManySession::Part> parts;
+    for (int i = 0; i < 16; ++i) parts.push_back({s.open(), tokens[static_cast<size_t>(i)]});
+    (void)s.feed(parts);
+    for (ManySession::Part& p : parts) p.tokens = p.tokens.first(1);
+    for (int step = 0; step < 2; ++step) (void)s.feed(parts);
+  };
+  {
+    ManySession warm(loaded, options);
+    write(warm, 20);
+  }
+  const MemoryForecast f = forecast_many(loaded, options);
+  const int64_t before = resident();
+  ManySession s(loaded, options);
+  write(s, 300);
+  const int64_t taken = resident() - before;
+  EXPECT_LT(taken, f.cache + f.work + 4 * kMiB);
+  EXPECT_GT(taken, f.cache / 4);
+}
+
+// What the engine itself counts, to the byte: caches, values and what steps are handed.
+int64_t counted(const std::function<void(const LoadedModel&)>& work, const Model& m) {
+  run::Engine own(
+      run::Engine::Options{.cache_folder = (std::filesystem::temp_directory_path() / "lumen-test-cache").string(),
+                           .threads = 2,
+                           .machine = nullptr,
+                           .tune = false});
+  const LoadedModel loaded(own, m);
+  const int64_t before = own.device().memory().held;
+  work(loaded);
+  return own.device().memory().peak - before;
+}
+
+TEST(Forecast, CountedMemoryStaysWithin) {
+  const Model m = wide_model();
+  SessionOptions options = small_cache();
+  options.context = 1024;
+  const auto close = [](int64_t peak, const MemoryForecast& f) {
+    EXPECT_LE(peak, f.cache + f.work);
+    EXPECT_GT(peak, (f.cache + f.work) * 9 / 10);
+  };
+  MemoryForecast f;
+  int64_t peak = counted(
+      [&](const LoadedModel& loaded) {
+        f = forecast(loaded, options, 20);
+        Session s(loaded, options);
+        for (const int64_t n : {300, 17, 60, 5, 1}) (void)s.feed(text(n));
+        for (const int64_t n : {2, 3, 12, 21}) (void)s.feed_all(text(n));  // drafts of up to 20
+      },
+      m);
+  close(peak, f);
+  const ManyLimits limits{.longest = 300, .texts = 7};
+  options.context = 2200;
+  peak = counted(
+      [&](const LoadedModel& loaded) {
+        f = forecast_many(loaded, options, limits);
+        ManySession s(loaded, options, limits);
+        std::vector<std::vector<TokenId>> tokens;
+        std::vector<ManySession::Part> parts;
+        for (const int64_t n : {290, 200, 70, 18, 5, 290}) tokens.push_back(text(n));
+        for (const auto& t : tokens) parts.push_back({s.open(), t});
+        (void)s.feed(parts);
+        const int last = s.open();
+        EXPECT_EQ(s.share(parts[0].text, last, 285), 285);
+        parts.push_back({last, {}});
+        for (ManySession::Part& p : parts) p.tokens = std::span(tokens[0]).first(1);
+        for (size_t n = parts.size(); n > 0; --n) (void)s.feed(std::span(parts).first(n));
+        EXPECT_EQ(s.taken_bytes() <= f.cache + f.work, true);
+      },
+      m);
+  close(peak, f);
+}
+
+TEST(Forecast, CountedMemoryOfWindowsStaysWithin) {
+  Model m = read_hf(test_library(),
+                    std::filesystem::path(LUMEN_SOURCE_DIR) / "tests" / "model" / "fixtures" / "families" / "mistral");
+  m.config["context"] = 4096;
+  m.config["window_size"] = 40;
+  const SessionOptions options = {.context = 8000, .chunk = 64};
+  const ManyLimits limits{.longest = 2000, .texts = 4};
+  MemoryForecast f;
+  const int64_t peak = counted(
+      [&](const LoadedModel& loaded) {
+        f = forecast_many(loaded, options, limits);
+        ManySession s(loaded, options, limits);
+        EXPECT_LT(s.near_pages(), 40);
+        std::vector<std::vector<TokenId>> tokens(4);
+        std::vector<ManySession::Part> parts;
+        for (auto& t : tokens) {
+          for (int i = 0; i < 700; ++i) t.push_back(i * 7 % 61);
+          parts.push_back({s.open(), t});
+        }
+        (void)s.feed(parts);
+        for (ManySession::Part& p : parts) p.tokens = p.tokens.first(1);
+        for (size_t n = 1; n <= 4; ++n) (void)s.feed(std::span(parts).first(n));
+        for (ManySession::Part& p : parts) p.tokens = std::span(tokens[0]).first(9);
+        (void)s.feed(parts);
+      },
+      m);
+  EXPECT_LE(peak, f.cache + f.work);
+  EXPECT_GT(peak, (f.cache + f.work) / 2);
+}
+
+TEST(Forecast, WhatCannotFitIsRefusedFirst) {
+  const Model m = wide_model();
+  const LoadedModel loaded(engine(), m);
+  const auto code_of = [&](auto make) {
+    try {
+      make();
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("context of"), std::string::npos) << e.what();
+      return e.code();
+    }
+    return Exit::ok;
+  };
+  const SessionOptions huge = {.context = int64_t{1} << 31};
+  EXPECT_EQ(code_of([&] { Session s(loaded, huge); }), Exit::hardware);
+  EXPECT_EQ(code_of([&] { ManySession s(loaded, huge); }), Exit::hardware);
+}
+
+}  // namespace
+}  // namespace lumen::model

@@ -1,0 +1,197 @@
+// needs: none. What is drawn: each filter against its definition, and seeds that reproduce.
+#include "model/infer/sample/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <random>
+
+#include "base/error.h"
+
+namespace lumen::model {
+namespace {
+
+SamplerOptions plain() {
+  return {.temperature = 1, .top_k = 0, .top_p = 1, .min_p = 0};
+}
+
+// What is drawn in many goes, and how often.
+std::map<TokenId, int> drawn(const SamplerOptions& options, const std::vector<float>& logits, int times = 4000,
+                             const std::vector<TokenId>& before = {}) {
+  Sampler s(options);
+  for (const TokenId t : before) s.accept(t);
+  std::map<TokenId, int> out;
+  for (int i = 0; i < times; ++i) ++out[s.pick(logits)];
+  return out;
+}
+
+std::vector<float> logits_of(const std::vector<double>& p) {
+  std::vector<float> out;
+  for (const double x : p) out.push_back(static_cast<float>(std::log(x)));
+  return out;
+}
+
+TEST(Sampler, FrequenciesFollowProbabilities) {
+  const auto counts = drawn(plain(), logits_of({0.5, 0.3, 0.2}), 20000);
+  EXPECT_NEAR(counts.at(0) / 20000.0, 0.5, 0.02);
+  EXPECT_NEAR(counts.at(1) / 20000.0, 0.3, 0.02);
+  SamplerOptions o = plain();
+  o.temperature = 0.5;  // squares
+  EXPECT_NEAR(drawn(o, logits_of({0.5, 0.3, 0.2}), 20000).at(0) / 20000.0, 0.25 / 0.38, 0.02);
+}
+
+TEST(Sampler, FiltersKeepWhatTheyShould) {
+  const auto logits = logits_of({0.4, 0.3, 0.2, 0.07, 0.03});
+  const auto kept = [&](auto set) {
+    SamplerOptions o = plain();
+    set(o);
+    std::vector<TokenId> out;
+    for (const auto& [id, n] : drawn(o, logits)) out.push_back(id);
+    return out;
+  };
+  using Ids = std::vector<TokenId>;
+  EXPECT_EQ(kept([](auto& o) { o.top_k = 2; }), (Ids{0, 1}));
+  EXPECT_EQ(kept([](auto& o) { o.top_p = 0.65; }), (Ids{0, 1}));
+  EXPECT_EQ(kept([](auto& o) { o.min_p = 0.4; }), (Ids{0, 1, 2}));
+  EXPECT_EQ(kept([](auto& o) { o.temperature = 0; }), (Ids{0}));
+  // Entropy is 1.33 nats; the surprises are 0.92, 1.20, 1.61, 2.66, 3.51: the second and third are the usual ones.
+  EXPECT_EQ(kept([](auto& o) { o.typical_p = 0.45; }), (Ids{1, 2}));
+  EXPECT_EQ(kept([](auto& o) { o.bias = {{0, -std::numeric_limits<double>::infinity()}, {4, 50}}; }), (Ids{4}));
+}
+
+TEST(Sampler, PenaltiesCountWhatWasThere) {
+  SamplerOptions o = plain();
+  o.temperature = 0;
+  const std::vector<float> logits{2, 1.5F, 1};
+  EXPECT_EQ(Sampler(o).pick(logits), 0);
+  const auto after = [&](auto set, const std::vector<TokenId>& before) {
+    SamplerOptions p = o;
+    set(p);
+    Sampler s(p);
+    for (const TokenId t : before) s.accept(t);
+    return s.pick(logits);
+  };
+  EXPECT_EQ(after([](auto& p) { p.repeat_penalty = 2; }, {0}), 1);
+  EXPECT_EQ(after([](auto& p) { p.presence_penalty = 0.6; }, {0}), 1);
+  EXPECT_EQ(after([](auto& p) { p.frequency_penalty = 0.4; }, {0}), 0);
+  EXPECT_EQ(after([](auto& p) { p.frequency_penalty = 0.4; }, {0, 0}), 1);
+  EXPECT_EQ(after(
+                [](auto& p) {
+                  p.presence_penalty = 0.6;
+                  p.repeat_last = 1;
+                },
+                {0, 2}),
+            0);
+}
+
+TEST(Sampler, RepeatedPassagesBecomeRarer) {
+  SamplerOptions o = plain();
+  o.temperature = 0;
+  o.dry_multiplier = 1;
+  o.dry_allowed_length = 2;
+  const std::vector<float> logits{0, 0, 0, 2.5F, 1, 0};
+  const auto after = [&](const std::vector<TokenId>& before) {
+    Sampler s(o);
+    for (const TokenId t : before) s.accept(t);
+    return s.pick(logits);
+  };
+  EXPECT_EQ(after({0, 1, 2, 3, 5, 1, 2}), 3);     // a passage of two: 1 taken
+  EXPECT_EQ(after({0, 1, 2, 3, 5, 0, 1, 2}), 4);  // of three: 1.75 taken
+  o.dry_breakers = {1};
+  EXPECT_EQ(after({0, 1, 2, 3, 5, 0, 1, 2}), 3);  // it does not reach across 1
+}
+
+TEST(Sampler, MirostatKeepsTheSurpriseNearItsGoal) {
+  std::vector<float> logits;
+  for (int i = 0; i < 2000; ++i) logits.push_back(static_cast<float>(-1.1 * std::log(i + 1)));
+  double all = 0;
+  for (const float l : logits) all += std::exp(l);
+  for (const int kind : {1, 2}) {
+    SamplerOptions o = plain();
+    o.mirostat = kind;
+    o.mirostat_entropy = 3;
+    Sampler s(o);
+    double surprise = 0;
+    for (int i = 0; i < 3000; ++i) surprise -= std::log2(std::exp(logits[static_cast<size_t>(s.pick(logits))]) / all);
+    EXPECT_NEAR(surprise / 3000, 3, 1.2) << kind;
+  }
+}
+
+TEST(Sampler, SeedsReproduceAndConstraintsHold) {
+  const auto logits = logits_of({0.4, 0.3, 0.2, 0.1});
+  SamplerOptions o = plain();
+  o.seed = 7;
+  Sampler a(o), b(o);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(a.pick(logits), b.pick(logits));
+  const std::vector<bool> allowed{false, true, false, true}, none(4, false);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(a.pick(logits, &allowed) % 2, 1);
+  EXPECT_EQ(a.pick(logits, &none), -1);
+}
+
+TEST(Sampler, RefusesValuesOutOfRange) {
+  const auto refuse = [](auto set) {
+    SamplerOptions o;
+    set(o);
+    EXPECT_THROW(Sampler{o}, Error);
+  };
+  refuse([](auto& o) { o.temperature = -1; });
+  refuse([](auto& o) { o.typical_p = 0; });
+  refuse([](auto& o) { o.mirostat = 3; });
+  refuse([](auto& o) { o.dry_base = 0.5; });
+  refuse([](auto& o) { o.presence_penalty = std::nan(""); });
+}
+
+// A filter that is asked about the likeliest alone leaves what one would leave that is asked about all.
+TEST(Sampler, FiltersAreTheSameAskedOneByOne) {
+  class Counted : public TokenFilter {
+   public:
+    explicit Counted(const std::vector<bool>& mask) : mask_(mask) {}
+    bool allows(TokenId id) override { return mask_[static_cast<size_t>(id)]; }
+    const std::vector<bool>& all() override {
+      ++whole;
+      return mask_;
+    }
+    int whole = 0;
+
+   private:
+    const std::vector<bool>& mask_;
+  };
+  std::mt19937 random(11);
+  std::normal_distribution<float> normal(0, 2);
+  int whole = 0, asked = 0;
+  for (const double temperature : {0.0, 0.9})
+    for (const int64_t top_k : {0, 3, 40})
+      for (const double share : {0.9, 0.2, 0.004, 0.0}) {
+        SamplerOptions o;
+        o.temperature = temperature;
+        o.top_k = top_k;
+        o.repeat_penalty = 1.3;
+        o.bias = {{5, 3.0}, {6, -std::numeric_limits<double>::infinity()}};
+        o.seed = 9;
+        Sampler a(o), b(o);
+        for (int round = 0; round < 20; ++round) {
+          std::vector<float> logits(5000);
+          for (float& x : logits) x = std::round(normal(random) * 8) / 8;  // many are equal
+          std::vector<bool> mask(logits.size());
+          for (size_t i = 0; i < mask.size(); ++i) mask[i] = random() % 1000 < share * 1000;
+          std::vector<float> hidden = logits;
+          for (size_t i = 0; i < mask.size(); ++i)
+            if (!mask[i]) hidden[i] = -std::numeric_limits<float>::infinity();
+          Counted filter(mask);
+          const TokenId got = a.pick(logits, &filter), want = b.pick(hidden);
+          ASSERT_EQ(got, want) << temperature << " " << top_k << " " << share;
+          whole += filter.whole;
+          asked += 1 - filter.whole;
+          if (got < 0) continue;
+          a.accept(got);
+          b.accept(got);
+        }
+      }
+  EXPECT_GT(whole, 0);
+  EXPECT_GT(asked, 0);
+}
+
+}  // namespace
+}  // namespace lumen::model

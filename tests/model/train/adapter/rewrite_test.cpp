@@ -1,0 +1,222 @@
+// needs: none. Beginnings of adapters that change the base: base and adapter together are the model as it was given, or
+// closer to it than rounding alone, for products, stacked matrices and embeddings; and what contradicts.
+#include "model/train/rewrite/rewrite.h"
+
+#include <cmath>
+#include <fstream>
+
+#include "base/error.h"
+#include "model/arch/checkpoint/read.h"
+#include "model/train/rewrite/decomposition.h"
+#include "model/train/trainer/forecast.h"
+#include "run/engine/compile/repeat.h"
+#include "tests/model/train/adapter/lora_case.h"
+
+namespace lumen::model {
+namespace {
+
+Weight random_weight(int64_t rows, int64_t columns) {
+  std::vector<float> values;
+  for (int64_t n = 0; n < rows; ++n)
+    for (int64_t k = 0; k < columns; ++k)
+      values.push_back(static_cast<float>(std::sin(0.7 * static_cast<double>(n * n + 3 * k)) +
+                                          std::cos(0.3 * static_cast<double>(n + 1) * static_cast<double>(k))));
+  return f32_weight({graph::Dim(rows), graph::Dim(columns)}, values);
+}
+
+std::vector<double> product(const LowRankPair& pair) {
+  const int64_t rows = pair.left.rows(), rank = pair.left.columns(), columns = pair.right.columns();
+  std::vector<double> out(static_cast<size_t>(rows * columns));
+  for (int64_t n = 0; n < rows; ++n)
+    for (int64_t r = 0; r < rank; ++r)
+      for (int64_t k = 0; k < columns; ++k)
+        out[static_cast<size_t>(n * columns + k)] +=
+            static_cast<double>(pair.left.f32()[static_cast<size_t>(n * rank + r)]) *
+            pair.right.f32()[static_cast<size_t>(r * columns + k)];
+  return out;
+}
+
+// A subspace that is iterated ends at the exact one, for any number of threads; singular values are divided by the
+// scale.
+TEST(Decomposition, SubspacesEndAtTheExactOne) {
+  run::Engine engine = make_engine(2), alone = make_engine(1);
+  for (const auto& [rows, columns] : {std::pair(40, 33), {33, 48}}) {
+    const Weight w = random_weight(rows, columns);
+    const LowRankPair iterated = decompose(engine, w, 2, {.rank = 3, .iterations = 40, .seed = 5});
+    const std::vector<double> exact = product(decompose(engine, w, 1, {.rank = 3, .iterations = 0})),
+                              other = product(iterated);
+    for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(other[i] * 2, exact[i], 1e-3) << i;
+    const LowRankPair again = decompose(alone, w, 2, {.rank = 3, .iterations = 40, .seed = 5});
+    EXPECT_EQ(again.left.bytes, iterated.left.bytes);
+    EXPECT_EQ(again.right.bytes, iterated.right.bytes);
+  }
+}
+
+Recipe rewriting_recipe(const std::string& init, const std::string& type = "base") {
+  Recipe r = adapter_recipe();
+  r.adapter.init = init;
+  r.adapter.base_type = type;
+  r.base = "/somewhere/given.gguf";
+  return r;
+}
+
+struct Rewritten {
+  Rewritten(run::Engine& engine, const AdapterCase& c, const Model& given, const Recipe& recipe) {
+    lines = rewrite_base(engine, given, recipe, folder.path());
+    const Model base = read_model(test_library(), *rewritten_base(folder.path()));
+    trainer = std::make_unique<Trainer>(engine, base, recipe, c.data);
+    beginning = read_beginning(trainer->outline(), trainer->changes(), folder.path());
+    trainer->begin_with(beginning.adapter);
+  }
+  TestFolder folder;
+  std::vector<RewrittenTensor> lines;
+  std::unique_ptr<Trainer> trainer;
+  Beginning beginning;
+};
+
+double plain_loss(run::Engine& engine, const AdapterCase& c, const Model& model) {
+  Recipe recipe = adapter_recipe();
+  recipe.adapter = {};
+  return Trainer(engine, model, recipe, c.data).evaluate(8);
+}
+
+// Of every kind of weight: the loss before the first step is that of the model as it was given, and it falls.
+TEST(Rewrite, PissaBeginsAsTheModelThatWasGiven) {
+  run::Engine engine = make_engine(2);
+  const MixtureCase c;
+  Recipe recipe = rewriting_recipe("pissa");
+  recipe.adapter.targets = {"all-linear", "embed", "output"};
+  Rewritten r(engine, c, c.model, recipe);
+  EXPECT_EQ(r.lines.size(), 2U * 7 + 2);
+  for (const RewrittenTensor& t : r.lines) EXPECT_LT(t.error, 1e-6) << t.name;
+  EXPECT_EQ(r.beginning.base, recipe.base);
+  const double before = plain_loss(engine, c, c.model);
+  EXPECT_NEAR(r.trainer->evaluate(8), before, 1e-5);
+  // Without the adapter it is another model.
+  EXPECT_GT(std::abs(plain_loss(engine, c, r.trainer->model()) - before), 1e-4);
+  for (int i = 0; i < 8; ++i) (void)r.trainer->step();
+  EXPECT_LT(r.trainer->evaluate(8), before);
+  // Beside the given model the same change has twice the rank.
+  const auto plain = beside_given(r.trainer->model(), r.trainer->adapter(), r.beginning.adapter, recipe.adapter);
+  ASSERT_TRUE(plain);
+  EXPECT_EQ(plain->parts.at("layers.0.wq").rank(), 2 * recipe.adapter.rank);
+  for (const auto& [name, part] : plain->parts) {
+    const AdapterPart &now = r.trainer->adapter().parts.at(name), &began = r.beginning.adapter.parts.at(name);
+    ASSERT_EQ(part.a.f32().size(), 2 * now.a.f32().size()) << name;
+    ASSERT_EQ(part.b.f32().size(), 2 * now.b.f32().size()) << name;
+    EXPECT_EQ(part.b.f32().back(), -began.b.f32().back()) << name;
+  }
+}
+
+// What rounding loses of a weight is less with the adapter, in its own format and in another.
+TEST(Rewrite, FormatsLoseLessThanWithoutAnAdapter) {
+  run::Engine engine = make_engine(2);
+  const WideCase c;
+  for (const auto& [init, type] : {std::pair("loftq_iter_2", "q4_0"), {"loftq_iter_1", "q4_k"}, {"pissa", "nf4"}}) {
+    Recipe recipe = rewriting_recipe(init, type);
+    recipe.adapter.targets = {"attention_q", "ffn_up"};
+    const Rewritten r(engine, c, c.model, recipe);
+    EXPECT_EQ(r.lines.size(), 2U);
+    for (const RewrittenTensor& t : r.lines) {
+      EXPECT_EQ(t.format, type) << t.name;
+      EXPECT_GT(t.error, 0) << t.name;
+      EXPECT_LT(t.error, t.plain) << init << " " << t.name;
+    }
+    EXPECT_FALSE(
+        beside_given(r.trainer->model(), r.beginning.adapter, r.beginning.adapter, r.trainer->recipe().adapter));
+  }
+  const Model packed = packed_model(engine, c.model, "q4_0");
+  Recipe recipe = rewriting_recipe("pissa_niter_4");
+  recipe.adapter.targets = {"ffn_up"};
+  const Rewritten own(engine, c, packed, recipe);
+  EXPECT_EQ(own.trainer->model().weights.at("layers.0.up").type, packed.weights.at("layers.0.up").type);
+  EXPECT_EQ(rewritten_files(own.folder.path()).size(), 2U);
+}
+
+// Training holds the base that is written, and what it was said to need is what it takes.
+TEST(Rewrite, TheForecastIsOfTheBaseThatIsWritten) {
+  const WideCase c;
+  run::Engine own = make_engine(2), other = make_engine(2);
+  Recipe recipe = rewriting_recipe("loftq_iter_1", "q4_0");
+  recipe.adapter.targets = {"attention_k"};
+  const Model outline = rewritten_outline(c.model, recipe);
+  const TrainingForecast f = forecast_training(own, outline, recipe);
+  TestFolder folder;
+  (void)rewrite_base(other, c.model, recipe, folder.path());
+  const Model base = read_model(test_library(), *rewritten_base(folder.path()));
+  EXPECT_EQ(f.weights, base.weight_bytes());
+  for (const auto& [name, w] : base.weights) EXPECT_EQ(w.type, outline.weights.at(name).type) << name;
+  Trainer trainer(own, base, recipe, c.data);
+  (void)trainer.step();
+  (void)trainer.evaluate(2);
+  int64_t in_place = 0;
+  for (const auto& [name, w] : base.weights)
+    if (reinterpret_cast<uintptr_t>(w.bytes.data()) % static_cast<uintptr_t>(run::kParameterAlignment) == 0)
+      in_place += static_cast<int64_t>(w.bytes.size());
+  const int64_t taken = own.device().memory().peak + in_place;
+  EXPECT_GE(f.total(), taken * 97 / 100);
+  EXPECT_LE(f.total(), taken * 103 / 100);
+}
+
+// While it is written: the file, A and B, and of one weight at a time some copies and its decomposition.
+TEST(Rewrite, WhatTheRewritingNeeds) {
+  const WideCase c;
+  const Recipe pissa = rewriting_recipe("pissa"), loftq = rewriting_recipe("loftq_iter_1", "q4_0");
+  const auto needs = rewriting_needs(c.model, pissa), packed = rewriting_needs(c.model, loftq);
+  ASSERT_EQ(needs.size(), 3U);
+  EXPECT_EQ(needs[0].bytes, c.model.weight_bytes());
+  EXPECT_TRUE(needs[0].is_there);
+  EXPECT_EQ(needs[1].bytes, packed[1].bytes);
+  int64_t largest = 0;
+  for (const auto& [name, w] : c.model.weights)
+    if (w.type.shape.size() == 2) largest = std::max(largest, static_cast<int64_t>(w.bytes.size()));
+  EXPECT_GE(needs[2].bytes, 4 * largest);
+  EXPECT_GE(packed[2].bytes, 3 * largest);
+  // Exactly: copies in doubles. Over a subspace: some columns.
+  EXPECT_GT(decomposition_bytes(400, 16384, {.rank = 4}), 4 * 8 * 400 * 16384);
+  EXPECT_LT(decomposition_bytes(4096, 16384, {.rank = 4}), 16 << 20);
+}
+
+TEST(Rewrite, WhatContradicts) {
+  const auto refused = [](const std::function<void(AdapterSettings&)>& change) {
+    AdapterSettings s = adapter_settings();
+    change(s);
+    try {
+      check_adapter(s);
+    } catch (const Error& error) {
+      return error.code() == Exit::usage;
+    }
+    return false;
+  };
+  for (const char* init : {"other", "pissa_niter_", "pissa_niter_0", "pissa_niter_4x", "loftq_iter_-1", "Pissa"})
+    EXPECT_TRUE(refused([&](AdapterSettings& s) { s.init = init; })) << init;
+  EXPECT_TRUE(refused([](AdapterSettings& s) { s.init = "loftq"; }));
+  EXPECT_TRUE(refused([](AdapterSettings& s) { s.base_type = "q4_0"; }));
+  EXPECT_TRUE(refused([](AdapterSettings& s) {
+    s.init = "pissa";
+    s.method = "dora";
+  }));
+  EXPECT_FALSE(refused([](AdapterSettings& s) {
+    s.init = "pissa_niter_4";
+    s.base_type = "q4_0";
+  }));
+}
+
+// What another run has written is not replaced, and a damaged beginning is not taken.
+TEST(Rewrite, FilesThatDoNotFit) {
+  run::Engine engine = make_engine(2);
+  const WideCase c;
+  Recipe recipe = rewriting_recipe("pissa");
+  recipe.adapter.targets = {"ffn_up"};
+  const Rewritten r(engine, c, c.model, recipe);
+  EXPECT_THROW(rewrite_base(engine, c.model, recipe, r.folder.path()), Error);
+  Recipe wider = recipe;
+  wider.adapter.rank = 5;
+  const Trainer other(engine, c.model, wider, c.data);
+  EXPECT_THROW(read_beginning(other.outline(), other.changes(), r.folder.path()), Error);
+  std::ofstream(r.folder / kBeginning) << "nothing";
+  EXPECT_THROW(read_beginning(r.trainer->outline(), r.trainer->changes(), r.folder.path()), Error);
+}
+
+}  // namespace
+}  // namespace lumen::model

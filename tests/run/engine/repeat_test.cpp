@@ -1,0 +1,92 @@
+// Needs: cpu. Equal groups are synthesized once; groups that differ in anything that matters are not taken for each
+// other.
+#include "run/engine/compile/repeat.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "graph/match/access.h"
+#include "tests/run/graphs.h"
+
+namespace lumen::run {
+namespace {
+
+using graph::Role;
+
+std::string meaning(const std::function<graph::ValueId(graph::Builder&)>& build) {
+  graph::Graph g;
+  graph::Builder b(g);
+  g.results = {build(b)};
+  g.result_names = {"r"};
+  const graph::Pipeline p = graph::run_pipeline(g, {}, {});
+  return form_of(p.plan.graph, p.plan.groups.back(), graph::unwritten(p.plan.graph)).meaning;
+}
+
+TEST(Repeat, WhatMattersTellsGroupsApart) {
+  const auto in = [](graph::Builder& b, const char* name, std::vector<int64_t> dims) {
+    return b.input(name, Role::data, f32(std::move(dims)));
+  };
+  std::set<std::string> seen;
+  const auto add = [&](const std::function<graph::ValueId(graph::Builder&)>& build) {
+    EXPECT_TRUE(seen.insert(meaning(build)).second);
+  };
+  add([&](graph::Builder& b) { return b.add(in(b, "x", {4, 8}), in(b, "y", {4, 8})); });
+  add([&](graph::Builder& b) { return b.sub(in(b, "x", {4, 8}), in(b, "y", {4, 8})); });
+  add([&](graph::Builder& b) { return b.add(in(b, "x", {4, 8}), in(b, "y", {1, 8})); });
+  add([&](graph::Builder& b) { return b.add(in(b, "x", {8, 8}), in(b, "y", {8, 8})); });
+  add([&](graph::Builder& b) { return b.add(in(b, "x", {4, 8}), b.scalar(2)); });
+  add([&](graph::Builder& b) { return b.add(in(b, "x", {4, 8}), b.scalar(3)); });
+  add([&](graph::Builder& b) { return b.reduce(in(b, "x", {4, 8}), graph::Reduction::sum, {1}); });
+  add([&](graph::Builder& b) { return b.reduce(in(b, "x", {4, 8}), graph::Reduction::max, {1}); });
+  add([&](graph::Builder& b) { return b.reduce(in(b, "x", {4, 8}), graph::Reduction::sum, {0}); });
+  add([&](graph::Builder& b) {
+    const auto x = in(b, "x", {4, 8});
+    return b.add(x, b.unary(ScalarOp::neg_, x));
+  });
+}
+
+// Kernels may copy a parameter that nothing writes before those before have ended.
+TEST(Repeat, UpdatedParametersTellGroupsApart) {
+  std::set<std::string> seen;
+  for (const bool updates : {false, true}) {
+    graph::Graph g;
+    graph::Builder b(g);
+    const auto x = b.input("x", Role::data, f32({4, 8})), w = b.input("w", Role::parameter, f32({8, 8}));
+    g.results = {b.contract(x, w, "mk", "nk", "mn")};
+    g.result_names = {"r"};
+    if (updates) {
+      g.results.push_back(b.update(w, b.unary(ScalarOp::neg_, w)));
+      g.result_names.push_back("w");
+    }
+    const graph::Pipeline p = graph::run_pipeline(g, {}, {});
+    for (const graph::Group& group : p.plan.groups)
+      if (group.shape == graph::KernelShape::dot)
+        seen.insert(form_of(p.plan.graph, group, graph::unwritten(p.plan.graph)).meaning);
+  }
+  EXPECT_EQ(seen.size(), 2U);
+}
+
+TEST(Repeat, LayersShareKernels) {
+  graph::Graph g;
+  graph::Builder b(g);
+  auto x = b.input("x", Role::data, f32({6, 32}));
+  for (int layer = 0; layer < 5; ++layer) {
+    const auto w = b.input("w" + std::to_string(layer), Role::parameter, f32({32, 32}));
+    x = b.unary(ScalarOp::tanh_, b.contract(x, w, "mk", "nk", "mn"));
+  }
+  g.results = {x};
+  g.result_names = {"r"};
+  const graph::Pipeline p = graph::run_pipeline(g, {}, {});
+  ASSERT_EQ(p.plan.groups.size(), 5U);
+  const DistinctKernels kernels = synthesize_distinct(p.plan, *machine::native_machine(), {});
+  EXPECT_EQ(kernels.distinct.size(), 2U);  // the first layer reads an input, the others what a kernel wrote
+  EXPECT_EQ(kernels.groups.size(), 5U);
+
+  Engine engine(options());
+  const auto inputs = random_inputs(g, 20);
+  expect_near(floats_of(run_once(engine, g, inputs)->result("r")), graph::eval(g, inputs)[0].values, 1e-4);
+}
+
+}  // namespace
+}  // namespace lumen::run

@@ -1,0 +1,96 @@
+// Needs: cpu. A GPU is tried on its first use; what was found is remembered; one that computes wrongly is not used.
+#include "run/engine/verdict.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file/file.h"
+#include "tests/run/graphs.h"
+#include "tests/run/stand_in.h"
+
+namespace lumen::run {
+namespace {
+
+class Verdict : public testing::TestWithParam<GpuVendor> {
+ protected:
+  Verdict() : fake(GetParam()) { fake.run_machine_code(); }
+  Engine::Options on_gpu() const {
+    Engine::Options o = options(folder.path());
+    o.device = fake.device();
+    o.machine = machine::native_machine();
+    return o;
+  }
+  int64_t launches() { return fake->count(symbol_of(GetParam(), "launch")); }
+
+  std::filesystem::path verdicts_folder() const {
+    return folder.path() / ("user-" + std::to_string(::geteuid())) / "verdicts";
+  }
+
+  TemporaryFolder folder;
+  StandIn fake;
+};
+
+TEST_P(Verdict, IsGivenOnceAndKept) {
+  {
+    Engine first(on_gpu());
+  }
+  EXPECT_GT(launches(), 7);
+  fake->calls.clear();
+  {
+    Engine second(on_gpu());
+  }
+  EXPECT_EQ(launches(), 0);
+  fake->version += GetParam() == GpuVendor::cuda ? 10 : 1;
+  {
+    Engine newer(on_gpu());
+  }
+  EXPECT_GT(launches(), 7) << "another driver is another GPU";
+}
+
+TEST_P(Verdict, WrongKernelsAreNotUsed) {
+  fake->corrupts = true;
+  for (int i = 0; i < 2; ++i) {
+    try {
+      Engine engine(on_gpu());
+      FAIL() << "a GPU that computes wrongly was used";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Exit::hardware);
+      EXPECT_NE(std::string(e.what()).find("disagree"), std::string::npos) << e.what();
+      EXPECT_FALSE(e.hint().empty());
+    }
+    if (i == 0) fake->calls.clear();
+  }
+  EXPECT_EQ(launches(), 0) << "the second time it was known";
+}
+
+TEST_P(Verdict, DamageIsTriedAgain) {
+  {
+    Engine first(on_gpu());
+  }
+  int verdicts = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(verdicts_folder()))
+    write_file_atomic(entry.path(), verdicts++ == 0 ? "sound" : "so");
+  EXPECT_EQ(verdicts, 1);
+  fake->calls.clear();
+  {
+    Engine second(on_gpu());
+  }
+  EXPECT_GT(launches(), 7);
+}
+
+// What cannot run computes nothing wrong, and is no verdict on the GPU.
+TEST_P(Verdict, AKernelThatCannotRunIsNoVerdict) {
+  fake->fail_symbol = symbol_of(GetParam(), "launch");
+  fake->fail_code = 1;
+  Engine engine(on_gpu());
+  EXPECT_FALSE(std::filesystem::exists(verdicts_folder()) && !std::filesystem::is_empty(verdicts_folder()));
+  EXPECT_EQ(disagreement({{"map", "", false, "no", false}, {"dot", "", true, "", true}}), "");
+  EXPECT_EQ(disagreement({{"map", "", false, "off", true}}), "map: off");
+}
+
+INSTANTIATE_TEST_SUITE_P(Vendors, Verdict, testing::Values(GpuVendor::cuda, GpuVendor::hip),
+                         [](const auto& instance) { return std::string(vendor_name(instance.param)); });
+
+}  // namespace
+}  // namespace lumen::run

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""A broken house is found: small trees, each with one breach, under tools/house.py.
+
+Usage: tests/tools/house_test.py
+"""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HOUSE = Path(__file__).resolve().parents[2] / "tools" / "house.py"
+DOOR = "// Words.\n//\n// May include: {}.\n#pragma once\n"
+OFFERS = "// Words.\n//\n// May include: {}.\n// Offers: {}.\n#pragma once\n"
+SOUND = {
+    "src/base/base.h": OFFERS.format("nothing", "error.h"),
+    "src/base/error.h": "// Errors. Proved by tests/base/error_test.cpp.\n#pragma once\n",
+    "src/lang/lang.h": DOOR.format("base") + '\n#include "base/error.h"\n',
+    "tests/base/error_test.cpp": "// Nothing.\n",
+    "README.md": "[words](src/base/error.h)\n",
+    "formats/q1_x.lum": "format q1_x : block 32 {\n",
+}
+
+
+class House(unittest.TestCase):
+    def said(self, changes: dict[str, str], *flags: str) -> tuple[int, str]:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in {**SOUND, **changes}.items():
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            run = subprocess.run([sys.executable, HOUSE, folder, *flags], capture_output=True, text=True)
+            self.assertEqual(run.stderr, "")
+            return run.returncode, run.stdout
+
+    def assert_breach(self, changes: dict[str, str], words: str) -> None:
+        code, out = self.said(changes)
+        self.assertEqual(code, 1, out)
+        self.assertIn(words, out)
+
+    def test_sound(self):
+        code, out = self.said({})
+        self.assertEqual(code, 0, out)
+
+    def test_layering(self):
+        self.assert_breach({"src/base/up.h": '#include "lang/lang.h"\n'}, "base must not include lang/lang.h")
+
+    def test_llvm_stays_in_emit(self):
+        self.assert_breach({"src/base/up.h": "#include <llvm/IR/Module.h>\n"}, "only src/emit may see LLVM")
+
+    def test_names_of_formats(self):
+        self.assert_breach({"src/base/name.h": "// q1_x is fine.\n"}, "names 'q1_x'")
+
+    def test_left_for_later(self):
+        self.assert_breach({"src/base/later.h": "// TO" "DO\n"}, "left in the code")
+
+    def test_include_cycle(self):
+        self.assert_breach({"src/base/a.h": '#include "base/b.h"\n', "src/base/b.h": '#include "base/a.h"\n'}, "include cycle")
+
+    def test_room_too_full(self):
+        self.assert_breach({f"src/base/f{i}.h": "" for i in range(20)}, "src/base: 22 files")
+        self.assert_breach({f"tests/base/f{i}_test.cpp": "" for i in range(20)}, "tests/base: 21 files")
+
+    def test_fixtures_are_no_sources(self):
+        code, out = self.said({f"tests/base/fixtures/f{i}.py": "" for i in range(30)})
+        self.assertEqual(code, 0, out)
+
+    def test_circle_of_a_room_and_one_in_it(self):
+        self.assert_breach(
+            {"src/base/a.h": '#include "base/in/in.h"\n', "src/base/in/in.h": DOOR.format("base") + '\n#include "base/error.h"\n'},
+            "in a circle: base, base/in")
+
+    def test_no_door(self):
+        self.assert_breach({"src/base/in/other.h": "// Others.\n"}, "src/base/in: no door")
+
+    def test_door_is_silent(self):
+        self.assert_breach({"src/base/base.h": "// Words.\n//\n// Offers: error.h.\n#pragma once\n"}, "which rooms may be included")
+        self.assert_breach({"src/base/base.h": "// May include: nothing.\n#pragma once\n"}, "what the room is for")
+
+    def test_door_shut(self):
+        self.assert_breach({"src/lang/lang.h": DOOR.format("nothing") + '\n#include "base/error.h"\n'},
+                           "the door lang/lang.h does not allow base")
+
+    def test_door_too_wide(self):
+        self.assert_breach({"src/base/base.h": OFFERS.format("number", "error.h")}, "allows number, which nobody in the room includes")
+
+    def test_not_offered(self):
+        self.assert_breach({"src/base/base.h": DOOR.format("nothing")}, "the door base/base.h does not offer")
+        code, out = self.said({"src/base/base.h": DOOR.format("nothing") + '\n#include "base/error.h"\n'})
+        self.assertEqual(code, 0, out)
+
+    def test_include_missing(self):
+        self.assert_breach({"src/base/a.h": '#include "base/b.h"\n'}, "includes base/b.h, which does not exist")
+
+    def test_proof_missing(self):
+        self.assert_breach({"src/base/a.h": "// A. Proved by\n// tests/base/error_test.cpp and a_test.cpp.\n"}, "proved by a_test.cpp")
+
+    def test_link_missing(self):
+        self.assert_breach({"docs/tour.md": "[a](../src/base/a.h)\n"}, "docs/tour.md: links to ../src/base/a.h")
+
+    def test_columns(self):
+        self.assert_breach({"src/base/a.h": "// " + "x" * 120 + "\n"}, "src/base/a.h:1: 123 columns")
+
+    def test_format(self):
+        import shutil
+        if not shutil.which("clang-format-22"):
+            self.skipTest("clang-format-22 is not here")
+        self.assert_breach({".clang-format": "BasedOnStyle: Google\n", "src/base/a.h": "int  x;\n"}, "src/base/a.h: not as")
+
+    def test_table(self):
+        code, out = self.said({}, "--rooms")
+        self.assertEqual(code, 0, out)
+        self.assertRegex(out, r"src/lang +1 files +6 lines  Words\.")
+
+    def test_doors_are_written(self):
+        code, out = self.said({"src/lang/lang.h": DOOR.format("nothing") + '\n#include "base/error.h"\n',
+                               "src/base/base.h": DOOR.format("lang")}, "--write-doors")
+        self.assertEqual(code, 0, out)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,275 @@
+"""The rooms of the house: a folder with sources in it is a room. tools/house.py calls this; what is checked:
+
+- a room holds at most MOST_FILES sources (under src/ and under tests/);
+- rooms do not include each other in a circle; a folder and a folder in it are two rooms;
+- every room under src/ has a door, the header named as the folder. Its first comment says what the room is for, in a
+  sentence that begins with "May include:" which rooms the room may include, and in a last one that begins with
+  "Offers:" which of its headers others may include besides the door and what the door includes of the room itself.
+  Nothing else is included under src/ (tests may look inside);
+- what is included exists;
+- files named by "Proved by ..." exist, and so do files that documents link to;
+- no line of C++ is longer than COLUMNS, and clang-format would change nothing.
+"""
+import os
+import re
+import shutil
+import subprocess
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+MOST_FILES = 20
+COLUMNS = 120
+FORMATTER = "clang-format-22"
+SOURCES = (".h", ".cpp", ".def")
+TEST_SOURCES = (".h", ".cpp", ".c", ".py")
+DATA = ("fixtures", "corpus", "__pycache__")  # folders of files that are no sources
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+FILE_NAME = re.compile(r"[\w./*-]*\w\.(?:cpp|py|h|txt)\b")
+PROOF = re.compile(r"[Pp]rove[dn] by (.*?)(?:\.(?:\s|$)|$)")
+LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+
+
+def sources(root: Path) -> list[Path]:
+    return sorted(p for p in (root / "src").rglob("*") if p.suffix in SOURCES)
+
+
+def test_sources(root: Path) -> list[Path]:
+    return sorted(p for p in (root / "tests").rglob("*") if p.suffix in TEST_SOURCES and not set(p.parts) & set(DATA))
+
+
+def room_of(path: str) -> str:
+    return path.rsplit("/", 1)[0] if "/" in path else ""
+
+
+def rooms(root: Path) -> dict[str, list[str]]:
+    """Rooms, as "src/base", and the names of their files."""
+    out: dict[str, list[str]] = {}
+    for file in sources(root) + test_sources(root):
+        out.setdefault(file.parent.relative_to(root).as_posix(), []).append(file.name)
+    return out
+
+
+def includes_between(root: Path) -> dict[str, dict[str, str]]:
+    """By room under src/ the rooms it includes, each with one file that does and what it includes."""
+    out: dict[str, dict[str, str]] = {}
+    for file in sources(root):
+        path = file.relative_to(root / "src").as_posix()
+        seen = out.setdefault(room_of(path), {})
+        for header in INCLUDE.findall(file.read_text()):
+            if (root / "src" / header).exists() and room_of(header) != room_of(path):
+                seen.setdefault(room_of(header), f"src/{path} includes {header}")
+    return out
+
+
+def included_from_outside(root: Path) -> dict[str, dict[str, str]]:
+    """By room under src/ its headers that others include, each with one file that does."""
+    out: dict[str, dict[str, str]] = {}
+    for file in sources(root):
+        path = file.relative_to(root / "src").as_posix()
+        for header in INCLUDE.findall(file.read_text()):
+            if (root / "src" / header).exists() and room_of(header) != room_of(path):
+                out.setdefault(room_of(header), {}).setdefault(header.rsplit("/", 1)[-1], f"src/{path}")
+    return out
+
+
+def missing_includes(root: Path) -> list[str]:
+    out = []
+    for file in sources(root) + test_sources(root):
+        for header in INCLUDE.findall(file.read_text()) if file.suffix != ".py" else ():
+            ways = (root / "src" / header, root / header, file.parent / header, root / "tests" / header)
+            if not any(way.exists() for way in ways) and not header.endswith(".inc"):  # .inc: made by a script
+                out.append(f"{file.relative_to(root)}: includes {header}, which does not exist")
+    return out
+
+
+def circles(graph: dict[str, dict[str, str]]) -> list[list[str]]:
+    """Sets of rooms of which each includes each, by others if need be (Tarjan)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    out: list[list[str]] = []
+
+    def visit(room: str) -> None:
+        number[room] = low[room] = len(number)
+        stack.append(room)
+        for other in graph.get(room, {}):
+            if other not in number:
+                visit(other)
+                low[room] = min(low[room], low[other])
+            elif other in stack:
+                low[room] = min(low[room], number[other])
+        if low[room] == number[room]:
+            members = stack[stack.index(room):]
+            del stack[stack.index(room):]
+            if len(members) > 1:
+                out.append(members)
+
+    for room in graph:
+        if room not in number:
+            visit(room)
+    return out
+
+
+def door_of(room: str) -> str:
+    return f"{room}/{room.rsplit('/', 1)[-1]}.h"
+
+
+def first_comment(text: str) -> list[str]:
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("//"):
+            break
+        lines.append(line[2:].strip())
+    return lines
+
+
+def may_include(comment: list[str]) -> set[str] | None:
+    found = re.search(r"May include: ([^.]*)\.", " ".join(comment))
+    if not found:
+        return None
+    named = found.group(1).strip()
+    return set() if named == "nothing" else {name.strip() for name in named.split(",")}
+
+
+def offered(room: str, text: str) -> set[str]:
+    """Headers of a room that others may include."""
+    own = {h.rsplit("/", 1)[-1] for h in INCLUDE.findall(text) if room_of(h) == room}
+    said = re.search(r"Offers: (.*)$", " ".join(first_comment(text)))
+    return own | {door_of(room).rsplit("/", 1)[-1]} | set(re.findall(r"\w+\.(?:h|def)\b", said.group(1) if said else ""))
+
+
+def door_breaches(root: Path, graph: dict[str, dict[str, str]]) -> list[str]:
+    out = []
+    shown = included_from_outside(root)
+    for room, included in sorted(graph.items()):
+        door = root / "src" / door_of(room)
+        if not room:
+            out.append("src: files belong into rooms")
+            continue
+        if not door.exists():
+            out.append(f"src/{room}: no door; {door_of(room)} says what the room is for")
+            continue
+        comment = first_comment(door.read_text())
+        named = may_include(comment)
+        known = offered(room, door.read_text())
+        for header, where in sorted(shown.get(room, {}).items()):
+            if header not in known:
+                out.append(f"{where}: includes {room}/{header}, which the door {door_of(room)} does not offer")
+        if not comment or comment[0].startswith("May include"):
+            out.append(f"src/{door_of(room)}: does not say what the room is for")
+        if named is None:
+            out.append(f"src/{door_of(room)}: does not say which rooms may be included ('May include: base, ..', or nothing)")
+            continue
+        for other, where in sorted(included.items()):
+            if other not in named:
+                out.append(f"{where}; the door {door_of(room)} does not allow {other}")
+        for other in sorted(named - set(included)):
+            out.append(f"src/{door_of(room)}: allows {other}, which nobody in the room includes")
+    return out
+
+
+def write_doors(root: Path) -> None:
+    """Brings "May include:" and "Offers:" of every door up to what is included now."""
+    shown = included_from_outside(root)
+    for room, included in includes_between(root).items():
+        door = root / "src" / door_of(room)
+        if not door.exists():
+            continue
+        text = door.read_text()
+        comment = first_comment(text)
+        rest = text.splitlines(keepends=True)[len(comment):]
+        at = next((i for i, line in enumerate(comment) if line.startswith(("May include:", "Offers:"))), len(comment))
+        comment = comment[:at]
+        while comment and not comment[-1]:
+            comment.pop()
+        said = [f"May include: {', '.join(sorted(included)) or 'nothing'}."]
+        if more := sorted(set(shown.get(room, {})) - offered(room, "".join(rest))):
+            said.append(f"Offers: {', '.join(more)}.")
+        lines = [line for s in said
+                 for line in textwrap.wrap(s, COLUMNS - 3, break_on_hyphens=False, break_long_words=False)]
+        new = "".join(f"// {line}".rstrip() + "\n" for line in comment + [""] + lines) + "".join(rest)
+        if new != text:
+            door.write_text(new)
+
+
+def proof_breaches(root: Path) -> list[str]:
+    out = []
+    tests = [p.relative_to(root).as_posix() for p in (root / "tests").rglob("*") if p.is_file()]
+    for file in sources(root) + test_sources(root):
+        text = re.sub(r"\n[ \t]*//[ \t]*", " ", file.read_text()) if file.suffix != ".py" else ""
+        for line in text.splitlines():
+            for claim in PROOF.findall(line):
+                for name in FILE_NAME.findall(claim):
+                    pattern = re.compile(("" if "/" in name else "(.*/)?") + re.escape(name).replace(r"\*", "[^/]*"))
+                    if not any(map(pattern.fullmatch, tests)):
+                        out.append(f"{file.relative_to(root)}: proved by {name}, which does not exist")
+    return out
+
+
+def link_breaches(root: Path) -> list[str]:
+    out = []
+    for page in sorted(root.glob("*.md")) + sorted((root / "docs").rglob("*.md")):
+        for target in LINK.findall(page.read_text()):
+            if ":" not in target and not (page.parent / target).exists():
+                out.append(f"{page.relative_to(root)}: links to {target}, which does not exist")
+    return out
+
+
+def column_breaches(root: Path) -> list[str]:
+    out = []
+    for file in sources(root) + test_sources(root):
+        if file.suffix not in (".h", ".cpp"):
+            continue
+        literal = False
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            literal = literal or 'R"' in line  # what stands in raw strings is not ours to break
+            if len(line) > COLUMNS and not literal and '"' not in line:
+                out.append(f"{file.relative_to(root)}:{number}: {len(line)} columns; {COLUMNS} are the most")
+            literal = literal and not re.search(r'\)\w*"', line.split('R"', 1)[-1] if 'R"' in line else line)
+    return out
+
+
+def format_breaches(root: Path) -> list[str]:
+    if not shutil.which(FORMATTER):
+        print(f"house: {FORMATTER} is not here, so nobody looked whether files are formatted (tools/setup.sh installs it)")
+        return []
+    files = sources(root) + test_sources(root) + list((root / "bench").glob("*.cpp"))
+    files = [str(f) for f in files if f.suffix in (".h", ".cpp")]
+    width = 40
+
+    def look(some: list[str]) -> list[str]:
+        run = subprocess.run([FORMATTER, "--dry-run", f"--style=file:{style}", *some], capture_output=True, text=True)
+        return sorted({line.split(":")[0] for line in run.stderr.splitlines() if "[-Wclang-format-violations]" in line})
+
+    style = root / ".clang-format"
+    if not style.exists():
+        return []
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = pool.map(look, (files[i:i + width] for i in range(0, len(files), width)))
+    return [f"{Path(f).relative_to(root)}: not as {FORMATTER} writes it ('make format')" for some in found for f in some]
+
+
+def breaches(root: Path) -> list[str]:
+    root = root.resolve()
+    graph = includes_between(root)
+    out = [f"{room}: {len(files)} files; {MOST_FILES} are the most of a room"
+           for room, files in sorted(rooms(root).items()) if len(files) > MOST_FILES]
+    for members in circles(graph):
+        out.append("rooms include each other in a circle: " + ", ".join(sorted(members)))
+        out += sorted("  " + where for room in members for other, where in graph[room].items() if other in members)
+    return (out + door_breaches(root, graph) + missing_includes(root) + proof_breaches(root) + link_breaches(root) +
+            column_breaches(root) + format_breaches(root))
+
+
+def table(root: Path) -> str:
+    """Files, lines and purpose of every room."""
+    out = []
+    for room, files in sorted(rooms(root).items()):
+        lines = sum(len((root / room / f).read_text().splitlines()) for f in files)
+        door = root / "src" / door_of(room.removeprefix("src/"))
+        purpose = ""
+        if room.startswith("src/") and door.exists():
+            purpose = re.split(r"(?<=\.) ", " ".join(first_comment(door.read_text())))[0]
+        out.append(f"{room:<36} {len(files):>3} files {lines:>6} lines  {purpose}".rstrip())
+    return "\n".join(out)
