@@ -262,14 +262,14 @@ class Bench {
     struct Launch {
       std::unique_ptr<run::Module> module;
       void* function;
-      run::Spread spread;
+      run::LaunchConfig launch_config;
     };
     std::vector<Launch> launches;
     for (const synth::Step& step : s.steps) {
-      const run::Spread spread = run::spread_of(step.kernel, machine(), false);
+      const run::LaunchConfig launch_config = run::launch_config_of(step.kernel, machine(), false);
       auto module = device_->load(device_->prepare(emit::emit({&step.kernel, 1}, machine(), emit::Output::object)));
-      void* function = module->find(emit::symbol_name(step.kernel), spread.shared_bytes);
-      launches.push_back({std::move(module), function, spread});
+      void* function = module->find(emit::symbol_name(step.kernel), launch_config.shared_bytes);
+      launches.push_back({std::move(module), function, launch_config});
     }
     auto* status = static_cast<run::LaunchStatus*>(device_->allocate(sizeof(run::LaunchStatus)));
     const auto once = [&](size_t copy) {
@@ -281,7 +281,7 @@ class Bench {
                             : argument.index == g.results[0]  ? result
                             : argument.index == g.inputs()[0] ? left
                                                               : rights[copy % rights.size()]);
-        device_->launch(launches[i].function, buffers, launches[i].spread, status);
+        device_->launch(launches[i].function, buffers, launches[i].launch_config, status);
       }
     };
     time(line, g, once, result, a, b, flops(s), text(s));

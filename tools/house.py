@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import rooms
+import words
 
 # The include table of docs/tour.md. A floor may always include itself.
 MAY_INCLUDE = {
@@ -116,6 +117,7 @@ def main() -> int:
             breaches.append(f"src/{path}: a dumping-ground name; name the file after the thing it holds")
     breaches += [f"include cycle: {cycle}" for cycle in include_cycles(graph)]
     breaches += rooms.breaches(root)
+    breaches += words.breaches(root)
     for breach in breaches:
         print(breach)
     print(f"house: {len(sources)} files, {sum(map(len, graph.values()))} includes, {len(names)} names watched, {len(breaches)} breaches")

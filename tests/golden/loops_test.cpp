@@ -29,7 +29,7 @@ Case case_of(std::string name, const test::G& t, Scalar products = Scalar::f32) 
   return c;
 }
 
-// Products on processors: tiles, panels for dots of integers and short floats, matrix units, few rows.
+// Products on processors: tiles, panels for dots of integers and 16-bit floats, matrix units, few rows.
 void add_cpu_products(std::vector<Small>& out) {
   out.push_back({product("tiles f32", {.m = 2, .n = 8, .k = 4}), {"x86-64-v3", "avx512", "neon"}});
   out.push_back({product("tiles dx", {.m = 8, .n = 8, .k = 32, .order = Order::dx}), {"x86-64-v3"}});

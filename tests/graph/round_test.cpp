@@ -30,7 +30,7 @@ Graph network() {
   return g;
 }
 
-double short_float(double x) {
+double as_16bit_float(double x) {
   return bf16_to_f32(f32_to_bf16(static_cast<float>(x)));
 }
 
@@ -115,14 +115,14 @@ TEST(RoundProducts, NumbersAreThoseOfRoundedOperands) {
   const Graph plain = network();
   auto in = random_inputs(plain, 1, 3);
   for (auto& [name, t] : in)
-    for (double& x : t.values) x = short_float(x);
+    for (double& x : t.values) x = as_16bit_float(x);
   Graph g = plain;
   round_products(g, Scalar::bf16);
   EXPECT_EQ(eval(plain, in)[0].values, eval(g, in)[0].values);
 
   auto raw = random_inputs(plain, 1, 4), rounded = raw;
   for (auto& [name, t] : rounded)
-    for (double& x : t.values) x = short_float(x);
+    for (double& x : t.values) x = as_16bit_float(x);
   EXPECT_EQ(eval(g, raw)[0].values, eval(plain, rounded)[0].values);
   EXPECT_NE(eval(g, raw)[0].values, eval(plain, raw)[0].values);
 }
@@ -181,10 +181,10 @@ TEST(RoundProducts, RoundsWhatAttentionsMultiply) {
     return b.input(name, Role::parameter, {{to, from}, kFloat});
   };
   const ValueId wq = weight("wq", 16, 8), wk = weight("wk", 8, 8), wv = weight("wv", 8, 8), wo = weight("wo", 8, 16);
-  const auto turned = [&](ValueId w, Shape shape) {  // as a rotation would
+  const auto transposed = [&](ValueId w, Shape shape) {  // as a rotation would
     return b.reshape(b.unary(ScalarOp::neg_, b.contract(x, w, "btk", "nk", "btn")), std::move(shape));
   };
-  const ValueId q = turned(wq, {2, 6, 1, 2, 8}), k = turned(wk, {2, 6, 1, 8});
+  const ValueId q = transposed(wq, {2, 6, 1, 2, 8}), k = transposed(wk, {2, 6, 1, 8});
   const ValueId v = b.reshape(b.contract(x, wv, "btk", "nk", "btn"), {2, 6, 1, 8});
   const ValueId s = b.contract(q, k, "btgrd", "bsgd", "bgrts");
   const ValueId e = b.unary(ScalarOp::exp_, b.sub(s, b.reduce(s, Reduction::max, {4})));
@@ -232,7 +232,7 @@ TEST(RoundProducts, RoundsWhatAttentionsMultiply) {
 }
 
 // Codes of eight bits under one scale for each tensor: numbers near those of the plain graph, each tensor encoded once,
-// however large it is, and products that are not of 16s, or that reductions read, are left to the short float.
+// however large it is, and products that are not of 16s, or that reductions read, are left to the 16-bit float.
 TEST(RoundProducts, CodesUnderAScaleOfTheirTensor) {
   const FormatRef code = FormatLibrary::builtin().get("fp8_e4m3");
   Graph plain;
@@ -251,16 +251,16 @@ TEST(RoundProducts, CodesUnderAScaleOfTheirTensor) {
   Graph g = plain;
   round_products(g, {Scalar::bf16, code});
   ASSERT_EQ(verify(g), "");
-  int encoded = 0, turned = 0, in_codes = 0, in_shorts = 0;
+  int encoded = 0, transposed = 0, in_codes = 0, in_shorts = 0;
   for (const Node& node : g.nodes) {
-    if (node.type.element.format) (g[node.operands[0]].op == Op::permute_ ? turned : encoded) += 1;
+    if (node.type.element.format) (g[node.operands[0]].op == Op::permute_ ? transposed : encoded) += 1;
     if (node.op != Op::contract_) continue;
     (g[node.operands[0]].type.element.scalar == Scalar::bf16 ? in_shorts : in_codes) += 1;
   }
   // x, w, h, u and the gradients of two products; products with extents of 11 stay. Each is summed over its first axis
   // somewhere.
   EXPECT_EQ(encoded, 6) << print(g);
-  EXPECT_EQ(turned, 6) << print(g);
+  EXPECT_EQ(transposed, 6) << print(g);
   EXPECT_EQ(in_codes, 6);
   EXPECT_EQ(in_shorts, 2);
 

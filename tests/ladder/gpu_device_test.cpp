@@ -213,8 +213,8 @@ TEST_F(LadderGpu, BlocksExchangeAndCopy) {
     b.barrier();
     b.loop(loop::LoopKind::lane, b.i64(0), b.i64(kLanes), 1, [&](loop::ValueId lane) {
       const loop::VType f32x4{Scalar::f32, 4};
-      const loop::ValueId turned = b.op(ScalarOp::sub_, b.i64(kLanes - 1), lane);
-      loop::ValueId sum = b.load(shared, f32x4, b.mul(turned, b.i64(16)), 16);
+      const loop::ValueId transposed = b.op(ScalarOp::sub_, b.i64(kLanes - 1), lane);
+      loop::ValueId sum = b.load(shared, f32x4, b.mul(transposed, b.i64(16)), 16);
       for (int64_t step = 1; step < machine().wave; step *= 2)
         sum = b.add(sum, b.exchange(sum, b.op(ScalarOp::xor_, b.lane_id(), b.i64(step))));
       b.store(y, sum, b.add(b.mul(lane, b.i64(16)), b.mul(block, b.i64(kLanes * 16))), 16);

@@ -19,6 +19,7 @@ SOUND = {
     "tests/base/error_test.cpp": "// Nothing.\n",
     "README.md": "[words](src/base/error.h)\n",
     "formats/q1_x.lum": "format q1_x : block 32 {\n",
+    "docs/glossary.md": "## Retired words\n\n| retired | instead | where |\n|---|---|---|\n| `gizmo`, `old thing` | device | `src/base` |\n",
 }
 
 
@@ -53,6 +54,13 @@ class House(unittest.TestCase):
 
     def test_left_for_later(self):
         self.assert_breach({"src/base/later.h": "// TO" "DO\n"}, "left in the code")
+
+    def test_retired_words(self):
+        self.assert_breach({"src/base/word.h": "// Any gizmo_.\n"}, "src/base/word.h:1: 'gizmo' is a retired word; say device")
+        self.assert_breach({"src/base/word.h": "int a_gizmo;\n"}, "retired word")
+        self.assert_breach({"src/base/word.h": '// "An old thing", it was said.\n'}, "'old thing' is a retired word")
+        code, out = self.said({"src/base/word.h": 'const char* x = "gizmo";  // gizmos are something else\n'})
+        self.assertEqual(code, 0, out)
 
     def test_include_cycle(self):
         self.assert_breach({"src/base/a.h": '#include "base/b.h"\n', "src/base/b.h": '#include "base/a.h"\n'}, "include cycle")

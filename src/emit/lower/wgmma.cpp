@@ -20,7 +20,7 @@ constexpr uint64_t kRowBytes = 128, kGroupBytes = 8 * kRowBytes, kSwizzled128 = 
 // Stride: from one group of eight rows of 128 bytes to the next. Leading: where rows lie beside each other, from one
 // run of them to the next; else not used.
 // Places that differ by a constant share what is not constant: shared memory ends before the field of the address does.
-Value* descriptor(Ir& b, Value* address, bool turned) {
+Value* descriptor(Ir& b, Value* address, bool transposed) {
   uint64_t further = 0;
   if (auto* place = llvm::dyn_cast<llvm::GetElementPtrInst>(address);
       place && place->getNumIndices() == 1 && place->getSourceElementType()->isIntegerTy(8)) {
@@ -33,7 +33,7 @@ Value* descriptor(Ir& b, Value* address, bool turned) {
       address = b.CreateGEP(b.getInt8Ty(), place->getPointerOperand(), sum->getOperand(0));
     }
   }
-  const uint64_t leading = turned ? machine::kTurnedColumns * kRowBytes >> 4 : 1;
+  const uint64_t leading = transposed ? machine::kTransposedColumns * kRowBytes >> 4 : 1;
   Value* place = b.CreatePtrToInt(address, b.getInt32Ty());
   Value* units = b.CreateZExt(b.CreateLShr(b.CreateAnd(place, b.getInt32(0x3ffff)), b.getInt32(4)), b.getInt64Ty());
   Value* whole = b.CreateOr(units, b.getInt64(kSwizzled128 | uint64_t{kGroupBytes >> 4} << 32 | leading << 16));
@@ -85,15 +85,15 @@ Value* begin_product(Ir& b, const machine::Row& row, const machine::MatrixRow& m
     for (uint64_t i = 0; i < 4; ++i) left += (i == 0 ? "{" : ", ") + add(b.CreateExtractElement(words, i), "r");
     left += "}";
   } else {
-    left = add(descriptor(b, a, matrix.a_turned), "l");
+    left = add(descriptor(b, a, matrix.a_transposed), "l");
   }
-  const std::string right = add(descriptor(b, c, matrix.b_turned), "l");
+  const std::string right = add(descriptor(b, c, matrix.b_transposed), "l");
   const bool fresh = llvm::isa<llvm::ConstantAggregateZero>(acc);
   const std::string adds = add(b.getInt32(fresh ? 0 : 1), "r");
-  // Neither factor negated; of 16 bits: K-major or turned.
+  // Neither factor negated; of 16 bits: K-major or transposed.
   std::string tail = matrix.acc == Scalar::i32 ? "" : ", 1, 1";
-  if (matrix.a.bits() == 16 && !matrix.a_held) tail += fmt::format(", {:d}", matrix.a_turned);
-  if (matrix.a.bits() == 16) tail += fmt::format(", {:d}", matrix.b_turned);
+  if (matrix.a.bits() == 16 && !matrix.a_held) tail += fmt::format(", {:d}", matrix.a_transposed);
+  if (matrix.a.bits() == 16) tail += fmt::format(", {:d}", matrix.b_transposed);
   // The fence stands where nothing can come between it and the product.
   const std::string text =
       fmt::format("{{ .reg .pred p; setp.ne.b32 p, {}, 0; {}{} {{{}}}, {}, {}, p{}; }}", adds,

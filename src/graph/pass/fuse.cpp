@@ -184,7 +184,7 @@ class Partition {
     return *std::find_if(nodes.begin(), nodes.end(), [&](ValueId v) { return g_[v].op == Op::contract_; });
   }
 
-  // The map that rounds v to a short float, where nothing else reads v; else -1.
+  // The map that rounds v to a 16-bit float, where nothing else reads v; else -1.
   ValueId only_rounding(ValueId v) const {
     const ValueId u = users_[v].size() == 1 ? users_[v][0] : -1;
     if (u < 0 || g_[u].op != Op::map_ || g_[u].type.shape != g_[v].type.shape) return -1;
@@ -269,7 +269,7 @@ class Partition {
     if (!best.empty()) attempt(best, {KernelShape::dot, root});
   }
 
-  // A map that casts into bytes alone read, as it lies or turned, joins them.
+  // A map that casts into bytes alone read, as it lies or transposed, joins them.
   void grow_codes(ValueId map) {
     if (clusters_[cluster_[map]].nodes.size() != 1) return;
     std::vector<ValueId> casts;
@@ -304,7 +304,7 @@ class Partition {
     const Shape &from = g_[access->source].type.shape, &to = node.type.shape;
     if (elements(from) != elements(to)) return false;
     if (access->strides == dense_strides(to)) return true;
-    // Turned: the last axes of the source are the columns, and the first axis here.
+    // Transposed: the last axes of the source are the columns, and the first axis here.
     if (to.size() != 2 || access->strides != std::vector<int64_t>{1, to[0].number()}) return false;
     int64_t columns = 1;
     for (size_t d = from.size(); d > 0 && columns < to[0].number(); --d) columns *= from[d - 1].number();
@@ -428,7 +428,7 @@ std::vector<Group> Partition::groups() const {
                                                     [&](ValueId u) { return u >= 0 && cluster_[u] == cluster_[v]; });
     });
     if (writes_states) return -1;
-    return c.shape == KernelShape::move ? c.root : c.nodes.back();  // turned codes are often for much later
+    return c.shape == KernelShape::move ? c.root : c.nodes.back();  // transposed codes are often for much later
   };
   size_t total = 0;
   for (int c = 0; c < size(); ++c) {

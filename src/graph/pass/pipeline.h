@@ -27,10 +27,10 @@ struct FormatAssignment {
 };
 void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments);
 
-// round: operands of products with parameters are rounded to a short float, sums stay f32 (mixed precision); with
+// round: operands of products with parameters are rounded to a 16-bit float, sums stay f32 (mixed precision); with
 // `code`, a format of one small float, to that, each tensor scaled by one number of its own so that its largest value
 // fits. What is kept between products, operands of few multiples of 16, and products that reductions read (logits) then
-// have the short float.
+// have the 16-bit float.
 struct ProductType {
   Scalar scalar = Scalar::f32;
   FormatRef code;
@@ -116,7 +116,7 @@ void split_contracts(Graph& g);
 //              update (writes value at starts into the state's storage; `value` never overlaps the state),
 //              cast into a format (encode; further operands supply fields).
 //            codes: a cast into a format of one byte for each number may have the map below it in its group, and beside
-//            it, or alone, the cast of that map's values as a turned matrix, [n, m] of what lies as [m, n]; nothing
+//            it, or alone, the cast of that map's values as a transposed matrix, [n, m] of what lies as [m, n]; nothing
 //            else reads the map. root = the first cast; the casts are the results.
 // 6. A load that must be in memory (a result of the graph that is a view; a reshape that affine_access cannot express)
 // is copied by a

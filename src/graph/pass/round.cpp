@@ -266,7 +266,7 @@ class Rounder {
   struct Coded {
     ValueId codes = -1, scale = -1;  // value = codes * scale
     ValueId scaled = -1;             // what is encoded
-    ValueId turned = -1;             // the codes again, as a matrix whose columns lie beside each other
+    ValueId transposed = -1;         // the codes again, as a matrix whose columns lie beside each other
     Shape matrix;
   };
   Coded coded(ValueId v) {
@@ -333,8 +333,8 @@ class Rounder {
     return r_.build.reduce(most, Reduction::max, all);
   }
 
-  // The codes of an operand. Where a matrix is summed over its first axis, they are asked for turned, too: instructions
-  // take bytes with neighbours along what is summed.
+  // The codes of an operand. Where a matrix is summed over its first axis, they are asked for transposed, too:
+  // instructions take bytes with neighbours along what is summed.
   ValueId codes_for(ValueId product, size_t side) {
     const ValueId v = r_.from[product].operands[side];
     const std::string &letters = r_.from[product].attributes.indices[side],
@@ -345,12 +345,12 @@ class Rounder {
     if (letters.size() != 2 || is_kept(0) || !is_kept(1) || r_.from[whole].op == Op::permute_) return coded(v).codes;
     const Shape& matrix = r_.from[v].type.shape;
     Coded& known = coded_[static_cast<size_t>(whole)];
-    if (known.turned < 0) {
+    if (known.transposed < 0) {
       known.matrix = matrix;
-      known.turned =
+      known.transposed =
           r_.build.permute(encoded(r_.build.permute(r_.build.reshape(known.scaled, matrix), {1, 0})), {1, 0});
     }
-    return known.matrix == matrix ? known.turned : coded(v).codes;
+    return known.matrix == matrix ? known.transposed : coded(v).codes;
   }
 
   // A frozen weight whose file has numbers of the type it would be rounded to: reading it decodes nothing. And one so

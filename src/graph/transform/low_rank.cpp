@@ -229,14 +229,14 @@ class NormFiller {
     const ValueId gram = part.rows ? build.contract(a, a, "kr", "kq", "rq")
                                    : build.contract(a, a, letters("rk"), letters("qk"), letters("rq"));
     const ValueId own = build.contract(b, gram, letters("nr"), letters("rq"), letters("nq"));
-    const ValueId turned = build.permute(crossed, many ? std::vector<int>{0, 2, 1} : std::vector<int>{1, 0});
+    const ValueId transposed = build.permute(crossed, many ? std::vector<int>{0, 2, 1} : std::vector<int>{1, 0});
     Formula f;
     f.inputs = {Scalar::f32, Scalar::f32, Scalar::f32};
     const auto times = [&](int x, double by) { return f.op(ScalarOp::mul_, x, f.constant(Scalar::f32, by)); };
     f.outputs = {
         f.op(ScalarOp::mul_, f.input(0),
              f.op(ScalarOp::add_, times(f.input(1), 2 * part.scale), times(f.input(2), part.scale * part.scale)))};
-    const ValueId added = build.reduce(build.map(std::move(f), {b, turned, own}), Reduction::sum, {-1});
+    const ValueId added = build.reduce(build.map(std::move(f), {b, transposed, own}), Reduction::sum, {-1});
     // Rounding must not make a row of zeros negative, nor its gain infinite.
     const ValueId total =
         build.binary(ScalarOp::max_, build.add(squares, build.reshape(added, type.shape)), build.scalar(kLeastSquare));

@@ -195,18 +195,18 @@ ValueId Builder::shortcut(const std::string& row, ValueId x, ValueId y) {
 }
 
 ValueId Builder::power2(ValueId x) {
-  if (!shortcuts_.power2.empty()) return shortcut(shortcuts_.power2, x);
+  if (!fast_math_.power2.empty()) return shortcut(fast_math_.power2, x);
   return op(ScalarOp::exp_, mul(x, real(std::numbers::ln2, type(x))));
 }
 
 ValueId Builder::op(ScalarOp op, ValueId a, ValueId b, ValueId c) {
-  if (op == ScalarOp::exp_ && !shortcuts_.power2.empty() && type(a).scalar == Scalar::f32)
+  if (op == ScalarOp::exp_ && !fast_math_.power2.empty() && type(a).scalar == Scalar::f32)
     return power2(mul(a, real(std::numbers::log2e, type(a))));
   if (op == ScalarOp::div_ && reciprocals_.contains(b)) return mul(a, reciprocals_.at(b));
-  if (op == ScalarOp::div_ && !shortcuts_.reciprocal.empty() && type(a).scalar == Scalar::f32)
-    return mul(a, shortcut(shortcuts_.reciprocal, b));
-  if (op == ScalarOp::max_ && !shortcuts_.greatest.empty() && type(a).scalar == Scalar::f32)
-    return shortcut(shortcuts_.greatest, a, b);
+  if (op == ScalarOp::div_ && !fast_math_.reciprocal.empty() && type(a).scalar == Scalar::f32)
+    return mul(a, shortcut(fast_math_.reciprocal, b));
+  if (op == ScalarOp::max_ && !fast_math_.greatest.empty() && type(a).scalar == Scalar::f32)
+    return shortcut(fast_math_.greatest, a, b);
   std::vector<ValueId> operands{a};
   if (b >= 0) operands.push_back(b);
   if (c >= 0) operands.push_back(c);

@@ -58,17 +58,18 @@ class Builder {
   void loop(LoopKind kind, ValueId from, ValueId to, int64_t step, const std::function<void(ValueId)>& body);
   void branch(ValueId condition, const std::function<void()>& then, const std::function<void()>& otherwise = nullptr);
 
-  // Instructions of f32 that are near enough where results are rounded to short floats: while they are set, exp and
+  // Instructions of f32 that are near enough where results are rounded to 16-bit floats: while they are set, exp and
   // division (by multiplying) are made of them. Names of rows; empty: none.
-  struct Shortcuts {
+  struct FastMath {
     std::string power2, reciprocal, greatest;  // greatest: max, of numbers
   };
-  void take_shortcuts(Shortcuts s) {
-    shortcuts_ = std::move(s);
+  void use_fast_math(FastMath s) {
+    fast_math_ = std::move(s);
     reciprocals_.clear();
   }
-  void know_reciprocal(ValueId x, ValueId y) { reciprocals_[x] = y; }  // 1 / x = y, while shortcuts are taken
-  ValueId power2(ValueId x);                                           // by the shortcut, else exp
+  // 1 / x = y, while approximations are taken.
+  void know_reciprocal(ValueId x, ValueId y) { reciprocals_[x] = y; }
+  ValueId power2(ValueId x);  // by the approximation, else exp
 
   // Applies a scalar program lane by lane; operands have one lane count.
   std::vector<ValueId> apply(const Formula& f, const std::vector<ValueId>& inputs);
@@ -94,7 +95,7 @@ class Builder {
 
   ValueId shortcut(const std::string& row, ValueId x, ValueId y = -1);  // lane by lane
 
-  Shortcuts shortcuts_;
+  FastMath fast_math_;
   std::unordered_map<ValueId, ValueId> reciprocals_;
   std::vector<Scope> scopes_;
   std::vector<Constant> constants_;  // by ValueId

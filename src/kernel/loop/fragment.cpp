@@ -34,7 +34,7 @@ Fragment shared_fragment(int bits, int rows, int columns, int64_t row_bytes, int
   return f;
 }
 
-Fragment turned_fragment(int bits, int rows, int columns, int64_t run_bytes, int64_t next_bytes, int swizzle) {
+Fragment transposed_fragment(int bits, int rows, int columns, int64_t run_bytes, int64_t next_bytes, int swizzle) {
   Fragment f;
   f.rows = rows;
   f.columns = columns;

@@ -40,7 +40,7 @@ Fragment shared_fragment(int bits, int rows, int columns, int64_t row_bytes, int
 
 // The same where rows lie beside each other: runs of `run_bytes` along rows, one after the other along columns; the
 // next run of rows begins `next_bytes` further.
-Fragment turned_fragment(int bits, int rows, int columns, int64_t run_bytes, int64_t next_bytes, int swizzle);
+Fragment transposed_fragment(int bits, int rows, int columns, int64_t run_bytes, int64_t next_bytes, int swizzle);
 
 // An instruction whose operands are spread over `lanes` lanes: result[m][n] = f(acc[m][n], a[m], b[n], ...).
 struct Collective {

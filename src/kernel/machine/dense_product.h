@@ -14,8 +14,8 @@ struct DenseProduct {
   int64_t m = 0, n = 0, k = 0;
   Scalar operands = Scalar::f32, result = Scalar::f32;
   std::optional<FloatCode> code = {};  // operands of u8: the numbers that they spell
-  bool left_turned = false;            // stored [k, m] instead of [m, k]
-  bool right_turned = false;           // stored [n, k] instead of [k, n]
+  bool left_transposed = false;        // stored [k, m] instead of [m, k]
+  bool right_transposed = false;       // stored [n, k] instead of [k, n]
   bool scales = false;                 // two f32 numbers in memory, which the product is multiplied by
   bool adds = false;                   // an f32 matrix of the result's shape; the result is f32, too
 

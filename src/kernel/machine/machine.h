@@ -59,7 +59,7 @@ struct TileRow {
   int k = 64;        // products per number of acc
 };
 
-// How a short float is spelled in hardware that takes its codes as they are.
+// How an 8-bit float is spelled in hardware that takes its codes as they are.
 struct FloatCode {
   int exponent = 4, mantissa = 3, bias = 7;
   enum class Special : uint8_t { ieee, all_ones, negative_zero, none } special = Special::all_ones;
@@ -92,8 +92,8 @@ struct MatrixRow {
   bool short_sums = false;
   bool in_shared = false;  // a and b lie in shared memory (loop op `product`)
   bool a_held = false;     // .. but a in registers
-  // There: rows lie beside each other, in panels of kTurnedColumns columns, instead of columns.
-  bool a_turned = false, b_turned = false;
+  // There: rows lie beside each other, in panels of kTransposedColumns columns, instead of columns.
+  bool a_transposed = false, b_transposed = false;
   std::shared_ptr<const loop::Collective> collective = {};
 };
 
@@ -177,7 +177,7 @@ constexpr FloatCode kNoMinus4{4, 3, 8, FloatCode::Special::negative_zero},
 constexpr FloatCode kTwoBits{2, 1, 1, FloatCode::Special::none};  // 4 bits in all
 
 // Columns of a panel whose rows lie beside each other, 64 of them in a run.
-constexpr int64_t kTurnedColumns = 64;
+constexpr int64_t kTransposedColumns = 64;
 
 // How a lane holds its fragment of operand i of a matrix row: acc, a, b, scales.
 loop::VType operand_type(const MatrixRow& r, size_t i);
@@ -187,7 +187,7 @@ std::string factor_name(const Factor& f);   // that, or the scalar's
 // "mma.16x8x16.f16f16.f32"
 std::string matrix_name(const MatrixRow& r);
 
-// Adds instructions that convert two codes of a short float to f16, for the numbers of lanes kernels use.
+// Adds instructions that convert two codes of an 8-bit float to f16, for the numbers of lanes kernels use.
 void add_conversion(Machine& m, const FloatCode& c, const std::string& llvm);
 std::string conversion_name(const FloatCode& c, int lanes);  // "convert.e4m3.f16x4"
 

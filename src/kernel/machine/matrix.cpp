@@ -28,7 +28,7 @@ class Text {
   int next_;
 };
 
-// Codes of a short float, as f32: every one of them is exact.
+// Codes of an 8-bit float, as f32: every one of them is exact.
 int decoded(Text& t, int codes, int lanes, const FloatCode& c) {
   const std::string u8 = type(Scalar::u8, lanes), i32 = type(Scalar::i32, lanes), f32 = type(Scalar::f32, lanes),
                     truth = type(Scalar::boolean, lanes);
@@ -139,7 +139,7 @@ std::string factor_name(const Factor& f) {
 std::string matrix_name(const MatrixRow& r) {
   return fmt::format("{}.{}x{}x{}.{}{}.{}{}{}{}{}", r.in_shared ? "product" : "mma", r.m, r.n, r.k, factor_name(r.a),
                      factor_name(r.b), scalar_name(r.acc), r.scale_group > 0 ? ".scaled" : "",
-                     r.a_held ? ".a_held" : "", r.a_turned ? ".a_turned" : "", r.b_turned ? ".b_turned" : "");
+                     r.a_held ? ".a_held" : "", r.a_transposed ? ".a_turned" : "", r.b_transposed ? ".b_turned" : "");
 }
 
 void add_shortcuts(Machine& m, const std::string& power2, const std::string& reciprocal) {

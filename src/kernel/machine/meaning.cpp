@@ -89,7 +89,7 @@ std::string round_pair_meaning(const std::string& name, int lanes) {
   return t.function(name, fmt::format("%0: f32x{}, %1: f32x{}", lanes, lanes), fmt::format("bf16x{}", 2 * lanes), both);
 }
 
-// Integers: all products added, wrapping. Short floats: the even and the odd products of a row are summed apart from
+// Integers: all products added, wrapping. 8-bit floats: the even and the odd products of a row are summed apart from
 // zero, one rounding each, then added, then added to acc; what is not normal counts as zero, as above.
 std::string tile_meaning(const TileRow& d) {
   const std::string a(scalar_name(d.a)), b(scalar_name(d.b)), acc(scalar_name(d.acc));

@@ -86,14 +86,16 @@ void add_mma(Machine& m, bool short_codes) {
 }
 
 // PTX ISA, "Asynchronous warpgroup level matrix instructions": D's fragment for m64nNk16; A and B in shared memory, 128
-// byte rows, 128 byte swizzle: K-major, or (turned; 16 bits only) MN-major, "Strides" and "Canonical layouts". Four
+// byte rows, 128 byte swizzle: K-major, or (transposed; 16 bits only) MN-major, "Strides" and "Canonical layouts". Four
 // warps execute one; its row name says the shape to src/emit/lower/wgmma.cpp.
 // A of 16 bits may be held instead: each warp has its 16 rows as mma.m16n8k16 wants them.
-void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_turned = false, bool b_turned = false, bool a_held = false) {
+void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_transposed = false, bool b_transposed = false,
+               bool a_held = false) {
   constexpr int kRowBytes = 128, kSwizzle = 8;
-  const auto factor = [&](int rows, int columns, bool turned) {
-    return turned ? loop::turned_fragment(f.bits(), rows, columns, kRowBytes, kTurnedColumns * kRowBytes, kSwizzle)
-                  : loop::shared_fragment(f.bits(), rows, columns, kRowBytes, kSwizzle);
+  const auto factor = [&](int rows, int columns, bool transposed) {
+    return transposed
+               ? loop::transposed_fragment(f.bits(), rows, columns, kRowBytes, kTransposedColumns * kRowBytes, kSwizzle)
+               : loop::shared_fragment(f.bits(), rows, columns, kRowBytes, kSwizzle);
   };
   const Fragment held = fragment(16, 8, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{2, 0, 4}, {4, 1, 0}, {2, 0, 1}});
   for (const int n : {64, 128, 192, 256}) {
@@ -107,15 +109,15 @@ void add_wgmma(Machine& m, Factor f, Scalar acc, bool a_turned = false, bool b_t
     r.in_shared = true;
     r.short_sums = f.code.has_value();
     r.a_held = a_held;
-    r.a_turned = a_turned;
-    r.b_turned = b_turned;
+    r.a_transposed = a_transposed;
+    r.b_transposed = b_transposed;
     r.row = matrix_name(r);
     Collective c{kWarpGroup, r.m, n, {}};
     c.operands = {
         {Collective::Side::acc,
          fragment(32, n / 2, {{4, 32, 0}, {2, 0, 2}, {8, 4, 0}}, {{n / 8, 0, 4}, {4, 1, 0}, {2, 0, 1}}), false},
-        {Collective::Side::a, a_held ? held : factor(r.m, r.k, a_turned), !a_held},
-        {Collective::Side::b, factor(n, r.k, b_turned), true}};
+        {Collective::Side::a, a_held ? held : factor(r.m, r.k, a_transposed), !a_held},
+        {Collective::Side::b, factor(n, r.k, b_transposed), true}};
     r.collective = std::make_shared<const Collective>(std::move(c));
     const std::string type = f.code ? code_name(*f.code) : f.scalar == Scalar::i8 ? "s8" : factor_name(f);
     add_matrix(m, r,
@@ -139,10 +141,10 @@ std::vector<Machine> nvidia_machines() {
   Machine& hopper = all[2];
   hopper.tier = Tier::measured;  // the ladder, on an H100
   for (const Scalar s : {Scalar::f16, Scalar::bf16})
-    for (const bool a_turned : {false, true})
-      for (const bool b_turned : {false, true}) add_wgmma(hopper, {s, {}}, Scalar::f32, a_turned, b_turned);
+    for (const bool a_transposed : {false, true})
+      for (const bool b_transposed : {false, true}) add_wgmma(hopper, {s, {}}, Scalar::f32, a_transposed, b_transposed);
   for (const Scalar s : {Scalar::f16, Scalar::bf16})
-    for (const bool b_turned : {false, true}) add_wgmma(hopper, {s, {}}, Scalar::f32, false, b_turned, true);
+    for (const bool b_transposed : {false, true}) add_wgmma(hopper, {s, {}}, Scalar::f32, false, b_transposed, true);
   add_wgmma(hopper, {Scalar::u8, kOcp4}, Scalar::f32);
   add_wgmma(hopper, {Scalar::u8, kOcp5}, Scalar::f32);
   add_wgmma(hopper, {Scalar::i8, {}}, Scalar::i32);

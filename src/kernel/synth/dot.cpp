@@ -1,5 +1,5 @@
 // A few rows of a beside a weight that streams into matrix instructions, where the machine has them. Else rows for few
-// rows of a, in integers or short floats where the format and the machine have them; for many, blocks of
+// rows of a, in integers or 16-bit floats where the format and the machine have them; for many, blocks of
 // lanes where the machine has them, a panel of b where its format factors into integers and they are allowed; tiles for
 // everything else.
 #include "kernel/synth/dot.h"

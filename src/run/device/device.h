@@ -23,8 +23,8 @@ struct LaunchStatus {
   int64_t detail = 0;
 };
 
-// How a kernel's tasks are spread: over the threads of a processor, or over the blocks of a grid.
-struct Spread {
+// How a kernel's tasks are launch_config: over the threads of a processor, or over the blocks of a grid.
+struct LaunchConfig {
   int64_t tasks = 0;
   bool small = false;  // processors: too little work to wake other threads for
   int64_t blocks = 0;  // grids
@@ -66,14 +66,15 @@ class Device {
   virtual std::string prepare(std::string object) { return object; }
   virtual std::unique_ptr<Module> load(std::string_view object) = 0;  // of prepare()
 
-  // Whether kernels from now on take subnormal numbers for zeros: where products are rounded to short floats anyway, a
+  // Whether kernels from now on take subnormal numbers for zeros: where products are rounded to 16-bit floats anyway, a
   // processor's hundredfold time for them buys nothing. GPUs compute them at full speed.
   virtual void flush_subnormals(bool) {}
   // True: launches return before they are done, failures land in device memory, and only synchronize() or copy_out()
   // wait.
   virtual bool is_asynchronous() const { return false; }
-  // Same bits for any spread. `status` is host memory, or device memory where launches are asynchronous.
-  virtual void launch(void* kernel, std::span<void* const> buffers, const Spread& spread, LaunchStatus* status) = 0;
+  // Same bits for any launch_config. `status` is host memory, or device memory where launches are asynchronous.
+  virtual void launch(void* kernel, std::span<void* const> buffers, const LaunchConfig& launch_config,
+                      LaunchStatus* status) = 0;
   virtual void synchronize() = 0;
 
   // Launches between begin and end are not executed but kept, to be replayed as one.

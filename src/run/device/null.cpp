@@ -25,7 +25,7 @@ class NullDevice : public Device {
   void copy_out(void* to, const void* from, int64_t bytes) override { copy_in(to, from, bytes); }
   DeviceMemory memory() const override { return {total_memory(), available_memory(), memory_.held(), memory_.peak()}; }
   std::unique_ptr<Module> load(std::string_view) override { return std::make_unique<NoCode>(); }
-  void launch(void*, std::span<void* const>, const Spread&, LaunchStatus*) override {}
+  void launch(void*, std::span<void* const>, const LaunchConfig&, LaunchStatus*) override {}
   void synchronize() override {}
 
  private:

@@ -16,7 +16,7 @@
 namespace lumen::run {
 
 struct Engine::State {
-  Workshop shop;
+  CompileContext shop;
   CompileReport totals;
   bool timed = false;
 
@@ -48,7 +48,7 @@ struct Engine::State {
     for (const Launch& launch : launches) {
       std::vector<void*> buffers;
       for (const Place& place : launch.places) buffers.push_back(base + place.at);
-      shop.device->launch(launch.kernel, buffers, launch.spread, shared);
+      shop.device->launch(launch.kernel, buffers, launch.launch_config, shared);
     }
     shop.device->synchronize();
     if (waits) shop.device->copy_out(&status, shared, sizeof status);

@@ -1,4 +1,4 @@
-// A format on trial: its codec's properties, its kernels against the codec on every machine that runs here, and its
+// A format on autotuner: its codec's properties, its kernels against the codec on every machine that runs here, and its
 // error on typical data. What `lumen format check` and `lumen doctor` run. Proved by tests/cli.
 #pragma once
 

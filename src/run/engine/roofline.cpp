@@ -121,7 +121,7 @@ loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
 }
 
 // Seconds of the fastest of several launches: the ceiling is what the machine can do undisturbed.
-double fastest(const Workshop& shop, const loop::Kernel& kernel) {
+double fastest(const CompileContext& shop, const loop::Kernel& kernel) {
   CompileReport report;
   const loop::Kernel* one[] = {&kernel};
   void* function = shop.cache->get(one, 1, &report)[0];
@@ -137,11 +137,11 @@ double fastest(const Workshop& shop, const loop::Kernel& kernel) {
   const std::shared_ptr<void> there = waits ? allocate_shared(shop.device, sizeof here) : nullptr;
   LaunchStatus* const status = waits ? static_cast<LaunchStatus*>(there.get()) : &here;
   const std::unique_ptr<Device::Marks> marks = waits ? shop.device->make_marks(2) : nullptr;
-  const Spread spread = spread_of(kernel, shop.device->machine(), false);
+  const LaunchConfig launch_config = launch_config_of(kernel, shop.device->machine(), false);
   const auto launch = [&] {
     const auto start = std::chrono::steady_clock::now();
     if (marks) marks->set(0);
-    shop.device->launch(function, buffers, spread, status);
+    shop.device->launch(function, buffers, launch_config, status);
     if (marks) marks->set(1);
     shop.device->synchronize();
     return marks ? marks->seconds(0, 1) : seconds_since(start);
@@ -203,13 +203,13 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
   return out;
 }
 
-double measure_memory(const Workshop& shop) {
+double measure_memory(const CompileContext& shop) {
   if (shop.device->is_asynchronous()) return shop.device->measure_copies().value_or(0);
   const loop::Kernel kernel = stream_kernel(shop.device->machine().f32_lanes());
   return static_cast<double>(kStreamBytes) / fastest(shop, kernel);
 }
 
-Ceilings measure_ceilings(const Workshop& shop) {
+Ceilings measure_ceilings(const CompileContext& shop) {
   Ceilings c;
   if (shop.device->is_asynchronous()) c.read_bytes = measure_memory(shop);  // by the GPU's own copies
   const machine::Machine& machine = shop.device->machine();

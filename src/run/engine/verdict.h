@@ -15,10 +15,10 @@ namespace lumen::run {
 // launched computes nothing wrong: it says so itself when it is needed.
 std::string disagreement(const std::vector<CheckLine>& lines);
 
-// Keeps what a trial of the device found.
+// Keeps what a autotuner of the device found.
 void remember_verdict(const Device& device, KeptFiles& kept, const std::string& disagreement);
 
-// Puts the device on trial unless its verdict is known. Error (exit 3) when it disagreed.
+// Puts the device on autotuner unless its verdict is known. Error (exit 3) when it disagreed.
 void require_sound(Engine& engine, KeptFiles& kept);
 
 }  // namespace lumen::run

@@ -95,8 +95,9 @@ TEST(BlockProduct, EveryInstructionOfEveryGpu) {
       for (const machine::MatrixRow& r : m->matrices) {
         if (r.scale_group > 0 || r.acc != Scalar::f32 || r.a.code || r.a.scalar != factor) continue;
         BlockTile tile{&r, factor, r.collective->lanes, 1, r.in_shared ? 1 : 2, 1, 2, 1};
-        if (r.a_turned || r.b_turned || r.a_held) continue;  // by dot_block_test.cpp, synth_attend_block_test.cpp
-        if (r.in_shared && r.n > 64) continue;               // the same but for the number of columns
+        if (r.a_transposed || r.b_transposed || r.a_held)
+          continue;                             // by dot_block_test.cpp, synth_attend_block_test.cpp
+        if (r.in_shared && r.n > 64) continue;  // the same but for the number of columns
         tile.stage_k = BlockProduct::step_k(*m, tile) * 2;
         check(*m, tile);
         ++instructions;

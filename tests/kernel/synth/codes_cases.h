@@ -7,7 +7,7 @@ namespace lumen::test {
 
 struct CodesCase {
   std::vector<int64_t> shape;
-  std::vector<int64_t> matrix;  // that is turned; empty: none
+  std::vector<int64_t> matrix;  // that is transposed; empty: none
   bool straight = true;
   const char* format = "fp8_e4m3";
   Scalar element = Scalar::f32;

@@ -11,7 +11,7 @@ struct ScatterCase {
   int64_t rows = 1;
   double repeated = 0;  // part of the indices that are all the same
   Scalar element = Scalar::f32;
-  bool turned = false;  // the value lies with its columns first
+  bool transposed = false;  // the value lies with its columns first
   double tolerance = 2e-5;
 };
 
@@ -39,7 +39,7 @@ inline G scatter_graph(const ScatterCase& c) {
   std::vector<int64_t> shape = c.numbers;
   shape.insert(shape.end(), c.columns.begin(), c.columns.end());
   graph::ValueId value = -1;
-  if (c.turned) {
+  if (c.transposed) {
     std::vector<int64_t> stored = shape;
     std::rotate(stored.begin(), stored.begin() + 1, stored.end());
     std::vector<int> axes{static_cast<int>(shape.size()) - 1};

@@ -1,5 +1,5 @@
-// Needs: none. Codes of a map's values, as they lie, turned and both, against the graph evaluator: squares, odd sizes,
-// short floats, formats of both spellings.
+// Needs: none. Codes of a map's values, as they lie, transposed and both, against the graph evaluator: squares, odd
+// sizes, 16-bit floats, formats of both spellings.
 #include "tests/kernel/synth/codes_cases.h"
 
 namespace lumen::test {

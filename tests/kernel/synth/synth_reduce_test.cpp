@@ -60,7 +60,7 @@ TEST(SynthReduce, Softmax) {
 }
 
 // Lanes of a wave share a row: rows that divide among them and rows that do not, waves of 32 and of 64, a softmax
-// (two reduces after each other, values of both), a norm read from a short float.
+// (two reduces after each other, values of both), a norm read from a 16-bit float.
 G norm_and_gradient(int64_t length) {
   G t;
   const ValueId x = t.in("x", {6, 5, length}), w = t.in("w", {length}), dy = t.in("dy", {6, 5, length});
@@ -149,7 +149,7 @@ TEST(SynthReduce, CrossEntropy) {
   check(t.g, {.limits = {{"target", 65}}});
 }
 
-// Short floats that a row's largest magnitude is found of: computed with the machine's own functions, as in a map, and
+// 16-bit floats that a row's largest magnitude is found of: computed with the machine's own functions, as in a map, and
 // the largest is one of what was written.
 TEST(SynthReduce, ExtremesOfShortResults) {
   for (const Scalar type : {Scalar::bf16, Scalar::f32}) {

@@ -43,8 +43,8 @@ TEST(Trainer, LossFallsAndEvaluationAgrees) {
   EXPECT_NEAR(p.nats, r.validation_loss, 0.1);
 }
 
-// Operands rounded to a short float: other numbers, nearly the same training.
-TEST(Trainer, ShortFloatsInTheProducts) {
+// Operands rounded to a 16-bit float: other numbers, nearly the same training.
+TEST(Trainer, SixteenBitFloatsInTheProducts) {
   run::Engine engine = make_engine(2);
   const Fresh s;
   std::vector<double> losses;

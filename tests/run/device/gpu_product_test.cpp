@@ -64,8 +64,8 @@ TEST_P(GpuProductTest, EveryOrderAndType) {
                                 .k = 6,
                                 .operands = operands,
                                 .result = adds ? Scalar::f32 : operands,
-                                .left_turned = (order & 1) != 0,
-                                .right_turned = (order & 2) != 0,
+                                .left_transposed = (order & 1) != 0,
+                                .right_transposed = (order & 2) != 0,
                                 .adds = adds};
         const auto l = numbers(what.m * what.k, 1), r = numbers(what.k * what.n, 2), c = numbers(what.m * what.n, 3);
         const auto product = device->find_product(what);
@@ -82,8 +82,8 @@ TEST_P(GpuProductTest, EveryOrderAndType) {
           for (int64_t j = 0; j < what.n; ++j) {
             float sum = adds ? c[static_cast<size_t>(i * what.n + j)] : 0;
             for (int64_t k = 0; k < what.k; ++k)
-              sum += l[static_cast<size_t>(what.left_turned ? k * what.m + i : i * what.k + k)] *
-                     r[static_cast<size_t>(what.right_turned ? j * what.k + k : k * what.n + j)];
+              sum += l[static_cast<size_t>(what.left_transposed ? k * what.m + i : i * what.k + k)] *
+                     r[static_cast<size_t>(what.right_transposed ? j * what.k + k : k * what.n + j)];
             expected[static_cast<size_t>(i * what.n + j)] = sum;
           }
         const std::vector<uint8_t> want = bytes_of(expected, what.result);
@@ -98,7 +98,7 @@ TEST_P(GpuProductTest, CodesUnderScales) {
   using Special = machine::FloatCode::Special;
   const auto device = open_gpu(GetParam(), 0, machine::native_machine());
   device->open_products();
-  DenseProduct what{.m = 3, .n = 2, .k = 4, .operands = Scalar::u8, .right_turned = true, .scales = true};
+  DenseProduct what{.m = 3, .n = 2, .k = 4, .operands = Scalar::u8, .right_transposed = true, .scales = true};
   what.code = machine::FloatCode{4, 3, 7, Special::all_ones};
   const auto product = device->find_product(what);
   ASSERT_TRUE(product);
@@ -112,9 +112,9 @@ TEST_P(GpuProductTest, CodesUnderScales) {
   std::vector<float> got(6);
   device->copy_out(got.data(), to.at, 24);
   EXPECT_EQ(got, (std::vector<float>{5.25, 4.5, 7.5, 9, 1.5, 3}));
-  what.right_turned = false;
+  what.right_transposed = false;
   EXPECT_FALSE(device->find_product(what));
-  what.right_turned = true;
+  what.right_transposed = true;
   what.code = machine::FloatCode{4, 3, 7, Special::none};
   EXPECT_FALSE(device->find_product(what));
 }

@@ -55,7 +55,7 @@ done:
 }
 )";
 constexpr int64_t kCount = 100000, kBytes = kCount * 4;
-constexpr Spread kSpread{kCount, false, (kCount + 127) / 128, 128, 0};
+constexpr LaunchConfig kSpread{kCount, false, (kCount + 127) / 128, 128, 0};
 
 class GpuSmoke : public testing::Test {
  protected:

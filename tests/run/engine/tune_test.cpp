@@ -15,36 +15,36 @@ namespace {
 
 using graph::Role;
 
-Trial::Plan named(const char* name, int number) {
+Autotuner::Plan named(const char* name, int number) {
   return {nullptr, {number}, name, {number, name}};
 }
 
-// A trial fed with the time each plan takes; returns the plan that won and how often each was launched.
+// A autotuner fed with the time each plan takes; returns the plan that won and how often each was launched.
 std::string winner(const std::vector<double>& seconds, std::vector<int>* launches) {
   std::string decided;
   bool asked = false;
-  Trial trial(named("0", 0), [&] { asked = true; }, [&](const Trial::Plan& best) { decided = best.plan; });
+  Autotuner autotuner(named("0", 0), [&] { asked = true; }, [&](const Autotuner::Plan& best) { decided = best.plan; });
   launches->assign(seconds.size(), 0);
-  for (int i = 0; i < 1000 && !trial.done(); ++i) {
-    const int plan = static_cast<int>(trial.next().spread.tasks);
+  for (int i = 0; i < 1000 && !autotuner.done(); ++i) {
+    const int plan = static_cast<int>(autotuner.next().launch_config.tasks);
     ++(*launches)[static_cast<size_t>(plan)];
-    trial.record(seconds[static_cast<size_t>(plan)]);
+    autotuner.record(seconds[static_cast<size_t>(plan)]);
     if (!asked) continue;
-    std::vector<Trial::Plan> others;
+    std::vector<Autotuner::Plan> others;
     for (size_t k = 1; k < seconds.size(); ++k) others.push_back(named(std::to_string(k).c_str(), static_cast<int>(k)));
-    trial.offer(std::move(others));
+    autotuner.offer(std::move(others));
     asked = false;
   }
-  EXPECT_TRUE(trial.done());
-  EXPECT_EQ(trial.next().plan, trial.best().plan);
-  return trial.best().plan;
+  EXPECT_TRUE(autotuner.done());
+  EXPECT_EQ(autotuner.next().plan, autotuner.best().plan);
+  return autotuner.best().plan;
 }
 
 TEST(Tune, TheFastestPlanWinsAndHopelessOnesAreDroppedSoon) {
   std::vector<int> launches;
   EXPECT_EQ(winner({0.1, 0.2, 0.05, 0.08}, &launches), "2");
   EXPECT_EQ(launches[1], 2);
-  EXPECT_EQ(launches[2], Trial::kRounds);
+  EXPECT_EQ(launches[2], Autotuner::kRounds);
   EXPECT_EQ(winner({0.1, 0.099, 0.11}, &launches), "0");  // too little gained
   EXPECT_EQ(winner({0.1}, &launches), "0");               // nothing to try
 }
@@ -52,10 +52,10 @@ TEST(Tune, TheFastestPlanWinsAndHopelessOnesAreDroppedSoon) {
 // Nothing is tried of kernels that take no time.
 TEST(Tune, ShortWorkIsLeftAlone) {
   bool asked = false;
-  Trial trial(named("0", 0), [&] { asked = true; }, [](const Trial::Plan&) {});
+  Autotuner autotuner(named("0", 0), [&] { asked = true; }, [](const Autotuner::Plan&) {});
   for (int i = 0; i < 100; ++i) {
-    trial.next();
-    trial.record(Trial::kWorthSeconds / 200);
+    autotuner.next();
+    autotuner.record(Autotuner::kWorthSeconds / 200);
   }
   EXPECT_FALSE(asked);
 }

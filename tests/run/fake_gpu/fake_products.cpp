@@ -19,7 +19,7 @@ constexpr bool kHip = false;
 namespace {
 
 constexpr int kInvalid = 7, kUnsupported = 15;
-constexpr int kAsItIs = kHip ? 111 : 0, kTurned = kHip ? 112 : 1, kComputeF32 = kHip ? 2 : 68;
+constexpr int kAsItIs = kHip ? 111 : 0, kTransposed = kHip ? 112 : 1, kComputeF32 = kHip ? 2 : 68;
 
 struct Library {};
 struct Work {
@@ -38,7 +38,7 @@ struct Wishes {
   uint32_t sums = 7;
 };
 
-// A short float with a sign, finite.
+// An 8-bit float with a sign, finite.
 double decoded(uint8_t code, int mantissa_bits, int bias) {
   const int mantissa = code & ((1 << mantissa_bits) - 1), exponent = (code & 0x7f) >> mantissa_bits;
   const double one = 1 << mantissa_bits;
@@ -84,11 +84,12 @@ void put(char* at, const Matrix& m, uint64_t row, uint64_t column, double value)
 }
 
 bool multiplies(const Work& w, const Matrix& a, const Matrix& b, const Matrix& c) {
-  const uint64_t m = w.operation[0] == kTurned ? a.columns : a.rows, k = w.operation[0] == kTurned ? a.rows : a.columns;
-  const uint64_t n = w.operation[1] == kTurned ? b.rows : b.columns,
-                 k2 = w.operation[1] == kTurned ? b.columns : b.rows;
+  const uint64_t m = w.operation[0] == kTransposed ? a.columns : a.rows,
+                 k = w.operation[0] == kTransposed ? a.rows : a.columns;
+  const uint64_t n = w.operation[1] == kTransposed ? b.rows : b.columns,
+                 k2 = w.operation[1] == kTransposed ? b.columns : b.rows;
   // Codes are multiplied along their rows alone.
-  if (a.is_code() && (w.operation[0] != kTurned || w.operation[1] == kTurned || c.is_code())) return false;
+  if (a.is_code() && (w.operation[0] != kTransposed || w.operation[1] == kTransposed || c.is_code())) return false;
   return a.type == b.type && k == k2 && m == c.rows && n == c.columns;
 }
 
@@ -132,7 +133,7 @@ int NAME(MatmulDescSetAttribute)(void* work, int attribute, const void* value, s
   if (side < 0 || side > 1 || bytes != 4) return kInvalid;
   int& operation = static_cast<Work*>(work)->operation[side];
   std::memcpy(&operation, value, 4);
-  return operation == kAsItIs || operation == kTurned ? 0 : kInvalid;
+  return operation == kAsItIs || operation == kTransposed ? 0 : kInvalid;
 }
 int NAME(MatmulDescDestroy)(void* work) {
   delete static_cast<Work*>(work);
@@ -218,13 +219,13 @@ int NAME(Matmul)(void* library, void* work, const void* alpha, const void* a, vo
       std::memcpy(&x, at, 4);
       scale *= static_cast<double>(x);
     }
-    const uint64_t k = w.operation[0] == kTurned ? ma.rows : ma.columns;
+    const uint64_t k = w.operation[0] == kTransposed ? ma.rows : ma.columns;
     for (uint64_t i = 0; i < md.rows; ++i)
       for (uint64_t j = 0; j < md.columns; ++j) {
         double sum = 0;
         for (uint64_t l = 0; l < k; ++l)
-          sum += (w.operation[0] == kTurned ? number(pa, ma, l, i) : number(pa, ma, i, l)) *
-                 (w.operation[1] == kTurned ? number(pb, mb, j, l) : number(pb, mb, l, j));
+          sum += (w.operation[0] == kTransposed ? number(pa, ma, l, i) : number(pa, ma, i, l)) *
+                 (w.operation[1] == kTransposed ? number(pb, mb, j, l) : number(pb, mb, l, j));
         put(pd, md, i, j,
             lumen::fake::gpu().product_error + scale * sum + (factors[1] != 0 ? factors[1] * number(pc, md, i, j) : 0));
       }

@@ -1,7 +1,7 @@
 // Attention in one kernel that streams over the keys. A task owns a tile of query rows that share keys and values (the
-// queries of a head, and the heads of a group) and walks the keys in blocks: a block's keys are turned so that lanes
-// are keys, its values are unpacked, both once per tile; then for a few rows at a time scores, probabilities and the
-// weighted sum of values stay in the nearest cache. No more than rows x block scores exist at any time.
+// queries of a head, and the heads of a group) and walks the keys in blocks: a block's keys are transposed so that
+// lanes are keys, its values are unpacked, both once per tile; then for a few rows at a time scores, probabilities and
+// the weighted sum of values stay in the nearest cache. No more than rows x block scores exist at any time.
 //
 // Numbers: f32 throughout. Each row keeps the maximum m of the scores so far, the sum l of exp(s - m) in one partial
 // sum per lane, and the sum o of exp(s - m) v; when a block raises m, l and o are scaled by exp(m_old - m_new). The
@@ -29,8 +29,8 @@ namespace {
 
 constexpr double kGrain = 131072;       // multiplications per task
 constexpr int64_t kRows = 64;           // query rows of a tile
-constexpr int64_t kFew = 3;             // rows for which keys are not worth turning
-constexpr int64_t kBlockBytes = 32768;  // of a block's keys, turned
+constexpr int64_t kFew = 3;             // rows for which keys are not worth transposing
+constexpr int64_t kBlockBytes = 32768;  // of a block's keys, transposed
 constexpr int64_t kMaxBlock = 128;      // keys
 constexpr int64_t kEnough = 32;         // tasks that keep every thread busy
 constexpr double kLowest = std::numeric_limits<float>::lowest();
@@ -146,13 +146,13 @@ class AttendKernel : AttendWriter {
   void begin() {
     for (Body* body : {dot_.get(), map_.get(), pick_.get()}) body->begin_task();
     queries_ = b_.alloc(tile_ * depth_ * 4, 64);
-    turned_ = b_.alloc((few_ ? int64_t{together_} * lanes_ * lanes_ : block_ * depth_) * 4, 64);
+    transposed_ = b_.alloc((few_ ? int64_t{together_} * lanes_ * lanes_ : block_ * depth_) * 4, 64);
     if (!direct_keys_ && !few_) staged_ = b_.alloc(int64_t{lanes_} * depth_ * 4, 64);
     if (!direct_values_) values_ = b_.alloc(block_ * width_ * 4, 64);
     sums_ = b_.alloc(tile_ * width_ * 4, 64);
     row_ = b_.alloc(together_ * block_ * 4, 64);
-    tops_ = b_.alloc(tile_ * 4, 64);
-    totals_ = b_.alloc(tile_ * lanes_ * 4, 64);
+    row_max_ = b_.alloc(tile_ * 4, 64);
+    row_sum_ = b_.alloc(tile_ * lanes_ * 4, 64);
     if (range_.is_bounded()) {
       first_ = b_.alloc(groups_ * 8, 64);
       end_ = b_.alloc(groups_ * 8, 64);
@@ -204,8 +204,8 @@ class AttendKernel : AttendWriter {
     }
     load_queries();
     serial(b_.i64(0), b_.i64(tile_), 1, [&](ValueId i) {
-      b_.store(tops_, b_.real(kLowest, {Scalar::f32, 1}), bytes(i, 1), 4);
-      b_.store(totals_, b_.real(0, vector()), bytes(i, lanes_), line_);
+      b_.store(row_max_, b_.real(kLowest, {Scalar::f32, 1}), bytes(i, 1), 4);
+      b_.store(row_sum_, b_.real(0, vector()), bytes(i, lanes_), line_);
       for (int64_t e = 0; e < width_; e += lanes_)
         b_.store(sums_, b_.real(0, vector()), b_.add(bytes(i, width_), b_.i64(e * 4)), line_);
     });
@@ -257,7 +257,7 @@ class AttendKernel : AttendWriter {
 
   // Keys key .. end - 1, for all groups of rows.
   void block(ValueId key, ValueId end) {
-    if (!few_) turn_keys(key, end);
+    if (!few_) transpose_keys(key, end);
     if (!direct_values_) unpack_values(key, end);
     const ValueId used = tiles_ == 1 && rows_ == tile_
                              ? b_.i64(groups_)
@@ -284,7 +284,7 @@ class AttendKernel : AttendWriter {
     return bytes(b_.add(b_.add(times(sub(key_in_block, inside), depth_), times(depth, panel)), inside), 1);
   }
 
-  void turn_keys(ValueId key, ValueId end) {
+  void transpose_keys(ValueId key, ValueId end) {
     serial(key, end, lanes_, [&](ValueId at) {
       // Keys beyond the last repeat it; their scores are never used.
       const auto number = [&](ValueId j) {
@@ -296,7 +296,7 @@ class AttendKernel : AttendWriter {
         for (int j = 0; j < lanes_; ++j) tile.push_back(line(j));
         transpose(b_, tile);
         for (int l = 0; l < lanes_; ++l)
-          b_.store(turned_, tile[l], panel_place(sub(at, key), b_.add(depth, b_.i64(l))), 4);
+          b_.store(transposed_, tile[l], panel_place(sub(at, key), b_.add(depth, b_.i64(l))), 4);
       };
       if (direct_keys_) {
         const auto from_memory = [&](ValueId depth, ValueId count) {
@@ -362,7 +362,7 @@ class AttendKernel : AttendWriter {
       serial(b_.i64(0), b_.i64(a_.depth), 1, [&](ValueId d) {
         std::vector<ValueId> keys;
         for (int k = 0; k < key_vectors_; ++k)
-          keys.push_back(b_.load(turned_, vector(),
+          keys.push_back(b_.load(transposed_, vector(),
                                  bytes(b_.add(b_.add(times(at, depth_), times(d, panel)), b_.i64(k * lanes_)), 1),
                                  line_));
         for (int r = 0; r < together_; ++r) {
@@ -378,8 +378,8 @@ class AttendKernel : AttendWriter {
     });
   }
 
-  // The same where rows are so few that turning keys would cost more than multiplying them: lanes are numbers of the
-  // depth, and as many sums of lanes as there are lanes are folded together.
+  // The same where rows are so few that transposing keys would cost more than multiplying them: lanes are numbers of
+  // the depth, and as many sums of lanes as there are lanes are folded together.
   void score_few(ValueId key, ValueId from, ValueId to) {
     serial(from, to, lanes_, [&](ValueId at) {
       serial(b_.i64(0), b_.i64(lanes_), 1, [&](ValueId j) {
@@ -401,12 +401,12 @@ class AttendKernel : AttendWriter {
         });
         close(*dot_, opened);
         for (int r = 0; r < together_; ++r)
-          b_.store(turned_, sums.get(0, r), bytes(b_.add(b_.i64(int64_t{r} * lanes_), j), lanes_), line_);
+          b_.store(transposed_, sums.get(0, r), bytes(b_.add(b_.i64(int64_t{r} * lanes_), j), lanes_), line_);
       });
       for (int r = 0; r < together_; ++r) {
         std::vector<ValueId> sums;
         for (int j = 0; j < lanes_; ++j)
-          sums.push_back(b_.load(turned_, vector(), b_.i64((int64_t{r} * lanes_ + j) * line_), line_));
+          sums.push_back(b_.load(transposed_, vector(), b_.i64((int64_t{r} * lanes_ + j) * line_), line_));
         b_.store(row_, fold_each(std::move(sums)), bytes(b_.add(sub(at, key), b_.i64(r * block_)), 1), line_);
       }
     });
@@ -426,7 +426,7 @@ class AttendKernel : AttendWriter {
     return x[0];
   }
 
-  // Scores to powers of row r of the group, in place; keeps the row's maximum and sum.
+  // Scores to probabilities of row r of the group, in place; keeps the row's maximum and sum.
   void soften(ValueId first, ValueId r, ValueId key, ValueId from, ValueId to) {
     const VType one{Scalar::f32, 1};
     const ValueId i = b_.add(first, r), top_at = bytes(i, 1), total_at = bytes(i, lanes_);
@@ -446,21 +446,21 @@ class AttendKernel : AttendWriter {
           return map_->value(a_.score);
         },
         0);
-    const ValueId top = softmax_->total(0), before = b_.load(tops_, one, top_at, 4);
+    const ValueId top = softmax_->total(0), before = b_.load(row_max_, one, top_at, 4);
     b_.branch(less(before, top), [&] {
-      b_.store(tops_, top, top_at, 4);
+      b_.store(row_max_, top, top_at, 4);
       b_.branch(less(b_.real(kLowest, one), before), [&] {  // there is something to scale
         const ValueId scale = b_.splat(b_.op(ScalarOp::exp_, sub(before, top)), lanes_);
-        b_.store(totals_, b_.mul(b_.load(totals_, vector(), total_at, line_), scale), total_at, line_);
+        b_.store(row_sum_, b_.mul(b_.load(row_sum_, vector(), total_at, line_), scale), total_at, line_);
         serial(b_.i64(0), b_.i64(width_), lanes_, [&](ValueId e) {
           const ValueId at = bytes(b_.add(times(i, width_), e), 1);
           b_.store(sums_, b_.mul(b_.load(sums_, vector(), at, line_), scale), at, line_);
         });
       });
     });
-    const ValueId now = b_.load(tops_, one, top_at, 4);
+    const ValueId now = b_.load(row_max_, one, top_at, 4);
     pass([&](ValueId x) { return b_.op(ScalarOp::exp_, sub(x, b_.splat(now, b_.type(x).lanes))); }, 1);
-    b_.store(totals_, b_.add(b_.load(totals_, vector(), total_at, line_), softmax_->get(1, 0)), total_at, line_);
+    b_.store(row_sum_, b_.add(b_.load(row_sum_, vector(), total_at, line_), softmax_->get(1, 0)), total_at, line_);
     close(*map_, opened);
   }
 
@@ -496,12 +496,12 @@ class AttendKernel : AttendWriter {
   }
 
   void finish(ValueId i) {
-    const ValueId total = b_.fold(ScalarOp::add_, b_.load(totals_, vector(), bytes(i, lanes_), line_));
+    const ValueId total = b_.fold(ScalarOp::add_, b_.load(row_sum_, vector(), bytes(i, lanes_), line_));
     for (const graph::ValueId r : group_.results) {
       if (r == a_.written) continue;
       const int opened = open_row(*map_, i);
       map_->open_scalar();
-      map_->store(r, r == a_.top ? b_.load(tops_, {Scalar::f32, 1}, bytes(i, 1), 4) : total);
+      map_->store(r, r == a_.top ? b_.load(row_max_, {Scalar::f32, 1}, bytes(i, 1), 4) : total);
       map_->close();
       close(*map_, opened);
     }
@@ -524,8 +524,8 @@ class AttendKernel : AttendWriter {
     const std::vector<ValueId> at = digits(b_, b_.add(first_row_, i), tile_extents_);
     for (size_t k = 0; k < at.size(); ++k) number = b_.add(number, times(at[k], dense[tile_axes_[k]]));
     number = b_.add(number, times(part, product(a_.row_extents())));
-    const ValueId total = b_.fold(ScalarOp::add_, b_.load(totals_, vector(), bytes(i, lanes_), line_));
-    keep_extremes(number, b_.load(tops_, {Scalar::f32, 1}, bytes(i, 1), 4), total);
+    const ValueId total = b_.fold(ScalarOp::add_, b_.load(row_sum_, vector(), bytes(i, lanes_), line_));
+    keep_extremes(number, b_.load(row_max_, {Scalar::f32, 1}, bytes(i, 1), 4), total);
     each_number(a_.width, true, [&](ValueId e, int lanes, ValueId count) {
       const ValueId sum = b_.load(sums_, {Scalar::f32, lanes}, bytes(b_.add(times(i, width_), e), 1), 4);
       b_.store(partial_, sum, bytes(b_.add(times(number, a_.width), e), 1), 4, count);
@@ -547,8 +547,9 @@ class AttendKernel : AttendWriter {
   int64_t depth_ = 1, width_ = 1, block_ = 1;             // in whole vectors; keys of a block
   int64_t parts_ = 1, part_ = 0;
   bool direct_keys_ = false, direct_values_ = false;  // read where they lie
-  bool few_ = false;                                  // rows: keys are not turned
-  BufferId queries_ = -1, turned_ = -1, staged_ = -1, values_ = -1, sums_ = -1, row_ = -1, tops_ = -1, totals_ = -1;
+  bool few_ = false;                                  // rows: keys are not transposed
+  BufferId queries_ = -1, transposed_ = -1, staged_ = -1, values_ = -1, sums_ = -1, row_ = -1, row_max_ = -1,
+           row_sum_ = -1;
   BufferId first_ = -1, end_ = -1, bounds_ = -1;
   ValueId first_row_ = -1, count_ = -1, row_number_ = -1;
 };

@@ -3,7 +3,7 @@
 // head (of a group's heads together) and walks blocks of keys, and for each of them tiles of rows that see some of it.
 // No more than tile x block scores exist at any time.
 //
-//   for each block of keys:   unpack and turn what varies along keys; zero the results over rows
+//   for each block of keys:   unpack and transpose what varies along keys; zero the results over rows
 //     for each tile of rows:  unpack what varies along rows; both products; the maps, in place;
 //                             add to the results over keys (kept in scratch) and to those over rows (kept nearby)
 //     write the results over rows
@@ -35,9 +35,9 @@ struct Operand {
   Access access;
   bool by_key = false;  // varies along keys, otherwise along rows
   int64_t width = 1, padded = 1;
-  bool turned = false;  // needed with keys as lanes
+  bool transposed = false;  // needed with keys as lanes
   std::unique_ptr<Body> body;
-  BufferId buffer = -1, turned_buffer = -1;
+  BufferId buffer = -1, transposed_buffer = -1;
 };
 
 struct Result {
@@ -125,7 +125,7 @@ class GradientKernel : AttendWriter {
       mine.padded = round_up(o.width, int64_t{lanes_});
       operands_.push_back(std::move(mine));
     }
-    for (const AttentionGradient::Product& p : a_.products) operands_[p.keys].turned = true;
+    for (const AttentionGradient::Product& p : a_.products) operands_[p.keys].transposed = true;
     for (const AttentionGradient::Result& r : a_.results) {
       Result mine;
       mine.value = r.value;
@@ -155,7 +155,7 @@ class GradientKernel : AttendWriter {
     for (Operand& o : operands_) {
       o.body->begin_task();
       o.buffer = b_.alloc((o.by_key ? block_ : tile_) * o.padded * 4, 64);
-      if (o.turned) o.turned_buffer = b_.alloc(block_ * o.padded * 4, 64);
+      if (o.transposed) o.transposed_buffer = b_.alloc(block_ * o.padded * 4, 64);
     }
     map_->begin_task();
     for (Result& r : results_) {
@@ -229,7 +229,7 @@ class GradientKernel : AttendWriter {
         unpack(o, sub(at, key));
         close(*o.body, opened);
       });
-      if (o.turned) turn(o, sub(end, key));
+      if (o.transposed) transpose_operand(o, sub(end, key));
     }
     for (Result& r : results_)
       if (!r.over_keys) fill(r.sums, b_.i64(0), block_ * r.padded);
@@ -278,7 +278,7 @@ class GradientKernel : AttendWriter {
     });
   }
 
-  void turn(Operand& o, ValueId count) {
+  void transpose_operand(Operand& o, ValueId count) {
     serial(b_.i64(0), count, lanes_, [&](ValueId key) {
       serial(b_.i64(0), b_.i64(o.padded), lanes_, [&](ValueId at) {
         std::vector<ValueId> square;
@@ -287,7 +287,7 @@ class GradientKernel : AttendWriter {
               b_.load(o.buffer, vector(), bytes(b_.add(times(b_.add(key, b_.i64(j)), o.padded), at), 1), line_));
         transpose(b_, square);
         for (int l = 0; l < lanes_; ++l)
-          b_.store(o.turned_buffer, square[l], bytes(b_.add(times(b_.add(at, b_.i64(l)), block_), key), 1), line_);
+          b_.store(o.transposed_buffer, square[l], bytes(b_.add(times(b_.add(at, b_.i64(l)), block_), key), 1), line_);
       });
     });
   }
@@ -308,8 +308,8 @@ class GradientKernel : AttendWriter {
     for (size_t k = 0; k < products_.size(); ++k) {
       const Operand &q = operands_[products_[k].rows], &t = operands_[products_[k].keys];
       serial(down(begin, panel), stop, panel, [&](ValueId column) {
-        multiply({squares_[k], b_.i64(0), block_}, {q.buffer, q.padded, 1}, {t.turned_buffer, block_}, b_.i64(0), count,
-                 b_.i64(0), b_.i64(q.width), column, vectors_, false);
+        multiply({squares_[k], b_.i64(0), block_}, {q.buffer, q.padded, 1}, {t.transposed_buffer, block_}, b_.i64(0),
+                 count, b_.i64(0), b_.i64(q.width), column, vectors_, false);
       });
     }
     serial(b_.i64(0), count, 1, [&](ValueId i) { apply_maps(b_.add(first, i), i, key, from, to); });

@@ -47,12 +47,12 @@ Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Atte
         const auto extreme = [&](int64_t part, int64_t which) {
           return b.load(extremes, one, b.add(b.mul(row, b.i64(8)), b.i64((part * all * 2 + which) * 4)), 4);
         };
-        std::vector<ValueId> tops, weights;
-        for (int64_t p = 0; p < parts; ++p) tops.push_back(extreme(p, 0));
-        ValueId top = tops[0], total = -1;
-        for (const ValueId t : tops) top = b.op(ScalarOp::max_, top, t);
+        std::vector<ValueId> row_maxima, weights;
+        for (int64_t p = 0; p < parts; ++p) row_maxima.push_back(extreme(p, 0));
+        ValueId top = row_maxima[0], total = -1;
+        for (const ValueId t : row_maxima) top = b.op(ScalarOp::max_, top, t);
         for (int64_t p = 0; p < parts; ++p) {
-          weights.push_back(b.op(ScalarOp::exp_, b.op(ScalarOp::sub_, tops[p], top)));
+          weights.push_back(b.op(ScalarOp::exp_, b.op(ScalarOp::sub_, row_maxima[p], top)));
           const ValueId part = b.mul(extreme(p, 1), weights[p]);
           total = p == 0 ? part : b.add(total, part);
         }

@@ -20,8 +20,8 @@
 
 namespace lumen::synth {
 
-// A short float: what loses nothing when exp and division before it are a few units in the last place off.
-inline bool is_short_float(const graph::Element& e) {
+// A 16-bit float: what loses nothing when exp and division before it are a few units in the last place off.
+inline bool is_16bit_float(const graph::Element& e) {
   return !e.format && is_float(e.scalar) && scalar_bits(e.scalar) <= 16;
 }
 

@@ -1,5 +1,5 @@
-// One group of blocks, lane by lane: values turned so that lanes are blocks, the routines run once for all, codes kept
-// entry by entry in private memory, records put together word by word.
+// One group of blocks, lane by lane: values transposed so that lanes are blocks, the routines run once for all, codes
+// kept entry by entry in private memory, records put together word by word.
 #include "kernel/synth/encode/encode.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class BlockEncoder {
 
   // In the task's region: private memory and tables.
   void begin() {
-    if (format_.block > 1) turned_ = b_.alloc(format_.block * lanes_ * 4, 64);
+    if (format_.block > 1) transposed_ = b_.alloc(format_.block * lanes_ * 4, 64);
     for (const Field& f : format_.fields)
       codes_.push_back(f.level == Level::block ? b_.alloc(f.count * lanes_ * scalar_bytes(code_type(f)), 64) : -1);
     for (const FormatTable& t : format_.tables) tables_.push_back(lay_table(b_, t));
@@ -115,7 +115,7 @@ class BlockEncoder {
     if (lanes_ == 1) {
       b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(block), 1, [&](ValueId j) {
         const ValueId at = b_.mul(j, b_.i64(4));
-        b_.store(turned_, b_.load(x_, {Scalar::f32, 1}, b_.add(start, at), 4), at, 4);
+        b_.store(transposed_, b_.load(x_, {Scalar::f32, 1}, b_.add(start, at), 4), at, 4);
       });
       return;
     }
@@ -128,22 +128,23 @@ class BlockEncoder {
                                  b_.add(start, b_.add(b_.mul(j, b_.i64(4)), b_.i64(l * block * 4))), 4));
         transpose(b_, tile);
         for (int k = 0; k < lanes_; ++k)
-          b_.store(turned_, tile[k], b_.mul(b_.add(j, b_.i64(k)), b_.i64(lanes_ * 4)), 4);
+          b_.store(transposed_, tile[k], b_.mul(b_.add(j, b_.i64(k)), b_.i64(lanes_ * 4)), 4);
       });
     }
     if (square < block) {
       b_.loop(loop::LoopKind::serial, b_.i64(square), b_.i64(block), 1, [&](ValueId j) {
         const ValueId at = b_.add(b_.splat(b_.add(start, b_.mul(j, b_.i64(4))), lanes_), lane_iota(block * 4));
-        b_.store(turned_, b_.gather(x_, Scalar::f32, at), b_.mul(j, b_.i64(lanes_ * 4)), 4);
+        b_.store(transposed_, b_.gather(x_, Scalar::f32, at), b_.mul(j, b_.i64(lanes_ * 4)), 4);
       });
     }
   }
 
   ValueId source(ValueId index) {
     if (format_.block == 1) return plain_;
-    if (b_.type(index).lanes == 1) return b_.load(turned_, {Scalar::f32, lanes_}, b_.mul(index, b_.i64(lanes_ * 4)), 4);
+    if (b_.type(index).lanes == 1)
+      return b_.load(transposed_, {Scalar::f32, lanes_}, b_.mul(index, b_.i64(lanes_ * 4)), 4);
     const ValueId at = b_.add(b_.mul(index, b_.integer(lanes_ * 4, b_.type(index))), lane_iota(4));
-    return b_.gather(turned_, Scalar::f32, at);
+    return b_.gather(transposed_, Scalar::f32, at);
   }
 
   ValueId code_offset(const Field& f, ValueId index) {
@@ -352,7 +353,7 @@ class BlockEncoder {
   BufferId x_, blob_;
   std::vector<SuppliedValues> supplied_;
   int lanes_;
-  BufferId turned_ = -1;
+  BufferId transposed_ = -1;
   std::vector<BufferId> codes_, tables_;
   std::optional<RoutineRun> fit_, code_;
   std::map<int, ValueId> outer_;

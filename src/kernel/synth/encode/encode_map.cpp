@@ -1,5 +1,5 @@
-// See encode_map.h. Turned codes are made in registers: a task has sixteen rows of a few columns, whose codes it joins
-// into words along the rows.
+// See encode_map.h. Transposed codes are made in registers: a task has sixteen rows of a few columns, whose codes it
+// joins into words along the rows.
 #include "kernel/synth/encode/encode_map.h"
 
 #include <algorithm>
@@ -33,15 +33,15 @@ class CodeKernel {
     for (const graph::ValueId r : group.results) {
       const Access a = follow(plan, group, g_[r].operands[0]);
       LUMEN_CHECK(a.source == map_ && a.offset == 0);
-      (a.strides == dense(extents_of(g_[r].type.shape)) ? straight_ : turned_) = r;
+      (a.strides == dense(extents_of(g_[r].type.shape)) ? straight_ : transposed_) = r;
     }
     field_ = plain_field(*g_[group.root].type.element.format);
     LUMEN_CHECK(field_ && field_->bits == 8);
     std::erase_if(inner_.nodes, [&](graph::ValueId v) { return v > map_ && v != map_; });
     inner_.results = {map_};
     shape_ = extents_of(g_[map_].type.shape);
-    if (turned_ < 0) return;
-    const std::vector<int64_t> matrix = extents_of(g_[turned_].type.shape);
+    if (transposed_ < 0) return;
+    const std::vector<int64_t> matrix = extents_of(g_[transposed_].type.shape);
     columns_ = matrix[0];
     rows_ = matrix[1];
     int64_t behind = 1;
@@ -51,21 +51,21 @@ class CodeKernel {
 
   Synthesis run() {
     for (const graph::ValueId v : inner_.inputs) draft_.value(v, false);
-    for (const graph::ValueId r : {straight_, turned_})
+    for (const graph::ValueId r : {straight_, transposed_})
       if (r >= 0) draft_.value(r, true);
     std::vector<bool> barrier(shape_.size(), false);
-    if (turned_ >= 0 && first_column_ > 0) barrier[first_column_ - 1] = true;
+    if (transposed_ >= 0 && first_column_ > 0) barrier[first_column_ - 1] = true;
     body_ = std::make_unique<Body>(draft_, plan_, inner_, shape_, barrier);
-    const bool in_squares = turned_ >= 0 && rows_ % kRows == 0 && columns_ % kColumns == 0 &&
+    const bool in_squares = transposed_ >= 0 && rows_ % kRows == 0 && columns_ % kColumns == 0 &&
                             body_->extents().back() == columns_ && body_->extents().size() > 1 &&
                             kColumns % body_->chunking(kColumns).unit == 0;  // whole blocks of what is unpacked
     in_squares ? squares() : lines();
     Synthesis out;
     const auto elements = static_cast<double>(product(shape_));
-    const std::string ways = straight_ < 0 ? "turned" : turned_ < 0 ? "" : "and turned";
+    const std::string ways = straight_ < 0 ? "turned" : transposed_ < 0 ? "" : "and turned";
     out.steps.push_back(draft_.finish(
         fmt::format("codes {} {} {}{}", shape_text(shape_), body_->summary(), ways, in_squares ? " in squares" : ""),
-        elements * body_->operations(), body_->traffic() - elements * (3 - (straight_ >= 0) - (turned_ >= 0))));
+        elements * body_->operations(), body_->traffic() - elements * (3 - (straight_ >= 0) - (transposed_ >= 0))));
     return out;
   }
 
@@ -81,19 +81,19 @@ class CodeKernel {
 
   // Once, in the first task's region: what is behind the codes is zero.
   void clear_rest(ValueId task) {
-    const int64_t used = product(shape_), all = graph::byte_size(g_[straight_ >= 0 ? straight_ : turned_].type);
+    const int64_t used = product(shape_), all = graph::byte_size(g_[straight_ >= 0 ? straight_ : transposed_].type);
     if (used == all) return;
     b_.branch(b_.op(ScalarOp::eq_, task, b_.i64(0)), [&] {
-      for (const graph::ValueId r : {straight_, turned_})
+      for (const graph::ValueId r : {straight_, transposed_})
         if (r >= 0)
           b_.loop(LoopKind::serial, b_.i64(used), b_.i64(all), 1,
                   [&](ValueId at) { b_.store(draft_.value(r, true), b_.integer(0, {Scalar::u8, 1}), at, 1); });
     });
   }
 
-  // Vectors along the last axis; turned codes one by one.
+  // Vectors along the last axis; transposed codes one by one.
   void lines() {
-    const int lanes = turned_ < 0 ? target_.f32_lanes() : 1;
+    const int lanes = transposed_ < 0 ? target_.f32_lanes() : 1;
     const bool threads = target_.wave > 1;
     const int unroll = threads ? 1 : 2;
     std::vector<int64_t> outer = body_->extents();
@@ -112,10 +112,10 @@ class CodeKernel {
           for_lanes(b_, *body_, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
             const ValueId x = as_bytes(code()), number = body_->store_place(map_);
             if (straight_ >= 0) body_->store_to(draft_.value(straight_, true), Scalar::u8, number, x);
-            if (turned_ < 0) return;
+            if (transposed_ < 0) return;
             const ValueId row = b_.op(ScalarOp::div_, number, b_.i64(columns_));
             const ValueId column = b_.op(ScalarOp::rem_, number, b_.i64(columns_));
-            body_->store_to(draft_.value(turned_, true), Scalar::u8, b_.add(b_.mul(column, b_.i64(rows_)), row), x);
+            body_->store_to(draft_.value(transposed_, true), Scalar::u8, b_.add(b_.mul(column, b_.i64(rows_)), row), x);
           });
           for (size_t d = 0; d < counters.size(); ++d) body_->close();
         });
@@ -173,7 +173,7 @@ class CodeKernel {
       ValueId line = b_.splat(b_.extract(joined[0], c), static_cast<int>(joined.size()));
       for (size_t w = 1; w < joined.size(); ++w) line = b_.insert(line, b_.extract(joined[w], c), static_cast<int>(w));
       const ValueId at = b_.add(b_.mul(b_.add(column, b_.i64(c)), b_.i64(rows_)), row);
-      b_.store(draft_.value(turned_, true), line, at, kRows);
+      b_.store(draft_.value(transposed_, true), line, at, kRows);
     }
   }
 
@@ -183,10 +183,10 @@ class CodeKernel {
   Draft draft_;
   loop::Builder& b_;
   graph::Group inner_;  // without the casts
-  graph::ValueId map_ = -1, straight_ = -1, turned_ = -1;
+  graph::ValueId map_ = -1, straight_ = -1, transposed_ = -1;
   const FieldType* field_ = nullptr;
   std::vector<int64_t> shape_;
-  int64_t rows_ = 1, columns_ = 1;  // of the matrix that is turned
+  int64_t rows_ = 1, columns_ = 1;  // of the matrix that is transposed
   size_t first_column_ = 0;         // axis
   std::unique_ptr<Body> body_;
 };

@@ -1,4 +1,4 @@
-// Codes of one byte of what a map computes: where the map's values lie, turned, or both, in one pass over what it
+// Codes of one byte of what a map computes: where the map's values lie, transposed, or both, in one pass over what it
 // reads. Equal to the codec bit for bit. Proved by tests/kernel/synth/synth_codes_test.cpp.
 #pragma once
 

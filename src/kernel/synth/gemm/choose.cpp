@@ -94,12 +94,12 @@ void TileChooser::fetches() {
   }
   if (a_ == Fetch::gather) a_along_k_ = false;
   if (b.kind == DotLoad::Kind::packed) {
-    b_ = unpacks_along(p_, 1, p_.n) ? Fetch::copy : unpacks_along(p_, 1, p_.k) ? Fetch::turn : Fetch::gather;
+    b_ = unpacks_along(p_, 1, p_.n) ? Fetch::copy : unpacks_along(p_, 1, p_.k) ? Fetch::transpose : Fetch::gather;
   } else if (p_.n.strides[1] == 1 || p_.n.extent == 1) {
     b_ = is_memory_f32(b) ? Fetch::direct : Fetch::copy;
     b_copy_allowed_ = b_ == Fetch::direct;
   } else {
-    b_ = p_.k.strides[1] == 1 ? Fetch::turn : Fetch::gather;
+    b_ = p_.k.strides[1] == 1 ? Fetch::transpose : Fetch::gather;
   }
 }
 
@@ -118,17 +118,17 @@ double TileChooser::cost(const TilePlan& t) const {
   // Panels are filled once per task.
   const double b_vectors = k * static_cast<double>(vectors_all_ * t.m_tasks);
   const double unpack = 4;  // cycles per vector out of a format, about
-  const double turned = t.lanes / 4.0;
+  const double transposed = t.lanes / 4.0;
   // Rows far apart: every one begins with lines nobody fetched ahead.
   auto copied = [&](size_t side, int64_t stride) {
     const int64_t bytes = p_.loads[side].elements * 4;
     if (stride * 4 < 1024 || bytes <= m_.l2_bytes / 2) return 2.0;
     return bytes > 8 * m_.l2_bytes ? 24.0 : 8.0;
   };
-  double fill = t.b == Fetch::direct ? 0
-                : t.b == Fetch::copy ? copied(1, p_.k.strides[1])
-                : t.b == Fetch::turn ? turned
-                                     : t.lanes;
+  double fill = t.b == Fetch::direct      ? 0
+                : t.b == Fetch::copy      ? copied(1, p_.k.strides[1])
+                : t.b == Fetch::transpose ? transposed
+                                          : t.lanes;
   if (p_.loads[1].kind == DotLoad::Kind::packed) fill += unpack;
   cycles += b_vectors * fill;
   const double a_vectors = k * static_cast<double>(ceil_div(p_.m.extent, lanes_) * t.n_tasks);
@@ -173,7 +173,7 @@ bool TileChooser::stage(TilePlan& t) const {
   if (rows * columns * 4 > std::min(kSumsBytes, m_.task_bytes)) return false;
   int64_t unit = 1;  // runs along k are unpacked by whole blocks
   if (t.a == Fetch::copy && t.a_along_k && p_.loads[0].format) unit = p_.loads[0].format->block;
-  if (t.b == Fetch::turn && p_.loads[1].format) unit = std::lcm(unit, p_.loads[1].format->block);
+  if (t.b == Fetch::transpose && p_.loads[1].format) unit = std::lcm(unit, p_.loads[1].format->block);
   int64_t k = p_.k.extent;
   while (!fits(k)) {
     if (k <= unit) return false;

@@ -14,11 +14,11 @@ namespace lumen::synth {
 
 // How a tile reads an operand.
 enum class Fetch : uint8_t {
-  direct,  // where it lies
-  copy,    // rows copied (or unpacked) into a panel, in the order they lie
-  turn,    // rows along k turned into rows along n
-  gather,  // element by element
-  tiles,   // laid out tile by tile in scratch by a step before (a only)
+  direct,     // where it lies
+  copy,       // rows copied (or unpacked) into a panel, in the order they lie
+  transpose,  // rows along k transposed into rows along n
+  gather,     // element by element
+  tiles,      // laid out tile by tile in scratch by a step before (a only)
 };
 
 // Register tiles of `height` x `vectors`, m_task x n_task of which make a task; K in stages of stage_k.

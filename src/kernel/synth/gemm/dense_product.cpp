@@ -85,7 +85,7 @@ bool read_epilogue(const graph::Graph& g, const DotProblem& p, DenseGroup* out) 
   return (rounds || p.result_scalar == Scalar::f32) && d.scales == d.code.has_value();
 }
 
-// How an operand lies: its row index apart by k and k side by side, or turned; false for anything else.
+// How an operand lies: its row index apart by k and k side by side, or transposed; false for anything else.
 bool read_order(const DotProblem& p, size_t load, const DotIndex& rows, bool* k_last) {
   const int64_t row = rows.strides[load], k = p.k.strides[load];
   *k_last = k == 1 && row == p.k.extent;
@@ -126,8 +126,8 @@ std::optional<DenseGroup> dense_group(const graph::Plan& plan, const graph::Grou
   if (!is_matrix_type(d.result) || !read_epilogue(plan.graph, p, &out) || !read_order(p, 0, p.m, &left_k_last) ||
       !read_order(p, 1, p.n, &right_k_last))
     return std::nullopt;
-  d.left_turned = !left_k_last;
-  d.right_turned = right_k_last;
+  d.left_transposed = !left_k_last;
+  d.right_transposed = right_k_last;
   out.values.push_back(p.result);
   return out;
 }

@@ -56,7 +56,7 @@ void lay_out(Prepared& out, size_t load, DotIndex& fast, DotIndex& slow, int num
 }
 
 // Bytes whose neighbours are rows: instructions take bytes with neighbours along k only.
-std::optional<Prepared> turn_operand(const DotProblem& p, size_t load, int number) {
+std::optional<Prepared> transpose_operand(const DotProblem& p, size_t load, int number) {
   const DotIndex &rows = rows_of(p, load), &k = p.k;
   bool aligned = p.loads[load].offset % kUnitBytes == 0 && rows.strides[load] == 1 && rows.extent % kUnitBytes == 0 &&
                  k.extent % kUnitBytes == 0 && k.strides[load] % kUnitBytes == 0;
@@ -70,8 +70,8 @@ std::optional<Prepared> turn_operand(const DotProblem& p, size_t load, int numbe
   return out;
 }
 
-// Squares of bytes, turned in registers; neighbouring tasks read neighbours.
-void write_turned(DotWriter& w, const DotProblem& p, size_t load, const Prepared& to, loop::BufferId out) {
+// Squares of bytes, transposed in registers; neighbouring tasks read neighbours.
+void write_transposed(DotWriter& w, const DotProblem& p, size_t load, const Prepared& to, loop::BufferId out) {
   loop::Builder& b = w.b;
   const DotLoad &l = p.loads[load], &made = to.problem.loads[load];
   const DotIndex &rows = rows_of(p, load), &rows_there = rows_of(to.problem, load);
@@ -122,8 +122,8 @@ class PrepareKernel {
   }
 
   Step write() {
-    if (to_.turned) {
-      write_turned(w_, one_, load_, to_, out_);
+    if (to_.transposed) {
+      write_transposed(w_, one_, load_, to_, out_);
       return w_.step(fmt::format("turn {} {}", made().elements, load_ == 0 ? "a" : "b"));
     }
     const bool passes = packed() && m_.wave > 1 && run_ % (kBeside * unit_) == 0;
@@ -241,7 +241,7 @@ std::optional<Prepared> laid_out(const DotProblem& p, size_t load, Scalar to, in
   const int64_t unit = kUnitBytes / scalar_bytes(to);
   const bool packed = l.kind == DotLoad::Kind::packed;
   if (!packed && l.kind != DotLoad::Kind::memory) return {};
-  if (l.code && p.k.strides[load] != 1) return turn_operand(p, load, number);
+  if (l.code && p.k.strides[load] != 1) return transpose_operand(p, load, number);
   if (!packed && (l.scalar == to || !is_float(l.scalar))) return {};
   Prepared out{p, 0, 0, true};
   DotLoad& made = out.problem.loads[load];

@@ -1,6 +1,6 @@
 // An operand of a dot laid out once by a step before: in scratch, in the type that blocks multiply, in the order it has
-// in memory, or turned where an instruction takes it in one order only. Worth it where many tiles read the same rows.
-// Proved by tests/kernel/synth/gemm/dot_block_test.cpp.
+// in memory, or transposed where an instruction takes it in one order only. Worth it where many tiles read the same
+// rows. Proved by tests/kernel/synth/gemm/dot_block_test.cpp.
 #pragma once
 
 #include <optional>
@@ -15,10 +15,10 @@ namespace lumen::synth {
 // too large, or is there already.
 struct Prepared {
   DotProblem problem;
-  int64_t bytes = 0;       // of scratch
-  int64_t read_bytes = 0;  // of the operand
-  bool along_k = true;     // neighbours lie along k, else along the rows
-  bool turned = false;     // which were along the rows before
+  int64_t bytes = 0;        // of scratch
+  int64_t read_bytes = 0;   // of the operand
+  bool along_k = true;      // neighbours lie along k, else along the rows
+  bool transposed = false;  // which were along the rows before
 };
 std::optional<Prepared> prepare_operand(const DotProblem& p, size_t load, Scalar to, int number);
 
@@ -32,7 +32,7 @@ std::optional<Step> write_decode(const graph::Graph& g, graph::ValueId blob, gra
                                  const machine::Machine& m);
 
 // Packed operands of formats that are a plain scalar are memory; so are (not `exact`: hardware keeps fewer digits of
-// such sums) the first two when they are codes of one short float that the machine multiplies.
+// such sums) the first two when they are codes of one 8-bit float that the machine multiplies.
 DotProblem with_plain_formats(DotProblem p, const machine::Machine& m, bool exact);
 
 }  // namespace lumen::synth

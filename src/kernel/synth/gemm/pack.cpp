@@ -75,7 +75,7 @@ void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, Value r
 }
 
 // Butterflies: at distance d, lanes whose number has bit d change places with the row d further.
-std::vector<Value> turn(loop::Builder& b, std::vector<Value> rows) {
+std::vector<Value> transposed(loop::Builder& b, std::vector<Value> rows) {
   const int n = static_cast<int>(rows.size());
   LUMEN_CHECK(n > 0 && (n & (n - 1)) == 0 && b.type(rows[0]).lanes == n, "{} rows", n);
   for (int d = n / 2; d >= 1; d /= 2) {

@@ -1,5 +1,5 @@
-// Copies operands into panels: dense f32 rows in private memory, straight, turned or gathered, unpacking formats on the
-// way. Proved by tests/kernel/synth/gemm/dot_tile_test.cpp and dot_format_test.cpp.
+// Copies operands into panels: dense f32 rows in private memory, straight, transposed or gathered, unpacking formats on
+// the way. Proved by tests/kernel/synth/gemm/dot_tile_test.cpp and dot_format_test.cpp.
 #pragma once
 
 #include "kernel/synth/gemm/dot_write.h"
@@ -27,6 +27,6 @@ void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, loop::V
 int64_t unpack_unit(const Format& f, int lanes);
 
 // The transpose of lanes x lanes numbers held in vectors.
-std::vector<loop::ValueId> turn(loop::Builder& b, std::vector<loop::ValueId> rows);
+std::vector<loop::ValueId> transposed(loop::Builder& b, std::vector<loop::ValueId> rows);
 
 }  // namespace lumen::synth

@@ -50,7 +50,7 @@ graph::ValueId decoded(const graph::Plan& plan, const graph::Group& group) {
 bool reads_short(const graph::Plan& plan, const graph::Group& group, int64_t elements) {
   return std::all_of(group.inputs.begin(), group.inputs.end(), [&](graph::ValueId v) {
     const graph::Type& type = plan.graph[v].type;
-    return graph::elements(type.shape).number() < elements || is_short_float(type.element);
+    return graph::elements(type.shape).number() < elements || is_16bit_float(type.element);
   });
 }
 
@@ -59,7 +59,8 @@ bool reads_short(const graph::Plan& plan, const graph::Group& group, int64_t ele
 Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
   const std::vector<int64_t> shape = extents_of(plan.graph[group.results.at(0)].type.shape);
   if (const graph::ValueId load = copied(plan, group); load >= 0)
-    if (auto turned = synthesize_turn(plan, group, load, group.results[0], target)) return *std::move(turned);
+    if (auto transposed = synthesize_transpose(plan, group, load, group.results[0], target))
+      return *std::move(transposed);
   if (const graph::ValueId blob = target.wave > 1 ? decoded(plan, group) : -1; blob >= 0)
     if (auto step = write_decode(plan.graph, blob, group.results[0], target)) {
       Synthesis out;
@@ -70,8 +71,8 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   draft.declare(group);
   loop::Builder& b = draft.b;
   const bool short_results = std::all_of(group.results.begin(), group.results.end(),
-                                         [&](graph::ValueId r) { return is_short_float(plan.graph[r].type.element); });
-  if (short_results) b.take_shortcuts({target.power2, target.reciprocal, ""});
+                                         [&](graph::ValueId r) { return is_16bit_float(plan.graph[r].type.element); });
+  if (short_results) b.use_fast_math({target.power2, target.reciprocal, ""});
   Body body(draft, plan, group, shape, {});
   // Tasks of a GPU are threads: a vector each, beside each other, of the bytes that one load takes.
   const bool threads = target.wave > 1;

@@ -18,8 +18,8 @@ namespace {
 constexpr int64_t kGrain = 16384;  // elements per task
 }
 
-std::optional<Synthesis> synthesize_turn(const graph::Plan& plan, const graph::Group& group, graph::ValueId load,
-                                         graph::ValueId result, const machine::Machine& target) {
+std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const graph::Group& group, graph::ValueId load,
+                                              graph::ValueId result, const machine::Machine& target) {
   const graph::Graph& g = plan.graph;
   const Access from = follow(plan, group, load);
   const bool in_memory = std::find(group.inputs.begin(), group.inputs.end(), from.source) != group.inputs.end();

@@ -62,10 +62,10 @@ const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::
 }
 
 const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
-                                             bool a_turned, bool b_turned, bool a_held) {
+                                             bool a_transposed, bool b_transposed, bool a_held) {
   for (const machine::MatrixRow& r : m.matrices)
     if (r.in_shared && r.a_held == a_held && r.n == n && r.acc == Scalar::f32 && r.a == factor && r.b == factor &&
-        r.a_turned == a_turned && r.b_turned == b_turned)
+        r.a_transposed == a_transposed && r.b_transposed == b_transposed)
       return &r;
   return nullptr;
 }
@@ -103,7 +103,7 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
     together_ = chunk_k_ / tile_.row->k;
     if (tile_.row->in_shared) {
       for (const Side side : {Side::a, Side::b})
-        LUMEN_CHECK(!is_turned(side) || tile_.stage_k % machine::kTurnedColumns == 0, "turned panels of {}",
+        LUMEN_CHECK(!is_transposed(side) || tile_.stage_k % machine::kTransposedColumns == 0, "turned panels of {}",
                     tile_.stage_k);
       for (Factor* f : {&a_, &c_}) {
         f->rows = f == &a_ ? tile_.m() : tile_.n();
@@ -139,12 +139,12 @@ int64_t BlockProduct::panel_bytes(Side side) const {
   return tile_.stage_k / chunk_k_ * f.chunk_bytes;
 }
 
-bool BlockProduct::is_turned(Side side) const {
-  return tile_.row && (side == Side::a ? tile_.row->a_turned : tile_.row->b_turned);
+bool BlockProduct::is_transposed(Side side) const {
+  return tile_.row && (side == Side::a ? tile_.row->a_transposed : tile_.row->b_transposed);
 }
 
-ValueId BlockProduct::turned_place(Side side, ValueId unit, ValueId k) {
-  LUMEN_CHECK(is_turned(side) && tile_.stage_k == machine::kTurnedColumns);
+ValueId BlockProduct::transposed_place(Side side, ValueId unit, ValueId k) {
+  LUMEN_CHECK(is_transposed(side) && tile_.stage_k == machine::kTransposedColumns);
   const int64_t units = kSwizzledRow / kUnit;
   const ValueId inside =
       b_.op(ScalarOp::xor_, b_.op(ScalarOp::rem_, unit, b_.i64(units)), b_.op(ScalarOp::rem_, k, b_.i64(units)));
@@ -153,7 +153,7 @@ ValueId BlockProduct::turned_place(Side side, ValueId unit, ValueId k) {
 }
 
 ValueId BlockProduct::place(Side side, ValueId row, ValueId unit) {
-  LUMEN_CHECK(!is_turned(side));
+  LUMEN_CHECK(!is_transposed(side));
   const Factor& f = side == Side::a ? a_ : c_;
   const int64_t units = f.row_bytes / kUnit;
   ValueId chunk = b_.i64(0), inside = unit;
@@ -301,18 +301,19 @@ void BlockProduct::begin(ValueId lane, const Held* held, Panel a, Panel b, bool 
                 across = b_.op(ScalarOp::rem_, group, b_.i64(tile_.groups_n));
   const int64_t step_bytes = tile_.row->k * scalar_bytes(tile_.factor);
   const int64_t steps = kSwizzledRow / step_bytes;
-  // Rows of one instruction lie one after the other, or (turned) in runs of as many bytes as a row else has; of those
-  // panels of kTurnedColumns lie behind each other.
+  // Rows of one instruction lie one after the other, or (transposed) in runs of as many bytes as a row else has; of
+  // those panels of kTransposedColumns lie behind each other.
   const auto at = [&](Side side, ValueId from, ValueId mine, int64_t tile, int64_t step) {
     const Factor& f = side == Side::a ? a_ : c_;
     const int64_t rows = side == Side::a ? tile_.step_m() : tile_.step_n();
     const int64_t tiles = side == Side::a ? tile_.tiles_m : tile_.tiles_n;
     const int64_t bytes =
-        is_turned(side) ? rows * scalar_bytes(tile_.factor) * machine::kTurnedColumns : rows * kSwizzledRow;
-    const int64_t turned_k = step * tile_.row->k, columns = machine::kTurnedColumns;
-    const int64_t inside = is_turned(side) ? turned_k / columns * f.rows * scalar_bytes(tile_.factor) * columns +
-                                                 turned_k % columns * kSwizzledRow
-                                           : step / steps * f.chunk_bytes + step % steps * step_bytes;
+        is_transposed(side) ? rows * scalar_bytes(tile_.factor) * machine::kTransposedColumns : rows * kSwizzledRow;
+    const int64_t transposed_k = step * tile_.row->k, columns = machine::kTransposedColumns;
+    const int64_t inside = is_transposed(side)
+                               ? transposed_k / columns * f.rows * scalar_bytes(tile_.factor) * columns +
+                                     transposed_k % columns * kSwizzledRow
+                               : step / steps * f.chunk_bytes + step % steps * step_bytes;
     return b_.add(b_.add(from, b_.mul(mine, b_.i64(bytes * tiles))), b_.i64(tile * bytes + inside));
   };
   for (int i = 0; i < tile_.tiles_m; ++i)

@@ -28,7 +28,7 @@ namespace lumen::synth {
 // Which instruction multiplies, and how the lanes of a block share a tile.
 struct BlockTile {
   const machine::MatrixRow* row = nullptr;  // null: fused multiply-adds
-  Scalar factor = Scalar::f32;              // what panels hold; u8: codes of a short float, the row knows which
+  Scalar factor = Scalar::f32;              // what panels hold; u8: codes of an 8-bit float, the row knows which
   int wave = 32;                            // lanes that execute an instruction together: a wave, or several
   int groups_m = 1, groups_n = 1;           // such groups, down and across the tile
   int tiles_m = 1, tiles_n = 1;             // instructions of a group
@@ -45,7 +45,7 @@ struct BlockTile {
 // that read their factors from shared memory, of `n` columns, are meant; `a_held`: the first one from registers.
 const machine::MatrixRow* find_matrix(const machine::Machine& m, const machine::Factor& factor, int size);
 const machine::MatrixRow* find_shared_matrix(const machine::Machine& m, const machine::Factor& factor, int n,
-                                             bool a_turned = false, bool b_turned = false, bool a_held = false);
+                                             bool a_transposed = false, bool b_transposed = false, bool a_held = false);
 
 class BlockProduct {
  public:
@@ -63,17 +63,20 @@ class BlockProduct {
   static int64_t panel_bytes(const machine::Machine& m, const BlockTile& tile, Side side);
   int64_t panel_bytes(Side side) const;
   int64_t unit_elements() const { return kUnit / scalar_bytes(tile_.factor); }
-  // Rows (of a turned factor: k) a multiple of kSwizzle apart lie as many times this apart.
-  int64_t row_bytes(Side side) const { return is_turned(side) ? kSwizzledRow : (side == Side::a ? a_ : c_).row_bytes; }
+  // Rows (of a transposed factor: k) a multiple of kSwizzle apart lie as many times this apart.
+  int64_t row_bytes(Side side) const {
+    return is_transposed(side) ? kSwizzledRow : (side == Side::a ? a_ : c_).row_bytes;
+  }
   int64_t units() const { return tile_.stage_k / unit_elements(); }  // of a row
   // Byte of a panel where unit `unit` of row `row` lies.
   loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit);
   // The same for `further` units behind one whose number is a multiple of `run` > further: a constant further where it
   // can be, so that lanes keep one address for all of them.
   loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit, int64_t further, int64_t run);
-  // Of a factor that the instruction wants turned: 16 bytes of rows beside each other, `unit` such units down, at k.
-  loop::ValueId turned_place(Side side, loop::ValueId unit, loop::ValueId k);
-  bool is_turned(Side side) const;
+  // Of a factor that the instruction wants transposed: 16 bytes of rows beside each other, `unit` such units down, at
+  // k.
+  loop::ValueId transposed_place(Side side, loop::ValueId unit, loop::ValueId k);
+  bool is_transposed(Side side) const;
 
   // In lane loops:
   void clear();

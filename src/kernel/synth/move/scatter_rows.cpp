@@ -279,7 +279,7 @@ class Scatter {
       return all;
     };
     vector_ = reaches(wanted) ? wanted : 1;
-    // Sums of short floats are half a line apart; two vectors hide more of the way to memory.
+    // Sums of 16-bit floats are half a line apart; two vectors hide more of the way to memory.
     ways_ = columns_.extents.size() == 1 && width_ % (2 * vector_ * target_.wave) == 0 ? 2 : 1;
     beside_ = ways_ > 1 ? target_.wave : width_ / vector_;
   }

@@ -37,7 +37,7 @@ struct CodeValues {
   std::vector<double> values;  // 2^bits
 };
 std::optional<CodeValues> values_by_code(const Format& f, const RoutineExpr& e);
-// The bits of codes that are turned round where the codes then count numbers, one by one from the least; else nothing.
+// The bits of codes that are reversed where the codes then count numbers, one by one from the least; else nothing.
 std::optional<int> counting(const std::vector<double>& values);
 
 // An expression constant over groups of `group` elements of the entered blocks, one lane per group.

@@ -18,7 +18,7 @@ struct StreamCodes {
   // Bits of four elements, each at the same place of its byte.
   struct Part {
     std::array<int64_t, 4> bytes{};  // of the unit
-    int mask = 255, flip = 0;        // bits that are kept; of those, turned round
+    int mask = 255, flip = 0;        // bits that are kept; of those, reversed
     int exponent = 0;                // the byte's lowest bit counts 2^exponent
   };
   // Four elements that meet one dot.
@@ -69,7 +69,7 @@ class StreamWords {
   const machine::Machine& m_;
   const StreamCodes& codes_;
   bool aligned_;
-  std::map<std::array<int64_t, 4>, int> flips_;  // of words that several parts share: turned round once
+  std::map<std::array<int64_t, 4>, int> flips_;  // of words that several parts share: reversed once
   // Every lane has a copy: constants, and what all lanes have, would be made anew for every use.
   static int64_t table_bytes(const StreamCodes& codes);
   loop::BufferId table_ = -1;

@@ -238,7 +238,7 @@ Value StreamFactor::words(Unpack& cursor, const std::vector<int64_t>& elements, 
   return b_.op(ScalarOp::xor_, x, b_.integer(int64_t{form_.flipped} * 0x01010101, type));
 }
 
-// Bytes of words as the lower ones of short floats with this upper one.
+// Bytes of words as the lower ones of 16-bit floats with this upper one.
 Value StreamFactor::below(Value words, int64_t upper) {
   const int lanes = b_.type(words).lanes * kWord;
   const BufferId at = b_.alloc(lanes, 16), out = b_.alloc(int64_t{lanes} * 2, 16);

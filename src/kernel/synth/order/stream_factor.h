@@ -1,4 +1,4 @@
-// Numbers of a packed row as a matrix instruction's factor, in the registers of a lane: short floats made of codes by
+// Numbers of a packed row as a matrix instruction's factor, in the registers of a lane: 16-bit floats made of codes by
 // as few operations as the format allows. What codes stand for is said apart: scales and offsets of groups, and a
 // constant that codes lack, belong to the f32 sums. Formats enter through their layouts and routines. Proved by
 // tests/kernel/synth/gemm/dot_stream_test.cpp.
@@ -17,7 +17,7 @@ namespace lumen::synth {
 // How a number gets into a register.
 struct FactorForm {
   enum class Kind : uint8_t {
-    plain,    // it is a short float in memory
+    plain,    // it is a 16-bit float in memory
     codes,    // a code of up to eight bits is the lower digits of an f16 from 1024 on
     pairs,    // two codes of four bits, those of a byte, are looked up at once
     values,   // what the code stands for, computed in f32
@@ -26,7 +26,7 @@ struct FactorForm {
   Scalar to = Scalar::bf16, from = Scalar::bf16;  // plain: what memory has
   ScaledForm scaled;
   int field = -1;    // of the codes
-  int flipped = 0;   // bits of a code that are turned round, so that codes count numbers
+  int flipped = 0;   // bits of a code that are reversed, so that codes count numbers
   double least = 0;  // the number of code 0 then
   PairTable::Shape table;
 

@@ -25,7 +25,7 @@ class RowKernel {
             const machine::Machine& target, Split split)
       : g_(plan.graph), facts_(facts), target_(target), split_(split), draft_(plan.graph), b_(draft_.b) {
     declare_reduce(draft_, group, facts, split, true);
-    if (finds_extremes_of_short()) b_.take_shortcuts({target.power2, target.reciprocal, ""});
+    if (finds_extremes_of_short()) b_.use_fast_math({target.power2, target.reciprocal, ""});
     body_ = std::make_unique<Body>(draft_, plan, group, facts.full, facts.barrier());
     lanes_ = target.f32_lanes();
     for (size_t d = 0; d < body_->extents().size(); ++d) {
@@ -71,9 +71,9 @@ class RowKernel {
   }
 
  private:
-  // Short floats are written, and beside them extremes of rows alone are found: as a map would compute them.
+  // 16-bit floats are written, and beside them extremes of rows alone are found: as a map would compute them.
   bool finds_extremes_of_short() const {
-    const auto is_short = [&](graph::ValueId v) { return is_short_float(g_[v].type.element); };
+    const auto is_short = [&](graph::ValueId v) { return is_16bit_float(g_[v].type.element); };
     const auto is_extreme = [&](graph::ValueId v) {
       return g_[v].attributes.reduction != graph::Reduction::sum && reads_short(g_[v].operands[0]);
     };
@@ -81,10 +81,10 @@ class RowKernel {
     return !results.empty() && facts_.kept_maps.empty() && std::all_of(results.begin(), results.end(), is_short) &&
            std::all_of(facts_.reduces.begin(), facts_.reduces.end(), is_extreme);
   }
-  // A short float, or a map of one.
+  // A 16-bit float, or a map of one.
   bool reads_short(graph::ValueId v) const {
     const graph::Node& n = g_[v];
-    return is_short_float(n.type.element) || (n.op == Op::map_ && n.operands.size() == 1 && reads_short(n.operands[0]));
+    return is_16bit_float(n.type.element) || (n.op == Op::map_ && n.operands.size() == 1 && reads_short(n.operands[0]));
   }
 
   // A wave takes one row, or a part of it. Runs begin where vectors and what formats unpack together begin.
@@ -322,12 +322,12 @@ class RowKernel {
     }
     for (const graph::ValueId r : passes_->results_of(pass)) store_result(r);
   }
-  // What is computed for a short float alone, as a map would.
+  // What is computed for a 16-bit float alone, as a map would.
   void store_result(graph::ValueId r) {
-    const bool is_short = is_short_float(g_[r].type.element);
-    if (is_short) b_.take_shortcuts({target_.power2, target_.reciprocal, ""});
+    const bool is_short = is_16bit_float(g_[r].type.element);
+    if (is_short) b_.use_fast_math({target_.power2, target_.reciprocal, ""});
     body_->store(r, body_->value(r));
-    if (is_short && !finds_extremes_of_short()) b_.take_shortcuts({});
+    if (is_short && !finds_extremes_of_short()) b_.use_fast_math({});
   }
 
   struct Resident {

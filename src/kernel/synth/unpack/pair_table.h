@@ -14,7 +14,7 @@ namespace lumen::synth {
 class PairTable {
  public:
   struct Shape {
-    std::vector<uint16_t> values;  // the sixteen: bits of short floats, or bytes
+    std::vector<uint16_t> values;  // the sixteen: bits of 16-bit floats, or bytes
     bool bytes = false;
     int field = -1;  // of the codes
     int copies = 1;

@@ -39,7 +39,7 @@ class Method {
   bool is_frozen() const { return !changes_.empty(); }
   const std::vector<Parameter>& trained() const { return trained_; }  // weights and learned fields, or adapters
   const Holding& held() const { return held_; }
-  // Products round what they multiply to a short float.
+  // Products round what they multiply to a 16-bit float.
   bool has_short_products() const { return options_.products.scalar != Scalar::f32; }
   const Optimizer& optimizer() const { return optimizer_; }
   const std::vector<graph::FormatAssignment>& roundings() const { return roundings_; }

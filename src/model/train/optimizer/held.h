@@ -1,7 +1,7 @@
-// Parameters held in a short float between steps: half the memory of f32. A step computes the new value in f32 and
+// Parameters held in a 16-bit float between steps: half the memory of f32. A step computes the new value in f32 and
 // rounds it stochastically: up with the probability that its distance to the lower neighbour gives, so that moves
-// smaller than a step of the short float are not lost on average. What is drawn is a function of (run, step, parameter,
-// element). Proved by tests/model/train/optimizer/held_test.cpp.
+// smaller than a step of the 16-bit float are not lost on average. What is drawn is a function of (run, step,
+// parameter, element). Proved by tests/model/train/optimizer/held_test.cpp.
 #pragma once
 
 #include <cstdint>

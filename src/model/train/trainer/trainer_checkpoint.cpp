@@ -65,7 +65,7 @@ void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const
 void take(const TensorFile& file, const std::string& name, const std::string& folder, run::DeviceTensor& to) {
   const StoredTensor& stored = file.get(name_in(file, name));
   const TensorSpec expected = spec_of(name, to.type());
-  // Files know short floats as types of numbers, a run may hold them as a format.
+  // Files know 16-bit floats as types of numbers, a run may hold them as a format.
   const FormatRef& format = expected.element.format;
   const bool same_element = stored.element == expected.element ||
                             (format && !stored.element.format && is_plain(*format, stored.element.scalar));

@@ -39,13 +39,14 @@ class CpuDevice : public Device {
     return loader_({reinterpret_cast<const uint8_t*>(object.data()), object.size()});
   }
 
-  void launch(void* kernel, std::span<void* const> buffers, const Spread& spread, LaunchStatus* status) override {
+  void launch(void* kernel, std::span<void* const> buffers, const LaunchConfig& launch_config,
+              LaunchStatus* status) override {
     const auto run = reinterpret_cast<KernelFunction>(kernel);
     Failure failure{};
-    if (!spread.small) {
-      failure = threads_.run(run, buffers.data(), spread.tasks);
-    } else if (spread.tasks > 0) {
-      run(buffers.data(), 0, spread.tasks, failure.data());
+    if (!launch_config.small) {
+      failure = threads_.run(run, buffers.data(), launch_config.tasks);
+    } else if (launch_config.tasks > 0) {
+      run(buffers.data(), 0, launch_config.tasks, failure.data());
     }
     if (status->code == 0 && failure[0] != 0) *status = {failure[0], failure[1]};
   }

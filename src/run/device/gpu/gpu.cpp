@@ -215,15 +215,17 @@ class GpuDevice : public Device {
   std::unique_ptr<Module> load(std::string_view object) override { return load_gpu_code(context_, object); }
 
   bool is_asynchronous() const override { return true; }
-  void launch(void* kernel, std::span<void* const> buffers, const Spread& spread, LaunchStatus* status) override {
-    if (spread.blocks == 0) return;
+  void launch(void* kernel, std::span<void* const> buffers, const LaunchConfig& launch_config,
+              LaunchStatus* status) override {
+    if (launch_config.blocks == 0) return;
     LUMEN_CHECK(buffers.size() < kMostBuffers, "a kernel with {} buffers", buffers.size());
-    const bool fits = spread.blocks <= kLargestGrid &&
-                      (context_->vendor() != GpuVendor::hip || spread.blocks * spread.threads <= kLargestGridInThreads);
+    const bool fits =
+        launch_config.blocks <= kLargestGrid &&
+        (context_->vendor() != GpuVendor::hip || launch_config.blocks * launch_config.threads <= kLargestGridInThreads);
     if (!fits)
       throw Error(Exit::hardware,
                   fmt::format("{}: a kernel wants {} blocks of {} threads, more than a launch can have",
-                              context_->title(), spread.blocks, spread.threads),
+                              context_->title(), launch_config.blocks, launch_config.threads),
                   "choose a smaller batch or context");
     // One address after the other, as the kernel declares them; the size tells the driver how many.
     std::array<void*, kMostBuffers> arguments;
@@ -237,19 +239,19 @@ class GpuDevice : public Device {
     context_->use();
     if (follows_ && std::exchange(within_program_, true)) {
       const LaunchAttribute follows{LaunchAttribute::kFollows, {}, {1}};
-      const FollowerLaunch launch{{static_cast<unsigned>(spread.blocks), 1, 1},
-                                  {static_cast<unsigned>(spread.threads), 1, 1},
-                                  static_cast<unsigned>(spread.shared_bytes),
+      const FollowerLaunch launch{{static_cast<unsigned>(launch_config.blocks), 1, 1},
+                                  {static_cast<unsigned>(launch_config.threads), 1, 1},
+                                  static_cast<unsigned>(launch_config.shared_bytes),
                                   context_->stream(),
                                   &follows,
                                   1};
       context_->check(gpu.launch_follower(&launch, kernel, nullptr, extra), "launch_follower");
       return;
     }
-    context_->check(
-        gpu.launch(kernel, static_cast<unsigned>(spread.blocks), 1, 1, static_cast<unsigned>(spread.threads), 1, 1,
-                   static_cast<unsigned>(spread.shared_bytes), context_->stream(), nullptr, extra),
-        "launch");
+    context_->check(gpu.launch(kernel, static_cast<unsigned>(launch_config.blocks), 1, 1,
+                               static_cast<unsigned>(launch_config.threads), 1, 1,
+                               static_cast<unsigned>(launch_config.shared_bytes), context_->stream(), nullptr, extra),
+                    "launch");
   }
   void synchronize() override {
     between_programs();

@@ -1,5 +1,5 @@
-// See gpu_product.h. Libraries think in columns: what lies row after row is to them the turned matrix, so they are
-// asked for turned(result) = turned(right) . turned(left).
+// See gpu_product.h. Libraries think in columns: what lies row after row is to them the transposed matrix, so they are
+// asked for transposed(result) = transposed(right) . transposed(left).
 #include "run/device/gpu/gpu_product.h"
 
 #include <array>
@@ -104,20 +104,20 @@ class GpuProduct : public Product {
     const ProductNumbers& n = s.numbers;
     l.context->use();
     l.check(s.work_create(&work_.handle, n.compute_f32, type_number(Scalar::f32)), "work_create");
-    const auto turn = [&](int attribute, bool turned) {
-      const int32_t value = turned ? n.turned : n.as_it_is;
+    const auto turn = [&](int attribute, bool transposed) {
+      const int32_t value = transposed ? n.transposed : n.as_it_is;
       l.check(s.work_set(work_.handle, attribute, &value, sizeof value), "work_set");
     };
-    turn(n.work_turns_a, what.right_turned);
-    turn(n.work_turns_b, what.left_turned);
+    turn(n.work_transposes_a, what.right_transposed);
+    turn(n.work_transposes_b, what.left_transposed);
     // Rows as they lie: so many of them, so many numbers in each.
     const auto matrix = [&](Described& to, int type, int64_t rows, int64_t columns) {
       l.check(s.matrix_create(&to.handle, type, static_cast<uint64_t>(columns), static_cast<uint64_t>(rows), columns),
               "matrix_create");
     };
     const int operands = type_number(what.operands, what.code);
-    matrix(left_, operands, what.left_turned ? what.k : what.m, what.left_turned ? what.m : what.k);
-    matrix(right_, operands, what.right_turned ? what.n : what.k, what.right_turned ? what.k : what.n);
+    matrix(left_, operands, what.left_transposed ? what.k : what.m, what.left_transposed ? what.m : what.k);
+    matrix(right_, operands, what.right_transposed ? what.n : what.k, what.right_transposed ? what.k : what.n);
     matrix(result_, type_number(what.result), what.m, what.n);
   }
 

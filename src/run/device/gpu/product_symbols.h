@@ -14,12 +14,12 @@ namespace lumen::run {
 // Where the two libraries number the same thing differently, or lay it out.
 struct ProductNumbers {
   int compute_f32 = 0;
-  int as_it_is = 0, turned = 0;               // operations
-  int work_scales_a = 0, work_scales_b = 0;   // attributes of a work: addresses of one f32,
-  int work_turns_a = 0, work_turns_b = 0;     // and operations
-  int wish_scratch = 0, wish_sums = -1;       // attributes of wishes; -1: has none
-  size_t found_bytes = 0, found_scratch = 0;  // of an answer: its size, where its scratch stands,
-  size_t found_error = 0;                     // and where its error does
+  int as_it_is = 0, transposed = 0;                  // operations
+  int work_scales_a = 0, work_scales_b = 0;          // attributes of a work: addresses of one f32,
+  int work_transposes_a = 0, work_transposes_b = 0;  // and operations
+  int wish_scratch = 0, wish_sums = -1;              // attributes of wishes; -1: has none
+  size_t found_bytes = 0, found_scratch = 0;         // of an answer: its size, where its scratch stands,
+  size_t found_error = 0;                            // and where its error does
 };
 
 struct ProductSymbols {

@@ -31,7 +31,7 @@ std::unique_ptr<Module> load_here(std::span<const uint8_t> object) {
   return std::make_unique<CodeHere>(object);
 }
 
-Spread spread_of(const loop::Kernel& kernel, const machine::Machine& machine, bool small) {
+LaunchConfig launch_config_of(const loop::Kernel& kernel, const machine::Machine& machine, bool small) {
   // Code for processors on a device with a grid, as tests have it: one task per block.
   if (machine.kind == machine::Kind::cpu) return {kernel.tasks, small, kernel.tasks, 1, 0};
   const emit::LaunchShape shape = emit::launch_shape(kernel, machine);
@@ -112,7 +112,7 @@ std::vector<void*> KernelCache::get(std::span<const loop::Kernel* const> kernels
   for (Entry& entry : missing) {
     modules_.push_back(load(entry));
     ++(entry.on_disk ? report->cached : report->compiled);
-    const int64_t shared_bytes = spread_of(*entry.kernel, device_->machine(), false).shared_bytes;
+    const int64_t shared_bytes = launch_config_of(*entry.kernel, device_->machine(), false).shared_bytes;
     loaded_[entry.key] = modules_.back()->find(emit::symbol_name(*entry.kernel), shared_bytes);
   }
   std::vector<void*> functions;

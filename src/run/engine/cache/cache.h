@@ -24,7 +24,7 @@ namespace lumen::run {
 std::unique_ptr<Module> load_here(std::span<const uint8_t> object);
 
 // How a device spreads a kernel.
-Spread spread_of(const loop::Kernel& kernel, const machine::Machine& machine, bool small);
+LaunchConfig launch_config_of(const loop::Kernel& kernel, const machine::Machine& machine, bool small);
 
 class KernelCache {
  public:

@@ -79,7 +79,7 @@ int64_t scratch_bytes(const Synthesis& s) {
 }
 
 // Machine code of every step, by synthesis.
-std::vector<std::vector<void*>> find_functions(const Workshop& shop, std::span<const Synthesis> parts,
+std::vector<std::vector<void*>> find_functions(const CompileContext& shop, std::span<const Synthesis> parts,
                                                CompileReport* report) {
   std::vector<const loop::Kernel*> kernels;
   for (const Synthesis& s : parts)
@@ -95,7 +95,7 @@ std::vector<std::vector<void*>> find_functions(const Workshop& shop, std::span<c
 }
 
 // Steps of one group share scratch; groups use the same scratch one after another.
-void list_steps(const Workshop& shop, const Synthesis& s, const std::vector<void*>& functions,
+void list_steps(const CompileContext& shop, const Synthesis& s, const std::vector<void*>& functions,
                 const std::function<Place(int)>& value, int64_t scratch_at, std::vector<Launch>* out) {
   std::vector<Place> scratch;
   for (const int64_t bytes : s.scratch) {
@@ -107,7 +107,7 @@ void list_steps(const Workshop& shop, const Synthesis& s, const std::vector<void
     Launch& launch = out->emplace_back();
     launch.kernel = functions[i];
     const bool small = step.flops + step.bytes > 0 && step.flops < kSmallFlops && step.bytes < kSmallBytes;
-    launch.spread = spread_of(step.kernel, shop.device->machine(), small);
+    launch.launch_config = launch_config_of(step.kernel, shop.device->machine(), small);
     launch.plan = step.plan;
     launch.flops = step.flops;
     launch.bytes = step.bytes;
@@ -128,13 +128,13 @@ bool interchangeable(const Synthesis& a, const Synthesis& b) {
   return true;
 }
 
-std::string plan_key(const Workshop& shop, const DistinctKernels& kernels, size_t i, bool exact) {
+std::string plan_key(const CompileContext& shop, const DistinctKernels& kernels, size_t i, bool exact) {
   return shop.tuner->key_of((exact ? "exact " : "") + kernels.forms[i].meaning);
 }
 
 // Replaces plans by those that were measured to be faster; true by distinct form where a measurement exists.
-std::vector<bool> use_remembered_plans(const Workshop& shop, const graph::Plan& plan, const CompileOptions& options,
-                                       DistinctKernels* kernels) {
+std::vector<bool> use_remembered_plans(const CompileContext& shop, const graph::Plan& plan,
+                                       const CompileOptions& options, DistinctKernels* kernels) {
   std::vector<bool> settled(kernels->distinct.size(), true);
   for (size_t i = 0; i < settled.size() && shop.tuner; ++i) {
     Synthesis& s = kernels->distinct[i];
@@ -155,19 +155,20 @@ std::vector<bool> use_remembered_plans(const Workshop& shop, const graph::Plan& 
 }
 
 // The other plans of a distinct form are synthesized and compiled when its last step has run for a while.
-std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<const graph::Pipeline>& pipeline,
-                                  const DistinctKernels& kernels, size_t i, const std::vector<void*>& functions,
-                                  const CompileOptions& options) {
+std::shared_ptr<Autotuner> make_trial(const CompileContext& shop,
+                                      const std::shared_ptr<const graph::Pipeline>& pipeline,
+                                      const DistinctKernels& kernels, size_t i, const std::vector<void*>& functions,
+                                      const CompileOptions& options) {
   const Synthesis& s = kernels.distinct[i];
   if (s.candidates < 2) return nullptr;
   const std::string key = plan_key(shop, kernels, i, options.exact);
   const synth::Step& last = s.steps.back();
   const std::weak_ptr<Tuner> tuner = shop.tuner;
-  const auto place = std::make_shared<std::weak_ptr<Trial>>();
+  const auto place = std::make_shared<std::weak_ptr<Autotuner>>();
   auto job = [place, pipeline, key, exact = options.exact, products = options.products.scalar, first = s,
               cache = shop.cache, device = shop.device, number = kernels.first[i], form = kernels.forms[i]] {
     const graph::Group& group = pipeline->plan.groups[number];
-    std::vector<Trial::Plan> others;
+    std::vector<Autotuner::Plan> others;
     for (int candidate = 1; candidate < first.candidates; ++candidate) {
       if (place->expired()) return;
       const Synthesis other =
@@ -176,23 +177,24 @@ std::shared_ptr<Trial> make_trial(const Workshop& shop, const std::shared_ptr<co
       const loop::Kernel* kernel = &other.steps.back().kernel;
       CompileReport report;
       others.push_back({cache->get({&kernel, 1}, 1, &report)[0],
-                        spread_of(*kernel, device->machine(), false),
+                        launch_config_of(*kernel, device->machine(), false),
                         other.steps.back().plan + ", tuned",
                         {candidate, hash_of(other)}});
     }
-    if (const auto trial = place->lock()) trial->offer(std::move(others));
+    if (const auto autotuner = place->lock()) autotuner->offer(std::move(others));
   };
-  auto trial = std::make_shared<Trial>(
-      Trial::Plan{functions.back(), spread_of(last.kernel, shop.device->machine(), false), last.plan, {0, "model"}},
+  auto autotuner = std::make_shared<Autotuner>(
+      Autotuner::Plan{
+          functions.back(), launch_config_of(last.kernel, shop.device->machine(), false), last.plan, {0, "model"}},
       [tuner, job = std::move(job)] {
         if (const auto t = tuner.lock()) t->later(job);
       },
-      [tuner, key](const Trial::Plan& best) {
+      [tuner, key](const Autotuner::Plan& best) {
         if (const auto t = tuner.lock())
           t->later([raw = t.get(), key, chosen = best.chosen] { raw->remember(key, chosen); });
       });
-  *place = trial;
-  return trial;
+  *place = autotuner;
+  return autotuner;
 }
 
 // A library's product in place of all steps of a group.
@@ -232,7 +234,7 @@ std::string hash_of(const Synthesis& s) {
   return hash_text(text).hex();
 }
 
-LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& options) {
+LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto shared = std::make_shared<const graph::Pipeline>(run_pipeline(g, options, shop.device->machine()));
   const graph::Pipeline& pipeline = *shared;
@@ -249,7 +251,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
   if (!options.lender || !options.lender->lend(list.arena_bytes))
     require_memory(*shop.device, fmt::format("'{}'", g.name), {{"values of its kernels", list.arena_bytes}});
   const auto functions = find_functions(shop, kernels.distinct, &list.report);
-  std::vector<std::shared_ptr<Trial>> trials(kernels.distinct.size());
+  std::vector<std::shared_ptr<Autotuner>> trials(kernels.distinct.size());
   for (size_t i = 0; i < trials.size(); ++i)
     if (!settled[i]) trials[i] = make_trial(shop, shared, kernels, i, functions[i], options);
   const std::vector<ChosenProduct> products = choose_products(shop, plan, options, kernels);
@@ -262,7 +264,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
       list.launches.push_back(product_launch(kernels.distinct[which], products[which], value));
     } else {
       list_steps(shop, kernels.distinct[which], functions[which], value, scratch_at, &list.launches);
-      list.launches.back().trial = list.launches.back().spread.small ? nullptr : trials[which];
+      list.launches.back().autotuner = list.launches.back().launch_config.small ? nullptr : trials[which];
     }
     for (size_t k = first; k < list.launches.size(); ++k) {
       list.launches[k].blamed = graph::subject(plan.graph, plan.groups[i]);
@@ -283,7 +285,7 @@ LaunchList compile(const Workshop& shop, const Graph& g, const CompileOptions& o
   return list;
 }
 
-int64_t arena_bytes(const Workshop& shop, const Graph& g, const CompileOptions& options) {
+int64_t arena_bytes(const CompileContext& shop, const Graph& g, const CompileOptions& options) {
   const graph::Pipeline pipeline = run_pipeline(g, options, shop.device->machine());
   DistinctKernels kernels = synthesize_distinct(pipeline.plan, shop.device->machine(),
                                                 {options.exact, options.candidate, options.products.scalar});
@@ -291,7 +293,7 @@ int64_t arena_bytes(const Workshop& shop, const Graph& g, const CompileOptions& 
   return saturating_sum(aligned(pipeline.memory.arena_bytes), most_scratch(kernels));
 }
 
-std::vector<Launch> compile_steps(const Workshop& shop, const Synthesis& steps, const std::vector<Place>& values,
+std::vector<Launch> compile_steps(const CompileContext& shop, const Synthesis& steps, const std::vector<Place>& values,
                                   int64_t scratch_at, CompileReport* report) {
   std::vector<Launch> launches;
   const auto functions = find_functions(shop, {&steps, 1}, report);

@@ -11,7 +11,7 @@
 namespace lumen::run {
 
 // What a compilation works with.
-struct Workshop {
+struct CompileContext {
   std::shared_ptr<Device> device;
   std::shared_ptr<KernelCache> cache;
   int threads = 1;
@@ -20,13 +20,13 @@ struct Workshop {
       nullptr;  // keeps what was measured of libraries (product_choice.h); null: none is used
 };
 
-LaunchList compile(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
+LaunchList compile(const CompileContext& shop, const graph::Graph& g, const CompileOptions& options);
 
 // The graph's passes as they are for a machine: memory of GPUs is dear, so what a very large weight decodes to is not
 // written out there.
 graph::Pipeline run_pipeline(const graph::Graph& g, const CompileOptions& options, const machine::Machine& machine);
 // LaunchList::arena_bytes of that, without any code.
-int64_t arena_bytes(const Workshop& shop, const graph::Graph& g, const CompileOptions& options);
+int64_t arena_bytes(const CompileContext& shop, const graph::Graph& g, const CompileOptions& options);
 
 // Up to where the next value in a block of memory may begin.
 int64_t aligned(int64_t bytes);
@@ -35,7 +35,7 @@ int64_t aligned(int64_t bytes);
 std::string hash_of(const synth::Synthesis& s);
 
 // Steps that belong to no plan: values are numbered by the caller, scratch is placed from `scratch_at` on.
-std::vector<Launch> compile_steps(const Workshop& shop, const synth::Synthesis& steps, const std::vector<Place>& values,
-                                  int64_t scratch_at, CompileReport* report);
+std::vector<Launch> compile_steps(const CompileContext& shop, const synth::Synthesis& steps,
+                                  const std::vector<Place>& values, int64_t scratch_at, CompileReport* report);
 
 }  // namespace lumen::run

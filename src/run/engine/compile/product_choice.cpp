@@ -23,7 +23,7 @@ constexpr double kTolerance = 0.05;  // times their size: more than any rounding
 // One product both ways, over one block of memory.
 class Comparison {
  public:
-  Comparison(const Workshop& shop, const graph::Graph& g, const GroupForm& form, const synth::Synthesis& own,
+  Comparison(const CompileContext& shop, const graph::Graph& g, const GroupForm& form, const synth::Synthesis& own,
              const ChosenProduct& chosen, const machine::DenseProduct& what)
       : device_(shop.device) {
     std::vector<Place> places(form.values.size());
@@ -115,7 +115,7 @@ class Comparison {
     for (const Launch& launch : own_) {
       std::vector<void*> buffers;
       for (const Place& place : launch.places) buffers.push_back(base_ + place.at);
-      device_->launch(launch.kernel, buffers, launch.spread, status_);
+      device_->launch(launch.kernel, buffers, launch.launch_config, status_);
     }
   }
 
@@ -140,8 +140,8 @@ std::string name_of(const machine::DenseProduct& d, const std::string& library) 
 
 }  // namespace
 
-std::vector<ChosenProduct> choose_products(const Workshop& shop, const graph::Plan& plan, const CompileOptions& options,
-                                           const DistinctKernels& kernels) {
+std::vector<ChosenProduct> choose_products(const CompileContext& shop, const graph::Plan& plan,
+                                           const CompileOptions& options, const DistinctKernels& kernels) {
   std::vector<ChosenProduct> out(kernels.distinct.size());
   if (!shop.products) return out;
   const std::string library = shop.device->open_products();

@@ -142,15 +142,15 @@ class CompiledProgram : public Program {
     Clock::time_point last = Clock::now();
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      if (launch.trial) {
-        const Trial::Plan& plan = launch.trial->next();
-        device_->launch(plan.kernel, buffers_[i], plan.spread, &status);
+      if (launch.autotuner) {
+        const Autotuner::Plan& plan = launch.autotuner->next();
+        device_->launch(plan.kernel, buffers_[i], plan.launch_config, &status);
       } else {
         start(i, &status);
       }
       const Clock::time_point now = Clock::now();
       const double seconds = std::chrono::duration<double>(now - last).count();
-      if (launch.trial) launch.trial->record(seconds);
+      if (launch.autotuner) launch.autotuner->record(seconds);
       times_[i] += seconds;
       last = now;
       if (status.code != 0) throw guard_error(list_.graph, launch.blamed, status);
@@ -190,7 +190,7 @@ class CompiledProgram : public Program {
   }
 
   const std::string& plan_of(const Launch& launch) const {
-    return launch.trial ? launch.trial->best().plan : launch.plan;
+    return launch.autotuner ? launch.autotuner->best().plan : launch.plan;
   }
 
   // Factors of products that are parameters, perhaps converted on their way.
@@ -221,7 +221,7 @@ class CompiledProgram : public Program {
     if (launch.product) {
       launch.product->multiply(buffers_[i]);
     } else {
-      device_->launch(launch.kernel, buffers_[i], launch.spread, status);
+      device_->launch(launch.kernel, buffers_[i], launch.launch_config, status);
     }
   }
 

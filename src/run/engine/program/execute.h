@@ -21,12 +21,12 @@ struct Place {
 struct Launch {
   void* kernel = nullptr;            // as the device has loaded it
   std::shared_ptr<Product> product;  // in its place: a library's product
-  Spread spread;
+  LaunchConfig launch_config;
   std::vector<Place> places;                // one per buffer
   std::string name, plan, label;            // kernel, synthesizer's plan, what it computes
   double flops = 0, bytes = 0, cycles = 0;  // cycles: estimate, of one core
   graph::ValueId blamed = -1;               // node whose guard this is
-  std::shared_ptr<Trial> trial;             // other plans of this kernel; null: there are none, or none are tried
+  std::shared_ptr<Autotuner> autotuner;     // other plans of this kernel; null: there are none, or none are tried
 };
 
 struct ProgramInput {

@@ -23,12 +23,12 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-Trial::Trial(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided)
+Autotuner::Autotuner(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided)
     : ask_(std::move(ask)), decided_(std::move(decided)) {
   plans_.emplace_back().plan = std::make_unique<Plan>(std::move(first));
 }
 
-const Trial::Plan& Trial::next() {
+const Autotuner::Plan& Autotuner::next() {
   if (state_ == State::asked && offered_.load(std::memory_order_acquire)) {
     for (Plan& plan : others_) plans_.emplace_back().plan = std::make_unique<Plan>(std::move(plan));
     others_.clear();
@@ -38,7 +38,7 @@ const Trial::Plan& Trial::next() {
   return *plans_[current_].plan;
 }
 
-void Trial::record(double seconds) {
+void Autotuner::record(double seconds) {
   if (state_ == State::waiting) {
     taken_ += seconds;
     if (taken_ < kWorthSeconds) return;
@@ -51,13 +51,13 @@ void Trial::record(double seconds) {
   }
 }
 
-void Trial::offer(std::vector<Plan> others) {
+void Autotuner::offer(std::vector<Plan> others) {
   others_ = std::move(others);
   offered_.store(true, std::memory_order_release);
 }
 
 // Plans take turns, so that what else happens on the machine meets all of them alike.
-void Trial::advance() {
+void Autotuner::advance() {
   for (size_t step = 1; step <= plans_.size(); ++step) {
     Tried& tried = plans_[(current_ + step) % plans_.size()];
     if (tried.dropped || tried.seconds.size() >= kRounds) continue;
@@ -73,7 +73,7 @@ void Trial::advance() {
   decide();
 }
 
-void Trial::decide() {
+void Autotuner::decide() {
   double least = kGain * median(plans_[0].seconds);
   for (size_t i = 1; i < plans_.size(); ++i) {
     if (plans_[i].dropped || median(plans_[i].seconds) >= least) continue;

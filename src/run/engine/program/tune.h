@@ -31,16 +31,16 @@ double median(std::vector<double> x);  // of one number at least
 
 // One kernel of one program in several plans. next() and record() belong to the thread that runs the program, offer()
 // to any other.
-class Trial {
+class Autotuner {
  public:
   struct Plan {
     void* kernel = nullptr;  // as the device has loaded it
-    Spread spread;
+    LaunchConfig launch_config;
     std::string plan;
     ChosenPlan chosen;
   };
   // `ask` is called once, when the kernel has taken long enough to be worth it; `decided` with the winner.
-  Trial(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided);
+  Autotuner(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided);
 
   const Plan& next();           // the plan of the coming launch
   void record(double seconds);  // how long that launch took

@@ -50,7 +50,7 @@ TEST(SynthAttendStream, GroupsTakeTurns) {
   turns({.queries = 40, .keys = 130, .depth = 16, .window = 4}, 160);
 }
 
-// Maxima of tiles that grow beyond what powers may become without sums being multiplied, and some that fall.
+// Maxima of tiles that grow beyond what probabilities may become without sums being multiplied, and some that fall.
 TEST(SynthAttendStream, MaximaGrow) {
   constexpr int64_t kKeys = 700, kDepth = 16;
   std::vector<double> q(64 * kDepth, 0), k(kKeys * kDepth, 0);

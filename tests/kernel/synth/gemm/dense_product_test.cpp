@@ -28,7 +28,7 @@ std::string inputs(const std::string& a, const std::string& b, const std::string
 TEST(DenseProduct, EveryOrderIsAProduct) {
   struct Case {
     const char *a, *b, *indices, *shape;
-    bool left_turned, right_turned;
+    bool left_transposed, right_transposed;
     int64_t m, n;
     int left;  // whose rows are the result's
   };
@@ -46,8 +46,8 @@ TEST(DenseProduct, EveryOrderIsAProduct) {
                                                  .n = c.n,
                                                  .k = 40,
                                                  .operands = Scalar::bf16,
-                                                 .left_turned = c.left_turned,
-                                                 .right_turned = c.right_turned}))
+                                                 .left_transposed = c.left_transposed,
+                                                 .right_transposed = c.right_transposed}))
         << c.indices;
     EXPECT_EQ(d->values, (std::vector<graph::ValueId>{c.left, 1 - c.left, 2})) << c.indices;
   }
@@ -97,7 +97,7 @@ TEST(DenseProduct, CodesMayHaveScales) {
   const auto d =
       dense(scaled + "  %8 = map %7 (%0: f32) { %1 = cast bf16 %0 } -> %1 : tensor<24x32xbf16>\n  return r = %8\n");
   ASSERT_TRUE(d);
-  EXPECT_TRUE(d->product.code && d->product.scales && d->product.right_turned && !d->product.left_turned);
+  EXPECT_TRUE(d->product.code && d->product.scales && d->product.right_transposed && !d->product.left_transposed);
   EXPECT_EQ(d->product.result, Scalar::bf16);
   EXPECT_EQ(d->values, (std::vector<graph::ValueId>{0, 1, 2, 3, 8}));
   EXPECT_FALSE(dense("  return r = %6\n")) << "codes without scales";

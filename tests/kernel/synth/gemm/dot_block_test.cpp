@@ -87,7 +87,7 @@ void check(const machine::Machine& m, const Graph& g, bool exact, std::set<std::
     for (const auto& [load, made] : d.before) kind.push_back(load);
     if (!prepared.insert(kind).second && (!plans || prepared.size() > 1)) continue;
     synth::BlockPlan& t = d.plan;
-    if (plans && t.stages > 2 * t.unrolled && t.parts == 1 && t.walk.walkers == 0) {
+    if (plans && t.stages > 2 * t.unrolled && t.parts == 1 && t.scheduler.persistent_blocks == 0) {
       t.part = (t.stages / 2 + t.unrolled - 1) / t.unrolled * t.unrolled;
       t.parts = (t.stages + t.part - 1) / t.part;
     }
@@ -149,7 +149,7 @@ TEST(DotBlock, EveryKindOfFormat) {
 }
 
 // Both operands in codes of eight bits that the machine multiplies, in every order; other pairs are unpacked.
-TEST(DotBlock, ShortFloatsOfBothOperands) {
+TEST(DotBlock, SixteenBitFloatsOfBothOperands) {
   for (const auto& [name, format] :
        {std::pair{"sm_90a", "fp8_e4m3"}, std::pair{"sm_89", "fp8_e5m2"}, std::pair{"gfx942", "fp8_e4m3fnuz"},
         std::pair{"gfx950", "fp8_e4m3"}, std::pair{"gfx1201", "fp8_e5m2"}}) {
@@ -179,7 +179,7 @@ TEST(DotBlock, ShortFloatsOfBothOperands) {
   }
 }
 
-// Few walkers over several tiles: ragged, in batches, with two summed indices; what is left cut along K.
+// Few persistent_blocks over several tiles: ragged, in batches, with two summed indices; what is left cut along K.
 TEST(DotBlock, WalkersAndSegmentsOfTheLastTiles) {
   for (const char* name : {"sm_90a", "sm_80"}) {
     machine::Machine m = *machine::find_machine(name);
@@ -201,9 +201,9 @@ TEST(DotBlock, WalkersAndSegmentsOfTheLastTiles) {
       t.buffers = 4;
       const int64_t tiles = p.outer_extent() * t.m_tiles * t.n_tiles;
       if (streams) {
-        ASSERT_TRUE(synth::TileWalk::can_stream(tiles, t.stages, m.units)) << tiles << " tiles of " << t.stages;
+        ASSERT_TRUE(synth::TileScheduler::can_stream(tiles, t.stages, m.units)) << tiles << " tiles of " << t.stages;
       }
-      t.walk = {tiles, t.stages, m.units, streams};
+      t.scheduler = {tiles, t.stages, m.units, streams};
       EXPECT_NE(synth::describe(t, p).find(streams ? "streams 2" : "walkers 2"), std::string::npos);
       check_plan(m, plan, synth::BlockDot{p, p, t, {}, 0});
     };

@@ -64,7 +64,7 @@ TEST(DotGroup, BlocksBesideStreams) {
   }
 }
 
-TEST(DotGroup, ShortFloats) {
+TEST(DotGroup, SixteenBitFloats) {
   check_experts({.rows = 37, .scalar = Scalar::bf16},
                 {.tolerance = 2e-2, .machines = {"amx", "avx512-bf16", "x86-64-v3"}});
 }

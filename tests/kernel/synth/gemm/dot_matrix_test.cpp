@@ -1,5 +1,5 @@
 // needs: none. Dots with many rows: integers equal exact sums over the same quantized activations and stay as close to
-// the unquantized sums as eight bits allow; short floats as close as their rounding allows; tails of every index.
+// the unquantized sums as eight bits allow; 16-bit floats as close as their rounding allows; tails of every index.
 #include "kernel/synth/gemm/cpu/dot_matrix.h"
 
 #include <gtest/gtest.h>
@@ -172,7 +172,7 @@ void check_rounded(const graph::Type& weight, const std::string& ia, const std::
     }
 }
 
-TEST(DotMatrix, ShortFloatsRoundOnce) {
+TEST(DotMatrix, SixteenBitFloatsRoundOnce) {
   const FormatLibrary library = FormatLibrary::builtin();
   for (const char* machine_name : {"avx512-bf16", "amx"}) {
     const auto m = machine::find_machine(machine_name);

@@ -1,4 +1,4 @@
-// needs: none. Dots of short floats for every format that has them: as close to the codec's numbers and the rounded
+// needs: none. Dots of 16-bit floats for every format that has them: as close to the codec's numbers and the rounded
 // activations as the split of a number and sums in f32 allow, and to the plain ones as eight bits of mantissa do.
 #include "kernel/synth/gemm/cpu/dot_short.h"
 

@@ -160,7 +160,7 @@ TEST(DotStreamMatrix, StagesThatAreNoWholePieces) {
   EXPECT_GE(found, 1);
 }
 
-TEST(DotStreamMatrix, ShortFloatsAsTheyAre) {
+TEST(DotStreamMatrix, SixteenBitFloatsAsTheyAre) {
   for (const char* name : {"sm_90a", "gfx950"})
     for (const Scalar s : {Scalar::bf16, Scalar::f16}) {
       const auto m = machine::find_machine(name);

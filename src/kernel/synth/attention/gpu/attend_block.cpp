@@ -187,21 +187,20 @@ void AttendBlock::fill_units(ValueId lane, const Operand& o, ValueId first, int6
     });
 }
 
-void AttendBlock::fill_turned(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, BufferId to) {
+void AttendBlock::fill_transposed(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, BufferId to) {
   const Side side = tiles_.walk_side();
   const auto unit = static_cast<int>(p.unit_elements());
   const int64_t bytes = scalar_bytes(tiles_.factor);
-  if (p.is_turned(side)) {  // the instruction turns it
+  if (p.is_transposed(side)) {  // the instruction transposes it
     fill_units(
         lane, o, first, tiles_.walk, 0, unit,
-        [&](ValueId line, ValueId number) { return p.turned_place(side, number, line); }, to);
+        [&](ValueId line, ValueId number) { return p.transposed_place(side, number, line); }, to);
     return;
   }
   const Body::Chunking chunks = o.body->chunking(lanes_);
   if (chunks.lanes == 0) {
-    // A square of lines and numbers is turned in registers. Neighbouring lanes take neighbouring lines, whose units lie
-    // together in the panel.
-    // What a table finds takes registers of its own.
+    // A square of lines and numbers is transposed in registers. Neighbouring lanes take neighbouring lines, whose units
+    // lie together in the panel. What a table finds takes registers of its own.
     const int across = o.width % 4 != 0 ? 1 : o.found ? 2 : 4;
     each(lane, o.width / across, tiles_.walk / unit, unit, [&](ValueId column, ValueId number) {
       std::vector<ValueId> lines;
@@ -213,9 +212,9 @@ void AttendBlock::fill_turned(ValueId lane, const Operand& o, ValueId first, Blo
         close(*o.body, opened);
       }
       for (int l = 0; l < across; ++l) {
-        std::vector<ValueId> turned;
-        for (const ValueId line : lines) turned.push_back(b_.extract(line, l));
-        b_.store(to, as_factor(join(turned, unit, Scalar::f32)),
+        std::vector<ValueId> transposed;
+        for (const ValueId line : lines) transposed.push_back(b_.extract(line, l));
+        b_.store(to, as_factor(join(transposed, unit, Scalar::f32)),
                  p.place(side, b_.add(times(column, across), b_.i64(l)), number), BlockProduct::kUnit);
       }
     });

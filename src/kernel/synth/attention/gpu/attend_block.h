@@ -1,7 +1,7 @@
 // What attention kernels of blocks are written with (docs/decisions/0007): a block owns a tile of lines, queries or
 // keys, and walks tiles of the others. Lines lie in panels of shared memory, in the type factors are multiplied in;
-// where walked lines are the contracted axis they are turned on their way there. Lines behind the last one repeat it.
-// Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp.
+// where walked lines are the contracted axis they are transposed on their way there. Lines behind the last one repeat
+// it. Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp.
 #pragma once
 
 #include <array>
@@ -54,7 +54,7 @@ class AttendBlock : protected AttendWriter {
   // Lines first .. of a panel.
   void fill(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, Side side, loop::BufferId to);
   // The plan's walked lines as the contracted axis: rows of the panel are the operand's numbers.
-  void fill_turned(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, loop::BufferId to);
+  void fill_transposed(ValueId lane, const Operand& o, ValueId first, BlockProduct& p, loop::BufferId to);
   // Numbers of an own line into the panel that a result multiplies.
   void put(BlockProduct& p, ValueId line, ValueId along, ValueId x, loop::BufferId to);
   void multiply(BlockProduct& p, ValueId lane, loop::BufferId own, loop::BufferId walked);
@@ -82,11 +82,11 @@ class AttendBlock : protected AttendWriter {
                               loop::BufferId bounds);
 
   // Between these, numbers are only as good as factors that are rounded need.
-  void begin_rough() {
+  void begin_fast_math() {
     const char* greatest = "greatest.f32";
-    b_.take_shortcuts({target_.power2, target_.reciprocal, target_.find_row(greatest) ? greatest : ""});
+    b_.use_fast_math({target_.power2, target_.reciprocal, target_.find_row(greatest) ? greatest : ""});
   }
-  void end_rough() { b_.take_shortcuts({}); }
+  void end_fast_math() { b_.use_fast_math({}); }
 
   // Panels that are copied (attend_lay.h). Declares an operand; its scratch is `number`.
   struct Laid {

@@ -1,7 +1,7 @@
 // Attention by blocks of lanes: a block owns a tile of query rows that share keys and values and walks tiles of keys.
 //
 //   for each tile of keys that some row sees:
-//     panels of keys, and of values turned;  s = q k^T;  the group's maps, in the lanes' registers;
+//     panels of keys, and of values transposed;  s = q k^T;  the group's maps, in the lanes' registers;
 //     m' = maximum with the rows' lanes;  p = exp(s - m');  l, o *= exp(m - m');  l += p;  p to a panel;  o += p v
 //   o / l
 //
@@ -145,7 +145,7 @@ void ForwardBlock::split_keys(int64_t blocks) {
 void ForwardBlock::block(ValueId head, ValueId tile, ValueId part) {
   const Side own = tiles_.own_side, walked = tiles_.walk_side();
   BlockProduct s(b_, target_, tiles_.product(a_.depth)), o(b_, target_, tiles_.result(a_.width));
-  const BufferId queries = panel(s, own), powers = panel(o, own);
+  const BufferId queries = panel(s, own), probabilities = panel(o, own);
   BufferId keys_panel = -1, values = -1;
   if (tiles_.one_by_one) {
     keys_panel = values =
@@ -155,11 +155,11 @@ void ForwardBlock::block(ValueId head, ValueId tile, ValueId part) {
     values = panel(o, walked);
   }
   const auto lines = static_cast<size_t>(s.lines(own));
-  tops_.clear();
-  totals_.clear();
+  row_max_.clear();
+  row_sum_.clear();
   for (size_t r = 0; r < lines; ++r) {
-    tops_.push_back(b_.alloc(4, 4));
-    totals_.push_back(b_.alloc(4, 4));
+    row_max_.push_back(b_.alloc(4, 4));
+    row_sum_.push_back(b_.alloc(4, 4));
   }
   if (tiles_.across > 1) statistics_ = shared(tiles_.own * tiles_.across * 4);
   first_ = times(tile, tiles_.own);
@@ -167,8 +167,8 @@ void ForwardBlock::block(ValueId head, ValueId tile, ValueId part) {
     fill(lane, {queries_.get(), a_.q, false, a_.depth}, first_, s, own, queries);
     o.clear();
     for (size_t r = 0; r < lines; ++r) {
-      b_.store(tops_[r], b_.real(kLowest, kOne), b_.i64(0), 4);
-      b_.store(totals_[r], b_.real(0, kOne), b_.i64(0), 4);
+      b_.store(row_max_[r], b_.real(kLowest, kOne), b_.i64(0), 4);
+      b_.store(row_sum_[r], b_.real(0, kOne), b_.i64(0), 4);
     }
   });
   ValueId from = times(part, part_), to = b_.i64(keys());
@@ -186,24 +186,24 @@ void ForwardBlock::block(ValueId head, ValueId tile, ValueId part) {
   serial(from, to, tiles_.walk, [&](ValueId key) {
     lane_loop([&](ValueId lane) {
       fill(lane, keys_of, key, s, walked, keys_panel);
-      if (!tiles_.one_by_one) fill_turned(lane, values_of, key, o, values);
+      if (!tiles_.one_by_one) fill_transposed(lane, values_of, key, o, values);
     });
     b_.barrier();
     lane_loop([&](ValueId lane) {
       s.clear();
       multiply(s, lane, queries, keys_panel);
       score(s, lane, key);
-      if (tiles_.across == 1) soften(s, o, lane, key, powers);
+      if (tiles_.across == 1) soften(s, o, lane, key, probabilities);
     });
     b_.barrier();
     if (tiles_.across > 1 || tiles_.one_by_one) {
       lane_loop([&](ValueId lane) {
-        if (tiles_.one_by_one) fill_turned(lane, values_of, key, o, values);
-        if (tiles_.across > 1) soften(s, o, lane, key, powers);
+        if (tiles_.one_by_one) fill_transposed(lane, values_of, key, o, values);
+        if (tiles_.across > 1) soften(s, o, lane, key, probabilities);
       });
       b_.barrier();
     }
-    lane_loop([&](ValueId lane) { multiply(o, lane, powers, values); });
+    lane_loop([&](ValueId lane) { multiply(o, lane, probabilities, values); });
     b_.barrier();
   });
   finish(o, head, part);
@@ -234,12 +234,12 @@ void ForwardBlock::score(BlockProduct& s, ValueId lane, ValueId key) {
   }
 }
 
-// Scores to powers, into their panel.
-void ForwardBlock::soften(BlockProduct& s, BlockProduct& o, ValueId lane, ValueId key, BufferId powers) {
+// Scores to probabilities, into their panel.
+void ForwardBlock::soften(BlockProduct& s, BlockProduct& o, ValueId lane, ValueId key, BufferId probabilities) {
   const Side own = tiles_.own_side;
   for (int r = 0; r < s.lines(own); ++r) {
     const auto at = static_cast<size_t>(r);
-    const ValueId line = s.line(own, lane, r), before = b_.load(tops_[at], kOne, b_.i64(0), 4);
+    const ValueId line = s.line(own, lane, r), before = b_.load(row_max_[at], kOne, b_.i64(0), 4);
     ValueId top = before;
     if (tiles_.across == 1) {
       top = most(top, found_[at]);
@@ -254,14 +254,14 @@ void ForwardBlock::soften(BlockProduct& s, BlockProduct& o, ValueId lane, ValueI
       ValueId p = b_.op(ScalarOp::exp_, sub(x, b_.splat(top, lanes)));
       const ValueId there = exists(true, b_.add(key, along), lanes);
       if (there >= 0) p = b_.op(ScalarOp::select_, there, p, b_.real(0, b_.type(p)));
-      put(o, line, along, p, powers);
+      put(o, line, along, p, probabilities);
       total = total < 0 ? p : b_.add(total, p);
       return -1;
     });
     const ValueId sum =
-        b_.op(ScalarOp::fma_, b_.load(totals_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
-    b_.store(tops_[at], top, b_.i64(0), 4);
-    b_.store(totals_[at], sum, b_.i64(0), 4);
+        b_.op(ScalarOp::fma_, b_.load(row_sum_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
+    b_.store(row_max_[at], top, b_.i64(0), 4);
+    b_.store(row_sum_[at], sum, b_.i64(0), 4);
     o.change_line(own, lane, r, [&](ValueId, ValueId x) { return b_.mul(x, b_.splat(scale, b_.type(x).lanes)); });
   }
   found_.clear();
@@ -271,12 +271,12 @@ void ForwardBlock::soften(BlockProduct& s, BlockProduct& o, ValueId lane, ValueI
 void ForwardBlock::finish(BlockProduct& o, ValueId head, ValueId part) {
   const Side own = tiles_.own_side;
   const auto each_line = [&](const std::function<void(size_t)>& body) {
-    for (size_t r = 0; r < totals_.size(); ++r) body(r);
+    for (size_t r = 0; r < row_sum_.size(); ++r) body(r);
   };
   const auto join = [&](ValueId lane) {
     each_line([&](size_t r) {
-      const ValueId total = o.fold_line(own, ScalarOp::add_, b_.load(totals_[r], kOne, b_.i64(0), 4));
-      b_.store(totals_[r], total, b_.i64(0), 4);
+      const ValueId total = o.fold_line(own, ScalarOp::add_, b_.load(row_sum_[r], kOne, b_.i64(0), 4));
+      b_.store(row_sum_[r], total, b_.i64(0), 4);
       if (tiles_.across == 1) return;
       const ValueId line = o.line(own, lane, static_cast<int>(r));
       b_.branch(o.leads_line(own, lane),
@@ -286,33 +286,33 @@ void ForwardBlock::finish(BlockProduct& o, ValueId head, ValueId part) {
   lane_loop(join);
   if (tiles_.across > 1) b_.barrier();
   lane_loop([&](ValueId lane) {
-    std::vector<ValueId> totals;
+    std::vector<ValueId> row_sums;
     each_line([&](size_t r) {
-      totals.push_back(b_.load(totals_[r], kOne, b_.i64(0), 4));
+      row_sums.push_back(b_.load(row_sum_[r], kOne, b_.i64(0), 4));
       if (tiles_.across == 1) return;
       const ValueId line = o.line(own, lane, static_cast<int>(r));
       for (int g = 0; g < tiles_.across; ++g) {
         const ValueId x = b_.load(statistics_, kOne, statistic(b_.i64(g), line), 4);
-        totals[r] = g == 0 ? x : b_.add(totals[r], x);
+        row_sums[r] = g == 0 ? x : b_.add(row_sums[r], x);
       }
     });
-    if (parts_ > 1) return keep(o, lane, head, part, totals);
+    if (parts_ > 1) return keep(o, lane, head, part, row_sums);
     for (const graph::ValueId result : group_.results)
       if (result != a_.written)
         each_line([&](size_t r) {
           once(o, lane, r, [&](ValueId line) {
             const int opened = open_line(*map_, false, line);
             map_->open_scalar();
-            map_->store(result, result == a_.top ? b_.load(tops_[r], kOne, b_.i64(0), 4) : totals[r]);
+            map_->store(result, result == a_.top ? b_.load(row_max_[r], kOne, b_.i64(0), 4) : row_sums[r]);
             map_->close();
             close(*map_, opened);
           });
         });
     if (tiles_.streams)  // one division a row: the sums are of rounded factors
-      for (ValueId& total : totals) total = b_.op(ScalarOp::div_, b_.real(1, kOne), total);
+      for (ValueId& total : row_sums) total = b_.op(ScalarOp::div_, b_.real(1, kOne), total);
     write(o, lane, *pick_, a_.written, false, first_, a_.width, [&](int r, ValueId x) {
       return b_.op(tiles_.streams ? ScalarOp::mul_ : ScalarOp::div_, x,
-                   b_.splat(totals[static_cast<size_t>(r)], b_.type(x).lanes));
+                   b_.splat(row_sums[static_cast<size_t>(r)], b_.type(x).lanes));
     });
   });
 }
@@ -327,7 +327,8 @@ void ForwardBlock::once(BlockProduct& o, ValueId lane, size_t r, const std::func
 }
 
 // A part's rows for attend_merge.
-void ForwardBlock::keep(BlockProduct& o, ValueId lane, ValueId head, ValueId part, const std::vector<ValueId>& totals) {
+void ForwardBlock::keep(BlockProduct& o, ValueId lane, ValueId head, ValueId part,
+                        const std::vector<ValueId>& row_sums) {
   const Side own = tiles_.own_side;
   const std::vector<int64_t> heads = head_extents(), dense = dense_strides_of(a_.row_extents());
   ValueId base = times(part, product(a_.row_extents()));
@@ -340,9 +341,9 @@ void ForwardBlock::keep(BlockProduct& o, ValueId lane, ValueId head, ValueId par
       number = b_.add(number, times(at[k], dense[static_cast<size_t>(row_axes_[k])]));
     return number;
   };
-  for (size_t r = 0; r < totals.size(); ++r) {
+  for (size_t r = 0; r < row_sums.size(); ++r) {
     once(o, lane, r,
-         [&](ValueId line) { keep_extremes(number_of(line), b_.load(tops_[r], kOne, b_.i64(0), 4), totals[r]); });
+         [&](ValueId line) { keep_extremes(number_of(line), b_.load(row_max_[r], kOne, b_.i64(0), 4), row_sums[r]); });
     const ValueId line = b_.add(first_, o.line(own, lane, static_cast<int>(r)));
     b_.branch(less(line, b_.i64(rows_)), [&] {
       const ValueId number = number_of(line);

@@ -23,10 +23,10 @@ class ForwardBlock : AttendBlock {
   void block(ValueId head, ValueId tile, ValueId part);
   ValueId statistic(ValueId across, ValueId line) { return bytes(b_.add(times(across, tiles_.own), line), 1); }
   void score(BlockProduct& s, ValueId lane, ValueId key);
-  void soften(BlockProduct& s, BlockProduct& o, ValueId lane, ValueId key, loop::BufferId powers);
+  void soften(BlockProduct& s, BlockProduct& o, ValueId lane, ValueId key, loop::BufferId probabilities);
   void finish(BlockProduct& o, ValueId head, ValueId part);
   void once(BlockProduct& o, ValueId lane, size_t r, const std::function<void(ValueId line)>& body);
-  void keep(BlockProduct& o, ValueId lane, ValueId head, ValueId part, const std::vector<ValueId>& totals);
+  void keep(BlockProduct& o, ValueId lane, ValueId head, ValueId part, const std::vector<ValueId>& row_sums);
 
   // ---- streaming: a block's products and panels, of keys and values two each.
   struct Stream {
@@ -45,18 +45,18 @@ class ForwardBlock : AttendBlock {
   void hold(const Held& x);
   void hold_until_here(const Held& before);
   void begin_scores(Stream& t, ValueId lane, ValueId key);
-  void begin_sums(Stream& t, ValueId lane, const Held& powers, ValueId key);
+  void begin_sums(Stream& t, ValueId lane, const Held& probabilities, ValueId key);
   // Of `any_lane` only the group is read.
   void multiply_and_find(Stream& t, ValueId lane, ValueId any_lane, ValueId key, bool whole);
   void step(Stream& t, ValueId key, bool whole);
   bool takes_turns() const { return tiles_.down > 1; }
   ValueId is_first(ValueId lane);
   void turn(Stream& t, ValueId key, bool whole);
-  void find_powers(Stream& t, ValueId lane, ValueId key, bool whole);
+  void find_probabilities(Stream& t, ValueId lane, ValueId key, bool whole);
   void walk(Stream& t);
   void weigh(BlockProduct& s, ValueId lane, ValueId key, bool whole);
   void rescale(BlockProduct& o, ValueId lane);
-  void return_to_tops(BlockProduct& o, ValueId lane);
+  void return_to_row_max(BlockProduct& o, ValueId lane);
 
   const graph::Group& group_;
   graph::Group nothing_;  // the same memory, no nodes: for bodies that only read what they are given
@@ -66,12 +66,12 @@ class ForwardBlock : AttendBlock {
       pick_;  // over (rows, keys, depth) twice, (rows, keys), (rows, keys, width)
   int64_t parts_ = 1, part_ = 0;
   loop::BufferId statistics_ = -1;
-  std::vector<loop::BufferId> tops_, bases_, totals_, scales_;  // of a lane's rows
-  std::vector<loop::BufferId> powers_;                          // of the tile before, held
-  std::vector<Laid> laid_;                                      // queries, keys, values
-  std::optional<graph::Plan> shown_plan_;                       // without the mask
-  std::unique_ptr<Body> shown_;                                 // map_ of that
-  std::vector<ValueId> found_;                                  // maxima of the tile of keys at hand, by row
+  std::vector<loop::BufferId> row_max_, bases_, row_sum_, scales_;  // of a lane's rows
+  std::vector<loop::BufferId> probabilities_;                       // of the tile before, held
+  std::vector<Laid> laid_;                                          // queries, keys, values
+  std::optional<graph::Plan> shown_plan_;                           // without the mask
+  std::unique_ptr<Body> shown_;                                     // map_ of that
+  std::vector<ValueId> found_;                                      // maxima of the tile of keys at hand, by row
   ValueId first_ = -1;
 };
 

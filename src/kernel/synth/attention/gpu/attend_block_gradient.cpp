@@ -3,7 +3,7 @@
 // anew, so every sum is one block's and its order is fixed. A tile:
 //
 //   panels of the walked operands;  both products;  the maps, in the lanes' registers;  what results read of them to
-//   panels;  panels of the walked operands, turned;  the results
+//   panels;  panels of the walked operands, transposed;  the results
 //
 // Numbers: factors are rounded to the plan's type (what results read of the maps among them), everything else is f32.
 // Proved by tests/kernel/synth/attention/synth_attend_block_test.cpp.
@@ -32,7 +32,7 @@ GradientBlock::GradientBlock(const graph::Plan& plan, const graph::Group& group,
     note(&owned_, own_of(p));
     note(&walked_, walked_of(p));
   }
-  for (const auto* r : results_) note(&turned_, r->operand);
+  for (const auto* r : results_) note(&transposed_, r->operand);
 }
 
 // The plan, or false where there is none.
@@ -132,18 +132,19 @@ GradientBlock::Memory GradientBlock::memory() {
   for (const int o : owned_) m.owned.push_back(panel(*product_of(m, o, true), own));
   for (size_t k = 0; k < sources_.size(); ++k) m.sources.push_back(panel(*m.results[0], own));
   for (const int o : walked_) sizes.push_back(product_of(m, o, false)->panel_bytes(walked));
-  for (const int o : turned_) sizes.push_back(result_of(m, o)->panel_bytes(walked));
+  for (const int o : transposed_) sizes.push_back(result_of(m, o)->panel_bytes(walked));
   BufferId common = -1;
   if (tiles_.one_by_one)
     common = b_.alloc(*std::max_element(sizes.begin(), sizes.end()), BlockProduct::kAlign, loop::Space::shared);
   for (size_t k = 0; k < walked_.size(); ++k)  // a panel that is read both ways has room for both
-    if (shares(walked_[k])) sizes[k] = std::max(sizes[k], sizes[walked_.size() + place(turned_, walked_[k])]);
+    if (shares(walked_[k])) sizes[k] = std::max(sizes[k], sizes[walked_.size() + place(transposed_, walked_[k])]);
   const auto next = [&](size_t k) {
     return common >= 0 ? common : b_.alloc(sizes[k], BlockProduct::kAlign, loop::Space::shared);
   };
   for (size_t k = 0; k < walked_.size(); ++k) m.walked.push_back(next(k));
-  for (size_t k = 0; k < turned_.size(); ++k)
-    m.turned.push_back(shares(turned_[k]) ? m.walked[place(walked_, turned_[k])] : next(walked_.size() + k));
+  for (size_t k = 0; k < transposed_.size(); ++k)
+    m.transposed.push_back(shares(transposed_[k]) ? m.walked[place(walked_, transposed_[k])]
+                                                  : next(walked_.size() + k));
   if (a_.range) m.bounds = shared(kBoundsBytes);
   return m;
 }
@@ -195,8 +196,8 @@ void GradientBlock::step(Memory& m, ValueId walked) {
   const auto load = [&](ValueId lane, size_t k) {
     fill(lane, lines_of(walked_[k]), walked, *product_of(m, walked_[k], false), tiles_.walk_side(), m.walked[k]);
   };
-  const auto load_turned = [&](ValueId lane, size_t k) {
-    fill_turned(lane, lines_of(turned_[k]), walked, *result_of(m, turned_[k]), m.turned[k]);
+  const auto load_transposed = [&](ValueId lane, size_t k) {
+    fill_transposed(lane, lines_of(transposed_[k]), walked, *result_of(m, transposed_[k]), m.transposed[k]);
   };
   const auto multiply_with = [&](ValueId lane, size_t panel) {
     for (size_t k = 0; k < a_.products.size(); ++k) {
@@ -207,14 +208,14 @@ void GradientBlock::step(Memory& m, ValueId walked) {
   };
   const auto add_with = [&](ValueId lane, size_t panel) {
     for (size_t k = 0; k < results_.size(); ++k)
-      if (results_[k]->operand == turned_[panel])
-        multiply(*m.results[k], lane, m.sources[place(sources_, results_[k]->source)], m.turned[panel]);
+      if (results_[k]->operand == transposed_[panel])
+        multiply(*m.results[k], lane, m.sources[place(sources_, results_[k]->source)], m.transposed[panel]);
   };
   if (together) {
     lane_loop([&](ValueId lane) {
       for (size_t k = 0; k < walked_.size(); ++k) load(lane, k);
-      for (size_t k = 0; k < turned_.size(); ++k)
-        if (!shares(turned_[k])) load_turned(lane, k);
+      for (size_t k = 0; k < transposed_.size(); ++k)
+        if (!shares(transposed_[k])) load_transposed(lane, k);
     });
     b_.barrier();
     lane_loop([&](ValueId lane) {
@@ -223,7 +224,7 @@ void GradientBlock::step(Memory& m, ValueId walked) {
     });
     b_.barrier();
     lane_loop([&](ValueId lane) {
-      for (size_t k = 0; k < turned_.size(); ++k) add_with(lane, k);
+      for (size_t k = 0; k < transposed_.size(); ++k) add_with(lane, k);
     });
     b_.barrier();
     return;
@@ -237,8 +238,8 @@ void GradientBlock::step(Memory& m, ValueId walked) {
     });
     b_.barrier();
   }
-  for (size_t k = 0; k < turned_.size(); ++k) {
-    lane_loop([&](ValueId lane) { load_turned(lane, k); });
+  for (size_t k = 0; k < transposed_.size(); ++k) {
+    lane_loop([&](ValueId lane) { load_transposed(lane, k); });
     b_.barrier();
     lane_loop([&](ValueId lane) { add_with(lane, k); });
     b_.barrier();

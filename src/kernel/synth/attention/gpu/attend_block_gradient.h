@@ -37,16 +37,16 @@ class GradientBlock : AttendBlock {
     return {operands_[static_cast<size_t>(o)].get(), operand(o).value, operand(o).by_key, operand(o).width};
   }
 
-  // Whether one panel of a walked operand serves products and results: where the instruction reads it turned.
+  // Whether one panel of a walked operand serves products and results: where the instruction reads it transposed.
   bool shares(int o) const {
     const auto has = [o](const std::vector<int>& list) { return std::find(list.begin(), list.end(), o) != list.end(); };
-    return tiles_.in_shared() && !tiles_.one_by_one && has(walked_) && has(turned_);
+    return tiles_.in_shared() && !tiles_.one_by_one && has(walked_) && has(transposed_);
   }
 
   // The products and panels of a block.
   struct Memory {
     std::vector<std::unique_ptr<BlockProduct>> products, results;
-    std::vector<loop::BufferId> owned, walked, turned, sources;
+    std::vector<loop::BufferId> owned, walked, transposed, sources;
     loop::BufferId bounds = -1;
   };
   Memory memory();
@@ -80,7 +80,7 @@ class GradientBlock : AttendBlock {
   const AttentionGradient& a_;
   const bool over_keys_;  // own rows and walk keys; otherwise the other way round
   std::vector<const AttentionGradient::Result*> results_;
-  std::vector<int> sources_, owned_, walked_, turned_;  // numbers of sources and operands, each once
+  std::vector<int> sources_, owned_, walked_, transposed_;  // numbers of sources and operands, each once
   std::vector<std::unique_ptr<Body>> operands_, written_;
   std::unique_ptr<Body> map_, ranges_;
   ValueId first_ = -1;

@@ -238,7 +238,7 @@ void GradientBlock::stream_step(Memory& m, const Walked& w, bool whole) {
       return any;
     };
     Body& map = whole && shown_ ? *shown_ : *map_;
-    begin_rough();
+    begin_fast_math();
     b_.wait(loop::Flow::products, 1);
     first.ready();
     find_source(first, nullptr, map, lane, w, early_, whole);
@@ -247,7 +247,7 @@ void GradientBlock::stream_step(Memory& m, const Walked& w, bool whole) {
     second.ready();
     for (const int s : sources_)
       if (s != early_) find_source(second, &first, map, lane, w, s, whole);
-    end_rough();
+    end_fast_math();
     begin_results(false);
     b_.wait(loop::Flow::products, 0);
     for (auto& [result, x] : held) {

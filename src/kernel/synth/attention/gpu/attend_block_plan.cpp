@@ -75,7 +75,7 @@ double worth(const AttendPlan& p, const AttendProblem& problem) {
   if (p.in_shared()) {
     for (const int64_t w : problem.results)
       if (!p.result(w).row) return 0;
-    if (p.across > 1 || p.walk != machine::kTurnedColumns || sums(p, problem) > kMostSumsAlone) return 0;
+    if (p.across > 1 || p.walk != machine::kTransposedColumns || sums(p, problem) > kMostSumsAlone) return 0;
   } else if (sums(p, problem) > kMostSums - 2 * factor_registers(p)) {
     return 0;
   }
@@ -135,7 +135,7 @@ BlockTile AttendPlan::result(int64_t width) const {
   const int64_t unit = step(walk_side()) * across;
   (own_side == Side::a ? t.tiles_n : t.tiles_m) = static_cast<int>(round_up(width, unit) / unit);
   if (in_shared()) {
-    int n = machine::kTurnedColumns;
+    int n = machine::kTransposedColumns;
     while (n < width) n *= 2;
     t.row = find_shared_matrix(*machine, {factor, {}}, n, false, true, streams);
     t.tiles_n = 1;
@@ -144,9 +144,9 @@ BlockTile AttendPlan::result(int64_t width) const {
   return t;
 }
 
-BlockTile AttendPlan::turned(int64_t width) const {
+BlockTile AttendPlan::transposed(int64_t width) const {
   BlockTile t = product(width);
-  t.row = find_shared_matrix(*machine, {factor, {}}, machine::kTurnedColumns);
+  t.row = find_shared_matrix(*machine, {factor, {}}, machine::kTransposedColumns);
   t.tiles_n = 1;
   return t;
 }
@@ -214,7 +214,7 @@ std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar p
   if (problem.enough && blocks >= problem.enough->blocks && widths >= problem.enough->width &&
       problem.walk > kMostWalk && fits(kGroups, kWideWalk, kMostWide))
     return p;
-  if (fits(1, machine::kTurnedColumns, kMostStreamed)) return p;
+  if (fits(1, machine::kTransposedColumns, kMostStreamed)) return p;
   return std::nullopt;
 }
 

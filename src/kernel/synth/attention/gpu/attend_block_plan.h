@@ -20,7 +20,7 @@ struct AttendProblem {
   int64_t heads = 1;             // independent problems
   std::vector<int64_t> owned;    // widths of the panels of own lines
   std::vector<int64_t> walked;   // of the panels of walked lines
-  std::vector<int64_t> results;  // of the sums of own lines; each needs a panel of walked lines, turned
+  std::vector<int64_t> results;  // of the sums of own lines; each needs a panel of walked lines, transposed
   std::vector<int64_t> apart;    // of those of results that read walked lines no product reads
   int products = 1, sources = 1;
   bool rows_meet = false;              // lanes that share an own line must agree on something in each tile
@@ -39,10 +39,10 @@ struct AttendPlan {
   bool streams = false;
 
   BlockProduct::Side walk_side() const;
-  BlockTile product(int64_t k) const;     // own x walk
-  BlockTile result(int64_t width) const;  // own x width, over walk
-  BlockTile turned(int64_t width) const;  // of streams: the walked lines that lie together for a result
-  // The instruction reads its factors in shared memory: of results, the walked lines as they are, not turned.
+  BlockTile product(int64_t k) const;         // own x walk
+  BlockTile result(int64_t width) const;      // own x width, over walk
+  BlockTile transposed(int64_t width) const;  // of streams: the walked lines that lie together for a result
+  // The instruction reads its factors in shared memory: of results, the walked lines as they are, not transposed.
   bool in_shared() const { return row && row->in_shared; }
   int wave() const { return row ? row->collective->lanes : machine->wave; }
   int lanes() const { return wave() * down * across; }

@@ -1,10 +1,11 @@
 // Attention by blocks that stream (attend_block_forward.h): panels of the next tile of keys are copied while this one
-// is multiplied, and the powers of a tile stay with the lanes, which hold them as the factor of the sums.
+// is multiplied, and the probabilities of a tile stay with the lanes, which hold them as the factor of the sums.
 //
-// One group of lanes alone begins the products of a tile's scores and of the last tile's sums, and finds powers while
-// they are under way. Two groups share what is walked and take turns: between two barriers the first one multiplies a
-// tile and then finds its powers, while the second one finds powers of the tile before and then multiplies this one. So
-// the instructions that multiply are hardly ever without work, though a wave waits for its own ones to be begun.
+// One group of lanes alone begins the products of a tile's scores and of the last tile's sums, and finds probabilities
+// while they are under way. Two groups share what is walked and take turns: between two barriers the first one
+// multiplies a tile and then finds its probabilities, while the second one finds probabilities of the tile before and
+// then multiplies this one. So the instructions that multiply are hardly ever without work, though a wave waits for its
+// own ones to be begun.
 //
 // Proved by tests/kernel/synth/attention/synth_attend_stream_test.cpp.
 #include <cmath>
@@ -20,24 +21,24 @@ using loop::ValueId;
 
 namespace {
 constexpr double kLowest = std::numeric_limits<float>::lowest();
-constexpr double kMostPower = 256;  // of a row whose maximum grew since its sums were last multiplied
-constexpr int64_t kPanels = 2;      // of keys, of values
+constexpr double kMostProbability = 256;  // of a row whose maximum grew since its sums were last multiplied
+constexpr int64_t kPanels = 2;            // of keys, of values
 }  // namespace
 
 void ForwardBlock::stream(ValueId head, ValueId tile, ValueId part) {
   const Side own = tiles_.own_side, walked = tiles_.walk_side();
   Stream t{{b_, target_, tiles_.product(a_.depth)},
            {b_, target_, tiles_.result(a_.width)},
-           {b_, target_, tiles_.turned(a_.width)}};
+           {b_, target_, tiles_.transposed(a_.width)}};
   t.queries = panel(t.s, own);
   t.keys = b_.alloc(kPanels * t.s.panel_bytes(walked), BlockProduct::kAlign, loop::Space::shared);
   t.values = b_.alloc(kPanels * t.o.panel_bytes(walked), BlockProduct::kAlign, loop::Space::shared);
-  for (auto* of_rows : {&tops_, &bases_, &totals_, &scales_}) {
+  for (auto* of_rows : {&row_max_, &bases_, &row_sum_, &scales_}) {
     of_rows->clear();
     for (int r = 0; r < t.s.lines(own); ++r) of_rows->push_back(b_.alloc(4, 4));
   }
-  powers_.clear();
-  for (int64_t k = 0; k < tiles_.walk; k += t.o.tile().row->k) powers_.push_back(b_.alloc(16, 16));
+  probabilities_.clear();
+  for (int64_t k = 0; k < tiles_.walk; k += t.o.tile().row->k) probabilities_.push_back(b_.alloc(16, 16));
   first_ = times(tile, tiles_.own);
   begin_block(t, part);
   b_.branch(less(t.from, t.to), [&] { walk(t); });
@@ -53,9 +54,9 @@ void ForwardBlock::begin_block(Stream& t, ValueId part) {
   lane_loop([&](ValueId lane) {
     copy_lines(lane, laid_[0], first_, t.s, tiles_.own_side, {t.queries, b_.i64(0)});
     t.o.clear();
-    for (size_t r = 0; r < tops_.size(); ++r) {
-      for (const auto* lowest : {&tops_, &bases_}) b_.store((*lowest)[r], b_.real(kLowest, kOne), b_.i64(0), 4);
-      b_.store(totals_[r], b_.real(0, kOne), b_.i64(0), 4);
+    for (size_t r = 0; r < row_max_.size(); ++r) {
+      for (const auto* lowest : {&row_max_, &bases_}) b_.store((*lowest)[r], b_.real(kLowest, kOne), b_.i64(0), 4);
+      b_.store(row_sum_[r], b_.real(0, kOne), b_.i64(0), 4);
     }
   });
   if (!range_.is_bounded()) return;
@@ -96,20 +97,20 @@ void ForwardBlock::wait_for_copies(int groups) {
 
 ForwardBlock::Held ForwardBlock::held() {
   Held out;
-  for (const BufferId p : powers_) out.push_back(b_.load(p, {tiles_.factor, 8}, b_.i64(0), 16));
+  for (const BufferId p : probabilities_) out.push_back(b_.load(p, {tiles_.factor, 8}, b_.i64(0), 16));
   return out;
 }
 
 void ForwardBlock::hold(const Held& x) {
-  for (size_t k = 0; k < x.size(); ++k) b_.store(powers_[k], x[k], b_.i64(0), 16);
+  for (size_t k = 0; k < x.size(); ++k) b_.store(probabilities_[k], x[k], b_.i64(0), 16);
 }
 
-// Powers are to be found while products are under way, and what these read must stay: code generators move a wait up to
-// where the next lines could begin, and take registers that nothing reads any more. Here is a reason for both: totals,
-// sums of powers, are never negative, or the factors before are reported.
+// Probabilities are to be found while products are under way, and what these read must stay: code generators move a
+// wait up to where the next lines could begin, and take registers that nothing reads any more. Here is a reason for
+// both: row_sums, sums of probabilities, are never negative, or the factors before are reported.
 void ForwardBlock::hold_until_here(const Held& before) {
-  ValueId total = b_.load(totals_[0], kOne, b_.i64(0), 4), detail = b_.i64(0);
-  for (size_t r = 1; r < totals_.size(); ++r) total = b_.add(total, b_.load(totals_[r], kOne, b_.i64(0), 4));
+  ValueId total = b_.load(row_sum_[0], kOne, b_.i64(0), 4), detail = b_.i64(0);
+  for (size_t r = 1; r < row_sum_.size(); ++r) total = b_.add(total, b_.load(row_sum_[r], kOne, b_.i64(0), 4));
   for (const ValueId x : before)
     for (int l = 0; l < b_.type(x).lanes; l += 2)
       detail = b_.add(detail, b_.convert(ScalarOp::cast_, Scalar::i64,
@@ -123,12 +124,12 @@ void ForwardBlock::begin_scores(Stream& t, ValueId lane, ValueId key) {
   b_.commit(loop::Flow::products);
 }
 
-void ForwardBlock::begin_sums(Stream& t, ValueId lane, const Held& powers, ValueId key) {
-  t.o.begin(lane, powers, values_at(t, key));
+void ForwardBlock::begin_sums(Stream& t, ValueId lane, const Held& probabilities, ValueId key) {
+  t.o.begin(lane, probabilities, values_at(t, key));
   b_.commit(loop::Flow::products);
 }
 
-// A tile behind the first one by one group: finds its powers while the sums of the tile before are under way.
+// A tile behind the first one by one group: finds its probabilities while the sums of the tile before are under way.
 void ForwardBlock::multiply_and_find(Stream& t, ValueId lane, ValueId any_lane, ValueId key, bool whole) {
   const Held before = held();
   begin_scores(t, any_lane, key);
@@ -160,15 +161,15 @@ ValueId ForwardBlock::is_first(ValueId lane) {
   return b_.op(ScalarOp::eq_, b_.exchange(group, b_.i64(0)), b_.integer(0, {Scalar::i32, 1}));
 }
 
-// Powers of a tile whose scores are ready, where nothing is under way.
-void ForwardBlock::find_powers(Stream& t, ValueId lane, ValueId key, bool whole) {
+// Probabilities of a tile whose scores are ready, where nothing is under way.
+void ForwardBlock::find_probabilities(Stream& t, ValueId lane, ValueId key, bool whole) {
   weigh(t.s, lane, key, whole);
   rescale(t.o, lane);
   hold(t.o.hold(t.s));
 }
 
-// The same by two groups; `whole`: this tile and the one before, whose powers the second group finds. It leaves nothing
-// under way: panels are copied to where the products before have read.
+// The same by two groups; `whole`: this tile and the one before, whose probabilities the second group finds. It leaves
+// nothing under way: panels are copied to where the products before have read.
 void ForwardBlock::turn(Stream& t, ValueId key, bool whole) {
   const ValueId before = sub(key, b_.i64(tiles_.walk));
   wait_for_copies(0);
@@ -177,15 +178,15 @@ void ForwardBlock::turn(Stream& t, ValueId key, bool whole) {
         is_first(lane), [&] { multiply_and_find(t, lane, b_.i64(0), key, whole); },
         [&] {
           copy_tile(t, lane, b_.add(key, b_.i64(tiles_.walk)));
-          find_powers(t, lane, before, whole);
+          find_probabilities(t, lane, before, whole);
           const ValueId any_lane = b_.i64(tiles_.wave());
-          const Held powers = held();
+          const Held probabilities = held();
           begin_scores(t, any_lane, key);
-          begin_sums(t, any_lane, powers, before);
+          begin_sums(t, any_lane, probabilities, before);
           b_.wait(loop::Flow::products, 0);
           t.s.ready();
           t.o.ready();
-          t.o.ready(powers);
+          t.o.ready(probabilities);
         });
   });
 }
@@ -202,11 +203,11 @@ void ForwardBlock::walk(Stream& t) {
     begin_scores(t, lane, t.from);
     b_.wait(loop::Flow::products, 0);
     t.s.ready();
-    const auto powers = [&] {
+    const auto probabilities = [&] {
       weigh(t.s, lane, t.from, false);
       hold(t.o.hold(t.s));
     };
-    takes_turns() ? b_.branch(is_first(lane), powers) : powers();
+    takes_turns() ? b_.branch(is_first(lane), probabilities) : probabilities();
   });
   const ValueId second = b_.add(t.from, b_.i64(walk));
   const auto tiles = [&](ValueId from, ValueId to, bool whole) {
@@ -226,26 +227,26 @@ void ForwardBlock::walk(Stream& t) {
   wait_for_copies(0);
   lane_loop([&](ValueId lane) {
     const ValueId last = down(sub(t.to, b_.i64(1)), walk);
-    if (takes_turns()) b_.branch(is_first(lane), [] {}, [&] { find_powers(t, lane, last, false); });
-    const Held powers = held();
-    begin_sums(t, lane, powers, last);
+    if (takes_turns()) b_.branch(is_first(lane), [] {}, [&] { find_probabilities(t, lane, last, false); });
+    const Held probabilities = held();
+    begin_sums(t, lane, probabilities, last);
     b_.wait(loop::Flow::products, 0);
     t.o.ready();
-    t.o.ready(powers);
-    return_to_tops(t.o, lane);
+    t.o.ready(probabilities);
+    return_to_row_max(t.o, lane);
   });
 }
 
-// Scores of a tile to powers, in place; what sums so far are to be multiplied by goes to scales_. Powers are those of
-// the distance to the row's base: a maximum of some tiles, that later ones hardly exceed. So sums need not be
-// multiplied where a maximum grows a little, and no power is greater than kMostPower.
+// Scores of a tile to probabilities, in place; what sums so far are to be multiplied by goes to scales_. Probabilities
+// are those of the distance to the row's base: a maximum of some tiles, that later ones hardly exceed. So sums need not
+// be multiplied where a maximum grows a little, and no probability is greater than kMostProbability.
 void ForwardBlock::weigh(BlockProduct& s, ValueId lane, ValueId key, bool whole) {
   const Side own = tiles_.own_side;
   Body& map = whole ? *shown_ : *map_;
   const std::optional<double> multiple =
       whole ? range_.multiple_of(a_.scores) : std::nullopt;  // scores are the sums times that
   const ValueId log2e = b_.real(std::numbers::log2e, kOne);
-  begin_rough();
+  begin_fast_math();
   for (int r = 0; r < s.lines(own); ++r) {
     const auto at = static_cast<size_t>(r);
     const int opened = open_line(map, false, b_.add(first_, s.line(own, lane, r)));
@@ -268,9 +269,9 @@ void ForwardBlock::weigh(BlockProduct& s, ValueId lane, ValueId key, bool whole)
     close(map, opened);
     top = s.fold_line(own, ScalarOp::max_, b_.fold(ScalarOp::max_, top));
     if (multiple) top = b_.mul(top, b_.real(*multiple, kOne));
-    top = most(b_.load(tops_[at], kOne, b_.i64(0), 4), top);
+    top = most(b_.load(row_max_[at], kOne, b_.i64(0), 4), top);
     const ValueId before = b_.load(bases_[at], kOne, b_.i64(0), 4);
-    const ValueId grows = less(b_.real(std::log(kMostPower), kOne), sub(top, before));
+    const ValueId grows = less(b_.real(std::log(kMostProbability), kOne), sub(top, before));
     const ValueId base = b_.op(ScalarOp::select_, grows, top, before);
     const ValueId scale = b_.power2(b_.mul(sub(before, base), log2e));
     // Scores far from zero, which masks and biases make, must meet their maximum before they are scaled.
@@ -288,13 +289,13 @@ void ForwardBlock::weigh(BlockProduct& s, ValueId lane, ValueId key, bool whole)
       return p;
     });
     const ValueId sum =
-        b_.op(ScalarOp::fma_, b_.load(totals_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
-    b_.store(tops_[at], top, b_.i64(0), 4);
+        b_.op(ScalarOp::fma_, b_.load(row_sum_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
+    b_.store(row_max_[at], top, b_.i64(0), 4);
     b_.store(bases_[at], base, b_.i64(0), 4);
-    b_.store(totals_[at], sum, b_.i64(0), 4);
+    b_.store(row_sum_[at], sum, b_.i64(0), 4);
     b_.store(scales_[at], scale, b_.i64(0), 4);
   }
-  end_rough();
+  end_fast_math();
 }
 
 // Where a row of the lane has another base than before.
@@ -314,12 +315,12 @@ void ForwardBlock::rescale(BlockProduct& o, ValueId lane) {
 }
 
 // What is kept is said of the rows' maxima.
-void ForwardBlock::return_to_tops(BlockProduct& o, ValueId lane) {
+void ForwardBlock::return_to_row_max(BlockProduct& o, ValueId lane) {
   for (size_t r = 0; r < bases_.size(); ++r) {
     const auto of = [&](BufferId x) { return b_.load(x, kOne, b_.i64(0), 4); };
-    const ValueId scale = b_.op(ScalarOp::exp_, sub(of(bases_[r]), of(tops_[r])));
+    const ValueId scale = b_.op(ScalarOp::exp_, sub(of(bases_[r]), of(row_max_[r])));
     b_.store(scales_[r], scale, b_.i64(0), 4);
-    b_.store(totals_[r], b_.mul(of(totals_[r]), scale), b_.i64(0), 4);
+    b_.store(row_sum_[r], b_.mul(of(row_sum_[r]), scale), b_.i64(0), 4);
   }
   rescale(o, lane);
 }

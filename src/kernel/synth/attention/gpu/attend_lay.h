@@ -1,4 +1,4 @@
-// Operands of attentions as blocks copy them: lines of a short float, one after the other, whole units of 16 bytes.
+// Operands of attentions as blocks copy them: lines of a 16-bit float, one after the other, whole units of 16 bytes.
 // Those that do not lie so are laid out once by a step before. Proved by
 // tests/kernel/synth/attention/synth_attend_stream_test.cpp.
 #pragma once

@@ -60,12 +60,12 @@ class MatrixKernel {
   void write_tiles(Value k0, Value count);
   void write_tile(const Tile& tile);
   void sum_groups(const Tile& tile, std::vector<loop::BufferId>& sums);
-  void sum_short_floats(const Tile& tile, std::vector<loop::BufferId>& sums);
+  void sum_16bit_floats(const Tile& tile, std::vector<loop::BufferId>& sums);
   void write_units(const Tile& tile);
   void multiply_units(const Tile& tile, Value k, int units, const std::vector<loop::BufferId>& sums);
   void scale_units(const Tile& tile, Value k, int units);
   void multiply(const Tile& tile, Value k, int64_t quads, std::vector<Value>& sums);
-  Value meet(Value weight, Value x, Value sum);
+  Value dot_accumulate(Value weight, Value x, Value sum);
   Value x_word(const Tile& tile, int i, Value k, int64_t quad);
   Value x_number(loop::BufferId buffer, const Tile& tile, int i, int64_t per_row, Value number, Scalar s);
   void finish();
@@ -170,7 +170,7 @@ void MatrixKernel::write_tile(const Tile& tile) {
   if (t_.integers)
     sum_groups(tile, sums);
   else
-    sum_short_floats(tile, sums);
+    sum_16bit_floats(tile, sums);
   for (int i = 0; i < tile.height; ++i)
     for (int j = 0; j < tile.vectors; ++j)
       b_.store(sums_, b_.load(sums[static_cast<size_t>(i * tile.vectors + j)], sum_type(), w_.i64(0), 4), place(i, j),
@@ -178,7 +178,7 @@ void MatrixKernel::write_tile(const Tile& tile) {
 }
 
 // sum += the products of one word of every row.
-Value MatrixKernel::meet(Value weight, Value x, Value sum) {
+Value MatrixKernel::dot_accumulate(Value weight, Value x, Value sum) {
   const machine::DotRow& row = t_.row;
   const VType result{row.acc, row.lanes};
   if (row.accumulates) return b_.inst(row.row, result, {sum, weight, x});
@@ -222,7 +222,7 @@ void MatrixKernel::multiply(const Tile& tile, Value k, int64_t quads, std::vecto
       const Value x = x_word(tile, i, k, quad);
       for (int j = 0; j < tile.vectors; ++j) {
         Value& sum = sums[static_cast<size_t>(i * tile.vectors + j)];
-        sum = meet(weights[static_cast<size_t>(j)], x, sum);
+        sum = dot_accumulate(weights[static_cast<size_t>(j)], x, sum);
       }
     }
   }
@@ -288,7 +288,7 @@ void MatrixKernel::sum_groups(const Tile& tile, std::vector<loop::BufferId>& sum
   });
 }
 
-void MatrixKernel::sum_short_floats(const Tile& tile, std::vector<loop::BufferId>& sums) {
+void MatrixKernel::sum_16bit_floats(const Tile& tile, std::vector<loop::BufferId>& sums) {
   const int64_t step = t_.step();
   b_.loop(LoopKind::serial, w_.i64(0), tile.count, step, [&](Value k) {
     std::vector<Value> values;

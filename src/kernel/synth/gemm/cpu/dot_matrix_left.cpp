@@ -26,8 +26,8 @@ class LeftWriter {
     if (s.sums >= 0) sums_ = w_.scratch_param("sums", s.sums, layout.rows * layout.sums * 4, true);
   }
 
-  // Rows along m in memory, rounded: squares of them are turned.
-  Step write_turned() {
+  // Rows along m in memory, rounded: squares of them are transposed.
+  Step write_transposed() {
     const int64_t blocks = (p_.m.extent + lanes_ - 1) / lanes_, squares = t_.padded_k / lanes_;
     const int64_t per_task = std::min<int64_t>(squares, 16), parts = (squares + per_task - 1) / per_task;
     const bool ragged = p_.m.extent % lanes_ != 0, tail = t_.padded_k != p_.k.extent;
@@ -52,7 +52,7 @@ class LeftWriter {
           const Value at = w_.add(w_.add(w_.base(0), m), w_.scaled(k, p_.k.strides[0]));
           rows.push_back(w_.read_f32(0, at, 1, lanes_, count));
         }
-        rows = turn(b_, std::move(rows));
+        rows = transposed(b_, std::move(rows));
         const Value row = w_.add(w_.scaled(outer, layout_.padded_m), m);
         for (int i = 0; i < lanes_; ++i) {
           auto store = [&] {
@@ -70,7 +70,7 @@ class LeftWriter {
   }
 
   Step write() {
-    if (!t_.integers && p_.k.strides[0] != 1 && p_.m.strides[0] == 1) return write_turned();
+    if (!t_.integers && p_.k.strides[0] != 1 && p_.m.strides[0] == 1) return write_transposed();
     const int64_t group = t_.integers ? t_.scale_group : lanes_, groups = t_.padded_k / group;
     const int64_t per_task = std::min(groups, std::max<int64_t>(1, kElementsOfTask / group));
     const int64_t parts = (groups + per_task - 1) / per_task;

@@ -1,5 +1,5 @@
 // The step before a matrix kernel: rows of a as the dot instruction takes them, in scratch. Integers come with one
-// scale per scale group and the sums of codes that biases and offsets of the weight need; short floats are rounded to
+// scale per scale group and the sums of codes that biases and offsets of the weight need; 16-bit floats are rounded to
 // nearest even. Proved by tests/kernel/synth/gemm/dot_matrix_test.cpp.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Rows of b are unpacked one after another into a few private rows, which are then turned, word by word.
+// Rows of b are unpacked one after another into a few private rows, which are then transposed, word by word.
 #include "kernel/synth/gemm/cpu/dot_matrix_panel.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ void MatrixPanel::fill(Value first, Value last, Value k0, Value count) {
       if (t_.masked) n = w_.min(n, w_.i64(p_.n.extent - 1));  // repeats the last row; its sums are not stored
       unpack_row(i, n, w_.add(w_.scaled(inside, t_.lanes()), i), k0, count);
     });
-    turn_rows(here, count);
+    transpose_rows(here, count);
   });
 }
 
@@ -170,7 +170,7 @@ void MatrixPanel::pair_rows(Value n, Value to, Value k0, Value count) {
 }
 
 // `lanes` private rows of words become words of `lanes` rows.
-void MatrixPanel::turn_rows(Value to, Value count) {
+void MatrixPanel::transpose_rows(Value to, Value count) {
   const int word = static_cast<int>(t_.word_bytes());
   LUMEN_CHECK(word == 2 || word == 4, "words of {} bytes", word);
   const VType words{word == 2 ? Scalar::u16 : Scalar::u32, t_.lanes()};
@@ -179,7 +179,7 @@ void MatrixPanel::turn_rows(Value to, Value count) {
     std::vector<Value> rows;
     for (int i = 0; i < t_.lanes(); ++i)
       rows.push_back(b_.load(rows_, words, w_.add(at, w_.i64(i * row_bytes(t_))), word));
-    rows = turn(b_, std::move(rows));
+    rows = transposed(b_, std::move(rows));
     const Value out = w_.add(to, w_.scaled(b_.op(ScalarOp::div_, at, w_.i64(word)), quad_bytes()));
     for (int i = 0; i < t_.lanes(); ++i)
       b_.store(codes_, rows[static_cast<size_t>(i)], w_.add(out, w_.i64(i * quad_bytes())), word);

@@ -37,7 +37,7 @@ class MatrixPanel {
   void unpack_row(loop::ValueId i, loop::ValueId row, loop::ValueId column, loop::ValueId k0, loop::ValueId count);
   void unpack_run(loop::ValueId i, loop::ValueId column, loop::ValueId block, loop::ValueId k, int64_t count,
                   int64_t padded);
-  void turn_rows(loop::ValueId to, loop::ValueId count);
+  void transpose_rows(loop::ValueId to, loop::ValueId count);
   void pair_rows(loop::ValueId n, loop::ValueId to, loop::ValueId k0, loop::ValueId count);
 
   DotWriter& w_;

@@ -22,9 +22,9 @@ constexpr int64_t kSumsBytes = 256 << 10;  // private sums of a task
 constexpr double kTaskCycles = 300;
 constexpr double kTileCycles = 20;       // entering a tile in a stage
 constexpr double kScalarCycles = 6;      // one scale or offset out of a format
-constexpr double kElementCycles = 0.35;  // one code out of a format, turned into the panel
-constexpr double kFloatCycles = 0.7;     // one number out of a format, rounded and turned
-constexpr double kCopyCycles = 0.15;     // one number from memory, turned
+constexpr double kElementCycles = 0.35;  // one code out of a format, transposed into the panel
+constexpr double kFloatCycles = 0.7;     // one number out of a format, rounded and transposed
+constexpr double kCopyCycles = 0.15;     // one number from memory, transposed
 constexpr int64_t kTileGroup = 512;      // elements that share an activation scale on the matrix unit
 
 class MatrixChooser {
@@ -180,7 +180,7 @@ std::vector<MatrixPlan> choose_integers(const DotProblem& p, const machine::Mach
   return MatrixChooser(p, m, t).choose();
 }
 
-std::vector<MatrixPlan> choose_short_floats(const DotProblem& p, const machine::Machine& m, const machine::DotRow& row,
+std::vector<MatrixPlan> choose_16bit_floats(const DotProblem& p, const machine::Machine& m, const machine::DotRow& row,
                                             const std::optional<machine::TileRow>& tile) {
   MatrixPlan t;
   t.tile = tile;
@@ -213,9 +213,9 @@ std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machin
     return {};
   }
   for (const machine::TileRow& tile : m.tiles)
-    if (tile.acc == Scalar::f32) consider(choose_short_floats(p, m, as_dot(tile), tile));
+    if (tile.acc == Scalar::f32) consider(choose_16bit_floats(p, m, as_dot(tile), tile));
   for (const machine::DotRow& row : m.dots)
-    if (row.acc == Scalar::f32) consider(choose_short_floats(p, m, row, std::nullopt));
+    if (row.acc == Scalar::f32) consider(choose_16bit_floats(p, m, row, std::nullopt));
   return best;
 }
 

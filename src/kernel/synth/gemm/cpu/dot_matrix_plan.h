@@ -1,6 +1,6 @@
 // Plans for dots with many rows of activations: a panel of b in the layout the machine's dot instruction wants, filled
 // once per task and stage of K, beside rows of a that a step before rounded. Two kinds: integers (the weight's format
-// factors, factor.h) and short floats (both operands in, or rounded to, the instruction's type). Instructions are dots
+// factors, factor.h) and 16-bit floats (both operands in, or rounded to, the instruction's type). Instructions are dots
 // of vectors, or the matrix unit's tiles. A cost model over shape and machine facts. Proved by
 // tests/kernel/synth/gemm/dot_matrix_test.cpp.
 #pragma once
@@ -27,7 +27,7 @@ struct MatrixCut {
 struct MatrixPlan : MatrixCut {
   machine::DotRow row;                   // k neighbours along K in every lane: a panel quad is row.k elements
   std::optional<machine::TileRow> tile;  // the matrix unit's instruction; `row` then describes its panel
-  std::optional<IntegerDot> integers;    // absent: operands are short floats
+  std::optional<IntegerDot> integers;    // absent: operands are 16-bit floats
   int64_t scale_group = 0;               // of a: elements that share an activation scale (integers)
   int64_t group = 0;                     // elements between two scalings of integer sums
   bool starts = false;                   // integer sums begin at the bias times the sum of activations
@@ -46,7 +46,7 @@ struct MatrixPlan : MatrixCut {
 };
 
 // The model's choice first, then others worth a measurement, which give the same sums in the same order.
-// Nothing when the shape does not suit, the weight's format does not factor and no instruction takes short floats;
+// Nothing when the shape does not suit, the weight's format does not factor and no instruction takes 16-bit floats;
 // `why` then says what stood in the way of integers. Operands are rounded only where `exact` is false and b is packed
 // in at most sixteen bits an element; bf16 operands in memory are multiplied as they are either way.
 std::vector<MatrixPlan> choose_matrix(const DotProblem& p, const machine::Machine& m, bool exact, std::string* why);

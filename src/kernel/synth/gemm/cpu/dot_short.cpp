@@ -333,7 +333,7 @@ void ShortKernel::write_row(Value n) {
   }
 }
 
-// Numbers as sums of short floats; nothing where one is too small or too large for them.
+// Numbers as sums of 16-bit floats; nothing where one is too small or too large for them.
 std::optional<std::vector<std::vector<uint16_t>>> short_parts(const std::vector<double>& values) {
   std::vector<std::vector<uint16_t>> parts(2);
   for (const double v : values) {

@@ -1,5 +1,5 @@
-// Few rows of activations, rounded to short floats, beside a weight whose elements are numbers by code: each number is
-// one short float, or the sum of two, whose bytes the machine looks up; its dot of pairs adds their products in f32.
+// Few rows of activations, rounded to 16-bit floats, beside a weight whose elements are numbers by code: each number is
+// one 16-bit float, or the sum of two, whose bytes the machine looks up; its dot of pairs adds their products in f32.
 // For formats that do not factor into integers. Proved by tests/kernel/synth/gemm/dot_short_test.cpp.
 #pragma once
 

@@ -16,7 +16,7 @@ using Value = loop::ValueId;
 using loop::LoopKind;
 using loop::VType;
 
-constexpr int64_t kTurnColumns = 256;  // of K, unpacked beside each other before they are turned
+constexpr int64_t kTransposeColumns = 256;  // of K, unpacked beside each other before they are transposed
 constexpr int kStraightEpilogue = 96;  // operations of an epilogue written out tile-wide; longer ones loop over rows
 
 // One operand inside the register tile: bytes between neighbours.
@@ -54,11 +54,11 @@ class TileKernel {
   int64_t outer_k_extent() const { return p_.k_total() / p_.k.extent; }
   bool stage_holds_outer() const { return t_.stages == 1; }
   int64_t panel_k() const { return stage_holds_outer() ? p_.k_total() : t_.stage_k; }
-  int64_t turn_columns() const {  // whole blocks of a packed b
+  int64_t transpose_columns() const {  // whole blocks of a packed b
     const int64_t block = p_.loads[1].format->block;
-    return std::max(kTurnColumns / block, int64_t{1}) * block;
+    return std::max(kTransposeColumns / block, int64_t{1}) * block;
   }
-  // Turned squares write whole vectors of k, the last of them beyond the end.
+  // Transposed squares write whole vectors of k, the last of them beyond the end.
   int64_t padded_k() const {
     return (panel_k() + t_.lanes - 1) / t_.lanes * t_.lanes + (p_.outer_k.empty() ? 0 : t_.lanes);
   }
@@ -77,8 +77,8 @@ class TileKernel {
     if (t_.a == Fetch::direct || t_.a == Fetch::tiles || t_.a_along_k) return false;
     return t_.a == Fetch::gather || p_.loads[0].kind != DotLoad::Kind::packed;
   }
-  void turn_rows(const loop::BufferId buffer, const std::function<Value(int, Value, Value)>& read, Value count,
-                 Value to);
+  void transpose_rows(const loop::BufferId buffer, const std::function<Value(int, Value, Value)>& read, Value count,
+                      Value to);
   void write_tile(const Stage& s, Value m_tile, Value n_tile, int height, int vectors, bool masked);
   void sum_products(const Stage& s, const Walk& a, const Walk& b, int height, int vectors, Value last_count);
   void finish_private();
@@ -113,8 +113,8 @@ void TileKernel::write_task(Value task) {
 void TileKernel::multiply_task() {
   const int64_t tile_columns = t_.vectors * t_.lanes;
   if (t_.b != Fetch::direct) b_panel_ = b_.alloc(t_.n_task * padded_k() * tile_columns * 4);
-  if (t_.b == Fetch::turn && p_.loads[1].kind == DotLoad::Kind::packed)
-    temporary_ = b_.alloc(t_.lanes * turn_columns() * 4);
+  if (t_.b == Fetch::transpose && p_.loads[1].kind == DotLoad::Kind::packed)
+    temporary_ = b_.alloc(t_.lanes * transpose_columns() * 4);
   if (t_.b == Fetch::copy && p_.loads[1].kind == DotLoad::Kind::packed) rows_ = b_.alloc(t_.n_task * tile_columns * 4);
   if (t_.a != Fetch::direct && t_.a != Fetch::tiles) {
     const int64_t rows = t_.m_task * t_.height;
@@ -212,14 +212,14 @@ void TileKernel::pack_a(const Stage& s) {
 }
 
 // Rows along k, `lanes` of them, become vectors along n: read(row, k, count or -1).
-void TileKernel::turn_rows(loop::BufferId buffer, const std::function<Value(int, Value, Value)>& read, Value count,
-                           Value to) {
+void TileKernel::transpose_rows(loop::BufferId buffer, const std::function<Value(int, Value, Value)>& read, Value count,
+                                Value to) {
   const int64_t row = t_.vectors * lane_bytes_;
   const Value whole = w_.scaled(div(count, t_.lanes), t_.lanes);
   auto block = [&](Value k, Value k_count) {
     std::vector<Value> rows;
     for (int i = 0; i < t_.lanes; ++i) rows.push_back(read(i, k, k_count));
-    rows = turn(b_, std::move(rows));
+    rows = transposed(b_, std::move(rows));
     for (int i = 0; i < t_.lanes; ++i)  // rows beyond the count fall into the panel's padding
       b_.store(buffer, rows[i], w_.add(w_.add(to, w_.scaled(k, row)), w_.i64(i * row)), 4);
   };
@@ -260,7 +260,7 @@ void TileKernel::pack_b(const Stage& s) {
       });
       return;
     }
-    if (t_.b != Fetch::turn) {
+    if (t_.b != Fetch::transpose) {
       // Row by row through all tiles of the task: what they read of a row lies together.
       b_.loop(LoopKind::serial, w_.i64(0), s.count, 1, [&](Value k) {
         const Value from = w_.add(base, w_.scaled(k, k_stride));
@@ -290,26 +290,26 @@ void TileKernel::pack_b(const Stage& s) {
         return w_.add(base, w_.scaled(t_.masked ? w_.min(r, w_.i64(p_.n.extent - 1)) : r, n_stride));
       };
       if (!packed) {
-        turn_rows(
+        transpose_rows(
             b_panel_,
             [&](int i, Value k, Value count) { return w_.read_f32(1, w_.add(row_first(i), k), 1, t_.lanes, count); },
             s.count, to);
         return;
       }
-      const int64_t chunk = turn_columns();
+      const int64_t chunk = transpose_columns();
       b_.loop(LoopKind::serial, w_.i64(0), s.count, chunk, [&](Value k) {
         const Value columns = w_.min(w_.i64(chunk), sub(s.count, k));
         b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.lanes), 1, [&](Value i) {
           const Value r = w_.add(n, i);
           const Value at = w_.scaled(t_.masked ? w_.min(r, w_.i64(p_.n.extent - 1)) : r, n_stride);
           copy_rows(w_, p_, {1, w_.add(base, w_.add(at, k)), 0}, w_.i64(1), columns,
-                    {temporary_, w_.scaled(i, turn_columns() * 4), 0}, t_.lanes);
+                    {temporary_, w_.scaled(i, transpose_columns() * 4), 0}, t_.lanes);
         });
-        turn_rows(
+        transpose_rows(
             b_panel_,
             [&](int i, Value c, Value count) {
               return b_.load(temporary_, {Scalar::f32, t_.lanes},
-                             w_.add(w_.i64(i * turn_columns() * 4), w_.scaled(c, 4)), 4, count);
+                             w_.add(w_.i64(i * transpose_columns() * 4), w_.scaled(c, 4)), 4, count);
             },
             columns, w_.add(to, w_.scaled(k, row)));
       });

@@ -24,7 +24,7 @@ BlockFill::BlockFill(DotWriter& w, const DotProblem& p, BlockProduct& product, c
       supply_(supply),
       factor_(product.tile().factor),
       unit_(product.unit_elements()) {
-  if (supply_ == Supply::turned) down_ = unit_;
+  if (supply_ == Supply::transposed) down_ = unit_;
   if (supply_ == Supply::packed) along_ = std::min(p.loads[load()].format->block, product.tile().stage_k) / unit_;
   LUMEN_CHECK(rows() % down_ == 0 && product_.units() % along_ == 0, "pieces of {}x{}", down_, along_);
 }
@@ -73,7 +73,7 @@ void BlockFill::copy(Value lane, const Place& at, BufferId panel, Value to) {
   // The panel's swizzle repeats every few rows.
   const int64_t apart = lanes % across == 0 && lanes / across % BlockProduct::kSwizzle == 0 ? lanes / across : 0;
   const auto place_of = [&](Value down, Value unit) {
-    return b_.add(to, beside ? product_.turned_place(side_, unit, down) : product_.place(side_, down, unit));
+    return b_.add(to, beside ? product_.transposed_place(side_, unit, down) : product_.place(side_, down, unit));
   };
   const Value origin =
       b_.add(b_.add(base_, at.outer), b_.add(w_.scaled(first_row_, row_stride), w_.scaled(at.k, k_stride)));
@@ -121,8 +121,8 @@ std::vector<Value> BlockFill::fetch(Value lane, const Place& at, BufferId panel,
   const bool ragged = p_.k.extent % product_.tile().stage_k != 0;
   for (int64_t round = 0; round < rounds(); ++round) {
     const Piece piece = this->piece(lane, round);
-    if (supply_ == Supply::turned) {
-      fetch_turned(piece, at, out);
+    if (supply_ == Supply::transposed) {
+      fetch_transposed(piece, at, out);
     } else if (supply_ == Supply::packed) {
       const auto all = [&] { unpack(piece, at, panel, to); };
       where_piece(lane, round, pieces(), all);
@@ -150,7 +150,7 @@ std::vector<Value> BlockFill::fetch(Value lane, const Place& at, BufferId panel,
 }
 
 // As many numbers of k as a unit holds, of as many rows, which lie beside each other in memory.
-void BlockFill::fetch_turned(const Piece& piece, const Place& at, std::vector<Value>& out) {
+void BlockFill::fetch_transposed(const Piece& piece, const Place& at, std::vector<Value>& out) {
   const DotLoad& l = p_.loads[load()];
   const auto lanes = static_cast<int>(unit_);
   const Value row = b_.add(first_row_, piece.row);

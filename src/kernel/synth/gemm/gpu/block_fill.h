@@ -1,5 +1,5 @@
 // An operand's way into its panel in shared memory (block_product.h): by asynchronous copies, or through registers,
-// converted, turned or unpacked. Proved by tests/kernel/synth/gemm/dot_block_test.cpp.
+// converted, transposed or unpacked. Proved by tests/kernel/synth/gemm/dot_block_test.cpp.
 #pragma once
 
 #include <functional>
@@ -53,7 +53,7 @@ class BlockFill {
   loop::ValueId row_in_memory(loop::ValueId row);  // the last one for those behind it
   loop::ValueId zero_unit();
   loop::ValueId count_left(loop::ValueId from, int64_t extent, int64_t most);
-  void fetch_turned(const Piece& piece, const Place& at, std::vector<loop::ValueId>& out);
+  void fetch_transposed(const Piece& piece, const Place& at, std::vector<loop::ValueId>& out);
   void unpack(const Piece& piece, const Place& at, loop::BufferId panel, loop::ValueId to);
 
   DotWriter& w_;

@@ -33,10 +33,10 @@ class BlockKernel {
   }
 
   Step write(std::string plan) {
-    const int64_t blocks = t_.walk.walkers > 0 ? t_.walk.walkers : t_.blocks(p_);
+    const int64_t blocks = t_.scheduler.persistent_blocks > 0 ? t_.scheduler.persistent_blocks : t_.blocks(p_);
     b_.loop(LoopKind::grid, w_.i64(0), w_.i64(blocks), 1, [&](Value block) {
       prepare();
-      if (t_.walk.walkers > 0)
+      if (t_.scheduler.persistent_blocks > 0)
         walk(block);
       else
         write_tile(block);
@@ -149,7 +149,7 @@ void BlockKernel::write_tile(Value block) {
 }
 
 BlockKernel::Work BlockKernel::work_of(Value block, Value number) {
-  const TileWalk::Job job = t_.walk.job(b_, block, number);
+  const TileScheduler::Job job = t_.scheduler.job(b_, block, number);
   Work out;
   out.place = t_.order().place(b_, job.tile);
   out.from = job.from;
@@ -165,7 +165,7 @@ void BlockKernel::walk(Value block) {
   Work first = work_of(block, w_.i64(0));
   enter(first);
   begin_work(first);
-  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.walk.jobs()), 1, [&](Value number) {
+  b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.scheduler.jobs()), 1, [&](Value number) {
     Work next = work_of(block, w_.add(number, w_.i64(1))), now = work_of(block, number);
     enter(next);
     enter(now);
@@ -180,8 +180,8 @@ void BlockKernel::walk(Value block) {
           product_->clear();
         });
       };
-      if (t_.walk.tail() == 0) return write(true);
-      b_.branch(less(number, w_.i64(t_.walk.waves())), [&] { write(true); }, [&] { write(false); });
+      if (t_.scheduler.tail() == 0) return write(true);
+      b_.branch(less(number, w_.i64(t_.scheduler.waves())), [&] { write(true); }, [&] { write(false); });
     });
   });
 }

@@ -57,22 +57,22 @@ class Merge {
 
   // Of the tiles behind the last whole wave: segments in the order of K.
   void add_segments() {
-    const TileWalk& walk = t_.walk;
+    const TileScheduler& walk = t_.scheduler;
     const int64_t m = t_.tile.m(), n = t_.tile.n(), across = ceil_div(n, lanes_), of_tile = m * across;
     b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(walk.tail() * of_tile), 1, [&](Value task) {
       const Value tile = div(task, of_tile), inside = rem(task, of_tile);
       const Value row = div(inside, across), column = w_.scaled(rem(inside, across), lanes_);
-      const TilePlace place = t_.order().place(b_, w_.add(tile, w_.i64(walk.waves() * walk.walkers)));
+      const TilePlace place = t_.order().place(b_, w_.add(tile, w_.i64(walk.waves() * walk.persistent_blocks)));
       const Value at_m = w_.add(place.m0, row), at_n = w_.add(place.n0, column);
       const auto merge = [&] {
         const BufferId sums = b_.alloc(int64_t{lanes_} * 4, 16);
         const VType type{Scalar::f32, lanes_};
         b_.store(sums, b_.real(0, type), w_.i64(0), 16);
-        const TileWalk::Walkers walkers = walk.walkers_of(b_, tile);
-        b_.loop(LoopKind::serial, walkers.first, walkers.last, 1, [&](Value walker) {
-          b_.branch(walk.has_segment(b_, walker, tile), [&] {
-            const Value element =
-                w_.add(w_.scaled(TileWalk::segment(b_, walker, tile), m * n), w_.add(w_.scaled(row, n), column));
+        const TileScheduler::PersistentBlocks persistent_blocks = walk.persistent_blocks_of(b_, tile);
+        b_.loop(LoopKind::serial, persistent_blocks.first, persistent_blocks.last, 1, [&](Value persistent_block) {
+          b_.branch(walk.has_segment(b_, persistent_block, tile), [&] {
+            const Value element = w_.add(w_.scaled(TileScheduler::segment(b_, persistent_block, tile), m * n),
+                                         w_.add(w_.scaled(row, n), column));
             const Value x = b_.load(partial_, type, w_.scaled(element, 4), 4);
             b_.store(sums, b_.add(b_.load(sums, type, w_.i64(0), 16), x), w_.i64(0), 16);
           });
@@ -100,13 +100,14 @@ class Merge {
 
 int64_t partial_bytes(const DotProblem& p, const BlockPlan& t) {
   if (t.parts > 1) return t.parts * p.outer_extent() * p.m.extent * p.n.extent * 4;
-  return t.walk.segments() * t.tile.m() * t.tile.n() * 4;
+  return t.scheduler.segments() * t.tile.m() * t.tile.n() * 4;
 }
 
 Step write_merge(const graph::Graph& g, DotProblem p, const BlockPlan& t, int scratch) {
   for (size_t load = 0; load < 2; ++load) p.loads[load].kind = DotLoad::Kind::splat;
-  const std::string what = t.parts > 1 ? fmt::format("merge {}", t.parts)
-                                       : fmt::format("merge {} tiles of {}", t.walk.tail(), t.walk.walkers);
+  const std::string what = t.parts > 1
+                               ? fmt::format("merge {}", t.parts)
+                               : fmt::format("merge {} tiles of {}", t.scheduler.tail(), t.scheduler.persistent_blocks);
   return Merge(g, p, t, scratch).write(fmt::format("{} {}", describe_shape(p), what));
 }
 

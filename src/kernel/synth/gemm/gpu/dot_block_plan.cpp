@@ -92,8 +92,8 @@ class BlockChooser {
            rows.strides[load] == 1 && is_aligned(load, rows, p_.k);
   }
 
-  Supply supply(size_t load, const DotIndex& rows, int64_t stage_k, bool turned) const {
-    if (turned) return Supply::beside;
+  Supply supply(size_t load, const DotIndex& rows, int64_t stage_k, bool transposed) const {
+    if (transposed) return Supply::beside;
     const DotLoad& l = p_.loads[load];
     const int64_t unit = BlockProduct::kUnit / scalar_bytes(factor_);
     if (l.kind == DotLoad::Kind::packed) {
@@ -106,7 +106,7 @@ class BlockChooser {
       const bool as_it_is = l.scalar == factor_ && m_.async_copies && is_aligned(load, p_.k, rows);
       return as_it_is ? Supply::copies : Supply::along_k;
     }
-    return rows.strides[load] == 1 && (is_float(l.scalar) || l.code) ? Supply::turned : Supply::single;
+    return rows.strides[load] == 1 && (is_float(l.scalar) || l.code) ? Supply::transposed : Supply::single;
   }
 
   void consider(BlockTile tile) {
@@ -124,8 +124,8 @@ class BlockChooser {
   bool finish(const BlockTile& tile) {
     BlockPlan t;
     t.tile = tile;
-    t.a = supply(0, p_.m, tile.stage_k, tile.row && tile.row->a_turned);
-    t.b = supply(1, p_.n, tile.stage_k, tile.row && tile.row->b_turned);
+    t.a = supply(0, p_.m, tile.stage_k, tile.row && tile.row->a_transposed);
+    t.b = supply(1, p_.n, tile.stage_k, tile.row && tile.row->b_transposed);
     const bool all_copies = is_copied(t.a) && is_copied(t.b);
     const int64_t stage = panel_bytes(tile);
     t.buffers = 2;
@@ -161,11 +161,11 @@ class BlockChooser {
   // ends of tiles are hidden so far as they can be.
   void consider_walks(BlockPlan t) {
     if (p_.pick || p_.blocks || (t.tile.row && t.tile.row->short_sums)) return;
-    const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileWalk::kLeastSegment;
+    const int64_t tiles = p_.outer_extent() * t.m_tiles * t.n_tiles, least = TileScheduler::kLeastSegment;
     if (t.stages < least) return;
     for (const bool streams : {false, true}) {
-      t.walk = {tiles, t.stages, m_.units, streams};
-      if (streams ? !TileWalk::can_stream(tiles, t.stages, m_.units) : tiles <= m_.units) continue;
+      t.scheduler = {tiles, t.stages, m_.units, streams};
+      if (streams ? !TileScheduler::can_stream(tiles, t.stages, m_.units) : tiles <= m_.units) continue;
       t.cycles = cost(t);
       plans_.push_back(t);
     }
@@ -186,7 +186,7 @@ class BlockChooser {
         return 1.0 / 64;
       case Supply::along_k:
         return 0.08;
-      case Supply::turned:
+      case Supply::transposed:
         return 0.17;
       case Supply::packed:
         return 0.25;
@@ -215,10 +215,10 @@ class BlockChooser {
     const double per_k = hidden ? std::max(products, reads) + fetch + reads / 4 : std::max(products, reads) + fetch;
     const double tile = per_k * static_cast<double>(t.part * t.tile.stage_k), block = tile + kEnter;
     const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
-    if (t.walk.walkers > 0) {
-      if (t.walk.tail() == 0) return kEnter + std::ceil(blocks / units) * (tile + kLeave);
-      const auto partial = static_cast<double>(t.walk.segments()) * m * n * 8,
-                 waves = static_cast<double>(t.walk.waves()), segments = blocks / units - waves;
+    if (t.scheduler.persistent_blocks > 0) {
+      if (t.scheduler.tail() == 0) return kEnter + std::ceil(blocks / units) * (tile + kLeave);
+      const auto partial = static_cast<double>(t.scheduler.segments()) * m * n * 8,
+                 waves = static_cast<double>(t.scheduler.waves()), segments = blocks / units - waves;
       return kEnter + (waves + kSegment * segments) * tile + (waves + 2) * kLeave + kLaunch +
              partial / (units * kBytesPerCycle);
     }
@@ -274,7 +274,8 @@ std::string describe(const BlockPlan& t, const DotProblem& p) {
   std::string text = fmt::format("blocks {}x{}x{}", t.tile.m(), t.tile.n(), t.tile.stage_k);
   text += fmt::format(" {} {} {}", t.buffers, supply_name(t.a), supply_name(t.b));
   if (t.parts > 1) text += fmt::format(" parts {}", t.parts);
-  if (t.walk.walkers > 0) text += fmt::format(" {} {}", t.walk.streams ? "streams" : "walkers", t.walk.walkers);
+  if (t.scheduler.persistent_blocks > 0)
+    text += fmt::format(" {} {}", t.scheduler.streams ? "streams" : "walkers", t.scheduler.persistent_blocks);
   if (t.rounds(p)) text += fmt::format(" rounded to {}", scalar_name(t.tile.factor));
   return text + " " + (t.tile.row ? t.tile.row->row : "f32 fma");
 }

@@ -8,19 +8,19 @@
 #include <vector>
 
 #include "kernel/synth/gemm/dot_problem.h"
-#include "kernel/synth/gemm/gpu/tile_walk.h"
+#include "kernel/synth/gemm/gpu/tile_scheduler.h"
 #include "kernel/synth/mma/block_product.h"
 
 namespace lumen::synth {
 
 // How an operand gets into its panel.
 enum class Supply : uint8_t {
-  copies,   // as it lies in memory, by asynchronous copies
-  beside,   // the same where rows lie beside each other, and the instruction takes them so
-  along_k,  // neighbours along k, converted on the way
-  turned,   // neighbours along rows, turned in registers
-  packed,   // unpacked along k
-  single,   // number by number
+  copies,      // as it lies in memory, by asynchronous copies
+  beside,      // the same where rows lie beside each other, and the instruction takes them so
+  along_k,     // neighbours along k, converted on the way
+  transposed,  // neighbours along rows, transposed in registers
+  packed,      // unpacked along k
+  single,      // number by number
 };
 
 struct BlockPlan {
@@ -31,7 +31,7 @@ struct BlockPlan {
   int64_t unrolled = 1;           // stages of a block of a format
   int64_t parts = 1, part = 1;    // of K, in stages: their sums are added by a step behind
   int buffers = 2;                // panels of each operand
-  TileWalk walk;
+  TileScheduler scheduler;
   double cycles = 0;  // estimate, of the whole machine
 
   bool rounds(const DotProblem& p) const;  // an operand loses digits on its way into a panel

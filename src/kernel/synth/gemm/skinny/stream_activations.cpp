@@ -126,7 +126,7 @@ void StreamActivations::quantize(std::vector<Item>& items) {
   const VType one{Scalar::f32, 1}, four{Scalar::f32, 4};
   const Value own = b_.lane_id();
   constexpr const char* kGreatest = "greatest.f32";
-  b_.take_shortcuts({m_.power2, m_.reciprocal, m_.find_row(kGreatest) ? kGreatest : ""});
+  b_.use_fast_math({m_.power2, m_.reciprocal, m_.find_row(kGreatest) ? kGreatest : ""});
   const auto neighbours = [&](Value Item::* of, int64_t elements, const auto& join) {
     for (int64_t apart = 1; apart * share < elements; apart *= 2)
       for (Item& item : items)
@@ -167,7 +167,7 @@ void StreamActivations::quantize(std::vector<Item>& items) {
     }
   }
   for (Item& item : items) item.scale = b_.mul(item.scale, b_.real(t_.step(), one));
-  b_.take_shortcuts({});
+  b_.use_fast_math({});
   for (const Item& item : items) where_exists(item, [&] { put(item); });
 }
 

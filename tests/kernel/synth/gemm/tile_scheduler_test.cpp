@@ -1,6 +1,6 @@
 // needs: none. Walks over tiles, by the code that kernels run: every stage of every tile is done once, segments are no
 // shorter than they may be and have places of their own, and who adds them finds each one.
-#include "kernel/synth/gemm/gpu/tile_walk.h"
+#include "kernel/synth/gemm/gpu/tile_scheduler.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 using loop::Builder;
 using loop::LoopKind;
 using loop::ValueId;
-using synth::TileWalk;
+using synth::TileScheduler;
 
 // Numbers that `code` computes for each pair (x, y) below the extents, one after the other.
 std::vector<int64_t> numbers(int64_t xs, int64_t ys,
@@ -44,22 +44,22 @@ std::vector<int64_t> numbers(int64_t xs, int64_t ys,
   return result;
 }
 
-void check(const TileWalk& walk) {
-  SCOPED_TRACE(testing::Message() << walk.tiles << " tiles of " << walk.stages << " for " << walk.walkers
+void check(const TileScheduler& walk) {
+  SCOPED_TRACE(testing::Message() << walk.tiles << " tiles of " << walk.stages << " for " << walk.persistent_blocks
                                   << (walk.streams ? " streams" : " walkers"));
   const int64_t jobs = walk.jobs() + 1;  // one behind the last
-  const auto job = numbers(walk.walkers, jobs, [&](Builder& b, ValueId walker, ValueId number) {
-    const TileWalk::Job j = walk.job(b, walker, number);
+  const auto job = numbers(walk.persistent_blocks, jobs, [&](Builder& b, ValueId persistent_block, ValueId number) {
+    const TileScheduler::Job j = walk.job(b, persistent_block, number);
     return std::vector<ValueId>{j.tile, j.from, j.to, j.before, j.segment < 0 ? b.i64(-1) : j.segment};
   });
   std::vector<std::vector<bool>> done(static_cast<size_t>(walk.tiles),
                                       std::vector<bool>(static_cast<size_t>(walk.stages)));
-  std::map<int64_t, std::pair<int64_t, int64_t>> segments;  // place -> tile of the tail, walker
-  for (int64_t walker = 0; walker < walk.walkers; ++walker) {
+  std::map<int64_t, std::pair<int64_t, int64_t>> segments;  // place -> tile of the tail, persistent_block
+  for (int64_t persistent_block = 0; persistent_block < walk.persistent_blocks; ++persistent_block) {
     int64_t before = 0;
     bool ended = false;
     for (int64_t number = 0; number < jobs; ++number) {
-      const int64_t* j = &job[static_cast<size_t>((walker * jobs + number) * 5)];
+      const int64_t* j = &job[static_cast<size_t>((persistent_block * jobs + number) * 5)];
       ASSERT_LT(j[0], walk.tiles);
       ASSERT_GE(j[0], 0);
       if (j[1] == j[2]) {  // copies for the next job begin within the one before: none may lie between
@@ -77,55 +77,57 @@ void check(const TileWalk& walk) {
         ASSERT_EQ(j[2] - j[1], walk.stages);
         continue;
       }
-      ASSERT_GE(j[2] - j[1], TileWalk::kLeastSegment);
+      ASSERT_GE(j[2] - j[1], TileScheduler::kLeastSegment);
       ASSERT_LT(j[4], walk.segments());
-      const int64_t tile = j[0] - walk.waves() * walk.walkers;
-      ASSERT_TRUE(segments.emplace(j[4], std::pair{tile, walker}).second);
+      const int64_t tile = j[0] - walk.waves() * walk.persistent_blocks;
+      ASSERT_TRUE(segments.emplace(j[4], std::pair{tile, persistent_block}).second);
     }
-    ASSERT_EQ(job[static_cast<size_t>((walker * jobs + jobs - 1) * 5 + 2)], 0) << "work behind the last";
+    ASSERT_EQ(job[static_cast<size_t>((persistent_block * jobs + jobs - 1) * 5 + 2)], 0) << "work behind the last";
   }
   for (const auto& tile : done)
     for (const bool stage : tile) ASSERT_TRUE(stage);
   if (walk.tail() == 0) return;
 
   // Who merges finds just these, in the order of K.
-  const auto found = numbers(walk.tail(), walk.walkers, [&](Builder& b, ValueId tile, ValueId walker) {
-    const TileWalk::Walkers w = walk.walkers_of(b, tile);
-    return std::vector<ValueId>{w.first, w.last,
-                                b.convert(ScalarOp::cast_, Scalar::i64, walk.has_segment(b, walker, tile)),
-                                TileWalk::segment(b, walker, tile)};
-  });
+  const auto found =
+      numbers(walk.tail(), walk.persistent_blocks, [&](Builder& b, ValueId tile, ValueId persistent_block) {
+        const TileScheduler::PersistentBlocks w = walk.persistent_blocks_of(b, tile);
+        return std::vector<ValueId>{
+            w.first, w.last, b.convert(ScalarOp::cast_, Scalar::i64, walk.has_segment(b, persistent_block, tile)),
+            TileScheduler::segment(b, persistent_block, tile)};
+      });
   size_t merged = 0;
   for (int64_t tile = 0; tile < walk.tail(); ++tile)
-    for (int64_t walker = 0; walker < walk.walkers; ++walker) {
-      const int64_t* f = &found[static_cast<size_t>((tile * walk.walkers + walker) * 4)];
+    for (int64_t persistent_block = 0; persistent_block < walk.persistent_blocks; ++persistent_block) {
+      const int64_t* f = &found[static_cast<size_t>((tile * walk.persistent_blocks + persistent_block) * 4)];
       const auto at = segments.find(f[3]);
-      const bool mine = at != segments.end() && at->second == std::pair{tile, walker};
-      ASSERT_EQ(f[2] != 0, mine) << "tile " << tile << " walker " << walker;
+      const bool mine = at != segments.end() && at->second == std::pair{tile, persistent_block};
+      ASSERT_EQ(f[2] != 0, mine) << "tile " << tile << " walker " << persistent_block;
       if (!mine) continue;
-      ASSERT_GE(walker, f[0]);
-      ASSERT_LT(walker, f[1]);
+      ASSERT_GE(persistent_block, f[0]);
+      ASSERT_LT(persistent_block, f[1]);
       ++merged;
     }
   ASSERT_EQ(merged, segments.size());
 }
 
-TEST(TileWalk, EveryStageOnce) {
-  for (const int64_t walkers : {1, 3, 8})
+TEST(TileScheduler, EveryStageOnce) {
+  for (const int64_t persistent_blocks : {1, 3, 8})
     for (const int64_t tiles : {1, 2, 3, 5, 7, 8, 9, 15, 16, 20})
       for (const int64_t stages : {4, 8, 9, 16, 37, 64}) {
-        check({tiles, stages, walkers, false});
-        if (TileWalk::can_stream(tiles, stages, walkers)) check({tiles, stages, walkers, true});
+        check({tiles, stages, persistent_blocks, false});
+        if (TileScheduler::can_stream(tiles, stages, persistent_blocks))
+          check({tiles, stages, persistent_blocks, true});
       }
 }
 
-TEST(TileWalk, ManyWalkers) {
+TEST(TileScheduler, ManyWalkers) {
   for (const int64_t tiles : {131, 132, 133, 200, 263, 352})
     for (const int64_t stages : {8, 32, 88, 256})
-      if (TileWalk::can_stream(tiles, stages, 132)) check({tiles, stages, 132, true});
-  EXPECT_FALSE(TileWalk::can_stream(132, 256, 132));
-  EXPECT_FALSE(TileWalk::can_stream(133, 256, 132));  // two stages for each
-  EXPECT_TRUE(TileWalk::can_stream(352, 256, 132));
+      if (TileScheduler::can_stream(tiles, stages, 132)) check({tiles, stages, 132, true});
+  EXPECT_FALSE(TileScheduler::can_stream(132, 256, 132));
+  EXPECT_FALSE(TileScheduler::can_stream(133, 256, 132));  // two stages for each
+  EXPECT_TRUE(TileScheduler::can_stream(352, 256, 132));
 }
 
 }  // namespace

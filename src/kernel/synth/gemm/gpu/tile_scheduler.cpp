@@ -1,5 +1,5 @@
-// See tile_walk.h.
-#include "kernel/synth/gemm/gpu/tile_walk.h"
+// See tile_scheduler.h.
+#include "kernel/synth/gemm/gpu/tile_scheduler.h"
 
 #include <algorithm>
 
@@ -38,32 +38,32 @@ ValueId select(Builder& b, ValueId c, ValueId x, ValueId y) {
 
 }  // namespace
 
-int64_t TileWalk::waves() const {
-  return streams ? tiles / walkers : (tiles + walkers - 1) / walkers;
+int64_t TileScheduler::waves() const {
+  return streams ? tiles / persistent_blocks : (tiles + persistent_blocks - 1) / persistent_blocks;
 }
-int64_t TileWalk::tail() const {
-  return streams ? tiles % walkers : 0;
+int64_t TileScheduler::tail() const {
+  return streams ? tiles % persistent_blocks : 0;
 }
 
-bool TileWalk::can_stream(int64_t tiles, int64_t stages, int64_t walkers) {
-  return stages >= 2 * kLeastSegment && tiles % walkers * stages >= 2 * kLeastSegment * walkers;
+bool TileScheduler::can_stream(int64_t tiles, int64_t stages, int64_t persistent_blocks) {
+  return stages >= 2 * kLeastSegment && tiles % persistent_blocks * stages >= 2 * kLeastSegment * persistent_blocks;
 }
 
 // Even segments, but none begins or ends a few stages from a tile's.
-ValueId TileWalk::bound(Builder& b, ValueId walker) const {
-  const ValueId even = div(b, scaled(b, walker, tail() * stages), walkers);
+ValueId TileScheduler::bound(Builder& b, ValueId persistent_block) const {
+  const ValueId even = div(b, scaled(b, persistent_block, tail() * stages), persistent_blocks);
   const ValueId inside = rem(b, even, stages), begin = sub(b, even, inside);
   const ValueId near_end = b.op(ScalarOp::lt_, b.i64(stages - kLeastSegment), inside);
   return select(b, b.op(ScalarOp::lt_, inside, b.i64(kLeastSegment)), begin,
                 select(b, near_end, b.add(begin, b.i64(stages)), even));
 }
 
-TileWalk::Job TileWalk::job(Builder& b, ValueId walker, ValueId number) const {
-  LUMEN_CHECK(walkers > 0, "nobody walks");
+TileScheduler::Job TileScheduler::job(Builder& b, ValueId persistent_block, ValueId number) const {
+  LUMEN_CHECK(persistent_blocks > 0, "nobody walks");
   const int64_t whole = waves();
   Job out;
   out.from = b.i64(0);
-  out.tile = b.add(walker, scaled(b, number, walkers));
+  out.tile = b.add(persistent_block, scaled(b, number, persistent_blocks));
   out.before = scaled(b, number, stages);
   if (!streams) {
     out.to = select(b, b.op(ScalarOp::lt_, out.tile, b.i64(tiles)), b.i64(stages), b.i64(0));
@@ -76,7 +76,7 @@ TileWalk::Job TileWalk::job(Builder& b, ValueId walker, ValueId number) const {
     out.tile = least_of(b, out.tile, b.i64(tiles - 1));
     return out;
   }
-  const ValueId begin = bound(b, walker), end = bound(b, b.add(walker, b.i64(1)));
+  const ValueId begin = bound(b, persistent_block), end = bound(b, b.add(persistent_block, b.i64(1)));
   const ValueId first_tile = div(b, begin, stages), second_tile = b.add(first_tile, b.i64(1));
   const ValueId first_from = rem(b, begin, stages);
   const ValueId first_to = least_of(b, b.i64(stages), b.add(first_from, sub(b, end, begin)));
@@ -86,21 +86,22 @@ TileWalk::Job TileWalk::job(Builder& b, ValueId walker, ValueId number) const {
   const ValueId tail_tile = least_of(b, select(b, is_second, second_tile, first_tile), b.i64(tail() - 1));
   out.from = select(b, is_first, first_from, b.i64(0));
   out.to = select(b, is_first, first_to, select(b, is_second, second_to, out.to));
-  out.tile = select(b, in_waves, out.tile, b.add(tail_tile, b.i64(whole * walkers)));
+  out.tile = select(b, in_waves, out.tile, b.add(tail_tile, b.i64(whole * persistent_blocks)));
   out.before = select(b, is_second, b.add(b.i64(whole * stages), sub(b, first_to, first_from)), out.before);
-  out.segment = segment(b, walker, tail_tile);
+  out.segment = segment(b, persistent_block, tail_tile);
   return out;
 }
 
-TileWalk::Walkers TileWalk::walkers_of(Builder& b, ValueId tail_tile) const {
-  const ValueId first = div(b, scaled(b, tail_tile, walkers), tail()),
-                last = div(b, scaled(b, b.add(tail_tile, b.i64(1)), walkers), tail());
-  return {most_of(b, b.i64(0), sub(b, first, b.i64(1))), least_of(b, b.i64(walkers), b.add(last, b.i64(2)))};
+TileScheduler::PersistentBlocks TileScheduler::persistent_blocks_of(Builder& b, ValueId tail_tile) const {
+  const ValueId first = div(b, scaled(b, tail_tile, persistent_blocks), tail()),
+                last = div(b, scaled(b, b.add(tail_tile, b.i64(1)), persistent_blocks), tail());
+  return {most_of(b, b.i64(0), sub(b, first, b.i64(1))), least_of(b, b.i64(persistent_blocks), b.add(last, b.i64(2)))};
 }
 
-ValueId TileWalk::has_segment(Builder& b, ValueId walker, ValueId tail_tile) const {
+ValueId TileScheduler::has_segment(Builder& b, ValueId persistent_block, ValueId tail_tile) const {
   const ValueId begin = scaled(b, tail_tile, stages), end = b.add(begin, b.i64(stages));
-  return b.op(ScalarOp::lt_, most_of(b, bound(b, walker), begin), least_of(b, bound(b, b.add(walker, b.i64(1))), end));
+  return b.op(ScalarOp::lt_, most_of(b, bound(b, persistent_block), begin),
+              least_of(b, bound(b, b.add(persistent_block, b.i64(1))), end));
 }
 
 TilePlace TileOrder::place(Builder& b, ValueId tile) const {

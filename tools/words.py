@@ -1,0 +1,55 @@
+"""Retired words: docs/glossary.md lists words that the code no longer uses, what is said instead, and where. tools/house.py
+calls this. Identifiers and comments are looked at, texts in quotes are not (plans keep their words). A word of an
+identifier is what stands between underscores."""
+import re
+from pathlib import Path
+
+STRING = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])\'')
+ROW = re.compile(r"^\| (?P<words>[^|]+) \| (?P<instead>[^|]+) \| (?P<where>[^|]+) \|$")
+HEADING = "## Retired words"
+
+
+def retired(root: Path) -> list[tuple[re.Pattern[str], str, list[str]]]:
+    """Patterns, what is said instead, and the folders they are refused in."""
+    text = (root / "docs" / "glossary.md").read_text()
+    if HEADING not in text:
+        return []
+    out = []
+    for line in text.split(HEADING, 1)[1].splitlines():
+        row = ROW.match(line)
+        if not row or row["words"].strip() in ("retired", "---"):
+            continue
+        for word in row["words"].split(","):
+            pattern = re.compile(r"(?<![A-Za-z0-9])" + re.escape(word.strip().strip("`")) + r"(?![A-Za-z0-9])")
+            out.append((pattern, row["instead"].strip(), [w.strip().strip("`") for w in row["where"].split(",")]))
+    return out
+
+
+def without_strings(text: str) -> str:
+    """Comments keep theirs: an apostrophe there begins nothing."""
+    lines = []
+    for line in text.splitlines():
+        code, mark, comment = line, "", ""
+        for found in re.finditer(r"//", line):
+            if STRING.sub("", line[:found.start()]).count('"') == 0:
+                code, mark, comment = line[:found.start()], "//", line[found.end():]
+                break
+        lines.append(STRING.sub('""', code) + mark + comment)
+    return "\n".join(lines)
+
+
+def breaches(root: Path) -> list[str]:
+    words = retired(root)
+    out = []
+    for file in sorted((root / "src").rglob("*")):
+        if file.suffix not in (".h", ".cpp", ".def"):
+            continue
+        path = file.relative_to(root).as_posix()
+        here = [(pattern, instead) for pattern, instead, where in words if any(path.startswith(w) for w in where)]
+        if not here:
+            continue
+        for number, line in enumerate(without_strings(file.read_text()).splitlines(), 1):
+            for pattern, instead in here:
+                if found := pattern.search(line):
+                    out.append(f"{path}:{number}: '{found[0]}' is a retired word; say {instead} (docs/glossary.md)")
+    return out
