@@ -15,13 +15,13 @@ namespace lumen::emit {
 struct KernelReport {
   std::string symbol;
   LaunchShape launch;
-  // Of a lane: registers for vectors, those for matrix accumulators apart from them; of a wave: scalar ones.
+  // A lane's registers for vectors, and apart from them those for matrix accumulators; a wave's scalar ones.
   std::optional<int> vector_registers, accumulators, scalar_registers;
   std::optional<int> vector_spills, scalar_spills;
   int64_t private_bytes = 0;  // of a lane, in memory: scratch, or local memory of PTX
   int64_t shared_bytes = 0;   // of a block
   std::optional<int> waves;   // that fit on one SIMD unit at once
-  // Of the loop with the most products, without loops in it (where none has any: the longest innermost one):
+  // The loop with the most products and no loop in it (where none has products: the longest innermost one):
   // instructions, and products of the matrix unit or of dots among them. 0: no loop is left.
   int loop_instructions = 0, loop_matrix = 0, loop_dots = 0;
   int loop_spills = 0;  // stores and loads of spilled registers there

@@ -13,7 +13,7 @@ namespace lumen::emit {
 using SealKey = std::array<uint8_t, 32>;
 using Seal = std::array<uint8_t, 32>;
 
-// Of several parts one behind the other; where one ends and the next begins counts, too.
+// The seal of several parts one behind the other; where one ends and the next begins counts, too.
 Seal seal(const SealKey& key, std::initializer_list<std::string_view> parts);
 
 // Compared without a hint in how long it takes.

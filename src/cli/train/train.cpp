@@ -45,7 +45,7 @@ model::Tokenizer make_tokenizer(const std::string& choice, const TrainingData& d
   return made;
 }
 
-// Of one path, or of several with commas between them.
+// Makes one path absolute, or several with commas between them.
 std::string absolute_path(const std::string& paths) {
   if (paths.empty()) return paths;
   std::string out;
@@ -183,7 +183,7 @@ void compare_data(const TrainFlags& flags, const model::StoredRun& stored, const
   warn("the data has changed: " + changes);
 }
 
-// Of a flag that names a tokenizer beside a checkpoint, which has one.
+// Compares a flag's tokenizer with that of the checkpoint, which has one.
 void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, const TrainingData& data) {
   const std::string asked = flags.text("data.tokenizer");
   if (!flags.has("data.tokenizer") || asked == stored.recipe.tokenizer) return;

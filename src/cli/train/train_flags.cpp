@@ -177,7 +177,7 @@ void add_key_flag(CLI::App& app, TrainFlags& f, const KeyFlag& flag) {
     app.add_flag_callback(
         flag.names,
         [&f, key, value] {
-          // Of two flags for one key (--use_peft --use_dora) the one that says more wins: it stands later in the table.
+          // The one of two flags for one key (--use_peft --use_dora) that says more wins: it stands later in the table.
           std::string& held = f.values[key];
           if (is_later(key, value, held)) held = value;
         },

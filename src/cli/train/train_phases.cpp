@@ -119,7 +119,7 @@ class Phases {
   }
 
  private:
-  // Of a resumed run.
+  // Contradictions to a resumed run.
   void refuse_contradictions() const {
     const std::string run = run_.string();
     if (flags_.overwrite)

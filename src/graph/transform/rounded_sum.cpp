@@ -168,7 +168,7 @@ class Narrower {
     const std::string in_p = renamed(ii[p], inner_name), in_q = renamed(ii[q], inner_name),
                       in_m = renamed(outer.attributes.indices[1 - side], outer_name),
                       result = renamed(outer.attributes.indices[2], outer_name);
-    // Of q and m everything that p or the result still has.
+    // Everything of q and m that p or the result still has.
     std::string narrow;
     for (const std::string& letters : {in_q, in_m})
       for (const char c : letters)

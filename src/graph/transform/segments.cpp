@@ -274,7 +274,7 @@ class Separator {
     if (meets()) refuse(v, fmt::format("positions meet outside of attention, in a {}", op_info(node.op).name));
   }
 
-  // Of products with picked matrices: as many axes of positions come out as the first operand has.
+  // Products with picked matrices: as many axes of positions come out as the first operand has.
   bool same_positions(const Node& node) const {
     const auto count = [&](const Shape& s) {
       return std::count_if(s.begin(), s.end(), [&](const Dim& d) { return counts_positions(d); });

@@ -25,7 +25,7 @@ struct Fragment {
   Layout layout;       // element row * columns + column, in bits of the record
   int copies = 1;      // lanes that hold the same: element e also lies copy * copy_bits further
   int64_t copy_bits = 0;
-  // Of shared memory: the 16 bytes at b of the buffer lie at b ^ ((b >> 7) % swizzle) * 16; 0: where the layout says.
+  // Swizzle of shared memory: 16 bytes at b lie at b ^ ((b >> 7) % swizzle) * 16; 0: where the layout says.
   int swizzle = 0;
 
   int64_t bit_of(int64_t element) const { return layout.pieces[0].bit_of(element); }

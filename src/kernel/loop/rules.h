@@ -39,7 +39,7 @@ int64_t trip_count(int64_t from, int64_t to, int64_t step);
 
 constexpr int kMostGroups = 7;  // that wait may leave under way
 
-// Of a grid kernel: lanes of a block, and bytes of its shared buffers one after the other (16 byte boundaries or as
+// A grid kernel's lanes of a block, and bytes of its shared buffers one after the other (16 byte boundaries or as
 // aligned).
 int64_t block_lanes(const Kernel& k);
 struct SharedPlace {

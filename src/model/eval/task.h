@@ -38,7 +38,7 @@ struct Task {
   std::string choice_list;      // a field with a list of choices, or
   std::vector<ChatTemplate> choices;
   std::vector<std::string> metrics;
-  // Of texts to be written.
+  // What ends texts that are to be written.
   std::vector<std::string> until;
   int64_t most = 256;  // tokens
   std::vector<Extraction> extractions;

@@ -96,7 +96,7 @@ fs::path resolve_hub(const std::string& name) {
     const std::string file_name = file.filename().string();
     if (file.extension() != ".gguf") continue;
     names += (names.empty() ? "" : ", ") + file_name;
-    // Of several files of one model the first stands for all.
+    // The first of several files of one model stands for all.
     const size_t of = file_name.rfind("-of-");
     const bool later = of != std::string::npos && of >= 5 && file_name.substr(of - 5, 5) != "00001";
     if (!later && lower(file_name).find(lower(part)) != std::string::npos) found.push_back(file);

@@ -34,7 +34,7 @@ constexpr const char* kSectionSuffix[kLevels] = {"", ".row", ".tile", ".tensor"}
 // The raw tensors of one tensor, main one first. `known`: the file has a type of its own for the element.
 std::vector<RawTensor> raw_tensors(const TensorSpec& tensor, bool known);
 
-// Of tensors that shall go into one file, two are in formats of this name that are not the same.
+// The error for tensors of one file of which two are in formats of this name that are not the same.
 Error two_definitions(const std::string& format);
 
 // The formats a file names: the library's own where it has the same text, else read from the text in the file, once.

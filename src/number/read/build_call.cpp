@@ -181,7 +181,7 @@ RoutineExpr RoutineBuilder::nearest(const lang::Expr& e) {
   std::vector<size_t> order(table.values.size());
   for (size_t k = 0; k < order.size(); ++k) order[k] = k;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return table.values[a] < table.values[b]; });
-  // Of equal entries the first counts.
+  // The first of equal entries counts.
   order.erase(
       std::unique(order.begin(), order.end(), [&](size_t a, size_t b) { return table.values[a] == table.values[b]; }),
       order.end());

@@ -279,7 +279,7 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
   const bool stay = t.height == 1 || t.height * p.k.extent * 4 <= m.l1_bytes / 2;
   t.width = stay || t.height * 4 + 2 > m.vector_registers ? 1 : 4;
   // The lanes of a wave lie a unit of the format apart, so that what they read of a is used for several rows.
-  // Of long blocks a lane holds more at once.
+  // A lane holds more of long blocks at once.
   if (m.wave > 1) {
     const DotLoad& b = p.loads[1];
     t.width = b.kind != DotLoad::Kind::packed ? 1 : std::clamp(4 / t.height, 1, b.format->block > 128 ? 2 : 4);

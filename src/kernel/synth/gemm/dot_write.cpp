@@ -175,7 +175,7 @@ Value DotWriter::read_f32(size_t load, Value at, int64_t stride, int lanes, Valu
   return b.type(v).scalar == Scalar::f32 ? v : b.convert(ScalarOp::cast_, Scalar::f32, v);
 }
 
-// Of blocks: the row's own place, wherever it lies.
+// Where rows come in blocks: the row's own place, wherever it lies.
 void DotWriter::finish_vector(Value sums, Value m, Value n, Value count) {
   if (!problem_.blocks) return finish_row(sums, m, n, count);
   b.branch(b.op(ScalarOp::lt_, m, count_), [&] {

@@ -32,7 +32,7 @@ class DotWriter {
   // The same in the code of a block, which may not fail: check_pick, in a lane loop, says what it would have said.
   void enter_outer_of_block(loop::ValueId flat);
   void check_pick();
-  // Of blocks: `body` where row m exists, else nothing; of other problems: `body`.
+  // Writes `body`; where rows come in blocks, only for a row m that exists.
   void where_row(loop::ValueId m, const std::function<void()>& body);
   // Tiles of so many rows: the number given, or fewer where the block has fewer rows.
   loop::ValueId used_tiles(loop::ValueId tiles, int64_t height);

@@ -46,7 +46,7 @@ graph::ValueId decoded(const graph::Plan& plan, const graph::Group& group) {
   return blob == group.inputs[0] && g[blob].type.element.format ? blob : -1;
 }
 
-// Of what is as large as the result, that is.
+// Only what is as large as the result counts.
 bool reads_short(const graph::Plan& plan, const graph::Group& group, int64_t elements) {
   return std::all_of(group.inputs.begin(), group.inputs.end(), [&](graph::ValueId v) {
     const graph::Type& type = plan.graph[v].type;

@@ -73,7 +73,7 @@ class BlockProduct {
   // The same for `further` units behind one whose number is a multiple of `run` > further: a constant further where it
   // can be, so that lanes keep one address for all of them.
   loop::ValueId place(Side side, loop::ValueId row, loop::ValueId unit, int64_t further, int64_t run);
-  // Of a factor that the instruction wants transposed: 16 bytes of rows beside each other, `unit` such units down, at
+  // The place in a factor that the instruction wants transposed: 16 bytes of rows, `unit` such units down, at
   // k.
   loop::ValueId transposed_place(Side side, loop::ValueId unit, loop::ValueId k);
   bool is_transposed(Side side) const;

@@ -10,7 +10,7 @@
 namespace lumen::synth {
 
 struct MatrixHolding {
-  // Of a row or column number: which elements and lanes hold it.
+  // A digit of a row or column number: which elements and lanes hold it.
   struct Digit {
     int extent = 1;
     int64_t weight = 1;

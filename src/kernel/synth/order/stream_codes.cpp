@@ -76,7 +76,7 @@ std::optional<std::vector<std::array<int64_t, 4>>> fours(const std::vector<std::
   return out;
 }
 
-// Of four elements whose bits stand alike.
+// The parts of four elements whose bits stand alike.
 std::vector<StreamCodes::Part> parts_of(const std::vector<std::vector<Bits>>& bits, std::array<int64_t, 4> elements) {
   std::vector<StreamCodes::Part> out;
   for (const Bits& b : bits[static_cast<size_t>(elements[0])])
@@ -251,7 +251,7 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
     }
     return out;
   }
-  // Of two runs in a word the second has its upper half.
+  // The second of two runs in a word has its upper half.
   std::array<int64_t, 4> bytes = run.parts[0].bytes;
   const bool upper = bytes[2] < bytes[0];
   if (upper) bytes = {bytes[2], bytes[3], bytes[0], bytes[1]};

@@ -33,7 +33,7 @@ struct StreamCodes {
   double step = 1, bias = 0;  // an element's number is step * (its code or digits + bias)
   bool rounds = false;        // the table's numbers were no such sums
 
-  // Of `group` elements; every aligned run of so many among which the order repeats is `share`.
+  // The order of `group` elements; every aligned run of so many among which it repeats is `share`.
   LaneOrder order(int64_t unit) const;
 };
 

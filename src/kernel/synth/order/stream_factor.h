@@ -40,11 +40,11 @@ struct FactorForm {
   bool scales_sums() const { return kind != Kind::plain && kind != Kind::decoded && (scaled.scale || scaled.offset); }
   std::string_view name() const;
 };
-// Of a format with a scaled form. `by_code`: codes alone must say the number; else decoded. To f16, which keeps more
+// The factor of a format with a scaled form. `by_code`: codes alone must say the number; else decoded. To f16, for more
 // digits, where no number leaves its range.
 FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code);
 
-// Of codes that are taken out of words in pairs: the power of two that each factor of these elements counts by more
+// For codes that are taken out of words in pairs: the power of two that each factor of these elements counts by more
 // than its number does, for they stay where a shift of several has left them. Empty: none does. Activations make it
 // good.
 std::vector<int> code_places(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements);

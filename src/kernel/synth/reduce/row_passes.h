@@ -31,7 +31,7 @@ class RowPasses {
   // What is computed in a pass and read from memory row by row, nearest to where a later pass needs it again, as far as
   // `most` registers of a lane go, of `elements` of the row.
   Values held(int64_t elements, int64_t most) const;
-  // Of a lane, while a pass begins: what it needs last makes room for what it finds first, vector by vector.
+  // A lane's registers as a pass begins: what it needs last makes room for what it finds first, vector by vector.
   int64_t registers(const Values& held, int64_t elements) const;
 
  private:

@@ -138,7 +138,7 @@ class Taker {
     return name.replace(name.find(kExpert), kExpert.size(), std::to_string(e));
   }
 
-  // Of several, one for each expert, the first.
+  // The first of several, one for each expert.
   bool has_tensor(const std::string& name) const {
     const std::string first = name.find(kExpert) == std::string::npos ? name : of_expert(name, 0);
     return file_->find(first) != nullptr || (packed_ && packed_->holds(*file_, first));

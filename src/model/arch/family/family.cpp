@@ -187,7 +187,7 @@ FamilyRef Library::family(const std::string& name) const {
 
 FamilyRef Library::family_of_gguf(const std::string& architecture,
                                   const std::function<double(const std::string&)>& value_of) const {
-  // Of several whose conditions hold, the one that extends the others: a mixture with windows is a mixture.
+  // Where several conditions hold, the family that extends the others: a mixture with windows is a mixture.
   const std::function<bool(const std::string&, const std::string&)> extends = [&](const std::string& name,
                                                                                   const std::string& other) {
     for (const auto& file : files_) {

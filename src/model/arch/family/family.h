@@ -94,7 +94,7 @@ struct Parameter : graph::ModelParameter {
   double rate = 1;        // factor on the learning rate
   std::optional<double> weight_decay;  // instead of the optimizer's, whatever `decays` says
   // n > 0: in HF files the rows are n heads of [2, d/2] rows; here they are [d/2, 2] (adjacent pairs).
-  // Of d rows only the first hf_turned are so (0: all).
+  // Only the first hf_turned of d rows are so (0: all).
   int64_t hf_halves = 0, hf_turned = 0;
   double hf_plus = 0;          // added to what HF files hold
   bool hf_transposed = false;  // HF files hold [in, out]

@@ -23,7 +23,7 @@ constexpr size_t kLongestHead = size_t{16} << 20;  // statistics hold values
 struct ColumnReader::PageHead {
   int64_t kind = -1, unpacked = -1, packed = -1;
   std::optional<int64_t> check;
-  // Of what kind it is.
+  // Which kind of node it is.
   bool has_part = false;
   int64_t values = -1, encoding = -1;
   int64_t definition_encoding = kLevelRuns, repetition_encoding = kLevelRuns;

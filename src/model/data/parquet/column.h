@@ -25,7 +25,7 @@ class ColumnReader {
   void begin(const Chunk& chunk);
 
   const Leaf& leaf() const { return leaf_; }
-  // Of the next entry; behind the last one: repetition 0 and definition -1.
+  // The levels of the next entry; behind the last one: repetition 0 and definition -1.
   int repetition() const { return repetition_; }
   int definition() const { return definition_; }
   bool ended() const { return definition_ < 0; }

@@ -233,7 +233,7 @@ uint64_t natural(int64_t value) {
   return static_cast<uint64_t>(value);
 }
 
-// Of one column in one group of rows.
+// Reads what the footer says of one column in one group of rows.
 struct ChunkReader {
   const std::vector<Leaf>& leaves;
   uint64_t end;  // of the pages of the file

@@ -16,10 +16,10 @@ struct MemoryForecast {
   std::string text() const;  // "1.25 GiB of weights, 0.50 GiB of cache, 0.10 GiB of values: 1.85 GiB"
 };
 
-// Of a Session, which may read up to `draft` tokens of a draft at once (Session::feed_all); its kernels are planned,
+// The memory of a Session, which may read `draft` tokens of a draft at once (Session::feed_all); it is planned,
 // not compiled.
 MemoryForecast forecast(const LoadedModel& loaded, const SessionOptions& options, int64_t draft = 0);
-// Of a ManySession.
+// The memory of a ManySession.
 MemoryForecast forecast_many(const LoadedModel& loaded, const SessionOptions& options, ManyLimits limits = {});
 
 // Bytes of a graph's states.

@@ -12,7 +12,7 @@ struct StepPlan {
   int64_t window = 0;       // of the layers that remember the latest only; 0: none do
 };
 
-// Of a session of many texts.
+// The limits of a session of many texts.
 struct ManyLimits {
   int64_t longest = 0;  // tokens a text may have; 0: what the cache holds, or the model's context where that is less
   int64_t texts = 0;    // at once; 0: as many as can be

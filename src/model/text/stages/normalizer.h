@@ -16,7 +16,7 @@ class CharacterMap {
  public:
   // Error when the blob cannot be one.
   CharacterMap(std::string_view blob, const std::string& where);
-  // Of the longest / shortest key that `text` begins with: its length; 0 when there is none. `*out`: what it becomes.
+  // The length of the longest / shortest key that `text` begins with; 0: there is none. `*out`: what it becomes.
   size_t longest(std::string_view text, std::string_view* out) const;
   size_t shortest(std::string_view text, std::string_view* out) const;
 

@@ -22,7 +22,7 @@ class TokenTrie {
   };
 
   TokenTrie() = default;
-  // Of several tokens with one text the first one counts; `same` chains the others. Empty texts are left out.
+  // The first of several tokens with one text counts; `same` chains the others. Empty texts are left out.
   explicit TokenTrie(std::vector<std::pair<std::string_view, TokenId>> tokens);
 
   const std::vector<Node>& nodes() const { return nodes_; }  // [0] is the root

@@ -183,7 +183,7 @@ class Loop {
     reads_next_ = false;
   }
 
-  // Of all validation rows, or of a few on the way; those that are watched say which checkpoint is the best.
+  // Evaluates all validation rows, or a few on the way; watched ones say which checkpoint is the best.
   void evaluate(int64_t rows, bool watched) {
     const auto told = [&](const std::string& text) {
       progress_.update(fmt::format("{} step {}: {}", options_.title, trainer_.done(), text));

@@ -30,7 +30,7 @@ struct BatchForm {
 
 class Method {
  public:
-  // Of the model's weights only types are looked at;
+  // Only the types of the model's weights are looked at;
   // weights that are not there are f32. Error when the family cannot be trained, or the recipe asks for what it has
   // not. `teacher`: another model, as the recipe names one.
   Method(const Model& model, const Recipe& recipe, BatchForm form, const Model* teacher = nullptr);
@@ -45,7 +45,7 @@ class Method {
   const std::vector<graph::FormatAssignment>& roundings() const { return roundings_; }
   const std::vector<LearnedField>& learned() const { return learned_; }
   const std::vector<graph::LowRank>& changes() const { return changes_; }
-  // Of an adapter inside the rounding; null elsewhere.
+  // What is shipped, where the adapter is inside the rounding; null elsewhere.
   const Shipping* shipping() const { return shipping_ ? &*shipping_ : nullptr; }
 
   struct Work {

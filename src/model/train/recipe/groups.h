@@ -11,7 +11,7 @@
 
 namespace lumen::model {
 
-// Of several groups that hold a parameter, rates multiply and later decays win; one that freezes it decides.
+// Where several groups hold a parameter, rates multiply and later decays win; one that freezes it decides.
 struct ParameterGroup {
   std::vector<std::string> values;  // parameter names; * and ? match
   std::vector<std::string> roles;   // or parameter roles

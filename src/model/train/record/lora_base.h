@@ -11,7 +11,7 @@
 
 namespace lumen::model {
 
-// Of all weights: names, shapes, elements and bytes, whatever file they lie in.
+// The hash of all weights: names, shapes, elements and bytes, whatever file they lie in.
 Hash weights_hash(const Model& model);
 
 void record_base(const Hash& weights, CheckpointContent* content);

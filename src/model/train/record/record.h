@@ -13,7 +13,7 @@
 
 namespace lumen::model {
 
-// Of 32 lower-case digits. Error that names `where` for other texts.
+// The hash that 32 lower-case digits spell. Error that names `where` for other texts.
 Hash hash_of(const std::string& hex, const std::string& where);
 
 // Adds the model (without weights) and the data to what is saved.

@@ -18,12 +18,12 @@ struct LowRankPair {
 
 struct DecompositionOptions {
   int64_t rank = 0;
-  // Of the random subspace; 0: exactly. Negative: exactly where it is quick, -n iterations elsewhere.
+  // Iterations of the random subspace; 0: exactly. Negative: exactly where it is quick, -n iterations elsewhere.
   int64_t iterations = -16;
   uint32_t seed = 0;
 };
 
-// Of an f32 matrix [N, K]. Its singular values are divided by `scale` first.
+// The decomposition of an f32 matrix [N, K]. Its singular values are divided by `scale` first.
 LowRankPair decompose(run::Engine& engine, const Weight& w, double scale, const DecompositionOptions& options);
 // About how many bytes it takes of the host for a matrix of so many rows and columns, beside the matrix.
 int64_t decomposition_bytes(int64_t rows, int64_t columns, const DecompositionOptions& options);

@@ -100,7 +100,7 @@ int64_t rewriting_bytes(const Weight& base, const graph::LowRank* change, const 
   const int64_t one = stacked ? saturating_product(rows, saturating_product(columns, sizeof(float))) : 0;
   const int64_t decomposition =
       saturating_sum(one, decomposition_bytes(rows, columns, decomposition_options(*change, init)));
-  // Of loftq the base and what it has lost are there.
+  // LoftQ has the base and what it has lost by now.
   const int64_t found = init.kind == AdapterInit::Kind::pissa ? sum(1, 0, decomposition) : sum(2, 1, decomposition);
   // The sum of base and adapter is computed, then fetched; the base without an adapter is there beside the other.
   const int64_t compared = std::max(sum(3, 1), sum(2, 2));
@@ -153,7 +153,7 @@ class Rewriting {
     DecompositionOptions options = decomposition_options(change_, init_);
     options.seed = seed_ + static_cast<uint32_t>(number);
     LowRankPair pair = decompose(engine_, w, change_.scale, options);
-    // Of an embedding A has its rows.
+    // The A of an embedding has its rows.
     if (change_.rows) return {std::move(pair.left), transposed(pair.right), change_.scale};
     return {std::move(pair.right), std::move(pair.left), change_.scale};
   }

@@ -27,9 +27,9 @@ inline constexpr const char* kBeginning = "beginning.safetensors";  // A and B b
 // What a run in this folder has rewritten: base.gguf or the folder base, and what adapters began with. Empty where
 // there is no such run.
 std::vector<std::filesystem::path> rewritten_files(const std::filesystem::path& run);
-// Of these the base.
+// The base among what a run wrote.
 std::optional<std::filesystem::path> rewritten_base(const std::filesystem::path& run);
-// Of the model as it was given, where each format has a place in such a folder; else base.gguf.
+// The kind of file that was given, where each format has a place in such a folder; else base.gguf.
 std::filesystem::path rewritten_path(const std::filesystem::path& run, const Model& model, const Recipe& recipe);
 
 // The given model with the types of the base that will be written: what training then holds. What is written anew has

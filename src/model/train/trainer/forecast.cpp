@@ -71,7 +71,7 @@ bool fits(run::Engine& engine, const TrainingForecast& f, bool weights_are_there
   return true;
 }
 
-// Of 1 .. `most` the least for which `holds`, which then holds for all larger ones; 0 when it does not for `most`.
+// The least of 1 .. `most` for which `holds`, which then holds for all larger ones; 0: not even for `most`.
 int64_t least_that(int64_t most, const std::function<bool(int64_t)>& holds) {
   if (most < 1 || !holds(most)) return 0;
   int64_t fails = 0, good = most;

@@ -496,7 +496,7 @@ double Trainer::evaluate(int64_t rows, const std::atomic<bool>* stop) {
               kDivergedHint);
 }
 
-// Of the first rows of the validation data; -1 when `stop` became true.
+// The mean loss of the first rows of the validation data; -1 when `stop` became true.
 double Trainer::mean_of_validation(run::Program& program, int64_t rows, const std::atomic<bool>* stop) {
   const int64_t all = batches_->validation_rows();
   rows = rows == 0 ? all : std::min(rows, all);

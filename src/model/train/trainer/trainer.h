@@ -97,7 +97,7 @@ class Trainer {
   // may be called.
   void finish();
   Model model() const;  // with the weights as they are now, f32; beside an adapter as they were
-  // Of runs that train one, as it is now.
+  // The adapter as it is now, in runs that train one.
   Adapter adapter() const;
   bool has_adapter() const { return method_.is_frozen(); }
   const std::vector<graph::LowRank>& changes() const { return method_.changes(); }
@@ -111,10 +111,10 @@ class Trainer {
   // The same of its teacher; empty where it has none.
   Origin taught_by() const { return {teacher_ ? recipe_.objective.teacher : "", teacher_hash_}; }
   void set_origin(Origin origin) { origin_ = std::move(origin); }
-  // Of an adapter inside a rounding (ship.h), the formats it is trained for, and a merged weight in the very bytes.
+  // For an adapter inside a rounding (ship.h): the formats it is trained for, and merged weights in the very bytes.
   const Shipping* shipping() const { return method_.shipping(); }
   Weight shipped(const Parameter& p) const;
-  // Of one window of tokens, [tokens, vocabulary]: what the losses of evaluate() follow from.
+  // The logits of one window of tokens, [tokens, vocabulary]: what the losses of evaluate() follow from.
   void logits(std::span<const TokenId> window, std::span<float> out);
   Model rounded() const;  // with the recipe's formats, as evaluate() sees it; model() without [[quantize]]
   // What is asked and written with: the weights in the formats in which they will be written, the adapter beside them

@@ -31,7 +31,7 @@ int64_t arena_bytes(const CompileContext& shop, const graph::Graph& g, const Com
 // Up to where the next value in a block of memory may begin.
 int64_t aligned(int64_t bytes);
 
-// Of all kernels' text: equal hashes, equal kernels.
+// The hash of all kernels' text: equal hashes, equal kernels.
 std::string hash_of(const synth::Synthesis& s);
 
 // Steps that belong to no plan: values are numbered by the caller, scratch is placed from `scratch_at` on.

@@ -55,7 +55,7 @@ class Comparison {
     LUMEN_CHECK(marks_, "a device with a library and without marks");
   }
 
-  // Of the same numbers: "" when both ways give the same within rounding, else what is wrong.
+  // Compares both ways on the same numbers: "" when they agree within rounding, else what is wrong.
   std::string disagreement() {
     run_own();
     const std::vector<float> ours = result();

@@ -46,7 +46,7 @@ class ForwardBlock : AttendBlock {
   void hold_until_here(const Held& before);
   void begin_scores(Stream& t, ValueId lane, ValueId key);
   void begin_sums(Stream& t, ValueId lane, const Held& probabilities, ValueId key);
-  // Of `any_lane` only the group is read.
+  // Only the group of `any_lane` is read.
   void multiply_and_find(Stream& t, ValueId lane, ValueId any_lane, ValueId key, bool whole);
   void step(Stream& t, ValueId key, bool whole);
   bool takes_turns() const { return tiles_.down > 1; }

@@ -181,7 +181,7 @@ void GradientBlock::walk_rows(Memory& m) {
   });
 }
 
-// Of rows along the innermost axis, by a lane's share of them: the first that sees a key of this block, the one
+// The rows along the innermost axis, by a lane's share of them: the first that sees a key of this block, the one
 // behind the last that does, and the one behind the last that does not see all of them.
 std::array<ValueId, 4> GradientBlock::rows_that_see(ValueId lane, int64_t inner) {
   bool varies = false;

@@ -67,7 +67,7 @@ int64_t factor_registers(const AttendPlan& p) {
   return (operands[1].fragment.lane_bits + operands[2].fragment.lane_bits) / 32;
 }
 
-// Of a plan that is possible; 0: it is not.
+// The worth of a plan; 0: it is not possible.
 double worth(const AttendPlan& p, const AttendProblem& problem) {
   const int64_t own_unit = p.step(p.own_side) * p.down, walk_unit = p.step(p.walk_side()) * p.across;
   if (p.own % own_unit != 0 || p.walk % walk_unit != 0) return 0;

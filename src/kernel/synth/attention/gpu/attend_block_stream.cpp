@@ -118,7 +118,7 @@ void ForwardBlock::hold_until_here(const Held& before) {
   b_.guard(b_.op(ScalarOp::not_, less(total, b_.real(0, kOne))), detail, loop::kGuardFinite);
 }
 
-// Of `lane` these only read which group it belongs to.
+// These only read which group `lane` belongs to.
 void ForwardBlock::begin_scores(Stream& t, ValueId lane, ValueId key) {
   t.s.begin(lane, {t.queries, b_.i64(0)}, keys_at(t, key), true);
   b_.commit(loop::Flow::products);

@@ -253,7 +253,7 @@ void IntegerKernel::write_group(Value n) {
     finish();
 }
 
-// Of a unit: as many as lanes of a vector, but every lane of a wave should have a unit.
+// Groups of a unit: as many as lanes of a vector, but every lane of a wave should have a unit.
 int64_t most_groups(const DotProblem& p, const IntegerDot& d, const machine::Machine& m) {
   return std::clamp<int64_t>(p.k.extent / (d.fine * m.wave), 1, d.row.lanes);
 }

@@ -55,7 +55,7 @@ Value BlockFill::zero_unit() {
   return is_float(factor_) ? b_.real(0, type) : b_.integer(0, type);
 }
 
-// Of `most` numbers from `from` on, those before `extent`.
+// How many of `most` numbers from `from` on come before `extent`.
 Value BlockFill::count_left(Value from, int64_t extent, int64_t most) {
   return w_.min(b_.op(ScalarOp::max_, b_.op(ScalarOp::sub_, b_.i64(extent), from), b_.i64(0)), b_.i64(most));
 }

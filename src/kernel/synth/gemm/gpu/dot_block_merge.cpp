@@ -55,7 +55,7 @@ class Merge {
     });
   }
 
-  // Of the tiles behind the last whole wave: segments in the order of K.
+  // Adds the segments of the tiles behind the last whole wave, in the order of K.
   void add_segments() {
     const TileScheduler& walk = t_.scheduler;
     const int64_t m = t_.tile.m(), n = t_.tile.n(), across = ceil_div(n, lanes_), of_tile = m * across;

@@ -135,7 +135,7 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
   }
 }
 
-// Of a group: sums of their own for parts that count alike, and for every few of them, so that few instructions wait
+// A group's sums: their own for parts that count alike, and for every few of them, so that few instructions wait
 // for each other.
 std::vector<Value> StreamKernel::sum_codes(Unpack& cursor, int64_t group, const AddRun& add) {
   const VType whole{Scalar::i32, 1};

@@ -177,7 +177,7 @@ std::unique_ptr<Unpack> MatrixStreamKernel::cursor(Value row, Value byte, int64_
   return out;
 }
 
-// Of the lane's rows of a tile, whose numbers of a group these are.
+// The left operand of the lane's rows of a tile, whose numbers of a group these are.
 Value MatrixStreamKernel::left_operand(const std::vector<Value>& rows, int64_t step) {
   const VType type = machine::operand_type(*t_.row, 1);
   const int length = b_.type(rows[0]).lanes;

@@ -50,7 +50,7 @@ struct StreamPlan {
   bool looks_up_pairs() const { return !pairs.values.empty(); }
   int64_t pair_bytes() const { return pairs.size(); }
   int64_t laid_units() const { return stages() * stage_units(); }
-  // Of integers: sums of products count `step`, and every element has `bias` more.
+  // Integers: sums of products count `step`, and every element has `bias` more.
   double step() const { return codes ? std::ldexp(codes->step, codes->least) : 1; }
   double bias() const { return codes ? codes->step * codes->bias : static_cast<double>(integers->bias); }
 };

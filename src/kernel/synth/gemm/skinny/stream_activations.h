@@ -21,7 +21,7 @@ class StreamActivations {
   // their way: what else is asked of the memory is to be asked behind them.
   void fill(loop::ValueId lane, const std::function<void()>& meanwhile);
 
-  // Of units first + column, in lane loops: where what belongs to the lane of a column begins. `group` counts `columns`
+  // Where a column lane's part begins, for units first + column, in lane loops. `group` counts `columns`
   // units.
   struct Place {
     loop::ValueId codes = -1, numbers = -1;  // bytes

@@ -19,7 +19,7 @@ using Value = loop::ValueId;
 constexpr int64_t kPiece = MatrixStreamPlan::kPiece, kLine = MatrixStreamPlan::kLine;
 constexpr int64_t kBlockLanes = 512, kUnrolled = 8;  // lanes; rounds
 constexpr int64_t kFour = 4;
-// Of f32: what its exponent's lowest bit counts; an exponent and one's exponent together, so that the greatest number
+// Bits of f32: what its exponent's lowest bit counts; an exponent and one's together, so that the greatest number
 // becomes at least 2^14; an exponent and its inverse's together.
 constexpr int64_t kExponent = int64_t{1} << 23, kToF16 = 268 * kExponent, kToInverse = 254 * kExponent;
 constexpr int64_t kLeastExponent = 15, kExponents = 255 * kExponent;
@@ -212,7 +212,7 @@ void RoundKernel::write_item(Value number, int64_t all) {
   for (int64_t i = 0; i < run_; ++i) {
     Value x = load(element, i);
     if (scale_ >= 0) x = b_.mul(x, b_.splat(scale_, static_cast<int>(kPiece)));
-    // Of an item, whose places are those of the unit's first: they follow the order (find_runs).
+    // An item's places are those of the unit's first: they follow the order (find_runs).
     if (!t_.places.empty()) x = b_.mul(x, of_places(i * kPiece, [](int place) { return std::ldexp(1.0, -place); }));
     rounded.push_back(b_.convert(ScalarOp::cast_, t_.factor.to, x));
   }
@@ -230,7 +230,7 @@ void RoundKernel::write_item(Value number, int64_t all) {
   if (sums_ >= 0) put_sums(at, rounded, exists);
 }
 
-// Of what was rounded, so that what products with it have too much is what is taken off.
+// Sums of what was rounded, so that what products with it have too much is what is taken off.
 void RoundKernel::put_sums(const Item& at, const std::vector<Value>& rounded, Value exists) {
   const int64_t own = t_.order.of_group(), groups = run_ * kPiece / own;
   std::vector<Value> wide, totals;
