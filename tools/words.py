@@ -1,6 +1,6 @@
 """Retired words: docs/glossary.md lists words that the code no longer uses, what is said instead, and where. tools/house.py
 calls this. Identifiers and comments are looked at, texts in quotes are not (plans keep their words). A word of an
-identifier is what stands between underscores."""
+identifier is what stands between underscores. No comment begins with 'Of': it has a noun."""
 import re
 from pathlib import Path
 
@@ -46,9 +46,9 @@ def breaches(root: Path) -> list[str]:
             continue
         path = file.relative_to(root).as_posix()
         here = [(pattern, instead) for pattern, instead, where in words if any(path.startswith(w) for w in where)]
-        if not here:
-            continue
         for number, line in enumerate(without_strings(file.read_text()).splitlines(), 1):
+            if line.lstrip().startswith("// Of "):
+                out.append(f"{path}:{number}: a comment begins with 'Of'; give it its noun")
             for pattern, instead in here:
                 if found := pattern.search(line):
                     out.append(f"{path}:{number}: '{found[0]}' is a retired word; say {instead} (docs/glossary.md)")

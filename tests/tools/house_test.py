@@ -59,6 +59,7 @@ class House(unittest.TestCase):
         self.assert_breach({"src/base/word.h": "// Any gizmo_.\n"}, "src/base/word.h:1: 'gizmo' is a retired word; say device")
         self.assert_breach({"src/base/word.h": "int a_gizmo;\n"}, "retired word")
         self.assert_breach({"src/base/word.h": '// "An old thing", it was said.\n'}, "'old thing' is a retired word")
+        self.assert_breach({"src/base/word.h": "// Of a word.\n"}, "a comment begins with 'Of'")
         code, out = self.said({"src/base/word.h": 'const char* x = "gizmo";  // gizmos are something else\n'})
         self.assertEqual(code, 0, out)
 
