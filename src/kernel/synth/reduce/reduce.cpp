@@ -274,22 +274,22 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
   const int64_t lanes = target.f32_lanes();
   const int64_t beside = (target.wave > 1 ? 1 : 8) * lanes;  // columns of a task
   const int64_t busy = rows ? kept : kept / probe.extents().back() * ((probe.extents().back() + beside - 1) / beside);
+  const Body::Chunking chunking = probe.chunking(static_cast<int>(lanes));
+  const bool packed = chunking.lanes > 0;
   Split split;
-  const bool shared = target.wave > 1 && rows && cut_axis == static_cast<int64_t>(axes) - 1 &&
-                      kept * length <= kFewElements && probe.chunking(static_cast<int>(lanes)).lanes == 0;
+  const bool shared =
+      target.wave > 1 && rows && cut_axis == static_cast<int64_t>(axes) - 1 && kept * length <= kFewElements && !packed;
   if (!shared && !facts.is_dependent && facts.passes == 1 && busy < target.enough(kEnough) &&
       kept * length >= 2 * target.grain(kPart)) {
     const int64_t cut_extent = probe.extents()[cut_axis];
     const int64_t per_step = kept * length / cut_extent;  // elements beside one step of the cut axis
     const bool cuts_lanes = rows && cut_axis == static_cast<int64_t>(axes) - 1;
     // Parts begin where vectors and what formats unpack together begin.
-    const int64_t chunk =
-        probe.chunking(static_cast<int>(lanes)).lanes > 0 ? probe.chunking(static_cast<int>(lanes)).chunk : 1;
-    const int64_t unit = cuts_lanes ? std::lcm(chunk, 4 * lanes) : 1;
+    const int64_t unit = cuts_lanes ? std::lcm(chunking.chunk, 4 * lanes) : 1;
     split.part =
         std::max<int64_t>((target.grain(kPart) / std::max<int64_t>(per_step, 1) + unit - 1) / unit * unit, unit);
     // No more parts than keep the machine busy, and no more than one has elements: somebody adds the parts.
-    if (target.wave > 1 && cuts_lanes && probe.chunking(static_cast<int>(lanes)).lanes == 0) {
+    if (target.wave > 1 && cuts_lanes && !packed) {
       const int64_t waves = std::max<int64_t>(kWaves / std::max<int64_t>(kept, 1), 1), step = lanes * target.wave;
       split.part = std::max((cut_extent / waves + step - 1) / step * step, 8 * step);
     } else if (target.busy_tasks > 0) {
