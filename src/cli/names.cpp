@@ -79,7 +79,7 @@ std::string example_size(double weights) {
     for (const std::string& size : family->sizes()) {
       double count = 0;
       for (const model::Parameter& p : family->parameters(family->config(size, {})))
-        count += static_cast<double>(p.count());
+        count += p.count();
       if (std::abs(count - weights) >= distance) continue;
       distance = std::abs(count - weights);
       best = size;

@@ -25,7 +25,7 @@ Seal seal(const SealKey& key, std::initializer_list<std::string_view> parts) {
 
 bool same_seal(const Seal& a, const Seal& b) {
   uint8_t differs = 0;
-  for (size_t i = 0; i < a.size(); ++i) differs = static_cast<uint8_t>(differs | (a[i] ^ b[i]));
+  for (size_t i = 0; i < a.size(); ++i) differs = differs | (a[i] ^ b[i]);
   return differs == 0;
 }
 

@@ -65,7 +65,7 @@ void load_whole_words(llvm::Function& f) {
     if (bits % 8 != 0 || bytes < 2 || load->getType()->isPointerTy()) continue;
     if (load->getAlign().value() >= std::min<uint64_t>(bytes, kWord)) continue;
     if (const auto inside = inside_word(load->getPointerOperand(), layout))
-      widen(*load, *inside, static_cast<unsigned>(bytes));
+      widen(*load, *inside, bytes);
   }
 }
 

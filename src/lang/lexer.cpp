@@ -70,8 +70,8 @@ class Lexer {
     if (tokens_.size() >= kMaxTokens) fail(begin, begin + 1, "the text has too many words and symbols to be read");
     Token t;
     t.kind = kind;
-    t.begin = static_cast<uint32_t>(begin);
-    t.end = static_cast<uint32_t>(at_);
+    t.begin = begin;
+    t.end = at_;
     tokens_.push_back(std::move(t));
     return tokens_.back();
   }
@@ -154,17 +154,17 @@ class Lexer {
     uint64_t value = 0;
     while (digit_value(peek()) < base || (peek() == '_' && digit_value(peek(1)) < base)) {
       if (peek() != '_') {
-        if (value > (uint64_t{INT64_MAX} - static_cast<uint64_t>(digit_value(peek()))) / static_cast<uint64_t>(base))
+        if (value > (uint64_t{INT64_MAX} - digit_value(peek())) / base)
           fail(begin, at_ + 1, "this integer does not fit into 63 bits");
-        value = value * static_cast<uint64_t>(base) + static_cast<uint64_t>(digit_value(peek()));
+        value = value * base + digit_value(peek());
       }
       ++at_;
     }
     Token& t = add(TokenKind::number, begin);
     t.text = text_.substr(begin, at_ - begin);
     t.is_integer = true;
-    t.integer = static_cast<int64_t>(value);
-    t.number = static_cast<double>(value);
+    t.integer = value;
+    t.number = value;
   }
 
   void string() {

@@ -124,7 +124,7 @@ void AtomicFile::flush() {
     const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw system_error("write", path_);
-    done += static_cast<size_t>(n);
+    done += n;
   }
   buffer_.clear();
 }

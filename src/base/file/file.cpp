@@ -32,7 +32,7 @@ int open_regular(const std::filesystem::path& path, uint64_t* size) {
     ::close(fd);
     throw user_error("cannot read '{}': not a regular file", path.string());
   }
-  *size = static_cast<uint64_t>(info.st_size);
+  *size = info.st_size;
   return fd;
 }
 
@@ -55,7 +55,7 @@ std::string read_file(const std::filesystem::path& path, uint64_t limit) {
       throw system_error("read", path);
     }
     if (n == 0) break;  // the file shrank while we read it
-    done += static_cast<size_t>(n);
+    done += n;
   }
   ::close(fd);
   out.resize(done);

@@ -67,7 +67,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : file_(folder / kNa
   }
   const std::string pid = fmt::format("{}\n", ::getpid());
   const bool written =
-      ::ftruncate(fd_, 0) == 0 && ::pwrite(fd_, pid.data(), pid.size(), 0) == static_cast<ssize_t>(pid.size());
+      ::ftruncate(fd_, 0) == 0 && ::pwrite(fd_, pid.data(), pid.size(), 0) == std::ssize(pid);
   if (!written) {
     const int number = errno;
     ::unlink(file_.c_str());

@@ -52,7 +52,7 @@ struct Toml::Document {
         ++at;
         while (at < text.size() && (text[at] & 0xc0) == 0x80) ++at;
       }
-      return static_cast<uint32_t>(at);
+      return at;
     };
     const uint32_t begin = offset(region.begin);
     return {source, begin, std::max(begin + 1, offset(region.end))};
@@ -183,7 +183,7 @@ int64_t Toml::integer(std::string_view key) const {
 
 double Toml::number(std::string_view key) const {
   const toml::node* node = look(*node_->table, node_->asked, key);
-  if (node && node->is_integer()) return static_cast<double>(node->as_integer()->get());
+  if (node && node->is_integer()) return node->as_integer()->get();
   if (!node || !node->is_floating_point()) throw wrong(key, "a number");
   return node->as_floating_point()->get();
 }

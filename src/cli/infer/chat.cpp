@@ -195,8 +195,8 @@ class Conversation {
       note("the context is full: /clear, a greater --ctx-size, or --context-shift");
     if (flags_.times)
       note(fmt::format("read {} tokens, {:.1f} tokens/s | wrote {} tokens, {:.1f} tokens/s{}", result.read,
-                       static_cast<double>(result.read) / std::max(result.read_seconds, 1e-9), result.made,
-                       static_cast<double>(result.made) / std::max(result.made_seconds, 1e-9), draft_text(result)));
+                       result.read / std::max(result.read_seconds, 1e-9), result.made,
+                       result.made / std::max(result.made_seconds, 1e-9), draft_text(result)));
     std::string text = result.text;
     text.erase(0, text.find_first_not_of(" \n"));
     messages_.push_back(message("assistant", text));

@@ -142,7 +142,7 @@ int embed(const Shared& shared, EmbedFlags& flags) {
     model::EncodeOptions encode;
     encode.add_special = true;
     const auto ids = model.tokenizer->encode(texts[i], encode);
-    tokens += static_cast<int64_t>(ids.size());
+    tokens += ids.size();
     for (auto& vector : embedder.embed(ids, pooling)) {
       if (!std::all_of(vector.begin(), vector.end(), [](float v) { return std::isfinite(v); }))
         throw Error(Exit::numeric, fmt::format("the vector of text {} holds values that are not finite", i + 1),

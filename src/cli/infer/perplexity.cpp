@@ -72,7 +72,7 @@ int measure(const Shared& shared, PerplexityFlags& flags) {
                   !flags.options.bos                ? "no BOS"
                   : place == model::BosPlace::front ? "BOS in front of the text and of windows"
                                                     : "BOS in front of windows",
-                  static_cast<double>(result.windows * flags.options.length) / std::max(result.seconds, 1e-9)));
+                  result.windows * flags.options.length / std::max(result.seconds, 1e-9)));
   return 0;
 }
 

@@ -40,8 +40,8 @@ bool answer(model::Generator& generator, const model::Tokenizer& tokenizer, cons
   if (result.reason == model::EndReason::context)
     note("the context is full: raise --ctx-size, or let --context-shift drop the oldest tokens");
   note(fmt::format("prompt: {} tokens, {:.1f} tokens/s | generation: {} tokens, {:.1f} tokens/s{}", result.read,
-                   static_cast<double>(result.read) / std::max(result.read_seconds, 1e-9), result.made,
-                   static_cast<double>(result.made) / std::max(result.made_seconds, 1e-9), draft_text(result)));
+                   result.read / std::max(result.read_seconds, 1e-9), result.made,
+                   result.made / std::max(result.made_seconds, 1e-9), draft_text(result)));
   return result.reason != model::EndReason::interrupted;
 }
 
@@ -86,15 +86,15 @@ int generate_many(const model::LoadedModel& loaded, RunFlags& flags) {
     for (int64_t s = 0; s < flags.sequences; ++s)
       requests.push_back({tokens, options.sampling.seed + static_cast<uint32_t>(s)});
   }
-  options.parallel = flags.parallel > 0 ? flags.parallel : std::min<int64_t>(8, static_cast<int64_t>(requests.size()));
+  options.parallel = flags.parallel > 0 ? flags.parallel : std::min<int64_t>(8, requests.size());
   std::vector<std::optional<model::ManyAnswer>> ready(requests.size());
   size_t printed = 0, ended = 0;
   const auto print = [&](const model::ManyAnswer& answer) {
-    const size_t prompt = printed / static_cast<size_t>(flags.sequences);
+    const size_t prompt = printed / flags.sequences;
     if (flags.json) {
       nlohmann::ordered_json line;
       line["index"] = prompt;
-      if (flags.sequences > 1) line["sequence"] = printed % static_cast<size_t>(flags.sequences);
+      if (flags.sequences > 1) line["sequence"] = printed % flags.sequences;
       line["prompt"] = prompts[prompt];
       line["text"] = model::utf8_repair(answer.text);
       line["end"] = model::reason_name(answer.reason);
@@ -130,7 +130,7 @@ int generate_many(const model::LoadedModel& loaded, RunFlags& flags) {
   }
   progress.finish(fmt::format(
       "{} texts, {} at once | prompts: {} tokens, {} of them shared | generation: {} tokens | {:.1f} tokens/s", ended,
-      options.parallel, read + shared, shared, made, static_cast<double>(read + made) / std::max(seconds, 1e-9)));
+      options.parallel, read + shared, shared, made, (read + made) / std::max(seconds, 1e-9)));
   if (flags.explain) std::cerr << explained;
   if (full > 0) note(fmt::format("{} texts ended because the context was full: raise --ctx-size", full));
   return static_cast<int>(interrupted().load() ? Exit::interrupted : Exit::ok);

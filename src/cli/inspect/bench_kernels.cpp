@@ -29,7 +29,7 @@ run::ProductShape shape_of(const std::string& text) {
 
 // The least a format takes of a shape, before anything is measured.
 void require_room(run::Engine& engine, const run::ProductShape& s, int64_t rows) {
-  const int64_t numbers = static_cast<int64_t>(sizeof(float));
+  const int64_t numbers = sizeof(float);
   engine.require_memory(fmt::format("a product with weights of {}x{}", s.n, s.k),
                         {{"weights, at a bit each", run::saturating_product(s.n, s.k) / 8},
                          {"activations", run::saturating_product(run::saturating_product(rows, s.k), numbers)},

@@ -46,7 +46,7 @@ CacheState look_at_cache(const Shared& shared) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, failure)) {
     if (!entry.is_regular_file(failure)) continue;
     ++c.files;
-    c.bytes += static_cast<int64_t>(entry.file_size(failure));
+    c.bytes += entry.file_size(failure);
   }
   const run::KeptFiles kept(folder, true);
   c.state = kept.usable() ? "ready" : "every start compiles: " + kept.trouble();

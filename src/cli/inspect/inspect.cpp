@@ -34,17 +34,17 @@ void print_tensors(const model::TensorFile& file, const std::map<std::string, st
     for (size_t i = 0; i < t.shape.size(); ++i) shape += (i ? "x" : "") + std::to_string(t.shape[i]);
     const int64_t count = t.rows() * t.columns();
     int64_t stored = 0;
-    for (const auto& section : t.sections) stored += static_cast<int64_t>(section.size());
-    if (stored == 0) stored = static_cast<int64_t>(t.data.size());
+    for (const auto& section : t.sections) stored += section.size();
+    if (stored == 0) stored = t.data.size();
     weights += count;
     bytes += stored;
     const auto role = roles.find(t.name);
     out += fmt::format("{:<44} {:>20} {:<10} {:>14} {:>8.3f}  {}\n", printable(t.name), shape, element_text(t.element),
-                       stored, count > 0 ? 8.0 * static_cast<double>(stored) / static_cast<double>(count) : 0.0,
+                       stored, count > 0 ? 8.0 * stored / count : 0.0,
                        role == roles.end() ? "" : role->second);
   }
   out += fmt::format("{} tensors, {} weights, {} bytes, {:.3f} bits per weight\n", file.tensors().size(), weights,
-                     bytes, weights > 0 ? 8.0 * static_cast<double>(bytes) / static_cast<double>(weights) : 0.0);
+                     bytes, weights > 0 ? 8.0 * bytes / weights : 0.0);
   put(out);
 }
 

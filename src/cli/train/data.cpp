@@ -50,7 +50,7 @@ std::string shown_text(const model::Tokenizer& tokenizer, std::span<const uint32
     const bool is_learned = token >= ExampleStore::kLearned;
     if (is_learned != learned) flush();
     learned = is_learned;
-    run += tokenizer.bytes(static_cast<model::TokenId>(token & ~ExampleStore::kLearned));
+    run += tokenizer.bytes(token & ~ExampleStore::kLearned);
   }
   flush();
   return out;
@@ -100,9 +100,9 @@ std::string summary(const ExampleStore& store, int64_t length) {
   }
   std::sort(lengths.begin(), lengths.end());
   const auto at = [&](double share) {
-    return lengths[static_cast<size_t>(share * static_cast<double>(lengths.size() - 1))];
+    return lengths[static_cast<size_t>(share * (lengths.size() - 1))];
   };
-  const double all = static_cast<double>(store.token_count());
+  const double all = store.token_count();
   std::string out = fmt::format("{} examples, {} tokens, {} of them learned ({:.1f} %)\n", store.examples().size(),
                                 store.token_count(), learned, 100 * static_cast<double>(learned) / all);
   out += fmt::format("shortest {}, median {}, 95 of 100 up to {}, longest {}\n", lengths.front(), at(0.5), at(0.95),
@@ -123,7 +123,7 @@ int show(const Shared& shared, const DataFlags& flags) {
   for (const std::string& data : flags.data) {
     const auto loaded = model::load_examples(model::data_files(data), tokenizer, options);
     const ExampleStore& store = *loaded.store;
-    const auto count = std::min<size_t>(store.examples().size(), static_cast<size_t>(flags.examples));
+    const auto count = std::min<size_t>(store.examples().size(), flags.examples);
     for (const StoredExample& e : store.examples().first(count)) {
       if (flags.json) {
         put_text(json_line(loaded.files[e.file].path, e, store.tokens(e)));

@@ -81,14 +81,14 @@ class Demo {
     options.validation = recipe_.validation;
     data_ = std::make_shared<model::Dataset>(model::Dataset::from_text(text, tokenizer, options));
     graph::Config values = recipe_.config;
-    values["vocab"] = static_cast<double>(tokenizer.size());
+    values["vocab"] = tokenizer.size();
     trained_ = model::initialise(family, family->config(recipe_.size, values), recipe_.seed);
     trained_.tokenizer = tokenizer;
     trained_.name = "demo";
     lock_.emplace(flags_.out);
     model::clean_checkpoints(flags_.out);
     put(fmt::format("A character model of {:.2f} M parameters on {} characters of plays; everything lands in {}.\n",
-                    static_cast<double>(trained_.weight_count()) / 1e6, text.size(), flags_.out));
+                    trained_.weight_count() / 1e6, text.size(), flags_.out));
   }
 
   model::LoopResult run_loop(model::Trainer& trainer, const std::string& title, bool save) {
@@ -136,17 +136,17 @@ class Demo {
       seconds += std::chrono::duration<double>(Clock::now() - start).count();
       tokens += made;
     }
-    return static_cast<double>(tokens) / std::max(seconds, 1e-9);
+    return tokens / std::max(seconds, 1e-9);
   }
 
   Row measure(const std::string& name, const model::Model& model, const std::string& file) {
     Row row;
     row.format = name;
-    row.bits = 8.0 * static_cast<double>(model.weight_bytes()) / static_cast<double>(model.weight_count());
+    row.bits = 8.0 * model.weight_bytes() / model.weight_count();
     row.best_file = std::filesystem::path(flags_.out) / ("model-" + file + ".gguf");
     model::write_gguf(model, row.best_file);
     ++files_;
-    row.file_bytes = static_cast<int64_t>(std::filesystem::file_size(row.best_file));
+    row.file_bytes = std::filesystem::file_size(row.best_file);
     const model::LoadedModel loaded(engine_, model);
     row.perplexity = perplexity_of(loaded);
     row.tokens_per_second = speed_of(loaded);

@@ -60,7 +60,7 @@ void fit_context(model::Model& model, const model::Recipe& r) {
   const int64_t context = model.integer("context");
   if (r.length <= context) return;
   graph::Config longer = model.config;
-  longer["context"] = static_cast<double>(r.length);
+  longer["context"] = r.length;
   const auto parameters = model.family->parameters(longer);
   bool same = parameters.size() == model.parameters.size();
   for (size_t i = 0; same && i < parameters.size(); ++i) same = parameters[i].shape == model.parameters[i].shape;
@@ -104,8 +104,8 @@ model::Model starting_model(run::Engine& engine, const model::LibraryRef& librar
   r.family = family->name();
   const model::Tokenizer tokenizer = make_tokenizer(r.tokenizer, data, r.chat_template);
   graph::Config values = r.config;
-  values["vocab"] = static_cast<double>(tokenizer.size());
-  if (r.length > 0) values["context"] = static_cast<double>(r.length);
+  values["vocab"] = tokenizer.size();
+  if (r.length > 0) values["context"] = r.length;
   const graph::Config config = family->config(r.size, values);
   model::Model outline = model::outline(family, config);
   outline.name = r.size;
@@ -256,11 +256,11 @@ int train(const Shared& shared, TrainFlags& flags) {
   }
   if (!flags.plan) {
     model::check_outputs(model, recipe);
-    model::require_room(out, model, recipe, static_cast<int64_t>(model::list_checkpoints(out).size()));
+    model::require_room(out, model, recipe, model::list_checkpoints(out).size());
   }
   choose_template(data, recipe, *model.tokenizer);
   note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name,
-                   static_cast<double>(model.weight_count()) / 1e6, model.tokenizer->size()));
+                   model.weight_count() / 1e6, model.tokenizer->size()));
   const auto batches = make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe),
                                     run::cache_folder(shared.cache));
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);

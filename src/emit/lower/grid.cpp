@@ -84,7 +84,7 @@ Value* Grid::block() {
 
 Value* Grid::thread() {
   auto* x = llvm::cast<llvm::CallInst>(either(Intrinsic::nvvm_read_ptx_sreg_tid_x, Intrinsic::amdgcn_workitem_id_x));
-  x->addRangeRetAttr(llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt(32, static_cast<uint64_t>(threads_))));
+  x->addRangeRetAttr(llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt(32, threads_)));
   return b_.CreateZExt(x, b_.getInt64Ty());
 }
 
@@ -103,7 +103,7 @@ void Grid::barrier() {
 }
 
 Value* Grid::lane() {
-  return b_.CreateAnd(thread(), b_.getInt64(static_cast<uint64_t>(m_.wave - 1)));
+  return b_.CreateAnd(thread(), b_.getInt64(m_.wave - 1));
 }
 
 Value* Grid::exchange(Value* x, Value* lane) {
@@ -140,7 +140,7 @@ void Grid::commit_copies() {
 }
 
 void Grid::wait_copies(int groups) {
-  if (m_.async_copies) call(Intrinsic::nvvm_cp_async_wait_group, {b_.getInt32(static_cast<uint32_t>(groups))});
+  if (m_.async_copies) call(Intrinsic::nvvm_cp_async_wait_group, {b_.getInt32(groups)});
 }
 
 Value* Grid::shared(llvm::Module& module, const std::string& symbol, int64_t bytes, int align, bool dynamic) {
@@ -156,7 +156,7 @@ Value* Grid::shared(llvm::Module& module, const std::string& symbol, int64_t byt
 void Grid::fail(Value* status, int code, Value* detail) {
   const llvm::SyncScope::ID scope = b_.getContext().getOrInsertSyncScopeID(nvidia_ ? "device" : "agent");
   Value* swapped =
-      b_.CreateAtomicCmpXchg(status, b_.getInt64(0), b_.getInt64(static_cast<uint64_t>(code)), llvm::MaybeAlign(8),
+      b_.CreateAtomicCmpXchg(status, b_.getInt64(0), b_.getInt64(code), llvm::MaybeAlign(8),
                              llvm::AtomicOrdering::Monotonic, llvm::AtomicOrdering::Monotonic, scope);
   llvm::Function* f = b_.GetInsertBlock()->getParent();
   auto* first = llvm::BasicBlock::Create(b_.getContext(), "first", f);

@@ -32,7 +32,7 @@ LaunchShape launch_shape(const loop::Kernel& k, const machine::Machine& target) 
   LaunchShape shape;
   if (const loop::Instr* top = loop::top_loop(k); top && top->kind == loop::LoopKind::grid) {
     shape.blocks = k.tasks;
-    shape.threads = static_cast<int>(loop::block_lanes(k));
+    shape.threads = loop::block_lanes(k);
     const int64_t shared = loop::shared_bytes(k);
     if (shape.blocks > kMostBlocks || shared > target.shared_bytes)
       throw Error(Exit::hardware, fmt::format("kernel {}: {} blocks with {} bytes of shared memory each do not fit {}",

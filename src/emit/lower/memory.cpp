@@ -51,14 +51,14 @@ bool MemoryLowering::has_masks(VType t) const {
 
 // Lane i is on when i < count.
 Value* MemoryLowering::mask(int lanes, Value* count) {
-  std::vector<int64_t> numbers(static_cast<size_t>(lanes));
-  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<int64_t>(i);
+  std::vector<int64_t> numbers(lanes);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = i;
   Value* bounded = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, count, b_.getInt64(0));
   bounded = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, bounded, b_.getInt64(lanes));
   // Compared in 16 bits, so that the mask needs one compare and not eight.
   llvm::Type* narrow = b_.getInt16Ty();
   std::vector<llvm::Constant*> lane_numbers;
-  for (const int64_t n : numbers) lane_numbers.push_back(llvm::ConstantInt::get(narrow, static_cast<uint64_t>(n)));
+  for (const int64_t n : numbers) lane_numbers.push_back(llvm::ConstantInt::get(narrow, n));
   Value* limit = b_.CreateVectorSplat(static_cast<unsigned>(lanes), b_.CreateTrunc(bounded, narrow));
   return b_.CreateICmpULT(llvm::ConstantVector::get(lane_numbers), limit);
 }
@@ -88,7 +88,7 @@ void MemoryLowering::whole_or_part(Value* count, int lanes, const Whole& whole, 
 template <typename Body>
 void MemoryLowering::each_lane(Value* count, int lanes, const Body& body) {
   if (const auto n = known(count)) {
-    for (int64_t i = 0; i < std::min<int64_t>(*n, lanes); ++i) body(b_.getInt64(static_cast<uint64_t>(i)));
+    for (int64_t i = 0; i < std::min<int64_t>(*n, lanes); ++i) body(b_.getInt64(i));
     return;
   }
   llvm::Function* f = b_.GetInsertBlock()->getParent();
@@ -119,9 +119,9 @@ Value* MemoryLowering::load_apart(const Memory& m, VType t, Value* offset, int a
     auto* before = b_.GetInsertBlock();
     auto* read = llvm::BasicBlock::Create(b_.getContext(), "read", f);
     auto* join = llvm::BasicBlock::Create(b_.getContext(), "next", f);
-    b_.CreateCondBr(b_.CreateICmpSGT(count, b_.getInt64(static_cast<uint64_t>(lane))), read, join);
+    b_.CreateCondBr(b_.CreateICmpSGT(count, b_.getInt64(lane)), read, join);
     b_.SetInsertPoint(read);
-    Value* at = b_.CreateAdd(offset, b_.getInt64(static_cast<uint64_t>(lane * bytes)));
+    Value* at = b_.CreateAdd(offset, b_.getInt64(lane * bytes));
     Value* x = tag(b_.CreateAlignedLoad(element, place(m, at), aligned), m);
     b_.CreateBr(join);
     b_.SetInsertPoint(join);
@@ -140,9 +140,9 @@ void MemoryLowering::store_apart(const Memory& m, VType t, Value* value, Value* 
   for (int lane = 0; lane < t.lanes; ++lane) {
     auto* write = llvm::BasicBlock::Create(b_.getContext(), "write", f);
     auto* join = llvm::BasicBlock::Create(b_.getContext(), "next", f);
-    b_.CreateCondBr(b_.CreateICmpSGT(count, b_.getInt64(static_cast<uint64_t>(lane))), write, join);
+    b_.CreateCondBr(b_.CreateICmpSGT(count, b_.getInt64(lane)), write, join);
     b_.SetInsertPoint(write);
-    Value* at = b_.CreateAdd(offset, b_.getInt64(static_cast<uint64_t>(lane * bytes)));
+    Value* at = b_.CreateAdd(offset, b_.getInt64(lane * bytes));
     Value* x = t.lanes == 1 ? value : b_.CreateExtractElement(value, static_cast<uint64_t>(lane));
     tag(b_.CreateAlignedStore(x, place(m, at), aligned), m);
     b_.CreateBr(join);

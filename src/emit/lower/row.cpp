@@ -15,7 +15,7 @@ using llvm::Value;
 namespace {
 
 unsigned bits_of(llvm::Type* t) {
-  return static_cast<unsigned>(t->getPrimitiveSizeInBits().getFixedValue());
+  return t->getPrimitiveSizeInBits().getFixedValue();
 }
 
 // One word of Row::arguments.
@@ -36,7 +36,7 @@ std::vector<Argument> arguments_of(const machine::Row& row) {
     int64_t number = 0;
     std::from_chars(word.data() + first, word.data() + std::min(colon, word.size()), number);
     if (first == 1) a.constant = number;
-    if (first == 0) a.operand = static_cast<int>(number);
+    if (first == 0) a.operand = number;
     out.push_back(std::move(a));
   }
   return out;
@@ -48,7 +48,7 @@ llvm::Type* type_named(llvm::LLVMContext& context, const std::string& name) {
   unsigned lanes = 0;
   if (name[0] == 'v') {
     const auto [stop, error] = std::from_chars(name.data() + 1, name.data() + name.size(), lanes);
-    at = static_cast<size_t>(stop - name.data());
+    at = stop - name.data();
   }
   const std::string scalar = name.substr(at);
   llvm::Type* type = scalar == "f16"    ? llvm::Type::getHalfTy(context)
@@ -74,7 +74,7 @@ llvm::Function* declaration(Ir& b, const machine::Row& row, llvm::Intrinsic::ID 
     if (!a.type.empty()) {
       types.push_back(type_named(b.getContext(), a.type));
     } else {
-      types.push_back(a.operand < 0 ? b.getInt32Ty() : operands[static_cast<size_t>(a.operand)]->getType());
+      types.push_back(a.operand < 0 ? b.getInt32Ty() : operands[a.operand]->getType());
     }
   }
   llvm::Function* f = llvm::Intrinsic::getOrInsertDeclaration(module, id, result, types);
@@ -86,13 +86,13 @@ llvm::Function* declaration(Ir& b, const machine::Row& row, llvm::Intrinsic::ID 
 Value* call_once(Ir& b, llvm::Function* callee, const std::vector<Argument>& arguments,
                  const std::vector<Value*>& operands, llvm::Type* result) {
   std::vector<Value*> passed;
-  const auto wanted = [&] { return callee->getFunctionType()->getParamType(static_cast<unsigned>(passed.size())); };
+  const auto wanted = [&] { return callee->getFunctionType()->getParamType(passed.size()); };
   for (const Argument& a : arguments) {
     if (a.operand < 0) {
-      passed.push_back(llvm::ConstantInt::get(wanted(), static_cast<uint64_t>(a.constant)));
+      passed.push_back(llvm::ConstantInt::get(wanted(), a.constant));
       continue;
     }
-    Value* x = operands[static_cast<size_t>(a.operand)];
+    Value* x = operands[a.operand];
     for (Value* part : split_bits(b, x, std::max(1U, bits_of(x->getType()) / bits_of(wanted()))))
       passed.push_back(b.CreateBitCast(part, wanted()));
   }

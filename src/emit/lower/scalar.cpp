@@ -148,7 +148,7 @@ class ScalarLowering {
     const auto* number = llvm::dyn_cast_or_null<llvm::ConstantInt>(splat);
     if (number && number->getValue().isStrictlyPositive() && number->getValue().isPowerOf2()) {
       const unsigned shift = number->getValue().logBase2();
-      if (!quotient) return b_.CreateAnd(a, integer(s, static_cast<int64_t>((uint64_t{1} << shift) - 1)));
+      if (!quotient) return b_.CreateAnd(a, integer(s, (uint64_t{1} << shift) - 1));
       return is_signed(s) ? b_.CreateAShr(a, integer(s, shift)) : b_.CreateLShr(a, integer(s, shift));
     }
     const bool safe = number && !number->isZero() && !number->isMinusOne();
@@ -189,7 +189,7 @@ class ScalarLowering {
     Value* x = b_.CreateBitCast(a, words);
     Value* by_words = llvm::ConstantInt::get(words, by);
     x = op == ScalarOp::shl_ ? b_.CreateShl(x, by_words) : b_.CreateLShr(x, by_words);
-    const llvm::APInt mask = llvm::APInt::getSplat(kWord, llvm::APInt(static_cast<unsigned>(bits), keep));
+    const llvm::APInt mask = llvm::APInt::getSplat(kWord, llvm::APInt(bits, keep));
     return b_.CreateBitCast(b_.CreateAnd(x, llvm::ConstantInt::get(words, mask)), type(s));
   }
 

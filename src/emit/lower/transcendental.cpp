@@ -20,19 +20,19 @@ Value* write_out(Ir& b, const Formula& f, int lanes, const std::vector<Value*>& 
   for (const ScalarNode& node : f.nodes) {
     const VType type{node.type, lanes};
     if (node.op == ScalarOp::input) {
-      values.push_back(x[static_cast<size_t>(node.index)]);
+      values.push_back(x[node.index]);
     } else if (node.op == ScalarOp::constant) {
       values.push_back(is_float(node.type) ? splat_real(b.getContext(), type, node.real)
                                            : splat_integer(b.getContext(), type, node.integer));
     } else {
       std::vector<Value*> operands;
       for (const int a : node.args)
-        if (a >= 0) operands.push_back(values[static_cast<size_t>(a)]);
+        if (a >= 0) operands.push_back(values[a]);
       const int typed = node.args[node.op == ScalarOp::select_ ? 1 : 0];
       values.push_back(lower_scalar(b, node.op, {f.type(typed), lanes}, type, operands));
     }
   }
-  return values[static_cast<size_t>(f.outputs[0])];
+  return values[f.outputs[0]];
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ llvm::Function* Transcendentals::function(ScalarOp op, VType type) {
   if (llvm::Function* known = module_.getFunction(name)) return known;
   llvm::LLVMContext& context = module_.getContext();
   llvm::Type* result = register_type(context, type);
-  const std::vector<llvm::Type*> operands(static_cast<size_t>(scalar_op_info(op).arity), result);
+  const std::vector<llvm::Type*> operands(scalar_op_info(op).arity, result);
   auto* f = llvm::Function::Create(llvm::FunctionType::get(result, operands, false), llvm::Function::InternalLinkage,
                                    name, module_);
   f->setDoesNotThrow();

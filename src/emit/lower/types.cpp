@@ -25,12 +25,12 @@ llvm::Constant* real(llvm::LLVMContext& context, Scalar s, double x) {
 
 llvm::Constant* integer(llvm::LLVMContext& context, Scalar s, int64_t x) {
   auto* type = llvm::cast<llvm::IntegerType>(scalar_type(context, s));
-  return llvm::ConstantInt::get(context, llvm::APInt(64, static_cast<uint64_t>(x)).trunc(type->getBitWidth()));
+  return llvm::ConstantInt::get(context, llvm::APInt(64, x).trunc(type->getBitWidth()));
 }
 
 llvm::Constant* repeat(llvm::Constant* x, int lanes) {
   if (lanes == 1) return x;
-  return llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(static_cast<unsigned>(lanes)), x);
+  return llvm::ConstantVector::getSplat(llvm::ElementCount::getFixed(lanes), x);
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ llvm::Type* scalar_type(llvm::LLVMContext& context, Scalar s) {
     case Scalar::f64:
       return llvm::Type::getDoubleTy(context);
     default:
-      return llvm::IntegerType::get(context, static_cast<unsigned>(scalar_bits(s)));
+      return llvm::IntegerType::get(context, scalar_bits(s));
   }
 }
 
@@ -75,7 +75,7 @@ llvm::Constant* constant(llvm::LLVMContext& context, const loop::Instr& instr) {
   std::vector<llvm::Constant*> lanes;
   for (const double x : instr.data) lanes.push_back(real(context, t.scalar, x));
   for (const int64_t x : instr.integers) lanes.push_back(integer(context, t.scalar, x));
-  LUMEN_CHECK(static_cast<int>(lanes.size()) == t.lanes, "{} numbers for {} lanes", lanes.size(), t.lanes);
+  LUMEN_CHECK(std::ssize(lanes) == t.lanes, "{} numbers for {} lanes", lanes.size(), t.lanes);
   return llvm::ConstantVector::get(lanes);
 }
 

@@ -129,7 +129,7 @@ void commit_products(Ir& b) {
   call(b, llvm::Intrinsic::nvvm_wgmma_commit_group_sync_aligned);
 }
 void wait_products(Ir& b, int groups) {
-  call(b, llvm::Intrinsic::nvvm_wgmma_wait_group_sync_aligned, {b.getInt64(static_cast<uint64_t>(groups))});
+  call(b, llvm::Intrinsic::nvvm_wgmma_wait_group_sync_aligned, {b.getInt64(groups)});
 }
 void publish_to_products(Ir& b) {
   auto* code = llvm::InlineAsm::get(llvm::FunctionType::get(b.getVoidTy(), false), "fence.proxy.async.shared::cta;",

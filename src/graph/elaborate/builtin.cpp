@@ -77,10 +77,10 @@ std::vector<const Expr*> ordered(const Row& row, const Expr& e) {
       throw error_at(e.args[i]->place, fmt::format("'{}' has no parameter '{}'", e.text, e.names[i]),
                      fmt::format("usage: {}", row.usage));
     if (e.text == "concat") continue;
-    if (at < static_cast<int>(out.size()) && out[static_cast<size_t>(at)])
+    if (at < std::ssize(out) && out[at])
       throw error_at(e.args[i]->place, fmt::format("'{}' is given twice", e.names[i]));
-    if (static_cast<int>(out.size()) <= at) out.resize(static_cast<size_t>(at) + 1, nullptr);
-    out[static_cast<size_t>(at)] = e.args[i].get();
+    if (std::ssize(out) <= at) out.resize(static_cast<size_t>(at) + 1, nullptr);
+    out[at] = e.args[i].get();
   }
   const bool hole = std::find(out.begin(), out.end(), nullptr) != out.end();
   const auto count = static_cast<int>(out.size());
@@ -113,7 +113,7 @@ int Elaboration::axis_of(int64_t axis, size_t rank, const Place& place) const {
     throw error_at(place,
                    fmt::format("axis {} does not exist: the tensor has {} {}", axis, rank, rank == 1 ? "axis" : "axes"),
                    "axes count from 0, or from the end with -1");
-  return static_cast<int>(axis < 0 ? axis + r : axis);
+  return axis < 0 ? axis + r : axis;
 }
 
 Value Elaboration::builtin(const Expr& e) {
@@ -222,14 +222,14 @@ Value Elaboration::builtin(const Expr& e) {
       throw error_at(args[2]->place, fmt::format("the salt {} does not fit into 32 bits", salt));
     const ValueId id = node_of(whole, args[1]->place, Scalar::u32);
     Node n = make(Op::random_, {id}, {shape_list(*args[0], "the shape"), {}});
-    n.attributes.salt = static_cast<uint32_t>(salt);
+    n.attributes.salt = salt;
     return Value::of_node(graph_, append(std::move(n), e.place));
   }
   if (e.text == "shape") {
     const Value x = plain(expression(*args[0]), args[0]->place);
     if (!x.is_tensor()) throw error_at(args[0]->place, fmt::format("{} has no shape", describe(x)));
     return Value::of(
-        x.shape[static_cast<size_t>(axis_of(integer(*args[1], "the axis"), x.shape.size(), args[1]->place))]);
+        x.shape[axis_of(integer(*args[1], "the axis"), x.shape.size(), args[1]->place)]);
   }
   // gather
   const Value x = tensor(0), rows = tensor(1);
@@ -260,7 +260,7 @@ Value Elaboration::axis_reduction(const Expr& e) {
   }
   std::sort(axes.begin(), axes.end());
   if (e.args.size() > 1) return reduction(e.text, std::move(x), std::move(axes), e.place);
-  for (size_t d = 0; d < x.shape.size(); ++d) axes.push_back(static_cast<int>(d));
+  for (size_t d = 0; d < x.shape.size(); ++d) axes.push_back(d);
   if (axes.empty()) return x;
   return reshape(reduction(e.text, std::move(x), std::move(axes), e.place), {}, e.place);
 }
@@ -294,7 +294,7 @@ Value Elaboration::reduction(const std::string& kind, Value v, std::vector<int> 
     if (!is_float(v.element.scalar))
       throw error_at(place, fmt::format("'mean' needs floats, found {}", written(v.type())), "convert it: f32(...)");
     Dim n(1);
-    for (int a : axes) n = n * v.shape[static_cast<size_t>(a)];
+    for (int a : axes) n = n * v.shape[a];
     Value divisor = n.is_number() ? Value::of(Number::of(n.coefficient)) : Value::of(n);
     return elementwise("/", {reduce(Reduction::sum, std::move(v), axes), std::move(divisor)}, place);
   }
@@ -302,8 +302,8 @@ Value Elaboration::reduction(const std::string& kind, Value v, std::vector<int> 
   if (axes.size() != 1) throw error_at(place, fmt::format("'{}' goes over one axis", kind));
   const Value x = finished(std::move(v), place);
   const Value best = reduce(kind == "argmax" ? Reduction::max : Reduction::min, x, axes);
-  Shape line(x.shape.size() - static_cast<size_t>(axes[0]), Dim(1));
-  line[0] = x.shape[static_cast<size_t>(axes[0])];
+  Shape line(x.shape.size() - axes[0], Dim(1));
+  line[0] = x.shape[axes[0]];
   Node n = make(Op::iota_, {}, {std::move(line), {Scalar::i32, nullptr}});
   const Value positions = Value::of_node(graph_, append(std::move(n), place));
   const Value none = Value::of(Number::of(int64_t{std::numeric_limits<int32_t>::max()}));

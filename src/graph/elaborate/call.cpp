@@ -128,7 +128,7 @@ std::vector<Value> Elaboration::arguments(const lang::Function& fn, const Expr& 
         throw error_at(e.args[i]->place, fmt::format("'{}' has no parameter '{}'", fn.name, e.names[i]),
                        lang::did_you_mean(e.names[i], near, usage));
       }
-      at = static_cast<size_t>(p - fn.params.begin());
+      at = p - fn.params.begin();
     }
     if (at >= given.size())
       throw error_at(e.place, fmt::format("'{}' takes {} arguments, not {}", fn.name, fn.params.size(), e.args.size()),
@@ -197,7 +197,7 @@ Value Elaboration::invoke(const lang::Function& fn, std::vector<Value> args, con
   out.kind = Value::Kind::tuple;
   for (size_t i = 0; i < callee->results.size(); ++i) {
     Node r = make(Op::result_, {id});
-    r.attributes.index = static_cast<int>(i);
+    r.attributes.index = i;
     out.items.push_back(Value::of_node(graph_, append(std::move(r), e.place)));
   }
   return out;

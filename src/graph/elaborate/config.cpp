@@ -37,7 +37,7 @@ const ConfigKey* key_of_entry(const ModelDecl& m, const std::string& name) {
   if (const ConfigKey* k = find_key(m, name)) return k;
   const size_t dot = name.rfind('.');
   if (dot == std::string::npos || dot + 1 == name.size() || name.size() - dot > 10 ||
-      !std::all_of(name.begin() + static_cast<int64_t>(dot) + 1, name.end(),
+      !std::all_of(name.begin() + dot + 1, name.end(),
                    [](char c) { return c >= '0' && c <= '9'; }))
     return nullptr;
   const ConfigKey* k = find_key(m, name.substr(0, dot));
@@ -115,7 +115,7 @@ class Resolver {
       const double v = given->second;
       if ((!scalar || !is_float(*scalar)) && v != std::floor(v))
         throw user_error("config key '{}' of model '{}' must be a whole number, not {}", k.name, model_.name, v);
-      if (!choices.empty() && (v < 0 || v >= static_cast<double>(choices.size())))
+      if (!choices.empty() && (v < 0 || v >= choices.size()))
         throw user_error("config key '{}' of model '{}' has {} choices, not {}", k.name, model_.name, choices.size(),
                          v);
       return v;
@@ -133,7 +133,7 @@ class Resolver {
       if (v.kind != Value::Kind::text || at == choices.end())
         throw error_at(e->place, fmt::format("{} is no choice of config key '{}'", describe(v), k.name),
                        fmt::format("choices are {}", fmt::join(choices, ", ")));
-      return static_cast<double>(at - choices.begin());
+      return at - choices.begin();
     }
     const bool truth = scalar == Scalar::boolean;
     if (truth && v.is_number() &&

@@ -15,7 +15,7 @@ constexpr size_t kMaxNodes = 1 << 20;
 Formula inputs_first(const Formula& f) {
   Formula out;
   out.inputs = f.inputs;
-  for (size_t i = 0; i < f.inputs.size(); ++i) out.input(static_cast<int>(i));
+  for (size_t i = 0; i < f.inputs.size(); ++i) out.input(i);
   std::vector<int> moved(f.nodes.size(), -1);
   for (size_t i = 0; i < f.nodes.size(); ++i) {
     ScalarNode n = f.nodes[i];
@@ -24,12 +24,12 @@ Formula inputs_first(const Formula& f) {
       continue;
     }
     for (int& a : n.args)
-      if (a >= 0) a = moved[static_cast<size_t>(a)];
+      if (a >= 0) a = moved[a];
     if (scalar_op_info(n.op).commutative && n.args[0] > n.args[1]) std::swap(n.args[0], n.args[1]);
-    moved[i] = static_cast<int>(out.nodes.size());
+    moved[i] = out.nodes.size();
     out.nodes.push_back(n);
   }
-  for (int o : f.outputs) out.outputs.push_back(moved[static_cast<size_t>(o)]);
+  for (int o : f.outputs) out.outputs.push_back(moved[o]);
   return out;
 }
 
@@ -63,7 +63,7 @@ ValueId Elaboration::append(Node node, const Place& place) {
   if (node.label.empty() && !label_prefix_.empty() && node.op == Op::call_)
     node.label = label_prefix_ + node.attributes.name;
   graph_.nodes.push_back(std::move(node));
-  return static_cast<ValueId>(graph_.nodes.size()) - 1;
+  return graph_.nodes.size() - 1;
 }
 
 Value Elaboration::use(const Value& v, const Place& place) {
@@ -82,7 +82,7 @@ Value Elaboration::finished(Value v, const Place& place) {
   if (!v.is_pending()) return v;
   use(v, place);
   // A formula that only hands on its operand is that operand.
-  if (v.operands.size() == 1 && v.formula.nodes[static_cast<size_t>(v.formula.outputs[0])].op == ScalarOp::input)
+  if (v.operands.size() == 1 && v.formula.nodes[v.formula.outputs[0]].op == ScalarOp::input)
     return Value::of_node(graph_, v.operands[0]);
   Node n = make(Op::map_, v.operands);
   n.attributes.formula = inputs_first(v.formula);
@@ -210,7 +210,7 @@ Value Elaboration::table(const lang::Table& t, const Place& place) {
   if (!scalar)
     throw error_at(t.type.place, fmt::format("a table holds numbers of a scalar type, not '{}'", t.type.name),
                    "e.g. f32 or i32");
-  Node n = make(Op::constant_, {}, {{Dim(static_cast<int64_t>(t.values.size()))}, {*scalar, nullptr}});
+  Node n = make(Op::constant_, {}, {{Dim(std::ssize(t.values))}, {*scalar, nullptr}});
   for (const lang::ExprPtr& e : t.values) {
     const double value = constant_number(*e, "a table's value").value();
     n.attributes.data.push_back(is_float(*scalar) ? round_to_scalar(*scalar, value) : value);
@@ -280,11 +280,11 @@ Graph Elaboration::in_order(std::vector<ValueId> results, std::vector<std::strin
     for (size_t v = 0; v < graph_.nodes.size(); ++v) {
       if ((graph_.nodes[v].op == Op::input_) != inputs) continue;
       Node n = std::move(graph_.nodes[v]);
-      for (ValueId& o : n.operands) o = moved[static_cast<size_t>(o)];
-      moved[v] = static_cast<ValueId>(out.nodes.size());
+      for (ValueId& o : n.operands) o = moved[o];
+      moved[v] = out.nodes.size();
       out.nodes.push_back(std::move(n));
     }
-  for (ValueId r : results) out.results.push_back(moved[static_cast<size_t>(r)]);
+  for (ValueId r : results) out.results.push_back(moved[r]);
   out.result_names = std::move(names);
   return out;
 }

@@ -184,9 +184,9 @@ Value Elaboration::index(const Expr& e) {
 Value Elaboration::index_value(Value base, const Expr& e) {
   if (base.kind == Value::Kind::tuple && e.args.size() == 2) {  // a config key with an axis
     const int64_t at = integer(*e.args[1], "the subscript of a list");
-    if (at < 0 || at >= static_cast<int64_t>(base.items.size()))
+    if (at < 0 || at >= std::ssize(base.items))
       throw error_at(e.args[1]->place, fmt::format("{} lies outside {}", at, describe(base)));
-    return base.items[static_cast<size_t>(at)];
+    return base.items[at];
   }
   if (!base.is_tensor()) throw error_at(e.place, fmt::format("{} has no axes to index", describe(base)));
   base = finished(plain(std::move(base), e.args[0]->place), e.place);

@@ -13,7 +13,7 @@ using lang::ExprKind;
 
 int Indexed::find_index(const std::string& name) const {
   for (size_t i = indices_.size(); i-- > 0;)
-    if (indices_[i].name == name) return static_cast<int>(i);
+    if (indices_[i].name == name) return i;
   return -1;
 }
 
@@ -32,7 +32,7 @@ int Indexed::add_index(const std::string& name, const Place& place) {
   if (taken(letter)) throw error_at(place, "more than 26 indices");
   index.letter = letter;
   indices_.push_back(std::move(index));
-  return static_cast<int>(indices_.size()) - 1;
+  return indices_.size() - 1;
 }
 
 bool Indexed::mentions(const Expr& e, const std::vector<int>& which) const {
@@ -46,12 +46,12 @@ bool Indexed::mentions(const Expr& e, const std::vector<int>& which) const {
 
 bool Indexed::mentions(const Expr& e) const {
   std::vector<int> all;
-  for (size_t i = 0; i < indices_.size(); ++i) all.push_back(static_cast<int>(i));
+  for (size_t i = 0; i < indices_.size(); ++i) all.push_back(i);
   return mentions(e, all) || e.kind == ExprKind::reduce;
 }
 
 void Indexed::set_extent(int index, const Dim& d, const Place& place) {
-  Index& i = indices_[static_cast<size_t>(index)];
+  Index& i = indices_[index];
   if (i.ranged) {
     const int64_t end = i.first + i.extent->number();
     if (d.is_number() && d.coefficient < end)
@@ -91,7 +91,7 @@ Indexed::Item Indexed::loose(const Item& i, const Place& place) {
   Shape shape;
   const Value v = Value::of_node(e_.graph_, e_.node_of(i.value, place));
   const size_t shift = indices_.size() - std::min(indices_.size(), v.shape.size());
-  for (int k : i.over) shape.push_back(v.shape[static_cast<size_t>(k) - shift]);
+  for (int k : i.over) shape.push_back(v.shape[k - shift]);
   out.value = e_.reshape(v, std::move(shape), place);
   return out;
 }
@@ -99,9 +99,9 @@ Indexed::Item Indexed::loose(const Item& i, const Place& place) {
 Value Indexed::aligned(const Item& i, const Place& place) {
   if (!i.loose || i.over.empty()) return i.value;
   std::vector<int> order(i.over.size());
-  for (size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
+  for (size_t k = 0; k < order.size(); ++k) order[k] = k;
   std::sort(order.begin(), order.end(),
-            [&](int a, int b) { return i.over[static_cast<size_t>(a)] < i.over[static_cast<size_t>(b)]; });
+            [&](int a, int b) { return i.over[a] < i.over[b]; });
   Value v = Value::of_node(e_.graph_, e_.node_of(i.value, place));
   if (!std::is_sorted(i.over.begin(), i.over.end())) {
     Node n = e_.make(Op::permute_, {v.id});
@@ -109,10 +109,10 @@ Value Indexed::aligned(const Item& i, const Place& place) {
     v = Value::of_node(e_.graph_, e_.append(std::move(n), place));
   }
   // Extent 1 for the indices between and behind; those in front are left to broadcasting.
-  const int first = i.over[static_cast<size_t>(order[0])];
-  Shape shape(indices_.size() - static_cast<size_t>(first), Dim(1));
+  const int first = i.over[order[0]];
+  Shape shape(indices_.size() - first, Dim(1));
   for (size_t k = 0; k < order.size(); ++k)
-    shape[static_cast<size_t>(i.over[static_cast<size_t>(order[k])] - first)] = v.shape[k];
+    shape[i.over[order[k]] - first] = v.shape[k];
   return e_.reshape(v, std::move(shape), place);
 }
 
@@ -145,7 +145,7 @@ Indexed::Item Indexed::item(const Expr& e) {
   switch (e.kind) {
     case ExprKind::name: {  // an index as a number
       const int k = find_index(e.text);
-      const Index& index = indices_[static_cast<size_t>(k)];
+      const Index& index = indices_[k];
       if (!index.extent)
         throw error_at(e.place, fmt::format("the extent of index '{}' is not known", e.text),
                        "use it as a subscript of a named tensor as well");
@@ -226,7 +226,7 @@ Indexed::Item Indexed::element(const Expr& e) {
     const int k = s.kind == ExprKind::name ? find_index(s.text) : -1;
     if (k >= 0) {
       set_extent(k, base.shape[axis], s.place);
-      const Index& index = indices_[static_cast<size_t>(k)];
+      const Index& index = indices_[k];
       if (std::find(out.over.begin(), out.over.end(), k) != out.over.end())
         throw error_at(s.place, fmt::format("index '{}' stands twice in one subscript list", s.text),
                        "a diagonal is select(i == j, x[i, j], 0.0), reduced over j");
@@ -276,7 +276,7 @@ Indexed::Item Indexed::element(const Expr& e) {
       if (std::find(out.over.begin(), out.over.end(), k) != out.over.end())
         throw error_at(e.place,
                        fmt::format("index '{}' both picks rows and runs along another axis",
-                                   indices_[static_cast<size_t>(k)].name),
+                                   indices_[k].name),
                        "one element of each row is sum(j) select(j == rows[i], x[i, j], 0.0)");
     out.over.insert(out.over.begin(), rows->over.begin(), rows->over.end());
     out.table = out.value.id;
@@ -297,10 +297,10 @@ std::optional<Indexed::Item> Indexed::contract_picked(const Item& x, const Item&
   };
   const auto letters = [&](const std::vector<int>& list) {
     std::string text;
-    for (int k : list) text += indices_[static_cast<size_t>(k)].letter;
+    for (int k : list) text += indices_[k].letter;
     return text;
   };
-  const auto count = static_cast<int64_t>(e_.graph_[picked.rows].type.shape.size());
+  const auto count = std::ssize(e_.graph_[picked.rows].type.shape);
   const std::vector<int> rows(picked.over.begin(), picked.over.begin() + count);
   const std::vector<int> axes(picked.over.begin() + count, picked.over.end());
   Item out;
@@ -319,7 +319,7 @@ std::optional<Indexed::Item> Indexed::contract_picked(const Item& x, const Item&
   const std::string taken = letters(x.over) + letters(picked.over);
   while (table != 'z' && taken.find(table) != std::string::npos) ++table;
   if (taken.find(table) != std::string::npos) return std::nullopt;
-  if (picked.value.id + 1 == static_cast<ValueId>(e_.graph_.nodes.size())) e_.graph_.nodes.pop_back();
+  if (picked.value.id + 1 == std::ssize(e_.graph_.nodes)) e_.graph_.nodes.pop_back();
   Node n = e_.make(Op::contract_gather_, {e_.node_of(x.value, place), picked.table, picked.rows});
   n.attributes.indices = {letters(x.over), table + letters(axes), letters(rows), letters(out.over)};
   out.value = Value::of_node(e_.graph_, e_.append(std::move(n), place));
@@ -332,15 +332,15 @@ Indexed::Item Indexed::contract(const Item& a, const Item& b, const std::vector<
       if (auto out = contract_picked(loose(*x, place), *picked, summed, place)) return *out;
   const Item x = loose(a, place), y = loose(b, place);
   std::string ia, ib, ir;
-  for (int k : x.over) ia += indices_[static_cast<size_t>(k)].letter;
-  for (int k : y.over) ib += indices_[static_cast<size_t>(k)].letter;
+  for (int k : x.over) ia += indices_[k].letter;
+  for (int k : y.over) ib += indices_[k].letter;
   Item out;
   out.loose = true;
-  for (int k = 0; k < static_cast<int>(indices_.size()); ++k) {
+  for (int k = 0; k < std::ssize(indices_); ++k) {
     const bool used = std::count(x.over.begin(), x.over.end(), k) + std::count(y.over.begin(), y.over.end(), k) > 0;
     if (!used || std::count(summed.begin(), summed.end(), k) > 0) continue;
     out.over.push_back(k);
-    ir += indices_[static_cast<size_t>(k)].letter;
+    ir += indices_[k].letter;
   }
   Node n = e_.make(Op::contract_, {e_.node_of(x.value, place), e_.node_of(y.value, place)});
   n.attributes.indices = {ia, ib, ir};
@@ -425,7 +425,7 @@ Indexed::Item Indexed::reduce(const Expr& e) {
   for (int k : summed)
     if (!std::any_of(parts.begin(), parts.end(), [&](const Item& i) { return has(i.over, k); }))
       throw error_at(e.place,
-                     fmt::format("index '{}' is not used in what is reduced", indices_[static_cast<size_t>(k)].name));
+                     fmt::format("index '{}' is not used in what is reduced", indices_[k].name));
   Item product = parts[0];
   const auto floating = [](const Item& i) { return i.value.is_tensor() && is_float(i.value.element.scalar); };
   const auto same_indices = [&](const Item& a, const Item& b) {
@@ -450,7 +450,7 @@ Indexed::Item Indexed::reduce(const Expr& e) {
       Shape shape;
       for (size_t k = 0; k < i.over.size(); ++k) {
         if (has(summed, i.over[k]) && !has(other.over, i.over[k])) {
-          axes.push_back(static_cast<int>(k));
+          axes.push_back(k);
         } else {
           rest.push_back(i.over[k]);
           shape.push_back(i.value.shape[k]);
@@ -479,7 +479,7 @@ Indexed::Item Indexed::reduce(const Expr& e) {
     Shape shape;
     for (size_t k = 0; k < product.over.size(); ++k) {
       if (has(summed, product.over[k])) {
-        axes.push_back(static_cast<int>(k));
+        axes.push_back(k);
       } else {
         rest.push_back(product.over[k]);
         shape.push_back(product.value.shape[k]);
@@ -491,7 +491,7 @@ Indexed::Item Indexed::reduce(const Expr& e) {
     result.loose = true;
   }
   Dim count(1);
-  for (int k : summed) count = count * indices_[static_cast<size_t>(k)].extent.value_or(Dim(1));
+  for (int k : summed) count = count * indices_[k].extent.value_or(Dim(1));
   result = leave(std::move(result));
   if (e.text == "mean")
     result = combine({result}, [&](std::vector<Value> v) { return e_.binary("/", v[0], Value::of(count), e.place); });

@@ -98,7 +98,7 @@ void Elaboration::match(const TypeExpr& t, const Type& actual, Symbols& symbols,
                                t.leading_any ? "at least " : "", t.dims.size()));
   const size_t lead = rank - t.dims.size();
   if (t.leading_any) {
-    const Shape leading(actual.shape.begin(), actual.shape.begin() + static_cast<int64_t>(lead));
+    const Shape leading(actual.shape.begin(), actual.shape.begin() + lead);
     const auto [found, fresh] = symbols.leading.emplace(t.leading_name, leading);
     if (!fresh && found->second != leading)
       throw error_at(

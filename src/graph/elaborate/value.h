@@ -19,7 +19,7 @@ struct Number {
   static Number of(int64_t n) { return {Kind::integer, n, 0}; }
   static Number of(double x) { return {Kind::real, 0, x}; }
   static Number truth(bool b) { return {Kind::truth, b ? 1 : 0, 0}; }
-  double value() const { return kind == Kind::real ? real : static_cast<double>(integer); }
+  double value() const { return kind == Kind::real ? real : integer; }
 };
 
 struct Value {

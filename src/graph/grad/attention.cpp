@@ -15,7 +15,7 @@ void attention_gradient(Reverse& r, const Attention& attention, ValueId d_output
   const ValueId dp = r.build.contract(d_output, v, letters[2], letters[1], letters[0]);
   int own = -1;
   for (size_t d = 0; d < letters[2].size(); ++d)
-    if (letters[0].find(letters[2][d]) == std::string::npos) own = static_cast<int>(d);
+    if (letters[0].find(letters[2][d]) == std::string::npos) own = d;
   const ValueId delta = r.build.reduce(r.build.mul(d_output, attention.output), Reduction::sum, {own});
   std::vector<int> axes;  // in the order of the scores, whose last axis is the one summed away
   for (const char c : letters[0]) {

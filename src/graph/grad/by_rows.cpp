@@ -42,7 +42,7 @@ class ByRows {
     head.sweep(0, loss + 1, tail_.exits, &seeds_);
     std::vector<bool> depends = tail_.depends;
     depends.resize(g_.nodes.size());
-    for (ValueId v = first_; v < static_cast<ValueId>(g_.nodes.size()); ++v)
+    for (ValueId v = first_; v < std::ssize(g_.nodes); ++v)
       depends[v] = std::any_of(g_[v].operands.begin(), g_[v].operands.end(), [&](ValueId o) { return depends[o]; });
     return std::all_of(seeds_.begin(), seeds_.end(), [&](ValueId s) { return s >= 0 && !depends[s]; });
   }
@@ -54,7 +54,7 @@ class ByRows {
     RowCopy copy(g_, tail_);
     copy.flatten();
     const std::vector<ValueId> seeds = flat(d.reverse().build, seeds_);
-    d.spread(rows_begin, static_cast<ValueId>(g_.nodes.size()));
+    d.spread(rows_begin, g_.nodes.size());
     const std::vector<Exits> exits = backward(d, copy, rows_begin, parts, seeds);
     const ValueId total = head(loss, whole(d.reverse().build, exits));
     d.sweep(0, first_, with_respect_to, gradients);
@@ -79,7 +79,7 @@ class ByRows {
     const auto rows_begin = static_cast<ValueId>(g_.nodes.size());
     RowCopy copy(g_, tail_);
     copy.flatten();
-    d.spread(rows_begin, static_cast<ValueId>(g_.nodes.size()));
+    d.spread(rows_begin, g_.nodes.size());
     std::vector<Exits> exits;
     for (int64_t part = 0; part < parts; ++part) exits.push_back(copy.part(part * count(parts), count(parts)));
     const std::vector<ValueId> now = whole(build, exits);
@@ -95,7 +95,7 @@ class ByRows {
     const ValueId nothing = copy.nothing_of(total);
     const auto waits = static_cast<ValueId>(g_.nodes.size());
     copy.wait_for(nothing);
-    d.spread(waits, static_cast<ValueId>(g_.nodes.size()));
+    d.spread(waits, g_.nodes.size());
     (void)backward(d, copy, rows_begin, parts, flat(build, seeds));
     d.sweep(0, first_, with_respect_to, gradients);
     return total;
@@ -152,16 +152,16 @@ class ByRows {
       Node copy = g_[v];
       for (ValueId& o : copy.operands) {
         const auto exit = std::find(tail_.exits.begin(), tail_.exits.end(), o);
-        o = exit != tail_.exits.end() ? exits[static_cast<size_t>(exit - tail_.exits.begin())] : now[o];
+        o = exit != tail_.exits.end() ? exits[exit - tail_.exits.begin()] : now[o];
       }
       g_.nodes.push_back(std::move(copy));
-      now[v] = static_cast<ValueId>(g_.nodes.size()) - 1;
+      now[v] = g_.nodes.size() - 1;
     }
     if (beside_) {
       for (ValueId& v : *beside_) {
         const auto exit = std::find(tail_.exits.begin(), tail_.exits.end(), v);
-        v = exit != tail_.exits.end() ? exits[static_cast<size_t>(exit - tail_.exits.begin())]
-                                      : now[static_cast<size_t>(v)];
+        v = exit != tail_.exits.end() ? exits[exit - tail_.exits.begin()]
+                                      : now[v];
       }
     }
     return now[loss];
@@ -175,7 +175,7 @@ class ByRows {
 };
 
 int64_t parts_for(const Graph& g, const RowTail& tail, int64_t most_bytes) {
-  const int64_t bytes = byte_size(g[tail.product].type) * static_cast<int64_t>(tail.rows_side.size());
+  const int64_t bytes = byte_size(g[tail.product].type) * tail.rows_side.size();
   // A row may be wider than a part: then a part is one row.
   const int64_t least = std::min(kLeastRows, std::max<int64_t>(1, most_bytes / (bytes / tail.rows)));
   return parts_of(tail.rows, bytes, most_bytes, least);

@@ -68,7 +68,7 @@ class LearnedCast {
     for (size_t k = 0; k < fake_.fields.size(); ++k) {
       const ValueId field = value_of(fake_.fields[k].field);
       if (!r_.active(field)) continue;
-      const ValueId spread = slope(static_cast<int>(k) + 1, operands);
+      const ValueId spread = slope(k + 1, operands);
       const Shape split = split_shape(fake_.fields[k]);
       const ValueId sum = r_.reduce_to(r_.build.reshape(spread, split), record_shape(fake_.fields[k]));
       r_.add(field, r_.build.reshape(sum, r_.build.type(field).shape));
@@ -81,7 +81,7 @@ class LearnedCast {
     Formula d = simplify_formula(straight_through_derivative(fake_.formula, 0, slot));
     const int output = d.outputs[0];
     d.inputs.push_back(Scalar::f32);
-    const int seed = d.input(static_cast<int>(d.inputs.size()) - 1);
+    const int seed = d.input(d.inputs.size() - 1);
     d.outputs[0] = d.op(ScalarOp::mul_, seed, output);
     const ValueId m = r_.lean_map(std::move(d), operands);
     return r_.build.type(m).shape == blocked_ ? m : r_.build.broadcast(m, blocked_);

@@ -38,7 +38,7 @@ void Reverse::mark_read_by_gradient(ValueId v) {
   if (!is_float(node.type.element.scalar)) return;
   for (size_t slot = 0; slot < node.operands.size(); ++slot) {
     if (!active(node.operands[slot]) || !is_float(build.type(node.operands[slot]).element.scalar)) continue;
-    Formula formula = derivative(node.attributes.formula, 0, static_cast<int>(slot));
+    Formula formula = derivative(node.attributes.formula, 0, slot);
     for (ValueId o : used_operands(&formula, node.operands)) uses_[below_reshapes(o)].by_gradient = true;
   }
 }
@@ -56,7 +56,7 @@ bool Reverse::stored(ValueId v) const {
 }
 
 bool Reverse::recomputable(ValueId v) {
-  if (v >= static_cast<ValueId>(recomputable_.size())) return false;  // part of the gradient
+  if (v >= std::ssize(recomputable_)) return false;  // part of the gradient
   if (recomputable_[v] == 0) {
     const Node& node = build.graph[v];
     const bool yes = node.op == Op::map_ && node.attributes.formula.nodes.size() <= kMaxFormula &&
@@ -78,19 +78,19 @@ void Reverse::recompute(Formula* formula, std::vector<ValueId>* operands, const 
       ++i;
       continue;
     }
-    *formula = compose(*formula, static_cast<int>(i), node.attributes.formula, 0);
-    operands->erase(operands->begin() + static_cast<int64_t>(i));
+    *formula = compose(*formula, i, node.attributes.formula, 0);
+    operands->erase(operands->begin() + i);
     for (ValueId below : node.operands) operands->push_back(below);
     // The same value twice counts once, so that chains that meet again do not grow.
     for (size_t a = 0; a < operands->size(); ++a) {
       for (size_t b = operands->size() - 1; b > a; --b) {
         if ((*operands)[a] != (*operands)[b]) continue;
         for (ScalarNode& n : formula->nodes) {
-          if (n.op == ScalarOp::input && n.index == static_cast<int>(b)) n.index = static_cast<int>(a);
+          if (n.op == ScalarOp::input && n.index == static_cast<int>(b)) n.index = a;
           if (n.op == ScalarOp::input && n.index > static_cast<int>(b)) --n.index;
         }
-        formula->inputs.erase(formula->inputs.begin() + static_cast<int64_t>(b));
-        operands->erase(operands->begin() + static_cast<int64_t>(b));
+        formula->inputs.erase(formula->inputs.begin() + b);
+        operands->erase(operands->begin() + b);
       }
     }
     *formula = simplify_formula(*formula);

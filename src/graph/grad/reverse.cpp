@@ -31,13 +31,13 @@ T in_pairs(std::vector<T> level, const Add& add) {
 }  // namespace
 
 void Reverse::set_active(ValueId v) {
-  if (v >= static_cast<ValueId>(active_.size())) active_.resize(v + 1);
+  if (v >= std::ssize(active_)) active_.resize(v + 1);
   active_[v] = true;
 }
 
 void Reverse::add(ValueId v, ValueId gradient) {
   if (!active(v)) return;
-  if (v >= static_cast<ValueId>(added_.size())) added_.resize(v + 1);
+  if (v >= std::ssize(added_)) added_.resize(v + 1);
   LUMEN_CHECK(build.type(gradient).shape == build.type(v).shape, "the gradient of %{} is {}", v,
               print(build.type(gradient)));
   added_[v].push_back(gradient);
@@ -46,7 +46,7 @@ void Reverse::add(ValueId v, ValueId gradient) {
 // One map adds all contributions, in pairs: the tree has the smallest rounding error and one pass over memory. Products
 // are added by maps of two, for each can be part of its product's kernel.
 ValueId Reverse::take(ValueId v) {
-  if (v >= static_cast<ValueId>(added_.size()) || added_[v].empty()) return -1;
+  if (v >= std::ssize(added_) || added_[v].empty()) return -1;
   std::vector<ValueId> parts = std::move(added_[v]);
   added_[v].clear();
   join_pads(&parts);
@@ -60,7 +60,7 @@ ValueId Reverse::take(ValueId v) {
   Formula sum;
   sum.inputs.assign(parts.size(), build.type(parts[0]).element.scalar);
   std::vector<int> inputs;
-  for (size_t i = 0; i < parts.size(); ++i) inputs.push_back(sum.input(static_cast<int>(i)));
+  for (size_t i = 0; i < parts.size(); ++i) inputs.push_back(sum.input(i));
   sum.outputs = {in_pairs(inputs, [&](int a, int b) { return sum.op(ScalarOp::add_, a, b); })};
   return build.map(std::move(sum), parts);
 }
@@ -86,7 +86,7 @@ void Reverse::join_pads(std::vector<ValueId>* parts) {
     for (size_t d = 0; d < full.size(); ++d) {
       if (build.type(pad.operands[0]).shape[d] == full[d]) continue;
       if (axis >= 0 && axis != static_cast<int>(d)) return;
-      axis = static_cast<int>(d);
+      axis = d;
     }
     if (axis < 0 || pad.attributes.strides[axis] != 1 || !full[axis].is_number()) return;
     if (!pieces.emplace(pad.attributes.starts[axis], pad.operands[0]).second) return;
@@ -108,7 +108,7 @@ ValueId Reverse::reduce_to(ValueId g, const Shape& shape) {
   const size_t shift = from.size() - shape.size();
   std::vector<int> axes;
   for (size_t d = 0; d < from.size(); ++d) {
-    if (d < shift || (shape[d - shift] == Dim(1) && from[d] != Dim(1))) axes.push_back(static_cast<int>(d));
+    if (d < shift || (shape[d - shift] == Dim(1) && from[d] != Dim(1))) axes.push_back(d);
   }
   if (!axes.empty()) g = build.reduce(g, Reduction::sum, axes);
   return build.type(g).shape == shape ? g : build.reshape(g, shape);
@@ -124,9 +124,9 @@ std::vector<ValueId> Reverse::used_operands(Formula* formula, const std::vector<
     if (known == used.end()) {
       used.push_back(operands[n.index]);
       inputs.push_back(formula->inputs[n.index]);
-      n.index = static_cast<int>(used.size()) - 1;
+      n.index = used.size() - 1;
     } else {
-      n.index = static_cast<int>(known - used.begin());
+      n.index = known - used.begin();
     }
   }
   formula->inputs = std::move(inputs);
@@ -144,7 +144,7 @@ ValueId Reverse::lean_map(Formula formula, const std::vector<ValueId>& operands)
 Differentiation::Differentiation(Graph& g, ValueId loss, const std::vector<ValueId>& with_respect_to)
     : g_(g), r_(g), ends_{loss} {
   for (ValueId v : with_respect_to) r_.set_active(v);
-  end_ = static_cast<ValueId>(g.nodes.size());
+  end_ = g.nodes.size();
   spread(0, end_);
 }
 
@@ -200,7 +200,7 @@ void Differentiation::through_call(ValueId v, const Node& node) {
   const ValueId direct = r_.take(v);  // a call read as a value is its first result
   std::vector<std::pair<int, ValueId>> arriving;
   if (direct >= 0) arriving.emplace_back(0, direct);
-  for (int k = 0; k < static_cast<int>(callee.results.size()); ++k) {
+  for (int k = 0; k < std::ssize(callee.results); ++k) {
     const auto found = by_result_.find({v, k});
     if (found != by_result_.end()) arriving.emplace_back(k, found->second);
   }
@@ -217,7 +217,7 @@ void Differentiation::through_call(ValueId v, const Node& node) {
 }
 
 void check_loss(const Graph& g, ValueId loss) {
-  LUMEN_CHECK(loss >= 0 && loss < static_cast<ValueId>(g.nodes.size()), "no value %{}", loss);
+  LUMEN_CHECK(loss >= 0 && loss < std::ssize(g.nodes), "no value %{}", loss);
   const Type& type = g[loss].type;
   if (!type.shape.empty() || type.element.format || !is_float(type.element.scalar)) {
     throw user_error("differentiate: the loss must be one number, not {}", print(type));

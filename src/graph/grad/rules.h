@@ -13,7 +13,7 @@ class Reverse {
   explicit Reverse(Graph& g) : build(g) {}
 
   Builder build;
-  bool active(ValueId v) const { return v < static_cast<ValueId>(active_.size()) && active_[v]; }
+  bool active(ValueId v) const { return v < std::ssize(active_) && active_[v]; }
   void set_active(ValueId v);
   // Adds `gradient`, of v's shape, to what is known of v's gradient. Ignored when v is not active.
   void add(ValueId v, ValueId gradient);

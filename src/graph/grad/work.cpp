@@ -12,7 +12,7 @@ namespace {
 double product_work(const Graph& g, const Node& n) {
   std::map<char, double> extents;
   const auto take = [&](const std::string& letters, const Type& type) {
-    for (size_t d = 0; d < letters.size(); ++d) extents[letters[d]] = static_cast<double>(type.shape[d].number());
+    for (size_t d = 0; d < letters.size(); ++d) extents[letters[d]] = type.shape[d].number();
   };
   const std::vector<std::string>& letters = n.attributes.indices;
   for (size_t i = 0; i < n.operands.size(); ++i) take(letters[i], g[n.operands[i]].type);
@@ -30,19 +30,19 @@ double training_work(const Graph& loss, const std::vector<std::string>& trained)
   Graph g = loss;
   inline_calls(g);
   std::vector<bool> needed(g.nodes.size(), false), active(g.nodes.size(), false);
-  for (const ValueId v : g.results) needed[static_cast<size_t>(v)] = true;
+  for (const ValueId v : g.results) needed[v] = true;
   for (size_t v = g.nodes.size(); v-- > 0;)
     if (needed[v])
-      for (const ValueId operand : g.nodes[v].operands) needed[static_cast<size_t>(operand)] = true;
+      for (const ValueId operand : g.nodes[v].operands) needed[operand] = true;
   double work = 0;
   for (size_t v = 0; v < g.nodes.size(); ++v) {
     const Node& n = g.nodes[v];
     if (n.op == Op::input_) active[v] = std::find(trained.begin(), trained.end(), n.attributes.name) != trained.end();
     size_t gradients = 0;
-    for (const ValueId operand : n.operands) gradients += active[static_cast<size_t>(operand)] ? 1 : 0;
+    for (const ValueId operand : n.operands) gradients += active[operand] ? 1 : 0;
     if (gradients > 0) active[v] = is_float(n.type.element.scalar);  // no gradient leads through whole numbers
     if (!needed[v] || n.attributes.indices.empty()) continue;
-    work += product_work(g, n) * static_cast<double>(1 + gradients);
+    work += product_work(g, n) * (1 + gradients);
   }
   return work;
 }

@@ -13,7 +13,7 @@ ValueId append(Graph& g, Node node) {
   const std::string wrong = infer_type(g, node, &node.type);
   LUMEN_CHECK(wrong.empty(), "{}", wrong);
   g.nodes.push_back(std::move(node));
-  return static_cast<ValueId>(g.nodes.size()) - 1;
+  return g.nodes.size() - 1;
 }
 
 Node make(Op op, std::vector<ValueId> operands, Type type = {}) {
@@ -31,7 +31,7 @@ ValueId reduce_lonely(Builder& b, ValueId v, std::string& letters, const std::st
               print(b.type(v)));
   for (size_t d = 0; d < letters.size(); ++d) {
     if (other.find(letters[d]) == std::string::npos && result.find(letters[d]) == std::string::npos) {
-      axes.push_back(static_cast<int>(d));
+      axes.push_back(d);
     } else {
       kept += letters[d];
       shape.push_back(b.type(v).shape[d]);
@@ -103,7 +103,7 @@ ValueId Builder::contract_scatter(ValueId a, ValueId b, ValueId index, std::stri
 
 ValueId Builder::reduce(ValueId a, Reduction r, std::vector<int> axes) {
   for (int& axis : axes) {
-    if (axis < 0) axis += static_cast<int>(type(a).shape.size());
+    if (axis < 0) axis += type(a).shape.size();
   }
   std::sort(axes.begin(), axes.end());
   Node node = make(Op::reduce_, {a});

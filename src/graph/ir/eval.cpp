@@ -76,15 +76,15 @@ ScalarValue to_scalar(Scalar type, double x) {
 }
 
 double from_scalar(Scalar type, const ScalarValue& v) {
-  return is_float(type) ? v.real : static_cast<double>(v.integer);
+  return is_float(type) ? v.real : v.integer;
 }
 
 int64_t wrap(Scalar type, int64_t x) {
   const int bits = scalar_bits(type);
   if (bits >= 64) return x;
-  const uint64_t low = static_cast<uint64_t>(x) & ((uint64_t{1} << bits) - 1);
+  const uint64_t low = x & ((uint64_t{1} << bits) - 1);
   const bool negative = is_signed(type) && (low >> (bits - 1)) != 0;
-  return static_cast<int64_t>(negative ? low - (uint64_t{1} << bits) : low);
+  return negative ? low - (uint64_t{1} << bits) : low;
 }
 
 struct Machine {
@@ -125,7 +125,7 @@ Tensor eval_constant(Machine& m, const Node& n, ValueId) {
   if (data.size() > 1) r.values = data;
   for (double& x : r.values) {
     x = is_float(t.element.scalar) ? round_float(t.element.scalar, x, m.options.wide)
-                                   : static_cast<double>(wrap(t.element.scalar, static_cast<int64_t>(x)));
+                                   : wrap(t.element.scalar, static_cast<int64_t>(x));
   }
   return r;
 }
@@ -133,7 +133,7 @@ Tensor eval_constant(Machine& m, const Node& n, ValueId) {
 Tensor eval_iota(Machine& m, const Node& n, ValueId) {
   Tensor r = filled(m.type_of(n), 0);
   for_each(extents(r.type),
-           [&](int64_t k, const Index& i) { r.values[k] = static_cast<double>(i[n.attributes.axis]); });
+           [&](int64_t k, const Index& i) { r.values[k] = i[n.attributes.axis]; });
   return r;
 }
 
@@ -173,11 +173,11 @@ Tensor eval_contract(Machine& m, const Node& n, ValueId) {
       strides[side][axis] = dense[d];
     }
   }
-  const Index outer(extent.begin(), extent.begin() + static_cast<int64_t>(letters[2].size()));
-  const Index inner(extent.begin() + static_cast<int64_t>(letters[2].size()), extent.end());
+  const Index outer(extent.begin(), extent.begin() + letters[2].size());
+  const Index inner(extent.begin() + letters[2].size(), extent.end());
   std::array<std::vector<int64_t>, 2> inner_offsets;  // of every summed index, once
   for (size_t side = 0; side < 2; ++side) {
-    const Index inner_strides(strides[side].begin() + static_cast<int64_t>(outer.size()), strides[side].end());
+    const Index inner_strides(strides[side].begin() + outer.size(), strides[side].end());
     for_each(inner, [&](int64_t, const Index& i) { inner_offsets[side].push_back(dot(inner_strides, i)); });
     strides[side].resize(outer.size());
   }
@@ -212,7 +212,7 @@ Tensor eval_reduce(Machine& m, const Node& n, ValueId) {
   });
   for (double& x : r.values) {
     x = is_float(type) ? round_float(type, x, m.options.wide)
-                       : static_cast<double>(wrap(type, static_cast<int64_t>(x)));
+                       : wrap(type, static_cast<int64_t>(x));
   }
   return r;
 }
@@ -220,7 +220,7 @@ Tensor eval_reduce(Machine& m, const Node& n, ValueId) {
 // The table row an index names, checked.
 int64_t row_of(const Tensor& index, int64_t k, int64_t rows, std::string_view op, ValueId v) {
   const double i = index.values[k];
-  if (i < 0 || i >= static_cast<double>(rows)) {
+  if (i < 0 || i >= rows) {
     throw user_error("{} %{}: index {} (element {}) is outside the {} rows", op, v, i, k, rows);
   }
   return static_cast<int64_t>(i);
@@ -231,7 +231,7 @@ Tensor eval_gather(Machine& m, const Node& n, ValueId v) {
   Tensor r = filled(m.type_of(n), 0);
   const Index extent = extents(table.type);
   const int64_t row = product(extent, 1);
-  for (int64_t k = 0; k < static_cast<int64_t>(index.values.size()); ++k) {
+  for (int64_t k = 0; k < std::ssize(index.values); ++k) {
     const int64_t from = row_of(index, k, extent[0], "gather", v) * row;
     std::copy_n(table.values.begin() + from, row, r.values.begin() + k * row);
   }
@@ -244,13 +244,13 @@ Tensor eval_scatter_add(Machine& m, const Node& n, ValueId v) {
   const Scalar type = r.type.element.scalar;
   const Index extent = extents(r.type);
   const int64_t row = product(extent, 1);
-  for (int64_t k = 0; k < static_cast<int64_t>(index.values.size()); ++k) {
+  for (int64_t k = 0; k < std::ssize(index.values); ++k) {
     const int64_t to = row_of(index, k, extent[0], "scatter_add", v) * row;
     for (int64_t j = 0; j < row; ++j) r.values[to + j] += value.values[k * row + j];
   }
   for (double& x : r.values) {
     x = is_float(type) ? round_float(type, x, m.options.wide)
-                       : static_cast<double>(wrap(type, static_cast<int64_t>(x)));
+                       : wrap(type, static_cast<int64_t>(x));
   }
   return r;
 }

@@ -33,10 +33,10 @@ int scramble(Formula& f, int x) {
 }  // namespace
 
 float uniform_random(uint32_t seed, uint32_t salt, uint64_t element) {
-  const uint32_t counter = static_cast<uint32_t>(element) + static_cast<uint32_t>(element >> 32) * kGolden;
+  const uint32_t counter = element + (element >> 32) * kGolden;
   const uint32_t key = scramble(seed ^ scramble(salt + kGolden));
   const uint32_t bits = scramble(scramble(counter ^ key) + key);
-  return static_cast<float>(bits >> 8) * 0x1p-24f;
+  return (bits >> 8) * 0x1p-24f;
 }
 
 Formula random_formula(uint32_t salt) {

@@ -24,7 +24,7 @@ ValueId Rewriter::keep(ValueId old) {
   Node copy = from[old];
   copy.operands = operands(old);
   to.nodes.push_back(std::move(copy));
-  return map[old] = static_cast<ValueId>(to.nodes.size()) - 1;
+  return map[old] = to.nodes.size() - 1;
 }
 
 Graph Rewriter::finish() {
@@ -41,7 +41,7 @@ std::vector<ValueId> expand_call(Graph& to, const Graph& callee, const std::vect
   std::vector<ValueId> map(callee.nodes.size(), -1);
   std::vector<std::vector<ValueId>> calls(callee.nodes.size());
   size_t next_argument = 0;
-  for (ValueId v = 0; v < static_cast<ValueId>(callee.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(callee.nodes); ++v) {
     const Node& node = callee[v];
     std::vector<ValueId> operands;
     for (ValueId o : node.operands) operands.push_back(map[o]);
@@ -62,7 +62,7 @@ std::vector<ValueId> expand_call(Graph& to, const Graph& callee, const std::vect
       Node copy = node;
       copy.operands = std::move(operands);
       to.nodes.push_back(std::move(copy));
-      map[v] = static_cast<ValueId>(to.nodes.size()) - 1;
+      map[v] = to.nodes.size() - 1;
     }
   }
   std::vector<ValueId> results;

@@ -20,7 +20,7 @@ namespace lumen::graph {
 std::string verify(const Graph& g) {
   std::set<std::string> names;
   std::vector<ValueId> updated_by(g.nodes.size(), -1);
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     const Node& node = g[v];
     const std::string where = fmt::format("%{} = {}", v, op_info(node.op).name);
     for (ValueId operand : node.operands) {
@@ -41,7 +41,7 @@ std::string verify(const Graph& g) {
     return fmt::format("{} results with {} names", g.results.size(), g.result_names.size());
   }
   for (ValueId r : g.results) {
-    if (r < 0 || r >= static_cast<ValueId>(g.nodes.size())) return fmt::format("result %{} does not exist", r);
+    if (r < 0 || r >= std::ssize(g.nodes)) return fmt::format("result %{} does not exist", r);
     if (updated_by[r] >= 0) return fmt::format("result %{} is a state's old value, updated by %{}", r, updated_by[r]);
   }
   return {};

@@ -86,7 +86,7 @@ std::vector<bool> unwritten(const Graph& g) {
     if (node.op != Op::update_) continue;
     ValueId state = node.operands[0];
     while (g[state].op == Op::update_) state = g[state].operands[0];
-    out[static_cast<size_t>(state)] = false;
+    out[state] = false;
   }
   return out;
 }

@@ -55,7 +55,7 @@ class Matcher {
     }
     if (node.op == Op::reduce_) {
       ValueId& place = node.attributes.reduction == Reduction::max ? maximum_ : total_;
-      const int last = static_cast<int>(score_shape_.size()) - 1;
+      const int last = score_shape_.size() - 1;
       if (node.attributes.reduction == Reduction::min || place >= 0 || node.attributes.axes != std::vector<int>{last} ||
           g_[node.operands[0]].type.shape != score_shape_) {
         return false;
@@ -143,7 +143,7 @@ class Matcher {
 
 std::vector<Attention> find_attention(const Graph& g, const Users& users, ValueId begin, bool alone) {
   std::vector<Attention> found;
-  for (ValueId v = begin; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = begin; v < std::ssize(g.nodes); ++v) {
     if (g[v].op != Op::contract_) continue;
     if (auto attention = Matcher(g, users, v).match(alone)) found.push_back(*std::move(attention));
   }
@@ -167,7 +167,7 @@ std::set<ValueId> attention_operands(const Graph& g, const Users& users) {
   }
   // The gradient of a probability is the product of a value and what we look for.
   const std::set<ValueId> known = operands;
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     if (g[v].op != Op::contract_ || std::find(scores.begin(), scores.end(), g[v].type.shape) == scores.end()) continue;
     for (size_t i = 0; i < 2; ++i) {
       const ValueId other = below_order(g, g[v].operands[1 - i]);
@@ -188,7 +188,7 @@ Graph separate_attention(const Graph& g) {
   }
   Rewriter r(g);
   std::set<const Attention*> copied;
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     for (ValueId o : g[v].operands) {
       const Attention* a = inside[o];
       if (!a || v <= a->output || !copied.insert(a).second) continue;

@@ -127,7 +127,7 @@ class Grower {
 std::vector<AttentionGradient> find_attention_gradients(const Graph& g, const Users& users) {
   std::vector<AttentionGradient> found;
   std::set<ValueId> taken;
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     if (g[v].op != Op::contract_ || taken.contains(v)) continue;
     auto gradient = Grower(g, users, v).grow(v);
     if (!gradient) continue;

@@ -17,7 +17,7 @@ bool is_compute(const Graph& g, ValueId v) {
 
 std::vector<ValueId> updates_of(const Graph& g) {
   std::vector<ValueId> by(g.nodes.size(), -1);
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     if (g[v].op == Op::update_) by[g[v].operands[0]] = v;
   }
   return by;
@@ -25,7 +25,7 @@ std::vector<ValueId> updates_of(const Graph& g) {
 
 Users users_of(const Graph& g) {
   Users users(g.nodes.size());
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     for (ValueId o : g[v].operands) users[o].push_back(v);
   }
   for (ValueId r : g.results) users[r].push_back(-1);

@@ -31,7 +31,7 @@ class Arranger {
       for (size_t k = 0; k < node.operands.size(); ++k)
         if (node.op != Op::gather_ || k != 0) whole_[node.operands[k]] = true;
     for (const ValueId result : g.results) whole_[result] = true;
-    for (ValueId v = static_cast<ValueId>(g.nodes.size()) - 1; v >= 0; --v) {
+    for (ValueId v = g.nodes.size() - 1; v >= 0; --v) {
       if (!live_[v]) continue;
       // A load is read when its user runs, so uses of a view count as uses of what lies below.
       const bool lazy = is_view(g[v].op) || is_unpack(g, v);
@@ -40,7 +40,7 @@ class Arranger {
   }
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       if (live_[v]) visit(v);
     }
     for (ValueId result : r_.from.results) {
@@ -60,7 +60,7 @@ class Arranger {
   static Graph drop_dead(const Graph& g) {
     Rewriter r(g);
     const std::vector<bool> live = live_values(g);
-    for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
       if (live[v]) r.keep(v);
     }
     return r.finish();

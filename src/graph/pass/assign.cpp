@@ -39,7 +39,7 @@ class Assigner {
       : r_(g), assignments_(assignments), used_(assignments.size()) {}
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) visit(v);
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) visit(v);
     for (size_t k = 0; k < assignments_.size(); ++k) {
       if (!used_[k]) throw user_error("assign: no value is called {}", assignments_[k].value);
     }
@@ -114,7 +114,7 @@ class Assigner {
 
   static std::vector<int> fields_beside_the_code(const Format& f) {
     std::vector<int> fields;
-    for (int k = 0; k < static_cast<int>(f.fields.size()); ++k) {
+    for (int k = 0; k < std::ssize(f.fields); ++k) {
       if (k != f.code_field) fields.push_back(k);
     }
     if (f.code_field < 0 || fields.empty()) {

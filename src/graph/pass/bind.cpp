@@ -8,7 +8,7 @@ namespace lumen::graph {
 
 Graph bind_symbols(const Graph& g, const Bindings& symbols) {
   Graph bound = g;
-  for (ValueId v = 0; v < static_cast<ValueId>(bound.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(bound.nodes); ++v) {
     Node& node = bound[v];
     node.type = graph::bind(node.type, symbols);
     for (const Dim& d : node.type.shape) {

@@ -50,7 +50,7 @@ class Partition {
     for (int c = size(); c-- > 0;) {
       if (clusters_[c].shape == KernelShape::dot) grow_epilogue(c);
     }
-    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
       if (g_[v].op == Op::map_) grow_codes(v);
       if (g_[v].op == Op::reduce_) grow_reduce(v);
     }
@@ -61,10 +61,10 @@ class Partition {
   std::vector<Group> groups() const;
 
  private:
-  int size() const { return static_cast<int>(clusters_.size()); }
+  int size() const { return clusters_.size(); }
 
   void start() {
-    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
       if (!is_compute(g_, v)) continue;
       Cluster c;
       c.nodes = {v};
@@ -84,7 +84,7 @@ class Partition {
 
   // Edges: from what computes a value to what reads it, and from what reads a state's old value to its update.
   void connect() {
-    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
       if (cluster_[v] < 0) continue;
       for (ValueId o : g_[v].operands) {
         const ValueId below = read_below(g_, o);
@@ -191,9 +191,9 @@ class Partition {
     const Formula& f = g_[u].attributes.formula;
     if (f.inputs.size() != 1 || f.outputs.size() != 1 || clusters_[cluster_[u]].nodes.size() != 1 || feeds_update(u))
       return -1;
-    const ScalarNode& end = f.nodes[static_cast<size_t>(f.outputs[0])];
+    const ScalarNode& end = f.nodes[f.outputs[0]];
     const bool casts = end.op == ScalarOp::cast_ && is_float(end.type) && scalar_bits(end.type) == 16 &&
-                       f.nodes[static_cast<size_t>(end.args[0])].op == ScalarOp::input;
+                       f.nodes[end.args[0]].op == ScalarOp::input;
     return casts ? u : -1;
   }
 
@@ -322,7 +322,7 @@ class Partition {
   // One sweep over all uses of computed values; true when something merged.
   bool merge_rows() {
     bool changed = false;
-    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
       if (cluster_[v] < 0) continue;
       for (ValueId o : g_[v].operands) {
         const int a = cluster_[o], b = cluster_[v];  // loads have no cluster
@@ -341,7 +341,7 @@ class Partition {
 
   // Groups of one kind that read the same tensor whole read it once.
   void merge_siblings() {
-    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
       int first = -1;
       for (ValueId u : users_[v]) {
         if (u < 0 || cluster_[u] < 0 || !row_like(clusters_[cluster_[u]])) continue;

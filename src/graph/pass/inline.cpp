@@ -11,7 +11,7 @@ void inline_calls(Graph& g) {
   flat.result_names = g.result_names;
   std::vector<ValueId> inputs;
   for (ValueId v : g.inputs()) {
-    inputs.push_back(static_cast<ValueId>(flat.nodes.size()));
+    inputs.push_back(flat.nodes.size());
     flat.nodes.push_back(g[v]);
   }
   flat.results = expand_call(flat, g, inputs);

@@ -62,7 +62,7 @@ MemoryPlan plan_memory(const Plan& plan) {
   const Graph& g = plan.graph;
   MemoryPlan memory;
   memory.slots.resize(g.nodes.size());
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     const Node& node = g[v];
     Slot& slot = memory.slots[v];
     const bool own = node.op == Op::input_ || (node.op == Op::constant_ && !is_splat(node));
@@ -72,11 +72,11 @@ MemoryPlan plan_memory(const Plan& plan) {
 
   std::vector<Life> lives;
   std::vector<int> life_of(g.nodes.size(), -1);
-  for (int k = 0; k < static_cast<int>(plan.groups.size()); ++k) {
+  for (int k = 0; k < std::ssize(plan.groups); ++k) {
     for (ValueId v : plan.groups[k].results) {
       if (memory.slots[v].where == Slot::Where::external) continue;
       LUMEN_CHECK(life_of[v] < 0, "%{} is written by two groups", v);
-      life_of[v] = static_cast<int>(lives.size());
+      life_of[v] = lives.size();
       lives.push_back({v, aligned_bytes(g[v].type), k, k});
     }
     for (ValueId v : plan.groups[k].inputs) {
@@ -86,7 +86,7 @@ MemoryPlan plan_memory(const Plan& plan) {
     }
   }
   for (ValueId r : g.results) {
-    if (life_of[r] >= 0) lives[life_of[r]].last = static_cast<int>(plan.groups.size());
+    if (life_of[r] >= 0) lives[life_of[r]].last = plan.groups.size();
   }
   memory.arena_bytes = place(lives);
   for (const Life& life : lives)
@@ -98,7 +98,7 @@ std::vector<uint8_t> constant_bytes(const Node& node) {
   LUMEN_CHECK(!node.type.element.format, "a constant in a format");
   const Scalar s = node.type.element.scalar;
   const auto width = static_cast<size_t>(scalar_bytes(s));
-  std::vector<uint8_t> out(static_cast<size_t>(byte_size(node.type)));
+  std::vector<uint8_t> out(byte_size(node.type));
   const std::vector<double>& data = node.attributes.data;
   for (size_t i = 0; i * width < out.size(); ++i) {
     const double x = data[data.size() == 1 ? 0 : i];
@@ -117,7 +117,7 @@ std::vector<uint8_t> constant_bytes(const Node& node) {
         bits = f32_to_bf16(static_cast<float>(x));
         break;
       default:
-        bits = static_cast<uint64_t>(static_cast<int64_t>(x));
+        bits = static_cast<int64_t>(x);
         break;
     }
     std::memcpy(out.data() + i * width, &bits, width);

@@ -105,7 +105,7 @@ class Recomputer {
       for (ValueId v = s.begin; v < s.end; ++v) {
         const Node& node = g[v];
         if (facts_.forward[v] && facts_.of_parameter[v] && is_computed(node) && op_info(node.op).pure)
-          stretch_[v] = static_cast<int>(k);
+          stretch_[v] = k;
       }
       for (ValueId v = s.begin; v < s.end; ++v)
         if (is_border(v, s.end)) stretch_[v] = -1;
@@ -114,7 +114,7 @@ class Recomputer {
   }
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       const bool reads_copies = v >= facts_.end && !facts_.forward[v];
       if (!reads_copies) {
         r_.keep(v);
@@ -123,7 +123,7 @@ class Recomputer {
       Node node = r_.from[v];
       for (ValueId& o : node.operands) o = again(o);
       r_.to.nodes.push_back(std::move(node));
-      r_.replace(v, static_cast<ValueId>(r_.to.nodes.size()) - 1);
+      r_.replace(v, r_.to.nodes.size() - 1);
     }
     return r_.finish();
   }
@@ -137,7 +137,7 @@ class Recomputer {
   // What gradients read inside a stretch, and the multiplications that computing it again takes.
   void measure(Stretch* s) {
     std::set<ValueId> read, slice;
-    for (ValueId v = facts_.end; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+    for (ValueId v = facts_.end; v < std::ssize(r_.from.nodes); ++v) {
       if (facts_.forward[v]) continue;
       for (const ValueId o : r_.from[v].operands)
         if (inside(o, *s)) read.insert(facts_.base[o]);
@@ -220,7 +220,7 @@ class Recomputer {
   bool is_border(ValueId v, ValueId end) {
     if (last_.empty()) {
       last_.resize(r_.from.nodes.size(), -1);
-      for (ValueId u = 0; u < static_cast<ValueId>(r_.from.nodes.size()); ++u)
+      for (ValueId u = 0; u < std::ssize(r_.from.nodes); ++u)
         if (facts_.forward[u])
           for (const ValueId o : r_.from[u].operands) last_[o] = std::max(last_[o], u);
     }
@@ -233,7 +233,7 @@ class Recomputer {
     std::map<char, double> extent;
     for (size_t i = 0; i < node.operands.size(); ++i)
       for (size_t d = 0; d < node.attributes.indices[i].size(); ++d)
-        extent[node.attributes.indices[i][d]] = static_cast<double>(r_.from[node.operands[i]].type.shape[d].number());
+        extent[node.attributes.indices[i][d]] = r_.from[node.operands[i]].type.shape[d].number();
     double product = 1;
     for (const auto& [unused, n] : extent) product *= n;
     return product;
@@ -245,7 +245,7 @@ class Recomputer {
     Node node = r_.from[v];
     for (ValueId& o : node.operands) o = again(o);
     r_.to.nodes.push_back(std::move(node));
-    return copies_[v] = static_cast<ValueId>(r_.to.nodes.size()) - 1;
+    return copies_[v] = r_.to.nodes.size() - 1;
   }
 
   Rewriter r_;
@@ -268,7 +268,7 @@ std::vector<Stretch> find_stretches(const Graph& g, ValueId loss) {
   const Facts f = facts_of(g, loss);
   // By value below views: the last node of the forward part that reads it.
   std::vector<ValueId> last(g.nodes.size(), -1);
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     if (!f.forward[v] || is_view(g[v].op)) continue;
     for (const ValueId o : g[v].operands)
       if (f.active(f.base[o])) last[f.base[o]] = std::max(last[f.base[o]], v);
@@ -305,11 +305,11 @@ Pipeline plan_recomputing(const Graph& g, const Recompute& recompute) {
   std::vector<Stretch> stretches = find_stretches(g, loss);
   if (recompute.what == Recompute::What::layers) return planned(recompute_stretches(g, loss, stretches));
   std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {
-    return a.work * static_cast<double>(b.bytes) < b.work * static_cast<double>(a.bytes);
+    return a.work * b.bytes < b.work * a.bytes;
   });
   const auto with = [&](size_t count) {
     return planned(
-        recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + static_cast<std::ptrdiff_t>(count)}));
+        recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + count}));
   };
   // The fewest that are enough: more of them never need more memory, but for what alignment adds.
   size_t too_few = 0, enough = stretches.size();

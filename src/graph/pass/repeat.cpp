@@ -17,7 +17,7 @@ class Repeater {
   explicit Repeater(const Graph& g) : r_(g), seen_(g.nodes.size(), -1) {}
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       if (r_.from[v].op == Op::contract_)
         for (ValueId o : r_.from[v].operands) use(o, v);
       r_.keep(v);

@@ -41,7 +41,7 @@ class Rounder {
         rounded_(g.nodes.size(), -1),
         coded_(g.nodes.size()),
         data_(g.nodes.size(), false) {
-    for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v)
+    for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
       data_[v] = g[v].op == Op::input_
                      ? g[v].attributes.role != Role::parameter
                      : std::any_of(g[v].operands.begin(), g[v].operands.end(), [&](ValueId o) { return data_[o]; });
@@ -49,7 +49,7 @@ class Rounder {
   }
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       const Node& node = r_.from[v];
       if (is_rounded_product(v))
         replace(v);
@@ -161,8 +161,8 @@ class Rounder {
     for (size_t i = operands.size(); i-- > 0;) {
       if (!is_kept_short(node.operands[i])) continue;
       // The outer formula's other inputs come first, the inner one's last.
-      formula = compose(formula, static_cast<int>(i), lengthen, 0);
-      operands.erase(operands.begin() + static_cast<int64_t>(i));
+      formula = compose(formula, i, lengthen, 0);
+      operands.erase(operands.begin() + i);
       operands.push_back(rounded_[node.operands[i]]);
     }
     r_.replace(v, r_.build.map(formula, operands));
@@ -270,7 +270,7 @@ class Rounder {
     Shape matrix;
   };
   Coded coded(ValueId v) {
-    Coded& known = coded_[static_cast<size_t>(v)];
+    Coded& known = coded_[v];
     if (known.codes >= 0) return known;
     const Node& node = r_.from[v];
     if (node.op == Op::reshape_ || node.op == Op::permute_) {
@@ -321,12 +321,12 @@ class Rounder {
     ValueId most = r_.build.map(f, {value});
     const Shape shape = r_.to[value].type.shape;
     std::vector<int> all, row;
-    for (int d = 0; d < static_cast<int>(shape.size()); ++d) all.push_back(d);
+    for (int d = 0; d < std::ssize(shape); ++d) all.push_back(d);
     int64_t length = 1;
     for (size_t d = shape.size(); d-- > 0 && shape[d].is_number() && length < kLeast;) {
       length *= shape[d].number();
       if (length < kInner) break;
-      row.insert(row.begin(), static_cast<int>(d));
+      row.insert(row.begin(), d);
     }
     if (length >= kLeast && length <= kMost && row.size() < all.size())
       most = r_.build.reduce(most, Reduction::max, row);
@@ -344,7 +344,7 @@ class Rounder {
     while (r_.from[whole].op == Op::reshape_) whole = r_.from[whole].operands[0];
     if (letters.size() != 2 || is_kept(0) || !is_kept(1) || r_.from[whole].op == Op::permute_) return coded(v).codes;
     const Shape& matrix = r_.from[v].type.shape;
-    Coded& known = coded_[static_cast<size_t>(whole)];
+    Coded& known = coded_[whole];
     if (known.transposed < 0) {
       known.matrix = matrix;
       known.transposed =
@@ -366,7 +366,7 @@ class Rounder {
   }
 
   ValueId rounded(ValueId v) {
-    ValueId& known = rounded_[static_cast<size_t>(v)];
+    ValueId& known = rounded_[v];
     if (known >= 0) return known;
     const Node& node = r_.from[v];
     if (is_read_as_stored(v))

@@ -55,7 +55,7 @@ class Simplifier {
 
   Graph run() {
     const std::vector<bool> live = live_values(r_.from);
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       if (!live[v]) continue;
       const auto before = static_cast<ValueId>(r_.to.nodes.size());
       ValueId now = rewrite(v);
@@ -118,7 +118,7 @@ class Simplifier {
       return found != doomed_.end() && found->second < when;
     };
     if (now < before) return r_.from[v].op != Op::update_ && gone(now, last_use_[v]);
-    for (auto fresh = before; fresh < static_cast<ValueId>(r_.to.nodes.size()); ++fresh) {
+    for (auto fresh = before; fresh < std::ssize(r_.to.nodes); ++fresh) {
       for (ValueId o : node(fresh).operands) {
         if (gone(o, v)) return true;
       }
@@ -128,7 +128,7 @@ class Simplifier {
 
   // Remembers the node appended last; false (and shared_ set) when an equal one exists, which then replaces it.
   bool share(ValueId now) {
-    if (now + 1 != static_cast<ValueId>(r_.to.nodes.size()) || !op_info(node(now).op).pure) return true;
+    if (now + 1 != std::ssize(r_.to.nodes) || !op_info(node(now).op).pure) return true;
     const auto [known, fresh] = known_.emplace(key_of(node(now)), now);
     if (fresh || known->second == now) return true;
     shared_ = known->second;
@@ -166,7 +166,7 @@ class Simplifier {
     Node copy = old;
     copy.operands.clear();
     for (ValueId o : operands) {
-      copy.operands.push_back(static_cast<ValueId>(tiny.nodes.size()));
+      copy.operands.push_back(tiny.nodes.size());
       tiny.nodes.push_back(node(o));
     }
     tiny.nodes.push_back(std::move(copy));
@@ -185,8 +185,8 @@ class Simplifier {
         continue;
       }
       const Node& part = r_.from[(*reads)[k]];
-      *f = compose(*f, static_cast<int>(k), part.attributes.formula, 0);
-      reads->erase(reads->begin() + static_cast<int64_t>(k));
+      *f = compose(*f, k, part.attributes.formula, 0);
+      reads->erase(reads->begin() + k);
       reads->insert(reads->end(), part.operands.begin(), part.operands.end());
     }
   }
@@ -237,7 +237,7 @@ class Simplifier {
     };
     const auto without = [&](size_t i) {
       std::vector<ValueId> rest = operands;
-      rest.erase(rest.begin() + static_cast<int64_t>(i));
+      rest.erase(rest.begin() + i);
       return rest;
     };
     for (size_t i = operands.size(); i-- > 0;) {
@@ -251,15 +251,15 @@ class Simplifier {
       if (operands.size() == 1 || stretched(without(i)) != old.type.shape) continue;
       // A splat becomes a constant of the formula.
       if (is_splat(node(operands[i]))) {
-        f = compose(f, static_cast<int>(i), constant_formula(node(operands[i])), 0);
+        f = compose(f, i, constant_formula(node(operands[i])), 0);
         operands = without(i);
         continue;
       }
       // The same operand twice is read once.
       const auto first =
-          std::find(operands.begin(), operands.begin() + static_cast<int64_t>(i), operands[i]) - operands.begin();
+          std::find(operands.begin(), operands.begin() + i, operands[i]) - operands.begin();
       if (first < static_cast<int64_t>(i)) {
-        f = with_shared_input(f, static_cast<int>(first), static_cast<int>(i));
+        f = with_shared_input(f, first, i);
         operands = without(i);
       }
     }
@@ -269,7 +269,7 @@ class Simplifier {
         return n.op == ScalarOp::input && n.index == static_cast<int>(i);
       });
       if (used || stretched(without(i)) != old.type.shape) continue;
-      f = without_input(f, static_cast<int>(i));
+      f = without_input(f, i);
       operands = without(i);
     }
     const bool identity =
@@ -345,11 +345,11 @@ class Simplifier {
     Formula f;
     f.inputs.assign(operands.size(), old.type.element.scalar);
     f.inputs.push_back(Scalar::i32);
-    const int place = f.input(static_cast<int>(operands.size()));
-    int picked = f.input(static_cast<int>(operands.size()) - 1);
+    const int place = f.input(operands.size());
+    int picked = f.input(operands.size() - 1);
     for (size_t k = operands.size() - 1; k-- > 0;) {
-      const int here = f.op(ScalarOp::eq_, place, f.integer(Scalar::i32, static_cast<int64_t>(k)));
-      picked = f.op(ScalarOp::select_, here, f.input(static_cast<int>(k)), picked);
+      const int here = f.op(ScalarOp::eq_, place, f.integer(Scalar::i32, k));
+      picked = f.op(ScalarOp::select_, here, f.input(k), picked);
     }
     f.outputs = {picked};
     std::vector<ValueId> reads = old.operands;  // old values; -1 stands for the index along the axis

@@ -36,7 +36,7 @@ class Splitter {
   explicit Splitter(const Graph& g) : r_(g), users_(users_of(g)) {}
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       if (r_.from[v].op != Op::contract_ || !split(v)) r_.keep(v);
     }
     return r_.finish();
@@ -87,8 +87,8 @@ class Splitter {
       }
       const size_t axis = letters[side].find(letter);
       Shape shape = r_.build.type(operands[side]).shape;
-      shape.erase(shape.begin() + static_cast<int64_t>(axis));
-      shape.insert(shape.begin() + static_cast<int64_t>(axis), factors[d].begin(), factors[d].end());
+      shape.erase(shape.begin() + axis);
+      shape.insert(shape.begin() + axis, factors[d].begin(), factors[d].end());
       operands[side] = r_.build.reshape(operands[side], shape);
       letters[side].replace(axis, 1, parts);
       letters[2].replace(letters[2].find(letter), 1, parts);

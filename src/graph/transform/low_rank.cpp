@@ -19,8 +19,8 @@ std::string low_rank_norm(const std::string& weight) {
 // Rows of the weight come out and its columns are summed, as in every product W x.
 bool is_product_with(const Node& node, int side) {
   const std::vector<std::string>& i = node.attributes.indices;
-  const std::string& of_weight = i[static_cast<size_t>(side)];
-  const std::string& of_x = i[static_cast<size_t>(1 - side)];
+  const std::string& of_weight = i[side];
+  const std::string& of_x = i[1 - side];
   const std::string& of_result = i.back();
   const auto has = [](const std::string& letters, char c) { return letters.find(c) != std::string::npos; };
   const char n = of_weight[of_weight.size() - 2], k = of_weight.back();
@@ -38,7 +38,7 @@ class Adder {
   }
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       r_.keep(v);
       if (const auto part = parts_.find(v); part != parts_.end()) add_inputs(part->second, v);
       const Node& node = r_.from[v];
@@ -48,8 +48,8 @@ class Adder {
       };
       if (node.op == Op::contract_) {
         for (const int side : {1, 0}) {
-          Part* part = part_of(static_cast<size_t>(side), false);
-          if (part && r_.from[node.operands[static_cast<size_t>(side)]].type.shape.size() == 2 &&
+          Part* part = part_of(side, false);
+          if (part && r_.from[node.operands[side]].type.shape.size() == 2 &&
               is_product_with(node, side))
             beside_product(*part, v, side);
         }
@@ -122,15 +122,15 @@ class Adder {
   void beside_product(Part& part, ValueId v, int side) {
     const Node node = r_.from[v];
     const std::vector<std::string>& i = node.attributes.indices;
-    const std::string& of_x = i[static_cast<size_t>(1 - side)];
-    const char n = i[static_cast<size_t>(side)][0], k = i[static_cast<size_t>(side)][1], r = free_letter(i);
+    const std::string& of_x = i[1 - side];
+    const char n = i[side][0], k = i[side][1], r = free_letter(i);
     std::string narrow = of_x;
     narrow[narrow.find(k)] = r;
-    const ValueId x = dropped(part.what, r_[node.operands[static_cast<size_t>(1 - side)]]);
+    const ValueId x = dropped(part.what, r_[node.operands[1 - side]]);
     const ValueId t = r_.build.contract(x, part.a, of_x, {r, k}, narrow);
     const ValueId d = r_.build.contract(scaled(part.what, t), part.b, narrow, {n, r}, i[2]);
     const auto again = [&] {
-      const ValueId w = r_[node.operands[static_cast<size_t>(side)]];
+      const ValueId w = r_[node.operands[side]];
       return r_.build.contract(side == 0 ? w : x, side == 0 ? x : w, i[0], i[1], i[2]);
     };
     finish(part, v, d, again, [&](ValueId gain) {
@@ -200,7 +200,7 @@ class NormFiller {
   }
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       if (const auto part = parts_.find(v); part != parts_.end())
         r_.replace(v, norm(part->second, r_.from[v].type));
       else
@@ -297,7 +297,7 @@ std::map<std::string, LowRankPlaces> low_rank_places(Graph g) {
   for (const Node& node : g.nodes) {
     if (node.op == Op::contract_) {
       for (const int side : {1, 0})
-        if (const ValueId w = node.operands[static_cast<size_t>(side)]; is_weight(w, 2) && is_product_with(node, side))
+        if (const ValueId w = node.operands[side]; is_weight(w, 2) && is_product_with(node, side))
           places[g[w].attributes.name].products = true;
     } else if (node.op == Op::contract_gather_) {
       if (const ValueId w = node.operands[1]; is_weight(w, 3) && is_product_with(node, 1))

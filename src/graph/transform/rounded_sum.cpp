@@ -23,7 +23,7 @@ class SumAdder {
   }
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       r_.keep(v);
       if (const auto part = parts_.find(v); part != parts_.end()) replace_by_sum(part->second, v);
     }
@@ -72,13 +72,13 @@ class SumAdder {
 class Narrower {
  public:
   explicit Narrower(const Graph& g) : r_(g), users_(g.nodes.size()) {
-    for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v)
-      for (const ValueId o : g[v].operands) users_[static_cast<size_t>(o)].push_back(v);
-    for (const ValueId v : g.results) users_[static_cast<size_t>(v)].push_back(-1);
+    for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
+      for (const ValueId o : g[v].operands) users_[o].push_back(v);
+    for (const ValueId v : g.results) users_[v].push_back(-1);
   }
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v)
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v)
       if (!narrowed(v)) r_.keep(v);
     return r_.finish();
   }
@@ -104,8 +104,8 @@ class Narrower {
     for (const int q : {0, 1}) {
       bool alone = true;
       for (const char c : inside)
-        alone = alone && has(inner.attributes.indices[static_cast<size_t>(q)], c) &&
-                !has(inner.attributes.indices[static_cast<size_t>(1 - q)], c);
+        alone = alone && has(inner.attributes.indices[q], c) &&
+                !has(inner.attributes.indices[1 - q], c);
       if (alone) return q;
     }
     return -1;
@@ -118,7 +118,7 @@ class Narrower {
   // Every reader is a product that becomes narrower so.
   bool is_only_narrowed(ValueId v) const {
     if (!is_plain_product(v) || r_.from[v].type.shape.size() != 2) return false;
-    const auto& users = users_[static_cast<size_t>(v)];
+    const auto& users = users_[v];
     if (users.empty()) return false;
     for (const ValueId u : users) {
       if (u < 0 || !is_plain_product(u)) return false;
@@ -217,7 +217,7 @@ Graph scale_fields(Graph g, const std::vector<RoundedSum>& parts) {
   if (magnitudes.empty()) return g;
   Rewriter r(g);
   std::map<std::string, ValueId> known;
-  for (ValueId v = 0; v < static_cast<ValueId>(r.from.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(r.from.nodes); ++v) {
     r.keep(v);
     const Node& node = r.from[v];
     if (node.op != Op::input_) continue;

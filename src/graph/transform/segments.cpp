@@ -42,10 +42,10 @@ class Separator {
       for (const ValueId v : a.nodes)
         if (g_[v].op == Op::contract_ && v != a.output) scores.insert(v);
     std::vector<bool> counts(g_.nodes.size(), false), rotated(g_.nodes.size(), false);
-    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
       const Node& node = g_[v];
       if (!live_[v]) continue;
-      counts[v] = node.op == Op::iota_ && counts_positions(node.type.shape[static_cast<size_t>(node.attributes.axis)]);
+      counts[v] = node.op == Op::iota_ && counts_positions(node.type.shape[node.attributes.axis]);
       for (const ValueId o : node.operands) {
         counts[v] = counts[v] || counts[o];
         rotated[v] = rotated[v] || rotated[o];
@@ -65,7 +65,7 @@ class Separator {
     for (const Attention& a : find_attention(g_, users_of(g_), 0, false)) add(a);
     holds_.assign(g_.nodes.size(), Holds::nothing);
     read_.assign(g_.nodes.size(), false);
-    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
       const auto& operands = g_[v].operands;
       read_[v] =
           g_[v].op == Op::input_ || std::any_of(operands.begin(), operands.end(), [&](ValueId o) { return read_[o]; });
@@ -76,7 +76,7 @@ class Separator {
     for (const ValueId v : g_.results)
       if (holds_[v] != Holds::nothing) refuse(v, "a result depends on the position alone");
     starts_ = r_.build.input(kStarts, Role::data, type_);
-    for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
       if (!live_[v] && g_[v].op != Op::input_) continue;
       if (const auto mask = masks_.find(v); mask != masks_.end())
         r_.replace(v, bounded(v, mask->second));
@@ -118,7 +118,7 @@ class Separator {
       for (size_t d = 0; d + 1 < shape.size(); ++d) {
         if (!(shape[d] == extent)) continue;
         if (found >= 0) refuse(a.score, "its attention has two such axes");
-        found = static_cast<int>(d);
+        found = d;
       }
       return found;
     };
@@ -159,7 +159,7 @@ class Separator {
       o = known.at(o);
     }
     to.nodes.push_back(std::move(copy));
-    known[v] = static_cast<ValueId>(to.nodes.size()) - 1;
+    known[v] = to.nodes.size() - 1;
     return true;
   }
 
@@ -174,7 +174,7 @@ class Separator {
     std::vector<ValueId> operands;
     std::vector<bool> used(f.inputs.size(), false);
     for (const ScalarNode& n : f.nodes)
-      if (n.op == ScalarOp::input) used[static_cast<size_t>(n.index)] = true;
+      if (n.op == ScalarOp::input) used[n.index] = true;
     for (size_t i = 0; i < f.inputs.size(); ++i) {
       const ValueId o = g_[score].operands[i];
       if (!used[i]) {
@@ -211,15 +211,15 @@ class Separator {
   ValueId bounded(ValueId score, const Mask& mask) {
     const Shape& shape = g_[score].type.shape;
     Shape stretched(shape.size(), Dim(1));
-    stretched[static_cast<size_t>(mask.texts)] = texts_;
-    stretched[static_cast<size_t>(mask.queries)] = length_;
+    stretched[mask.texts] = texts_;
+    stretched[mask.queries] = length_;
     std::vector<ValueId> operands = r_.operands(score);
     Formula f = g_[score].attributes.formula;
     const ScalarNode select = output_of(score);
     const auto read = [&](ValueId v) {
       operands.push_back(v);
       f.inputs.push_back(Scalar::i32);
-      return f.input(static_cast<int>(f.inputs.size()) - 1);
+      return f.input(f.inputs.size() - 1);
     };
     const int start = read(r_.build.reshape(starts_, stretched));
     const int key = read(r_.build.iota({{length_}, {Scalar::i32, nullptr}}, 0));
@@ -253,7 +253,7 @@ class Separator {
         }
         case Op::reduce_:
           return std::any_of(node.attributes.axes.begin(), node.attributes.axes.end(),
-                             [&](int axis) { return counts_positions(shape_of(0)[static_cast<size_t>(axis)]); });
+                             [&](int axis) { return counts_positions(shape_of(0)[axis]); });
         case Op::gather_:
           return counts_positions(shape_of(0)[0]);
         case Op::scatter_add_:
@@ -266,7 +266,7 @@ class Separator {
             if (counts_positions(shape_of(0)[d]) && !(shape_of(0)[d] == node.type.shape[d])) return true;
           return false;
         case Op::concat_:
-          return counts_positions(node.type.shape[static_cast<size_t>(node.attributes.axis)]);
+          return counts_positions(node.type.shape[node.attributes.axis]);
         default:
           return false;
       }
@@ -300,7 +300,7 @@ class Separator {
   }
   static bool makes_numbers_of_integers(const Formula& f) {
     return std::any_of(f.nodes.begin(), f.nodes.end(), [&](const ScalarNode& n) {
-      return n.op == ScalarOp::cast_ && is_float(n.type) && !is_float(f.nodes[static_cast<size_t>(n.args[0])].type);
+      return n.op == ScalarOp::cast_ && is_float(n.type) && !is_float(f.nodes[n.args[0]].type);
     });
   }
 
@@ -308,7 +308,7 @@ class Separator {
   Holds found_in(ValueId v) const {
     const Node& node = g_[v];
     if (node.op == Op::iota_)
-      return counts_positions(node.type.shape[static_cast<size_t>(node.attributes.axis)]) ? Holds::positions
+      return counts_positions(node.type.shape[node.attributes.axis]) ? Holds::positions
                                                                                           : Holds::nothing;
     if (reads_rows(v)) {
       if (node.op != Op::map_ || node.type.shape.empty() || reads(v, Holds::positions))

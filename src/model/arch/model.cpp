@@ -15,7 +15,7 @@ namespace {
 
 // Box-Muller over the counter-based uniform numbers of the graph floor.
 float normal_value(uint32_t seed, uint32_t salt, uint64_t element) {
-  const double u = 1.0 - static_cast<double>(graph::uniform_random(seed, salt, 2 * element));
+  const double u = 1.0 - graph::uniform_random(seed, salt, 2 * element);
   const double v = graph::uniform_random(seed, salt, 2 * element + 1);
   return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
 }
@@ -44,7 +44,7 @@ std::span<const float> Weight::f32() const {
 Weight f32_weight(const graph::Shape& shape, std::span<const float> values) {
   Weight w;
   w.type = {shape, {Scalar::f32, nullptr}};
-  LUMEN_CHECK(graph::elements(shape).number() == static_cast<int64_t>(values.size()));
+  LUMEN_CHECK(graph::elements(shape).number() == std::ssize(values));
   Room room(values.size_bytes());
   if (!values.empty()) std::memcpy(room.data(), values.data(), values.size_bytes());
   w.bytes = std::move(room).bytes();
@@ -66,7 +66,7 @@ int64_t Model::weight_count() const {
 
 int64_t Model::weight_bytes() const {
   int64_t total = 0;
-  for (const auto& entry : weights) total += static_cast<int64_t>(entry.second.bytes.size());
+  for (const auto& entry : weights) total += entry.second.bytes.size();
   return total;
 }
 
@@ -79,7 +79,7 @@ const Parameter* Model::find(const std::string& parameter) const {
 
 Weight initial_weight(const Family& family, const graph::Config& config, const Parameter& p, uint32_t seed,
                       uint32_t salt) {
-  std::vector<float> values(static_cast<size_t>(p.count()));
+  std::vector<float> values(p.count());
   if (p.init == "ones") {
     std::fill(values.begin(), values.end(), 1.0F);
   } else if (p.init == "zeros") {
@@ -90,7 +90,7 @@ Weight initial_weight(const Family& family, const graph::Config& config, const P
   } else if (p.init == "normal" || p.init == "residual") {
     double scale = p.init_scale;
     if (p.init == "residual") scale /= std::sqrt(2.0 * std::max(1.0, config.at("layers")));
-    const auto count = static_cast<int64_t>(values.size());
+    const auto count = std::ssize(values);
 #pragma omp parallel for if (count > 65536)
     for (int64_t i = 0; i < count; ++i) {
       values[static_cast<size_t>(i)] = static_cast<float>(scale * normal_value(seed, salt, static_cast<uint64_t>(i)));
@@ -117,7 +117,7 @@ Model initialise(FamilyRef family, const graph::Config& config, uint32_t seed) {
   Model model = outline(std::move(family), config);
   int64_t bytes = 0;
   for (const Parameter& p : model.parameters)
-    bytes = run::saturating_sum(bytes, run::saturating_product(p.count(), static_cast<int64_t>(sizeof(float))));
+    bytes = run::saturating_sum(bytes, run::saturating_product(p.count(), sizeof(float)));
   run::require_host_memory(fmt::format("a new '{}'", model.name), {{"weights (f32)", bytes}});
   uint32_t salt = 0;
   for (const Parameter& p : model.parameters)

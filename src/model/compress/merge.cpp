@@ -54,7 +54,7 @@ Merge::Merge(run::Engine& engine, const Model& base, std::span<const ScaledAdapt
     chosen = choose_formats(base_, quantize, &report);
     file_type_ = report.file_type;
   } else if (base.metadata.has("general.file_type")) {
-    file_type_ = static_cast<int>(base.metadata.integer("general.file_type"));
+    file_type_ = base.metadata.integer("general.file_type");
   }
   for (const Parameter& p : base_.parameters) {
     Weight& w = result_.weights.at(p.name);

@@ -94,7 +94,7 @@ std::string stripped(const std::string& text) {
 
 std::string lower(const std::string& text) {
   return each_character(text, [](char32_t c, std::string& out) {
-    utf8_append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+    utf8_append(out, static_cast<char32_t>(utf8proc_tolower(c)));
   });
 }
 
@@ -126,11 +126,11 @@ std::string Comparison::extract(size_t which, const std::string& text) const {
       if (groups[g].first != std::string::npos) one = text.substr(groups[g].first, groups[g].second - groups[g].first);
     found.push_back(one.empty() && groups.size() > 2 ? kInvalid : one);
   });
-  const int64_t select = task_.extractions[which].select, count = static_cast<int64_t>(found.size());
+  const int64_t select = task_.extractions[which].select, count = found.size();
   const int64_t at = select < 0 ? count + select : select;
   if (count == 0) return kInvalid;
   if (at < 0 || at >= count) return kInvalid;
-  return stripped(found[static_cast<size_t>(at)]);
+  return stripped(found[at]);
 }
 
 bool Comparison::equal(const std::string& written, const std::string& right) const {

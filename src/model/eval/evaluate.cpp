@@ -61,7 +61,7 @@ double macro_f1(const std::vector<std::pair<size_t, size_t>>& right_and_picked) 
     }
     sum += 2 * both / either;
   }
-  return sum / static_cast<double>(classes.size());
+  return sum / classes.size();
 }
 
 int64_t characters(const std::string& text) {
@@ -77,10 +77,10 @@ class Evaluation {
     const bool same = task.examples.empty() || task.examples == task.data;
     examples_ = same ? rows_ : rows_of(folder, task.examples);
     without_itself_ = same;
-    if (options.limit > 0 && options.limit < static_cast<int64_t>(rows_.size()))
-      rows_.resize(static_cast<size_t>(options.limit));
+    if (options.limit > 0 && options.limit < std::ssize(rows_))
+      rows_.resize(options.limit);
     result_.task = task.name;
-    result_.rows = static_cast<int64_t>(rows_.size());
+    result_.rows = rows_.size();
     result_.fewshot = options.fewshot.value_or(task.fewshot);
   }
 
@@ -150,8 +150,8 @@ class Evaluation {
       for (const Question::Choice& c : q.choices) {
         nats.push_back(
             likelihood.of(token_pair(tokenizer, beginnings_[r] + c.prompt, task_.separator + c.continuation)));
-        by_characters.push_back(nats.back() / static_cast<double>(std::max<int64_t>(characters(c.text), 1)));
-        by_bytes.push_back(nats.back() / static_cast<double>(std::max<size_t>(c.text.size(), 1)));
+        by_characters.push_back(nats.back() / std::max<int64_t>(characters(c.text), 1));
+        by_bytes.push_back(nats.back() / std::max<size_t>(c.text.size(), 1));
       }
       const auto best = [](const std::vector<double>& v) {
         return static_cast<size_t>(std::max_element(v.begin(), v.end()) - v.begin());
@@ -167,7 +167,7 @@ class Evaluation {
       for (size_t c = 0; c < q.choices.size(); ++c)
         sample["choices"].push_back({{"text", q.choices[c].text}, {"nats", nats[c]}});
       result_.samples.push_back(std::move(sample));
-      tell(static_cast<int64_t>(r) + 1);
+      tell(r + 1);
     }
     result_.cut = likelihood.cut();
     for (const std::string& metric : task_.metrics) {
@@ -197,7 +197,7 @@ class Evaluation {
       encode.add_special = true;
       std::vector<TokenId> ids = tokenizer.encode(beginnings_[r] + questions.back().prompt, encode);
       if (tokenizer.adds_eos() && !ids.empty() && tokenizer.eos() && ids.back() == *tokenizer.eos()) ids.pop_back();
-      if (static_cast<int64_t>(ids.size()) > room) {
+      if (std::ssize(ids) > room) {
         ids.erase(ids.begin(), ids.end() - room);
         ++result_.cut;
       }
@@ -253,7 +253,7 @@ TaskResult average(const std::string& name, const std::vector<TaskResult>& membe
     out.cut += m.cut;
   }
   for (const Figure& f : members.front().figures) {
-    double value = 0, variance = 0, all = static_cast<double>(out.rows);
+    double value = 0, variance = 0, all = out.rows;
     bool everywhere = true, errors = true;
     for (const TaskResult& m : members) {
       const auto found =

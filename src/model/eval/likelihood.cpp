@@ -12,7 +12,7 @@ double log_probability(std::span<const float> logits, TokenId id, const char* wh
   const float top = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (const float v : logits) sum += std::exp(static_cast<double>(v) - top);
-  const double out = static_cast<double>(logits[static_cast<size_t>(id)]) - top - std::log(sum);
+  const double out = static_cast<double>(logits[id]) - top - std::log(sum);
   if (!std::isfinite(out))
     throw Error(Exit::numeric, fmt::format("the model's logits {} are no finite numbers", what),
                 "look for the weight that broke with `lumen inspect`, or try --exact");
@@ -41,7 +41,7 @@ TokenPair token_pair(const Tokenizer& tokenizer, std::string prompt, std::string
     pair.before = {*first};
     pair.behind = whole;
   } else {
-    pair.behind.assign(whole.begin() + static_cast<int64_t>(std::min(pair.before.size(), whole.size())), whole.end());
+    pair.behind.assign(whole.begin() + std::min(pair.before.size(), whole.size()), whole.end());
   }
   if (pair.behind.empty())
     throw user_error("nothing follows the prompt, so that it has no likelihood: '{}'", continuation);
@@ -57,24 +57,24 @@ double Likelihood::of(const TokenPair& pair) {
   if (pair.behind.size() > room)
     throw user_error("a choice of {} tokens is longer than the context of {}", pair.behind.size(), room);
   if (const size_t all = before.size() + pair.behind.size() - 1; all > room) {
-    before.erase(before.begin(), before.begin() + static_cast<int64_t>(std::min(all - room, before.size() - 1)));
+    before.erase(before.begin(), before.begin() + std::min(all - room, before.size() - 1));
     ++cut_;
   }
   if (before != row_text_) {
     const auto [mine, theirs] =
         std::mismatch(session_.text().begin(), session_.text().end(), before.begin(), before.end());
-    computed_ += static_cast<int64_t>(before.size()) -
-                 std::min<int64_t>(mine - session_.text().begin(), static_cast<int64_t>(before.size()) - 1);
+    computed_ += std::ssize(before) -
+                 std::min<int64_t>(mine - session_.text().begin(), before.size() - 1);
     const auto row = session_.become(before);
     row_.assign(row.begin(), row.end());
     row_text_ = before;
   }
   double sum = log_probability(row_, pair.behind.front(), "behind a prompt");
   if (pair.behind.size() == 1) return sum;
-  session_.rewind(static_cast<int64_t>(before.size()));
+  session_.rewind(before.size());
   const std::span<const TokenId> read(pair.behind.data(), pair.behind.size() - 1);
   const std::span<const float> rows = session_.feed_all(read);
-  computed_ += static_cast<int64_t>(read.size());
+  computed_ += read.size();
   const auto vocabulary = static_cast<size_t>(session_.vocabulary());
   for (size_t i = 0; i < read.size(); ++i)
     sum += log_probability(rows.subspan(i * vocabulary, vocabulary), pair.behind[i + 1], "inside a choice");

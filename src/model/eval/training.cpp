@@ -18,7 +18,7 @@ bool is_cost(const std::string& metric) {
 
 // A text of a few tokens needs no cache of the model's whole context.
 int64_t sample_context(const LoadedModel& loaded, size_t prompt, int64_t made) {
-  return std::min<int64_t>(session_options(loaded.model(), {}).context, static_cast<int64_t>(prompt) + made + 1);
+  return std::min<int64_t>(session_options(loaded.model(), {}).context, prompt + made + 1);
 }
 
 std::string go_on_with(const LoadedModel& loaded, const std::string& prompt, int64_t tokens,
@@ -30,11 +30,11 @@ std::string go_on_with(const LoadedModel& loaded, const std::string& prompt, int
   if (ids.empty()) return {};
   SessionOptions session;
   session.context = sample_context(loaded, ids.size(), tokens);
-  if (static_cast<int64_t>(ids.size()) >= session.context) return "(the prompt is longer than the context)";
+  if (std::ssize(ids) >= session.context) return "(the prompt is longer than the context)";
   SamplerOptions greedy;
   greedy.temperature = 0;
   GenerateOptions generate;
-  generate.predict = std::min(tokens, session.context - static_cast<int64_t>(ids.size()));
+  generate.predict = std::min(tokens, session.context - std::ssize(ids));
   return Generator(loaded, session, greedy, generate)
       .answer(
           ids, false, [](std::string_view) {}, [stop] { return !(stop && stop->load()); })

@@ -86,7 +86,7 @@ void write_tensors(const fs::path& path, const std::vector<TensorSpec>& tensors,
   SafetensorsWriter writer(path, {{"format", "lumen"}}, tensors);
   for (const TensorSpec& t : tensors) {
     const std::span<const uint8_t> blob = content.fetch(t);
-    LUMEN_CHECK(static_cast<int64_t>(blob.size()) == t.blob_bytes(), "tensor '{}': {} bytes instead of {}", t.name,
+    LUMEN_CHECK(std::ssize(blob) == t.blob_bytes(), "tensor '{}': {} bytes instead of {}", t.name,
                 blob.size(), t.blob_bytes());
     writer.write(blob);
   }
@@ -166,7 +166,7 @@ void discard_checkpoint(const fs::path& folder) {
 void keep_checkpoints(const fs::path& out, int limit, const fs::path& newest, const fs::path& best) {
   if (limit <= 0) return;
   const std::vector<fs::path> all = list_checkpoints(out);
-  for (size_t i = 0; i + static_cast<size_t>(limit) < all.size(); ++i)
+  for (size_t i = 0; i + limit < all.size(); ++i)
     if (all[i] != newest && all[i] != best) discard_checkpoint(all[i]);
 }
 

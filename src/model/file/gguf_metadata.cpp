@@ -58,7 +58,7 @@ void GgufMetadata::erase(std::string_view key) {
   if (at == by_key_.end()) return;
   const size_t index = at->second;
   by_key_.erase(at);
-  entries_.erase(entries_.begin() + static_cast<ptrdiff_t>(index));
+  entries_.erase(entries_.begin() + index);
   for (auto& [name, place] : by_key_) {
     if (place > index) --place;
   }

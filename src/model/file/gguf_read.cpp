@@ -94,7 +94,7 @@ GgufArray take_array(Cursor& in, const std::string& what) {
   const uint64_t count = in.take<uint64_t>(what);
   if (type == kGgufArrayId) throw in.bad("{} is an array of arrays, which no reader accepts", what);
   GgufArray out;
-  const size_t index = static_cast<size_t>(type < kGgufArrayId ? type : type - 1);
+  const size_t index = type < kGgufArrayId ? type : type - 1;
   if (type < 0 || !take_array_of<0>(in, index, count, what, out))
     throw in.bad("{} is an array of the unknown type {}", what, type);
   return out;
@@ -172,7 +172,7 @@ void GgufFile::read(std::span<const std::byte> bytes, const FormatLibrary& forma
   std::set<std::string, std::less<>> names;
   std::vector<uint64_t> sizes;
   uint64_t expected = 0;
-  tensors_.reserve(static_cast<size_t>(tensor_count));
+  tensors_.reserve(tensor_count);
   for (int64_t i = 0; i < tensor_count; ++i) {
     StoredTensor t;
     t.name = in.take_string(fmt::format("the name of tensor {}", i));
@@ -203,7 +203,7 @@ void GgufFile::read(std::span<const std::byte> bytes, const FormatLibrary& forma
       throw Error(Exit::user, fmt::format("{}: no known format has the type id {}", where, type),
                   "a definition with this gguf id can be added with --formats DIR");
     }
-    const uint64_t size = static_cast<uint64_t>(data_bytes(t.element, t.shape, where));
+    const uint64_t size = data_bytes(t.element, t.shape, where);
     if (t.offset != expected) throw user_error("{}: its data begins at {} instead of {}", where, t.offset, expected);
     // size < 2^63 and expected <= file size + alignment, so this sum cannot wrap.
     expected += (size + alignment_ - 1) / alignment_ * alignment_;

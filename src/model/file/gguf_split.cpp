@@ -44,9 +44,9 @@ SplitGguf::SplitGguf(const std::filesystem::path& path, const FormatLibrary& for
   for (const auto& file : files_) tensors_.insert(tensors_.end(), file->tensors().begin(), file->tensors().end());
   index(path.string());
   if (count > 1) {
-    const int64_t claimed = metadata().integer(kSplitTensors, static_cast<int64_t>(tensors_.size()));
+    const int64_t claimed = metadata().integer(kSplitTensors, tensors_.size());
     // Tensors of a format in several parts are counted as parts.
-    if (claimed < static_cast<int64_t>(tensors_.size()))
+    if (claimed < std::ssize(tensors_))
       throw user_error("{}: {} tensors in all, but {} says {}", path.string(), tensors_.size(), kSplitTensors, claimed);
   }
 }
@@ -65,7 +65,7 @@ std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path&
     }
     bytes += next;
   }
-  const auto count = static_cast<int64_t>(begins.size());
+  const auto count = std::ssize(begins);
   if (count > kMostFiles) throw user_error("{} files would be needed; at most {} can be", count, kMostFiles);
   begins.push_back(tensors.size());
   std::vector<std::filesystem::path> paths;
@@ -84,7 +84,7 @@ std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path&
     try {
       GgufWriter writer(
           one, std::move(own),
-          {tensors.begin() + static_cast<int64_t>(begins[at]), tensors.begin() + static_cast<int64_t>(begins[at + 1])});
+          {tensors.begin() + begins[at], tensors.begin() + begins[at + 1]});
       for (size_t t = begins[at]; t < begins[at + 1]; ++t) writer.write(blob(t));
       writer.commit();
     } catch (const Error&) {

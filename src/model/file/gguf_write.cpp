@@ -85,14 +85,14 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, GgufMetadata metadata,
   int64_t count = 0;
   for (const TensorSpec& t : tensors) {
     BlobStream::Blob blob{t.name, static_cast<uint64_t>(t.blob_bytes()), raw_tensors(t, gguf_has_type(t.element))};
-    count += static_cast<int64_t>(blob.parts.size());
+    count += blob.parts.size();
     blobs.push_back(std::move(blob));
   }
 
   file_.write("GGUF");
   put(file_, uint32_t{3});
   put(file_, count);
-  put(file_, static_cast<int64_t>(all.entries().size()));
+  put(file_, std::ssize(all.entries()));
   for (const auto& [key, value] : all.entries()) {
     put(file_, key);
     put(file_, static_cast<int32_t>(value.index()));
@@ -108,11 +108,11 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, GgufMetadata metadata,
       for (size_t d = raw.shape.size(); d-- > 0;) put(file_, raw.shape[d]);
       put(file_, static_cast<int32_t>(raw.bytes_only ? kGgufBytesId : *gguf_type_id(raw.element)));
       put(file_, offset);
-      offset += (raw.bytes + static_cast<uint64_t>(alignment) - 1) / static_cast<uint64_t>(alignment) *
-                static_cast<uint64_t>(alignment);
+      offset += (raw.bytes + alignment - 1) / alignment *
+                alignment;
     }
   }
-  file_.pad_to(static_cast<uint64_t>(alignment));
+  file_.pad_to(alignment);
   stream_.emplace(std::move(blobs), static_cast<uint64_t>(alignment));
 }
 

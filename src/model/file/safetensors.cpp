@@ -89,7 +89,7 @@ void SafetensorsFile::read(std::span<const std::byte> bytes, const FormatLibrary
     const json& shape = json_member(info, "shape", where);
     if (!shape.is_array() || shape.size() > 32)
       throw user_error("{}: the shape is no list of at most 32 numbers", where);
-    for (const json& d : shape) t.shape.push_back(static_cast<int64_t>(natural(d, where)));
+    for (const json& d : shape) t.shape.push_back(natural(d, where));
     const json& offsets = json_member(info, "data_offsets", where);
     if (!offsets.is_array() || offsets.size() != 2) throw user_error("{}: data_offsets is no pair", where);
     const Range range{natural(offsets[0], where), natural(offsets[1], where), tensors_.size()};

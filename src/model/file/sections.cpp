@@ -120,7 +120,7 @@ int64_t data_bytes(const graph::Element& element, const std::vector<int64_t>& sh
 std::vector<RawTensor> raw_tensors(const TensorSpec& tensor, bool known) {
   const std::string where = "tensor '" + tensor.name + "'";
   RawTensor main{tensor.name, tensor.shape, tensor.element, false, 0, 0};
-  main.bytes = static_cast<uint64_t>(data_bytes(tensor.element, tensor.shape, where));
+  main.bytes = data_bytes(tensor.element, tensor.shape, where);
   if (!tensor.element.format) return {main};
   const Format& f = *tensor.element.format;
   const int64_t rows = tensor.rows();
@@ -201,7 +201,7 @@ void join_sections(std::vector<StoredTensor>& tensors, const std::string& file) 
       if (found == at.end())
         throw user_error("{}: its part '{}{}' is missing from the file", where, t.name, kSectionSuffix[level]);
       const std::span<const uint8_t> part = tensors[found->second].data;
-      if (static_cast<int64_t>(part.size()) != checked_product(r.count, r.bytes, where)) {
+      if (std::ssize(part) != checked_product(r.count, r.bytes, where)) {
         throw user_error("{}: its part '{}' has {} bytes instead of {}", where, found->first, part.size(),
                          r.count * r.bytes);
       }

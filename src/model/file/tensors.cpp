@@ -31,7 +31,7 @@ bool StoredTensor::is_blob() const {
   for (int level = 1; level < kLevels; ++level) {
     if (!sections[level].empty()) return false;
   }
-  return static_cast<int64_t>(data.size()) == blob_bytes();
+  return std::ssize(data) == blob_bytes();
 }
 
 void StoredTensor::copy_blob(uint8_t* to) const {
@@ -44,13 +44,13 @@ void StoredTensor::copy_blob(uint8_t* to) const {
   for (int level = 0; level < kLevels; ++level) {
     const std::span<const uint8_t> part = level == 0 ? data : sections[level];
     if (part.empty()) continue;
-    LUMEN_CHECK(layout.section[level] + static_cast<int64_t>(part.size()) <= layout.total);
+    LUMEN_CHECK(layout.section[level] + std::ssize(part) <= layout.total);
     std::memcpy(to + layout.section[level], part.data(), part.size());
   }
 }
 
 std::vector<uint8_t> StoredTensor::blob() const {
-  std::vector<uint8_t> out(static_cast<size_t>(blob_bytes()));
+  std::vector<uint8_t> out(blob_bytes());
   copy_blob(out.data());
   return out;
 }

@@ -128,8 +128,8 @@ std::vector<Point> thinned(const std::vector<Point>& points, size_t most) {
   for (size_t part = 0; part < most; ++part) {
     const size_t begin = part * points.size() / most, end = (part + 1) * points.size() / most;
     const auto less = [](const Point& a, const Point& b) { return a.y < b.y; };
-    const auto [low, high] = std::minmax_element(points.begin() + static_cast<std::ptrdiff_t>(begin),
-                                                 points.begin() + static_cast<std::ptrdiff_t>(end), less);
+    const auto [low, high] = std::minmax_element(points.begin() + begin,
+                                                 points.begin() + end, less);
     out.push_back(low->x <= high->x ? *low : *high);
     if (low != high) out.push_back(low->x <= high->x ? *high : *low);
   }
@@ -198,7 +198,7 @@ std::string sparkline(const std::vector<Point>& points, size_t width) {
   Range range;
   for (size_t c = 0; c < columns; ++c) {
     const size_t begin = c * points.size() / columns, end = (c + 1) * points.size() / columns;
-    for (size_t i = begin; i < end; ++i) means[c] += points[i].y / static_cast<double>(end - begin);
+    for (size_t i = begin; i < end; ++i) means[c] += points[i].y / (end - begin);
     range.take(means[c]);
   }
   std::string out;

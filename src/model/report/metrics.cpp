@@ -171,7 +171,7 @@ std::optional<double> RunLog::train_loss() const {
   const size_t count = std::min(kRecent, steps.size());
   double sum = 0;
   for (size_t i = steps.size() - count; i < steps.size(); ++i) sum += steps[i].loss;
-  return sum / static_cast<double>(count);
+  return sum / count;
 }
 
 std::optional<double> RunLog::last_validation() const {

@@ -78,7 +78,7 @@ std::optional<double> median(const std::vector<Point>& points) {
   if (points.empty()) return std::nullopt;
   std::vector<double> ys;
   for (const Point& p : points) ys.push_back(p.y);
-  const auto middle = ys.begin() + static_cast<std::ptrdiff_t>(ys.size() / 2);
+  const auto middle = ys.begin() + ys.size() / 2;
   std::nth_element(ys.begin(), middle, ys.end());
   return *middle;
 }
@@ -86,7 +86,7 @@ std::optional<double> median(const std::vector<Point>& points) {
 // A curve of single steps, faint, under the smoothed one where there are many.
 void add_curve(Chart& chart, const std::string& name, std::vector<Point> points, int color, bool noisy) {
   if (noisy && points.size() > 60) {
-    std::vector<Point> smooth = smoothed(points, static_cast<double>(points.size()) * kSmoothing);
+    std::vector<Point> smooth = smoothed(points, points.size() * kSmoothing);
     chart.series.push_back({name, std::move(points), color, true});
     chart.series.push_back({name, std::move(smooth), color});
   } else {
@@ -135,7 +135,7 @@ std::string charts(std::span<const RunLog> runs) {
   };
   Chart loss{"Loss", "nats per token", {}};
   for (size_t i = 0; i < runs.size(); ++i)
-    add_curve(loss, one ? "training" : runs[i].name, losses(runs[i]), static_cast<int>(i), true);
+    add_curve(loss, one ? "training" : runs[i].name, losses(runs[i]), i, true);
   if (one && !validation(runs[0]).empty()) loss.series.push_back({"validation", validation(runs[0]), 1, false, true});
   put(loss, true);
   if (!one) {
@@ -147,13 +147,13 @@ std::string charts(std::span<const RunLog> runs) {
   for (const Curve& c : kCurves) {
     Chart chart{c.title, c.unit, {}, false, c.from_zero};
     for (size_t i = 0; i < runs.size(); ++i)
-      add_curve(chart, one ? "" : runs[i].name, values(runs[i], c.key, c.scale), static_cast<int>(i), c.noisy);
+      add_curve(chart, one ? "" : runs[i].name, values(runs[i], c.key, c.scale), i, c.noisy);
     put(chart, std::string_view(c.key) == "norm");
   }
   for (const std::string& name : objective_metrics(runs)) {
     Chart chart{name, "", {}};
     for (size_t i = 0; i < runs.size(); ++i)
-      add_curve(chart, one ? "" : runs[i].name, values(runs[i], name), static_cast<int>(i), true);
+      add_curve(chart, one ? "" : runs[i].name, values(runs[i], name), i, true);
     put(chart, false);
   }
   for (const std::string& name : figure_names(runs)) {
@@ -356,7 +356,7 @@ const std::vector<Summary>& summaries() {
 
 // Characters, as a terminal counts them; wide ones are not known here.
 size_t characters(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
 std::string columns(const std::vector<std::vector<std::string>>& rows, size_t texts) {

@@ -78,7 +78,7 @@ Message event(int64_t step) {
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   Message m;
   m.number(kEventWallTime, now);
-  if (step != 0) m.varint(kEventStep, static_cast<uint64_t>(step));
+  if (step != 0) m.varint(kEventStep, step);
   return m;
 }
 

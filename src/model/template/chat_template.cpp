@@ -173,7 +173,7 @@ TemplateRun::Flow TemplateRun::loop(const Node& n, const Value& over, int64_t de
     items = std::move(kept);
   }
   charge(items.size());
-  const auto count = static_cast<int64_t>(items.size());
+  const auto count = std::ssize(items);
   auto state = std::make_shared<FunctionValue>();
   state->name = "loop";
   state->object = "<LoopContext>";
@@ -188,7 +188,7 @@ TemplateRun::Flow TemplateRun::loop(const Node& n, const Value& over, int64_t de
   auto position = std::make_shared<int64_t>(0);
   member("cycle", [position](TemplateCall& c) {
     if (c.values.empty()) refuse("no items for cycling given");
-    return c.values[static_cast<size_t>(*position) % c.values.size()];
+    return c.values[(*position) % c.values.size()];
   });
   member("changed", [changed](TemplateCall& c) {
     const bool differs = !*changed || !Value::list(**changed).same(Value::list(c.values));
@@ -222,11 +222,11 @@ TemplateRun::Flow TemplateRun::loop(const Node& n, const Value& over, int64_t de
     m["length"] = count;
     m["depth"] = depth + 1;
     m["depth0"] = depth;
-    m["previtem"] = index > 0 ? items[static_cast<size_t>(index - 1)] : Value::undefined("there is no previous item");
+    m["previtem"] = index > 0 ? items[index - 1] : Value::undefined("there is no previous item");
     m["nextitem"] =
-        index + 1 < count ? items[static_cast<size_t>(index + 1)] : Value::undefined("there is no next item");
+        index + 1 < count ? items[index + 1] : Value::undefined("there is no next item");
     s->names["loop"] = Value::function(state);
-    assign(*n.target, items[static_cast<size_t>(index)], s);
+    assign(*n.target, items[index], s);
     const Flow flow = body(n.body, s, out);
     if (flow == Flow::leave) break;
   }
@@ -513,7 +513,7 @@ Value TemplateRun::arithmetic(const std::string& sign, const Value& a, const Val
   if (sign == "**") {
     if (floats || b.integer() < 0) return std::pow(a.number(), b.number());
     int64_t out = 1;
-    charge(static_cast<uint64_t>(std::min<int64_t>(b.integer(), 1 << 20)));
+    charge(std::min<int64_t>(b.integer(), 1 << 20));
     for (int64_t i = 0; i < b.integer(); ++i) {
       overflow(__builtin_mul_overflow(out, a.integer(), &out));
       if (out == 0 || (out == 1 && a.integer() == 1)) break;
@@ -548,7 +548,7 @@ Value TemplateRun::slice(const Value& object, const Value& from, const Value& to
   }
   const std::vector<size_t> starts = object.is_text() ? character_starts(object.text()) : std::vector<size_t>();
   const auto size = static_cast<int64_t>(object.is_text() ? starts.size() - 1 : object.list().items.size());
-  charge(static_cast<uint64_t>(size));
+  charge(size);
   const int64_t step = by.is_none() ? 1 : by.integer();
   if (step == 0) refuse("slice step cannot be zero");
   const auto bound = [&](const Value& v, int64_t fallback) {

@@ -35,9 +35,9 @@ Value by_method(TemplateRun& r, const char* name, const Value& v, TemplateCall& 
 
 int64_t count_of(const Value& v) {
   if (v.is_undefined()) return 0;
-  if (v.is_text()) return static_cast<int64_t>(character_starts(v.text()).size() - 1);
-  if (v.is_list()) return static_cast<int64_t>(v.list().items.size());
-  if (v.is_table()) return static_cast<int64_t>(v.table().items.size());
+  if (v.is_text()) return character_starts(v.text()).size() - 1;
+  if (v.is_list()) return v.list().items.size();
+  if (v.is_table()) return v.table().items.size();
   refuse(fmt::format("object of type '{}' has no len()", v.type_name()));
 }
 
@@ -161,7 +161,7 @@ Value to_json(TemplateRun& r, const Value& v, TemplateCall& c) {
   style.ascii = c.has(0, "ensure_ascii") && c.get(0, "ensure_ascii").truth();
   const Value by = c.get(1, "indent");
   if (by.is_integer()) {
-    style.indent = static_cast<int>(std::clamp<int64_t>(by.integer(), 0, 64));
+    style.indent = std::clamp<int64_t>(by.integer(), 0, 64);
     style.item = ",";
   } else if (!by.is_undefined() && !by.is_none()) {
     refuse("indent must be a whole number");
@@ -179,13 +179,13 @@ Value rounded(TemplateRun&, const Value& v, TemplateCall& c) {
   if (!v.is_number()) refuse(fmt::format("cannot round a {}", v.type_name()));
   const int64_t digits = std::clamp<int64_t>(whole(c.get(0, "precision"), 0), -300, 300);
   const std::string how = c.has(1, "method") ? c.get(1, "method").print() : "common";
-  const double scale = std::pow(10.0, static_cast<double>(digits));
+  const double scale = std::pow(10.0, digits);
   if (how == "ceil") return std::ceil(v.number() * scale) / scale;
   if (how == "floor") return std::floor(v.number() * scale) / scale;
   if (how != "common") refuse("method must be common, ceil or floor");
   if (v.is_integer() && digits >= 0) return v;
   // As Python rounds: the decimal that is nearest to the exact value.
-  if (digits >= 0) return std::strtod(fmt::format("{:.{}f}", v.number(), static_cast<int>(digits)).c_str(), nullptr);
+  if (digits >= 0) return std::strtod(fmt::format("{:.{}f}", v.number(), digits).c_str(), nullptr);
   return std::nearbyint(v.number() * scale) / scale;
 }
 
@@ -209,12 +209,12 @@ const std::unordered_map<std::string, Filter>& filters() {
          if (n < 1) refuse("batches need a size");
          ValueList out, one;
          for (const Value& item : r.iterate(v)) {
-           if (static_cast<int64_t>(one.size()) == n) out.push_back(r.made(std::exchange(one, {})));
+           if (std::ssize(one) == n) out.push_back(r.made(std::exchange(one, {})));
            one.push_back(item);
          }
          if (!one.empty()) {
            while (c.has(1, "fill_with") && !c.get(1, "fill_with").is_none() &&
-                  static_cast<int64_t>(one.size()) < std::min<int64_t>(n, 10000))
+                  std::ssize(one) < std::min<int64_t>(n, 10000))
              one.push_back(c.get(1, "fill_with"));
            out.push_back(r.made(std::move(one)));
          }
@@ -282,7 +282,7 @@ const std::unordered_map<std::string, Filter>& filters() {
            if (base < 2 || base > 36) refuse("a base must lie between 2 and 36");
            char* end = nullptr;
            errno = 0;
-           const long long n = std::strtoll(v.text().c_str(), &end, static_cast<int>(base));
+           const long long n = std::strtoll(v.text().c_str(), &end, base);
            if (!v.text().empty() && *end == '\0' && errno == 0) return Value(static_cast<int64_t>(n));
            d = std::strtod(v.text().c_str(), &end);
            if (v.text().empty() || *end != '\0') return fallback();
@@ -319,7 +319,7 @@ const std::unordered_map<std::string, Filter>& filters() {
              width.is_text() ? width.text()
                              : std::string(static_cast<size_t>(std::clamp<int64_t>(whole(width, 4), 0, 1000)), ' ');
          const std::string text = v.print();
-         r.charge(static_cast<uint64_t>(std::count(text.begin(), text.end(), '\n')) * by.size());
+         r.charge(std::count(text.begin(), text.end(), '\n') * by.size());
          return r.made(indent(text, by, c.get(1, "first").truth(), c.get(2, "blank").truth()));
        }},
       {"items",
@@ -378,7 +378,7 @@ const std::unordered_map<std::string, Filter>& filters() {
          const int64_t n = whole(c.get(0, "slices"), 0);
          if (n < 1 || n > 10000) refuse("slices need a number");
          const ValueList items = r.iterate(v);
-         const auto size = static_cast<int64_t>(items.size());
+         const auto size = std::ssize(items);
          ValueList out;
          int64_t at = 0;
          for (int64_t i = 0; i < n; ++i) {

@@ -26,7 +26,7 @@ std::string format_braces(const std::string& text, const TemplateCall& c) {
         value = c.get(next++, "");
       } else if (std::all_of(name.begin(), name.end(), [](char d) { return d >= '0' && d <= '9'; }) &&
                  name.size() < 4) {
-        value = c.get(static_cast<size_t>(std::strtol(name.c_str(), nullptr, 10)), "");
+        value = c.get(std::strtol(name.c_str(), nullptr, 10), "");
       } else if (std::all_of(name.begin(), name.end(),
                              [](char d) { return std::isalnum(static_cast<unsigned char>(d)) != 0 || d == '_'; })) {
         value = c.get(c.values.size(), name);
@@ -113,7 +113,7 @@ std::string TemplateRun::format_percent(const std::string& text, const Value& va
       body = kind == 's' ? v.print() : v.quote();
       if (precision >= 0) {
         const auto starts = character_starts(body);
-        body.resize(starts[std::min<size_t>(static_cast<size_t>(precision), starts.size() - 1)]);
+        body.resize(starts[std::min<size_t>(precision, starts.size() - 1)]);
       }
       zero = false;
     } else if (kind == 'd' || kind == 'i' || kind == 'u' || kind == 'x' || kind == 'X' || kind == 'o') {
@@ -127,12 +127,12 @@ std::string TemplateRun::format_percent(const std::string& text, const Value& va
              : kind == 'X' ? fmt::format("{:X}", size)
              : kind == 'o' ? fmt::format("{:o}", size)
                            : fmt::format("{}", size);
-      while (precision > static_cast<int64_t>(body.size())) body.insert(body.begin(), '0');
+      while (precision > std::ssize(body)) body.insert(body.begin(), '0');
     } else if (kind == 'f' || kind == 'F' || kind == 'e' || kind == 'E' || kind == 'g' || kind == 'G') {
       if (!v.is_number()) refuse(fmt::format("must be real number, not {}", v.type_name()));
       const double d = v.number();
       signs(std::signbit(d));
-      const int digits = static_cast<int>(precision < 0 ? 6 : precision);
+      const int digits = precision < 0 ? 6 : precision;
       const double size = std::fabs(d);
       body = kind == 'f' || kind == 'F' ? fmt::format("{:.{}f}", size, digits)
              : kind == 'e'              ? fmt::format("{:.{}e}", size, digits)

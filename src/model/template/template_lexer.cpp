@@ -216,7 +216,7 @@ class Lexer {
                           ? static_cast<int>(std::strtol(text_.substr(at_, 1).c_str(), nullptr, 16))
                           : -1;
         if (d < 0) throw wrong(at_, "a hexadecimal digit is missing");
-        value = value * 16 + static_cast<uint32_t>(d);
+        value = value * 16 + d;
       }
       if (value > 0x10ffff || (value >= 0xd800 && value < 0xe000)) throw wrong(begin, "an escape that is no character");
       utf8_append(out, value);
@@ -270,9 +270,9 @@ class Lexer {
           break;
         default:
           if (e >= '0' && e <= '7') {
-            uint32_t value = static_cast<uint32_t>(e - '0');
+            uint32_t value = e - '0';
             for (int i = 0; i < 2 && at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '7'; ++i)
-              value = value * 8 + static_cast<uint32_t>(text_[at_++] - '0');
+              value = value * 8 + (text_[at_++] - '0');
             utf8_append(out, value);
           } else {
             out += {'\\', e};

@@ -14,14 +14,14 @@ namespace lumen::model {
 namespace {
 
 char32_t lower(char32_t c) {
-  return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));
+  return static_cast<char32_t>(utf8proc_tolower(c));
 }
 char32_t upper(char32_t c) {
-  return static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c)));
+  return static_cast<char32_t>(utf8proc_toupper(c));
 }
 
 bool in_category(char32_t c, std::string_view name) {
-  const std::string_view category = utf8proc_category_string(static_cast<utf8proc_int32_t>(c));
+  const std::string_view category = utf8proc_category_string(c);
   return category.starts_with(name);
 }
 
@@ -78,7 +78,7 @@ std::vector<std::string> split_spaces(const std::string& text, int64_t most, boo
       while (i < count && space(i)) ++i;
       if (i == count) break;
       size_t end = i;
-      if (most >= 0 && static_cast<int64_t>(out.size()) >= most) {
+      if (most >= 0 && std::ssize(out) >= most) {
         end = count;
         while (end > i && space(end - 1)) --end;
         out.push_back(text.substr(starts[i], starts[end] - starts[i]));
@@ -94,7 +94,7 @@ std::vector<std::string> split_spaces(const std::string& text, int64_t most, boo
     while (i > 0 && space(i - 1)) --i;
     if (i == 0) break;
     size_t begin = i;
-    if (most >= 0 && static_cast<int64_t>(out.size()) >= most) {
+    if (most >= 0 && std::ssize(out) >= most) {
       begin = 0;
       while (begin < i && space(begin)) ++begin;
       out.push_back(text.substr(starts[begin], starts[i] - starts[begin]));
@@ -114,14 +114,14 @@ std::vector<std::string> split_by(const std::string& text, const std::string& by
   if (!from_right) {
     size_t at = 0;
     for (size_t end;
-         (most < 0 || static_cast<int64_t>(out.size()) < most) && (end = text.find(by, at)) != std::string::npos;
+         (most < 0 || std::ssize(out) < most) && (end = text.find(by, at)) != std::string::npos;
          at = end + by.size())
       out.push_back(text.substr(at, end - at));
     out.push_back(text.substr(at));
     return out;
   }
   size_t end = text.size();
-  while ((most < 0 || static_cast<int64_t>(out.size()) < most) && end >= by.size()) {
+  while ((most < 0 || std::ssize(out) < most) && end >= by.size()) {
     const size_t at = text.rfind(by, end - by.size());
     if (at == std::string::npos) break;
     out.push_back(text.substr(at + by.size(), end - at - by.size()));
@@ -175,7 +175,7 @@ std::string pad(const std::string& text, int64_t width, const std::string& fill,
   if (width <= size) return text;
   if (width > 1 << 20) refuse("a text is too long");
   const int64_t missing = width - size;
-  int64_t before = static_cast<int64_t>(static_cast<double>(missing) * left);
+  int64_t before = static_cast<int64_t>(missing * left);
   if (left == 0.5) before = missing / 2 + (missing & width & 1);
   std::string out;
   for (int64_t i = 0; i < before; ++i) out += fill;
@@ -333,7 +333,7 @@ std::optional<Value> TemplateRun::method(const Value& object, const std::string&
       {"count",
        [](TemplateRun&, const std::string& t, TemplateCall& c) {
          const std::string& what = need_text(c.get(0, "sub"), "count");
-         if (what.empty()) return Value(static_cast<int64_t>(character_starts(t).size()));
+         if (what.empty()) return Value(std::ssize(character_starts(t)));
          int64_t n = 0;
          for (size_t at = t.find(what); at != std::string::npos; at = t.find(what, at + what.size())) ++n;
          return Value(n);

@@ -27,7 +27,7 @@ std::string quote_text(const std::string& text) {
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[at++]));
       continue;
     }
-    const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+    const auto category = utf8proc_category(c);
     const bool printable = c == ' ' || !(category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
                                          category == UTF8PROC_CATEGORY_CS || category == UTF8PROC_CATEGORY_CO ||
                                          category == UTF8PROC_CATEGORY_CN || category == UTF8PROC_CATEGORY_ZL ||
@@ -82,7 +82,7 @@ std::string json_text(const std::string& text, bool ascii) {
         if (c < 0x20 || (ascii && c >= 0x7f && c < 0x10000)) {
           out += c == 0x7f ? std::string("\x7f") : fmt::format("\\u{:04x}", static_cast<uint32_t>(c));
         } else if (ascii && c >= 0x10000) {
-          const uint32_t v = static_cast<uint32_t>(c) - 0x10000;
+          const uint32_t v = c - 0x10000;
           out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (v >> 10), 0xdc00 + (v & 0x3ff));
         } else {
           out.append(text, at, n);
@@ -99,7 +99,7 @@ void write_json(const Value& v, const JsonStyle& style, int depth, std::string& 
   const auto line = [&](int level) {
     if (style.indent < 0) return;
     out += '\n';
-    out.append(static_cast<size_t>(style.indent) * static_cast<size_t>(level), ' ');
+    out.append(style.indent * static_cast<size_t>(level), ' ');
   };
   if (v.is_none()) {
     out += "null";
@@ -220,10 +220,10 @@ Value Value::from_json(const nlohmann::ordered_json& json) {
 }
 
 int64_t Value::integer() const {
-  return is_bool() ? static_cast<int64_t>(std::get<bool>(data_)) : std::get<int64_t>(data_);
+  return is_bool() ? std::get<bool>(data_) : std::get<int64_t>(data_);
 }
 double Value::number() const {
-  return is_float() ? std::get<double>(data_) : static_cast<double>(integer());
+  return is_float() ? std::get<double>(data_) : integer();
 }
 
 bool Value::truth() const {

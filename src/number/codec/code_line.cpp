@@ -45,7 +45,7 @@ std::optional<RoutineExpr> code_line(const Format& f) {
   std::map<int, RoutineExpr> given;
   bool arrays = false;
   for (const KeptLocal& k : f.kept) {
-    const RoutineVariable& local = f.code->variables[static_cast<size_t>(k.code_variable)];
+    const RoutineVariable& local = f.code->variables[k.code_variable];
     if (k.field < 0 && local.extent == 0) return std::nullopt;
     if (local.extent > 0) {
       RoutineExpr read{Kind::element, local.type};
@@ -54,7 +54,7 @@ std::optional<RoutineExpr> code_line(const Format& f) {
       arrays = true;
       continue;
     }
-    RoutineExpr read{Kind::field, f.fields[static_cast<size_t>(k.field)].type.register_type()};
+    RoutineExpr read{Kind::field, f.fields[k.field].type.register_type()};
     read.slot = k.field;
     read.args.push_back(RoutineExpr{Kind::constant, Scalar::i32});
     given[k.code_variable] = std::move(read);

@@ -35,13 +35,13 @@ void over_rows(int64_t rows, int64_t work_per_row, const std::function<void(int6
     return;
   }
   std::vector<std::thread> team;
-  std::vector<std::exception_ptr> failures(static_cast<size_t>(threads));
+  std::vector<std::exception_ptr> failures(threads);
   for (int64_t t = 0; t < threads; ++t) {
     team.emplace_back([&, t] {
       try {
         run(rows * t / threads, rows * (t + 1) / threads);
       } catch (...) {
-        failures[static_cast<size_t>(t)] = std::current_exception();
+        failures[t] = std::current_exception();
       }
     });
   }
@@ -62,14 +62,14 @@ class Encoder {
         rows_(rows),
         columns_(columns),
         layout_(blob_layout(f, rows, columns)) {
-    if (static_cast<int64_t>(x.size()) != rows * columns) {
+    if (std::ssize(x) != rows * columns) {
       throw user_error("{} values for a tensor of {} x {}", x.size(), rows, columns);
     }
     if (rows * columns > INT32_MAX &&
         (format_.fit[index_of(Level::tensor)] || format_.weighted_fit[index_of(Level::tensor)])) {
       throw user_error("format {} is fitted over whole tensors of at most 2^31 elements", format_.name);
     }
-    const auto given = static_cast<int64_t>(importance.size());
+    const auto given = std::ssize(importance);
     if (given != 0 && given != columns && given != rows * columns) {
       throw user_error("{} importances for {} columns", given, columns);
     }
@@ -79,7 +79,7 @@ class Encoder {
   }
 
   std::vector<uint8_t> run() {
-    blob_.assign(static_cast<size_t>(layout_.total), 0);
+    blob_.assign(layout_.total, 0);
     if (rows_ == 0 || columns_ == 0) return std::move(blob_);
     if (format_.tensor_bytes > 0) encode_tensor();
     if (format_.tile_bytes > 0) encode_tiles();
@@ -115,11 +115,11 @@ class Encoder {
     supplied_.assign(format_.fields.size(), false);
     values_.assign(format_.fields.size(), nullptr);
     for (const SuppliedField& s : supplied) {
-      LUMEN_CHECK(s.field >= 0 && s.field < static_cast<int>(format_.fields.size()), "field {}", s.field);
+      LUMEN_CHECK(s.field >= 0 && s.field < std::ssize(format_.fields), "field {}", s.field);
       const auto k = static_cast<size_t>(s.field);
       const Field& field = format_.fields[k];
       const int64_t wanted = records_of(field.level) * field.count;
-      if (static_cast<int64_t>(s.values.size()) != wanted) {
+      if (std::ssize(s.values) != wanted) {
         throw user_error("field {} of format {}: {} values supplied, {} needed", field.name, format_.name,
                          s.values.size(), wanted);
       }
@@ -139,12 +139,12 @@ class Encoder {
     }
     const auto& kept = weighted(Level::block) ? format_.weighted_kept : format_.kept;
     for (const KeptLocal& k : kept) {
-      const bool codes_given = format_.code_field >= 0 && supplied_[static_cast<size_t>(format_.code_field)];
+      const bool codes_given = format_.code_field >= 0 && supplied_[format_.code_field];
       if (skip_fit_[0] && k.field < 0 && !codes_given && !code_line(format_)) {
         throw user_error(
             "format {}: '{}' comes from the fit of a block and has no field of its own, so the fit's fields cannot be "
             "supplied",
-            format_.name, format_.code->variables[static_cast<size_t>(k.code_variable)].name);
+            format_.name, format_.code->variables[k.code_variable].name);
       }
     }
   }
@@ -167,7 +167,7 @@ class Encoder {
     bool fitted = false;
     for (size_t level = 0; level < kLevels; ++level) fitted = fitted || fit(static_cast<Level>(level));
     const FieldType* type =
-        format_.code_field >= 0 ? &format_.fields[static_cast<size_t>(format_.code_field)].type : nullptr;
+        format_.code_field >= 0 ? &format_.fields[format_.code_field].type : nullptr;
     const bool nan_allowed = !fitted && type && type->has_nan();
     const bool infinity_allowed = !fitted && type && type->has_infinity();
     for (size_t k = 0; k < x_.size(); ++k) {
@@ -184,7 +184,7 @@ class Encoder {
       const Field& field = format_.fields[k];
       if (field.level != level || !supplied_[k]) continue;
       for (int64_t j = 0; j < field.count; ++j) {
-        const double value = (*values_[k])[static_cast<size_t>(record * field.count + j)];
+        const double value = (*values_[k])[record * field.count + j];
         cells[engine_->plan.field[k] + j] = interpret::cell_from_code(field.type, field_encode(field.type, value));
       }
     }
@@ -213,7 +213,7 @@ class Encoder {
 
   const float* importance_of(int64_t row, int64_t column) const {
     if (importance_.empty()) return nullptr;
-    const bool per_element = static_cast<int64_t>(importance_.size()) != columns_;
+    const bool per_element = std::ssize(importance_) != columns_;
     return importance_.data() + (per_element ? row * columns_ : 0) + column;
   }
 
@@ -245,7 +245,7 @@ class Encoder {
         if (weighted(Level::tile))
           weights.insert(weights.end(), importance_of(r, column), importance_of(r, column) + width);
       }
-      run_fit(Level::tile, tile, cells.data(), gathered.data(), weights.data(), static_cast<int64_t>(gathered.size()));
+      run_fit(Level::tile, tile, cells.data(), gathered.data(), weights.data(), gathered.size());
       engine_->records[index_of(Level::tile)].pack(cells.data(), record_at(Level::tile, tile));
     }
   }
@@ -278,11 +278,11 @@ class Encoder {
     const float* const x = x_.data() + row * columns_ + column;
     if (weighted(Level::block)) keep_row_locals(cells);
     run_fit(Level::block, record, cells, x, importance_of(row, column), format_.block);
-    const bool code_is_set = engine_->code && (supplied_[static_cast<size_t>(format_.code_field)] ||
-                                               assigned(Level::block)[static_cast<size_t>(format_.code_field)]);
+    const bool code_is_set = engine_->code && (supplied_[format_.code_field] ||
+                                               assigned(Level::block)[format_.code_field]);
     if (engine_->code && !code_is_set) {
       keep_locals(cells);
-      const int32_t first = engine_->plan.field[static_cast<size_t>(format_.code_field)];
+      const int32_t first = engine_->plan.field[format_.code_field];
       const float* const sources[2] = {x, nullptr};
       // Codes are gathered apart: code may read fields, and the code field itself is no input of it.
       codes_run(cells, x, sources, first);
@@ -307,15 +307,15 @@ class Encoder {
     for (const KeptLocal& k : kept) {
       const int32_t to = engine_->code->cell_of(k.code_variable);
       if (skip_fit_[0] && k.field < 0) {  // an array that no value depends on
-        const int64_t extent = format_.code->variables[static_cast<size_t>(k.code_variable)].extent;
+        const int64_t extent = format_.code->variables[k.code_variable].extent;
         for (int64_t j = 0; j < extent; ++j) cells[to + j].real = 0;
         continue;
       }
       if (skip_fit_[0]) {
-        cells[to] = cells[engine_->plan.field[static_cast<size_t>(k.field)]];
+        cells[to] = cells[engine_->plan.field[k.field]];
         continue;
       }
-      const int64_t extent = std::max<int64_t>(1, format_.code->variables[static_cast<size_t>(k.code_variable)].extent);
+      const int64_t extent = std::max<int64_t>(1, format_.code->variables[k.code_variable].extent);
       const int32_t from = program->cell_of(k.fit_variable);
       for (int64_t j = 0; j < extent; ++j) cells[to + j] = cells[from + j];
     }
@@ -325,7 +325,7 @@ class Encoder {
     for (const KeptLocal& k : format_.weighted_row_kept) {
       const Program& row = *engine_->weighted_fit[index_of(Level::row)];
       const Program& block = *engine_->weighted_fit[index_of(Level::block)];
-      const RoutineVariable& v = format_.weighted_fit[0]->variables[static_cast<size_t>(k.code_variable)];
+      const RoutineVariable& v = format_.weighted_fit[0]->variables[k.code_variable];
       for (int64_t j = 0; j < std::max<int64_t>(1, v.extent); ++j) {
         cells[block.cell_of(k.code_variable) + j] = cells[row.cell_of(k.fit_variable) + j];
       }
@@ -351,7 +351,7 @@ class Decoder {
         blob_(blob),
         columns_(columns),
         layout_(blob_layout(f, rows, columns)) {
-    if (static_cast<int64_t>(blob.size()) < layout_.total) {
+    if (std::ssize(blob) < layout_.total) {
       throw user_error("{} bytes for a tensor of {} x {} in format {}, which needs {}", blob.size(), rows, columns,
                        f.name, layout_.total);
     }
@@ -428,7 +428,7 @@ std::vector<uint8_t> encode_weighted(const Format& f, std::span<const float> x, 
 
 std::vector<float> decode(const Format& f, std::span<const uint8_t> blob, int64_t rows, int64_t columns) {
   const Decoder decoder(f, blob, rows, columns);
-  std::vector<float> y(static_cast<size_t>(rows * columns));
+  std::vector<float> y(rows * columns);
   over_rows(rows, columns, [&](int64_t from, int64_t to) { decoder.rows(from, to, y.data()); });
   return y;
 }

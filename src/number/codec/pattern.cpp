@@ -13,7 +13,7 @@ constexpr int64_t kRows = 8;
 // `want` records of `stride` bytes, the first `have` of them given, over and over again.
 void repeat(uint8_t* to, const uint8_t* from, int64_t have, int64_t want, int64_t stride) {
   for (int64_t r = 0; r < want; ++r)
-    std::memcpy(to + r * stride, from + r % have * stride, static_cast<size_t>(stride));
+    std::memcpy(to + r * stride, from + r % have * stride, stride);
 }
 
 }  // namespace
@@ -21,13 +21,13 @@ void repeat(uint8_t* to, const uint8_t* from, int64_t have, int64_t want, int64_
 // Sums of four uniform numbers: normal enough, and the same everywhere.
 std::vector<float> pattern_values(int64_t count, uint64_t seed, float deviation) {
   constexpr float kDeviationOfSum = 1.1547F;
-  std::vector<float> values(static_cast<size_t>(count));
+  std::vector<float> values(count);
   uint64_t state = seed * 0x9e3779b97f4a7c15U + 1;
   for (float& x : values) {
     state = state * 6364136223846793005U + 1442695040888963407U;
     const uint64_t bits = state ^ (state >> 29);
     float sum = 0;
-    for (int i = 0; i < 4; ++i) sum += static_cast<float>((bits >> (16 * i)) & 0xffff) / 32768.0F - 1;
+    for (int i = 0; i < 4; ++i) sum += ((bits >> (16 * i)) & 0xffff) / 32768.0F - 1;
     x = sum * (deviation / kDeviationOfSum);
   }
   return values;

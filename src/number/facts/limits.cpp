@@ -42,7 +42,7 @@ double operations_in(const std::vector<RoutineStmt>& body) {
     }
     const bool known = read::is_constant(s.from) && read::is_constant(s.to);
     const double trips = known ? static_cast<double>(std::max<int64_t>(0, s.to.integer - s.from.integer)) : 1;
-    sum += (inside + 1) * trips / static_cast<double>(std::max<int64_t>(1, s.step));
+    sum += (inside + 1) * trips / std::max<int64_t>(1, s.step);
   }
   return sum;
 }
@@ -68,7 +68,7 @@ bool unrolls(const Format& f) {
   if (f.block > kMostUnrolled) return false;
   const double each = nodes_in(f.decode.body) + operations_in(f.decode.result);
   const double lanes = is_straight(f.decode.body) ? 1 : kLanes;
-  return static_cast<double>(f.block) * each * lanes <= kMostUnrolledOperations;
+  return f.block * each * lanes <= kMostUnrolledOperations;
 }
 
 }  // namespace lumen

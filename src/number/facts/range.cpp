@@ -175,18 +175,18 @@ Range range_of_field(const FieldType& type) {
 Range RangeAnalysis::of(const RoutineExpr& e) const {
   switch (e.kind) {
     case RoutineExpr::Kind::constant: {
-      const double value = is_float(e.type) ? e.real : static_cast<double>(e.integer);
+      const double value = is_float(e.type) ? e.real : e.integer;
       return std::isnan(value) ? range_of_type(e.type) : Range{value, value};
     }
     case RoutineExpr::Kind::variable:
     case RoutineExpr::Kind::element:
-      return variables[static_cast<size_t>(e.slot)];
+      return variables[e.slot];
     case RoutineExpr::Kind::source:
       return range_of_type(Scalar::f32);
     case RoutineExpr::Kind::field:
-      return range_of_field(fields_[static_cast<size_t>(e.slot)].type);
+      return range_of_field(fields_[e.slot].type);
     case RoutineExpr::Kind::table: {
-      const auto& values = tables_[static_cast<size_t>(e.slot)].values;
+      const auto& values = tables_[e.slot].values;
       const auto [low, high] = std::minmax_element(values.begin(), values.end());
       return {*low, *high};
     }
@@ -219,7 +219,7 @@ void RangeAnalysis::statements(const std::vector<RoutineStmt>& body) {
     switch (s.kind) {
       case RoutineStmt::Kind::set:
       case RoutineStmt::Kind::set_element:
-        widen(s.slot, types_[static_cast<size_t>(s.slot)], of(s.value));
+        widen(s.slot, types_[s.slot], of(s.value));
         break;
       case RoutineStmt::Kind::set_field:
         break;
@@ -250,8 +250,8 @@ void RangeAnalysis::analyse(const Routine& routine, const std::map<int, Range>& 
     if (routine.variables[k].extent > 0) variables[k] = {0, 0};  // arrays start as zeros
   }
   for (const auto& [slot, range] : given) {
-    variables[static_cast<size_t>(slot)] = range;
-    fixed_[static_cast<size_t>(slot)] = true;
+    variables[slot] = range;
+    fixed_[slot] = true;
   }
   int round = 0;
   do {

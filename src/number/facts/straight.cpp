@@ -152,12 +152,12 @@ ScalarValue evaluate_expression(const Format& f, const RoutineExpr& e, const std
     case Kind::constant:
       return {e.real, e.integer};
     case Kind::variable:
-      return variables[static_cast<size_t>(e.slot)];
+      return variables[e.slot];
     case Kind::field:
       return typed(field(e.slot, evaluate_expression(f, e.args[0], variables, field).integer));
     case Kind::table: {
       const int64_t index = evaluate_expression(f, e.args[0], variables, field).integer;
-      return typed(f.tables[static_cast<size_t>(e.slot)].values[static_cast<size_t>(index)]);
+      return typed(f.tables[e.slot].values[index]);
     }
     case Kind::op: {
       ScalarValue args[3];
@@ -186,17 +186,17 @@ std::string print_expression(const RoutineExpr& e, const Format& f, const Routin
     case Kind::constant:
       return is_float(e.type) ? fmt::format("{}", e.real) : fmt::format("{}", e.integer);
     case Kind::variable:
-      return r.variables[static_cast<size_t>(e.slot)].name;
+      return r.variables[e.slot].name;
     case Kind::field: {
-      const Field& field = f.fields[static_cast<size_t>(e.slot)];
+      const Field& field = f.fields[e.slot];
       return field.count == 1 ? field.name : fmt::format("{}[{}]", field.name, inner(0));
     }
     case Kind::table:
-      return fmt::format("{}[{}]", f.tables[static_cast<size_t>(e.slot)].name, inner(0));
+      return fmt::format("{}[{}]", f.tables[e.slot].name, inner(0));
     case Kind::source:
       return fmt::format("{}[{}]", e.slot == 0 ? "x" : "w", inner(0));
     case Kind::element:
-      return fmt::format("{}[{}]", r.variables[static_cast<size_t>(e.slot)].name, inner(0));
+      return fmt::format("{}[{}]", r.variables[e.slot].name, inner(0));
     case Kind::extent:
       return "len(x)";
     case Kind::op:

@@ -186,7 +186,7 @@ bool same_expression(const RoutineExpr& a, const RoutineExpr& b) {
 
 RoutineExpr make_op(ScalarOp op, std::vector<RoutineExpr> args) {
   const ScalarOpInfo& info = scalar_op_info(op);
-  LUMEN_CHECK(static_cast<int>(args.size()) == info.arity, "{} takes {} operands", info.name, info.arity);
+  LUMEN_CHECK(std::ssize(args) == info.arity, "{} takes {} operands", info.name, info.arity);
   RoutineExpr e{RoutineExpr::Kind::op, Scalar::boolean};
   if (info.result != "bool") e.type = args[op == ScalarOp::select_ ? 1 : 0].type;
   e.op = op;

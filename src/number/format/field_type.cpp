@@ -36,7 +36,7 @@ uint64_t max_code(const FieldType& t) {
 }
 
 double magnitude_of(const FieldType& t, uint64_t code) {
-  if (t.special == Special::scale) return std::ldexp(1.0, static_cast<int>(code) - t.bias);
+  if (t.special == Special::scale) return std::ldexp(1.0, code - t.bias);
   const auto exponent = static_cast<int>(code >> t.mantissa_bits);
   const auto fraction = static_cast<double>(code & ones(t.mantissa_bits));
   const int step = 1 - t.bias - t.mantissa_bits;  // exponent of the smallest positive value
@@ -64,7 +64,7 @@ uint64_t encode_integer(const FieldType& t, double value) {
     const double top = std::ldexp(1.0, t.bits - 1);
     if (whole >= top) return ones(t.bits - 1);
     if (whole < -top) return uint64_t{1} << (t.bits - 1);
-    return static_cast<uint64_t>(static_cast<int64_t>(whole)) & ones(t.bits);
+    return static_cast<int64_t>(whole) & ones(t.bits);
   }
   if (whole <= 0) return 0;
   if (whole >= std::ldexp(1.0, t.bits)) return ones(t.bits);
@@ -95,8 +95,8 @@ bool FieldType::has_infinity() const {
 double field_decode(const FieldType& t, uint64_t bits) {
   bits &= ones(t.bits);
   if (!t.is_float) {
-    if (t.is_signed && (bits >> (t.bits - 1))) return static_cast<double>(static_cast<int64_t>(bits | ~ones(t.bits)));
-    return static_cast<double>(bits);
+    if (t.is_signed && (bits >> (t.bits - 1))) return static_cast<int64_t>(bits | ~ones(t.bits));
+    return bits;
   }
   const uint64_t code = bits & ones(magnitude_bits(t));
   const bool negative = t.has_sign && (bits >> magnitude_bits(t)) != 0;

@@ -66,7 +66,7 @@ BlobLayout blob_layout(const Format& f, int64_t rows, int64_t columns) {
   layout.tile_columns = f.tile_bytes > 0 ? divide_up(columns, f.tile_columns) : 0;
   int64_t offset = 0;
   for (int level = 0; level < kLevels; ++level) {
-    layout.section[static_cast<size_t>(level)] = offset;
+    layout.section[level] = offset;
     offset = align_section(checked_add(offset, sections.bytes[level]));
   }
   layout.total = offset;
@@ -76,14 +76,14 @@ BlobLayout blob_layout(const Format& f, int64_t rows, int64_t columns) {
 double Format::bits_per_weight(int64_t rows, int64_t columns) const {
   const SectionBytes sections = section_bytes(*this, rows, columns);
   double bytes = 0;
-  for (int64_t section : sections.bytes) bytes += static_cast<double>(section);
-  return rows == 0 || columns == 0 ? 0 : 8 * bytes / static_cast<double>(rows) / static_cast<double>(columns);
+  for (int64_t section : sections.bytes) bytes += section;
+  return rows == 0 || columns == 0 ? 0 : 8 * bytes / rows / columns;
 }
 
 double Format::bits_per_weight() const {
-  double bits = 8.0 * static_cast<double>(block_bytes) / static_cast<double>(block);
+  double bits = 8.0 * block_bytes / block;
   if (tile_bytes > 0) {
-    bits += 8.0 * static_cast<double>(tile_bytes) / static_cast<double>(tile_rows) / static_cast<double>(tile_columns);
+    bits += 8.0 * tile_bytes / tile_rows / tile_columns;
   }
   return bits;
 }

@@ -13,7 +13,7 @@ uint64_t read_bits(const uint8_t* record, int64_t bit, int count) {
   uint64_t value = 0;
   for (int done = 0; done < count;) {
     const int64_t at = bit + done;
-    const int offset = static_cast<int>(at % 8);
+    const int offset = at % 8;
     const int take = std::min(8 - offset, count - done);
     const auto part = static_cast<uint64_t>((record[at / 8] >> offset) & ((1 << take) - 1));
     value |= part << done;
@@ -25,11 +25,11 @@ uint64_t read_bits(const uint8_t* record, int64_t bit, int count) {
 void write_bits(uint8_t* record, int64_t bit, int count, uint64_t value) {
   for (int done = 0; done < count;) {
     const int64_t at = bit + done;
-    const int offset = static_cast<int>(at % 8);
+    const int offset = at % 8;
     const int take = std::min(8 - offset, count - done);
     const int mask = ((1 << take) - 1) << offset;
     const int part = static_cast<int>((value >> done) << offset) & mask;
-    record[at / 8] = static_cast<uint8_t>((record[at / 8] & ~mask) | part);
+    record[at / 8] = (record[at / 8] & ~mask) | part;
     done += take;
   }
 }
@@ -82,7 +82,7 @@ int64_t Layout::end_bit() const {
 
 bool covers(const Layout& layout, int64_t count, int bits) {
   if (bits < 1 || bits > 64 || count < 1) return false;
-  std::vector<uint64_t> seen(static_cast<size_t>(count), 0);
+  std::vector<uint64_t> seen(count, 0);
   for (const LayoutPiece& piece : layout.pieces) {
     if (piece.first < 0 || piece.count < 1 || piece.first > count - piece.count) return false;
     if (piece.bits < 1 || piece.value_bit < 0 || piece.value_bit > bits - piece.bits || piece.base < 0) return false;
@@ -94,7 +94,7 @@ bool covers(const Layout& layout, int64_t count, int bits) {
     if (product != piece.count) return false;
     const uint64_t mask = low_bits(~uint64_t{0}, piece.bits) << piece.value_bit;
     for (int64_t i = piece.first; i < piece.first + piece.count; ++i) {
-      uint64_t& entry = seen[static_cast<size_t>(i)];
+      uint64_t& entry = seen[i];
       if (entry & mask) return false;
       entry |= mask;
     }

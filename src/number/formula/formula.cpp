@@ -31,7 +31,7 @@ int add_node(Formula& f, ScalarNode node) {
     bool constant = true;
     ScalarValue values[3];
     for (int k = 0; k < arity; ++k) {
-      const ScalarNode& arg = f.nodes[static_cast<size_t>(node.args[k])];
+      const ScalarNode& arg = f.nodes[node.args[k]];
       constant = constant && arg.op == ScalarOp::constant;
       values[k] = {arg.real, arg.integer};
     }
@@ -42,14 +42,14 @@ int add_node(Formula& f, ScalarNode node) {
     }
   }
   for (size_t i = 0; i < f.nodes.size(); ++i) {
-    if (f.nodes[i] == node) return static_cast<int>(i);
+    if (f.nodes[i] == node) return i;
   }
   f.nodes.push_back(node);
-  return static_cast<int>(f.nodes.size()) - 1;
+  return f.nodes.size() - 1;
 }
 
 void check_argument(const Formula& f, ScalarOp op, int argument) {
-  LUMEN_CHECK(argument >= 0 && argument < static_cast<int>(f.nodes.size()), "argument {} of {}", argument,
+  LUMEN_CHECK(argument >= 0 && argument < std::ssize(f.nodes), "argument {} of {}", argument,
               scalar_op_info(op).name);
 }
 
@@ -75,8 +75,8 @@ std::optional<ScalarOp> scalar_op_from_name(std::string_view name) {
 }
 
 int Formula::input(int index) {
-  LUMEN_CHECK(index >= 0 && index < static_cast<int>(inputs.size()), "input {} of {}", index, inputs.size());
-  ScalarNode node{ScalarOp::input, inputs[static_cast<size_t>(index)]};
+  LUMEN_CHECK(index >= 0 && index < std::ssize(inputs), "input {} of {}", index, inputs.size());
+  ScalarNode node{ScalarOp::input, inputs[index]};
   node.index = index;
   return add_node(*this, node);
 }
@@ -89,7 +89,7 @@ int Formula::constant(Scalar type, double value) {
 }
 
 int Formula::integer(Scalar type, int64_t value) {
-  if (is_float(type)) return constant(type, static_cast<double>(value));
+  if (is_float(type)) return constant(type, value);
   ScalarNode node{ScalarOp::constant, type};
   node.integer = wrap_to_scalar(type, value);
   return add_node(*this, node);
@@ -121,9 +121,9 @@ int Formula::convert(ScalarOp op, Scalar to, int a) {
 std::optional<std::string> scalar_op_mistake(const ScalarNode& node, const Formula& f) {
   const ScalarOpInfo& info = scalar_op_info(node.op);
   if (node.op == ScalarOp::input) {
-    if (node.index < 0 || node.index >= static_cast<int>(f.inputs.size()))
+    if (node.index < 0 || node.index >= std::ssize(f.inputs))
       return fmt::format("no input {}", node.index);
-    if (f.inputs[static_cast<size_t>(node.index)] != node.type)
+    if (f.inputs[node.index] != node.type)
       return fmt::format("input {} has another type", node.index);
     return std::nullopt;
   }
@@ -181,7 +181,7 @@ void verify_formula(const Formula& f) {
     LUMEN_CHECK(!mistake, "node {}: {}", i, *mistake);
   }
   for (int output : f.outputs) {
-    LUMEN_CHECK(output >= 0 && output < static_cast<int>(f.nodes.size()), "output %{}", output);
+    LUMEN_CHECK(output >= 0 && output < std::ssize(f.nodes), "output %{}", output);
   }
 }
 

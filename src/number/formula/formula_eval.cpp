@@ -22,7 +22,7 @@ double round_small(double value, int mantissa, int emin, double overflow) {
 }
 
 int64_t floor_divide(int64_t a, int64_t b) {
-  if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
+  if (b == -1) return 0 - a;
   const int64_t q = a / b;
   return (a % b != 0 && ((a < 0) != (b < 0))) ? q - 1 : q;
 }
@@ -39,23 +39,23 @@ int64_t float_to_integer(Scalar to, double value) {
   const int bits = scalar_bits(to);
   const double top = std::ldexp(1.0, is_signed(to) ? bits - 1 : bits);
   if (is_signed(to)) {
-    if (whole >= top) return static_cast<int64_t>((uint64_t{1} << (bits - 1)) - 1);
-    if (whole < -top) return static_cast<int64_t>(~uint64_t{0} << (bits - 1));
+    if (whole >= top) return (uint64_t{1} << (bits - 1)) - 1;
+    if (whole < -top) return ~uint64_t{0} << (bits - 1);
     return static_cast<int64_t>(whole);
   }
   if (whole <= 0) return 0;
-  if (whole >= top) return static_cast<int64_t>(bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1);
-  return static_cast<int64_t>(static_cast<uint64_t>(whole));
+  if (whole >= top) return bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+  return static_cast<uint64_t>(whole);
 }
 
 double integer_to_float(Scalar from, Scalar to, int64_t value) {
   if (from == Scalar::u64) {
     const auto plain = static_cast<uint64_t>(value);
     if (to == Scalar::f32) return static_cast<float>(plain);
-    return round_to_scalar(to, static_cast<double>(plain));
+    return round_to_scalar(to, plain);
   }
   if (to == Scalar::f32) return static_cast<float>(value);
-  return round_to_scalar(to, static_cast<double>(value));
+  return round_to_scalar(to, value);
 }
 
 uint64_t register_bits(Scalar type, const ScalarValue& v) {
@@ -69,7 +69,7 @@ uint64_t register_bits(Scalar type, const ScalarValue& v) {
     case Scalar::bf16:
       return f32_to_bf16(static_cast<float>(v.real));
     default:
-      return static_cast<uint64_t>(v.integer);
+      return v.integer;
   }
 }
 
@@ -80,11 +80,11 @@ ScalarValue from_register_bits(Scalar type, uint64_t bits) {
     case Scalar::f32:
       return {std::bit_cast<float>(static_cast<uint32_t>(bits)), 0};
     case Scalar::f16:
-      return {f16_to_f32(static_cast<uint16_t>(bits)), 0};
+      return {f16_to_f32(bits), 0};
     case Scalar::bf16:
-      return {bf16_to_f32(static_cast<uint16_t>(bits)), 0};
+      return {bf16_to_f32(bits), 0};
     default:
-      return {0, wrap_to_scalar(type, static_cast<int64_t>(bits))};
+      return {0, wrap_to_scalar(type, bits)};
   }
 }
 
@@ -181,18 +181,18 @@ int64_t eval_integer(ScalarOp op, Scalar type, int64_t a, int64_t b) {
   const auto y = static_cast<uint64_t>(b);
   switch (op) {
     case ScalarOp::add_:
-      return static_cast<int64_t>(x + y);
+      return x + y;
     case ScalarOp::sub_:
-      return static_cast<int64_t>(x - y);
+      return x - y;
     case ScalarOp::mul_:
-      return static_cast<int64_t>(x * y);
+      return x * y;
     case ScalarOp::div_:
     case ScalarOp::rem_:
       if (b == 0) return 0;  // as machines do it, which must not trap
-      if (!is_signed(type)) return static_cast<int64_t>(op == ScalarOp::div_ ? x / y : x % y);
+      if (!is_signed(type)) return op == ScalarOp::div_ ? x / y : x % y;
       return op == ScalarOp::div_ ? floor_divide(a, b) : floor_remainder(a, b);
     case ScalarOp::neg_:
-      return static_cast<int64_t>(0 - x);
+      return 0 - x;
     case ScalarOp::abs_:
       return is_signed(type) && a < 0 ? static_cast<int64_t>(0 - x) : a;
     case ScalarOp::min_:
@@ -290,16 +290,16 @@ void eval_formula(const Formula& f, std::span<const ScalarValue> inputs, std::sp
   for (size_t i = 0; i < f.nodes.size(); ++i) {
     const ScalarNode& node = f.nodes[i];
     if (node.op == ScalarOp::input) {
-      values[i] = inputs[static_cast<size_t>(node.index)];
+      values[i] = inputs[node.index];
       continue;
     }
     ScalarValue args[3];
-    for (int k = 0; k < 3 && node.args[k] >= 0; ++k) args[k] = values[static_cast<size_t>(node.args[k])];
+    for (int k = 0; k < 3 && node.args[k] >= 0; ++k) args[k] = values[node.args[k]];
     const int typed = node.args[node.op == ScalarOp::select_ ? 1 : 0];
     const Scalar operand = typed >= 0 ? f.type(typed) : node.type;
     values[i] = eval_scalar_op(node, operand, args[0], args[1], args[2], wide);
   }
-  for (size_t k = 0; k < f.outputs.size(); ++k) outputs[k] = values[static_cast<size_t>(f.outputs[k])];
+  for (size_t k = 0; k < f.outputs.size(); ++k) outputs[k] = values[f.outputs[k]];
 }
 
 }  // namespace lumen

@@ -13,7 +13,7 @@ namespace {
 int rebuild(Formula& to, const ScalarNode& node, const std::vector<int>& moved) {
   int args[3] = {-1, -1, -1};
   for (int k = 0; k < 3; ++k) {
-    if (node.args[k] >= 0) args[k] = moved[static_cast<size_t>(node.args[k])];
+    if (node.args[k] >= 0) args[k] = moved[node.args[k]];
   }
   switch (node.op) {
     case ScalarOp::input:
@@ -30,19 +30,19 @@ int rebuild(Formula& to, const ScalarNode& node, const std::vector<int>& moved) 
 }
 
 const ScalarNode* constant_at(const Formula& f, int node) {
-  const ScalarNode& n = f.nodes[static_cast<size_t>(node)];
+  const ScalarNode& n = f.nodes[node];
   return n.op == ScalarOp::constant ? &n : nullptr;
 }
 
 bool is_number(const ScalarNode* n, double value) {
   if (!n) return false;
-  if (!is_float(n->type)) return static_cast<double>(n->integer) == value;
+  if (!is_float(n->type)) return n->integer == value;
   return n->real == value && std::signbit(n->real) == std::signbit(value);
 }
 
 // Integral-valued results need no further rounding to an integer.
 bool is_integral(const Formula& f, int node) {
-  const ScalarNode& n = f.nodes[static_cast<size_t>(node)];
+  const ScalarNode& n = f.nodes[node];
   switch (n.op) {
     case ScalarOp::floor_:
     case ScalarOp::ceil_:
@@ -122,7 +122,7 @@ int simpler_binary(Formula& f, ScalarOp op, int a, int b) {
 
 int simpler_unary(Formula& f, const ScalarNode& node) {
   const int a = node.args[0];
-  const ScalarNode inner = f.nodes[static_cast<size_t>(a)];
+  const ScalarNode inner = f.nodes[a];
   switch (node.op) {
     case ScalarOp::neg_:
       return inner.op == ScalarOp::neg_ ? inner.args[0] : -1;
@@ -150,12 +150,12 @@ int simpler_unary(Formula& f, const ScalarNode& node) {
 }
 
 int simpler(Formula& f, int number) {
-  const ScalarNode node = f.nodes[static_cast<size_t>(number)];
+  const ScalarNode node = f.nodes[number];
   int result = -1;
   if (node.op == ScalarOp::select_) {
     if (const ScalarNode* c = constant_at(f, node.args[0])) return c->integer ? node.args[1] : node.args[2];
     if (node.args[1] == node.args[2]) return node.args[1];
-    const ScalarNode condition = f.nodes[static_cast<size_t>(node.args[0])];
+    const ScalarNode condition = f.nodes[node.args[0]];
     if (condition.op == ScalarOp::not_) {
       result = f.op(ScalarOp::select_, condition.args[0], node.args[2], node.args[1]);
     }
@@ -171,11 +171,11 @@ int simpler(Formula& f, int number) {
 // The formula again, with only what its outputs need, in order.
 Formula drop_dead(const Formula& f) {
   std::vector<bool> live(f.nodes.size(), false);
-  for (int output : f.outputs) live[static_cast<size_t>(output)] = true;
+  for (int output : f.outputs) live[output] = true;
   for (size_t i = f.nodes.size(); i-- > 0;) {
     if (!live[i]) continue;
     for (int argument : f.nodes[i].args) {
-      if (argument >= 0) live[static_cast<size_t>(argument)] = true;
+      if (argument >= 0) live[argument] = true;
     }
   }
   Formula result;
@@ -184,7 +184,7 @@ Formula drop_dead(const Formula& f) {
   for (size_t i = 0; i < f.nodes.size(); ++i) {
     if (live[i]) moved[i] = rebuild(result, f.nodes[i], moved);
   }
-  for (int output : f.outputs) result.outputs.push_back(moved[static_cast<size_t>(output)]);
+  for (int output : f.outputs) result.outputs.push_back(moved[output]);
   return result;
 }
 
@@ -197,20 +197,20 @@ Formula simplify_formula(const Formula& f) {
   for (size_t i = 0; i < f.nodes.size(); ++i) {
     moved[i] = simpler(result, rebuild(result, f.nodes[i], moved));
   }
-  for (int output : f.outputs) result.outputs.push_back(moved[static_cast<size_t>(output)]);
+  for (int output : f.outputs) result.outputs.push_back(moved[output]);
   return drop_dead(result);
 }
 
 Formula compose(const Formula& outer, int slot, const Formula& inner, int k) {
-  LUMEN_CHECK(slot >= 0 && slot < static_cast<int>(outer.inputs.size()), "slot {}", slot);
-  LUMEN_CHECK(k >= 0 && k < static_cast<int>(inner.outputs.size()), "output {}", k);
-  const int replaced = inner.outputs[static_cast<size_t>(k)];
-  LUMEN_CHECK(inner.type(replaced) == outer.inputs[static_cast<size_t>(slot)], "types differ");
+  LUMEN_CHECK(slot >= 0 && slot < std::ssize(outer.inputs), "slot {}", slot);
+  LUMEN_CHECK(k >= 0 && k < std::ssize(inner.outputs), "output {}", k);
+  const int replaced = inner.outputs[k];
+  LUMEN_CHECK(inner.type(replaced) == outer.inputs[slot], "types differ");
   Formula result;
   for (size_t i = 0; i < outer.inputs.size(); ++i) {
     if (static_cast<int>(i) != slot) result.inputs.push_back(outer.inputs[i]);
   }
-  const int shift = static_cast<int>(result.inputs.size());
+  const int shift = result.inputs.size();
   result.inputs.insert(result.inputs.end(), inner.inputs.begin(), inner.inputs.end());
   std::vector<int> inner_moved(inner.nodes.size(), -1);
   for (size_t i = 0; i < inner.nodes.size(); ++i) {
@@ -222,13 +222,13 @@ Formula compose(const Formula& outer, int slot, const Formula& inner, int k) {
   for (size_t i = 0; i < outer.nodes.size(); ++i) {
     ScalarNode node = outer.nodes[i];
     if (node.op == ScalarOp::input && node.index == slot) {
-      moved[i] = inner_moved[static_cast<size_t>(replaced)];
+      moved[i] = inner_moved[replaced];
       continue;
     }
     if (node.op == ScalarOp::input && node.index > slot) --node.index;
     moved[i] = rebuild(result, node, moved);
   }
-  for (int output : outer.outputs) result.outputs.push_back(moved[static_cast<size_t>(output)]);
+  for (int output : outer.outputs) result.outputs.push_back(moved[output]);
   return result;
 }
 

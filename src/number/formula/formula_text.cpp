@@ -17,7 +17,7 @@ constexpr size_t kMaxNodes = 1 << 20;
 
 std::string print_constant(const ScalarNode& node) {
   if (!is_float(node.type)) {
-    if (node.type == Scalar::u64) return fmt::format("{}", static_cast<uint64_t>(node.integer));
+    if (node.type == Scalar::u64) return fmt::format("{}", node.integer);
     return fmt::format("{}", node.integer);
   }
   return fmt::format("{}", node.real);  // shortest text that reads back exactly
@@ -110,7 +110,7 @@ class FormulaParser {
       expect(":");
       const Scalar scalar = type();
       pending.node = ScalarNode{ScalarOp::input, scalar};
-      pending.node.index = static_cast<int>(formula_.inputs.size());
+      pending.node.index = formula_.inputs.size();
       formula_.inputs.push_back(scalar);
       if (formula_.inputs.size() > kMaxNodes) fail("too many inputs");
       if (!unused) pending_.push_back(pending);
@@ -133,7 +133,7 @@ class FormulaParser {
     } else {
       for (int k = 0; k < scalar_op_info(*op).arity; ++k) {
         if (k > 0) expect(",");
-        pending.node.args[k] = static_cast<int>(node_number());
+        pending.node.args[k] = node_number();
       }
     }
     pending_.push_back(pending);
@@ -154,7 +154,7 @@ class FormulaParser {
       uint64_t value = 0;
       const auto [stop, status] = std::from_chars(begin, end, value);
       good = status == std::errc() && stop == end;
-      node.integer = static_cast<int64_t>(value);
+      node.integer = value;
     } else {
       const auto [stop, status] = std::from_chars(begin, end, node.integer);
       good = status == std::errc() && stop == end && wrap_to_scalar(node.type, node.integer) == node.integer;
@@ -166,12 +166,12 @@ class FormulaParser {
     if (accept("(")) {
       if (accept(")")) return;
       do {
-        formula_.outputs.push_back(static_cast<int>(node_number()));
+        formula_.outputs.push_back(node_number());
         if (formula_.outputs.size() > kMaxNodes) fail("too many outputs");
       } while (accept(","));
       expect(")");
     } else {
-      formula_.outputs.push_back(static_cast<int>(node_number()));
+      formula_.outputs.push_back(node_number());
     }
   }
 
@@ -187,7 +187,7 @@ class FormulaParser {
     for (const Pending* pending : order) {
       const ScalarNode& node = pending->node;
       for (int argument : node.args) {
-        if (argument >= static_cast<int>(formula_.nodes.size())) {
+        if (argument >= std::ssize(formula_.nodes)) {
           throw error_at(pending->place, fmt::format("%{} is used before it is defined", argument));
         }
       }
@@ -195,7 +195,7 @@ class FormulaParser {
       formula_.nodes.push_back(node);
     }
     for (int output : formula_.outputs) {
-      if (output >= static_cast<int>(formula_.nodes.size())) fail(fmt::format("output %{} is not defined", output));
+      if (output >= std::ssize(formula_.nodes)) fail(fmt::format("output %{} is not defined", output));
     }
   }
 
@@ -213,9 +213,9 @@ std::string print_formula(const Formula& f) {
   for (size_t i = 0; i < f.nodes.size(); ++i) {
     const ScalarNode& node = f.nodes[i];
     if (node.op != ScalarOp::input) continue;
-    int& slot = node_of_input[static_cast<size_t>(node.index)];
+    int& slot = node_of_input[node.index];
     LUMEN_CHECK(slot < 0, "input {} has two nodes", node.index);
-    slot = static_cast<int>(i);
+    slot = i;
     in_head[i] = true;
   }
   std::string text = "(";

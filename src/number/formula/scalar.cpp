@@ -69,9 +69,9 @@ uint16_t f32_to_f16(float x) {
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) {  // NaN: keep the upper payload bits, make it quiet
-    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu));
+    return sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu);
   }
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65520 and above round to Inf
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and above round to Inf
   if (magnitude < 0x38800000u) {                                               // below 2^-14: subnormal
     if (magnitude < 0x33000000u) return sign;                                  // below 2^-25
     const auto exponent = static_cast<int>(magnitude >> 23);
@@ -80,11 +80,11 @@ uint16_t f32_to_f16(float x) {
     const uint32_t kept = fraction >> shift;
     const uint32_t rest = fraction & ((1u << shift) - 1);
     const uint32_t half = 1u << (shift - 1);
-    return static_cast<uint16_t>(sign | (kept + ((rest > half || (rest == half && (kept & 1))) ? 1u : 0u)));
+    return sign | (kept + ((rest > half || (rest == half && (kept & 1))) ? 1u : 0u));
   }
   const uint32_t rebased = magnitude - 0x38000000u;  // exponent bias 127 -> 15
   const uint32_t rounded = rebased + 0xfffu + ((rebased >> 13) & 1u);
-  return static_cast<uint16_t>(sign | (rounded >> 13));
+  return sign | (rounded >> 13);
 }
 
 float f16_to_f32(uint16_t bits) {
@@ -95,7 +95,7 @@ float f16_to_f32(uint16_t bits) {
     return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13) | (fraction ? 0x400000u : 0u));
   }
   if (exponent == 0) {
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    const float magnitude = fraction * 0x1p-24f;
     return sign ? -magnitude : magnitude;
   }
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
@@ -103,8 +103,8 @@ float f16_to_f32(uint16_t bits) {
 
 uint16_t f32_to_bf16(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return (bits >> 16) | 0x40u;
+  return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
 
 float bf16_to_f32(uint16_t bits) {

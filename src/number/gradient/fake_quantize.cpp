@@ -75,7 +75,7 @@ RoutineExpr rounded_to(const FieldType& t, RoutineExpr v) {
 }
 
 RoutineExpr stored(const Format& f, RoutineExpr code) {
-  const FieldType& t = f.fields[static_cast<size_t>(f.code_field)].type;
+  const FieldType& t = f.fields[f.code_field].type;
   if (t.is_float) return rounded_to(t, std::move(code));
   read::RangeAnalysis ranges(f.fields, f.tables);
   ranges.variables = {read::Range{0, static_cast<double>(f.block - 1)}};
@@ -111,7 +111,7 @@ class Lowering {
     Formula& formula = result_.formula;
     formula.inputs.push_back(Scalar::f32);
     for (const ElementField& x : result_.fields) {
-      formula.inputs.push_back(format_.fields[static_cast<size_t>(x.field)].type.register_type());
+      formula.inputs.push_back(format_.fields[x.field].type.register_type());
     }
     if (result_.uses_index) formula.inputs.push_back(Scalar::i32);
     const int output = node(y);
@@ -134,7 +134,7 @@ class Lowering {
   int slot_of(const RoutineExpr& e) const {
     for (size_t k = 0; k < result_.fields.size(); ++k) {
       if (result_.fields[k].field == e.slot && read::same_expression(result_.fields[k].index, e.args[0]))
-        return static_cast<int>(k);
+        return k;
     }
     return -1;
   }
@@ -149,9 +149,9 @@ class Lowering {
       case Kind::field:
         return f.input(1 + slot_of(e));
       case Kind::variable:
-        return f.input(1 + static_cast<int>(result_.fields.size()));
+        return f.input(1 + result_.fields.size());
       case Kind::table: {
-        const FormatTable& t = format_.tables[static_cast<size_t>(e.slot)];
+        const FormatTable& t = format_.tables[e.slot];
         if (t.values.size() > kLargestTable) {
           failed_ = true;
           return f.constant(e.type, 0);
@@ -177,7 +177,7 @@ class Lowering {
       return is_float(t.type) ? f.constant(t.type, value) : f.integer(t.type, static_cast<int64_t>(value));
     }
     const size_t middle = first + (last - first) / 2;
-    const int below = f.op(ScalarOp::lt_, index, f.integer(f.type(index), static_cast<int64_t>(middle)));
+    const int below = f.op(ScalarOp::lt_, index, f.integer(f.type(index), middle));
     const int low = entry(t, index, first, middle);
     const int high = entry(t, index, middle, last);
     return f.op(ScalarOp::select_, below, low, high);

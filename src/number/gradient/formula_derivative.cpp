@@ -21,18 +21,18 @@ class Differential {
     for (size_t i = 0; i < count; ++i) {
       // Builders append to result_.nodes; the first `count` stay where they are.
       const ScalarNode node = result_.nodes[i];
-      by_node_[i] = rule(static_cast<int>(i), node);
+      by_node_[i] = rule(i, node);
     }
   }
 
   Formula take(int output) {
-    const int d = by_node_[static_cast<size_t>(output)];
+    const int d = by_node_[output];
     result_.outputs = {d >= 0 ? d : result_.constant(result_.type(output), 0.0)};
     return simplify_formula(result_);
   }
 
  private:
-  int of(int node) const { return node < 0 ? -1 : by_node_[static_cast<size_t>(node)]; }
+  int of(int node) const { return node < 0 ? -1 : by_node_[node]; }
   int constant(int like, double value) { return result_.constant(result_.type(like), value); }
   int op(ScalarOp which, int a, int b = -1, int c = -1) { return result_.op(which, a, b, c); }
   int times(int d, int factor) { return d < 0 ? -1 : op(ScalarOp::mul_, d, factor); }
@@ -177,9 +177,9 @@ class Differential {
 };
 
 Formula differentiate(const Formula& f, int k, int slot, bool straight_through) {
-  LUMEN_CHECK(k >= 0 && k < static_cast<int>(f.outputs.size()), "output {}", k);
-  LUMEN_CHECK(slot >= 0 && slot < static_cast<int>(f.inputs.size()), "input {}", slot);
-  const int output = f.outputs[static_cast<size_t>(k)];
+  LUMEN_CHECK(k >= 0 && k < std::ssize(f.outputs), "output {}", k);
+  LUMEN_CHECK(slot >= 0 && slot < std::ssize(f.inputs), "input {}", slot);
+  const int output = f.outputs[k];
   LUMEN_CHECK(is_float(f.type(output)), "derivative of a {}", scalar_name(f.type(output)));
   return Differential(f, slot, straight_through).take(output);
 }

@@ -19,7 +19,7 @@ class Reader {
  public:
   Reader(const Format& f, std::span<const uint8_t> blob, int64_t rows, int64_t columns)
       : format_(f), blob_(blob), columns_(columns), layout_(blob_layout(f, rows, columns)) {
-    if (static_cast<int64_t>(blob.size()) < layout_.total) {
+    if (std::ssize(blob) < layout_.total) {
       throw user_error("{} bytes for a tensor of {} x {} in format {}", blob.size(), rows, columns, f.name);
     }
   }
@@ -39,7 +39,7 @@ class Reader {
   }
 
   double field(int slot, int64_t index, int64_t row, int64_t column) const {
-    const Field& field = format_.fields[static_cast<size_t>(slot)];
+    const Field& field = format_.fields[slot];
     const int64_t bytes[kLevels] = {format_.block_bytes, format_.row_bytes, format_.tile_bytes, format_.tensor_bytes};
     const auto level = static_cast<size_t>(field.level);
     const uint8_t* at = blob_.data() + layout_.section[level] + record(field.level, row, column) * bytes[level];
@@ -61,13 +61,13 @@ struct Ends {
 
 Ends ends_of(const Format& f, const FormatFacts& facts) {
   if (facts.affine && !facts.affine->q_is_table) {
-    return {static_cast<double>(facts.affine->q_min) - 0.5, static_cast<double>(facts.affine->q_max) + 0.5};
+    return {facts.affine->q_min - 0.5, facts.affine->q_max + 0.5};
   }
   std::vector<double> values;
   const Routine& decode = f.decode;
   LUMEN_CHECK(decode.has_result, "decode without result");
   if (f.code_field >= 0) {
-    const FieldType& type = f.fields[static_cast<size_t>(f.code_field)].type;
+    const FieldType& type = f.fields[f.code_field].type;
     constexpr int kEnumerable = 16;
     if (type.bits > kEnumerable) {
       if (!type.is_float) return {};
@@ -91,7 +91,7 @@ Ends ends_of(const Format& f, const FormatFacts& facts) {
 std::vector<float> straight_through_mask(const Format& f, std::span<const float> x, std::span<const uint8_t> blob,
                                          int64_t rows, int64_t columns) {
   const Reader reader(f, blob, rows, columns);
-  LUMEN_CHECK(static_cast<int64_t>(x.size()) == rows * columns, "{} values", x.size());
+  LUMEN_CHECK(std::ssize(x) == rows * columns, "{} values", x.size());
   const FormatFacts facts = facts_of(f);
   std::vector<float> mask(x.size(), 1.0F);
   if (!facts.scaled) return mask;  // no common scale, so nothing is clipped as a whole
@@ -117,19 +117,19 @@ std::vector<float> straight_through_mask(const Format& f, std::span<const float>
 
 std::vector<double> field_gradient(const Format& f, int field, std::span<const float> x, std::span<const uint8_t> blob,
                                    std::span<const float> dy, int64_t rows, int64_t columns) {
-  LUMEN_CHECK(field >= 0 && field < static_cast<int>(f.fields.size()), "field {}", field);
-  LUMEN_CHECK(x.size() == dy.size() && static_cast<int64_t>(x.size()) == rows * columns, "{} values", x.size());
+  LUMEN_CHECK(field >= 0 && field < std::ssize(f.fields), "field {}", field);
+  LUMEN_CHECK(x.size() == dy.size() && std::ssize(x) == rows * columns, "{} values", x.size());
   const Reader reader(f, blob, rows, columns);
   const auto fake = fake_quantize_formula(f);
   if (!fake) throw user_error("fields of format {} cannot be learned: its code is no straight line", f.name);
-  const Field& wanted = f.fields[static_cast<size_t>(field)];
+  const Field& wanted = f.fields[field];
   std::vector<Formula> slopes(fake->fields.size());
   for (size_t k = 0; k < slopes.size(); ++k) {
     if (fake->fields[k].field == field)
-      slopes[k] = straight_through_derivative(fake->formula, 0, static_cast<int>(k) + 1);
+      slopes[k] = straight_through_derivative(fake->formula, 0, k + 1);
   }
   const int64_t last = rows > 0 && columns > 0 ? reader.record(wanted.level, rows - 1, columns - 1) + 1 : 0;
-  std::vector<double> gradient(static_cast<size_t>(last * wanted.count), 0.0);
+  std::vector<double> gradient(last * wanted.count, 0.0);
   std::vector<ScalarValue> inputs(fake->formula.inputs.size()), slope(1);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < columns; ++column) {
@@ -142,7 +142,7 @@ std::vector<double> field_gradient(const Format& f, int field, std::span<const f
         auto nested = [&](int slot, int64_t index) { return reader.field(slot, index, row, column); };
         entries.push_back(evaluate_expression(f, e.index, i, nested).integer);
         const double value = reader.field(e.field, entries.back(), row, column);
-        inputs[1 + k] = f.fields[static_cast<size_t>(e.field)].type.is_float
+        inputs[1 + k] = f.fields[e.field].type.is_float
                             ? ScalarValue{value, 0}
                             : ScalarValue{0, static_cast<int64_t>(value)};
       }
@@ -151,7 +151,7 @@ std::vector<double> field_gradient(const Format& f, int field, std::span<const f
         if (fake->fields[k].field != field) continue;
         eval_formula(slopes[k], inputs, slope, true);
         const int64_t record = reader.record(wanted.level, row, column);
-        gradient[static_cast<size_t>(record * wanted.count + entries[k])] += slope[0].real * dy[at];
+        gradient[record * wanted.count + entries[k]] += slope[0].real * dy[at];
       }
     }
   }

@@ -13,7 +13,7 @@ constexpr size_t kMaxShared = 256;
 
 void collect_assigned(const std::vector<RoutineStmt>& body, std::vector<bool>& fields) {
   for (const RoutineStmt& s : body) {
-    if (s.kind == RoutineStmt::Kind::set_field) fields[static_cast<size_t>(s.slot)] = true;
+    if (s.kind == RoutineStmt::Kind::set_field) fields[s.slot] = true;
     collect_assigned(s.body, fields);
     collect_assigned(s.otherwise, fields);
   }
@@ -36,11 +36,11 @@ Engine::Engine(FormatRef f) : format(std::move(f)), plan(*format) {
     }
     records.emplace_back(*format, static_cast<Level>(level), plan);
   }
-  fresh.assign(static_cast<size_t>(plan.size), Cell{});
+  fresh.assign(plan.size, Cell{});
   for (size_t t = 0; t < format->tables.size(); ++t) {
     const FormatTable& table = format->tables[t];
     for (size_t k = 0; k < table.values.size(); ++k) {
-      Cell& cell = fresh[static_cast<size_t>(plan.table[t]) + k];
+      Cell& cell = fresh[plan.table[t] + k];
       if (is_float(table.type)) {
         cell.real = static_cast<float>(table.values[k]);
       } else {

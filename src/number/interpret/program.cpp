@@ -138,7 +138,7 @@ int32_t whole_from_float(float value) {
 }
 
 int64_t wrap32(int64_t value) {
-  return static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(value)));
+  return static_cast<int32_t>(value);
 }
 
 int64_t divide(Code code, int64_t a, int64_t b) {
@@ -160,7 +160,7 @@ int64_t nearest_whole(const FieldType& type, int64_t value) {
     const int64_t high = (int64_t{1} << (type.bits - 1)) - 1;
     return std::clamp(value, -high - 1, high);
   }
-  const int64_t high = static_cast<int64_t>((uint64_t{1} << type.bits) - 1);
+  const int64_t high = (uint64_t{1} << type.bits) - 1;
   // Registers of more than 32 bits are u64: what looks negative is large.
   if (type.bits > 32) return static_cast<uint64_t>(value) > static_cast<uint64_t>(high) ? high : value;
   return std::clamp<int64_t>(value, 0, high);
@@ -169,11 +169,11 @@ int64_t nearest_whole(const FieldType& type, int64_t value) {
 CellPlan::CellPlan(const Format& f) {
   for (const Field& x : f.fields) {
     field.push_back(size);
-    size += static_cast<int32_t>(x.count);
+    size += x.count;
   }
   for (const FormatTable& t : f.tables) {
     table.push_back(size);
-    size += static_cast<int32_t>(t.values.size());
+    size += t.values.size();
   }
 }
 
@@ -199,19 +199,19 @@ class Compiler {
   int32_t reserve(int64_t count) {
     LUMEN_CHECK(count < kMaxCells - plan_.size, "too many cells");
     const int32_t at = plan_.size;
-    plan_.size += static_cast<int32_t>(count);
+    plan_.size += count;
     return at;
   }
   size_t emit(Code code, int32_t to, int32_t a = 0, int32_t b = 0, int32_t c = 0) {
     program_.code_.push_back({code, to, a, b, c});
     return program_.code_.size() - 1;
   }
-  int32_t here() const { return static_cast<int32_t>(program_.code_.size()); }
+  int32_t here() const { return program_.code_.size(); }
 
   int32_t constant(const RoutineExpr& e) {
     const Cell cell = cell_of_constant(e);
     const auto key = std::make_pair(
-        is_float(e.type), is_float(e.type) ? static_cast<int64_t>(std::bit_cast<int32_t>(cell.real)) : cell.whole);
+        is_float(e.type), is_float(e.type) ? std::bit_cast<int32_t>(cell.real) : cell.whole);
     const auto [found, added] = constants_.emplace(key, 0);
     if (added) {
       found->second = reserve(1);
@@ -226,16 +226,16 @@ class Compiler {
       case RoutineExpr::Kind::constant:
         return constant(e);
       case RoutineExpr::Kind::variable:
-        return program_.variables_[static_cast<size_t>(e.slot)];
+        return program_.variables_[e.slot];
       case RoutineExpr::Kind::extent:
         if (program_.extent_cell_ < 0) program_.extent_cell_ = reserve(1);
         return program_.extent_cell_;
       case RoutineExpr::Kind::element:
-        return entry(program_.variables_[static_cast<size_t>(e.slot)], e.args[0], wanted);
+        return entry(program_.variables_[e.slot], e.args[0], wanted);
       case RoutineExpr::Kind::field:
-        return entry(plan_.field[static_cast<size_t>(e.slot)], e.args[0], wanted);
+        return entry(plan_.field[e.slot], e.args[0], wanted);
       case RoutineExpr::Kind::table:
-        return entry(plan_.table[static_cast<size_t>(e.slot)], e.args[0], wanted);
+        return entry(plan_.table[e.slot], e.args[0], wanted);
       case RoutineExpr::Kind::source: {
         const int32_t mark = depth_;
         const int32_t index = value(e.args[0]);
@@ -262,14 +262,14 @@ class Compiler {
     for (size_t k = 0; k < e.args.size(); ++k) other.types[k] = e.args[k].type;
     // The operands of a general operation stand behind each other.
     const int32_t block = reserve(3);
-    for (size_t k = 0; k < e.args.size(); ++k) emit(Code::move, block + static_cast<int32_t>(k), args[k]);
-    emit(Code::other, to, static_cast<int32_t>(program_.others_.size()), block);
+    for (size_t k = 0; k < e.args.size(); ++k) emit(Code::move, block + k, args[k]);
+    emit(Code::other, to, program_.others_.size(), block);
     program_.others_.push_back(other);
     return to;
   }
 
   int32_t entry(int32_t base, const RoutineExpr& index, int32_t wanted) {
-    if (index.kind == RoutineExpr::Kind::constant) return base + static_cast<int32_t>(index.integer);
+    if (index.kind == RoutineExpr::Kind::constant) return base + index.integer;
     const int32_t mark = depth_;
     const int32_t at = value(index);
     depth_ = mark;
@@ -281,8 +281,8 @@ class Compiler {
   // Temporaries are a stack: one is free again when the operation that used it was emitted.
   int32_t target(int32_t wanted) {
     if (wanted >= 0) return wanted;
-    if (depth_ == static_cast<int32_t>(temporaries_.size())) temporaries_.push_back(reserve(1));
-    return temporaries_[static_cast<size_t>(depth_++)];
+    if (depth_ == std::ssize(temporaries_)) temporaries_.push_back(reserve(1));
+    return temporaries_[depth_++];
   }
 
   void statements(const std::vector<RoutineStmt>& body) {
@@ -295,13 +295,13 @@ class Compiler {
   void statement(const RoutineStmt& s) {
     switch (s.kind) {
       case RoutineStmt::Kind::set: {
-        const int32_t to = program_.variables_[static_cast<size_t>(s.slot)];
+        const int32_t to = program_.variables_[s.slot];
         const int32_t from = value(s.value, to);
         if (from != to) emit(Code::move, to, from);
         return;
       }
       case RoutineStmt::Kind::set_element: {
-        const int32_t base = program_.variables_[static_cast<size_t>(s.slot)];
+        const int32_t base = program_.variables_[s.slot];
         const int32_t from = value(s.value);
         const int32_t index = value(s.index);
         emit(Code::store, base, index, from);
@@ -310,7 +310,7 @@ class Compiler {
       case RoutineStmt::Kind::set_field: {
         const int32_t from = value(s.value);
         const int32_t index = value(s.index);
-        emit(Code::store_field, s.slot, index, from, plan_.field[static_cast<size_t>(s.slot)]);
+        emit(Code::store_field, s.slot, index, from, plan_.field[s.slot]);
         return;
       }
       case RoutineStmt::Kind::loop:
@@ -323,14 +323,14 @@ class Compiler {
   }
 
   void loop(const RoutineStmt& s) {
-    const int32_t counter = program_.variables_[static_cast<size_t>(s.slot)];
+    const int32_t counter = program_.variables_[s.slot];
     const int32_t from = value(s.from);
     emit(Code::move, counter, from);
     const int32_t to = value(s.to);  // a constant or the extent: a cell of its own
     const size_t start = emit(Code::loop_start, 0, counter, to);
     const int32_t first = here();
     statements(s.body);
-    emit(Code::loop_next, first, counter, to, static_cast<int32_t>(s.step));
+    emit(Code::loop_next, first, counter, to, s.step);
     program_.code_[start].to = here();
   }
 
@@ -528,13 +528,13 @@ void Program::run(Cell* cells, const float* const sources[2], int64_t extent, co
         to = a.whole != 0 ? b : cells[i.c];
         break;
       case Code::to_float:
-        to.real = static_cast<float>(a.whole);
+        to.real = a.whole;
         break;
       case Code::to_whole:
         to.whole = whole_from_float(a.real);
         break;
       case Code::other: {
-        const Other& o = others_[static_cast<size_t>(i.a)];
+        const Other& o = others_[i.a];
         const Cell* args = cells + i.b;
         ScalarValue values[3];
         for (int k = 0; k < scalar_op_info(o.node.op).arity; ++k) values[k] = value_in(args[k], o.types[k]);

@@ -96,7 +96,7 @@ class Program {
   // Runs. `sources`: x and w. Fields with a true entry in `supplied` are not overwritten.
   void run(Cell* cells, const float* const sources[2], int64_t extent, const std::vector<bool>& supplied) const;
 
-  int32_t cell_of(int variable) const { return variables_[static_cast<size_t>(variable)]; }
+  int32_t cell_of(int variable) const { return variables_[variable]; }
   int32_t result() const { return result_; }
 
  private:

@@ -36,7 +36,7 @@ void put_bits(uint8_t* record, int32_t bit, int count, uint64_t value) {
     const int offset = (bit + done) & 7;
     const int part = std::min(8 - offset, count - done);
     record[(bit + done) >> 3] =
-        static_cast<uint8_t>(record[(bit + done) >> 3] | ((value >> done) & ((1U << part) - 1)) << offset);
+        record[(bit + done) >> 3] | ((value >> done) & ((1U << part) - 1)) << offset;
     done += part;
   }
 }
@@ -47,11 +47,11 @@ Cell cell_from_code(const FieldType& type, uint64_t code) {
   Cell c{};
   if (!type.is_float) {
     if (type.is_signed && (code >> (type.bits - 1)) != 0 && type.bits < 64) code |= ~uint64_t{0} << type.bits;
-    c.whole = static_cast<int64_t>(code);
+    c.whole = code;
   } else if (is_type(type, 32, 23, 127)) {
     c.real = std::bit_cast<float>(static_cast<uint32_t>(code));
   } else if (is_type(type, 16, 10, 15)) {
-    c.real = f16_to_f32(static_cast<uint16_t>(code));
+    c.real = f16_to_f32(code);
   } else {
     c.real = static_cast<float>(field_decode(type, code));
   }
@@ -65,7 +65,7 @@ uint64_t code_from_cell(const FieldType& type, const Cell& cell) {
     return field_encode(type, cell.real);
   }
   const uint64_t mask = type.bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << type.bits) - 1;
-  return static_cast<uint64_t>(nearest_whole(type, cell.whole)) & mask;
+  return nearest_whole(type, cell.whole) & mask;
 }
 
 Records::Records(const Format& f, Level level, const CellPlan& plan) {

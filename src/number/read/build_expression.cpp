@@ -66,8 +66,8 @@ std::optional<RoutineBuilder::Array> RoutineBuilder::array_named(std::string_vie
     }
     if (kept_locals_) {
       const auto found = kept_locals_->find(std::string(text));
-      if (found != kept_locals_->end() && kept_fit_->variables[static_cast<size_t>(found->second)].extent > 0) {
-        const RoutineVariable& from = kept_fit_->variables[static_cast<size_t>(found->second)];
+      if (found != kept_locals_->end() && kept_fit_->variables[found->second].extent > 0) {
+        const RoutineVariable& from = kept_fit_->variables[found->second];
         const int slot = new_variable(from.name, from.type, from.extent);
         kept_->push_back({found->second, slot, -1});
         Binding b;
@@ -97,8 +97,8 @@ RoutineExpr RoutineBuilder::name(const lang::Expr& e) {
     if (const auto found = context_.parameters.find(e.text); found != context_.parameters.end()) return found->second;
     if (kept_locals_) {
       const auto found = kept_locals_->find(e.text);
-      if (found != kept_locals_->end() && kept_fit_->variables[static_cast<size_t>(found->second)].extent == 0) {
-        const RoutineVariable& from = kept_fit_->variables[static_cast<size_t>(found->second)];
+      if (found != kept_locals_->end() && kept_fit_->variables[found->second].extent == 0) {
+        const RoutineVariable& from = kept_fit_->variables[found->second];
         const int slot = new_variable(from.name, from.type);
         kept_->push_back({found->second, slot, -1});
         Binding b;
@@ -191,7 +191,7 @@ int64_t RoutineBuilder::array_length(const Array& a) const {
     case Array::Kind::field:
       return context_.format.fields[slot].count;
     case Array::Kind::table:
-      return static_cast<int64_t>(context_.format.tables[slot].values.size());
+      return context_.format.tables[slot].values.size();
     case Array::Kind::none:
       break;
   }
@@ -238,9 +238,9 @@ RoutineExpr RoutineBuilder::read_array(const Array& a, RoutineExpr index, const 
       break;
     case Array::Kind::table:
       if (is_constant(index) && index.integer >= 0 &&
-          index.integer < static_cast<int64_t>(context_.format.tables[slot].values.size())) {
+          index.integer < std::ssize(context_.format.tables[slot].values)) {
         const FormatTable& t = context_.format.tables[slot];
-        const double value = t.values[static_cast<size_t>(index.integer)];
+        const double value = t.values[index.integer];
         return is_float(t.type) ? float_constant(value) : integer_constant(static_cast<int64_t>(value));
       }
       e.kind = RoutineExpr::Kind::table;

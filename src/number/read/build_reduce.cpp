@@ -138,7 +138,7 @@ RoutineExpr RoutineBuilder::reduce(const lang::Expr& e) {
   for (size_t k = 0; k < e.vars.size(); ++k) {
     limits.push_back(bounds_of(e, k));
     if (limits[k].trips) {
-      multiplier_ *= static_cast<double>(*limits[k].trips);
+      multiplier_ *= *limits[k].trips;
     } else {
       ++extents;
       if (++extent_loops_ > 1) throw error_at(e.place, "a loop over len(x) cannot stand inside another one");

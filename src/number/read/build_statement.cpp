@@ -107,13 +107,13 @@ void RoutineBuilder::var(const lang::Stmt& s) {
   }
   spend(s.place, extent.integer / 16);
   const int slot = new_variable(s.names[0], Scalar::f32, extent.integer);
-  untyped_array_[static_cast<size_t>(slot)] = true;
+  untyped_array_[slot] = true;
   b.array = {Array::Kind::local, slot};
   bind(s.names[0], b, s.place);
   if (!s.value) return;
   RoutineExpr value = in_variable("start", to_run_time(expression(*s.value)));
-  routine_.variables[static_cast<size_t>(slot)].type = value.type;
-  untyped_array_[static_cast<size_t>(slot)] = false;
+  routine_.variables[slot].type = value.type;
+  untyped_array_[slot] = false;
   const int counter = new_variable("j", Scalar::i32);
   RoutineStmt fill{RoutineStmt::Kind::set_element};
   fill.slot = slot;
@@ -216,7 +216,7 @@ void RoutineBuilder::loop(const lang::Stmt& s) {
   Body* const outer = out_;
   const double before = multiplier_;
   if (b.trips) {
-    multiplier_ *= static_cast<double>((*b.trips + step - 1) / step);
+    multiplier_ *= (*b.trips + step - 1) / step;
   } else if (++extent_loops_ > 1) {
     throw error_at(s.place, "a loop over len(x) cannot stand inside another one");
   }

@@ -142,10 +142,10 @@ std::vector<KeptLocal> kept_in(const std::vector<KeptLocal>& kept, const Routine
                                const std::map<std::string, int>& locals, const lang::Function& source) {
   std::vector<KeptLocal> result;
   for (const KeptLocal& k : kept) {
-    const RoutineVariable& wanted = code.variables[static_cast<size_t>(k.code_variable)];
+    const RoutineVariable& wanted = code.variables[k.code_variable];
     const auto found = locals.find(wanted.name);
-    if (found == locals.end() || fit.variables[static_cast<size_t>(found->second)].type != wanted.type ||
-        fit.variables[static_cast<size_t>(found->second)].extent != wanted.extent) {
+    if (found == locals.end() || fit.variables[found->second].type != wanted.type ||
+        fit.variables[found->second].extent != wanted.extent) {
       throw error_at(source.place, fmt::format("'code' reads '{}', which this fit does not define alike", wanted.name));
     }
     result.push_back({found->second, k.code_variable, field_assigned_from(fit.body, found->second)});
@@ -215,7 +215,7 @@ void read_routines(FormatContext& context, const lang::FormatDecl& d) {
   if (const lang::Function* code = routine_named(d, "code", 0)) {
     if (f.fit[0] && assigns(f.fit[0]->body, f.code_field)) {
       throw error_at(code->place,
-                     fmt::format("'fit' and 'code' both write '{}'", f.fields[static_cast<size_t>(f.code_field)].name),
+                     fmt::format("'fit' and 'code' both write '{}'", f.fields[f.code_field].name),
                      "keep one of them; only fit(x, w) may choose codes beside 'code'");
     }
     RoutineBuilder builder(context, RoutineBuilder::Role::code, Level::block);

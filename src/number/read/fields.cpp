@@ -28,7 +28,7 @@ FieldType integer_type(bool is_signed, int64_t bits, const Place& place) {
   }
   FieldType t;
   t.is_signed = is_signed;
-  t.bits = static_cast<int>(bits);
+  t.bits = bits;
   return t;
 }
 
@@ -83,7 +83,7 @@ FieldType read_float_type(FormatContext& context, const lang::TypeExpr& type, bo
     throw error_at(type.place, fmt::format("values from 2^{} to 2^{} do not fit f32", smallest, largest),
                    "change the bias");
   }
-  return float_type(has_sign, static_cast<int>(exponent), static_cast<int>(mantissa), static_cast<int>(bias), kind);
+  return float_type(has_sign, exponent, mantissa, bias, kind);
 }
 
 Level level_of(std::string_view text) {
@@ -113,10 +113,10 @@ LayoutPiece read_piece(FormatContext& context, const lang::LayoutPiece& p, const
   }
   piece.bits = width;
   if (p.bits_from) {
-    piece.value_bit = static_cast<int>(whole(p.bits_from, "the first bit of a piece", 0, width - 1));
+    piece.value_bit = whole(p.bits_from, "the first bit of a piece", 0, width - 1);
     const int64_t last =
         p.bits_to ? whole(p.bits_to, "the last bit of a piece", piece.value_bit, width - 1) : piece.value_bit;
-    piece.bits = static_cast<int>(last) - piece.value_bit + 1;
+    piece.bits = last - piece.value_bit + 1;
   }
   piece.base = running;
   if (p.byte || p.bit) {
@@ -180,7 +180,7 @@ void read_layout(FormatContext& context, const lang::FieldDecl& d, Field& field,
 
 void mark_places(const lang::FieldDecl& d, const Field& field, std::vector<bool>& used) {
   const int64_t end = field.layout.end_bit();
-  if (static_cast<int64_t>(used.size()) < end) used.resize(static_cast<size_t>(end), false);
+  if (std::ssize(used) < end) used.resize(end, false);
   for (const LayoutPiece& piece : field.layout.pieces) {
     for (int64_t i = piece.first; i < piece.first + piece.count; ++i) {
       const int64_t bit = piece.bit_of(i);
@@ -206,8 +206,8 @@ void find_code_field(FormatContext& context, const lang::FormatDecl& declaration
   std::vector<int> marked, fitting;
   for (size_t k = 0; k < f.fields.size(); ++k) {
     if (f.fields[k].level != Level::block || f.fields[k].count != f.block) continue;
-    fitting.push_back(static_cast<int>(k));
-    if (declaration.fields[k].level == "element") marked.push_back(static_cast<int>(k));
+    fitting.push_back(k);
+    if (declaration.fields[k].level == "element") marked.push_back(k);
   }
   const std::vector<int>& candidates = marked.empty() ? fitting : marked;
   if (candidates.size() != 1) {

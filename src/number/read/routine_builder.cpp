@@ -63,7 +63,7 @@ Routine RoutineBuilder::build(const lang::Function& f) {
     if (count != 1 && count != 2) refuse("write fit(x) or fit(x, w): x are the values, w their importance");
     for (size_t k = 0; k < count; ++k) source(k);
   }
-  routine_.parameters = static_cast<int>(ranges.size());
+  routine_.parameters = ranges.size();
 
   const bool gives = gives_result(f.body);
   if (role_ == Role::fit && gives)
@@ -79,7 +79,7 @@ Routine RoutineBuilder::build(const lang::Function& f) {
     if (role_ == Role::decode) {
       value = convert_to(std::move(value), Scalar::f32, f.place);
     } else {
-      const FieldType& type = context_.format.fields[static_cast<size_t>(context_.format.code_field)].type;
+      const FieldType& type = context_.format.fields[context_.format.code_field].type;
       value = type.is_float ? convert_to(std::move(value), Scalar::f32, f.place)
                             : to_integer(std::move(value), type.register_type(), f.place);
     }
@@ -107,11 +107,11 @@ RoutineExpr RoutineBuilder::constant(const lang::Expr& e) {
 int RoutineBuilder::new_variable(std::string_view name, Scalar type, int64_t extent) {
   routine_.variables.push_back({std::string(name), type, extent});
   untyped_array_.push_back(false);
-  return static_cast<int>(routine_.variables.size()) - 1;
+  return routine_.variables.size() - 1;
 }
 
 RoutineExpr RoutineBuilder::variable(int slot) const {
-  RoutineExpr e{RoutineExpr::Kind::variable, routine_.variables[static_cast<size_t>(slot)].type};
+  RoutineExpr e{RoutineExpr::Kind::variable, routine_.variables[slot].type};
   e.slot = slot;
   return e;
 }
@@ -137,7 +137,7 @@ RoutineExpr RoutineBuilder::in_variable(std::string_view name, RoutineExpr value
 
 void RoutineBuilder::spend(const Place& place, int64_t nodes) {
   nodes_ += nodes;
-  steps_ += static_cast<double>(nodes) * multiplier_;
+  steps_ += nodes * multiplier_;
   if (nodes_ > kMaxNodes) {
     throw error_at(place, fmt::format("the routine grows beyond {} operations after inlining", kMaxNodes),
                    "call fewer functions, or use loops");
@@ -173,17 +173,17 @@ void RoutineBuilder::bind(const std::string& name, Binding b, const Place& place
 void RoutineBuilder::check_indices(const Routine& r, const std::vector<Range>& parameters) {
   RangeAnalysis analysis(context_.format.fields, context_.format.tables);
   std::map<int, Range> given;
-  for (size_t k = 0; k < parameters.size(); ++k) given[static_cast<int>(k)] = parameters[k];
+  for (size_t k = 0; k < parameters.size(); ++k) given[k] = parameters[k];
   if (kept_) {
     for (const KeptLocal& kept : *kept_) {
-      given[kept.code_variable] = range_of_type(r.variables[static_cast<size_t>(kept.code_variable)].type);
+      given[kept.code_variable] = range_of_type(r.variables[kept.code_variable].type);
     }
   }
   analysis.analyse(r, given);
   for (const PendingIndex& p : pending_) {
     const Range range = analysis.of(p.index);
     const int64_t length = array_length(p.array);
-    const double last = length < 0 ? kExtent - 1 : static_cast<double>(length - 1);
+    const double last = length < 0 ? kExtent - 1 : length - 1;
     const bool first_only = range.low == 0 && range.high == 0;
     const bool inside =
         length < 0 ? first_only || (range.low >= 0 && range.high == last) : range.low >= 0 && range.high <= last;
@@ -202,17 +202,17 @@ void RoutineBuilder::check_indices(const Routine& r, const std::vector<Range>& p
 int RoutineBuilder::add_table(std::string name, Scalar type, std::vector<double> values, const Place& place) {
   auto& tables = context_.format.tables;
   for (size_t k = 0; k < tables.size(); ++k) {
-    if (tables[k].name == name) return static_cast<int>(k);
+    if (tables[k].name == name) return k;
   }
   if (tables.size() >= kMaxTables) throw error_at(place, fmt::format("a format uses at most {} tables", kMaxTables));
   tables.push_back({std::move(name), type, std::move(values)});
-  return static_cast<int>(tables.size()) - 1;
+  return tables.size() - 1;
 }
 
 int RoutineBuilder::table_slot(const lang::Table& t) {
   constexpr size_t kMaxEntries = 1 << 16;
   for (size_t k = 0; k < context_.format.tables.size(); ++k) {
-    if (context_.format.tables[k].name == t.name) return static_cast<int>(k);
+    if (context_.format.tables[k].name == t.name) return k;
   }
   const auto type = scalar_from_name(t.type.name);
   if (!type || *type == Scalar::boolean || *type == Scalar::f64 || scalar_bits(*type) > 32) {
@@ -233,7 +233,7 @@ int RoutineBuilder::table_slot(const lang::Table& t) {
     if (wrap_to_scalar(*type, value.integer) != value.integer) {
       throw error_at(v->place, fmt::format("{} does not fit {}", value.integer, t.type.name));
     }
-    values.push_back(static_cast<double>(value.integer));
+    values.push_back(value.integer);
   }
   return add_table(t.name, held, std::move(values), t.place);
 }

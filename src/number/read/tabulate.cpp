@@ -97,8 +97,8 @@ class Tabulation {
     std::vector<RoutineExpr> args;
     for (const RoutineExpr& a : e.args) args.push_back(at(a, entry, value));
     if (e.kind == Kind::table) {
-      const auto& values = format_.tables[static_cast<size_t>(e.slot)].values;
-      const double x = values[static_cast<size_t>(args[0].integer)];
+      const auto& values = format_.tables[e.slot].values;
+      const double x = values[args[0].integer];
       RoutineExpr number{Kind::constant, e.type};
       number.real = is_float(e.type) ? x : 0;
       number.integer = is_float(e.type) ? 0 : static_cast<int64_t>(x);
@@ -117,7 +117,7 @@ class Tabulation {
     for (int64_t value = low; value <= static_cast<int64_t>(range.high); ++value) {
       const RoutineExpr v = at(e, entry, value);
       if (!is_constant(v) || (floats && std::isnan(v.real))) return std::nullopt;
-      table.values.push_back(floats ? v.real : static_cast<double>(v.integer));
+      table.values.push_back(floats ? v.real : v.integer);
     }
     RoutineExpr index = entry;
     if (low != 0) {
@@ -126,7 +126,7 @@ class Tabulation {
       index = make_op(ScalarOp::sub_, {std::move(index), std::move(first)});
     }
     RoutineExpr out{Kind::table, e.type};
-    out.slot = static_cast<int>(format_.tables.size());
+    out.slot = format_.tables.size();
     out.args.push_back(std::move(index));
     format_.tables.push_back(std::move(table));
     changed_ = true;
@@ -147,7 +147,7 @@ void tabulate(Format& f) {
   Tabulation tabulation(f);
   Routine looked_up = f.decode;
   looked_up.body.clear();
-  looked_up.variables.resize(static_cast<size_t>(looked_up.parameters));
+  looked_up.variables.resize(looked_up.parameters);
   looked_up.result = tabulation.rewrite(*straight);
   if (tabulation.changed() && operations_of(looked_up) <= kGrowth * operations_of(f.decode)) {
     f.decode = std::move(looked_up);

@@ -115,7 +115,7 @@ void within_process_limits(HostRoom& room) {
   const auto below = [&](auto resource, int64_t used) {
     rlimit limit{};
     if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-    const auto most = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, static_cast<rlim_t>(kUnknown)));
+    const auto most = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, kUnknown));
     lower(room, most, most - used, "a limit of the process (ulimit)");
   };
   below(RLIMIT_AS, own_pages(0));
@@ -160,7 +160,7 @@ int64_t parse_amount(const std::string& text, const std::string& what) {
 }
 
 std::string print_amount(int64_t bytes) {
-  const double n = static_cast<double>(bytes);
+  const double n = bytes;
   if (n >= 0.1 * (1 << 30)) return fmt::format("{:.1f} GiB", n / (1 << 30));
   return fmt::format("{:.1f} MiB", n / (1 << 20));
 }

@@ -39,11 +39,11 @@ void* HostMemory::allocate(int64_t bytes) {
                               print_amount(available)),
                   "choose a smaller batch, context or format, or a machine with more memory");
   }
-  void* memory = ::mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     throw Error(Exit::hardware, fmt::format("the system refuses {} of memory", print_amount(size)),
                 "choose a smaller batch, context or format, or a machine with more memory");
-  if (size >= kHugePage) ::madvise(memory, static_cast<size_t>(size), MADV_HUGEPAGE);
+  if (size >= kHugePage) ::madvise(memory, size, MADV_HUGEPAGE);
   const std::scoped_lock lock(mutex_);
   blocks_[memory] = size;
   held_ += size;
@@ -56,7 +56,7 @@ void HostMemory::release(void* memory) {
   const std::scoped_lock lock(mutex_);
   const auto block = blocks_.find(memory);
   LUMEN_CHECK(block != blocks_.end(), "released memory that was not allocated here");
-  ::munmap(memory, static_cast<size_t>(block->second));
+  ::munmap(memory, block->second);
   held_ -= block->second;
   blocks_.erase(block);
 }
@@ -72,7 +72,7 @@ int64_t HostMemory::peak() const {
 }
 
 HostMemory::~HostMemory() {
-  for (const auto& [memory, size] : blocks_) ::munmap(memory, static_cast<size_t>(size));
+  for (const auto& [memory, size] : blocks_) ::munmap(memory, size);
 }
 
 }  // namespace lumen::run

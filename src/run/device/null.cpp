@@ -20,7 +20,7 @@ class NullDevice : public Device {
   void* allocate(int64_t bytes) override { return memory_.allocate(bytes); }
   void release(void* memory) override { memory_.release(memory); }
   void copy_in(void* to, const void* from, int64_t bytes) override {
-    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void copy_out(void* to, const void* from, int64_t bytes) override { copy_in(to, from, bytes); }
   DeviceMemory memory() const override { return {total_memory(), available_memory(), memory_.held(), memory_.peak()}; }

@@ -46,9 +46,9 @@ void put(Scalar type, float x, uint8_t* out) {
   } else if (is_float(type)) {
     bits = type == Scalar::bf16 ? f32_to_bf16(x) : f32_to_f16(x);
   } else {
-    bits = static_cast<uint64_t>(static_cast<int64_t>(x));
+    bits = static_cast<int64_t>(x);
   }
-  for (int i = 0; i < scalar_bytes(type); ++i) out[i] = static_cast<uint8_t>(bits >> (8 * i));
+  for (int i = 0; i < scalar_bytes(type); ++i) out[i] = bits >> (8 * i);
 }
 
 // Repeats `some` up to so many numbers.
@@ -94,7 +94,7 @@ void bind_drawn_inputs(Engine& engine, const Graph& g, const graph::Bindings& sy
     std::vector<float> some = drawn;
     for (float& x : some) {
       if (!type.element.format && !is_float(s)) {
-        x = static_cast<float>(chance() % static_cast<uint64_t>(std::max<int64_t>(1, picks->second)));
+        x = chance() % std::max<int64_t>(1, picks->second);
       } else if (type.shape.empty()) {
         x = kSmall;
       } else if (role == Role::parameter) {
@@ -102,17 +102,17 @@ void bind_drawn_inputs(Engine& engine, const Graph& g, const graph::Bindings& sy
       }
     }
     if (type.element.format) {
-      const std::vector<float> all = repeated(some, static_cast<size_t>(count));
+      const std::vector<float> all = repeated(some, count);
       const std::vector<uint8_t> blob = engine.encode(type.element.format, all.data(), count / columns, columns);
-      tensor->upload(blob.data(), static_cast<int64_t>(blob.size()));
+      tensor->upload(blob.data(), blob.size());
       continue;
     }
-    std::vector<uint8_t> bytes(some.size() * static_cast<size_t>(scalar_bytes(s)));
+    std::vector<uint8_t> bytes(some.size() * scalar_bytes(s));
     if (s == Scalar::f32)
       std::memcpy(bytes.data(), some.data(), bytes.size());
     else
-      for (size_t i = 0; i < some.size(); ++i) put(s, some[i], &bytes[i * static_cast<size_t>(scalar_bytes(s))]);
-    const auto piece = static_cast<int64_t>(bytes.size());
+      for (size_t i = 0; i < some.size(); ++i) put(s, some[i], &bytes[i * scalar_bytes(s)]);
+    const auto piece = std::ssize(bytes);
     for (int64_t at = 0; at < tensor->bytes();
          at += piece)  // they repeat, and may be more than the host has memory for
       engine.device().copy_in(static_cast<uint8_t*>(tensor->data()) + at, bytes.data(),

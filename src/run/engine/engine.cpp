@@ -110,15 +110,15 @@ int64_t Engine::arena_bytes(const graph::Graph& g, const CompileOptions& options
 }
 
 std::vector<uint8_t> Engine::encode(const FormatRef& f, const float* x, int64_t rows, int64_t columns) {
-  std::vector<uint8_t> blob(static_cast<size_t>(blob_layout(*f, rows, columns).total));
+  std::vector<uint8_t> blob(blob_layout(*f, rows, columns).total);
   if (rows == 0 || columns == 0) return blob;
   state_->convert(synth::synthesize_encode(*f, rows, columns, device().machine()), x, rows * columns * 4, blob.data(),
-                  static_cast<int64_t>(blob.size()));
+                  blob.size());
   return blob;
 }
 
 std::vector<float> Engine::decode(const FormatRef& f, const uint8_t* blob, int64_t rows, int64_t columns) {
-  std::vector<float> x(static_cast<size_t>(rows * columns));
+  std::vector<float> x(rows * columns);
   if (x.empty()) return x;
   state_->convert(synth::synthesize_decode(*f, rows, columns, device().machine()), blob,
                   blob_layout(*f, rows, columns).total, x.data(), rows * columns * 4);

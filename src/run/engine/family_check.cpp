@@ -34,12 +34,12 @@ Type type_of(std::vector<int64_t> dims, Scalar scalar = Scalar::f32) {
 Tensor filled(const Type& type, uint32_t seed, int64_t limit) {
   Tensor t;
   t.type = type;
-  t.values.resize(static_cast<size_t>(graph::elements(type.shape).number()));
+  t.values.resize(graph::elements(type.shape).number());
   for (size_t i = 0; i < t.values.size(); ++i) {
-    const double u = static_cast<double>(graph::uniform_random(seed, 1, i));
+    const double u = graph::uniform_random(seed, 1, i);
     t.values[i] = limit > 0
-                      ? std::min<double>(std::floor(u * static_cast<double>(limit)), static_cast<double>(limit - 1))
-                      : static_cast<double>(static_cast<float>(2 * u - 1));
+                      ? std::min<double>(std::floor(u * limit), limit - 1)
+                      : static_cast<float>(2 * u - 1);
   }
   return t;
 }
@@ -147,13 +147,13 @@ CheckLine compare_with_oracle(Engine& engine, const std::string& what, const Gra
   for (const auto& [name, t] : inputs) {
     const auto device = std::make_shared<DeviceTensor>(engine.device(), t.type);
     const std::vector<uint8_t> bytes = bytes_of(t);
-    device->upload(bytes.data(), static_cast<int64_t>(bytes.size()));
+    device->upload(bytes.data(), bytes.size());
     program->bind(name, device);
   }
   program->run();
   const Tensor& want = expected[result_index];
   std::vector<float> got(want.values.size());
-  program->result(g.result_names[result_index])->download(got.data(), static_cast<int64_t>(got.size() * sizeof(float)));
+  program->result(g.result_names[result_index])->download(got.data(), got.size() * sizeof(float));
   double largest = 0, worst = 0;
   for (const double v : want.values) largest = std::max(largest, std::abs(v));
   for (size_t i = 0; i < got.size(); ++i) {

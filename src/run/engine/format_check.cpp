@@ -21,20 +21,20 @@ using graph::Type;
 using graph::ValueId;
 
 float normal(uint32_t seed, uint64_t i) {
-  const double u = 1.0 - static_cast<double>(graph::uniform_random(seed, 1, 2 * i));
+  const double u = 1.0 - graph::uniform_random(seed, 1, 2 * i);
   const double v = graph::uniform_random(seed, 1, 2 * i + 1);
   return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
 }
 
 std::vector<float> gaussian_values(uint32_t seed, int64_t count) {
-  std::vector<float> x(static_cast<size_t>(count));
+  std::vector<float> x(count);
   for (size_t i = 0; i < x.size(); ++i) x[i] = normal(seed, i);
   return x;
 }
 
 // Student t with 3 degrees of freedom: a normal over the root of a mean of three squares.
 std::vector<float> heavy_values(uint32_t seed, int64_t count) {
-  std::vector<float> x(static_cast<size_t>(count));
+  std::vector<float> x(count);
   for (size_t i = 0; i < x.size(); ++i) {
     const double a = normal(seed + 1, 3 * i), b = normal(seed + 1, 3 * i + 1), c = normal(seed + 1, 3 * i + 2);
     x[i] = static_cast<float>(normal(seed, i) / std::sqrt((a * a + b * b + c * c) / 3 + 1e-9));
@@ -136,7 +136,7 @@ std::vector<CheckLine> check_codec(const Format& f) {
   const double drift = relative_error(y, again);
   // Formats with a fitted scale may settle on another scale at the second pass, but must not run away.
   add("codec: encoding again stays", drift <= std::max(1e-6, error), fmt::format("relative change {:.2e}", drift));
-  const std::vector<float> zeros(static_cast<size_t>(rows * columns), 0.0F);
+  const std::vector<float> zeros(rows * columns, 0.0F);
   const std::vector<float> zeros_back = decode(f, encode(f, zeros, rows, columns), rows, columns);
   double largest = 0;
   for (float v : zeros_back) largest = std::max(largest, std::abs(static_cast<double>(v)));
@@ -146,7 +146,7 @@ std::vector<CheckLine> check_codec(const Format& f) {
   bool single = true;
   for (int64_t c = 0; c < std::min<int64_t>(columns, 40); ++c) {
     const float one = decode_at(f, blob, rows, columns, rows - 1, c);
-    const float all = y[static_cast<size_t>((rows - 1) * columns + c)];
+    const float all = y[(rows - 1) * columns + c];
     single = single && std::memcmp(&one, &all, sizeof one) == 0;
   }
   add("codec: single elements agree", single, "");
@@ -158,7 +158,7 @@ std::vector<CheckLine> check_kernels(Engine& engine, const FormatRef& f) {
   const std::string machine = engine.device().machine().name;
   const int64_t k = columns_for(*f), n = 17, rows = 3;
   const std::vector<float> w = gaussian_values(5, n * k);
-  std::vector<uint8_t> blob(static_cast<size_t>(blob_layout(*f, n, k).total));
+  std::vector<uint8_t> blob(blob_layout(*f, n, k).total);
   // One failing kernel must not hide the others.
   const auto guarded = [&](const std::string& what, const auto& check) {
     try {

@@ -46,7 +46,7 @@ loop::Kernel f32_kernel(double* work) {
       b.store(out, all, b.mul(b.add(b.mul(block, b.i64(kLanes)), lane), b.i64(4)));
     });
   });
-  *work = 2.0 * 4 * kChains * static_cast<double>(kSteps * kBlocks * kLanes);
+  *work = 2.0 * 4 * kChains * (kSteps * kBlocks * kLanes);
   return b.finish();
 }
 
@@ -64,9 +64,9 @@ BlockTile tile_of(const machine::Machine& m, const MatrixRow& r) {
 }
 
 loop::Kernel product_kernel(const machine::Machine& m, const BlockTile& tile, const std::string& name, double* work) {
-  const double once = static_cast<double>(tile.m() * tile.n() * tile.stage_k);
+  const double once = tile.m() * tile.n() * tile.stage_k;
   const int64_t rounds = std::max<int64_t>(8, static_cast<int64_t>(kProducts / once) / kBlocks);
-  *work = 2 * once * static_cast<double>(rounds * kBlocks);
+  *work = 2 * once * (rounds * kBlocks);
   Builder b("ceiling_" + name);
   const int64_t left = BlockProduct::panel_bytes(m, tile, Side::a), right = BlockProduct::panel_bytes(m, tile, Side::b);
   const BufferId in = b.param("in", left + right, false), out = b.param("out", kBlocks * tile.lanes() * 4, true);

@@ -31,7 +31,7 @@ std::optional<int64_t> matrix_number(const std::string& pattern, const std::stri
 Weight matrix_of(const Weight& w, int64_t number) {
   const graph::Shape shape(w.type.shape.begin() + 1, w.type.shape.end());
   const auto count = static_cast<size_t>(graph::elements(shape).number());
-  return f32_weight(shape, w.f32().subspan(static_cast<size_t>(number) * count, count));
+  return f32_weight(shape, w.f32().subspan(number * count, count));
 }
 
 AdapterPart matrix_of(const AdapterPart& part, int64_t number) {
@@ -51,7 +51,7 @@ AdapterPart stack_matrices(const Parameter& p, const std::map<int64_t, AdapterPa
   int64_t rank = 0;
   for (const auto& [number, one] : matrices) {
     rank = std::max(rank, one.rank());
-    if (one.magnitude.has_value() != magnitudes || (magnitudes && static_cast<int64_t>(matrices.size()) != count))
+    if (one.magnitude.has_value() != magnitudes || (magnitudes && std::ssize(matrices) != count))
       throw user_error("{}: some of the {} matrices of parameter {} have magnitudes, others have none", file, count,
                        p.name);
   }

@@ -41,7 +41,7 @@ class OneWeight {
     for (const std::string& name : program->input_names()) program->bind(name, bound_.at(name));
     program->run();
     std::vector<float> out(count);
-    program->result(kResult)->download(out.data(), static_cast<int64_t>(count * sizeof(float)));
+    program->result(kResult)->download(out.data(), count * sizeof(float));
     return out;
   }
 

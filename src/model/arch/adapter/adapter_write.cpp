@@ -132,7 +132,7 @@ class Folder {
     Target t;
     t.looked_up = is_looked_up(p);
     t.transposed = p.hf_transposed;
-    t.alpha = tidy(part.scale * (adapter_.by_root ? std::sqrt(part.rank()) : static_cast<double>(part.rank())));
+    t.alpha = tidy(part.scale * (adapter_.by_root ? std::sqrt(part.rank()) : part.rank()));
     if (t.looked_up) part.a = transposed(part.a);
     if (p.hf_halves > 0) {
       pairs_to_halves(part.b, p.hf_halves, p.hf_turned);
@@ -280,7 +280,7 @@ void write_adapter_gguf(const Model& model, const Adapter& adapter, const std::f
   std::vector<double> alphas;
   for (const auto& [name, part] : adapter.parts) {
     const AdapterPart& own = parts.emplace(name, with_positive_scale(part)).first->second;
-    alphas.push_back(tidy(own.scale * static_cast<double>(own.rank())));
+    alphas.push_back(tidy(own.scale * own.rank()));
   }
   // One alpha serves all; what another one asks for is a factor of B.
   const auto alpha = static_cast<float>(most_frequent(alphas));
@@ -295,7 +295,7 @@ void write_adapter_gguf(const Model& model, const Adapter& adapter, const std::f
     if (found == parts.end()) continue;
     const AdapterPart& part = found->second;
     Weight b = part.b;
-    if (const double factor = part.scale * static_cast<double>(part.rank()) / alpha; std::abs(factor - 1) > 1e-7) {
+    if (const double factor = part.scale * part.rank() / alpha; std::abs(factor - 1) > 1e-7) {
       std::vector<float> values(b.f32().begin(), b.f32().end());
       for (float& v : values) v = static_cast<float>(v * factor);
       b = f32_weight(b.type.shape, values);

@@ -122,7 +122,7 @@ bool PackedCheckpoint::holds(const TensorFile& file, const std::string& weight) 
 int64_t PackedCheckpoint::stored_bytes(const TensorFile& file, const std::string& weight) const {
   const std::string module = module_of(weight);
   int64_t bytes = 0;
-  for (const Field& f : fields_) bytes += static_cast<int64_t>(file.get(module + f.tensor).data.size());
+  for (const Field& f : fields_) bytes += file.get(module + f.tensor).data.size();
   return bytes;
 }
 
@@ -173,9 +173,9 @@ class PackedCheckpoint::Reader {
       }
       axes_.push_back(axis);
     }
-    if (static_cast<int64_t>(t_.data.size()) * 8 < t_.rows() * t_.columns() * word_bits_) throw wrong("is too short");
+    if (std::ssize(t_.data) * 8 < t_.rows() * t_.columns() * word_bits_) throw wrong("is too short");
     const int64_t per_word = std::max(word_bits_ / bits_, 1);
-    if (!f.order.empty() && static_cast<int64_t>(f.order.size()) > per_word) throw wrong("has too short words");
+    if (!f.order.empty() && std::ssize(f.order) > per_word) throw wrong("has too short words");
     columns_ = columns;
     if (!f.map.empty()) read_nested(file, module);
   }
@@ -206,7 +206,7 @@ class PackedCheckpoint::Reader {
   // The entry of a straight row.
   uint8_t straight_entry(int64_t row, int64_t column) const {
     const int64_t bit = row * axes_[1].words * word_bits_ + column * bits_;
-    return static_cast<uint8_t>(t_.data[static_cast<size_t>(bit >> 3)] >> (bit & 7) & ((1 << bits_) - 1));
+    return t_.data[bit >> 3] >> (bit & 7) & ((1 << bits_) - 1);
   }
 
   uint64_t entry(int64_t row, int64_t column) const {
@@ -216,7 +216,7 @@ class PackedCheckpoint::Reader {
     if (f_.packed.empty()) {
       const int64_t index = axes_.size() == 1 ? at[0] : at[0] * axes_[1].words + at[1];
       const uint64_t raw = read_bits(index * word_bits_, word_bits_);
-      return f_.map.empty() ? raw : nested(static_cast<int64_t>(raw), index);
+      return f_.map.empty() ? raw : nested(raw, index);
     }
     // The packed axis is a line of words, the first of which is `first`; the next are `stride` words apart.
     const size_t line = axes_[0].packed ? 0 : 1;
@@ -224,8 +224,8 @@ class PackedCheckpoint::Reader {
     const int64_t first = axes_.size() == 1 ? 0 : line == 1 ? at[0] * axes_[1].words : at[1];
     int64_t place = at[line];
     if (!f_.order.empty()) {
-      const auto group = static_cast<int64_t>(f_.order.size());
-      place = place / group * group + f_.order[static_cast<size_t>(place % group)];
+      const auto group = std::ssize(f_.order);
+      place = place / group * group + f_.order[place % group];
     }
     const auto bit_at = [&](int64_t bit) {
       return (first + bit / word_bits_ * stride) * word_bits_ + bit % word_bits_;
@@ -236,7 +236,7 @@ class PackedCheckpoint::Reader {
     } else {  // entries may begin in one word and end in the next
       for (int b = 0; b < bits_; ++b) value |= read_bits(bit_at(place * bits_ + b), 1) << b;
     }
-    return (value + static_cast<uint64_t>(f_.add)) & ((uint64_t{1} << bits_) - 1);
+    return (value + f_.add) & ((uint64_t{1} << bits_) - 1);
   }
 
  private:
@@ -267,7 +267,7 @@ class PackedCheckpoint::Reader {
   uint64_t read_bits(int64_t bit, int count) const {
     uint64_t out = 0;
     const auto byte = static_cast<size_t>(bit / 8);
-    LUMEN_CHECK(byte + static_cast<size_t>((bit % 8 + count + 7) / 8) <= t_.data.size());
+    LUMEN_CHECK(byte + (bit % 8 + count + 7) / 8 <= t_.data.size());
     const size_t bytes = std::min<size_t>(8, t_.data.size() - byte);
     std::memcpy(&out, t_.data.data() + byte, bytes);
     out >>= bit % 8;
@@ -287,7 +287,7 @@ class PackedCheckpoint::Reader {
     scale_ = floats(file.get(module + f_.scale));
     if (map_.size() < (size_t{1} << std::min(word_bits_, 16))) throw wrong("has codes without a value");
     const int64_t count = t_.rows() * t_.columns();
-    if (static_cast<int64_t>(scale_.size()) < (count + f_.per - 1) / f_.per) throw wrong("has too few scales");
+    if (std::ssize(scale_) < (count + f_.per - 1) / f_.per) throw wrong("has too few scales");
     const size_t colon = f_.offset.find(':');
     const std::string prefix = module + f_.offset.substr(0, std::min(f_.offset.find('*'), colon));
     for (const StoredTensor& t : file.tensors()) {
@@ -303,7 +303,7 @@ class PackedCheckpoint::Reader {
   }
 
   uint64_t nested(int64_t code, int64_t index) const {
-    const float value = map_[static_cast<size_t>(code)] * scale_[static_cast<size_t>(index / f_.per)] + offset_;
+    const float value = map_[code] * scale_[index / f_.per] + offset_;
     uint32_t bits = 0;
     std::memcpy(&bits, &value, sizeof bits);
     return bits;
@@ -361,13 +361,13 @@ namespace {
 
 // The bit of a record at which each entry of a field begins, where none lies across two bytes; empty otherwise.
 std::vector<int64_t> places_in_bytes(const lumen::Field& field) {
-  std::vector<int64_t> out(static_cast<size_t>(field.count), -1);
+  std::vector<int64_t> out(field.count, -1);
   for (const LayoutPiece& piece : field.layout.pieces) {
     if (piece.value_bit != 0 || piece.bits != field.type.bits || piece.bits > 8) return {};
     for (int64_t i = piece.first; i < piece.first + piece.count; ++i) {
       const int64_t bit = piece.bit_of(i);
       if (bit % 8 + piece.bits > 8) return {};
-      out[static_cast<size_t>(i)] = bit;
+      out[i] = bit;
     }
   }
   return out;
@@ -422,7 +422,7 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
   if (columns % f.block != 0)
     throw user_error("{}: '{}' has {} columns, no multiple of {}", file_, weight, columns, f.block);
   const BlobLayout layout = blob_layout(f, rows, columns);
-  Room blob(static_cast<size_t>(layout.total));
+  Room blob(layout.total);
   for (size_t i = 0; i < fields_.size(); ++i) {
     const auto field =
         std::find_if(f.fields.begin(), f.fields.end(), [&](const auto& x) { return x.name == fields_[i].field; });

@@ -23,7 +23,7 @@ void move_rows(Weight& w, SourceOf source) {
   const auto move_section = [&](int64_t offset, int64_t stride) {
     for (int64_t r = 0; r < rows; ++r) {
       std::memcpy(moved.data() + offset + r * stride, old.data() + offset + source(r) * stride,
-                  static_cast<size_t>(stride));
+                  stride);
     }
   };
   if (w.is_f32()) {
@@ -59,7 +59,7 @@ std::string keys_of_value(const Family& family, const graph::Config& config, int
   };
   for (const ConfigKey& key : family.keys()) {
     const auto found = config.find(key.name);
-    if (key.is_float || key.is_bool || found == config.end() || found->second != static_cast<double>(value)) continue;
+    if (key.is_float || key.is_bool || found == config.end() || found->second != value) continue;
     if (!key.gguf.empty()) say(key.gguf.front());
     if (!key.hf.empty()) say(key.hf.front());
   }

@@ -12,9 +12,9 @@ namespace {
 
 // Rows of the whole that are this parameter's, group by group.
 std::vector<int64_t> rows_of(const Parameter& p, int64_t rows) {
-  std::vector<int64_t> out(static_cast<size_t>(rows));
+  std::vector<int64_t> out(rows);
   for (int64_t r = 0; r < rows; ++r)
-    out[static_cast<size_t>(r)] = r / p.hf_count * p.hf_of + p.hf_from + r % p.hf_count;
+    out[r] = r / p.hf_count * p.hf_of + p.hf_from + r % p.hf_count;
   return out;
 }
 
@@ -86,11 +86,11 @@ Weight whole_of(const Model& model, const std::vector<const Parameter*>& parts) 
     rows.push_back(with_columns(w, p->hf_columns && !p->hf_transposed ? 1 : w.columns()));
     all += rows.back().rows();
   }
-  std::vector<int64_t> source(static_cast<size_t>(all));
+  std::vector<int64_t> source(all);
   int64_t begin = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     const std::vector<int64_t> places = rows_of(*parts[i], rows[i].rows());
-    for (size_t r = 0; r < places.size(); ++r) source[static_cast<size_t>(places[r])] = begin + static_cast<int64_t>(r);
+    for (size_t r = 0; r < places.size(); ++r) source[places[r]] = begin + r;
     begin += rows[i].rows();
   }
   const graph::Shape flat = {graph::Dim(all), graph::Dim(rows.front().columns())};

@@ -163,11 +163,11 @@ class Taker {
       for (const std::string& joined : {p.hf_fused, p.hf_rows})
         if (!tensor && !joined.empty()) tensor = file_->find(joined);
     }
-    if (!tensor) return run::saturating_product(p.count(), static_cast<int64_t>(sizeof(float)));
+    if (!tensor) return run::saturating_product(p.count(), sizeof(float));
     if (stays || p.shape.size() < 2) return 0;
-    const double each = static_cast<double>(tensor->blob_bytes()) /
-                        std::max(1.0, static_cast<double>(tensor->rows()) * static_cast<double>(tensor->columns()));
-    return static_cast<int64_t>(std::min(9e18, each * static_cast<double>(p.count())));
+    const double each = tensor->blob_bytes() /
+                        std::max(1.0, tensor->rows() * static_cast<double>(tensor->columns()));
+    return static_cast<int64_t>(std::min(9e18, each * p.count()));
   }
 
   void require_room(const std::vector<Parameter>& parameters) const {

@@ -16,7 +16,7 @@ struct RowSection {
 };
 
 std::vector<RowSection> row_sections(const graph::Element& element, int64_t rows, int64_t columns) {
-  if (!element.format) return {{0, columns * static_cast<int64_t>(scalar_bytes(element.scalar))}};
+  if (!element.format) return {{0, columns * scalar_bytes(element.scalar)}};
   const Format& f = *element.format;
   if (f.tile_bytes > 0 || f.tensor_bytes > 0) {
     throw user_error("rows of a weight in format '{}' cannot be moved: its fields are shared between rows", f.name);
@@ -38,15 +38,15 @@ Weight empty_like(const Weight& w, const graph::Shape& shape) {
 
 Weight take_rows(const Weight& w, const graph::Shape& shape, std::span<const int64_t> source) {
   Weight out = empty_like(w, shape);
-  LUMEN_CHECK(out.rows() == static_cast<int64_t>(source.size()));
-  Room bytes(static_cast<size_t>(graph::byte_size(out.type)));
+  LUMEN_CHECK(out.rows() == std::ssize(source));
+  Room bytes(graph::byte_size(out.type));
   const auto from = row_sections(w.type.element, w.rows(), w.columns());
   const auto to = row_sections(w.type.element, out.rows(), out.columns());
   for (size_t s = 0; s < from.size(); ++s) {
     for (int64_t r = 0; r < out.rows(); ++r) {
       std::memcpy(bytes.data() + to[s].offset + r * to[s].stride,
-                  w.bytes.data() + from[s].offset + source[static_cast<size_t>(r)] * from[s].stride,
-                  static_cast<size_t>(to[s].stride));
+                  w.bytes.data() + from[s].offset + source[r] * from[s].stride,
+                  to[s].stride);
     }
   }
   out.bytes = std::move(bytes).bytes();
@@ -64,7 +64,7 @@ void RowStack::add(const Weight& part) {
   const auto to = row_sections(out_.type.element, out_.rows(), out_.columns());
   for (size_t s = 0; s < from.size(); ++s) {
     std::memcpy(room_->data() + to[s].offset + rows_ * to[s].stride, part.bytes.data() + from[s].offset,
-                static_cast<size_t>(part.rows() * to[s].stride));
+                part.rows() * to[s].stride);
   }
   rows_ += part.rows();
 }
@@ -104,7 +104,7 @@ Weight transposed(const Weight& w) {
   out.type = w.type;
   std::swap(out.type.shape[axes - 2], out.type.shape[axes - 1]);
   const int64_t rows = w.type.shape[axes - 2].number(), columns = w.columns(), count = w.rows() * columns;
-  Room bytes(static_cast<size_t>(count * size));
+  Room bytes(count * size);
   constexpr int64_t kSquare = 32;  // numbers whose lines stay in the nearest cache
   const int64_t bands = (rows + kSquare - 1) / kSquare, matrices = count == 0 ? 0 : count / (rows * columns);
 #pragma omp parallel for if (count > 65536)

@@ -82,9 +82,9 @@ std::string dtype_of_model(const Model& model) {
 }
 
 std::string size_label(int64_t weights) {
-  if (weights >= 1'000'000'000) return fmt::format("{:.3g}B", static_cast<double>(weights) / 1e9);
-  if (weights >= 1'000'000) return fmt::format("{:.3g}M", static_cast<double>(weights) / 1e6);
-  return fmt::format("{:.3g}K", static_cast<double>(weights) / 1e3);
+  if (weights >= 1'000'000'000) return fmt::format("{:.3g}B", weights / 1e9);
+  if (weights >= 1'000'000) return fmt::format("{:.3g}M", weights / 1e6);
+  return fmt::format("{:.3g}K", weights / 1e3);
 }
 
 // Numbers below this are ids; a family may have none.
@@ -261,8 +261,8 @@ void write_hf(const Model& model, const std::filesystem::path& folder, const Wei
       weights.emplace_back([make, all, one, e, count] {
         if (e == 0) *all = make();
         const int64_t rows = all->rows() / count;
-        std::vector<int64_t> source_rows(static_cast<size_t>(rows));
-        for (int64_t r = 0; r < rows; ++r) source_rows[static_cast<size_t>(r)] = e * rows + r;
+        std::vector<int64_t> source_rows(rows);
+        for (int64_t r = 0; r < rows; ++r) source_rows[r] = e * rows + r;
         Weight part = take_rows(*all, one, source_rows);
         if (e + 1 == count) *all = {};
         return part;

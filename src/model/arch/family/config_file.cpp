@@ -31,7 +31,7 @@ double choice(const std::string& file, const ConfigKey& key, const std::string& 
     throw Error(Exit::user, fmt::format("{}: \"{}\" is \"{}\", which this family does not describe", file, name, word),
                 fmt::format("it describes {}", fmt::join(key.choices, ", ")));
   }
-  return static_cast<double>(at - words.begin());
+  return at - words.begin();
 }
 
 std::string entry(const std::string& name, size_t i) {
@@ -333,7 +333,7 @@ graph::Config read_gguf_config(const Family& family, const GgufMetadata& metadat
   for (const ConfigKey& key : family.keys()) {
     for (const std::string& name : key.gguf) take_gguf(family, metadata, key, name, values);
     if (!values.contains(key.name) && !key.gguf_length.empty() && metadata.has(key.gguf_length))
-      values[key.name] = checked(metadata.source, key, static_cast<double>(metadata.texts(key.gguf_length).size()));
+      values[key.name] = checked(metadata.source, key, metadata.texts(key.gguf_length).size());
     if (!values.contains(key.name) && key.gguf_else) values[key.name] = *key.gguf_else;
     if (!key.gguf_tensor.empty() && has_tensor) values[key.name] = has_tensor(key.gguf_tensor) ? 1 : 0;
   }

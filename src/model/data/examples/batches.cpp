@@ -10,7 +10,7 @@ namespace {
 // Windows of length + 1 ids: inputs, and the same one further.
 Batch batch_of(const std::vector<TokenId>& windows, int64_t rows, int64_t length) {
   Batch batch{rows, length, {}, {}, {}, {}, {}};
-  batch.tokens.reserve(static_cast<size_t>(rows * length));
+  batch.tokens.reserve(rows * length);
   batch.targets.reserve(batch.tokens.capacity());
   for (int64_t r = 0; r < rows; ++r) {
     const auto begin = windows.begin() + r * (length + 1);
@@ -45,7 +45,7 @@ class Windows final : public Batches {
     }
     for (const auto* text : {&data_->train(), &data_->validation()}) {
       const TokenId last = *std::max_element(text->begin(), text->end());
-      if (static_cast<double>(last) >= vocabulary)
+      if (last >= vocabulary)
         throw Error(Exit::user,
                     fmt::format("the text has token {}, but the model has rows for {} only", last, vocabulary),
                     "the tokenizer is not the model's");
@@ -53,7 +53,7 @@ class Windows final : public Batches {
   }
 
   const std::vector<DataFile>& files() const override { return data_->files(); }
-  int64_t training_tokens() const override { return static_cast<int64_t>(data_->train().size()); }
+  int64_t training_tokens() const override { return data_->train().size(); }
   Hash token_hash() const override { return data_->token_hash(); }
 
  private:

@@ -39,7 +39,7 @@ void read_one(const fs::path& path, Documents& out) {
 
 // Where a text is cut so that `share` of it stays in front: on a character boundary.
 size_t cut_at(std::string_view text, double share) {
-  size_t at = std::min(text.size(), static_cast<size_t>(static_cast<double>(text.size()) * share));
+  size_t at = std::min(text.size(), static_cast<size_t>(text.size() * share));
   while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
   return at;
 }
@@ -114,7 +114,7 @@ Dataset Dataset::from_documents(const std::vector<std::string>& documents, const
   check_share(options.validation);
   size_t total = 0;
   for (const std::string& d : documents) total += d.size();
-  const double train_bytes = static_cast<double>(total) * (1 - options.validation);
+  const double train_bytes = total * (1 - options.validation);
   const auto end = options.separate ? tokenizer.eos() : std::nullopt;
   Dataset out;
   const auto put = [&](std::string_view text, bool whole, std::vector<TokenId>& to) {
@@ -124,13 +124,13 @@ Dataset Dataset::from_documents(const std::vector<std::string>& documents, const
   };
   double before = 0;
   for (const std::string& d : documents) {
-    const double after = before + static_cast<double>(d.size());
+    const double after = before + d.size();
     if (after <= train_bytes) {
       put(d, true, out.train_);
     } else if (before >= train_bytes) {
       put(d, true, out.validation_);
     } else {  // the cut goes through this document
-      const size_t cut = cut_at(d, (train_bytes - before) / static_cast<double>(d.size()));
+      const size_t cut = cut_at(d, (train_bytes - before) / d.size());
       put(std::string_view(d).substr(0, cut), false, out.train_);
       put(std::string_view(d).substr(cut), true, out.validation_);
     }
@@ -158,7 +158,7 @@ Hash Dataset::token_hash() const {
 
 std::vector<TokenId> random_batch(const std::vector<TokenId>& tokens, uint64_t seed, uint64_t index, int64_t rows,
                                   int64_t length) {
-  const int64_t size = static_cast<int64_t>(tokens.size());
+  const int64_t size = tokens.size();
   if (length < 1 || rows < 1) throw usage_error("a batch of {} rows of {} tokens", rows, length);
   if (length >= size) {
     throw Error(Exit::user,
@@ -166,17 +166,17 @@ std::vector<TokenId> random_batch(const std::vector<TokenId>& tokens, uint64_t s
                 "use a longer text or a shorter context");
   }
   std::vector<TokenId> out;
-  out.reserve(static_cast<size_t>(rows * (length + 1)));
+  out.reserve(rows * (length + 1));
   for (int64_t row = 0; row < rows; ++row) {
-    const uint64_t bits = mix(mix(mix(seed) ^ index) ^ static_cast<uint64_t>(row));
-    copy_window(tokens, static_cast<int64_t>(below(bits, static_cast<uint64_t>(size - length))), length, out);
+    const uint64_t bits = mix(mix(mix(seed) ^ index) ^ row);
+    copy_window(tokens, below(bits, size - length), length, out);
   }
   return out;
 }
 
 int64_t window_count(const std::vector<TokenId>& tokens, int64_t length) {
   if (length < 1) throw usage_error("windows of {} tokens", length);
-  return tokens.empty() ? 0 : (static_cast<int64_t>(tokens.size()) - 1) / length;
+  return tokens.empty() ? 0 : (std::ssize(tokens) - 1) / length;
 }
 
 std::vector<TokenId> window_batch(const std::vector<TokenId>& tokens, int64_t first, int64_t rows, int64_t length) {
@@ -184,7 +184,7 @@ std::vector<TokenId> window_batch(const std::vector<TokenId>& tokens, int64_t fi
   if (first < 0 || rows < 1 || first > count - rows)
     throw usage_error("windows {} to {} of {}: the text has only {}", first, first + rows, length, count);
   std::vector<TokenId> out;
-  out.reserve(static_cast<size_t>(rows * (length + 1)));
+  out.reserve(rows * (length + 1));
   for (int64_t w = first; w < first + rows; ++w) copy_window(tokens, w * length, length, out);
   return out;
 }

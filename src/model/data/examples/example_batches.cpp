@@ -21,9 +21,9 @@ std::vector<uint64_t> pattern_counts(const std::vector<double>& mix) {
   std::vector<std::pair<double, size_t>> rests;
   uint64_t used = 0;
   for (size_t i = 0; i < mix.size(); ++i) {
-    const double exact = mix[i] / total * static_cast<double>(kPatternLength);
+    const double exact = mix[i] / total * kPatternLength;
     counts.push_back(static_cast<uint64_t>(exact));
-    rests.emplace_back(static_cast<double>(counts.back()) - exact, i);
+    rests.emplace_back(counts.back() - exact, i);
     used += counts.back();
   }
   std::sort(rests.begin(), rests.end());
@@ -60,13 +60,13 @@ ExampleBatches::ExampleBatches(std::vector<LoadedExamples> training, std::vector
     if (count > UINT32_MAX) throw user_error("'{}': more than 2^32 examples", set.files.front().path);
     uint64_t kept = 0;
     if (validation.empty() && options_.validation > 0 && count > 1) {
-      kept = static_cast<uint64_t>(std::llround(static_cast<double>(count) * options_.validation));
+      kept = std::llround(count * options_.validation);
       kept = std::clamp<uint64_t>(kept, 1, count - 1);
     }
     const Permutation order(std::max<uint64_t>(count, 1), kSplitSeed, 0);
     std::vector<uint32_t> for_training, for_validation;
     for (uint64_t i = 0; i < count; ++i)
-      (order.at(i) < kept ? for_validation : for_training).push_back(static_cast<uint32_t>(i));
+      (order.at(i) < kept ? for_validation : for_training).push_back(i);
     add(training_, set, for_training);
     if (!for_validation.empty()) add(validation_, set, for_validation);
   }
@@ -85,7 +85,7 @@ ExampleBatches::ExampleBatches(std::vector<LoadedExamples> training, std::vector
   for (size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0 || training_.parts[i].units == 0)
       throw user_error("'{}' has a share that no row comes of", training[i].files.front().path);
-    sorted.insert(sorted.end(), counts[i], static_cast<uint32_t>(i));
+    sorted.insert(sorted.end(), counts[i], i);
   }
   const Permutation order(kPatternLength, kSplitSeed, 1);
   before_.assign(counts.size(), {});
@@ -152,7 +152,7 @@ Batch ExampleBatches::empty_batch(int64_t rows) const {
   batch.targets.assign(size, 0);
   batch.weights.assign(size, 0.0F);
   if (has_starts()) batch.starts.assign(size, 0);
-  if (form_ == RowForm::labels) batch.labels.assign(static_cast<size_t>(rows), 0.0F);
+  if (form_ == RowForm::labels) batch.labels.assign(rows, 0.0F);
   return batch;
 }
 
@@ -165,23 +165,23 @@ void ExampleBatches::put(Batch& batch, int64_t row, const Place& place, float we
     const auto tokens = place.part->store->tokens(example).subspan(item.first, item.length);
     const size_t start = at;
     for (size_t k = 0; k + 1 < tokens.size(); ++k, ++at) {
-      batch.tokens[first + at] = static_cast<TokenId>(tokens[k] & ~ExampleStore::kLearned);
-      batch.targets[first + at] = static_cast<TokenId>(tokens[k + 1] & ~ExampleStore::kLearned);
+      batch.tokens[first + at] = tokens[k] & ~ExampleStore::kLearned;
+      batch.targets[first + at] = tokens[k + 1] & ~ExampleStore::kLearned;
       if (tokens[k + 1] >= ExampleStore::kLearned) batch.weights[first + at] = weight;
-      if (!batch.starts.empty()) batch.starts[first + at] = static_cast<int32_t>(start);
+      if (!batch.starts.empty()) batch.starts[first + at] = start;
     }
     if (!batch.labels.empty())
-      batch.labels[static_cast<size_t>(row)] = (example.flags & StoredExample::kWanted) != 0 ? 1.0F : 0.0F;
+      batch.labels[row] = (example.flags & StoredExample::kWanted) != 0 ? 1.0F : 0.0F;
   }
   // What fills the row up is a text of its own.
   const size_t padding = at;
   for (; !batch.starts.empty() && at < static_cast<size_t>(options_.length); ++at)
-    batch.starts[first + at] = static_cast<int32_t>(padding);
+    batch.starts[first + at] = padding;
 }
 
 Batch ExampleBatches::training(int64_t step, int64_t part) const {
   const auto rows = static_cast<uint64_t>(options_.rows), parts = static_cast<uint64_t>(options_.accumulate);
-  const uint64_t begin = static_cast<uint64_t>(step) * parts * rows;
+  const uint64_t begin = step * parts * rows;
   float weight = 1;
   if (form_ == RowForm::texts) {
     uint64_t learned = 0;
@@ -190,12 +190,12 @@ Batch ExampleBatches::training(int64_t step, int64_t part) const {
   }
   Batch batch = empty_batch(options_.rows);
   for (uint64_t i = 0; i < rows; ++i)
-    put(batch, static_cast<int64_t>(i), training_place(begin + static_cast<uint64_t>(part) * rows + i), weight);
+    put(batch, i, training_place(begin + part * rows + i), weight);
   return batch;
 }
 
 int64_t ExampleBatches::validation_rows() const {
-  return static_cast<int64_t>(validation_.rows * unit());
+  return validation_.rows * unit();
 }
 
 Batch ExampleBatches::validation(int64_t first, int64_t rows) const {
@@ -219,7 +219,7 @@ void ExampleBatches::require(double vocabulary) const {
                 "give more rows, a larger --validation, or --validation-data FILE");
   for (const auto* side : {&training_, &validation_}) {
     for (const Part& part : side->parts) {
-      if (static_cast<double>(part.store->largest()) < vocabulary) continue;
+      if (part.store->largest() < vocabulary) continue;
       throw Error(
           Exit::user,
           fmt::format("the data have token {}, but the model has rows for {} only", part.store->largest(), vocabulary),
@@ -229,9 +229,9 @@ void ExampleBatches::require(double vocabulary) const {
 }
 
 int64_t ExampleBatches::steps_of(double epochs) const {
-  const double units = static_cast<double>(training_.rows * unit()) * epochs;
+  const double units = training_.rows * unit() * epochs;
   return std::max<int64_t>(
-      1, static_cast<int64_t>(std::ceil(units / static_cast<double>(options_.rows * options_.accumulate))));
+      1, static_cast<int64_t>(std::ceil(units / (options_.rows * options_.accumulate))));
 }
 
 }  // namespace lumen::model

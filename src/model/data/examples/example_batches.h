@@ -40,7 +40,7 @@ class ExampleBatches final : public Batches {
   uint64_t epoch_rows() const { return training_.rows; }
   int64_t steps_of(double epochs) const;               // rounded up
   const RowReport& report() const { return report_; }  // of reading and of what windows cut or drop
-  int64_t training_tokens() const override { return static_cast<int64_t>(training_.tokens); }
+  int64_t training_tokens() const override { return training_.tokens; }
   uint64_t training_learned() const { return training_.learned; }
   uint64_t validation_tokens() const { return validation_.tokens; }
 

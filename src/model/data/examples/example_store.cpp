@@ -74,7 +74,7 @@ std::shared_ptr<const ExampleStore> ExampleStore::open(const std::filesystem::pa
   out->form_ = static_cast<RowForm>(footer.form);
   out->tokens_ = {reinterpret_cast<const uint32_t*>(bytes.data()), footer.tokens};
   out->examples_ = {reinterpret_cast<const StoredExample*>(bytes.data() + token_bytes), footer.examples};
-  out->largest_ = static_cast<TokenId>(footer.largest);
+  out->largest_ = footer.largest;
   out->hash_ = footer.content;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + token_bytes + example_bytes, footer.text);
   if (!(hash_text(text) == footer.rest) || !(content_hash(out->tokens_, out->examples_) == footer.content))
@@ -101,7 +101,7 @@ ExampleWriter::ExampleWriter(std::optional<std::filesystem::path> file, const Ha
 void ExampleWriter::add(std::span<const uint32_t> tokens, StoredExample example) {
   LUMEN_CHECK(tokens.size() >= 2 && tokens.size() <= UINT32_MAX);
   example.first = count_;
-  example.length = static_cast<uint32_t>(tokens.size());
+  example.length = tokens.size();
   example.learned = 0;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0) example.learned += tokens[i] >= ExampleStore::kLearned;

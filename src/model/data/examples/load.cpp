@@ -95,7 +95,7 @@ class RowTokenizer {
     text.tokens.reserve(tokens.ids.size());
     bool learned = false;
     for (size_t i = 0; i < tokens.ids.size(); ++i) {
-      text.tokens.push_back(static_cast<uint32_t>(tokens.ids[i]) | (tokens.learned[i] ? ExampleStore::kLearned : 0));
+      text.tokens.push_back(tokens.ids[i] | (tokens.learned[i] ? ExampleStore::kLearned : 0));
       learned |= i > 0 && tokens.learned[i];
     }
     if (!learned) throw ShapeFault{"no token to learn", ""};
@@ -159,7 +159,7 @@ class Loader {
       std::vector<uint64_t> lines;
       for (const DataRow& r : block) lines.push_back(r.line);
       std::exception_ptr failure;
-      const auto count = static_cast<int64_t>(block.size());
+      const auto count = std::ssize(block);
 #pragma omp parallel for schedule(dynamic, 4)
       for (int64_t i = 0; i < count; ++i) {
         try {

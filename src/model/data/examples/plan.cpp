@@ -72,7 +72,7 @@ class Planner {
   void single(uint32_t index) {
     const StoredExample& e = store_.examples()[index];
     if ((e.flags & StoredExample::kText) != 0) {
-      for (uint32_t first = 0; first + 1 < e.length; first += static_cast<uint32_t>(options_.length)) {
+      for (uint32_t first = 0; first + 1 < e.length; first += options_.length) {
         const auto length = static_cast<uint32_t>(std::min<int64_t>(e.length - first, longest_));
         put({index, first, length, learned_in(store_, e, first, length)});
       }

@@ -35,12 +35,12 @@ uint64_t zigzag(std::string_view bytes, size_t* at) {
 uint64_t low_bits(std::string_view bytes, uint64_t at, int width) {
   if (width == 0) return 0;
   const size_t first = at / 8, shift = at % 8;
-  const uint64_t end = at + static_cast<uint64_t>(width);
+  const uint64_t end = at + width;
   if (end > bytes.size() * uint64_t{8}) throw too_short();
   uint64_t out = 0;
   std::memcpy(&out, bytes.data() + first, std::min<size_t>(8, bytes.size() - first));
   out >>= shift;
-  if (shift + static_cast<size_t>(width) > 64)
+  if (shift + width > 64)
     out |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[first + 8])) << (64 - shift);
   return width == 64 ? out : out & ((uint64_t{1} << width) - 1);
 }
@@ -60,9 +60,9 @@ void HybridReader::begin_run() {
   const uint64_t count = head >> 1;
   if (count > UINT32_MAX) throw user_error("a run of {} numbers in a page", count);
   if (head & 1) {
-    const uint64_t bytes = count * static_cast<uint64_t>(width_), there = bytes_.size() - at_;
+    const uint64_t bytes = count * width_, there = bytes_.size() - at_;
     // The last run may lack the bytes of numbers that nobody asks for.
-    packed_ = bytes <= there ? count * 8 : there * 8 / static_cast<uint64_t>(width_);
+    packed_ = bytes <= there ? count * 8 : there * 8 / width_;
     if (count > 0 && packed_ == 0) throw too_short();
     bit_ = uint64_t{at_} * 8;
     at_ += std::min(bytes, there);
@@ -84,8 +84,8 @@ uint32_t HybridReader::next() {
   }
   --packed_;
   const uint64_t at = bit_;
-  bit_ += static_cast<uint64_t>(width_);
-  return static_cast<uint32_t>(low_bits(bytes_, at, width_));
+  bit_ += width_;
+  return low_bits(bytes_, at, width_);
 }
 
 uint32_t LevelBitsReader::next() {
@@ -122,7 +122,7 @@ void DeltaReader::begin_miniblock() {
   width_ = static_cast<uint8_t>(bytes_[widths_ + in_block_++]);
   if (width_ > 64) throw user_error("differences of {} bits in a page", width_);
   // At most 2^31 numbers of 64 bits.
-  const uint64_t bytes = miniblock_ / 8 * static_cast<uint64_t>(width_);
+  const uint64_t bytes = miniblock_ / 8 * width_;
   if (bytes > bytes_.size() - at_) throw too_short();
   bit_ = uint64_t{at_} * 8;
   at_ += bytes;
@@ -131,12 +131,12 @@ void DeltaReader::begin_miniblock() {
 
 int64_t DeltaReader::next() {
   if (given_ == count_) throw too_short();
-  if (given_++ == 0) return static_cast<int64_t>(last_);
+  if (given_++ == 0) return last_;
   if (in_mini_ == 0) begin_miniblock();
   --in_mini_;
   last_ += least_ + low_bits(bytes_, bit_, width_);
-  bit_ += static_cast<uint64_t>(width_);
-  return static_cast<int64_t>(last_);
+  bit_ += width_;
+  return last_;
 }
 
 size_t DeltaReader::size() const {

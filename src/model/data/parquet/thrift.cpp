@@ -36,7 +36,7 @@ uint64_t Thrift::varint() {
 
 int64_t Thrift::zigzag() {
   const uint64_t v = varint();
-  return static_cast<int64_t>((v >> 1) ^ (~(v & 1) + 1));
+  return (v >> 1) ^ (~(v & 1) + 1);
 }
 
 std::string_view Thrift::take(uint64_t size) {

@@ -34,7 +34,7 @@ bool unpack(int codec, std::string_view packed, size_t size, char* out) {
   }
   if (codec == kLz4) {
     if (packed.size() > INT_MAX || size > INT_MAX) return false;
-    const int made = LZ4_decompress_safe(packed.data(), out, static_cast<int>(packed.size()), static_cast<int>(size));
+    const int made = LZ4_decompress_safe(packed.data(), out, packed.size(), size);
     return made >= 0 && static_cast<size_t>(made) == size;
   }
   const std::string text = gunzip(packed, "a page", size);
@@ -52,7 +52,7 @@ void check_codec(int codec) {
   const bool known = codec >= 0 && static_cast<size_t>(codec) < kNames.size();
   throw Error(Exit::user,
               fmt::format("packed by {}, which is not supported",
-                          known ? kNames[static_cast<size_t>(codec)] : fmt::format("codec {}", codec).c_str()),
+                          known ? kNames[codec] : fmt::format("codec {}", codec).c_str()),
               "write the file with snappy, gzip, brotli, zstd, lz4_raw or without a codec");
 }
 
@@ -64,7 +64,7 @@ std::string_view unpack_page(int codec, std::string_view packed, size_t size, Pa
   if (size == 0) return {};
   char* out = buffer.get(size);
   if (!unpack(codec, packed, size, out))
-    throw user_error("a page packed by {} is damaged", kNames[static_cast<size_t>(codec)]);
+    throw user_error("a page packed by {} is damaged", kNames[codec]);
   return {out, size};
 }
 

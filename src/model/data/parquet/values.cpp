@@ -62,7 +62,7 @@ Value fixed_value(Physical type, std::string_view bytes) {
     case Physical::int32: {
       int32_t v = 0;
       std::memcpy(&v, bytes.data(), sizeof v);
-      out.bits = static_cast<uint64_t>(int64_t{v});
+      out.bits = int64_t{v};
       break;
     }
     case Physical::float32: {
@@ -162,7 +162,7 @@ class DeltaLengthReader final : public ValueReader {
   Value next() override {
     const int64_t length = lengths_.next();
     if (length < 0 || static_cast<uint64_t>(length) > bytes_.size()) throw too_short();
-    const std::string_view out = bytes_.substr(0, static_cast<size_t>(length));
+    const std::string_view out = bytes_.substr(0, length);
     bytes_.remove_prefix(out.size());
     if (length_ != 0 && out.size() != length_) throw user_error("a value is of another length than its column");
     return {.bytes = out};
@@ -182,7 +182,7 @@ class DeltaBytesReader final : public ValueReader {
   Value next() override {
     const int64_t kept = prefixes_.next();
     if (kept < 0 || static_cast<uint64_t>(kept) > last_.size()) throw user_error("a text has more of the one before");
-    last_.resize(static_cast<size_t>(kept));
+    last_.resize(kept);
     last_ += rests_.next().bytes;
     if (length_ != 0 && last_.size() != length_) throw user_error("a value is of another length than its column");
     return {.bytes = last_};
@@ -248,7 +248,7 @@ Dictionary::Dictionary(const Leaf& leaf, std::string_view page, uint64_t count)
   if (count > page.size() / sizeof(uint32_t)) throw user_error("a dictionary is shorter than it says");
   size_t at = 0;
   for (uint64_t i = 0; i < count; ++i) {
-    begins_.push_back(static_cast<uint32_t>(at));
+    begins_.push_back(at);
     prefixed(page, &at);
   }
 }
@@ -299,7 +299,7 @@ bool to_json(const Leaf& leaf, const Value& value, ordered_json* out) {
     case Physical::int32:
     case Physical::int64:
       if (leaf.meaning == Meaning::decimal)
-        *out = static_cast<double>(integer) / std::pow(10.0, leaf.scale);
+        *out = integer / std::pow(10.0, leaf.scale);
       else if (leaf.meaning == Meaning::natural)
         *out = leaf.type == Physical::int32 ? uint64_t{static_cast<uint32_t>(value.bits)} : value.bits;
       else

@@ -19,13 +19,13 @@ std::string gunzip(std::string_view packed, const std::string& name, uint64_t li
   size_t left = packed.size();
   const auto give = [&] {
     const size_t some = std::min<size_t>(left, size_t{1} << 30);
-    stream.avail_in = static_cast<uInt>(some);
+    stream.avail_in = some;
     left -= some;
   };
   give();
   while (true) {
     stream.next_out = reinterpret_cast<Bytef*>(block.data());
-    stream.avail_out = static_cast<uInt>(block.size());
+    stream.avail_out = block.size();
     const int code = inflate(&stream, Z_NO_FLUSH);
     out.append(block, 0, block.size() - stream.avail_out);
     if (out.size() > limit) throw user_error("{}: more than {} MiB once unpacked", name, limit >> 20);

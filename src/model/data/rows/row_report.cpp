@@ -76,7 +76,7 @@ nlohmann::json RowReport::to_json() const {
 
 RowReport RowReport::from_json(const nlohmann::json& json, const std::string& where) {
   RowReport out;
-  out.read_ = static_cast<uint64_t>(json_integer(json, "rows", where));
+  out.read_ = json_integer(json, "rows", where);
   for (const nlohmann::json& l : json_member(json, "lines", where)) {
     Line line{json_text(l, "reason", where),
               json_boolean(l, "cut", false, where),

@@ -17,7 +17,7 @@ class ByGrammar : public TokenFilter {
   bool allows(TokenId id) override {
     if (std::find(ends_.begin(), ends_.end(), id) != ends_.end()) return matcher_->may_end();
     if (static_cast<size_t>(id) >= constraint_->texts.size()) return false;
-    const std::string& text = constraint_->texts[static_cast<size_t>(id)];
+    const std::string& text = constraint_->texts[id];
     return !text.empty() && matcher_->allows(text);
   }
   const std::vector<bool>& all() override { return matcher_->allowed(tokenizer_, constraint_->trie); }
@@ -129,7 +129,7 @@ std::optional<TokenId> Answer::draw(std::span<const float> logits) {
     return std::nullopt;
   }
   sampler_.accept(id);
-  if (matcher_) LUMEN_CHECK(matcher_->accept(constraint_->texts[static_cast<size_t>(id)]));
+  if (matcher_) LUMEN_CHECK(matcher_->accept(constraint_->texts[id]));
   put(stream_.push(id));
   if (stops_.stopped()) end(EndReason::stop_text);
   if (options_.predict >= 0 && made_ == options_.predict) end(EndReason::limit);

@@ -44,24 +44,24 @@ void Generator::make_room(size_t wanted) {
   size_t drop = (tokens_.size() - keep + 1) / 2;
   const size_t needed = tokens_.size() + wanted > context ? tokens_.size() + wanted - context : 0;
   drop = std::min(std::max(drop, needed), tokens_.size() - keep);
-  tokens_.erase(tokens_.begin() + static_cast<ptrdiff_t>(keep), tokens_.begin() + static_cast<ptrdiff_t>(keep + drop));
+  tokens_.erase(tokens_.begin() + keep, tokens_.begin() + keep + drop);
   session_.rewind(std::min(session_.position(), static_cast<int64_t>(keep)));
 }
 
 // What a draft proposed and nobody took is forgotten.
 void Generator::settle() {
   ahead_.clear();
-  if (session_.position() > static_cast<int64_t>(tokens_.size())) session_.rewind(static_cast<int64_t>(tokens_.size()));
+  if (session_.position() > std::ssize(tokens_)) session_.rewind(tokens_.size());
 }
 
 // Appends tokens and reads all that was not read.
 std::span<const float> Generator::feed(std::span<const TokenId> tokens) {
   settle();
   if (static_cast<int64_t>(tokens_.size() + tokens.size()) > session_.context() && options_.shift &&
-      static_cast<int64_t>(tokens.size()) < session_.context())
+      std::ssize(tokens) < session_.context())
     make_room(tokens.size());
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  return session_.feed(std::span(tokens_).subspan(static_cast<size_t>(session_.position())));
+  return session_.feed(std::span(tokens_).subspan(session_.position()));
 }
 
 // Appends one token and gives the logits behind it: read before, where the draft had it right; else read now, together
@@ -80,8 +80,8 @@ std::span<const float> Generator::advance(TokenId id, int64_t wanted, Result* co
   tokens_.push_back(id);
   std::vector<TokenId> proposed = draft_->propose(tokens_, std::min(options_.draft, room));
   // Where the draft has nothing to say the step is the usual one.
-  if (proposed.empty()) return session_.feed(std::span(tokens_).subspan(static_cast<size_t>(session_.position())));
-  counts->drafted += static_cast<int64_t>(proposed.size());
+  if (proposed.empty()) return session_.feed(std::span(tokens_).subspan(session_.position()));
+  counts->drafted += proposed.size();
   LUMEN_CHECK(session_.position() == static_cast<int64_t>(at));
   proposed.insert(proposed.begin(), id);
   const std::span<const float> rows = session_.feed_all(proposed);
@@ -101,17 +101,17 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
   if (whole) {
     // What is known stays; the last token is read in any case: what follows it is asked for.
     const auto differ = std::mismatch(prompt.begin(), prompt.end(), tokens_.begin(), tokens_.end());
-    size_t known = static_cast<size_t>(differ.first - prompt.begin());
+    size_t known = differ.first - prompt.begin();
     known = std::min({known, prompt.size() - 1, static_cast<size_t>(session_.position())});
     tokens_.resize(known);
-    session_.rewind(static_cast<int64_t>(known));
+    session_.rewind(known);
     sampler_.forget();
     for (const TokenId id : prompt) sampler_.accept(id);
     prompt = prompt.subspan(known);
   } else {
     for (const TokenId id : prompt) sampler_.accept(id);
   }
-  if (options_.keep < 0 && tokens_.empty()) options_.keep = static_cast<int64_t>(prompt.size());
+  if (options_.keep < 0 && tokens_.empty()) options_.keep = prompt.size();
   if (matcher_) matcher_->restart();
   auto start = Clock::now();
   const int64_t before = session_.position();
@@ -128,7 +128,7 @@ Generator::Result Generator::answer(std::span<const TokenId> prompt, bool whole,
     }
     const std::optional<TokenId> id = answer.draw(logits);
     if (!id) break;
-    const bool full = static_cast<int64_t>(tokens_.size()) + 1 > session_.context();
+    const bool full = std::ssize(tokens_) + 1 > session_.context();
     if (full && (!options_.shift || options_.predict == -2)) answer.end(EndReason::context);
     if (answer.ended()) {
       // Written, but not yet read: nobody asks what follows.

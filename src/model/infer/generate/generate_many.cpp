@@ -55,7 +55,7 @@ class Writer {
     std::unique_ptr<Answer> answer;
   };
 
-  int64_t parallel() const { return std::min<int64_t>(options_.parallel, static_cast<int64_t>(requests_.size())); }
+  int64_t parallel() const { return std::min<int64_t>(options_.parallel, requests_.size()); }
 
   ManySession made(const LoadedModel& loaded) {
     const ManyPlan plan = plan_requests(loaded.model(), options_, requests_);
@@ -69,7 +69,7 @@ class Writer {
     for (const Active& other : active_) {
       const std::vector<TokenId>& theirs = session_.tokens(other.text);
       const auto same = std::mismatch(tokens.begin(), tokens.end(), theirs.begin(), theirs.end());
-      const auto count = std::min<int64_t>(same.first - tokens.begin(), static_cast<int64_t>(tokens.size()) - 1);
+      const auto count = std::min<int64_t>(same.first - tokens.begin(), tokens.size() - 1);
       if (count > best.first) best = {count, other.text};
     }
     return best;
@@ -78,18 +78,18 @@ class Writer {
   // The next in line, where there is room for what it begins with, and for a page more of each text.
   bool admit() {
     const bool again = !waiting_.empty();
-    if ((!again && next_ >= requests_.size()) || static_cast<int64_t>(active_.size()) >= limit_) return false;
+    if ((!again && next_ >= requests_.size()) || std::ssize(active_) >= limit_) return false;
     const std::vector<TokenId>& tokens = again ? waiting_.front().pending : requests_[next_].prompt;
     const auto [count, from] = known(tokens);
     const int64_t size = session_.page_size();
-    const int64_t pages = (static_cast<int64_t>(tokens.size()) + size - 1) / size - count / size;
-    if (!active_.empty() && pages + static_cast<int64_t>(active_.size()) > session_.free_pages()) return false;
+    const int64_t pages = (std::ssize(tokens) + size - 1) / size - count / size;
+    if (!active_.empty() && pages + std::ssize(active_) > session_.free_pages()) return false;
     Active a = again ? std::move(waiting_.front()) : begin(next_++);
     if (again) waiting_.pop_front();
     a.text = session_.open();
     const int64_t shared = from >= 0 ? session_.share(from, a.text, count) : 0;
     ManyAnswer& out = answers_[a.request];
-    const int64_t left = static_cast<int64_t>(a.pending.size()) - shared;
+    const int64_t left = a.pending.size() - shared;
     if (again) {
       out.again += left;
     } else {
@@ -127,7 +127,7 @@ class Writer {
     a.pending = std::move(whole);
     session_.close(a.text);
     waiting_.push_front(std::move(a));
-    limit_ = static_cast<int64_t>(active_.size());  // until one of them ends
+    limit_ = active_.size();  // until one of them ends
   }
 
   std::list<Active>::iterator finish(std::list<Active>::iterator a) {
@@ -143,7 +143,7 @@ class Writer {
 
   int64_t missing() const {
     int64_t pages = 0;
-    for (const Active& a : active_) pages += session_.missing_pages(a.text, static_cast<int64_t>(a.pending.size()));
+    for (const Active& a : active_) pages += session_.missing_pages(a.text, a.pending.size());
     return pages;
   }
 
@@ -189,14 +189,14 @@ namespace {
 
 // Tokens a text may have in the end, its last one, which nobody reads, aside.
 int64_t most_of(const ManyOptions& options, const std::vector<ManyRequest>& requests, size_t request, int64_t context) {
-  const auto prompt = static_cast<int64_t>(requests[request].prompt.size());
+  const auto prompt = std::ssize(requests[request].prompt);
   if (prompt < 1) throw usage_error("a prompt is empty");
   const int64_t predict = options.generate.predict, places = options.session.context;
   const int64_t room = places > 0 ? places : context;
   if (prompt > room)
     throw Error(Exit::user, fmt::format("prompt {} has {} tokens, but a text may have {}", request + 1, prompt, room),
                 "shorten the prompt, or raise --ctx-size");
-  const int64_t parallel = std::min<int64_t>(options.parallel, static_cast<int64_t>(requests.size()));
+  const int64_t parallel = std::min<int64_t>(options.parallel, requests.size());
   if (predict < 0) return places > 0 ? std::max(prompt, places / parallel) : context;
   return std::min(room, prompt + std::clamp<int64_t>(predict, 1, std::max<int64_t>(room, 1)) - 1);
 }
@@ -219,17 +219,17 @@ ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std
     if (i > 0) {
       const std::vector<TokenId>&mine = requests[i].prompt, &before = requests[i - 1].prompt;
       const auto same = std::mismatch(mine.begin(), mine.end(), before.begin(), before.end());
-      shared = std::min<int64_t>(same.first - mine.begin(), static_cast<int64_t>(mine.size()) - 1) / size;
+      shared = std::min<int64_t>(same.first - mine.begin(), mine.size() - 1) / size;
     }
     own.push_back(pages.back() - shared);
   }
   plan.limits.longest = *std::max_element(plan.most.begin(), plan.most.end());
-  plan.limits.texts = std::min<int64_t>(options.parallel, static_cast<int64_t>(requests.size()));
+  plan.limits.texts = std::min<int64_t>(options.parallel, requests.size());
   if (plan.session.context == 0) {
     std::sort(own.rbegin(), own.rend());
     const auto count = static_cast<size_t>(plan.limits.texts);
     const int64_t all = *std::max_element(pages.begin(), pages.end()) +
-                        std::accumulate(own.begin(), own.begin() + static_cast<std::ptrdiff_t>(count), int64_t{0}) -
+                        std::accumulate(own.begin(), own.begin() + count, int64_t{0}) -
                         own[0];
     plan.session.context = all * size;
   }

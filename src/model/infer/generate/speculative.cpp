@@ -8,13 +8,13 @@
 namespace lumen::model {
 
 std::vector<TokenId> LookUpDraft::propose(std::span<const TokenId> text, int64_t most) {
-  const auto size = static_cast<int64_t>(text.size());
+  const auto size = std::ssize(text);
   for (int64_t n = std::min(longest_, size - 1); n >= shortest_ && n > 0; --n) {
-    const auto tail = text.last(static_cast<size_t>(n));
+    const auto tail = text.last(n);
     for (int64_t at = size - n - 1; at >= 0; --at) {  // the latest occurrence
       if (!std::equal(tail.begin(), tail.end(), text.begin() + at)) continue;
-      const auto follows = text.subspan(static_cast<size_t>(at + n));
-      const auto count = static_cast<int64_t>(std::min<size_t>(follows.size(), static_cast<size_t>(most)));
+      const auto follows = text.subspan(at + n);
+      const auto count = static_cast<int64_t>(std::min<size_t>(follows.size(), most));
       return {follows.begin(), follows.begin() + count};
     }
   }
@@ -23,25 +23,25 @@ std::vector<TokenId> LookUpDraft::propose(std::span<const TokenId> text, int64_t
 
 std::vector<TokenId> ModelDraft::propose(std::span<const TokenId> text, int64_t most) {
   std::vector<TokenId> out;
-  most = std::min(most, session_.context() - static_cast<int64_t>(text.size()));
+  most = std::min(most, session_.context() - std::ssize(text));
   if (most < 1) return out;
   std::span<const float> logits = session_.become(text);
   for (;;) {
     if (!forbidden_.empty()) {
       logits_.assign(logits.begin(), logits.end());
       for (const TokenId id : forbidden_)
-        if (static_cast<size_t>(id) < logits_.size()) logits_[static_cast<size_t>(id)] = -INFINITY;
+        if (static_cast<size_t>(id) < logits_.size()) logits_[id] = -INFINITY;
       logits = logits_;
     }
-    out.push_back(static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
-    if (static_cast<int64_t>(out.size()) >= most) return out;
+    out.push_back(std::max_element(logits.begin(), logits.end()) - logits.begin());
+    if (std::ssize(out) >= most) return out;
     logits = session_.feed({&out.back(), 1});
   }
 }
 
 std::vector<TokenId> speculate(Session& session, Draft& draft, const Pick& pick, std::span<const TokenId> text,
                                int64_t most) {
-  const auto read = static_cast<int64_t>(text.size()) - 1;
+  const auto read = std::ssize(text) - 1;
   LUMEN_CHECK(read >= 0 && session.position() == read);
   std::vector<TokenId> fed = {text.back()};
   const int64_t room = session.context() - session.position() - 1;
@@ -57,7 +57,7 @@ std::vector<TokenId> speculate(Session& session, Draft& draft, const Pick& pick,
     if (i + 1 < fed.size() && kept.back() != fed[i + 1]) break;
   }
   // All but the last are in the session; what the draft had beyond them is not.
-  session.rewind(read + static_cast<int64_t>(kept.size()));
+  session.rewind(read + kept.size());
   return kept;
 }
 

@@ -91,7 +91,7 @@ const Embedder::Width& Embedder::width_for(int64_t count) {
 }
 
 std::vector<std::vector<float>> Embedder::embed(std::span<const TokenId> tokens, Pooling pooling) {
-  const auto count = static_cast<int64_t>(tokens.size());
+  const auto count = std::ssize(tokens);
   if (tokens.empty()) throw user_error("an empty text has no embedding");
   check_tokens(loaded_.model(), tokens);
   if (count > options_.context)
@@ -99,17 +99,17 @@ std::vector<std::vector<float>> Embedder::embed(std::span<const TokenId> tokens,
                 "shorten the text, or cut it into several");
   const Width& w = width_for(count);
   // No position sees what fills the text up behind it.
-  std::vector<int32_t> ids(static_cast<size_t>(w.tokens), 0);
+  std::vector<int32_t> ids(w.tokens, 0);
   std::copy(tokens.begin(), tokens.end(), ids.begin());
   w.in->upload(ids.data(), w.in->bytes());
   w.program->run();
   const auto width = static_cast<size_t>(size_);
   std::vector<float> all(ids.size() * width);
-  w.program->result(kResult)->download(all.data(), static_cast<int64_t>(all.size() * sizeof(float)));
+  w.program->result(kResult)->download(all.data(), all.size() * sizeof(float));
   require_finite(loaded_, std::span<const float>(all).first(tokens.size() * width), "hidden states");
   const auto row = [&](size_t i) {
-    return std::vector<float>(all.begin() + static_cast<ptrdiff_t>(i * width),
-                              all.begin() + static_cast<ptrdiff_t>((i + 1) * width));
+    return std::vector<float>(all.begin() + i * width,
+                              all.begin() + (i + 1) * width);
   };
   switch (pooling) {
     case Pooling::none: {
@@ -128,7 +128,7 @@ std::vector<std::vector<float>> Embedder::embed(std::span<const TokenId> tokens,
   for (size_t d = 0; d < width; ++d) {
     double sum = 0;
     for (size_t i = 0; i < tokens.size(); ++i) sum += all[i * width + d];
-    mean[d] = static_cast<float>(sum / static_cast<double>(count));
+    mean[d] = static_cast<float>(sum / count);
   }
   return {std::move(mean)};
 }

@@ -27,7 +27,7 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
                       const std::function<void(int64_t, int64_t, double)>& progress) {
   const int64_t length = options.length, batch = options.batch;
   if (length < 4 || batch < 1) throw usage_error("windows need at least 4 tokens, and batches one window");
-  int64_t windows = static_cast<int64_t>(text.size()) / length;
+  int64_t windows = std::ssize(text) / length;
   if (options.windows > 0) windows = std::min(windows, options.windows);
   if (windows < 1) {
     throw Error(Exit::user, fmt::format("the text has {} tokens, fewer than one window of {}", text.size(), length),
@@ -51,7 +51,7 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
   const int64_t first_scored = options.full ? 0 : length / 2;
   double sum = 0, squares = 0;
   Perplexity result;
-  std::vector<int32_t> in(static_cast<size_t>(batch * length)), out(in.size());
+  std::vector<int32_t> in(batch * length), out(in.size());
   std::vector<float> losses(in.size());
   for (int64_t w = 0; w < windows; w += batch) {
     const int64_t rows = std::min(batch, windows - w);
@@ -59,31 +59,31 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
     std::fill(out.begin(), out.end(), 0);
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t t = 0; t < length; ++t) {
-        in[static_cast<size_t>(r * length + t)] = text[static_cast<size_t>((w + r) * length + t)];
+        in[r * length + t] = text[(w + r) * length + t];
         if (t + 1 < length)
-          out[static_cast<size_t>(r * length + t)] = text[static_cast<size_t>((w + r) * length + t + 1)];
+          out[r * length + t] = text[(w + r) * length + t + 1];
       }
       if (options.bos && model.tokenizer && model.tokenizer->bos())
-        in[static_cast<size_t>(r * length)] = *model.tokenizer->bos();
+        in[r * length] = *model.tokenizer->bos();
     }
     tokens->upload(in.data(), tokens->bytes());
     targets->upload(out.data(), targets->bytes());
     program->run();
-    program->result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
+    program->result(kResult)->download(losses.data(), losses.size() * sizeof(float));
     for (int64_t r = 0; r < rows; ++r) {
       require_finite(
           loaded,
-          std::span<const float>(losses).subspan(static_cast<size_t>(r * length), static_cast<size_t>(length - 1)),
+          std::span<const float>(losses).subspan(r * length, length - 1),
           "losses");
       for (int64_t t = first_scored; t + 1 < length; ++t) {
-        const double nats = losses[static_cast<size_t>(r * length + t)];
+        const double nats = losses[r * length + t];
         sum += nats;
         squares += nats * nats;
         ++result.tokens;
       }
     }
     result.windows = w + rows;
-    if (progress) progress(result.windows, windows, std::exp(sum / static_cast<double>(result.tokens)));
+    if (progress) progress(result.windows, windows, std::exp(sum / result.tokens));
   }
   const auto n = static_cast<double>(result.tokens);
   result.nats = sum / n;

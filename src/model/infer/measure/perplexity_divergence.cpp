@@ -26,26 +26,26 @@ void each_row(const LogitsSource& source, const std::vector<TokenId>& text, cons
               const std::function<void(int64_t, int64_t)>& progress) {
   const int64_t length = options.length;
   if (length < 4) throw usage_error("windows need at least 4 tokens");
-  int64_t windows = static_cast<int64_t>(text.size()) / length;
+  int64_t windows = std::ssize(text) / length;
   if (options.windows > 0) windows = std::min(windows, options.windows);
   if (windows < 1) throw user_error("the text has {} tokens, fewer than one window of {}", text.size(), length);
   *header = {{}, source.vocabulary, length, options.full ? 0 : length / 2, windows};
   std::memcpy(header->magic, kMagic, sizeof kMagic);
   begin();
   const auto vocab = static_cast<size_t>(header->vocab);
-  std::vector<float> logits(static_cast<size_t>(length) * vocab);
+  std::vector<float> logits(length * vocab);
   std::vector<double> logs(vocab);
   for (int64_t w = 0; w < windows; ++w) {
     std::vector<int32_t> ids(text.begin() + w * length, text.begin() + (w + 1) * length);
     if (options.bos && source.bos) ids[0] = *source.bos;
     source.logits(ids, logits);
     for (int64_t t = header->first; t + 1 < length; ++t) {
-      const float* x = logits.data() + static_cast<size_t>(t) * vocab;
+      const float* x = logits.data() + t * vocab;
       const double top = *std::max_element(x, x + vocab);
       double total = 0;
       for (size_t v = 0; v < vocab; ++v) total += std::exp(x[v] - top);
       for (size_t v = 0; v < vocab; ++v) logs[v] = x[v] - top - std::log(total);
-      row(logs, text[static_cast<size_t>(w * length + t + 1)]);
+      row(logs, text[w * length + t + 1]);
     }
     if (progress) progress(w + 1, windows);
   }
@@ -71,7 +71,7 @@ LogitsSource source_of(const LoadedModel& loaded, const PerplexityOptions& optio
   source.logits = [&loaded, program, tokens](std::span<const TokenId> window, std::span<float> logits) {
     tokens->upload(window.data(), tokens->bytes());
     program->run();
-    program->result(kResult)->download(logits.data(), static_cast<int64_t>(logits.size_bytes()));
+    program->result(kResult)->download(logits.data(), logits.size_bytes());
     require_finite(loaded, logits, "logits");
   };
   return source;
@@ -83,7 +83,7 @@ std::string_view bytes_of(const T& value) {
 }
 
 double quantile(const std::vector<double>& sorted, double part) {
-  return sorted[std::min(sorted.size() - 1, static_cast<size_t>(part * static_cast<double>(sorted.size())))];
+  return sorted[std::min(sorted.size() - 1, static_cast<size_t>(part * sorted.size()))];
 }
 
 }  // namespace
@@ -103,8 +103,8 @@ void record_logits(const LogitsSource& source, const std::vector<TokenId>& text,
       [&] {
         out.write(bytes_of(header));
         for (int64_t i = 0; i < header.windows * header.length; ++i)
-          out.write(bytes_of(static_cast<int32_t>(text[static_cast<size_t>(i)])));
-        codes.resize(static_cast<size_t>(header.vocab));
+          out.write(bytes_of(static_cast<int32_t>(text[i])));
+        codes.resize(header.vocab);
       },
       [&](std::span<const double> logs, TokenId) {
         const auto [low, high] = std::minmax_element(logs.begin(), logs.end());
@@ -150,15 +150,15 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& tex
                            recorded.vocab, recorded.windows, recorded.length,
                            recorded.first == 0 ? "all tokens" : "the second half");
         }
-        if (recorded.windows > static_cast<int64_t>(bytes.size()) / recorded.length)
+        if (recorded.windows > std::ssize(bytes) / recorded.length)
           throw user_error("{}: the record of logits ends too early", file.string());
         for (int64_t i = 0; i < recorded.windows * recorded.length; ++i) {
           int32_t id = 0;
           take(&id, sizeof id);
-          if (i < header.windows * header.length && id != text[static_cast<size_t>(i)])
+          if (i < header.windows * header.length && id != text[i])
             throw user_error("{}: recorded over another text", file.string());
         }
-        codes.resize(static_cast<size_t>(header.vocab));
+        codes.resize(header.vocab);
       },
       [&](std::span<const double> logs, TokenId next) {
         float least = 0, step = 0;
@@ -166,7 +166,7 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& tex
         take(&step, sizeof step);
         take(codes.data(), codes.size() * sizeof(uint16_t));
         const auto recorded = [&](size_t v) {
-          return static_cast<double>(least) + static_cast<double>(step) * codes[v];
+          return least + static_cast<double>(step) * codes[v];
         };
         double kl = 0;
         size_t top = 0, recorded_top = 0;
@@ -186,7 +186,7 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& tex
       },
       progress);
   const auto count = static_cast<double>(all.size());
-  out.tokens = static_cast<int64_t>(all.size());
+  out.tokens = all.size();
   double squares = 0;
   for (const double x : all) {
     out.mean += x / count;
@@ -198,7 +198,7 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& tex
   out.p90 = quantile(all, 0.9);
   out.p99 = quantile(all, 0.99);
   out.most = all.back();
-  out.same_top = static_cast<double>(same) / count;
+  out.same_top = same / count;
   out.rms_change = std::sqrt(changes / count);
   out.ratio = std::exp((mine - theirs) / count);
   return out;

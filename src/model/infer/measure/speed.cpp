@@ -17,7 +17,7 @@ constexpr int64_t kContextStep = 256;  // tests of nearly equal length share the
 double mean(const std::vector<double>& x) {
   double sum = 0;
   for (const double v : x) sum += v;
-  return x.empty() ? 0 : sum / static_cast<double>(x.size());
+  return x.empty() ? 0 : sum / x.size();
 }
 
 double deviation(const std::vector<double>& x) {
@@ -25,13 +25,13 @@ double deviation(const std::vector<double>& x) {
   const double middle = mean(x);
   double sum = 0;
   for (const double v : x) sum += (v - middle) * (v - middle);
-  return std::sqrt(sum / static_cast<double>(x.size() - 1));
+  return std::sqrt(sum / (x.size() - 1));
 }
 
 double now(bool cpu_time) {
   timespec t{};
   clock_gettime(cpu_time ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+  return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
 // Token numbers nobody can foresee, the same in every run.
@@ -40,10 +40,10 @@ class TokenSource {
   explicit TokenSource(int64_t vocabulary) : vocabulary_(static_cast<uint64_t>(vocabulary)) {}
   TokenId next() {
     state_ = state_ * 6364136223846793005U + 1442695040888963407U;
-    return static_cast<TokenId>((state_ >> 33) % vocabulary_);
+    return (state_ >> 33) % vocabulary_;
   }
   std::vector<TokenId> next(int64_t count) {
-    std::vector<TokenId> tokens(static_cast<size_t>(count));
+    std::vector<TokenId> tokens(count);
     for (TokenId& t : tokens) t = next();
     return tokens;
   }
@@ -70,7 +70,7 @@ double Speed::deviation_seconds() const {
 }
 std::vector<double> Speed::rates() const {
   std::vector<double> out;
-  for (const double s : seconds) out.push_back(static_cast<double>(test.prompt + test.generate) / std::max(s, 1e-12));
+  for (const double s : seconds) out.push_back((test.prompt + test.generate) / std::max(s, 1e-12));
   return out;
 }
 double Speed::mean_rate() const {

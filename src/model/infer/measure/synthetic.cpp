@@ -47,7 +47,7 @@ class Maker {
     }
     const std::vector<float> x = pattern_values(kPatternRows * columns, 1);
     for (int64_t r = 0; r < rows; ++r)
-      std::memcpy(to + r * columns * 4, x.data() + r % kPatternRows * columns, static_cast<size_t>(columns * 4));
+      std::memcpy(to + r * columns * 4, x.data() + r % kPatternRows * columns, columns * 4);
     return w;
   }
 
@@ -111,9 +111,9 @@ void add_synthetic_tokenizer(Model& model) {
   std::vector<std::string> tokens = model.metadata.texts("tokenizer.ggml.tokens");
   std::vector<int32_t> kinds;
   for (const int64_t kind : model.metadata.integers("tokenizer.ggml.token_type"))
-    kinds.push_back(static_cast<int32_t>(kind));
+    kinds.push_back(kind);
   LUMEN_CHECK(kinds.size() == tokens.size());
-  while (static_cast<int64_t>(tokens.size()) < size) {
+  while (std::ssize(tokens) < size) {
     tokens.push_back(fmt::format("<|unused {}|>", tokens.size()));
     kinds.push_back(static_cast<int32_t>(TokenKind::unused));
   }

@@ -320,7 +320,7 @@ Grammar Grammar::parse(const std::string& text, const std::string& name) {
   const auto add_rule = [&](std::vector<List> alternatives) {
     std::vector<uint32_t> places;
     for (List& list : alternatives) {
-      places.push_back(static_cast<uint32_t>(out.elements_.size()));
+      places.push_back(out.elements_.size());
       out.elements_.insert(out.elements_.end(), list.begin(), list.end());
       out.elements_.push_back({});
     }
@@ -545,10 +545,10 @@ int32_t GrammarMatcher::state(State s) {
 
 int32_t GrammarMatcher::step(int32_t from, uint8_t byte) {
   if (from == kDead) return kDead;
-  int32_t& known = steps_[static_cast<size_t>(from)][byte];
+  int32_t& known = steps_[from][byte];
   if (known != kUnknown) return known;
   State next;
-  const State here = states_[static_cast<size_t>(from)];
+  const State here = states_[from];
   for (const uint32_t s : here) {
     if (s == 0) continue;
     const Stack top = stacks_[s];
@@ -556,7 +556,7 @@ int32_t GrammarMatcher::step(int32_t from, uint8_t byte) {
     if (byte >= e.first && byte <= e.last) expand(top.element + 1, top.below, next);
   }
   const int32_t to = state(std::move(next));
-  steps_[static_cast<size_t>(from)][byte] = to;
+  steps_[from][byte] = to;
   return to;
 }
 
@@ -569,7 +569,7 @@ bool GrammarMatcher::allows(std::string_view bytes) {
 bool GrammarMatcher::accept(std::string_view bytes) {
   if (states_.size() > kMostStates || stacks_.size() > kMostStacks / 2) {
     // Everything is forgotten but where we are: the stacks of the current state, from the bottom up.
-    const State here = now_ == kDead ? State() : states_[static_cast<size_t>(now_)];
+    const State here = now_ == kDead ? State() : states_[now_];
     const std::vector<Stack> old = stacks_;
     forget();
     std::unordered_map<uint32_t, uint32_t> moved{{0, 0}};
@@ -590,17 +590,17 @@ bool GrammarMatcher::accept(std::string_view bytes) {
 }
 
 bool GrammarMatcher::may_end() {
-  return now_ != kDead && states_[static_cast<size_t>(now_)].front() == 0;
+  return now_ != kDead && states_[now_].front() == 0;
 }
 
 bool GrammarMatcher::must_end() {
-  return may_end() && states_[static_cast<size_t>(now_)].size() == 1;
+  return may_end() && states_[now_].size() == 1;
 }
 
 const std::vector<bool>& GrammarMatcher::allowed(const Tokenizer& tokenizer, const TokenTrie& trie) {
   if (const auto found = masks_.find(now_); found != masks_.end()) return found->second;
   if (masks_.size() >= kMostMasks) masks_.clear();
-  std::vector<bool> mask(static_cast<size_t>(tokenizer.size()), false);
+  std::vector<bool> mask(tokenizer.size(), false);
   struct Frame {
     uint32_t node;
     int32_t state;
@@ -611,7 +611,7 @@ const std::vector<bool>& GrammarMatcher::allowed(const Tokenizer& tokenizer, con
     const Frame f = open.back();
     open.pop_back();
     const TokenTrie::Node& n = nodes[f.node];
-    for (TokenId t = n.token; t >= 0; t = trie.same(t)) mask[static_cast<size_t>(t)] = true;
+    for (TokenId t = n.token; t >= 0; t = trie.same(t)) mask[t] = true;
     for (uint32_t c = n.first_child; c < n.first_child + n.children; ++c) {
       const int32_t next = step(f.state, nodes[c].byte);
       if (next != kDead) open.push_back({c, next});
@@ -620,7 +620,7 @@ const std::vector<bool>& GrammarMatcher::allowed(const Tokenizer& tokenizer, con
   if (may_end()) {
     for (const TokenId t : tokenizer.end_of_generation()) {
       if (static_cast<size_t>(t) >= mask.size()) mask.resize(static_cast<size_t>(t) + 1, false);
-      mask[static_cast<size_t>(t)] = true;
+      mask[t] = true;
     }
   }
   return masks_[now_] = std::move(mask);
@@ -636,7 +636,7 @@ TokenTrie generation_trie(const Tokenizer& tokenizer, std::vector<std::string>* 
     const bool end = std::find(ends.begin(), ends.end(), id) != ends.end();
     texts->push_back(text && !end ? tokenizer.bytes(id) : std::string());
   }
-  for (TokenId id = 0; id < tokenizer.size(); ++id) list.emplace_back((*texts)[static_cast<size_t>(id)], id);
+  for (TokenId id = 0; id < tokenizer.size(); ++id) list.emplace_back((*texts)[id], id);
   return TokenTrie(std::move(list));
 }
 

@@ -217,10 +217,10 @@ class Converter {
     const bool more = first.empty() ? true : s.contains("items") && s["items"] != false;
     const std::string item =
         s.contains("items") && s["items"] != false ? visit(s["items"], place + "/items", depth + 1) : "value";
-    const int64_t least = count(s, "minItems", static_cast<int64_t>(first.size()), place),
+    const int64_t least = count(s, "minItems", first.size(), place),
                   most = count(s, "maxItems", -1, place);
     if (most >= 0 && most < least) throw wrong(place, "maxItems is below minItems");
-    const auto listed = static_cast<int64_t>(first.size());
+    const auto listed = std::ssize(first);
     if (!first.empty() && (least < listed || (most >= 0 && most < listed)))
       throw wrong(place, "prefixItems must all be there: minItems and maxItems at least their number");
     std::string inside;

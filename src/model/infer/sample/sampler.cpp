@@ -79,9 +79,9 @@ void Sampler::penalise(std::vector<Candidate>& candidates) const {
   for (size_t i = recent_.size() - last; i < recent_.size(); ++i) ++seen[recent_[i]];
   for (const auto& [id, count] : seen) {
     if (id < 0 || static_cast<size_t>(id) >= candidates.size()) continue;
-    double& logit = candidates[static_cast<size_t>(id)].logit;
+    double& logit = candidates[id].logit;
     logit = logit > 0 ? logit / o.repeat_penalty : logit * o.repeat_penalty;
-    logit -= static_cast<double>(count) * o.frequency_penalty + o.presence_penalty;
+    logit -= count * o.frequency_penalty + o.presence_penalty;
   }
 }
 
@@ -91,7 +91,7 @@ void Sampler::penalise_repetitions(std::vector<Candidate>& candidates) const {
   const SamplerOptions& o = options_;
   const size_t last = o.dry_last < 0 ? recent_.size() : std::min<size_t>(recent_.size(), o.dry_last);
   if (o.dry_multiplier == 0 || last < 2) return;
-  std::vector<TokenId> back(recent_.rbegin(), recent_.rbegin() + static_cast<ptrdiff_t>(last));  // the latest first
+  std::vector<TokenId> back(recent_.rbegin(), recent_.rbegin() + last);  // the latest first
   const auto breaks = [&](TokenId id) {
     return std::find(o.dry_breakers.begin(), o.dry_breakers.end(), id) != o.dry_breakers.end();
   };
@@ -116,8 +116,8 @@ void Sampler::penalise_repetitions(std::vector<Candidate>& candidates) const {
   for (const auto& [id, n] : longest) {
     if (static_cast<int64_t>(n) < std::max<int64_t>(1, o.dry_allowed_length)) continue;
     if (id < 0 || static_cast<size_t>(id) >= candidates.size() || breaks(id)) continue;
-    const double exponent = static_cast<double>(static_cast<int64_t>(n) - o.dry_allowed_length);
-    candidates[static_cast<size_t>(id)].logit -= std::min(o.dry_multiplier * std::pow(o.dry_base, exponent), 1e6);
+    const double exponent = static_cast<int64_t>(n) - o.dry_allowed_length;
+    candidates[id].logit -= std::min(o.dry_multiplier * std::pow(o.dry_base, exponent), 1e6);
   }
 }
 
@@ -144,12 +144,12 @@ TokenId Sampler::mirostat(std::vector<Candidate>& candidates) {
   if (options_.mirostat == 1) {
     double products = 0, squares = 0;
     for (size_t i = 0; i + 1 < std::min<size_t>(100, w.size()) && w[i + 1] > 0; ++i) {
-      const double t = std::log(static_cast<double>(i + 2) / static_cast<double>(i + 1));
+      const double t = std::log((i + 2) / static_cast<double>(i + 1));
       products += t * std::log(w[i] / w[i + 1]);
       squares += t * t;
     }
     const double s = squares > 0 ? products / squares : 1, e = s - 1;
-    const double n = static_cast<double>(w.size());
+    const double n = w.size();
     const double k = std::pow(e * std::pow(2.0, surprise_) / (1 - std::pow(n, -e)), 1 / s);
     keep = std::isfinite(k) ? static_cast<size_t>(std::clamp(k, 1.0, n)) : w.size();
   } else {
@@ -187,7 +187,7 @@ TokenId Sampler::pick(std::span<const float> logits, const std::vector<bool>* al
    public:
     explicit Mask(const std::vector<bool>& mask) : mask_(mask) {}
     bool allows(TokenId id) override {
-      return static_cast<size_t>(id) < mask_.size() && mask_[static_cast<size_t>(id)];
+      return static_cast<size_t>(id) < mask_.size() && mask_[id];
     }
     const std::vector<bool>& all() override { return mask_; }
 
@@ -203,10 +203,10 @@ TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
   std::vector<Candidate> candidates(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) candidates[i] = {static_cast<TokenId>(i), logits[i]};
   for (const auto& [id, by] : o.bias) {
-    if (id >= 0 && static_cast<size_t>(id) < candidates.size()) candidates[static_cast<size_t>(id)].logit += by;
+    if (id >= 0 && static_cast<size_t>(id) < candidates.size()) candidates[id].logit += by;
   }
   for (const TokenId id : o.forbidden) {
-    if (id >= 0 && static_cast<size_t>(id) < candidates.size()) candidates[static_cast<size_t>(id)].logit = kNever;
+    if (id >= 0 && static_cast<size_t>(id) < candidates.size()) candidates[id].logit = kNever;
   }
   penalise(candidates);
   penalise_repetitions(candidates);
@@ -228,7 +228,7 @@ TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
 
   size_t kept = candidates.size();
   if (o.top_k > 0) kept = std::min(kept, static_cast<size_t>(o.top_k));
-  std::partial_sort(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(kept), candidates.end(), better);
+  std::partial_sort(candidates.begin(), candidates.begin() + kept, candidates.end(), better);
   candidates.resize(kept);
   if (o.typical_p < 1) {
     // Those whose surprise is nearest to the expected one (Meister et al. 2022).

@@ -59,7 +59,7 @@ std::string broken_weight(const LoadedModel& loaded) {
   }
   for (const auto& [name, tensor] : loaded.weights()) {
     if (loaded.model().weights.contains(name) || tensor->type().element.format) continue;
-    std::vector<float> values(static_cast<size_t>(tensor->bytes()) / sizeof(float));
+    std::vector<float> values(tensor->bytes() / sizeof(float));
     tensor->download(values.data(), tensor->bytes());
     const std::string fault = place_of_fault(values, tensor->type().shape.back().number(), 0);
     if (!fault.empty()) return fmt::format("an adapter's '{}' {}", name, fault);

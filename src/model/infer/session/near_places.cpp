@@ -15,7 +15,7 @@ constexpr int64_t kStep = 32;
 NearPlaces::NearPlaces(int64_t window, int64_t widest) : window_(window) {
   LUMEN_CHECK(window > 0 && widest > 0);
   const int64_t size = window + 2 * widest;
-  positions_.assign(static_cast<size_t>((size + kStep - 1) / kStep * kStep), kEmpty);
+  positions_.assign((size + kStep - 1) / kStep * kStep, kEmpty);
 }
 
 int64_t NearPlaces::put(int64_t position, int64_t count, int64_t width) {
@@ -23,7 +23,7 @@ int64_t NearPlaces::put(int64_t position, int64_t count, int64_t width) {
   if (next_ + width > size()) next_ = 0;
   const int64_t first = next_;
   for (int64_t i = 0; i < width; ++i) {
-    int32_t& place = positions_[static_cast<size_t>(first + i)];
+    int32_t& place = positions_[first + i];
     LUMEN_CHECK(place == kEmpty || place + window_ <= position, "a key that may be seen would be overwritten");
     place = i < count ? static_cast<int32_t>(position + i) : kEmpty;
   }
@@ -38,7 +38,7 @@ bool NearPlaces::rewind(int64_t position) {
     if (at != kEmpty && at >= position) at = kEmpty;
     if (at == kEmpty) continue;
     seen += at > position - window_;
-    if (at == position - 1) behind = static_cast<int64_t>(i) + 1;
+    if (at == position - 1) behind = i + 1;
   }
   next_ = behind;
   if (seen >= std::min(position, window_ - 1)) return true;

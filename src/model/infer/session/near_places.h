@@ -15,7 +15,7 @@ class NearPlaces {
 
   // For layers that see `window` positions at most, and steps of `widest` tokens at most.
   NearPlaces(int64_t window, int64_t widest);
-  int64_t size() const { return static_cast<int64_t>(positions_.size()); }
+  int64_t size() const { return positions_.size(); }
 
   // Room for a step of `width` tokens, the first `count` of which stand at `position` and behind it and stay. Returns
   // the first place.

@@ -6,26 +6,26 @@
 
 namespace lumen::model {
 
-PagePool::PagePool(int64_t pages, int64_t page_size) : page_size_(page_size), holders_(static_cast<size_t>(pages)) {
+PagePool::PagePool(int64_t pages, int64_t page_size) : page_size_(page_size), holders_(pages) {
   LUMEN_CHECK(pages > 0 && page_size > 0);
-  for (int64_t p = 0; p < pages; ++p) empty_.push(static_cast<int32_t>(p));
+  for (int64_t p = 0; p < pages; ++p) empty_.push(p);
 }
 
 int32_t PagePool::take() {
   LUMEN_CHECK(!empty_.empty(), "no page is free");
   const int32_t page = empty_.top();
   empty_.pop();
-  holders_[static_cast<size_t>(page)] = 1;
+  holders_[page] = 1;
   return page;
 }
 
 void PagePool::hold(int32_t page) {
-  LUMEN_CHECK(holders_[static_cast<size_t>(page)] > 0, "page {} is free", page);
-  ++holders_[static_cast<size_t>(page)];
+  LUMEN_CHECK(holders_[page] > 0, "page {} is free", page);
+  ++holders_[page];
 }
 
 void PagePool::drop(int32_t page) {
-  int32_t& holders = holders_[static_cast<size_t>(page)];
+  int32_t& holders = holders_[page];
   LUMEN_CHECK(holders > 0, "page {} is free", page);
   if (--holders > 0) return;
   empty_.push(page);
@@ -36,8 +36,8 @@ int64_t PageTable::missing(const PagePool& pool, int64_t length, int64_t upto) c
   const int64_t size = pool.page_size(), last = (upto - 1) / size;
   int64_t count = 0;
   for (int64_t k = length / size; k <= last; ++k) {
-    const bool there = k < static_cast<int64_t>(pages_.size());
-    count += !there || pool.is_shared(pages_[static_cast<size_t>(k)]) ? 1 : 0;
+    const bool there = k < std::ssize(pages_);
+    count += !there || pool.is_shared(pages_[k]) ? 1 : 0;
   }
   return count;
 }
@@ -47,11 +47,11 @@ void PageTable::make_room(PagePool& pool, int64_t length, int64_t upto,
   if (upto <= length) return;
   const int64_t size = pool.page_size(), last = (upto - 1) / size;
   for (int64_t k = length / size; k <= last; ++k) {
-    if (k == static_cast<int64_t>(pages_.size())) {
+    if (k == std::ssize(pages_)) {
       pages_.push_back(pool.take());
       continue;
     }
-    int32_t& page = pages_.at(static_cast<size_t>(k));
+    int32_t& page = pages_.at(k);
     LUMEN_CHECK(page != kGone, "a page that is written was let go");
     if (!pool.is_shared(page)) continue;
     const int32_t own = pool.take();
@@ -64,8 +64,8 @@ void PageTable::make_room(PagePool& pool, int64_t length, int64_t upto,
 void PageTable::forget(PagePool& pool, int64_t length) {
   if (window_ == 0) return;
   const int64_t seen = std::max<int64_t>(0, length - window_ + 1);  // the first position that is
-  for (int64_t k = std::min<int64_t>(seen / pool.page_size(), static_cast<int64_t>(pages_.size())) - 1; k >= 0; --k) {
-    int32_t& page = pages_[static_cast<size_t>(k)];
+  for (int64_t k = std::min<int64_t>(seen / pool.page_size(), pages_.size()) - 1; k >= 0; --k) {
+    int32_t& page = pages_[k];
     if (page == kGone) break;  // and all before it
     pool.drop(page);
     page = kGone;
@@ -82,14 +82,14 @@ int64_t PageTable::kept(const PagePool& pool, int64_t length) const {
   if (window_ == 0 || length == 0) return length;
   const int64_t size = pool.page_size();
   for (int64_t k = std::max<int64_t>(0, length - window_ + 1) / size; k * size < length; ++k)
-    if (pages_.at(static_cast<size_t>(k)) == kGone) return 0;
+    if (pages_.at(k) == kGone) return 0;
   return length;
 }
 
 void PageTable::share(PagePool& pool, const PageTable& from, int64_t length) {
   LUMEN_CHECK(pages_.empty());
   const auto count = static_cast<size_t>((length + pool.page_size() - 1) / pool.page_size());
-  pages_.assign(from.pages_.begin(), from.pages_.begin() + static_cast<std::ptrdiff_t>(count));
+  pages_.assign(from.pages_.begin(), from.pages_.begin() + count);
   for (const int32_t page : pages_)
     if (page != kGone) pool.hold(page);
 }

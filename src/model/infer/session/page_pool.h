@@ -14,10 +14,10 @@ namespace lumen::model {
 class PagePool {
  public:
   PagePool(int64_t pages, int64_t page_size);
-  int64_t pages() const { return static_cast<int64_t>(holders_.size()); }
+  int64_t pages() const { return holders_.size(); }
   int64_t page_size() const { return page_size_; }  // places of a page
-  int64_t free() const { return static_cast<int64_t>(empty_.size()); }
-  bool is_shared(int32_t page) const { return holders_[static_cast<size_t>(page)] > 1; }
+  int64_t free() const { return empty_.size(); }
+  bool is_shared(int32_t page) const { return holders_[page] > 1; }
 
   int32_t take();           // a free page, for one text; there must be one
   void hold(int32_t page);  // one more text has it

@@ -23,11 +23,11 @@ Weight beside(std::span<const Weight* const> parts, std::span<const double> scal
   int64_t columns = 0;
   for (const Weight* p : parts) columns += p->columns();
   std::vector<float> values;
-  values.reserve(static_cast<size_t>(rows * columns));
+  values.reserve(rows * columns);
   for (int64_t r = 0; r < rows; ++r) {
     for (size_t n = 0; n < parts.size(); ++n) {
-      const auto row = parts[n]->f32().subspan(static_cast<size_t>(r * parts[n]->columns()),
-                                               static_cast<size_t>(parts[n]->columns()));
+      const auto row = parts[n]->f32().subspan(r * parts[n]->columns(),
+                                               parts[n]->columns());
       for (const float v : row) values.push_back(static_cast<float>(scales[n] * v));
     }
   }
@@ -116,8 +116,8 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
   for (const auto& [name, w] : model.weights) {
     const bool stays =
         here && w.bytes.keeper() &&
-        reinterpret_cast<uintptr_t>(w.bytes.data()) % static_cast<uintptr_t>(run::kParameterAlignment) == 0;
-    (stays ? there : copied) += static_cast<int64_t>(w.bytes.size());
+        reinterpret_cast<uintptr_t>(w.bytes.data()) % run::kParameterAlignment == 0;
+    (stays ? there : copied) += w.bytes.size();
   }
   engine.require_memory(fmt::format("'{}'", model.name),
                         {{"weights where they are", there, true}, {"copies of weights for the device", copied}});
@@ -200,7 +200,7 @@ Session::Session(const LoadedModel& loaded, SessionOptions options)
   cache_bytes_ = state_bytes(graph_, compile);
   require_session(loaded, cache_bytes_, 0, options_);
   position_in_ = std::make_shared<run::DeviceTensor>(loaded.engine().device(), graph::Type{{}, {Scalar::i32, nullptr}});
-  logits_.resize(static_cast<size_t>(loaded.model().integer("vocab")));
+  logits_.resize(loaded.model().integer("vocab"));
 }
 
 run::CompileOptions step_options(const Model& model, const graph::Graph& step, const SessionOptions& session) {
@@ -266,22 +266,22 @@ Session::Width Session::make(int64_t tokens, int64_t rows) {
 
 void Session::run(const Width& width, std::span<const TokenId> tokens) {
   // Short chunks are filled up; what the filling writes behind the text is overwritten before anything may look at it.
-  std::vector<int32_t> ids(static_cast<size_t>(width.tokens), 0);
+  std::vector<int32_t> ids(width.tokens, 0);
   std::copy(tokens.begin(), tokens.end(), ids.begin());
   width.tokens_in->upload(ids.data(), width.tokens_in->bytes());
   // The last row, or all of them; those of the filling repeat the last.
-  std::vector<int32_t> rows(static_cast<size_t>(width.rows), static_cast<int32_t>(tokens.size() - 1));
-  for (size_t i = 0; width.rows > 1 && i < tokens.size(); ++i) rows[i] = static_cast<int32_t>(i);
+  std::vector<int32_t> rows(width.rows, tokens.size() - 1);
+  for (size_t i = 0; width.rows > 1 && i < tokens.size(); ++i) rows[i] = i;
   width.rows_in->upload(rows.data(), width.rows_in->bytes());
   const auto position = static_cast<int32_t>(position_);
   position_in_->upload(&position, sizeof position);
   if (near_) {
-    const auto place = static_cast<int32_t>(near_->put(position_, static_cast<int64_t>(tokens.size()), width.tokens));
+    const auto place = static_cast<int32_t>(near_->put(position_, tokens.size(), width.tokens));
     place_in_->upload(&place, sizeof place);
     near_positions_in_->upload(near_->positions().data(), near_positions_in_->bytes());
   }
   width.program->run();
-  position_ += static_cast<int64_t>(tokens.size());
+  position_ += tokens.size();
   text_.insert(text_.end(), tokens.begin(), tokens.end());
 }
 
@@ -312,18 +312,18 @@ void Session::check_room(int64_t count) const {
 void Session::read_again() {
   if (position_ == position()) return;
   const std::vector<TokenId> missing(text_.begin() + position_, text_.end());
-  text_.resize(static_cast<size_t>(position_));
+  text_.resize(position_);
   (void)feed(missing);
 }
 
 std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
   check_tokens(loaded_.model(), tokens);
-  check_room(static_cast<int64_t>(tokens.size()));
+  check_room(tokens.size());
   read_again();
   const Width* last = nullptr;
   while (!tokens.empty()) {
-    const Width& width = width_for(static_cast<int64_t>(tokens.size()));
+    const Width& width = width_for(tokens.size());
     const size_t count = std::min(tokens.size(), static_cast<size_t>(width.tokens));
     run(width, tokens.first(count));
     tokens = tokens.subspan(count);
@@ -331,7 +331,7 @@ std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   }
   const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
   logits_.resize(vocab);
-  last->program->result(kResult)->download(logits_.data(), static_cast<int64_t>(vocab * sizeof(float)));
+  last->program->result(kResult)->download(logits_.data(), vocab * sizeof(float));
   require_finite(loaded_, logits_, "logits");
   return logits_;
 }
@@ -339,20 +339,20 @@ std::span<const float> Session::feed(std::span<const TokenId> tokens) {
 std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
   check_tokens(loaded_.model(), tokens);
-  check_room(static_cast<int64_t>(tokens.size()));
+  check_room(tokens.size());
   read_again();
   const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
   std::vector<float> all;
   while (!tokens.empty()) {
     // A few widths, so that few are compiled; one by one where the context ends.
-    int64_t wide = wide_widths(options_, static_cast<int64_t>(tokens.size())).back();
+    int64_t wide = wide_widths(options_, tokens.size()).back();
     if (tokens.size() == 1 || position_ + wide > options_.context) wide = 1;
     const Width& w = width(wide, wide);
     const size_t count = std::min(tokens.size(), static_cast<size_t>(wide));
     run(w, tokens.first(count));
-    std::vector<float> rows(static_cast<size_t>(wide) * vocab);
-    w.program->result(kResult)->download(rows.data(), static_cast<int64_t>(rows.size() * sizeof(float)));
-    all.insert(all.end(), rows.begin(), rows.begin() + static_cast<int64_t>(count * vocab));
+    std::vector<float> rows(wide * vocab);
+    w.program->result(kResult)->download(rows.data(), rows.size() * sizeof(float));
+    all.insert(all.end(), rows.begin(), rows.begin() + count * vocab);
     tokens = tokens.subspan(count);
   }
   logits_ = std::move(all);
@@ -364,9 +364,9 @@ std::span<const float> Session::become(std::span<const TokenId> tokens) {
   LUMEN_CHECK(!tokens.empty());
   const auto [mine, theirs] = std::mismatch(text_.begin(), text_.end(), tokens.begin(), tokens.end());
   // The last token is computed in any case: its logits are asked for.
-  const auto same = std::min<int64_t>(mine - text_.begin(), static_cast<int64_t>(tokens.size()) - 1);
+  const auto same = std::min<int64_t>(mine - text_.begin(), tokens.size() - 1);
   rewind(same);
-  return feed(tokens.subspan(static_cast<size_t>(same)));
+  return feed(tokens.subspan(same));
 }
 
 void Session::shift(int64_t keep, int64_t drop) {
@@ -378,7 +378,7 @@ void Session::shift(int64_t keep, int64_t drop) {
 
 void Session::rewind(int64_t position) {
   LUMEN_CHECK(position >= 0 && position <= this->position());
-  text_.resize(static_cast<size_t>(position));
+  text_.resize(position);
   if (position >= position_) return;
   position_ = !near_ || near_->rewind(position) ? position : 0;
 }

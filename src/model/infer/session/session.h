@@ -83,7 +83,7 @@ class Session {
   // anew, so that the result is that of a text which never had them.
   void shift(int64_t keep, int64_t drop);
   const std::vector<TokenId>& text() const { return text_; }
-  int64_t position() const { return static_cast<int64_t>(text_.size()); }
+  int64_t position() const { return text_.size(); }
   int64_t context() const { return options_.context; }
   int64_t vocabulary() const { return loaded_.model().integer("vocab"); }
   // Forgets what came later. Where layers remember the latest only, the rest may have to be read again: that happens

@@ -42,8 +42,8 @@ class ManySession {
   // nothing was appended.
   std::vector<std::vector<float>> feed(std::span<const Part> parts);
 
-  int64_t length(int text) const { return static_cast<int64_t>(texts_.at(static_cast<size_t>(text)).tokens.size()); }
-  const std::vector<TokenId>& tokens(int text) const { return texts_.at(static_cast<size_t>(text)).tokens; }
+  int64_t length(int text) const { return texts_.at(text).tokens.size(); }
+  const std::vector<TokenId>& tokens(int text) const { return texts_.at(text).tokens; }
   int64_t page_size() const { return options_.page; }
   int64_t pages() const { return caches_[0].pool.pages(); }
   int64_t free_pages() const { return caches_[0].pool.free(); }

@@ -18,11 +18,11 @@ constexpr const char* kWindow = "window_size";  // a family's config key: what i
 int64_t layers_of(const graph::Graph& g, const std::string& state) {
   std::vector<bool> is_state(g.nodes.size());
   int64_t count = 0;
-  for (graph::ValueId v = 0; v < static_cast<graph::ValueId>(g.nodes.size()); ++v) {
+  for (graph::ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     const graph::Node& n = g[v];
-    if (n.op == graph::Op::input_) is_state[static_cast<size_t>(v)] = n.attributes.name == state;
-    if (n.op != graph::Op::update_ || !is_state[static_cast<size_t>(n.operands[0])]) continue;
-    is_state[static_cast<size_t>(v)] = true;
+    if (n.op == graph::Op::input_) is_state[v] = n.attributes.name == state;
+    if (n.op != graph::Op::update_ || !is_state[n.operands[0]]) continue;
+    is_state[v] = true;
     ++count;
   }
   return count;
@@ -32,12 +32,12 @@ int64_t layers_of(const graph::Graph& g, const std::string& state) {
 graph::Graph without_unused_states(const graph::Graph& g) {
   std::vector<bool> used(g.nodes.size());
   for (const graph::Node& n : g.nodes)
-    for (const graph::ValueId o : n.operands) used[static_cast<size_t>(o)] = true;
+    for (const graph::ValueId o : n.operands) used[o] = true;
   graph::Rewriter r(g);
-  for (graph::ValueId v = 0; v < static_cast<graph::ValueId>(g.nodes.size()); ++v) {
+  for (graph::ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     const graph::Node& n = g[v];
     const bool idle =
-        n.op == graph::Op::input_ && n.attributes.role == graph::Role::state && !used[static_cast<size_t>(v)];
+        n.op == graph::Op::input_ && n.attributes.role == graph::Role::state && !used[v];
     if (!idle) r.keep(v);
   }
   return r.finish();
@@ -101,7 +101,7 @@ StepPlan plan_many(const LoadedModel& loaded, const SessionOptions& options, con
   StepPlan plan;
   plan.symbols = {{"C", pages_of(options.context)}, {"P", options.page}};
   // A power of two, so that few lengths make kernels of their own.
-  plan.symbols["K"] = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(pages_of(limits.longest))));
+  plan.symbols["K"] = std::bit_ceil(static_cast<uint64_t>(pages_of(limits.longest)));
   const int64_t window = window_of(model);
   if (window > 0) {
     // What each text may still see, a page it begins, and a chunk of a prompt.
@@ -123,11 +123,11 @@ bool depends_on_length(const LoadedModel& loaded) {
   if (length < 0) return false;
   // What results come from; conditions that were decided leave values behind that nobody asks for.
   std::vector<bool> asked(g.nodes.size());
-  for (const graph::ValueId v : g.results) asked[static_cast<size_t>(v)] = true;
+  for (const graph::ValueId v : g.results) asked[v] = true;
   for (size_t v = g.nodes.size(); v-- > 0;)
     if (asked[v])
-      for (const graph::ValueId o : g.nodes[v].operands) asked[static_cast<size_t>(o)] = true;
-  return asked[static_cast<size_t>(length)];
+      for (const graph::ValueId o : g.nodes[v].operands) asked[o] = true;
+  return asked[length];
 }
 
 }  // namespace lumen::model

@@ -137,7 +137,7 @@ class Stepper {
 
  private:
   bool holds(int32_t set, size_t of) const {
-    return of < classes_.members.size() && classes_.members[of][static_cast<size_t>(set)];
+    return of < classes_.members.size() && classes_.members[of][set];
   }
 
   bool follow(int32_t from, size_t of, std::vector<int32_t>* next) {
@@ -159,8 +159,8 @@ class Stepper {
           if (of == classes_.members.size() ? n.end_allowed : holds(n.set, of)) stack.push_back(n.next);
           break;
         case PatternNode::Kind::set:
-          if (holds(n.set, of) && !queued_[static_cast<size_t>(n.next)]) {
-            queued_[static_cast<size_t>(n.next)] = true;
+          if (holds(n.set, of) && !queued_[n.next]) {
+            queued_[n.next] = true;
             next->push_back(n.next);
           }
           break;
@@ -368,7 +368,7 @@ bool same_matches(const std::string& a, const std::string& b) {
   std::vector<CodeSet> sets = one->sets;
   sets.insert(sets.end(), other->sets.begin(), other->sets.end());
   for (PatternNode& n : other->nodes)
-    if (n.set >= 0) n.set += static_cast<int32_t>(one->sets.size());
+    if (n.set >= 0) n.set += one->sets.size();
   const auto classes = partition(sets, kMaxClasses);
   if (!classes) return false;
   // Both walk through every text at once; they may accept only where the other does.

@@ -243,7 +243,7 @@ class Parser {
       }
       default:
         // Letters and digits have meanings of their own; anything else stands for itself.
-        if (c < 0x80 && (std::isalnum(static_cast<int>(c)) != 0)) throw Outside();
+        if (c < 0x80 && (std::isalnum(c) != 0)) throw Outside();
         return one(c);
     }
   }
@@ -318,13 +318,13 @@ class Builder {
   int32_t node(PatternNode n) {
     if (graph_.nodes.size() >= kMaxNodes) throw Outside();
     graph_.nodes.push_back(n);
-    return static_cast<int32_t>(graph_.nodes.size() - 1);
+    return graph_.nodes.size() - 1;
   }
   int32_t set(const CodeSet& s) {
     const auto found = std::find(graph_.sets.begin(), graph_.sets.end(), s);
-    if (found != graph_.sets.end()) return static_cast<int32_t>(found - graph_.sets.begin());
+    if (found != graph_.sets.end()) return found - graph_.sets.begin();
     graph_.sets.push_back(s);
-    return static_cast<int32_t>(graph_.sets.size() - 1);
+    return graph_.sets.size() - 1;
   }
   int32_t fork(int32_t first, int32_t second) {
     return node({.kind = PatternNode::Kind::fork, .next = first, .other = second});
@@ -354,8 +354,8 @@ class Builder {
         if (tree.most < 0) {
           const int32_t loop = fork(-1, -1);
           const int32_t body = put(part, loop);
-          graph_.nodes[static_cast<size_t>(loop)].next = tree.lazy ? then : body;
-          graph_.nodes[static_cast<size_t>(loop)].other = tree.lazy ? body : then;
+          graph_.nodes[loop].next = tree.lazy ? then : body;
+          graph_.nodes[loop].other = tree.lazy ? body : then;
           out = loop;
         } else {
           for (int i = tree.least; i < tree.most; ++i) {

@@ -47,8 +47,8 @@ std::string normal_form(std::string_view text, int options) {
   return over_valid(text, [&](std::string_view run, std::string& out) {
     utf8proc_uint8_t* mapped = nullptr;
     const utf8proc_ssize_t size =
-        utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(run.data()), static_cast<utf8proc_ssize_t>(run.size()),
-                     &mapped, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | options));
+        utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(run.data()), run.size(),
+                     &mapped, UTF8PROC_STABLE | options);
     if (size < 0) throw user_error("cannot normalise a text: {}", utf8proc_errmsg(size));
     out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
     std::free(mapped);
@@ -56,7 +56,7 @@ std::string normal_form(std::string_view text, int options) {
 }
 
 utf8proc_category_t category(char32_t c) {
-  return utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return utf8proc_category(c);
 }
 
 bool is_mark(char32_t c) {
@@ -69,7 +69,7 @@ void lower(char32_t c, std::string& out) {
     out += "i\xcc\x87";
     return;
   }
-  utf8_append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+  utf8_append(out, static_cast<char32_t>(utf8proc_tolower(c)));
 }
 
 bool is_ideograph(char32_t c) {
@@ -189,13 +189,13 @@ const std::vector<uint64_t>& nfc_stable() {
     std::vector<uint64_t> out((kLastCode >> 6) + 1, ~uint64_t{0});
     const auto unsure = [&](char32_t c) { out[c >> 6] &= ~(uint64_t{1} << (c & 63)); };
     for (char32_t c = 0; c <= kLastCode; ++c) {
-      const utf8proc_property_t* p = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
+      const utf8proc_property_t* p = utf8proc_get_property(c);
       if (p->combining_class != 0) unsure(c);
       if (p->decomp_seqindex == UINT16_MAX || p->decomp_type != 0) continue;
       // With a canonical decomposition: stable when it composes back to itself; its second part may join what is
       // before.
       utf8proc_int32_t parts[8];
-      const auto n = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c), parts, 8, UTF8PROC_STABLE, nullptr);
+      const auto n = utf8proc_decompose_char(c, parts, 8, UTF8PROC_STABLE, nullptr);
       for (utf8proc_ssize_t i = 1; i < n && i < 8; ++i) unsure(static_cast<char32_t>(parts[i]));
       std::string before, after;
       utf8_append(before, c);

@@ -28,7 +28,7 @@ void characters(std::string_view text, const Each& each) {
 }
 
 double per(int64_t a, int64_t b) {
-  return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
+  return b == 0 ? 0 : a / static_cast<double>(b);
 }
 
 }  // namespace
@@ -43,7 +43,7 @@ TextStats text_stats(const Tokenizer& t, std::string_view text) {
   const auto end_word = [&](size_t at) {
     if (!in_word) return;
     const uint8_t kind = hangul ? 1 : latin ? 2 : 0;
-    std::fill(language.begin() + static_cast<ptrdiff_t>(from), language.begin() + static_cast<ptrdiff_t>(at), kind);
+    std::fill(language.begin() + from, language.begin() + at, kind);
     ++out.all.words;
     if (kind == 1) ++out.korean.words;
     if (kind == 2) ++out.english.words;
@@ -57,7 +57,7 @@ TextStats text_stats(const Tokenizer& t, std::string_view text) {
     }
     in_word = true;
     hangul |= is_hangul(c);
-    latin |= c < 0x80 && std::isalpha(static_cast<int>(c)) != 0;
+    latin |= c < 0x80 && std::isalpha(c) != 0;
   });
   end_word(text.size());
   characters(text, [&](char32_t c, size_t at) {
@@ -75,7 +75,7 @@ TextStats text_stats(const Tokenizer& t, std::string_view text) {
     if (language[i] == 2) ++out.english.bytes;
   }
   const std::vector<TokenId> ids = t.encode(text);
-  out.all.tokens = static_cast<int64_t>(ids.size());
+  out.all.tokens = ids.size();
   // Where tokens join to the text they tell which word they are of; a tokenizer that changes texts is measured as a
   // whole.
   size_t at = 0;

@@ -60,8 +60,8 @@ WordCache& word_cache(uint64_t serial) {
   static thread_local std::array<std::unique_ptr<WordCache>, 3> caches;
   for (size_t i = 0; i < caches.size(); ++i) {
     if (caches[i] && caches[i]->serial() == serial) {
-      std::rotate(caches.begin(), caches.begin() + static_cast<ptrdiff_t>(i),
-                  caches.begin() + static_cast<ptrdiff_t>(i) + 1);
+      std::rotate(caches.begin(), caches.begin() + i,
+                  caches.begin() + i + 1);
       return *caches[0];
     }
   }
@@ -81,10 +81,10 @@ void encode_word(const TokenizerParts& p, WordCache& cache, std::string_view wor
   p.model->encode(word, out);
   const size_t count = out.size() - before;
   if (count > WordCache::kTokens) return;
-  slot.size = static_cast<uint8_t>(word.size());
-  slot.count = static_cast<uint8_t>(count);
+  slot.size = word.size();
+  slot.count = count;
   std::memcpy(slot.word, word.data(), word.size());
-  std::copy(out.begin() + static_cast<ptrdiff_t>(before), out.end(), slot.tokens);
+  std::copy(out.begin() + before, out.end(), slot.tokens);
 }
 
 // Cuts added tokens out of `text` and hands what lies between to `plain`, and whether it is the beginning.
@@ -173,11 +173,11 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, bool skip_special) c
 }
 
 int64_t Tokenizer::size() const {
-  return static_cast<int64_t>(parts_->tokens.size());
+  return parts_->tokens.size();
 }
 
 bool Tokenizer::has(TokenId id) const {
-  return id >= 0 && id < size() && (!parts_->tokens[static_cast<size_t>(id)].empty() || parts_->no_text == id);
+  return id >= 0 && id < size() && (!parts_->tokens[id].empty() || parts_->no_text == id);
 }
 
 std::string_view Tokenizer::token(TokenId id) const {
@@ -244,9 +244,9 @@ Tokenizer Tokenizer::with_chat_template(std::string text) const {
 }
 
 TokenId checked_id(const TokenizerParts& parts, int64_t id, const std::string& where) {
-  if (id < 0 || id >= static_cast<int64_t>(parts.tokens.size()))
+  if (id < 0 || id >= std::ssize(parts.tokens))
     throw user_error("{}: {} is outside the vocabulary of {} tokens", where, id, parts.tokens.size());
-  return static_cast<TokenId>(id);
+  return id;
 }
 
 namespace {

@@ -25,7 +25,7 @@ TokenMap model_tokens(const TokenizerParts& p) {
   TokenMap out;
   out.reserve(p.tokens.size());
   for (size_t i = 0; i < p.tokens.size(); ++i) {
-    if (in_model(p, i)) out.emplace(p.tokens[i], static_cast<TokenId>(i));
+    if (in_model(p, i)) out.emplace(p.tokens[i], i);
   }
   return out;
 }
@@ -43,7 +43,7 @@ std::array<TokenId, 256> byte_tokens(const TokenizerParts& p, bool wanted) {
   std::array<TokenId, 256> out;
   for (int b = 0; b < 256; ++b) {
     const auto found = p.ids.find(fmt::format("<0x{:02X}>", b));
-    out[static_cast<size_t>(b)] = found == p.ids.end() || !wanted ? -1 : found->second;
+    out[b] = found == p.ids.end() || !wanted ? -1 : found->second;
   }
   return out;
 }
@@ -123,7 +123,7 @@ std::unique_ptr<const WordModel> scored_pairs(TokenizerParts& p) {
   }
   std::vector<TokenId> order;
   for (size_t id = 0; id < p.tokens.size(); ++id) {
-    if (in_model(p, id)) order.push_back(static_cast<TokenId>(id));
+    if (in_model(p, id)) order.push_back(id);
   }
   std::stable_sort(order.begin(), order.end(), [&](TokenId a, TokenId b) { return p.scores[a] > p.scores[b]; });
   PairTable merges(order.size() * 2);

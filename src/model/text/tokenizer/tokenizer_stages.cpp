@@ -33,7 +33,7 @@ const json& short_list(const json& node, const char* key, const std::string& whe
 size_t small_number(const json& node, const char* key, const std::string& where) {
   const int64_t n = absent(node, key) ? 0 : json_integer(node, key, where);
   if (n < 0 || n > 1 << 20) throw user_error("{}: \"{}\" is out of range", where, key);
-  return static_cast<size_t>(n);
+  return n;
 }
 
 // {"String": text} or {"Regex": text}.
@@ -59,7 +59,7 @@ std::string decode_base64(std::string_view text, const std::string& where) {
                   : c == '/'             ? 63
                                          : -1;
     if (v < 0) throw user_error("{}: a character outside of base64", where);
-    held = held << 6 | static_cast<uint32_t>(v);
+    held = held << 6 | v;
     bits += 6;
     if (bits >= 8) {
       bits -= 8;

@@ -16,10 +16,10 @@ uint64_t pair_key(TokenId left, TokenId right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
 }
 TokenId left_of(uint64_t key) {
-  return static_cast<TokenId>(key >> 32);
+  return key >> 32;
 }
 TokenId right_of(uint64_t key) {
-  return static_cast<TokenId>(key & 0xffffffffu);
+  return key & 0xffffffffu;
 }
 
 struct Word {
@@ -136,7 +136,7 @@ const Pretokenizer& row_named(const std::string& name) {
 }  // namespace
 
 Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
-  const int64_t least = 256 + static_cast<int64_t>(options.specials.size());
+  const int64_t least = 256 + options.specials.size();
   if (options.vocabulary < least || options.vocabulary > kMaxVocabulary)
     throw usage_error("a vocabulary of {} tokens: between {} and {} are possible here", options.vocabulary, least,
                       kMaxVocabulary);
@@ -148,7 +148,7 @@ Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
   p.splitter = Splitter(row.steps, "pre-tokenizer");
 
   for (const std::string& special : options.specials) {
-    const TokenId id = static_cast<TokenId>(p.tokens.size());
+    const TokenId id = p.tokens.size();
     if (special.empty() || std::find(p.tokens.begin(), p.tokens.end(), special) != p.tokens.end())
       throw usage_error("'{}' cannot be a special token: empty or named twice", special);
     p.tokens.push_back(special);
@@ -165,7 +165,7 @@ Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
   std::unordered_map<std::string, TokenId> ids;
   const size_t first_byte = p.tokens.size();
   for (const auto& [c, byte] : alphabet) {
-    bytes[static_cast<size_t>(byte)] = static_cast<TokenId>(p.tokens.size());
+    bytes[byte] = p.tokens.size();
     std::string name;
     utf8_append(name, c);
     ids.emplace(name, static_cast<TokenId>(p.tokens.size()));
@@ -175,7 +175,7 @@ Tokenizer Tokenizer::train(std::string_view text, const BpeTraining& options) {
   const std::string normalized = row.nfc ? normalize_nfc(text) : std::string();
   PairCounts pairs(count_words(row.nfc ? std::string_view(normalized) : text, p.splitter, bytes));
   Candidate best;
-  while (static_cast<int64_t>(p.tokens.size()) < options.vocabulary && pairs.best(&best)) {
+  while (std::ssize(p.tokens) < options.vocabulary && pairs.best(&best)) {
     if (best.count < options.min_frequency) break;
     const std::string &left = p.tokens[left_of(best.pair)], &right = p.tokens[right_of(best.pair)];
     p.merges.emplace_back(left, right);

@@ -14,7 +14,7 @@ const std::array<std::vector<CodeSet::Range>, 30>& category_ranges() {
   static const auto table = [] {
     std::array<std::vector<CodeSet::Range>, 30> out;
     for (char32_t c = 0; c <= kLastCode; ++c) {
-      auto& ranges = out.at(static_cast<size_t>(utf8proc_category(static_cast<utf8proc_int32_t>(c))));
+      auto& ranges = out.at(static_cast<size_t>(utf8proc_category(c)));
       if (!ranges.empty() && ranges.back().second + 1 == c) {
         ranges.back().second = c;
       } else {

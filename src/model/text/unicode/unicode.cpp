@@ -130,8 +130,8 @@ std::string normalize_nfc(std::string_view text) {
     if (valid != 0) {
       utf8proc_uint8_t* mapped = nullptr;
       const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at),
-                                                 static_cast<utf8proc_ssize_t>(valid), &mapped,
-                                                 static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+                                                 valid, &mapped,
+                                                 UTF8PROC_STABLE | UTF8PROC_COMPOSE);
       if (size < 0) throw user_error("cannot normalise a text: {}", utf8proc_errmsg(size));
       out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
       std::free(mapped);
@@ -147,7 +147,7 @@ std::string normalize_nfc(std::string_view text) {
 bool is_white_space(char32_t c) {
   if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13);
   if (c == 0x85) return true;
-  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  const utf8proc_category_t category = utf8proc_category(c);
   return category == UTF8PROC_CATEGORY_ZS || category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
 }
 
@@ -167,7 +167,7 @@ struct Alphabet {
     for (unsigned b = 0; b < 256; ++b) {
       const bool itself = (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
       chars[b] = itself ? static_cast<char32_t>(b) : next++;
-      bytes[chars[b]] = static_cast<int>(b);
+      bytes[chars[b]] = b;
     }
   }
 };

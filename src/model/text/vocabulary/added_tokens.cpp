@@ -60,7 +60,7 @@ void AddedTokens::add(AddedToken token) {
     node = at->second;
     if (fresh) token_at_.push_back(-1);
   }
-  if (token_at_[node] < 0) token_at_[node] = static_cast<int>(tokens_.size());
+  if (token_at_[node] < 0) token_at_[node] = tokens_.size();
   tokens_.push_back(std::move(token));
 }
 

@@ -78,7 +78,7 @@ void PairTable::merge_short(std::vector<TokenId>& symbols) const {
   TokenId* s = symbols.data();
   const auto look = [&](size_t i) {
     const Merge m = find(s[i], s[i + 1]);
-    ranks[i] = static_cast<uint32_t>(m.rank);
+    ranks[i] = m.rank;
     ids[i] = m.id;
   };
   for (size_t i = 0; i + 1 < n; ++i) look(i);
@@ -115,7 +115,7 @@ void PairTable::merge_long(std::vector<TokenId>& list) const {
     const PairTable::Merge merge = find(a, b);
     if (merge.rank >= 0) heap.push({merge.rank, left, a, b});
   };
-  for (int64_t i = 0; i + 1 < static_cast<int64_t>(symbols.size()); ++i) propose(i);
+  for (int64_t i = 0; i + 1 < std::ssize(symbols); ++i) propose(i);
   while (!heap.empty()) {
     const Candidate c = heap.top();
     heap.pop();

@@ -60,7 +60,7 @@ TokenTrie::TokenTrie(std::vector<std::pair<std::string_view, TokenId>> tokens) {
       }
       last = tokens[begin++].second;
     }
-    nodes_[n].first_child = static_cast<uint32_t>(nodes_.size());
+    nodes_[n].first_child = nodes_.size();
     while (begin < end) {
       const uint8_t byte = byte_at(begin, depth);
       // In steps that double, then by halves: most children are short.

@@ -52,7 +52,7 @@ void UnigramModel::encode(std::string_view word, std::vector<TokenId>& out) cons
       if (node == 0) break;
       const TokenId piece = trie_.nodes()[node].token;
       if (piece < 0) continue;
-      offer(at, i + 1, pieces_[static_cast<size_t>(piece)].score, piece);
+      offer(at, i + 1, pieces_[piece].score, piece);
       single |= i + 1 - at == n;
     }
     if (!single) offer(at, at + n, options_.unknown_score, -1);
@@ -65,7 +65,7 @@ void UnigramModel::encode(std::string_view word, std::vector<TokenId>& out) cons
     size_t end = path[i];
     const Best& b = best[end];
     if (b.piece >= 0) {
-      out.push_back(pieces_[static_cast<size_t>(b.piece)].id);
+      out.push_back(pieces_[b.piece].id);
       continue;
     }
     while (options_.fuse_unknown && i > 0 && best[path[i - 1]].piece == -1) end = path[--i];

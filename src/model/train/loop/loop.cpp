@@ -260,8 +260,8 @@ class Loop {
     if (recent_.size() > RunState::kWindow) recent_.pop_front();
     step_seconds_ += step.seconds;
     tokens_ += step.tokens;
-    result_.train_loss = std::accumulate(recent_.begin(), recent_.end(), 0.0) / static_cast<double>(recent_.size());
-    result_.tokens_per_second = static_cast<double>(tokens_) / std::max(step_seconds_, 1e-9);
+    result_.train_loss = std::accumulate(recent_.begin(), recent_.end(), 0.0) / recent_.size();
+    result_.tokens_per_second = tokens_ / std::max(step_seconds_, 1e-9);
     const int64_t done = trainer_.done(), memory = trainer_.engine().device().memory().held;
     const double seconds = std::max(step.seconds, 1e-9);
     const int64_t tokens = done * step.tokens;
@@ -271,14 +271,14 @@ class Loop {
                  {"lr", step.rate},
                  {"seconds", step.seconds},
                  {"elapsed", elapsed()},
-                 {"tokens_per_second", static_cast<double>(step.tokens) / seconds},
+                 {"tokens_per_second", step.tokens / seconds},
                  {"tokens", tokens},
                  {"memory", memory}};
     std::vector<std::pair<std::string, double>> scalars = {
         {"train/loss", step.loss},
         {"train/grad_norm", step.norm},
         {"train/learning_rate", step.rate},
-        {"speed/tokens_per_second", static_cast<double>(step.tokens) / seconds},
+        {"speed/tokens_per_second", step.tokens / seconds},
         {"speed/memory_bytes", static_cast<double>(memory)}};
     std::string share;
     if (options_.ceiling > 0) {
@@ -288,7 +288,7 @@ class Loop {
       share = fmt::format(" | MFU {:.0f} %", 100 * mfu);
     }
     if (const int64_t pass = trainer_.batches().training_tokens(); pass > 0) {
-      line["epoch"] = static_cast<double>(tokens) / static_cast<double>(pass);
+      line["epoch"] = tokens / static_cast<double>(pass);
       scalars.emplace_back("train/epoch", line["epoch"].get<double>());
     }
     for (const auto& [name, value] : step.metrics) {
@@ -298,8 +298,8 @@ class Loop {
     metrics_.write(line);
     if (recipe_.tensorboard) events_.scalars(done, scalars);
     const int64_t steps = recipe_.schedule.steps;
-    const double left = static_cast<double>(steps - done) * step_seconds_ * static_cast<double>(step.tokens) /
-                        static_cast<double>(tokens_);
+    const double left = (steps - done) * step_seconds_ * step.tokens /
+                        tokens_;
     progress_.update(fmt::format(
         "{} step {}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.2e} | {:.1f} ms | {:.0f} tok/s | {}{} | {}<{}",
         options_.title, done, steps, result_.train_loss,

@@ -40,7 +40,7 @@ void Saver::save() {
 
 void Saver::confirm() {
   if (is_new_) {
-    keep_checkpoints(out_, static_cast<int>(trainer_.recipe().keep), last_, best());
+    keep_checkpoints(out_, trainer_.recipe().keep, last_, best());
     std::error_code error;
     std::erase_if(good_, [&](const fs::path& path) { return !fs::exists(path, error); });
   }

@@ -16,7 +16,7 @@ std::vector<LearnedField> learned_fields(const graph::Graph& g,
       LearnedField field;
       field.weight = a.value;
       field.format = a.format;
-      field.field = static_cast<int>(k);
+      field.field = k;
       field.parameter.name = g[input].attributes.name;
       field.parameter.shape = g[input].type.shape;
       field.parameter.role = "scale";
@@ -30,14 +30,14 @@ std::vector<LearnedField> learned_fields(const graph::Graph& g,
 
 std::vector<float> fitted_values(const LearnedField& learned, const Weight& weight) {
   const Format& f = *learned.format;
-  const Field& field = f.fields[static_cast<size_t>(learned.field)];
+  const Field& field = f.fields[learned.field];
   const int64_t rows = weight.rows(), columns = weight.columns();
   const std::vector<uint8_t> blob = encode(f, weight.f32(), rows, columns);
   const BlobLayout layout = blob_layout(f, rows, columns);
   const int64_t record_bytes[kLevels] = {f.block_bytes, f.row_bytes, f.tile_bytes, f.tensor_bytes};
   const auto level = static_cast<size_t>(field.level);
-  std::vector<float> values(static_cast<size_t>(learned.parameter.count()));
-  const int64_t records = static_cast<int64_t>(values.size()) / field.count;
+  std::vector<float> values(learned.parameter.count());
+  const int64_t records = std::ssize(values) / field.count;
   for (int64_t r = 0; r < records; ++r) {
     // Blocks of a row follow each other; rows begin at multiples of the row's stride.
     const int64_t per_row = columns / f.block;
@@ -45,7 +45,7 @@ std::vector<float> fitted_values(const LearnedField& learned, const Weight& weig
                                                        : r * record_bytes[level];
     for (int64_t i = 0; i < field.count; ++i) {
       const uint64_t bits = field.layout.read(blob.data() + layout.section[level] + offset, i);
-      values[static_cast<size_t>(r * field.count + i)] = static_cast<float>(field_decode(field.type, bits));
+      values[r * field.count + i] = static_cast<float>(field_decode(field.type, bits));
     }
   }
   return values;

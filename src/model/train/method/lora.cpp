@@ -81,7 +81,7 @@ std::vector<graph::LowRank> adapter_changes(const Model& model,
     change.rows = is_looked_up(p);
     change.scale = settings.scale();
     change.dropout = settings.dropout;
-    change.salt = static_cast<uint32_t>(changes.size()) + 1;
+    change.salt = changes.size() + 1;
     change.magnitudes = settings.has_magnitudes();
     const int64_t narrowest = std::min(p.shape.back().number(), p.shape[p.shape.size() - 2].number());
     if (change.rank > narrowest)
@@ -120,7 +120,7 @@ std::vector<Parameter> adapter_parameters(const Model& model, const std::vector<
     if (c.rows) b[0] = shape[1];
     Parameter& narrow = put(graph::low_rank_a(c.weight), a, kRoleA);
     narrow.init = c.rows ? "zeros" : "uniform";
-    narrow.init_scale = 1 / std::sqrt(static_cast<double>(a.back().number()));
+    narrow.init_scale = 1 / std::sqrt(a.back().number());
     Parameter& wide = put(graph::low_rank_b(c.weight), b, kRoleB);
     wide.init = c.rows ? "normal" : "zeros";
     wide.init_scale = 1;

@@ -190,7 +190,7 @@ Method::Work Method::evaluated(graph::Graph g, const graph::Bindings& symbols) c
 double Method::operations() const {
   std::vector<std::string> names;
   for (const Parameter& p : trained_) names.push_back(p.name);
-  return graph::training_work(loss_, names) * static_cast<double>(recipe_.accumulate);
+  return graph::training_work(loss_, names) * recipe_.accumulate;
 }
 
 int64_t window_length(const Model& model, const Recipe& recipe) {

@@ -34,7 +34,7 @@ Batch mismatched(const Batch& batch) {
   out.weights.assign(out.tokens.size(), 0.0F);
   const auto first = [&](int64_t row) {
     int64_t t = 0;
-    while (t < batch.length && !counts(batch, static_cast<size_t>(row * batch.length + t))) ++t;
+    while (t < batch.length && !counts(batch, row * batch.length + t)) ++t;
     return t;
   };
   for (int64_t r = 0; r < batch.rows; ++r) {
@@ -54,7 +54,7 @@ Batch mismatched(const Batch& batch) {
 
 std::string RowLog::key(const Batch& batch, int64_t row) {
   std::vector<int32_t> content;
-  const auto begin = static_cast<size_t>(row * batch.length), end = begin + static_cast<size_t>(batch.length);
+  const auto begin = static_cast<size_t>(row * batch.length), end = begin + batch.length;
   // What stands behind the answer is filling.
   size_t last = end;
   while (last > begin && !counts(batch, last - 1)) --last;
@@ -75,7 +75,7 @@ bool RowLog::has(const Batch& batch) const {
 void RowLog::add(const Batch& batch, const std::vector<float>& logp) {
   LUMEN_CHECK(logp.size() == static_cast<size_t>(batch.rows));
   for (int64_t r = 0; r < batch.rows; ++r) {
-    rows_.emplace(key(batch, r), logp[static_cast<size_t>(r)]);
+    rows_.emplace(key(batch, r), logp[r]);
   }
 }
 

@@ -47,7 +47,7 @@ Graph hold(Graph g, const Holding& held, std::map<std::string, ValueId>* values)
   }
   for (ValueId& result : out.results) result += shift;
   for (ValueId i = 0; i < shift; ++i) {
-    const ValueId was = inputs[static_cast<size_t>(i)] + shift;
+    const ValueId was = inputs[i] + shift;
     graph::Node cast;
     cast.op = graph::Op::cast_;
     cast.type = out[was].type;
@@ -84,8 +84,8 @@ ValueId round_stochastically(Builder& build, ValueId value, ValueId seed, uint32
 }
 
 uint32_t rounding_seed(uint32_t run, int64_t step) {
-  const float a = graph::uniform_random(run, 0x5eed, static_cast<uint64_t>(step));
-  return run * 0x9e3779b9U + static_cast<uint32_t>(step) + static_cast<uint32_t>(a * 0x1p24F) * 0x85ebca6bU;
+  const float a = graph::uniform_random(run, 0x5eed, step);
+  return run * 0x9e3779b9U + step + static_cast<uint32_t>(a * 0x1p24F) * 0x85ebca6bU;
 }
 
 }  // namespace lumen::model

@@ -36,7 +36,7 @@ class OptimizerGraph {
     for (ValueId g : gradients) {
       const graph::Shape shape = build_.type(g).shape;
       std::vector<int> axes;
-      for (size_t i = 0; i < shape.size(); ++i) axes.push_back(static_cast<int>(i));
+      for (size_t i = 0; i < shape.size(); ++i) axes.push_back(i);
       const ValueId squares = build_.mul(g, g);
       const ValueId sum =
           build_.reshape(axes.empty() ? squares : build_.reduce(squares, graph::Reduction::sum, axes), {});
@@ -122,15 +122,15 @@ class OptimizerGraph {
         while (update[state].op == graph::Op::update_) state = update[state].operands[0];
         if (node.operands.size() != 2)
           throw user_error("state '{}' of an optimizer can only be updated as a whole", update[state].attributes.name);
-        map.push_back((*next)[update[state].attributes.name] = map[static_cast<size_t>(node.operands[1])]);
+        map.push_back((*next)[update[state].attributes.name] = map[node.operands[1]]);
         continue;
       }
       graph::Node copy = node;
-      for (ValueId& operand : copy.operands) operand = map[static_cast<size_t>(operand)];
+      for (ValueId& operand : copy.operands) operand = map[operand];
       build_.graph.nodes.push_back(std::move(copy));
-      map.push_back(static_cast<ValueId>(build_.graph.nodes.size()) - 1);
+      map.push_back(build_.graph.nodes.size() - 1);
     }
-    return map[static_cast<size_t>(update.results[0])];
+    return map[update.results[0]];
   }
 
   ValueId seed() {

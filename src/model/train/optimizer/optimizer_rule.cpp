@@ -55,7 +55,7 @@ double value_of(const lang::ModelDecl& decl, const lang::ConfigKey& key, const s
     if (found == choices.end())
       throw Error(Exit::usage, fmt::format("'{}' is no choice of {} of optimizer '{}'", text, key.name, decl.name),
                   fmt::format("choices: {}", fmt::join(choices, ", ")));
-    return static_cast<double>(found - choices.begin());
+    return found - choices.begin();
   }
   if (text == "true") return 1;
   if (text == "false") return 0;
@@ -254,11 +254,11 @@ std::vector<std::pair<std::string, double>> Optimizer::numbers(int64_t step, dou
 
 std::optional<int> Optimizer::stochastic_bits(const Format& format) {
   if (format.code_field < 0) return std::nullopt;
-  for (int k = 0; k < static_cast<int>(format.fields.size()); ++k) {
-    const FieldType& type = format.fields[static_cast<size_t>(k)].type;
+  for (int k = 0; k < std::ssize(format.fields); ++k) {
+    const FieldType& type = format.fields[k].type;
     if (!type.is_float || (k != format.code_field && type.mantissa_bits != 0)) return std::nullopt;
   }
-  return format.fields[static_cast<size_t>(format.code_field)].type.mantissa_bits;
+  return format.fields[format.code_field].type.mantissa_bits;
 }
 
 }  // namespace lumen::model

@@ -160,7 +160,7 @@ std::optional<PhasesState> read_phases(const fs::path& run) {
   state.model = json_text(text, "model", path.string());
   const int64_t done = json_integer(text, "done", path.string());
   if (done < 0) throw user_error("{}: {} phases done", path.string(), done);
-  state.done = static_cast<size_t>(done);
+  state.done = done;
   return state;
 }
 

@@ -48,10 +48,10 @@ bool ends_at_floor(Shape shape) {
 }
 
 double learning_rate(const Schedule& s, int64_t step) {
-  if (step < s.warmup) return s.peak * static_cast<double>(step + 1) / static_cast<double>(s.warmup + 1);
+  if (step < s.warmup) return s.peak * (step + 1) / (s.warmup + 1);
   const int64_t last = s.decay_steps > 0 ? s.decay_steps : s.steps;
   const auto span = static_cast<double>(std::max<int64_t>(1, last - s.warmup));
-  const double done = std::clamp(static_cast<double>(step - s.warmup) / span, 0.0, 1.0);
+  const double done = std::clamp((step - s.warmup) / span, 0.0, 1.0);
   const auto between = [&](double share) { return s.floor + share * (s.peak - s.floor); };
   switch (s.shape) {
     case Shape::constant:
@@ -60,16 +60,16 @@ double learning_rate(const Schedule& s, int64_t step) {
       return s.peak + (s.floor - s.peak) * done;
     case Shape::wsd: {
       const auto falling = static_cast<double>(s.final_steps > 0 ? s.final_steps : std::max<int64_t>(1, last / 10));
-      return between(std::clamp(static_cast<double>(last - step) / falling, 0.0, 1.0));
+      return between(std::clamp((last - step) / falling, 0.0, 1.0));
     }
     case Shape::inverse_sqrt: {
-      const double scale = s.warmup > 0 ? static_cast<double>(s.warmup) : kTimescale;
-      return std::max(s.floor, s.peak / std::sqrt(1 + static_cast<double>(step - s.warmup) / scale));
+      const double scale = s.warmup > 0 ? s.warmup : kTimescale;
+      return std::max(s.floor, s.peak / std::sqrt(1 + (step - s.warmup) / scale));
     }
     case Shape::polynomial:
       return between(std::pow(1 - done, s.power));
     case Shape::cosine_restarts:
-      return done >= 1 ? s.floor : between(cosine(std::fmod(done * static_cast<double>(s.cycles), 1.0)));
+      return done >= 1 ? s.floor : between(cosine(std::fmod(done * s.cycles, 1.0)));
     case Shape::cosine:
       break;
   }

@@ -92,7 +92,7 @@ Matrix random_matrix(const Weight& w, int64_t columns, uint32_t seed) {
   Matrix out(w.columns(), columns);
   for (int64_t r = 0; r < out.rows(); ++r)
     for (int64_t c = 0; c < out.cols(); ++c)
-      out(r, c) = 2.0 * graph::uniform_random(seed, kSalt, static_cast<uint64_t>(r * columns + c)) - 1;
+      out(r, c) = 2.0 * graph::uniform_random(seed, kSalt, r * columns + c) - 1;
   return out;
 }
 
@@ -112,7 +112,7 @@ int64_t decomposition_bytes(int64_t rows, int64_t columns, const DecompositionOp
   using run::saturating_product, run::saturating_sum;
   const int64_t narrow = std::min(rows, columns);
   const auto numbers = [](int64_t times, int64_t a, int64_t b) {
-    return saturating_product(times * static_cast<int64_t>(sizeof(double)), saturating_product(a, b));
+    return saturating_product(times * sizeof(double), saturating_product(a, b));
   };
   // The matrix, Eigen's two copies of it and the factor of its size; then a block of reflections, the small factor and
   // work space.

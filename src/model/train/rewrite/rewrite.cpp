@@ -39,7 +39,7 @@ std::map<std::string, FormatRef> formats_of_base(const Model& model, const Recip
   for (const auto& [name, w] : model.weights) out[name] = w.type.element.format;
   if (recipe.adapter.base_type == kOwnType) {
     if (model.metadata.has("general.file_type"))
-      *file_type = static_cast<int>(model.metadata.integer("general.file_type"));
+      *file_type = model.metadata.integer("general.file_type");
     return out;
   }
   QuantizeOptions options;
@@ -151,7 +151,7 @@ class Rewriting {
 
   AdapterPart of_matrix(const Weight& w, int64_t number) const {
     DecompositionOptions options = decomposition_options(change_, init_);
-    options.seed = seed_ + static_cast<uint32_t>(number);
+    options.seed = seed_ + number;
     LowRankPair pair = decompose(engine_, w, change_.scale, options);
     // The A of an embedding has its rows.
     if (change_.rows) return {std::move(pair.left), transposed(pair.right), change_.scale};
@@ -190,8 +190,8 @@ void write_beginning(const fs::path& path, const std::map<std::string, AdapterPa
 Weight joined(const Weight& x, const Weight& y, bool negative, size_t axis) {
   graph::Shape shape = x.type.shape;
   size_t outer = 1, inner = 1;
-  for (size_t d = 0; d < axis; ++d) outer *= static_cast<size_t>(shape[d].number());
-  for (size_t d = axis; d < shape.size(); ++d) inner *= static_cast<size_t>(shape[d].number());
+  for (size_t d = 0; d < axis; ++d) outer *= shape[d].number();
+  for (size_t d = axis; d < shape.size(); ++d) inner *= shape[d].number();
   std::vector<float> values;
   values.reserve(2 * outer * inner);
   for (size_t o = 0; o < outer; ++o) {
@@ -312,8 +312,8 @@ std::vector<RewrittenTensor> rewrite_base(run::Engine& engine, const Model& mode
 std::string rewrite_text(const std::vector<RewrittenTensor>& tensors, const AdapterSettings& settings) {
   double error = 0, plain = 0;
   for (const RewrittenTensor& t : tensors) {
-    error += t.error / static_cast<double>(tensors.size());
-    plain += t.plain / static_cast<double>(tensors.size());
+    error += t.error / tensors.size();
+    plain += t.plain / tensors.size();
   }
   return fmt::format(
       "{} of {} weights: new base and adapter together are {:.2e} of a weight's size away from it, on average ({:.2e} "

@@ -17,7 +17,7 @@ std::string spike_of(const RunState& state, double factor, double loss, double n
   constexpr size_t kFewest = 5;
   if (factor <= 0 || state.losses.size() < kFewest) return {};
   const auto look = [&](const char* name, std::vector<double> past, double value) -> std::string {
-    const auto middle = past.begin() + static_cast<std::ptrdiff_t>(past.size() / 2);
+    const auto middle = past.begin() + past.size() / 2;
     std::nth_element(past.begin(), middle, past.end());
     if (!(*middle > 0) || value <= factor * *middle) return {};
     return fmt::format("{} {:.4g} is {:.3g} times the median {:.4g} of the last {} steps", name, value, value / *middle,

@@ -9,8 +9,8 @@
 namespace lumen::model {
 
 void Trainer::put_rows(const char* name, const std::vector<float>& numbers) {
-  tensor(name, {{static_cast<int64_t>(numbers.size())}, {Scalar::f32, nullptr}})
-      ->upload(numbers.data(), static_cast<int64_t>(numbers.size() * sizeof(float)));
+  tensor(name, {{std::ssize(numbers)}, {Scalar::f32, nullptr}})
+      ->upload(numbers.data(), numbers.size() * sizeof(float));
 }
 
 void Trainer::require_rows() const {
@@ -36,7 +36,7 @@ void Trainer::put_training_batch(const Batch& batch) {
       const std::vector<float> theirs = reference_of(other), own = answer_logp(other, losses_of(other));
       double sum = 0;
       for (size_t r = 0; r < own.size(); ++r) sum += static_cast<double>(own[r]) - theirs[r];
-      set_scalar(kDivergence, std::max(0.0, sum / static_cast<double>(own.size())));
+      set_scalar(kDivergence, std::max(0.0, sum / own.size()));
     }
     if (objective->reads(kReference)) put_rows(kReference, reference_of(batch));
     if (objective->reads(kLabels)) put_rows(kLabels, batch.labels);
@@ -50,8 +50,8 @@ std::vector<float> Trainer::reference_of(const Batch& batch) {
   if (!reference_) reference_ = compile(method_.reference());
   put_batch(batch);
   reference_->run();
-  std::vector<float> losses(static_cast<size_t>(batch.rows * batch.length));
-  reference_->result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
+  std::vector<float> losses(batch.rows * batch.length);
+  reference_->result(kResult)->download(losses.data(), losses.size() * sizeof(float));
   return answer_logp(batch, losses);
 }
 
@@ -103,8 +103,8 @@ double Trainer::evaluate_objective(int64_t rows, const std::atomic<bool>* stop) 
     objective_loss_->run();
     const bool of_rows = method_.objective()->reads("logp");
     const double loss = scalar(*objective_loss_, "loss");
-    total += of_rows || batch.weights.empty() ? loss * static_cast<double>(recipe_.batch) : loss;
-    weight += of_rows || batch.weights.empty() ? static_cast<double>(recipe_.batch)
+    total += of_rows || batch.weights.empty() ? loss * recipe_.batch : loss;
+    weight += of_rows || batch.weights.empty() ? recipe_.batch
                                                : std::accumulate(batch.weights.begin(), batch.weights.end(), 0.0);
   }
   return total / weight;

@@ -53,7 +53,7 @@ class CpuDevice : public Device {
 
  private:
   static void copy(void* to, const void* from, int64_t bytes) {
-    if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+    if (bytes > 0) std::memcpy(to, from, bytes);
   }
 
   machine::MachineRef machine_;

@@ -42,7 +42,7 @@ class Flushing {
   ~Flushing() {
     if (!flushes_) return;
 #if defined(__x86_64__)
-    _mm_setcsr(static_cast<unsigned>(before_));
+    _mm_setcsr(before_);
 #elif defined(__aarch64__)
     asm volatile("msr fpcr, %0" ::"r"(before_));
 #endif

@@ -24,7 +24,7 @@ class Threads {
   // From now on kernels take numbers below the smallest normal one for zeros, and give zeros for them: processors take
   // a hundred times as long otherwise.
   void flush_subnormals(bool flushes) { flushes_.store(flushes); }
-  int count() const { return static_cast<int>(workers_.size()) + 1; }
+  int count() const { return workers_.size() + 1; }
   // Runs tasks 0 .. tasks-1 and returns the failure of the lowest failing task.
   Failure run(KernelFunction kernel, void* const* buffers, int64_t tasks);
 

@@ -104,7 +104,7 @@ struct Driver {
     found.name = name.data();
     size_t bytes = 0;
     check(gpu.device_memory(&bytes, device), "device_memory");
-    found.bytes = static_cast<int64_t>(bytes);
+    found.bytes = bytes;
     int integrated = 0;
     check(gpu.device_attribute(&found.units, gpu.numbers.attribute_units, device), "device_attribute");
     check(gpu.device_attribute(&integrated, gpu.numbers.attribute_integrated, device), "device_attribute");
@@ -155,7 +155,7 @@ class GpuMarks : public Device::Marks {
     context_->check(gpu.event_synchronize(events_[to]), "event_synchronize");
     float milliseconds = 0;
     context_->check(gpu.event_elapsed(&milliseconds, events_[from], events_[to]), "event_elapsed");
-    return static_cast<double>(milliseconds) * 1e-3;
+    return milliseconds * 1e-3;
   }
 
  private:
@@ -308,7 +308,7 @@ class GpuDevice : public Device {
                       "copy_within");
     }
     marks.set(1);
-    return 2.0 * kTimes * static_cast<double>(bytes) / std::max(marks.seconds(0, 1), 1e-9);
+    return 2.0 * kTimes * bytes / std::max(marks.seconds(0, 1), 1e-9);
   }
 
  private:

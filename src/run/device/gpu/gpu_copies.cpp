@@ -81,7 +81,7 @@ void GpuCopies::in(void* to, const void* from, int64_t bytes) {
     if (filled_ == kChunk) turn();
     const int64_t size = std::min(bytes - done, kChunk - filled_);
     std::byte* host = up_[filling_].host + filled_;
-    std::memcpy(host, static_cast<const std::byte*>(from) + done, static_cast<size_t>(size));
+    std::memcpy(host, static_cast<const std::byte*>(from) + done, size);
     context_->check(
         gpu.copy_in(static_cast<std::byte*>(to) + done, host, static_cast<size_t>(size), context_->stream()),
         "copy_in");
@@ -96,7 +96,7 @@ void GpuCopies::out(void* to, const void* from, int64_t bytes) {
   context_->use();
   const int64_t pieces = (bytes + kChunk - 1) / kChunk;
   const auto size_of = [&](int64_t piece) { return static_cast<size_t>(std::min(kChunk, bytes - piece * kChunk)); };
-  const auto chunk_of = [&](int64_t piece) -> Chunk& { return down_[static_cast<size_t>(piece % 2)]; };
+  const auto chunk_of = [&](int64_t piece) -> Chunk& { return down_[piece % 2]; };
   // Piece i travels while piece i - 1 is copied to its place.
   for (int64_t i = 0; i <= pieces; ++i) {
     if (i < pieces) {

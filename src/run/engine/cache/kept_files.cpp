@@ -55,7 +55,7 @@ bool write_all(int fd, const void* data, size_t size) {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     at += n;
-    size -= static_cast<size_t>(n);
+    size -= n;
   }
   return true;
 }
@@ -67,7 +67,7 @@ bool read_all(int fd, void* data, size_t size) {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     at += n;
-    size -= static_cast<size_t>(n);
+    size -= n;
   }
   return true;
 }
@@ -207,7 +207,7 @@ bool KeptFiles::open_key(bool fresh) {
       const Descriptor file(::openat(own_, kKeyName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
       struct stat info{};
       if (file.get() >= 0 && ::fstat(file.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid() &&
-          (info.st_mode & kOthers) == 0 && info.st_size == static_cast<off_t>(key_.size()) &&
+          (info.st_mode & kOthers) == 0 && info.st_size == std::ssize(key_) &&
           read_all(file.get(), key_.data(), key_.size()))
         return true;
       if (file.get() < 0 && errno != ENOENT && errno != ELOOP) {
@@ -238,7 +238,7 @@ bool KeptFiles::make_key() {
       give_up_errno("draw a secret for");
       return false;
     }
-    have += static_cast<size_t>(n);
+    have += n;
   }
   const std::string part = unfinished_name(kKeyName);
   const Descriptor file(
@@ -302,7 +302,7 @@ std::string KeptFiles::read(const std::string& kind, const std::string& name) {
   if ((info.st_mode & kOthersWrite) != 0) return refuse("could have been written by others");
   if (info.st_size < static_cast<off_t>(sizeof(Header)) || info.st_size > kLargestFile) return refuse("is damaged");
   Header header{};
-  std::string content(static_cast<size_t>(info.st_size) - sizeof(Header), '\0');
+  std::string content(info.st_size - sizeof(Header), '\0');
   if (!read_all(file.get(), &header, sizeof header) || !read_all(file.get(), content.data(), content.size()))
     return refuse("cannot be read whole");
   if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.size != content.size() ||

@@ -35,28 +35,28 @@ class Places {
   Places(const graph::Pipeline& p, const std::shared_ptr<Device>& device)
       : memory_(p.memory), numbers_(p.memory.slots.size(), -1) {
     const Graph& g = p.plan.graph;
-    for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
-      const graph::Slot& slot = memory_.slots[static_cast<size_t>(v)];
+    for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
+      const graph::Slot& slot = memory_.slots[v];
       if (slot.where != graph::Slot::Where::external || slot.owner != v) continue;
       if (g[v].op == graph::Op::input_) {
-        numbers_[static_cast<size_t>(v)] = static_cast<int64_t>(inputs.size());
+        numbers_[v] = inputs.size();
         inputs.push_back({g[v].attributes.name, g[v].type, false, true});
       } else {
         is_constant_.resize(numbers_.size());
-        is_constant_[static_cast<size_t>(v)] = true;
-        numbers_[static_cast<size_t>(v)] = static_cast<int64_t>(constants.size());
+        is_constant_[v] = true;
+        numbers_[v] = constants.size();
         constants.push_back(std::make_shared<DeviceTensor>(*device, g[v].type));
         const std::vector<uint8_t> bytes = graph::constant_bytes(g[v]);
-        constants.back()->upload(bytes.data(), static_cast<int64_t>(bytes.size()));
+        constants.back()->upload(bytes.data(), bytes.size());
       }
     }
     is_constant_.resize(numbers_.size());
-    for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v)
-      if (g[v].op == graph::Op::update_) inputs[static_cast<size_t>(of(v).at)].written = true;
+    for (ValueId v = 0; v < std::ssize(g.nodes); ++v)
+      if (g[v].op == graph::Op::update_) inputs[of(v).at].written = true;
   }
 
   Place of(ValueId v) const {
-    const graph::Slot& slot = memory_.slots[static_cast<size_t>(v)];
+    const graph::Slot& slot = memory_.slots[v];
     LUMEN_CHECK(slot.where != graph::Slot::Where::none, "value %{} is not in memory", v);
     if (slot.where == graph::Slot::Where::arena) return {Place::In::arena, slot.offset};
     const auto owner = static_cast<size_t>(slot.owner);
@@ -88,8 +88,8 @@ std::vector<std::vector<void*>> find_functions(const CompileContext& shop, std::
   std::vector<std::vector<void*>> functions;
   auto next = found.begin();
   for (const Synthesis& s : parts) {
-    functions.emplace_back(next, next + static_cast<std::ptrdiff_t>(s.steps.size()));
-    next += static_cast<std::ptrdiff_t>(s.steps.size());
+    functions.emplace_back(next, next + s.steps.size());
+    next += s.steps.size();
   }
   return functions;
 }
@@ -114,7 +114,7 @@ void list_steps(const CompileContext& shop, const Synthesis& s, const std::vecto
     launch.cycles = small ? step.cycles * shop.threads : step.cycles;
     for (const synth::Argument& a : step.arguments)
       launch.places.push_back(a.from == synth::Argument::From::value ? value(a.index)
-                                                                     : scratch.at(static_cast<size_t>(a.index)));
+                                                                     : scratch.at(a.index));
   }
 }
 
@@ -204,7 +204,7 @@ Launch product_launch(const Synthesis& own, const ChosenProduct& chosen, const s
   launch.plan = chosen.plan;
   launch.bytes = own.steps.back().bytes;
   for (const synth::Step& step : own.steps) launch.flops += step.flops;
-  for (const size_t v : chosen.values) launch.places.push_back(value(static_cast<int>(v)));
+  for (const size_t v : chosen.values) launch.places.push_back(value(v));
   return launch;
 }
 
@@ -259,7 +259,7 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const auto& [which, values] = kernels.groups[i];
     const size_t first = list.launches.size();
-    const auto value = [&, &mine = values](int v) { return places.of(mine[static_cast<size_t>(v)]); };
+    const auto value = [&, &mine = values](int v) { return places.of(mine[v]); };
     if (products[which].product) {
       list.launches.push_back(product_launch(kernels.distinct[which], products[which], value));
     } else {
@@ -298,7 +298,7 @@ std::vector<Launch> compile_steps(const CompileContext& shop, const Synthesis& s
   std::vector<Launch> launches;
   const auto functions = find_functions(shop, {&steps, 1}, report);
   list_steps(
-      shop, steps, functions[0], [&](int v) { return values.at(static_cast<size_t>(v)); }, scratch_at, &launches);
+      shop, steps, functions[0], [&](int v) { return values.at(v); }, scratch_at, &launches);
   return launches;
 }
 

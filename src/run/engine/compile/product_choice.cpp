@@ -40,8 +40,8 @@ class Comparison {
     status_ = reinterpret_cast<LaunchStatus*>(base_ + status_at);
     for (const size_t v : chosen.values) buffers_.push_back(base_ + places[v].at);
     const std::vector<uint8_t> numbers = small_numbers(kNumberBytes);
-    for (int64_t at = 0; at < operands; at += static_cast<int64_t>(numbers.size()))
-      device_->copy_in(base_ + at, numbers.data(), std::min(operands - at, static_cast<int64_t>(numbers.size())));
+    for (int64_t at = 0; at < operands; at += numbers.size())
+      device_->copy_in(base_ + at, numbers.data(), std::min(operands - at, std::ssize(numbers)));
     if (what.scales) {
       const float scale = 0.5F;
       for (const size_t i : {2, 3}) device_->copy_in(buffers_[i], &scale, sizeof scale);
@@ -59,15 +59,15 @@ class Comparison {
   std::string disagreement() {
     run_own();
     const std::vector<float> ours = result();
-    const std::vector<uint8_t> poison(static_cast<size_t>(result_bytes_), 0xff);
+    const std::vector<uint8_t> poison(result_bytes_, 0xff);
     device_->copy_in(buffers_.back(), poison.data(), result_bytes_);
     product_->multiply(buffers_);
     const std::vector<float> theirs = result();
     double square = 0;
-    for (const float x : ours) square += static_cast<double>(x) * static_cast<double>(x);
-    const double size = std::sqrt(square / static_cast<double>(ours.size()));
+    for (const float x : ours) square += x * static_cast<double>(x);
+    const double size = std::sqrt(square / ours.size());
     for (size_t i = 0; i < ours.size(); ++i) {
-      const double off = std::abs(static_cast<double>(theirs[i]) - static_cast<double>(ours[i]));
+      const double off = std::abs(theirs[i] - static_cast<double>(ours[i]));
       if (!(off <= kTolerance * size))
         return fmt::format("element {} is {:g}, by our kernels {:g}", i, theirs[i], ours[i]);
     }
@@ -90,15 +90,15 @@ class Comparison {
  private:
   // The first elements.
   std::vector<float> result() {
-    std::vector<uint8_t> bytes(static_cast<size_t>(result_bytes_));
+    std::vector<uint8_t> bytes(result_bytes_);
     device_->copy_out(bytes.data(), buffers_.back(), result_bytes_);
     std::vector<float> out;
-    for (size_t at = 0; at < bytes.size(); at += static_cast<size_t>(scalar_bytes(result_))) {
+    for (size_t at = 0; at < bytes.size(); at += scalar_bytes(result_)) {
       uint32_t bits = 0;
-      std::memcpy(&bits, &bytes[at], static_cast<size_t>(scalar_bytes(result_)));
+      std::memcpy(&bits, &bytes[at], scalar_bytes(result_));
       out.push_back(result_ == Scalar::f32    ? std::bit_cast<float>(bits)
-                    : result_ == Scalar::bf16 ? bf16_to_f32(static_cast<uint16_t>(bits))
-                                              : f16_to_f32(static_cast<uint16_t>(bits)));
+                    : result_ == Scalar::bf16 ? bf16_to_f32(bits)
+                                              : f16_to_f32(bits));
     }
     return out;
   }
@@ -154,7 +154,7 @@ std::vector<ChosenProduct> choose_products(const CompileContext& shop, const gra
     for (const graph::ValueId v : dense->values) {
       const auto at = std::find(form.values.begin(), form.values.end(), v);
       LUMEN_CHECK(at != form.values.end(), "a product reads %{}, which its group does not list", v);
-      chosen.values.push_back(static_cast<size_t>(at - form.values.begin()));
+      chosen.values.push_back(at - form.values.begin());
     }
     const std::string key = shop.products->key_of(chosen.plan + "\n" + form.meaning);
     const std::string ours = hash_of(kernels.distinct[i]);

@@ -48,7 +48,7 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const std::vector<b
   Graph alone;
   std::map<ValueId, ValueId> at;
   const auto add = [&](ValueId v, Node node) {
-    at[v] = static_cast<ValueId>(form.values.size());
+    at[v] = form.values.size();
     form.values.push_back(v);
     node.label.clear();
     alone.nodes.push_back(std::move(node));
@@ -79,7 +79,7 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const std::vector<b
     const size_t shared = storage.try_emplace(storage_of(g, form.values[i]), i).first->second;
     const std::string format = node.type.element.format ? node.type.element.format->hash.hex() : "";
     form.meaning += fmt::format("{} {} {} {}{}\n", i, static_cast<int>(node.op), shared, format,
-                                unwritten[static_cast<size_t>(form.values[i])] ? " unwritten" : "");
+                                unwritten[form.values[i]] ? " unwritten" : "");
   }
   return form;
 }
@@ -97,7 +97,7 @@ synth::Synthesis synthesize_form(const graph::Plan& plan, const graph::Group& gr
       if (is_parameter(plan.graph[a.index])) step.kernel.params[i].align = kParameterAlignment;
       const auto local = std::find(form.values.begin(), form.values.end(), a.index);
       LUMEN_CHECK(local != form.values.end(), "a kernel reads %{}, which its group does not list", a.index);
-      a.index = static_cast<int>(local - form.values.begin());
+      a.index = local - form.values.begin();
     }
   }
   return s;

@@ -75,9 +75,9 @@ class CompiledProgram : public Program {
       if (r.name != name) continue;
       switch (r.place.in) {
         case Place::In::input:
-          return tensors_[static_cast<size_t>(r.place.at)];
+          return tensors_[r.place.at];
         case Place::In::constant:
-          return list_.constants[static_cast<size_t>(r.place.at)];
+          return list_.constants[r.place.at];
         case Place::In::arena:
           return std::make_shared<DeviceTensor>(*device_, r.type, arena_, address(r.place));
       }
@@ -243,14 +243,14 @@ class CompiledProgram : public Program {
     same_addresses_ = 0;
   }
 
-  int64_t status_bytes() const { return static_cast<int64_t>(statuses_.size() * sizeof(LaunchStatus)); }
+  int64_t status_bytes() const { return statuses_.size() * sizeof(LaunchStatus); }
 
   void* address(const Place& place) const {
     switch (place.in) {
       case Place::In::input:
         return nullptr;  // comes with bind
       case Place::In::constant:
-        return list_.constants[static_cast<size_t>(place.at)]->data();
+        return list_.constants[place.at]->data();
       case Place::In::arena:
         return static_cast<std::byte*>(arena_.get()) + place.at;
     }

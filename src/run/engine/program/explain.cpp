@@ -99,7 +99,7 @@ std::string times_table(const std::vector<KernelTime>& times, int64_t runs, cons
     total += t.seconds;
     launches += t.launches;
   }
-  const double each = 1.0 / static_cast<double>(std::max<int64_t>(1, runs));
+  const double each = 1.0 / std::max<int64_t>(1, runs);
   std::string out =
       fmt::format("{:>5} {:>10}{} {:>6} {:>9} {:>8}{}  kernel\n", "calls", "ms per run", ceilings ? "  predicted" : "",
                   "share", "GFLOP/s", "GB/s", ceilings ? "   of ceiling" : "");

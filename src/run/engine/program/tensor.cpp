@@ -17,7 +17,7 @@ DeviceTensor::DeviceTensor(Device& device, graph::Type type, std::shared_ptr<voi
 DeviceTensorRef DeviceTensor::parameter(Device& device, graph::Type type, const void* bytes,
                                         std::shared_ptr<const void> keeper) {
   const bool readable = device.reads_host_memory() &&
-                        reinterpret_cast<uintptr_t>(bytes) % static_cast<uintptr_t>(kParameterAlignment) == 0;
+                        reinterpret_cast<uintptr_t>(bytes) % kParameterAlignment == 0;
   if (!readable || !keeper) {
     auto copy = std::make_shared<DeviceTensor>(device, std::move(type));
     copy->upload(bytes, copy->bytes());
@@ -50,7 +50,7 @@ void DeviceTensor::copy_rows(int64_t from, int64_t to, int64_t count) {
   const auto copy = [&](int64_t section, int64_t stride) {
     if (stride == 0) return;
     auto* const base = static_cast<uint8_t*>(data_) + section;
-    bytes.resize(static_cast<size_t>(count * stride));
+    bytes.resize(count * stride);
     device_.copy_out(bytes.data(), base + from * stride, count * stride);
     device_.copy_in(base + to * stride, bytes.data(), count * stride);
   };

@@ -111,7 +111,7 @@ std::optional<ChosenPlan> Tuner::remembered(const std::string& key) {
   ChosenPlan plan;
   const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), plan.number);
   if (wrong != std::errc() || plan.number < 0) return std::nullopt;
-  plan.hash = text.substr(static_cast<size_t>(end - text.data()));
+  plan.hash = text.substr(end - text.data());
   if (plan.hash.size() < 2 || plan.hash.front() != ' ' || plan.hash.back() != '\n') return std::nullopt;
   plan.hash = plan.hash.substr(1, plan.hash.size() - 2);
   const std::scoped_lock lock(mutex_);
@@ -144,7 +144,7 @@ void Tuner::work() {
   // This thread runs when nobody else wants to. Either may fail: no harm.
   const sched_param none{};
   ::sched_setscheduler(0, SCHED_IDLE, &none);
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowestPriority);
+  ::setpriority(PRIO_PROCESS, ::gettid(), kLowestPriority);
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [&] { return stop_ || !jobs_.empty(); });

@@ -51,7 +51,7 @@ void name_padding(std::vector<std::string>& tokens, const std::vector<int32_t>& 
 void pad_vocabulary(GgufMetadata& m, int64_t size) {
   if (!m.has(kTokens)) return;
   std::vector<std::string> tokens = m.texts(kTokens);
-  const size_t before = tokens.size(), wanted = static_cast<size_t>(size);
+  const size_t before = tokens.size(), wanted = size;
   if (before >= wanted) return;
   std::vector<int32_t> kinds(before, static_cast<int32_t>(TokenKind::normal));
   if (m.has(kKinds)) {
@@ -110,7 +110,7 @@ std::vector<TokenId> ends_of_gguf(const GgufMetadata& m, int64_t count) {
   const auto take = [&](const char* key, int64_t id) {
     if (id < 0 || id >= count)
       throw user_error("{}: {}: {} is outside the vocabulary of {} tokens", m.source, key, id, count);
-    if (known.insert(static_cast<TokenId>(id)).second) out.push_back(static_cast<TokenId>(id));
+    if (known.insert(id).second) out.push_back(id);
   };
   if (m.has(kAllEnds))
     for (const int64_t id : m.integers(kAllEnds)) take(kAllEnds, id);

@@ -49,7 +49,7 @@ std::string_view first_line(std::string_view text) {
 // Tokens by rank; "" where a rank has none.
 std::vector<std::string> read_tokens(std::string_view text, const std::string& where) {
   if (text.size() > kLargest) throw user_error("{}: too large for a vocabulary", where);
-  const auto lines = static_cast<int64_t>(std::count(text.begin(), text.end(), '\n')) + 1;
+  const auto lines = std::count(text.begin(), text.end(), '\n') + 1;
   // Ranks may have gaps, but a short file shall not make a long table.
   const int64_t limit = std::min<int64_t>(kMaxVocabulary, 2 * lines + 1024);
   std::vector<std::string> tokens;

@@ -25,7 +25,7 @@ class Message {
   bool next() {
     if (at_ == bytes_.size()) return false;
     const uint64_t key = varint();
-    number = static_cast<uint32_t>(std::min<uint64_t>(key >> 3, ~uint32_t{0}));
+    number = std::min<uint64_t>(key >> 3, ~uint32_t{0});
     switch (key & 7) {
       case 0:
         wire = Wire::varint;
@@ -97,7 +97,7 @@ void read_piece(Message piece, const std::string& where, TokenizerParts& p) {
   if (type < 1 || type > 6) throw user_error("{}: piece {} has the unknown type {}", where, p.tokens.size(), type);
   if (utf8_valid_run(text, 0) != text.size()) throw user_error("{}: piece {} is no UTF-8", where, p.tokens.size());
   if (score != score) throw user_error("{}: the score of piece {} is no number", where, p.tokens.size());
-  if (static_cast<int64_t>(p.tokens.size()) >= kMaxVocabulary) throw user_error("{}: too many pieces", where);
+  if (std::ssize(p.tokens) >= kMaxVocabulary) throw user_error("{}: too many pieces", where);
   p.tokens.push_back(std::move(text));
   p.scores.push_back(score);
   p.kinds.push_back(static_cast<TokenKind>(type));
@@ -140,7 +140,7 @@ Tokenizer Tokenizer::from_sentencepiece(std::string_view bytes, const std::strin
   p.verbatim.assign(p.tokens.size(), false);
   space_stages(spaces, p, name);
   const auto id = [&](int64_t i) {
-    return i >= 0 && i < static_cast<int64_t>(p.tokens.size()) ? std::optional(static_cast<TokenId>(i)) : std::nullopt;
+    return i >= 0 && i < std::ssize(p.tokens) ? std::optional(static_cast<TokenId>(i)) : std::nullopt;
   };
   p.unknown = id(unknown);
   p.bos = id(bos);

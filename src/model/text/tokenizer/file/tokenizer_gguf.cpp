@@ -19,7 +19,7 @@ std::pair<std::string, std::string> read_merge(const std::string& text, const st
 }
 
 bool has_token(const TokenizerParts& p, int64_t id) {
-  return id >= 0 && id < static_cast<int64_t>(p.tokens.size()) && !p.tokens[static_cast<size_t>(id)].empty();
+  return id >= 0 && id < std::ssize(p.tokens) && !p.tokens[id].empty();
 }
 
 // The id that a key names; nothing where the key is missing, or names padding. `count`: of tokens, padding included.
@@ -153,13 +153,13 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   TokenizerParts& p = *parts;
   p.kind = usual.kind;
   p.tokens = m.texts("tokenizer.ggml.tokens");
-  if (static_cast<int64_t>(p.tokens.size()) > kMaxVocabulary)
+  if (std::ssize(p.tokens) > kMaxVocabulary)
     throw user_error("{}: {} tokens are too many", where, p.tokens.size());
   const size_t count = p.tokens.size();
   p.kinds = read_kinds(m, count);
   drop_padding(p);
   p.verbatim.assign(p.tokens.size(), false);
-  read_special(m, usual, static_cast<int64_t>(count), p);
+  read_special(m, usual, count, p);
   if (p.kind == VocabularyKind::word_piece) {
     p.continuing = kInsideMark;
     for (size_t i = 0; i < p.tokens.size(); ++i) {

@@ -132,7 +132,7 @@ void read_model(const json& model, ScannedVocabulary* scanned, const std::string
     const int64_t longest =
         absent(model, "max_input_chars_per_word") ? 100 : json_integer(model, "max_input_chars_per_word", where);
     if (longest < 1) throw user_error("{}: max_input_chars_per_word is {}", where, longest);
-    p.longest_word = static_cast<size_t>(longest);
+    p.longest_word = longest;
     read_vocabulary(json_member(model, "vocab", where), scanned, where, p);
   } else {
     throw Error(Exit::user, fmt::format("{}: a model of type '{}' is not supported", where, type),
@@ -145,7 +145,7 @@ AddedToken read_added_token(const json& entry, const std::string& place) {
   AddedToken token;
   const int64_t id = json_integer(entry, "id", place);
   if (id < 0 || id >= kMaxVocabulary) throw user_error("{}: id {} is out of range", place, id);
-  token.id = static_cast<TokenId>(id);
+  token.id = id;
   token.content = json_text(entry, "content", place);
   token.control = json_boolean(entry, "special", false, place);
   token.normalized = json_boolean(entry, "normalized", !token.control, place);
@@ -191,7 +191,7 @@ void join_added(const std::vector<AddedToken>& list, bool unique, const std::str
   if (p.ids.emplace_all(p.tokens) > 0 && unique) throw user_error("{}: a JSON object has the same key twice", where);
   p.tokens.resize(size);
   for (const AddedToken& token : list) {
-    std::string& own = p.tokens[static_cast<size_t>(token.id)];
+    std::string& own = p.tokens[token.id];
     if ((!own.empty() && own != token.content) || p.no_text == token.id)
       throw user_error("{}: '{}' and '{}' have the same id {}", place, own, token.content, token.id);
     if (!own.empty()) continue;
@@ -225,7 +225,7 @@ void read_added(const json& root, bool unique, const std::string& where, Tokeniz
 
 TokenId named_token(const TokenizerParts& p, const std::string& name, const std::string& where) {
   for (size_t i = 0; i < p.tokens.size(); ++i) {
-    if (!name.empty() && p.tokens[i] == name) return static_cast<TokenId>(i);
+    if (!name.empty() && p.tokens[i] == name) return i;
   }
   throw user_error("{}: '{}' is not in the vocabulary", where, name);
 }
