@@ -4,12 +4,14 @@
 Usage: tools/house.py [ROOT]      exits 1 and lists every breach.  Run by the tests (ctest -R house).
        --rooms          the table of rooms: files, lines, what each is for
        --write-doors    brings "May include:" of every door up to what its room includes; the diff is reviewed
-What a room is, and what is asked of it, says tools/rooms.py.
+What a room is, and what is asked of it, says tools/rooms.py; how long a function may be, and how many casts there are, says
+tools/functions.py.
 """
 import re
 import sys
 from pathlib import Path
 
+import functions
 import rooms
 import words
 
@@ -118,9 +120,11 @@ def main() -> int:
     breaches += [f"include cycle: {cycle}" for cycle in include_cycles(graph)]
     breaches += rooms.breaches(root)
     breaches += words.breaches(root)
+    breaches += functions.breaches(root)
     for breach in breaches:
         print(breach)
-    print(f"house: {len(sources)} files, {sum(map(len, graph.values()))} includes, {len(names)} names watched, {len(breaches)} breaches")
+    print(f"house: {len(sources)} files, {sum(map(len, graph.values()))} includes, {len(names)} names watched, "
+          f"{functions.casts(root)} static_cast of {functions.MOST_CASTS}, {len(breaches)} breaches")
     return 1 if breaches else 0
 
 

@@ -63,6 +63,26 @@ class House(unittest.TestCase):
         code, out = self.said({"src/base/word.h": 'const char* x = "gizmo";  // gizmos are something else\n'})
         self.assertEqual(code, 0, out)
 
+    def test_long_functions(self):
+        long = "".join(f"  x += {i};  // }}\n" for i in range(100))
+        said = "a function of 102 lines"
+        self.assert_breach({"src/base/f.cpp": f"namespace a {{\nint f(int x) {{\n{long}}}\n}}\n"}, "src/base/f.cpp:2: " + said)
+        self.assert_breach({"src/base/f.cpp": f"struct A {{\n  A() : a_{{1}}, b_(2) {{\n{long}}}\n}};\n"}, "src/base/f.cpp:2: " + said)
+        self.assert_breach({"src/base/f.h": f"template <class T>\nauto f(T x) const noexcept -> T {{\n{long}}}\n"}, "103 lines")
+        self.assert_breach({"src/base/f.cpp": f"const F kTable[] = {{\n{{1, [](int x) {{\n{long}}}}}}};\n"}, said)
+        self.assert_breach({"src/base/f.cpp": f"void f() {{\n  static const F kTable[] = {{\n[](int x) {{\n{long}}}}};\n}}\n"}, said)
+
+    def test_tables_are_no_long_functions(self):
+        rows = "".join(f"    {{{i}, 2}},\n" for i in range(200))
+        cases = "".join(f"    case {i}: return 2;\n" for i in range(200))
+        for text in (f"const P kTable[] = {{\n{rows}}};\n", f"int f() {{\n  static const P kTable[] = {{\n{rows}}};\n  return 1;\n}}\n",
+                     f"int f(int x) {{\n  switch (x) {{\n{cases}  }}\n}}\n"):
+            code, out = self.said({"src/base/f.cpp": text})
+            self.assertEqual(code, 0, out)
+
+    def test_casts_do_not_grow(self):
+        self.assert_breach({"src/base/f.cpp": "int a = static_cast<int>(1);\n" * 4000}, "static_cast stands 4000 times")
+
     def test_include_cycle(self):
         self.assert_breach({"src/base/a.h": '#include "base/b.h"\n', "src/base/b.h": '#include "base/a.h"\n'}, "include cycle")
 

@@ -195,6 +195,72 @@ void compare_tokenizer(const TrainFlags& flags, const model::StoredRun& stored, 
                     stored.recipe.tokenizer.empty() ? "its model's own, or characters" : stored.recipe.tokenizer);
 }
 
+// The run's folder is ready for what will be written; a run that goes on keeps what it has.
+void take_folder(const TrainFlags& flags, const fs::path& out, bool resumed_here) {
+  if (!resumed_here) return prepare_folder(flags, out);
+  model::clean_checkpoints(out);
+  remove_leavings(out / "hf");
+}
+
+// What is stored of a recipe holds from every folder.
+void make_paths_absolute(model::Recipe& recipe) {
+  recipe.data = absolute_path(recipe.data);
+  recipe.eval_data = absolute_path(recipe.eval_data);
+  recipe.validation_data = absolute_path(recipe.validation_data);
+  if (model::is_template_file(recipe.chat_template))
+    recipe.chat_template = fs::absolute(recipe.chat_template).lexically_normal().string();
+}
+
+// The model that teaches, if the objective has one; its path holds from every folder then.
+std::shared_ptr<const model::Model> read_teacher(const model::LibraryRef& library, model::Recipe& recipe) {
+  std::string& path = recipe.objective.teacher;
+  if (path.empty()) return nullptr;
+  auto teacher = std::make_shared<const model::Model>(model::read_model(library, path));
+  if (!path.starts_with("hf:")) path = fs::absolute(path).lexically_normal().string();
+  return teacher;
+}
+
+void note_short_schedule(const model::Schedule& schedule) {
+  if (schedule.warmup >= schedule.steps)
+    note(fmt::format("{} steps end within the warm-up of {}: the rate does not reach its peak of {}", schedule.steps,
+                     schedule.warmup, schedule.peak));
+}
+
+// Where the run was, or the adapter that it begins with.
+void begin_training(model::Trainer& trainer, const TrainFlags& flags, const model::Library& library,
+                    std::optional<model::Checkpoint>& checkpoint) {
+  if (checkpoint) {
+    trainer.restore(*checkpoint, {flags.changed_recipe, flags.changed_data});
+    note(fmt::format("resumed from {} at step {}", checkpoint->folder.string(), trainer.done()));
+    checkpoint.reset();
+  } else if (!flags.begin.empty()) {
+    trainer.begin_with(model::load_checkpoint(flags.begin, library.formats()));
+    note(fmt::format("begins with the adapter of {}", flags.begin));
+  }
+}
+
+// The model's files, and the line that says how it went.
+void write_results(run::Engine& engine, model::Trainer& trainer, const fs::path& out, const model::LoopResult& result) {
+  trainer.finish();
+  std::string written;
+  try {
+    for (const std::string& line : model::write_outputs(engine, trainer, out))
+      written += fmt::format("wrote {}\n", line);
+  } catch (const Error& error) {
+    throw Error(error.code(), error.what(),
+                fmt::format("{}{}the checkpoint {} is whole: --resume {} writes the model again", error.hint(),
+                            error.hint().empty() ? "" : "; ", result.checkpoint.string(), result.checkpoint.string()));
+  }
+  std::string text;
+  if (result.tokens_per_second > 0) text = fmt::format("train loss {:.4f} | ", result.train_loss);
+  text += fmt::format("validation loss {:.4f} nats per token (perplexity {:.3f})", result.validation_loss,
+                      std::exp(result.validation_loss));
+  if (result.best_step >= 0) text += fmt::format(" | the best weights, of step {}", result.best_step);
+  if (result.tokens_per_second > 0)
+    text += fmt::format(" | {:.0f} tokens/s | {}", result.tokens_per_second, format_duration(result.seconds));
+  put(fmt::format("{}\n{}wrote {}\n", text, written, result.checkpoint.string()));
+}
+
 int train(const Shared& shared, TrainFlags& flags) {
   check_train_flags(flags);
   const model::LibraryRef library = shared.library();
@@ -223,25 +289,10 @@ int train(const Shared& shared, TrainFlags& flags) {
   }
   if (const std::string& base = flags.model.empty() ? recipe.base : flags.model; !base.empty())
     model::refuse_own_base(out, model::model_files(base), stored.has_value());
-  if (flags.plan) {
-    // Nothing is touched.
-  } else if (own_folder) {
-    model::clean_checkpoints(out);
-    remove_leavings(out / "hf");
-  } else {
-    prepare_folder(flags, out);
-  }
+  if (!flags.plan) take_folder(flags, out, own_folder);
   TrainingData data = find_training_data(recipe);
-  recipe.data = absolute_path(recipe.data);
-  recipe.eval_data = absolute_path(recipe.eval_data);
-  recipe.validation_data = absolute_path(recipe.validation_data);
-  if (model::is_template_file(recipe.chat_template))
-    recipe.chat_template = fs::absolute(recipe.chat_template).lexically_normal().string();
-  std::shared_ptr<const model::Model> teacher;
-  if (std::string& path = recipe.objective.teacher; !path.empty()) {
-    teacher = std::make_shared<const model::Model>(model::read_model(library, path));
-    if (!path.starts_with("hf:")) path = fs::absolute(path).lexically_normal().string();
-  }
+  make_paths_absolute(recipe);
+  const std::shared_ptr<const model::Model> teacher = read_teacher(library, recipe);
   run::Engine engine = shared.engine(flags.explain);
   model::Model model;
   if (stored) {
@@ -259,16 +310,13 @@ int train(const Shared& shared, TrainFlags& flags) {
     model::require_room(out, model, recipe, model::list_checkpoints(out).size());
   }
   choose_template(data, recipe, *model.tokenizer);
-  note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name,
-                   model.weight_count() / 1e6, model.tokenizer->size()));
+  note(fmt::format("{}: {:.2f} M parameters, vocabulary {}", model.name, model.weight_count() / 1e6,
+                   model.tokenizer->size()));
   const auto batches = make_batches(data, *model.tokenizer, recipe, model::window_length(model, recipe),
                                     run::cache_folder(shared.cache));
   if (stored) compare_data(flags, *stored, *batches, recipe.validation);
   if (const auto steps = stored ? std::nullopt : steps_of_epochs(recipe, *batches)) recipe.schedule.steps = *steps;
-  const model::Schedule& schedule = recipe.schedule;
-  if (schedule.warmup >= schedule.steps)
-    note(fmt::format("{} steps end within the warm-up of {}: the rate does not reach its peak of {}", schedule.steps,
-                     schedule.warmup, schedule.peak));
+  note_short_schedule(recipe.schedule);
   const graph::ProductType products = model::product_type(recipe.precision, library->formats());
   const std::string kind = products.code ? "8 bit" : std::string(scalar_name(products.scalar));
   const model::BatchForm form{batches->has_weights(), batches->has_starts()};
@@ -297,14 +345,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   trainer.set_origin(std::move(origin));
   if (rewriting) trainer.begin_with(model::read_beginning(trainer.outline(), trainer.changes(), out).adapter);
   if (!trainer.decoded().empty() && !stored) note(trainer.decoded());
-  if (checkpoint) {
-    trainer.restore(*checkpoint, {flags.changed_recipe, flags.changed_data});
-    note(fmt::format("resumed from {} at step {}", checkpoint->folder.string(), trainer.done()));
-    checkpoint.reset();
-  } else if (!flags.begin.empty()) {
-    trainer.begin_with(model::load_checkpoint(flags.begin, library->formats()));
-    note(fmt::format("begins with the adapter of {}", flags.begin));
-  }
+  begin_training(trainer, flags, *library, checkpoint);
   catch_interrupts();
   model::LoopOptions options;
   options.out = out;
@@ -316,24 +357,7 @@ int train(const Shared& shared, TrainFlags& flags) {
     note(fmt::format("stopped at step {}; continue with --resume {}", trainer.done(), result.checkpoint.string()));
     return static_cast<int>(Exit::interrupted);
   }
-  trainer.finish();
-  std::string written;
-  try {
-    for (const std::string& line : model::write_outputs(engine, trainer, out))
-      written += fmt::format("wrote {}\n", line);
-  } catch (const Error& error) {
-    throw Error(error.code(), error.what(),
-                fmt::format("{}{}the checkpoint {} is whole: --resume {} writes the model again", error.hint(),
-                            error.hint().empty() ? "" : "; ", result.checkpoint.string(), result.checkpoint.string()));
-  }
-  std::string text;
-  if (result.tokens_per_second > 0) text = fmt::format("train loss {:.4f} | ", result.train_loss);
-  text += fmt::format("validation loss {:.4f} nats per token (perplexity {:.3f})", result.validation_loss,
-                      std::exp(result.validation_loss));
-  if (result.best_step >= 0) text += fmt::format(" | the best weights, of step {}", result.best_step);
-  if (result.tokens_per_second > 0)
-    text += fmt::format(" | {:.0f} tokens/s | {}", result.tokens_per_second, format_duration(result.seconds));
-  put(fmt::format("{}\n{}wrote {}\n", text, written, result.checkpoint.string()));
+  write_results(engine, trainer, out, result);
   return 0;
 }
 

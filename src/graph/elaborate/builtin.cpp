@@ -141,67 +141,9 @@ Value Elaboration::builtin(const Expr& e) {
   };
   if (e.text == "concat") return concat(e);
   if (e.text == "update") return update(e);
-  if (e.text == "reshape") {
-    const Value x = tensor(0);
-    const Expr& list = *args[1];
-    // One extent may be left open: -1.
-    Shape shape;
-    std::optional<size_t> open;
-    if (list.kind != ExprKind::list)
-      throw error_at(list.place, "the new shape is a list of extents", "e.g. [B, T, 64]");
-    for (const lang::ExprPtr& item : list.args) {
-      const Value v = expression(*item);
-      if (v.kind == Value::Kind::extents) {
-        shape.insert(shape.end(), v.shape.begin(), v.shape.end());
-      } else if (v.is_integer() && v.number.integer == -1) {
-        if (open) throw error_at(item->place, "only one extent may be -1");
-        open = shape.size();
-        shape.emplace_back(1);
-      } else {
-        shape.push_back(extent_of(v, item->place, "an extent"));
-      }
-    }
-    const Dim have = elements(x.shape);
-    if (open) {
-      const auto rest = divide(have, elements(shape));
-      if (!rest)
-        throw error_at(e.place, fmt::format("{} cannot be reshaped to {}: the elements do not divide",
-                                            written(x.type()), written(shape)));
-      shape[*open] = *rest;
-    }
-    if (have != elements(shape))
-      throw error_at(e.place, fmt::format("{} cannot be reshaped to {}", written(x.type()), written(shape)),
-                     fmt::format("they have {} and {} elements", written(have), written(elements(shape))));
-    return reshape(x, std::move(shape), e.place);
-  }
-  if (e.text == "permute") {
-    const Value x = tensor(0);
-    Node n = make(Op::permute_, {x.id});
-    for (int64_t a : integer_list(*args[1], "an axis"))
-      n.attributes.axes.push_back(axis_of(a, x.shape.size(), args[1]->place));
-    std::vector<int> sorted = n.attributes.axes;
-    std::sort(sorted.begin(), sorted.end());
-    for (size_t i = 0; i < sorted.size() || i < x.shape.size(); ++i)
-      if (i >= sorted.size() || sorted[i] != static_cast<int>(i))
-        throw error_at(args[1]->place, fmt::format("the axes must name each of the {} axes of {} once", x.shape.size(),
-                                                   written(x.type())));
-    return Value::of_node(graph_, append(std::move(n), e.place));
-  }
-  if (e.text == "broadcast") {
-    const Value v = expression(*args[0]);
-    Shape shape = shape_list(*args[1], "the shape");
-    if (v.is_number()) {  // a constant tensor
-      const Scalar s = v.number.kind == Number::Kind::real    ? Scalar::f32
-                       : v.number.kind == Number::Kind::truth ? Scalar::boolean
-                                                              : Scalar::i32;
-      Node n = make(Op::constant_, {}, {std::move(shape), {s, nullptr}});
-      n.attributes.data = {is_float(s) ? round_to_scalar(s, v.number.value()) : v.number.value()};
-      return Value::of_node(graph_, append(std::move(n), e.place));
-    }
-    const ValueId x = node_of(v, args[0]->place);
-    if (graph_[x].type.shape == shape) return Value::of_node(graph_, x);
-    return Value::of_node(graph_, append(make(Op::broadcast_, {x}, {std::move(shape), {}}), e.place));
-  }
+  if (e.text == "reshape") return reshaped(e, tensor(0), *args[1]);
+  if (e.text == "permute") return permuted(e, tensor(0), *args[1]);
+  if (e.text == "broadcast") return broadcasted(e, *args[0], *args[1]);
   if (e.text == "pad") {
     const Value x = tensor(0);
     Node n = make(Op::pad_, {x.id}, {shape_list(*args[1], "the padded shape"), {}});
@@ -214,26 +156,86 @@ Value Elaboration::builtin(const Expr& e) {
     n.attributes.axis = axis_of(integer(*args[1], "the axis"), n.type.shape.size(), args[1]->place);
     return Value::of_node(graph_, append(std::move(n), e.place));
   }
-  if (e.text == "random") {
-    const Value seed = expression(*args[1]);
-    const Value whole = seed.is_tensor() ? convert(seed, Scalar::u32, args[1]->place) : seed;
-    const int64_t salt = integer(*args[2], "the salt");
-    if (salt < 0 || salt > UINT32_MAX)
-      throw error_at(args[2]->place, fmt::format("the salt {} does not fit into 32 bits", salt));
-    const ValueId id = node_of(whole, args[1]->place, Scalar::u32);
-    Node n = make(Op::random_, {id}, {shape_list(*args[0], "the shape"), {}});
-    n.attributes.salt = salt;
-    return Value::of_node(graph_, append(std::move(n), e.place));
-  }
+  if (e.text == "random") return random_numbers(e, args);
   if (e.text == "shape") {
     const Value x = plain(expression(*args[0]), args[0]->place);
     if (!x.is_tensor()) throw error_at(args[0]->place, fmt::format("{} has no shape", describe(x)));
-    return Value::of(
-        x.shape[axis_of(integer(*args[1], "the axis"), x.shape.size(), args[1]->place)]);
+    return Value::of(x.shape[axis_of(integer(*args[1], "the axis"), x.shape.size(), args[1]->place)]);
   }
   // gather
   const Value x = tensor(0), rows = tensor(1);
   return Value::of_node(graph_, append(make(Op::gather_, {x.id, rows.id}), e.place));
+}
+
+// The new shape is a list of extents, of which one may be left open: -1.
+Value Elaboration::reshaped(const Expr& e, const Value& x, const Expr& list) {
+  Shape shape;
+  std::optional<size_t> open;
+  if (list.kind != ExprKind::list) throw error_at(list.place, "the new shape is a list of extents", "e.g. [B, T, 64]");
+  for (const lang::ExprPtr& item : list.args) {
+    const Value v = expression(*item);
+    if (v.kind == Value::Kind::extents) {
+      shape.insert(shape.end(), v.shape.begin(), v.shape.end());
+    } else if (v.is_integer() && v.number.integer == -1) {
+      if (open) throw error_at(item->place, "only one extent may be -1");
+      open = shape.size();
+      shape.emplace_back(1);
+    } else {
+      shape.push_back(extent_of(v, item->place, "an extent"));
+    }
+  }
+  const Dim have = elements(x.shape);
+  if (open) {
+    const auto rest = divide(have, elements(shape));
+    if (!rest)
+      throw error_at(e.place, fmt::format("{} cannot be reshaped to {}: the elements do not divide", written(x.type()),
+                                          written(shape)));
+    shape[*open] = *rest;
+  }
+  if (have != elements(shape))
+    throw error_at(e.place, fmt::format("{} cannot be reshaped to {}", written(x.type()), written(shape)),
+                   fmt::format("they have {} and {} elements", written(have), written(elements(shape))));
+  return reshape(x, std::move(shape), e.place);
+}
+
+Value Elaboration::permuted(const Expr& e, const Value& x, const Expr& axes) {
+  Node n = make(Op::permute_, {x.id});
+  for (int64_t a : integer_list(axes, "an axis")) n.attributes.axes.push_back(axis_of(a, x.shape.size(), axes.place));
+  std::vector<int> sorted = n.attributes.axes;
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t i = 0; i < sorted.size() || i < x.shape.size(); ++i)
+    if (i >= sorted.size() || sorted[i] != static_cast<int>(i))
+      throw error_at(axes.place, fmt::format("the axes must name each of the {} axes of {} once", x.shape.size(),
+                                             written(x.type())));
+  return Value::of_node(graph_, append(std::move(n), e.place));
+}
+
+Value Elaboration::broadcasted(const Expr& e, const Expr& value, const Expr& extents) {
+  const Value v = expression(value);
+  Shape shape = shape_list(extents, "the shape");
+  if (v.is_number()) {  // a constant tensor
+    const Scalar s = v.number.kind == Number::Kind::real    ? Scalar::f32
+                     : v.number.kind == Number::Kind::truth ? Scalar::boolean
+                                                            : Scalar::i32;
+    Node n = make(Op::constant_, {}, {std::move(shape), {s, nullptr}});
+    n.attributes.data = {is_float(s) ? round_to_scalar(s, v.number.value()) : v.number.value()};
+    return Value::of_node(graph_, append(std::move(n), e.place));
+  }
+  const ValueId x = node_of(v, value.place);
+  if (graph_[x].type.shape == shape) return Value::of_node(graph_, x);
+  return Value::of_node(graph_, append(make(Op::broadcast_, {x}, {std::move(shape), {}}), e.place));
+}
+
+Value Elaboration::random_numbers(const Expr& e, const std::vector<const Expr*>& args) {
+  const Value seed = expression(*args[1]);
+  const Value whole = seed.is_tensor() ? convert(seed, Scalar::u32, args[1]->place) : seed;
+  const int64_t salt = integer(*args[2], "the salt");
+  if (salt < 0 || salt > UINT32_MAX)
+    throw error_at(args[2]->place, fmt::format("the salt {} does not fit into 32 bits", salt));
+  const ValueId id = node_of(whole, args[1]->place, Scalar::u32);
+  Node n = make(Op::random_, {id}, {shape_list(*args[0], "the shape"), {}});
+  n.attributes.salt = salt;
+  return Value::of_node(graph_, append(std::move(n), e.place));
 }
 
 // sum(x) over all axes has rank 0; sum(x, -1) keeps the axis with extent 1. max(a, b) is elementwise unless the second

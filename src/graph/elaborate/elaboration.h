@@ -132,6 +132,10 @@ class Elaboration {
 
   // ---- builtin.cpp
   Value builtin(const lang::Expr& e);
+  Value reshaped(const lang::Expr& e, const Value& x, const lang::Expr& list);
+  Value permuted(const lang::Expr& e, const Value& x, const lang::Expr& axes);
+  Value broadcasted(const lang::Expr& e, const lang::Expr& value, const lang::Expr& extents);
+  Value random_numbers(const lang::Expr& e, const std::vector<const lang::Expr*>& args);
   Value reduction(const std::string& kind, Value v, std::vector<int> axes, const Place& place);  // axes stay, extent 1
   Value axis_reduction(const lang::Expr& e);
   Value update(const lang::Expr& e);

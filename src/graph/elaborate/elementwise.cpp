@@ -230,6 +230,59 @@ Number folded(const Formula& f, int node) {
   return is_float(n.type) ? Number::of(n.real) : Number::of(n.integer);
 }
 
+// Which scalar type the arguments have. Numbers take the type of the tensors beside them.
+Scalar common_scalar(const Row& row, const std::vector<Value>& args, const std::string& who, const Place& place) {
+  const bool all_numbers = std::all_of(args.begin(), args.end(), [](const Value& v) { return v.is_number(); });
+  std::optional<Scalar> common;
+  const size_t first_alike = row.domain == Domain::choice ? 1 : 0;
+  const size_t last_alike = row.domain == Domain::scaled ? 1 : args.size();
+  for (size_t i = first_alike; i < last_alike; ++i) {
+    if (!args[i].is_tensor()) continue;
+    const Scalar s = args[i].element.scalar;
+    if (common && *common != s) {
+      const Scalar to = is_float(s) ? s : *common;
+      throw error_at(place,
+                     fmt::format("{} of different elements: {} and {}", who, scalar_name(*common), scalar_name(s)),
+                     fmt::format("convert one of them: {}(...)", scalar_name(to)));
+    }
+    common = s;
+  }
+  if (!common) {
+    const auto truth = [](const Value& v) { return v.is_number() && v.number.kind == Number::Kind::truth; };
+    const auto real = [](const Value& v) { return v.is_number() && v.number.kind == Number::Kind::real; };
+    const auto begin = args.begin() + first_alike, end = args.begin() + last_alike;
+    if (std::any_of(begin, end, truth)) {
+      common = Scalar::boolean;
+    } else if (std::any_of(begin, end, real) || row.domain == Domain::floats || row.domain == Domain::scaled ||
+               (row.domain == Domain::choice && !all_numbers)) {
+      common = all_numbers ? Scalar::f64 : Scalar::f32;
+    } else {
+      common = all_numbers ? Scalar::i64 : Scalar::i32;
+    }
+  }
+  return *common;
+}
+
+// Refuses arguments of a type that the operation is not for.
+void check_domain(const Row& row, const std::string& what, Scalar common, const std::string& who, const Place& place) {
+  const bool wants_float = row.domain == Domain::floats || row.domain == Domain::scaled;
+  const bool wants_integer = row.domain == Domain::integers || row.domain == Domain::bits;
+  const bool truth = common == Scalar::boolean;
+  if ((wants_float && !is_float(common)) || (wants_integer && is_float(common)) ||
+      (truth && row.domain != Domain::any && row.domain != Domain::bits && row.domain != Domain::choice)) {
+    const char* wanted = wants_float     ? "floats"
+                         : wants_integer ? row.domain == Domain::bits ? "truth values or integers" : "integers"
+                                         : "numbers";
+    throw error_at(place, fmt::format("{} needs {}, found {}", who, wanted, scalar_name(common)),
+                   wants_float && !truth   ? "convert it: f32(...)"
+                   : truth && !wants_float ? "choose numbers by it: select(c, 1.0, 0.0)"
+                                           : "");
+  }
+  if (row.domain == Domain::bits && (what == "and" || what == "or" || what == "not") && !truth)
+    throw error_at(place, fmt::format("{} needs truth values, found {}", who, scalar_name(common)),
+                   "bits of integers are combined with & | ^ ~");
+}
+
 }  // namespace
 
 bool is_elementwise_builtin(const std::string& name) {
@@ -256,52 +309,9 @@ Value Elaboration::elementwise(const std::string& what, std::vector<Value> args,
       throw error_at(place, fmt::format("{} needs numbers or tensors, found {}", who, describe(v)));
   }
 
-  // Which scalar type each argument has. Numbers take the type of the tensors beside them.
   const bool all_numbers = std::all_of(args.begin(), args.end(), [](const Value& v) { return v.is_number(); });
-  std::optional<Scalar> common;
-  const size_t first_alike = row->domain == Domain::choice ? 1 : 0;
-  const size_t last_alike = row->domain == Domain::scaled ? 1 : args.size();
-  for (size_t i = first_alike; i < last_alike; ++i) {
-    if (!args[i].is_tensor()) continue;
-    const Scalar s = args[i].element.scalar;
-    if (common && *common != s) {
-      const Scalar to = is_float(s) ? s : *common;
-      throw error_at(place,
-                     fmt::format("{} of different elements: {} and {}", who, scalar_name(*common), scalar_name(s)),
-                     fmt::format("convert one of them: {}(...)", scalar_name(to)));
-    }
-    common = s;
-  }
-  if (!common) {
-    const auto truth = [](const Value& v) { return v.is_number() && v.number.kind == Number::Kind::truth; };
-    const auto real = [](const Value& v) { return v.is_number() && v.number.kind == Number::Kind::real; };
-    const auto begin = args.begin() + static_cast<int64_t>(first_alike),
-               end = args.begin() + static_cast<int64_t>(last_alike);
-    if (std::any_of(begin, end, truth)) {
-      common = Scalar::boolean;
-    } else if (std::any_of(begin, end, real) || row->domain == Domain::floats || row->domain == Domain::scaled ||
-               (row->domain == Domain::choice && !all_numbers)) {
-      common = all_numbers ? Scalar::f64 : Scalar::f32;
-    } else {
-      common = all_numbers ? Scalar::i64 : Scalar::i32;
-    }
-  }
-  const bool wants_float = row->domain == Domain::floats || row->domain == Domain::scaled;
-  const bool wants_integer = row->domain == Domain::integers || row->domain == Domain::bits;
-  const bool truth = *common == Scalar::boolean;
-  if ((wants_float && !is_float(*common)) || (wants_integer && is_float(*common)) ||
-      (truth && row->domain != Domain::any && row->domain != Domain::bits && row->domain != Domain::choice)) {
-    const char* wanted = wants_float     ? "floats"
-                         : wants_integer ? row->domain == Domain::bits ? "truth values or integers" : "integers"
-                                         : "numbers";
-    throw error_at(place, fmt::format("{} needs {}, found {}", who, wanted, scalar_name(*common)),
-                   wants_float && !truth   ? "convert it: f32(...)"
-                   : truth && !wants_float ? "choose numbers by it: select(c, 1.0, 0.0)"
-                                           : "");
-  }
-  if (row->domain == Domain::bits && (what == "and" || what == "or" || what == "not") && !truth)
-    throw error_at(place, fmt::format("{} needs truth values, found {}", who, scalar_name(*common)),
-                   "bits of integers are combined with & | ^ ~");
+  const Scalar common = common_scalar(*row, args, who, place);
+  check_domain(*row, what, common, who, place);
 
   Shape shape;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -316,7 +326,7 @@ Value Elaboration::elementwise(const std::string& what, std::vector<Value> args,
   Merge merge;
   int nodes[3] = {-1, -1, -1};
   for (size_t i = 0; i < args.size(); ++i) {
-    Scalar type = *common;
+    Scalar type = common;
     if (row->domain == Domain::choice && i == 0) type = Scalar::boolean;
     if (row->domain == Domain::scaled && i == 1) type = Scalar::i32;
     Value& v = args[i];
@@ -342,7 +352,7 @@ Value Elaboration::elementwise(const std::string& what, std::vector<Value> args,
       nodes[i] = merge.number(v.number, type);
     }
   }
-  if (all_numbers && (what == "/" || what == "%") && !is_float(*common) && args[1].number.integer == 0)
+  if (all_numbers && (what == "/" || what == "%") && !is_float(common) && args[1].number.integer == 0)
     throw error_at(place, "division by zero");
   const int out = row->build(merge.formula, nodes);
   if (all_numbers) {

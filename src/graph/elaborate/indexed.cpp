@@ -100,8 +100,7 @@ Value Indexed::aligned(const Item& i, const Place& place) {
   if (!i.loose || i.over.empty()) return i.value;
   std::vector<int> order(i.over.size());
   for (size_t k = 0; k < order.size(); ++k) order[k] = k;
-  std::sort(order.begin(), order.end(),
-            [&](int a, int b) { return i.over[a] < i.over[b]; });
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return i.over[a] < i.over[b]; });
   Value v = Value::of_node(e_.graph_, e_.node_of(i.value, place));
   if (!std::is_sorted(i.over.begin(), i.over.end())) {
     Node n = e_.make(Op::permute_, {v.id});
@@ -111,8 +110,7 @@ Value Indexed::aligned(const Item& i, const Place& place) {
   // Extent 1 for the indices between and behind; those in front are left to broadcasting.
   const int first = i.over[order[0]];
   Shape shape(indices_.size() - first, Dim(1));
-  for (size_t k = 0; k < order.size(); ++k)
-    shape[i.over[order[k]] - first] = v.shape[k];
+  for (size_t k = 0; k < order.size(); ++k) shape[i.over[order[k]] - first] = v.shape[k];
   return e_.reshape(v, std::move(shape), place);
 }
 
@@ -274,9 +272,7 @@ Indexed::Item Indexed::element(const Expr& e) {
   if (rows) {
     for (int k : rows->over)
       if (std::find(out.over.begin(), out.over.end(), k) != out.over.end())
-        throw error_at(e.place,
-                       fmt::format("index '{}' both picks rows and runs along another axis",
-                                   indices_[k].name),
+        throw error_at(e.place, fmt::format("index '{}' both picks rows and runs along another axis", indices_[k].name),
                        "one element of each row is sum(j) select(j == rows[i], x[i, j], 0.0)");
     out.over.insert(out.over.begin(), rows->over.begin(), rows->over.end());
     out.table = out.value.id;
@@ -360,9 +356,14 @@ void factors_of(const lang::ExprPtr& e, std::vector<lang::ExprPtr>& out) {
   }
 }
 
+bool is_among(const std::vector<int>& list, int k) {
+  return std::find(list.begin(), list.end(), k) != list.end();
+}
+
 }  // namespace
 
-Indexed::Item Indexed::reduce(const Expr& e) {
+// The indices that a reduction is over, each with its range where it is given one.
+std::vector<int> Indexed::open_indices(const Expr& e) {
   std::vector<int> summed;
   for (size_t i = 0; i < e.vars.size(); ++i) {
     Dim extent(1);
@@ -386,6 +387,73 @@ Indexed::Item Indexed::reduce(const Expr& e) {
       indices_.back().ranged = extent.is_number();
     }
   }
+  return summed;
+}
+
+// The product of `parts` reduced over `summed`, whose numbers are indices of this expression.
+Indexed::Item Indexed::reduced(const Expr& e, const std::vector<int>& summed, std::vector<Item> parts) {
+  Item product = parts[0];
+  const auto floating = [](const Item& i) { return i.value.is_tensor() && is_float(i.value.element.scalar); };
+  const auto same_indices = [&](const Item& a, const Item& b) {
+    return std::all_of(a.over.begin(), a.over.end(), [&](int k) { return is_among(b.over, k); }) &&
+           a.over.size() == b.over.size();
+  };
+  for (size_t i = 1; i + 1 < parts.size(); ++i)
+    product = combine({product, parts[i]}, [&](std::vector<Value> v) { return e_.binary("*", v[0], v[1], e.place); });
+  const Item* last = parts.size() > 1 ? &parts.back() : nullptr;
+  const auto touches = [&](const Item& i) {
+    return std::any_of(summed.begin(), summed.end(), [&](int k) { return is_among(i.over, k); });
+  };
+
+  if (last && floating(product) && floating(*last) && touches(product) && touches(*last) &&
+      !same_indices(product, *last)) {
+    // What only one factor has is summed there first.
+    const auto alone = [&](Item i, const Item& other) {
+      std::vector<int> axes, rest;
+      i = loose(i, e.place);
+      Shape shape;
+      for (size_t k = 0; k < i.over.size(); ++k) {
+        if (is_among(summed, i.over[k]) && !is_among(other.over, i.over[k])) {
+          axes.push_back(k);
+        } else {
+          rest.push_back(i.over[k]);
+          shape.push_back(i.value.shape[k]);
+        }
+      }
+      if (axes.empty()) return i;
+      i.table = -1;
+      i.value = e_.reshape(e_.reduction("sum", i.value, axes, e.place), shape, e.place);
+      i.over = rest;
+      return i;
+    };
+    const Item a = alone(product, *last), b = alone(*last, product);
+    if (touches(a) && touches(b)) return contract(a, b, summed, e.place);
+    product = a;
+    parts.back() = b;
+  }
+  if (last)
+    product = combine({product, *last}, [&](std::vector<Value> v) { return e_.binary("*", v[0], v[1], e.place); });
+  product = loose(product, e.place);
+  std::vector<int> axes, rest;
+  Shape shape;
+  for (size_t k = 0; k < product.over.size(); ++k) {
+    if (is_among(summed, product.over[k])) {
+      axes.push_back(k);
+    } else {
+      rest.push_back(product.over[k]);
+      shape.push_back(product.value.shape[k]);
+    }
+  }
+  if (!axes.empty()) product.value = e_.reduction(e.text == "mean" ? "sum" : e.text, product.value, axes, e.place);
+  Item result;
+  result.value = e_.reshape(product.value, shape, e.place);
+  result.over = rest;
+  result.loose = true;
+  return result;
+}
+
+Indexed::Item Indexed::reduce(const Expr& e) {
+  const std::vector<int> summed = open_indices(e);
   learn_extents(*e.args[0]);
   const size_t outer = indices_.size() - summed.size();
   const auto leave = [&](Item out) {
@@ -395,9 +463,6 @@ Indexed::Item Indexed::reduce(const Expr& e) {
                        "use it as a subscript, or give it a range: sum(j in 0..8)");
     indices_.resize(outer);
     return out;
-  };
-  const auto has = [](const std::vector<int>& list, int k) {
-    return std::find(list.begin(), list.end(), k) != list.end();
   };
 
   // Sums of products: factors without the summed indices wait outside, two remaining ones are contracted.
@@ -423,73 +488,9 @@ Indexed::Item Indexed::reduce(const Expr& e) {
   std::vector<Item> parts;
   for (const auto& f : inside) parts.push_back(item(*f));
   for (int k : summed)
-    if (!std::any_of(parts.begin(), parts.end(), [&](const Item& i) { return has(i.over, k); }))
-      throw error_at(e.place,
-                     fmt::format("index '{}' is not used in what is reduced", indices_[k].name));
-  Item product = parts[0];
-  const auto floating = [](const Item& i) { return i.value.is_tensor() && is_float(i.value.element.scalar); };
-  const auto same_indices = [&](const Item& a, const Item& b) {
-    return std::all_of(a.over.begin(), a.over.end(), [&](int k) { return has(b.over, k); }) &&
-           a.over.size() == b.over.size();
-  };
-  for (size_t i = 1; i + 1 < parts.size(); ++i)
-    product = combine({product, parts[i]}, [&](std::vector<Value> v) { return e_.binary("*", v[0], v[1], e.place); });
-  const Item* last = parts.size() > 1 ? &parts.back() : nullptr;
-  const auto touches = [&](const Item& i) {
-    return std::any_of(summed.begin(), summed.end(), [&](int k) { return has(i.over, k); });
-  };
-
-  Item result;
-  bool done = false;
-  if (last && floating(product) && floating(*last) && touches(product) && touches(*last) &&
-      !same_indices(product, *last)) {
-    // What only one factor has is summed there first.
-    const auto alone = [&](Item i, const Item& other) {
-      std::vector<int> axes, rest;
-      i = loose(i, e.place);
-      Shape shape;
-      for (size_t k = 0; k < i.over.size(); ++k) {
-        if (has(summed, i.over[k]) && !has(other.over, i.over[k])) {
-          axes.push_back(k);
-        } else {
-          rest.push_back(i.over[k]);
-          shape.push_back(i.value.shape[k]);
-        }
-      }
-      if (axes.empty()) return i;
-      i.table = -1;
-      i.value = e_.reshape(e_.reduction("sum", i.value, axes, e.place), shape, e.place);
-      i.over = rest;
-      return i;
-    };
-    const Item a = alone(product, *last), b = alone(*last, product);
-    if (touches(a) && touches(b)) {
-      result = contract(a, b, summed, e.place);
-      done = true;
-    } else {
-      product = a;
-      parts.back() = b;
-    }
-  }
-  if (!done) {
-    if (last)
-      product = combine({product, *last}, [&](std::vector<Value> v) { return e_.binary("*", v[0], v[1], e.place); });
-    product = loose(product, e.place);
-    std::vector<int> axes, rest;
-    Shape shape;
-    for (size_t k = 0; k < product.over.size(); ++k) {
-      if (has(summed, product.over[k])) {
-        axes.push_back(k);
-      } else {
-        rest.push_back(product.over[k]);
-        shape.push_back(product.value.shape[k]);
-      }
-    }
-    if (!axes.empty()) product.value = e_.reduction(e.text == "mean" ? "sum" : e.text, product.value, axes, e.place);
-    result.value = e_.reshape(product.value, shape, e.place);
-    result.over = rest;
-    result.loose = true;
-  }
+    if (!std::any_of(parts.begin(), parts.end(), [&](const Item& i) { return is_among(i.over, k); }))
+      throw error_at(e.place, fmt::format("index '{}' is not used in what is reduced", indices_[k].name));
+  Item result = reduced(e, summed, std::move(parts));
   Dim count(1);
   for (int k : summed) count = count * indices_[k].extent.value_or(Dim(1));
   result = leave(std::move(result));

@@ -42,6 +42,8 @@ class Indexed {
   Item item(const lang::Expr& e);
   Item element(const lang::Expr& e);  // x[i, j]
   Item reduce(const lang::Expr& e);
+  std::vector<int> open_indices(const lang::Expr& e);
+  Item reduced(const lang::Expr& e, const std::vector<int>& summed, std::vector<Item> parts);
   Item contract(const Item& a, const Item& b, const std::vector<int>& summed, const Place& place);
   std::optional<Item> contract_picked(const Item& x, const Item& picked, const std::vector<int>& summed,
                                       const Place& place);

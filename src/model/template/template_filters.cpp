@@ -189,37 +189,223 @@ Value rounded(TemplateRun&, const Value& v, TemplateCall& c) {
   return std::nearbyint(v.number() * scale) / scale;
 }
 
+Value filter_abs(TemplateRun& r, const Value& v, TemplateCall& c) {
+  if (!v.is_number()) refuse(fmt::format("bad operand type for abs(): '{}'", v.type_name()));
+  if (v.is_float()) return Value(std::fabs(v.number()));
+  if (v.integer() == INT64_MIN) refuse("a number is too large");
+  return Value(v.integer() < 0 ? -v.integer() : v.integer());
+}
+
+Value filter_batch(TemplateRun& r, const Value& v, TemplateCall& c) {
+  const int64_t n = whole(c.get(0, "linecount"), 0);
+  if (n < 1) refuse("batches need a size");
+  ValueList out, one;
+  for (const Value& item : r.iterate(v)) {
+    if (std::ssize(one) == n) out.push_back(r.made(std::exchange(one, {})));
+    one.push_back(item);
+  }
+  if (!one.empty()) {
+    while (c.has(1, "fill_with") && !c.get(1, "fill_with").is_none() && std::ssize(one) < std::min<int64_t>(n, 10000))
+      one.push_back(c.get(1, "fill_with"));
+    out.push_back(r.made(std::move(one)));
+  }
+  return r.made(std::move(out));
+}
+
+Value filter_default(TemplateRun& r, const Value& v, TemplateCall& c) {
+  const bool falsy = c.get(1, "boolean").truth();
+  if (v.is_undefined() || (falsy && !v.truth()))
+    return c.has(0, "default_value") ? c.get(0, "default_value") : Value("");
+  return v;
+}
+
+Value filter_dictsort(TemplateRun& r, const Value& v, TemplateCall& c) {
+  if (v.is_undefined()) refuse_undefined(v);
+  if (!v.is_table()) refuse("dictsort needs a table");
+  const bool sensitive = c.get(0, "case_sensitive").truth(), reverse = c.get(2, "reverse").truth();
+  const bool by_value = c.has(1, "by") && c.get(1, "by").print() == "value";
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const auto& [key, item] : v.table().items)
+    keyed.emplace_back(folded(by_value ? item : key, sensitive), r.made(ValueList{key, item}, true));
+  sort_values(r, keyed, reverse);
+  ValueList out;
+  for (auto& [key, item] : keyed) out.push_back(std::move(item));
+  return r.made(std::move(out));
+}
+
+Value filter_float(TemplateRun& r, const Value& v, TemplateCall& c) {
+  if (v.is_number()) return Value(v.number());
+  if (v.is_text()) {
+    char* end = nullptr;
+    const double d = std::strtod(v.text().c_str(), &end);
+    if (!v.text().empty() && *end == '\0') return Value(d);
+  }
+  return c.has(0, "default") ? c.get(0, "default") : Value(0.0);
+}
+
+Value filter_int(TemplateRun& r, const Value& v, TemplateCall& c) {
+  if (v.is_integer() || v.is_bool()) return Value(v.integer());
+  const auto fallback = [&] { return c.has(0, "default") ? c.get(0, "default") : Value(int64_t{0}); };
+  double d = 0;
+  if (v.is_float()) {
+    d = v.number();
+  } else if (v.is_text()) {
+    const int64_t base = whole(c.get(1, "base"), 10);
+    if (base < 2 || base > 36) refuse("a base must lie between 2 and 36");
+    char* end = nullptr;
+    errno = 0;
+    const long long n = std::strtoll(v.text().c_str(), &end, base);
+    if (!v.text().empty() && *end == '\0' && errno == 0) return Value(static_cast<int64_t>(n));
+    d = std::strtod(v.text().c_str(), &end);
+    if (v.text().empty() || *end != '\0') return fallback();
+  } else {
+    return fallback();
+  }
+  if (!(std::fabs(d) < 9.2e18)) return fallback();
+  return Value(static_cast<int64_t>(d));
+}
+
+Value filter_groupby(TemplateRun& r, const Value& v, TemplateCall& c) {
+  const Value name = c.get(0, "attribute");
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const Value& item : r.iterate(v)) keyed.emplace_back(attribute(r, item, name), item);
+  sort_values(r, keyed, false);
+  ValueList out;
+  for (size_t i = 0; i < keyed.size();) {
+    ValueList group;
+    const Value key = keyed[i].first;
+    for (; i < keyed.size() && keyed[i].first.same(key); ++i) group.push_back(keyed[i].second);
+    auto entry = std::make_shared<TableValue>();
+    entry->set(Value("grouper"), key);
+    entry->set(Value("list"), r.made(group));
+    out.push_back(r.made(ValueList{key, r.made(std::move(group))}, true));
+  }
+  return r.made(std::move(out));
+}
+
+Value filter_indent(TemplateRun& r, const Value& v, TemplateCall& c) {
+  const Value width = c.get(0, "width");
+  const std::string by = width.is_text()
+                             ? width.text()
+                             : std::string(static_cast<size_t>(std::clamp<int64_t>(whole(width, 4), 0, 1000)), ' ');
+  const std::string text = v.print();
+  r.charge(std::count(text.begin(), text.end(), '\n') * by.size());
+  return r.made(indent(text, by, c.get(1, "first").truth(), c.get(2, "blank").truth()));
+}
+
+Value filter_items(TemplateRun& r, const Value& v, TemplateCall& c) {
+  if (v.is_undefined()) return r.made(ValueList());
+  if (!v.is_table()) refuse("Can only get item pairs from a mapping.");
+  ValueList out;
+  for (const auto& [key, item] : v.table().items) out.push_back(r.made(ValueList{key, item}, true));
+  return r.made(std::move(out));
+}
+
+Value filter_join(TemplateRun& r, const Value& v, TemplateCall& c) {
+  const std::string by = c.has(0, "d") ? c.get(0, "d").print() : "";
+  std::string out;
+  bool first = true;
+  for (const Value& item : r.iterate(v)) {
+    if (!first) out += by;
+    first = false;
+    const std::string part = (c.has(1, "attribute") ? attribute(r, item, c.get(1, "attribute")) : item).print();
+    r.charge(part.size() + by.size());
+    out += part;
+  }
+  return r.made(std::move(out));
+}
+
+Value filter_replace(TemplateRun& r, const Value& v, TemplateCall& c) {
+  for (Value& a : c.values) {
+    if (!a.is_integer() && !a.is_undefined()) a = Value(a.print());
+  }
+  return by_method(r, "replace", v, c);
+}
+
+Value filter_reverse(TemplateRun& r, const Value& v, TemplateCall& c) {
+  ValueList items = r.iterate(v);
+  std::reverse(items.begin(), items.end());
+  if (!v.is_text()) return r.made(std::move(items));
+  std::string out;
+  for (const Value& one : items) out += one.text();
+  return r.made(std::move(out));
+}
+
+Value filter_slice(TemplateRun& r, const Value& v, TemplateCall& c) {
+  const int64_t n = whole(c.get(0, "slices"), 0);
+  if (n < 1 || n > 10000) refuse("slices need a number");
+  const ValueList items = r.iterate(v);
+  const auto size = std::ssize(items);
+  ValueList out;
+  int64_t at = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t count = size / n + (i < size % n ? 1 : 0);
+    ValueList one(items.begin() + at, items.begin() + at + count);
+    if (c.has(1, "fill_with") && !c.get(1, "fill_with").is_none() && i >= size % n && size % n != 0)
+      one.push_back(c.get(1, "fill_with"));
+    out.push_back(r.made(std::move(one)));
+    at += count;
+  }
+  return r.made(std::move(out));
+}
+
+Value filter_sort(TemplateRun& r, const Value& v, TemplateCall& c) {
+  const bool reverse = c.get(0, "reverse").truth(), sensitive = c.get(1, "case_sensitive").truth();
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const Value& item : r.iterate(v)) {
+    const Value key = c.has(2, "attribute") ? attribute(r, item, c.get(2, "attribute")) : item;
+    keyed.emplace_back(folded(key, sensitive), item);
+  }
+  sort_values(r, keyed, reverse);
+  ValueList out;
+  for (auto& [key, item] : keyed) out.push_back(std::move(item));
+  return r.made(std::move(out));
+}
+
+Value filter_sum(TemplateRun& r, const Value& v, TemplateCall& c) {
+  Value out = c.has(1, "start") ? c.get(1, "start") : Value(int64_t{0});
+  for (const Value& item : r.iterate(v))
+    out =
+        r.add(out, c.has(0, "attribute") && !c.get(0, "attribute").is_none() ? attribute(r, item, c.get(0, "attribute"))
+                                                                             : item);
+  return out;
+}
+
+Value filter_unique(TemplateRun& r, const Value& v, TemplateCall& c) {
+  const bool sensitive = c.get(0, "case_sensitive").truth();
+  ValueList out, keys;
+  for (const Value& item : r.iterate(v)) {
+    const Value key = folded(c.has(1, "attribute") ? attribute(r, item, c.get(1, "attribute")) : item, sensitive);
+    r.charge(keys.size());
+    if (std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return k.same(key); })) continue;
+    keys.push_back(key);
+    out.push_back(item);
+  }
+  return r.made(std::move(out));
+}
+
+Value filter_urlencode(TemplateRun& r, const Value& v, TemplateCall& c) {
+  std::string out;
+  for (const char b : v.print()) {
+    if (std::isalnum(static_cast<unsigned char>(b)) != 0 ||
+        std::string_view("_.-~/").find(b) != std::string_view::npos) {
+      out += b;
+    } else {
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(b));
+    }
+  }
+  return r.made(std::move(out));
+}
+
 const std::unordered_map<std::string, Filter>& filters() {
   static const std::unordered_map<std::string, Filter> table = {
-      {"abs",
-       [](TemplateRun&, const Value& v, TemplateCall&) {
-         if (!v.is_number()) refuse(fmt::format("bad operand type for abs(): '{}'", v.type_name()));
-         if (v.is_float()) return Value(std::fabs(v.number()));
-         if (v.integer() == INT64_MIN) refuse("a number is too large");
-         return Value(v.integer() < 0 ? -v.integer() : v.integer());
-       }},
+      {"abs", filter_abs},
       {"attr",
        [](TemplateRun& r, const Value& v, TemplateCall& c) {
          const auto m = r.method(v, c.get(0, "name").print());
          return m ? *m : Value::undefined("no such attribute");
        }},
-      {"batch",
-       [](TemplateRun& r, const Value& v, TemplateCall& c) {
-         const int64_t n = whole(c.get(0, "linecount"), 0);
-         if (n < 1) refuse("batches need a size");
-         ValueList out, one;
-         for (const Value& item : r.iterate(v)) {
-           if (std::ssize(one) == n) out.push_back(r.made(std::exchange(one, {})));
-           one.push_back(item);
-         }
-         if (!one.empty()) {
-           while (c.has(1, "fill_with") && !c.get(1, "fill_with").is_none() &&
-                  std::ssize(one) < std::min<int64_t>(n, 10000))
-             one.push_back(c.get(1, "fill_with"));
-           out.push_back(r.made(std::move(one)));
-         }
-         return r.made(std::move(out));
-       }},
+      {"batch", filter_batch},
       {"capitalize", [](TemplateRun& r, const Value& v, TemplateCall& c) { return by_method(r, "capitalize", v, c); }},
       {"center",
        [](TemplateRun& r, const Value& v, TemplateCall& c) {
@@ -228,27 +414,8 @@ const std::unordered_map<std::string, Filter>& filters() {
        }},
       {"count", [](TemplateRun&, const Value& v, TemplateCall&) { return Value(count_of(v)); }},
       {"length", [](TemplateRun&, const Value& v, TemplateCall&) { return Value(count_of(v)); }},
-      {"default",
-       [](TemplateRun&, const Value& v, TemplateCall& c) {
-         const bool falsy = c.get(1, "boolean").truth();
-         if (v.is_undefined() || (falsy && !v.truth()))
-           return c.has(0, "default_value") ? c.get(0, "default_value") : Value("");
-         return v;
-       }},
-      {"dictsort",
-       [](TemplateRun& r, const Value& v, TemplateCall& c) {
-         if (v.is_undefined()) refuse_undefined(v);
-         if (!v.is_table()) refuse("dictsort needs a table");
-         const bool sensitive = c.get(0, "case_sensitive").truth(), reverse = c.get(2, "reverse").truth();
-         const bool by_value = c.has(1, "by") && c.get(1, "by").print() == "value";
-         std::vector<std::pair<Value, Value>> keyed;
-         for (const auto& [key, item] : v.table().items)
-           keyed.emplace_back(folded(by_value ? item : key, sensitive), r.made(ValueList{key, item}, true));
-         sort_values(r, keyed, reverse);
-         ValueList out;
-         for (auto& [key, item] : keyed) out.push_back(std::move(item));
-         return r.made(std::move(out));
-       }},
+      {"default", filter_default},
+      {"dictsort", filter_dictsort},
       {"escape", [](TemplateRun& r, const Value& v, TemplateCall&) { return r.made(as_markup(v.print())); }},
       {"first",
        [](TemplateRun& r, const Value& v, TemplateCall&) {
@@ -260,90 +427,14 @@ const std::unordered_map<std::string, Filter>& filters() {
          const ValueList items = r.iterate(v);
          return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
        }},
-      {"float",
-       [](TemplateRun&, const Value& v, TemplateCall& c) {
-         if (v.is_number()) return Value(v.number());
-         if (v.is_text()) {
-           char* end = nullptr;
-           const double d = std::strtod(v.text().c_str(), &end);
-           if (!v.text().empty() && *end == '\0') return Value(d);
-         }
-         return c.has(0, "default") ? c.get(0, "default") : Value(0.0);
-       }},
-      {"int",
-       [](TemplateRun&, const Value& v, TemplateCall& c) {
-         if (v.is_integer() || v.is_bool()) return Value(v.integer());
-         const auto fallback = [&] { return c.has(0, "default") ? c.get(0, "default") : Value(int64_t{0}); };
-         double d = 0;
-         if (v.is_float()) {
-           d = v.number();
-         } else if (v.is_text()) {
-           const int64_t base = whole(c.get(1, "base"), 10);
-           if (base < 2 || base > 36) refuse("a base must lie between 2 and 36");
-           char* end = nullptr;
-           errno = 0;
-           const long long n = std::strtoll(v.text().c_str(), &end, base);
-           if (!v.text().empty() && *end == '\0' && errno == 0) return Value(static_cast<int64_t>(n));
-           d = std::strtod(v.text().c_str(), &end);
-           if (v.text().empty() || *end != '\0') return fallback();
-         } else {
-           return fallback();
-         }
-         if (!(std::fabs(d) < 9.2e18)) return fallback();
-         return Value(static_cast<int64_t>(d));
-       }},
+      {"float", filter_float},
+      {"int", filter_int},
       {"format", [](TemplateRun& r, const Value& v,
                     TemplateCall& c) { return r.made(r.format_percent(v.print(), r.made(c.values, true))); }},
-      {"groupby",
-       [](TemplateRun& r, const Value& v, TemplateCall& c) {
-         const Value name = c.get(0, "attribute");
-         std::vector<std::pair<Value, Value>> keyed;
-         for (const Value& item : r.iterate(v)) keyed.emplace_back(attribute(r, item, name), item);
-         sort_values(r, keyed, false);
-         ValueList out;
-         for (size_t i = 0; i < keyed.size();) {
-           ValueList group;
-           const Value key = keyed[i].first;
-           for (; i < keyed.size() && keyed[i].first.same(key); ++i) group.push_back(keyed[i].second);
-           auto entry = std::make_shared<TableValue>();
-           entry->set(Value("grouper"), key);
-           entry->set(Value("list"), r.made(group));
-           out.push_back(r.made(ValueList{key, r.made(std::move(group))}, true));
-         }
-         return r.made(std::move(out));
-       }},
-      {"indent",
-       [](TemplateRun& r, const Value& v, TemplateCall& c) {
-         const Value width = c.get(0, "width");
-         const std::string by =
-             width.is_text() ? width.text()
-                             : std::string(static_cast<size_t>(std::clamp<int64_t>(whole(width, 4), 0, 1000)), ' ');
-         const std::string text = v.print();
-         r.charge(std::count(text.begin(), text.end(), '\n') * by.size());
-         return r.made(indent(text, by, c.get(1, "first").truth(), c.get(2, "blank").truth()));
-       }},
-      {"items",
-       [](TemplateRun& r, const Value& v, TemplateCall&) {
-         if (v.is_undefined()) return r.made(ValueList());
-         if (!v.is_table()) refuse("Can only get item pairs from a mapping.");
-         ValueList out;
-         for (const auto& [key, item] : v.table().items) out.push_back(r.made(ValueList{key, item}, true));
-         return r.made(std::move(out));
-       }},
-      {"join",
-       [](TemplateRun& r, const Value& v, TemplateCall& c) {
-         const std::string by = c.has(0, "d") ? c.get(0, "d").print() : "";
-         std::string out;
-         bool first = true;
-         for (const Value& item : r.iterate(v)) {
-           if (!first) out += by;
-           first = false;
-           const std::string part = (c.has(1, "attribute") ? attribute(r, item, c.get(1, "attribute")) : item).print();
-           r.charge(part.size() + by.size());
-           out += part;
-         }
-         return r.made(std::move(out));
-       }},
+      {"groupby", filter_groupby},
+      {"indent", filter_indent},
+      {"items", filter_items},
+      {"join", filter_join},
       {"list", [](TemplateRun& r, const Value& v, TemplateCall&) { return r.made(r.iterate(v)); }},
       {"lower", [](TemplateRun& r, const Value& v, TemplateCall&) { return r.made(change_case(v.print(), false)); }},
       {"upper", [](TemplateRun& r, const Value& v, TemplateCall&) { return r.made(change_case(v.print(), true)); }},
@@ -355,95 +446,19 @@ const std::unordered_map<std::string, Filter>& filters() {
       {"rejectattr", [](TemplateRun& r, const Value& v, TemplateCall& c) { return chosen(r, v, c, false, true); }},
       {"select", [](TemplateRun& r, const Value& v, TemplateCall& c) { return chosen(r, v, c, true, false); }},
       {"selectattr", [](TemplateRun& r, const Value& v, TemplateCall& c) { return chosen(r, v, c, true, true); }},
-      {"replace",
-       [](TemplateRun& r, const Value& v, TemplateCall& c) {
-         for (Value& a : c.values) {
-           if (!a.is_integer() && !a.is_undefined()) a = Value(a.print());
-         }
-         return by_method(r, "replace", v, c);
-       }},
-      {"reverse",
-       [](TemplateRun& r, const Value& v, TemplateCall&) {
-         ValueList items = r.iterate(v);
-         std::reverse(items.begin(), items.end());
-         if (!v.is_text()) return r.made(std::move(items));
-         std::string out;
-         for (const Value& c : items) out += c.text();
-         return r.made(std::move(out));
-       }},
+      {"replace", filter_replace},
+      {"reverse", filter_reverse},
       {"round", rounded},
       {"safe", [](TemplateRun& r, const Value& v, TemplateCall&) { return r.made(v.print()); }},
-      {"slice",
-       [](TemplateRun& r, const Value& v, TemplateCall& c) {
-         const int64_t n = whole(c.get(0, "slices"), 0);
-         if (n < 1 || n > 10000) refuse("slices need a number");
-         const ValueList items = r.iterate(v);
-         const auto size = std::ssize(items);
-         ValueList out;
-         int64_t at = 0;
-         for (int64_t i = 0; i < n; ++i) {
-           const int64_t count = size / n + (i < size % n ? 1 : 0);
-           ValueList one(items.begin() + at, items.begin() + at + count);
-           if (c.has(1, "fill_with") && !c.get(1, "fill_with").is_none() && i >= size % n && size % n != 0)
-             one.push_back(c.get(1, "fill_with"));
-           out.push_back(r.made(std::move(one)));
-           at += count;
-         }
-         return r.made(std::move(out));
-       }},
-      {"sort",
-       [](TemplateRun& r, const Value& v, TemplateCall& c) {
-         const bool reverse = c.get(0, "reverse").truth(), sensitive = c.get(1, "case_sensitive").truth();
-         std::vector<std::pair<Value, Value>> keyed;
-         for (const Value& item : r.iterate(v)) {
-           const Value key = c.has(2, "attribute") ? attribute(r, item, c.get(2, "attribute")) : item;
-           keyed.emplace_back(folded(key, sensitive), item);
-         }
-         sort_values(r, keyed, reverse);
-         ValueList out;
-         for (auto& [key, item] : keyed) out.push_back(std::move(item));
-         return r.made(std::move(out));
-       }},
+      {"slice", filter_slice},
+      {"sort", filter_sort},
       {"string", [](TemplateRun& r, const Value& v, TemplateCall&) { return r.made(v.print()); }},
-      {"sum",
-       [](TemplateRun& r, const Value& v, TemplateCall& c) {
-         Value out = c.has(1, "start") ? c.get(1, "start") : Value(int64_t{0});
-         for (const Value& item : r.iterate(v))
-           out = r.add(out, c.has(0, "attribute") && !c.get(0, "attribute").is_none()
-                                ? attribute(r, item, c.get(0, "attribute"))
-                                : item);
-         return out;
-       }},
+      {"sum", filter_sum},
       {"title", [](TemplateRun& r, const Value& v, TemplateCall& c) { return by_method(r, "title", v, c); }},
       {"tojson", to_json},
       {"trim", [](TemplateRun& r, const Value& v, TemplateCall& c) { return by_method(r, "strip", v, c); }},
-      {"unique",
-       [](TemplateRun& r, const Value& v, TemplateCall& c) {
-         const bool sensitive = c.get(0, "case_sensitive").truth();
-         ValueList out, keys;
-         for (const Value& item : r.iterate(v)) {
-           const Value key =
-               folded(c.has(1, "attribute") ? attribute(r, item, c.get(1, "attribute")) : item, sensitive);
-           r.charge(keys.size());
-           if (std::any_of(keys.begin(), keys.end(), [&](const Value& k) { return k.same(key); })) continue;
-           keys.push_back(key);
-           out.push_back(item);
-         }
-         return r.made(std::move(out));
-       }},
-      {"urlencode",
-       [](TemplateRun& r, const Value& v, TemplateCall&) {
-         std::string out;
-         for (const char c : v.print()) {
-           if (std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-               std::string_view("_.-~/").find(c) != std::string_view::npos) {
-             out += c;
-           } else {
-             out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-           }
-         }
-         return r.made(std::move(out));
-       }},
+      {"unique", filter_unique},
+      {"urlencode", filter_urlencode},
       {"wordcount",
        [](TemplateRun& r, const Value& v, TemplateCall&) {
          TemplateCall none;

@@ -45,6 +45,109 @@ std::string format_braces(const std::string& text, const TemplateCall& c) {
   return out;
 }
 
+namespace {
+
+// One conversion of printf: %-08.3f, without the value's name.
+struct Conversion {
+  bool minus = false, zero = false, plus = false, space = false;
+  int64_t width = 0, precision = -1;
+  char kind = 0;
+};
+
+// Reads what follows the percent sign (and the name); `i` comes to the letter.
+Conversion read_conversion(const std::string& text, size_t& i) {
+  Conversion out;
+  for (; i < text.size(); ++i) {
+    if (text[i] == '-') {
+      out.minus = true;
+    } else if (text[i] == '0') {
+      out.zero = true;
+    } else if (text[i] == '+') {
+      out.plus = true;
+    } else if (text[i] == ' ') {
+      out.space = true;
+    } else {
+      break;
+    }
+  }
+  const auto number = [&] {
+    int64_t n = 0;
+    for (; i < text.size() && text[i] >= '0' && text[i] <= '9' && n < 100000; ++i) n = n * 10 + (text[i] - '0');
+    return n;
+  };
+  out.width = number();
+  if (i < text.size() && text[i] == '.') {
+    ++i;
+    out.precision = number();
+  }
+  if (i >= text.size()) refuse("incomplete format");
+  if (out.width > 10000 || out.precision > 1000) refuse("a format is too wide");
+  out.kind = text[i];
+  return out;
+}
+
+std::string whole_digits(const Conversion& c, const Value& v, bool* negative) {
+  const char kind = c.kind;
+  if (!v.is_number() || (v.is_float() && kind != 'd' && kind != 'i' && kind != 'u'))
+    refuse(fmt::format("%{} format: a real number is required, not {}", kind, v.type_name()));
+  if (v.is_float() && !(std::fabs(v.number()) < 9e18)) refuse("a number is too large");
+  const int64_t n = v.is_float() ? static_cast<int64_t>(v.number()) : v.integer();
+  const uint64_t bits = n, size = n < 0 ? 0 - bits : bits;
+  *negative = n < 0;
+  std::string body = kind == 'x'   ? fmt::format("{:x}", size)
+                     : kind == 'X' ? fmt::format("{:X}", size)
+                     : kind == 'o' ? fmt::format("{:o}", size)
+                                   : fmt::format("{}", size);
+  while (c.precision > std::ssize(body)) body.insert(body.begin(), '0');
+  return body;
+}
+
+std::string real_digits(const Conversion& c, const Value& v, bool* negative) {
+  if (!v.is_number()) refuse(fmt::format("must be real number, not {}", v.type_name()));
+  const double d = v.number();
+  *negative = std::signbit(d);
+  const int digits = c.precision < 0 ? 6 : c.precision;
+  const double size = std::fabs(d);
+  return c.kind == 'f' || c.kind == 'F' ? fmt::format("{:.{}f}", size, digits)
+         : c.kind == 'e'                ? fmt::format("{:.{}e}", size, digits)
+         : c.kind == 'E'                ? fmt::format("{:.{}E}", size, digits)
+         : c.kind == 'g'                ? fmt::format("{:.{}g}", size, digits)
+                                        : fmt::format("{:.{}G}", size, digits);
+}
+
+// The value as the conversion writes it, filled to its width.
+std::string converted(const Conversion& c, const Value& v) {
+  const std::string_view kind(&c.kind, 1);
+  if (v.is_undefined() && c.kind != 's') refuse_undefined(v);
+  std::string body;
+  bool negative = false, number = false;
+  if (kind == "s" || kind == "r") {
+    body = kind == "s" ? v.print() : v.quote();
+    if (c.precision >= 0) {
+      const auto starts = character_starts(body);
+      body.resize(starts[std::min<size_t>(c.precision, starts.size() - 1)]);
+    }
+  } else if (std::string_view("diuxXo").find(kind) != std::string_view::npos) {
+    number = true;
+    body = whole_digits(c, v, &negative);
+  } else if (std::string_view("fFeEgG").find(kind) != std::string_view::npos) {
+    number = true;
+    body = real_digits(c, v, &negative);
+  } else if (kind == "c") {
+    if (!v.is_text() || character_starts(v.text()).size() != 2) refuse("%c requires a character");
+    body = v.text();
+  } else {
+    refuse(fmt::format("unsupported format character '{}'", kind));
+  }
+  const std::string sign = !number ? "" : negative ? "-" : c.plus ? "+" : c.space ? " " : "";
+  const bool zero = c.zero && number;
+  const int64_t size = character_starts(body).size() - 1 + sign.size();
+  const std::string fill(std::max<int64_t>(0, c.width - size), zero && !c.minus ? '0' : ' ');
+  return c.minus ? sign + body + fill : zero ? sign + fill + body : fill + sign + body;
+}
+
+}  // namespace
+
 // printf of Python: %s %r %d %i %f %x %X %o %e %g %c %% with flags, width and precision, and %(name)s.
 std::string TemplateRun::format_percent(const std::string& text, const Value& values) {
   std::string out;
@@ -73,89 +176,14 @@ std::string TemplateRun::format_percent(const std::string& text, const Value& va
       named = true;
       i = end + 1;
     }
-    bool minus = false, zero = false, plus = false, space = false;
-    for (; i < text.size(); ++i) {
-      if (text[i] == '-') {
-        minus = true;
-      } else if (text[i] == '0') {
-        zero = true;
-      } else if (text[i] == '+') {
-        plus = true;
-      } else if (text[i] == ' ') {
-        space = true;
-      } else {
-        break;
-      }
-    }
-    const auto number = [&] {
-      int64_t n = 0;
-      for (; i < text.size() && text[i] >= '0' && text[i] <= '9' && n < 100000; ++i) n = n * 10 + (text[i] - '0');
-      return n;
-    };
-    const int64_t width = number();
-    int64_t precision = -1;
-    if (i < text.size() && text[i] == '.') {
-      ++i;
-      precision = number();
-    }
-    if (i >= text.size()) refuse("incomplete format");
-    if (width > 10000 || precision > 1000) refuse("a format is too wide");
-    const char kind = text[i];
-    if (kind == '%') {
+    const Conversion conversion = read_conversion(text, i);
+    if (conversion.kind == '%') {
       out += '%';
       continue;
     }
-    const Value v = value ? *value : take();
-    if (v.is_undefined() && kind != 's') refuse_undefined(v);
-    std::string body, sign;
-    const auto signs = [&](bool negative) { sign = negative ? "-" : plus ? "+" : space ? " " : ""; };
-    if (kind == 's' || kind == 'r') {
-      body = kind == 's' ? v.print() : v.quote();
-      if (precision >= 0) {
-        const auto starts = character_starts(body);
-        body.resize(starts[std::min<size_t>(precision, starts.size() - 1)]);
-      }
-      zero = false;
-    } else if (kind == 'd' || kind == 'i' || kind == 'u' || kind == 'x' || kind == 'X' || kind == 'o') {
-      if (!v.is_number() || (v.is_float() && kind != 'd' && kind != 'i' && kind != 'u'))
-        refuse(fmt::format("%{} format: a real number is required, not {}", kind, v.type_name()));
-      if (v.is_float() && !(std::fabs(v.number()) < 9e18)) refuse("a number is too large");
-      const int64_t n = v.is_float() ? static_cast<int64_t>(v.number()) : v.integer();
-      const uint64_t size = n < 0 ? 0 - static_cast<uint64_t>(n) : static_cast<uint64_t>(n);
-      signs(n < 0);
-      body = kind == 'x'   ? fmt::format("{:x}", size)
-             : kind == 'X' ? fmt::format("{:X}", size)
-             : kind == 'o' ? fmt::format("{:o}", size)
-                           : fmt::format("{}", size);
-      while (precision > std::ssize(body)) body.insert(body.begin(), '0');
-    } else if (kind == 'f' || kind == 'F' || kind == 'e' || kind == 'E' || kind == 'g' || kind == 'G') {
-      if (!v.is_number()) refuse(fmt::format("must be real number, not {}", v.type_name()));
-      const double d = v.number();
-      signs(std::signbit(d));
-      const int digits = precision < 0 ? 6 : precision;
-      const double size = std::fabs(d);
-      body = kind == 'f' || kind == 'F' ? fmt::format("{:.{}f}", size, digits)
-             : kind == 'e'              ? fmt::format("{:.{}e}", size, digits)
-             : kind == 'E'              ? fmt::format("{:.{}E}", size, digits)
-             : kind == 'g'              ? fmt::format("{:.{}g}", size, digits)
-                                        : fmt::format("{:.{}G}", size, digits);
-    } else if (kind == 'c') {
-      if (!v.is_text() || character_starts(v.text()).size() != 2) refuse("%c requires a character");
-      body = v.text();
-      zero = false;
-    } else {
-      refuse(fmt::format("unsupported format character '{}'", kind));
-    }
-    const auto size = static_cast<int64_t>(character_starts(body).size() - 1 + sign.size());
-    const std::string fill(static_cast<size_t>(std::max<int64_t>(0, width - size)), zero && !minus ? '0' : ' ');
-    if (minus) {
-      out += sign + body + fill;
-    } else if (zero) {
-      out += sign + fill + body;
-    } else {
-      out += fill + sign + body;
-    }
-    charge(body.size() + fill.size());
+    const std::string part = converted(conversion, value ? *value : take());
+    charge(part.size());
+    out += part;
   }
   if (tuple && !named && next < values.list().items.size())
     refuse("not all arguments converted during string formatting");

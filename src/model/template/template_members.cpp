@@ -113,8 +113,7 @@ std::vector<std::string> split_by(const std::string& text, const std::string& by
   std::vector<std::string> out;
   if (!from_right) {
     size_t at = 0;
-    for (size_t end;
-         (most < 0 || std::ssize(out) < most) && (end = text.find(by, at)) != std::string::npos;
+    for (size_t end; (most < 0 || std::ssize(out) < most) && (end = text.find(by, at)) != std::string::npos;
          at = end + by.size())
       out.push_back(text.substr(at, end - at));
     out.push_back(text.substr(at));
@@ -184,71 +183,126 @@ std::string pad(const std::string& text, int64_t width, const std::string& fill,
   return out;
 }
 
-}  // namespace
+// What `object.name` is where that is a function.
+template <typename Call>
+Value callable(const std::string& name, Call call) {
+  auto f = std::make_shared<FunctionValue>();
+  f->name = name;
+  f->call = std::move(call);
+  return Value::function(std::move(f));
+}
 
-std::optional<Value> TemplateRun::method(const Value& object, const std::string& name) {
-  const auto function = [&](auto call) {
-    auto f = std::make_shared<FunctionValue>();
-    f->name = name;
-    f->call = std::move(call);
-    return Value::function(std::move(f));
-  };
-  if (object.is_table() && !object.table().changes) {
-    constexpr std::string_view kChanging[] = {"clear", "pop", "popitem", "setdefault", "update"};
-    for (const auto n : kChanging) {
-      if (name == n) return Value::undefined(fmt::format("access to attribute '{}' of 'dict' object is unsafe.", name));
-    }
-    if (name == "get") {
-      return function([object](TemplateCall& c) {
-        c.at_most(2, "get");
-        const Value* found = object.table().find(c.get(0, "key"));
-        return found ? *found : c.has(1, "default") ? c.get(1, "default") : Value(None{});
-      });
-    }
-    if (name == "items" || name == "keys" || name == "values") {
-      return function([this, object, name](TemplateCall& c) {
-        c.at_most(0, name);
-        ValueList out;
-        for (const auto& [key, value] : object.table().items)
-          out.push_back(name == "keys" ? key : name == "values" ? value : made(ValueList{key, value}, true));
-        return made(std::move(out));
-      });
-    }
-    if (name == "copy") return function([object](TemplateCall&) { return object; });
-    return std::nullopt;
+std::optional<Value> table_method(TemplateRun& r, const Value& object, const std::string& name) {
+  constexpr std::string_view kChanging[] = {"clear", "pop", "popitem", "setdefault", "update"};
+  for (const auto n : kChanging) {
+    if (name == n) return Value::undefined(fmt::format("access to attribute '{}' of 'dict' object is unsafe.", name));
   }
-  if (object.is_list()) {
-    constexpr std::string_view kChanging[] = {"append", "clear",  "extend",  "insert",
-                                              "pop",    "remove", "reverse", "sort"};
-    for (const auto n : kChanging) {
-      if (name == n) return Value::undefined(fmt::format("access to attribute '{}' of 'list' object is unsafe.", name));
-    }
-    if (name == "index" || name == "count") {
-      return function([object, name](TemplateCall& c) {
-        int64_t n = 0;
-        const ValueList& items = object.list().items;
-        for (size_t i = 0; i < items.size(); ++i) {
-          if (!items[i].same(c.get(0, "value"))) continue;
-          if (name == "index") return Value(static_cast<int64_t>(i));
-          ++n;
-        }
-        if (name == "index") refuse("the value is not in the list");
-        return Value(n);
-      });
-    }
-    if (name == "copy") return function([object](TemplateCall&) { return object; });
-    return std::nullopt;
+  if (name == "get") {
+    return callable(name, [object](TemplateCall& c) {
+      c.at_most(2, "get");
+      const Value* found = object.table().find(c.get(0, "key"));
+      return found ? *found : c.has(1, "default") ? c.get(1, "default") : Value(None{});
+    });
   }
-  if (!object.is_text()) return std::nullopt;
-  // Methods of texts: from the text and the arguments to a value.
-  using Method = Value (*)(TemplateRun&, const std::string&, TemplateCall&);
-  const auto texts = [](const std::vector<std::string>& parts) {
-    ValueList out;
-    for (const std::string& p : parts) out.emplace_back(p);
-    return out;
-  };
-  static const auto make_list = texts;
-  static const std::unordered_map<std::string, Method> kMethods = {
+  if (name == "items" || name == "keys" || name == "values") {
+    return callable(name, [&r, object, name](TemplateCall& c) {
+      c.at_most(0, name);
+      ValueList out;
+      for (const auto& [key, value] : object.table().items)
+        out.push_back(name == "keys" ? key : name == "values" ? value : r.made(ValueList{key, value}, true));
+      return r.made(std::move(out));
+    });
+  }
+  if (name == "copy") return callable(name, [object](TemplateCall&) { return object; });
+  return std::nullopt;
+}
+
+std::optional<Value> list_method(const Value& object, const std::string& name) {
+  constexpr std::string_view kChanging[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
+  for (const auto n : kChanging) {
+    if (name == n) return Value::undefined(fmt::format("access to attribute '{}' of 'list' object is unsafe.", name));
+  }
+  if (name == "index" || name == "count") {
+    return callable(name, [object, name](TemplateCall& c) {
+      int64_t n = 0;
+      const ValueList& items = object.list().items;
+      for (size_t i = 0; i < items.size(); ++i) {
+        if (!items[i].same(c.get(0, "value"))) continue;
+        if (name == "index") return Value(static_cast<int64_t>(i));
+        ++n;
+      }
+      if (name == "index") refuse("the value is not in the list");
+      return Value(n);
+    });
+  }
+  if (name == "copy") return callable(name, [object](TemplateCall&) { return object; });
+  return std::nullopt;
+}
+
+ValueList texts(const std::vector<std::string>& parts) {
+  ValueList out;
+  for (const std::string& p : parts) out.emplace_back(p);
+  return out;
+}
+
+// Methods of texts: from the text and the arguments to a value.
+using TextMethod = Value (*)(TemplateRun&, const std::string&, TemplateCall&);
+
+Value text_split(TemplateRun& r, const std::string& t, TemplateCall& c) {
+  const Value by = c.get(0, "sep");
+  const int64_t most = c.has(1, "maxsplit") ? need_integer(c.get(1, "maxsplit"), "split") : -1;
+  if (!c.has(0, "sep") || by.is_none()) return r.made(texts(split_spaces(t, most, false)));
+  return r.made(texts(split_by(t, need_text(by, "split"), most, false)));
+}
+
+Value text_rsplit(TemplateRun& r, const std::string& t, TemplateCall& c) {
+  const Value by = c.get(0, "sep");
+  const int64_t most = c.has(1, "maxsplit") ? need_integer(c.get(1, "maxsplit"), "rsplit") : -1;
+  if (!c.has(0, "sep") || by.is_none()) return r.made(texts(split_spaces(t, most, true)));
+  return r.made(texts(split_by(t, need_text(by, "rsplit"), most, true)));
+}
+
+Value text_splitlines(TemplateRun& r, const std::string& t, TemplateCall& c) {
+  const bool keep = c.get(0, "keepends").truth();
+  std::vector<std::string> out;
+  for (size_t at = 0; at < t.size();) {
+    size_t end = std::min(t.find_first_of("\n\r\v\f", at), t.size()), next = end + (end < t.size() ? 1 : 0);
+    if (end + 1 < t.size() && t[end] == '\r' && t[end + 1] == '\n') ++next;
+    out.push_back(t.substr(at, (keep ? next : end) - at));
+    at = next;
+  }
+  return r.made(texts(out));
+}
+
+Value text_join(TemplateRun& r, const std::string& t, TemplateCall& c) {
+  std::string out;
+  bool first = true;
+  for (const Value& v : r.iterate(c.get(0, "iterable"))) {
+    if (!first) out += t;
+    out += need_text(v, "join");
+    first = false;
+    r.charge(t.size() + v.text().size());
+  }
+  return r.made(std::move(out));
+}
+
+Value text_count(TemplateRun& r, const std::string& t, TemplateCall& c) {
+  const std::string& what = need_text(c.get(0, "sub"), "count");
+  if (what.empty()) return Value(std::ssize(character_starts(t)));
+  int64_t n = 0;
+  for (size_t at = t.find(what); at != std::string::npos; at = t.find(what, at + what.size())) ++n;
+  return Value(n);
+}
+
+Value text_zfill(TemplateRun& r, const std::string& t, TemplateCall& c) {
+  const bool sign = t.starts_with('-') || t.starts_with('+');
+  const int64_t width = need_integer(c.get(0, "width"), "zfill");
+  if (sign) return r.made(t.substr(0, 1) + pad(t.substr(1), width - 1, "0", 1));
+  return r.made(pad(t, width, "0", 1));
+}
+
+const std::unordered_map<std::string, TextMethod>& text_methods() {
+  static const std::unordered_map<std::string, TextMethod> methods = {
       {"strip",
        [](TemplateRun& r, const std::string& t, TemplateCall& c) {
          const Value set = c.get(0, "chars");
@@ -264,32 +318,9 @@ std::optional<Value> TemplateRun::method(const Value& object, const std::string&
          const Value set = c.get(0, "chars");
          return r.made(strip(t, set.is_text() ? std::optional(set.text()) : std::nullopt, false, true));
        }},
-      {"split",
-       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
-         const Value by = c.get(0, "sep");
-         const int64_t most = c.has(1, "maxsplit") ? need_integer(c.get(1, "maxsplit"), "split") : -1;
-         if (!c.has(0, "sep") || by.is_none()) return r.made(make_list(split_spaces(t, most, false)));
-         return r.made(make_list(split_by(t, need_text(by, "split"), most, false)));
-       }},
-      {"rsplit",
-       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
-         const Value by = c.get(0, "sep");
-         const int64_t most = c.has(1, "maxsplit") ? need_integer(c.get(1, "maxsplit"), "rsplit") : -1;
-         if (!c.has(0, "sep") || by.is_none()) return r.made(make_list(split_spaces(t, most, true)));
-         return r.made(make_list(split_by(t, need_text(by, "rsplit"), most, true)));
-       }},
-      {"splitlines",
-       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
-         const bool keep = c.get(0, "keepends").truth();
-         std::vector<std::string> out;
-         for (size_t at = 0; at < t.size();) {
-           size_t end = std::min(t.find_first_of("\n\r\v\f", at), t.size()), next = end + (end < t.size() ? 1 : 0);
-           if (end + 1 < t.size() && t[end] == '\r' && t[end + 1] == '\n') ++next;
-           out.push_back(t.substr(at, (keep ? next : end) - at));
-           at = next;
-         }
-         return r.made(make_list(out));
-       }},
+      {"split", text_split},
+      {"rsplit", text_rsplit},
+      {"splitlines", text_splitlines},
       {"upper",
        [](TemplateRun& r, const std::string& t, TemplateCall&) {
          TemplateCall none;
@@ -318,34 +349,10 @@ std::optional<Value> TemplateRun::method(const Value& object, const std::string&
          r.charge(t.size());
          return r.made(replace(t, need_text(c.get(0, "old"), "replace"), need_text(c.get(1, "new"), "replace"), most));
        }},
-      {"join",
-       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
-         std::string out;
-         bool first = true;
-         for (const Value& v : r.iterate(c.get(0, "iterable"))) {
-           if (!first) out += t;
-           out += need_text(v, "join");
-           first = false;
-           r.charge(t.size() + v.text().size());
-         }
-         return r.made(std::move(out));
-       }},
-      {"count",
-       [](TemplateRun&, const std::string& t, TemplateCall& c) {
-         const std::string& what = need_text(c.get(0, "sub"), "count");
-         if (what.empty()) return Value(std::ssize(character_starts(t)));
-         int64_t n = 0;
-         for (size_t at = t.find(what); at != std::string::npos; at = t.find(what, at + what.size())) ++n;
-         return Value(n);
-       }},
+      {"join", text_join},
+      {"count", text_count},
       {"format", [](TemplateRun& r, const std::string& t, TemplateCall& c) { return r.made(format_braces(t, c)); }},
-      {"zfill",
-       [](TemplateRun& r, const std::string& t, TemplateCall& c) {
-         const bool sign = t.starts_with('-') || t.starts_with('+');
-         const int64_t width = need_integer(c.get(0, "width"), "zfill");
-         if (sign) return r.made(t.substr(0, 1) + pad(t.substr(1), width - 1, "0", 1));
-         return r.made(pad(t, width, "0", 1));
-       }},
+      {"zfill", text_zfill},
       {"ljust",
        [](TemplateRun& r, const std::string& t, TemplateCall& c) {
          return r.made(pad(t, need_integer(c.get(0, "width"), "ljust"),
@@ -404,48 +411,66 @@ std::optional<Value> TemplateRun::method(const Value& object, const std::string&
                       each_character(t, [](char32_t c, std::string& out) { utf8_append(out, upper(c)); }) != t);
        }},
   };
-  if (const auto found = kMethods.find(name); found != kMethods.end()) {
-    const Method m = found->second;
-    return function([this, m, object](TemplateCall& c) { return m(*this, object.text(), c); });
+  return methods;
+}
+
+Value starts_or_ends(TemplateRun& r, const Value& object, const std::string& name, TemplateCall& c) {
+  c.at_most(3, name);
+  Value from = c.get(1, "start"), to = c.get(2, "end");
+  if (from.is_undefined()) from = None{};
+  if (to.is_undefined()) to = None{};
+  const Value part = from.is_none() && to.is_none() ? object : r.slice(object, from, to, None{});
+  const Value wanted = c.get(0, "prefix");
+  const ValueList list = wanted.is_list() ? wanted.list().items : ValueList{wanted};
+  for (const Value& w : list) {
+    const std::string& t = need_text(w, name);
+    if (name == "startswith" ? part.text().starts_with(t) : part.text().ends_with(t)) return Value(true);
   }
-  if (name == "startswith" || name == "endswith") {
-    return function([this, object, name](TemplateCall& c) {
-      c.at_most(3, name);
-      Value from = c.get(1, "start"), to = c.get(2, "end");
-      if (from.is_undefined()) from = None{};
-      if (to.is_undefined()) to = None{};
-      const Value part = from.is_none() && to.is_none() ? object : slice(object, from, to, None{});
-      const Value wanted = c.get(0, "prefix");
-      const ValueList list = wanted.is_list() ? wanted.list().items : ValueList{wanted};
-      for (const Value& w : list) {
-        const std::string& t = need_text(w, name);
-        if (name == "startswith" ? part.text().starts_with(t) : part.text().ends_with(t)) return Value(true);
-      }
-      return Value(false);
-    });
+  return Value(false);
+}
+
+Value place_of_text(TemplateRun& r, const Value& object, const std::string& name, TemplateCall& c) {
+  c.at_most(1, name);
+  const std::string &t = object.text(), &what = need_text(c.get(0, "sub"), name);
+  const size_t at = name.starts_with('r') ? t.rfind(what) : t.find(what);
+  if (at == std::string::npos) {
+    if (name.ends_with("index")) refuse("substring not found");
+    return Value(int64_t{-1});
   }
-  if (name == "find" || name == "rfind" || name == "index" || name == "rindex") {
-    return function([object, name](TemplateCall& c) {
-      c.at_most(1, name);
-      const std::string &t = object.text(), &what = need_text(c.get(0, "sub"), name);
-      const size_t at = name.starts_with('r') ? t.rfind(what) : t.find(what);
-      if (at == std::string::npos) {
-        if (name.ends_with("index")) refuse("substring not found");
-        return Value(int64_t{-1});
-      }
-      return Value(static_cast<int64_t>(character_starts(std::string_view(t).substr(0, at)).size() - 1));
-    });
+  return Value(static_cast<int64_t>(character_starts(std::string_view(t).substr(0, at)).size() - 1));
+}
+
+Value parted(TemplateRun& r, const Value& object, const std::string& name, TemplateCall& c) {
+  const std::string &t = object.text(), &by = need_text(c.get(0, "sep"), name);
+  if (by.empty()) refuse("empty separator");
+  const bool right = name == "rpartition";
+  const size_t at = right ? t.rfind(by) : t.find(by);
+  if (at == std::string::npos) return right ? r.made(ValueList{"", "", t}, true) : r.made(ValueList{t, "", ""}, true);
+  return r.made(ValueList{t.substr(0, at), by, t.substr(at + by.size())}, true);
+}
+
+// A method of a text: of the table, or one of those that answer to several names.
+std::optional<Value> text_method(TemplateRun& r, const Value& object, const std::string& name) {
+  if (const auto found = text_methods().find(name); found != text_methods().end()) {
+    const TextMethod m = found->second;
+    return callable(name, [&r, m, object](TemplateCall& c) { return m(r, object.text(), c); });
   }
-  if (name == "partition" || name == "rpartition") {
-    return function([this, object, name](TemplateCall& c) {
-      const std::string &t = object.text(), &by = need_text(c.get(0, "sep"), name);
-      if (by.empty()) refuse("empty separator");
-      const bool right = name == "rpartition";
-      const size_t at = right ? t.rfind(by) : t.find(by);
-      if (at == std::string::npos) return right ? made(ValueList{"", "", t}, true) : made(ValueList{t, "", ""}, true);
-      return made(ValueList{t.substr(0, at), by, t.substr(at + by.size())}, true);
-    });
-  }
+  using NamedMethod = Value (*)(TemplateRun&, const Value&, const std::string&, TemplateCall&);
+  static const std::unordered_map<std::string, NamedMethod> methods = {
+      {"startswith", starts_or_ends}, {"endswith", starts_or_ends}, {"find", place_of_text}, {"rfind", place_of_text},
+      {"index", place_of_text},       {"rindex", place_of_text},    {"partition", parted},   {"rpartition", parted},
+  };
+  const auto found = methods.find(name);
+  if (found == methods.end()) return std::nullopt;
+  return callable(name, [&r, m = found->second, object, name](TemplateCall& c) { return m(r, object, name, c); });
+}
+
+}  // namespace
+
+std::optional<Value> TemplateRun::method(const Value& object, const std::string& name) {
+  if (object.is_table() && !object.table().changes) return table_method(*this, object, name);
+  if (object.is_list()) return list_method(object, name);
+  if (object.is_text()) return text_method(*this, object, name);
   return std::nullopt;
 }
 

@@ -210,8 +210,8 @@ class Compiler {
 
   int32_t constant(const RoutineExpr& e) {
     const Cell cell = cell_of_constant(e);
-    const auto key = std::make_pair(
-        is_float(e.type), is_float(e.type) ? std::bit_cast<int32_t>(cell.real) : cell.whole);
+    const auto key =
+        std::make_pair(is_float(e.type), is_float(e.type) ? std::bit_cast<int32_t>(cell.real) : cell.whole);
     const auto [found, added] = constants_.emplace(key, 0);
     if (added) {
       found->second = reserve(1);
@@ -365,6 +365,36 @@ void Program::prepare(Cell* cells) const {
   for (const auto& [at, cell] : constants_) cells[at] = cell;
 }
 
+// What a field keeps of a number, as the routine reads it again.
+static void store_field(const FieldType& type, Cell& entry, const Cell& value) {
+  if (type.is_float) {
+    entry.real = static_cast<float>(field_decode(type, field_encode(type, value.real)));
+  } else {
+    entry.whole = nearest_whole(type, value.whole);
+  }
+}
+
+void Program::evaluate(const Other& o, const Cell* args, Cell& to) {
+  ScalarValue values[3];
+  for (int k = 0; k < scalar_op_info(o.node.op).arity; ++k) values[k] = value_in(args[k], o.types[k]);
+  const ScalarValue result = eval_scalar_op(o.node, o.operand, values[0], values[1], values[2]);
+  if (is_float(o.node.type)) {
+    to.real = static_cast<float>(result.real);
+  } else {
+    to.whole = result.integer;
+  }
+}
+
+// Instructions that write one number, as a table: a line each.
+#define LUMEN_REAL(code, value) \
+  case Code::code:              \
+    to.real = value;            \
+    break
+#define LUMEN_WHOLE(code, value) \
+  case Code::code:               \
+    to.whole = value;            \
+    break
+
 void Program::run(Cell* cells, const float* const sources[2], int64_t extent, const std::vector<bool>& supplied) const {
   if (extent_cell_ >= 0) cells[extent_cell_].whole = extent;
   const Instruction* const code = code_.data();
@@ -381,24 +411,13 @@ void Program::run(Cell* cells, const float* const sources[2], int64_t extent, co
       case Code::load:
         to = cells[i.a + b.whole];
         break;
-      case Code::load_source:
-        to.real = sources[i.a][b.whole];
-        break;
+        LUMEN_REAL(load_source, sources[i.a][b.whole]);
       case Code::store:
         cells[i.to + a.whole] = b;
         break;
-      case Code::store_field: {
-        const auto slot = static_cast<size_t>(i.to);
-        if (supplied[slot]) break;
-        const FieldType& type = format_.fields[slot].type;
-        Cell& entry = cells[i.c + a.whole];
-        if (type.is_float) {
-          entry.real = static_cast<float>(field_decode(type, field_encode(type, b.real)));
-        } else {
-          entry.whole = nearest_whole(type, b.whole);
-        }
+      case Code::store_field:
+        if (!supplied[i.to]) store_field(format_.fields[i.to].type, cells[i.c + a.whole], b);
         break;
-      }
       case Code::jump:
         at = static_cast<size_t>(i.to) - 1;
         break;
@@ -412,142 +431,57 @@ void Program::run(Cell* cells, const float* const sources[2], int64_t extent, co
         cells[i.a].whole += i.c;
         if (a.whole < b.whole) at = static_cast<size_t>(i.to) - 1;
         break;
-      case Code::fadd:
-        to.real = a.real + b.real;
-        break;
-      case Code::fsub:
-        to.real = a.real - b.real;
-        break;
-      case Code::fmul:
-        to.real = a.real * b.real;
-        break;
-      case Code::fdiv:
-        to.real = a.real / b.real;
-        break;
-      case Code::fneg:
-        to.real = -a.real;
-        break;
-      case Code::fabs:
-        to.real = std::fabs(a.real);
-        break;
-      case Code::fmin:
-        to.real = a.real < b.real ? a.real : b.real;
-        break;
-      case Code::fmax:
-        to.real = a.real > b.real ? a.real : b.real;
-        break;
-      case Code::ffloor:
-        to.real = std::floor(a.real);
-        break;
-      case Code::fceil:
-        to.real = std::ceil(a.real);
-        break;
-      case Code::ftrunc:
-        to.real = std::trunc(a.real);
-        break;
-      case Code::frint:
-        to.real = std::nearbyint(a.real);
-        break;
-      case Code::fround:
-        to.real = std::round(a.real);
-        break;
-      case Code::fsqrt:
-        to.real = std::sqrt(a.real);
-        break;
-      case Code::feq:
-        to.whole = a.real == b.real;
-        break;
-      case Code::fne:
-        to.whole = a.real != b.real;
-        break;
-      case Code::flt:
-        to.whole = a.real < b.real;
-        break;
-      case Code::fle:
-        to.whole = a.real <= b.real;
-        break;
-      case Code::iadd:
-        to.whole = wrap32(a.whole + b.whole);
-        break;
-      case Code::isub:
-        to.whole = wrap32(a.whole - b.whole);
-        break;
-      case Code::imul:
-        to.whole = wrap32(a.whole * b.whole);
-        break;
-      case Code::idiv:
-      case Code::irem:
-        to.whole = divide(i.code, a.whole, b.whole);
-        break;
-      case Code::ineg:
-        to.whole = wrap32(-a.whole);
-        break;
-      case Code::iabs:
-        to.whole = wrap32(a.whole < 0 ? -a.whole : a.whole);
-        break;
-      case Code::imin:
-        to.whole = a.whole < b.whole ? a.whole : b.whole;
-        break;
-      case Code::imax:
-        to.whole = a.whole > b.whole ? a.whole : b.whole;
-        break;
-      case Code::iand:
-        to.whole = a.whole & b.whole;
-        break;
-      case Code::ior:
-        to.whole = a.whole | b.whole;
-        break;
-      case Code::ixor:
-        to.whole = a.whole ^ b.whole;
-        break;
-      case Code::inot:
-        to.whole = ~a.whole;
-        break;
-      case Code::ishl:
-        to.whole = b.whole < 0 || b.whole > 31 ? 0 : wrap32(a.whole << b.whole);
-        break;
-      case Code::ishr:
-        to.whole = a.whole >> (b.whole < 0 || b.whole > 31 ? 31 : b.whole);
-        break;
-      case Code::ieq:
-        to.whole = a.whole == b.whole;
-        break;
-      case Code::ine:
-        to.whole = a.whole != b.whole;
-        break;
-      case Code::ilt:
-        to.whole = a.whole < b.whole;
-        break;
-      case Code::ile:
-        to.whole = a.whole <= b.whole;
-        break;
-      case Code::bnot:
-        to.whole = a.whole == 0;
-        break;
+        LUMEN_REAL(fadd, a.real + b.real);
+        LUMEN_REAL(fsub, a.real - b.real);
+        LUMEN_REAL(fmul, a.real * b.real);
+        LUMEN_REAL(fdiv, a.real / b.real);
+        LUMEN_REAL(fneg, -a.real);
+        LUMEN_REAL(fabs, std::fabs(a.real));
+        LUMEN_REAL(fmin, a.real < b.real ? a.real : b.real);
+        LUMEN_REAL(fmax, a.real > b.real ? a.real : b.real);
+        LUMEN_REAL(ffloor, std::floor(a.real));
+        LUMEN_REAL(fceil, std::ceil(a.real));
+        LUMEN_REAL(ftrunc, std::trunc(a.real));
+        LUMEN_REAL(frint, std::nearbyint(a.real));
+        LUMEN_REAL(fround, std::round(a.real));
+        LUMEN_REAL(fsqrt, std::sqrt(a.real));
+        LUMEN_WHOLE(feq, a.real == b.real);
+        LUMEN_WHOLE(fne, a.real != b.real);
+        LUMEN_WHOLE(flt, a.real < b.real);
+        LUMEN_WHOLE(fle, a.real <= b.real);
+        LUMEN_WHOLE(iadd, wrap32(a.whole + b.whole));
+        LUMEN_WHOLE(isub, wrap32(a.whole - b.whole));
+        LUMEN_WHOLE(imul, wrap32(a.whole * b.whole));
+        LUMEN_WHOLE(idiv, divide(i.code, a.whole, b.whole));
+        LUMEN_WHOLE(irem, divide(i.code, a.whole, b.whole));
+        LUMEN_WHOLE(ineg, wrap32(-a.whole));
+        LUMEN_WHOLE(iabs, wrap32(a.whole < 0 ? -a.whole : a.whole));
+        LUMEN_WHOLE(imin, a.whole < b.whole ? a.whole : b.whole);
+        LUMEN_WHOLE(imax, a.whole > b.whole ? a.whole : b.whole);
+        LUMEN_WHOLE(iand, a.whole & b.whole);
+        LUMEN_WHOLE(ior, a.whole | b.whole);
+        LUMEN_WHOLE(ixor, a.whole ^ b.whole);
+        LUMEN_WHOLE(inot, ~a.whole);
+        LUMEN_WHOLE(ishl, b.whole < 0 || b.whole > 31 ? 0 : wrap32(a.whole << b.whole));
+        LUMEN_WHOLE(ishr, a.whole >> (b.whole < 0 || b.whole > 31 ? 31 : b.whole));
+        LUMEN_WHOLE(ieq, a.whole == b.whole);
+        LUMEN_WHOLE(ine, a.whole != b.whole);
+        LUMEN_WHOLE(ilt, a.whole < b.whole);
+        LUMEN_WHOLE(ile, a.whole <= b.whole);
+        LUMEN_WHOLE(bnot, a.whole == 0);
       case Code::select:
         to = a.whole != 0 ? b : cells[i.c];
         break;
-      case Code::to_float:
-        to.real = a.whole;
+        LUMEN_REAL(to_float, a.whole);
+        LUMEN_WHOLE(to_whole, whole_from_float(a.real));
+      case Code::other:
+        evaluate(others_[i.a], cells + i.b, to);
         break;
-      case Code::to_whole:
-        to.whole = whole_from_float(a.real);
-        break;
-      case Code::other: {
-        const Other& o = others_[i.a];
-        const Cell* args = cells + i.b;
-        ScalarValue values[3];
-        for (int k = 0; k < scalar_op_info(o.node.op).arity; ++k) values[k] = value_in(args[k], o.types[k]);
-        const ScalarValue result = eval_scalar_op(o.node, o.operand, values[0], values[1], values[2]);
-        if (is_float(o.node.type)) {
-          to.real = static_cast<float>(result.real);
-        } else {
-          to.whole = result.integer;
-        }
-        break;
-      }
     }
   }
 }
+
+#undef LUMEN_REAL
+#undef LUMEN_WHOLE
 
 }  // namespace lumen::interpret

@@ -109,6 +109,8 @@ class Program {
     Scalar operand;
     Scalar types[3];
   };
+  static void evaluate(const Other& o, const Cell* args, Cell& to);
+
   std::vector<Other> others_;
   std::vector<int32_t> variables_;
   int32_t first_local_ = 0, end_local_ = 0;

@@ -70,18 +70,7 @@ std::optional<RoutineExpr> RoutineBuilder::builtin(const lang::Expr& e) {
     need(2);
     return nearest(e);
   }
-  if (f == "min" || f == "max") {
-    if (e.args.size() < 2)
-      throw error_at(e.place, fmt::format("'{}' takes two or more arguments", f),
-                     fmt::format("a reduction is written {}(j) x[j]", f));
-    RoutineExpr value = argument(0);
-    for (size_t k = 1; k < e.args.size(); ++k) {
-      RoutineExpr other = argument(k);
-      unify(value, other, e.place);
-      value = make_op(f == "min" ? ScalarOp::min_ : ScalarOp::max_, {std::move(value), std::move(other)});
-    }
-    return value;
-  }
+  if (f == "min" || f == "max") return extreme(e);
   if (f == "clamp") {
     need(3);
     RoutineExpr value = argument(0), low = argument(1), high = argument(2);
@@ -92,13 +81,7 @@ std::optional<RoutineExpr> RoutineBuilder::builtin(const lang::Expr& e) {
   }
   if (f == "select") {
     need(3);
-    RoutineExpr condition = to_boolean(argument(0), e.args[0]->place);
-    RoutineExpr a = argument(1), b = argument(2);
-    unify(a, b, e.place);
-    a = to_run_time(std::move(a));
-    b = convert_to(to_run_time(std::move(b)), a.type, e.place);
-    if (is_constant(condition)) return condition.integer != 0 ? a : b;
-    return make_op(ScalarOp::select_, {std::move(condition), std::move(a), std::move(b)});
+    return choice(e);
   }
   if (f == "abs") {
     need(1);
@@ -135,19 +118,11 @@ std::optional<RoutineExpr> RoutineBuilder::builtin(const lang::Expr& e) {
   }
   if (f == "recip") {
     need(1);
-    const RoutineExpr value = in_variable("divisor", floating(0));
-    RoutineExpr inverse = make_op(ScalarOp::div_, {float_constant(1), value});
-    return make_op(ScalarOp::select_,
-                   {make_op(ScalarOp::ne_, {value, float_constant(0)}), std::move(inverse), float_constant(0)});
+    return inverse_of(in_variable("divisor", floating(0)));
   }
   if (f == "sign") {
     need(1);
-    const RoutineExpr value = in_variable("signed", to_run_time(argument(0)));
-    auto of = [&](int n) {
-      return is_float(value.type) ? float_constant(n) : convert_to(integer_constant(n), value.type, e.place);
-    };
-    RoutineExpr positive = make_op(ScalarOp::select_, {make_op(ScalarOp::lt_, {of(0), value}), of(1), of(0)});
-    return make_op(ScalarOp::select_, {make_op(ScalarOp::lt_, {value, of(0)}), of(-1), std::move(positive)});
+    return sign_of(in_variable("signed", to_run_time(argument(0))), e.place);
   }
   need(1);
   if (f == "int") {
@@ -169,6 +144,46 @@ std::optional<RoutineExpr> RoutineBuilder::builtin(const lang::Expr& e) {
   }
   if (f == "popcount") return popcount(in_variable("bits", to_run_time(argument(0))), e.place);
   LUMEN_UNREACHABLE("builtin {}", f);
+}
+
+// min(a, b, ...) and max(a, b, ...).
+RoutineExpr RoutineBuilder::extreme(const lang::Expr& e) {
+  if (e.args.size() < 2)
+    throw error_at(e.place, fmt::format("'{}' takes two or more arguments", e.text),
+                   fmt::format("a reduction is written {}(j) x[j]", e.text));
+  RoutineExpr value = expression(*e.args[0]);
+  for (size_t k = 1; k < e.args.size(); ++k) {
+    RoutineExpr other = expression(*e.args[k]);
+    unify(value, other, e.place);
+    value = make_op(e.text == "min" ? ScalarOp::min_ : ScalarOp::max_, {std::move(value), std::move(other)});
+  }
+  return value;
+}
+
+// select(c, a, b), where a constant decides while the routine is built.
+RoutineExpr RoutineBuilder::choice(const lang::Expr& e) {
+  RoutineExpr condition = to_boolean(expression(*e.args[0]), e.args[0]->place);
+  RoutineExpr a = expression(*e.args[1]), b = expression(*e.args[2]);
+  unify(a, b, e.place);
+  a = to_run_time(std::move(a));
+  b = convert_to(to_run_time(std::move(b)), a.type, e.place);
+  if (is_constant(condition)) return condition.integer != 0 ? a : b;
+  return make_op(ScalarOp::select_, {std::move(condition), std::move(a), std::move(b)});
+}
+
+// 1 / value, and 0 where there is none.
+RoutineExpr RoutineBuilder::inverse_of(const RoutineExpr& value) {
+  RoutineExpr inverse = make_op(ScalarOp::div_, {float_constant(1), value});
+  return make_op(ScalarOp::select_,
+                 {make_op(ScalarOp::ne_, {value, float_constant(0)}), std::move(inverse), float_constant(0)});
+}
+
+RoutineExpr RoutineBuilder::sign_of(const RoutineExpr& value, const Place& place) {
+  auto of = [&](int n) {
+    return is_float(value.type) ? float_constant(n) : convert_to(integer_constant(n), value.type, place);
+  };
+  RoutineExpr positive = make_op(ScalarOp::select_, {make_op(ScalarOp::lt_, {of(0), value}), of(1), of(0)});
+  return make_op(ScalarOp::select_, {make_op(ScalarOp::lt_, {value, of(0)}), of(-1), std::move(positive)});
 }
 
 // nearest(table, x): how many midpoints between neighbours (in order of value) lie at or below x; ties go up.

@@ -78,6 +78,10 @@ class RoutineBuilder {
   std::optional<RoutineExpr> builtin(const lang::Expr& e);
   std::vector<RoutineExpr> inline_function(const lang::Function& f, const lang::Expr& e);
   void bind_parameters(const lang::Function& f, const lang::Expr& e, Frame& frame);
+  RoutineExpr extreme(const lang::Expr& e);
+  RoutineExpr choice(const lang::Expr& e);
+  RoutineExpr inverse_of(const RoutineExpr& value);
+  RoutineExpr sign_of(const RoutineExpr& value, const Place& place);
   RoutineExpr nearest(const lang::Expr& e);
 
   // build_reduce.cpp

@@ -373,6 +373,51 @@ std::vector<int64_t> places_in_bytes(const lumen::Field& field) {
   return out;
 }
 
+// Writes a field's entries into its section of a blob. `each`: an entry for each weight, not for a block.
+template <typename Reader>
+void fill_section(const lumen::Field& field, const Format& f, const BlobLayout& layout, const Reader& reader, bool each,
+                  int64_t rows, int64_t columns, uint8_t* blob) {
+  uint8_t* section = blob + layout.section[static_cast<int>(field.level)];
+  switch (field.level) {
+    case Level::block: {
+      const int64_t blocks = columns / f.block;
+      if (const std::vector<int64_t> places = places_in_bytes(field); each && !places.empty() && reader.is_straight()) {
+#pragma omp parallel for
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t b = 0; b < blocks; ++b) {
+            uint8_t* record = section + r * layout.row_stride + b * f.block_bytes;
+            for (int64_t e = 0; e < field.count; ++e) {
+              const int64_t place = places[static_cast<size_t>(e)];
+              record[place >> 3] |= static_cast<uint8_t>(reader.straight_entry(r, b * f.block + e) << (place & 7));
+            }
+          }
+        }
+        break;
+      }
+#pragma omp parallel for
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t b = 0; b < blocks; ++b) {
+          uint8_t* record = section + r * layout.row_stride + b * f.block_bytes;
+          for (int64_t e = 0; e < field.count; ++e) field.layout.write(record, e, reader.entry(r, b * f.block + e));
+        }
+      }
+      break;
+    }
+    case Level::row:
+      for (int64_t r = 0; r < rows; ++r) field.layout.write(section + r * f.row_bytes, 0, reader.entry(r, 0));
+      break;
+    case Level::tile:
+      for (int64_t r = 0; r < rows; r += f.tile_rows)
+        for (int64_t c = 0; c < columns; c += f.tile_columns)
+          field.layout.write(section + (r / f.tile_rows * layout.tile_columns + c / f.tile_columns) * f.tile_bytes, 0,
+                             reader.entry(r, c));
+      break;
+    case Level::tensor:
+      field.layout.write(section, 0, reader.entry(0, 0));
+      break;
+  }
+}
+
 }  // namespace
 
 Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight, const graph::Shape& shape,
@@ -440,46 +485,7 @@ Weight PackedCheckpoint::read(const TensorFile& file, const std::string& weight,
     if (field->type.bits != reader.bits())
       throw user_error("{}: tensor '{}' has entries of {} bits instead of {}", file_, module + fields_[i].tensor,
                        reader.bits(), field->type.bits);
-    uint8_t* section = blob.data() + layout.section[static_cast<int>(field->level)];
-    switch (field->level) {
-      case Level::block: {
-        const int64_t blocks = columns / f.block;
-        if (const std::vector<int64_t> places = places_in_bytes(*field);
-            each && !places.empty() && reader.is_straight()) {
-#pragma omp parallel for
-          for (int64_t r = 0; r < rows; ++r) {
-            for (int64_t b = 0; b < blocks; ++b) {
-              uint8_t* record = section + r * layout.row_stride + b * f.block_bytes;
-              for (int64_t e = 0; e < field->count; ++e) {
-                const int64_t place = places[static_cast<size_t>(e)];
-                record[place >> 3] |= static_cast<uint8_t>(reader.straight_entry(r, b * f.block + e) << (place & 7));
-              }
-            }
-          }
-          break;
-        }
-#pragma omp parallel for
-        for (int64_t r = 0; r < rows; ++r) {
-          for (int64_t b = 0; b < blocks; ++b) {
-            uint8_t* record = section + r * layout.row_stride + b * f.block_bytes;
-            for (int64_t e = 0; e < field->count; ++e) field->layout.write(record, e, reader.entry(r, b * f.block + e));
-          }
-        }
-        break;
-      }
-      case Level::row:
-        for (int64_t r = 0; r < rows; ++r) field->layout.write(section + r * f.row_bytes, 0, reader.entry(r, 0));
-        break;
-      case Level::tile:
-        for (int64_t r = 0; r < rows; r += f.tile_rows)
-          for (int64_t c = 0; c < columns; c += f.tile_columns)
-            field->layout.write(section + (r / f.tile_rows * layout.tile_columns + c / f.tile_columns) * f.tile_bytes,
-                                0, reader.entry(r, c));
-        break;
-      case Level::tensor:
-        field->layout.write(section, 0, reader.entry(0, 0));
-        break;
-    }
+    fill_section(*field, f, layout, reader, each, rows, columns, blob.data());
   }
   w.bytes = std::move(blob).bytes();
   return w;

@@ -179,13 +179,10 @@ void write_gguf(const Model& model, const std::filesystem::path& path, int file_
       split_bytes);
 }
 
-void write_hf(const Model& model, const std::filesystem::path& folder, const WeightSource& source) {
-  // What a text or a file can have wrong is found before anything is written.
-  if (model.family->hf_architectures().empty() && !model.files.contains("config.json"))
-    throw Error(Exit::user,
-                fmt::format("the family '{}' has no attribute 'hf', so its models have no Hugging Face folder",
-                            model.family->name()),
-                "write a GGUF file, or give the family the attributes hf and hf_type");
+namespace {
+
+// What a text or a file can have wrong is found before anything is written.
+void check_room_and_pairs(const Model& model, const std::filesystem::path& folder) {
   const std::string from = model.metadata.entries().empty() ? model.name : model.metadata.source;
   for (const Parameter& p : model.parameters) {
     check_pairs(*model.family, model.config, p, from);
@@ -206,7 +203,10 @@ void write_hf(const Model& model, const std::filesystem::path& folder, const Wei
   run::require_host_memory(fmt::format("writing {}", folder.string()),
                            {{"a weight in the order of Hugging Face folders", largest}},
                            "a GGUF file is written without such copies");
-  AtomicFolder out(folder);
+}
+
+// The model's own config.json, or the beginning of one.
+nlohmann::json config_to_complete(const Model& model) {
   nlohmann::json config;
   if (const auto own = model.files.find("config.json"); own != model.files.end())
     config = parse_json(own->second, "config.json");
@@ -226,31 +226,38 @@ void write_hf(const Model& model, const std::filesystem::path& folder, const Wei
     config["pad_token_id"] = nullptr;
     if (model.metadata.has(padding)) config["pad_token_id"] = model.metadata.integer(padding);
   }
-  config.erase("quantization_config");
-  config.erase(config.contains("dtype") ? "torch_dtype" : "dtype");
-  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_of_model(model);
-  const std::vector<std::string> own = write_hf_config(*model.family, model.config, config);
-  if (!own.empty())
-    warn(fmt::format("config.json has no words for {} of this model: other programs will compute something else",
-                     fmt::join(own, ", ")));
-  const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
-  std::vector<TensorSpec> specs;
-  std::vector<std::function<Weight()>> weights;                  // each made when it is written
-  std::map<std::string, std::vector<const Parameter*>> between;  // several in one tensor, by its name
-  for (const Parameter& p : model.parameters) {
-    if (is_omitted(model, p, back)) continue;
-    if (!p.hf_rows.empty()) {
-      between[p.hf_rows].push_back(&p);
-      continue;
+  return config;
+}
+
+// The tensors of a folder in their order, and what makes each when it is written.
+struct FolderTensors {
+  FolderTensors(const Model& model, const WeightSource& source, const graph::Config& back)
+      : model_(model), source_(source) {
+    std::map<std::string, std::vector<const Parameter*>> between;  // several in one tensor, by its name
+    for (const Parameter& p : model.parameters) {
+      if (is_omitted(model, p, back)) continue;
+      if (!p.hf_rows.empty()) {
+        between[p.hf_rows].push_back(&p);
+      } else {
+        if (p.hf.empty()) throw user_error("parameter '{}' has values no Hugging Face folder can hold", p.name);
+        add(p);
+      }
     }
-    if (p.hf.empty()) throw user_error("parameter '{}' has values no Hugging Face folder can hold", p.name);
-    const auto make = [&model, &p, &source] { return in_folder(p, fetched(model, p, source)); };
-    const graph::Type type = type_in_folder(p, model.weights.at(p.name));
+    for (const auto& [name, parts] : between) add_whole(name, parts);
+  }
+
+  std::vector<TensorSpec> specs;
+  std::vector<std::function<Weight()>> weights;
+
+ private:
+  void add(const Parameter& p) {
+    const auto make = [&model = model_, &p, &source = source_] { return in_folder(p, fetched(model, p, source)); };
+    const graph::Type type = type_in_folder(p, model_.weights.at(p.name));
     const size_t expert = p.hf.find("{e}");
     if (expert == std::string::npos) {
       specs.push_back(spec_of(p.hf, type));
       weights.emplace_back(make);
-      continue;
+      return;
     }
     const graph::Shape one(type.shape.begin() + 1, type.shape.end());
     const int64_t count = type.shape[0].number();
@@ -269,17 +276,43 @@ void write_hf(const Model& model, const std::filesystem::path& folder, const Wei
       });
     }
   }
-  for (const auto& [name, parts] : between) {
-    specs.push_back(spec_of(name, type_of_whole(model, parts)));
-    weights.emplace_back([&model, &source, &parts = parts] {
+
+  void add_whole(const std::string& name, const std::vector<const Parameter*>& parts) {
+    specs.push_back(spec_of(name, type_of_whole(model_, parts)));
+    weights.emplace_back([&model = model_, &source = source_, parts] {
       Model some;
       some.family = model.family;
       for (const Parameter* p : parts) some.weights[p->name] = fetched(model, *p, source);
       return whole_of(some, parts);
     });
   }
-  SafetensorsWriter writer(out.path() / "model.safetensors", {{"format", "pt"}}, specs);
-  for (const auto& make : weights) writer.write(make().bytes);
+
+  const Model& model_;
+  const WeightSource& source_;
+};
+
+}  // namespace
+
+void write_hf(const Model& model, const std::filesystem::path& folder, const WeightSource& source) {
+  if (model.family->hf_architectures().empty() && !model.files.contains("config.json"))
+    throw Error(Exit::user,
+                fmt::format("the family '{}' has no attribute 'hf', so its models have no Hugging Face folder",
+                            model.family->name()),
+                "write a GGUF file, or give the family the attributes hf and hf_type");
+  check_room_and_pairs(model, folder);
+  AtomicFolder out(folder);
+  nlohmann::json config = config_to_complete(model);
+  config.erase("quantization_config");
+  config.erase(config.contains("dtype") ? "torch_dtype" : "dtype");
+  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype_of_model(model);
+  const std::vector<std::string> own = write_hf_config(*model.family, model.config, config);
+  if (!own.empty())
+    warn(fmt::format("config.json has no words for {} of this model: other programs will compute something else",
+                     fmt::join(own, ", ")));
+  const graph::Config back = model.family->config("", read_hf_config(*model.family, config, "config.json"));
+  FolderTensors tensors(model, source, back);
+  SafetensorsWriter writer(out.path() / "model.safetensors", {{"format", "pt"}}, tensors.specs);
+  for (const auto& make : tensors.weights) writer.write(make().bytes);
   writer.commit();
   SmallFiles carried = carry_to_hf(model.files, model.metadata, ends_of(model));
   if (model.tokenizer) carried.try_emplace("tokenizer_config.json", model.tokenizer->to_config_json());

@@ -305,59 +305,61 @@ void byte_sequences(char32_t first, char32_t last, std::vector<std::vector<std::
 
 }  // namespace
 
-Grammar Grammar::parse(const std::string& text, const std::string& name) {
-  if (text.size() > kLongestText) throw user_error("{}: a grammar of {} bytes is too long", name, text.size());
-  Parser parser(text, name);
-  const std::vector<std::optional<Tree>> trees = parser.run();
-  Grammar out;
-  out.rules_.resize(trees.size());
-  out.root_ = parser.root();
+// Lays the trees of a grammar out as elements, where repetitions and choices become rules of their own.
+class Grammar::Layout {
+ public:
+  Layout(Grammar& out, const std::string& name) : out_(out), name_(name) {}
+
+  void run(const std::vector<std::optional<Tree>>& trees) {
+    out_.rules_.resize(trees.size());
+    for (uint32_t r = 0; r < trees.size(); ++r) {
+      std::vector<List> alternatives;
+      if (trees[r]->kind == Tree::Kind::choice) {
+        for (const Tree& p : trees[r]->parts) put(p, alternatives.emplace_back());
+      } else {
+        put(*trees[r], alternatives.emplace_back());
+      }
+      out_.rules_[r] = add_rule(std::move(alternatives));
+    }
+  }
+
+ private:
   using List = std::vector<Element>;
-  const auto too_large = [&] {
-    return Error(Exit::user, fmt::format("{}: the grammar becomes too large", name), "count fewer repetitions");
-  };
-  size_t laid = 0;
-  const auto add_rule = [&](std::vector<List> alternatives) {
+
+  Error too_large() const {
+    return Error(Exit::user, fmt::format("{}: the grammar becomes too large", name_), "count fewer repetitions");
+  }
+
+  std::vector<uint32_t> add_rule(std::vector<List> alternatives) {
     std::vector<uint32_t> places;
     for (List& list : alternatives) {
-      places.push_back(out.elements_.size());
-      out.elements_.insert(out.elements_.end(), list.begin(), list.end());
-      out.elements_.push_back({});
+      places.push_back(out_.elements_.size());
+      out_.elements_.insert(out_.elements_.end(), list.begin(), list.end());
+      out_.elements_.push_back({});
     }
-    if (out.elements_.size() > kMostElements) throw too_large();
+    if (out_.elements_.size() > kMostElements) throw too_large();
     return places;
-  };
-  const auto rule_element = [](uint32_t rule) { return Element{.kind = Element::Kind::rule, .rule = rule}; };
-  const auto new_rule = [&](std::vector<List> alternatives) {
-    const auto id = static_cast<uint32_t>(out.rules_.size());
-    out.rules_.push_back(add_rule(std::move(alternatives)));
+  }
+
+  static Element rule_element(uint32_t rule) { return Element{.kind = Element::Kind::rule, .rule = rule}; }
+
+  Element new_rule(std::vector<List> alternatives) {
+    const uint32_t id = out_.rules_.size();
+    out_.rules_.push_back(add_rule(std::move(alternatives)));
     return rule_element(id);
-  };
-  std::function<void(const Tree&, List&)> put = [&](const Tree& t, List& list) {
-    if (++laid > kMostElements || list.size() > kMostElements) throw too_large();
+  }
+
+  void put(const Tree& t, List& list) {
+    if (++laid_ > kMostElements || list.size() > kMostElements) throw too_large();
     switch (t.kind) {
       case Tree::Kind::text:
         for (const char b : t.text)
           list.push_back(
               {.kind = Element::Kind::bytes, .first = static_cast<uint8_t>(b), .last = static_cast<uint8_t>(b)});
         break;
-      case Tree::Kind::set: {
-        std::vector<std::vector<std::pair<uint8_t, uint8_t>>> sequences;
-        for (const auto& [first, last] : t.set.ranges()) byte_sequences(first, last, sequences);
-        std::vector<List> alternatives;
-        for (const auto& s : sequences) {
-          List one;
-          for (const auto& [first, last] : s)
-            one.push_back({.kind = Element::Kind::bytes, .first = first, .last = last});
-          alternatives.push_back(std::move(one));
-        }
-        if (alternatives.size() == 1) {
-          list.insert(list.end(), alternatives[0].begin(), alternatives[0].end());
-        } else {
-          list.push_back(new_rule(std::move(alternatives)));  // an empty class: no alternative, so no way on
-        }
+      case Tree::Kind::set:
+        put_set(t, list);
         break;
-      }
       case Tree::Kind::rule:
         list.push_back(rule_element(t.rule));
         break;
@@ -370,56 +372,78 @@ Grammar Grammar::parse(const std::string& text, const std::string& name) {
         list.push_back(new_rule(std::move(alternatives)));
         break;
       }
-      case Tree::Kind::repeat: {
-        List one;
-        put(t.parts[0], one);
-        if (one.size() > 1) one = {new_rule({one})};
-        for (int i = 0; i < t.least; ++i) list.insert(list.end(), one.begin(), one.end());
-        if (t.most < 0) {
-          // again ::= one again | nothing
-          const auto id = static_cast<uint32_t>(out.rules_.size());
-          out.rules_.emplace_back();
-          List again = one;
-          again.push_back(rule_element(id));
-          out.rules_[id] = add_rule({std::move(again), {}});
-          list.push_back(rule_element(id));
-        } else {
-          // up to k more ::= one (up to k - 1 more) | nothing
-          std::optional<Element> inner;
-          for (int i = t.least; i < t.most; ++i) {
-            List more = one;
-            if (inner) more.push_back(*inner);
-            inner = new_rule({std::move(more), {}});
-          }
-          if (inner) list.push_back(*inner);
-        }
+      case Tree::Kind::repeat:
+        put_repeat(t, list);
         break;
-      }
     }
-  };
-  for (uint32_t r = 0; r < trees.size(); ++r) {
-    std::vector<List> alternatives;
-    if (trees[r]->kind == Tree::Kind::choice) {
-      for (const Tree& p : trees[r]->parts) put(p, alternatives.emplace_back());
-    } else {
-      put(*trees[r], alternatives.emplace_back());
-    }
-    out.rules_[r] = add_rule(std::move(alternatives));
   }
 
-  // Rules that can be empty, and then left recursion: a rule that can begin with itself.
-  const size_t count = out.rules_.size();
-  std::vector<bool> empty(count, false);
+  void put_set(const Tree& t, List& list) {
+    std::vector<std::vector<std::pair<uint8_t, uint8_t>>> sequences;
+    for (const auto& [first, last] : t.set.ranges()) byte_sequences(first, last, sequences);
+    std::vector<List> alternatives;
+    for (const auto& s : sequences) {
+      List one;
+      for (const auto& [first, last] : s) one.push_back({.kind = Element::Kind::bytes, .first = first, .last = last});
+      alternatives.push_back(std::move(one));
+    }
+    if (alternatives.size() == 1) {
+      list.insert(list.end(), alternatives[0].begin(), alternatives[0].end());
+    } else {
+      list.push_back(new_rule(std::move(alternatives)));  // an empty class: no alternative, so no way on
+    }
+  }
+
+  void put_repeat(const Tree& t, List& list) {
+    List one;
+    put(t.parts[0], one);
+    if (one.size() > 1) one = {new_rule({one})};
+    for (int i = 0; i < t.least; ++i) list.insert(list.end(), one.begin(), one.end());
+    if (t.most < 0) {
+      // again ::= one again | nothing
+      const uint32_t id = out_.rules_.size();
+      out_.rules_.emplace_back();
+      List again = one;
+      again.push_back(rule_element(id));
+      out_.rules_[id] = add_rule({std::move(again), {}});
+      list.push_back(rule_element(id));
+      return;
+    }
+    // up to k more ::= one (up to k - 1 more) | nothing
+    std::optional<Element> inner;
+    for (int i = t.least; i < t.most; ++i) {
+      List more = one;
+      if (inner) more.push_back(*inner);
+      inner = new_rule({std::move(more), {}});
+    }
+    if (inner) list.push_back(*inner);
+  }
+
+  Grammar& out_;
+  const std::string& name_;
+  size_t laid_ = 0;
+};
+
+// Which rules can be empty.
+std::vector<bool> Grammar::empty_rules() const {
+  std::vector<bool> empty(rules_.size(), false);
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t r = 0; r < count; ++r) {
+    for (size_t r = 0; r < rules_.size(); ++r) {
       if (empty[r]) continue;
-      for (uint32_t e : out.rules_[r]) {
-        while (out.elements_[e].kind == Element::Kind::rule && empty[out.elements_[e].rule]) ++e;
-        if (out.elements_[e].kind == Element::Kind::end) empty[r] = changed = true;
+      for (uint32_t e : rules_[r]) {
+        while (elements_[e].kind == Element::Kind::rule && empty[elements_[e].rule]) ++e;
+        if (elements_[e].kind == Element::Kind::end) empty[r] = changed = true;
       }
     }
   }
+  return empty;
+}
+
+// Left recursion: a rule that can begin with itself.
+void Grammar::refuse_left_recursion(const std::string& name) const {
+  const std::vector<bool> empty = empty_rules();
+  const size_t count = rules_.size();
   std::vector<uint8_t> seen(count, 0);  // 1 being looked at, 2 done
   for (size_t begin = 0; begin < count; ++begin) {
     if (seen[begin] != 0) continue;
@@ -430,17 +454,17 @@ Grammar Grammar::parse(const std::string& text, const std::string& name) {
     };
     const auto frame = [&](uint32_t r) {
       Frame f{r, {}, 0};
-      for (uint32_t e : out.rules_[r]) {
+      for (uint32_t e : rules_[r]) {
         for (;; ++e) {
-          if (out.elements_[e].kind != Element::Kind::rule) break;
-          f.first.emplace_back(out.elements_[e].rule, out.elements_[e + 1].kind == Element::Kind::end);
-          if (!empty[out.elements_[e].rule]) break;
+          if (elements_[e].kind != Element::Kind::rule) break;
+          f.first.emplace_back(elements_[e].rule, elements_[e + 1].kind == Element::Kind::end);
+          if (!empty[elements_[e].rule]) break;
         }
       }
       seen[r] = 1;
       return f;
     };
-    std::vector<Frame> frames{frame(static_cast<uint32_t>(begin))};
+    std::vector<Frame> frames{frame(begin)};
     while (!frames.empty()) {
       Frame& f = frames.back();
       if (f.next == f.first.size()) {
@@ -463,6 +487,16 @@ Grammar Grammar::parse(const std::string& text, const std::string& name) {
       if (seen[to] == 0) frames.push_back(frame(to));
     }
   }
+}
+
+Grammar Grammar::parse(const std::string& text, const std::string& name) {
+  if (text.size() > kLongestText) throw user_error("{}: a grammar of {} bytes is too long", name, text.size());
+  Parser parser(text, name);
+  const std::vector<std::optional<Tree>> trees = parser.run();
+  Grammar out;
+  out.root_ = parser.root();
+  Layout(out, name).run(trees);
+  out.refuse_left_recursion(name);
   return out;
 }
 

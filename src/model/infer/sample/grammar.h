@@ -35,6 +35,10 @@ class Grammar {
   uint32_t root() const { return root_; }
 
  private:
+  class Layout;
+  std::vector<bool> empty_rules() const;
+  void refuse_left_recursion(const std::string& name) const;
+
   std::vector<std::vector<uint32_t>> rules_;
   std::vector<Element> elements_;
   uint32_t root_ = 0;
