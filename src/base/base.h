@@ -1,4 +1,4 @@
-// Words that every floor speaks: errors, checks of our own mistakes, places in texts, hashes, messages to people.
+// Words that every floor speaks: errors, checks of our own mistakes, places in texts, hashes, messages to people, numbers of enumerators.
 //
 // May include: nothing.
 #pragma once
@@ -9,5 +9,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/naming.h"
+#include "base/ordinal.h"
 #include "base/place.h"
 #include "base/printable.h"

@@ -22,6 +22,11 @@ enum class Exit : int {
   interrupted = 130,
 };
 
+// What the process ends with.
+constexpr int exit_code(Exit e) {
+  return static_cast<int>(e);
+}
+
 // Thrown for anything a user can cause and repair.
 class Error : public std::runtime_error {
  public:

@@ -55,7 +55,7 @@ void handle_signals() {
 
 // What a command that was interrupted ends with.
 int ended_by_signal(int code) {
-  return code == static_cast<int>(Exit::interrupted) && stop_signal != 0 ? kOfSignals + stop_signal : code;
+  return code == exit_code(Exit::interrupted) && stop_signal != 0 ? kOfSignals + stop_signal : code;
 }
 
 // Names of several letters behind one dash, as other programs have them.
@@ -73,7 +73,7 @@ int print_error(const std::string& message, const std::string& hint, Exit code, 
              stderr);
   if (!about.empty()) std::fputs(fmt::format("  files: {}\n", printable(about)).c_str(), stderr);
   if (!hint.empty()) std::fputs(fmt::format("  hint: {}\n", printable(hint, Lines::kept)).c_str(), stderr);
-  return static_cast<int>(code);
+  return exit_code(code);
 }
 
 // The command that the words name, as far as they do.
@@ -296,7 +296,7 @@ std::string not_named(const std::vector<std::string>& files, const std::string& 
 int run_words(const std::vector<std::string>& words, std::vector<std::string>* files) {
   Command command;
   const auto app = make_app(command);
-  if (!parse(*app, words)) return static_cast<int>(Exit::ok);
+  if (!parse(*app, words)) return exit_code(Exit::ok);
   *files = files_given(last_command(*app));
   set_verbosity(Verbosity::normal);
   if (command.shared->verbose) set_verbosity(Verbosity::verbose);
@@ -314,7 +314,7 @@ int run_app(int argc, const char* const* argv) {
   try {
     return run_words(std::vector<std::string>(argv + std::min(argc, 1), argv + argc), &files);
   } catch (const ClosedOutput&) {
-    return static_cast<int>(Exit::user);  // quietly: whoever closed it knows
+    return exit_code(Exit::user);  // quietly: whoever closed it knows
   } catch (const Error& error) {
     std::fflush(stdout);
     return print_error(error.what(), error.hint(), error.code(),

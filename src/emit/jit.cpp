@@ -25,7 +25,7 @@ class Sections : public llvm::RTDyldMemoryManager {
 
   void reserveAllocationSpace(uintptr_t code, llvm::Align code_align, uintptr_t constants, llvm::Align, uintptr_t data,
                               llvm::Align) override {
-    const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const uintptr_t page = ::sysconf(_SC_PAGESIZE);
     LUMEN_CHECK(code_align.value() <= page, "code aligned to {}", code_align.value());
     const auto pages = [&](uintptr_t bytes) { return (bytes + 2 * page - 1) / page * page; };
     code_bytes_ = pages(code);

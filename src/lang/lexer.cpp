@@ -204,7 +204,7 @@ class Lexer {
     }
     at_ += found->size();
     add(TokenKind::symbol, begin).text = *found;
-    const auto index = static_cast<uint32_t>(tokens_.size() - 1);
+    const uint32_t index = tokens_.size() - 1;
     const char c = (*found)[0];
     if (c == '(' || c == '[' || c == '{') {
       open_.push_back(index);

@@ -248,7 +248,7 @@ int chat(const Shared& shared, ChatFlags& flags) {
   if (flags.show_prompt) {
     put_text(Conversation(flags, *model.tokenizer, std::move(chosen), nullptr).prompt(flags.ids));
     if (flags.ids || isatty(STDOUT_FILENO) != 0) put("\n");
-    return static_cast<int>(Exit::ok);
+    return exit_code(Exit::ok);
   }
   const auto adapters = flags.adapters.read(model);
   run::Engine engine = shared.engine();
@@ -271,7 +271,7 @@ int chat(const Shared& shared, ChatFlags& flags) {
       std::string line;
       const auto again = input.read("> ", &line);
       if (again == LineInput::Status::interrupted || again == LineInput::Status::end)
-        return static_cast<int>(Exit::interrupted);
+        return exit_code(Exit::interrupted);
       forget_interrupt();
       message = line;
     } else if (status == LineInput::Status::end) {
@@ -296,7 +296,7 @@ int chat(const Shared& shared, ChatFlags& flags) {
     }
   }
   if (input.terminal()) std::cerr << "\n";
-  return static_cast<int>(Exit::ok);
+  return exit_code(Exit::ok);
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ int embed(const Shared& shared, EmbedFlags& flags) {
   int64_t tokens = 0;
   catch_interrupts();
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (interrupted().load()) return static_cast<int>(Exit::interrupted);
+    if (interrupted().load()) return exit_code(Exit::interrupted);
     model::EncodeOptions encode;
     encode.add_special = true;
     const auto ids = model.tokenizer->encode(texts[i], encode);

@@ -133,7 +133,7 @@ int generate_many(const model::LoadedModel& loaded, RunFlags& flags) {
       options.parallel, read + shared, shared, made, (read + made) / std::max(seconds, 1e-9)));
   if (flags.explain) std::cerr << explained;
   if (full > 0) note(fmt::format("{} texts ended because the context was full: raise --ctx-size", full));
-  return static_cast<int>(interrupted().load() ? Exit::interrupted : Exit::ok);
+  return exit_code(interrupted().load() ? Exit::interrupted : Exit::ok);
 }
 
 int generate(const Shared& shared, RunFlags& flags) {
@@ -179,7 +179,7 @@ int generate(const Shared& shared, RunFlags& flags) {
       throw usage_error("no text to continue: give -p, --file, or lines on standard input");
   }
   if (flags.explain) std::cerr << generator.session().explain();
-  return static_cast<int>(whole ? Exit::ok : Exit::interrupted);
+  return exit_code(whole ? Exit::ok : Exit::interrupted);
 }
 
 }  // namespace

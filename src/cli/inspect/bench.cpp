@@ -145,7 +145,7 @@ int bench(const Shared& shared, BenchFlags& flags) {
   if (!flags.shape.empty())
     for (const std::string& type : flags.types) bench.measure(model::synthetic_model(library, flags.shape, type), "");
   bench.finish();
-  return static_cast<int>(interrupted().load() ? Exit::interrupted : Exit::ok);
+  return exit_code(interrupted().load() ? Exit::interrupted : Exit::ok);
 }
 
 }  // namespace

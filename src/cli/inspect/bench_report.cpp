@@ -74,12 +74,12 @@ std::string csv_row(const std::vector<std::string>& cells) {
 }
 
 std::string size_text(int64_t bytes) {
-  const auto b = static_cast<double>(bytes);
+  const double b = bytes;
   return b >= 1 << 30 ? fmt::format("{:.2f} GiB", b / (1 << 30)) : fmt::format("{:.2f} MiB", b / (1 << 20));
 }
 
 std::string count_text(int64_t n) {
-  const auto x = static_cast<double>(n);
+  const double x = n;
   if (n >= 1'000'000'000) return fmt::format("{:.2f} B", x / 1e9);
   return n >= 1'000'000 ? fmt::format("{:.2f} M", x / 1e6) : fmt::format("{:.2f} K", x / 1e3);
 }
@@ -154,7 +154,7 @@ std::string model_type(const model::Model& model) {
   std::string most;
   for (const auto& [name, count] : counts)
     if (most.empty() || count > counts[most]) most = name;
-  const auto n = static_cast<double>(model.weight_count());
+  const double n = model.weight_count();
   const std::string size = n >= 1e9   ? fmt::format("{:.1f}B", n / 1e9)
                            : n >= 1e6 ? fmt::format("{:.0f}M", n / 1e6)
                                       : fmt::format("{:.0f}K", n / 1e3);

@@ -237,7 +237,7 @@ int doctor(const Shared& shared, const DoctorFlags& flags) {
   } else {
     put(report_text(found));
   }
-  return static_cast<int>(found.usable() ? Exit::ok : Exit::hardware);
+  return exit_code(found.usable() ? Exit::ok : Exit::hardware);
 }
 
 }  // namespace

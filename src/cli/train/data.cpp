@@ -59,7 +59,7 @@ std::string shown_text(const model::Tokenizer& tokenizer, std::span<const uint32
 std::string shown_tokens(const model::Tokenizer& tokenizer, std::span<const uint32_t> tokens) {
   std::string out;
   for (const uint32_t token : tokens) {
-    const auto id = static_cast<model::TokenId>(token & ~ExampleStore::kLearned);
+    const model::TokenId id = token & ~ExampleStore::kLearned;
     out += fmt::format("{:>9} {} {}\n", id, token >= ExampleStore::kLearned ? "learn" : "  -  ",
                        printable(tokenizer.bytes(id)));
   }
@@ -84,7 +84,7 @@ std::string histogram(const ExampleStore& store) {
   std::string out = "tokens of an example\n";
   for (int bits = counts.begin()->first; bits <= counts.rbegin()->first; ++bits) {
     const uint64_t count = counts.contains(bits) ? counts[bits] : 0;
-    const auto marks = static_cast<size_t>((count * 40 + most - 1) / most);
+    const size_t marks = (count * 40 + most - 1) / most;
     out += fmt::format("  up to {:>8} {:>9} {}\n", uint64_t{1} << bits, count, std::string(marks, '#'));
   }
   return out;

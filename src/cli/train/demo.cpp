@@ -273,7 +273,7 @@ void add_demo(CLI::App& app, Command& command) {
         return Demo(*shared, *flags).run();
       } catch (const Interrupted&) {
         note("stopped");
-        return static_cast<int>(Exit::interrupted);
+        return exit_code(Exit::interrupted);
       }
     };
   });

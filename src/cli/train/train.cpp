@@ -355,7 +355,7 @@ int train(const Shared& shared, TrainFlags& flags) {
   if (flags.explain) std::fputs(trainer.explain().c_str(), stderr);
   if (result.interrupted) {
     note(fmt::format("stopped at step {}; continue with --resume {}", trainer.done(), result.checkpoint.string()));
-    return static_cast<int>(Exit::interrupted);
+    return exit_code(Exit::interrupted);
   }
   write_results(engine, trainer, out, result);
   return 0;

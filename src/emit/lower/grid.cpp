@@ -109,7 +109,7 @@ Value* Grid::lane() {
 Value* Grid::exchange(Value* x, Value* lane) {
   constexpr unsigned kWord = 32, kAllLanes = ~0U, kWholeWarp = 31;
   llvm::Type* type = x->getType();
-  const auto bits = static_cast<unsigned>(type->getPrimitiveSizeInBits().getFixedValue());
+  const unsigned bits = type->getPrimitiveSizeInBits().getFixedValue();
   Value* whole = b_.CreateBitCast(x, b_.getIntNTy(bits));
   const unsigned words = (bits + kWord - 1) / kWord;
   whole = b_.CreateZExt(whole, b_.getIntNTy(words * kWord));

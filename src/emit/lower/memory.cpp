@@ -165,7 +165,7 @@ Value* MemoryLowering::load(const Memory& m, VType t, Value* offset, int align, 
     return to_register(tag(b_.CreateMaskedLoad(vector, place(m, offset), aligned, mask(t.lanes, count), zero), m), t);
   // One lane at a time through the stack where the machine has no masked move.
   llvm::Type* element = memory_type(b_.getContext(), t.scalar);
-  const auto bytes = static_cast<uint64_t>(scalar_bytes(t.scalar));
+  const uint64_t bytes = scalar_bytes(t.scalar);
   Value* temporary = slot(vector);
   const auto part = [&] {
     b_.CreateStore(zero, temporary);
@@ -217,7 +217,7 @@ void MemoryLowering::store(const Memory& m, VType t, Value* value, Value* offset
     return;
   }
   llvm::Type* element = memory_type(b_.getContext(), t.scalar);
-  const auto bytes = static_cast<uint64_t>(scalar_bytes(t.scalar));
+  const uint64_t bytes = scalar_bytes(t.scalar);
   Value* temporary = slot(x->getType());
   const auto part = [&] {
     b_.CreateStore(x, temporary);
@@ -239,7 +239,7 @@ Value* MemoryLowering::gather(const Memory& m, VType t, Value* offsets) {
   }
   Value* out = llvm::PoisonValue::get(memory_vector(b_, t));
   for (int lane = 0; lane < t.lanes; ++lane) {
-    const auto i = static_cast<uint64_t>(lane);
+    const uint64_t i = lane;
     Value* offset = b_.CreateSExt(b_.CreateExtractElement(offsets, i), b_.getInt64Ty());
     Value* x = tag(b_.CreateAlignedLoad(memory_type(b_.getContext(), t.scalar), place(m, offset), llvm::Align(1)), m);
     out = b_.CreateInsertElement(out, x, i);
@@ -251,7 +251,7 @@ void MemoryLowering::scatter(const Memory& m, VType t, Value* value, Value* offs
   if (t.lanes == 1) return store(m, t, value, b_.CreateSExt(offsets, b_.getInt64Ty()), 1, nullptr);
   Value* x = to_memory(value, t);
   for (int lane = 0; lane < t.lanes; ++lane) {  // in order: a later lane wins where offsets are equal
-    const auto i = static_cast<uint64_t>(lane);
+    const uint64_t i = lane;
     Value* offset = b_.CreateSExt(b_.CreateExtractElement(offsets, i), b_.getInt64Ty());
     tag(b_.CreateAlignedStore(b_.CreateExtractElement(x, i), place(m, offset), llvm::Align(1)), m);
   }

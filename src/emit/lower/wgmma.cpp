@@ -110,7 +110,7 @@ Value* begin_product(Ir& b, const machine::Row& row, const machine::MatrixRow& m
 Value* ready_sums(Ir& b, Value* x) {
   auto* vector = llvm::cast<llvm::FixedVectorType>(x->getType());
   const bool floats = vector->getElementType()->isFloatTy();
-  const auto bits = static_cast<unsigned>(vector->getPrimitiveSizeInBits().getFixedValue());
+  const unsigned bits = vector->getPrimitiveSizeInBits().getFixedValue();
   auto* words =
       floats ? vector : llvm::FixedVectorType::get(b.getInt32Ty(), bits / b.getInt32Ty()->getPrimitiveSizeInBits());
   Value* whole = b.CreateBitCast(x, words);

@@ -2,6 +2,7 @@
 // place.
 #include <algorithm>
 
+#include "base/ordinal.h"
 #include "graph/elaborate/elaboration.h"
 #include "lang/spelling.h"
 
@@ -176,7 +177,7 @@ Value Elaboration::invoke(const lang::Function& fn, std::vector<Value> args, con
       key += "|" + written(args[i].type());
     } else if (args[i].is_number()) {
       key +=
-          fmt::format("|{}:{}:{}", static_cast<int>(args[i].number.kind), args[i].number.integer, args[i].number.real);
+          fmt::format("|{}:{}:{}", ordinal(args[i].number.kind), args[i].number.integer, args[i].number.real);
     } else {
       key += "|dim " + written(args[i].dim);
     }

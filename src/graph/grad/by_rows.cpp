@@ -50,7 +50,7 @@ class ByRows {
   ValueId run(ValueId loss, int64_t parts, const std::vector<ValueId>& with_respect_to,
               std::vector<ValueId>* gradients) {
     Differentiation d(g_, loss, with_respect_to);
-    const auto rows_begin = static_cast<ValueId>(g_.nodes.size());
+    const ValueId rows_begin = g_.nodes.size();
     RowCopy copy(g_, tail_);
     copy.flatten();
     const std::vector<ValueId> seeds = flat(d.reverse().build, seeds_);
@@ -76,7 +76,7 @@ class ByRows {
                     std::vector<ValueId>* gradients) {
     Differentiation d(g_, loss, with_respect_to);
     Builder& build = d.reverse().build;
-    const auto rows_begin = static_cast<ValueId>(g_.nodes.size());
+    const ValueId rows_begin = g_.nodes.size();
     RowCopy copy(g_, tail_);
     copy.flatten();
     d.spread(rows_begin, g_.nodes.size());
@@ -84,7 +84,7 @@ class ByRows {
     for (int64_t part = 0; part < parts; ++part) exits.push_back(copy.part(part * count(parts), count(parts)));
     const std::vector<ValueId> now = whole(build, exits);
     const ValueId total = head(loss, now);
-    const auto head_end = static_cast<ValueId>(g_.nodes.size());
+    const ValueId head_end = g_.nodes.size();
     Differentiation behind(g_, total, now);
     behind.reverse().add(total, build.scalar(1, g_[total].type.element.scalar));
     std::vector<ValueId> seeds(now.size(), -1);
@@ -93,7 +93,7 @@ class ByRows {
       if (seeds[k] < 0) seeds[k] = build.broadcast(build.scalar(0), Shape(g_[now[k]].type.shape));
     // Nothing is differentiated through the first time: the number waited for does not depend on anything.
     const ValueId nothing = copy.nothing_of(total);
-    const auto waits = static_cast<ValueId>(g_.nodes.size());
+    const ValueId waits = g_.nodes.size();
     copy.wait_for(nothing);
     d.spread(waits, g_.nodes.size());
     (void)backward(d, copy, rows_begin, parts, flat(build, seeds));
@@ -117,12 +117,12 @@ class ByRows {
   std::vector<Exits> backward(Differentiation& d, RowCopy& copy, ValueId rows_begin, int64_t parts,
                               const std::vector<ValueId>& seeds) {
     Reverse& r = d.reverse();
-    const auto rows_end = static_cast<ValueId>(g_.nodes.size());
+    const ValueId rows_end = g_.nodes.size();
     std::vector<Exits> results;
     for (int64_t part = 0; part < parts; ++part) {
-      const auto begin = static_cast<ValueId>(g_.nodes.size());
+      const ValueId begin = g_.nodes.size();
       results.push_back(copy.part(part * count(parts), count(parts)));
-      const auto end = static_cast<ValueId>(g_.nodes.size());
+      const ValueId end = g_.nodes.size();
       std::vector<ValueId> arriving;
       for (const ValueId seed : seeds) arriving.push_back(slice_rows(r.build, seed, part * count(parts), count(parts)));
       d.sweep_appended(begin, end, results.back(), results.back(), arriving);

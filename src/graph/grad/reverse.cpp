@@ -205,9 +205,9 @@ void Differentiation::through_call(ValueId v, const Node& node) {
     if (found != by_result_.end()) arriving.emplace_back(k, found->second);
   }
   if (arriving.empty()) return;
-  const auto begin = static_cast<ValueId>(g_.nodes.size());
+  const ValueId begin = g_.nodes.size();
   const std::vector<ValueId> results = expand_call(g_, callee, node.operands);
-  const auto end = static_cast<ValueId>(g_.nodes.size());
+  const ValueId end = g_.nodes.size();
   std::vector<ValueId> read, gradients;
   for (const auto& [k, gradient] : arriving) {
     read.push_back(results[k]);

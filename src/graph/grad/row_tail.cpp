@@ -17,14 +17,14 @@ int64_t count(const Shape& s) {
 }
 
 bool same_axes(const Shape& a, const Shape& b, int axes) {
-  return static_cast<int>(a.size()) >= axes && std::equal(a.begin(), a.begin() + axes, b.begin());
+  return std::ssize(a) >= axes && std::equal(a.begin(), a.begin() + axes, b.begin());
 }
 
 // Right-aligned with `shape`, the operand has extent 1 or nothing at the first `axes` axes.
 bool is_free_of(const Shape& operand, const Shape& shape, int axes) {
-  const int shift = static_cast<int>(shape.size() - operand.size());
+  const int shift = shape.size() - operand.size();
   for (int d = shift; d < axes; ++d)
-    if (operand[static_cast<size_t>(d - shift)] != Dim(1)) return false;
+    if (operand[d - shift] != Dim(1)) return false;
   return true;
 }
 
@@ -154,7 +154,7 @@ int row_axes(const Shape& shape, int64_t rows) {
   int64_t all = 1;
   for (size_t d = 0; d < shape.size(); ++d) {
     all *= shape[d].number();
-    if (all == rows) return static_cast<int>(d) + 1;
+    if (all == rows) return d + 1;
   }
   return -1;
 }
@@ -212,7 +212,7 @@ ValueId RowCopy::nothing_of(ValueId number) {
 
 void RowCopy::wait_for(ValueId nothing) {
   for (const auto& [product, side] : tail_.rows_side) {
-    const ValueId rows = build_.graph[product].operands[static_cast<size_t>(side)];
+    const ValueId rows = build_.graph[product].operands[side];
     if (flat_[rows] >= 0) flat_[rows] = build_.add(flat_[rows], nothing);
   }
 }
@@ -222,10 +222,10 @@ ValueId RowCopy::operand(ValueId v, const Node& user, int64_t first, int64_t cou
   if (flat_[v] >= 0) return now_[v] = slice_rows(build_, flat_[v], first, count);
   // Free of rows: the axes that are left.
   const Shape s = build_.type(v).shape;
-  const auto rest =
-      static_cast<size_t>(static_cast<int>(user.type.shape.size()) - row_axes(user.type.shape, tail_.rows));
+  const size_t rest =
+      user.type.shape.size() - row_axes(user.type.shape, tail_.rows);
   if (s.size() <= rest) return v;
-  return build_.reshape(v, {s.end() - static_cast<int64_t>(rest), s.end()});
+  return build_.reshape(v, {s.end() - rest, s.end()});
 }
 
 std::vector<ValueId> RowCopy::part(int64_t first, int64_t count) {
@@ -236,7 +236,7 @@ std::vector<ValueId> RowCopy::part(int64_t first, int64_t count) {
     if (node.op == Op::contract_) {
       std::vector<std::string> i = node.attributes.indices;
       ValueId sides[2] = {node.operands[0], node.operands[1]};
-      const auto side = static_cast<size_t>(tail_.rows_side.at(v));
+      const size_t side = tail_.rows_side.at(v);
       sides[side] = operand(sides[side], node, first, count);
       i[side].erase(1, static_cast<size_t>(axes) - 1);
       i[2].erase(1, static_cast<size_t>(axes) - 1);

@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "graph/ir/text.h"
 
 namespace lumen::graph {
@@ -41,7 +42,7 @@ std::string bracketed(const List& list) {
 
 std::string_view role_name(Role r) {
   constexpr std::string_view kNames[] = {"data", "parameter", "state"};
-  return kNames[static_cast<int>(r)];
+  return kNames[ordinal(r)];
 }
 
 std::string print_value(const Graph& g, ValueId v) {
@@ -59,7 +60,7 @@ std::string print_attribute(const Attributes& a, std::string_view word) {
     return fmt::format("({}->{})", fmt::join(a.indices.begin(), a.indices.end() - 1, ","), a.indices.back());
   if (word == "reduction") {
     constexpr std::string_view kNames[] = {"sum", "max", "min"};
-    return std::string(kNames[static_cast<int>(a.reduction)]);
+    return std::string(kNames[ordinal(a.reduction)]);
   }
   if (word == "starts") return "starts=" + bracketed(a.starts);
   if (word == "strides") {
@@ -71,7 +72,7 @@ std::string print_attribute(const Attributes& a, std::string_view word) {
     constexpr std::string_view kNames[] = {"fitted", "learned", "supplied", "delayed", "predicted"};
     std::vector<std::string> items;
     for (const auto& [field, source] : a.sources)
-      items.push_back(fmt::format("{}:{}", field, kNames[static_cast<int>(source)]));
+      items.push_back(fmt::format("{}:{}", field, kNames[ordinal(source)]));
     return "sources=" + bracketed(items);
   }
   if (word == "salt") return fmt::format("salt={}", a.salt);
@@ -100,7 +101,7 @@ std::string print_node(const Graph& g, ValueId v) {
 std::string print_one(const Graph& g) {
   std::string text = "graph " + print_name(g.name) + "(";
   ValueId v = 0;
-  const auto count = static_cast<ValueId>(g.nodes.size());
+  const ValueId count = g.nodes.size();
   for (; v < count && g[v].op == Op::input_; ++v) {
     if (v > 0) text += ", ";
     text += fmt::format("{}: {} {}", print_value(g, v), role_name(g[v].attributes.role), print(g[v].type));

@@ -97,7 +97,7 @@ MemoryPlan plan_memory(const Plan& plan) {
 std::vector<uint8_t> constant_bytes(const Node& node) {
   LUMEN_CHECK(!node.type.element.format, "a constant in a format");
   const Scalar s = node.type.element.scalar;
-  const auto width = static_cast<size_t>(scalar_bytes(s));
+  const size_t width = scalar_bytes(s);
   std::vector<uint8_t> out(byte_size(node.type));
   const std::vector<double>& data = node.attributes.data;
   for (size_t i = 0; i * width < out.size(); ++i) {

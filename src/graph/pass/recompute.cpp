@@ -36,7 +36,7 @@ bool is_computed(const Node& node) {
 }
 
 Facts facts_of(const Graph& g, ValueId loss) {
-  const auto size = static_cast<ValueId>(g.nodes.size());
+  const ValueId size = g.nodes.size();
   Facts f;
   f.forward.resize(g.nodes.size());
   f.of_data.resize(g.nodes.size());
@@ -163,7 +163,7 @@ class Recomputer {
   // What ends a product's kernel is the product's result: computing it again would take the product.
   void choose_maps() {
     const Graph& g = r_.from;
-    const auto size = static_cast<ValueId>(g.nodes.size());
+    const ValueId size = g.nodes.size();
     std::vector<int> readers(g.nodes.size());
     for (const Node& node : g.nodes)
       for (const ValueId o : node.operands) readers[o] += 1;

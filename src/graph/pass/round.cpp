@@ -225,7 +225,7 @@ class Rounder {
   void find_precise() {
     std::set<ValueId> parameters, others;
     const auto is_dense = [&](ValueId v) { return r_.from[v].op == Op::contract_ && is_rounded_product(v); };
-    const auto end = static_cast<ValueId>(r_.from.nodes.size());
+    const ValueId end = r_.from.nodes.size();
     for (ValueId v = 0; v < end; ++v) {
       if (!is_dense(v) || !is_reduced(v)) continue;
       precise_.insert(v);

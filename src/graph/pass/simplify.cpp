@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
@@ -26,11 +27,11 @@ bool numeric(const Shape& s) {
 std::string key_of(const Node& n) {
   const Attributes& a = n.attributes;
   std::string key =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", static_cast<int>(n.op), print(n.type), fmt::join(n.operands, ","),
-                  a.axis, fmt::join(a.axes, ","), static_cast<int>(a.reduction), fmt::join(a.indices, ","),
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", ordinal(n.op), print(n.type), fmt::join(n.operands, ","),
+                  a.axis, fmt::join(a.axes, ","), ordinal(a.reduction), fmt::join(a.indices, ","),
                   fmt::join(a.starts, ","), fmt::join(a.strides, ","), a.salt, a.index);
   for (double x : a.data) key += fmt::format(" {}", x);
-  for (const auto& [field, source] : a.sources) key += fmt::format(" {}:{}", field, static_cast<int>(source));
+  for (const auto& [field, source] : a.sources) key += fmt::format(" {}:{}", field, ordinal(source));
   if (n.op == Op::map_) key += " " + print_formula(a.formula);
   if (a.callee) key += fmt::format(" {}", static_cast<const void*>(a.callee.get()));
   return key;
@@ -40,7 +41,7 @@ class Simplifier {
  public:
   explicit Simplifier(const Graph& g)
       : r_(g), uses_(g.nodes.size(), 0), last_use_(g.nodes.size(), -1), updated_(updates_of(g)) {
-    const auto count = static_cast<ValueId>(g.nodes.size());
+    const ValueId count = g.nodes.size();
     for (ValueId v = 0; v < count; ++v) {
       for (ValueId o : g[v].operands) {
         ++uses_[o];
@@ -57,7 +58,7 @@ class Simplifier {
     const std::vector<bool> live = live_values(r_.from);
     for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       if (!live[v]) continue;
-      const auto before = static_cast<ValueId>(r_.to.nodes.size());
+      const ValueId before = r_.to.nodes.size();
       ValueId now = rewrite(v);
       if (reads_late(v, now, before)) {
         r_.to.nodes.erase(r_.to.nodes.begin() + before, r_.to.nodes.end());

@@ -131,7 +131,7 @@ std::map<std::string, FormatRef> choose_formats(const Model& model, const Quanti
     if (mixture->quantize.empty()) throw user_error("recipe '{}' has no [[quantize]] rules", mixture->name);
     rules = mixture->quantize;
     if (options.pure) rules.resize(1);
-    if (report) report->file_type = static_cast<int>(mixture->file_type);
+    if (report) report->file_type = mixture->file_type;
   } else {
     const FormatRef f = find_format(formats, options.target);  // or the Error with the nearest names
     rules.push_back(rule_for_all(f));
@@ -226,7 +226,7 @@ void require_room(const Model& model, const std::map<std::string, FormatRef>& ch
     const auto choice = chosen.find(p.name);
     if (choice == chosen.end()) continue;
     rounded = run::saturating_sum(rounded, graph::byte_size({p.shape, {Scalar::f32, choice->second}}));
-    widest = std::max(widest, run::saturating_product(p.count(), 2 * static_cast<int64_t>(sizeof(float))));
+    widest = std::max(widest, run::saturating_product(p.count(), 2 * sizeof(float)));
   }
   run::require_host_memory(fmt::format("quantizing '{}'", model.name),
                            {{"rounded weights", rounded}, {"numbers of the largest weight", widest}},
@@ -282,14 +282,14 @@ Model quantize(run::Engine& engine, const Model& model, const QuantizeOptions& o
     }
     line.to = element_name(w);
     line.bits = w.bits_per_weight();
-    line.bytes = std::llround(line.bits * static_cast<double>(line.weights) / 8);
+    line.bytes = std::llround(line.bits * line.weights / 8);
     if (is_omitted(model, p, back)) continue;
     if (progress) progress(line);
     local.weights += line.weights;
     local.bytes += line.bytes;
     local.tensors.push_back(std::move(line));
   }
-  local.bits = 8.0 * static_cast<double>(local.bytes) / static_cast<double>(local.weights);
+  local.bits = 8.0 * local.bytes / local.weights;
   if (report) *report = std::move(local);
   return out;
 }

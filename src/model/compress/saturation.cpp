@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/ordinal.h"
 #include "number/format/layout.h"
 
 namespace lumen::model {
@@ -51,7 +52,7 @@ class Records {
       case Level::tensor:
         break;
     }
-    return blob_.data() + layout_.section[static_cast<size_t>(level)] + at;
+    return blob_.data() + layout_.section[ordinal(level)] + at;
   }
 
   const Format& format_;
@@ -75,7 +76,7 @@ Saturation saturation(const Format& f, std::span<const float> x, std::span<const
   Saturation out;
   if (columns == 0) return out;
   const Records records(f, blob, rows, columns);
-  const auto block = static_cast<size_t>(f.block);
+  const size_t block = f.block;
   for (size_t at = 0; at < x.size(); at += block) {
     const auto before = x.subspan(at, block), after = y.subspan(at, block);
     const double most = largest_of(before), left = largest_of(after);

@@ -38,7 +38,7 @@ std::vector<Row> rows_of(const std::filesystem::path& folder, const std::string&
 
 // Mean and its standard error, as that of a sample.
 Figure mean_figure(std::string name, const std::vector<double>& values) {
-  const auto n = static_cast<double>(values.size());
+  const double n = values.size();
   double sum = 0, squares = 0;
   for (const double v : values) sum += v;
   const double mean = sum / n;
@@ -107,7 +107,7 @@ class Evaluation {
 
   // Places of the examples in front of a row.
   std::vector<size_t> drawn(const Row& row) {
-    const auto count = static_cast<size_t>(result_.fewshot);
+    const size_t count = result_.fewshot;
     if (count == 0) return {};
     const auto field = [&](const ordered_json& fields) { return fields.value(task_.alike, ordered_json()); };
     std::vector<size_t> from;
@@ -260,7 +260,7 @@ TaskResult average(const std::string& name, const std::vector<TaskResult>& membe
           std::find_if(m.figures.begin(), m.figures.end(), [&](const Figure& g) { return g.name == f.name; });
       everywhere = everywhere && found != m.figures.end();
       if (!everywhere) break;
-      const auto n = static_cast<double>(m.rows);
+      const double n = m.rows;
       value += found->value * n / all;
       errors = errors && found->error.has_value();
       if (found->error) variance += std::pow(n / all * *found->error, 2);

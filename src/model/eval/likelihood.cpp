@@ -53,7 +53,7 @@ Likelihood::Likelihood(const LoadedModel& loaded, const SessionOptions& options)
 double Likelihood::of(const TokenPair& pair) {
   std::vector<TokenId> before = pair.before;
   // The last token of all is asked for, but not read.
-  const auto room = static_cast<size_t>(session_.context());
+  const size_t room = session_.context();
   if (pair.behind.size() > room)
     throw user_error("a choice of {} tokens is longer than the context of {}", pair.behind.size(), room);
   if (const size_t all = before.size() + pair.behind.size() - 1; all > room) {
@@ -75,7 +75,7 @@ double Likelihood::of(const TokenPair& pair) {
   const std::span<const TokenId> read(pair.behind.data(), pair.behind.size() - 1);
   const std::span<const float> rows = session_.feed_all(read);
   computed_ += read.size();
-  const auto vocabulary = static_cast<size_t>(session_.vocabulary());
+  const size_t vocabulary = session_.vocabulary();
   for (size_t i = 0; i < read.size(); ++i)
     sum += log_probability(rows.subspan(i * vocabulary, vocabulary), pair.behind[i + 1], "inside a choice");
   return sum;

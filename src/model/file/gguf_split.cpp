@@ -71,7 +71,7 @@ std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path&
   std::vector<std::filesystem::path> paths;
   const std::string prefix = path.extension() == ".gguf" ? path.stem().string() : path.filename().string();
   for (int64_t i = 0; i < count; ++i) {
-    const auto at = static_cast<size_t>(i);
+    const size_t at = i;
     GgufMetadata own;
     own.source = metadata.source;
     if (i == 0) own = metadata;

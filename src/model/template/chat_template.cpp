@@ -39,7 +39,7 @@ struct TemplateDepth {
 };
 
 void TemplateRun::wrong(size_t at, const std::string& message) const {
-  const auto begin = static_cast<uint32_t>(std::min(at, tree_.source->text.size()));
+  const uint32_t begin = std::min(at, tree_.source->text.size());
   throw error_at({tree_.source, begin, begin + 1}, message);
 }
 
@@ -483,7 +483,7 @@ Value TemplateRun::arithmetic(const std::string& sign, const Value& a, const Val
     const Value &many = a.is_text() || a.is_list() ? a : b, &times = a.is_text() || a.is_list() ? b : a;
     if (!times.is_integer() && !times.is_bool())
       refuse(fmt::format("can't multiply sequence by non-int of type '{}'", times.type_name()));
-    const auto n = static_cast<uint64_t>(std::max<int64_t>(0, times.integer()));
+    const uint64_t n = std::max<int64_t>(0, times.integer());
     const uint64_t size = many.is_text() ? many.text().size() : many.list().items.size() * 16;
     if (size != 0 && n > kLongestText / size) refuse("a text or list is too long");
     charge(n * size);
@@ -547,7 +547,7 @@ Value TemplateRun::slice(const Value& object, const Value& from, const Value& to
     if (!v->is_none() && !v->is_integer() && !v->is_bool()) refuse("slice indices must be integers or None");
   }
   const std::vector<size_t> starts = object.is_text() ? character_starts(object.text()) : std::vector<size_t>();
-  const auto size = static_cast<int64_t>(object.is_text() ? starts.size() - 1 : object.list().items.size());
+  const int64_t size = object.is_text() ? starts.size() - 1 : object.list().items.size();
   charge(size);
   const int64_t step = by.is_none() ? 1 : by.integer();
   if (step == 0) refuse("slice step cannot be zero");
@@ -561,7 +561,7 @@ Value TemplateRun::slice(const Value& object, const Value& from, const Value& to
   std::string text;
   ValueList items;
   for (int64_t i = begin; step > 0 ? i < end : i > end;) {
-    const auto n = static_cast<size_t>(i);
+    const size_t n = i;
     if (object.is_text()) {
       text.append(object.text(), starts[n], starts[n + 1] - starts[n]);
     } else {

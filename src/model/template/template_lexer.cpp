@@ -24,7 +24,7 @@ class Lexer {
 
  private:
   Error wrong(size_t at, const std::string& what, const std::string& hint = {}) const {
-    const auto begin = static_cast<uint32_t>(at);
+    const uint32_t begin = at;
     return error_at({source_, begin, begin + 1}, what, hint);
   }
   void put(Token::Kind kind, std::string text, size_t at) { tokens_.push_back({kind, std::move(text), at}); }

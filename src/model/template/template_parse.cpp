@@ -28,7 +28,7 @@ class Parser {
 
  private:
   Error wrong(const Token& t, const std::string& what, const std::string& hint = {}) const {
-    const auto begin = static_cast<uint32_t>(t.at);
+    const uint32_t begin = t.at;
     return error_at({source_, begin, begin + static_cast<uint32_t>(std::max<size_t>(1, t.text.size()))}, what, hint);
   }
   const Token& now() const { return tokens_[at_]; }

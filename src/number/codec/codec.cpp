@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/ordinal.h"
 #include "number/codec/code_line.h"
 #include "number/interpret/engine.h"
 
@@ -20,14 +21,10 @@ using interpret::Cell;
 using interpret::Engine;
 using interpret::Program;
 
-size_t index_of(Level level) {
-  return static_cast<size_t>(level);
-}
-
 // Splits rows among threads; each row's result depends on the row alone, so the split does not show.
 void over_rows(int64_t rows, int64_t work_per_row, const std::function<void(int64_t, int64_t)>& run) {
   constexpr int64_t kWorthwhile = 1 << 16;
-  const auto hardware = static_cast<int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  const int64_t hardware = std::max(1U, std::thread::hardware_concurrency());
   const int64_t threads =
       std::min({hardware, rows, std::max<int64_t>(1, rows * work_per_row / kWorthwhile), int64_t{64}});
   if (threads <= 1) {
@@ -66,7 +63,7 @@ class Encoder {
       throw user_error("{} values for a tensor of {} x {}", x.size(), rows, columns);
     }
     if (rows * columns > INT32_MAX &&
-        (format_.fit[index_of(Level::tensor)] || format_.weighted_fit[index_of(Level::tensor)])) {
+        (format_.fit[ordinal(Level::tensor)] || format_.weighted_fit[ordinal(Level::tensor)])) {
       throw user_error("format {} is fitted over whole tensors of at most 2^31 elements", format_.name);
     }
     const auto given = std::ssize(importance);
@@ -88,12 +85,12 @@ class Encoder {
   }
 
  private:
-  bool weighted(Level level) const { return !importance_.empty() && engine_->weighted_fit[index_of(level)]; }
+  bool weighted(Level level) const { return !importance_.empty() && engine_->weighted_fit[ordinal(level)]; }
   const Program* fit(Level level) const {
-    return (weighted(level) ? engine_->weighted_fit : engine_->fit)[index_of(level)].get();
+    return (weighted(level) ? engine_->weighted_fit : engine_->fit)[ordinal(level)].get();
   }
   const std::vector<bool>& assigned(Level level) const {
-    return (weighted(level) ? engine_->weighted_assigned : engine_->assigned)[index_of(level)];
+    return (weighted(level) ? engine_->weighted_assigned : engine_->assigned)[ordinal(level)];
   }
 
   int64_t records_of(Level level) const {
@@ -116,7 +113,7 @@ class Encoder {
     values_.assign(format_.fields.size(), nullptr);
     for (const SuppliedField& s : supplied) {
       LUMEN_CHECK(s.field >= 0 && s.field < std::ssize(format_.fields), "field {}", s.field);
-      const auto k = static_cast<size_t>(s.field);
+      const size_t k = s.field;
       const Field& field = format_.fields[k];
       const int64_t wanted = records_of(field.level) * field.count;
       if (std::ssize(s.values) != wanted) {
@@ -201,14 +198,14 @@ class Encoder {
     clear_fields(level, cells);
     load_supplied(level, record, cells);
     const Program* program = fit(level);
-    if (!program || skip_fit_[index_of(level)]) return;
+    if (!program || skip_fit_[ordinal(level)]) return;
     const float* const sources[2] = {x, w};
     program->run(cells, sources, extent, supplied_);
   }
 
   uint8_t* record_at(Level level, int64_t record) {
     const int64_t bytes[kLevels] = {format_.block_bytes, format_.row_bytes, format_.tile_bytes, format_.tensor_bytes};
-    return blob_.data() + layout_.section[index_of(level)] + record * bytes[index_of(level)];
+    return blob_.data() + layout_.section[ordinal(level)] + record * bytes[ordinal(level)];
   }
 
   const float* importance_of(int64_t row, int64_t column) const {
@@ -225,13 +222,13 @@ class Encoder {
         weights.insert(weights.end(), importance_of(r, 0), importance_of(r, 0) + columns_);
     }
     run_fit(Level::tensor, 0, cells.data(), x_.data(), weights.data(), rows_ * columns_);
-    engine_->records[index_of(Level::tensor)].pack(cells.data(), record_at(Level::tensor, 0));
+    engine_->records[ordinal(Level::tensor)].pack(cells.data(), record_at(Level::tensor, 0));
   }
 
   void encode_tiles() {
     std::vector<Cell> cells = engine_->fresh;
     if (format_.tensor_bytes > 0)
-      engine_->records[index_of(Level::tensor)].unpack(record_at(Level::tensor, 0), cells.data());
+      engine_->records[ordinal(Level::tensor)].unpack(record_at(Level::tensor, 0), cells.data());
     std::vector<float> gathered, weights;
     for (int64_t tile = 0; tile < records_of(Level::tile); ++tile) {
       const int64_t row = tile / layout_.tile_columns * format_.tile_rows;
@@ -246,19 +243,19 @@ class Encoder {
           weights.insert(weights.end(), importance_of(r, column), importance_of(r, column) + width);
       }
       run_fit(Level::tile, tile, cells.data(), gathered.data(), weights.data(), gathered.size());
-      engine_->records[index_of(Level::tile)].pack(cells.data(), record_at(Level::tile, tile));
+      engine_->records[ordinal(Level::tile)].pack(cells.data(), record_at(Level::tile, tile));
     }
   }
 
   void encode_rows(int64_t from, int64_t to) {
     std::vector<Cell> cells = engine_->fresh;
     if (format_.tensor_bytes > 0)
-      engine_->records[index_of(Level::tensor)].unpack(record_at(Level::tensor, 0), cells.data());
+      engine_->records[ordinal(Level::tensor)].unpack(record_at(Level::tensor, 0), cells.data());
     const int64_t blocks = columns_ / format_.block;
     for (int64_t row = from; row < to; ++row) {
       if (format_.row_bytes > 0 || fit(Level::row)) {
         run_fit(Level::row, row, cells.data(), x_.data() + row * columns_, importance_of(row, 0), columns_);
-        engine_->records[index_of(Level::row)].pack(cells.data(), record_at(Level::row, row));
+        engine_->records[ordinal(Level::row)].pack(cells.data(), record_at(Level::row, row));
       }
       int64_t last_tile = -1;
       for (int64_t block = 0; block < blocks; ++block) {
@@ -266,7 +263,7 @@ class Encoder {
         if (format_.tile_bytes > 0) {
           const int64_t tile = row / format_.tile_rows * layout_.tile_columns + column / format_.tile_columns;
           if (tile != last_tile)
-            engine_->records[index_of(Level::tile)].unpack(record_at(Level::tile, tile), cells.data());
+            engine_->records[ordinal(Level::tile)].unpack(record_at(Level::tile, tile), cells.data());
           last_tile = tile;
         }
         encode_block(row * blocks + block, row, column, cells.data());
@@ -323,8 +320,8 @@ class Encoder {
 
   void keep_row_locals(Cell* cells) const {
     for (const KeptLocal& k : format_.weighted_row_kept) {
-      const Program& row = *engine_->weighted_fit[index_of(Level::row)];
-      const Program& block = *engine_->weighted_fit[index_of(Level::block)];
+      const Program& row = *engine_->weighted_fit[ordinal(Level::row)];
+      const Program& block = *engine_->weighted_fit[ordinal(Level::block)];
       const RoutineVariable& v = format_.weighted_fit[0]->variables[k.code_variable];
       for (int64_t j = 0; j < std::max<int64_t>(1, v.extent); ++j) {
         cells[block.cell_of(k.code_variable) + j] = cells[row.cell_of(k.fit_variable) + j];
@@ -393,9 +390,9 @@ class Decoder {
 
   void load(Level level, int64_t record, Cell* cells) const {
     const int64_t bytes[kLevels] = {format_.block_bytes, format_.row_bytes, format_.tile_bytes, format_.tensor_bytes};
-    const int64_t size = bytes[index_of(level)];
+    const int64_t size = bytes[ordinal(level)];
     if (size > 0)
-      engine_->records[index_of(level)].unpack(blob_.data() + layout_.section[index_of(level)] + record * size, cells);
+      engine_->records[ordinal(level)].unpack(blob_.data() + layout_.section[ordinal(level)] + record * size, cells);
   }
 
   float element(int64_t i, Cell* cells) const {

@@ -204,7 +204,7 @@ Range RangeAnalysis::of(const RoutineExpr& e) const {
 }
 
 void RangeAnalysis::widen(int slot, Scalar type, const Range& r) {
-  const auto at = static_cast<size_t>(slot);
+  const size_t at = slot;
   if (fixed_[at]) return;
   Range joined = join(variables[at], r);
   if (joined == variables[at]) return;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "number/format/format.h"
 
 namespace lumen {
@@ -32,13 +33,13 @@ uint64_t max_code(const FieldType& t) {
     case Special::finite:
       return ones(magnitude_bits(t));
   }
-  LUMEN_UNREACHABLE("special {}", static_cast<int>(t.special));
+  LUMEN_UNREACHABLE("special {}", ordinal(t.special));
 }
 
 double magnitude_of(const FieldType& t, uint64_t code) {
   if (t.special == Special::scale) return std::ldexp(1.0, code - t.bias);
-  const auto exponent = static_cast<int>(code >> t.mantissa_bits);
-  const auto fraction = static_cast<double>(code & ones(t.mantissa_bits));
+  const int exponent = code >> t.mantissa_bits;
+  const double fraction = code & ones(t.mantissa_bits);
   const int step = 1 - t.bias - t.mantissa_bits;  // exponent of the smallest positive value
   if (exponent == 0) return std::ldexp(fraction, step);
   return std::ldexp(fraction + std::ldexp(1.0, t.mantissa_bits), step + exponent - 1);

@@ -15,7 +15,7 @@ uint64_t read_bits(const uint8_t* record, int64_t bit, int count) {
     const int64_t at = bit + done;
     const int offset = at % 8;
     const int take = std::min(8 - offset, count - done);
-    const auto part = static_cast<uint64_t>((record[at / 8] >> offset) & ((1 << take) - 1));
+    const uint64_t part = (record[at / 8] >> offset) & ((1 << take) - 1);
     value |= part << done;
     done += take;
   }

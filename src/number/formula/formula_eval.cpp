@@ -50,7 +50,7 @@ int64_t float_to_integer(Scalar to, double value) {
 
 double integer_to_float(Scalar from, Scalar to, int64_t value) {
   if (from == Scalar::u64) {
-    const auto plain = static_cast<uint64_t>(value);
+    const uint64_t plain = value;
     if (to == Scalar::f32) return static_cast<float>(plain);
     return round_to_scalar(to, plain);
   }
@@ -177,8 +177,8 @@ bool integer_less(Scalar type, int64_t a, int64_t b) {
 }
 
 int64_t eval_integer(ScalarOp op, Scalar type, int64_t a, int64_t b) {
-  const auto x = static_cast<uint64_t>(a);
-  const auto y = static_cast<uint64_t>(b);
+  const uint64_t x = a;
+  const uint64_t y = b;
   switch (op) {
     case ScalarOp::add_:
       return x + y;
@@ -263,7 +263,7 @@ ScalarValue eval_scalar_op(const ScalarNode& node, Scalar operand_type, ScalarVa
     case ScalarOp::exponent_:
       return {0, exponent_of(operand_type, a.real)};
     case ScalarOp::ldexp_: {
-      const auto clamped = static_cast<int>(std::clamp<int64_t>(b.integer, -5000, 5000));
+      const int clamped = std::clamp<int64_t>(b.integer, -5000, 5000);
       const double value = std::ldexp(a.real, clamped);
       // From f32 the double holds the scaled value exactly unless it is far below every f32, so one rounding happens.
       return {wide ? value : round_to_scalar(node.type, value), 0};

@@ -54,7 +54,7 @@ class FormulaParser {
     throw error_at(here(), message, hint);
   }
   Place here() const {
-    const auto begin = static_cast<uint32_t>(std::min(at_, source_->text.size()));
+    const uint32_t begin = std::min(at_, source_->text.size());
     return {source_, begin, static_cast<uint32_t>(std::min<size_t>(begin + 1, source_->text.size()))};
   }
   char peek() const { return at_ < source_->text.size() ? source_->text[at_] : '\0'; }

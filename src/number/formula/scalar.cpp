@@ -66,7 +66,7 @@ std::optional<Scalar> scalar_from_name(std::string_view name) {
 
 uint16_t f32_to_f16(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
-  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
+  const uint16_t sign = (bits >> 16) & 0x8000u;
   const uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) {  // NaN: keep the upper payload bits, make it quiet
     return sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu);
@@ -74,7 +74,7 @@ uint16_t f32_to_f16(float x) {
   if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and above round to Inf
   if (magnitude < 0x38800000u) {                                               // below 2^-14: subnormal
     if (magnitude < 0x33000000u) return sign;                                  // below 2^-25
-    const auto exponent = static_cast<int>(magnitude >> 23);
+    const int exponent = magnitude >> 23;
     const uint32_t fraction = (magnitude & 0x7fffffu) | 0x800000u;
     const int shift = 126 - exponent;  // 14 .. 24
     const uint32_t kept = fraction >> shift;

@@ -105,7 +105,7 @@ std::vector<float> straight_through_mask(const Format& f, std::span<const float>
       auto field = [&](int slot, int64_t index) { return reader.field(slot, index, row, column); };
       const double scale = s.scale ? evaluate_expression(f, *s.scale, i, field).real : 1;
       const double offset = s.offset ? evaluate_expression(f, *s.offset, i, field).real : 0;
-      const auto at = static_cast<size_t>(row * columns + column);
+      const size_t at = row * columns + column;
       const double u = scale != 0 ? (x[at] - offset) / scale : 0;
       const bool inside =
           u >= ends.low - kRounding * std::fabs(ends.low) && u <= ends.high + kRounding * std::fabs(ends.high);
@@ -133,7 +133,7 @@ std::vector<double> field_gradient(const Format& f, int field, std::span<const f
   std::vector<ScalarValue> inputs(fake->formula.inputs.size()), slope(1);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < columns; ++column) {
-      const auto at = static_cast<size_t>(row * columns + column);
+      const size_t at = row * columns + column;
       const std::vector<ScalarValue> i = {ScalarValue{0, column % f.block}};
       std::vector<int64_t> entries;
       inputs[0] = {x[at], 0};

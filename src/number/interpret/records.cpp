@@ -96,7 +96,7 @@ void Records::unpack(const uint8_t* record, Cell* cells) const {
       at[p.entry].whole |= static_cast<int64_t>(take_bits(record, p.bit, p.count) << p.value_bit);
     }
     for (int32_t i = 0; i < part.entries; ++i) {
-      const auto code = static_cast<uint64_t>(at[i].whole);
+      const uint64_t code = at[i].whole;
       if (part.values.empty()) {
         at[i] = cell_from_code(*part.type, code);
       } else {

@@ -1,5 +1,6 @@
 // Expressions of routines: numbers, names, operators, subscripts. Proved by tests/number/reader_test.cpp.
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "number/read/routine_builder.h"
 
 namespace lumen::read {
@@ -48,7 +49,7 @@ RoutineExpr RoutineBuilder::expression(const lang::Expr& e) {
     case lang::ExprKind::range:
       throw error_at(e.place, "a range has no value here", "ranges stand in loops and reductions");
   }
-  LUMEN_UNREACHABLE("expression kind {}", static_cast<int>(e.kind));
+  LUMEN_UNREACHABLE("expression kind {}", ordinal(e.kind));
 }
 
 RoutineExpr RoutineBuilder::number(const lang::Expr& e) {
@@ -182,7 +183,7 @@ RoutineExpr RoutineBuilder::subscript(const lang::Expr& e) {
 }
 
 int64_t RoutineBuilder::array_length(const Array& a) const {
-  const auto slot = static_cast<size_t>(a.slot);
+  const size_t slot = a.slot;
   switch (a.kind) {
     case Array::Kind::local:
       return routine_.variables.empty() ? 0 : routine_.variables[slot].extent;
@@ -223,7 +224,7 @@ RoutineExpr RoutineBuilder::index_into(const Array& a, RoutineExpr index, const 
 }
 
 RoutineExpr RoutineBuilder::read_array(const Array& a, RoutineExpr index, const Place& place) {
-  const auto slot = static_cast<size_t>(a.slot);
+  const size_t slot = a.slot;
   RoutineExpr e{RoutineExpr::Kind::element, Scalar::f32};
   switch (a.kind) {
     case Array::Kind::local:
@@ -254,7 +255,7 @@ RoutineExpr RoutineBuilder::read_array(const Array& a, RoutineExpr index, const 
         throw error_at(
             place,
             fmt::format("field '{}' of a {} cannot be read by the fit of a {}", field.name,
-                        kLevelNames[static_cast<size_t>(field.level)], kLevelNames[static_cast<size_t>(level_)]),
+                        kLevelNames[ordinal(field.level)], kLevelNames[ordinal(level_)]),
             "a fit sees fields of its own level and of the tensor; the block's fit sees all");
       }
       e.kind = RoutineExpr::Kind::field;

@@ -163,7 +163,7 @@ void RoutineBuilder::assign_to(const lang::Expr& target, RoutineExpr value, cons
   }
   RoutineExpr index = indexed ? expression(*target.args[1]) : integer_constant(0);
   const Place& index_place = indexed ? target.args[1]->place : target.place;
-  const auto slot = static_cast<size_t>(array.slot);
+  const size_t slot = array.slot;
   RoutineStmt s{RoutineStmt::Kind::set_element};
   s.slot = array.slot;
   if (array.kind == Array::Kind::local) {

@@ -185,7 +185,7 @@ void mark_places(const lang::FieldDecl& d, const Field& field, std::vector<bool>
     for (int64_t i = piece.first; i < piece.first + piece.count; ++i) {
       const int64_t bit = piece.bit_of(i);
       for (int k = 0; k < piece.bits; ++k) {
-        const auto at = static_cast<size_t>(bit + k);
+        const size_t at = bit + k;
         if (used[at]) {
           throw error_at(
               d.place,

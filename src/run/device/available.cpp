@@ -115,7 +115,7 @@ void within_process_limits(HostRoom& room) {
   const auto below = [&](auto resource, int64_t used) {
     rlimit limit{};
     if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-    const auto most = static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, kUnknown));
+    const int64_t most = std::min<rlim_t>(limit.rlim_cur, kUnknown);
     lower(room, most, most - used, "a limit of the process (ulimit)");
   };
   below(RLIMIT_AS, own_pages(0));

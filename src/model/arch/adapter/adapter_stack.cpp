@@ -30,7 +30,7 @@ std::optional<int64_t> matrix_number(const std::string& pattern, const std::stri
 
 Weight matrix_of(const Weight& w, int64_t number) {
   const graph::Shape shape(w.type.shape.begin() + 1, w.type.shape.end());
-  const auto count = static_cast<size_t>(graph::elements(shape).number());
+  const size_t count = graph::elements(shape).number();
   return f32_weight(shape, w.f32().subspan(number * count, count));
 }
 

@@ -34,7 +34,7 @@ class OneWeight {
   }
 
   std::vector<float> run(ValueId result) {
-    const auto count = static_cast<size_t>(graph::elements(build_.type(result).shape).number());
+    const size_t count = graph::elements(build_.type(result).shape).number();
     graph_.results = {result};
     graph_.result_names = {kResult};
     const auto program = engine_.compile(graph_, options_);
@@ -97,7 +97,7 @@ std::vector<float> magnitude_gain(run::Engine& engine, const Parameter& p, const
 
 Weight rows_scaled(const Weight& w, std::span<const float> by) {
   std::vector<float> values(w.f32().begin(), w.f32().end());
-  const auto columns = static_cast<size_t>(w.columns());
+  const size_t columns = w.columns();
   for (size_t i = 0; i < values.size(); ++i) values[i] *= by[i / columns];
   return f32_weight(w.type.shape, values);
 }

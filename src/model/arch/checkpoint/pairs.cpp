@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/ordinal.h"
 
 namespace lumen::model {
 namespace {
@@ -38,7 +39,7 @@ void move_rows(Weight& w, SourceOf source) {
   }
   const BlobLayout layout = blob_layout(f, rows, w.columns());
   move_section(layout.section[0], layout.row_stride);
-  if (f.row_bytes > 0) move_section(layout.section[static_cast<int>(Level::row)], f.row_bytes);
+  if (f.row_bytes > 0) move_section(layout.section[ordinal(Level::row)], f.row_bytes);
   w.bytes = std::move(moved).bytes();
 }
 

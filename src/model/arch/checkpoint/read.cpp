@@ -57,7 +57,7 @@ Weight weight_of(const FormatLibrary& formats, const StoredTensor& tensor, const
     }
     w.type.element = {Scalar::f32, format};
   }
-  const auto size = static_cast<size_t>(graph::byte_size(w.type));
+  const size_t size = graph::byte_size(w.type);
   if (tensor.is_blob() && tensor.data.size() == size) {
     w.bytes = Bytes(tensor.data, opened);  // where it lies in the file
   } else {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/ordinal.h"
 #include "number/codec/codec.h"
 
 namespace lumen::model {
@@ -23,7 +24,7 @@ std::vector<RowSection> row_sections(const graph::Element& element, int64_t rows
   }
   const BlobLayout layout = blob_layout(f, rows, columns);
   std::vector<RowSection> out = {{layout.section[0], layout.row_stride}};
-  if (f.row_bytes > 0) out.push_back({layout.section[static_cast<int>(Level::row)], f.row_bytes});
+  if (f.row_bytes > 0) out.push_back({layout.section[ordinal(Level::row)], f.row_bytes});
   return out;
 }
 
@@ -99,7 +100,7 @@ Weight transposed(const Weight& w) {
       !w.is_f32() && (is_plain(*w.type.element.format, Scalar::f16) || is_plain(*w.type.element.format, Scalar::bf16));
   if (!w.is_f32() && !is_short)
     throw user_error("a weight in format '{}' cannot be transposed", w.type.element.format->name);
-  const auto size = static_cast<int64_t>(is_short ? 2 : 4);
+  const int64_t size = is_short ? 2 : 4;
   Weight out;
   out.type = w.type;
   std::swap(out.type.shape[axes - 2], out.type.shape[axes - 1]);

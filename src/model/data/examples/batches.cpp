@@ -26,7 +26,7 @@ class Windows final : public Batches {
       : data_(std::move(data)), seed_(seed), rows_(rows), length_(length), accumulate_(accumulate) {}
 
   Batch training(int64_t step, int64_t part) const override {
-    const auto index = static_cast<uint64_t>(step * accumulate_ + part);
+    const uint64_t index = step * accumulate_ + part;
     return batch_of(random_batch(data_->train(), seed_, index, rows_, length_), rows_, length_);
   }
 

@@ -144,7 +144,7 @@ uint64_t ExampleBatches::learned_of(const Place& place) const {
 }
 
 Batch ExampleBatches::empty_batch(int64_t rows) const {
-  const auto size = static_cast<size_t>(rows * options_.length);
+  const size_t size = rows * options_.length;
   Batch batch;
   batch.rows = rows;
   batch.length = options_.length;
@@ -157,7 +157,7 @@ Batch ExampleBatches::empty_batch(int64_t rows) const {
 }
 
 void ExampleBatches::put(Batch& batch, int64_t row, const Place& place, float weight) const {
-  const auto first = static_cast<size_t>(row * options_.length);
+  const size_t first = row * options_.length;
   size_t at = 0;
   for (uint64_t i = place.part->plan.begins[place.row]; i < place.part->plan.begins[place.row + 1]; ++i) {
     const PlanItem& item = place.part->plan.items[i];
@@ -202,7 +202,7 @@ Batch ExampleBatches::validation(int64_t first, int64_t rows) const {
   LUMEN_CHECK(first >= 0 && rows >= 1 && first <= validation_rows() - rows);
   Batch batch = empty_batch(rows);
   for (int64_t i = 0; i < rows; ++i) {
-    auto at = static_cast<uint64_t>(first + i);
+    uint64_t at = first + i;
     size_t set = 0;
     while (at >= validation_.parts[set].plan.rows()) at -= validation_.parts[set++].plan.rows();
     put(batch, i, {&validation_.parts[set], at}, 1);

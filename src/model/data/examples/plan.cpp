@@ -52,7 +52,7 @@ class Planner {
   // The part of an example that a row holds; nothing to learn in it: length 0.
   PlanItem fitted(uint32_t index) const {
     const StoredExample& e = store_.examples()[index];
-    const auto length = static_cast<uint32_t>(std::min<int64_t>(e.length, longest_));
+    const uint32_t length = std::min<int64_t>(e.length, longest_);
     const uint32_t learned = learned_in(store_, e, 0, length);
     return {index, 0, learned == 0 ? 0 : length, learned};
   }
@@ -73,7 +73,7 @@ class Planner {
     const StoredExample& e = store_.examples()[index];
     if ((e.flags & StoredExample::kText) != 0) {
       for (uint32_t first = 0; first + 1 < e.length; first += options_.length) {
-        const auto length = static_cast<uint32_t>(std::min<int64_t>(e.length - first, longest_));
+        const uint32_t length = std::min<int64_t>(e.length - first, longest_);
         put({index, first, length, learned_in(store_, e, first, length)});
       }
       return;

@@ -40,7 +40,7 @@ int ColumnReader::Levels::next() {
   if (highest == 0) return 0;
   const uint32_t level = by_bits ? bits.next() : runs.next();
   if (level > static_cast<uint32_t>(highest)) throw user_error("level {} where {} is the highest", level, highest);
-  return static_cast<int>(level);
+  return level;
 }
 
 void ColumnReader::begin(const Chunk& chunk) {
@@ -134,7 +134,7 @@ void ColumnReader::load_page() {
   const PageHead head = read_head();
   if (head.packed < 0 || static_cast<uint64_t>(head.packed) > rest_.size())
     throw user_error("a page is longer than its column");
-  const std::string_view packed = rest_.substr(0, static_cast<size_t>(head.packed));
+  const std::string_view packed = rest_.substr(0, head.packed);
   rest_.remove_prefix(packed.size());
   if (head.kind == kIndexPage) return;
   if (head.kind != kDataPage && head.kind != kDictionaryPage && head.kind != kDataPage2)
@@ -148,7 +148,7 @@ void ColumnReader::load_page() {
       throw user_error("a page is damaged: its checksum is another");
   }
   if (head.kind == kDictionaryPage) return take_dictionary(head, packed);
-  const auto values = static_cast<uint64_t>(head.values);
+  const uint64_t values = head.values;
   if (values > values_left_) throw user_error("pages have more values than the footer counts");
   values_left_ -= values;
   page_left_ = values;
@@ -173,7 +173,7 @@ std::string_view ColumnReader::unpacked(const PageHead& head, std::string_view p
 void ColumnReader::take_dictionary(const PageHead& head, std::string_view packed) {
   if (dictionary_) throw user_error("a second dictionary");
   if (head.encoding != 0 && head.encoding != 2) throw user_error("a dictionary in encoding {}", head.encoding);
-  const std::string_view page = unpacked(head, packed, static_cast<size_t>(head.unpacked), dictionary_page_);
+  const std::string_view page = unpacked(head, packed, head.unpacked, dictionary_page_);
   dictionary_ = std::make_unique<Dictionary>(leaf_, page, static_cast<uint64_t>(head.values));
   held_.change(0, dictionary_->held());
 }
@@ -181,7 +181,7 @@ void ColumnReader::take_dictionary(const PageHead& head, std::string_view packed
 ColumnReader::Levels ColumnReader::levels(int64_t encoding, int highest, std::string_view* page) {
   Levels out{.highest = highest, .runs = {}, .bits = {}};
   if (highest == 0) return out;
-  const int width = bits_for(static_cast<uint32_t>(highest));
+  const int width = bits_for(highest);
   uint64_t size = 0;
   if (encoding == kLevelRuns) {
     uint32_t length = 0;
@@ -190,7 +190,7 @@ ColumnReader::Levels ColumnReader::levels(int64_t encoding, int highest, std::st
     page->remove_prefix(sizeof length);
     size = length;
   } else if (encoding == kLevelBits) {
-    size = (page_left_ * static_cast<uint64_t>(width) + 7) / 8;  // the values of a page are fewer than 2^63
+    size = (page_left_ * width + 7) / 8;  // the values of a page are fewer than 2^63
     out.by_bits = true;
   } else {
     throw user_error("levels in encoding {}", encoding);
@@ -206,7 +206,7 @@ ColumnReader::Levels ColumnReader::levels(int64_t encoding, int highest, std::st
 }
 
 void ColumnReader::begin_page(const PageHead& head, std::string_view packed) {
-  std::string_view page = unpacked(head, packed, static_cast<size_t>(head.unpacked), page_);
+  std::string_view page = unpacked(head, packed, head.unpacked, page_);
   repetitions_ = levels(head.repetition_encoding, leaf_.repetition, &page);
   definitions_ = levels(head.definition_encoding, leaf_.definition, &page);
   values_ = read_values(head.encoding, leaf_, page, dictionary_.get());
@@ -220,12 +220,12 @@ void ColumnReader::begin_page_2(const PageHead& head, std::string_view packed) {
   const auto first = static_cast<size_t>(head.repetition_bytes), both = static_cast<size_t>(levels);
   const auto of = [](std::string_view bytes, int highest) {
     Levels out{.highest = highest, .runs = {}, .bits = {}};
-    if (highest > 0) out.runs = HybridReader(bytes, bits_for(static_cast<uint32_t>(highest)));
+    if (highest > 0) out.runs = HybridReader(bytes, bits_for(highest));
     return out;
   };
   repetitions_ = of(packed.substr(0, first), leaf_.repetition);
   definitions_ = of(packed.substr(first, both - first), leaf_.definition);
-  const size_t size = static_cast<size_t>(head.unpacked) - both;
+  const size_t size = head.unpacked - both;
   // Where nothing but nulls is there, some writers pack nothing.
   const std::string_view values = packed.substr(both);
   const std::string_view page = size == 0 ? std::string_view() : unpacked(head, values, size, page_);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/ordinal.h"
 #include "model/data/parquet/thrift.h"
 #include "model/text/unicode/unicode.h"
 
@@ -130,12 +131,12 @@ class SchemaReader {
 
   Node node(const std::string& above, int definition, int repetition, int depth) {
     const Element& line = take();
-    if (line.repetition == static_cast<int>(Repetition::repeated)) {
+    if (line.repetition == ordinal(Repetition::repeated)) {
       Node out = list_node(line, definition, repetition);
       out.children.push_back(body(line, above, definition + 1, repetition + 1, depth));
       return closed(std::move(out));
     }
-    return body(line, above, definition + (line.repetition == static_cast<int>(Repetition::optional)), repetition,
+    return body(line, above, definition + (line.repetition == ordinal(Repetition::optional)), repetition,
                 depth);
   }
 
@@ -149,7 +150,7 @@ class SchemaReader {
   }
 
   Node closed(Node node) const {
-    node.end = static_cast<uint32_t>(out_.leaves.size());
+    node.end = out_.leaves.size();
     if (node.end == node.first) throw user_error("column '{}' has no columns below it", node.name);
     return node;
   }
@@ -160,7 +161,7 @@ class SchemaReader {
     if (depth > kDeepest) throw user_error("column '{}': the schema is nested too deep", line.name);
     if (line.type && line.children == 0) return leaf(line, above, definition, repetition);
     if (line.is_list && line.children == 1 && at_ < lines_.size() &&
-        lines_[at_].repetition == static_cast<int>(Repetition::repeated)) {
+        lines_[at_].repetition == ordinal(Repetition::repeated)) {
       const std::string path = below(above, line);
       Node out = list_node(line, definition, repetition);
       const Element& repeated = take();
@@ -190,7 +191,7 @@ class SchemaReader {
   }
 
   Node leaf(const Element& line, const std::string& above, int definition, int repetition) {
-    if (*line.type < 0 || *line.type > static_cast<int>(Physical::fixed))
+    if (*line.type < 0 || *line.type > ordinal(Physical::fixed))
       throw user_error("column '{}' is of no type that there is", line.name);
     std::string path = below(above, line);
     if (path.size() > kLongestName) throw user_error("a column whose name takes more than {} bytes", kLongestName);
@@ -200,12 +201,12 @@ class SchemaReader {
               .repetition = repetition};
     if (leaf.type == Physical::fixed) {
       if (line.length < 1 || line.length > INT32_MAX) throw user_error("column '{}': values of no length", line.name);
-      leaf.length = static_cast<uint32_t>(line.length);
+      leaf.length = line.length;
     }
     if (line.is_decimal) {
       if (line.scale < 0 || line.scale > 300) throw user_error("column '{}': decimals of no scale", line.name);
       leaf.meaning = Meaning::decimal;
-      leaf.scale = static_cast<int>(line.scale);
+      leaf.scale = line.scale;
     } else if (line.is_text) {
       leaf.meaning = Meaning::text;
     } else if (line.is_natural) {
@@ -213,7 +214,7 @@ class SchemaReader {
     } else if (line.is_half && leaf.type == Physical::fixed && leaf.length == 2) {
       leaf.meaning = Meaning::half;
     }
-    const auto index = static_cast<uint32_t>(out_.leaves.size());
+    const uint32_t index = out_.leaves.size();
     if (index == kMostColumns) throw user_error("more than {} columns", kMostColumns);
     out_.leaves.push_back(std::move(leaf));
     return {.kind = Node::Kind::leaf,
@@ -230,7 +231,7 @@ class SchemaReader {
 
 uint64_t natural(int64_t value) {
   if (value < 0) throw user_error("the footer is damaged: a size below zero");
-  return static_cast<uint64_t>(value);
+  return value;
 }
 
 // Reads what the footer says of one column in one group of rows.
@@ -273,7 +274,7 @@ struct ChunkReader {
     });
     const std::string& name = leaves[index].name;
     if (!type || !codec || !values || !size || !data) throw user_error("column '{}': the footer lacks a part", name);
-    if (*type != static_cast<int>(leaves[index].type))
+    if (*type != ordinal(leaves[index].type))
       throw user_error("column '{}' is of another type than the schema says", name);
     // Some writers say 0 where there is no dictionary.
     const uint64_t first = dictionary && *dictionary > 0 && *dictionary < *data ? *dictionary : *data;

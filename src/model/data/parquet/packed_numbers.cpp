@@ -67,7 +67,7 @@ void HybridReader::begin_run() {
     bit_ = uint64_t{at_} * 8;
     at_ += std::min(bytes, there);
   } else {
-    const auto bytes = static_cast<size_t>((width_ + 7) / 8);
+    const size_t bytes = (width_ + 7) / 8;
     if (bytes > bytes_.size() - at_) throw too_short();
     value_ = 0;
     std::memcpy(&value_, bytes_.data() + at_, bytes);

@@ -291,7 +291,7 @@ std::unique_ptr<ValueReader> read_values(int64_t encoding, const Leaf& leaf, std
 }
 
 bool to_json(const Leaf& leaf, const Value& value, ordered_json* out) {
-  const auto integer = static_cast<int64_t>(value.bits);
+  const int64_t integer = value.bits;
   switch (leaf.type) {
     case Physical::boolean:
       *out = value.bits != 0;

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/ordinal.h"
 
 namespace lumen::model {
 namespace {
@@ -62,14 +63,14 @@ std::string StopTexts::finish() {
 
 std::string_view reason_name(EndReason reason) {
   constexpr std::string_view kNames[] = {"end", "stop", "grammar", "limit", "context", "interrupted"};
-  return kNames[static_cast<size_t>(reason)];
+  return kNames[ordinal(reason)];
 }
 
 std::vector<TokenId> never_drawn(const Tokenizer& tokenizer, int64_t vocabulary, bool ignore_end) {
   const std::vector<TokenId> ends = tokenizer.end_of_generation();  // ascending
   std::vector<TokenId> out;
   for (int64_t i = 0; i < vocabulary; ++i) {
-    const auto id = static_cast<TokenId>(i);
+    const TokenId id = i;
     const bool is_end = std::binary_search(ends.begin(), ends.end(), id);
     if (is_end ? ignore_end : !tokenizer.has(id)) out.push_back(id);
   }

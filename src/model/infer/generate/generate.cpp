@@ -37,7 +37,7 @@ Generator::Generator(const LoadedModel& loaded, SessionOptions session, SamplerO
 
 // Drops tokens behind the first `keep`, until `wanted` more fit; the rest is to be read again.
 void Generator::make_room(size_t wanted) {
-  const auto context = static_cast<size_t>(session_.context());
+  const size_t context = session_.context();
   size_t keep = std::min(tokens_.size(), static_cast<size_t>(std::max<int64_t>(0, options_.keep)));
   if (keep + wanted >= context) keep = 0;
   // Half of what may go, so that room is not to be made for each token.
@@ -67,7 +67,7 @@ std::span<const float> Generator::feed(std::span<const TokenId> tokens) {
 // Appends one token and gives the logits behind it: read before, where the draft had it right; else read now, together
 // with what the draft proposes next.
 std::span<const float> Generator::advance(TokenId id, int64_t wanted, Result* counts) {
-  const auto vocab = static_cast<size_t>(session_.vocabulary());
+  const size_t vocab = session_.vocabulary();
   const size_t at = tokens_.size();
   if (at < ahead_.size() && ahead_[at] == id) {
     tokens_.push_back(id);

@@ -227,7 +227,7 @@ ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std
   plan.limits.texts = std::min<int64_t>(options.parallel, requests.size());
   if (plan.session.context == 0) {
     std::sort(own.rbegin(), own.rend());
-    const auto count = static_cast<size_t>(plan.limits.texts);
+    const size_t count = plan.limits.texts;
     const int64_t all = *std::max_element(pages.begin(), pages.end()) +
                         std::accumulate(own.begin(), own.begin() + count, int64_t{0}) -
                         own[0];

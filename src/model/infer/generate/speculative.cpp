@@ -14,7 +14,7 @@ std::vector<TokenId> LookUpDraft::propose(std::span<const TokenId> text, int64_t
     for (int64_t at = size - n - 1; at >= 0; --at) {  // the latest occurrence
       if (!std::equal(tail.begin(), tail.end(), text.begin() + at)) continue;
       const auto follows = text.subspan(at + n);
-      const auto count = static_cast<int64_t>(std::min<size_t>(follows.size(), most));
+      const int64_t count = std::min<size_t>(follows.size(), most);
       return {follows.begin(), follows.begin() + count};
     }
   }

@@ -103,7 +103,7 @@ std::vector<std::vector<float>> Embedder::embed(std::span<const TokenId> tokens,
   std::copy(tokens.begin(), tokens.end(), ids.begin());
   w.in->upload(ids.data(), w.in->bytes());
   w.program->run();
-  const auto width = static_cast<size_t>(size_);
+  const size_t width = size_;
   std::vector<float> all(ids.size() * width);
   w.program->result(kResult)->download(all.data(), all.size() * sizeof(float));
   require_finite(loaded_, std::span<const float>(all).first(tokens.size() * width), "hidden states");

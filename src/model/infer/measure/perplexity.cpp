@@ -85,7 +85,7 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
     result.windows = w + rows;
     if (progress) progress(result.windows, windows, std::exp(sum / result.tokens));
   }
-  const auto n = static_cast<double>(result.tokens);
+  const double n = result.tokens;
   result.nats = sum / n;
   result.value = std::exp(result.nats);
   const double variance = std::max(0.0, squares / n - result.nats * result.nats);

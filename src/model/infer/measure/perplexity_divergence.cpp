@@ -32,7 +32,7 @@ void each_row(const LogitsSource& source, const std::vector<TokenId>& text, cons
   *header = {{}, source.vocabulary, length, options.full ? 0 : length / 2, windows};
   std::memcpy(header->magic, kMagic, sizeof kMagic);
   begin();
-  const auto vocab = static_cast<size_t>(header->vocab);
+  const size_t vocab = header->vocab;
   std::vector<float> logits(length * vocab);
   std::vector<double> logs(vocab);
   for (int64_t w = 0; w < windows; ++w) {
@@ -178,14 +178,14 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& tex
         }
         all.push_back(kl);
         same += top == recorded_top ? 1 : 0;
-        const auto n = static_cast<size_t>(next);
+        const size_t n = next;
         const double change = std::exp(logs[n]) - std::exp(recorded(n));
         changes += change * change;
         mine -= logs[n];
         theirs -= recorded(n);
       },
       progress);
-  const auto count = static_cast<double>(all.size());
+  const double count = all.size();
   out.tokens = all.size();
   double squares = 0;
   for (const double x : all) {

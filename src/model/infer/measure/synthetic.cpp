@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/ordinal.h"
 #include "model/compress/quantize.h"
 #include "model/data/examples/dataset.h"
 #include "number/codec/pattern.h"
@@ -115,7 +116,7 @@ void add_synthetic_tokenizer(Model& model) {
   LUMEN_CHECK(kinds.size() == tokens.size());
   while (std::ssize(tokens) < size) {
     tokens.push_back(fmt::format("<|unused {}|>", tokens.size()));
-    kinds.push_back(static_cast<int32_t>(TokenKind::unused));
+    kinds.push_back(ordinal(TokenKind::unused));
   }
   model.metadata.set("tokenizer.ggml.tokens", GgufArray(std::move(tokens)));
   model.metadata.set("tokenizer.ggml.token_type", GgufArray(std::move(kinds)));

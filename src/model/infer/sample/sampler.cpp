@@ -95,7 +95,7 @@ void Sampler::penalise_repetitions(std::vector<Candidate>& candidates) const {
   const auto breaks = [&](TokenId id) {
     return std::find(o.dry_breakers.begin(), o.dry_breakers.end(), id) != o.dry_breakers.end();
   };
-  const auto stop = static_cast<size_t>(std::find_if(back.begin(), back.end(), breaks) - back.begin());
+  const size_t stop = std::find_if(back.begin(), back.end(), breaks) - back.begin();
   if (stop == 0) return;
   std::vector<size_t> same(last, 0);  // how much of the latest text stands at this distance back, too
   size_t left = 0, right = 0;
@@ -215,7 +215,7 @@ TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
   if (!filter || wanted == 0 || !best_allowed(candidates, *filter, wanted)) {
     const std::vector<bool>* allowed = filter ? &filter->all() : nullptr;
     std::erase_if(candidates, [&](const Candidate& c) {
-      const auto i = static_cast<size_t>(c.id);
+      const size_t i = c.id;
       return c.logit == kNever || (allowed && (i >= allowed->size() || !(*allowed)[i]));
     });
   }

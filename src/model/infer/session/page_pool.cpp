@@ -73,7 +73,7 @@ void PageTable::forget(PagePool& pool, int64_t length) {
 }
 
 void PageTable::shorten(PagePool& pool, int64_t length) {
-  const auto keep = static_cast<size_t>((length + pool.page_size() - 1) / pool.page_size());
+  const size_t keep = (length + pool.page_size() - 1) / pool.page_size();
   for (; pages_.size() > keep; pages_.pop_back())
     if (pages_.back() != kGone) pool.drop(pages_.back());
 }
@@ -88,7 +88,7 @@ int64_t PageTable::kept(const PagePool& pool, int64_t length) const {
 
 void PageTable::share(PagePool& pool, const PageTable& from, int64_t length) {
   LUMEN_CHECK(pages_.empty());
-  const auto count = static_cast<size_t>((length + pool.page_size() - 1) / pool.page_size());
+  const size_t count = (length + pool.page_size() - 1) / pool.page_size();
   pages_.assign(from.pages_.begin(), from.pages_.begin() + count);
   for (const int32_t page : pages_)
     if (page != kGone) pool.hold(page);

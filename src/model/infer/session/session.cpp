@@ -39,7 +39,7 @@ Weight beside(std::span<const Weight* const> parts, std::span<const double> scal
 Weight below(std::span<const Weight* const> parts) {
   graph::Shape shape = parts[0]->type.shape;
   const bool stacked = shape.size() == 3;
-  const auto count = static_cast<size_t>(stacked ? shape[0].number() : 1);
+  const size_t count = stacked ? shape[0].number() : 1;
   int64_t rows = 0;
   for (const Weight* p : parts) rows += p->type.shape[stacked ? 1 : 0].number();
   shape[stacked ? 1 : 0] = graph::Dim(rows);
@@ -273,10 +273,10 @@ void Session::run(const Width& width, std::span<const TokenId> tokens) {
   std::vector<int32_t> rows(width.rows, tokens.size() - 1);
   for (size_t i = 0; width.rows > 1 && i < tokens.size(); ++i) rows[i] = i;
   width.rows_in->upload(rows.data(), width.rows_in->bytes());
-  const auto position = static_cast<int32_t>(position_);
+  const int32_t position = position_;
   position_in_->upload(&position, sizeof position);
   if (near_) {
-    const auto place = static_cast<int32_t>(near_->put(position_, tokens.size(), width.tokens));
+    const int32_t place = near_->put(position_, tokens.size(), width.tokens);
     place_in_->upload(&place, sizeof place);
     near_positions_in_->upload(near_->positions().data(), near_positions_in_->bytes());
   }
@@ -329,7 +329,7 @@ std::span<const float> Session::feed(std::span<const TokenId> tokens) {
     tokens = tokens.subspan(count);
     last = &width;
   }
-  const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
+  const size_t vocab = loaded_.model().integer("vocab");
   logits_.resize(vocab);
   last->program->result(kResult)->download(logits_.data(), vocab * sizeof(float));
   require_finite(loaded_, logits_, "logits");
@@ -341,7 +341,7 @@ std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
   check_tokens(loaded_.model(), tokens);
   check_room(tokens.size());
   read_again();
-  const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
+  const size_t vocab = loaded_.model().integer("vocab");
   std::vector<float> all;
   while (!tokens.empty()) {
     // A few widths, so that few are compiled; one by one where the context ends.

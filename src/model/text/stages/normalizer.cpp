@@ -142,7 +142,7 @@ std::string map_graphemes(const CharacterMap& map, std::string_view text) {
     for (size_t at = 0; at < run.size();) {
       char32_t c;
       const size_t n = utf8_char(run, at, &c);
-      const auto code = static_cast<utf8proc_int32_t>(c);
+      const utf8proc_int32_t code = c;
       if (before >= 0 && utf8proc_grapheme_break_stateful(before, code, &state) != 0) {
         grapheme(run.substr(begin, at - begin));
         begin = at;

@@ -37,11 +37,11 @@ RanksRow read_ranks_row(const Toml& row) {
   out.bos = row.text("bos", "");
   const std::string more = row.text("more", "");
   int64_t number = row.integer("from", 0);
-  const int64_t count = row.integer("count", static_cast<int64_t>(out.specials.size()));
+  const int64_t count = row.integer("count", out.specials.size());
   const size_t hole = more.find("{}");
-  if (count > kMostSpecials || (count > static_cast<int64_t>(out.specials.size()) && hole == std::string::npos))
+  if (count > kMostSpecials || (count > std::ssize(out.specials) && hole == std::string::npos))
     throw error_at(row.place("count"), "no names for so many control tokens");
-  while (static_cast<int64_t>(out.specials.size()) < count)
+  while (std::ssize(out.specials) < count)
     out.specials.push_back(more.substr(0, hole) + std::to_string(number++) + more.substr(hole + 2));
   return out;
 }

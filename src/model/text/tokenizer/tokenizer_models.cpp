@@ -109,7 +109,7 @@ std::unique_ptr<const WordModel> scored_pairs(TokenizerParts& p) {
   TokenMap tokens = model_tokens(p), symbols = tokens;
   // Characters that occur in pieces but are none themselves take part in merges all the same.
   std::vector<std::pair<char32_t, TokenId>> more;
-  auto next = static_cast<TokenId>(p.tokens.size());
+  TokenId next = p.tokens.size();
   for (size_t id = 0; id < p.tokens.size(); ++id) {
     if (!in_model(p, id)) continue;
     const std::string_view text = p.tokens[id];
@@ -139,7 +139,7 @@ std::unique_ptr<const WordModel> scored_pairs(TokenizerParts& p) {
   std::vector<Cut> cuts;
   std::vector<std::string_view> texts;
   std::vector<TokenId> lefts, rights;
-  const auto count = static_cast<TokenId>(p.tokens.size());
+  const TokenId count = p.tokens.size();
   const auto settle = [&] {
     lefts.resize(cuts.size());
     symbols.find_all(texts, lefts);

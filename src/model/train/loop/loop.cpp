@@ -26,7 +26,7 @@ constexpr int64_t kQuickWindows = 64;  // of evaluations on the way
 constexpr const char* kTensorboardName = "tensorboard";
 
 std::string size_text(int64_t bytes) {
-  const auto size = static_cast<double>(bytes);
+  const double size = bytes;
   return bytes >= 1 << 30 ? fmt::format("{:.2f} GiB", size / (1 << 30)) : fmt::format("{:.0f} MiB", size / (1 << 20));
 }
 

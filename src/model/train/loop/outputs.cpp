@@ -107,14 +107,14 @@ void check_hf(const Model& model, const Recipe& recipe) {
 
 double count_of(const Model& model) {
   double count = 0;
-  for (const Parameter& p : model.parameters) count += static_cast<double>(p.count());
+  for (const Parameter& p : model.parameters) count += p.count();
   return count;
 }
 
 double adapter_count(const Model& model, const Recipe& recipe) {
   double count = 0;
   const Method method(model, recipe, {});
-  for (const Parameter& p : method.trained()) count += static_cast<double>(p.count());
+  for (const Parameter& p : method.trained()) count += p.count();
   return count;
 }
 
@@ -284,7 +284,7 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
   const double weights = recipe.adapter.trains() ? adapter_count(model, recipe) : count_of(model);
   const double checkpoint = weights * (param_scalar(recipe.param_type) == Scalar::f32 ? 12 : 10);
   double saves = 1;
-  if (recipe.save_every > 0) saves += static_cast<double>(recipe.schedule.steps / recipe.save_every);
+  if (recipe.save_every > 0) saves += recipe.schedule.steps / recipe.save_every;
   // With a limit the oldest goes when the newest has proved good: one more than the limit at a time.
   if (recipe.keep > 0) saves = std::min(saves, std::max(1.0, static_cast<double>(recipe.keep + 1 - kept)));
   const bool merges = recipe.ship.ships() || !recipe.merge.empty();
@@ -293,7 +293,7 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
                          (recipe.optimizer.ema_decay > 0 ? 1 : 0));
   struct statvfs disk{};
   if (::statvfs(folder.c_str(), &disk) != 0) return;  // a file system that does not tell
-  const double room = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
+  const double room = disk.f_bavail * static_cast<double>(disk.f_frsize);
   if (checkpoint * saves + models <= room) return;
   throw Error(
       Exit::user,
@@ -340,7 +340,7 @@ std::vector<std::string> write_outputs(run::Engine& engine, Trainer& trainer, co
   if (!recipe.quantize.empty()) {
     Model rounded = trainer.rounded();
     set_record(rounded.metadata, record_of(provenance_of(trainer, rounded)));
-    write_gguf(rounded, folder / kRounded, static_cast<int>(recipe.file_type));
+    write_gguf(rounded, folder / kRounded, recipe.file_type);
     lines.push_back(fmt::format("{} (the recipe's formats)", (folder / kRounded).string()));
   }
   if (trainer.has_average()) {

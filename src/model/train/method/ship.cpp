@@ -154,7 +154,7 @@ Weight shipped_weight(run::Engine& engine, const Parameter& p, const Weight& bas
   const auto magnitudes = values.find(graph::group_magnitude(p.name));
   const auto magnitude = [&](size_t group) { return magnitudes == values.end() ? 1.0F : magnitudes->second[group]; };
   if (magnitudes != values.end()) {
-    const auto block = static_cast<size_t>(format->block);
+    const size_t block = format->block;
     for (size_t i = 0; i < sum.size(); ++i) sum[i] *= magnitude(i / block);
   }
   std::map<int, std::vector<float>> fields;

@@ -22,7 +22,7 @@ std::vector<float> answer_logp(const Batch& batch, const std::vector<float>& los
   std::vector<float> out;
   for (int64_t r = 0; r < batch.rows; ++r) {
     double sum = 0;
-    for (auto i = static_cast<size_t>(r * batch.length); i < static_cast<size_t>((r + 1) * batch.length); ++i)
+    for (size_t i = r * batch.length; i < static_cast<size_t>((r + 1) * batch.length); ++i)
       if (counts(batch, i)) sum -= losses[i];
     out.push_back(static_cast<float>(sum));
   }
@@ -41,9 +41,9 @@ Batch mismatched(const Batch& batch) {
     const int64_t other = (r + 1) % batch.rows;
     int64_t to = first(r);
     for (int64_t from = first(other); from < batch.length && to < batch.length; ++from, ++to) {
-      const auto source = static_cast<size_t>(other * batch.length + from);
+      const size_t source = other * batch.length + from;
       if (!counts(batch, source)) break;
-      const auto place = static_cast<size_t>(r * batch.length + to);
+      const size_t place = r * batch.length + to;
       out.targets[place] = batch.targets[source];
       out.weights[place] = 1;
       if (to + 1 < batch.length) out.tokens[place + 1] = batch.targets[source];

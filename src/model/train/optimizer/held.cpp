@@ -32,7 +32,7 @@ Graph hold(Graph g, const Holding& held, std::map<std::string, ValueId>* values)
   std::vector<ValueId> inputs;
   for (const std::string& name : held.names)
     if (const ValueId v = g.find_input(name); v >= 0) inputs.push_back(v);
-  const auto shift = static_cast<ValueId>(inputs.size());
+  const ValueId shift = inputs.size();
   if (shift == 0) return g;
   Graph out = g;
   out.nodes.clear();

@@ -24,7 +24,7 @@ std::optional<int64_t> number_after(const std::string& text, std::string_view pr
 }  // namespace
 
 double AdapterSettings::scale() const {
-  const auto ranks = static_cast<double>(rank);
+  const double ranks = rank;
   return alpha / (rs_lora ? std::sqrt(ranks) : ranks);
 }
 

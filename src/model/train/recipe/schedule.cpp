@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/ordinal.h"
 
 namespace lumen::model {
 
@@ -40,7 +41,7 @@ Shape schedule_shape(const std::string& name) {
 }
 
 const char* schedule_shape_name(Shape shape) {
-  return kShapes[static_cast<size_t>(shape)];
+  return kShapes[ordinal(shape)];
 }
 
 bool ends_at_floor(Shape shape) {
@@ -50,7 +51,7 @@ bool ends_at_floor(Shape shape) {
 double learning_rate(const Schedule& s, int64_t step) {
   if (step < s.warmup) return s.peak * (step + 1) / (s.warmup + 1);
   const int64_t last = s.decay_steps > 0 ? s.decay_steps : s.steps;
-  const auto span = static_cast<double>(std::max<int64_t>(1, last - s.warmup));
+  const double span = std::max<int64_t>(1, last - s.warmup);
   const double done = std::clamp((step - s.warmup) / span, 0.0, 1.0);
   const auto between = [&](double share) { return s.floor + share * (s.peak - s.floor); };
   switch (s.shape) {
@@ -59,7 +60,7 @@ double learning_rate(const Schedule& s, int64_t step) {
     case Shape::linear:
       return s.peak + (s.floor - s.peak) * done;
     case Shape::wsd: {
-      const auto falling = static_cast<double>(s.final_steps > 0 ? s.final_steps : std::max<int64_t>(1, last / 10));
+      const double falling = s.final_steps > 0 ? s.final_steps : std::max<int64_t>(1, last / 10);
       return between(std::clamp((last - step) / falling, 0.0, 1.0));
     }
     case Shape::inverse_sqrt: {

@@ -273,7 +273,7 @@ std::vector<RewrittenTensor> rewrite_base(run::Engine& engine, const Model& mode
     };
     const graph::LowRank* change = change_of(method, p.name);
     if (!change) return encode(w.f32());
-    const auto number = static_cast<uint32_t>(change - method.changes().data());
+    const uint32_t number = change - method.changes().data();
     Rewriting one(engine, p, *change, init, recipe.seed + (number << 12));
     AdapterPart& part = parts[p.name];
     Weight out = one.run(w, encode, &part);

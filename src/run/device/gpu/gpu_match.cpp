@@ -26,7 +26,7 @@ std::optional<Generation> generation_of(std::string_view name) {
   Generation g;
   const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), g.number);
   if (wrong != std::errc()) return std::nullopt;
-  const auto rest = static_cast<size_t>(name.data() + name.size() - end);
+  const size_t rest = name.data() + name.size() - end;
   if (rest > 1) return std::nullopt;
   if (rest == 1) g.letter = *end;
   return g;

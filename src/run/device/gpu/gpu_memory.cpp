@@ -65,7 +65,7 @@ Error GpuMemory::refusal(int64_t bytes) const {
 
 int GpuMemory::take(void** memory, int64_t bytes) {
   const GpuSymbols& gpu = context_->symbols();
-  const auto size = static_cast<size_t>(bytes);
+  const size_t size = bytes;
   return pool_ ? gpu.allocate_async(memory, size, context_->stream()) : gpu.allocate(memory, size);
 }
 

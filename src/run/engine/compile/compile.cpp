@@ -59,7 +59,7 @@ class Places {
     const graph::Slot& slot = memory_.slots[v];
     LUMEN_CHECK(slot.where != graph::Slot::Where::none, "value %{} is not in memory", v);
     if (slot.where == graph::Slot::Where::arena) return {Place::In::arena, slot.offset};
-    const auto owner = static_cast<size_t>(slot.owner);
+    const size_t owner = slot.owner;
     return {is_constant_[owner] ? Place::In::constant : Place::In::input, numbers_[owner]};
   }
 

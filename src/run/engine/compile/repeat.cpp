@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "graph/ir/text.h"
 #include "graph/match/access.h"
 #include "run/engine/program/tensor.h"
@@ -72,13 +73,13 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const std::vector<b
   }
   form.meaning = graph::print(alone);
   form.meaning +=
-      fmt::format("shape {} root {}\n", static_cast<int>(group.shape), group.root < 0 ? -1 : at.at(group.root));
+      fmt::format("shape {} root {}\n", ordinal(group.shape), group.root < 0 ? -1 : at.at(group.root));
   std::map<ValueId, size_t> storage;
   for (size_t i = 0; i < form.values.size(); ++i) {
     const Node& node = g[form.values[i]];
     const size_t shared = storage.try_emplace(storage_of(g, form.values[i]), i).first->second;
     const std::string format = node.type.element.format ? node.type.element.format->hash.hex() : "";
-    form.meaning += fmt::format("{} {} {} {}{}\n", i, static_cast<int>(node.op), shared, format,
+    form.meaning += fmt::format("{} {} {} {}{}\n", i, ordinal(node.op), shared, format,
                                 unwritten[form.values[i]] ? " unwritten" : "");
   }
   return form;

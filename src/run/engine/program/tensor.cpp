@@ -1,6 +1,7 @@
 #include "run/engine/program/tensor.h"
 
 #include "base/check.h"
+#include "base/ordinal.h"
 
 namespace lumen::run {
 
@@ -62,7 +63,7 @@ void DeviceTensor::copy_rows(int64_t from, int64_t to, int64_t count) {
   LUMEN_CHECK(f.tile_bytes == 0 && f.tensor_bytes == 0, "rows of {} do not stand alone", f.name);
   const BlobLayout layout = blob_layout(f, rows, columns);
   copy(0, layout.row_stride);
-  copy(layout.section[static_cast<size_t>(Level::row)], f.row_bytes);
+  copy(layout.section[ordinal(Level::row)], f.row_bytes);
 }
 
 }  // namespace lumen::run

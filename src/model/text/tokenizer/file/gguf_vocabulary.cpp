@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/ordinal.h"
 #include "model/text/stages/pretokenizers.h"
 
 namespace lumen::model {
@@ -41,7 +42,7 @@ void name_padding(std::vector<std::string>& tokens, const std::vector<int32_t>& 
   for (const std::string& t : tokens)
     if (t.starts_with(kPadding)) taken.insert(t);
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (!tokens[i].empty() || kinds[i] != static_cast<int32_t>(TokenKind::unused)) continue;
+    if (!tokens[i].empty() || kinds[i] != ordinal(TokenKind::unused)) continue;
     std::string number = std::to_string(i);
     while (taken.contains(fmt::format("{}{}]", kPadding, number))) number += '_';
     tokens[i] = fmt::format("{}{}]", kPadding, number);
@@ -53,13 +54,13 @@ void pad_vocabulary(GgufMetadata& m, int64_t size) {
   std::vector<std::string> tokens = m.texts(kTokens);
   const size_t before = tokens.size(), wanted = size;
   if (before >= wanted) return;
-  std::vector<int32_t> kinds(before, static_cast<int32_t>(TokenKind::normal));
+  std::vector<int32_t> kinds(before, ordinal(TokenKind::normal));
   if (m.has(kKinds)) {
     const std::vector<int64_t> given = m.integers(kKinds);
     if (given.size() != before) throw user_error("{}: {} token types for {} tokens", m.source, given.size(), before);
     kinds.assign(given.begin(), given.end());
   }
-  kinds.resize(wanted, static_cast<int32_t>(TokenKind::unused));
+  kinds.resize(wanted, ordinal(TokenKind::unused));
   tokens.resize(wanted);
   name_padding(tokens, kinds);
   m.set(kTokens, GgufArray(std::move(tokens)));

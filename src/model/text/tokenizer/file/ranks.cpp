@@ -67,7 +67,7 @@ std::vector<std::string> read_tokens(std::string_view text, const std::string& w
     std::string bytes = decode_base64(line->token, where);
     if (bytes.size() > kLongest)
       throw user_error("{}:{}: a token of {} bytes is too long", where, number, bytes.size());
-    const auto rank = static_cast<size_t>(line->rank);
+    const size_t rank = line->rank;
     if (rank >= tokens.size()) tokens.resize(rank + 1);
     if (!tokens[rank].empty()) throw user_error("{}:{}: two tokens have the rank {}", where, number, rank);
     tokens[rank] = std::move(bytes);

@@ -89,7 +89,7 @@ void read_piece(Message piece, const std::string& where, TokenizerParts& p) {
   while (piece.next()) {
     if (piece.number == 1) text = piece.text;
     if (piece.number == 2 && piece.wire == Message::Wire::fixed32) {
-      const auto bits = static_cast<uint32_t>(piece.value);
+      const uint32_t bits = piece.value;
       std::memcpy(&score, &bits, 4);
     }
     if (piece.number == 3) type = piece.integer();

@@ -133,8 +133,8 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   if (m.has(kWholeJson) && (!row || m.boolean(kWholeCounts, false))) {
     // The whole truth; what the other keys say counts all the same.
     auto whole = read_json_parts(m.text(kWholeJson), where + ": " + kWholeJson, {});
-    const auto count = static_cast<int64_t>(
-        std::max(whole->tokens.size(), m.has("tokenizer.ggml.tokens") ? m.texts("tokenizer.ggml.tokens").size() : 0));
+    const int64_t count = 
+        std::max(whole->tokens.size(), m.has("tokenizer.ggml.tokens") ? m.texts("tokenizer.ggml.tokens").size() : 0);
     if (m.has("tokenizer.ggml.bos_token_id")) whole->bos = read_id(m, "tokenizer.ggml.bos_token_id", *whole, count);
     if (m.has("tokenizer.ggml.eos_token_id")) whole->eos = read_id(m, "tokenizer.ggml.eos_token_id", *whole, count);
     whole->end_of_generation = ends_of_gguf(m, count);

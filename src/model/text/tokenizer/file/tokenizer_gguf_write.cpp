@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/ordinal.h"
 #include "model/file/gguf.h"
 #include "model/text/tokenizer/file/gguf_vocabulary.h"
 #include "model/text/tokenizer/tokenizer_parts.h"
@@ -103,7 +104,7 @@ void Tokenizer::to_gguf(GgufMetadata& m) const {
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (marked && p.kinds[i] == TokenKind::normal && !(tokens[i].starts_with('[') && tokens[i].ends_with(']')))
       tokens[i] = to_marked(tokens[i]);
-    types.push_back(static_cast<int32_t>(tokens[i].empty() ? TokenKind::unused : p.kinds[i]));
+    types.push_back(ordinal(tokens[i].empty() ? TokenKind::unused : p.kinds[i]));
   }
   name_padding(tokens, types);
   std::vector<std::string> merges;

@@ -27,7 +27,7 @@ uint64_t most_ids(size_t tokens) {
 }
 
 void put_token(std::string token, uint64_t id, const std::string& where, TokenizerParts& p) {
-  const auto n = static_cast<size_t>(id);
+  const size_t n = id;
   if (n >= p.tokens.size()) p.tokens.resize(n + 1);
   if (!p.tokens[n].empty() || p.no_text == static_cast<TokenId>(n))
     throw user_error("{}: '{}' and '{}' have the same id {}", where, p.tokens[n], token, n);
@@ -182,7 +182,7 @@ void join_added(const std::vector<AddedToken>& list, bool unique, const std::str
   const std::string place = where + ": added_tokens";
   size_t size = p.tokens.size();
   for (const AddedToken& token : list) {
-    const auto id = static_cast<size_t>(token.id);
+    const size_t id = token.id;
     // Ids may have gaps, but a short file shall not make a long table.
     if (id >= size + (1 << 18)) throw user_error("{}: id {} is out of range", place, token.id);
     size = std::max(size, id + 1);
