@@ -67,8 +67,8 @@ class KernelLowering {
         memory_(b_, target.kind == machine::Kind::gpu ? MemoryLowering::kLanesApart
                                                       : masks_of(features_, machine.getTargetTriple())),
         transcendentals_(k, module, target.kind == machine::Kind::cpu),
-        values_(static_cast<size_t>(k.value_count)),
-        buffers_(static_cast<size_t>(k.buffer_count)) {
+        values_(k.value_count),
+        buffers_(k.buffer_count) {
     if (target.kind == machine::Kind::gpu) {
       shape_ = launch_shape(k, target);
       has_products_ = contains_products(k.body);
@@ -106,14 +106,14 @@ class KernelLowering {
     auto* f = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
     f->setDoesNotThrow();
     if (target_.scalable) {  // the length is known: vectors of fixed lanes may use the whole register
-      const auto granules = static_cast<unsigned>(target_.vector_bits / kScalableGranule);
+      const unsigned granules = target_.vector_bits / kScalableGranule;
       f->addFnAttr(llvm::Attribute::getWithVScaleRangeArgs(context_, granules, granules));
     }
     return f;
   }
 
   Value* address_of(size_t param) {
-    if (grid_) return function_->getArg(static_cast<unsigned>(param));
+    if (grid_) return function_->getArg(param);
     Value* slot = b_.CreateConstGEP1_64(b_.getPtrTy(), function_->getArg(0), param);
     return b_.CreateLoad(b_.getPtrTy(), slot, k_.params[param].name);
   }
@@ -129,25 +129,25 @@ class KernelLowering {
       buffers_[i].align = k_.params[i].align;
       if (grid_) {  // alignments of what is read are found from it
         const llvm::Align align(static_cast<uint64_t>(k_.params[i].align));
-        function_->addParamAttr(static_cast<unsigned>(i), llvm::Attribute::getWithAlignment(context_, align));
+        function_->addParamAttr(i, llvm::Attribute::getWithAlignment(context_, align));
       }
       // What is read as constant may be read before a wait, unless that comes first.
       buffers_[i].constant = grid_ && !k_.aliased && !k_.params[i].written && (!early_ || k_.params[i].constant);
       if (k_.aliased) continue;
       std::vector<llvm::Metadata*> others = scopes;
-      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      others.erase(others.begin() + i);
       buffers_[i].scope = llvm::MDNode::get(context_, {scopes[i]});
       buffers_[i].others = llvm::MDNode::get(context_, others);
     }
   }
 
-  VType type(loop::ValueId v) const { return k_.value_types[static_cast<size_t>(v)]; }
-  Value* value(loop::ValueId v) const { return values_[static_cast<size_t>(v)]; }
+  VType type(loop::ValueId v) const { return k_.value_types[v]; }
+  Value* value(loop::ValueId v) const { return values_[v]; }
   Value* operand(const Instr& instr, size_t i) const { return value(instr.operands[i]); }
   Value* optional_operand(const Instr& instr, size_t i) const {
     return i < instr.operands.size() ? operand(instr, i) : nullptr;
   }
-  const Memory& buffer(const Instr& instr) const { return buffers_[static_cast<size_t>(instr.buffer)]; }
+  const Memory& buffer(const Instr& instr) const { return buffers_[instr.buffer]; }
   BasicBlock* block(const char* name) { return BasicBlock::Create(context_, name, function_); }
 
   // The thread's share [begin, end) of the iterations.
@@ -155,7 +155,7 @@ class KernelLowering {
     if (grid_ && instr.kind == loop::LoopKind::grid) return lower_block(instr);
     if (grid_) return lower_tasks(instr);
     LUMEN_CHECK(instr.kind == loop::LoopKind::parallel, "grid kernels need a GPU, {} is none", target_.name);
-    Value* step = b_.getInt64(static_cast<uint64_t>(instr.step));
+    Value* step = b_.getInt64(instr.step);
     const auto bound = [&](unsigned argument) {
       return b_.CreateNSWAdd(operand(instr, 0), b_.CreateNSWMul(function_->getArg(argument), step));
     };
@@ -171,26 +171,24 @@ class KernelLowering {
           grid_->shared(module_, function_->getName().str(), loop::shared_bytes(k_), kAlign, shape_.shared_bytes > 0);
     }
     thread_ = grid_->thread();
-    Value* steps = b_.CreateNSWMul(grid_->block(), b_.getInt64(static_cast<uint64_t>(instr.step)));
-    values_[static_cast<size_t>(instr.regions[0].counter)] = b_.CreateNSWAdd(operand(instr, 0), steps);
+    Value* steps = b_.CreateNSWMul(grid_->block(), b_.getInt64(instr.step));
+    values_[instr.regions[0].counter] = b_.CreateNSWAdd(operand(instr, 0), steps);
     region(instr.regions[0]);
   }
 
   // On a GPU every thread takes one iteration, or where a launch has too few threads, every so manieth.
   void lower_tasks(const Instr& instr) {
-    Value* first = b_.CreateNSWAdd(b_.CreateNSWMul(grid_->block(), b_.getInt64(static_cast<uint64_t>(shape_.threads))),
-                                   grid_->thread());
+    Value* first = b_.CreateNSWAdd(b_.CreateNSWMul(grid_->block(), b_.getInt64(shape_.threads)), grid_->thread());
     const auto in_steps = [&](Value* tasks) {
-      return b_.CreateNSWAdd(operand(instr, 0), b_.CreateNSWMul(tasks, b_.getInt64(static_cast<uint64_t>(instr.step))));
+      return b_.CreateNSWAdd(operand(instr, 0), b_.CreateNSWMul(tasks, b_.getInt64(instr.step)));
     };
     const int64_t all = shape_.blocks * shape_.threads;
-    if (all < k_.tasks)
-      return rolled(instr, in_steps(first), in_steps(b_.getInt64(static_cast<uint64_t>(k_.tasks))), all);
+    if (all < k_.tasks) return rolled(instr, in_steps(first), in_steps(b_.getInt64(k_.tasks)), all);
     BasicBlock* body = block("task");
     BasicBlock* after = block("done");
-    b_.CreateCondBr(b_.CreateICmpSLT(first, b_.getInt64(static_cast<uint64_t>(k_.tasks))), body, after);
+    b_.CreateCondBr(b_.CreateICmpSLT(first, b_.getInt64(k_.tasks)), body, after);
     b_.SetInsertPoint(body);
-    values_[static_cast<size_t>(instr.regions[0].counter)] = in_steps(first);
+    values_[instr.regions[0].counter] = in_steps(first);
     region(instr.regions[0]);
     b_.CreateBr(after);
     b_.SetInsertPoint(after);
@@ -205,9 +203,9 @@ class KernelLowering {
     b_.SetInsertPoint(body);
     llvm::PHINode* counter = b_.CreatePHI(b_.getInt64Ty(), 2);
     counter->addIncoming(from, before);
-    values_[static_cast<size_t>(instr.regions[0].counter)] = counter;
+    values_[instr.regions[0].counter] = counter;
     region(instr.regions[0]);
-    Value* next = b_.CreateNSWAdd(counter, b_.getInt64(static_cast<uint64_t>(instr.step * stride)));
+    Value* next = b_.CreateNSWAdd(counter, b_.getInt64(instr.step * stride));
     counter->addIncoming(next, b_.GetInsertBlock());
     b_.CreateCondBr(b_.CreateICmpSLT(next, to), body, after);
     b_.SetInsertPoint(after);
@@ -215,7 +213,7 @@ class KernelLowering {
 
   void lower_loop(const Instr& instr) {
     if (thread_ && instr.kind == loop::LoopKind::lane) {  // the block has just as many threads
-      values_[static_cast<size_t>(instr.regions[0].counter)] = thread_;
+      values_[instr.regions[0].counter] = thread_;
       return region(instr.regions[0]);
     }
     LUMEN_CHECK(instr.kind == loop::LoopKind::serial || instr.kind == loop::LoopKind::unroll,
@@ -226,8 +224,7 @@ class KernelLowering {
       const int64_t trips = loop::trip_count(from->getSExtValue(), to->getSExtValue(), instr.step);
       if (trips <= 1 || (instr.kind == loop::LoopKind::unroll && trips <= kUnrollLimit)) {
         for (int64_t i = 0; i < trips; ++i) {
-          values_[static_cast<size_t>(instr.regions[0].counter)] =
-              b_.getInt64(static_cast<uint64_t>(from->getSExtValue() + i * instr.step));
+          values_[instr.regions[0].counter] = b_.getInt64(from->getSExtValue() + i * instr.step);
           region(instr.regions[0]);
         }
         return;
@@ -263,7 +260,7 @@ class KernelLowering {
     } else {
       b_.CreateCondBr(b_.CreateICmpEQ(b_.CreateLoad(b_.getInt64Ty(), status()), b_.getInt64(0)), first, join);
       b_.SetInsertPoint(first);
-      b_.CreateStore(b_.getInt64(static_cast<uint64_t>(instr.code)), status());
+      b_.CreateStore(b_.getInt64(instr.code), status());
       b_.CreateStore(operand(instr, 1), b_.CreateConstGEP1_64(b_.getInt64Ty(), status(), 1));
     }
     b_.CreateBr(join);
@@ -271,17 +268,17 @@ class KernelLowering {
   }
 
   void lower_alloc(const Instr& instr) {
-    Memory& m = buffers_[static_cast<size_t>(instr.buffer)];
+    Memory& m = buffers_[instr.buffer];
     if (instr.space == loop::Space::shared) {
       LUMEN_CHECK(shared_, "shared memory needs a GPU, {} is none", target_.name);
-      m.base = b_.CreateConstGEP1_64(b_.getInt8Ty(), shared_, static_cast<uint64_t>(shared_at_.at(instr.buffer)));
+      m.base = b_.CreateConstGEP1_64(b_.getInt8Ty(), shared_, shared_at_.at(instr.buffer));
       m.align = instr.align;
       return;
     }
     if (m.base) return;  // an unrolled copy of the region; content is undefined at its start, so the slot can be shared
     BasicBlock& entry = function_->getEntryBlock();
     Ir at_entry(&entry, entry.begin());
-    auto* slot = at_entry.CreateAlloca(llvm::ArrayType::get(b_.getInt8Ty(), static_cast<uint64_t>(instr.bytes)));
+    auto* slot = at_entry.CreateAlloca(llvm::ArrayType::get(b_.getInt8Ty(), instr.bytes));
     slot->setAlignment(llvm::Align(static_cast<uint64_t>(instr.align)));
     m.base = slot;
     m.align = instr.align;
@@ -296,9 +293,7 @@ class KernelLowering {
     }
   }
 
-  Value* place(loop::BufferId buffer, Value* offset) {
-    return memory_.place(buffers_[static_cast<size_t>(buffer)], offset);
-  }
+  Value* place(loop::BufferId buffer, Value* offset) { return memory_.place(buffers_[buffer], offset); }
 
   Value* lower_product(const Instr& instr) {
     const machine::Row* row = target_.find_row(instr.row);
@@ -336,15 +331,14 @@ class KernelLowering {
         LUMEN_CHECK(grid_, "lanes meet on a GPU, {} is none", target_.name);
         return grid_->meet();
       case Op::copy_:
-        return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)),
-                           static_cast<int>(instr.bytes));
+        return grid_->copy(place(instr.buffer, operand(instr, 0)), place(instr.from, operand(instr, 1)), instr.bytes);
       case Op::commit_:
         return instr.flow == loop::Flow::copies ? grid_->commit_copies() : commit_products(b_);
       case Op::wait_:
         if (instr.flow == loop::Flow::kernels) return grid_->wait_kernels();
         return instr.flow == loop::Flow::copies ? grid_->wait_copies(instr.groups) : wait_products(b_, instr.groups);
       default:
-        values_[static_cast<size_t>(instr.result)] = compute(instr);
+        values_[instr.result] = compute(instr);
         return;
     }
   }
@@ -415,7 +409,7 @@ class KernelLowering {
     if (from.scalar == Scalar::boolean || (bits != 16 && bits != 32 && bits != 64)) return nullptr;
     for (size_t i = 0; i < instr.mask.size(); ++i)
       if (instr.mask[i] != static_cast<int>(i) % from.lanes) return nullptr;
-    Value* word = b_.CreateBitCast(operand(instr, 0), b_.getIntNTy(static_cast<unsigned>(bits)));
+    Value* word = b_.CreateBitCast(operand(instr, 0), b_.getIntNTy(bits));
     return b_.CreateBitCast(b_.CreateVectorSplat(static_cast<unsigned>(copies), word),
                             register_type(context_, instr.type));
   }
@@ -436,8 +430,8 @@ class KernelLowering {
         lane = two ? -1 : lanes;  // lane `lanes` is the first of `none`; for two vectors zeros are put in below
     Value* out = b_.CreateShuffleVector(a, c, mask);
     if (two && zeros) {
-      const auto n = static_cast<int>(mask.size());
-      for (int i = 0; i < n; ++i) mask[static_cast<size_t>(i)] = instr.mask[static_cast<size_t>(i)] < 0 ? n : i;
+      const int n = mask.size();
+      for (int i = 0; i < n; ++i) mask[i] = instr.mask[i] < 0 ? n : i;
       out = b_.CreateShuffleVector(out, llvm::Constant::getNullValue(out->getType()), mask);
     }
     return instr.type.lanes == 1 ? b_.CreateExtractElement(out, uint64_t{0}) : out;
@@ -491,7 +485,7 @@ class KernelLowering {
     LUMEN_CHECK(callee->arg_size() == arguments.size(), "row {}: {} takes {} operands", row->name, row->llvm,
                 callee->arg_size());
     for (size_t i = 0; i < arguments.size(); ++i)
-      arguments[i] = b_.CreateBitCast(arguments[i], callee->getArg(static_cast<unsigned>(i))->getType());
+      arguments[i] = b_.CreateBitCast(arguments[i], callee->getArg(i)->getType());
     Value* out = b_.CreateCall(callee, arguments);
     if (scalable) return b_.CreateExtractVector(result, out, b_.getInt64(0));
     return b_.CreateBitCast(out, result);
@@ -500,7 +494,7 @@ class KernelLowering {
   // The scalable type that holds a vector of fixed lanes at this machine's length.
   llvm::Type* scalable_type(llvm::Type* fixed) const {
     auto* vector = llvm::cast<llvm::FixedVectorType>(fixed);
-    const unsigned granules = static_cast<unsigned>(target_.vector_bits / kScalableGranule);
+    const unsigned granules = target_.vector_bits / kScalableGranule;
     return llvm::ScalableVectorType::get(vector->getElementType(), vector->getNumElements() / granules);
   }
   Value* to_scalable(Value* x) {

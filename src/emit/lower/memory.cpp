@@ -59,7 +59,7 @@ Value* MemoryLowering::mask(int lanes, Value* count) {
   llvm::Type* narrow = b_.getInt16Ty();
   std::vector<llvm::Constant*> lane_numbers;
   for (const int64_t n : numbers) lane_numbers.push_back(llvm::ConstantInt::get(narrow, n));
-  Value* limit = b_.CreateVectorSplat(static_cast<unsigned>(lanes), b_.CreateTrunc(bounded, narrow));
+  Value* limit = b_.CreateVectorSplat(lanes, b_.CreateTrunc(bounded, narrow));
   return b_.CreateICmpULT(llvm::ConstantVector::get(lane_numbers), limit);
 }
 
@@ -128,7 +128,7 @@ Value* MemoryLowering::load_apart(const Memory& m, VType t, Value* offset, int a
     auto* chosen = b_.CreatePHI(element, 2);
     chosen->addIncoming(llvm::Constant::getNullValue(element), before);
     chosen->addIncoming(x, read);
-    out = t.lanes == 1 ? chosen : b_.CreateInsertElement(out, chosen, static_cast<uint64_t>(lane));
+    out = t.lanes == 1 ? chosen : b_.CreateInsertElement(out, chosen, lane);
   }
   return to_register(out, t);
 }
@@ -143,7 +143,7 @@ void MemoryLowering::store_apart(const Memory& m, VType t, Value* value, Value* 
     b_.CreateCondBr(b_.CreateICmpSGT(count, b_.getInt64(lane)), write, join);
     b_.SetInsertPoint(write);
     Value* at = b_.CreateAdd(offset, b_.getInt64(lane * bytes));
-    Value* x = t.lanes == 1 ? value : b_.CreateExtractElement(value, static_cast<uint64_t>(lane));
+    Value* x = t.lanes == 1 ? value : b_.CreateExtractElement(value, lane);
     tag(b_.CreateAlignedStore(x, place(m, at), aligned), m);
     b_.CreateBr(join);
     b_.SetInsertPoint(join);

@@ -83,7 +83,7 @@ std::vector<const Expr*> ordered(const Row& row, const Expr& e) {
     out[at] = e.args[i].get();
   }
   const bool hole = std::find(out.begin(), out.end(), nullptr) != out.end();
-  const auto count = static_cast<int>(out.size());
+  const int count = out.size();
   if (hole || count < row.least || (row.most >= 0 && count > row.most))
     throw error_at(e.place, fmt::format("wrong number of arguments for '{}'", e.text),
                    fmt::format("usage: {}", row.usage));
@@ -108,7 +108,7 @@ std::vector<std::string> builtin_names() {
 }
 
 int Elaboration::axis_of(int64_t axis, size_t rank, const Place& place) const {
-  const auto r = static_cast<int64_t>(rank);
+  const int64_t r = rank;
   if (axis < -r || axis >= r)
     throw error_at(place,
                    fmt::format("axis {} does not exist: the tensor has {} {}", axis, rank, rank == 1 ? "axis" : "axes"),

@@ -161,12 +161,12 @@ class Merge {
 
   int slot(ValueId id, Scalar type) {
     const auto found = std::find(operands.begin(), operands.end(), id);
-    const auto at = static_cast<size_t>(found - operands.begin());
+    const size_t at = found - operands.begin();
     if (found == operands.end()) {
       operands.push_back(id);
       formula.inputs.push_back(type);
     }
-    return formula.input(static_cast<int>(at));
+    return formula.input(at);
   }
 
   int number(const Number& n, Scalar type) {
@@ -176,13 +176,11 @@ class Merge {
   int tensor(const Value& v) {
     if (v.id >= 0) return slot(v.id, v.element.scalar);
     std::vector<int> moved(v.formula.nodes.size(), -1);
-    const auto arg = [&](const ScalarNode& n, int k) {
-      return n.args[k] < 0 ? -1 : moved[static_cast<size_t>(n.args[k])];
-    };
+    const auto arg = [&](const ScalarNode& n, int k) { return n.args[k] < 0 ? -1 : moved[n.args[k]]; };
     for (size_t i = 0; i < v.formula.nodes.size(); ++i) {
       const ScalarNode& n = v.formula.nodes[i];
       if (n.op == ScalarOp::input) {
-        moved[i] = slot(v.operands[static_cast<size_t>(n.index)], n.type);
+        moved[i] = slot(v.operands[n.index], n.type);
       } else if (n.op == ScalarOp::constant) {
         moved[i] = is_float(n.type) ? formula.constant(n.type, n.real) : formula.integer(n.type, n.integer);
       } else if (scalar_op_info(n.op).result == "cast") {
@@ -191,7 +189,7 @@ class Merge {
         moved[i] = formula.op(n.op, arg(n, 0), arg(n, 1), arg(n, 2));
       }
     }
-    return moved[static_cast<size_t>(v.formula.outputs[0])];
+    return moved[v.formula.outputs[0]];
   }
 
   Value value(int output, Shape shape) {
@@ -225,7 +223,7 @@ std::string spoken(std::string_view what) {
 }
 
 Number folded(const Formula& f, int node) {
-  const ScalarNode& n = f.nodes[static_cast<size_t>(node)];
+  const ScalarNode& n = f.nodes[node];
   if (n.type == Scalar::boolean) return Number::truth(n.integer != 0);
   return is_float(n.type) ? Number::of(n.real) : Number::of(n.integer);
 }
@@ -300,7 +298,7 @@ Value Elaboration::elementwise(const std::string& what, std::vector<Value> args,
   const Row* row = row_of(what);
   LUMEN_CHECK(row, "no elementwise operation {}", what);
   const std::string who = spoken(what);
-  if (static_cast<int>(args.size()) != row->arity)
+  if (std::ssize(args) != row->arity)
     throw error_at(
         place, fmt::format("{} takes {} argument{}, not {}", who, row->arity, row->arity == 1 ? "" : "s", args.size()));
   for (Value& v : args) {

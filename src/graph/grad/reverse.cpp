@@ -66,7 +66,7 @@ ValueId Reverse::take(ValueId v) {
 }
 
 void Reverse::settle(ValueId end) {
-  for (ValueId v = 0; v < std::min(end, static_cast<ValueId>(added_.size())); ++v) {
+  for (ValueId v = 0; v < std::min<ValueId>(end, added_.size()); ++v) {
     if (added_[v].size() < 2 || build.graph[added_[v][0]].op == Op::pad_) continue;
     const ValueId sum = take(v);
     added_[v] = {sum};

@@ -35,14 +35,14 @@ void grad_map(Reverse& r, ValueId v, ValueId dr) {
     const ValueId a = node.operands[i];
     const Type operand = r.build.type(a);
     if (!r.active(a) || !is_float(operand.element.scalar)) continue;
-    Formula d = simplify_formula(derivative(node.attributes.formula, 0, static_cast<int>(i)));
+    Formula d = simplify_formula(derivative(node.attributes.formula, 0, i));
     const ScalarNode slope = d.nodes[d.outputs[0]];
     if (slope.op == ScalarOp::constant && slope.real == 0) continue;
     std::vector<ValueId> operands = r.used_operands(&d, node.operands);
     r.recompute(&d, &operands, node.type.shape);
     const int output = d.outputs[0];
     d.inputs.push_back(type);
-    const int seed = d.input(static_cast<int>(d.inputs.size()) - 1);
+    const int seed = d.input(d.inputs.size() - 1);
     const bool one = slope.op == ScalarOp::constant && slope.real == 1;
     d.outputs[0] = one ? seed : d.op(ScalarOp::mul_, seed, output);
     if (operand.element.scalar != type) d.outputs[0] = d.convert(ScalarOp::cast_, operand.element.scalar, d.outputs[0]);
@@ -67,14 +67,14 @@ ValueId with_letters(Reverse& r, ValueId v, std::string from, const std::string&
   std::vector<int> summed, axes;
   for (size_t d = 0; d < from.size(); ++d) {
     if (to.find(from[d]) == std::string::npos) {
-      summed.push_back(static_cast<int>(d));
+      summed.push_back(d);
     } else {
       kept += from[d];
       shape.push_back(r.build.type(v).shape[d]);
     }
   }
   if (!summed.empty()) v = r.build.reshape(r.build.reduce(v, Reduction::sum, summed), shape);
-  for (const char c : to) axes.push_back(static_cast<int>(kept.find(c)));
+  for (const char c : to) axes.push_back(kept.find(c));
   return kept == to ? v : r.build.permute(v, axes);
 }
 
@@ -143,7 +143,7 @@ void grad_reshape(Reverse& r, ValueId v, ValueId dr) {
 void grad_permute(Reverse& r, ValueId v, ValueId dr) {
   const Node node = r.build.graph[v];
   std::vector<int> inverse(node.attributes.axes.size());
-  for (size_t d = 0; d < inverse.size(); ++d) inverse[node.attributes.axes[d]] = static_cast<int>(d);
+  for (size_t d = 0; d < inverse.size(); ++d) inverse[node.attributes.axes[d]] = d;
   r.add(node.operands[0], r.build.permute(dr, inverse));
 }
 
@@ -197,6 +197,7 @@ void grad_result(Reverse&, ValueId, ValueId) {
 
 constexpr GradientRule kRules[] = {
 #define X(name, operands, attributes, pure, text) grad_##name,
+#include "base/ordinal.h"
 #include "graph/ir/op.def"
 #undef X
 };
@@ -204,7 +205,7 @@ constexpr GradientRule kRules[] = {
 }  // namespace
 
 GradientRule gradient_rule(Op op) {
-  return kRules[static_cast<int>(op)];
+  return kRules[ordinal(op)];
 }
 
 }  // namespace lumen::graph

@@ -132,8 +132,7 @@ Tensor eval_constant(Machine& m, const Node& n, ValueId) {
 
 Tensor eval_iota(Machine& m, const Node& n, ValueId) {
   Tensor r = filled(m.type_of(n), 0);
-  for_each(extents(r.type),
-           [&](int64_t k, const Index& i) { r.values[k] = i[n.attributes.axis]; });
+  for_each(extents(r.type), [&](int64_t k, const Index& i) { r.values[k] = i[n.attributes.axis]; });
   return r;
 }
 
@@ -211,8 +210,7 @@ Tensor eval_reduce(Machine& m, const Node& n, ValueId) {
     seen[at] = true;
   });
   for (double& x : r.values) {
-    x = is_float(type) ? round_float(type, x, m.options.wide)
-                       : wrap(type, static_cast<int64_t>(x));
+    x = is_float(type) ? round_float(type, x, m.options.wide) : wrap(type, static_cast<int64_t>(x));
   }
   return r;
 }
@@ -249,8 +247,7 @@ Tensor eval_scatter_add(Machine& m, const Node& n, ValueId v) {
     for (int64_t j = 0; j < row; ++j) r.values[to + j] += value.values[k * row + j];
   }
   for (double& x : r.values) {
-    x = is_float(type) ? round_float(type, x, m.options.wide)
-                       : wrap(type, static_cast<int64_t>(x));
+    x = is_float(type) ? round_float(type, x, m.options.wide) : wrap(type, static_cast<int64_t>(x));
   }
   return r;
 }
@@ -417,7 +414,7 @@ Tensor eval_cast(Machine& m, const Node& n, ValueId) {
 
 Tensor eval_random(Machine& m, const Node& n, ValueId) {
   Tensor r = filled(m.type_of(n), 0);
-  const auto seed = static_cast<uint32_t>(static_cast<int64_t>(m.operand(n, 0).values[0]));
+  const uint32_t seed = static_cast<int64_t>(m.operand(n, 0).values[0]);
   for (size_t k = 0; k < r.values.size(); ++k) r.values[k] = uniform_random(seed, n.attributes.salt, k);
   return r;
 }
@@ -427,7 +424,7 @@ Tensor eval_update(Machine& m, const Node& n, ValueId v) {
   const Tensor& value = m.operand(n, 1);
   if (value.type == r.type && n.operands.size() == 2) return value;
   const Index state = extents(r.type), whole = extents(value.type);
-  const auto lead = static_cast<std::ptrdiff_t>(whole.size() - state.size());
+  const std::ptrdiff_t lead = whole.size() - state.size();
   const Index parts(whole.begin(), whole.begin() + lead), part(whole.begin() + lead, whole.end());
   if (lead == 0 && value.type == r.type && r.type.element.format) return value;
   const Index dense = row_major(state);
@@ -460,7 +457,7 @@ Tensor eval_update(Machine& m, const Node& n, ValueId v) {
     const BlobLayout to = blob_layout(f, product(state) / columns, columns);
     const BlobLayout from = blob_layout(f, product(whole) / columns, columns);
     const Index rows(part.begin(), part.end() - 1);
-    const int row_level = static_cast<int>(Level::row);
+    const int row_level = ordinal(Level::row);
     for_each(rows, [&](int64_t k, const Index& i) {
       int64_t row = 0;
       for (size_t d = 0; d < i.size(); ++d) row += (starts[d] + i[d]) * dense[d] / columns;
@@ -494,13 +491,14 @@ Tensor eval_result(Machine& m, const Node& n, ValueId) {
 using Evaluate = Tensor (*)(Machine&, const Node&, ValueId);
 constexpr Evaluate kEvaluate[] = {
 #define X(name, operands, attributes, pure, text) eval_##name,
+#include "base/ordinal.h"
 #include "graph/ir/op.def"
 #undef X
 };
 
 std::vector<Tensor> run(const Graph& g, const std::map<std::string, Tensor>& inputs, const EvalOptions& options,
                         std::map<std::string, Tensor>* states) {
-  const auto count = static_cast<ValueId>(g.nodes.size());
+  const ValueId count = g.nodes.size();
   Machine m{g, inputs, options, std::vector<Tensor>(count), {}, std::vector<int>(count, 0)};
   for (const Node& n : g.nodes) {
     for (ValueId o : n.operands) ++m.remaining[o];
@@ -509,7 +507,7 @@ std::vector<Tensor> run(const Graph& g, const std::map<std::string, Tensor>& inp
   std::vector<ValueId> state_input(count, -1);
   for (ValueId v = 0; v < count; ++v) {
     const Node& n = g[v];
-    m.values[v] = kEvaluate[static_cast<int>(n.op)](m, n, v);
+    m.values[v] = kEvaluate[ordinal(n.op)](m, n, v);
     if (n.op == Op::input_) state_input[v] = v;
     if (n.op == Op::update_) {
       state_input[v] = state_input[n.operands[0]];

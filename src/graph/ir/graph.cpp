@@ -12,6 +12,7 @@ constexpr bool yes = true, no = false;
 
 constexpr OpInfo kOps[] = {
 #define X(name, operands, attributes, pure, text) {#name, operands, attributes, pure, text},
+#include "base/ordinal.h"
 #include "graph/ir/op.def"
 #undef X
 };
@@ -19,24 +20,24 @@ constexpr OpInfo kOps[] = {
 }  // namespace
 
 const OpInfo& op_info(Op op) {
-  LUMEN_CHECK(static_cast<int>(op) < op_count());
-  return kOps[static_cast<int>(op)];
+  LUMEN_CHECK(ordinal(op) < op_count());
+  return kOps[ordinal(op)];
 }
 
 int op_count() {
-  return static_cast<int>(std::size(kOps));
+  return std::size(kOps);
 }
 
 std::vector<ValueId> Graph::inputs() const {
   std::vector<ValueId> found;
-  for (ValueId v = 0; v < static_cast<ValueId>(nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(nodes); ++v) {
     if (nodes[v].op == Op::input_) found.push_back(v);
   }
   return found;
 }
 
 ValueId Graph::find_input(std::string_view input_name) const {
-  for (ValueId v = 0; v < static_cast<ValueId>(nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(nodes); ++v) {
     if (nodes[v].op == Op::input_ && nodes[v].attributes.name == input_name) return v;
   }
   return -1;

@@ -70,8 +70,7 @@ void check_windows(const Site& s, const Shape& outer, const Shape& inner) {
   const auto& [starts, strides] = std::tie(s.attributes.starts, s.attributes.strides);
   require(outer.size() == inner.size(), "ranks differ: {} and {}", text_of(outer), text_of(inner));
   require(starts.size() == outer.size() && strides.size() == outer.size(), "needs a start and a stride per axis");
-  for (size_t d = 0; d < outer.size(); ++d)
-    check_window(static_cast<int>(d), outer[d], starts[d], inner[d], strides[d]);
+  for (size_t d = 0; d < outer.size(); ++d) check_window(d, outer[d], starts[d], inner[d], strides[d]);
 }
 
 Shape stretch(const Shape& a, const Shape& b) {
@@ -99,16 +98,15 @@ Type infer_constant(const Site& s) {
   if (s.attributes.data.size() == 1) return t;
   const Dim count = elements(t.shape);
   require(count.is_number(), "a constant of symbolic shape must be a splat");
-  require(static_cast<int64_t>(s.attributes.data.size()) == count.coefficient, "{} numbers for {}",
-          s.attributes.data.size(), print(t));
+  require(std::ssize(s.attributes.data) == count.coefficient, "{} numbers for {}", s.attributes.data.size(), print(t));
   return t;
 }
 
 Type infer_iota(const Site& s) {
   const Type& t = s.node.type;
   require(!t.element.format && t.element.scalar != Scalar::boolean, "iota is an integer or a float");
-  require(s.attributes.axis >= 0 && s.attributes.axis < static_cast<int>(t.shape.size()), "axis {} of {}",
-          s.attributes.axis, print(t));
+  require(s.attributes.axis >= 0 && s.attributes.axis < std::ssize(t.shape), "axis {} of {}", s.attributes.axis,
+          print(t));
   return t;
 }
 
@@ -269,7 +267,7 @@ Type infer_scatter_add(const Site& s) {
           "the value {} must begin with the index's axes {}", print(s.operand(0)), print(s.operand(1)));
   require(!s.node.type.shape.empty(), "the result needs rows");
   Type t{{s.node.type.shape[0]}, s.operand(0).element};
-  t.shape.insert(t.shape.end(), s.shape(0).begin() + static_cast<int64_t>(s.rank(1)), s.shape(0).end());
+  t.shape.insert(t.shape.end(), s.shape(0).begin() + s.rank(1), s.shape(0).end());
   return t;
 }
 
@@ -287,7 +285,7 @@ Type infer_permute(const Site& s) {
   require(axes.size() == s.rank(0), "{} axes for {}", axes.size(), print(s.operand(0)));
   Type t{{}, s.operand(0).element};
   for (int a : axes) {
-    require(a >= 0 && a < static_cast<int>(axes.size()) && !seen[a], "axes must name every axis once");
+    require(a >= 0 && a < std::ssize(axes) && !seen[a], "axes must name every axis once");
     seen[a] = true;
     t.shape.push_back(s.shape(0)[a]);
   }
@@ -317,7 +315,7 @@ Type infer_concat(const Site& s) {
   require(!s.node.operands.empty(), "needs an operand");
   Type t = s.operand(0);
   const int axis = s.attributes.axis;
-  require(axis >= 0 && axis < static_cast<int>(t.shape.size()), "axis {} of {}", axis, print(t));
+  require(axis >= 0 && axis < std::ssize(t.shape), "axis {} of {}", axis, print(t));
   for (size_t i = 0; i < s.node.operands.size(); ++i) {
     s.scalar_operand(i);
     if (i == 0) continue;
@@ -345,7 +343,7 @@ Type infer_cast(const Site& s) {
   require(sources.empty() || to.format, "only a cast into a format has sources");
   for (size_t i = 0; i < sources.size(); ++i) {
     s.scalar_operand(i + 1);
-    require(sources[i].first >= 0 && sources[i].first < static_cast<int>(to.format->fields.size()), "no field {} in {}",
+    require(sources[i].first >= 0 && sources[i].first < std::ssize(to.format->fields), "no field {} in {}",
             sources[i].first, to.format->name);
     require(is_float(s.operand(i + 1).element.scalar), "field values must be floating");
   }
@@ -382,7 +380,7 @@ Type infer_update(const Site& s) {
       require(s.shape(1)[d] == parts[d], "starts of shape {} for {}", print(Type{parts, {Scalar::i32, nullptr}}),
               print(s.operand(1)));
     } else {
-      check_window(static_cast<int>(d - parts.size()), s.shape(0)[d - parts.size()], 0, s.shape(1)[d], 1);
+      check_window(d - parts.size(), s.shape(0)[d - parts.size()], 0, s.shape(1)[d], 1);
     }
   }
   if (const FormatRef& f = s.operand(0).element.format; f && s.operand(0) != s.operand(1)) {
@@ -410,14 +408,15 @@ Type infer_result(const Site& s) {
   const Node& call = s.g[s.node.operands[0]];
   require(call.op == Op::call_ && call.attributes.callee, "the operand must be a call");
   const Graph& callee = *call.attributes.callee;
-  require(s.attributes.index >= 0 && s.attributes.index < static_cast<int>(callee.results.size()),
-          "{} has no result {}", callee.name, s.attributes.index);
+  require(s.attributes.index >= 0 && s.attributes.index < std::ssize(callee.results), "{} has no result {}",
+          callee.name, s.attributes.index);
   return callee[callee.results[s.attributes.index]].type;
 }
 
 using Rule = Type (*)(const Site&);
 constexpr Rule kRules[] = {
 #define X(name, operands, attributes, pure, text) infer_##name,
+#include "base/ordinal.h"
 #include "graph/ir/op.def"
 #undef X
 };
@@ -427,12 +426,12 @@ constexpr Rule kRules[] = {
 std::string infer_type(const Graph& g, const Node& node, Type* result) {
   const OpInfo& info = op_info(node.op);
   try {
-    require(info.operands < 0 || info.operands == static_cast<int>(node.operands.size()), "needs {} operands, not {}",
-            info.operands, node.operands.size());
+    require(info.operands < 0 || info.operands == std::ssize(node.operands), "needs {} operands, not {}", info.operands,
+            node.operands.size());
     for (ValueId v : node.operands) {
-      require(v >= 0 && v < static_cast<ValueId>(g.nodes.size()), "operand {} does not exist", v);
+      require(v >= 0 && v < std::ssize(g.nodes), "operand {} does not exist", v);
     }
-    Type t = kRules[static_cast<int>(node.op)](Site{g, node});
+    Type t = kRules[ordinal(node.op)](Site{g, node});
     check_dims(t);
     *result = std::move(t);
   } catch (const Wrong& wrong) {

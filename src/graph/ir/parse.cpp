@@ -56,9 +56,8 @@ class Parser {
   [[noreturn]] void fail(std::string_view message, std::string_view hint = {}) const { fail_from(at_, message, hint); }
   [[noreturn]] void fail_from(size_t begin, std::string_view message, std::string_view hint = {}) const {
     const uint32_t limit = text().size();
-    const uint32_t from = std::min(static_cast<uint32_t>(begin), limit);
-    throw error_at({source_, from, std::max(std::min(from + 1, limit), std::min(static_cast<uint32_t>(at_), limit))},
-                   message, hint);
+    const uint32_t from = std::min<uint32_t>(begin, limit);
+    throw error_at({source_, from, std::max(std::min(from + 1, limit), std::min<uint32_t>(at_, limit))}, message, hint);
   }
 
   void skip_blank() {

@@ -14,7 +14,7 @@ constexpr double kKept = 0.99;
 
 double largest_of(std::span<const float> values) {
   double out = 0;
-  for (const float v : values) out = std::max(out, static_cast<double>(std::fabs(v)));
+  for (const float v : values) out = std::max<double>(out, std::fabs(v));
   return out;
 }
 

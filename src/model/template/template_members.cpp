@@ -170,7 +170,7 @@ std::string replace(const std::string& text, const std::string& from, const std:
 }
 
 std::string pad(const std::string& text, int64_t width, const std::string& fill, double left) {
-  const auto size = static_cast<int64_t>(character_starts(text).size() - 1);
+  const int64_t size = character_starts(text).size() - 1;
   if (width <= size) return text;
   if (width > 1 << 20) refuse("a text is too long");
   const int64_t missing = width - size;
@@ -498,12 +498,12 @@ Value TemplateRun::item(const Value& object, const Value& key) {
   if ((object.is_text() || object.is_list()) && (key.is_integer() || key.is_bool())) {
     const std::vector<size_t> starts = object.is_text() ? character_starts(object.text()) : std::vector<size_t>();
     if (object.is_text()) charge(object.text().size() / 4);
-    const auto size = static_cast<int64_t>(object.is_text() ? starts.size() - 1 : object.list().items.size());
+    const int64_t size = object.is_text() ? starts.size() - 1 : object.list().items.size();
     int64_t i = key.integer();
     if (i < 0) i += size;
     if (i < 0 || i >= size)
       return Value::undefined(fmt::format("'{} object' has no element {}", object.type_name(), key.integer()));
-    const auto n = static_cast<size_t>(i);
+    const size_t n = i;
     if (object.is_list()) return object.list().items[n];
     return made(object.text().substr(starts[n], starts[n + 1] - starts[n]));
   }

@@ -46,7 +46,7 @@ class Analysis {
       case Kind::table:
         return period(e.args[0]);
       case Kind::field: {
-        const Field& field = format_.fields[static_cast<size_t>(e.slot)];
+        const Field& field = format_.fields[e.slot];
         switch (field.level) {
           case Level::block:
             return std::gcd(period(e.args[0]), format_.block);
@@ -238,8 +238,7 @@ bool is_power_of_two(const Format& f, const RoutineExpr& e) {
       return is_float(e.type) && e.real > 0 && std::frexp(e.real, &exponent) == 0.5;
     }
     case Kind::field:
-      return f.fields[static_cast<size_t>(e.slot)].type.special == FieldType::Special::scale &&
-             f.fields[static_cast<size_t>(e.slot)].type.is_float;
+      return f.fields[e.slot].type.special == FieldType::Special::scale && f.fields[e.slot].type.is_float;
     case Kind::op:
       if (e.op == ScalarOp::ldexp_) return is_power_of_two(f, e.args[0]);
       if (e.op == ScalarOp::mul_ || e.op == ScalarOp::div_)
@@ -272,7 +271,7 @@ std::optional<std::vector<float>> all_values(const Format& f, const RoutineExpr&
   std::set<int> fields;
   collect_fields(e, fields);
   if (fields.size() != 1 || !uniform(e)) return std::nullopt;
-  const FieldType& type = f.fields[static_cast<size_t>(*fields.begin())].type;
+  const FieldType& type = f.fields[*fields.begin()].type;
   if (type.bits > bits) return std::nullopt;
   std::vector<float> values;
   for (uint64_t code = 0; code < (uint64_t{1} << type.bits); ++code) {
@@ -284,7 +283,7 @@ std::optional<std::vector<float>> all_values(const Format& f, const RoutineExpr&
 }
 
 int code_bits(const Format& f) {
-  if (f.code_field >= 0) return f.fields[static_cast<size_t>(f.code_field)].type.bits;
+  if (f.code_field >= 0) return f.fields[f.code_field].type.bits;
   int bits = 0;
   for (const Field& field : f.fields) {
     if (field.level != Level::block || field.count != f.block || f.block == 1) continue;
@@ -305,7 +304,7 @@ bool is_zero_point(const Format& f, const AffineForm& a) {
   read::RangeAnalysis ranges(f.fields, f.tables);
   ranges.variables = {read::Range{0, static_cast<double>(f.block - 1)}};
   const read::Range range = ranges.of(*z);
-  return range.low >= static_cast<double>(a.q_min) && range.high <= static_cast<double>(a.q_max);
+  return range.low >= a.q_min && range.high <= a.q_max;
 }
 
 void judge_values(const Format& f, FormatFacts& facts) {
@@ -324,7 +323,7 @@ void judge_values(const Format& f, FormatFacts& facts) {
     facts.symmetric = facts.affine->q_min == -facts.affine->q_max && !facts.affine->offset;
     facts.has_zero = facts.affine->q_min <= 0 && facts.affine->q_max >= 0 && !facts.affine->offset;
   } else if (f.code_field >= 0) {
-    const FieldType& type = f.fields[static_cast<size_t>(f.code_field)].type;
+    const FieldType& type = f.fields[f.code_field].type;
     facts.symmetric = type.is_float && type.has_sign && !facts.scaled->offset;
     facts.has_zero = type.is_float && type.special != FieldType::Special::scale && !facts.scaled->offset;
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "number/codec/code_line.h"
 #include "number/facts/facts.h"
 #include "number/facts/range.h"
@@ -133,8 +134,7 @@ class Lowering {
 
   int slot_of(const RoutineExpr& e) const {
     for (size_t k = 0; k < result_.fields.size(); ++k) {
-      if (result_.fields[k].field == e.slot && read::same_expression(result_.fields[k].index, e.args[0]))
-        return k;
+      if (result_.fields[k].field == e.slot && read::same_expression(result_.fields[k].index, e.args[0])) return k;
     }
     return -1;
   }
@@ -161,7 +161,7 @@ class Lowering {
       case Kind::op:
         break;
       default:
-        LUMEN_UNREACHABLE("expression kind {} in a straight line", static_cast<int>(e.kind));
+        LUMEN_UNREACHABLE("expression kind {} in a straight line", ordinal(e.kind));
     }
     int args[3] = {-1, -1, -1};
     for (size_t k = 0; k < e.args.size(); ++k) args[k] = node(e.args[k]);

@@ -191,7 +191,7 @@ RoutineExpr RoutineBuilder::sign_of(const RoutineExpr& value, const Place& place
 RoutineExpr RoutineBuilder::nearest(const lang::Expr& e) {
   const Array array = array_of(*e.args[0]);
   if (array.kind != Array::Kind::table) throw error_at(e.args[0]->place, "'nearest' searches a table");
-  const FormatTable table = context_.format.tables[static_cast<size_t>(array.slot)];
+  const FormatTable table = context_.format.tables[array.slot];
   const RoutineExpr x = in_variable("wanted", convert_to(expression(*e.args[1]), Scalar::f32, e.args[1]->place));
   std::vector<size_t> order(table.values.size());
   for (size_t k = 0; k < order.size(); ++k) order[k] = k;
@@ -223,14 +223,13 @@ RoutineExpr RoutineBuilder::nearest(const lang::Expr& e) {
     middle.resize(size - 1, std::numeric_limits<double>::infinity());
     const Array middles{Array::Kind::table, add_table(table.name + " middles", Scalar::f32, middle, e.place)};
     for (size_t step = size / 2; step >= 1; step /= 2) {
-      RoutineExpr index = binary("+", at, integer_constant(static_cast<int64_t>(step) - 1), e.place);
+      RoutineExpr index = binary("+", at, integer_constant(step - 1), e.place);
       RoutineExpr above = make_op(ScalarOp::le_, {read_array(middles, std::move(index), e.place), x});
       RoutineExpr more = make_op(ScalarOp::select_, {std::move(above), i32(static_cast<int64_t>(step)), i32(0)});
       at = in_variable("place", make_op(ScalarOp::add_, {at, std::move(more)}));
     }
     // Infinity passes the padding as well.
-    at = binary("+", make_op(ScalarOp::min_, {at, i32(static_cast<int64_t>(order.size()) - 1)}), integer_constant(0),
-                e.place);
+    at = binary("+", make_op(ScalarOp::min_, {at, i32(std::ssize(order) - 1)}), integer_constant(0), e.place);
   }
   bool in_order = order.size() == table.values.size();
   for (size_t k = 0; k < order.size(); ++k) in_order = in_order && order[k] == k;

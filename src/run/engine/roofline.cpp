@@ -53,11 +53,11 @@ loop::Kernel stream_kernel(int lanes) {
       b.store(sums.back(), b.real(0, vector), b.i64(0));
     }
     const ValueId from = b.mul(task, b.i64(kChunkBytes));
-    const auto unrolled = static_cast<int64_t>(sums.size()) * step;
+    const auto unrolled = std::ssize(sums) * step;
     b.loop(LoopKind::serial, b.i64(0), b.i64(kChunkBytes), unrolled, [&](ValueId at) {
       const ValueId here = b.add(from, at);
       for (size_t i = 0; i < sums.size(); ++i) {
-        const ValueId x = b.load(in, vector, b.add(here, b.i64(static_cast<int64_t>(i) * step)), 32);
+        const ValueId x = b.load(in, vector, b.add(here, b.i64(i * step)), 32);
         b.store(sums[i], b.add(b.load(sums[i], vector, b.i64(0)), x), b.i64(0));
       }
     });
@@ -89,7 +89,7 @@ loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
   const BufferId out = b.param("out", tasks * kOutBytes, true);
   LUMEN_CHECK(c.count * bytes(c.sum) <= kOutBytes);
   b.loop(LoopKind::parallel, b.i64(0), b.i64(tasks), 1, [&](ValueId task) {
-    const int align = static_cast<int>(std::min<int64_t>(64, bytes(c.sum)));
+    const int align = std::min<int64_t>(64, bytes(c.sum));
     // Each sum begins at a place of its own: equal sums would be computed once.
     const auto place = [&](int i) { return b.add(b.mul(task, b.i64(kOutBytes)), b.i64(i * bytes(c.sum))); };
     std::vector<BufferId> sums;
@@ -114,8 +114,7 @@ loop::Kernel chains_kernel(const Chains& c, int64_t tasks) {
       const ValueId x = b.load(in, c.b, b.i64(0), 64);
       b.loop(LoopKind::serial, b.i64(0), b.i64(kRounds * kReads), 1, [&](ValueId) { advance(x); });
     }
-    for (int i = 0; i < c.count; ++i)
-      b.store(out, b.load(sums[static_cast<size_t>(i)], c.sum, b.i64(0), 64), place(i), align);
+    for (int i = 0; i < c.count; ++i) b.store(out, b.load(sums[i], c.sum, b.i64(0), 64), place(i), align);
   });
   return b.finish();
 }
@@ -176,7 +175,7 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
   std::vector<CeilingKernel> out;
   out.push_back({"", "read", stream_kernel(lanes), static_cast<double>(kStreamBytes)});
   const auto add = [&](const std::string& row, const char* kind, const Chains& chains, double products) {
-    const double steps = static_cast<double>(kRounds * kReads) * chains.count * static_cast<double>(tasks);
+    const double steps = static_cast<double>(kRounds * kReads) * chains.count * tasks;
     out.push_back({row, kind, chains_kernel(chains, tasks), 2 * products * steps});
   };
   const VType f32{Scalar::f32, lanes};
@@ -206,7 +205,7 @@ std::vector<CeilingKernel> ceiling_kernels(const machine::Machine& m, int64_t ta
 double measure_memory(const CompileContext& shop) {
   if (shop.device->is_asynchronous()) return shop.device->measure_copies().value_or(0);
   const loop::Kernel kernel = stream_kernel(shop.device->machine().f32_lanes());
-  return static_cast<double>(kStreamBytes) / fastest(shop, kernel);
+  return kStreamBytes / fastest(shop, kernel);
 }
 
 Ceilings measure_ceilings(const CompileContext& shop) {
@@ -273,7 +272,7 @@ ProductTime time_product(Engine& engine, const FormatRef& format, const ProductS
   program->bind("x", x_tensor);
   std::vector<DeviceTensorRef> copies;
   const int64_t bytes = graph::byte_size(w_type);
-  std::vector<uint8_t> blob(static_cast<size_t>(bytes));
+  std::vector<uint8_t> blob(bytes);
   if (format) {
     Pattern(*format, shape.k).fill(blob.data(), shape.n);
   } else {
@@ -293,12 +292,12 @@ ProductTime time_product(Engine& engine, const FormatRef& format, const ProductS
     times.push_back(seconds_since(begin));
   }
   times.erase(times.begin());  // the first touches memory
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
+  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
 
   ProductTime out;
   out.seconds = times[times.size() / 2];
-  out.flops = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-  out.bytes = static_cast<double>(bytes);
+  out.flops = 2.0 * shape.m * shape.n * shape.k;
+  out.bytes = bytes;
   for (const KernelTime& t : program->times()) out.plan += (out.plan.empty() ? "" : " | ") + t.plan;
   const Bound bound = bound_of(out.plan, out.flops, out.bytes, ceilings);
   out.bound_seconds = bound.seconds;

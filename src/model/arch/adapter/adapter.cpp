@@ -35,13 +35,13 @@ std::vector<float> numbers(const FormatLibrary& formats, const StoredTensor& t, 
   if (!format) throw user_error("{}: tensor '{}' is not of floats", file, t.name);
   std::vector<float> values;
   if (is_plain(*format, Scalar::f32)) {
-    values.resize(static_cast<size_t>(t.rows() * t.columns()));
+    values.resize(t.rows() * t.columns());
     const std::vector<uint8_t> blob = t.blob();
     LUMEN_CHECK(blob.size() >= values.size() * sizeof(float));
     std::memcpy(values.data(), blob.data(), values.size() * sizeof(float));
   } else {
     std::vector<uint8_t> blob = t.blob();
-    blob.resize(static_cast<size_t>(blob_layout(*format, t.rows(), t.columns()).total));
+    blob.resize(blob_layout(*format, t.rows(), t.columns()).total);
     values = decode(*format, blob, t.rows(), t.columns());
   }
   if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))

@@ -83,7 +83,7 @@ std::vector<float> magnitude_gain(run::Engine& engine, const Parameter& p, const
   const ValueId more = build.reshape(build.reduce(build.mul(b, inner), graph::Reduction::sum, {-1}), {count});
   std::vector<float> gain = one.run(build.add(own, more));
   for (size_t n = 0; n < gain.size(); ++n) {
-    const double length = std::sqrt(std::max(0.0, static_cast<double>(gain[n])));
+    const double length = std::sqrt(std::max<double>(0.0, gain[n]));
     gain[n] = static_cast<float>(part.magnitude->f32()[n] / length);
     if (std::isfinite(gain[n])) continue;
     throw Error(Exit::numeric,

@@ -45,7 +45,7 @@ void Generator::make_room(size_t wanted) {
   const size_t needed = tokens_.size() + wanted > context ? tokens_.size() + wanted - context : 0;
   drop = std::min(std::max(drop, needed), tokens_.size() - keep);
   tokens_.erase(tokens_.begin() + keep, tokens_.begin() + keep + drop);
-  session_.rewind(std::min(session_.position(), static_cast<int64_t>(keep)));
+  session_.rewind(std::min<int64_t>(session_.position(), keep));
 }
 
 // What a draft proposed and nobody took is forgotten.

@@ -57,7 +57,7 @@ class Parser {
   }
   uint32_t root() const { return ids_.at("root"); }
   Error wrong(size_t at, const std::string& what) const {
-    const auto begin = static_cast<uint32_t>(std::min(at, text_.size()));
+    const uint32_t begin = std::min(at, text_.size());
     return error_at({source_, begin, begin + 1}, what);
   }
   size_t place_of(uint32_t rule) const { return first_use_[rule]; }

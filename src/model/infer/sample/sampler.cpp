@@ -186,9 +186,7 @@ TokenId Sampler::pick(std::span<const float> logits, const std::vector<bool>* al
   class Mask : public TokenFilter {
    public:
     explicit Mask(const std::vector<bool>& mask) : mask_(mask) {}
-    bool allows(TokenId id) override {
-      return static_cast<size_t>(id) < mask_.size() && mask_[id];
-    }
+    bool allows(TokenId id) override { return static_cast<size_t>(id) < mask_.size() && mask_[id]; }
     const std::vector<bool>& all() override { return mask_; }
 
    private:
@@ -227,7 +225,7 @@ TokenId Sampler::pick(std::span<const float> logits, TokenFilter* filter) {
   }
 
   size_t kept = candidates.size();
-  if (o.top_k > 0) kept = std::min(kept, static_cast<size_t>(o.top_k));
+  if (o.top_k > 0) kept = std::min<size_t>(kept, o.top_k);
   std::partial_sort(candidates.begin(), candidates.begin() + kept, candidates.end(), better);
   candidates.resize(kept);
   if (o.typical_p < 1) {

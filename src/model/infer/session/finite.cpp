@@ -33,7 +33,7 @@ std::string fault_of(run::Engine& engine, const graph::Type& type, std::span<con
     // Blobs are padded at their end, parts of them are not.
     std::vector<uint8_t> part(bytes.begin() + r * row_bytes,
                               apart ? bytes.begin() + (r + count) * row_bytes : bytes.end());
-    part.resize(std::max(part.size(), static_cast<size_t>(blob_layout(*f, count, columns).total)));
+    part.resize(std::max<size_t>(part.size(), blob_layout(*f, count, columns).total));
     const std::string fault = place_of_fault(engine.decode(f, part.data(), count, columns), columns, r);
     if (!fault.empty()) return fault;
   }

@@ -26,8 +26,7 @@ Weight beside(std::span<const Weight* const> parts, std::span<const double> scal
   values.reserve(rows * columns);
   for (int64_t r = 0; r < rows; ++r) {
     for (size_t n = 0; n < parts.size(); ++n) {
-      const auto row = parts[n]->f32().subspan(r * parts[n]->columns(),
-                                               parts[n]->columns());
+      const auto row = parts[n]->f32().subspan(r * parts[n]->columns(), parts[n]->columns());
       for (const float v : row) values.push_back(static_cast<float>(scales[n] * v));
     }
   }
@@ -115,8 +114,7 @@ LoadedModel::LoadedModel(run::Engine& engine, const Model& given, std::span<cons
   int64_t there = 0, copied = 0;
   for (const auto& [name, w] : model.weights) {
     const bool stays =
-        here && w.bytes.keeper() &&
-        reinterpret_cast<uintptr_t>(w.bytes.data()) % run::kParameterAlignment == 0;
+        here && w.bytes.keeper() && reinterpret_cast<uintptr_t>(w.bytes.data()) % run::kParameterAlignment == 0;
     (stays ? there : copied) += w.bytes.size();
   }
   engine.require_memory(fmt::format("'{}'", model.name),
@@ -324,7 +322,7 @@ std::span<const float> Session::feed(std::span<const TokenId> tokens) {
   const Width* last = nullptr;
   while (!tokens.empty()) {
     const Width& width = width_for(tokens.size());
-    const size_t count = std::min(tokens.size(), static_cast<size_t>(width.tokens));
+    const size_t count = std::min<size_t>(tokens.size(), width.tokens);
     run(width, tokens.first(count));
     tokens = tokens.subspan(count);
     last = &width;
@@ -348,7 +346,7 @@ std::span<const float> Session::feed_all(std::span<const TokenId> tokens) {
     int64_t wide = wide_widths(options_, tokens.size()).back();
     if (tokens.size() == 1 || position_ + wide > options_.context) wide = 1;
     const Width& w = width(wide, wide);
-    const size_t count = std::min(tokens.size(), static_cast<size_t>(wide));
+    const size_t count = std::min<size_t>(tokens.size(), wide);
     run(w, tokens.first(count));
     std::vector<float> rows(wide * vocab);
     w.program->result(kResult)->download(rows.data(), rows.size() * sizeof(float));

@@ -22,7 +22,7 @@ ManySession::ManySession(const LoadedModel& loaded, SessionOptions options, Many
   compile.symbols["B"] = compile.symbols["T"] = compile.symbols["R"] = 1;
   cache_bytes_ = state_bytes(plan_.graph, compile);
   require_session(loaded, cache_bytes_, 0, options_);
-  texts_.resize(static_cast<size_t>(limits_.texts));
+  texts_.resize(limits_.texts);
 }
 
 // One token of a few to all texts; chunks of one text.
@@ -36,9 +36,8 @@ std::vector<ManySession::Shape> ManySession::shapes(const SessionOptions& option
 }
 
 ManySession::Text& ManySession::text(int number) {
-  LUMEN_CHECK(number >= 0 && number < static_cast<int>(texts_.size()) && texts_[static_cast<size_t>(number)].is_open,
-              "no text {}", number);
-  return texts_[static_cast<size_t>(number)];
+  LUMEN_CHECK(number >= 0 && number < std::ssize(texts_) && texts_[number].is_open, "no text {}", number);
+  return texts_[number];
 }
 
 int ManySession::open() {
@@ -48,7 +47,7 @@ int ManySession::open() {
     t.is_open = true;
     t.tables.clear();
     for (const Cache& c : caches_) t.tables.emplace_back(c.window);
-    return static_cast<int>(i);
+    return i;
   }
   throw user_error("{} texts are open, and there cannot be more", texts_.size());
 }
@@ -73,16 +72,16 @@ int64_t ManySession::share(int from, int to, int64_t count) {
 
 int64_t ManySession::rewind(int number, int64_t length) {
   Text& t = text(number);
-  LUMEN_CHECK(length >= 0 && length <= static_cast<int64_t>(t.tokens.size()));
+  LUMEN_CHECK(length >= 0 && length <= std::ssize(t.tokens));
   for (size_t c = 0; c < caches_.size(); ++c) length = t.tables[c].kept(caches_[c].pool, length);
   for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].shorten(caches_[c].pool, length);
-  t.tokens.resize(static_cast<size_t>(length));
+  t.tokens.resize(length);
   return length;
 }
 
 int64_t ManySession::missing_pages(int number, int64_t count) const {
-  const Text& t = texts_.at(static_cast<size_t>(number));
-  const auto now = static_cast<int64_t>(t.tokens.size());
+  const Text& t = texts_.at(number);
+  const auto now = std::ssize(t.tokens);
   return t.tables.at(0).missing(caches_[0].pool, now, now + count);
 }
 
@@ -153,35 +152,35 @@ ManySession::Shape ManySession::shape_for(int64_t texts, int64_t tokens) const {
 void ManySession::run(std::span<const Part> parts, std::vector<std::vector<float>*> logits) {
   size_t longest = 0;
   for (const Part& part : parts) longest = std::max(longest, part.tokens.size());
-  const Program& p = program(shape_for(static_cast<int64_t>(parts.size()), static_cast<int64_t>(longest)));
-  const auto wide = static_cast<size_t>(p.shape.tokens), count = static_cast<size_t>(p.shape.texts) * wide;
-  const auto entries = static_cast<size_t>(plan_.symbols.at("K"));
-  std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(static_cast<size_t>(p.shape.rows()), 0);
+  const Program& p = program(shape_for(parts.size(), longest));
+  const auto wide = static_cast<size_t>(p.shape.tokens), count = p.shape.texts * wide;
+  const size_t entries = plan_.symbols.at("K");
+  std::vector<int32_t> ids(count, 0), at(count, 0), places(count), rows(p.shape.rows(), 0);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const auto start = static_cast<int32_t>(length(parts[i].text));
+    const int32_t start = length(parts[i].text);
     for (size_t t = 0; t < wide; ++t) {
       const size_t real = std::min(t, parts[i].tokens.size() - 1);
       ids[i * wide + t] = parts[i].tokens[real];
-      at[i * wide + t] = start + static_cast<int32_t>(real);
+      at[i * wide + t] = start + real;
     }
-    rows[i] = static_cast<int32_t>(i * wide + parts[i].tokens.size() - 1);
+    rows[i] = i * wide + parts[i].tokens.size() - 1;
   }
   const auto put = [&](const char* name, const std::vector<int32_t>& data) {
-    p.in.at(name)->upload(data.data(), static_cast<int64_t>(data.size() * sizeof(int32_t)));
+    p.in.at(name)->upload(data.data(), data.size() * sizeof(int32_t));
   };
-  const auto size = static_cast<int32_t>(options_.page);
+  const int32_t size = options_.page;
   for (size_t c = 0; c < caches_.size(); ++c) {
     std::fill(places.begin(), places.end(), -1);
-    std::vector<int32_t> pages(static_cast<size_t>(p.shape.texts) * entries, 0);
+    std::vector<int32_t> pages(p.shape.texts * entries, 0);
     for (size_t i = 0; i < parts.size(); ++i) {
       Text& t = text(parts[i].text);
-      const auto now = static_cast<int64_t>(t.tokens.size()), upto = now + static_cast<int64_t>(parts[i].tokens.size());
+      const auto now = std::ssize(t.tokens), upto = now + std::ssize(parts[i].tokens);
       t.tables[c].make_room(caches_[c].pool, now, upto, [&](int32_t from, int32_t to) { copy_page(c, from, to); });
       const std::span<const int32_t> own = t.tables[c].pages();
       for (size_t k = 0; k < own.size(); ++k) pages[i * entries + k] = std::max(own[k], 0);
       for (size_t n = 0; n < parts[i].tokens.size(); ++n) {
         const int32_t position = at[i * wide + n];
-        places[i * wide + n] = own[static_cast<size_t>(position / size)] * size + position % size;
+        places[i * wide + n] = own[position / size] * size + position % size;
       }
     }
     put(caches_[c].places, places);
@@ -195,19 +194,16 @@ void ManySession::run(std::span<const Part> parts, std::vector<std::vector<float
   for (const Part& part : parts) {
     Text& t = text(part.text);
     t.tokens.insert(t.tokens.end(), part.tokens.begin(), part.tokens.end());
-    for (size_t c = 0; c < caches_.size(); ++c)
-      t.tables[c].forget(caches_[c].pool, static_cast<int64_t>(t.tokens.size()));
+    for (size_t c = 0; c < caches_.size(); ++c) t.tables[c].forget(caches_[c].pool, t.tokens.size());
   }
   if (std::all_of(logits.begin(), logits.end(), [](const auto* l) { return l == nullptr; })) return;
-  const auto vocab = static_cast<size_t>(loaded_.model().integer("vocab"));
+  const size_t vocab = loaded_.model().integer("vocab");
   std::vector<float> all(rows.size() * vocab);
-  p.program->result(kResult)->download(all.data(), static_cast<int64_t>(all.size() * sizeof(float)));
+  p.program->result(kResult)->download(all.data(), all.size() * sizeof(float));
   for (size_t i = 0; i < logits.size(); ++i)
     if (logits[i]) require_finite(loaded_, std::span<const float>(all).subspan(i * vocab, vocab), "logits");
   for (size_t i = 0; i < logits.size(); ++i)
-    if (logits[i])
-      logits[i]->assign(all.begin() + static_cast<int64_t>(i * vocab),
-                        all.begin() + static_cast<int64_t>((i + 1) * vocab));
+    if (logits[i]) logits[i]->assign(all.begin() + i * vocab, all.begin() + (i + 1) * vocab);
 }
 
 std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
@@ -218,7 +214,7 @@ std::vector<std::vector<float>> ManySession::feed(std::span<const Part> parts) {
     check_tokens(loaded_.model(), parts[p].tokens);
     for (size_t before = 0; before < p; ++before)
       LUMEN_CHECK(parts[before].text != parts[p].text, "text {} is given twice", parts[p].text);
-    const auto count = static_cast<int64_t>(parts[p].tokens.size());
+    const auto count = std::ssize(parts[p].tokens);
     if (length(parts[p].text) + count > limits_.longest)
       throw Error(
           Exit::user,

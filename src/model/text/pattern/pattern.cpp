@@ -136,14 +136,12 @@ class Stepper {
   }
 
  private:
-  bool holds(int32_t set, size_t of) const {
-    return of < classes_.members.size() && classes_.members[of][set];
-  }
+  bool holds(int32_t set, size_t of) const { return of < classes_.members.size() && classes_.members[of][set]; }
 
   bool follow(int32_t from, size_t of, std::vector<int32_t>* next) {
     std::vector<int32_t> stack{from};
     while (!stack.empty()) {
-      const auto at = static_cast<size_t>(stack.back());
+      const size_t at = stack.back();
       stack.pop_back();
       if (seen_[at]) continue;
       seen_[at] = true;

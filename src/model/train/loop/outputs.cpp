@@ -286,7 +286,7 @@ void require_room(const fs::path& folder, const Model& model, const Recipe& reci
   double saves = 1;
   if (recipe.save_every > 0) saves += recipe.schedule.steps / recipe.save_every;
   // With a limit the oldest goes when the newest has proved good: one more than the limit at a time.
-  if (recipe.keep > 0) saves = std::min(saves, std::max(1.0, static_cast<double>(recipe.keep + 1 - kept)));
+  if (recipe.keep > 0) saves = std::min(saves, std::max<double>(1.0, recipe.keep + 1 - kept));
   const bool merges = recipe.ship.ships() || !recipe.merge.empty();
   const double models = (recipe.adapter.trains() && merges ? count_of(model) / weights : 1) * weights * 4 *
                         (1 + (recipe.quantize.empty() ? 0 : 1) + (recipe.hugging_face ? 1 : 0) +

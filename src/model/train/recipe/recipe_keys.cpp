@@ -156,7 +156,7 @@ bool holds(const RecipeKey& key, double value) {
 
 double number_of(const RecipeKey& key, Recipe& recipe) {
   if (const auto real = std::get_if<double& (*)(Recipe&)>(&key.value)) return (*real)(recipe);
-  if (const auto whole = std::get_if<int64_t& (*)(Recipe&)>(&key.value)) return static_cast<double>((*whole)(recipe));
+  if (const auto whole = std::get_if<int64_t& (*)(Recipe&)>(&key.value)) return (*whole)(recipe);
   if (const auto seed = std::get_if<uint32_t& (*)(Recipe&)>(&key.value)) return (*seed)(recipe);
   return std::get<Optional& (*)(Recipe&)>(key.value)(recipe).value();
 }
@@ -211,8 +211,8 @@ void read_value(const RecipeKey& key, const Toml& section, Recipe& recipe) {
                  [&](int64_t& (*get)(Recipe&)) { get(recipe) = section.integer(key.key); },
                  [&](uint32_t& (*get)(Recipe&)) {
                    const int64_t value = section.integer(key.key);
-                   if (holds(key, static_cast<double>(value)))
-                     get(recipe) = static_cast<uint32_t>(value);
+                   if (holds(key, value))
+                     get(recipe) = value;
                    else
                      throw error_at(section.place(key.key),
                                     fmt::format("{} must be {}, not {}", key.key, bounds_of(key.name()).text(), value));

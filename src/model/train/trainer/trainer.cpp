@@ -86,7 +86,7 @@ double mean_loss(const std::vector<float>& losses, const Batch& batch) {
 
 // Rows that count nothing, so that there are as many as a program was compiled for.
 void fill_up(Batch& batch, int64_t rows) {
-  const auto size = static_cast<size_t>(rows * batch.length);
+  const size_t size = rows * batch.length;
   batch.rows = rows;
   batch.tokens.resize(size, 0);
   batch.targets.resize(size, 0);
@@ -234,8 +234,8 @@ void Trainer::put_squares() {
     program->bind(program->input_names().at(0), tensors_.at(c.weight));
     program->run();
     const graph::Shape rows = graph::low_rank_rows(w.type.shape, c.rows);
-    std::vector<float> squares(static_cast<size_t>(graph::elements(rows).number()));
-    program->result(kResult)->download(squares.data(), static_cast<int64_t>(squares.size() * sizeof(float)));
+    std::vector<float> squares(graph::elements(rows).number());
+    program->result(kResult)->download(squares.data(), squares.size() * sizeof(float));
     put_values(graph::low_rank_squares(c.weight), rows, squares, Scalar::f32);
     std::transform(squares.begin(), squares.end(), squares.begin(), [](float x) { return std::sqrt(x); });
     put_values(graph::low_rank_magnitude(c.weight), rows, squares, Scalar::f32);
@@ -260,17 +260,17 @@ void Trainer::put_values(const std::string& name, const graph::Shape& shape, std
                          Scalar type) {
   const run::DeviceTensorRef to = tensor(name, {shape, {type, nullptr}});
   if (type == Scalar::f32) {
-    to->upload(numbers.data(), static_cast<int64_t>(numbers.size_bytes()));
+    to->upload(numbers.data(), numbers.size_bytes());
     return;
   }
   std::vector<uint16_t> halves(numbers.size());
   std::transform(numbers.begin(), numbers.end(), halves.begin(), f32_to_bf16);
-  to->upload(halves.data(), static_cast<int64_t>(halves.size() * sizeof(uint16_t)));
+  to->upload(halves.data(), halves.size() * sizeof(uint16_t));
 }
 
 std::vector<float> Trainer::values(const std::string& name) const {
   const run::DeviceTensor& from = *tensors_.at(name);
-  const auto count = static_cast<size_t>(graph::elements(from.type().shape).number());
+  const size_t count = graph::elements(from.type().shape).number();
   std::vector<float> out(count);
   if (from.type().element.scalar == Scalar::f32) {
     from.download(out.data(), from.bytes());
@@ -341,7 +341,7 @@ Trainer::Step Trainer::step() {
       for (size_t i = 0; i < result.metrics.size(); ++i) {
         const std::string& name = objective->metrics()[i];
         result.metrics[i].first = name;
-        result.metrics[i].second += scalar(program, name.c_str()) / static_cast<double>(recipe_.accumulate);
+        result.metrics[i].second += scalar(program, name.c_str()) / recipe_.accumulate;
       }
     }
   }
@@ -462,8 +462,8 @@ std::vector<float> Trainer::losses_of(const Batch& batch) {
 std::vector<float> Trainer::of_positions(run::Program& program, const Batch& batch) {
   put_batch(batch);
   program.run();
-  std::vector<float> losses(static_cast<size_t>(batch.rows * batch.length));
-  program.result(kResult)->download(losses.data(), static_cast<int64_t>(losses.size() * sizeof(float)));
+  std::vector<float> losses(batch.rows * batch.length);
+  program.result(kResult)->download(losses.data(), losses.size() * sizeof(float));
   return losses;
 }
 
@@ -572,7 +572,7 @@ Weight Trainer::shipped(const Parameter& p) const {
 }
 
 void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
-  const auto length = static_cast<int64_t>(window.size());
+  const auto length = std::ssize(window);
   if (!logits_ || logits_length_ != length) {
     const Method::Work work = method_.logits(length);
     logits_ = engine_.compile(work.graph, work.options);
@@ -585,7 +585,7 @@ void Trainer::logits(std::span<const TokenId> window, std::span<float> out) {
   tokens->upload(window.data(), tokens->bytes());
   logits_->bind(kTokens, tokens);
   logits_->run();
-  logits_->result(kResult)->download(out.data(), static_cast<int64_t>(out.size_bytes()));
+  logits_->result(kResult)->download(out.data(), out.size_bytes());
 }
 
 Model Trainer::rounded() const {

@@ -44,7 +44,7 @@ TensorSpec spec_of(const std::string& name, const graph::Type& type) {
 // `bytes` of a tensor hold finite numbers only, and weights none that cannot be squared.
 void check_numbers(const TensorSpec& spec, std::span<const uint8_t> bytes, const std::string& where,
                    const std::string& hint) {
-  std::vector<float> numbers(static_cast<size_t>(spec.rows() * spec.columns()));
+  std::vector<float> numbers(spec.rows() * spec.columns());
   if (spec.element.format) {
     numbers = decode(*spec.element.format, bytes, spec.rows(), spec.columns());
   } else if (spec.element.scalar == Scalar::f32) {
@@ -76,7 +76,7 @@ void take(const TensorFile& file, const std::string& name, const std::string& fo
   }
   const std::vector<uint8_t> blob = stored.blob();
   check_numbers(expected, blob, folder, "the checkpoint is of a run that had diverged; go on from an earlier one");
-  to.upload(blob.data(), static_cast<int64_t>(blob.size()));
+  to.upload(blob.data(), blob.size());
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   CheckpointContent content;
   content.state.step = done_;
   content.state.seed = recipe_.seed;
-  content.state.data_position = static_cast<uint64_t>(state_.batch_of(done_) * recipe_.accumulate);
+  content.state.data_position = state_.batch_of(done_) * recipe_.accumulate;
   content.state.config = describe(recipe_);
   record_run(model_, batches_->files(), batches_->token_hash(), &content);
   if (has_adapter()) record_base(base_, &content);
@@ -121,7 +121,7 @@ std::filesystem::path Trainer::save(const std::filesystem::path& out) const {
   std::vector<uint8_t> buffer;
   content.fetch = [&](const TensorSpec& spec) -> std::span<const uint8_t> {
     const run::DeviceTensorRef& t = tensors_.at(spec.name);
-    buffer.resize(static_cast<size_t>(t->bytes()));
+    buffer.resize(t->bytes());
     t->download(buffer.data(), t->bytes());
     const std::span<const uint8_t> bytes(buffer.data(), static_cast<size_t>(spec.blob_bytes()));
     check_numbers(
