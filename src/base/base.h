@@ -1,4 +1,5 @@
-// Words that every floor speaks: errors, checks of our own mistakes, places in texts, hashes, messages to people, numbers of enumerators.
+// Words that every floor speaks: errors, checks of our own mistakes, places in texts, hashes, messages to people,
+// numbers of enumerators.
 //
 // May include: nothing.
 #pragma once

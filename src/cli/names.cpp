@@ -78,8 +78,7 @@ std::string example_size(double weights) {
     const model::FamilyRef family = library->family(name);
     for (const std::string& size : family->sizes()) {
       double count = 0;
-      for (const model::Parameter& p : family->parameters(family->config(size, {})))
-        count += p.count();
+      for (const model::Parameter& p : family->parameters(family->config(size, {}))) count += p.count();
       if (std::abs(count - weights) >= distance) continue;
       distance = std::abs(count - weights);
       best = size;

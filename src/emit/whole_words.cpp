@@ -64,8 +64,7 @@ void load_whole_words(llvm::Function& f) {
     const uint64_t bits = layout.getTypeSizeInBits(load->getType()), bytes = bits / 8;
     if (bits % 8 != 0 || bytes < 2 || load->getType()->isPointerTy()) continue;
     if (load->getAlign().value() >= std::min<uint64_t>(bytes, kWord)) continue;
-    if (const auto inside = inside_word(load->getPointerOperand(), layout))
-      widen(*load, *inside, bytes);
+    if (const auto inside = inside_word(load->getPointerOperand(), layout)) widen(*load, *inside, bytes);
   }
 }
 

@@ -66,8 +66,7 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : file_(folder / kNa
     ::close(fd_);
   }
   const std::string pid = fmt::format("{}\n", ::getpid());
-  const bool written =
-      ::ftruncate(fd_, 0) == 0 && ::pwrite(fd_, pid.data(), pid.size(), 0) == std::ssize(pid);
+  const bool written = ::ftruncate(fd_, 0) == 0 && ::pwrite(fd_, pid.data(), pid.size(), 0) == std::ssize(pid);
   if (!written) {
     const int number = errno;
     ::unlink(file_.c_str());

@@ -40,8 +40,7 @@ void print_tensors(const model::TensorFile& file, const std::map<std::string, st
     bytes += stored;
     const auto role = roles.find(t.name);
     out += fmt::format("{:<44} {:>20} {:<10} {:>14} {:>8.3f}  {}\n", printable(t.name), shape, element_text(t.element),
-                       stored, count > 0 ? 8.0 * stored / count : 0.0,
-                       role == roles.end() ? "" : role->second);
+                       stored, count > 0 ? 8.0 * stored / count : 0.0, role == roles.end() ? "" : role->second);
   }
   out += fmt::format("{} tensors, {} weights, {} bytes, {:.3f} bits per weight\n", file.tensors().size(), weights,
                      bytes, weights > 0 ? 8.0 * bytes / weights : 0.0);

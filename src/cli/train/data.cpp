@@ -99,9 +99,7 @@ std::string summary(const ExampleStore& store, int64_t length) {
     lengths.push_back(e.length);
   }
   std::sort(lengths.begin(), lengths.end());
-  const auto at = [&](double share) {
-    return lengths[static_cast<size_t>(share * (lengths.size() - 1))];
-  };
+  const auto at = [&](double share) { return lengths[static_cast<size_t>(share * (lengths.size() - 1))]; };
   const double all = store.token_count();
   std::string out = fmt::format("{} examples, {} tokens, {} of them learned ({:.1f} %)\n", store.examples().size(),
                                 store.token_count(), learned, 100 * static_cast<double>(learned) / all);

@@ -176,8 +176,7 @@ Value Elaboration::invoke(const lang::Function& fn, std::vector<Value> args, con
       operands.push_back(args[i].id);
       key += "|" + written(args[i].type());
     } else if (args[i].is_number()) {
-      key +=
-          fmt::format("|{}:{}:{}", ordinal(args[i].number.kind), args[i].number.integer, args[i].number.real);
+      key += fmt::format("|{}:{}:{}", ordinal(args[i].number.kind), args[i].number.integer, args[i].number.real);
     } else {
       key += "|dim " + written(args[i].dim);
     }

@@ -37,8 +37,7 @@ const ConfigKey* key_of_entry(const ModelDecl& m, const std::string& name) {
   if (const ConfigKey* k = find_key(m, name)) return k;
   const size_t dot = name.rfind('.');
   if (dot == std::string::npos || dot + 1 == name.size() || name.size() - dot > 10 ||
-      !std::all_of(name.begin() + dot + 1, name.end(),
-                   [](char c) { return c >= '0' && c <= '9'; }))
+      !std::all_of(name.begin() + dot + 1, name.end(), [](char c) { return c >= '0' && c <= '9'; }))
     return nullptr;
   const ConfigKey* k = find_key(m, name.substr(0, dot));
   return k && k->type.has_dims ? k : nullptr;

@@ -160,8 +160,7 @@ class ByRows {
     if (beside_) {
       for (ValueId& v : *beside_) {
         const auto exit = std::find(tail_.exits.begin(), tail_.exits.end(), v);
-        v = exit != tail_.exits.end() ? exits[exit - tail_.exits.begin()]
-                                      : now[v];
+        v = exit != tail_.exits.end() ? exits[exit - tail_.exits.begin()] : now[v];
       }
     }
     return now[loss];

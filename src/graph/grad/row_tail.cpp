@@ -222,8 +222,7 @@ ValueId RowCopy::operand(ValueId v, const Node& user, int64_t first, int64_t cou
   if (flat_[v] >= 0) return now_[v] = slice_rows(build_, flat_[v], first, count);
   // Free of rows: the axes that are left.
   const Shape s = build_.type(v).shape;
-  const size_t rest =
-      user.type.shape.size() - row_axes(user.type.shape, tail_.rows);
+  const size_t rest = user.type.shape.size() - row_axes(user.type.shape, tail_.rows);
   if (s.size() <= rest) return v;
   return build_.reshape(v, {s.end() - rest, s.end()});
 }

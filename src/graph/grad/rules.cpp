@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/ordinal.h"
 
 namespace lumen::graph {
 
@@ -197,7 +198,6 @@ void grad_result(Reverse&, ValueId, ValueId) {
 
 constexpr GradientRule kRules[] = {
 #define X(name, operands, attributes, pure, text) grad_##name,
-#include "base/ordinal.h"
 #include "graph/ir/op.def"
 #undef X
 };

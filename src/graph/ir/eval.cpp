@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "graph/ir/verify.h"
 #include "number/codec/codec.h"
 
@@ -491,7 +492,6 @@ Tensor eval_result(Machine& m, const Node& n, ValueId) {
 using Evaluate = Tensor (*)(Machine&, const Node&, ValueId);
 constexpr Evaluate kEvaluate[] = {
 #define X(name, operands, attributes, pure, text) eval_##name,
-#include "base/ordinal.h"
 #include "graph/ir/op.def"
 #undef X
 };

@@ -2,6 +2,7 @@
 #include "graph/ir/graph.h"
 
 #include "base/check.h"
+#include "base/ordinal.h"
 
 namespace lumen::graph {
 
@@ -12,7 +13,6 @@ constexpr bool yes = true, no = false;
 
 constexpr OpInfo kOps[] = {
 #define X(name, operands, attributes, pure, text) {#name, operands, attributes, pure, text},
-#include "base/ordinal.h"
 #include "graph/ir/op.def"
 #undef X
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/ordinal.h"
 #include "graph/ir/build.h"
 
 namespace lumen::graph {
@@ -416,7 +417,6 @@ Type infer_result(const Site& s) {
 using Rule = Type (*)(const Site&);
 constexpr Rule kRules[] = {
 #define X(name, operands, attributes, pure, text) infer_##name,
-#include "base/ordinal.h"
 #include "graph/ir/op.def"
 #undef X
 };

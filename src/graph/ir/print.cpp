@@ -71,8 +71,7 @@ std::string print_attribute(const Attributes& a, std::string_view word) {
     if (a.sources.empty()) return {};
     constexpr std::string_view kNames[] = {"fitted", "learned", "supplied", "delayed", "predicted"};
     std::vector<std::string> items;
-    for (const auto& [field, source] : a.sources)
-      items.push_back(fmt::format("{}:{}", field, kNames[ordinal(source)]));
+    for (const auto& [field, source] : a.sources) items.push_back(fmt::format("{}:{}", field, kNames[ordinal(source)]));
     return "sources=" + bracketed(items);
   }
   if (word == "salt") return fmt::format("salt={}", a.salt);

@@ -104,8 +104,7 @@ class Recomputer {
       const Stretch& s = chosen[k];
       for (ValueId v = s.begin; v < s.end; ++v) {
         const Node& node = g[v];
-        if (facts_.forward[v] && facts_.of_parameter[v] && is_computed(node) && op_info(node.op).pure)
-          stretch_[v] = k;
+        if (facts_.forward[v] && facts_.of_parameter[v] && is_computed(node) && op_info(node.op).pure) stretch_[v] = k;
       }
       for (ValueId v = s.begin; v < s.end; ++v)
         if (is_border(v, s.end)) stretch_[v] = -1;
@@ -304,12 +303,10 @@ Pipeline plan_recomputing(const Graph& g, const Recompute& recompute) {
   if (recompute.what == Recompute::What::maps) return planned(recompute_maps(g, loss));
   std::vector<Stretch> stretches = find_stretches(g, loss);
   if (recompute.what == Recompute::What::layers) return planned(recompute_stretches(g, loss, stretches));
-  std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {
-    return a.work * b.bytes < b.work * a.bytes;
-  });
+  std::stable_sort(stretches.begin(), stretches.end(),
+                   [](const Stretch& a, const Stretch& b) { return a.work * b.bytes < b.work * a.bytes; });
   const auto with = [&](size_t count) {
-    return planned(
-        recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + count}));
+    return planned(recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + count}));
   };
   // The fewest that are enough: more of them never need more memory, but for what alignment adds.
   size_t too_few = 0, enough = stretches.size();

@@ -27,9 +27,9 @@ bool numeric(const Shape& s) {
 std::string key_of(const Node& n) {
   const Attributes& a = n.attributes;
   std::string key =
-      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", ordinal(n.op), print(n.type), fmt::join(n.operands, ","),
-                  a.axis, fmt::join(a.axes, ","), ordinal(a.reduction), fmt::join(a.indices, ","),
-                  fmt::join(a.starts, ","), fmt::join(a.strides, ","), a.salt, a.index);
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {}", ordinal(n.op), print(n.type), fmt::join(n.operands, ","), a.axis,
+                  fmt::join(a.axes, ","), ordinal(a.reduction), fmt::join(a.indices, ","), fmt::join(a.starts, ","),
+                  fmt::join(a.strides, ","), a.salt, a.index);
   for (double x : a.data) key += fmt::format(" {}", x);
   for (const auto& [field, source] : a.sources) key += fmt::format(" {}:{}", field, ordinal(source));
   if (n.op == Op::map_) key += " " + print_formula(a.formula);
@@ -257,8 +257,7 @@ class Simplifier {
         continue;
       }
       // The same operand twice is read once.
-      const auto first =
-          std::find(operands.begin(), operands.begin() + i, operands[i]) - operands.begin();
+      const auto first = std::find(operands.begin(), operands.begin() + i, operands[i]) - operands.begin();
       if (first < static_cast<int64_t>(i)) {
         f = with_shared_input(f, first, i);
         operands = without(i);

@@ -49,8 +49,7 @@ class Adder {
       if (node.op == Op::contract_) {
         for (const int side : {1, 0}) {
           Part* part = part_of(side, false);
-          if (part && r_.from[node.operands[side]].type.shape.size() == 2 &&
-              is_product_with(node, side))
+          if (part && r_.from[node.operands[side]].type.shape.size() == 2 && is_product_with(node, side))
             beside_product(*part, v, side);
         }
       } else if (node.op == Op::contract_gather_) {

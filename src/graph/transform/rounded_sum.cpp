@@ -104,8 +104,7 @@ class Narrower {
     for (const int q : {0, 1}) {
       bool alone = true;
       for (const char c : inside)
-        alone = alone && has(inner.attributes.indices[q], c) &&
-                !has(inner.attributes.indices[1 - q], c);
+        alone = alone && has(inner.attributes.indices[q], c) && !has(inner.attributes.indices[1 - q], c);
       if (alone) return q;
     }
     return -1;

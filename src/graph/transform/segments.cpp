@@ -308,8 +308,7 @@ class Separator {
   Holds found_in(ValueId v) const {
     const Node& node = g_[v];
     if (node.op == Op::iota_)
-      return counts_positions(node.type.shape[node.attributes.axis]) ? Holds::positions
-                                                                                          : Holds::nothing;
+      return counts_positions(node.type.shape[node.attributes.axis]) ? Holds::positions : Holds::nothing;
     if (reads_rows(v)) {
       if (node.op != Op::map_ || node.type.shape.empty() || reads(v, Holds::positions))
         refuse(v, "rows that are read by position go where their beginning cannot be counted from");

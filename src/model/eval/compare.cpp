@@ -93,9 +93,8 @@ std::string stripped(const std::string& text) {
 }
 
 std::string lower(const std::string& text) {
-  return each_character(text, [](char32_t c, std::string& out) {
-    utf8_append(out, static_cast<char32_t>(utf8proc_tolower(c)));
-  });
+  return each_character(
+      text, [](char32_t c, std::string& out) { utf8_append(out, static_cast<char32_t>(utf8proc_tolower(c))); });
 }
 
 }  // namespace

@@ -77,8 +77,7 @@ class Evaluation {
     const bool same = task.examples.empty() || task.examples == task.data;
     examples_ = same ? rows_ : rows_of(folder, task.examples);
     without_itself_ = same;
-    if (options.limit > 0 && options.limit < std::ssize(rows_))
-      rows_.resize(options.limit);
+    if (options.limit > 0 && options.limit < std::ssize(rows_)) rows_.resize(options.limit);
     result_.task = task.name;
     result_.rows = rows_.size();
     result_.fewshot = options.fewshot.value_or(task.fewshot);

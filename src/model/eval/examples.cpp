@@ -57,8 +57,7 @@ std::vector<size_t> ExampleDraws::sample(size_t size, size_t count) {
   LUMEN_CHECK(count <= size);
   // Small sets are drawn from a pool, large ones by trying again.
   size_t pool_size = 21;
-  if (count > 5)
-    pool_size += static_cast<size_t>(std::pow(4, std::ceil(std::log(count * 3) / std::log(4.0))));
+  if (count > 5) pool_size += static_cast<size_t>(std::pow(4, std::ceil(std::log(count * 3) / std::log(4.0))));
   std::vector<size_t> out;
   if (size <= pool_size) {
     std::vector<size_t> pool(size);

@@ -63,8 +63,7 @@ double Likelihood::of(const TokenPair& pair) {
   if (before != row_text_) {
     const auto [mine, theirs] =
         std::mismatch(session_.text().begin(), session_.text().end(), before.begin(), before.end());
-    computed_ += std::ssize(before) -
-                 std::min<int64_t>(mine - session_.text().begin(), before.size() - 1);
+    computed_ += std::ssize(before) - std::min<int64_t>(mine - session_.text().begin(), before.size() - 1);
     const auto row = session_.become(before);
     row_.assign(row.begin(), row.end());
     row_text_ = before;

@@ -86,8 +86,8 @@ void write_tensors(const fs::path& path, const std::vector<TensorSpec>& tensors,
   SafetensorsWriter writer(path, {{"format", "lumen"}}, tensors);
   for (const TensorSpec& t : tensors) {
     const std::span<const uint8_t> blob = content.fetch(t);
-    LUMEN_CHECK(std::ssize(blob) == t.blob_bytes(), "tensor '{}': {} bytes instead of {}", t.name,
-                blob.size(), t.blob_bytes());
+    LUMEN_CHECK(std::ssize(blob) == t.blob_bytes(), "tensor '{}': {} bytes instead of {}", t.name, blob.size(),
+                t.blob_bytes());
     writer.write(blob);
   }
   writer.commit();

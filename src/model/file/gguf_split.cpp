@@ -82,9 +82,7 @@ std::vector<std::filesystem::path> write_gguf_files(const std::filesystem::path&
     }
     const auto one = count == 1 ? path : path.parent_path() / split_name(prefix, i + 1, count);
     try {
-      GgufWriter writer(
-          one, std::move(own),
-          {tensors.begin() + begins[at], tensors.begin() + begins[at + 1]});
+      GgufWriter writer(one, std::move(own), {tensors.begin() + begins[at], tensors.begin() + begins[at + 1]});
       for (size_t t = begins[at]; t < begins[at + 1]; ++t) writer.write(blob(t));
       writer.commit();
     } catch (const Error&) {

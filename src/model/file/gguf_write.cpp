@@ -108,8 +108,7 @@ GgufWriter::GgufWriter(const std::filesystem::path& path, GgufMetadata metadata,
       for (size_t d = raw.shape.size(); d-- > 0;) put(file_, raw.shape[d]);
       put(file_, static_cast<int32_t>(raw.bytes_only ? kGgufBytesId : *gguf_type_id(raw.element)));
       put(file_, offset);
-      offset += (raw.bytes + alignment - 1) / alignment *
-                alignment;
+      offset += (raw.bytes + alignment - 1) / alignment * alignment;
     }
   }
   file_.pad_to(alignment);

@@ -128,8 +128,7 @@ std::vector<Point> thinned(const std::vector<Point>& points, size_t most) {
   for (size_t part = 0; part < most; ++part) {
     const size_t begin = part * points.size() / most, end = (part + 1) * points.size() / most;
     const auto less = [](const Point& a, const Point& b) { return a.y < b.y; };
-    const auto [low, high] = std::minmax_element(points.begin() + begin,
-                                                 points.begin() + end, less);
+    const auto [low, high] = std::minmax_element(points.begin() + begin, points.begin() + end, less);
     out.push_back(low->x <= high->x ? *low : *high);
     if (low != high) out.push_back(low->x <= high->x ? *high : *low);
   }

@@ -134,8 +134,7 @@ std::string charts(std::span<const RunLog> runs) {
     out += svg_chart(chart);
   };
   Chart loss{"Loss", "nats per token", {}};
-  for (size_t i = 0; i < runs.size(); ++i)
-    add_curve(loss, one ? "training" : runs[i].name, losses(runs[i]), i, true);
+  for (size_t i = 0; i < runs.size(); ++i) add_curve(loss, one ? "training" : runs[i].name, losses(runs[i]), i, true);
   if (one && !validation(runs[0]).empty()) loss.series.push_back({"validation", validation(runs[0]), 1, false, true});
   put(loss, true);
   if (!one) {
@@ -152,8 +151,7 @@ std::string charts(std::span<const RunLog> runs) {
   }
   for (const std::string& name : objective_metrics(runs)) {
     Chart chart{name, "", {}};
-    for (size_t i = 0; i < runs.size(); ++i)
-      add_curve(chart, one ? "" : runs[i].name, values(runs[i], name), i, true);
+    for (size_t i = 0; i < runs.size(); ++i) add_curve(chart, one ? "" : runs[i].name, values(runs[i], name), i, true);
     put(chart, false);
   }
   for (const std::string& name : figure_names(runs)) {

@@ -223,8 +223,7 @@ TemplateRun::Flow TemplateRun::loop(const Node& n, const Value& over, int64_t de
     m["depth"] = depth + 1;
     m["depth0"] = depth;
     m["previtem"] = index > 0 ? items[index - 1] : Value::undefined("there is no previous item");
-    m["nextitem"] =
-        index + 1 < count ? items[index + 1] : Value::undefined("there is no next item");
+    m["nextitem"] = index + 1 < count ? items[index + 1] : Value::undefined("there is no next item");
     s->names["loop"] = Value::function(state);
     assign(*n.target, items[index], s);
     const Flow flow = body(n.body, s, out);

@@ -163,8 +163,7 @@ class Encoder {
   void check_finite() const {
     bool fitted = false;
     for (size_t level = 0; level < kLevels; ++level) fitted = fitted || fit(static_cast<Level>(level));
-    const FieldType* type =
-        format_.code_field >= 0 ? &format_.fields[format_.code_field].type : nullptr;
+    const FieldType* type = format_.code_field >= 0 ? &format_.fields[format_.code_field].type : nullptr;
     const bool nan_allowed = !fitted && type && type->has_nan();
     const bool infinity_allowed = !fitted && type && type->has_infinity();
     for (size_t k = 0; k < x_.size(); ++k) {
@@ -275,8 +274,8 @@ class Encoder {
     const float* const x = x_.data() + row * columns_ + column;
     if (weighted(Level::block)) keep_row_locals(cells);
     run_fit(Level::block, record, cells, x, importance_of(row, column), format_.block);
-    const bool code_is_set = engine_->code && (supplied_[format_.code_field] ||
-                                               assigned(Level::block)[format_.code_field]);
+    const bool code_is_set =
+        engine_->code && (supplied_[format_.code_field] || assigned(Level::block)[format_.code_field]);
     if (engine_->code && !code_is_set) {
       keep_locals(cells);
       const int32_t first = engine_->plan.field[format_.code_field];

@@ -12,8 +12,7 @@ constexpr int64_t kRows = 8;
 
 // `want` records of `stride` bytes, the first `have` of them given, over and over again.
 void repeat(uint8_t* to, const uint8_t* from, int64_t have, int64_t want, int64_t stride) {
-  for (int64_t r = 0; r < want; ++r)
-    std::memcpy(to + r * stride, from + r % have * stride, stride);
+  for (int64_t r = 0; r < want; ++r) std::memcpy(to + r * stride, from + r % have * stride, stride);
 }
 
 }  // namespace

@@ -49,8 +49,7 @@ int add_node(Formula& f, ScalarNode node) {
 }
 
 void check_argument(const Formula& f, ScalarOp op, int argument) {
-  LUMEN_CHECK(argument >= 0 && argument < std::ssize(f.nodes), "argument {} of {}", argument,
-              scalar_op_info(op).name);
+  LUMEN_CHECK(argument >= 0 && argument < std::ssize(f.nodes), "argument {} of {}", argument, scalar_op_info(op).name);
 }
 
 }  // namespace
@@ -121,10 +120,8 @@ int Formula::convert(ScalarOp op, Scalar to, int a) {
 std::optional<std::string> scalar_op_mistake(const ScalarNode& node, const Formula& f) {
   const ScalarOpInfo& info = scalar_op_info(node.op);
   if (node.op == ScalarOp::input) {
-    if (node.index < 0 || node.index >= std::ssize(f.inputs))
-      return fmt::format("no input {}", node.index);
-    if (f.inputs[node.index] != node.type)
-      return fmt::format("input {} has another type", node.index);
+    if (node.index < 0 || node.index >= std::ssize(f.inputs)) return fmt::format("no input {}", node.index);
+    if (f.inputs[node.index] != node.type) return fmt::format("input {} has another type", node.index);
     return std::nullopt;
   }
   if (node.op == ScalarOp::constant) return std::nullopt;

@@ -72,8 +72,8 @@ uint16_t f32_to_f16(float x) {
     return sign | 0x7e00u | ((magnitude >> 13) & 0x1ffu);
   }
   if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // 65520 and above round to Inf
-  if (magnitude < 0x38800000u) {                                               // below 2^-14: subnormal
-    if (magnitude < 0x33000000u) return sign;                                  // below 2^-25
+  if (magnitude < 0x38800000u) {                        // below 2^-14: subnormal
+    if (magnitude < 0x33000000u) return sign;           // below 2^-25
     const int exponent = magnitude >> 23;
     const uint32_t fraction = (magnitude & 0x7fffffu) | 0x800000u;
     const int shift = 126 - exponent;  // 14 .. 24

@@ -125,8 +125,7 @@ std::vector<double> field_gradient(const Format& f, int field, std::span<const f
   const Field& wanted = f.fields[field];
   std::vector<Formula> slopes(fake->fields.size());
   for (size_t k = 0; k < slopes.size(); ++k) {
-    if (fake->fields[k].field == field)
-      slopes[k] = straight_through_derivative(fake->formula, 0, k + 1);
+    if (fake->fields[k].field == field) slopes[k] = straight_through_derivative(fake->formula, 0, k + 1);
   }
   const int64_t last = rows > 0 && columns > 0 ? reader.record(wanted.level, rows - 1, columns - 1) + 1 : 0;
   std::vector<double> gradient(last * wanted.count, 0.0);
@@ -142,9 +141,8 @@ std::vector<double> field_gradient(const Format& f, int field, std::span<const f
         auto nested = [&](int slot, int64_t index) { return reader.field(slot, index, row, column); };
         entries.push_back(evaluate_expression(f, e.index, i, nested).integer);
         const double value = reader.field(e.field, entries.back(), row, column);
-        inputs[1 + k] = f.fields[e.field].type.is_float
-                            ? ScalarValue{value, 0}
-                            : ScalarValue{0, static_cast<int64_t>(value)};
+        inputs[1 + k] =
+            f.fields[e.field].type.is_float ? ScalarValue{value, 0} : ScalarValue{0, static_cast<int64_t>(value)};
       }
       if (fake->uses_index) inputs.back() = i[0];
       for (size_t k = 0; k < slopes.size(); ++k) {

@@ -35,8 +35,7 @@ void put_bits(uint8_t* record, int32_t bit, int count, uint64_t value) {
   while (done < count) {
     const int offset = (bit + done) & 7;
     const int part = std::min(8 - offset, count - done);
-    record[(bit + done) >> 3] =
-        record[(bit + done) >> 3] | ((value >> done) & ((1U << part) - 1)) << offset;
+    record[(bit + done) >> 3] = record[(bit + done) >> 3] | ((value >> done) & ((1U << part) - 1)) << offset;
     done += part;
   }
 }

@@ -238,8 +238,7 @@ RoutineExpr RoutineBuilder::read_array(const Array& a, RoutineExpr index, const 
       e.kind = RoutineExpr::Kind::source;
       break;
     case Array::Kind::table:
-      if (is_constant(index) && index.integer >= 0 &&
-          index.integer < std::ssize(context_.format.tables[slot].values)) {
+      if (is_constant(index) && index.integer >= 0 && index.integer < std::ssize(context_.format.tables[slot].values)) {
         const FormatTable& t = context_.format.tables[slot];
         const double value = t.values[index.integer];
         return is_float(t.type) ? float_constant(value) : integer_constant(static_cast<int64_t>(value));
@@ -252,11 +251,10 @@ RoutineExpr RoutineBuilder::read_array(const Array& a, RoutineExpr index, const 
       const bool visible =
           role_ != Role::fit || level_ == Level::block || field.level == level_ || field.level == Level::tensor;
       if (!visible) {
-        throw error_at(
-            place,
-            fmt::format("field '{}' of a {} cannot be read by the fit of a {}", field.name,
-                        kLevelNames[ordinal(field.level)], kLevelNames[ordinal(level_)]),
-            "a fit sees fields of its own level and of the tensor; the block's fit sees all");
+        throw error_at(place,
+                       fmt::format("field '{}' of a {} cannot be read by the fit of a {}", field.name,
+                                   kLevelNames[ordinal(field.level)], kLevelNames[ordinal(level_)]),
+                       "a fit sees fields of its own level and of the tensor; the block's fit sees all");
       }
       e.kind = RoutineExpr::Kind::field;
       e.type = field.type.register_type();

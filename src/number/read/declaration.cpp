@@ -214,8 +214,7 @@ void read_routines(FormatContext& context, const lang::FormatDecl& d) {
   }
   if (const lang::Function* code = routine_named(d, "code", 0)) {
     if (f.fit[0] && assigns(f.fit[0]->body, f.code_field)) {
-      throw error_at(code->place,
-                     fmt::format("'fit' and 'code' both write '{}'", f.fields[f.code_field].name),
+      throw error_at(code->place, fmt::format("'fit' and 'code' both write '{}'", f.fields[f.code_field].name),
                      "keep one of them; only fit(x, w) may choose codes beside 'code'");
     }
     RoutineBuilder builder(context, RoutineBuilder::Role::code, Level::block);

@@ -37,9 +37,7 @@ Tensor filled(const Type& type, uint32_t seed, int64_t limit) {
   t.values.resize(graph::elements(type.shape).number());
   for (size_t i = 0; i < t.values.size(); ++i) {
     const double u = graph::uniform_random(seed, 1, i);
-    t.values[i] = limit > 0
-                      ? std::min<double>(std::floor(u * limit), limit - 1)
-                      : static_cast<float>(2 * u - 1);
+    t.values[i] = limit > 0 ? std::min<double>(std::floor(u * limit), limit - 1) : static_cast<float>(2 * u - 1);
   }
   return t;
 }

@@ -23,8 +23,7 @@ void move_rows(Weight& w, SourceOf source) {
   std::copy(old.begin(), old.end(), moved.data());
   const auto move_section = [&](int64_t offset, int64_t stride) {
     for (int64_t r = 0; r < rows; ++r) {
-      std::memcpy(moved.data() + offset + r * stride, old.data() + offset + source(r) * stride,
-                  stride);
+      std::memcpy(moved.data() + offset + r * stride, old.data() + offset + source(r) * stride, stride);
     }
   };
   if (w.is_f32()) {

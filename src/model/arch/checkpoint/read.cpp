@@ -165,8 +165,7 @@ class Taker {
     }
     if (!tensor) return run::saturating_product(p.count(), sizeof(float));
     if (stays || p.shape.size() < 2) return 0;
-    const double each = tensor->blob_bytes() /
-                        std::max(1.0, tensor->rows() * static_cast<double>(tensor->columns()));
+    const double each = tensor->blob_bytes() / std::max(1.0, tensor->rows() * static_cast<double>(tensor->columns()));
     return static_cast<int64_t>(std::min(9e18, each * p.count()));
   }
 

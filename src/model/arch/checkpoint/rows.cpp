@@ -46,8 +46,7 @@ Weight take_rows(const Weight& w, const graph::Shape& shape, std::span<const int
   for (size_t s = 0; s < from.size(); ++s) {
     for (int64_t r = 0; r < out.rows(); ++r) {
       std::memcpy(bytes.data() + to[s].offset + r * to[s].stride,
-                  w.bytes.data() + from[s].offset + source[r] * from[s].stride,
-                  to[s].stride);
+                  w.bytes.data() + from[s].offset + source[r] * from[s].stride, to[s].stride);
     }
   }
   out.bytes = std::move(bytes).bytes();

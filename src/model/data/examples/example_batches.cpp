@@ -65,8 +65,7 @@ ExampleBatches::ExampleBatches(std::vector<LoadedExamples> training, std::vector
     }
     const Permutation order(std::max<uint64_t>(count, 1), kSplitSeed, 0);
     std::vector<uint32_t> for_training, for_validation;
-    for (uint64_t i = 0; i < count; ++i)
-      (order.at(i) < kept ? for_validation : for_training).push_back(i);
+    for (uint64_t i = 0; i < count; ++i) (order.at(i) < kept ? for_validation : for_training).push_back(i);
     add(training_, set, for_training);
     if (!for_validation.empty()) add(validation_, set, for_validation);
   }
@@ -170,13 +169,11 @@ void ExampleBatches::put(Batch& batch, int64_t row, const Place& place, float we
       if (tokens[k + 1] >= ExampleStore::kLearned) batch.weights[first + at] = weight;
       if (!batch.starts.empty()) batch.starts[first + at] = start;
     }
-    if (!batch.labels.empty())
-      batch.labels[row] = (example.flags & StoredExample::kWanted) != 0 ? 1.0F : 0.0F;
+    if (!batch.labels.empty()) batch.labels[row] = (example.flags & StoredExample::kWanted) != 0 ? 1.0F : 0.0F;
   }
   // What fills the row up is a text of its own.
   const size_t padding = at;
-  for (; !batch.starts.empty() && at < static_cast<size_t>(options_.length); ++at)
-    batch.starts[first + at] = padding;
+  for (; !batch.starts.empty() && at < static_cast<size_t>(options_.length); ++at) batch.starts[first + at] = padding;
 }
 
 Batch ExampleBatches::training(int64_t step, int64_t part) const {
@@ -189,8 +186,7 @@ Batch ExampleBatches::training(int64_t step, int64_t part) const {
     weight = 1 / static_cast<float>(learned);
   }
   Batch batch = empty_batch(options_.rows);
-  for (uint64_t i = 0; i < rows; ++i)
-    put(batch, i, training_place(begin + part * rows + i), weight);
+  for (uint64_t i = 0; i < rows; ++i) put(batch, i, training_place(begin + part * rows + i), weight);
   return batch;
 }
 
@@ -230,8 +226,7 @@ void ExampleBatches::require(double vocabulary) const {
 
 int64_t ExampleBatches::steps_of(double epochs) const {
   const double units = training_.rows * unit() * epochs;
-  return std::max<int64_t>(
-      1, static_cast<int64_t>(std::ceil(units / (options_.rows * options_.accumulate))));
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(units / (options_.rows * options_.accumulate))));
 }
 
 }  // namespace lumen::model

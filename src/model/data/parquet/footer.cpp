@@ -136,8 +136,7 @@ class SchemaReader {
       out.children.push_back(body(line, above, definition + 1, repetition + 1, depth));
       return closed(std::move(out));
     }
-    return body(line, above, definition + (line.repetition == ordinal(Repetition::optional)), repetition,
-                depth);
+    return body(line, above, definition + (line.repetition == ordinal(Repetition::optional)), repetition, depth);
   }
 
   Node list_node(const Element& line, int definition, int repetition) const {

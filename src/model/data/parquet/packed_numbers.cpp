@@ -40,8 +40,7 @@ uint64_t low_bits(std::string_view bytes, uint64_t at, int width) {
   uint64_t out = 0;
   std::memcpy(&out, bytes.data() + first, std::min<size_t>(8, bytes.size() - first));
   out >>= shift;
-  if (shift + width > 64)
-    out |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[first + 8])) << (64 - shift);
+  if (shift + width > 64) out |= static_cast<uint64_t>(static_cast<uint8_t>(bytes[first + 8])) << (64 - shift);
   return width == 64 ? out : out & ((uint64_t{1} << width) - 1);
 }
 

@@ -63,8 +63,7 @@ std::string_view unpack_page(int codec, std::string_view packed, size_t size, Pa
   }
   if (size == 0) return {};
   char* out = buffer.get(size);
-  if (!unpack(codec, packed, size, out))
-    throw user_error("a page packed by {} is damaged", kNames[codec]);
+  if (!unpack(codec, packed, size, out)) throw user_error("a page packed by {} is damaged", kNames[codec]);
   return {out, size};
 }
 

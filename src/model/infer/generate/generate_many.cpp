@@ -229,8 +229,7 @@ ManyPlan plan_requests(const Model& model, const ManyOptions& options, const std
     std::sort(own.rbegin(), own.rend());
     const size_t count = plan.limits.texts;
     const int64_t all = *std::max_element(pages.begin(), pages.end()) +
-                        std::accumulate(own.begin(), own.begin() + count, int64_t{0}) -
-                        own[0];
+                        std::accumulate(own.begin(), own.begin() + count, int64_t{0}) - own[0];
     plan.session.context = all * size;
   }
   return plan;

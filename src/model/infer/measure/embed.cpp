@@ -107,10 +107,7 @@ std::vector<std::vector<float>> Embedder::embed(std::span<const TokenId> tokens,
   std::vector<float> all(ids.size() * width);
   w.program->result(kResult)->download(all.data(), all.size() * sizeof(float));
   require_finite(loaded_, std::span<const float>(all).first(tokens.size() * width), "hidden states");
-  const auto row = [&](size_t i) {
-    return std::vector<float>(all.begin() + i * width,
-                              all.begin() + (i + 1) * width);
-  };
+  const auto row = [&](size_t i) { return std::vector<float>(all.begin() + i * width, all.begin() + (i + 1) * width); };
   switch (pooling) {
     case Pooling::none: {
       std::vector<std::vector<float>> rows;

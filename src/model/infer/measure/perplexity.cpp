@@ -60,21 +60,16 @@ Perplexity perplexity(const LoadedModel& loaded, const std::vector<TokenId>& tex
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t t = 0; t < length; ++t) {
         in[r * length + t] = text[(w + r) * length + t];
-        if (t + 1 < length)
-          out[r * length + t] = text[(w + r) * length + t + 1];
+        if (t + 1 < length) out[r * length + t] = text[(w + r) * length + t + 1];
       }
-      if (options.bos && model.tokenizer && model.tokenizer->bos())
-        in[r * length] = *model.tokenizer->bos();
+      if (options.bos && model.tokenizer && model.tokenizer->bos()) in[r * length] = *model.tokenizer->bos();
     }
     tokens->upload(in.data(), tokens->bytes());
     targets->upload(out.data(), targets->bytes());
     program->run();
     program->result(kResult)->download(losses.data(), losses.size() * sizeof(float));
     for (int64_t r = 0; r < rows; ++r) {
-      require_finite(
-          loaded,
-          std::span<const float>(losses).subspan(r * length, length - 1),
-          "losses");
+      require_finite(loaded, std::span<const float>(losses).subspan(r * length, length - 1), "losses");
       for (int64_t t = first_scored; t + 1 < length; ++t) {
         const double nats = losses[r * length + t];
         sum += nats;

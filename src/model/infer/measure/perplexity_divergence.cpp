@@ -102,8 +102,7 @@ void record_logits(const LogitsSource& source, const std::vector<TokenId>& text,
       source, text, options, &header,
       [&] {
         out.write(bytes_of(header));
-        for (int64_t i = 0; i < header.windows * header.length; ++i)
-          out.write(bytes_of(static_cast<int32_t>(text[i])));
+        for (int64_t i = 0; i < header.windows * header.length; ++i) out.write(bytes_of(static_cast<int32_t>(text[i])));
         codes.resize(header.vocab);
       },
       [&](std::span<const double> logs, TokenId) {
@@ -165,9 +164,7 @@ Divergence divergence(const LoadedModel& loaded, const std::vector<TokenId>& tex
         take(&least, sizeof least);
         take(&step, sizeof step);
         take(codes.data(), codes.size() * sizeof(uint16_t));
-        const auto recorded = [&](size_t v) {
-          return least + static_cast<double>(step) * codes[v];
-        };
+        const auto recorded = [&](size_t v) { return least + static_cast<double>(step) * codes[v]; };
         double kl = 0;
         size_t top = 0, recorded_top = 0;
         for (size_t v = 0; v < logs.size(); ++v) {

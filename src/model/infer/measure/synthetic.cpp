@@ -111,8 +111,7 @@ void add_synthetic_tokenizer(Model& model) {
   Tokenizer::train(embedded_text().substr(0, kLearnFrom), training).to_gguf(model.metadata);
   std::vector<std::string> tokens = model.metadata.texts("tokenizer.ggml.tokens");
   std::vector<int32_t> kinds;
-  for (const int64_t kind : model.metadata.integers("tokenizer.ggml.token_type"))
-    kinds.push_back(kind);
+  for (const int64_t kind : model.metadata.integers("tokenizer.ggml.token_type")) kinds.push_back(kind);
   LUMEN_CHECK(kinds.size() == tokens.size());
   while (std::ssize(tokens) < size) {
     tokens.push_back(fmt::format("<|unused {}|>", tokens.size()));

@@ -217,8 +217,7 @@ class Converter {
     const bool more = first.empty() ? true : s.contains("items") && s["items"] != false;
     const std::string item =
         s.contains("items") && s["items"] != false ? visit(s["items"], place + "/items", depth + 1) : "value";
-    const int64_t least = count(s, "minItems", first.size(), place),
-                  most = count(s, "maxItems", -1, place);
+    const int64_t least = count(s, "minItems", first.size(), place), most = count(s, "maxItems", -1, place);
     if (most >= 0 && most < least) throw wrong(place, "maxItems is below minItems");
     const auto listed = std::ssize(first);
     if (!first.empty() && (least < listed || (most >= 0 && most < listed)))

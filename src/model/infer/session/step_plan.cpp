@@ -36,8 +36,7 @@ graph::Graph without_unused_states(const graph::Graph& g) {
   graph::Rewriter r(g);
   for (graph::ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     const graph::Node& n = g[v];
-    const bool idle =
-        n.op == graph::Op::input_ && n.attributes.role == graph::Role::state && !used[v];
+    const bool idle = n.op == graph::Op::input_ && n.attributes.role == graph::Role::state && !used[v];
     if (!idle) r.keep(v);
   }
   return r.finish();

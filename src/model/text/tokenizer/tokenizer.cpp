@@ -60,8 +60,7 @@ WordCache& word_cache(uint64_t serial) {
   static thread_local std::array<std::unique_ptr<WordCache>, 3> caches;
   for (size_t i = 0; i < caches.size(); ++i) {
     if (caches[i] && caches[i]->serial() == serial) {
-      std::rotate(caches.begin(), caches.begin() + i,
-                  caches.begin() + i + 1);
+      std::rotate(caches.begin(), caches.begin() + i, caches.begin() + i + 1);
       return *caches[0];
     }
   }

@@ -84,8 +84,7 @@ size_t TokenMap::emplace_all(std::span<const std::string> texts) {
   size_t equal = 0;
   for (size_t i = 0; i < texts.size() + kAhead; ++i) {
     uint64_t& hash = hashes[i % kAhead];
-    if (i >= kAhead && !texts[i - kAhead].empty())
-      equal += !put(texts[i - kAhead], i - kAhead, hash);
+    if (i >= kAhead && !texts[i - kAhead].empty()) equal += !put(texts[i - kAhead], i - kAhead, hash);
     if (i >= texts.size()) continue;
     hash = hash_of(texts[i]);
     __builtin_prefetch(&slots_[hash & mask_], 1);

@@ -274,12 +274,11 @@ class Loop {
                  {"tokens_per_second", step.tokens / seconds},
                  {"tokens", tokens},
                  {"memory", memory}};
-    std::vector<std::pair<std::string, double>> scalars = {
-        {"train/loss", step.loss},
-        {"train/grad_norm", step.norm},
-        {"train/learning_rate", step.rate},
-        {"speed/tokens_per_second", step.tokens / seconds},
-        {"speed/memory_bytes", static_cast<double>(memory)}};
+    std::vector<std::pair<std::string, double>> scalars = {{"train/loss", step.loss},
+                                                           {"train/grad_norm", step.norm},
+                                                           {"train/learning_rate", step.rate},
+                                                           {"speed/tokens_per_second", step.tokens / seconds},
+                                                           {"speed/memory_bytes", static_cast<double>(memory)}};
     std::string share;
     if (options_.ceiling > 0) {
       const double mfu = work_ / seconds / options_.ceiling;
@@ -298,8 +297,7 @@ class Loop {
     metrics_.write(line);
     if (recipe_.tensorboard) events_.scalars(done, scalars);
     const int64_t steps = recipe_.schedule.steps;
-    const double left = (steps - done) * step_seconds_ * step.tokens /
-                        tokens_;
+    const double left = (steps - done) * step_seconds_ * step.tokens / tokens_;
     progress_.update(fmt::format(
         "{} step {}/{} | loss {:.4f}{} | norm {:.2f} | lr {:.2e} | {:.1f} ms | {:.0f} tok/s | {}{} | {}<{}",
         options_.title, done, steps, result_.train_loss,

@@ -28,8 +28,7 @@ Shipping::Shipping(const Model& model, const Recipe& recipe, const std::vector<g
   if (settings_.type == kBase) {
     for (const auto& [name, w] : model.weights)
       if (!w.is_f32()) chosen[name] = w.type.element.format;
-    if (model.metadata.has("general.file_type"))
-      file_type_ = model.metadata.integer("general.file_type");
+    if (model.metadata.has("general.file_type")) file_type_ = model.metadata.integer("general.file_type");
   } else {
     QuantizeOptions options;
     options.target = settings_.type;

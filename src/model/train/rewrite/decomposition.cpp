@@ -91,8 +91,7 @@ Matrix basis_of(const Matrix& x) {
 Matrix random_matrix(const Weight& w, int64_t columns, uint32_t seed) {
   Matrix out(w.columns(), columns);
   for (int64_t r = 0; r < out.rows(); ++r)
-    for (int64_t c = 0; c < out.cols(); ++c)
-      out(r, c) = 2.0 * graph::uniform_random(seed, kSalt, r * columns + c) - 1;
+    for (int64_t c = 0; c < out.cols(); ++c) out(r, c) = 2.0 * graph::uniform_random(seed, kSalt, r * columns + c) - 1;
   return out;
 }
 

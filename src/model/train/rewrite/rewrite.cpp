@@ -38,8 +38,7 @@ std::map<std::string, FormatRef> formats_of_base(const Model& model, const Recip
   std::map<std::string, FormatRef> out;
   for (const auto& [name, w] : model.weights) out[name] = w.type.element.format;
   if (recipe.adapter.base_type == kOwnType) {
-    if (model.metadata.has("general.file_type"))
-      *file_type = model.metadata.integer("general.file_type");
+    if (model.metadata.has("general.file_type")) *file_type = model.metadata.integer("general.file_type");
     return out;
   }
   QuantizeOptions options;

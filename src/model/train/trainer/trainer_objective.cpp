@@ -9,8 +9,7 @@
 namespace lumen::model {
 
 void Trainer::put_rows(const char* name, const std::vector<float>& numbers) {
-  tensor(name, {{std::ssize(numbers)}, {Scalar::f32, nullptr}})
-      ->upload(numbers.data(), numbers.size() * sizeof(float));
+  tensor(name, {{std::ssize(numbers)}, {Scalar::f32, nullptr}})->upload(numbers.data(), numbers.size() * sizeof(float));
 }
 
 void Trainer::require_rows() const {

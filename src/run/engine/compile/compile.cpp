@@ -113,8 +113,7 @@ void list_steps(const CompileContext& shop, const Synthesis& s, const std::vecto
     launch.bytes = step.bytes;
     launch.cycles = small ? step.cycles * shop.threads : step.cycles;
     for (const synth::Argument& a : step.arguments)
-      launch.places.push_back(a.from == synth::Argument::From::value ? value(a.index)
-                                                                     : scratch.at(a.index));
+      launch.places.push_back(a.from == synth::Argument::From::value ? value(a.index) : scratch.at(a.index));
   }
 }
 
@@ -297,8 +296,7 @@ std::vector<Launch> compile_steps(const CompileContext& shop, const Synthesis& s
                                   int64_t scratch_at, CompileReport* report) {
   std::vector<Launch> launches;
   const auto functions = find_functions(shop, {&steps, 1}, report);
-  list_steps(
-      shop, steps, functions[0], [&](int v) { return values.at(v); }, scratch_at, &launches);
+  list_steps(shop, steps, functions[0], [&](int v) { return values.at(v); }, scratch_at, &launches);
   return launches;
 }
 

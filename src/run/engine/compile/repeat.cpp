@@ -72,8 +72,7 @@ GroupForm form_of(const Graph& g, const graph::Group& group, const std::vector<b
     alone.result_names.push_back(fmt::format("r{}", alone.results.size()));
   }
   form.meaning = graph::print(alone);
-  form.meaning +=
-      fmt::format("shape {} root {}\n", ordinal(group.shape), group.root < 0 ? -1 : at.at(group.root));
+  form.meaning += fmt::format("shape {} root {}\n", ordinal(group.shape), group.root < 0 ? -1 : at.at(group.root));
   std::map<ValueId, size_t> storage;
   for (size_t i = 0; i < form.values.size(); ++i) {
     const Node& node = g[form.values[i]];

@@ -17,8 +17,7 @@ DeviceTensor::DeviceTensor(Device& device, graph::Type type, std::shared_ptr<voi
 
 DeviceTensorRef DeviceTensor::parameter(Device& device, graph::Type type, const void* bytes,
                                         std::shared_ptr<const void> keeper) {
-  const bool readable = device.reads_host_memory() &&
-                        reinterpret_cast<uintptr_t>(bytes) % kParameterAlignment == 0;
+  const bool readable = device.reads_host_memory() && reinterpret_cast<uintptr_t>(bytes) % kParameterAlignment == 0;
   if (!readable || !keeper) {
     auto copy = std::make_shared<DeviceTensor>(device, std::move(type));
     copy->upload(bytes, copy->bytes());

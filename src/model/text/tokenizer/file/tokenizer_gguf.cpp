@@ -133,7 +133,7 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   if (m.has(kWholeJson) && (!row || m.boolean(kWholeCounts, false))) {
     // The whole truth; what the other keys say counts all the same.
     auto whole = read_json_parts(m.text(kWholeJson), where + ": " + kWholeJson, {});
-    const int64_t count = 
+    const int64_t count =
         std::max(whole->tokens.size(), m.has("tokenizer.ggml.tokens") ? m.texts("tokenizer.ggml.tokens").size() : 0);
     if (m.has("tokenizer.ggml.bos_token_id")) whole->bos = read_id(m, "tokenizer.ggml.bos_token_id", *whole, count);
     if (m.has("tokenizer.ggml.eos_token_id")) whole->eos = read_id(m, "tokenizer.ggml.eos_token_id", *whole, count);
@@ -153,8 +153,7 @@ Tokenizer Tokenizer::from_gguf(const GgufMetadata& m) {
   TokenizerParts& p = *parts;
   p.kind = usual.kind;
   p.tokens = m.texts("tokenizer.ggml.tokens");
-  if (std::ssize(p.tokens) > kMaxVocabulary)
-    throw user_error("{}: {} tokens are too many", where, p.tokens.size());
+  if (std::ssize(p.tokens) > kMaxVocabulary) throw user_error("{}: {} tokens are too many", where, p.tokens.size());
   const size_t count = p.tokens.size();
   p.kinds = read_kinds(m, count);
   drop_padding(p);
