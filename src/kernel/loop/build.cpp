@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "kernel/loop/constants.h"
 #include "kernel/loop/expand.h"
 #include "kernel/loop/rules.h"
 #include "kernel/loop/verify.h"
@@ -517,6 +518,7 @@ std::vector<ValueId> Builder::apply(const Formula& f, const std::vector<ValueId>
 
 Kernel Builder::finish() {
   LUMEN_CHECK(scopes_.size() == 1, "finish inside a region");
+  place_constants(kernel);
   const std::string wrong = verify(kernel);
   LUMEN_CHECK(wrong.empty(), "kernel {}: {}", kernel.name, wrong);
   kernel.tasks = count_tasks(kernel);
