@@ -152,12 +152,12 @@ std::optional<int> counting(const std::vector<double>& values) {
   return std::nullopt;
 }
 
-loop::ValueId lanes_by_group(loop::Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t group, int64_t elements) {
+loop::Expr lanes_by_group(loop::Builder& b, Unpack& cursor, const RoutineExpr& e, int64_t group, int64_t elements) {
   std::vector<int64_t> starts;
   for (int64_t at = 0; at < elements; at += group) starts.push_back(at);
   if (cursor.format().tile_bytes == 0) return cursor.expression(e, starts, true);
   const int groups = static_cast<int>(starts.size());  // lanes of a tile lie side by side
-  loop::ValueId all = b.splat(cursor.expression(e, {starts[0]}, true), groups);
+  loop::Expr all = b.splat(cursor.expression(e, {starts[0]}, true), groups);
   for (int i = 1; i < groups; ++i) all = b.insert(all, cursor.expression(e, {starts[static_cast<size_t>(i)]}, true), i);
   return all;
 }
@@ -208,32 +208,31 @@ std::optional<IntegerDot> factor_integer(const Format& f, int64_t columns, const
   return std::nullopt;
 }
 
-loop::ValueId integer_codes(loop::Builder& b, Unpack& cursor, const IntegerDot& d, const machine::Machine& m,
-                            std::vector<int64_t> elements) {
+loop::Expr integer_codes(loop::Builder& b, Unpack& cursor, const IntegerDot& d, const machine::Machine& m,
+                         std::vector<int64_t> elements) {
   const int lanes = static_cast<int>(elements.size());
   const int64_t some = *std::max_element(elements.begin(), elements.end());
   for (int64_t& e : elements) e = e < 0 ? some : e;
-  const loop::VType bytes{Scalar::u8, lanes};
   const int64_t low = d.form.q_min - d.bias, high = d.form.q_max - d.bias;
-  loop::ValueId q = -1;
+  loop::Expr q;
   if (!d.table.empty()) {
-    const loop::ValueId index = cursor.codes(d.code_field, elements, true, &m);
+    const loop::Expr index = cursor.codes(d.code_field, elements, true, &m);
     q = look_up_bytes(b, d.table, b.type(index).lanes == 1 ? b.splat(index, lanes) : index, m);
   } else if (const auto top = flipped_bit(cursor.format(), d)) {
     q = cursor.codes(d.form.q.slot, elements, true, &m);
     if (b.type(q).lanes == 1) q = b.splat(q, lanes);
-    q = b.op(ScalarOp::xor_, q, b.integer(*top, bytes));
+    q = q ^ *top;
   } else if (low < -128 || high > (low < 0 ? 127 : 255)) {  // more than bytes hold
     q = cursor.expression(d.form.q, elements, true);
-    if (d.bias != 0) q = b.op(ScalarOp::sub_, q, b.integer(d.bias, b.type(q)));
-    return b.convert(ScalarOp::cast_, d.row.a, q);
+    if (d.bias != 0) q = q - d.bias;
+    return cast(q, d.row.a);
   } else {
     q = cursor.bytes(d.form.q, elements, m);
-    if (d.bias != 0) q = b.op(ScalarOp::sub_, q, b.integer(d.bias & 255, bytes));
+    if (d.bias != 0) q = q - (d.bias & 255);
   }
   if (d.row.a == Scalar::u8) return q;
-  if (low < 0 || d.row.a == Scalar::i8) q = b.convert(ScalarOp::bitcast_, Scalar::i8, q);
-  return b.convert(ScalarOp::cast_, d.row.a, q);
+  if (low < 0 || d.row.a == Scalar::i8) q = bitcast(q, Scalar::i8);
+  return cast(q, d.row.a);
 }
 
 }  // namespace lumen::synth

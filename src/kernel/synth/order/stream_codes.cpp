@@ -12,8 +12,8 @@
 
 namespace lumen::synth {
 
+using loop::Expr;
 using loop::VType;
-using Value = loop::ValueId;
 
 namespace {
 
@@ -213,14 +213,14 @@ int64_t StreamWords::table_bytes(const StreamCodes& codes) {
   return static_cast<int64_t>(codes.digits.size()) * kTableBytes;
 }
 
-void StreamWords::fill(Value lane) {
+void StreamWords::fill(Expr lane) {
   if (table_ < 0) return;
-  b_.branch(b_.op(ScalarOp::lt_, lane, b_.i64(m_.wave)), [&] {
-    const Value own = b_.mul(b_.lane_id(), b_.i64(table_bytes(codes_)));
+  b_.branch(lane < m_.wave, [&] {
+    const Expr own = b_.lane_id() * table_bytes(codes_);
     for (size_t digit = 0; digit < codes_.digits.size(); ++digit) {
       const auto& table = codes_.digits[digit];
       b_.store(table_, b_.lanes_integer({table.begin(), table.end()}, Scalar::u8),
-               b_.add(own, b_.i64(static_cast<int64_t>(digit) * kTableBytes)), kTableBytes);
+               own + static_cast<int64_t>(digit) * kTableBytes, kTableBytes);
     }
   });
 }
@@ -228,13 +228,12 @@ void StreamWords::fill(Value lane) {
 void StreamWords::enter() {
   if (table_ < 0) return;
   entries_.clear();
-  const Value own = b_.mul(b_.lane_id(), b_.i64(table_bytes(codes_)));
+  const Expr own = b_.lane_id() * table_bytes(codes_);
   for (size_t word = 0; word < codes_.digits.size() * 4; ++word)
-    entries_.push_back(
-        b_.load(table_, {Scalar::u32, 1}, b_.add(own, b_.i64(static_cast<int64_t>(word) * kWord)), kWord));
+    entries_.push_back(b_.load(table_, {Scalar::u32, 1}, own + static_cast<int64_t>(word) * kWord, kWord));
 }
 
-Value StreamWords::four(Value word) {
+Expr StreamWords::four(Expr word) {
   return bits_as(b_, word, {Scalar::u8, kWord});
 }
 
@@ -243,10 +242,9 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
   std::vector<Term> out;
   if (codes_.digits.empty()) {
     for (const StreamCodes::Part& part : run.parts) {
-      Value x = cursor.window().word(part.bytes, aligned_, m_);
-      if (const int flip = flips_.at(part.bytes); flip != 0)
-        x = b_.op(ScalarOp::xor_, x, b_.integer(int64_t{flip} * 0x01010101, word));
-      if (part.mask != 255) x = b_.op(ScalarOp::and_, x, b_.integer(int64_t{part.mask} * 0x01010101, word));
+      Expr x = cursor.window().word(part.bytes, aligned_, m_);
+      if (const int flip = flips_.at(part.bytes); flip != 0) x = x ^ (int64_t{flip} * 0x01010101);
+      if (part.mask != 255) x = x & (int64_t{part.mask} * 0x01010101);
       out.push_back({four(x), part.exponent});
     }
     return out;
@@ -255,11 +253,11 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
   std::array<int64_t, 4> bytes = run.parts[0].bytes;
   const bool upper = bytes[2] < bytes[0];
   if (upper) bytes = {bytes[2], bytes[3], bytes[0], bytes[1]};
-  Value low = cursor.window().word(bytes, aligned_, m_);
-  Value high = b_.op(ScalarOp::xor_, low, b_.integer(0x88888888, word));
+  Expr low = cursor.window().word(bytes, aligned_, m_);
+  Expr high = low ^ 0x88888888;
   if (upper) {
-    low = b_.op(ScalarOp::shr_, low, b_.integer(16, word));
-    high = b_.op(ScalarOp::shr_, high, b_.integer(16, word));
+    low = low >> 16;
+    high = high >> 16;
   }
   for (size_t digit = 0; digit < codes_.digits.size(); ++digit) {
     const auto& table = codes_.digits[digit];

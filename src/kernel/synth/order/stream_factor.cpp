@@ -11,8 +11,8 @@
 namespace lumen::synth {
 
 using loop::BufferId;
+using loop::Expr;
 using loop::VType;
-using Value = loop::ValueId;
 using Kind = FactorForm::Kind;
 
 namespace {
@@ -161,16 +161,16 @@ StreamFactor::StreamFactor(loop::Builder& b, const machine::Machine& m, const Fo
   mask_bits_ = twice((int64_t{1} << f->fields[static_cast<size_t>(form.field)].type.bits) - 1);
 }
 
-void StreamFactor::fill(Value lane) {
+void StreamFactor::fill(Expr lane) {
   if (mask_at_ < 0) return;
   std::vector<int64_t> masks;
   for (int place = 0; place < kMasks; ++place) masks.push_back((mask_bits_ << place) & 0xffffffff);
-  b_.store(mask_at_, b_.lanes_integer(masks, Scalar::u32), b_.mul(lane, b_.i64(kMasks * kWord)), 16);
+  b_.store(mask_at_, b_.lanes_integer(masks, Scalar::u32), lane * (kMasks * kWord), 16);
 }
 
-void StreamFactor::enter(Value lane) {
+void StreamFactor::enter(Expr lane) {
   if (mask_at_ < 0) return;
-  const Value all = b_.load(mask_at_, {Scalar::u32, kMasks}, b_.mul(lane, b_.i64(kMasks * kWord)), 16);
+  const Expr all = b_.load(mask_at_, {Scalar::u32, kMasks}, lane * (kMasks * kWord), 16);
   masks_.clear();
   for (int place = 0; place < kMasks; ++place) masks_.push_back(b_.extract(all, place));
 }
@@ -190,22 +190,22 @@ std::vector<int> code_places(const Format& f, const FactorForm& form, const std:
   return out;
 }
 
-Value StreamFactor::numbers(BufferId buffer, Value byte, int count) {
-  const Value x = b_.load(buffer, {form_.from, count}, byte, count * scalar_bytes(form_.from));
-  return form_.from == form_.to ? x : shortened(b_.convert(ScalarOp::cast_, Scalar::f32, x));
+Expr StreamFactor::numbers(BufferId buffer, Expr byte, int count) {
+  const Expr x = b_.load(buffer, {form_.from, count}, byte, count * scalar_bytes(form_.from));
+  return form_.from == form_.to ? x : shortened(cast(x, Scalar::f32));
 }
 
-Value StreamFactor::numbers(Unpack& cursor, const std::vector<int64_t>& elements) {
+Expr StreamFactor::numbers(Unpack& cursor, const std::vector<int64_t>& elements) {
   if (elements.size() <= kTogether) return some(cursor, elements);
   const auto half = static_cast<std::ptrdiff_t>(elements.size() / 2);
-  const Value a = numbers(cursor, {elements.begin(), elements.begin() + half});
-  const Value c = numbers(cursor, {elements.begin() + half, elements.end()});
+  const Expr a = numbers(cursor, {elements.begin(), elements.begin() + half});
+  const Expr c = numbers(cursor, {elements.begin() + half, elements.end()});
   std::vector<int> mask;
   for (int i = 0; i < static_cast<int>(elements.size()); ++i) mask.push_back(i);
   return b_.shuffle({a, c}, mask);
 }
 
-Value StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
+Expr StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
   switch (form_.kind) {
     case Kind::codes:
       return of_codes(cursor, elements);
@@ -216,9 +216,9 @@ Value StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
     case Kind::decoded: {
       const auto lanes = static_cast<int>(elements.size());
       const auto times = [&](const RoutineExpr& e) { return b_.splat(cursor.expression(e, elements, false), lanes); };
-      Value x = cursor.expression(form_.scaled.value, elements, true);
-      if (form_.scaled.scale) x = b_.mul(x, times(*form_.scaled.scale));
-      if (form_.scaled.offset) x = b_.add(x, times(*form_.scaled.offset));
+      Expr x = cursor.expression(form_.scaled.value, elements, true);
+      if (form_.scaled.scale) x = x * times(*form_.scaled.scale);
+      if (form_.scaled.offset) x = x + times(*form_.scaled.offset);
       return shortened(x);
     }
     case Kind::plain:
@@ -228,63 +228,62 @@ Value StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
 }
 
 // Codes as words of four bytes, counting numbers.
-Value StreamFactor::words(Unpack& cursor, const std::vector<int64_t>& elements, BufferId at) {
+Expr StreamFactor::words(Unpack& cursor, const std::vector<int64_t>& elements, BufferId at) {
   const auto lanes = static_cast<int>(elements.size());
-  const Value codes = cursor.codes(form_.field, elements, true, &m_);
+  const Expr codes = cursor.codes(form_.field, elements, true, &m_);
   b_.store(at, b_.type(codes).lanes == lanes ? codes : b_.splat(codes, lanes), b_.i64(0), kWord);
   const VType type{Scalar::u32, lanes / kWord};
-  const Value x = b_.load(at, type, b_.i64(0), kWord);
+  const Expr x = b_.load(at, type, b_.i64(0), kWord);
   if (form_.flipped == 0) return x;
-  return b_.op(ScalarOp::xor_, x, b_.integer(int64_t{form_.flipped} * 0x01010101, type));
+  return x ^ (int64_t{form_.flipped} * 0x01010101);
 }
 
 // Bytes of words as the lower ones of 16-bit floats with this upper one.
-Value StreamFactor::below(Value words, int64_t upper) {
+Expr StreamFactor::below(Expr words, int64_t upper) {
   const int lanes = b_.type(words).lanes * kWord;
   const BufferId at = b_.alloc(lanes, 16), out = b_.alloc(int64_t{lanes} * 2, 16);
   b_.store(at, words, b_.i64(0), kWord);
-  const Value with = b_.integer(upper, {Scalar::u8, kWord});
+  const Expr with = b_.integer(upper, {Scalar::u8, kWord});
   for (int first = 0; first < lanes; first += kWord) {
-    const Value four = b_.load(at, {Scalar::u8, kWord}, b_.i64(first), kWord);
+    const Expr four = b_.load(at, {Scalar::u8, kWord}, b_.i64(first), kWord);
     for (const int i : {0, 2})
       b_.store(out, b_.shuffle({four, with}, {i, kWord, i + 1, kWord}), b_.i64((first + i) * 2), kWord);
   }
   return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
 }
 
-Value StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
+Expr StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
   const auto lanes = static_cast<int>(elements.size());
   if (!code_pairs(cursor.format(), form_, elements).empty()) return of_pairs_of_codes(cursor, elements);
   return below(words(cursor, elements, b_.alloc(lanes, 16)), kFirstBits);
 }
 
-Value StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
+Expr StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
   const auto lanes = static_cast<int>(elements.size());
-  const VType word{Scalar::u32, 1};
   const BufferId out = b_.alloc(int64_t{lanes} * 2, 16);
-  Value window = -1, shifted = -1;
+  Expr window, shifted;
   int64_t at = 0;
   int shift = 0;
   for (const CodePair& p : code_pairs(cursor.format(), form_, elements)) {
     if (p.fresh) shifted = window = cursor.window().word(p.bytes, aligned_, m_);
-    if (p.shift != (p.fresh ? 0 : shift)) shifted = b_.op(ScalarOp::shr_, window, b_.integer(p.shift, word));
+    if (p.shift != (p.fresh ? 0 : shift)) shifted = window >> p.shift;
     shift = p.shift;
-    Value x = b_.op(ScalarOp::and_, shifted, masks_[static_cast<size_t>(p.place)]);
-    x = b_.op(ScalarOp::xor_, x, b_.integer(twice(kFirstBits << 8 | int64_t{form_.flipped} << p.place), word));
+    Expr x = shifted & masks_[static_cast<size_t>(p.place)];
+    x = x ^ twice(kFirstBits << 8 | int64_t{form_.flipped} << p.place);
     b_.store(out, x, b_.i64(at), kWord);
     at += kWord;
   }
   return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
 }
 
-Value StreamFactor::of_pairs(Unpack& cursor, const std::vector<int64_t>& elements) {
+Expr StreamFactor::of_pairs(Unpack& cursor, const std::vector<int64_t>& elements) {
   const auto lanes = static_cast<int>(elements.size());
   std::vector<int64_t> low, high;
   for (size_t i = 0; i < elements.size(); i += 2) {
     low.push_back(elements[i]);
     high.push_back(elements[i + 1]);
   }
-  const std::vector<Value> entries = table_->look_up(cursor, low, high, {form_.to, 2});
+  const std::vector<Expr> entries = table_->look_up(cursor, low, high, {form_.to, 2});
   const BufferId out = b_.alloc(int64_t{lanes} * 2, 16);
   for (size_t i = 0; i < entries.size(); ++i) b_.store(out, entries[i], b_.i64(static_cast<int64_t>(i) * 4), kWord);
   return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);

@@ -9,7 +9,7 @@
 
 namespace lumen::synth {
 
-using loop::ValueId;
+using loop::Expr;
 using loop::VType;
 using Kind = RoutineExpr::Kind;
 
@@ -42,27 +42,26 @@ bool fits(const Format& f, const RoutineExpr& e, int bits) {
 }
 
 // Codes of 9 to 16 bits, each of which lies in two bytes, as u16; -1 for others.
-ValueId short_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
+Expr short_codes(Window& window, const Field& field, const std::vector<FieldPlace>& places) {
   loop::Builder& b = window.builder();
   const int bits = field.type.bits;
-  if (field.type.is_float || field.type.is_signed || bits <= 8 || bits > 16 || places.size() < 2) return -1;
+  if (field.type.is_float || field.type.is_signed || bits <= 8 || bits > 16 || places.size() < 2) return {};
   std::vector<int64_t> low, high, down;
   for (const FieldPlace& place : places) {
     int64_t bit = -1;
     for (const LayoutPiece& piece : field.layout.pieces)
       if (place.element >= piece.first && place.element < piece.first + piece.count && piece.bits == bits)
         bit = place.record * 8 + piece.bit_of(place.element);
-    if (bit < 0 || bit % 8 + bits > 16) return -1;
+    if (bit < 0 || bit % 8 + bits > 16) return {};
     low.push_back(bit / 8);
     high.push_back(bit / 8 + 1);
     down.push_back(bit % 8);
   }
-  const VType u16{Scalar::u16, static_cast<int>(places.size())};
-  const ValueId upper = b.convert(ScalarOp::cast_, Scalar::u16, window.bytes(high));
-  ValueId x = b.convert(ScalarOp::cast_, Scalar::u16, window.bytes(low));
-  x = b.op(ScalarOp::or_, x, b.op(ScalarOp::shl_, upper, b.integer(8, u16)));
-  x = b.op(ScalarOp::shr_, x, b.lanes_integer(std::move(down), Scalar::u16));
-  return bits == 16 ? x : b.op(ScalarOp::and_, x, b.integer((int64_t{1} << bits) - 1, u16));
+  const Expr upper = cast(window.bytes(high), Scalar::u16);
+  Expr x = cast(window.bytes(low), Scalar::u16);
+  x = x | (upper << 8);
+  x = x >> b.lanes_integer(std::move(down), Scalar::u16);
+  return bits == 16 ? x : x & ((int64_t{1} << bits) - 1);
 }
 
 // The m with x / by == x * m >> 16 for every x up to `most`; nothing when there is none of 16 bits.
@@ -76,7 +75,7 @@ std::optional<int64_t> reciprocal16(int64_t by, int64_t most) {
 
 }  // namespace
 
-ValueId look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, ValueId index, const machine::Machine& m) {
+Expr look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, Expr index, const machine::Machine& m) {
   const VType bytes = b.type(index);
   const int lanes = bytes.lanes;
   const auto part = [&](size_t first, int64_t count) {
@@ -94,8 +93,8 @@ ValueId look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, Value
   const bool has_widest = table.size() > 64 && m.find_row(widest), has_wide = m.find_row(wide) != nullptr;
   const size_t size = has_widest ? 128 : has_wide ? 64 : 16;
   // Wide rows take the bits of the index they need.
-  const ValueId low = size > 16 ? index : b.op(ScalarOp::and_, index, b.integer(15, bytes));
-  std::vector<ValueId> level;
+  const Expr low = size > 16 ? index : index & 15;
+  std::vector<Expr> level;
   for (size_t first = 0; first < table.size(); first += size) {
     if (has_widest)
       level.push_back(b.inst(widest, bytes, {part(first, 64), low, part(first + 64, 64)}));
@@ -103,11 +102,11 @@ ValueId look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, Value
       level.push_back(b.inst(has_wide ? wide : sixteen, bytes, {part(first, static_cast<int64_t>(size)), low}));
   }
   for (size_t bit = size; level.size() > 1; bit *= 2) {
-    const ValueId one = b.op(ScalarOp::and_, index, b.integer(static_cast<int64_t>(bit), bytes));
-    const ValueId set = b.op(ScalarOp::ne_, one, b.integer(0, bytes));
-    std::vector<ValueId> next;
+    const Expr one = index & static_cast<int64_t>(bit);
+    const Expr set = one != 0;
+    std::vector<Expr> next;
     for (size_t k = 0; k < level.size(); k += 2)
-      next.push_back(k + 1 == level.size() ? level[k] : b.op(ScalarOp::select_, set, level[k + 1], level[k]));
+      next.push_back(k + 1 == level.size() ? level[k] : select(set, level[k + 1], level[k]));
     level = std::move(next);
   }
   return level[0];
@@ -117,7 +116,7 @@ bool looks_up_bytes(int64_t entries, int lanes, const machine::Machine& m) {
   return entries <= 256 && m.find_row(fmt::format("lookup16.u8x{}", lanes)) != nullptr;
 }
 
-ValueId Unpack::bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows) {
+Expr Unpack::bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows) {
   return materialize(narrow(e, frame_at(elements), 8, rows), static_cast<int>(elements.size()), true);
 }
 
@@ -164,37 +163,35 @@ Lanes Unpack::narrow(const RoutineExpr& e, const Frame& frame, int bits, const m
       whole.push_back(divisor.back() == 1);
     }
     if (lanes == 1) return std::nullopt;
-    const ValueId x = number(narrow(e.args[0], frame, 16, rows), lanes);
-    ValueId q = b_.op(ScalarOp::mulhi_, x, b_.lanes_integer(factor, Scalar::u16));
+    const Expr x = number(narrow(e.args[0], frame, 16, rows), lanes);
+    Expr q = mulhi(x, b_.lanes_integer(factor, Scalar::u16));
     if (std::find(whole.begin(), whole.end(), 1) != whole.end())
-      q = b_.op(ScalarOp::select_, b_.lanes_integer(whole, Scalar::boolean), x, q);
-    if (!quotient) q = b_.op(ScalarOp::sub_, x, b_.mul(q, b_.lanes_integer(divisor, Scalar::u16)));
-    return Lanes{type, b_.convert(ScalarOp::cast_, type, q), {}};
+      q = select(b_.lanes_integer(whole, Scalar::boolean), x, q);
+    if (!quotient) q = x - q * b_.lanes_integer(divisor, Scalar::u16);
+    return Lanes{type, cast(q, type), {}};
   };
   if (e.kind == Kind::field && is_static(e.args[0])) {
     const Field& field = format_.fields[static_cast<size_t>(e.slot)];
     if (field.level == Level::block && !field.type.is_float && field.type.bits <= 8) {
-      ValueId x = load_codes(*block_window_, field, places_of(field, evaluate(e.args[0], frame), frame), true, &rows);
+      Expr x = load_codes(*block_window_, field, places_of(field, evaluate(e.args[0], frame), frame), true, &rows);
       const VType u8 = b_.type(x);
       if (field.type.is_signed && field.type.bits < 8) {
-        const ValueId sign = b_.integer(int64_t{1} << (field.type.bits - 1), u8);
-        x = b_.op(ScalarOp::sub_, b_.op(ScalarOp::xor_, x, sign), sign);
+        const Expr sign = b_.integer(int64_t{1} << (field.type.bits - 1), u8);
+        x = (x ^ sign) - sign;
       }
-      if (bits == 16 && field.type.is_signed)
-        x = b_.convert(ScalarOp::bitcast_, type,
-                       b_.convert(ScalarOp::cast_, Scalar::i16, b_.convert(ScalarOp::bitcast_, Scalar::i8, x)));
-      return {type, b_.convert(ScalarOp::cast_, type, x), {}};
+      if (bits == 16 && field.type.is_signed) x = bitcast(cast(bitcast(x, Scalar::i8), Scalar::i16), type);
+      return {type, cast(x, type), {}};
     }
     if (field.level == Level::block && bits == 16)
-      if (const ValueId x = short_codes(*block_window_, field, places_of(field, evaluate(e.args[0], frame), frame));
-          x >= 0)
+      if (const Expr x = short_codes(*block_window_, field, places_of(field, evaluate(e.args[0], frame), frame));
+          x.exists())
         return {type, x, {}};
   }
   if (e.kind == Kind::table && bits == 8) {
     const FormatTable& t = format_.tables[static_cast<size_t>(e.slot)];
     if (is_whole(e.type) && looks_up_bytes(static_cast<int64_t>(t.values.size()), frame.lanes(), rows)) {
       std::vector<int64_t> entries(t.values.begin(), t.values.end());
-      const ValueId index = number(narrow(e.args[0], frame, 8, rows), frame.lanes());
+      const Expr index = number(narrow(e.args[0], frame, 8, rows), frame.lanes());
       return {type, look_up_bytes(b_, entries, index, rows), {}};
     }
   }
@@ -216,12 +213,12 @@ Lanes Unpack::narrow(const RoutineExpr& e, const Frame& frame, int bits, const m
           if (condition.known.size() == 1) return narrow(e.args[condition.known[0].integer ? 1 : 2], frame, bits, rows);
           const Lanes a = narrow(e.args[1], frame, bits, rows), c = narrow(e.args[2], frame, bits, rows);
           const int lanes = frame.lanes();
-          return {type, b_.op(ScalarOp::select_, number(condition, lanes), number(a, lanes), number(c, lanes)), {}};
+          return {type, select(number(condition, lanes), number(a, lanes), number(c, lanes)), {}};
         }
         if (const auto condition = compared(e.args[0])) {
           const Lanes a = narrow(e.args[1], frame, bits, rows), c = narrow(e.args[2], frame, bits, rows);
           const int lanes = frame.lanes();
-          return {type, b_.op(ScalarOp::select_, condition->value, number(a, lanes), number(c, lanes)), {}};
+          return {type, select(condition->value, number(a, lanes), number(c, lanes)), {}};
         }
         break;
       case ScalarOp::div_:
@@ -233,11 +230,11 @@ Lanes Unpack::narrow(const RoutineExpr& e, const Frame& frame, int bits, const m
         if (fits(format_, e.args[0], bits)) {
           const Lanes a = narrow(e.args[0], frame, bits, rows);
           const int lanes = lanes_of(a);
-          return {type, b_.op(ScalarOp::shr_, number(a, lanes), b_.integer(e.args[1].integer, {type, lanes})), {}};
+          return {type, number(a, lanes) >> e.args[1].integer, {}};
         }
         if (bits == 8 && fits(format_, e.args[0], 16)) {
           const Lanes wide = narrow(e, frame, 16, rows);
-          return {type, b_.convert(ScalarOp::cast_, type, number(wide, lanes_of(wide))), {}};
+          return {type, cast(number(wide, lanes_of(wide)), type), {}};
         }
         break;
       default:
@@ -246,7 +243,7 @@ Lanes Unpack::narrow(const RoutineExpr& e, const Frame& frame, int bits, const m
   }
   const Lanes x = evaluate(e, frame);
   const int lanes = lanes_of(x);
-  return {type, b_.convert(ScalarOp::cast_, type, number(x, lanes)), {}};
+  return {type, cast(number(x, lanes), type), {}};
 }
 
 }  // namespace lumen::synth
