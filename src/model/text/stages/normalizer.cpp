@@ -47,7 +47,7 @@ std::string normal_form(std::string_view text, int options) {
   return over_valid(text, [&](std::string_view run, std::string& out) {
     utf8proc_uint8_t* mapped = nullptr;
     const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(run.data()), run.size(),
-                                               &mapped, UTF8PROC_STABLE | options);
+                                               &mapped, static_cast<utf8proc_option_t>(UTF8PROC_STABLE | options));
     if (size < 0) throw user_error("cannot normalise a text: {}", utf8proc_errmsg(size));
     out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
     std::free(mapped);
