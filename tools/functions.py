@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 MOST_LINES = 100
-MOST_CASTS = 1609
+MOST_CASTS = 945
 # Longer for now, and no longer than this: a table that is to become empty.
 KNOWN_LONG = {
     "src/kernel/loop/parse.cpp": 106,

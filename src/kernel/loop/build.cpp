@@ -70,7 +70,7 @@ Builder::Builder(std::string name) {
 }
 
 BufferId Builder::param(std::string name, int64_t bytes, bool written, int align) {
-  LUMEN_CHECK(kernel.buffer_count == static_cast<int>(kernel.params.size()), "params come before allocs");
+  LUMEN_CHECK(kernel.buffer_count == std::ssize(kernel.params), "params come before allocs");
   kernel.params.push_back({std::move(name), bytes, written, false, align});
   return kernel.buffer_count++;
 }
@@ -279,7 +279,7 @@ Expr Builder::shuffle(std::vector<Expr> a, std::vector<int> mask) {
   LUMEN_CHECK(a.size() == 1 || a.size() == 2, "shuffle of {} vectors", a.size());
   const VType t = type(a[0]);
   LUMEN_CHECK(a.size() == 1 || type(a[1]) == t, "shuffle of {} and {}", print(t), print(type(a.back())));
-  const int limit = t.lanes * static_cast<int>(a.size());
+  const int limit = t.lanes * a.size();
   for (const int lane : mask) LUMEN_CHECK(lane >= -1 && lane < limit, "lane {} of {}", lane, limit);
   const VType to{t.scalar, static_cast<int>(mask.size())};
   LUMEN_CHECK(to.lanes >= 1 && to.lanes <= kMaxLanes, "{} lanes", to.lanes);
@@ -545,7 +545,7 @@ Expr Expr::apply(ScalarOp op, Expr y) const {
 
 Expr Expr::number(int64_t x) const {
   const VType t = builder().type(*this);
-  return is_float(t.scalar) ? builder_->real(static_cast<double>(x), t) : builder_->integer(x, t);
+  return is_float(t.scalar) ? builder_->real(x, t) : builder_->integer(x, t);
 }
 
 Expr Expr::number(double x) const {

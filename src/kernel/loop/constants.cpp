@@ -39,14 +39,14 @@ class Numbering {
  public:
   explicit Numbering(Kernel& k) : types_(std::move(k.value_types)), numbers_(types_.size(), -1) {
     region(k.body);
-    k.value_count = static_cast<int>(found_.size());
+    k.value_count = found_.size();
     k.value_types = std::move(found_);
   }
 
  private:
   void name(ValueId& v) {
     if (v < 0) return;
-    numbers_[v] = static_cast<ValueId>(found_.size());
+    numbers_[v] = found_.size();
     found_.push_back(types_[v]);
     v = numbers_[v];
   }

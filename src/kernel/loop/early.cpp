@@ -26,7 +26,7 @@ class EarlyPart {
     return text.substr(0, text.find('\n'));
   }
 
-  bool is_param(BufferId b) const { return b >= 0 && b < static_cast<BufferId>(k_.params.size()); }
+  bool is_param(BufferId b) const { return b >= 0 && b < std::ssize(k_.params); }
 
   bool touches(const Instr& instr) const {
     switch (instr.op) {

@@ -173,10 +173,10 @@ Formula build(ScalarOp op, Scalar s) {
   const bool through_f64 = op == ScalarOp::sin_ || op == ScalarOp::cos_ || op == ScalarOp::pow_;
   const Scalar inner = through_f64 || s == Scalar::f64 ? Scalar::f64 : Scalar::f32;
   Formula f;
-  f.inputs.assign(static_cast<size_t>(scalar_op_info(op).arity), s);
+  f.inputs.assign(scalar_op_info(op).arity, s);
   std::vector<int> x;
   for (size_t i = 0; i < f.inputs.size(); ++i) {
-    x.push_back(f.input(static_cast<int>(i)));
+    x.push_back(f.input(i));
     if (inner != s) x.back() = f.convert(ScalarOp::cast_, inner, x.back());
   }
   Math math(f, inner);

@@ -30,7 +30,7 @@ class Parser {
       expect(")");
     }
     kernel_.aliased = accept_word("aliased");
-    kernel_.buffer_count = static_cast<int>(kernel_.params.size());
+    kernel_.buffer_count = kernel_.params.size();
     expect("{");
     kernel_.body = region(0);
     expect("}");
@@ -151,20 +151,20 @@ class Parser {
     int64_t x = 0;
     const auto [stop, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), x);
     if (error != std::errc()) fail("expected an integer that fits 64 bits");
-    at_ = static_cast<size_t>(stop - text_.data());
+    at_ = stop - text_.data();
     return x;
   }
   int bounded(int64_t least, int64_t most, std::string_view what) {
     const int64_t x = integer();
     if (x < least || x > most) fail(fmt::format("{} must be {}..{}", what, least, most));
-    return static_cast<int>(x);
+    return x;
   }
   double real() {
     skip();
     double x = 0;
     const auto [stop, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), x);
     if (error != std::errc()) fail("expected a number");
-    at_ = static_cast<size_t>(stop - text_.data());
+    at_ = stop - text_.data();
     return std::isnan(x) ? std::numeric_limits<double>::quiet_NaN() : x;
   }
 
@@ -196,7 +196,7 @@ class Parser {
 
   void param() {
     const BufferId b = buffer();
-    if (b != static_cast<int>(kernel_.params.size())) fail("params are numbered in order");
+    if (b != std::ssize(kernel_.params)) fail("params are numbered in order");
     BufferParam p;
     p.name = name();
     expect(":");

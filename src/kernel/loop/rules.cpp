@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 
 namespace lumen::loop {
 namespace {
@@ -44,10 +45,10 @@ bool in_domain(std::string_view domain, Scalar s, ScalarOp op) {
 }  // namespace
 
 std::string_view op_name(Op op) {
-  return kOps[static_cast<int>(op)].name;
+  return kOps[ordinal(op)].name;
 }
 bool has_effect(Op op) {
-  return kOps[static_cast<int>(op)].effect;
+  return kOps[ordinal(op)].effect;
 }
 
 std::optional<Op> op_from_name(std::string_view name) {
@@ -57,7 +58,7 @@ std::optional<Op> op_from_name(std::string_view name) {
 }
 
 std::string_view kind_name(LoopKind kind) {
-  return kKinds[static_cast<int>(kind)];
+  return kKinds[ordinal(kind)];
 }
 std::optional<LoopKind> kind_from_name(std::string_view name) {
   const auto i = find(kKinds, name);
@@ -65,7 +66,7 @@ std::optional<LoopKind> kind_from_name(std::string_view name) {
 }
 
 std::string_view space_name(Space space) {
-  return kSpaces[static_cast<int>(space)];
+  return kSpaces[ordinal(space)];
 }
 std::optional<Space> space_from_name(std::string_view name) {
   const auto i = find(kSpaces, name);
@@ -73,7 +74,7 @@ std::optional<Space> space_from_name(std::string_view name) {
 }
 
 std::string_view flow_name(Flow flow) {
-  return kFlows[static_cast<int>(flow)];
+  return kFlows[ordinal(flow)];
 }
 std::optional<Flow> flow_from_name(std::string_view name) {
   const auto i = find(kFlows, name);
@@ -115,8 +116,7 @@ Typing type_of(ScalarOp op, std::span<const VType> operands, std::optional<Scala
   if (op == ScalarOp::input || op == ScalarOp::constant) return {{}, "not an operation of kernels"};
   const ScalarOpInfo& info = scalar_op_info(op);
   const auto fail = [&](std::string what) { return Typing{{}, fmt::format("{}: {}", info.name, what)}; };
-  if (static_cast<int>(operands.size()) != info.arity)
-    return fail(fmt::format("{} operands, not {}", info.arity, operands.size()));
+  if (std::ssize(operands) != info.arity) return fail(fmt::format("{} operands, not {}", info.arity, operands.size()));
   for (const VType& t : operands)
     if (t.lanes != operands[0].lanes) return fail("operands differ in lanes");
   const int lanes = operands[0].lanes;
@@ -146,8 +146,8 @@ Typing type_of(ScalarOp op, std::span<const VType> operands, std::optional<Scala
 int64_t trip_count(int64_t from, int64_t to, int64_t step) {
   LUMEN_CHECK(step > 0, "step {}", step);
   if (to <= from) return 0;
-  const uint64_t length = static_cast<uint64_t>(to) - static_cast<uint64_t>(from);
-  return static_cast<int64_t>((length - 1) / static_cast<uint64_t>(step) + 1);
+  const uint64_t length = to - from;
+  return (length - 1) / step + 1;
 }
 
 namespace {
@@ -164,13 +164,11 @@ void each(const Region& r, const Visit& visit) {
 }  // namespace
 
 int64_t block_lanes(const Kernel& k) {
-  std::vector<int64_t> constants(static_cast<size_t>(k.value_count), 0);
+  std::vector<int64_t> constants(k.value_count, 0);
   int64_t lanes = 1;
   each(k.body, [&](const Instr& instr) {
-    if (instr.op == Op::constant_ && instr.integers.size() == 1)
-      constants[static_cast<size_t>(instr.result)] = instr.integers[0];
-    if (instr.op == Op::loop_ && instr.kind == LoopKind::lane)
-      lanes = constants[static_cast<size_t>(instr.operands[1])];
+    if (instr.op == Op::constant_ && instr.integers.size() == 1) constants[instr.result] = instr.integers[0];
+    if (instr.op == Op::loop_ && instr.kind == LoopKind::lane) lanes = constants[instr.operands[1]];
   });
   return lanes;
 }

@@ -26,7 +26,7 @@ std::string quote(std::string_view name) {
       out += '\\';
       out += c;
     } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\{:02x}", static_cast<int>(static_cast<unsigned char>(c)));
+      out += fmt::format("\\{:02x}", static_cast<unsigned char>(c));
     } else {
       out += c;
     }

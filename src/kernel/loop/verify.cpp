@@ -37,7 +37,7 @@ class Verifier {
 
   // `inputs`: values that come from outside (a function's parameters).
   std::string run(const std::vector<ValueId>& inputs) {
-    if (static_cast<int>(k_.value_types.size()) != k_.value_count) return "value_types and value_count disagree";
+    if (std::ssize(k_.value_types) != k_.value_count) return "value_types and value_count disagree";
     for (size_t i = 0; i < k_.params.size(); ++i) {
       const BufferParam& p = k_.params[i];
       if (p.bytes < 0) return fmt::format("param {} has {} bytes", p.name, p.bytes);
@@ -47,7 +47,7 @@ class Verifier {
       if (static_cast<int>(i) >= k_.buffer_count) return "buffer_count is below the number of params";
       live_[i] = true;
     }
-    allocated_ = static_cast<int>(k_.params.size());
+    allocated_ = k_.params.size();
     for (const ValueId v : inputs) define(v, k_.value_types[v]);
     region(k_.body, 0);
     if (error_.empty() && values_ != k_.value_count) error_ = "value numbers have gaps";
@@ -174,7 +174,7 @@ class Verifier {
     if (instr.buffer < 0 || instr.buffer >= k_.buffer_count || !live_[instr.buffer])
       return fail_at(instr, "buffer @{} is not visible", instr.buffer);
     if (!std::has_single_bit(static_cast<unsigned>(instr.align))) return fail_at(instr, "alignment {}", instr.align);
-    if (writes && instr.buffer < static_cast<int>(k_.params.size()) && !k_.params[instr.buffer].written)
+    if (writes && instr.buffer < std::ssize(k_.params) && !k_.params[instr.buffer].written)
       fail_at(instr, "param @{} is not declared written", instr.buffer);
   }
 
@@ -280,7 +280,7 @@ class Verifier {
         if (!count_operands(instr, 1, 2)) return;
         const VType t = type(instr.operands[0]);
         if (instr.operands.size() == 2) expect(instr, 1, t);
-        const int limit = t.lanes * static_cast<int>(instr.operands.size());
+        const int limit = t.lanes * instr.operands.size();
         for (const int lane : instr.mask)
           if (lane < -1 || lane >= limit) fail_at(instr, "no lane {}", lane);
         return expect_result(instr, {t.scalar, static_cast<int>(instr.mask.size())});
@@ -349,7 +349,7 @@ class Verifier {
   }
 
   void check_alloc(const Instr& instr) {
-    if (instr.buffer < static_cast<int>(k_.params.size()) || instr.buffer >= k_.buffer_count)
+    if (instr.buffer < std::ssize(k_.params) || instr.buffer >= k_.buffer_count)
       return fail_at(instr, "buffer @{} is outside the allocs", instr.buffer);
     if (live_[instr.buffer]) return fail_at(instr, "buffer @{} is defined twice", instr.buffer);
     if (instr.bytes <= 0 || instr.bytes > (int64_t{1} << 24)) fail_at(instr, "{} bytes", instr.bytes);

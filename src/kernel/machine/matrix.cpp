@@ -88,7 +88,7 @@ std::string matrix_meaning(const MatrixRow& r) {
   for (int k = 0; k < r.k; ++k) {
     int x = t.line("extract {} %{} lane {}", acc, a, k);
     const int y = t.line("extract {} %{} lane {}", acc, b, k);
-    if (scales > 0) x = t.line("ldexp f32 %{}, %{}", x, scaled[static_cast<size_t>(k / r.scale_group)]);
+    if (scales > 0) x = t.line("ldexp f32 %{}, %{}", x, scaled[k / r.scale_group]);
     sum = floats ? t.line("fma {} %{}, %{}, %{}", acc, x, y, sum)
                  : t.line("add {} %{}, %{}", acc, sum, t.line("mul {} %{}, %{}", acc, x, y));
   }

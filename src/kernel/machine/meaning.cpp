@@ -93,7 +93,7 @@ std::string round_pair_meaning(const std::string& name, int lanes) {
 // zero, one rounding each, then added, then added to acc; what is not normal counts as zero, as above.
 std::string tile_meaning(const TileRow& d) {
   const std::string a(scalar_name(d.a)), b(scalar_name(d.b)), acc(scalar_name(d.acc));
-  const int word = 4 / static_cast<int>(scalar_bytes(d.a)), lanes = d.rows * d.columns;
+  const int word = 4 / scalar_bytes(d.a), lanes = d.rows * d.columns;
   Text t(3);
   auto spread = [&](int value, const std::string& from, auto lane) {
     std::vector<int> mask;
@@ -103,7 +103,7 @@ std::string tile_meaning(const TileRow& d) {
     return t.line("cast {}x{} %{}", acc, lanes, shuffled);
   };
   const bool floats = is_float(d.acc);
-  std::vector<int> sums(static_cast<size_t>(word), 0);
+  std::vector<int> sums(word, 0);
   if (floats) sums.assign(sums.size(), t.line("constant {}x{} 0", acc, lanes));
   int total = 0;
   for (int quad = 0; quad < d.k / word; ++quad)
@@ -111,7 +111,7 @@ std::string tile_meaning(const TileRow& d) {
       int x = spread(1, a, [&](int m, int) { return m * d.k + quad * word + j; });
       int y = spread(2, b, [&](int, int n) { return (quad * d.columns + n) * word + j; });
       if (floats) {
-        int& sum = sums[static_cast<size_t>(j)];
+        int& sum = sums[j];
         x = t.normal(x, lanes);
         y = t.normal(y, lanes);
         sum = t.normal(t.line("fma f32x{} %{}, %{}, %{}", lanes, x, y, sum), lanes);

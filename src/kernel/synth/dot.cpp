@@ -85,8 +85,7 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
       return out;
     }
   }
-  if (const auto dots = choose_block_dots(p, target, options.exact, static_cast<int>(out.scratch.size()));
-      !dots.empty()) {
+  if (const auto dots = choose_block_dots(p, target, options.exact, out.scratch.size()); !dots.empty()) {
     write_block_dot(plan.graph, dots.front(), target, out);
     return out;
   }

@@ -1,5 +1,6 @@
 // The synthesizer's door: a group's shape chooses who writes its kernels.
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "kernel/synth/attention/gpu/attend_block.h"
 #include "kernel/synth/dot.h"
 #include "kernel/synth/map/map.h"
@@ -41,7 +42,7 @@ Synthesis synthesize(const graph::Plan& plan, const graph::Group& group, const m
     case graph::KernelShape::move:
       return synthesize_move(plan, group, target);
   }
-  LUMEN_UNREACHABLE("group shape {}", static_cast<int>(group.shape));
+  LUMEN_UNREACHABLE("group shape {}", ordinal(group.shape));
 }
 
 }  // namespace lumen::synth

@@ -43,13 +43,13 @@ ScalarValue read_scalar(Scalar s, const uint8_t* p) {
       v.integer = as(int64_t{});
       break;
     case Scalar::f16:
-      v.real = static_cast<double>(f16_to_f32(as(uint16_t{})));
+      v.real = f16_to_f32(as(uint16_t{}));
       break;
     case Scalar::bf16:
-      v.real = static_cast<double>(bf16_to_f32(as(uint16_t{})));
+      v.real = bf16_to_f32(as(uint16_t{}));
       break;
     case Scalar::f32:
-      v.real = static_cast<double>(as(float{}));
+      v.real = as(float{});
       break;
     case Scalar::f64:
       v.real = as(double{});
@@ -73,7 +73,7 @@ void write_scalar(Scalar s, uint8_t* p, const ScalarValue& v) {
       break;
   }
   static_assert(std::endian::native == std::endian::little);
-  std::memcpy(p, &v.integer, static_cast<size_t>(scalar_bytes(s)));
+  std::memcpy(p, &v.integer, scalar_bytes(s));
 }
 
 Evaluator::Evaluator(const Kernel& k, const RowLookup& rows, int lane)
@@ -96,7 +96,7 @@ void Evaluator::bind(std::span<const std::span<uint8_t>> buffers) {
   for (size_t i = 0; i < buffers.size(); ++i) {
     LUMEN_CHECK(std::ssize(buffers[i]) >= k_.params[i].bytes, "buffer {} has {} bytes, not {}", k_.params[i].name,
                 buffers[i].size(), k_.params[i].bytes);
-    buffers_[i] = buffers[i].first(static_cast<size_t>(k_.params[i].bytes));
+    buffers_[i] = buffers[i].first(k_.params[i].bytes);
   }
 }
 
@@ -146,7 +146,7 @@ void Evaluator::step(const Instr& instr) {
     }
     case Op::alloc_:
       LUMEN_CHECK(instr.space == Space::priv, "shared memory is the block's: {}", print(instr));
-      storage_[instr.buffer].assign(static_cast<size_t>(instr.bytes), 0xCD);  // undefined content is made visible
+      storage_[instr.buffer].assign(instr.bytes, 0xCD);  // undefined content is made visible
       buffers_[instr.buffer] = storage_[instr.buffer];
       return;
     case Op::guard_:
@@ -184,7 +184,7 @@ void Evaluator::loop(const Instr& instr) {
 void Evaluator::store(const Instr& instr) {
   const Lanes& value = values_[instr.operands[0]];
   const Scalar s = k_.value_types[instr.operands[0]].scalar;
-  const int64_t n = touched(instr, 2, static_cast<int>(value.size()));
+  const int64_t n = touched(instr, 2, value.size());
   const int64_t bytes = scalar_bytes(s);
   if (n == 0) return;
   uint8_t* p = access(instr, instr.buffer, integer(instr.operands[1]), n * bytes, instr.align, true);
@@ -192,7 +192,7 @@ void Evaluator::store(const Instr& instr) {
 }
 
 Lanes Evaluator::compute(const Instr& instr) {
-  const auto lanes = static_cast<size_t>(instr.type.lanes);
+  const size_t lanes = instr.type.lanes;
   switch (instr.op) {
     case Op::constant_: {
       Lanes out(lanes);
@@ -217,7 +217,7 @@ Lanes Evaluator::compute(const Instr& instr) {
       for (size_t i = 0; i < lanes; ++i) {
         const int lane = instr.mask[i];
         if (lane < 0) continue;
-        const auto from = static_cast<size_t>(lane);
+        const size_t from = lane;
         out[i] = from < a.size() ? a[from] : values_[instr.operands[1]][from - a.size()];
       }
       return out;

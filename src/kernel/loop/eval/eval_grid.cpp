@@ -57,7 +57,7 @@ void put_bits(std::vector<uint8_t>& record, int64_t bit, int count, uint64_t x) 
   for (int i = 0; i < count; ++i) {
     const int64_t at = bit + i;
     uint8_t& byte = record[at / 8];
-    byte = static_cast<uint8_t>((byte & ~(1U << (at % 8))) | (x >> i & 1) << (at % 8));
+    byte = (byte & ~(1U << (at % 8))) | (x >> i & 1) << (at % 8);
   }
 }
 
@@ -71,7 +71,7 @@ class Block {
  public:
   Block(const Kernel& k, std::span<const std::span<uint8_t>> buffers, const RowLookup& rows, int wave)
       : k_(k), rows_(rows), wave_(wave), storage_(k.buffer_count) {
-    const auto lanes = static_cast<int>(block_lanes(k));
+    const int lanes = block_lanes(k);
     for (int i = 0; i < lanes; ++i) {
       lanes_.emplace_back(k, rows, i);
       lanes_.back().bind(buffers);
@@ -134,7 +134,7 @@ class Block {
       case Op::wait_:
         for (const int i : active)
           if (instr.flow == Flow::copies)
-            wait(i, static_cast<size_t>(instr.groups));
+            wait(i, instr.groups);
           else if (instr.flow == Flow::products)
             while (reads_[i].closed.size() > static_cast<size_t>(instr.groups)) reads_[i].closed.pop_front();
         return;
@@ -152,8 +152,8 @@ class Block {
   }
 
   void meet(const Active& active) {
-    for (size_t first = 0; first < active.size(); first += static_cast<size_t>(wave_)) {
-      const size_t last = first + static_cast<size_t>(wave_) - 1;
+    for (size_t first = 0; first < active.size(); first += wave_) {
+      const size_t last = first + wave_ - 1;
       LUMEN_CHECK(last < active.size() && active[first] % wave_ == 0 && active[last] == active[first] + wave_ - 1,
                   "lanes of a wave meet and some are not there");
     }
@@ -188,8 +188,8 @@ class Block {
   }
 
   void share(const Instr& instr) {
-    const auto buffer = static_cast<size_t>(instr.buffer);
-    storage_[buffer].assign(static_cast<size_t>(instr.bytes), kRubbish);
+    const size_t buffer = instr.buffer;
+    storage_[buffer].assign(instr.bytes, kRubbish);
     traces_.insert_or_assign(instr.buffer, Traces(storage_[buffer].size(), wave_));
     for (Evaluator& lane : lanes_) lane.share(instr.buffer, storage_[buffer], &traces_.at(instr.buffer));
   }
@@ -199,7 +199,7 @@ class Block {
     LUMEN_CHECK(static_cast<int>(lanes_.size()) % size == 0, "{} lanes are no whole groups of {} in: {}", lanes_.size(),
                 size, print(instr));
     for (size_t i = 0; i < active.size(); ++i) {
-      const size_t first = i / static_cast<size_t>(size) * static_cast<size_t>(size);
+      const size_t first = i / size * size;
       LUMEN_CHECK(active[first] % size == 0 && active[i] == active[first] + static_cast<int>(i - first) &&
                       (active.size() - first) >= static_cast<size_t>(size),
                   "some lanes of {} do not take part in: {}", size, print(instr));
@@ -212,7 +212,7 @@ class Block {
     for (const int i : active) {
       const int64_t from = lanes_[i].integer(instr.operands[1]);
       LUMEN_CHECK(from >= 0 && from < wave_, "lane {} of a wave of {} in: {}", from, wave_, print(instr));
-      got.push_back(lanes_[i / wave_ * wave_ + static_cast<int>(from)].value(instr.operands[0]));
+      got.push_back(lanes_[i / wave_ * wave_ + from].value(instr.operands[0]));
     }
     for (size_t i = 0; i < active.size(); ++i) lanes_[active[i]].value(instr.result) = std::move(got[i]);
   }
@@ -227,13 +227,12 @@ class Block {
   };
 
   void copy(const Instr& instr, const Active& active) {
-    const auto align = static_cast<int>(instr.bytes);
+    const int align = instr.bytes;
     for (const int i : active) {
       const Copy c{&instr, lanes_[i].integer(instr.operands[0]), lanes_[i].integer(instr.operands[1])};
       lanes_[i].access(instr, instr.from, c.from, instr.bytes, align, false);
       need_free(instr, c.to);
-      std::memset(lanes_[i].access(instr, instr.buffer, c.to, instr.bytes, align, true), kRubbish,
-                  static_cast<size_t>(instr.bytes));
+      std::memset(lanes_[i].access(instr, instr.buffer, c.to, instr.bytes, align, true), kRubbish, instr.bytes);
       copies_[i].open.push_back(c);
     }
   }
@@ -265,8 +264,7 @@ class Block {
       for (const Copy& c : copies_[i].closed.front()) {
         const Instr& instr = *c.instr;
         const uint8_t* from = lanes_[i].access(instr, instr.from, c.from, instr.bytes, 1, false);
-        std::memcpy(lanes_[i].access(instr, instr.buffer, c.to, instr.bytes, 1, true), from,
-                    static_cast<size_t>(instr.bytes));
+        std::memcpy(lanes_[i].access(instr, instr.buffer, c.to, instr.bytes, 1, true), from, instr.bytes);
       }
   }
 
@@ -288,8 +286,7 @@ class Block {
     uint8_t bytes[8] = {};
     Reading& reading = reading_[o.side == Collective::Side::a ? 0 : 1];
     reading = {buffer, std::min(reading.from, byte), std::max(reading.to, byte + f.bits / 8)};
-    std::memcpy(bytes, lanes_[first].access(instr, buffer, byte, f.bits / 8, 1, false),
-                static_cast<size_t>(f.bits / 8));
+    std::memcpy(bytes, lanes_[first].access(instr, buffer, byte, f.bits / 8, 1, false), f.bits / 8);
     uint64_t x = 0;
     std::memcpy(&x, bytes, 8);
     return x;
@@ -316,7 +313,7 @@ class Block {
     need_whole(instr, active, c.lanes);
     LUMEN_CHECK(c.operands.size() == instr.operands.size() && f.params.size() == instr.operands.size(),
                 "row {} takes {} operands", instr.row, c.operands.size());
-    for (size_t at = 0; at < active.size(); at += static_cast<size_t>(c.lanes)) group(instr, f, c, active[at]);
+    for (size_t at = 0; at < active.size(); at += c.lanes) group(instr, f, c, active[at]);
   }
 
   void group(const Instr& instr, const Function& f, const Collective& c, int first) {
@@ -359,7 +356,7 @@ class Block {
     if (instr.op == Op::product_)
       for (const Reading& r : reading_)
         if (r.buffer >= 0) reads_[first].open.push_back(r);
-    const auto bytes = static_cast<size_t>(scalar_bytes(instr.type.scalar));
+    const size_t bytes = scalar_bytes(instr.type.scalar);
     const uint8_t* p = out.data();
     for (int lane = 0; lane < c.lanes; ++lane) {
       Lanes& to = lanes_[first + lane].value(instr.result);

@@ -51,8 +51,8 @@ class Evaluator {
   void region(const Region& r);
   void step(const Instr& instr);
 
-  int64_t integer(ValueId v) const { return values_[static_cast<size_t>(v)][0].integer; }
-  Lanes& value(ValueId v) { return values_[static_cast<size_t>(v)]; }
+  int64_t integer(ValueId v) const { return values_[v][0].integer; }
+  Lanes& value(ValueId v) { return values_[v]; }
   // The bytes of an access, checked.
   uint8_t* access(const Instr& instr, BufferId buffer, int64_t offset, int64_t bytes, int align, bool writes);
   // Memory shared by lanes: traced, in the given epoch (barriers passed).

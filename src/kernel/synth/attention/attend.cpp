@@ -69,14 +69,12 @@ class AttendKernel : AttendWriter {
     for (const int d : tile_axes_) outer[d] = 1;
     outer.push_back(tiles_);
     outer.push_back(parts_);
-    const double work =
-        static_cast<double>(a_.keys) / static_cast<double>(parts_) * static_cast<double>((a_.depth + a_.width) * tile_);
+    const double work = a_.keys / static_cast<double>(parts_) * ((a_.depth + a_.width) * tile_);
     Tasks tasks;
     tasks.rows = product(outer);
     tasks.part = 1;
-    tasks.rows_per_task =
-        std::clamp<int64_t>(static_cast<int64_t>(kGrain / static_cast<double>(target_->task_divisor) / work), 1,
-                            std::max<int64_t>(tasks.rows, 1));
+    tasks.rows_per_task = std::clamp<int64_t>(static_cast<int64_t>(kGrain / target_->task_divisor / work), 1,
+                                              std::max<int64_t>(tasks.rows, 1));
     for_tasks(
         b_, tasks, outer, 1, [&] { begin(); }, [&](const std::vector<Expr>& counters, Expr, Expr) { tile(counters); });
     double bytes = graph::byte_size(g_[a_.written].type);
@@ -84,15 +82,15 @@ class AttendKernel : AttendWriter {
       int64_t whole = graph::byte_size(g_[input].type), viewed = 0;  // of a cache of many layers one is read
       for (const graph::ValueId load : {a_.q, a_.k, a_.v})
         if (memory_of(load) == input) viewed += graph::byte_size(g_[load].type);
-      bytes += static_cast<double>(viewed > 0 ? std::min(whole, viewed) : whole);
+      bytes += viewed > 0 ? std::min(whole, viewed) : whole;
     }
-    const double pairs = static_cast<double>(all_rows) * static_cast<double>(a_.keys);
+    const double pairs = all_rows * static_cast<double>(a_.keys);
     out.steps.push_back(
         draft_.finish(fmt::format("attend {} depth {} width {} {}{}{} tile {}x{} by {}x{}{}", shape_text(a_.extents),
                                   a_.depth, a_.width, map_->summary(), a_.is_found() ? " by table" : "",
                                   range_.is_bounded() ? " bounded" : "", tile_, block_, together_,
                                   key_vectors_ * lanes_, parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
-                      2.0 * pairs * static_cast<double>(a_.depth + a_.width), bytes));
+                      2.0 * pairs * (a_.depth + a_.width), bytes));
     if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, *target_, parts_));
     return out;
   }
@@ -110,15 +108,15 @@ class AttendKernel : AttendWriter {
     depth_ = round_up(a_.depth, lanes_);
     width_ = round_up(a_.width, lanes_);
     const int64_t most = std::clamp<int64_t>(target.task_bytes / (depth_ * 32), 1, kRows);
-    for (int d = static_cast<int>(a_.extents.size()) - 2; d >= 0 && rows_ < most; --d) {
+    for (int d = a_.extents.size() - 2; d >= 0 && rows_ < most; --d) {
       if (a_.extents[d] == 1) continue;
-      if (!a_.shares_keys(static_cast<size_t>(d))) continue;
+      if (!a_.shares_keys(d)) continue;
       tile_axes_.insert(tile_axes_.begin(), d);
       tile_extents_.insert(tile_extents_.begin(), a_.extents[d]);
       rows_ *= a_.extents[d];
     }
     const int sums = target.vector_registers >= 32 ? 16 : 8;  // vectors held at once
-    together_ = static_cast<int>(std::min<int64_t>(rows_, sums / 2));
+    together_ = std::min<int64_t>(rows_, sums / 2);
     few_ = rows_ <= kFew;
     tiles_ = (rows_ + most - 1) / most;
     tile_ = round_up((rows_ + tiles_ - 1) / tiles_, together_);
@@ -168,7 +166,7 @@ class AttendKernel : AttendWriter {
     if (rows_ % tile_ != 0) row = min(row, b_.i64(rows_ - 1));
     const std::vector<Expr> at = digits(b_, row, tile_extents_);
     int opened = 0;
-    for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, static_cast<size_t>(tile_axes_[k]), at[k]);
+    for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, tile_axes_[k], at[k]);
     return opened;
   }
 

@@ -94,7 +94,7 @@ class GradientKernel : AttendWriter {
     for (Result& r : results_) {
       if (!r.over_keys) continue;
       out.scratch.push_back(product(outer) * tiles_ * tile_ * r.padded * 4);
-      r.sums = draft_.scratch(static_cast<int>(out.scratch.size()) - 1, out.scratch.back(), true);
+      r.sums = draft_.scratch(out.scratch.size() - 1, out.scratch.back(), true);
     }
     Tasks tasks;
     tasks.rows = product(outer);
@@ -102,10 +102,10 @@ class GradientKernel : AttendWriter {
     for_tasks(
         b_, tasks, outer, 1, [&] { begin(); }, [&](const std::vector<Expr>& counters, Expr, Expr) { head(counters); });
     double work = 0, bytes = 0;
-    for (const AttentionGradient::Product& p : products_) work += static_cast<double>(operands_[p.rows].width);
-    for (const Result& r : results_) work += static_cast<double>(operands_[r.operand].width);
-    for (const graph::ValueId v : group_.inputs) bytes += static_cast<double>(graph::byte_size(g_[v].type));
-    for (const graph::ValueId v : group_.results) bytes += static_cast<double>(graph::byte_size(g_[v].type));
+    for (const AttentionGradient::Product& p : products_) work += operands_[p.rows].width;
+    for (const Result& r : results_) work += operands_[r.operand].width;
+    for (const graph::ValueId v : group_.inputs) bytes += graph::byte_size(g_[v].type);
+    for (const graph::ValueId v : group_.results) bytes += graph::byte_size(g_[v].type);
     out.steps.push_back(draft_.finish(
         fmt::format("attend gradient {} {} results {}{} tile {}x{} by {}x{}", shape_text(extents_), results_.size(),
                     map_->summary(), range_ ? " bounded" : "", tile_, block_, together_, vectors_ * lanes_),
@@ -202,7 +202,7 @@ class GradientKernel : AttendWriter {
   int open_row(Body& body, Expr row) {
     const std::vector<Expr> at = digits(b_, row, row_extents_);
     int opened = 0;
-    for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, static_cast<size_t>(row_axes_[k]), at[k]);
+    for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, row_axes_[k], at[k]);
     return opened;
   }
 

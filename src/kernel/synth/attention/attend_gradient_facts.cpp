@@ -52,10 +52,10 @@ class Reader {
       const AttentionGradient::Operand& o = a_.operands[k];
       if (o.access.source == access.source && o.access.offset == access.offset && o.access.strides == access.strides &&
           o.width == width && o.by_key == by_key)
-        return static_cast<int>(k);
+        return k;
     }
     a_.operands.push_back({v, access, by_key, width});
-    return static_cast<int>(a_.operands.size()) - 1;
+    return a_.operands.size() - 1;
   }
 
   void add_product(graph::ValueId v) {
@@ -70,7 +70,7 @@ class Reader {
     const int rows = operand(1 - side, false), keys = operand(side, true);
     if (a_.products.empty())
       for (size_t d = 0; d + 1 < letters[2].size(); ++d)
-        if (letters[side].find(letters[2][d]) == std::string::npos) a_.row_axes.push_back(static_cast<int>(d));
+        if (letters[side].find(letters[2][d]) == std::string::npos) a_.row_axes.push_back(d);
     a_.products.push_back({v, rows, keys});
   }
 
@@ -86,7 +86,7 @@ class Reader {
     Access access = access_by_letters(plan_, group_, other, letters[1 - side], letters[side] + own);
     r.operand = operand_of(other, as_one_axis(std::move(access)), width, r.over_keys);
     const auto known = std::find(a_.sources.begin(), a_.sources.end(), source);
-    r.source = static_cast<int>(known - a_.sources.begin());
+    r.source = known - a_.sources.begin();
     if (known == a_.sources.end()) a_.sources.push_back(source);
     std::vector<int64_t> space = a_.extents;
     for (const char c : own) space.push_back(extents_of(g_[v].type.shape)[letters[2].find(c)]);

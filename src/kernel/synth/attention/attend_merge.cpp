@@ -25,7 +25,7 @@ Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Atte
             {{attention.written, attention.result_access}});
   const auto axis_of = [&](size_t d) {
     for (size_t k = 0; k < body.extents().size(); ++k)
-      if (body.first_axis(static_cast<int>(k)) == static_cast<int>(d)) return static_cast<int>(k);
+      if (body.first_axis(k) == static_cast<int>(d)) return static_cast<int>(k);
     return -1;
   };
   const bool dense = body.store_stride(attention.written) == 1 || width == 1;
@@ -70,7 +70,7 @@ Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Atte
         for (int d = 0; d < opened; ++d) body.close();
       });
   return draft.finish(fmt::format("attend merge {} parts {} width {} x{}", shape_text(rows), parts, width, lanes),
-                      static_cast<double>(2 * parts * all * width), 4.0 * ((parts + 1) * all * width));
+                      2 * parts * all * width, 4.0 * ((parts + 1) * all * width));
 }
 
 }  // namespace lumen::synth

@@ -7,7 +7,7 @@ using loop::Expr;
 
 int AttendWriter::axis_of(const Body& body, size_t d) {
   for (size_t k = 0; k < body.extents().size(); ++k)
-    if (body.first_axis(static_cast<int>(k)) == static_cast<int>(d)) return static_cast<int>(k);
+    if (body.first_axis(k) == static_cast<int>(d)) return k;
   return -1;
 }
 

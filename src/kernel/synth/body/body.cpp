@@ -59,8 +59,8 @@ Body::Body(Draft& draft, const graph::Plan& plan, const graph::Group& group, con
     if (is_load(plan, group, r) && loads.empty()) add_load(r, shape, Load::Kind::memory);  // a load copied to memory
   for (const graph::ValueId r : group.results)
     if (fits(r) && !store_of_.contains(r)) store_of_[r] = add_load(r, shape, Load::Kind::number);
-  for (const graph::ValueId v : group.inputs) traffic_ += static_cast<double>(graph::byte_size(g[v].type));
-  for (const graph::ValueId v : group.results) traffic_ += static_cast<double>(graph::byte_size(g[v].type));
+  for (const graph::ValueId v : group.inputs) traffic_ += graph::byte_size(g[v].type);
+  for (const graph::ValueId v : group.results) traffic_ += graph::byte_size(g[v].type);
 
   // Formats with fields per row must not have their rows merged: one more walk, in which a row is longer than its
   // columns.
@@ -77,7 +77,7 @@ Body::Body(Draft& draft, const graph::Plan& plan, const graph::Group& group, con
   extents_ = c.extents;
   first_axis_ = c.first_axis;
   for (size_t k = 0; k < loads_.size(); ++k) loads_[k].strides = c.strides[k];
-  set_vector_axis(static_cast<int>(extents_.size()) - 1);
+  set_vector_axis(extents_.size() - 1);
 }
 
 bool Body::fits(graph::ValueId v) const {
@@ -136,7 +136,7 @@ int Body::add_load(graph::ValueId v, const std::vector<int64_t>& shape, Load::Ki
     load.scale = scalar_bytes(load.type);
   }
   loads_.push_back(std::move(load));
-  const int number = static_cast<int>(loads_.size()) - 1;
+  const int number = loads_.size() - 1;
   if (kind != Load::Kind::number) load_of_[v] = number;
   return number;
 }
@@ -171,9 +171,8 @@ Body::Chunking Body::chunking(int machine_lanes) const {
     if (c.lanes == 0) c.lanes = c.unit_lanes = machine_lanes;
     c.unit = std::lcm(c.unit, block);
     const int64_t low = block & -block;
-    c.unit_lanes = static_cast<int>(std::min<int64_t>(c.unit_lanes, low));
-    if (block % machine_lanes != 0 && machine_lanes % block != 0)
-      c.lanes = static_cast<int>(std::min<int64_t>(c.lanes, low));
+    c.unit_lanes = std::min<int64_t>(c.unit_lanes, low);
+    if (block % machine_lanes != 0 && machine_lanes % block != 0) c.lanes = std::min<int64_t>(c.lanes, low);
   }
   if (c.lanes > 0) c.chunk = std::lcm(c.unit, int64_t{c.lanes});
   return c;

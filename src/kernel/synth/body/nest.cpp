@@ -45,8 +45,7 @@ int64_t tasks_beside(const Tasks& tasks, double bytes, const machine::Machine& m
     const int64_t block = kBlockThreads * n;
     return n <= kMost && tasks.count() % block == 0 && tasks.count() / block >= kBlocks * m.units;
   };
-  while (more(2 * beside) && static_cast<double>(beside) * bytes < kThreadBytes * static_cast<double>(tasks.count()))
-    beside *= 2;
+  while (more(2 * beside) && beside * bytes < kThreadBytes * tasks.count()) beside *= 2;
   return beside;
 }
 

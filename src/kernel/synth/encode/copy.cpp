@@ -68,7 +68,7 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
       [&](const std::vector<Expr>& counters, Expr first, Expr end) {
-        for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+        for (size_t d = 0; d < counters.size(); ++d) body.open(d, counters[d]);
         for_lanes(b, body, lanes, 4, first, end, inner % lanes == 0, [&](int) {
           const Expr x = cast(body.value(v), Scalar::f32);
           body.store_to(buffer, Scalar::f32, body.store_place(v) * 4, x);
@@ -110,7 +110,7 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
     throw user_error("update: a part of a row cannot be written in a format with fields per row");
   std::vector<int64_t> outer(shape.begin(), shape.end() - 1), outer_strides(whole.begin(), whole.end() - 1);
   outer_strides = dense_strides_of(outer_strides);
-  std::vector<int64_t> parts(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(lead));
+  std::vector<int64_t> parts(shape.begin(), shape.begin() + lead);
   if (parts.empty()) parts.push_back(1);
   std::map<graph::ValueId, Access> loads;
   for (const graph::ValueId s : starts) {

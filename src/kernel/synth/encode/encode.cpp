@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "kernel/synth/order/transpose.h"
 #include "kernel/synth/unpack/routine.h"
 
@@ -90,7 +91,7 @@ class BlockEncoder {
     for (size_t k = 0; k < format_.fields.size(); ++k) {
       if (format_.fields[k].level != Level::block || static_cast<int>(k) == format_.code_field) continue;
       any = true;
-      all = all && is_supplied(static_cast<int>(k));
+      all = all && is_supplied(k);
     }
     return !(any && all && format_.code);
   }
@@ -201,7 +202,7 @@ class BlockEncoder {
   }
 
   Expr outer_record(Level level, Expr row, int lane) {
-    Expr record = b_.i64(layout_.section[static_cast<size_t>(level)]);
+    Expr record = b_.i64(layout_.section[ordinal(level)]);
     if (level == Level::row) record = record + row * format_.row_bytes;
     if (level == Level::tile) {
       const Expr block = first_ + lane - row * (columns_ / format_.block);
@@ -313,7 +314,7 @@ class BlockEncoder {
       const Field& f = format_.fields[k];
       if (f.level != Level::block) continue;
       b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1,
-              [&](Expr i) { write_code(b_, f, blob_, start, i, load_code(static_cast<int>(k), i)); });
+              [&](Expr i) { write_code(b_, f, blob_, start, i, load_code(k, i)); });
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "kernel/synth/body/nest.h"
 #include "kernel/synth/encode/convert.h"
 #include "kernel/synth/encode/copy.h"
@@ -33,9 +34,9 @@ void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, 
   bool all_supplied = true;
   for (size_t k = 0; k < f.fields.size(); ++k)
     if (f.fields[k].level == level) all_supplied = all_supplied && is_supplied(static_cast<int>(k));
-  const auto& fit = f.fit[static_cast<size_t>(level)];
+  const auto& fit = f.fit[ordinal(level)];
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(records), 1, [&](Expr record) {
-    const Expr base = layout.section[static_cast<size_t>(level)] + record * bytes;
+    const Expr base = layout.section[ordinal(level)] + record * bytes;
     b.loop(loop::LoopKind::serial, b.i64(0), b.i64(bytes), 1,
            [&](Expr at) { b.store(blob, b.integer(0, {Scalar::u8, 1}), base + at, 1); });
     for (const SuppliedValues& s : supplied) {
@@ -75,7 +76,7 @@ void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, 
       Expr from = base;
       if (field.level != level) {
         LUMEN_CHECK(field.level == Level::tensor, "a fit reads a field of a level that is fitted later");
-        from = b.i64(layout.section[static_cast<size_t>(Level::tensor)]);
+        from = b.i64(layout.section[ordinal(Level::tensor)]);
       }
       return read_field(b, field, blob, from, index);
     };
@@ -117,13 +118,13 @@ void add_encode_steps(Synthesis& out, const Format& f, int64_t rows, int64_t col
     b.kernel.name = symbol_text(plan);
     s.plan = plan;
     s.kernel = b.finish();
-    s.bytes = static_cast<double>(rows * columns * 4 + bytes);
+    s.bytes = rows * columns * 4 + bytes;
     out.steps.push_back(std::move(s));
   };
   const std::string what = fmt::format("{}x{} {}", rows, columns, f.hash.hex().substr(0, 8));
   for (const Level level : kOutermostFirst) {
     if (!has_level(f, level)) continue;
-    step(fmt::format("encode level {} {}", static_cast<int>(level), what),
+    step(fmt::format("encode level {} {}", ordinal(level), what),
          [&](loop::Builder& b, BufferId from, BufferId to, const auto& values) {
            encode_level(b, f, level, rows, columns, from, to, values);
          });

@@ -61,7 +61,7 @@ class CodeKernel {
                             kColumns % body_->chunking(kColumns).unit == 0;  // whole blocks of what is unpacked
     in_squares ? squares() : lines();
     Synthesis out;
-    const auto elements = static_cast<double>(product(shape_));
+    const double elements = product(shape_);
     const std::string ways = straight_ < 0 ? "turned" : transposed_ < 0 ? "" : "and turned";
     out.steps.push_back(draft_.finish(
         fmt::format("codes {} {} {}{}", shape_text(shape_), body_->summary(), ways, in_squares ? " in squares" : ""),
@@ -107,7 +107,7 @@ class CodeKernel {
           Expr first = from;  // 0 where everything begins
           for (const Expr counter : counters) first = first | counter;
           clear_rest(first);
-          for (size_t d = 0; d < counters.size(); ++d) body_->open(static_cast<int>(d), counters[d]);
+          for (size_t d = 0; d < counters.size(); ++d) body_->open(d, counters[d]);
           body_->hoist(lanes);
           for_lanes(b_, *body_, lanes, unroll, from, to, inner % lanes == 0, [&](int) {
             const Expr x = as_bytes(code()), number = body_->store_place(map_);
@@ -154,7 +154,7 @@ class CodeKernel {
     for (int64_t i = 0; i < kRows; ++i) {
       const Expr line = row + i;
       const std::vector<Expr> at = digits(b_, line, outer);
-      for (size_t d = 0; d < at.size(); ++d) body_->open(static_cast<int>(d), at[d]);
+      for (size_t d = 0; d < at.size(); ++d) body_->open(d, at[d]);
       body_->enter_chunk(column, n);
       body_->open_lanes(column, n, {});
       const Expr x = code();
@@ -167,8 +167,8 @@ class CodeKernel {
         joined.back() = joined.back() | (x << (8 * (i % 4)));
     }
     for (int c = 0; c < n; ++c) {
-      Expr line = b_.splat(b_.extract(joined[0], c), static_cast<int>(joined.size()));
-      for (size_t w = 1; w < joined.size(); ++w) line = b_.insert(line, b_.extract(joined[w], c), static_cast<int>(w));
+      Expr line = b_.splat(b_.extract(joined[0], c), joined.size());
+      for (size_t w = 1; w < joined.size(); ++w) line = b_.insert(line, b_.extract(joined[w], c), w);
       const Expr at = (column + c) * rows_ + row;
       b_.store(draft_.value(transposed_, true), line, at, kRows);
     }

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "kernel/synth/step/ceil_div.h"
 #include "kernel/synth/step/shortlist.h"
 
@@ -106,17 +107,17 @@ void TileChooser::fetches() {
 double TileChooser::tile_cycles(int height, int vectors) const {
   const double latency = 4;  // of an fma: that many must be in flight
   const double per_k = std::max({height * vectors * m_.fma_cycles, (height * 0.5 + vectors * m_.load_cycles), latency});
-  return per_k * static_cast<double>(p_.k_total()) + kTileCycles + 2.0 * height * vectors;
+  return per_k * p_.k_total() + kTileCycles + 2.0 * height * vectors;
 }
 
 double TileChooser::cost(const TilePlan& t) const {
-  const double outer = static_cast<double>(p_.outer_extent()), k = static_cast<double>(p_.k_total());
+  const double outer = p_.outer_extent(), k = p_.k_total();
   auto column = [&](int vectors) {
-    return static_cast<double>(t.m_tiles - 1) * tile_cycles(t.height, vectors) + tile_cycles(t.last_height, vectors);
+    return (t.m_tiles - 1) * tile_cycles(t.height, vectors) + tile_cycles(t.last_height, vectors);
   };
-  double cycles = static_cast<double>(t.n_tiles - 1) * column(t.vectors) + column(t.last_vectors);
+  double cycles = (t.n_tiles - 1) * column(t.vectors) + column(t.last_vectors);
   // Panels are filled once per task.
-  const double b_vectors = k * static_cast<double>(vectors_all_ * t.m_tasks);
+  const double b_vectors = k * (vectors_all_ * t.m_tasks);
   const double unpack = 4;  // cycles per vector out of a format, about
   const double transposed = t.lanes / 4.0;
   // Rows far apart: every one begins with lines nobody fetched ahead.
@@ -131,32 +132,30 @@ double TileChooser::cost(const TilePlan& t) const {
                                           : t.lanes;
   if (p_.loads[1].kind == DotLoad::Kind::packed) fill += unpack;
   cycles += b_vectors * fill;
-  const double a_vectors = k * static_cast<double>(ceil_div(p_.m.extent, lanes_) * t.n_tasks);
+  const double a_vectors = k * (ceil_div(p_.m.extent, lanes_) * t.n_tasks);
   fill = t.a == Fetch::direct ? 0 : t.a == Fetch::copy ? (t.a_along_k ? 2 : 3 * copied(0, p_.k.strides[0])) : t.lanes;
   if (p_.loads[0].kind == DotLoad::Kind::packed) fill += unpack;
   if (t.a == Fetch::tiles) {  // once for all, and a launch
-    const double once = k * static_cast<double>(t.m_tiles * ceil_div(t.height, t.lanes));
+    const double once = k * (t.m_tiles * ceil_div(t.height, t.lanes));
     cycles += once * 1.5 * copied(0, p_.k.strides[0]) + kLaunchCycles / outer;
     // Tiles that no cache holds are read from memory once for every column of tasks.
-    const double bytes = k * static_cast<double>(t.m_tiles * ceil_div(t.height, t.lanes) * t.lanes * 4);
-    if (bytes > static_cast<double>(m_.l2_bytes)) cycles += bytes * static_cast<double>(t.n_tasks) / kStreamBytes;
+    const double bytes = k * (t.m_tiles * ceil_div(t.height, t.lanes) * t.lanes * 4);
+    if (bytes > m_.l2_bytes) cycles += bytes * t.n_tasks / kStreamBytes;
     fill = 0;
   }
   cycles += a_vectors * fill;
   // Strided rows read in place: each row of a tile touches lines and pages of its own.
-  if (t.b == Fetch::direct && k * static_cast<double>(p_.k.strides[1]) * 4 > 64 << 10)
-    cycles +=
-        k * static_cast<double>(t.n_tiles * t.m_tiles) * (p_.k.strides[1] * 4 >= 2048 ? 4.0 : 1.0) * t.vectors / 2;
+  if (t.b == Fetch::direct && k * p_.k.strides[1] * 4 > 64 << 10)
+    cycles += k * (t.n_tiles * t.m_tiles) * (p_.k.strides[1] * 4 >= 2048 ? 4.0 : 1.0) * t.vectors / 2;
   if (t.a == Fetch::direct) {
     const int64_t stride = (p_.k.strides[0] == 1 ? p_.m.strides[0] : p_.k.strides[0]) * 4;
-    if (p_.k.strides[0] == 1 && stride % 4096 == 0 && t.height >= 8)
-      cycles += k * static_cast<double>(t.n_tiles * p_.m.extent) / 8;
-    if (p_.k.strides[0] != 1 && stride >= 2048) cycles += k * static_cast<double>(t.n_tiles * t.m_tiles) * 3;
+    if (p_.k.strides[0] == 1 && stride % 4096 == 0 && t.height >= 8) cycles += k * (t.n_tiles * p_.m.extent) / 8;
+    if (p_.k.strides[0] != 1 && stride >= 2048) cycles += k * (t.n_tiles * t.m_tiles) * 3;
   }
   if (t.stages > 1) cycles += static_cast<double>(t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors) * 8;
   const int64_t tasks = t.tasks(p_);
-  cycles = cycles * outer + kTaskCycles / static_cast<double>(m_.task_divisor) * static_cast<double>(tasks);
-  return cycles * balance(m_, cycles, static_cast<double>(tasks));
+  cycles = cycles * outer + kTaskCycles / m_.task_divisor * tasks;
+  return cycles * balance(m_, cycles, tasks);
 }
 
 // Decides about stages of K; false when panels do not fit.
@@ -188,18 +187,18 @@ void TileChooser::cut(int height, int vectors) {
   TilePlan t;
   t.lanes = lanes_;
   t.m_tiles = ceil_div(p_.m.extent, height);
-  t.height = static_cast<int>(ceil_div(p_.m.extent, t.m_tiles));
+  t.height = ceil_div(p_.m.extent, t.m_tiles);
   t.n_tiles = ceil_div(vectors_all_, vectors);
-  t.vectors = static_cast<int>(ceil_div(vectors_all_, t.n_tiles));
+  t.vectors = ceil_div(vectors_all_, t.n_tiles);
   t.n_tiles = ceil_div(vectors_all_, t.vectors);
   t.m_tiles = ceil_div(p_.m.extent, t.height);
-  t.last_height = static_cast<int>(p_.m.extent - (t.m_tiles - 1) * t.height);
-  t.last_vectors = static_cast<int>(vectors_all_ - (t.n_tiles - 1) * t.vectors);
+  t.last_height = p_.m.extent - (t.m_tiles - 1) * t.height;
+  t.last_vectors = vectors_all_ - (t.n_tiles - 1) * t.vectors;
   t.masked = p_.n.extent % lanes_ != 0;
   t.a_along_k = a_along_k_;
-  t.unroll = static_cast<int>(std::min<int64_t>(p_.k.extent, t.height * t.vectors <= 8 ? 4 : 2));
+  t.unroll = std::min<int64_t>(p_.k.extent, t.height * t.vectors <= 8 ? 4 : 2);
   const DotLoad &a = p_.loads[0], &b = p_.loads[1];
-  const auto begin = static_cast<std::ptrdiff_t>(plans_.size());
+  const auto begin = std::ssize(plans_);
   for (int64_t m_task : counts(t.m_tiles))
     for (int64_t n_task : counts(t.n_tiles)) {
       // Panels unpacked along n or m begin at whole blocks.
@@ -273,7 +272,7 @@ bool rows_possible(const DotProblem& p, int64_t most) {
 RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
   RowsPlan t;
   t.lanes = m.f32_lanes();
-  t.height = static_cast<int>(p.m.extent);
+  t.height = p.m.extent;
   // One row of b after the other is one stream out of memory, which the machine fetches ahead; several at once are not.
   // Rows of a that do not stay in the first cache beside it are read less often by several.
   const bool stay = t.height == 1 || t.height * p.k.extent * 4 <= m.l1_bytes / 2;
@@ -285,22 +284,21 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
     t.width = b.kind != DotLoad::Kind::packed ? 1 : std::clamp(4 / t.height, 1, b.format->block > 128 ? 2 : 4);
   }
   t.chains = std::clamp(8 / t.height / t.width, 1, 4);
-  if (p.n.extent < t.width) t.width = static_cast<int>(p.n.extent);
+  if (p.n.extent < t.width) t.width = p.n.extent;
   const int64_t groups = ceil_div(p.n.extent, t.width);
   const double per_k =
       std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, 4.0 / t.chains}) / t.lanes;
   const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? 4.0 * t.width / t.lanes : 0;
-  const double group = (per_k + unpack) * static_cast<double>(p.k.extent) + 12.0 * t.height * t.width + kTileCycles;
-  const double cycles = group * static_cast<double>(groups * p.outer_extent());
+  const double group = (per_k + unpack) * p.k.extent + 12.0 * t.height * t.width + kTileCycles;
+  const double cycles = group * (groups * p.outer_extent());
   // Tasks of at least some thousand cycles, at most 64 per outer index.
   const double grain = 8000 / static_cast<double>(m.task_divisor);
-  t.n_tasks = std::clamp<int64_t>(static_cast<int64_t>(group * static_cast<double>(groups) / grain), 1,
-                                  std::min<int64_t>(groups, m.enough(64)));
+  t.n_tasks =
+      std::clamp<int64_t>(static_cast<int64_t>(group * groups / grain), 1, std::min<int64_t>(groups, m.enough(64)));
   t.n_task = ceil_div(groups, t.n_tasks);
   t.n_tasks = ceil_div(groups, t.n_task);
   const int64_t tasks = p.outer_extent() * t.n_tasks;
-  t.cycles = cycles * balance(m, cycles, static_cast<double>(tasks)) +
-             kTaskCycles / static_cast<double>(m.task_divisor) * static_cast<double>(tasks);
+  t.cycles = cycles * balance(m, cycles, tasks) + kTaskCycles / m.task_divisor * tasks;
   return t;
 }
 
@@ -333,7 +331,7 @@ std::string describe_shape(const DotProblem& p) {
 std::string describe(const TilePlan& t) {
   auto fetch = [](Fetch f) {
     constexpr const char* kNames[] = {"direct", "copy", "turn", "gather", "tiles"};
-    return kNames[static_cast<int>(f)];
+    return kNames[ordinal(f)];
   };
   std::string text = fmt::format("tile {}x{} task {}x{} a {} b {}", t.height, t.vectors * t.lanes, t.m_task * t.height,
                                  t.n_task * t.vectors * t.lanes, fetch(t.a), fetch(t.b));

@@ -17,17 +17,16 @@ bool is_matrix_type(Scalar s) {
 
 // The formula is `x` rounded to a shorter float.
 bool only_rounds(const Formula& f) {
-  return f.inputs.size() == 1 && f.outputs.size() == 1 &&
-         f.nodes[static_cast<size_t>(f.outputs[0])].op == ScalarOp::cast_ &&
-         f.nodes[static_cast<size_t>(f.nodes[static_cast<size_t>(f.outputs[0])].args[0])].op == ScalarOp::input;
+  return f.inputs.size() == 1 && f.outputs.size() == 1 && f.nodes[f.outputs[0]].op == ScalarOp::cast_ &&
+         f.nodes[f.nodes[f.outputs[0]].args[0]].op == ScalarOp::input;
 }
 
 // The formula is the sum of its two inputs.
 bool only_adds(const Formula& f) {
   if (f.inputs.size() != 2 || f.outputs.size() != 1) return false;
-  const ScalarNode& sum = f.nodes[static_cast<size_t>(f.outputs[0])];
+  const ScalarNode& sum = f.nodes[f.outputs[0]];
   if (sum.op != ScalarOp::add_ || sum.type != Scalar::f32) return false;
-  const ScalarNode &a = f.nodes[static_cast<size_t>(sum.args[0])], &b = f.nodes[static_cast<size_t>(sum.args[1])];
+  const ScalarNode &a = f.nodes[sum.args[0]], &b = f.nodes[sum.args[1]];
   return a.op == ScalarOp::input && b.op == ScalarOp::input && sum.args[0] != sum.args[1];
 }
 
@@ -35,10 +34,10 @@ bool only_adds(const Formula& f) {
 bool only_multiplies(const Formula& f) {
   std::vector<bool> seen(f.inputs.size(), false);
   const auto walk = [&](const auto& self, int node) -> bool {
-    const ScalarNode& n = f.nodes[static_cast<size_t>(node)];
+    const ScalarNode& n = f.nodes[node];
     if (n.op == ScalarOp::mul_ && n.type == Scalar::f32) return self(self, n.args[0]) && self(self, n.args[1]);
-    if (n.op != ScalarOp::input || seen[static_cast<size_t>(n.index)]) return false;
-    seen[static_cast<size_t>(n.index)] = true;
+    if (n.op != ScalarOp::input || seen[n.index]) return false;
+    seen[n.index] = true;
     return true;
   };
   return f.outputs.size() == 1 && walk(walk, f.outputs[0]) && std::find(seen.begin(), seen.end(), false) == seen.end();
@@ -61,7 +60,7 @@ bool read_epilogue(const graph::Graph& g, const DotProblem& p, DenseGroup* out) 
       if (load == p.loads.end() || load->kind != DotLoad::Kind::memory || load->scalar != Scalar::f32 ||
           load->offset != 0 || load->scratch >= 0)
         return false;
-      others.push_back(static_cast<size_t>(load - p.loads.begin()));
+      others.push_back(load - p.loads.begin());
     }
     if (others.size() + 1 != map.operands.size()) return false;
     const auto lies = [&](size_t load, int64_t m, int64_t n) {

@@ -26,7 +26,7 @@ constexpr double kShared = 1.15;    // rows per matrix read, from which sorting 
 
 int add_scratch(Synthesis& out, int64_t bytes) {
   out.scratch.push_back(bytes);
-  return static_cast<int>(out.scratch.size()) - 1;
+  return out.scratch.size() - 1;
 }
 
 // Joins indices that count on, in their order.
@@ -245,7 +245,7 @@ void write_rows(const graph::Graph& g, DotProblem& p, size_t load, const std::ve
     const int64_t stride = one.k.strides[0], whole = one.k.extent / lanes * lanes;
     const auto move = [&](Expr k, Expr count) {
       const Expr v = w.read(0, from + k * stride, stride, lanes, count);
-      b.store(to, v, at_byte + k * bytes, static_cast<int>(bytes), count);
+      b.store(to, v, at_byte + k * bytes, bytes, count);
     };
     b.loop(LoopKind::serial, w.i64(0), w.i64(whole), lanes, [&](Expr k) { move(k, {}); });
     if (whole < one.k.extent) move(w.i64(whole), w.i64(one.k.extent - whole));
@@ -254,8 +254,8 @@ void write_rows(const graph::Graph& g, DotProblem& p, size_t load, const std::ve
     const Expr zero = b.real(0, vector);
     const int64_t whole = length / lanes * lanes;
     b.loop(LoopKind::serial, w.i64(0), w.i64(whole), lanes,
-           [&](Expr k) { b.store(to, zero, at_byte + k * bytes, static_cast<int>(bytes)); });
-    if (whole < length) b.store(to, zero, at_byte + whole * bytes, static_cast<int>(bytes), w.i64(length - whole));
+           [&](Expr k) { b.store(to, zero, at_byte + k * bytes, bytes); });
+    if (whole < length) b.store(to, zero, at_byte + whole * bytes, bytes, w.i64(length - whole));
   };
   const int64_t together = std::max<int64_t>(1, m.grain(kElementsOfTask) / length);
   b.loop(LoopKind::parallel, w.i64(0), w.i64((rows + together - 1) / together), 1, [&](Expr task) {
@@ -313,9 +313,9 @@ int64_t rows_of_block(double mean, const machine::Machine& m) {
 
 DotProblem into_blocks(const graph::Graph& g, DotProblem p, const machine::Machine& m, Synthesis& out) {
   const int64_t rows = p.pick->row_count(), matrices = p.pick->count;
-  const auto of = static_cast<double>(matrices), mean = static_cast<double>(rows) / of;
-  const double distinct = of * (1 - std::pow(1 - 1 / of, static_cast<double>(rows)));  // of evenly picked ones
-  if (static_cast<double>(rows) / distinct < kShared) return p;
+  const auto of = static_cast<double>(matrices), mean = rows / of;
+  const double distinct = of * (1 - std::pow(1 - 1 / of, rows));  // of evenly picked ones
+  if (rows / distinct < kShared) return p;
   Places at;
   at.rows = rows;
   at.matrices = matrices;
@@ -335,7 +335,7 @@ DotProblem into_blocks(const graph::Graph& g, DotProblem p, const machine::Machi
   const DotIndex block{at.blocks, std::vector<int64_t>(loads, 0), 0};
   p.m = {at.height, std::vector<int64_t>(loads, 0), 0};
   p.m.strides[0] = length;
-  p.outer.erase(p.outer.begin(), p.outer.begin() + static_cast<std::ptrdiff_t>(p.pick->rows.size()));
+  p.outer.erase(p.outer.begin(), p.outer.begin() + p.pick->rows.size());
   p.outer.insert(p.outer.begin(), block);
   p.blocks = DotBlocks{at.order, at.table, at.blocks, at.places};
   return p;

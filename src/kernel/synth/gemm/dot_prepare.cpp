@@ -95,11 +95,9 @@ void write_transposed(DotWriter& w, const DotProblem& p, size_t load, const Prep
     for (size_t d = p.outer.size(); d-- > 0;) part(p.outer[d], to.problem.outer[d], 1, p.outer[d].extent);
     const VType type{made.scalar, static_cast<int>(n)};
     std::vector<Expr> square;
-    for (int64_t i = 0; i < n; ++i)
-      square.push_back(b.load(w.buffer(load), type, from + i * p.k.strides[load], static_cast<int>(n)));
+    for (int64_t i = 0; i < n; ++i) square.push_back(b.load(w.buffer(load), type, from + i * p.k.strides[load], n));
     transpose(b, square);
-    for (int64_t i = 0; i < n; ++i)
-      b.store(out, square[static_cast<size_t>(i)], place + i * rows_there.strides[load], static_cast<int>(n));
+    for (int64_t i = 0; i < n; ++i) b.store(out, square[i], place + i * rows_there.strides[load], n);
   });
 }
 
@@ -175,20 +173,17 @@ class PrepareKernel {
     return cursor;
   }
   Expr unit_of(Unpack& cursor, int64_t i) {
-    const Expr x = cursor.values(i, static_cast<int>(unit_));
+    const Expr x = cursor.values(i, unit_);
     return made().scalar == Scalar::f32 ? x : cast(x, made().scalar);
   }
 
   void write_task(Expr task) {
     const DotLoad& l = one_.loads[load_];
     const Expr at = element(task), to = place(task);
-    const auto put = [&](Expr x, int64_t i) {
-      b_.store(out_, x, to + i * scalar_bytes(made().scalar), static_cast<int>(kUnitBytes));
-    };
+    const auto put = [&](Expr x, int64_t i) { b_.store(out_, x, to + i * scalar_bytes(made().scalar), kUnitBytes); };
     if (!packed()) {
       const VType type{l.scalar, static_cast<int>(unit_)};
-      const Expr x =
-          b_.load(w_.buffer(load_), type, at * scalar_bytes(l.scalar), static_cast<int>(scalar_bytes(l.scalar)));
+      const Expr x = b_.load(w_.buffer(load_), type, at * scalar_bytes(l.scalar), scalar_bytes(l.scalar));
       return put(cast(x, made().scalar), 0);
     }
     const std::unique_ptr<Unpack> cursor = entered(at);
@@ -213,8 +208,7 @@ class PrepareKernel {
           units = pass_among_lanes(b_, number, 1, std::move(units));
           const Expr inside = (i / unit_ + number) * kUnitBytes;
           for (int64_t u = 0; u < kBeside; ++u)
-            b_.store(out_, units[static_cast<size_t>(u)], place(existing(first + u)) + inside,
-                     static_cast<int>(kUnitBytes));
+            b_.store(out_, units[u], place(existing(first + u)) + inside, kUnitBytes);
         }
       });
     });

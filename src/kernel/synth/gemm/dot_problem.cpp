@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "graph/match/access.h"
 #include "kernel/synth/step/access.h"
 
@@ -86,7 +87,7 @@ DotIndex take_inner(std::vector<DotIndex>& indices, size_t loads, Better better)
   for (size_t i = 1; i < indices.size(); ++i)
     if (better(indices[i], indices[best])) best = i;
   DotIndex taken = indices[best];
-  indices.erase(indices.begin() + static_cast<std::ptrdiff_t>(best));
+  indices.erase(indices.begin() + best);
   return taken;
 }
 
@@ -130,11 +131,10 @@ int64_t DotProblem::k_total() const {
 }
 
 double DotProblem::flops() const {
-  const double all = 2.0 * static_cast<double>(outer_extent()) * static_cast<double>(m.extent) *
-                     static_cast<double>(n.extent) * static_cast<double>(k_total());
-  if (runs) return all / static_cast<double>(pick->count);
+  const double all = 2.0 * outer_extent() * m.extent * n.extent * k_total();
+  if (runs) return all / pick->count;
   if (!blocks) return all;
-  return all * static_cast<double>(pick->row_count()) / static_cast<double>(blocks->blocks * m.extent);
+  return all * pick->row_count() / (blocks->blocks * m.extent);
 }
 
 namespace {
@@ -307,7 +307,7 @@ std::string describe(const DotProblem& p) {
   for (const DotIndex& i : p.outer_k) text += " ok " + index(i);
   if (p.pick) text += fmt::format(" pick {} {} {}", p.pick->load, p.pick->stride, p.pick->count);
   for (const DotLoad& l : p.loads)
-    text += fmt::format(" load {} {} {} {} {}", static_cast<int>(l.kind), scalar_name(l.scalar),
+    text += fmt::format(" load {} {} {} {} {}", ordinal(l.kind), scalar_name(l.scalar),
                         l.format ? l.format->hash.hex() : "", l.offset, l.splat);
   return text;
 }

@@ -47,7 +47,7 @@ DotWriter::DotWriter(const graph::Graph& g, const DotProblem& p, std::string nam
     table_ = scratch_param("blocks", p.blocks->table, p.blocks->blocks * kPickEntry * 4, false);
   }
   if (p.runs) table_ = scratch_param("runs", p.runs->table, p.pick->count * kPickEntry * 4, false);
-  for (ValueId v : p.epilogue) epilogue_nodes_ += static_cast<int>(g[v].attributes.formula.nodes.size());
+  for (ValueId v : p.epilogue) epilogue_nodes_ += g[v].attributes.formula.nodes.size();
 }
 
 loop::BufferId DotWriter::scratch_param(std::string name, int number, int64_t bytes, bool written) {
@@ -58,8 +58,8 @@ loop::BufferId DotWriter::scratch_param(std::string name, int number, int64_t by
 bool DotWriter::hold_constant(size_t load) {
   const DotLoad& l = problem_.loads[load];
   if (problem_.pick || l.scratch >= 0 || buffers_[load] < 0) return false;
-  if (!graph::unwritten(graph_)[static_cast<size_t>(l.source)]) return false;
-  b.kernel.params[static_cast<size_t>(buffers_[load])].constant = true;
+  if (!graph::unwritten(graph_)[l.source]) return false;
+  b.kernel.params[buffers_[load]].constant = true;
   return true;
 }
 
@@ -162,7 +162,7 @@ Expr DotWriter::read(size_t load, Expr at, int64_t stride, int lanes, Expr count
     for (int i = 0; i < lanes; ++i) out = b.insert(out, unpack.value_at(b.extract(elements, i)), i);
     return out;
   }
-  const int align = static_cast<int>(bytes);
+  const int align = bytes;
   if (stride == 0 || lanes == 1) return b.splat(b.load(buffers_[load], {l.scalar, 1}, at * bytes, align), lanes);
   if (stride == 1) return b.load(buffers_[load], {l.scalar, lanes}, at * bytes, align, count);
   return b.gather(buffers_[load], l.scalar, places() * bytes);
@@ -193,7 +193,7 @@ void DotWriter::finish_vector(Expr sums, Expr m, Expr n, Expr count) {
 }
 
 void DotWriter::finish_row(Expr sums, Expr m, Expr n, Expr count) {
-  put(finished(sums, m, n, count), m, n, count, static_cast<int>(scalar_bytes(problem_.result_scalar)));
+  put(finished(sums, m, n, count), m, n, count, scalar_bytes(problem_.result_scalar));
 }
 
 Expr DotWriter::finished(Expr sums, Expr m, Expr n, Expr count) {
@@ -227,9 +227,7 @@ void DotWriter::put(Expr out, Expr m, Expr n, Expr count, int align) {
     return;
   }
   for (int i = 0; i < lanes; ++i) {
-    auto put = [&] {
-      b.store(result_, b.extract(out, i), (at + i64(i * problem_.n.result)) * bytes, static_cast<int>(bytes));
-    };
+    auto put = [&] { b.store(result_, b.extract(out, i), (at + i64(i * problem_.n.result)) * bytes, bytes); };
     if (count.exists())
       b.branch(i64(i) < count, put);
     else
@@ -246,10 +244,10 @@ Step DotWriter::step(std::string plan) {
   for (char& c : s.kernel.name)
     if (!isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') c = '_';
   s.kernel.name += "_" + identity;
-  for (const loop::BufferParam& param : s.kernel.params) s.bytes += static_cast<double>(param.bytes);
+  for (const loop::BufferParam& param : s.kernel.params) s.bytes += param.bytes;
   if (problem_.pick && !problem_.pick->scatters && problem_.pick->row_count() < problem_.pick->count) {
-    const auto share = static_cast<double>(problem_.pick->row_count()) / static_cast<double>(problem_.pick->count);
-    s.bytes -= (1 - share) * static_cast<double>(s.kernel.params[static_cast<size_t>(buffers_[1])].bytes);
+    const auto share = problem_.pick->row_count() / static_cast<double>(problem_.pick->count);
+    s.bytes -= (1 - share) * s.kernel.params[buffers_[1]].bytes;
   }
   s.arguments = std::move(arguments_);
   s.plan = std::move(plan);

@@ -18,7 +18,7 @@ void unpack_run(DotWriter& w, Unpack& unpack, Expr first, int64_t blocks, loop::
   const int64_t block = unpack.format().block;
   unpack.enter_block(first, blocks);
   for (int64_t position = 0; position < blocks * block;) {
-    const int step = static_cast<int>(std::min<int64_t>(lanes, blocks * block - position));
+    const int step = std::min<int64_t>(lanes, blocks * block - position);
     w.b.store(buffer, unpack.values(position, step), to + position * 4, 4);
     position += step;
   }
@@ -74,7 +74,7 @@ void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, Expr ro
 
 // Butterflies: at distance d, lanes whose number has bit d change places with the row d further.
 std::vector<Expr> transposed(loop::Builder& b, std::vector<Expr> rows) {
-  const int n = static_cast<int>(rows.size());
+  const int n = rows.size();
   LUMEN_CHECK(n > 0 && (n & (n - 1)) == 0 && b.type(rows[0]).lanes == n, "{} rows", n);
   for (int d = n / 2; d >= 1; d /= 2) {
     std::vector<Expr> next = rows;

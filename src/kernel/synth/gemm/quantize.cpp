@@ -79,10 +79,10 @@ void QuantizeKernel::write_group(Expr x, Expr k, Expr first, int64_t count, Expr
   for (int64_t at = 0; at < count; at += layout_.fine) {
     Expr total;
     for (int64_t i = at; i < at + layout_.fine; i += lanes_) {
-      Expr part = codes[static_cast<size_t>(i / lanes_)];
+      Expr part = codes[i / lanes_];
       if (layout_.fine < lanes_) {
         std::vector<int> mask;
-        for (int64_t l = 0; l < layout_.fine; ++l) mask.push_back(static_cast<int>(i % lanes_ + l));
+        for (int64_t l = 0; l < layout_.fine; ++l) mask.push_back(i % lanes_ + l);
         part = b_.shuffle({part}, mask);
       }
       total = !total.exists() ? part : total + part;
@@ -96,7 +96,7 @@ void QuantizeKernel::write_group(Expr x, Expr k, Expr first, int64_t count, Expr
 
 // The codes of some elements out of private memory; -1 is zero.
 Expr QuantizeKernel::chunk(const std::vector<int64_t>& elements) {
-  const int lanes = static_cast<int>(elements.size());
+  const int lanes = elements.size();
   int64_t low = -1, high = -1;
   for (const int64_t e : elements)
     if (e >= 0) {
@@ -107,7 +107,7 @@ Expr QuantizeKernel::chunk(const std::vector<int64_t>& elements) {
   if (low < 0) return b_.integer(0, bytes);
   const int64_t span = high - low + 1;
   if (span > 64) {
-    const auto half = static_cast<std::ptrdiff_t>(elements.size() / 2);
+    const std::ptrdiff_t half = elements.size() / 2;
     const Expr a = chunk({elements.begin(), elements.begin() + half});
     const Expr c = chunk({elements.begin() + half, elements.end()});
     if (half == 1) return b_.insert(b_.splat(a, 2), c, 1);
@@ -136,7 +136,7 @@ void QuantizeKernel::write_run(Expr x, Expr k, const LaneOrder& order, Expr code
   for (size_t v = 0; v < order.vectors.size(); ++v)
     for (int l = 0; l < layout_.lanes; l += part) {
       const auto from = order.vectors[v].begin() + l;
-      const int64_t to = static_cast<int64_t>(v) * layout_.lanes + l;
+      const int64_t to = v * layout_.lanes + l;
       b_.store(codes_, chunk({from, from + part}), code + to);
     }
 }
@@ -178,7 +178,7 @@ Step QuantizeKernel::write() {
 }  // namespace
 
 int64_t ActivationLayout::codes() const {
-  return order.units * unit_codes() + static_cast<int64_t>(order.rest.vectors.size()) * lanes;
+  return order.units * unit_codes() + order.rest.vectors.size() * lanes;
 }
 
 int64_t ActivationLayout::groups() const {
@@ -186,7 +186,7 @@ int64_t ActivationLayout::groups() const {
 }
 
 ActivationScratch declare_activations(const ActivationLayout& layout, Synthesis& out) {
-  const int first = static_cast<int>(out.scratch.size());
+  const int first = out.scratch.size();
   const int64_t numbers = layout.rows * layout.groups() * 4;
   out.scratch.insert(out.scratch.end(), {layout.rows * layout.codes(), numbers, numbers});
   return {first, first + 1, first + 2};

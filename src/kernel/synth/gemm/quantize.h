@@ -19,7 +19,7 @@ struct ActivationLayout {
   int lanes = 64;  // of a vector of codes
   int64_t codes() const;
   int64_t groups() const;
-  int64_t unit_codes() const { return static_cast<int64_t>(order.unit.vectors.size()) * lanes; }
+  int64_t unit_codes() const { return order.unit.vectors.size() * lanes; }
   int64_t unit_groups() const { return order.unit.elements / fine; }
 };
 

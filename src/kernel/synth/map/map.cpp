@@ -92,7 +92,7 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
   const Tasks tasks = cut(outer, inner, threads ? 1 : target.grain(kGrain), unit);
   const bool one_vector = tasks.part == lanes && inner % lanes == 0 && body.chunking(lanes).lanes == 0;
   double read = 0;
-  for (const graph::ValueId v : group.inputs) read += static_cast<double>(graph::byte_size(plan.graph[v].type));
+  for (const graph::ValueId v : group.inputs) read += graph::byte_size(plan.graph[v].type);
   const int64_t beside = threads && inner % lanes == 0 ? tasks_beside(tasks, read, target) : 1;
   for_tasks(
       b, tasks, outer, inner, [&] { body.begin_task(); },
@@ -100,7 +100,7 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
         for (int64_t i = 0; i < several; ++i) {
           for (size_t d = 0; d < counters.size(); ++d) {
             const bool last = several > 1 && d + 1 == counters.size();
-            body.open(static_cast<int>(d), last ? counters[d] * several + i : counters[d]);
+            body.open(d, last ? counters[d] * several + i : counters[d]);
           }
           body.hoist(lanes);
           const auto write = [&](int) {

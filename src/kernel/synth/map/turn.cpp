@@ -27,7 +27,7 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
   if (!in_memory || g[from.source].type.element.format || scalar_bytes(s) != 4) return std::nullopt;
   const std::vector<int64_t> shape = extents_of(g[load].type.shape);
   const Collapsed c = collapse(shape, {from.strides, dense_strides_of(shape)}, {});
-  const int last = static_cast<int>(c.extents.size()) - 1;
+  const int last = c.extents.size() - 1;
   int near = -1;  // the axis that is contiguous in the source
   for (int d = 0; d < last; ++d)
     if (c.strides[0][d] == 1) near = d;

@@ -75,7 +75,7 @@ int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
   if (!tile.row) return unit;
   if (tile.row->in_shared) return kSwizzledRow / scalar_bytes(tile.factor);
   const Holding holding = MatrixHolding::of(tile.row->collective->operands[1].fragment);
-  const int64_t share = static_cast<int64_t>(MatrixHolding::parts(holding.columns).size());
+  const int64_t share = MatrixHolding::parts(holding.columns).size();
   LUMEN_CHECK(m.wave > 1 && (share % unit == 0 || unit % share == 0), "a share of {} numbers", share);
   return tile.row->k * std::max<int64_t>(1, unit / share);
 }
@@ -193,7 +193,7 @@ Expr BlockProduct::lane_place(Side side, Expr lane) {
   const int64_t rows =
       side == Side::a ? int64_t{tile_.step_m()} * tile_.tiles_m : int64_t{tile_.step_n()} * tile_.tiles_n;
   const Expr row = mine * rows + number_of(f.holding.rows, in_wave);
-  const int64_t share = static_cast<int64_t>(f.share.size()) * together_ * scalar_bytes(tile_.factor);
+  const int64_t share = f.share.size() * together_ * scalar_bytes(tile_.factor);
   return row * f.row_bytes + group_of(f.holding.columns, in_wave) * share;
 }
 
@@ -223,10 +223,9 @@ void BlockProduct::multiply_rows(Expr, BufferId a, Expr a_from, BufferId b, Expr
 
 // A lane's numbers of the rows of one instruction, `together_` instructions behind each other.
 std::vector<Expr> BlockProduct::fetch(const Factor& f, BufferId buffer, Expr from) {
-  const VType type{tile_.factor, static_cast<int>(f.share.size() * static_cast<size_t>(together_))};
+  const VType type{tile_.factor, static_cast<int>(f.share.size() * together_)};
   std::vector<Expr> runs;
-  for (const Part& p : f.parts)
-    runs.push_back(b_.load(buffer, type, from + p.offset * f.row_bytes, static_cast<int>(kUnit)));
+  for (const Part& p : f.parts) runs.push_back(b_.load(buffer, type, from + p.offset * f.row_bytes, kUnit));
   return runs;
 }
 
@@ -235,12 +234,10 @@ Expr BlockProduct::operand(const Factor& f, const std::vector<Expr>& runs, size_
   const VType type = machine::operand_type(*tile_.row, index);
   const int length = b_.type(runs[0]).lanes;
   if (runs.size() == 1 && length == type.lanes && together_ == 1) return runs[0];
-  std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
+  std::vector<int> mask(type.lanes, -1);
   for (size_t r = 0; r < f.parts.size(); ++r)
     for (size_t s = 0; s < f.share.size(); ++s)
-      mask[static_cast<size_t>(f.parts[r].element + f.share[s].element)] =
-          static_cast<int>(r) * length +
-          static_cast<int>(step * static_cast<int64_t>(f.share.size()) + static_cast<int64_t>(s));
+      mask[f.parts[r].element + f.share[s].element] = r * length + (step * f.share.size() + s);
   return b_.shuffle(runs, mask);
 }
 
@@ -256,14 +253,13 @@ void BlockProduct::multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_fr
   for (int p = 0; p < (holds_left ? tile_.tiles_n : tile_.tiles_m); ++p) {
     const std::vector<Expr> passing = holds_left ? right(p) : left(p);
     for (int64_t step = 0; step < together_; ++step)
-      for (int h = 0; h < static_cast<int>(held.size()); ++h) {
-        const std::vector<Expr>&x = holds_left ? held[static_cast<size_t>(h)] : passing,
-              &y = holds_left ? passing : held[static_cast<size_t>(h)];
+      for (int h = 0; h < std::ssize(held); ++h) {
+        const std::vector<Expr>&x = holds_left ? held[h] : passing, &y = holds_left ? passing : held[h];
         const BufferId to = holds_left ? product(h, p) : product(p, h);
         const Expr before = b_.load(to, sums, b_.i64(0), 16);
         const Expr after =
             tile_.row ? b_.inst(tile_.row->row, sums, {before, operand(a_, x, 1, step), operand(c_, y, 2, step)})
-                      : fma(b_.extract(x[0], static_cast<int>(step)), b_.extract(y[0], static_cast<int>(step)), before);
+                      : fma(b_.extract(x[0], step), b_.extract(y[0], step), before);
         b_.store(to, after, b_.i64(0), 16);
       }
   }
@@ -282,7 +278,7 @@ void BlockProduct::begin(Expr lane, Panel a, Panel b, bool fresh) {
 }
 
 void BlockProduct::begin(Expr lane, const Held& a, Panel b) {
-  begin(lane, &a, {}, b, false, static_cast<int64_t>(a.size()) * tile_.row->k);
+  begin(lane, &a, {}, b, false, a.size() * tile_.row->k);
 }
 
 void BlockProduct::begin(Expr lane, const Held* held, Panel a, Panel b, bool fresh, int64_t k) {
@@ -312,7 +308,7 @@ void BlockProduct::begin(Expr lane, const Held* held, Panel a, Panel b, bool fre
     for (int j = 0; j < tile_.tiles_n; ++j) {
       std::vector<std::pair<Expr, Expr>> factors;  // before the products, which then follow each other
       for (int64_t step = 0; step < k / tile_.row->k; ++step)
-        factors.emplace_back(held ? (*held)[static_cast<size_t>(step)] : at(Side::a, a.from, down, i, step),
+        factors.emplace_back(held ? (*held)[step] : at(Side::a, a.from, down, i, step),
                              at(Side::b, b.from, across, j, step));
       Expr now = fresh ? b_.real(0, sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
       for (const auto& [left, right] : factors)
@@ -370,7 +366,7 @@ void BlockProduct::change_sums(Expr lane, const Change& change) {
 }
 
 int BlockProduct::lines(Side side) const {
-  return static_cast<int>(side == Side::a ? tile_.tiles_m * acc_rows_.size() : tile_.tiles_n * acc_columns_.size());
+  return side == Side::a ? tile_.tiles_m * acc_rows_.size() : tile_.tiles_n * acc_columns_.size();
 }
 
 // The row (column) of the tile where a lane's first one lies.
@@ -386,7 +382,7 @@ Expr BlockProduct::first_line(Side side, Expr lane) {
 Expr BlockProduct::line(Side side, Expr lane, int number) {
   const std::vector<Part>& parts = side == Side::a ? acc_rows_ : acc_columns_;
   const auto tile = number / static_cast<int>(parts.size());
-  const Part& p = parts[static_cast<size_t>(number) % parts.size()];
+  const Part& p = parts[number % parts.size()];
   return first_line(side, lane) + (tile * (side == Side::a ? tile_.step_m() : tile_.step_n()) + p.offset);
 }
 
@@ -394,7 +390,7 @@ void BlockProduct::change_line(Side side, Expr lane, int number, const ChangeLin
   const bool rows = side == Side::a;
   const std::vector<Part>&own = rows ? acc_rows_ : acc_columns_, &others = rows ? acc_columns_ : acc_rows_;
   const int tile = number / static_cast<int>(own.size());
-  const Part& mine = own[static_cast<size_t>(number) % own.size()];
+  const Part& mine = own[number % own.size()];
   const Expr first = first_line(rows ? Side::b : Side::a, lane);
   const VType type{Scalar::f32, run(side)};
   for (int t = 0; t < (rows ? tile_.tiles_n : tile_.tiles_m); ++t)
@@ -417,7 +413,7 @@ Expr BlockProduct::fold_line(Side side, ScalarOp op, Expr x) {
 
 int BlockProduct::lanes_of_line(const BlockTile& tile, Side side) {
   const Holding sums = MatrixHolding::of(sums_of(tile));
-  return static_cast<int>(MatrixHolding::lanes_extent(side == Side::a ? sums.columns : sums.rows));
+  return MatrixHolding::lanes_extent(side == Side::a ? sums.columns : sums.rows);
 }
 
 Expr BlockProduct::leads_line(Side side, Expr lane) {
@@ -456,7 +452,7 @@ Expr BlockProduct::number_beside(Expr lane, int lanes) {
 
 Expr BlockProduct::pass_beside(Expr lane, std::vector<Expr> runs) {
   const int stride = acc_.columns[acc_.columns.size() - 2].lanes;
-  const Expr number = number_beside(lane, static_cast<int>(runs.size()));
+  const Expr number = number_beside(lane, runs.size());
   for (Expr& run : runs) run = as_words(b_, run);
   return beside_each_other(b_, pass_among_lanes(b_, number, stride, std::move(runs)));
 }

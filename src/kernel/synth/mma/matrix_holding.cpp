@@ -21,9 +21,9 @@ MatrixHolding MatrixHolding::of(const loop::Fragment& f) {
     const int64_t stride = mode.stride;
     Digit d{static_cast<int>(mode.extent), 1, 0, 0};
     if (stride % f.lane_bits == 0 && stride > 0)
-      d.lanes = static_cast<int>(stride / f.lane_bits);
+      d.lanes = stride / f.lane_bits;
     else
-      d.elements = static_cast<int>(stride / f.bits);
+      d.elements = stride / f.bits;
     if (rows < f.rows) {
       out.rows.push_back(d);
       rows *= d.extent;

@@ -82,7 +82,7 @@ class MoveKernel {
     out_.steps.push_back(draft.finish(plan, 0, bytes));
   }
 
-  double result_bytes() const { return static_cast<double>(graph::byte_size(node_.type)); }
+  double result_bytes() const { return graph::byte_size(node_.type); }
 
   // Zeros to the whole result.
   void fill_zero() {
@@ -100,7 +100,7 @@ class MoveKernel {
       b.loop(loop::LoopKind::serial, whole, to, 1,
              [&](Expr at) { b.store(buffer, b.integer(0, {Scalar::u8, 1}), at, 1); });
     });
-    finish(draft, fmt::format("zero {} bytes", bytes), static_cast<double>(bytes));
+    finish(draft, fmt::format("zero {} bytes", bytes), bytes);
   }
 
   // value[i..] -> result[starts + first + i * steps]; where starts have axes, value has them in front, and every part
@@ -131,7 +131,7 @@ class MoveKernel {
     std::vector<int64_t> outer = body.extents();
     const int64_t inner = outer.back();
     outer.pop_back();
-    const int last = body.first_axis(static_cast<int>(outer.size()));
+    const int last = body.first_axis(outer.size());
     const bool apart = last >= 0 && last < static_cast<int>(lead);  // along the last axis each element is a part
     const int lanes = body.store_stride(root_) == 1 && !apart ? lanes_ : 1;
     const int64_t unit = std::lcm<int64_t>(body.chunking(lanes).chunk, int64_t{lanes} * 4);
@@ -171,7 +171,7 @@ class MoveKernel {
       if (!starts.empty() && lead == 0) seek([] {});
     };
     for_tasks(b, tasks, outer, inner, begin, [&](const std::vector<Expr>& counters, Expr from, Expr upto) {
-      for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+      for (size_t d = 0; d < counters.size(); ++d) body.open(d, counters[d]);
       const auto run = [&] {
         for_lanes(b, body, lanes, lanes == 1 ? 1 : 4, from, upto, inner % lanes == 0,
                   [&](int) { body.store(root_, body.value(value)); });
@@ -249,7 +249,7 @@ class MoveKernel {
     for_tasks(
         b, tasks, outer, inner, [&] { body.begin_task(); },
         [&](const std::vector<Expr>& counters, Expr first, Expr end) {
-          for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+          for (size_t d = 0; d < counters.size(); ++d) body.open(d, counters[d]);
           if (lanes_index) {
             b.loop(loop::LoopKind::serial, first, end, 1, [&](Expr at) {
               body.open_lanes(at, 1, {});
@@ -295,8 +295,8 @@ class MoveKernel {
     const std::vector<int64_t>& extents = body.extents();
     std::vector<int> lead_axes, column_axes;
     for (size_t d = 0; d < extents.size(); ++d) {
-      const bool is_lead = body.first_axis(static_cast<int>(d)) < static_cast<int>(lead);
-      (is_lead ? lead_axes : column_axes).push_back(static_cast<int>(d));
+      const bool is_lead = body.first_axis(d) < static_cast<int>(lead);
+      (is_lead ? lead_axes : column_axes).push_back(d);
     }
     const Scalar s = node_.type.element.scalar;
     const auto add = [&] {

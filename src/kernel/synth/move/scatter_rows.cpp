@@ -40,9 +40,9 @@ class Scatter {
     whole_ = extents_of(node_.type.shape);
     from_ = follow(plan, group, value());
     which_ = follow(plan, group, index());
-    numbers_.assign(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(lead));
-    const std::vector<int64_t> columns(shape.begin() + static_cast<std::ptrdiff_t>(lead), shape.end());
-    const std::vector<int64_t> strides(from_.strides.begin() + static_cast<std::ptrdiff_t>(lead), from_.strides.end());
+    numbers_.assign(shape.begin(), shape.begin() + lead);
+    const std::vector<int64_t> columns(shape.begin() + lead, shape.end());
+    const std::vector<int64_t> strides(from_.strides.begin() + lead, from_.strides.end());
     columns_ = collapse(columns, {strides, dense_strides_of(columns)}, {});
     rows_ = whole_[0];
     count_ = product(numbers_);
@@ -81,7 +81,7 @@ class Scatter {
       count_digits(pass);
       place(pass);
     }
-    const auto sorted = static_cast<size_t>((passes - 1) % 2);
+    const size_t sorted = (passes - 1) % 2;
     find_begins(keys_[sorted]);
     if (count_ >= piece_) {
       pieces_ = scratch(count_ / piece_ * width_ * scalar_bytes(sum_));
@@ -96,7 +96,7 @@ class Scatter {
   graph::ValueId index() const { return node_.operands[1]; }
   int scratch(int64_t bytes) {
     out_.scratch.push_back(bytes);
-    return static_cast<int>(out_.scratch.size()) - 1;
+    return out_.scratch.size() - 1;
   }
   BufferId numbers(Draft& d, int which, bool written) { return d.scratch(which, count_ * 4, written); }
   static Expr narrow(loop::Builder& b, Expr x) { return cast(x, Scalar::i32); }
@@ -107,8 +107,7 @@ class Scatter {
   // Where lines lie of which a number names one.
   Expr offset(loop::Builder& b, Expr number, const std::vector<int64_t>& extents,
               const std::vector<int64_t>& strides) const {
-    const Collapsed c =
-        collapse(extents, {{strides.begin(), strides.begin() + static_cast<std::ptrdiff_t>(extents.size())}}, {});
+    const Collapsed c = collapse(extents, {{strides.begin(), strides.begin() + extents.size()}}, {});
     const std::vector<Expr> at = digits(b, number, c.extents);
     Expr sum = b.i64(0);
     for (size_t d = 0; d < at.size(); ++d) sum = sum + at[d] * c.strides[0][d];
@@ -185,7 +184,7 @@ class Scatter {
     Draft d(g_);
     loop::Builder& b = d.b;
     const bool first = pass == 0;
-    const size_t to = static_cast<size_t>(pass % 2), before = 1 - to;
+    const size_t to = pass % 2, before = 1 - to;
     const BufferId from = first ? d.value(which_.source, false) : numbers(d, keys_[before], false);
     const BufferId from_order = first ? -1 : numbers(d, order_[before], false);
     const BufferId counts = d.scratch(counts_, parts_ * lanes_ * 4, false);
@@ -248,7 +247,7 @@ class Scatter {
     const BufferId keys = numbers(d, sorted, false), begins = d.scratch(begins_, (rows_ + 1) * 4, true);
     b.loop(LoopKind::parallel, b.i64(0), b.i64(rows_ + 1), 1, [&](Expr row) {
       Expr below = b.i64(0);
-      for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count_))); step > 0; step /= 2) {
+      for (int64_t step = std::bit_floor(static_cast<uint64_t>(count_)); step > 0; step /= 2) {
         const Expr next = below + step;
         const Expr last = min(next - 1, b.i64(count_ - 1));
         const Expr key = wide(b, b.load(keys, kI32, bytes(b, last), 4));
@@ -263,7 +262,7 @@ class Scatter {
   // A task has `ways_` vectors of a row, such that neighbours read beside each other.
   void plan_columns() {
     const int64_t inner = columns_.extents.back();
-    const auto wanted = static_cast<int>(kBytes / std::max<int64_t>(scalar_bytes(type_), scalar_bytes(sum_)));
+    const int wanted = kBytes / std::max<int64_t>(scalar_bytes(type_), scalar_bytes(sum_));
     const auto reaches = [&](int64_t n) {
       bool all =
           columns_.strides[0].back() == 1 && columns_.strides[1].back() == 1 && inner % n == 0 && from_.offset % n == 0;
@@ -332,7 +331,7 @@ class Scatter {
     }
     return sums;
   }
-  int align() const { return static_cast<int>(vector_ * scalar_bytes(sum_)); }
+  int align() const { return vector_ * scalar_bytes(sum_); }
   Expr get(loop::Builder& b, BufferId sum) const { return b.load(sum, {sum_, vector_}, b.i64(0), align()); }
   void add(loop::Builder& b, BufferId sum, Expr x) const { b.store(sum, get(b, sum) + x, b.i64(0), align()); }
 
@@ -396,10 +395,10 @@ class Scatter {
       }
       for (size_t way = 0; way < sums.size(); ++way)
         b.store(out, cast(get(b, sums[way]), type_), (row * width_ + spot.to[way]) * scalar_bytes(type_),
-                static_cast<int>(vector_ * scalar_bytes(type_)));
+                vector_ * scalar_bytes(type_));
     });
     finish(d, fmt::format("scatter_add {}x{} into rows of {} x{}x{}", count_, width_, rows_, vector_, ways_),
-           static_cast<double>((count_ + rows_) * width_ * scalar_bytes(type_)));
+           (count_ + rows_) * width_ * scalar_bytes(type_));
   }
 
   const graph::Graph& g_;

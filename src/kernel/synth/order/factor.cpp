@@ -76,7 +76,7 @@ bool find_table(const machine::Machine& m, const std::vector<int64_t>& values, I
   d.table.clear();
   if (values.empty()) return true;
   const bool needed = !d.form_has_q;
-  if (!looks_up_bytes(std::ssize(values), static_cast<int>(d.step()), m)) return !needed;
+  if (!looks_up_bytes(std::ssize(values), d.step(), m)) return !needed;
   for (const int64_t q : values) {
     d.table.push_back(q - d.bias);
     const bool fits = d.row.a == Scalar::u8 ? d.table.back() >= 0 && d.table.back() <= 255
@@ -137,7 +137,7 @@ std::optional<CodeValues> values_by_code(const Format& f, const RoutineExpr& e) 
   const uint64_t count = uint64_t{1} << f.fields[codes.field].type.bits;
   for (uint64_t code = 0; code < count; ++code) {
     const ScalarValue v = codes.value(e, code);
-    out.values.push_back(is_float(e.type) ? v.real : static_cast<double>(v.integer));
+    out.values.push_back(is_float(e.type) ? v.real : v.integer);
   }
   return out;
 }
@@ -146,7 +146,7 @@ std::optional<int> counting(const std::vector<double>& values) {
   for (const size_t flipped : {size_t{0}, values.size() / 2}) {
     bool counts = true;
     for (size_t code = 0; code < values.size(); ++code)
-      counts = counts && values[code ^ flipped] == values[flipped] + static_cast<double>(code);
+      counts = counts && values[code ^ flipped] == values[flipped] + code;
     if (counts) return static_cast<int>(flipped);
   }
   return std::nullopt;

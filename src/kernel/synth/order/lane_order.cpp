@@ -47,22 +47,21 @@ std::optional<LaneOrder> planes(const Format& f, const Field& field, int64_t blo
     by_shift[*bit % 8].push_back({e / f.block * f.block_bytes + *bit / 8, e});
   }
   const size_t count = by_shift.begin()->second.size();
-  if (count % static_cast<size_t>(lanes) != 0) return std::nullopt;
+  if (count % lanes != 0) return std::nullopt;
   for (auto& [shift, list] : by_shift) {
     if (list.size() != count) return std::nullopt;
     std::sort(list.begin(), list.end(), [](const At& x, const At& y) { return x.byte < y.byte; });
     for (size_t i = 0; i < count; ++i) {
       if (i % kShortestRun != 0 && list[i].byte != list[i - 1].byte + 1) return std::nullopt;
-      const size_t first = i / static_cast<size_t>(run) * static_cast<size_t>(run);
+      const size_t first = i / run * run;
       if (list[i].element / group != list[first].element / group) return std::nullopt;
     }
   }
   LaneOrder order{blocks * f.block, {}};
-  for (size_t first = 0; first < count; first += static_cast<size_t>(lanes))
+  for (size_t first = 0; first < count; first += lanes)
     for (const auto& [shift, list] : by_shift) {
       order.vectors.emplace_back();
-      for (size_t i = first; i < first + static_cast<size_t>(lanes); ++i)
-        order.vectors.back().push_back(list[i].element);
+      for (size_t i = first; i < first + lanes; ++i) order.vectors.back().push_back(list[i].element);
     }
   return order;
 }

@@ -21,7 +21,7 @@ Expr as_words(Builder& b, Expr x) {
 Expr beside_each_other(Builder& b, const std::vector<Expr>& items) {
   const VType type = b.type(items[0]);
   const int64_t bytes = scalar_bytes(type.scalar) * type.lanes;
-  const auto count = static_cast<int>(items.size());
+  const int count = items.size();
   const BufferId memory = b.alloc(bytes * count, 16);
   for (int i = 0; i < count; ++i) b.store(memory, items[i], b.i64(i * bytes), 2);
   return b.load(memory, {type.scalar, type.lanes * count}, b.i64(0), 16);
@@ -29,7 +29,7 @@ Expr beside_each_other(Builder& b, const std::vector<Expr>& items) {
 
 // Bit by bit of a lane's number: halves change places with the lane whose bit is the other.
 std::vector<Expr> pass_among_lanes(Builder& b, Expr number, int stride, std::vector<Expr> items) {
-  const auto count = static_cast<int>(items.size());
+  const int count = items.size();
   LUMEN_CHECK((count & (count - 1)) == 0, "{} lanes", count);
   const int lanes = b.type(items[0]).lanes;
   for (int bit = 1; bit < count; bit *= 2) {

@@ -35,7 +35,7 @@ std::vector<Bits> bits_of(const Format& f, const Field& field, int64_t element) 
     if (inside < piece.first || inside >= piece.first + piece.count) continue;
     int64_t bit = before + piece.bit_of(inside);
     for (int done = 0; done < piece.bits;) {
-      const int first = static_cast<int>(bit % kByte), count = std::min(piece.bits - done, kByte - first);
+      const int first = bit % kByte, count = std::min(piece.bits - done, kByte - first);
       out.push_back({bit / kByte, first, count, piece.value_bit + done});
       done += count;
       bit += count;
@@ -262,11 +262,9 @@ std::vector<StreamWords::Term> StreamWords::terms(Unpack& cursor, const StreamCo
   for (size_t digit = 0; digit < codes_.digits.size(); ++digit) {
     const auto& table = codes_.digits[digit];
     const auto part = [&](size_t first) { return entries_[digit * 4 + first / 4]; };
-    const int exponent = kDigitBits * static_cast<int>(codes_.digits.size() - 1 - digit);
+    const int exponent = kDigitBits * (codes_.digits.size() - 1 - digit);
     for (const size_t half : {size_t{0}, size_t{8}}) {
-      if (std::all_of(table.begin() + static_cast<std::ptrdiff_t>(half),
-                      table.begin() + static_cast<std::ptrdiff_t>(half) + 8, [](uint8_t x) { return x == 0; }))
-        continue;
+      if (std::all_of(table.begin() + half, table.begin() + half + 8, [](uint8_t x) { return x == 0; })) continue;
       out.push_back({four(b_.inst(kPermute, word, {part(half), part(half + 4), half == 0 ? low : high})), exponent});
     }
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "number/formula/scalar.h"
 
 namespace lumen::synth {
@@ -115,7 +116,7 @@ std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const 
 
 std::string_view FactorForm::name() const {
   constexpr std::string_view kNames[] = {"plain", "codes", "pairs", "values", "decoded"};
-  return kNames[static_cast<size_t>(kind)];
+  return kNames[ordinal(kind)];
 }
 
 bool FactorForm::in_pairs(const Format& f) const {
@@ -178,7 +179,7 @@ void StreamFactor::enter(Expr lane) {
 std::vector<int> code_places(const Format& f, const FactorForm& form, const std::vector<int64_t>& elements) {
   if (form.kind != Kind::codes) return {};
   if (elements.size() > kTogether) {  // as numbers() has it
-    const auto half = static_cast<std::ptrdiff_t>(elements.size() / 2);
+    const std::ptrdiff_t half = elements.size() / 2;
     std::vector<int> out = code_places(f, form, {elements.begin(), elements.begin() + half});
     const std::vector<int> rest = code_places(f, form, {elements.begin() + half, elements.end()});
     out.insert(out.end(), rest.begin(), rest.end());
@@ -197,11 +198,11 @@ Expr StreamFactor::numbers(BufferId buffer, Expr byte, int count) {
 
 Expr StreamFactor::numbers(Unpack& cursor, const std::vector<int64_t>& elements) {
   if (elements.size() <= kTogether) return some(cursor, elements);
-  const auto half = static_cast<std::ptrdiff_t>(elements.size() / 2);
+  const std::ptrdiff_t half = elements.size() / 2;
   const Expr a = numbers(cursor, {elements.begin(), elements.begin() + half});
   const Expr c = numbers(cursor, {elements.begin() + half, elements.end()});
   std::vector<int> mask;
-  for (int i = 0; i < static_cast<int>(elements.size()); ++i) mask.push_back(i);
+  for (int i = 0; i < std::ssize(elements); ++i) mask.push_back(i);
   return b_.shuffle({a, c}, mask);
 }
 
@@ -214,7 +215,7 @@ Expr StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
     case Kind::values:
       return shortened(cursor.expression(form_.scaled.value, elements, true));
     case Kind::decoded: {
-      const auto lanes = static_cast<int>(elements.size());
+      const int lanes = elements.size();
       const auto times = [&](const RoutineExpr& e) { return b_.splat(cursor.expression(e, elements, false), lanes); };
       Expr x = cursor.expression(form_.scaled.value, elements, true);
       if (form_.scaled.scale) x = x * times(*form_.scaled.scale);
@@ -229,7 +230,7 @@ Expr StreamFactor::some(Unpack& cursor, const std::vector<int64_t>& elements) {
 
 // Codes as words of four bytes, counting numbers.
 Expr StreamFactor::words(Unpack& cursor, const std::vector<int64_t>& elements, BufferId at) {
-  const auto lanes = static_cast<int>(elements.size());
+  const int lanes = elements.size();
   const Expr codes = cursor.codes(form_.field, elements, true, &m_);
   b_.store(at, b_.type(codes).lanes == lanes ? codes : b_.splat(codes, lanes), b_.i64(0), kWord);
   const VType type{Scalar::u32, lanes / kWord};
@@ -253,13 +254,13 @@ Expr StreamFactor::below(Expr words, int64_t upper) {
 }
 
 Expr StreamFactor::of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
-  const auto lanes = static_cast<int>(elements.size());
+  const int lanes = elements.size();
   if (!code_pairs(cursor.format(), form_, elements).empty()) return of_pairs_of_codes(cursor, elements);
   return below(words(cursor, elements, b_.alloc(lanes, 16)), kFirstBits);
 }
 
 Expr StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>& elements) {
-  const auto lanes = static_cast<int>(elements.size());
+  const int lanes = elements.size();
   const BufferId out = b_.alloc(int64_t{lanes} * 2, 16);
   Expr window, shifted;
   int64_t at = 0;
@@ -277,7 +278,7 @@ Expr StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>&
 }
 
 Expr StreamFactor::of_pairs(Unpack& cursor, const std::vector<int64_t>& elements) {
-  const auto lanes = static_cast<int>(elements.size());
+  const int lanes = elements.size();
   std::vector<int64_t> low, high;
   for (size_t i = 0; i < elements.size(); i += 2) {
     low.push_back(elements[i]);
@@ -285,7 +286,7 @@ Expr StreamFactor::of_pairs(Unpack& cursor, const std::vector<int64_t>& elements
   }
   const std::vector<Expr> entries = table_->look_up(cursor, low, high, {form_.to, 2});
   const BufferId out = b_.alloc(int64_t{lanes} * 2, 16);
-  for (size_t i = 0; i < entries.size(); ++i) b_.store(out, entries[i], b_.i64(static_cast<int64_t>(i) * 4), kWord);
+  for (size_t i = 0; i < entries.size(); ++i) b_.store(out, entries[i], b_.i64(i * 4), kWord);
   return b_.load(out, {form_.to, lanes}, b_.i64(0), kWord);
 }
 

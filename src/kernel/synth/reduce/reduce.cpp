@@ -168,7 +168,7 @@ void declare_reduce(Draft& draft, const graph::Group& group, const ReduceFacts& 
   if (split.parts == 1) return;
   for (size_t k = 0; k < facts.reduces.size(); ++k) {
     const Scalar s = accumulator_type(draft.graph()[facts.reduces[k]].type.element.scalar);
-    draft.scratch(static_cast<int>(k), split.parts * product(facts.kept) * scalar_bytes(s), writes_parts);
+    draft.scratch(k, split.parts * product(facts.kept) * scalar_bytes(s), writes_parts);
   }
 }
 
@@ -195,7 +195,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   const auto vectors = [&](const std::vector<Expr>& counters, Expr from, Expr to, Expr first, int64_t step,
                            const std::function<void(const std::function<void()>&)>& once) {
     Accumulators sums(b, plan.graph, facts.reduces, lanes, 1);
-    for (size_t d = 0; d < counters.size(); ++d) body.open(static_cast<int>(d), counters[d]);
+    for (size_t d = 0; d < counters.size(); ++d) body.open(d, counters[d]);
     for_lanes(b, body, lanes, 1, from, to, inner % lanes == 0, [&](int) {
       const int width = body.lanes();
       for (int k = 0; k < sums.size(); ++k) {
@@ -249,7 +249,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   }
   return draft.finish(
       fmt::format("reduce parts {} of {} {} x{}", split.parts, shape_text(facts.kept), body.summary(), lanes),
-      static_cast<double>(split.parts * elements), 4.0 * (split.parts * elements));
+      split.parts * elements, 4.0 * (split.parts * elements));
 }
 
 Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {
@@ -260,19 +260,19 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
   probe_draft.declare(group);
   const Body probe(probe_draft, plan, group, facts.full, facts.barrier());
   const auto reduced = [&](size_t axis) {
-    return probe.first_axis(static_cast<int>(axis)) < 0 || facts.is_reduced[probe.first_axis(static_cast<int>(axis))];
+    return probe.first_axis(axis) < 0 || facts.is_reduced[probe.first_axis(axis)];
   };
   const size_t axes = probe.extents().size();
   const bool rows = reduced(axes - 1);
   int64_t kept = 1, length = 1, cut_axis = -1;
   for (size_t d = 0; d < axes; ++d) {
     (reduced(d) ? length : kept) *= probe.extents()[d];
-    if (reduced(d) && cut_axis < 0) cut_axis = static_cast<int64_t>(d);
+    if (reduced(d) && cut_axis < 0) cut_axis = d;
   }
   const int64_t lanes = target.f32_lanes();
   const int64_t beside = (target.wave > 1 ? 1 : 8) * lanes;  // columns of a task
   const int64_t busy = rows ? kept : kept / probe.extents().back() * ((probe.extents().back() + beside - 1) / beside);
-  const Body::Chunking chunking = probe.chunking(static_cast<int>(lanes));
+  const Body::Chunking chunking = probe.chunking(lanes);
   const bool packed = chunking.lanes > 0;
   Split split;
   const bool shared =
@@ -291,7 +291,7 @@ Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, 
       const int64_t waves = std::max<int64_t>(kWaves / std::max<int64_t>(kept, 1), 1), step = lanes * target.wave;
       split.part = std::max((cut_extent / waves + step - 1) / step * step, 8 * step);
     } else if (target.busy_tasks > 0) {
-      split.part = std::max(split.part, static_cast<int64_t>(std::sqrt(static_cast<double>(cut_extent))) / unit * unit);
+      split.part = std::max(split.part, static_cast<int64_t>(std::sqrt(cut_extent)) / unit * unit);
       split.part = std::max(split.part, (cut_extent * busy / target.busy_tasks + unit - 1) / unit * unit);
     }
     split.parts = (cut_extent + split.part - 1) / split.part;

@@ -44,7 +44,7 @@ class Accumulators {
   void multiply_add(int way, loop::Expr x, loop::Expr y, bool fused);
   loop::Expr get(int reduce, int way);
   loop::Expr total(int reduce);  // all ways and lanes, a scalar of the accumulator's type
-  int size() const { return static_cast<int>(reduces_.size()); }
+  int size() const { return reduces_.size(); }
   graph::ValueId reduce(int k) const { return reduces_[k]; }
   Scalar type(int reduce) const;
   ScalarOp op(int reduce) const;

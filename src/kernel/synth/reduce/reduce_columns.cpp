@@ -25,8 +25,7 @@ class ColumnKernel {
     lanes_ = target.f32_lanes();
     vectors_ = target.wave > 1 ? 1 : kVectors;
     for (size_t d = 0; d + 1 < body_->extents().size(); ++d)
-      (facts.is_reduced[body_->first_axis(static_cast<int>(d))] ? reduced_axes_ : kept_axes_)
-          .push_back(static_cast<int>(d));
+      (facts.is_reduced[body_->first_axis(d)] ? reduced_axes_ : kept_axes_).push_back(d);
   }
 
   Step run() {
@@ -53,11 +52,9 @@ class ColumnKernel {
           columns_of(from, to, columns);
           for (size_t d = 0; d < kept_axes_.size(); ++d) body_->close();
         });
-    return draft_.finish(
-        fmt::format("reduce columns {} {} x{}{}", shape_text(facts_.full), body_->summary(), lanes_,
-                    is_split ? fmt::format(" parts {}", split_.parts) : ""),
-        static_cast<double>(product(facts_.full)) * (body_->operations() + static_cast<double>(facts_.reduces.size())),
-        body_->traffic());
+    return draft_.finish(fmt::format("reduce columns {} {} x{}{}", shape_text(facts_.full), body_->summary(), lanes_,
+                                     is_split ? fmt::format(" parts {}", split_.parts) : ""),
+                         product(facts_.full) * (body_->operations() + facts_.reduces.size()), body_->traffic());
   }
 
  private:
@@ -70,8 +67,7 @@ class ColumnKernel {
     if (chunking.lanes > 0) {
       const Expr whole = floor_to(from, chunking.chunk);
       const auto blocks = [&](Expr first, Expr end, int64_t step, int lanes) {
-        b_.loop(loop::LoopKind::serial, first, end, step,
-                [&](Expr at) { walk(at, lanes, static_cast<int>(step / lanes), {}, step); });
+        b_.loop(loop::LoopKind::serial, first, end, step, [&](Expr at) { walk(at, lanes, step / lanes, {}, step); });
       };
       blocks(from, whole, chunking.chunk, chunking.lanes);
       if (chunking.chunk != chunking.unit) blocks(whole, to, chunking.unit, chunking.unit_lanes);

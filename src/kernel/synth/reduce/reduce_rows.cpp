@@ -29,8 +29,8 @@ class RowKernel {
     body_ = std::make_unique<Body>(draft_, plan, group, facts.full, facts.barrier());
     lanes_ = target.f32_lanes();
     for (size_t d = 0; d < body_->extents().size(); ++d) {
-      const int axis = body_->first_axis(static_cast<int>(d));
-      (axis < 0 || facts.is_reduced[axis] ? reduced_axes_ : kept_axes_).push_back(static_cast<int>(d));
+      const int axis = body_->first_axis(d);
+      (axis < 0 || facts.is_reduced[axis] ? reduced_axes_ : kept_axes_).push_back(d);
     }
     int64_t ways = body_->extents().back() / lanes_ / 2;
     ways_ = ways >= 4 ? 4 : ways >= 2 ? 2 : 1;
@@ -67,7 +67,7 @@ class RowKernel {
         fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(), passes_->count(),
                     lanes_, ways_,
                     (split_.parts > 1 ? fmt::format(" parts {}", split_.parts) : "") + share_.text(target_.wave)),
-        elements * (body_->operations() + static_cast<double>(facts_.reduces.size())), body_->traffic());
+        elements * (body_->operations() + facts_.reduces.size()), body_->traffic());
   }
 
  private:
@@ -254,7 +254,7 @@ class RowKernel {
     };
     const Expr mine = from + lane_ * lanes_;
     if (!held_.empty()) {
-      for (int64_t i = 0; i < row_length_ / stride; ++i) vector(mine + i * stride, {}, static_cast<int>(i % ways_), i);
+      for (int64_t i = 0; i < row_length_ / stride; ++i) vector(mine + i * stride, {}, i % ways_, i);
       return;
     }
     const Expr length = to - from;

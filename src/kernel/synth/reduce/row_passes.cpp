@@ -28,7 +28,7 @@ RowPasses::RowPasses(const graph::Plan& plan, const graph::Group& group, const R
       body_(body),
       reduced_axis_(reduced_axis),
       kept_axes_(std::move(kept_axes)),
-      visited_(static_cast<size_t>(facts.passes)) {
+      visited_(facts.passes) {
   for (int p = 0; p < count(); ++p) {
     for (const graph::ValueId r : reduces_of(p)) visit(g_[r].operands[0], p);
     for (const graph::ValueId r : results_of(p)) visit(r, p);

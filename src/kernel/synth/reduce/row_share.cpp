@@ -34,7 +34,7 @@ void share_wave(const RowsShape& s, const machine::Machine& m, RowShare& out) {
     const int64_t beside = kRowsBeside * m.wave / lanes;
     if (s.length % (kVectors * s.vector * lanes) != 0 || s.rows % beside != 0) continue;
     out.lanes = lanes;
-    out.rows = static_cast<int>(beside);
+    out.rows = beside;
     out.ways = s.length >= kMostWays * s.vector * lanes ? kMostWays : kVectors;
     return;
   }
@@ -74,15 +74,15 @@ RowShare share_rows(const RowsShape& s, const RowPasses& passes, Split split, co
   if (split.parts > 1) return out;
   const bool whole = s.length % step == 0;
   if (s.rows * s.length <= kFewElements) {
-    const auto most = static_cast<uint64_t>(std::min(vectors, kBlockLanes / m.wave));
-    out.waves = static_cast<int>(std::bit_floor(most));
+    const uint64_t most = std::min(vectors, kBlockLanes / m.wave);
+    out.waves = std::bit_floor(most);
   } else if (passes.count() > 1 && whole) {
     const auto all = passes.held(s.length, std::numeric_limits<int64_t>::max());
     out.waves = waves_for(passes.registers(all, s.length / m.wave), vectors, m);
     if (out.waves == 1) out.waves = waves_for(vectors * s.vector, vectors, m);
   } else if (passes.count() == 1 && vectors <= kShortRow && s.rows % kRowsBeside == 0) {
     out.rows = kRowsBeside;
-    out.ways = static_cast<int>(std::clamp<int64_t>(vectors, 1, kMostWays));
+    out.ways = std::clamp<int64_t>(vectors, 1, kMostWays);
   }
   const int64_t own = vectors / out.waves;  // of a lane
   if (out.waves > 1) out.ways = own >= kMostWays ? kMostWays : 1;

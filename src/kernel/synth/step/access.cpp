@@ -163,7 +163,7 @@ Collapsed collapse(const std::vector<int64_t>& extents, const std::vector<std::v
         for (size_t a = 0; a < strides.size(); ++a) out.strides[a].back() = strides[a][d];
       } else {
         out.extents.push_back(extents[d]);
-        out.first_axis.push_back(static_cast<int>(d));
+        out.first_axis.push_back(d);
         for (size_t a = 0; a < strides.size(); ++a) out.strides[a].push_back(strides[a][d]);
       }
       may_merge = true;

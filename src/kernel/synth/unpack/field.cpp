@@ -54,7 +54,7 @@ int run_length(const std::vector<int64_t>& index) {
   for (size_t run = lanes; run > 1; run /= 2) {
     bool whole = true;
     for (size_t l = 0; l < lanes; ++l) whole = whole && (l % run == 0 || index[l] == index[l - 1] + 1);
-    if (whole) return static_cast<int>(run);
+    if (whole) return run;
   }
   return 1;
 }
@@ -95,11 +95,11 @@ Expr scattered(Window& window, const std::vector<int64_t>& byte, int bits) {
   std::vector<int> mask;
   for (const int64_t at : byte) {
     const auto found = std::find(places.begin(), places.end(), at);
-    mask.push_back(static_cast<int>(found - places.begin()));
+    mask.push_back(found - places.begin());
     if (found == places.end()) places.push_back(at);
   }
-  Expr all = b.splat(window.load(one, places[0]), static_cast<int>(places.size()));
-  for (size_t i = 1; i < places.size(); ++i) all = b.insert(all, window.load(one, places[i]), static_cast<int>(i));
+  Expr all = b.splat(window.load(one, places[0]), places.size());
+  for (size_t i = 1; i < places.size(); ++i) all = b.insert(all, window.load(one, places[i]), i);
   return b.shuffle({all}, mask);
 }
 
@@ -128,8 +128,8 @@ Expr Window::bytes(const std::vector<int64_t>& index) {
   if (count > kMaxWindow && lanes <= 16 && 2 * clusters(index) > lanes) return scattered(*this, index, 8);
   if (count > kMaxWindow) {  // far apart: half by half
     const size_t half = index.size() / 2;
-    const Expr a = bytes({index.begin(), index.begin() + static_cast<int64_t>(half)});
-    const Expr c = bytes({index.begin() + static_cast<int64_t>(half), index.end()});
+    const Expr a = bytes({index.begin(), index.begin() + half});
+    const Expr c = bytes({index.begin() + half, index.end()});
     if (index.size() % 2 != 0) {  // unequal halves meet lane by lane
       Expr all = builder_.integer(0, {Scalar::u8, lanes});
       for (int l = 0; l < lanes; ++l) {
@@ -150,7 +150,7 @@ Expr Window::bytes(const std::vector<int64_t>& index) {
     const int64_t start = std::min(*low, size_ - wide);
     if (wide == 1) return builder_.splat(load({Scalar::u8, 1}, start), lanes);
     const Expr window = load({Scalar::u8, static_cast<int>(wide)}, start);
-    for (int l = 0; l < lanes; ++l) mask[l] = static_cast<int>(index[l] - start);
+    for (int l = 0; l < lanes; ++l) mask[l] = index[l] - start;
     return builder_.shuffle({window}, mask);
   }
   wide /= 2;
@@ -158,15 +158,14 @@ Expr Window::bytes(const std::vector<int64_t>& index) {
   const VType type{Scalar::u8, static_cast<int>(wide)};
   if (wide == 1) return builder_.shuffle({load({Scalar::u8, 2}, *low)}, mask);
   const Expr a = load(type, *low), c = load(type, second);
-  for (int l = 0; l < lanes; ++l)
-    mask[l] = static_cast<int>(index[l] < *low + wide ? index[l] - *low : wide + index[l] - second);
+  for (int l = 0; l < lanes; ++l) mask[l] = index[l] < *low + wide ? index[l] - *low : wide + index[l] - second;
   return builder_.shuffle({a, c}, mask);
 }
 
 // Vectors of `run` bytes, joined.
 Expr Window::runs(const std::vector<int64_t>& index, int run) {
-  if (static_cast<int>(index.size()) == run) return load({Scalar::u8, run}, index[0]);
-  const auto half = static_cast<std::ptrdiff_t>(index.size() / 2);
+  if (std::ssize(index) == run) return load({Scalar::u8, run}, index[0]);
+  const std::ptrdiff_t half = index.size() / 2;
   const Expr a = runs({index.begin(), index.begin() + half}, run);
   const Expr c = runs({index.begin() + half, index.end()}, run);
   std::vector<int> mask(index.size());
@@ -194,7 +193,7 @@ Expr Window::word(const std::array<int64_t, 4>& bytes, bool aligned, const machi
     for (size_t w = 1; w < std::max<size_t>(words.size(), 2); ++w) {
       int64_t choice = 0;
       for (size_t i = 0; i < 4; ++i) {
-        const auto of = static_cast<size_t>(std::find(words.begin(), words.end(), bytes[i] / 4) - words.begin());
+        const size_t of = std::find(words.begin(), words.end(), bytes[i] / 4) - words.begin();
         const int64_t inside = bytes[i] % 4;
         const int64_t from = of == w ? 4 + inside : of < w && w > 1 ? static_cast<int64_t>(i) : of == 0 ? inside : 0;
         choice |= from << (4 * i);
@@ -216,7 +215,7 @@ Expr Window::bits(int64_t bit, int bits) {
   int64_t wide = std::bit_ceil(static_cast<uint64_t>(count));
   if (wide <= 8 && wide <= size_) {
     byte = std::min(byte, size_ - wide);
-    word = load({unsigned_of(static_cast<int>(wide) * 8), 1}, byte);
+    word = load({unsigned_of(wide * 8), 1}, byte);
     if (wide < 4) word = cast(word, Scalar::u32);
   } else {
     LUMEN_CHECK(count <= 9, "{} bits at {}", bits, bit);
@@ -249,7 +248,7 @@ std::vector<Part> parts_at(const std::vector<std::vector<Part>>& parts, size_t k
 // At least `bits` bits from a bit on, with what a word holds beyond them: words are loaded once for all who want a
 // part.
 Expr bits_of_word(Window& window, int64_t bit, int bits) {
-  const int inside = 32 - static_cast<int>(bit % 8);
+  const int inside = 32 - bit % 8;
   return window.bits(bit, bits <= inside && bit / 8 + 4 <= window.size() ? inside : bits);
 }
 
@@ -264,7 +263,7 @@ Expr spread_word(Window& window, const Part* part) {
       return {};
   const auto shift = [&](Expr x, int64_t up) { return up >= 0 ? x << up : x >> -up; };
   const auto keep = [&](Expr x, int64_t mask) { return x & mask; };
-  const Expr word = bits_of_word(window, part[0].bit, static_cast<int>(3 * step) + part[0].bits);
+  const Expr word = bits_of_word(window, part[0].bit, 3 * step + part[0].bits);
   const Expr halves = keep(word, 0xffff) | keep(shift(word, 16 - 2 * step), 0xffff0000);
   const auto code = static_cast<int64_t>(low_mask(part[0].bits)), both = code | code << 16;
   const Expr bytes = keep(halves, both) | keep(shift(halves, 8 - step), both << 8);
@@ -279,7 +278,7 @@ Expr masked_words(Window& window, const std::vector<Part>& part) {
   const loop::BufferId words = b.alloc(std::ssize(part), 16);  // read again as bytes
   for (size_t first = 0; first < part.size(); first += kBytes) {
     if (const Expr word = spread_word(window, &part[first]); word.exists()) {
-      b.store(words, word, b.i64(static_cast<int64_t>(first)), 4);
+      b.store(words, word, b.i64(first), 4);
       continue;
     }
     int64_t low = part[first].bit, high = low;
@@ -292,14 +291,14 @@ Expr masked_words(Window& window, const std::vector<Part>& part) {
     for (size_t l = first; l < first + kBytes; ++l) {
       const Part& p = part[l];
       if (p.bits == 0) continue;
-      Expr x = near ? bits_of_word(window, low, static_cast<int>(high - low)) : bits_of_word(window, p.bit, p.bits);
-      const int64_t to = static_cast<int64_t>(l - first) * 8 + p.value_bit, up = to - (near ? p.bit - low : 0);
+      Expr x = near ? bits_of_word(window, low, high - low) : bits_of_word(window, p.bit, p.bits);
+      const int64_t to = (l - first) * 8 + p.value_bit, up = to - (near ? p.bit - low : 0);
       if (up > 0) x = x << up;
       if (up < 0) x = x >> -up;
-      const auto keep = static_cast<int64_t>(low_mask(p.bits) << to);
+      const int64_t keep = low_mask(p.bits) << to;
       word = word | (x & keep);
     }
-    b.store(words, word, b.i64(static_cast<int64_t>(first)), 4);
+    b.store(words, word, b.i64(first), 4);
   }
   return b.load(words, {Scalar::u8, static_cast<int>(part.size())}, b.i64(0), 4);
 }
@@ -436,7 +435,7 @@ Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace
     for (int l = 0; l < lanes; ++l) {
       shift[l] = part[l].bit % 8;
       left[l] = 64 - shift[l];
-      mask[l] = static_cast<int64_t>(low_mask(part[l].bits));
+      mask[l] = low_mask(part[l].bits);
       up[l] = part[l].value_bit;
       shifts = shifts || shift[l] != 0;
       ups = ups || up[l] != 0;
@@ -537,7 +536,7 @@ Expr decode_small_float(loop::Builder& b, const FieldType& t, Expr codes) {
   const Expr magnitude = t.has_sign ? codes & u(magnitude_mask) : codes;
   const int64_t rebias = 127 - t.bias;
   // Fields whose exponents f32 cannot hold as they stand go through ldexp, which is exact or correctly rounded.
-  const int64_t top = rebias + static_cast<int64_t>(low_mask(e_bits));
+  const int64_t top = rebias + low_mask(e_bits);
   const bool fits =
       rebias + 1 >= 1 && top <= 255 &&
       (t.special != FieldType::Special::ieee ? top <= 254 || t.special == FieldType::Special::scale : true);

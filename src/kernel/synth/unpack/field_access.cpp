@@ -130,7 +130,7 @@ void write_code(loop::Builder& b, const Field& f, BufferId buffer, Expr record, 
       b.store(buffer, cast(x, unsigned_of(piece.bits)), byte, 1);
       return;
     }
-    const Expr mask = b.integer(static_cast<int64_t>(low_mask(piece.bits)), u64);
+    const Expr mask = b.integer(low_mask(piece.bits), u64);
     x = cast(x, Scalar::u64) & mask;
     const Expr shift = cast(bit & 7, Scalar::u64);
     const Expr left = 64 - shift;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "kernel/synth/unpack/field.h"
 
 namespace lumen::synth {
@@ -28,7 +29,7 @@ int64_t max_code(const FieldType& t) {
     case FieldType::Special::finite:
       return ones(magnitude);
   }
-  LUMEN_UNREACHABLE("special {}", static_cast<int>(t.special));
+  LUMEN_UNREACHABLE("special {}", ordinal(t.special));
 }
 
 Expr encode_integer(loop::Builder& b, const FieldType& t, Expr value) {

@@ -38,7 +38,7 @@ read::Range range_in_block(const Format& f, const RoutineExpr& e) {
 // Whether the low `bits` bits, without a sign, are the value: then they shift, compare and divide as it does.
 bool fits(const Format& f, const RoutineExpr& e, int bits) {
   const read::Range r = range_in_block(f, e);
-  return r.low >= 0 && r.high < static_cast<double>(int64_t{1} << bits);
+  return r.low >= 0 && r.high < (int64_t{1} << bits);
 }
 
 // Codes of 9 to 16 bits, each of which lies in two bytes, as u16; -1 for others.
@@ -81,7 +81,7 @@ Expr look_up_bytes(loop::Builder& b, const std::vector<int64_t>& table, Expr ind
   const auto part = [&](size_t first, int64_t count) {
     std::vector<int64_t> entries;
     for (int64_t i = 0; i < std::max<int64_t>(count, lanes); ++i)
-      entries.push_back(table[(first + static_cast<size_t>(i % count)) % table.size()] & 255);
+      entries.push_back(table[(first + i % count) % table.size()] & 255);
     return b.lanes_integer(std::move(entries), Scalar::u8);
   };
   const std::string sixteen = fmt::format("lookup16.u8x{}", lanes), wide = fmt::format("lookup64.u8x{}", lanes);
@@ -273,7 +273,7 @@ class Unpack::Narrow {
 
 Expr Unpack::bytes(const RoutineExpr& e, const std::vector<int64_t>& elements, const machine::Machine& rows) {
   const Frame frame = frame_at(elements);
-  return materialize(Narrow(*this, frame, 8, rows).of(e), static_cast<int>(elements.size()), true);
+  return materialize(Narrow(*this, frame, 8, rows).of(e), elements.size(), true);
 }
 
 }  // namespace lumen::synth

@@ -52,7 +52,7 @@ void PairTable::fill(Expr lane, int64_t lanes) {
     const auto put = [&] {
       for (int i = 0; i < runs; ++i) {
         const Expr place = scaled(byte, runs) + rem(lane + i, runs);
-        b_.store(buffer_, pair, scaled(place, run * kPairBytes), static_cast<int>(run * kPairBytes));
+        b_.store(buffer_, pair, scaled(place, run * kPairBytes), run * kPairBytes);
       }
     };
     if (first + lanes <= kPairs)
@@ -72,8 +72,8 @@ std::vector<Expr> PairTable::look_up(Unpack& cursor, const std::vector<int64_t>&
   b_.store(again, both, b_.i64(0), 4);
   std::vector<Expr> out;
   for (size_t k = 0; k < low.size(); ++k) {
-    Expr at = b_.load(again, word, b_.i64(static_cast<int64_t>(k / 4 * 4)), 4);
-    const int64_t up = place_bits - static_cast<int64_t>(k % 4) * 8;
+    Expr at = b_.load(again, word, b_.i64(k / 4 * 4), 4);
+    const int64_t up = place_bits - k % 4 * 8;
     at = up >= 0 ? at << up : at >> -up;
     at = at & (int64_t{255} << place_bits);
     at = cast(at | copy, Scalar::i64);

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 
 namespace lumen::synth {
 
@@ -20,7 +21,7 @@ BufferId lay_table(loop::Builder& b, const FormatTable& t) {
   for (int64_t i = 0; i < count; i += lanes) {
     const int64_t n = std::min(lanes, count - i);
     for (int64_t at = 0; at < n;) {  // powers of two, so that every store is a plain one
-      const auto width = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n - at)));
+      const int64_t width = std::bit_floor(static_cast<uint64_t>(n - at));
       const auto first = t.values.begin() + i + at;
       Expr v;
       if (is_float(s)) {
@@ -61,7 +62,7 @@ RoutineRun::RoutineRun(loop::Builder& b, const Routine& r, RoutineHooks hooks, i
   for (size_t k = r.parameters; k < r.variables.size(); ++k) uniform_[k] = counted[k] && !assigned[k];
   for (const int slot : uniform) uniform_[slot] = !assigned[slot];
   for (size_t k = 0; k < r.variables.size(); ++k) {
-    const int64_t size = int64_t{scalar_bytes(r.variables[k].type)} * slot_lanes(static_cast<int>(k));
+    const int64_t size = int64_t{scalar_bytes(r.variables[k].type)} * slot_lanes(k);
     buffers_.push_back(b.alloc(std::max<int64_t>(r.variables[k].extent, 1) * size, 64));
   }
 }
@@ -181,7 +182,7 @@ Expr RoutineRun::evaluate(const RoutineExpr& e) {
       return apply_op(b_, e, args);
     }
   }
-  LUMEN_UNREACHABLE("expression kind {}", static_cast<int>(e.kind));
+  LUMEN_UNREACHABLE("expression kind {}", ordinal(e.kind));
 }
 
 void RoutineRun::statement(const RoutineStmt& s) {

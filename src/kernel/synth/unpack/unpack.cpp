@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "kernel/synth/unpack/routine.h"
 
 namespace lumen::synth {
@@ -64,7 +65,7 @@ Window Unpack::record_window(Level level, Expr number) {
   const int64_t bytes = level == Level::row    ? format_.row_bytes
                         : level == Level::tile ? format_.tile_bytes
                                                : format_.tensor_bytes;
-  Expr base = at(layout_.section[static_cast<size_t>(level)]);
+  Expr base = at(layout_.section[ordinal(level)]);
   if (level != Level::tensor) base = base + number * bytes;
   return Window(b_, buffer_, base, bytes);
 }
@@ -175,7 +176,7 @@ Lanes Unpack::apply(const RoutineExpr& e, const Frame& frame) {
 }
 
 Expr Unpack::outer_record(Level level, int64_t element) {
-  const Expr section = at(layout_.section[static_cast<size_t>(level)]);
+  const Expr section = at(layout_.section[ordinal(level)]);
   if (level == Level::tensor) return section;
   const Expr row = row_of_block();
   if (level == Level::row) return section + row * format_.row_bytes;
@@ -276,7 +277,7 @@ Expr Unpack::wide_codes(int slot, const Frame& frame) {
   const auto [found, fresh] = wide_codes_.try_emplace({slot, chunk});
   if (fresh) found->second = codes(slot, run_of(chunk, kWide), true, machine_);
   std::vector<int> mask;
-  for (int64_t l = 0; l < lanes; ++l) mask.push_back(static_cast<int>(first - chunk + l));
+  for (int64_t l = 0; l < lanes; ++l) mask.push_back(first - chunk + l);
   return cast(b_.shuffle({found->second}, mask), Scalar::u32);
 }
 
@@ -288,9 +289,9 @@ Expr Unpack::look_up_floats(const FormatTable& t, Expr index) {
   const VType words{Scalar::u32, lanes};
   index = cast(index, Scalar::u32);
   std::vector<Expr> level;
-  for (size_t first = 0; first < t.values.size(); first += static_cast<size_t>(lanes)) {
+  for (size_t first = 0; first < t.values.size(); first += lanes) {
     std::vector<int64_t> entries;
-    for (size_t i = first; i < first + static_cast<size_t>(lanes); ++i)
+    for (size_t i = first; i < first + lanes; ++i)
       entries.push_back(std::bit_cast<uint32_t>(static_cast<float>(t.values[std::min(i, t.values.size() - 1)])));
     level.push_back(b_.inst(row, words, {b_.lanes_integer(std::move(entries), Scalar::u32), index}));
   }
@@ -368,11 +369,11 @@ Lanes Unpack::evaluate(const RoutineExpr& e, const Frame& frame) {
     case Kind::source:
       break;
   }
-  LUMEN_UNREACHABLE("expression kind {} in decode", static_cast<int>(e.kind));
+  LUMEN_UNREACHABLE("expression kind {} in decode", ordinal(e.kind));
 }
 
 Expr Unpack::expression(const RoutineExpr& e, const std::vector<int64_t>& elements, bool splat) {
-  return materialize(evaluate(e, frame_at(elements)), static_cast<int>(elements.size()), splat);
+  return materialize(evaluate(e, frame_at(elements)), elements.size(), splat);
 }
 
 Expr Unpack::expression(const RoutineExpr& e, int64_t position, int lanes, bool splat) {
@@ -417,7 +418,7 @@ Expr Unpack::value_at(Expr element) {
   RoutineHooks hooks;
   hooks.field = [&](int slot, Expr index) {
     const Field& field = format_.fields[slot];
-    Expr record = at(layout_.section[static_cast<size_t>(field.level)]);
+    Expr record = at(layout_.section[ordinal(field.level)]);
     switch (field.level) {
       case Level::block:
         record = record + block * format_.block_bytes;

@@ -92,7 +92,7 @@ class Unpack {
   struct Frame {
     std::vector<int64_t> elements;  // by lane
     std::vector<std::optional<Lanes>> variables;
-    int lanes() const { return static_cast<int>(elements.size()); }
+    int lanes() const { return elements.size(); }
   };
   Frame frame_at(std::vector<int64_t> elements) const;
   std::vector<FieldPlace> places_of(const Field& field, const Lanes& index, const Frame& frame) const;

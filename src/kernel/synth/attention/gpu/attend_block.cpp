@@ -24,14 +24,14 @@ AttendBlock::AttendBlock(const graph::Plan& plan, const machine::Machine& target
       target_(target),
       extents_(std::move(extents)),
       row_axes_(std::move(row_axes)) {
-  std::erase_if(row_axes_, [&](int d) { return extents_[static_cast<size_t>(d)] == 1; });
-  for (const int d : row_axes_) row_extents_.push_back(extents_[static_cast<size_t>(d)]);
+  std::erase_if(row_axes_, [&](int d) { return extents_[d] == 1; });
+  for (const int d : row_axes_) row_extents_.push_back(extents_[d]);
   rows_ = product(row_extents_);
 }
 
 std::vector<int64_t> AttendBlock::head_extents() const {
   std::vector<int64_t> heads(extents_.begin(), extents_.end() - 1);
-  for (const int d : row_axes_) heads[static_cast<size_t>(d)] = 1;
+  for (const int d : row_axes_) heads[d] = 1;
   return heads;
 }
 
@@ -71,7 +71,7 @@ int AttendBlock::open_line(Body& body, bool by_key, Expr number) {
   if (by_key) return open_axis(body, extents_.size() - 1, least(number, b_.i64(keys() - 1)));
   const std::vector<Expr> at = digits(b_, least(number, b_.i64(rows_ - 1)), row_extents_);
   int opened = 0;
-  for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, static_cast<size_t>(row_axes_[k]), at[k]);
+  for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, row_axes_[k], at[k]);
   return opened;
 }
 
@@ -127,7 +127,7 @@ loop::Expr AttendBlock::join(const std::vector<Expr>& pieces, int lanes, Scalar 
 
 void AttendBlock::fill(Expr lane, const Operand& o, Expr first, BlockProduct& p, Side side, BufferId to) {
   fill_units(
-      lane, o, first, side == Side::a ? p.tile().m() : p.tile().n(), p.units(), static_cast<int>(p.unit_elements()),
+      lane, o, first, side == Side::a ? p.tile().m() : p.tile().n(), p.units(), p.unit_elements(),
       [&](Expr line, Expr number) { return p.place(side, line, number); }, to);
 }
 
@@ -183,7 +183,7 @@ void AttendBlock::fill_units(Expr lane, const Operand& o, Expr first, int64_t li
 
 void AttendBlock::fill_transposed(Expr lane, const Operand& o, Expr first, BlockProduct& p, BufferId to) {
   const Side side = tiles_.walk_side();
-  const auto unit = static_cast<int>(p.unit_elements());
+  const int unit = p.unit_elements();
   const int64_t bytes = scalar_bytes(tiles_.factor);
   if (p.is_transposed(side)) {  // the instruction transposes it
     fill_units(
@@ -228,7 +228,7 @@ void AttendBlock::fill_transposed(Expr lane, const Operand& o, Expr first, Block
       const Expr x = as_factor(as_f32(o.body->value(o.value)));
       o.body->close();
       for (int l = 0; l < width; ++l)
-        b_.store(to, b_.extract(x, l), p.place(side, start + (at + l), of_line) + inside, static_cast<int>(bytes));
+        b_.store(to, b_.extract(x, l), p.place(side, start + (at + l), of_line) + inside, bytes);
     }
     close(*o.body, opened);
   });
@@ -239,7 +239,7 @@ void AttendBlock::put(BlockProduct& p, Expr line, Expr along, Expr x, BufferId t
   const int lanes = b_.type(x).lanes;
   LUMEN_CHECK(unit % lanes == 0, "{} neighbours in units of {}", lanes, unit);
   const Expr place = p.place(tiles_.own_side, line, along / unit);
-  b_.store(to, as_factor(x), place + times(along % unit, bytes), static_cast<int>(lanes * bytes));
+  b_.store(to, as_factor(x), place + times(along % unit, bytes), lanes * bytes);
 }
 
 void AttendBlock::multiply(BlockProduct& p, Expr lane, BufferId own, BufferId walked) {
@@ -282,7 +282,7 @@ std::vector<loop::Expr> AttendBlock::at_walked(Body& map, bool walks_keys, Expr 
     if (!whole && rows_ % tiles_.walk != 0) first = least(first, b_.i64(rows_ - lanes));
     const std::vector<Expr> at = digits(b_, first, row_extents_);
     int opened = 0;
-    for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, static_cast<size_t>(row_axes_[k]), at[k]);
+    for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, row_axes_[k], at[k]);
     map.open_lanes(at.back(), lanes, {});
     std::vector<Expr> y = maps(map, x);
     map.close();
@@ -296,7 +296,7 @@ std::vector<loop::Expr> AttendBlock::at_walked(Body& map, bool walks_keys, Expr 
     const Expr row = number + l;
     const std::vector<Expr> at = digits(b_, least(row, b_.i64(rows_ - 1)), row_extents_);
     int opened = 0;
-    for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, static_cast<size_t>(row_axes_[k]), at[k]);
+    for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, row_axes_[k], at[k]);
     map.open_lanes(at.empty() ? b_.i64(0) : at.back(), 1, {});
     const std::vector<Expr> y = seen(maps(map, one), row);
     map.close();
@@ -325,7 +325,7 @@ std::array<loop::Expr, 4> AttendBlock::meet(const std::function<std::array<Expr,
   std::array<Expr, 4> out{};
   for (int w = 0; w < waves; ++w)
     for (size_t i = 0; i < 4; ++i) {
-      const Expr x = b_.load(bounds, {Scalar::i64, 1}, b_.i64(w * 32 + static_cast<int64_t>(i) * 8), 8);
+      const Expr x = b_.load(bounds, {Scalar::i64, 1}, b_.i64(w * 32 + i * 8), 8);
       out[i] = w == 0 ? x : b_.op(kFolds[i], out[i], x);
     }
   return out;
@@ -367,13 +367,12 @@ void AttendBlock::copy_lines(Expr lane, const Laid& o, Expr first, BlockProduct&
     if (o.by_key) return times(line, strides[extents_.size() - 1]);
     bool dense = true;
     for (size_t k = 0; k + 1 < row_axes_.size(); ++k)
-      dense = dense && strides[static_cast<size_t>(row_axes_[k])] ==
-                           strides[static_cast<size_t>(row_axes_[k + 1])] * row_extents_[k + 1];
+      dense = dense && strides[row_axes_[k]] == strides[row_axes_[k + 1]] * row_extents_[k + 1];
     if (row_axes_.empty()) return b_.i64(0);
-    if (dense) return times(line, strides[static_cast<size_t>(row_axes_.back())]);
+    if (dense) return times(line, strides[row_axes_.back()]);
     const std::vector<Expr> at = digits(b_, line, row_extents_);
     Expr out = b_.i64(0);
-    for (size_t k = 0; k < at.size(); ++k) out = out + times(at[k], strides[static_cast<size_t>(row_axes_[k])]);
+    for (size_t k = 0; k < at.size(); ++k) out = out + times(at[k], strides[row_axes_[k]]);
     return out;
   };
   each(lane, lines, p.units(), 1, [&](Expr inside, Expr number) {

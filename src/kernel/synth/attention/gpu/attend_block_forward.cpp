@@ -32,8 +32,8 @@ constexpr int64_t kMostParts = 64;
 std::vector<int> tile_axes(const Attention& a) {
   std::vector<int> axes;
   int64_t rows = 1;
-  for (int d = static_cast<int>(a.extents.size()) - 2; d >= 0 && rows < kTileRows; --d) {
-    const auto at = static_cast<size_t>(d);
+  for (int d = a.extents.size() - 2; d >= 0 && rows < kTileRows; --d) {
+    const size_t at = d;
     if (a.extents[at] == 1 || !a.shares_keys(at)) continue;
     axes.insert(axes.begin(), d);
     rows *= a.extents[at];
@@ -94,14 +94,13 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
     tiles_.streams ? stream(head, later, part) : block(head, later, part);
   });
   double bytes = 0;
-  for (const graph::ValueId v : {a_.q, a_.k, a_.v, a_.written})
-    bytes += static_cast<double>(graph::byte_size(g_[v].type));
-  const double pairs = static_cast<double>(all_rows) * static_cast<double>(keys());
+  for (const graph::ValueId v : {a_.q, a_.k, a_.v, a_.written}) bytes += graph::byte_size(g_[v].type);
+  const double pairs = all_rows * static_cast<double>(keys());
   out.steps.push_back(draft_.finish(
       fmt::format("attend {} depth {} width {} {}{}{} by blocks {}{}", shape_text(a_.extents), a_.depth, a_.width,
                   map_->summary(), a_.is_found() ? " by table" : "", range_.is_bounded() ? " bounded" : "",
                   tiles_.text(), parts_ > 1 ? fmt::format(" parts {}", parts_) : ""),
-      2.0 * pairs * static_cast<double>(a_.depth + a_.width), bytes));
+      2.0 * pairs * (a_.depth + a_.width), bytes));
   if (parts_ > 1) out.steps.push_back(attend_merge(plan_, group_, a_, target_, parts_));
   return out;
 }
@@ -125,7 +124,7 @@ std::vector<LaidOperand> ForwardBlock::lay(Scalar products) const {
 void ForwardBlock::prepare(std::vector<LaidOperand> laid, Synthesis& out) {
   for (LaidOperand& o : laid) {
     if (o.scratch >= 0) {
-      o.scratch = static_cast<int>(out.scratch.size());
+      o.scratch = out.scratch.size();
       out.scratch.push_back(o.elements * scalar_bytes(o.scalar));
       out.steps.push_back(write_laid(plan_, o, extents_, "attend"));
     }
@@ -154,7 +153,7 @@ void ForwardBlock::block(Expr head, Expr tile, Expr part) {
     keys_panel = panel(s, walked);
     values = panel(o, walked);
   }
-  const auto lines = static_cast<size_t>(s.lines(own));
+  const size_t lines = s.lines(own);
   row_max_.clear();
   row_sum_.clear();
   for (size_t r = 0; r < lines; ++r) {
@@ -238,7 +237,7 @@ void ForwardBlock::score(BlockProduct& s, Expr lane, Expr key) {
 void ForwardBlock::soften(BlockProduct& s, BlockProduct& o, Expr lane, Expr key, BufferId probabilities) {
   const Side own = tiles_.own_side;
   for (int r = 0; r < s.lines(own); ++r) {
-    const auto at = static_cast<size_t>(r);
+    const size_t at = r;
     const Expr line = s.line(own, lane, r), before = b_.load(row_max_[at], kOne, b_.i64(0), 4);
     Expr top = before;
     if (tiles_.across == 1) {
@@ -277,7 +276,7 @@ void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
       const Expr total = o.fold_line(own, ScalarOp::add_, b_.load(row_sum_[r], kOne, b_.i64(0), 4));
       b_.store(row_sum_[r], total, b_.i64(0), 4);
       if (tiles_.across == 1) return;
-      const Expr line = o.line(own, lane, static_cast<int>(r));
+      const Expr line = o.line(own, lane, r);
       b_.branch(o.leads_line(own, lane),
                 [&] { b_.store(statistics_, total, statistic(o.group_across(own, lane), line), 4); });
     });
@@ -289,7 +288,7 @@ void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
     each_line([&](size_t r) {
       row_sums.push_back(b_.load(row_sum_[r], kOne, b_.i64(0), 4));
       if (tiles_.across == 1) return;
-      const Expr line = o.line(own, lane, static_cast<int>(r));
+      const Expr line = o.line(own, lane, r);
       for (int g = 0; g < tiles_.across; ++g) {
         const Expr x = b_.load(statistics_, kOne, statistic(b_.i64(g), line), 4);
         row_sums[r] = g == 0 ? x : row_sums[r] + x;
@@ -310,8 +309,7 @@ void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
     if (tiles_.streams)  // one division a row: the sums are of rounded factors
       for (Expr& total : row_sums) total = 1 / total;
     write(o, lane, *pick_, a_.written, false, first_, a_.width, [&](int r, Expr x) {
-      return b_.op(tiles_.streams ? ScalarOp::mul_ : ScalarOp::div_, x,
-                   b_.splat(row_sums[static_cast<size_t>(r)], b_.type(x).lanes));
+      return b_.op(tiles_.streams ? ScalarOp::mul_ : ScalarOp::div_, x, b_.splat(row_sums[r], b_.type(x).lanes));
     });
   });
 }
@@ -319,7 +317,7 @@ void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
 // By one of the lanes that hold parts of a row, where the row exists.
 void ForwardBlock::once(BlockProduct& o, Expr lane, size_t r, const std::function<void(Expr line)>& body) {
   const Side own = tiles_.own_side;
-  const Expr line = first_ + o.line(own, lane, static_cast<int>(r));
+  const Expr line = first_ + o.line(own, lane, r);
   Expr mine = o.leads_line(own, lane) & (line < rows_);
   if (tiles_.across > 1) mine = mine & (o.group_across(own, lane) == 0);
   b_.branch(mine, [&] { body(line); });
@@ -335,16 +333,16 @@ void ForwardBlock::keep(BlockProduct& o, Expr lane, Expr head, Expr part, const 
   const auto number_of = [&](Expr line) {
     Expr number = base;
     const std::vector<Expr> at = digits(b_, line, row_extents_);
-    for (size_t k = 0; k < at.size(); ++k) number = number + times(at[k], dense[static_cast<size_t>(row_axes_[k])]);
+    for (size_t k = 0; k < at.size(); ++k) number = number + times(at[k], dense[row_axes_[k]]);
     return number;
   };
   for (size_t r = 0; r < row_sums.size(); ++r) {
     once(o, lane, r,
          [&](Expr line) { keep_extremes(number_of(line), b_.load(row_max_[r], kOne, b_.i64(0), 4), row_sums[r]); });
-    const Expr line = first_ + o.line(own, lane, static_cast<int>(r));
+    const Expr line = first_ + o.line(own, lane, r);
     b_.branch(line < rows_, [&] {
       const Expr number = number_of(line);
-      o.change_line(own, lane, static_cast<int>(r), [&](Expr along, Expr x) {
+      o.change_line(own, lane, r, [&](Expr along, Expr x) {
         const Expr count = a_.width % b_.type(x).lanes == 0 ? Expr{} : a_.width - along;
         b_.branch(along < a_.width,
                   [&] { b_.store(partial_, x, bytes(times(number, a_.width) + along, 1), 4, count); });

@@ -44,8 +44,8 @@ bool GradientBlock::plan(Scalar products) {
   for (const int o : owned_) problem.owned.push_back(operand(o).width);
   for (const int o : walked_) problem.walked.push_back(operand(o).width);
   for (const auto* r : results_) problem.results.push_back(operand(r->operand).width);
-  problem.products = static_cast<int>(a_.products.size());
-  problem.sources = static_cast<int>(sources_.size());
+  problem.products = a_.products.size();
+  problem.sources = sources_.size();
   for (const AttentionGradient::Operand& o : a_.operands)
     if (o.width == 1) return false;
   std::optional<AttendPlan> found;
@@ -61,7 +61,7 @@ void GradientBlock::prepare(Synthesis& out) {
   if (!over_keys_) row_numbers_ = row_numbers(plan_, group_, a_);
   for (RowNumber& n : row_numbers_) {
     if (!n.divides) continue;
-    n.scratch = static_cast<int>(out.scratch.size());
+    n.scratch = out.scratch.size();
     out.steps.push_back(write_reciprocals(plan_, n.access, extents_, n.scratch, &n.access));
     out.scratch.push_back(n.count(extents_) * 4);
   }
@@ -100,8 +100,7 @@ Step GradientBlock::run() {
     bodies.push_back(shown_.get());
   }
   for (Body* map : {map_.get(), shown_.get()})
-    if (map && !over_keys_ && !row_axes_.empty())
-      map->set_vector_axis(axis_of(*map, static_cast<size_t>(row_axes_.back())));
+    if (map && !over_keys_ && !row_axes_.empty()) map->set_vector_axis(axis_of(*map, row_axes_.back()));
   bodies.push_back(map_.get());
   bodies.push_back(ranges_.get());
   const int64_t tiles = (count(!over_keys_) + tiles_.own - 1) / tiles_.own;
@@ -111,14 +110,14 @@ Step GradientBlock::run() {
     tiles_.streams ? stream(number) : block(number);
   });
   double work = 0, bytes = 0;
-  for (const AttentionGradient::Product& p : a_.products) work += static_cast<double>(operand(p.rows).width);
-  for (const auto* r : results_) work += static_cast<double>(operand(r->operand).width);
-  for (const graph::ValueId v : group_.inputs) bytes += static_cast<double>(graph::byte_size(g_[v].type));
-  for (const auto* r : results_) bytes += static_cast<double>(graph::byte_size(g_[r->value].type));
+  for (const AttentionGradient::Product& p : a_.products) work += operand(p.rows).width;
+  for (const auto* r : results_) work += operand(r->operand).width;
+  for (const graph::ValueId v : group_.inputs) bytes += graph::byte_size(g_[v].type);
+  for (const auto* r : results_) bytes += graph::byte_size(g_[r->value].type);
   return draft_.finish(fmt::format("attend gradient {} over {} {} results {}{} by blocks {}", shape_text(extents_),
                                    over_keys_ ? "keys" : "rows", results_.size(), map_->summary(),
                                    a_.range ? " bounded" : "", tiles_.text()),
-                       2.0 * static_cast<double>(product(extents_)) * work, bytes);
+                       2.0 * product(extents_) * work, bytes);
 }
 
 GradientBlock::Memory GradientBlock::memory() {
@@ -268,7 +267,7 @@ void GradientBlock::apply_maps(Memory& m, Expr lane, Expr walked) {
           at_walked(*map_, over_keys_, walked + along[v], sums[v], 0, [&](Body& map, const auto& of) {
             for (size_t k = 0; k < of.size(); ++k) map.set(a_.products[k].value, of[k]);
             std::vector<Expr> out;
-            for (const int s : sources_) out.push_back(map.value(a_.sources[static_cast<size_t>(s)]));
+            for (const int s : sources_) out.push_back(map.value(a_.sources[s]));
             return out;
           });
       for (size_t k = 0; k < x.size(); ++k) put(*m.results[0], line, along[v], x[k], m.sources[k]);
@@ -285,7 +284,7 @@ std::optional<Synthesis> attend_gradient_by_blocks(const graph::Plan& plan, cons
   std::vector<LaidOperand> laid = lay_operands(plan, group, a, products, stream_unit(target, products));
   for (LaidOperand& o : laid)
     if (o.scratch >= 0) {
-      o.scratch = static_cast<int>(out.scratch.size());
+      o.scratch = out.scratch.size();
       out.scratch.push_back(o.elements * scalar_bytes(o.scalar));
     }
   std::vector<std::unique_ptr<GradientBlock>> kernels;

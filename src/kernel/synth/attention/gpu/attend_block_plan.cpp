@@ -83,9 +83,7 @@ double worth(const AttendPlan& p, const AttendProblem& problem) {
   if (shared_bytes(p, problem) > limit) return 0;
   const auto used = [](int64_t tile, int64_t lines) { return static_cast<double>(std::min(lines, tile)); };
   double worth = used(p.own, problem.own) * used(p.walk, problem.walk);
-  const auto wasted = [](int64_t tile, int64_t lines) {
-    return static_cast<double>(round_up(lines, tile)) / static_cast<double>(lines);
-  };
+  const auto wasted = [](int64_t tile, int64_t lines) { return round_up(lines, tile) / static_cast<double>(lines); };
   worth /= wasted(p.own, problem.own) * wasted(p.walk, problem.walk);
   const int64_t blocks = problem.heads * ((problem.own + p.own - 1) / p.own);
   if (blocks < kEnoughBlocks) worth *= static_cast<double>(blocks) / kEnoughBlocks;
@@ -94,8 +92,7 @@ double worth(const AttendPlan& p, const AttendProblem& problem) {
   if (waves > kGoodWaves) worth *= 0.95;
   if (p.across > 1 && problem.rows_meet) worth *= 0.75;
   // What each group of lanes fetches from shared memory for its part of the products.
-  worth /= 1 + kFetch * (static_cast<double>(p.down) / static_cast<double>(p.own) +
-                         static_cast<double>(p.across) / static_cast<double>(p.walk));
+  worth /= 1 + kFetch * (p.down / static_cast<double>(p.own) + p.across / static_cast<double>(p.walk));
   if (p.one_by_one) worth *= 0.8;
   return worth;
 }
@@ -119,8 +116,7 @@ int64_t AttendPlan::step(Side side) const {
 
 BlockTile AttendPlan::product(int64_t k) const {
   BlockTile t{row, factor, wave(), 1, 1, 1, 1, 1};
-  const int own_tiles = static_cast<int>(own / step(own_side) / down),
-            walk_tiles = static_cast<int>(walk / step(walk_side()) / across);
+  const int own_tiles = own / step(own_side) / down, walk_tiles = walk / step(walk_side()) / across;
   const bool rows = own_side == Side::a;
   t.groups_m = rows ? down : across;
   t.groups_n = rows ? across : down;
@@ -133,7 +129,7 @@ BlockTile AttendPlan::product(int64_t k) const {
 BlockTile AttendPlan::result(int64_t width) const {
   BlockTile t = product(1);
   const int64_t unit = step(walk_side()) * across;
-  (own_side == Side::a ? t.tiles_n : t.tiles_m) = static_cast<int>(round_up(width, unit) / unit);
+  (own_side == Side::a ? t.tiles_n : t.tiles_m) = round_up(width, unit) / unit;
   if (in_shared()) {
     int n = machine::kTransposedColumns;
     while (n < width) n *= 2;
@@ -197,7 +193,7 @@ std::optional<AttendPlan> plan_attend_stream(const machine::Machine& m, Scalar p
   p.streams = true;
   if (problem.own < kFewestStreamed || stream_unit(m, products) == 0) return std::nullopt;
   const auto fits = [&](int down, int64_t walk, int64_t registers) {
-    p.row = find_shared_matrix(m, {products, {}}, static_cast<int>(walk));
+    p.row = find_shared_matrix(m, {products, {}}, walk);
     if (!p.row) return false;
     p.down = down;
     p.own = p.step(p.own_side) * down;

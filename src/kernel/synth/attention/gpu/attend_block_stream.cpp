@@ -246,7 +246,7 @@ void ForwardBlock::weigh(BlockProduct& s, Expr lane, Expr key, bool whole) {
   const Expr log2e = b_.real(std::numbers::log2e, kOne);
   begin_fast_math();
   for (int r = 0; r < s.lines(own); ++r) {
-    const auto at = static_cast<size_t>(r);
+    const size_t at = r;
     const int opened = open_line(map, false, first_ + s.line(own, lane, r));
     Expr top;
     s.change_line(own, lane, r, [&](Expr along, Expr x) -> Expr {
@@ -306,8 +306,7 @@ void ForwardBlock::rescale(BlockProduct& o, Expr lane) {
   }
   b_.branch(some, [&] {
     for (size_t r = 0; r < scales.size(); ++r)
-      o.change_line(tiles_.own_side, lane, static_cast<int>(r),
-                    [&](Expr, Expr x) { return x * b_.splat(scales[r], b_.type(x).lanes); });
+      o.change_line(tiles_.own_side, lane, r, [&](Expr, Expr x) { return x * b_.splat(scales[r], b_.type(x).lanes); });
   });
 }
 

@@ -25,19 +25,18 @@ std::optional<LaidOperand> lay_operand(const graph::Plan& plan, const graph::Gro
   o.padded = round_up(width, unit);
   o.scalar = to;
   const auto is_line = [&](int d) { return std::find(lines.begin(), lines.end(), d) != lines.end(); };
-  for (int d = 0; d < static_cast<int>(extents.size()); ++d)
-    if (!is_line(d) && from.strides[static_cast<size_t>(d)] != 0 && extents[static_cast<size_t>(d)] > 1)
-      o.axes.push_back(d);
+  for (int d = 0; d < std::ssize(extents); ++d)
+    if (!is_line(d) && from.strides[d] != 0 && extents[d] > 1) o.axes.push_back(d);
   o.axes.insert(o.axes.end(), lines.begin(), lines.end());
   bool as_wanted = element.scalar == to && o.padded == width && from.offset % kUnit == 0;
-  for (const int d : o.axes) as_wanted = as_wanted && from.strides[static_cast<size_t>(d)] % kUnit == 0;
+  for (const int d : o.axes) as_wanted = as_wanted && from.strides[d] % kUnit == 0;
   if (as_wanted) return o;
   o.elements = o.padded;
   o.at.offset = 0;
   std::fill(o.at.strides.begin(), o.at.strides.end(), 0);
   o.at.strides.back() = 1;
   for (size_t k = o.axes.size(); k-- > 0;) {
-    const auto d = static_cast<size_t>(o.axes[k]);
+    const size_t d = o.axes[k];
     o.at.strides[d] = o.elements;
     o.elements *= extents[d];
   }
@@ -50,7 +49,7 @@ std::vector<LaidOperand> lay_operands(const graph::Plan& plan, const graph::Grou
   std::vector<LaidOperand> out;
   if (unit == 0) return out;
   std::vector<int> rows = a.row_axes;
-  std::erase_if(rows, [&](int d) { return a.extents[static_cast<size_t>(d)] == 1; });
+  std::erase_if(rows, [&](int d) { return a.extents[d] == 1; });
   for (const AttentionGradient::Operand& o : a.operands) {
     const std::vector<int> lines = o.by_key ? std::vector<int>{static_cast<int>(a.extents.size()) - 1} : rows;
     const auto laid = lay_operand(plan, group, o.access, a.extents, lines, o.width, to, unit);
@@ -68,14 +67,14 @@ Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector
   const loop::BufferId source = draft.value(o.from.source, false),
                        to = draft.scratch(o.scratch, o.elements * scalar_bytes(o.scalar), true);
   int64_t together = std::gcd(o.from.offset, kUnit);
-  for (const int d : o.axes) together = std::gcd(together, o.from.strides[static_cast<size_t>(d)]);
-  const auto align = static_cast<int>(std::min<int64_t>(together * scalar_bytes(type), 16));
+  for (const int d : o.axes) together = std::gcd(together, o.from.strides[d]);
+  const int align = std::min<int64_t>(together * scalar_bytes(type), 16);
   const int64_t units = o.padded / kUnit;
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(o.elements / kUnit), 1, [&](Expr task) {
     const Expr first = task % units * kUnit;
     Expr rest = task / units, at = o.from.offset + first;
     for (size_t k = o.axes.size(); k-- > 0;) {
-      const auto d = static_cast<size_t>(o.axes[k]);
+      const size_t d = o.axes[k];
       const Expr digit = k > 0 ? rest % extents[d] : rest;
       at = at + digit * o.from.strides[d];
       rest = rest / extents[d];
@@ -83,8 +82,8 @@ Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector
     const loop::VType numbers{type, static_cast<int>(kUnit)};
     const Expr place = task * (kUnit * scalar_bytes(o.scalar));
     const auto lay = [&](Expr count) {
-      const Expr x = b.load(source, numbers, at * scalar_bytes(type),
-                            !count.exists() ? align : static_cast<int>(scalar_bytes(type)), count);
+      const Expr x =
+          b.load(source, numbers, at * scalar_bytes(type), !count.exists() ? align : scalar_bytes(type), count);
       b.store(to, cast(x, o.scalar), place, 16);
     };
     if (o.padded == o.width) return lay({});
@@ -94,9 +93,9 @@ Step write_laid(const graph::Plan& plan, const LaidOperand& o, const std::vector
         0 < left, [&] { lay(whole ? Expr{} : min(left, b.i64(kUnit))); },
         [&] { b.store(to, b.real(0, {o.scalar, static_cast<int>(kUnit)}), place, 16); });
   });
-  const double numbers = static_cast<double>(o.elements);
+  const double numbers = o.elements;
   return draft.finish(fmt::format("prepare {} {} of {} as {}", what, o.elements, o.padded, scalar_name(o.scalar)), 0,
-                      numbers * static_cast<double>(scalar_bytes(type) + scalar_bytes(o.scalar)));
+                      numbers * (scalar_bytes(type) + scalar_bytes(o.scalar)));
 }
 
 Step write_reciprocals(const graph::Plan& plan, Access from, const std::vector<int64_t>& extents, int scratch,
@@ -121,8 +120,7 @@ Step write_reciprocals(const graph::Plan& plan, Access from, const std::vector<i
     const Expr x = b.load(source, one, place * 4, 4);
     b.store(to, 1 / x, task * 4, 4);
   });
-  return draft.finish(fmt::format("prepare attend gradient {} reciprocals", count), static_cast<double>(count),
-                      static_cast<double>(8 * count));
+  return draft.finish(fmt::format("prepare attend gradient {} reciprocals", count), count, 8 * count);
 }
 
 }  // namespace lumen::synth

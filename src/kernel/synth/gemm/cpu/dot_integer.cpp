@@ -67,7 +67,7 @@ class IntegerKernel {
   std::vector<Chain> chains_of(const LaneOrder& order) const;
   Expr integer_dots(const std::vector<Expr>& q, const std::vector<Expr>& x);
   Expr sum(int i, int j) { return b_.load(sums_[at(i, j)], {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
-  size_t at(int i, int j) const { return static_cast<size_t>(i * t_.width + j); }
+  size_t at(int i, int j) const { return i * t_.width + j; }
   const DotProblem& p_;
   const RowsPlan& t_;
   const IntegerDot& d_;
@@ -89,7 +89,7 @@ std::vector<Chain> IntegerKernel::chains_of(const LaneOrder& order) const {
   for (size_t v = 0; v < order.vectors.size(); ++v) {
     std::vector<int> group;
     for (int lane = 0; lane < d_.row.lanes; ++lane) {
-      const int64_t element = order.vectors[v][static_cast<size_t>(lane * d_.row.k)];
+      const int64_t element = order.vectors[v][lane * d_.row.k];
       group.push_back(element < 0 ? 0 : static_cast<int>(element / layout_.fine));
     }
     if (chains.empty() || chains.back().group != group) chains.push_back({{}, group});
@@ -139,7 +139,7 @@ Expr IntegerKernel::integer_dots(const std::vector<Expr>& q, const std::vector<E
 void IntegerKernel::add_corrections(int i, int j, Expr c, Expr x) {
   const int groups = b_.type(c).lanes, lanes = d_.row.lanes;
   for (int first = 0; first < groups; first += lanes) {
-    std::vector<int> mask(static_cast<size_t>(lanes), -1);
+    std::vector<int> mask(lanes, -1);
     std::iota(mask.begin(), mask.begin() + std::min(lanes, groups - first), first);
     const auto part = [&](Expr v) { return groups == 1 ? b_.insert(w_.zero(lanes), v, 0) : b_.shuffle({v}, mask); };
     b_.store(sums_[at(i, j)], fma(part(c), part(x), sum(i, j)), w_.i64(0), 4);
@@ -148,49 +148,47 @@ void IntegerKernel::add_corrections(int i, int j, Expr c, Expr x) {
 
 void IntegerKernel::write_unit(const LaneOrder& order, Expr blocks, Expr code, Expr group) {
   const int64_t block = p_.loads[1].format->block;
-  const int groups = static_cast<int>((order.elements + layout_.fine - 1) / layout_.fine);
+  const int groups = (order.elements + layout_.fine - 1) / layout_.fine;
   const int width = t_.width;
   const VType numbers{Scalar::f32, groups};
   std::vector<Expr> scale, correction;
   for (int j = 0; j < width; ++j) {
-    Unpack& cursor = *cursors_[static_cast<size_t>(j)];
-    cursor.enter_block(first_blocks_[static_cast<size_t>(j)] + blocks, order.elements / block);
+    Unpack& cursor = *cursors_[j];
+    cursor.enter_block(first_blocks_[j] + blocks, order.elements / block);
     scale.push_back(lanes_by_group(b_, cursor, d_.form.scale, layout_.fine, order.elements));
     if (!corrects_) continue;
     Expr c = d_.form.offset ? lanes_by_group(b_, cursor, *d_.form.offset, layout_.fine, order.elements) : Expr{};
     if (d_.bias != 0) {
-      const Expr bias = b_.real(static_cast<double>(d_.bias), numbers);
+      const Expr bias = b_.real(d_.bias, numbers);
       c = !c.exists() ? scale.back() * bias : fma(scale.back(), bias, c);
     }
     correction.push_back(c);
   }
   std::vector<Expr> scales;  // of the products, by i and j
   for (int i = 0; i < t_.height; ++i) {
-    const Expr row = x_rows_[static_cast<size_t>(i)];
+    const Expr row = x_rows_[i];
     const Expr place = (row * layout_.groups() + group) * 4;
     const Expr x_scale = b_.load(scales_, numbers, place, 4);
     const Expr x_sum = corrects_ ? b_.load(totals_, numbers, place, 4) : Expr{};
     for (int j = 0; j < width; ++j) {
-      scales.push_back(scale[static_cast<size_t>(j)] * x_scale);
-      if (corrects_) add_corrections(i, j, correction[static_cast<size_t>(j)], x_sum);
+      scales.push_back(scale[j] * x_scale);
+      if (corrects_) add_corrections(i, j, correction[j], x_sum);
     }
   }
   const int lanes = layout_.lanes;
   for (const Chain& chain : chains_of(order)) {
-    std::vector<std::vector<Expr>> q(static_cast<size_t>(width)), x(static_cast<size_t>(t_.height));
+    std::vector<std::vector<Expr>> q(width), x(t_.height);
     for (int j = 0; j < width; ++j)
-      for (const size_t v : chain.vectors)
-        q[static_cast<size_t>(j)].push_back(
-            integer_codes(b_, *cursors_[static_cast<size_t>(j)], d_, m_, order.vectors[v]));
+      for (const size_t v : chain.vectors) q[j].push_back(integer_codes(b_, *cursors_[j], d_, m_, order.vectors[v]));
     for (int i = 0; i < t_.height; ++i)
       for (const size_t v : chain.vectors) {
-        const Expr row = x_rows_[static_cast<size_t>(i)] * layout_.codes();
+        const Expr row = x_rows_[i] * layout_.codes();
         const Expr from = row + code + static_cast<int64_t>(v) * lanes;
-        x[static_cast<size_t>(i)].push_back(b_.load(codes_, {Scalar::i8, lanes}, from));
+        x[i].push_back(b_.load(codes_, {Scalar::i8, lanes}, from));
       }
     for (int i = 0; i < t_.height; ++i)
       for (int j = 0; j < width; ++j) {
-        const Expr dot = cast(integer_dots(q[static_cast<size_t>(j)], x[static_cast<size_t>(i)]), Scalar::f32);
+        const Expr dot = cast(integer_dots(q[j], x[i]), Scalar::f32);
         const Expr all = scales[at(i, j)];
         const Expr scaled = groups == 1 ? b_.splat(all, d_.row.lanes) : b_.shuffle({all}, chain.group);
         b_.store(sums_[at(i, j)], fma(dot, scaled, sum(i, j)), w_.i64(0), 4);
@@ -243,7 +241,7 @@ void IntegerKernel::write_group(Expr n) {
     results.push_back(v);
   }
   const auto finish = [&] {
-    for (int i = 0; i < t_.height; ++i) w_.finish_vector(results[static_cast<size_t>(i)], w_.i64(i), n, count);
+    for (int i = 0; i < t_.height; ++i) w_.finish_vector(results[i], w_.i64(i), n, count);
   };
   if (waves)
     once_per_wave(w_, wave_, finish);
@@ -271,7 +269,7 @@ void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const Row
   layout.rows = p.rows_of_a();
   layout.columns = p.k.extent;
   layout.fine = d.fine;
-  layout.lanes = static_cast<int>(d.step());
+  layout.lanes = d.step();
   layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, d.row.k, d.fine, most_groups(p, d, m));
   const ActivationScratch s = declare_activations(layout, out);
   out.steps.push_back(write_quantize(g, p, layout, s, m));

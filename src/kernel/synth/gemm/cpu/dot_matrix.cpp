@@ -157,7 +157,7 @@ void MatrixKernel::write_tile(const Tile& tile) {
   std::vector<loop::BufferId> sums;
   for (int i = 0; i < tile.height; ++i)
     for (int j = 0; j < tile.vectors; ++j) {
-      sums.push_back(accumulators_[static_cast<size_t>(i * tile.vectors + j)]);
+      sums.push_back(accumulators_[i * tile.vectors + j]);
       b_.store(sums.back(), b_.load(sums_, sum_type(), place(i, j), 4), w_.i64(0), 4);
     }
   if (t_.integers)
@@ -166,8 +166,7 @@ void MatrixKernel::write_tile(const Tile& tile) {
     sum_16bit_floats(tile, sums);
   for (int i = 0; i < tile.height; ++i)
     for (int j = 0; j < tile.vectors; ++j)
-      b_.store(sums_, b_.load(sums[static_cast<size_t>(i * tile.vectors + j)], sum_type(), w_.i64(0), 4), place(i, j),
-               4);
+      b_.store(sums_, b_.load(sums[i * tile.vectors + j], sum_type(), w_.i64(0), 4), place(i, j), 4);
 }
 
 // sum += the products of one word of every row.
@@ -188,9 +187,9 @@ Expr MatrixKernel::dot_accumulate(Expr weight, Expr x, Expr sum) {
 Expr MatrixKernel::x_word(const Tile& tile, int i, Expr k, int64_t quad) {
   const Expr at =
       tile.row * left_.row_bytes + (tile.k0 + k) * t_.element_bytes() + (i * left_.row_bytes + quad * t_.word_bytes());
-  const Expr word = b_.load(x_codes_, {t_.row.b, t_.row.k}, at, static_cast<int>(t_.word_bytes()));
+  const Expr word = b_.load(x_codes_, {t_.row.b, t_.row.k}, at, t_.word_bytes());
   std::vector<int> mask;
-  for (int64_t lane = 0; lane < t_.step(); ++lane) mask.push_back(static_cast<int>(lane % t_.row.k));
+  for (int64_t lane = 0; lane < t_.step(); ++lane) mask.push_back(lane % t_.row.k);
   return b_.shuffle({word}, mask);
 }
 
@@ -207,14 +206,13 @@ void MatrixKernel::multiply(const Tile& tile, Expr k, int64_t quads, std::vector
   for (int64_t quad = 0; quad < quads; ++quad) {
     std::vector<Expr> weights;
     for (int j = 0; j < tile.vectors; ++j)
-      weights.push_back(b_.load(panel_->codes(), codes,
-                                panel + (quad * panel_->quad_bytes() + j * panel_->vector_bytes()),
-                                static_cast<int>(bytes)));
+      weights.push_back(
+          b_.load(panel_->codes(), codes, panel + (quad * panel_->quad_bytes() + j * panel_->vector_bytes()), bytes));
     for (int i = 0; i < tile.height; ++i) {
       const Expr x = x_word(tile, i, k, quad);
       for (int j = 0; j < tile.vectors; ++j) {
-        Expr& sum = sums[static_cast<size_t>(i * tile.vectors + j)];
-        sum = dot_accumulate(weights[static_cast<size_t>(j)], x, sum);
+        Expr& sum = sums[i * tile.vectors + j];
+        sum = dot_accumulate(weights[j], x, sum);
       }
     }
   }
@@ -234,7 +232,7 @@ void MatrixKernel::sum_groups(const Tile& tile, std::vector<loop::BufferId>& sum
       for (int i = 0; i < tile.height; ++i) {
         const Expr start = !t_.starts ? b_.integer(0, integers)
                                       : x_number(x_starts_, tile, i, left_.starts, x_first + group, t_.row.acc);
-        totals.insert(totals.end(), static_cast<size_t>(tile.vectors), start);
+        totals.insert(totals.end(), tile.vectors, start);
       }
       const Expr at = k + group * t_.group;
       if (quads <= 2 * kStraightQuads) {
@@ -257,7 +255,7 @@ void MatrixKernel::sum_groups(const Tile& tile, std::vector<loop::BufferId>& sum
         const Expr scale = b_.load(panel_->scales(), sum_type(), place, 4);
         const Expr offset = t_.offsets ? b_.load(panel_->offsets(), sum_type(), place, 4) : Expr{};
         for (int i = 0; i < tile.height; ++i) {
-          const auto s = static_cast<size_t>(i * tile.vectors + j);
+          const size_t s = i * tile.vectors + j;
           const Expr total = cast(totals[s], Scalar::f32);
           parts[s] = !parts[s].exists() ? total * scale : fma(total, scale, parts[s]);
           if (t_.offsets)
@@ -269,7 +267,7 @@ void MatrixKernel::sum_groups(const Tile& tile, std::vector<loop::BufferId>& sum
     for (int i = 0; i < tile.height; ++i) {
       const Expr scale = x_number(x_scales_, tile, i, left_.scales, number, Scalar::f32);
       for (int j = 0; j < tile.vectors; ++j) {
-        const auto s = static_cast<size_t>(i * tile.vectors + j);
+        const size_t s = i * tile.vectors + j;
         const Expr sum = b_.load(sums[s], sum_type(), w_.i64(0), 4);
         b_.store(sums[s], fma(parts[s], scale, sum), w_.i64(0), 4);
       }
@@ -294,7 +292,7 @@ void MatrixKernel::write_units(const Tile& tile) {
   std::vector<loop::BufferId> sums;
   for (int i = 0; i < count; ++i) sums.push_back(b_.alloc(unit_bytes()));
   auto place = [&](int i) { return tile.sums + (i / tile.vectors * units_row() + i % tile.vectors * unit_bytes()); };
-  auto at = [&](int i) { return sums[static_cast<size_t>(i)]; };
+  auto at = [&](int i) { return sums[i]; };
   if (!t_.integers) {
     for (int i = 0; i < count; ++i) b_.store(at(i), b_.load(sums_, type, place(i), 64), w_.i64(0), 64);
     b_.loop(LoopKind::serial, w_.i64(0), tile.count, t_.tile->k, [&](Expr k) { multiply_units(tile, k, units, sums); });
@@ -324,9 +322,9 @@ void MatrixKernel::multiply_units(const Tile& tile, Expr k, int units, const std
   for (int j = 0; j < tile.vectors; ++j) {
     const Expr right = b_.load(panel_->codes(), codes, panel + j * panel_->vector_bytes(), 64);
     for (int i = 0; i < units; ++i) {
-      const loop::BufferId s = sums[static_cast<size_t>(i * tile.vectors + j)];
+      const loop::BufferId s = sums[i * tile.vectors + j];
       const Expr before = b_.load(s, sum, w_.i64(0), 64);
-      b_.store(s, b_.inst(row.row, sum, {before, left[static_cast<size_t>(i)], right}), w_.i64(0), 64);
+      b_.store(s, b_.inst(row.row, sum, {before, left[i], right}), w_.i64(0), 64);
     }
   }
 }
@@ -350,7 +348,7 @@ void MatrixKernel::scale_units(const Tile& tile, Expr k, int units) {
         const Expr from = inside + (u * tile.vectors + j) * unit_bytes();
         const Expr to = tile.sums + inside + (u * units_row() + j * unit_bytes());
         const Expr total = cast(b_.load(integer_units_, integers, from, 64), Scalar::f32);
-        const Expr both = weight[static_cast<size_t>(j)] * scale;
+        const Expr both = weight[j] * scale;
         b_.store(sums_, fma(total, both, b_.load(sums_, sum_type(), to, 64)), to, 64);
       }
     });

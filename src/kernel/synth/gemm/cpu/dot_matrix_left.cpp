@@ -57,7 +57,7 @@ class LeftWriter {
         for (int i = 0; i < lanes_; ++i) {
           auto store = [&] {
             row_ = row + i;
-            store_codes(k0, rows[static_cast<size_t>(i)]);
+            store_codes(k0, rows[i]);
           };
           if (ragged)
             b_.branch(i < columns, store);
@@ -137,7 +137,7 @@ class LeftWriter {
     const Expr groups_first = number * (t_.scale_group / t_.group);
     Expr total;
     for (int64_t i = 0; i < t_.scale_group / lanes_; ++i) {
-      const Expr rounded = rint(parts[static_cast<size_t>(i)] * b_.splat(inverse, lanes_));
+      const Expr rounded = rint(parts[i] * b_.splat(inverse, lanes_));
       const Expr code = cast(rounded, Scalar::i32);
       store_codes(k0 + i * lanes_, code);
       total = !total.exists() ? code : total + code;

@@ -60,8 +60,7 @@ void MatrixPanel::unpack_row(Expr i, Expr row, Expr column, Expr k0, Expr count)
     b_.loop(LoopKind::serial, w_.i64(0), count, t_.step(), [&](Expr k) {
       const Expr at = k0 + k;
       const Expr exist = p_.k.extent == t_.padded_k ? Expr{} : p_.k.extent - at;
-      const Expr v =
-          b_.load(w_.buffer(1), type, (element + at) * t_.element_bytes(), static_cast<int>(t_.element_bytes()), exist);
+      const Expr v = b_.load(w_.buffer(1), type, (element + at) * t_.element_bytes(), t_.element_bytes(), exist);
       b_.store(rows_, v, (i * (row_bytes(t_) / t_.element_bytes()) + k) * t_.element_bytes());
     });
     return;
@@ -93,11 +92,11 @@ void MatrixPanel::unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t co
   const VType type{t_.row.a, static_cast<int>(chunk)};
   for (int64_t position = 0; position < padded; position += chunk) {
     Expr v;
-    const int here = static_cast<int>(std::clamp<int64_t>(count - position, 0, chunk));
+    const int here = std::clamp<int64_t>(count - position, 0, chunk);
     if (here == 0) {
       v = is_float(type.scalar) ? b_.real(0, type) : b_.integer(0, type);
     } else if (t_.integers) {
-      std::vector<int64_t> elements(static_cast<size_t>(chunk), -1);
+      std::vector<int64_t> elements(chunk, -1);
       std::iota(elements.begin(), elements.begin() + here, position);
       v = integer_codes(b_, *cursor_, *t_.integers, m_, std::move(elements));
     } else if (by_pairs) {
@@ -106,8 +105,8 @@ void MatrixPanel::unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t co
     } else {
       v = cast(cursor_->values(position, here), t_.row.a);
       if (here < chunk) {
-        std::vector<int> mask(static_cast<size_t>(chunk), -1);
-        for (int lane = 0; lane < here; ++lane) mask[static_cast<size_t>(lane)] = lane;
+        std::vector<int> mask(chunk, -1);
+        for (int lane = 0; lane < here; ++lane) mask[lane] = lane;
         v = here == 1 ? b_.insert(b_.real(0, type), v, 0) : b_.shuffle({v}, mask);
       }
     }
@@ -126,7 +125,7 @@ void MatrixPanel::unpack_run(Expr i, Expr column, Expr block, Expr k, int64_t co
     Expr offset = b_.real(0, one);
     if (exists) {  // the bias of the codes belongs to it
       offset = cursor_->expression(*d.form.offset, position, 1, false);
-      if (d.bias != 0) offset = fma(scale, b_.real(static_cast<double>(d.bias), one), offset);
+      if (d.bias != 0) offset = fma(scale, b_.real(d.bias, one), offset);
     }
     b_.store(offsets_, offset, at, 4);
   }
@@ -155,8 +154,7 @@ void MatrixPanel::pair_rows(Expr n, Expr to, Expr k0, Expr count) {
         row = min(at, w_.i64(p_.k.extent - 1));
       }
       const Expr element = w_.base(1) + n + row * p_.k.strides[1];
-      rows.push_back(
-          b_.load(w_.buffer(1), type, element * t_.element_bytes(), static_cast<int>(t_.element_bytes()), exist));
+      rows.push_back(b_.load(w_.buffer(1), type, element * t_.element_bytes(), t_.element_bytes(), exist));
     }
     const Expr quad = k / 2;
     b_.store(codes_, b_.shuffle(rows, alternate), to + quad * quad_bytes(), 4);
@@ -165,7 +163,7 @@ void MatrixPanel::pair_rows(Expr n, Expr to, Expr k0, Expr count) {
 
 // `lanes` private rows of words become words of `lanes` rows.
 void MatrixPanel::transpose_rows(Expr to, Expr count) {
-  const int word = static_cast<int>(t_.word_bytes());
+  const int word = t_.word_bytes();
   LUMEN_CHECK(word == 2 || word == 4, "words of {} bytes", word);
   const VType words{word == 2 ? Scalar::u16 : Scalar::u32, t_.lanes()};
   const Expr bytes = count * t_.element_bytes();
@@ -174,7 +172,7 @@ void MatrixPanel::transpose_rows(Expr to, Expr count) {
     for (int i = 0; i < t_.lanes(); ++i) rows.push_back(b_.load(rows_, words, at + i * row_bytes(t_), word));
     rows = transposed(b_, std::move(rows));
     const Expr out = to + at / word * quad_bytes();
-    for (int i = 0; i < t_.lanes(); ++i) b_.store(codes_, rows[static_cast<size_t>(i)], out + i * quad_bytes(), word);
+    for (int i = 0; i < t_.lanes(); ++i) b_.store(codes_, rows[i], out + i * quad_bytes(), word);
   });
 }
 

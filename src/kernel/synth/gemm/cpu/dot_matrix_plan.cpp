@@ -41,11 +41,11 @@ class MatrixChooser {
         if (!fits_registers(height, vectors) && height * vectors > grain) continue;
         t_.vectors = vectors;
         t_.n_tiles = ceil_div(all, vectors);
-        t_.last_vectors = static_cast<int>(all - (t_.n_tiles - 1) * vectors);
+        t_.last_vectors = all - (t_.n_tiles - 1) * vectors;
         t_.m_tiles = ceil_div(rows, height);
-        t_.height = static_cast<int>(ceil_div(rows / grain, t_.m_tiles)) * grain;
+        t_.height = ceil_div(rows / grain, t_.m_tiles) * grain;
         t_.m_tiles = ceil_div(rows, t_.height);
-        t_.last_height = static_cast<int>(rows - (t_.m_tiles - 1) * t_.height);
+        t_.last_height = rows - (t_.m_tiles - 1) * t_.height;
         stage();
         cut();
       }
@@ -79,39 +79,36 @@ class MatrixChooser {
     if (t_.tile) {
       const double tiles = height / t_.tile->rows;
       const double step = std::max(tiles * vectors, (tiles + vectors) * 0.75) * m_.tile_cycles;  // products, loads
-      double cycles = step * static_cast<double>(t_.padded_k / t_.tile->k) +
-                      static_cast<double>(t_.stages) * tiles * vectors * 3 * m_.tile_cycles;
-      if (t_.integers) cycles += sums * 3 * static_cast<double>(t_.padded_k / t_.scale_group);
+      double cycles = step * (t_.padded_k / t_.tile->k) + t_.stages * tiles * vectors * 3 * m_.tile_cycles;
+      if (t_.integers) cycles += sums * 3 * (t_.padded_k / t_.scale_group);
       return cycles;
     }
     const double chain = t_.row.accumulates ? 1 : t_.row.pairs.empty() ? 1.5 : 2.5;
     const double quad = std::max({sums * chain * m_.fma_cycles, (height * 0.75 + vectors) * m_.load_cycles, 4.0});
-    double cycles = quad * static_cast<double>(t_.padded_k / t_.row.k);
+    double cycles = quad * (t_.padded_k / t_.row.k);
     if (t_.integers) {
       const double per_group = sums * (t_.offsets ? 2.0 : 1.0) * m_.fma_cycles + 1.5;
-      cycles += per_group * static_cast<double>(t_.padded_k / t_.group);
-      cycles += sums * m_.fma_cycles * static_cast<double>(t_.padded_k / t_.scale_group);
+      cycles += per_group * (t_.padded_k / t_.group);
+      cycles += sums * m_.fma_cycles * (t_.padded_k / t_.scale_group);
     }
-    return cycles + static_cast<double>(t_.stages) * (kTileCycles + 4 * sums);
+    return cycles + t_.stages * (kTileCycles + 4 * sums);
   }
 
   double cost() const {
     auto column = [&](int vectors) {
-      return static_cast<double>(t_.m_tiles - 1) * tile_cycles(t_.height, vectors) +
-             tile_cycles(t_.last_height, vectors);
+      return (t_.m_tiles - 1) * tile_cycles(t_.height, vectors) + tile_cycles(t_.last_height, vectors);
     };
-    double cycles = static_cast<double>(t_.n_tiles - 1) * column(t_.vectors) + column(t_.last_vectors);
-    const double n = static_cast<double>(p_.n.extent), k = static_cast<double>(p_.k.extent);
+    double cycles = (t_.n_tiles - 1) * column(t_.vectors) + column(t_.last_vectors);
+    const double n = p_.n.extent, k = p_.k.extent;
     double fill = k * (t_.integers                                 ? kElementCycles
                        : p_.loads[1].kind == DotLoad::Kind::packed ? kFloatCycles
                                                                    : kCopyCycles);
-    if (t_.integers) fill += k / static_cast<double>(t_.group) * kScalarCycles * (t_.offsets ? 2 : 1);
-    cycles += fill * n * static_cast<double>(t_.m_tasks);
+    if (t_.integers) fill += k / t_.group * kScalarCycles * (t_.offsets ? 2 : 1);
+    cycles += fill * n * t_.m_tasks;
     // Rows of a come from beyond the second-level cache once for every column of tasks.
-    cycles += static_cast<double>(p_.m.extent * t_.n_tasks) * k * static_cast<double>(t_.element_bytes()) / 16;
-    const auto tasks = static_cast<double>(t_.tasks(p_));
-    cycles =
-        cycles * static_cast<double>(p_.outer_extent()) + kTaskCycles / static_cast<double>(m_.task_divisor) * tasks;
+    cycles += p_.m.extent * t_.n_tasks * k * t_.element_bytes() / 16;
+    const double tasks = t_.tasks(p_);
+    cycles = cycles * p_.outer_extent() + kTaskCycles / m_.task_divisor * tasks;
     return cycles * balance(m_, cycles, tasks);
   }
 
@@ -142,7 +139,7 @@ class MatrixChooser {
 
 // The matrix unit's instruction as the panel sees it: words of neighbours along K for each of its columns.
 machine::DotRow as_dot(const machine::TileRow& t) {
-  const int word = static_cast<int>(4 / scalar_bytes(t.a));
+  const int word = 4 / scalar_bytes(t.a);
   return {t.row, t.b, t.a, t.acc, word, t.columns, true, "", false, t.a == Scalar::i8 ? 128 : 0};
 }
 

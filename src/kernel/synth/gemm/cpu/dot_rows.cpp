@@ -44,7 +44,7 @@ class RowsKernel {
   void write_group(Expr n);
   void sum_memory(const std::vector<Expr>& rows);
   void sum_packed(const std::vector<Expr>& rows);
-  size_t slot(int i, int j, int chain) const { return static_cast<size_t>((i * t_.width + j) * t_.chains + chain); }
+  size_t slot(int i, int j, int chain) const { return (i * t_.width + j) * t_.chains + chain; }
   Expr read(loop::BufferId sum) { return b_.load(sum, {Scalar::f32, t_.lanes}, w_.i64(0), 4); }
   Expr sum(int i, int j);  // over the chains
   void find_scale(const Format& f);
@@ -120,12 +120,12 @@ Expr RowsKernel::sum(int i, int j) {
 
 void RowsKernel::products(const std::vector<loop::BufferId>* to, int64_t vector, Expr k, const std::vector<Expr>& right,
                           Expr count) {
-  const int chain = static_cast<int>(vector % t_.chains);
+  const int chain = vector % t_.chains;
   for (int i = 0; i < t_.height; ++i) {
     const Expr at = w_.base(0) + (k + i * p_.m.strides[0]);
     const Expr left = w_.read_f32(0, at, 1, b_.type(right[0]).lanes, count);
     for (int j = 0; j < t_.width; ++j) {
-      const loop::BufferId sum = to ? (*to)[static_cast<size_t>(i * t_.width + j)] : sums_[slot(i, j, chain)];
+      const loop::BufferId sum = to ? (*to)[i * t_.width + j] : sums_[slot(i, j, chain)];
       b_.store(sum, fma(left, right[j], read(sum)), w_.i64(0), 4);
     }
   }
@@ -155,13 +155,13 @@ void RowsKernel::sum_memory(const std::vector<Expr>& rows) {
 void RowsKernel::sum_run(std::vector<std::unique_ptr<Unpack>>& cursors, Expr k, int64_t first, int64_t count,
                          const RoutineExpr* value, const std::vector<loop::BufferId>* to) {
   for (int64_t position = first; position < first + count; position += t_.lanes) {
-    const int lanes = static_cast<int>(std::min<int64_t>(t_.lanes, first + count - position));
+    const int lanes = std::min<int64_t>(t_.lanes, first + count - position);
     std::vector<Expr> right;
     for (auto& cursor : cursors) {
       Expr v = value ? cursor->expression(*value, position, lanes, true) : cursor->values(position, lanes);
       if (lanes < t_.lanes) {  // the rest of the vector is zero
-        std::vector<int> mask(static_cast<size_t>(t_.lanes), -1);
-        for (int lane = 0; lane < lanes; ++lane) mask[static_cast<size_t>(lane)] = lane;
+        std::vector<int> mask(t_.lanes, -1);
+        for (int lane = 0; lane < lanes; ++lane) mask[lane] = lane;
         v = lanes == 1 ? b_.insert(w_.zero(t_.lanes), v, 0) : b_.shuffle({v}, mask);
       }
       right.push_back(v);
@@ -193,9 +193,8 @@ void RowsKernel::sum_packed(const std::vector<Expr>& rows) {
       sum_run(cursors, k, position, group, &form_->value, &partial_);
       for (int i = 0; i < t_.height; ++i)
         for (int j = 0; j < t_.width; ++j) {
-          const Expr scale =
-              b_.splat(cursors[static_cast<size_t>(j)]->expression(*form_->scale, position, 1, false), t_.lanes);
-          const Expr part = read(partial_[static_cast<size_t>(i * t_.width + j)]);
+          const Expr scale = b_.splat(cursors[j]->expression(*form_->scale, position, 1, false), t_.lanes);
+          const Expr part = read(partial_[i * t_.width + j]);
           const loop::BufferId to = sums_[slot(i, j, 0)];
           b_.store(to, fma(part, scale, read(to)), w_.i64(0), 4);
         }
@@ -228,13 +227,13 @@ void RowsKernel::write_group(Expr n) {
     for (int j = 0; j < t_.width; ++j) {
       Expr total = b_.fold(ScalarOp::add_, sum(i, j));
       if (wave_.lane.exists()) total = b_.fold_wave(ScalarOp::add_, total, m_.wave);
-      if (!row_scales_.empty()) total = total * row_scales_[static_cast<size_t>(j)];
+      if (!row_scales_.empty()) total = total * row_scales_[j];
       v = t_.width == 1 ? total : b_.insert(v, total, j);
     }
     results.push_back(v);
   }
   const auto finish = [&] {
-    for (int i = 0; i < t_.height; ++i) w_.finish_vector(results[static_cast<size_t>(i)], w_.i64(i), n, count);
+    for (int i = 0; i < t_.height; ++i) w_.finish_vector(results[i], w_.i64(i), n, count);
   };
   if (!wave_.lane.exists()) return finish();
   once_per_wave(w_, wave_, finish);

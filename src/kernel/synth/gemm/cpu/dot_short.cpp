@@ -45,10 +45,8 @@ struct ShortLayout {
   int64_t rows = 1, fine = 0;  // elements over which the scale is constant; 0: the row
   int lanes = 64;              // codes of a vector
   bool whole_words = false;
-  int64_t stride() const {
-    return order.units * unit_codes() + static_cast<int64_t>(order.rest.vectors.size()) * lanes;
-  }
-  int64_t unit_codes() const { return static_cast<int64_t>(order.unit.vectors.size()) * lanes; }
+  int64_t stride() const { return order.units * unit_codes() + order.rest.vectors.size() * lanes; }
+  int64_t unit_codes() const { return order.unit.vectors.size() * lanes; }
   std::vector<int> lanes_of_half(int half) const;
 };
 
@@ -96,10 +94,10 @@ class RoundKernel {
     for (const std::vector<int64_t>& vector : order.vectors)
       for (int half = 0; half < 2; ++half) {
         const std::vector<int> from_lanes = layout_.lanes_of_half(half);
-        for (size_t first = 0; first < from_lanes.size(); first += static_cast<size_t>(lanes_)) {
+        for (size_t first = 0; first < from_lanes.size(); first += lanes_) {
           std::vector<int64_t> places, exist;
-          for (size_t i = first; i < first + static_cast<size_t>(lanes_); ++i) {
-            const int64_t element = vector[static_cast<size_t>(from_lanes[i])];
+          for (size_t i = first; i < first + lanes_; ++i) {
+            const int64_t element = vector[from_lanes[i]];
             places.push_back(std::max<int64_t>(element, 0) * 4);
             exist.push_back(element >= 0 ? 1 : 0);
           }
@@ -109,7 +107,7 @@ class RoundKernel {
             const Expr inside = b_.lanes_integer(exist, Scalar::i32) != 0;
             x = select(inside, x, w_.zero(lanes_));
           }
-          b_.store(out_, cast(x, to_), (to + written) * scalar_bytes(to_), static_cast<int>(scalar_bytes(to_)));
+          b_.store(out_, cast(x, to_), (to + written) * scalar_bytes(to_), scalar_bytes(to_));
           written += lanes_;
         }
       }
@@ -155,7 +153,7 @@ class ShortKernel {
   Expr as_words(Expr low, Expr high, int half);
   Expr words_of(const std::vector<uint16_t>& table, Expr codes, int half, const std::vector<int64_t>& keep);
   std::vector<int> groups_of(const std::vector<int64_t>& vector, int half) const;
-  loop::BufferId sum_at(int i, int chain) const { return sums_[static_cast<size_t>(i * t_.chains + chain)]; }
+  loop::BufferId sum_at(int i, int chain) const { return sums_[i * t_.chains + chain]; }
   Expr read(loop::BufferId sum) { return b_.load(sum, {Scalar::f32, d_.row.lanes}, w_.i64(0), 4); }
 
   const DotProblem& p_;
@@ -207,7 +205,7 @@ Expr ShortKernel::words_of(const std::vector<uint16_t>& table, Expr codes, int h
   std::vector<int64_t> entries, mask;
   for (size_t i = 0; i < static_cast<size_t>(lanes); ++i) entries.push_back(table[i % table.size()]);
   Expr found = b_.inst(lookup_of_words(lanes), words, {b_.lanes_integer(entries, Scalar::u16), index});
-  for (const int lane : layout_.lanes_of_half(half)) mask.push_back(keep[static_cast<size_t>(lane)] == 0 ? 0 : 0xffff);
+  for (const int lane : layout_.lanes_of_half(half)) mask.push_back(keep[lane] == 0 ? 0 : 0xffff);
   if (std::count(mask.begin(), mask.end(), 0) > 0) found = found & b_.lanes_integer(mask, Scalar::u16);
   return bitcast(found, d_.row.a);
 }
@@ -245,8 +243,8 @@ std::vector<Expr> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> elem
 std::vector<int> ShortKernel::groups_of(const std::vector<int64_t>& vector, int half) const {
   std::vector<int> groups;
   const std::vector<int> lanes = layout_.lanes_of_half(half);
-  for (size_t lane = 0; lane < lanes.size(); lane += static_cast<size_t>(d_.row.k))
-    groups.push_back(static_cast<int>(std::max<int64_t>(vector[static_cast<size_t>(lanes[lane])], 0) / layout_.fine));
+  for (size_t lane = 0; lane < lanes.size(); lane += d_.row.k)
+    groups.push_back(std::max<int64_t>(vector[lanes[lane]], 0) / layout_.fine);
   return groups;
 }
 
@@ -255,8 +253,7 @@ void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Expr x) {
   const int64_t half_lanes = layout_.lanes / 2;
   const auto activations = [&](int i, size_t v, int half) {
     const Expr at = x + (i * layout_.stride() + (static_cast<int64_t>(v) * 2 + half) * half_lanes);
-    return b_.load(x_, {d_.row.b, static_cast<int>(half_lanes)}, at * scalar_bytes(d_.row.b),
-                   static_cast<int>(scalar_bytes(d_.row.b)));
+    return b_.load(x_, {d_.row.b, static_cast<int>(half_lanes)}, at * scalar_bytes(d_.row.b), scalar_bytes(d_.row.b));
   };
   Expr scales;
   if (!d_.whole_rows) scales = lanes_by_group(b_, cursor, *d_.form.scale, layout_.fine, order.elements);
@@ -266,8 +263,7 @@ void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Expr x) {
   const auto close = [&] {
     if (open.empty()) return;
     const Expr scale = b_.type(scales).lanes == 1 ? b_.splat(scales, d_.row.lanes) : b_.shuffle({scales}, group);
-    for (int i = 0; i < t_.height; ++i)
-      b_.store(sum_at(i, 0), fma(open[static_cast<size_t>(i)], scale, read(sum_at(i, 0))), w_.i64(0), 4);
+    for (int i = 0; i < t_.height; ++i) b_.store(sum_at(i, 0), fma(open[i], scale, read(sum_at(i, 0))), w_.i64(0), 4);
     open.clear();
   };
   for (size_t v = 0; v < order.vectors.size(); ++v) {
@@ -277,18 +273,18 @@ void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Expr x) {
         if (const std::vector<int> here = groups_of(order.vectors[v], half); here != group || open.empty()) {
           close();
           group = here;
-          open.assign(static_cast<size_t>(t_.height), w_.zero(d_.row.lanes));
+          open.assign(t_.height, w_.zero(d_.row.lanes));
         }
       for (int i = 0; i < t_.height; ++i) {
         const Expr a = activations(i, v, half);
-        const loop::BufferId to = sum_at(i, static_cast<int>(v * 2 + static_cast<size_t>(half)) % t_.chains);
-        Expr total = d_.whole_rows ? read(to) : open[static_cast<size_t>(i)];
+        const loop::BufferId to = sum_at(i, static_cast<int>(v * 2 + half) % t_.chains);
+        Expr total = d_.whole_rows ? read(to) : open[i];
         for (size_t part = 0; part < d_.parts.size(); ++part)
-          total = b_.inst(d_.row.row, sums, {total, w[part * 2 + static_cast<size_t>(half)], a});
+          total = b_.inst(d_.row.row, sums, {total, w[part * 2 + half], a});
         if (d_.whole_rows)
           b_.store(to, total, w_.i64(0), 4);
         else
-          open[static_cast<size_t>(i)] = total;
+          open[i] = total;
       }
     }
   }
@@ -335,7 +331,7 @@ std::optional<std::vector<std::vector<uint16_t>>> short_parts(const std::vector<
     const double near = bf16_to_f32(high);
     const uint16_t low = std::isfinite(v) ? f32_to_bf16(static_cast<float>(v - near)) : uint16_t{0};
     if (std::isfinite(v) != std::isfinite(near)) return std::nullopt;
-    for (const double x : {near, static_cast<double>(bf16_to_f32(low))})
+    for (const double x : {near, double{bf16_to_f32(low)}})
       if (x != 0 && std::isfinite(x) && std::fabs(x) < 0x1p-126) return std::nullopt;  // dots take these for zero
     parts[0].push_back(high);
     parts[1].push_back(low);
@@ -360,10 +356,10 @@ std::optional<ShortDot> factor_short(const Format& f, const machine::Machine& m,
     const int words = row.lanes * row.k;
     if (row.a != Scalar::bf16 || row.b != Scalar::bf16 || row.acc != Scalar::f32 || !row.accumulates) continue;
     if (2 * words % kPiece != 0 || kPiece / 2 % row.k != 0) continue;
-    if (!looks_up_bytes(static_cast<int64_t>(codes->values.size()), 2 * words, m)) continue;
+    if (!looks_up_bytes(codes->values.size(), 2 * words, m)) continue;
     if (!d.whole_rows && d.form.group % row.k != 0) continue;
     d.row = row;
-    d.whole_words = static_cast<int64_t>(codes->values.size()) <= words && m.find_row(lookup_of_words(words)) &&
+    d.whole_words = std::ssize(codes->values) <= words && m.find_row(lookup_of_words(words)) &&
                     (d.whole_rows || d.form.group % (2 * row.k) == 0);
     return d;
   }
@@ -383,7 +379,7 @@ void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsP
   const int64_t group = d.whole_rows ? layout.lanes : std::gcd<int64_t>(d.form.group, layout.lanes);
   layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, run, group, kMostGroups);
   if (!d.whole_rows) layout.fine = std::gcd(d.form.group, layout.order.unit.elements);
-  const int scratch = static_cast<int>(out.scratch.size());
+  const int scratch = out.scratch.size();
   out.scratch.push_back(layout.rows * layout.stride() * scalar_bytes(d.row.b));
   const DotProblem only_a = p.only_a();
   out.steps.push_back(RoundKernel(g, only_a, layout, scratch, d.row.b, m.f32_lanes()).write());

@@ -446,7 +446,7 @@ void TileKernel::sum_products(const Stage& s, const Walk& a, const Walk& bw, int
     b_.loop(LoopKind::serial, w_.i64(0), whole, t_.unroll,
             [&](Expr k) { with_sums([&](std::vector<Expr>& sums) { at_k(k, t_.unroll, sums); }); });
     if (s.fixed >= 0) {
-      if (const int rest = static_cast<int>(s.fixed % t_.unroll); rest > 0)
+      if (const int rest = s.fixed % t_.unroll; rest > 0)
         with_sums([&](std::vector<Expr>& sums) { at_k(whole, rest, sums); });
     } else if (t_.unroll > 1) {
       b_.loop(LoopKind::serial, whole, s.count, 1,
@@ -473,7 +473,7 @@ void TileKernel::finish_private() {
 }  // namespace
 
 void write_tile_kernels(const graph::Graph& g, const DotProblem& p, const TilePlan& t, Synthesis& out) {
-  const int scratch = static_cast<int>(out.scratch.size());
+  const int scratch = out.scratch.size();
   if (t.a == Fetch::tiles) {
     out.scratch.push_back(tiles_of_a(p, t).bytes);
     out.steps.push_back(write_pack_step(g, p, t, scratch));

@@ -98,7 +98,7 @@ void BlockFill::copy(Expr lane, const Place& at, BufferId panel, Expr to) {
         continue;
       }
       b_.branch((beside ? k + further : k) < p_.k.extent, begin,
-                [&] { b_.store(panel, zero_unit(), here, static_cast<int>(BlockProduct::kUnit)); });
+                [&] { b_.store(panel, zero_unit(), here, BlockProduct::kUnit); });
     }
   };
   const int64_t rounds = (all + lanes - 1) / lanes;
@@ -127,12 +127,12 @@ std::vector<Expr> BlockFill::fetch(Expr lane, const Place& at, BufferId panel, E
       const Expr element =
           base_ + at.outer + (row_in_memory(piece.row) * index().strides[load()] + inside * p_.k.strides[load()]);
       const Expr count = ragged ? count_left(k, p_.k.extent, unit_) : Expr{};
-      const Expr x = w_.read(load(), element, p_.k.strides[load()], static_cast<int>(unit_), count);
+      const Expr x = w_.read(load(), element, p_.k.strides[load()], unit_, count);
       Expr y = b_.type(x).scalar == factor_ ? x : cast(x, factor_);
       if (ragged && !masked) {
         std::vector<int64_t> numbers;
         for (int64_t i = 0; i < unit_; ++i) numbers.push_back(i);
-        const Expr exists = b_.lanes_integer(numbers, Scalar::i64) < b_.splat(count, static_cast<int>(unit_));
+        const Expr exists = b_.lanes_integer(numbers, Scalar::i64) < b_.splat(count, unit_);
         y = select(exists, y, zero_unit());
       }
       out.push_back(y);
@@ -144,7 +144,7 @@ std::vector<Expr> BlockFill::fetch(Expr lane, const Place& at, BufferId panel, E
 // As many numbers of k as a unit holds, of as many rows, which lie beside each other in memory.
 void BlockFill::fetch_transposed(const Piece& piece, const Place& at, std::vector<Expr>& out) {
   const DotLoad& l = p_.loads[load()];
-  const auto lanes = static_cast<int>(unit_);
+  const int lanes = unit_;
   const Expr row = first_row_ + piece.row;
   const bool whole_rows = index().extent % rows() == 0, whole_k = p_.k.extent % product_.tile().stage_k == 0;
   Expr count = whole_rows ? Expr{} : count_left(row, index().extent, unit_);
@@ -175,11 +175,10 @@ void BlockFill::unpack(const Piece& piece, const Place& at, BufferId panel, Expr
   if (ragged) k = min(k, b_.i64(p_.k.extent - along_ * unit_));
   cursor.enter_block((element + k) / block);
   for (int64_t i = 0; i < along_; ++i) {
-    const Expr x = cursor.values(at.position + i * unit_, static_cast<int>(unit_));
+    const Expr x = cursor.values(at.position + i * unit_, unit_);
     Expr y = factor_ == Scalar::f32 ? x : cast(x, factor_);
-    if (ragged) y = select(b_.splat(exists, static_cast<int>(unit_)), y, zero_unit());
-    b_.store(panel, y, to + product_.place(side_, piece.row, piece.unit, i, along_),
-             static_cast<int>(BlockProduct::kUnit));
+    if (ragged) y = select(b_.splat(exists, unit_), y, zero_unit());
+    b_.store(panel, y, to + product_.place(side_, piece.row, piece.unit, i, along_), BlockProduct::kUnit);
   }
 }
 
@@ -194,7 +193,7 @@ void BlockFill::put(Expr lane, const std::vector<Expr>& held, BufferId panel, Ex
       for (int64_t row = 0; row < down_; ++row)
         for (int64_t unit = 0; unit < along_; ++unit)
           b_.store(panel, held[next++], to + product_.place(side_, piece.row + row, piece.unit, unit, along_),
-                   static_cast<int>(BlockProduct::kUnit));
+                   BlockProduct::kUnit);
     };
     where_piece(lane, round, pieces(), all);
   }

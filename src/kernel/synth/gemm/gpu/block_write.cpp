@@ -62,7 +62,7 @@ void BlockWrite::write(Expr lane, Expr m0, Expr n0, const Sink& sink) {
   s.whole_m = sink.rows % product_.tile().m() == 0;
   s.whole_n = sink.columns % product_.tile().n() == 0;
   const int64_t wide = kStoreBytes / (product_.run() * sink.bytes);
-  const int lanes = static_cast<int>(std::min<int64_t>(wide, product_.lanes_beside()));
+  const int lanes = std::min<int64_t>(wide, product_.lanes_beside());
   if (sink.aligned && lanes > 1)
     write_wide(lane, m0, n0, s, lanes);
   else
@@ -75,7 +75,7 @@ void BlockWrite::write_runs(Expr lane, Expr m0, Expr n0, const Sink& sink) {
     const Expr m = m0 + row, n = n0 + column;
     Expr count;
     if (sink.columns % run != 0) count = min(sink.columns - n, b_.i64(run));
-    const auto put = [&] { sink.store(sink.finish(sums, m, n, count), m, n, count, static_cast<int>(sink.bytes)); };
+    const auto put = [&] { sink.store(sink.finish(sums, m, n, count), m, n, count, sink.bytes); };
     if (sink.whole_m && sink.whole_n) return put();
     const Expr inside_m = m < sink.rows, inside_n = n < sink.columns;
     b_.branch(sink.whole_m ? inside_n : sink.whole_n ? inside_m : inside_m & inside_n, put);
@@ -96,10 +96,10 @@ void BlockWrite::write_wide(Expr lane, Expr m0, Expr n0, const Sink& sink, int l
       const Expr n = n0 + column;
       if (runs.empty()) first = n;
       runs.push_back(sink.finish(sums, m_there, sink.whole_n ? n : min(n, b_.i64(sink.columns - run)), {}));
-      if (static_cast<int>(runs.size()) < lanes) return Expr{};
+      if (std::ssize(runs) < lanes) return Expr{};
       const Expr out = product_.pass_beside(lane, std::move(runs));
       const Expr n_wide = first + moved;
-      const auto put = [&] { sink.store(out, m, n_wide, {}, static_cast<int>(int64_t{lanes} * run * sink.bytes)); };
+      const auto put = [&] { sink.store(out, m, n_wide, {}, int64_t{lanes} * run * sink.bytes); };
       runs.clear();
       if (sink.whole_m && sink.whole_n) {
         put();

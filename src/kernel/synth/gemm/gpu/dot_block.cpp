@@ -202,7 +202,7 @@ void BlockKernel::begin_work(const Work& work) {
       b_.branch(stage < work.to, [&] { begin_copies(lane, stage, w_.i64(i)); });
       b_.commit(Flow::copies);
     }
-    if (overlaps_) b_.wait(Flow::copies, static_cast<int>(ahead_) - 1);
+    if (overlaps_) b_.wait(Flow::copies, ahead_ - 1);
   });
   if (overlaps_) b_.barrier();
 }
@@ -232,7 +232,7 @@ void BlockKernel::stream_copies(const Work& now, const Work* next) {
         overlap(now, next, stage, number, i);
         continue;
       }
-      lanes([&](Expr) { b_.wait(Flow::copies, static_cast<int>(ahead_) - 1); });
+      lanes([&](Expr) { b_.wait(Flow::copies, ahead_ - 1); });
       b_.barrier();
       lanes([&](Expr lane) {
         copy_stage(lane, now, next, stage);
@@ -253,7 +253,7 @@ void BlockKernel::overlap(const Work& now, const Work* next, Expr stage, Expr nu
                     BlockProduct::Panel{panel_b_, panel(Side::b, number)}, adds && in_run == 0);
     b_.commit(Flow::products);
     if (!adds || in_run > 0) b_.wait(Flow::products, 1);
-    b_.wait(Flow::copies, static_cast<int>(ahead_) - 2);
+    b_.wait(Flow::copies, ahead_ - 2);
   });
   b_.barrier();
   lanes([&](Expr lane) {
@@ -332,7 +332,7 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
   for (const auto& loads : {std::vector<size_t>{0}, std::vector<size_t>{1}, std::vector<size_t>{0, 1}}) {
     BlockDot d{p, p, {}, {}, 0};
     for (const size_t load : loads) {
-      auto made = prepare_operand(d.problem, load, factor.scalar, scratch + static_cast<int>(d.before.size()));
+      auto made = prepare_operand(d.problem, load, factor.scalar, scratch + d.before.size());
       if (!made) break;
       d.problem = made->problem;
       d.before.emplace_back(load, std::move(*made));
@@ -346,7 +346,7 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
 void write_block_dot(const graph::Graph& g, const BlockDot& d, const machine::Machine& m, Synthesis& out) {
   DotProblem plain = d.plain;
   for (const auto& [load, made] : d.before) {
-    LUMEN_CHECK(made.problem.loads[load].scratch == static_cast<int>(out.scratch.size()));
+    LUMEN_CHECK(made.problem.loads[load].scratch == std::ssize(out.scratch));
     out.scratch.push_back(made.bytes);
     out.steps.push_back(write_prepare(g, plain, load, made, m));
     plain = made.problem;
@@ -357,7 +357,7 @@ void write_block_dot(const graph::Graph& g, const BlockDot& d, const machine::Ma
 void write_block_kernels(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m,
                          Synthesis& out) {
   const std::string shape = describe_shape(p);
-  const auto scratch = static_cast<int>(out.scratch.size());
+  const int scratch = out.scratch.size();
   Step step = BlockKernel(g, p, t, m, scratch).write(fmt::format("{} {}", shape, describe(t, p)));
   step.flops = p.flops();
   step.cycles = t.cycles;

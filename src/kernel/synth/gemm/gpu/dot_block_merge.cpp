@@ -22,7 +22,7 @@ class Merge {
   Merge(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, int scratch)
       : p_(p), t_(t), w_(g, p, "merge"), b_(w_.b) {
     partial_ = w_.scratch_param("partial", scratch, partial_bytes(p, t), false);
-    lanes_ = static_cast<int>(std::min<int64_t>(kMergeLanes, p.n.extent));
+    lanes_ = std::min<int64_t>(kMergeLanes, p.n.extent);
   }
 
   Step write(std::string plan) {

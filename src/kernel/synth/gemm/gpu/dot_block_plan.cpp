@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "base/ordinal.h"
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/step/ceil_div.h"
 
@@ -52,8 +53,8 @@ class BlockChooser {
           for (const auto& [down, across] : {std::pair{2, 2}, std::pair{1, 4}, std::pair{4, 1}, std::pair{2, 4}}) {
             BlockTile t{row, factor_, wave, down, across, 1, 1, 1};
             if (m % t.step_m() != 0 || n % t.step_n() != 0) continue;
-            t.tiles_m = static_cast<int>(m / t.step_m());
-            t.tiles_n = static_cast<int>(n / t.step_n());
+            t.tiles_m = m / t.step_m();
+            t.tiles_n = n / t.step_n();
             consider(t);
           }
     }
@@ -193,7 +194,7 @@ class BlockChooser {
       case Supply::single:
         return 0.3;
     }
-    LUMEN_UNREACHABLE("supply {}", static_cast<int>(s));
+    LUMEN_UNREACHABLE("supply {}", ordinal(s));
   }
 
   double cost(const BlockPlan& t) const {
@@ -203,30 +204,30 @@ class BlockChooser {
       const machine::Row* instruction = m_.find_row(row->row);
       rate = double(row->m) * row->n * row->k / instruction->cycles * (row->in_shared ? 1 : kSchedulers);
     }
-    const double m = static_cast<double>(t.tile.m()), n = static_cast<double>(t.tile.n());
+    const double m = t.tile.m(), n = t.tile.n();
     const double products = m * n / rate, fetch = m * supply_cost(t.a) + n * supply_cost(t.b);
     const bool hidden = is_copied(t.a) && is_copied(t.b);
     // What lanes read of panels: shares of both factors for each instruction.
     const double reads =
         row && row->in_shared
             ? 0
-            : m * n * static_cast<double>(scalar_bytes(factor_)) / 128 *
+            : m * n * scalar_bytes(factor_) / 128 *
                   (1.0 / (t.tile.tiles_m * t.tile.step_m()) + 1.0 / (t.tile.tiles_n * t.tile.step_n()));
     const double per_k = hidden ? std::max(products, reads) + fetch + reads / 4 : std::max(products, reads) + fetch;
-    const double tile = per_k * static_cast<double>(t.part * t.tile.stage_k), block = tile + kEnter;
+    const double tile = per_k * (t.part * t.tile.stage_k), block = tile + kEnter;
     const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
     if (t.scheduler.persistent_blocks > 0) {
       if (t.scheduler.tail() == 0) return kEnter + std::ceil(blocks / units) * (tile + kLeave);
-      const auto partial = static_cast<double>(t.scheduler.segments()) * m * n * 8,
-                 waves = static_cast<double>(t.scheduler.waves()), segments = blocks / units - waves;
+      const double partial = t.scheduler.segments() * m * n * 8, waves = t.scheduler.waves(),
+                   segments = blocks / units - waves;
       return kEnter + (waves + kSegment * segments) * tile + (waves + 2) * kLeave + kLaunch +
              partial / (units * kBytesPerCycle);
     }
     // Blocks that share a multiprocessor hide each other's waiting.
     double cycles = std::ceil(blocks / units) * block * (blocks < 1.5 * units && !hidden ? 1.3 : 1.0);
     if (t.parts > 1)
-      cycles += kLaunch + static_cast<double>(p_.outer_extent() * p_.m.extent * p_.n.extent) *
-                              static_cast<double>(t.parts + 1) * 4 / (units * kBytesPerCycle);
+      cycles += kLaunch + p_.outer_extent() * p_.m.extent * p_.n.extent * static_cast<double>(t.parts + 1) * 4 /
+                              (units * kBytesPerCycle);
     return cycles;
   }
 
@@ -239,7 +240,7 @@ class BlockChooser {
 
 std::string_view supply_name(Supply s) {
   constexpr std::string_view kNames[] = {"copies", "copies beside", "along k", "turned", "packed", "single"};
-  return kNames[static_cast<size_t>(s)];
+  return kNames[ordinal(s)];
 }
 
 }  // namespace
@@ -261,7 +262,7 @@ machine::Factor choose_factor(const DotProblem& p, const machine::Machine& m, bo
 }
 
 double cycles_of_moving(const machine::Machine& m, int64_t bytes) {
-  return kLaunch + static_cast<double>(bytes) / (m.units * kBytesPerCycle);
+  return kLaunch + bytes / (m.units * kBytesPerCycle);
 }
 
 bool BlockPlan::rounds(const DotProblem& p) const {

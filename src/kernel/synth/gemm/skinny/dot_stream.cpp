@@ -61,7 +61,7 @@ class StreamKernel {
   // Lanes of a sum: one of integers, two of pairs, else a quad.
   int wide() const { return t_.integers ? 1 : t_.looks_up_pairs() ? 2 : kQuad; }
   VType codes_of_word() const { return {t_.integers->row.a, kQuad}; }
-  BufferId sum_at(int i, int j) const { return sums_[static_cast<size_t>(i * t_.width + j)]; }
+  BufferId sum_at(int i, int j) const { return sums_[i * t_.width + j]; }
   Expr sum(int i, int j) { return b_.load(sum_at(i, j), {Scalar::f32, wide()}, w_.i64(0), 4); }
   void set_sum(int i, int j, Expr v) { b_.store(sum_at(i, j), v, w_.i64(0), 4); }
   Expr row_of() { return b_.lane_id() / t_.columns * t_.width; }  // of its wave, the first of a lane
@@ -90,10 +90,10 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
   const Expr scales = lanes_by_group(b_, cursor, d.form.scale, d.fine, t_.unit);
   const Expr offsets = d.form.offset ? lanes_by_group(b_, cursor, *d.form.offset, d.fine, t_.unit) : Expr{};
   const auto finish = [&](int64_t g, const std::vector<Expr>& products) {
-    const auto lane_of = [&](Expr v) { return b_.type(v).lanes == 1 ? v : b_.extract(v, static_cast<int>(g)); };
+    const auto lane_of = [&](Expr v) { return b_.type(v).lanes == 1 ? v : b_.extract(v, g); };
     for (int i = 0; i < height_; ++i) {
-      const StreamActivations::Numbers x = x_->numbers(at[static_cast<size_t>(i)], g);
-      const Expr dots = cast(products[static_cast<size_t>(i)], Scalar::f32);
+      const StreamActivations::Numbers x = x_->numbers(at[i], g);
+      const Expr dots = cast(products[i], Scalar::f32);
       Expr term;
       if (t_.bias() == 0)
         term = dots * x.scale;
@@ -106,8 +106,8 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
   };
   const auto add = [&](std::vector<Expr>& products, Expr q, const std::vector<int64_t>& run) {
     for (int i = 0; i < height_; ++i) {
-      Expr& product = products[static_cast<size_t>(i)];
-      product = b_.inst(dot, whole, {product, q, x_->word(at[static_cast<size_t>(i)], run)});
+      Expr& product = products[i];
+      product = b_.inst(dot, whole, {product, q, x_->word(at[i], run)});
     }
   };
   if (t_.codes) {
@@ -117,17 +117,17 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
     }
     return;
   }
-  std::vector<std::vector<Expr>> products(static_cast<size_t>(groups));
-  for (auto& of : products) of.assign(static_cast<size_t>(height_), b_.integer(0, whole));
-  std::vector<size_t> left(static_cast<size_t>(groups), static_cast<size_t>(d.fine / kQuad));
+  std::vector<std::vector<Expr>> products(groups);
+  for (auto& of : products) of.assign(height_, b_.integer(0, whole));
+  std::vector<size_t> left(groups, d.fine / kQuad);
   for (const std::vector<int64_t>& vector : t_.order.vectors) {
     const std::vector<Expr> codes = words_of(cursor, vector);
     for (size_t first = 0; first < vector.size(); first += kQuad) {
-      const int from = static_cast<int>(first);
+      const int from = first;
       const std::vector<int64_t> run(vector.begin() + from, vector.begin() + from + kQuad);
-      const auto g = static_cast<size_t>(run[0] / d.fine);
+      const size_t g = run[0] / d.fine;
       add(products[g], codes[first / kQuad], run);
-      if (--left[g] == 0) finish(static_cast<int64_t>(g), products[g]);
+      if (--left[g] == 0) finish(g, products[g]);
     }
   }
 }
@@ -141,7 +141,7 @@ std::vector<Expr> StreamKernel::sum_codes(Unpack& cursor, int64_t group, const A
     int parts = 0;
   };
   std::map<int, std::vector<Sum>> sums;  // by exponent
-  const std::vector<Expr> none(static_cast<size_t>(height_), b_.integer(0, whole));
+  const std::vector<Expr> none(height_, b_.integer(0, whole));
   for (const StreamCodes::Run& run : t_.codes->runs) {
     if (run.elements[0] / t_.integers->fine != group) continue;
     for (const StreamWords::Term& term : words_->terms(cursor, run)) {
@@ -170,20 +170,20 @@ void StreamKernel::sum_values(Unpack& cursor, const std::vector<StreamActivation
   const ScaledForm& form = *t_.scaled;
   const int64_t run = std::gcd(form.group, t_.unit);
   for (int64_t first = 0; first < t_.unit; first += run) {
-    const int step = static_cast<int>(std::gcd<int64_t>(run, 16));
-    std::vector<Expr> parts(static_cast<size_t>(height_), form.scale || form.offset ? w_.zero(kQuad) : Expr{});
-    for (int i = 0; i < height_ && !form.scale && !form.offset; ++i) parts[static_cast<size_t>(i)] = sum(i, j);
-    std::vector<Expr> xs(static_cast<size_t>(height_), w_.zero(kQuad));
+    const int step = std::gcd<int64_t>(run, 16);
+    std::vector<Expr> parts(height_, form.scale || form.offset ? w_.zero(kQuad) : Expr{});
+    for (int i = 0; i < height_ && !form.scale && !form.offset; ++i) parts[i] = sum(i, j);
+    std::vector<Expr> xs(height_, w_.zero(kQuad));
     for (int64_t position = first; position < first + run; position += step) {
       const Expr values = cursor.expression(form.value, position, step, true);
       for (int quad = 0; quad < step / kQuad; ++quad) {
         const int lane = quad * kQuad;
         const Expr four = step == kQuad ? values : b_.shuffle({values}, {lane, lane + 1, lane + 2, lane + 3});
         for (int i = 0; i < height_; ++i) {
-          const Expr x = x_->quad(at[static_cast<size_t>(i)], (position + lane) / kQuad);
-          Expr& part = parts[static_cast<size_t>(i)];
+          const Expr x = x_->quad(at[i], (position + lane) / kQuad);
+          Expr& part = parts[i];
           part = fma(four, x, part);
-          if (form.offset) xs[static_cast<size_t>(i)] = xs[static_cast<size_t>(i)] + x;
+          if (form.offset) xs[i] = xs[i] + x;
         }
       }
     }
@@ -196,7 +196,7 @@ void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector
                                 const std::vector<Expr>& xs, int j) {
   const ScaledForm& form = *t_.scaled;
   for (int i = 0; i < height_; ++i) {
-    Expr all = parts[static_cast<size_t>(i)];
+    Expr all = parts[i];
     const auto times = [&](const RoutineExpr& e, Expr x, Expr to) {
       return fma(b_.splat(cursor.expression(e, first, 1, false), wide()), x, to);
     };
@@ -204,7 +204,7 @@ void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector
       all = times(*form.scale, all, sum(i, j));
     else if (form.offset)
       all = all + sum(i, j);
-    if (form.offset) all = times(*form.offset, xs[static_cast<size_t>(i)], all);
+    if (form.offset) all = times(*form.offset, xs[i], all);
     set_sum(i, j, all);
   }
 }
@@ -213,7 +213,7 @@ std::vector<Expr> StreamKernel::words_of(Unpack& cursor, const std::vector<int64
   std::vector<Expr> out;
   if (!t_.looks_up_pairs()) {
     const Expr codes = integer_codes(b_, cursor, *t_.integers, m_, vector);
-    for (int first = 0; first < static_cast<int>(vector.size()); first += kQuad)
+    for (int first = 0; first < std::ssize(vector); first += kQuad)
       out.push_back(b_.shuffle({codes}, {first, first + 1, first + 2, first + 3}));
     return out;
   }
@@ -240,7 +240,7 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
     std::vector<StreamPlan::Pair> pairs;
     for (const StreamPlan::Pair& p : t_.pair_order)
       if (p.low / group == first / group) pairs.push_back(p);
-    std::vector<Expr> parts, xs(static_cast<size_t>(height_), w_.zero(2));
+    std::vector<Expr> parts, xs(height_, w_.zero(2));
     for (int i = 0; i < height_; ++i) parts.push_back(scaled ? w_.zero(2) : sum(i, j));
     const size_t step = pairs.size() % 16 == 0 ? 16 : pairs.size() % 8 == 0 ? 8 : 4;
     for (size_t from = 0; from < pairs.size(); from += step) {
@@ -253,20 +253,18 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
       for (size_t k = 0; k < step; ++k) {
         const Expr values = cast(entries[k], Scalar::f32);
         for (int i = 0; i < height_; ++i) {
-          const auto x_of = [&](int64_t e) {
-            return b_.extract(x_->quad(at[static_cast<size_t>(i)], e / kQuad), static_cast<int>(e % kQuad));
-          };
+          const auto x_of = [&](int64_t e) { return b_.extract(x_->quad(at[i], e / kQuad), e % kQuad); };
           const Expr x = b_.insert(b_.splat(x_of(low[k]), 2), x_of(high[k]), 1);
-          Expr& part = parts[static_cast<size_t>(i)];
+          Expr& part = parts[i];
           part = fma(values, x, part);
-          if (form.offset) xs[static_cast<size_t>(i)] = xs[static_cast<size_t>(i)] + x;
+          if (form.offset) xs[i] = xs[i] + x;
         }
       }
     }
     if (scaled)
       finish_group(cursor, first, parts, xs, j);
     else
-      for (int i = 0; i < height_; ++i) set_sum(i, j, parts[static_cast<size_t>(i)]);
+      for (int i = 0; i < height_; ++i) set_sum(i, j, parts[i]);
   }
 }
 
@@ -320,7 +318,7 @@ void StreamKernel::write_sums() {
   if (!whole) writes = writes & (n < p_.n.extent);
   const Expr count = whole || t_.width == 1 ? Expr{} : min(p_.n.extent - n, w_.i64(t_.width));
   b_.branch(writes, [&] {
-    for (int i = 0; i < height_; ++i) w_.finish_vector(results[static_cast<size_t>(i)], w_.i64(i), n, count);
+    for (int i = 0; i < height_; ++i) w_.finish_vector(results[i], w_.i64(i), n, count);
   });
 }
 
@@ -388,7 +386,7 @@ void StreamKernel::write_block(Expr block) {
         b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Expr stage) {
           const Expr now = b_.load(slot, {Scalar::i64, 1}, w_.i64(0), 8);
           const auto is = [&](int64_t x) { return now == x; };
-          b_.wait(Flow::copies, static_cast<int>(ahead) - 1);
+          b_.wait(Flow::copies, ahead - 1);
           b_.meet();
           const Expr last = select(is(0), w_.i64(ahead), now - 1);
           begin(lane, tile, stage + ahead, last);

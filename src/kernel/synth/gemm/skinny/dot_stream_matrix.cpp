@@ -55,10 +55,9 @@ class MatrixStreamKernel {
     right_share_ = MatrixHolding::parts(right_.columns);
     acc_type_ = {Scalar::f32, operands[0].fragment.lane_bits / 32};
     // Columns of sums lie beside each other, row by row.
-    const auto columns = static_cast<int>(acc_columns_.size());
+    const int columns = acc_columns_.size();
     for (int i = 0; columns > 1 && i < acc_type_.lanes; ++i) {
-      const Part &row = acc_rows_[static_cast<size_t>(i / columns)],
-                 &column = acc_columns_[static_cast<size_t>(i % columns)];
+      const Part &row = acc_rows_[i / columns], &column = acc_columns_[i % columns];
       LUMEN_CHECK(row.element + column.element == i && column.offset == i % columns);
     }
     // Both factors' lanes share K alike.
@@ -112,7 +111,7 @@ class MatrixStreamKernel {
   std::unique_ptr<Unpack> cursor(Expr row, Expr byte, int64_t blocks, int64_t hidden);
   Expr left_operand(const std::vector<Expr>& rows, int64_t step);
   Expr right_operand(const std::function<Expr(int64_t)>& piece, int64_t position);
-  BufferId sum(int tile, int n) const { return sums_[static_cast<size_t>(tile * n_tiles_ + n)]; }
+  BufferId sum(int tile, int n) const { return sums_[tile * n_tiles_ + n]; }
   Expr load_sum(int tile, int n) { return b_.load(sum(tile, n), acc_type_, w_.i64(0), 16); }
   bool scales_late() const {  // what is constant over rows
     const FactorForm& f = t_.factor;
@@ -175,24 +174,20 @@ std::unique_ptr<Unpack> MatrixStreamKernel::cursor(Expr row, Expr byte, int64_t 
 Expr MatrixStreamKernel::left_operand(const std::vector<Expr>& rows, int64_t step) {
   const VType type = machine::operand_type(*t_.row, 1);
   const int length = b_.type(rows[0]).lanes;
-  std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
+  std::vector<int> mask(type.lanes, -1);
   for (size_t r = 0; r < left_rows_.size(); ++r)
     for (size_t i = 0; i < left_share_.size(); ++i)
-      mask[static_cast<size_t>(left_rows_[r].element + left_share_[i].element)] =
-          static_cast<int>(r) * length +
-          static_cast<int>(step * static_cast<int64_t>(left_share_.size()) + static_cast<int64_t>(i));
+      mask[left_rows_[r].element + left_share_[i].element] = r * length + (step * left_share_.size() + i);
   return b_.shuffle(rows, mask);
 }
 
 Expr MatrixStreamKernel::right_operand(const std::function<Expr(int64_t)>& piece, int64_t position) {
   const VType type = machine::operand_type(*t_.row, 2);
-  const auto share = static_cast<int64_t>(right_share_.size());
+  const auto share = std::ssize(right_share_);
   std::vector<Expr> from{piece(position / MatrixStreamPlan::kPiece)};
   if (share > MatrixStreamPlan::kPiece) from.push_back(piece(position / MatrixStreamPlan::kPiece + 1));
-  std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
-  for (int64_t i = 0; i < share; ++i)
-    mask[static_cast<size_t>(right_share_[static_cast<size_t>(i)].element)] =
-        static_cast<int>(position % MatrixStreamPlan::kPiece + i);
+  std::vector<int> mask(type.lanes, -1);
+  for (int64_t i = 0; i < share; ++i) mask[right_share_[i].element] = position % MatrixStreamPlan::kPiece + i;
   return b_.shuffle(from, mask);
 }
 
@@ -231,14 +226,14 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
   const ScaledForm& form = t_.factor.scaled;
   std::vector<int64_t> starts;
   for (int64_t i = first; i < std::min(first + kScalesTogether, t_.groups()); ++i)
-    starts.push_back(t_.order.sequence[static_cast<size_t>(i)] * t_.order.group);
+    starts.push_back(t_.order.sequence[i] * t_.order.group);
   const auto fetch = [&](Tile& tile, const RoutineExpr& e) {
     std::vector<Expr> by_row, out;
     for (const auto& row : tile.scaling) by_row.push_back(row->expression(e, starts, true));
     for (size_t g = 0; g < starts.size(); ++g) {
       Expr all = b_.real(0, acc_type_);
       for (size_t r = 0; r < acc_rows_.size(); ++r) {
-        const Expr x = starts.size() == 1 ? by_row[r] : b_.extract(by_row[r], static_cast<int>(g));
+        const Expr x = starts.size() == 1 ? by_row[r] : b_.extract(by_row[r], g);
         for (const Part& c : acc_columns_) all = b_.insert(all, x, acc_rows_[r].element + c.element);
       }
       out.push_back(all);
@@ -254,15 +249,14 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
 void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within) {
   const FactorForm& form = t_.factor;
   const int64_t own = t_.order.of_group(), first = group * own;
-  const auto share = static_cast<int64_t>(left_share_.size());
-  const std::vector<int64_t> elements(t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first),
-                                      t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first + own));
+  const auto share = std::ssize(left_share_);
+  const std::vector<int64_t> elements(t_.order.elements.begin() + first, t_.order.elements.begin() + first + own);
   std::vector<std::vector<Expr>> numbers;
   for (const Tile& tile : unit.tiles) {
     numbers.emplace_back();
     for (size_t r = 0; r < left_rows_.size(); ++r)
       numbers.back().push_back(form.kind == FactorForm::Kind::plain
-                                   ? factor_->numbers(copies_->buffer(), tile.bytes[r], static_cast<int>(own))
+                                   ? factor_->numbers(copies_->buffer(), tile.bytes[r], own)
                                    : factor_->numbers(*tile.cursors[r], elements));
   }
   for (int n = 0; n < n_tiles_; ++n) {
@@ -284,13 +278,12 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
       return found->second;
     };
     for (int t = 0; t < t_.tiles; ++t) {
-      const Tile& tile = unit.tiles[static_cast<size_t>(t)];
+      const Tile& tile = unit.tiles[t];
       const bool apart = scales_groups() || form.lacks() != 0;
       Expr products = form.lacks() != 0 ? lacking : apart ? b_.real(0, acc_type_) : load_sum(t, n);
       for (int64_t step = 0; step < own / share; ++step)
         products = b_.inst(t_.row->row, acc_type_,
-                           {products, left_operand(numbers[static_cast<size_t>(t)], step),
-                            right_operand(piece, first + step * share)});
+                           {products, left_operand(numbers[t], step), right_operand(piece, first + step * share)});
       if (apart) {
         const Expr before = load_sum(t, n);
         products = tile.scales.empty() ? products + before : fma(products, tile.scales[within], before);
@@ -305,7 +298,7 @@ void MatrixStreamKernel::multiply_unit(Expr lane, Expr number, Expr buffer) {
   Unit unit = enter_unit(lane, number, buffer);
   for (int64_t i = 0; i < t_.groups(); ++i) {
     if (scales_groups() && i % kScalesTogether == 0) load_scales(unit, i);
-    multiply_group(unit, t_.order.sequence[static_cast<size_t>(i)], static_cast<size_t>(i % kScalesTogether));
+    multiply_group(unit, t_.order.sequence[i], i % kScalesTogether);
   }
 }
 
@@ -410,7 +403,7 @@ void MatrixStreamKernel::write_block(Expr block) {
       factor_->fill(lane);
     });
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Expr stage) {
-      lanes([&](Expr) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
+      lanes([&](Expr) { b_.wait(Flow::copies, ahead - 1); });
       b_.barrier();
       lanes([&](Expr lane) {
         const Expr next = stage + ahead, number = stage % t_.buffers;

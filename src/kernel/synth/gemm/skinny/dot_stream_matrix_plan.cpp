@@ -55,7 +55,7 @@ int conflicts(const MatrixStreamPlan& t, const MatrixHolding& held, int64_t pitc
     }
     size_t most = 0;
     for (const auto& [bank, words] : banks) most = std::max(most, words.size());
-    cycles += static_cast<int>(most);
+    cycles += most;
   }
   return cycles;
 }
@@ -132,7 +132,7 @@ class Chooser {
   bool find_groups(MatrixStreamPlan& t, int64_t share) const {
     const Format& f = *p_.loads[1].format;
     const auto& form = t.factor;
-    const int64_t own_bits = f.fields[static_cast<size_t>(form.field)].type.bits * f.block;
+    const int64_t own_bits = f.fields[form.field].type.bits * f.block;
     int64_t least = std::lcm(f.block, t.lanes_k * std::max(share, kTogether));
     if (f.block == 1) least = std::max(least, t.lanes_k * kLane * 8 / own_bits);
     for (const bool aligned : {true, false})
@@ -159,9 +159,8 @@ class Chooser {
     t.places.clear();
     if (p_.loads[1].format)
       for (int64_t g = 0; g < t.groups(); ++g) {
-        const auto from = t.order.elements.begin() + static_cast<std::ptrdiff_t>(g * t.order.of_group());
-        const auto more =
-            code_places(*p_.loads[1].format, t.factor, {from, from + static_cast<std::ptrdiff_t>(t.order.of_group())});
+        const auto from = t.order.elements.begin() + g * t.order.of_group();
+        const auto more = code_places(*p_.loads[1].format, t.factor, {from, from + t.order.of_group()});
         t.places.insert(t.places.end(), more.begin(), more.end());
       }
     if (std::all_of(t.places.begin(), t.places.end(), [](int place) { return place == 0; })) t.places.clear();
@@ -191,7 +190,7 @@ class Chooser {
     // Measured: waves that have all rows of their part of K take activations out of shared memory once. Elsewhere code
     // generators ask for more than there is room for.
     for (const int64_t rows : {even, int64_t{8}})
-      if (m_.async_copies && rows * t.order.unit / t.lanes_k <= kTall) add(rows, static_cast<int>(rows), waves / 2);
+      if (m_.async_copies && rows * t.order.unit / t.lanes_k <= kTall) add(rows, rows, waves / 2);
     // Measured: up to two columns of tiles are fed best by two tiles a wave, where there are blocks enough for that.
     const bool wide = t.unit_bytes >= t.order.unit;
     const int64_t rows_of_two = wide ? 4 : 8;
@@ -243,7 +242,7 @@ class Chooser {
     const int64_t masks = p_.loads[1].format ? t.factor.mask_bytes(*p_.loads[1].format, t.lanes()) : 0;
     const int64_t beside = kBankBytes * 4 + masks, room = m_.shared_bytes - table - beside;
     const int64_t most = std::clamp<int64_t>(t.stages(), 2, m_.async_copies ? kMostBuffers : kPlainBuffers);
-    t.buffers = static_cast<int>(std::min(most, room / (t.stage_bytes() + panel)));
+    t.buffers = std::min(most, room / (t.stage_bytes() + panel));
     t.shared_bytes = table + t.buffers * panel + t.stream_bytes();
     if (t.shared_bytes > m_.shared_bytes - beside) return false;
     return t.buffers >= std::min<int64_t>(kLeastBuffers, most);
@@ -267,7 +266,7 @@ std::vector<MatrixStreamPlan> choose_matrix_streams(const DotProblem& p, const m
 
 int64_t MatrixStreamPlan::sums_beside() const {
   const MatrixHolding held = MatrixHolding::of(row->collective->operands[0].fragment);
-  return static_cast<int64_t>(MatrixHolding::parts(held.columns).size());
+  return MatrixHolding::parts(held.columns).size();
 }
 
 std::string describe(const MatrixStreamPlan& t, const DotProblem& p) {

@@ -51,8 +51,8 @@ struct MatrixStreamPlan {
   int64_t sums_beside() const;  // columns that a lane holds sums of beside each other
   int64_t panel_bytes() const { return stage_units() * order.unit * columns * 2; }
   int64_t panel_sum_bytes() const { return sums_activations() ? stage_units() * groups() * columns * 4 : 0; }
-  int64_t pieces() const { return static_cast<int64_t>(order.elements.size()) / kPiece; }  // of a unit and lane
-  int64_t line_bytes() const { return units * order.unit * rows * 2; }                     // of rounded activations
+  int64_t pieces() const { return std::ssize(order.elements) / kPiece; }  // of a unit and lane
+  int64_t line_bytes() const { return units * order.unit * rows * 2; }    // of rounded activations
   int64_t sum_bytes() const { return units * groups() * rows * 4; }
   int64_t sums_pitch() const { return block_rows() + 4; }
   int64_t sums_bytes() const { return waves_k * columns * sums_pitch() * 4; }

@@ -43,7 +43,7 @@ int conflicts(const StreamPlan& t, int64_t pitch) {
   }
   size_t most = 0;
   for (const auto& [bank, words] : banks) most = std::max(most, words.size());
-  return static_cast<int>(most);
+  return most;
 }
 
 // Elements that runs of four codes stay among: of every `share` one after another each run is whole, and all have the
@@ -54,8 +54,7 @@ std::optional<int64_t> share_of(const LaneOrder& order, int64_t group) {
     std::map<int64_t, std::set<std::vector<int64_t>>> runs;
     for (const std::vector<int64_t>& vector : order.vectors)
       for (size_t first = 0; first < vector.size(); first += 4) {
-        std::vector<int64_t> run(vector.begin() + static_cast<std::ptrdiff_t>(first),
-                                 vector.begin() + static_cast<std::ptrdiff_t>(first) + 4);
+        std::vector<int64_t> run(vector.begin() + first, vector.begin() + first + 4);
         const int64_t base = run[0] / share * share;
         for (int64_t& e : run) {
           whole = whole && e >= base && e < base + share;
@@ -113,7 +112,7 @@ class StreamChooser {
   // Where copies are loads and stores: waves hide each other's, if shared memory has room for as many.
   double cost_of_waiting(const StreamPlan& t) const {
     constexpr double kEnoughWaves = 8;
-    const auto waves = static_cast<double>(t.waves * blocks_beside(t));
+    const double waves = t.waves * blocks_beside(t);
     return cost_of(t, {t.columns, t.width, t.waves, 0}) * std::max(1.0, kEnoughWaves / waves);
   }
   int64_t blocks_beside(const StreamPlan& t) const {  // on a multiprocessor
@@ -160,7 +159,7 @@ class StreamChooser {
     bool rounds = false;
     for (const double v : by_code->values) {
       halves.push_back(f32_to_f16(static_cast<float>(v)));
-      rounds = rounds || static_cast<double>(f16_to_f32(halves.back())) != v;
+      rounds = rounds || f16_to_f32(halves.back()) != v;
       if (!(std::abs(v) < kLargestHalf)) return false;
     }
     if (rounds && exact) return false;
@@ -181,7 +180,7 @@ class StreamChooser {
     for (const double v : by_code->values) {
       const int64_t q = static_cast<int64_t>(v) - d.bias;
       if (q < (plain ? 0 : -128) || q > (plain ? 255 : 127)) return false;
-      bytes.push_back(static_cast<uint16_t>(q & 255));
+      bytes.push_back(q & 255);
     }
     t.pairs.values = std::move(bytes);
     t.pairs.bytes = true;
@@ -192,7 +191,7 @@ class StreamChooser {
 
   // Bytes of a unit, each with two codes of the same group; whole runs of four of a group.
   bool find_pair_order(StreamPlan& t) const {
-    const Field& field = f_.fields[static_cast<size_t>(t.pairs.field)];
+    const Field& field = f_.fields[t.pairs.field];
     std::map<int64_t, std::pair<int64_t, int64_t>> bytes;
     for (int64_t e = 0; e < t.unit; ++e) {
       int64_t bit = -1;
@@ -260,12 +259,12 @@ class StreamChooser {
   };
   double cost_of(const StreamPlan& t, const Shape& s) const {
     constexpr double kStageCost = 60, kTileCost = 30, kSumCost = 2, kElementCost = 1.3;
-    const auto rows = static_cast<double>(p_.m.extent * s.width);
+    const double rows = p_.m.extent * s.width;
     const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / s.columns * s.width);
-    const auto units = static_cast<double>(ceil_div(t.units, s.columns));
-    const double tile = units * (kStageCost + static_cast<double>(t.unit) * rows * kElementCost) + kTileCost +
+    const double units = ceil_div(t.units, s.columns);
+    const double tile = units * (kStageCost + t.unit * rows * kElementCost) + kTileCost +
                         rows * kSumCost * std::countr_zero(static_cast<unsigned>(s.columns));
-    return static_cast<double>((ceil_div(tiles, m_.units * s.waves) + 1) * s.waves) * tile;
+    return (ceil_div(tiles, m_.units * s.waves) + 1) * s.waves * tile;
   }
   std::vector<Shape> shapes(const StreamPlan& t) const {
     std::vector<Shape> out;
@@ -274,7 +273,7 @@ class StreamChooser {
         if (width * p_.m.extent > kMostSums) continue;
         // Where there is less to do, fewer waves of all multiprocessors.
         const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / columns * width);
-        const auto most = static_cast<int>(std::min(block_lanes() / m_.wave, ceil_div(tiles, m_.units)));
+        const int most = std::min(block_lanes() / m_.wave, ceil_div(tiles, m_.units));
         for (int waves = most; 4 * waves >= 3 * most && waves > 0; --waves) {
           Shape s{columns, width, waves, 0};
           s.cost = cost_of(t, s);
@@ -297,15 +296,15 @@ class StreamChooser {
     double all = 0;
     std::set<int> exponents;
     for (const StreamCodes::Run& run : t.codes->runs) {
-      if (!t.codes->digits.empty()) all += kTable + kDigit * static_cast<double>(t.codes->digits.size());
+      if (!t.codes->digits.empty()) all += kTable + kDigit * t.codes->digits.size();
       for (const StreamCodes::Part& part : run.parts) {
         if (t.codes->digits.empty()) all += part.mask != 255 ? 2 : 1;
         exponents.insert(part.exponent);
       }
     }
-    const auto groups = static_cast<double>(t.unit / t.integers->fine);
-    all += groups * static_cast<double>(exponents.size());
-    return all / static_cast<double>(t.unit_bytes);
+    const double groups = t.unit / t.integers->fine;
+    all += groups * exponents.size();
+    return all / t.unit_bytes;
   }
 
   // Where instructions take about as long as the bytes, a block of the next kernel has room beside each, so that its
@@ -314,12 +313,12 @@ class StreamChooser {
   bool lay_out_beside(StreamPlan& t) const {
     if (!m_.follows || p_.pick || p_.m.extent > 1 || work(t) < kWorkBeside) return false;
     t.width = 1;
-    t.columns = static_cast<int>(std::min<int64_t>(m_.wave, std::bit_floor(static_cast<uint64_t>(t.units))));
+    t.columns = std::min<int64_t>(m_.wave, std::bit_floor(static_cast<uint64_t>(t.units)));
     t.rows = m_.wave / t.columns;
     for (t.deep = 1; m_.wave * t.deep * t.unit_bytes < kWaveStage && 2 * t.stage_units() <= t.units;) t.deep *= 2;
     const int64_t tiles = ceil_div(p_.outer_extent() * ceil_div(p_.n.extent, t.wave_rows()), m_.units);
     const int64_t wanted = ceil_div(tiles, kSchedulers) * kSchedulers;
-    for (t.waves = static_cast<int>(std::min(block_lanes() / m_.wave, wanted)); t.waves > 0; t.waves -= kSchedulers)
+    for (t.waves = std::min(block_lanes() / m_.wave, wanted); t.waves > 0; t.waves -= kSchedulers)
       if (lay_out(t, (m_.shared_bytes + kReserved) / 2 - kReserved) && t.buffers >= 2) return true;
     return false;
   }
@@ -335,7 +334,7 @@ class StreamChooser {
     const bool beside = shared_bytes < m_.shared_bytes;
     while (t.waves > 1 && !beside && room / t.stage_bytes() < 2) --t.waves;
     const int most = beside ? kMostBuffersOfSmall : kMostBuffers;
-    t.buffers = static_cast<int>(std::min<int64_t>(most, room / t.stage_bytes()));
+    t.buffers = std::min<int64_t>(most, room / t.stage_bytes());
     if (t.buffers < 2) return false;
     if (!m_.async_copies) t.buffers = 2;
     // One block on a multiprocessor: of two some would have none.

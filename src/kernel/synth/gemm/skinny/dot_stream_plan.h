@@ -52,7 +52,7 @@ struct StreamPlan {
   int64_t laid_units() const { return stages() * stage_units(); }
   // Integers: sums of products count `step`, and every element has `bias` more.
   double step() const { return codes ? std::ldexp(codes->step, codes->least) : 1; }
-  double bias() const { return codes ? codes->step * codes->bias : static_cast<double>(integers->bias); }
+  double bias() const { return codes ? codes->step * codes->bias : integers->bias; }
 };
 
 // The model's choice first, then others worth a measurement; nothing where the operands do not lie as this wants it.

@@ -34,8 +34,7 @@ StreamActivations::StreamActivations(DotWriter& w, const DotProblem& p, const St
     for (size_t i = 0; i < vector.size(); i += 4)
       if (vector[i] < t_.share) {
         LUMEN_CHECK(found < runs_.size(), "more runs than a share has");
-        runs_[found++].assign(vector.begin() + static_cast<std::ptrdiff_t>(i),
-                              vector.begin() + static_cast<std::ptrdiff_t>(i) + 4);
+        runs_[found++].assign(vector.begin() + i, vector.begin() + i + 4);
       }
   LUMEN_CHECK(found == runs_.size(), "a share of {} elements in {} runs", t_.share, found);
   own_ = find_bits() ? kFour : t_.share;
@@ -44,7 +43,7 @@ StreamActivations::StreamActivations(DotWriter& w, const DotProblem& p, const St
 int64_t StreamActivations::place_of(int64_t element) const {
   for (size_t r = 0; r < runs_.size(); ++r)
     for (size_t i = 0; i < runs_[r].size(); ++i)
-      if (runs_[r][i] == element) return static_cast<int64_t>(r * runs_[r].size() + i);
+      if (runs_[r][i] == element) return r * runs_[r].size() + i;
   LUMEN_UNREACHABLE("no place for element {}", element);
 }
 
@@ -181,7 +180,7 @@ void StreamActivations::put_bytes(const Item& item, Expr unit_line, Expr within)
     const Expr at = place + place_of(i);
     const Expr line = unit_line + at / kLine * t_.columns;
     const Expr byte = item.row * code_bytes() + (line * kLine + at % kLine);
-    b_.store(codes_, b_.extract(item.codes[0], static_cast<int>(i)), byte, 1);
+    b_.store(codes_, b_.extract(item.codes[0], i), byte, 1);
   }
 }
 
@@ -197,16 +196,16 @@ void StreamActivations::put(const Item& item) {
     line = line + column;
     const Expr at = item.row * code_bytes() + line * kLine + within % kLine;
     for (int64_t first = 0; first < share; first += 4) {
-      const std::vector<int64_t>& run = runs_[static_cast<size_t>(first / 4)];
+      const std::vector<int64_t>& run = runs_[first / 4];
       Expr code = b_.integer(0, {Scalar::i8, 4});
       bool as_it_is = true;
-      for (int i = 0; i < 4; ++i) as_it_is = as_it_is && run[static_cast<size_t>(i)] == first + i;
+      for (int i = 0; i < 4; ++i) as_it_is = as_it_is && run[i] == first + i;
       if (as_it_is)
-        code = item.codes[static_cast<size_t>(first / 4)];
+        code = item.codes[first / 4];
       else
         for (int i = 0; i < 4; ++i) {
-          const int64_t e = run[static_cast<size_t>(i)];
-          code = b_.insert(code, b_.extract(item.codes[static_cast<size_t>(e / 4)], static_cast<int>(e % 4)), i);
+          const int64_t e = run[i];
+          code = b_.insert(code, b_.extract(item.codes[e / 4], e % 4), i);
         }
       // Shares longer than a line go on in the next.
       b_.store(codes_, code, at + (first / kLine * kLine * t_.columns + first % kLine), 4);
@@ -216,7 +215,7 @@ void StreamActivations::put(const Item& item) {
     const Expr group = block * groups() + within / fine * t_.columns + column;
     const Expr place = item.row * number_bytes() + group * each_number();
     const Expr both = sums_ ? b_.insert(b_.splat(item.scale, 2), item.total, 1) : item.scale;
-    b_.store(numbers_, both, place, static_cast<int>(each_number()));
+    b_.store(numbers_, both, place, each_number());
   });
 }
 
@@ -238,10 +237,10 @@ Expr StreamActivations::word(const Place& at, const std::vector<int64_t>& elemen
   const int64_t base = elements[0] / t_.share * t_.share;
   int64_t place = -1;
   for (size_t r = 0; r < runs_.size(); ++r)
-    if (runs_[r][0] == elements[0] - base) place = base + static_cast<int64_t>(r) * 4;
+    if (runs_[r][0] == elements[0] - base) place = base + r * 4;
   LUMEN_CHECK(place >= 0, "no run begins at element {}", elements[0]);
   const Expr line = b_.load(codes_, {Scalar::i8, 16}, at.codes + place / kLine * kLine * t_.columns, kLine);
-  const int first = static_cast<int>(place % kLine);
+  const int first = place % kLine;
   return b_.shuffle({line}, {first, first + 1, first + 2, first + 3});
 }
 

@@ -74,9 +74,9 @@ Expr StreamPanel::sums(Expr number, Expr unit, int64_t group, int tile, Expr col
   const int64_t run = t_.columns * kNumber;
   Expr byte = number * t_.panel_sum_bytes() + unit * (t_.groups() * run);
   byte = byte + column * kNumber;
-  const auto lanes = static_cast<int>(t_.sums_beside());
+  const int lanes = t_.sums_beside();
   return b_.load(sums_.to, {Scalar::f32, lanes}, byte + (group * run + int64_t{tile} * t_.row->n * kNumber),
-                 static_cast<int>(kNumber) * lanes);
+                 kNumber * lanes);
 }
 
 }  // namespace lumen::synth

@@ -59,7 +59,7 @@ class RoundKernel {
   // A number for each element of a piece that begins so many behind the item's first.
   Expr of_places(int64_t first, const std::function<double(int)>& number) {
     std::vector<double> out;
-    for (int64_t i = first; i < first + kPiece; ++i) out.push_back(number(t_.places[static_cast<size_t>(i)]));
+    for (int64_t i = first; i < first + kPiece; ++i) out.push_back(number(t_.places[i]));
     return b_.lanes_real(out, Scalar::f32);
   }
   void put_sums(const Item& at, const std::vector<Expr>& rounded, Expr exists);
@@ -81,21 +81,20 @@ class RoundKernel {
 // are summed.
 bool RoundKernel::find_runs(int64_t run) {
   for (size_t i = 0; i < t_.places.size(); ++i)
-    if (t_.places[i] != t_.places[i % static_cast<size_t>(run * kPiece)]) return false;
+    if (t_.places[i] != t_.places[i % (run * kPiece)]) return false;
   const std::vector<int64_t>& e = t_.order.elements;
-  const int64_t step = run * kPiece, count = static_cast<int64_t>(e.size()), own = t_.order.of_group();
+  const int64_t step = run * kPiece, count = e.size(), own = t_.order.of_group();
   if (count % step != 0 || (t_.sums_activations() && step % own != 0)) return false;
   for (const int64_t together : {int64_t{1}, own / step}) {
     if (together == 0 || count % (together * step) != 0) continue;
-    const auto after = [&](int64_t i) { return i < count ? e[static_cast<size_t>(i)] - e[0] : 0; };
+    const auto after = [&](int64_t i) { return i < count ? e[i] - e[0] : 0; };
     near_together_ = together;
     near_ = together > 1 ? after(step) : 0;
     far_ = after(together * step);
     bool follows = true;
     for (int64_t i = 0; i < count; ++i) {
       const int64_t number = i / step;
-      follows = follows && e[static_cast<size_t>(i)] ==
-                               e[static_cast<size_t>(i % step)] + number % together * near_ + number / together * far_;
+      follows = follows && e[i] == e[i % step] + number % together * near_ + number / together * far_;
     }
     if (follows) return true;
   }
@@ -104,7 +103,7 @@ bool RoundKernel::find_runs(int64_t run) {
 
 // Eight elements in the order of the weight's, by loads of those that lie beside each other.
 Expr RoundKernel::load(Expr element, int64_t piece) {
-  const auto from = t_.order.elements.begin() + static_cast<std::ptrdiff_t>(piece * kPiece);
+  const auto from = t_.order.elements.begin() + piece * kPiece;
   const std::vector<int64_t> wanted(from, from + kPiece);
   std::vector<int64_t> sorted = wanted;
   std::sort(sorted.begin(), sorted.end());
@@ -119,7 +118,7 @@ Expr RoundKernel::load(Expr element, int64_t piece) {
     const Expr some = b_.load(w_.buffer(0), {Scalar::f32, static_cast<int>(count)}, (at + sorted[i]) * 4, align);
     for (size_t j = 0; j < count; ++j) {
       const auto lane = std::find(wanted.begin(), wanted.end(), sorted[i + j]) - wanted.begin();
-      out = b_.insert(out, count == 1 ? some : b_.extract(some, static_cast<int>(j)), static_cast<int>(lane));
+      out = b_.insert(out, count == 1 ? some : b_.extract(some, j), lane);
     }
     i += count;
   }
@@ -175,7 +174,7 @@ void RoundKernel::each(int64_t all, const std::function<void(Expr)>& body) {
 // A power of two.
 void RoundKernel::find_scale(Expr lane) {
   const loop::VType word{Scalar::u32, 1};
-  const auto waves = static_cast<int>(kBlockLanes / m_.wave);
+  const int waves = kBlockLanes / m_.wave;
   const Expr most = b_.fold(ScalarOp::max_, b_.load(most_, {Scalar::f32, waves}, w_.i64(0), 16));
   const Expr bits = bitcast(most, Scalar::u32);
   const Expr exponent = max(bits & kExponents, b_.integer(kLeastExponent * kExponent, word));
@@ -200,7 +199,7 @@ void RoundKernel::write_item(Expr number, int64_t all) {
   std::vector<Expr> rounded;
   for (int64_t i = 0; i < run_; ++i) {
     Expr x = load(element, i);
-    if (scale_.exists()) x = x * b_.splat(scale_, static_cast<int>(kPiece));
+    if (scale_.exists()) x = x * b_.splat(scale_, kPiece);
     // An item's places are those of the unit's first: they follow the order (find_runs).
     if (!t_.places.empty()) x = x * of_places(i * kPiece, [](int place) { return std::ldexp(1.0, -place); });
     rounded.push_back(cast(x, t_.factor.to));
@@ -226,15 +225,15 @@ void RoundKernel::put_sums(const Item& at, const std::vector<Expr>& rounded, Exp
     wide.push_back(cast(x, Scalar::f32));
     if (t_.places.empty()) continue;
     const auto lacks = [&](int place) { return t_.factor.lacks_at(place) / t_.factor.lacks(); };
-    wide.back() = wide.back() * of_places(static_cast<int64_t>(wide.size() - 1) * kPiece, lacks);
+    wide.back() = wide.back() * of_places((wide.size() - 1) * kPiece, lacks);
   }
   for (int64_t g = 0; g < groups; ++g) {
     Expr total;
     for (int64_t first = g * own; first < (g + 1) * own; first += std::min(own, kPiece)) {
-      Expr some = wide[static_cast<size_t>(first / kPiece)];
+      Expr some = wide[first / kPiece];
       if (own < kPiece) {
         std::vector<int> mask;
-        for (int64_t i = 0; i < own; ++i) mask.push_back(static_cast<int>(first % kPiece + i));
+        for (int64_t i = 0; i < own; ++i) mask.push_back(first % kPiece + i);
         some = b_.shuffle({some}, mask);
       }
       total = !total.exists() ? some : total + some;
@@ -249,7 +248,7 @@ void RoundKernel::put_sums(const Item& at, const std::vector<Expr>& rounded, Exp
     const Expr group = at.unit * t_.groups() + at.run * groups;
     for (int64_t g = 0; g < groups; ++g) {
       const Expr place = (group + g) * t_.rows + row_;
-      b_.store(sums_, totals[static_cast<size_t>(g)], place * 4, 4);
+      b_.store(sums_, totals[g], place * 4, 4);
     }
   });
 }
@@ -258,14 +257,14 @@ void RoundKernel::put_sums(const Item& at, const std::vector<Expr>& rounded, Exp
 
 RoundedScratch declare_rounded(const MatrixStreamPlan& t, Synthesis& out) {
   RoundedScratch s;
-  s.lines = static_cast<int>(out.scratch.size());
+  s.lines = out.scratch.size();
   out.scratch.push_back(t.line_bytes());
   if (t.sums_activations()) {
-    s.sums = static_cast<int>(out.scratch.size());
+    s.sums = out.scratch.size();
     out.scratch.push_back(t.sum_bytes());
   }
   if (t.scales_rows()) {
-    s.scales = static_cast<int>(out.scratch.size());
+    s.scales = out.scratch.size();
     out.scratch.push_back(t.rows * kFour);
   }
   return s;
