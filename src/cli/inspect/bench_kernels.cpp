@@ -66,7 +66,7 @@ int measure(const Shared& shared, const BenchKernelsFlags& flags) {
     for (run::ProductShape shape : shapes) {
       if (shape.k % format->block != 0) continue;
       for (const int64_t m : flags.rows) {
-        if (interrupted().load()) return index_of(Exit::interrupted);
+        if (interrupted().load()) return exit_code(Exit::interrupted);
         shape.m = m;
         const run::ProductTime t = run::time_product(engine, format, shape, flags.exact, ceilings);
         put(fmt::format("{:<14} {:>12} {:4} {:10.1f} {:9.1f} {:8.2f} {:6.0f}% {:5} {}\n", format->name,
