@@ -12,7 +12,7 @@
 #include "base/file/file.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 
 namespace lumen::graph {
 namespace {

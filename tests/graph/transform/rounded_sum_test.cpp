@@ -12,7 +12,7 @@
 #include "graph/ir/eval.h"
 #include "graph/ir/rewrite.h"
 #include "graph/ir/verify.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 
 namespace lumen::graph {
 namespace {

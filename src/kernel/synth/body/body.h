@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
+#include "graph/fuse/plan.h"
 #include "kernel/machine/machine.h"
 #include "kernel/synth/step/access.h"
 #include "kernel/synth/step/draft.h"

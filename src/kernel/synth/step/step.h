@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
+#include "graph/fuse/plan.h"
 #include "kernel/loop/loop.h"
 #include "kernel/machine/machine.h"
 

@@ -8,8 +8,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "graph/fuse/fuse.h"
 #include "graph/match/access.h"
-#include "graph/pass/pipeline.h"
 
 namespace lumen::graph {
 
