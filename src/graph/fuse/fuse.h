@@ -30,4 +30,14 @@ std::vector<Group> order_groups(const Partition& p);
 // memory: values whose lives do not overlap share bytes; updates write in place.
 MemoryPlan plan_memory(const Plan& plan);
 
+// Bytes that are needed from one group of a plan to another, both included.
+struct Life {
+  int64_t bytes = 0;
+  int first = 0, last = 0;
+  int64_t offset = 0;
+};
+// Gives each an offset, so that lives which touch never overlap; returns the end of the last. First fit, large ones
+// first: each takes the lowest gap. Error (hardware) beyond all addresses.
+int64_t place_lives(std::vector<Life>& lives);
+
 }  // namespace lumen::graph

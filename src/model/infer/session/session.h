@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/transform/low_rank.h"
+#include "graph/pipeline/pipeline.h"
 #include "model/arch/adapter/adapter.h"
 #include "model/arch/model.h"
 #include "model/infer/session/near_places.h"
