@@ -17,7 +17,7 @@ struct Form {
   KernelShape shape = KernelShape::map;
   ValueId root = -1;
 };
-// Of map, random, reduce and update nodes; nothing when the contract forbids it.
+// The form of map, random, reduce and update nodes; nothing when the contract forbids it.
 std::optional<Form> row_form(const Graph& g, const Users& users, const std::vector<ValueId>& nodes);
 
 struct Cluster {

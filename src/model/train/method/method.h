@@ -2,8 +2,9 @@
 // all parameters, decoded to floats, or adapters beside weights that stay as their file holds them. Knows models and
 // recipes, no device. Proved by tests/model/train/train_test.cpp and tests/model/train/adapter/lora_test.cpp.
 //
-// May include: base, graph/grad, graph/pass, graph/transform, model/arch, model/arch/adapter, model/compress,
-// model/train/objective, model/train/optimizer, model/train/recipe, number/codec, run/device, run/engine.
+// May include: base, graph/grad, graph/pass, graph/pipeline, graph/transform, model/arch, model/arch/adapter,
+// model/compress, model/train/objective, model/train/optimizer, model/train/recipe, number/codec, run/device,
+// run/engine.
 // Offers: lora.h, recomputation.h.
 #pragma once
 

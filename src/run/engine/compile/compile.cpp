@@ -28,7 +28,8 @@ using graph::ValueId;
 namespace {
 
 // A library's product in place of all steps of a group.
-Launch product_launch(const Synthesis& own, const ChosenProduct& chosen, const std::function<Place(int)>& value) {
+Launch product_launch(const synth::Synthesis& own, const ChosenProduct& chosen,
+                      const std::function<Place(int)>& value) {
   Launch launch;
   launch.product = chosen.product;
   launch.plan = chosen.plan;
