@@ -35,6 +35,7 @@ class Copier {
       const bool lazy = is_view(g[v].op) || is_unpack(g, v);
       for (ValueId o : g[v].operands) last_use_[o] = std::max(last_use_[o], lazy ? last_use_[v] : v);
     }
+    for (const ValueId result : g.results) last_use_[result] = static_cast<ValueId>(g.nodes.size());
   }
 
   Graph run() {

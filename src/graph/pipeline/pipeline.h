@@ -19,10 +19,10 @@ using Stage = std::function<Graph(Graph)>;
 
 // What training and adapters change of a model's function before anything else is made of it.
 struct Changes {
-  bool texts_apart = false;                 // several texts share a row (keep_texts_apart)
-  std::vector<LowRank> low_rank;            // beside weights (add_low_rank)
-  std::vector<RoundedSum> sums;             // in the place of weights (add_rounded_sums)
-  std::vector<FormatAssignment> roundings;  // inside what is differentiated
+  bool texts_apart = false;                      // several texts share a row (keep_texts_apart)
+  std::vector<LowRank> low_rank = {};            // beside weights (add_low_rank)
+  std::vector<RoundedSum> sums = {};             // in the place of weights (add_rounded_sums)
+  std::vector<FormatAssignment> roundings = {};  // inside what is differentiated
 };
 Graph changed(Graph function, const Changes& changes);
 
