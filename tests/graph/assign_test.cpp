@@ -8,7 +8,7 @@
 #include "graph/grad/reverse.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 #include "number/codec/codec.h"
 #include "number/gradient/gradient.h"
 #include "number/library/library.h"

@@ -6,7 +6,7 @@
 #include "blocks.h"
 #include "graph/grad/reverse.h"
 #include "graph/ir/text.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 #include "plan_run.h"
 
 namespace lumen::graph {

@@ -6,7 +6,7 @@
 
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 #include "plan_run.h"
 #include "random_graph.h"
 

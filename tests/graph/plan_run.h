@@ -10,11 +10,11 @@
 
 #include "graph/ir/eval.h"
 #include "graph/match/access.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 
 namespace lumen::graph {
 
-// What pipeline.h promises about one group; empty when kept.
+// What graph/fuse/plan.h promises about one group; empty when kept.
 std::string check_group(const Graph& g, const Group& group);
 
 struct PlanRun {

@@ -47,13 +47,13 @@ TEST(Recompute, SameBitsInLessMemory) {
   std::map<std::string, Tensor> a, b;
   EXPECT_EQ(eval(g, in, {}, &a)[0].values, eval(again, in, {}, &b)[0].values);
   for (const auto& [name, t] : a) EXPECT_EQ(t.values, b.at(name).values) << name;
-  const int64_t all = plan_recomputing(g, {}).memory.arena_bytes;
-  const int64_t least = plan_recomputing(g, {Recompute::What::layers, 0}).memory.arena_bytes;
+  const int64_t all = plan_recomputing(g, {}, plan_graph).memory.arena_bytes;
+  const int64_t least = plan_recomputing(g, {Recompute::What::layers, 0}, plan_graph).memory.arena_bytes;
   EXPECT_LT(least, all * 3 / 4);
   const int64_t most = (all + least) / 2;
-  const int64_t fitted = plan_recomputing(g, {Recompute::What::fit, most}).memory.arena_bytes;
+  const int64_t fitted = plan_recomputing(g, {Recompute::What::fit, most}, plan_graph).memory.arena_bytes;
   EXPECT_LE(fitted, most);
-  EXPECT_EQ(plan_recomputing(g, {Recompute::What::fit, all}).memory.arena_bytes, all);
+  EXPECT_EQ(plan_recomputing(g, {Recompute::What::fit, all}, plan_graph).memory.arena_bytes, all);
 }
 
 // The inner tanh of a layer is made of the product before it, which its gradient reads as well.
@@ -70,8 +70,8 @@ TEST(Recompute, MapsOfWhatIsKept) {
   std::map<std::string, Tensor> a, b;
   EXPECT_EQ(eval(g, in, {}, &a)[0].values, eval(again, in, {}, &b)[0].values);
   for (const auto& [name, t] : a) EXPECT_EQ(t.values, b.at(name).values) << name;
-  EXPECT_LT(plan_recomputing(g, {Recompute::What::maps, 0}).memory.arena_bytes,
-            plan_recomputing(g, {}).memory.arena_bytes);
+  EXPECT_LT(plan_recomputing(g, {Recompute::What::maps, 0}, plan_graph).memory.arena_bytes,
+            plan_recomputing(g, {}, plan_graph).memory.arena_bytes);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "graph/grad/reverse.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 #include "number/formula/scalar.h"
 #include "number/library/library.h"
 #include "plan_run.h"

@@ -215,6 +215,17 @@ std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::v
   return gradients;
 }
 
+std::vector<ValueId> gradients_of_loss(Graph& g, const std::vector<ValueId>& with_respect_to, int64_t most_bytes) {
+  ValueId loss = g.results.at(0);
+  std::vector<ValueId> metrics(g.results.begin() + 1, g.results.end());
+  std::vector<ValueId> gradients = differentiate_by_rows(g, loss, with_respect_to, most_bytes, &metrics);
+  g.results = {loss};
+  g.results.insert(g.results.end(), metrics.begin(), metrics.end());
+  g.result_names.resize(g.results.size());
+  g.result_names[0] = "loss";
+  return gradients;
+}
+
 void compute_by_rows(Graph& g, int64_t most_bytes) {
   const size_t before = g.nodes.size();
   Builder build(g);

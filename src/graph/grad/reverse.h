@@ -20,6 +20,10 @@ std::vector<ValueId> differentiate_by_rows(Graph& g, ValueId& loss, const std::v
                                            int64_t most_bytes = int64_t{256} << 20,
                                            std::vector<ValueId>* beside = nullptr);
 
+// differentiate_by_rows of a graph's first result, its loss, with its other results, metrics, beside it. They stay the
+// results; the first is called "loss".
+std::vector<ValueId> gradients_of_loss(Graph& g, const std::vector<ValueId>& with_respect_to, int64_t most_bytes);
+
 // The results of a graph without gradients, its wide product computed for some rows after others in the same way.
 // Numeric dims; else, and when there is no such product, the graph stays as it is.
 void compute_by_rows(Graph& g, int64_t most_bytes = int64_t{256} << 20);

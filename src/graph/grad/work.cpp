@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 
 namespace lumen::graph {
 namespace {

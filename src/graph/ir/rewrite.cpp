@@ -27,6 +27,11 @@ ValueId Rewriter::keep(ValueId old) {
   return map[old] = to.nodes.size() - 1;
 }
 
+void Rewriter::keep_label(ValueId old) {
+  std::string& label = to[map[old]].label;
+  if (label.empty()) label = from[old].label;
+}
+
 Graph Rewriter::finish() {
   to.result_names = from.result_names;
   to.results.clear();

@@ -23,7 +23,8 @@ class Rewriter {
   std::vector<ValueId> operands(ValueId old) const;  // of an old node, as new values
   ValueId keep(ValueId old);                         // copies the node; returns and remembers the copy
   ValueId replace(ValueId old, ValueId by) { return map[old] = by; }
-  Graph finish();  // results carried over; LUMEN_CHECKs that they were mapped
+  void keep_label(ValueId old);  // on what it became, if that has none
+  Graph finish();                // results carried over; LUMEN_CHECKs that they were mapped
 };
 
 // Appends the body of `callee`, its own calls expanded as well; returns its results as values of `to`. Error when the

@@ -1,4 +1,4 @@
-// Finds attention by its structure, whatever function it was written in: see `attend` in pipeline.h.
+// Finds attention by its structure, whatever function it was written in: see `attend` in graph/fuse/plan.h.
 // Proved by tests/graph/fuse_test.cpp.
 #include "graph/match/attend.h"
 
@@ -176,28 +176,6 @@ std::set<ValueId> attention_operands(const Graph& g, const Users& users) {
   }
   operands.insert(values.begin(), values.end());
   return operands;
-}
-
-Graph separate_attention(const Graph& g) {
-  const std::vector<Attention> all = find_attention(g, users_of(g), 0, false);
-  std::vector<const Attention*> inside(g.nodes.size(), nullptr);  // what must be copied for later uses
-  for (const Attention& a : all) {
-    if (!a.is_shared) continue;
-    for (ValueId v : a.nodes)
-      if (v != a.output && g[v].op != Op::reduce_) inside[v] = &a;
-  }
-  Rewriter r(g);
-  std::set<const Attention*> copied;
-  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
-    for (ValueId o : g[v].operands) {
-      const Attention* a = inside[o];
-      if (!a || v <= a->output || !copied.insert(a).second) continue;
-      for (ValueId again : a->nodes)
-        if (inside[again]) r.keep(again);
-    }
-    r.keep(v);
-  }
-  return r.finish();
 }
 
 }  // namespace lumen::graph

@@ -1,4 +1,4 @@
-// Attention found by its structure. Used by fuse, and by grad, whose rule for it leaves no scores in memory.
+// Attention found by its structure. Used by passes, and by grad, whose rule for it leaves no scores in memory.
 #pragma once
 
 #include <set>
@@ -7,7 +7,7 @@
 
 namespace lumen::graph {
 
-// p = softmax over the last axis of scores; output = contract(p, v). See `attend` in pipeline.h.
+// p = softmax over the last axis of scores; output = contract(p, v). See `attend` in fuse/plan.h.
 struct Attention {
   ValueId output = -1, probability = -1;
   ValueId score = -1;  // what the softmax is of
@@ -19,10 +19,6 @@ struct Attention {
 // Attentions that end in a value from `begin` on. `alone`: nothing but the output is used elsewhere; otherwise other
 // uses come behind the output.
 std::vector<Attention> find_attention(const Graph& g, const Users& users, ValueId begin, bool alone);
-
-// Later uses of an attention's scores, powers and probabilities get copies of them, computed anew from the row's
-// maximum and sum; the attention itself is then alone but for those two. Exact: the copies are the same formulas.
-Graph separate_attention(const Graph& g);
 
 // What attentions of a graph and their gradients multiply that is not of the scores' shape: queries, keys, values and
 // gradients of what they mixed, below reshapes and permutes.

@@ -1,4 +1,4 @@
-// Finds the gradient of an attention by its structure: see `attend_gradient` in pipeline.h.
+// Finds the gradient of an attention by its structure: see `attend_gradient` in graph/fuse/plan.h.
 // Proved by tests/graph/fuse_test.cpp.
 #include <algorithm>
 #include <set>

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 
 namespace lumen::graph {
 

@@ -2,7 +2,7 @@
 // again. Proved by tests/graph/pass_test.cpp.
 #include "base/error.h"
 #include "graph/ir/build.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 
 namespace lumen::graph {
 

@@ -1,7 +1,7 @@
 // inline_calls: every call is replaced by its callee's body, innermost included. What a call returned keeps the call's
 // label, or the callee's name, so that profiles can name it. Proved by tests/graph/pass_test.cpp.
 #include "graph/ir/rewrite.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 
 namespace lumen::graph {
 

@@ -254,13 +254,6 @@ class Recomputer {
   std::vector<ValueId> last_;    // by value: its last reader in the forward part
 };
 
-Pipeline planned(const Graph& g) {
-  Pipeline done;
-  done.plan = fuse(g);
-  done.memory = plan_memory(done.plan);
-  return done;
-}
-
 }  // namespace
 
 std::vector<Stretch> find_stretches(const Graph& g, ValueId loss) {
@@ -297,20 +290,23 @@ Graph recompute_stretches(const Graph& g, ValueId loss, const std::vector<Stretc
   return Recomputer(g, loss, chosen).run();
 }
 
-Pipeline plan_recomputing(const Graph& g, const Recompute& recompute) {
-  if (recompute.what == Recompute::What::none || g.results.empty()) return planned(g);
+Pipeline plan_recomputing(const Graph& g, const Recompute& recompute,
+                          const std::function<Pipeline(const Graph&)>& plan) {
+  if (recompute.what == Recompute::What::none || g.results.empty()) return plan(g);
   const ValueId loss = g.results[0];
-  if (recompute.what == Recompute::What::maps) return planned(recompute_maps(g, loss));
+  if (recompute.what == Recompute::What::maps) return plan(recompute_maps(g, loss));
   std::vector<Stretch> stretches = find_stretches(g, loss);
-  if (recompute.what == Recompute::What::layers) return planned(recompute_stretches(g, loss, stretches));
-  std::stable_sort(stretches.begin(), stretches.end(),
-                   [](const Stretch& a, const Stretch& b) { return a.work * b.bytes < b.work * a.bytes; });
+  if (recompute.what == Recompute::What::layers) return plan(recompute_stretches(g, loss, stretches));
+  std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {
+    return a.work * static_cast<double>(b.bytes) < b.work * static_cast<double>(a.bytes);
+  });
   const auto with = [&](size_t count) {
-    return planned(recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + count}));
+    return plan(
+        recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + static_cast<std::ptrdiff_t>(count)}));
   };
   // The fewest that are enough: more of them never need more memory, but for what alignment adds.
   size_t too_few = 0, enough = stretches.size();
-  Pipeline best = planned(g);
+  Pipeline best = plan(g);
   if (best.memory.arena_bytes <= recompute.bytes || stretches.empty()) return best;
   best = with(enough);
   while (best.memory.arena_bytes <= recompute.bytes && enough - too_few > 1) {

@@ -4,10 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
+#include "graph/fuse/plan.h"
 #include "graph/ir/graph.h"
-#include "graph/pass/pipeline.h"
 
 namespace lumen::graph {
 
@@ -39,11 +40,9 @@ Graph recompute_stretches(const Graph& g, ValueId loss, const std::vector<Stretc
 // from the residual stream and their sums, products of gates. Bits stay.
 Graph recompute_maps(const Graph& g, ValueId loss);
 
-// fuse and plan_memory of a graph whose first result is its loss, with what the memory asks for computed again.
-Pipeline plan_recomputing(const Graph& g, const Recompute& recompute);
-
-// run_pipeline with recomputation: the first result of the graph is its loss.
-Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
-                      const ProductType& products, const Recompute& recompute);
+// The plan of a graph whose first result is its loss, with what the memory asks for computed again. `plan` makes groups
+// and memory of a graph; it is asked again and again where as little as fits is computed twice.
+Pipeline plan_recomputing(const Graph& g, const Recompute& recompute,
+                          const std::function<Pipeline(const Graph&)>& plan);
 
 }  // namespace lumen::graph

@@ -1,9 +1,11 @@
 // repeat_casts: a parameter rounded for a product of the forward pass is rounded again for the backward pass rather
 // than kept between them: one more pass over it costs little, and all of a model's rounded parameters at once cost
-// much. Sums are not touched, so every bit stays. Part of fuse; proved by tests/graph/repeat_test.cpp.
+// much. Sums are not touched, so every bit stays. Proved by tests/graph/repeat_test.cpp.
+#include "graph/fuse/plan.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
-#include "graph/pass/partition.h"
+#include "graph/match/uses.h"
+#include "graph/pass/pass.h"
 
 namespace lumen::graph {
 
@@ -57,8 +59,8 @@ class Repeater {
 
 }  // namespace
 
-Graph repeat_casts(const Graph& g) {
-  return Repeater(g).run();
+void repeat_casts(Graph& g) {
+  g = Repeater(g).run();
 }
 
 }  // namespace lumen::graph

@@ -15,7 +15,7 @@
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
 #include "graph/match/attend.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 #include "number/facts/facts.h"
 
 namespace lumen::graph {

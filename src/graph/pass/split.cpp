@@ -8,7 +8,7 @@
 
 #include "graph/ir/rewrite.h"
 #include "graph/match/access.h"
-#include "graph/pass/partition.h"
+#include "graph/pass/pass.h"
 
 namespace lumen::graph {
 

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 #include "graph/transform/low_rank_inputs.h"
 
 namespace lumen::graph {
@@ -310,8 +310,6 @@ std::map<std::string, LowRankPlaces> low_rank_places(Graph g) {
 
 Graph add_low_rank(Graph g, const std::vector<LowRank>& parts) {
   if (parts.empty()) return g;
-  inline_calls(g);
-  simplify(g);  // each use of a weight names it itself
   return Adder(g, parts).run();
 }
 

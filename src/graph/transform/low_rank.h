@@ -52,7 +52,8 @@ struct LowRankPlaces {
 };
 std::map<std::string, LowRankPlaces> low_rank_places(Graph g);
 
-// Expands calls on the way. Error when a weight has no use of its kind, or is no matrix.
+// The graph has no calls and is simplified: each use of a weight names it itself. Error when a weight has no use of its
+// kind, or is no matrix.
 Graph add_low_rank(Graph g, const std::vector<LowRank>& parts);
 
 // Norms become values: the weight's squares, a product of A with the weight as it is stored, and products of A and B

@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "graph/ir/rewrite.h"
-#include "graph/pass/pipeline.h"
 #include "graph/transform/low_rank_inputs.h"
 
 namespace lumen::graph {
@@ -204,8 +203,6 @@ ValueId low_rank_sum(Builder& build, ValueId w, ValueId a, ValueId b, double sca
 
 Graph add_rounded_sums(Graph g, const std::vector<RoundedSum>& parts) {
   if (parts.empty()) return g;
-  inline_calls(g);
-  simplify(g);  // each use of a weight names it itself
   return SumAdder(g, parts).run();
 }
 

@@ -27,7 +27,8 @@ std::string rounded_sum(const std::string& weight);
 // [.., K / group], begun at 1.
 std::string group_magnitude(const std::string& weight);
 
-// Expands calls on the way. Error when a weight is not used or no matrix.
+// The graph has no calls and is simplified: each use of a weight names it itself. Error when a weight is not used or no
+// matrix.
 Graph add_rounded_sums(Graph g, const std::vector<RoundedSum>& parts);
 
 // After assign_formats has made the fields of formats inputs: those of sums with group magnitudes count times their

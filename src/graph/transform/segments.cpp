@@ -10,7 +10,7 @@
 #include "graph/ir/eval.h"
 #include "graph/ir/rewrite.h"
 #include "graph/match/attend.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 
 namespace lumen::graph {
 
@@ -396,7 +396,6 @@ class Separator {
 }  // namespace
 
 void keep_texts_apart(Graph& g, const std::string& tokens) {
-  inline_calls(g);
   Graph plain = g;  // parts that are cut out of rotated numbers again are seen to be none there
   simplify(plain);
   Separator(plain, tokens).check_rotations();

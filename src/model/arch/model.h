@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 #include "model/arch/bytes.h"
 #include "model/arch/family/family.h"
 #include "model/file/gguf.h"

@@ -12,7 +12,7 @@
 #include "graph/ir/eval.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 #include "lang/parser.h"
 
 namespace lumen::graph {

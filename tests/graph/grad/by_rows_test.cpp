@@ -7,7 +7,7 @@
 #include "graph/grad/reverse.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 #include "tests/graph/blocks.h"
 #include "tests/graph/plan_run.h"
 

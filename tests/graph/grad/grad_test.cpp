@@ -10,7 +10,7 @@
 #include "graph/grad/reverse.h"
 #include "graph/ir/text.h"
 #include "graph/ir/verify.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 #include "tests/graph/blocks.h"
 
 namespace lumen::graph {

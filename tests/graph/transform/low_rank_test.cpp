@@ -10,6 +10,7 @@
 #include "graph/ir/build.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/verify.h"
+#include "graph/pipeline/pipeline.h"
 
 namespace lumen::graph {
 namespace {
@@ -75,7 +76,7 @@ Tensor turned(const Tensor& a) {
 
 TEST(LowRank, ProductsAreThoseOfTheSum) {
   const Graph g = network();
-  const Graph with = add_low_rank(g, {{"u", 2, false}});
+  const Graph with = changed(g, {.low_rank = {{"u", 2, false}}});
   ASSERT_EQ(verify(with), "");
   auto in = inputs();
   in[low_rank_a("u")] = filled({2, 5}, 0.5);
@@ -88,7 +89,7 @@ TEST(LowRank, ProductsAreThoseOfTheSum) {
 
 TEST(LowRank, LookingUpIsApartFromMultiplying) {
   const Graph g = network();
-  const Graph with = add_low_rank(g, {{"w", 3, true}});
+  const Graph with = changed(g, {.low_rank = {{"w", 3, true}}});
   ASSERT_EQ(verify(with), "");
   auto in = inputs();
   in[low_rank_a("w")] = filled({6, 3}, 0.5);
@@ -112,9 +113,9 @@ TEST(LowRank, ScaleCounts) {
   auto in = inputs();
   in[low_rank_a("u")] = filled({2, 5}, 0.5);
   in[low_rank_b("u")] = filled({5, 2}, 1);
-  const std::vector<double> quarter = run(add_low_rank(g, {{"u", 2, false, 0.25}}), in);
+  const std::vector<double> quarter = run(changed(g, {.low_rank = {{"u", 2, false, 0.25}}}), in);
   in[low_rank_b("u")] = filled({5, 2}, 0.25);
-  EXPECT_EQ(quarter, run(add_low_rank(g, {{"u", 2}}), in));
+  EXPECT_EQ(quarter, run(changed(g, {.low_rank = {{"u", 2}}}), in));
 }
 
 // y[n, j] = w[picks[n, j]] x[n]: each row times the matrices it picks.
@@ -154,7 +155,7 @@ Tensor sums(Tensor w, const Tensor& b, const Tensor& a, double scale) {
 }
 
 TEST(LowRank, PickedMatricesChangeEachByItsOwn) {
-  const Graph with = add_low_rank(picking(), {{"w", 2, false, 0.5}});
+  const Graph with = changed(picking(), {.low_rank = {{"w", 2, false, 0.5}}});
   ASSERT_EQ(verify(with), "");
   const auto in = picked_inputs();
   auto merged = in;
@@ -202,7 +203,7 @@ LowRank with_magnitudes(const std::string& weight, int64_t rank, bool rows = fal
 
 TEST(LowRank, MagnitudesAreTheLengthsOfRows) {
   const std::vector<LowRank> parts = {with_magnitudes("u", 2)};
-  const Graph with = fill_norms(add_low_rank(network(), parts), parts);
+  const Graph with = fill_norms(changed(network(), {.low_rank = parts}), parts);
   ASSERT_EQ(verify(with), "");
   auto in = inputs();
   in[low_rank_a("u")] = filled({2, 5}, 0.5);
@@ -218,7 +219,7 @@ TEST(LowRank, MagnitudesAreTheLengthsOfRows) {
 
 TEST(LowRank, MagnitudesOfPickedMatrices) {
   const std::vector<LowRank> parts = {with_magnitudes("w", 2)};
-  const Graph with = fill_norms(add_low_rank(picking(), parts), parts);
+  const Graph with = fill_norms(changed(picking(), {.low_rank = parts}), parts);
   ASSERT_EQ(verify(with), "");
   auto in = picked_inputs();
   in[low_rank_magnitude("w")] = magnitudes({3, 6});
@@ -230,7 +231,7 @@ TEST(LowRank, MagnitudesOfPickedMatrices) {
 
 TEST(LowRank, MagnitudesOfLookedUpRowsAreThoseOfColumns) {
   const std::vector<LowRank> parts = {with_magnitudes("w", 3, true)};
-  const Graph with = fill_norms(add_low_rank(network(), parts), parts);
+  const Graph with = fill_norms(changed(network(), {.low_rank = parts}), parts);
   ASSERT_EQ(verify(with), "");
   auto in = inputs();
   in[low_rank_a("w")] = filled({6, 3}, 0.5);
@@ -256,7 +257,7 @@ TEST(LowRank, MagnitudesOfLookedUpRowsAreThoseOfColumns) {
 // Norms are held constant: gradients are those of a graph whose norms are numbers.
 TEST(LowRank, GradientsDoNotGoThroughNorms) {
   const std::vector<LowRank> parts = {with_magnitudes("u", 2)};
-  Graph g = add_low_rank(network(), parts);
+  Graph g = changed(network(), {.low_rank = parts});
   Builder b(g);
   const ValueId square = b.mul(g.results[0], g.results[0]);
   const ValueId loss = b.reshape(b.reduce(square, Reduction::sum, {0, 1}), {});
@@ -311,7 +312,7 @@ TEST(LowRank, DropoutLeavesOutAShareOfTheInputs) {
   LowRank part{"w", 1};
   part.dropout = 0.25;
   part.salt = 7;
-  const Graph with = add_low_rank(g, {part});
+  const Graph with = changed(g, {.low_rank = {part}});
   ASSERT_EQ(verify(with), "");
   std::map<std::string, Tensor> in;
   const auto all = [](const Shape& shape, double value) {
@@ -357,9 +358,9 @@ TEST(LowRank, MagnitudesReadWhatADropoutLeaves) {
     LowRank part{"w", 1};
     part.dropout = 0.25;
     part.salt = 7;
-    const Graph plain = add_low_rank(g, {part});
+    const Graph plain = changed(g, {.low_rank = {part}});
     part.magnitudes = true;
-    const Graph with = fill_norms(add_low_rank(g, {part}), {part});
+    const Graph with = fill_norms(changed(g, {.low_rank = {part}}), {part});
     ASSERT_EQ(verify(with), "");
     std::map<std::string, Tensor> in;
     const auto put = [&](const std::string& name, const Shape& shape, double value) {
@@ -394,11 +395,11 @@ TEST(LowRank, FindsWhatCanBeChanged) {
 
 TEST(LowRank, RefusesWhatIsNoMatrixOrNotUsedSo) {
   const Graph g = network();
-  EXPECT_THROW(add_low_rank(g, {{"missing", 2, false}}), Error);
-  EXPECT_THROW(add_low_rank(g, {{"ids", 2, false}}), Error);
-  EXPECT_THROW(add_low_rank(g, {{"u", 0, false}}), Error);
-  EXPECT_THROW(add_low_rank(g, {{"u", 2, true}}), Error);  // never looked up
-  EXPECT_EQ(add_low_rank(g, {}).nodes.size(), g.nodes.size());
+  EXPECT_THROW(changed(g, {.low_rank = {{"missing", 2, false}}}), Error);
+  EXPECT_THROW(changed(g, {.low_rank = {{"ids", 2, false}}}), Error);
+  EXPECT_THROW(changed(g, {.low_rank = {{"u", 0, false}}}), Error);
+  EXPECT_THROW(changed(g, {.low_rank = {{"u", 2, true}}}), Error);  // never looked up
+  EXPECT_EQ(changed(g, {.low_rank = {}}).nodes.size(), g.nodes.size());
 }
 
 }  // namespace

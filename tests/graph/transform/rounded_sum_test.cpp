@@ -12,7 +12,7 @@
 #include "graph/ir/eval.h"
 #include "graph/ir/rewrite.h"
 #include "graph/ir/verify.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 
 namespace lumen::graph {
 namespace {
@@ -64,7 +64,7 @@ std::vector<Tensor> run(const Graph& g, std::map<std::string, Tensor> in) {
 
 TEST(RoundedSum, IsReadInTheWeightsPlace) {
   for (const int64_t group : {0, 3}) {
-    const Graph with = add_rounded_sums(network(), {sum_of(group)});
+    const Graph with = changed(network(), {.sums = {sum_of(group)}});
     ASSERT_EQ(verify(with), "");
     auto in = inputs();
     const auto& a = in.at(low_rank_a("w")).values;
@@ -83,7 +83,7 @@ TEST(RoundedSum, IsReadInTheWeightsPlace) {
 // Gradients of A and B without the weight's: the same numbers, and nothing of the weight's size among the values but
 // the sum itself.
 TEST(RoundedSum, NarrowGradientsAreTheSame) {
-  Graph g = add_rounded_sums(network(), {sum_of()});
+  Graph g = changed(network(), {.sums = {sum_of()}});
   const auto gradients = differentiate(g, g.results[0], {g.find_input(low_rank_a("w")), g.find_input(low_rank_b("w"))});
   g.results.insert(g.results.end(), gradients.begin(), gradients.end());
   g.result_names = {"loss", "a", "b"};
@@ -106,7 +106,7 @@ TEST(RoundedSum, NarrowGradientsAreTheSame) {
 }
 
 TEST(RoundedSum, GradientsAreFiniteDifferences) {
-  Graph g = add_rounded_sums(network(), {sum_of(3)});
+  Graph g = changed(network(), {.sums = {sum_of(3)}});
   const Graph plain = g;
   const std::vector<std::string> names = {low_rank_a("w"), low_rank_b("w"), group_magnitude("w")};
   std::vector<ValueId> with;
@@ -135,8 +135,8 @@ TEST(RoundedSum, GradientsAreFiniteDifferences) {
 TEST(RoundedSum, RefusesWhatIsNoMatrix) {
   RoundedSum unknown = sum_of();
   unknown.change.weight = "v";
-  EXPECT_THROW(add_rounded_sums(network(), {unknown}), Error);
-  EXPECT_THROW(add_rounded_sums(network(), {sum_of(4)}), Error);  // groups of 4 in rows of 6
+  EXPECT_THROW(changed(network(), {.sums = {unknown}}), Error);
+  EXPECT_THROW(changed(network(), {.sums = {sum_of(4)}}), Error);  // groups of 4 in rows of 6
 }
 
 }  // namespace

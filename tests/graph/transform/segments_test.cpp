@@ -14,6 +14,7 @@
 #include "graph/ir/build.h"
 #include "graph/ir/eval.h"
 #include "graph/ir/verify.h"
+#include "graph/pipeline/pipeline.h"
 #include "lang/parser.h"
 #include "tests/graph/plan_run.h"
 
@@ -39,7 +40,7 @@ Graph graph_of(const std::string& text) {
 std::string refusal(const std::string& text) {
   Graph g = graph_of(text);
   try {
-    keep_texts_apart(g);
+    g = changed(std::move(g), {.texts_apart = true});
   } catch (const Error& e) {
     EXPECT_NE(e.hint().find("--no-packing"), std::string::npos);
     return e.what();
@@ -101,7 +102,7 @@ class Packed : public testing::TestWithParam<int> {
   void SetUp() override {
     alone_ = graph_of(model_text(GetParam()));
     packed_ = alone_;
-    keep_texts_apart(packed_);
+    packed_ = changed(std::move(packed_), {.texts_apart = true});
     ASSERT_EQ(verify(packed_), "");
     alone_ = with_gradients(alone_);
     packed_ = with_gradients(packed_);

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "graph/grad/reverse.h"
-#include "graph/transform/segments.h"
+#include "graph/pipeline/pipeline.h"
 #include "model/arch/checkpoint/read.h"
 #include "model/train/optimizer/optimizer.h"
 #include "tests/model/families/family_case.h"
@@ -37,7 +37,7 @@ class Case {
   Numbers run(int64_t rows, const Rows& in) {
     const auto length = static_cast<int64_t>(in.tokens.size()) / rows;
     graph::Graph g = model_.family->function("token_loss", model_.config);
-    if (!in.starts.empty()) graph::keep_texts_apart(g);
+    g = graph::changed(std::move(g), {.texts_apart = !in.starts.empty()});
     graph::inline_calls(g);
     const graph::ValueId losses = g.results[0];
     graph::Builder b(g);
@@ -144,7 +144,7 @@ TEST(Packing, EveryFamilyIsRecognised) {
   for (const std::string& name : names_in(kFamilies)) {
     const Model m = read_hf(test_library(), kFamilies / name);
     graph::Graph g = m.family->function("token_loss", m.config);
-    EXPECT_NO_THROW(graph::keep_texts_apart(g)) << name;
+    EXPECT_NO_THROW(g = graph::changed(std::move(g), {.texts_apart = true})) << name;
     EXPECT_GE(g.find_input(graph::kStarts), 0) << name;
   }
 }

@@ -1,5 +1,6 @@
 // Needs: cpu. Equal groups are synthesized once; groups that differ in anything that matters are not taken for each
 // other.
+#include "graph/pipeline/pipeline.h"
 #include "run/engine/compile/repeat.h"
 
 #include <gtest/gtest.h>

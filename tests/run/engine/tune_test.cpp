@@ -1,4 +1,5 @@
 // needs: cpu. Plans of one kernel give the same bits; programs try them while they run and remember the fastest.
+#include "graph/pipeline/pipeline.h"
 #include "run/engine/program/tune.h"
 
 #include <unistd.h>

@@ -17,7 +17,7 @@ namespace lumen::synth {
 Synthesis attend_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 Synthesis attend_gradient_by_tasks(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 
-// An attention group by its parts; see `attend` in graph/pass/pipeline.h.
+// An attention group by its parts; see `attend` in graph/fuse/plan.h.
 struct Attention {
   Attention(const graph::Plan& plan, const graph::Group& group);
 
@@ -111,7 +111,7 @@ class KeyRange {
   std::vector<Term> terms_;
 };
 
-// An attention_gradient group by its parts; see `attend_gradient` in graph/pass/pipeline.h.
+// An attention_gradient group by its parts; see `attend_gradient` in graph/fuse/plan.h.
 struct AttentionGradient {
   AttentionGradient(const graph::Plan& plan, const graph::Group& group);
 

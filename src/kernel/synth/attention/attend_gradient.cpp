@@ -1,4 +1,4 @@
-// The gradient of an attention in one kernel: see `attend_gradient` in graph/pass/pipeline.h. Both products of the
+// The gradient of an attention in one kernel: see `attend_gradient` in graph/fuse/plan.h. Both products of the
 // scores' shape, the maps over them and every result are computed block by block: a task owns all rows and keys of a
 // head (of a group's heads together) and walks blocks of keys, and for each of them tiles of rows that see some of it.
 // No more than tile x block scores exist at any time.

@@ -3,7 +3,7 @@
 // outside its loop. The caller opens axes (outermost first) and asks for values; what was computed is kept until the
 // axis is closed. Proved by tests/kernel/synth/synth_map_test.cpp and synth_reduce_test.cpp.
 //
-// May include: base, graph/ir, graph/pass, kernel/machine, kernel/synth/step, kernel/synth/unpack, number/facts.
+// May include: base, graph/fuse, graph/ir, kernel/machine, kernel/synth/step, kernel/synth/unpack, number/facts.
 // Offers: nest.h.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
+#include "graph/fuse/plan.h"
 #include "kernel/machine/machine.h"
 #include "kernel/synth/step/access.h"
 #include "kernel/synth/step/draft.h"

@@ -6,7 +6,7 @@
 
 namespace lumen::synth {
 
-// A move group whose root is a cast, and which has the map below it (`codes` in graph/pass/pipeline.h).
+// A move group whose root is a cast, and which has the map below it (`codes` in graph/fuse/plan.h).
 Synthesis encode_map(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target);
 bool has_map(const graph::Plan& plan, const graph::Group& group);
 

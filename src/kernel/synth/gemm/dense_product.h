@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
+#include "graph/fuse/plan.h"
 #include "kernel/machine/dense_product.h"
 
 namespace lumen::synth {

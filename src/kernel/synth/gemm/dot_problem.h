@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
+#include "graph/fuse/plan.h"
 #include "kernel/machine/machine.h"
 
 namespace lumen::synth {
@@ -82,7 +82,7 @@ struct DotProblem {
   DotProblem only_a() const;  // for a step that reads a and writes scratch: no b, no result, no epilogue
 };
 
-// LUMEN_CHECKs the group contract of pipeline.h for dots.
+// LUMEN_CHECKs the group contract of graph/fuse/plan.h for dots.
 DotProblem normalise_dot(const graph::Plan& plan, const graph::Group& group);
 
 // The canonical text of everything a kernel depends on: equal problems have equal text.

@@ -2,7 +2,7 @@
 // cost model, quantization of activations, packing and laying out of operands, sorting of rows that pick their matrix
 // (grouped GEMM).
 //
-// May include: base, graph/match, graph/pass, kernel/loop, kernel/machine, kernel/synth/mma, kernel/synth/order,
+// May include: base, graph/fuse, graph/match, kernel/loop, kernel/machine, kernel/synth/mma, kernel/synth/order,
 // kernel/synth/step, kernel/synth/unpack, number/facts.
 #pragma once
 

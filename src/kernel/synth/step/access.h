@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
+#include "graph/fuse/plan.h"
 
 namespace lumen::synth {
 

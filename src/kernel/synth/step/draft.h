@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
+#include "graph/fuse/plan.h"
 #include "kernel/loop/build.h"
 #include "kernel/synth/step/step.h"
 

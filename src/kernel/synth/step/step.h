@@ -1,14 +1,14 @@
 // What synthesis makes: steps, each a kernel in loop IR with the buffers it is given. Every synthesizer includes this;
 // synth.h dispatches to them.
 //
-// May include: base, graph/pass, kernel/loop, kernel/machine.
+// May include: base, graph/fuse, kernel/loop, kernel/machine.
 // Offers: access.h, ceil_div.h, draft.h, shortlist.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
+#include "graph/fuse/plan.h"
 #include "kernel/loop/loop.h"
 #include "kernel/machine/machine.h"
 

@@ -146,7 +146,7 @@ graph::Graph LoadedModel::function(const std::string& name) const {
   std::vector<graph::LowRank> parts = adapted_;
   std::erase_if(parts,
                 [&](const graph::LowRank& p) { return g.find_input(p.weight) < 0; });  // functions without logits
-  return graph::add_low_rank(std::move(g), parts);
+  return graph::changed(std::move(g), {.low_rank = parts});
 }
 
 void check_tokens(const Model& model, std::span<const TokenId> tokens) {

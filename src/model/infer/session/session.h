@@ -2,7 +2,7 @@
 // Nothing here knows the family: the cache is whatever states the family's `step` has. Proved by
 // tests/model/infer/infer_test.cpp.
 //
-// May include: base, graph/ir, graph/transform, model/arch, model/arch/adapter, number/library, run/engine,
+// May include: base, graph/ir, graph/pipeline, model/arch, model/arch/adapter, number/library, run/engine,
 // run/engine/compile.
 // Offers: finite.h, forecast.h, session_many.h, step_plan.h.
 #pragma once
@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/transform/low_rank.h"
+#include "graph/pipeline/pipeline.h"
 #include "model/arch/adapter/adapter.h"
 #include "model/arch/model.h"
 #include "model/infer/session/near_places.h"

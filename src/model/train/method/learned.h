@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 #include "model/arch/model.h"
 
 namespace lumen::model {

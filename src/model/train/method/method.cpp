@@ -1,9 +1,7 @@
 #include "model/train/method/method.h"
 
 #include "base/error.h"
-#include "graph/grad/reverse.h"
 #include "graph/grad/work.h"
-#include "graph/transform/segments.h"
 #include "model/train/method/lora.h"
 #include "model/train/objective/teacher.h"
 
@@ -35,14 +33,16 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
   options_.products = product_type(recipe.precision, model.family->library().formats());
   // Beside packed weights kernels may round what is multiplied with them: not where f32 was asked for.
   options_.exact = recipe.adapter.trains() && !has_short_products();
-  loss_ = function(objective_ ? objective_->function() : form.weights ? "token_loss" : "loss");
-  if (!objective_ && form.weights) loss_ = weighted_loss(std::move(loss_));
+  const graph::Graph author = model.family->function(objective_     ? objective_->function()
+                                                     : form.weights ? "token_loss"
+                                                                    : "loss",
+                                                     model.config);
   const Scalar type = param_scalar(recipe.param_type);
   if (recipe.adapter.trains()) {
     if (!recipe.quantize.empty())
       throw Error(Exit::usage, "an adapter and [[quantize]] rules contradict each other: its model is not trained",
                   "leave one of the two away");
-    changes_ = adapter_changes(model, graph::low_rank_places(loss_), recipe.adapter);
+    changes_ = adapter_changes(model, graph::low_rank_places(apart(author)), recipe.adapter);
     trained_ = adapter_parameters(model, changes_, recipe.adapter);
     require_members(recipe.groups, trained_);
     trained_ = grouped(std::move(trained_), recipe.groups);
@@ -51,17 +51,15 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
       shipping_.emplace(model, recipe, changes_);
       for (const Parameter& p : shipping_->parameters()) trained_.push_back(p);
       shipping_->hold_still(trained_);
-      loss_ = shipping_->apply(std::move(loss_));
-    } else {
-      loss_ = graph::add_low_rank(std::move(loss_), changes_);
     }
+    loss_ = loss_of(author);
   } else {
     for (const Parameter& p : model.parameters)
       if (!p.frozen) trained_.push_back(p);
     // Rounding becomes part of the loss before it is differentiated: the optimizer then reads and writes the weights
     // themselves.
     roundings_ = fake_assignments(recipe.quantize, model);
-    graph::assign_formats(loss_, roundings_);
+    loss_ = loss_of(author);
     learned_ = learned_fields(loss_, roundings_);
     std::vector<Parameter> fields;
     for (const LearnedField& f : learned_) fields.push_back(f.parameter);
@@ -72,17 +70,42 @@ Method::Method(const Model& model, const Recipe& recipe, BatchForm form, const M
     held_ = holding_of(trained_, type);
     for (Parameter& p : grouped(std::move(fields), recipe.groups)) trained_.push_back(std::move(p));
   }
-  loss_ = graph::bind_symbols(loss_, options_.symbols);
-  if (objective_) {
-    const std::optional<graph::Graph> theirs = this->teacher();
-    loss_ = objective_->over(std::move(loss_), form_.weights, theirs ? &*theirs : nullptr);
-  }
+}
+
+graph::Graph Method::loss_of(const graph::Graph& author) const {
+  const std::optional<graph::Graph> theirs = teacher();
+  graph::Stage objective;
+  if (objective_)
+    objective = [&](graph::Graph g) {
+      return objective_->over(std::move(g), form_.weights, theirs ? &*theirs : nullptr);
+    };
+  else if (form_.weights)
+    objective = weighted_loss;
+  return graph::loss_graph(author, changes_of(author), options_.symbols, objective);
+}
+
+graph::Graph Method::apart(graph::Graph function) const {
+  return graph::changed(std::move(function), {.texts_apart = form_.starts});
 }
 
 graph::Graph Method::function(const char* name) const {
-  graph::Graph g = model_.family->function(name, model_.config);
-  if (form_.starts) graph::keep_texts_apart(g);
-  return g;
+  return model_.family->function(name, model_.config);
+}
+
+graph::Changes Method::changes_of(const graph::Graph& function) const {
+  graph::Changes out;
+  if (shipping_) out = shipping_->changes(function);
+  if (!shipping_) out.low_rank = changes_;
+  out.roundings.insert(out.roundings.end(), roundings_.begin(), roundings_.end());
+  out.texts_apart = form_.starts;
+  return out;
+}
+
+// As training sees the model, without what it leaves out at random.
+graph::Changes Method::evaluated_changes(const graph::Graph& function) const {
+  graph::Changes out = changes_of(function);
+  out.low_rank = without_dropout(std::move(out.low_rank));
+  return out;
 }
 
 std::optional<graph::Graph> Method::teacher() const {
@@ -103,13 +126,12 @@ std::optional<graph::Graph> Method::teacher() const {
 }
 
 graph::Graph Method::reference_logits() const {
-  return graph::bind_symbols(teacher_ ? teacher_logits(*teacher_, form_.starts) : function("forward"),
+  return graph::bind_symbols(teacher_ ? teacher_logits(*teacher_, form_.starts) : apart(function("forward")),
                              options_.symbols);
 }
 
 Method::Work Method::finished(graph::Graph graph) const {
-  if (shipping_) graph = graph::narrow_gradients(std::move(graph));
-  Work work{graph::fill_norms(std::move(graph), changes_), options_};
+  Work work{std::move(graph), options_};
   add_stored_formats(work);
   return work;
 }
@@ -122,11 +144,11 @@ void Method::add_stored_formats(Work& work) const {
 }
 
 Method::Work Method::step() const {
-  return finished(training_step(loss_, trained_, optimizer_, held_));
+  return finished(training_step(loss_, trained_, optimizer_, held_, changes_of(loss_)));
 }
 
 Method::Work Method::accumulate() const {
-  return finished(accumulate_step(loss_, trained_, parts(), held_));
+  return finished(accumulate_step(loss_, trained_, parts(), held_, changes_of(loss_)));
 }
 
 Method::Work Method::apply() const {
@@ -136,51 +158,49 @@ Method::Work Method::apply() const {
 }
 
 Method::Work Method::evaluation() const {
-  return evaluated(with_roundings(function("token_loss")));
+  const graph::Graph g = function("token_loss");
+  return evaluated(g, evaluated_changes(g));
 }
 
 Method::Work Method::logits(int64_t length) const {
-  Work work = evaluated(with_roundings(model_.family->function("forward", model_.config)), {{"B", 1}, {"T", length}});
+  const graph::Graph g = function("forward");
+  graph::Changes changes = evaluated_changes(g);
+  changes.texts_apart = false;
+  Work work = evaluated(g, changes, {}, {{"B", 1}, {"T", length}});
   work.options.exact = true;
   return work;
 }
 
 Method::Work Method::reference() const {
-  return evaluated(function("token_loss"));
+  return evaluated(function("token_loss"), {.texts_apart = form_.starts});
 }
 
 Method::Work Method::divergence() const {
-  graph::Graph policy = graph::bind_symbols(with_roundings(function("forward")), options_.symbols);
-  return evaluated(divergence_from(model_.family->library(), std::move(policy), reference_logits()));
+  const graph::Graph g = function("forward");
+  return evaluated(g, evaluated_changes(g), [&](graph::Graph policy) {
+    return divergence_from(model_.family->library(), std::move(policy), reference_logits());
+  });
 }
 
 Method::Work Method::objective_loss() const {
+  const graph::Graph g = function(objective_->function());
   const std::optional<graph::Graph> theirs = teacher();
-  graph::Graph policy = graph::bind_symbols(with_roundings(function(objective_->function())), options_.symbols);
-  return evaluated(objective_->over(std::move(policy), form_.weights, theirs ? &*theirs : nullptr));
+  return evaluated(g, evaluated_changes(g), [&](graph::Graph policy) {
+    return objective_->over(std::move(policy), form_.weights, theirs ? &*theirs : nullptr);
+  });
 }
 
-// As training sees the model, without what it leaves out at random.
-graph::Graph Method::with_roundings(graph::Graph g) const {
-  if (shipping_)
-    g = shipping_->apply(std::move(g));
-  else if (is_frozen())
-    g = graph::add_low_rank(std::move(g), without_dropout(changes_));
-  graph::assign_formats(g, roundings_);
-  return g;
+Method::Work Method::evaluated(const graph::Graph& author, const graph::Changes& changes,
+                               const graph::Stage& objective) const {
+  return evaluated(author, changes, objective, options_.symbols);
 }
 
-Method::Work Method::evaluated(graph::Graph g) const {
-  return evaluated(std::move(g), options_.symbols);
-}
-
-Method::Work Method::evaluated(graph::Graph g, const graph::Bindings& symbols) const {
+Method::Work Method::evaluated(const graph::Graph& author, const graph::Changes& changes, const graph::Stage& objective,
+                               const graph::Bindings& symbols) const {
   run::CompileOptions options;
   options.symbols = symbols;
-  if (!held_.names.empty()) g = hold(std::move(g), held_);
-  graph::inline_calls(g);
-  g = graph::bind_symbols(g, options.symbols);
-  graph::compute_by_rows(g, most_logits(g, trained_));
+  graph::Graph g = graph::evaluation_graph(graph::loss_graph(author, changes, symbols, objective), changes,
+                                           on_graph(trained_, held_));
   if (is_frozen()) return finished(std::move(g));
   Work work{std::move(g), options};
   add_stored_formats(work);

@@ -2,15 +2,16 @@
 // all parameters, decoded to floats, or adapters beside weights that stay as their file holds them. Knows models and
 // recipes, no device. Proved by tests/model/train/train_test.cpp and tests/model/train/adapter/lora_test.cpp.
 //
-// May include: base, graph/grad, graph/pass, graph/transform, model/arch, model/arch/adapter, model/compress,
-// model/train/objective, model/train/optimizer, model/train/recipe, number/codec, run/device, run/engine.
+// May include: base, graph/grad, graph/pass, graph/pipeline, graph/transform, model/arch, model/arch/adapter,
+// model/compress, model/train/objective, model/train/optimizer, model/train/recipe, number/codec, run/device,
+// run/engine.
 // Offers: lora.h, recomputation.h.
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "graph/transform/low_rank.h"
+#include "graph/pipeline/pipeline.h"
 #include "model/arch/model.h"
 #include "model/train/method/learned.h"
 #include "model/train/method/ship.h"
@@ -69,14 +70,18 @@ class Method {
  private:
   Work finished(graph::Graph graph) const;
   void add_stored_formats(Work& work) const;
-  // The objective's function of the model, texts of a row kept apart; a teacher's: another model, or this one without
-  // its adapter.
-  graph::Graph function(const char* name) const;
+  graph::Graph function(const char* name) const;    // of the model's family, as its author wrote it
+  graph::Graph apart(graph::Graph function) const;  // where texts share rows
+  graph::Graph loss_of(const graph::Graph& author) const;
+  // What the method changes of a function: in steps, and in evaluations.
+  graph::Changes changes_of(const graph::Graph& function) const;
+  graph::Changes evaluated_changes(const graph::Graph& function) const;
+  // Logits of another model, or of this one without its adapter.
   std::optional<graph::Graph> teacher() const;
   graph::Graph reference_logits() const;
-  graph::Graph with_roundings(graph::Graph g) const;
-  Work evaluated(graph::Graph g) const;
-  Work evaluated(graph::Graph g, const graph::Bindings& symbols) const;
+  Work evaluated(const graph::Graph& author, const graph::Changes& changes, const graph::Stage& objective = {}) const;
+  Work evaluated(const graph::Graph& author, const graph::Changes& changes, const graph::Stage& objective,
+                 const graph::Bindings& symbols) const;
   bool objective_of_rows() const { return objective_ && objective_->reads("logp"); }
 
   const Model& model_;

@@ -75,22 +75,20 @@ Shipping::Shipping(const Model& model, const Recipe& recipe, const std::vector<g
     const bool same = w.type.element.format && w.type.element.format->hash == format->hash;
     if (changed.contains(name) || !same) formats_[name] = format;
   }
-  graph::Graph loss = graph::add_rounded_sums(model.family->function("token_loss", model.config), sums_);
-  graph::assign_formats(loss, roundings_);
-  learned_ = learned_fields(loss, roundings_);
+  graph::Changes all;
+  all.sums = sums_;
+  all.roundings = roundings_;
+  learned_ = learned_fields(graph::changed(model.family->function("token_loss", model.config), all), roundings_);
   for (LearnedField& f : learned_) f.weight = weight_of(f.weight);
 }
 
-graph::Graph Shipping::apply(graph::Graph function) const {
-  std::vector<graph::RoundedSum> sums;
-  std::vector<graph::FormatAssignment> roundings;
+graph::Changes Shipping::changes(const graph::Graph& function) const {
+  graph::Changes out;
   for (const graph::RoundedSum& s : sums_)
-    if (function.find_input(s.change.weight) >= 0) sums.push_back(s);
+    if (function.find_input(s.change.weight) >= 0) out.sums.push_back(s);
   for (const graph::FormatAssignment& a : roundings_)
-    if (function.find_input(weight_of(a.value)) >= 0) roundings.push_back(a);
-  function = graph::add_rounded_sums(std::move(function), sums);
-  graph::assign_formats(function, roundings);
-  return graph::scale_fields(std::move(function), sums);
+    if (function.find_input(weight_of(a.value)) >= 0) out.roundings.push_back(a);
+  return out;
 }
 
 std::vector<Parameter> Shipping::parameters() const {

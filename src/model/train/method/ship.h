@@ -11,8 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
-#include "graph/transform/rounded_sum.h"
+#include "graph/pipeline/pipeline.h"
 #include "model/arch/adapter/adapter.h"
 #include "model/train/method/learned.h"
 #include "model/train/recipe/recipe.h"
@@ -32,9 +31,9 @@ class Shipping {
   // what cannot be inside a rounding (dropout, magnitudes of rows).
   Shipping(const Model& model, const Recipe& recipe, const std::vector<graph::LowRank>& changes);
 
-  // A function of the family, with sums in the place of weights.
-  graph::Graph apply(graph::Graph function) const;
-  // What is trained besides A and B, after apply() of the loss: fields and magnitudes.
+  // Sums in the place of the weights that a function of the family reads.
+  graph::Changes changes(const graph::Graph& function) const;
+  // What is trained besides A and B: fields and magnitudes.
   const std::vector<LearnedField>& learned() const { return learned_; }
   std::vector<Parameter> parameters() const;
   // The factor on the rate of a parameter that `trains` leaves out is 0.

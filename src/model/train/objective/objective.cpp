@@ -11,7 +11,7 @@
 #include "graph/elaborate/elaborate.h"
 #include "graph/ir/build.h"
 #include "graph/ir/rewrite.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 #include "lang/parser.h"
 #include "lang/spelling.h"
 #include "model/train/objective/teacher.h"

@@ -3,8 +3,7 @@
 #include "base/error.h"
 #include "graph/elaborate/elaborate.h"
 #include "graph/ir/rewrite.h"
-#include "graph/pass/pipeline.h"
-#include "graph/transform/segments.h"
+#include "graph/pipeline/pipeline.h"
 #include "lang/parser.h"
 
 namespace lumen::model {
@@ -49,8 +48,7 @@ void require_teacher(const Model& model, const Model& teacher) {
 }
 
 graph::Graph teacher_logits(const Model& teacher, bool starts) {
-  graph::Graph g = teacher.family->function("forward", teacher.config);
-  if (starts) graph::keep_texts_apart(g);
+  graph::Graph g = graph::changed(teacher.family->function("forward", teacher.config), {.texts_apart = starts});
   for (const graph::ValueId v : g.inputs())
     if (teacher.weights.contains(g[v].attributes.name)) g[v].attributes.name = teacher_input(g[v].attributes.name);
   return g;

@@ -28,7 +28,7 @@ Holding holding_of(const std::vector<Parameter>& parameters, Scalar type) {
   return held;
 }
 
-Graph hold(Graph g, const Holding& held, std::map<std::string, ValueId>* values) {
+Graph hold(Graph g, const Holding& held) {
   std::vector<ValueId> inputs;
   for (const std::string& name : held.names)
     if (const ValueId v = g.find_input(name); v >= 0) inputs.push_back(v);
@@ -53,10 +53,18 @@ Graph hold(Graph g, const Holding& held, std::map<std::string, ValueId>* values)
     cast.type = out[was].type;
     cast.operands = {i};
     cast.label = out[was].attributes.name;
-    if (values) (*values)[out[i].attributes.name] = was;
     out[was] = std::move(cast);
   }
   return out;
+}
+
+ValueId held_value(const Graph& g, ValueId input, const Holding& held) {
+  const std::vector<std::string>& names = held.names;
+  if (std::find(names.begin(), names.end(), g[input].attributes.name) == names.end()) return input;
+  for (ValueId v = input + 1; v < static_cast<ValueId>(g.nodes.size()); ++v)
+    if (g[v].op == graph::Op::cast_ && g[v].operands[0] == input && g[v].label == g[input].attributes.name) return v;
+  LUMEN_CHECK(false, "{} is not held", g[input].attributes.name);
+  return -1;
 }
 
 ValueId round_mantissa(Builder& build, ValueId value, int bits, ValueId seed, uint32_t salt) {

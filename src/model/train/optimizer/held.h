@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -29,9 +28,10 @@ struct Holding {
 // All matrices that are trained. Vectors (norms) stay f32, as in files.
 Holding holding_of(const std::vector<Parameter>& parameters, Scalar type);
 
-// Inputs of these names get the type; everything that reads them reads a cast to f32. `values`, when given, receives
-// the cast of each name.
-graph::Graph hold(graph::Graph g, const Holding& held, std::map<std::string, graph::ValueId>* values = nullptr);
+// Inputs of these names get the type; everything that reads them reads a cast to f32.
+graph::Graph hold(graph::Graph g, const Holding& held);
+// That cast of an input of a graph that hold() made; the input itself where it is none of these names.
+graph::ValueId held_value(const graph::Graph& g, graph::ValueId input, const Holding& held);
 
 // An f32 value as bf16, rounded up or down by the numbers that (seed, salt) name.
 graph::ValueId round_stochastically(graph::Builder& build, graph::ValueId value, graph::ValueId seed, uint32_t salt);

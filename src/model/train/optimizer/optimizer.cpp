@@ -1,13 +1,12 @@
 #include "model/train/optimizer/optimizer.h"
 
+#include <functional>
 #include <map>
 #include <set>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
-#include "graph/pass/pipeline.h"
 #include "run/device/require.h"
 
 namespace lumen::model {
@@ -153,37 +152,33 @@ ValueId loss_of(const Graph& g) {
   return g.results[0];
 }
 
-// The parameters of a graph: their inputs, and their values in f32.
+// The parameters of a graph that holds them: their inputs, and their values in f32.
 struct Parameters {
   std::vector<ValueId> inputs, values;
 
-  // Makes `g` hold them so first.
-  Parameters(Graph& g, const std::vector<Parameter>& trained, const Holding& held) {
-    std::map<std::string, ValueId> casts;
-    g = hold(std::move(g), held, &casts);
+  Parameters(const Graph& g, const std::vector<Parameter>& trained, const Holding& held) {
     for (const Parameter& p : trained) {
       const ValueId v = g.find_input(p.name);
       if (v < 0)
         throw Error(Exit::user, fmt::format("parameter '{}' is trained, but the family's loss does not use it", p.name),
                     "make it 'frozen', or use it in 'loss'");
       inputs.push_back(v);
-      const auto cast = casts.find(p.name);
-      values.push_back(cast == casts.end() ? v : cast->second);
+      values.push_back(held_value(g, v, held));
     }
   }
 };
 
-// The gradients of a graph's loss. It keeps its results: the loss, and metrics behind it.
-std::vector<ValueId> gradients_of(Graph& g, const std::vector<Parameter>& trained, const Parameters& parameters) {
-  ValueId loss = loss_of(g);
-  std::vector<ValueId> metrics(g.results.begin() + 1, g.results.end());
-  const std::vector<ValueId> gradients =
-      graph::differentiate_by_rows(g, loss, parameters.values, most_logits(g, trained), &metrics);
-  g.results = {loss};
-  g.results.insert(g.results.end(), metrics.begin(), metrics.end());
-  g.result_names.resize(g.results.size());
-  g.result_names[0] = "loss";
-  return gradients;
+// A step of the loss's gradients that ends in `update`.
+graph::TrainingStep step_with(std::string name, const std::vector<Parameter>& trained, const Holding& held,
+                              std::function<void(Graph&, const Parameters&, const std::vector<ValueId>&)> update) {
+  return {std::move(name), on_graph(trained, held),
+          [&](const Graph& g) {
+            (void)loss_of(g);
+            return Parameters(g, trained, held).values;
+          },
+          [&, update = std::move(update)](Graph& g, const std::vector<ValueId>& gradients) {
+            update(g, Parameters(g, trained, held), gradients);
+          }};
 }
 
 }  // namespace
@@ -211,38 +206,37 @@ Graph weighted_loss(Graph g) {
   return g;
 }
 
-Graph training_step(Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
-                    const Holding& held) {
-  Graph g = std::move(loss);
-  g.name = "train";
-  graph::inline_calls(g);
-  const Parameters parameters(g, trained, held);
-  const std::vector<ValueId> gradients = gradients_of(g, trained, parameters);
-  Builder build(g);
-  OptimizerGraph part(build, optimizer);
-  const ValueId norm = part.norm(gradients);
-  const ValueId clip = part.clip(norm);
-  for (size_t i = 0; i < trained.size(); ++i)
-    part.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
-  g.results.insert(g.results.begin() + 1, norm);
-  g.result_names.insert(g.result_names.begin() + 1, "norm");
-  part.add_squares(g, trained);
-  return g;
+graph::Trained on_graph(const std::vector<Parameter>& trained, const Holding& held) {
+  return {[&](Graph g) { return hold(std::move(g), held); }, [&](const Graph& g) { return most_logits(g, trained); }};
 }
 
-Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int parts, const Holding& held) {
+Graph training_step(Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held,
+                    const graph::Changes& changes) {
+  const auto update = [&](Graph& g, const Parameters& parameters, const std::vector<ValueId>& gradients) {
+    Builder build(g);
+    OptimizerGraph part(build, optimizer);
+    const ValueId norm = part.norm(gradients);
+    const ValueId clip = part.clip(norm);
+    for (size_t i = 0; i < trained.size(); ++i)
+      part.apply(trained[i], parameters.inputs[i], parameters.values[i], gradients[i], clip);
+    g.results.insert(g.results.begin() + 1, norm);
+    g.result_names.insert(g.result_names.begin() + 1, "norm");
+    part.add_squares(g, trained);
+  };
+  return graph::training_graph(std::move(loss), changes, step_with("train", trained, held, update));
+}
+
+Graph accumulate_step(Graph loss, const std::vector<Parameter>& trained, int parts, const Holding& held,
+                      const graph::Changes& changes) {
   LUMEN_CHECK(parts >= 1);
-  Graph g = std::move(loss);
-  g.name = "accumulate";
-  graph::inline_calls(g);
-  const Parameters parameters(g, trained, held);
-  const std::vector<ValueId> gradients = gradients_of(g, trained, parameters);
-  Builder build(g);
-  for (size_t i = 0; i < trained.size(); ++i) {
-    const ValueId sum = build.input(kGradient + trained[i].name, Role::state, f32_type(trained[i].shape));
-    build.update(sum, build.add(sum, build.mul(gradients[i], build.scalar(1.0 / parts))));
-  }
-  return g;
+  const auto update = [&](Graph& g, const Parameters&, const std::vector<ValueId>& gradients) {
+    Builder build(g);
+    for (size_t i = 0; i < trained.size(); ++i) {
+      const ValueId sum = build.input(kGradient + trained[i].name, Role::state, f32_type(trained[i].shape));
+      build.update(sum, build.add(sum, build.mul(gradients[i], build.scalar(1.0 / parts))));
+    }
+  };
+  return graph::training_graph(std::move(loss), changes, step_with("accumulate", trained, held, update));
 }
 
 Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held) {
@@ -250,6 +244,7 @@ Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimiz
   g.name = "apply";
   Builder build(g);
   for (const Parameter& p : trained) build.input(p.name, Role::parameter, f32_type(p.shape));
+  g = hold(std::move(g), held);
   const Parameters parameters(g, trained, held);
   std::vector<ValueId> gradients;
   for (const Parameter& p : trained)

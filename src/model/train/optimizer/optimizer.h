@@ -7,13 +7,15 @@
 // States that are held in a format are decoded, used, and encoded again, parameter by parameter: no state of a whole
 // model is ever in f32. Formats of small floats under powers of two are rounded to stochastically.
 //
-// May include: base, graph/grad, graph/ir, graph/pass, lang, model/arch, model/arch/family, number/library, run/device.
+// May include: base, graph/ir, graph/pass, graph/pipeline, lang, model/arch, model/arch/family, number/library,
+// run/device.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "graph/ir/graph.h"
+#include "graph/pipeline/pipeline.h"
 #include "model/arch/family/family.h"
 #include "model/train/optimizer/held.h"
 #include "model/train/optimizer/optimizer_rule.h"
@@ -34,16 +36,20 @@ int64_t most_logits(const graph::Graph& g, const std::vector<Parameter>& trained
 // input "weights" of the same shape.
 graph::Graph weighted_loss(graph::Graph token_loss);
 
+// What the page of all passes asks of whoever trains these parameters (graph/pipeline/pipeline.h). Both are kept by
+// reference.
+graph::Trained on_graph(const std::vector<Parameter>& trained, const Holding& held);
+
 // Results "loss", "norm" (of the unclipped gradients), what else the loss graph gives, and "squares.*". `loss` is a
 // graph whose first result is a number, the last of its values; when its extents are numbers, wide logits are never
 // stored whole (graph::differentiate_by_rows). Parameters are held as `held` says between steps (held.h).
 graph::Graph training_step(graph::Graph loss, const std::vector<Parameter>& trained, const Optimizer& optimizer,
-                           const Holding& held = {});
+                           const Holding& held = {}, const graph::Changes& changes = {});
 
 // The same in two graphs for gradient accumulation: the first adds gradients / `parts` to states "gradient.*" and
 // returns "loss" and metrics; the second applies and clears them, returns "norm", and takes parameters as states.
 graph::Graph accumulate_step(graph::Graph loss, const std::vector<Parameter>& trained, int parts,
-                             const Holding& held = {});
+                             const Holding& held = {}, const graph::Changes& changes = {});
 graph::Graph apply_step(const std::vector<Parameter>& trained, const Optimizer& optimizer, const Holding& held = {});
 
 }  // namespace lumen::model

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 #include "lang/spelling.h"
 #include "model/arch/model.h"
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/structured/toml.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pass/pass.h"
 #include "model/arch/model.h"
 #include "model/train/objective/objective.h"
 #include "model/train/optimizer/optimizer_rule.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/pass/pipeline.h"
+#include "graph/fuse/plan.h"
 #include "kernel/synth/synth.h"
 
 namespace lumen::run {

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "graph/ir/eval.h"
-#include "graph/pass/pipeline.h"
-#include "graph/pass/recompute.h"
+#include "graph/pass/pass.h"
 #include "run/engine/cache/compile_report.h"
 #include "run/engine/program/tensor.h"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/ir/text.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 #include "number/library/library.h"
 
 namespace lumen::synth {

@@ -12,7 +12,7 @@
 #include "graph/ir/build.h"
 #include "graph/ir/eval.h"
 #include "graph/match/access.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 #include "kernel/loop/eval/eval.h"
 #include "kernel/machine/machine.h"
 #include "kernel/synth/synth.h"

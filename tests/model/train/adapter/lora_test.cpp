@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "graph/grad/reverse.h"
 #include "graph/ir/verify.h"
+#include "graph/pipeline/pipeline.h"
 #include "model/train/loop/loop.h"
 #include "model/train/trainer/forecast.h"
 #include "run/engine/compile/repeat.h"
@@ -23,7 +24,7 @@ TEST(LoraGradients, AreFiniteDifferences) {
   const graph::Graph plain = m.family->function("loss", m.config);
   const auto changes = adapter_changes(m, graph::low_rank_places(plain), settings);
   EXPECT_EQ(changes.size(), 16U);
-  const graph::Graph loss = graph::add_low_rank(plain, changes);
+  const graph::Graph loss = graph::changed(plain, {.low_rank = changes});
   ASSERT_EQ(graph::verify(loss), "");
   const auto parameters = adapter_parameters(m, changes, settings);
   graph::Graph both = loss;

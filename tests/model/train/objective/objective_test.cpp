@@ -8,7 +8,7 @@
 #include "base/file/file.h"
 #include "graph/grad/reverse.h"
 #include "graph/ir/verify.h"
-#include "graph/pass/pipeline.h"
+#include "graph/pipeline/pipeline.h"
 #include "model/train/optimizer/optimizer.h"
 #include "tests/model/tiny.h"
 

@@ -1,10 +1,10 @@
-// row_form: whether a set of nodes keeps the contract of a map or reduce group (pipeline.h). Proved by
+// row_form: whether a set of nodes keeps the contract of a map or reduce group (plan.h). Proved by
 // tests/graph/fuse_test.cpp.
 #include <algorithm>
 #include <set>
 
+#include "graph/fuse/partition.h"
 #include "graph/match/access.h"
-#include "graph/pass/partition.h"
 
 namespace lumen::graph {
 

@@ -1,58 +1,17 @@
-// Every pass, in order, on one page (pipeline.cpp). Each pass is one file with one function; the verifier runs in
-// between.
+// What passes hand to synthesis: groups of nodes that become kernels, and where every value lives.
 #pragma once
-
-#include <limits>
 
 #include "graph/ir/graph.h"
 
 namespace lumen::graph {
 
-// inline: calls replaced by their bodies (attend kernels are found by structure later, in fuse).
-void inline_calls(Graph& g);
-// simplify: constants fold, equal pure nodes are shared, dead nodes go, algebraic identities from the operator tables,
-// chains of reshape/permute/broadcast collapse. Exact: bits of results never change.
-void simplify(Graph& g);
+// Nodes between two uses of a value, about two layers: more, and it is worth computing twice rather than keeping.
+inline constexpr ValueId kFar = 200;
 
-// assign: which format for which value. Inserts casts; training: fake quantization of parameters, activations or
-// gradients.
-struct FormatAssignment {
-  enum class What {
-    stored,
-    fake
-  } what = What::fake;  // stored: the input's element type becomes the format; fake: cast there and back
-  std::string value;    // name of an input, or label of a node; * and ? match
-  FormatRef format;
-  FieldSource source = FieldSource::fitted;
-};
-void assign_formats(Graph& g, const std::vector<FormatAssignment>& assignments);
-
-// round: operands of products with parameters are rounded to a 16-bit float, sums stay f32 (mixed precision); with
-// `code`, a format of one small float, to that, each tensor scaled by one number of its own so that its largest value
-// fits. What is kept between products, operands of few multiples of 16, and products that reductions read (logits) then
-// have the 16-bit float.
-struct ProductType {
-  Scalar scalar = Scalar::f32;
-  FormatRef code;
-  // Bytes: a frozen weight whose rounded numbers would take more is read as it is stored, products round what they
-  // decode.
-  int64_t most_decoded = std::numeric_limits<int64_t>::max();
-  ProductType() = default;
-  ProductType(Scalar s, FormatRef f = nullptr) : scalar(s), code(std::move(f)) {}  // NOLINT: a scalar is one
-};
-void round_products(Graph& g, const ProductType& to);
-
-// Symbols get numbers; afterwards all dims are numbers.
-Graph bind_symbols(const Graph& g, const Bindings& symbols);
-
-// split_contracts: products take the axes their users reshape them to, so that those become epilogues. Numeric dims.
-void split_contracts(Graph& g);
-
-// fuse: partitions a graph with numeric dims into groups, each of which becomes one kernel (synthesis may need a few
-// steps).
+// A graph with numeric dims, parted into groups, each of which becomes one kernel (synthesis may need a few steps).
 //
-// THE GROUP CONTRACT between fuse and synthesis; tests/graph/fuse_test.cpp evaluates plans group by group and checks
-// it.
+// THE GROUP CONTRACT between the passes of this room and synthesis; tests/graph/fuse_test.cpp evaluates plans group by
+// group and checks it.
 //
 // 1. Memory. A value is in memory when it is a graph input, a constant of several numbers (not a splat), or in some
 // group's
@@ -120,8 +79,8 @@ void split_contracts(Graph& g);
 //            else reads the map. root = the first cast; the casts are the results.
 // 6. A load that must be in memory (a result of the graph that is a view; a reshape that affine_access cannot express)
 // is copied by a
-//    `map` whose formula returns its input; fuse adds these to the graph. Views and casts out of formats are never
-//    results.
+//    `map` whose formula returns its input; copy_loads adds these to the graph. Views and casts out of formats are
+//    never results.
 // 7. Results that are `update` nodes live in the storage of the state input (MemoryPlan: external, owner = the input).
 enum class KernelShape : uint8_t { map, reduce, dot, attend, attend_gradient, move };
 struct Group {
@@ -135,11 +94,12 @@ struct Plan {
   Graph graph;
   std::vector<Group> groups;  // in execution order; inputs and constants belong to no group
 };
-Plan fuse(const Graph& g);
 // The node a group is about: where its guard stands, its root, or its result.
 ValueId subject(const Graph& g, const Group& group);
+// A constant's numbers in the bytes of its element type.
+std::vector<uint8_t> constant_bytes(const Node& node);
 
-// memory: where every value of a plan lives. Values whose lives do not overlap share bytes; updates write in place.
+// Where every value of a plan lives.
 struct Slot {
   enum class Where : uint8_t { none, external, arena } where = Where::none;  // none: fused away or folded
   int64_t offset = 0;                                                        // arena
@@ -150,16 +110,11 @@ struct MemoryPlan {
   std::vector<Slot> slots;  // by ValueId
   int64_t arena_bytes = 0;
 };
-MemoryPlan plan_memory(const Plan& plan);
-// A constant's numbers in the bytes of its element type.
-std::vector<uint8_t> constant_bytes(const Node& node);
 
-// The whole way: inline, simplify, assign, round, bind, simplify, split, simplify, fuse, plan_memory.
+// What is left to make of a graph.
 struct Pipeline {
   Plan plan;
   MemoryPlan memory;
 };
-Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
-                      const ProductType& products = {});
 
 }  // namespace lumen::graph

@@ -8,47 +8,14 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "graph/fuse/fuse.h"
 #include "graph/match/access.h"
-#include "graph/pass/pipeline.h"
 
 namespace lumen::graph {
 
 namespace {
 
 constexpr int64_t kAlignment = 64;
-
-struct Life {
-  ValueId value;
-  int64_t bytes;
-  int first, last;  // groups, inclusive
-  int64_t offset = 0;
-};
-
-// First fit, large values first: each value takes the lowest gap between those placed before it that live at the same
-// time.
-int64_t place(std::vector<Life>& lives) {
-  std::stable_sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) { return a.bytes > b.bytes; });
-  std::vector<const Life*> placed;  // by offset
-  int64_t end = 0;
-  for (Life& life : lives) {
-    int64_t at = 0;
-    for (const Life* other : placed) {
-      if (other->last < life.first || life.last < other->first) continue;
-      if (other->offset - at >= life.bytes) break;
-      at = std::max(at, other->offset + other->bytes);
-    }
-    life.offset = at;
-    int64_t behind = 0;
-    if (__builtin_add_overflow(at, life.bytes, &behind))
-      throw Error(Exit::hardware, "the values of the graph need more memory than there are addresses",
-                  "choose a smaller batch or context");
-    end = std::max(end, behind);
-    const auto next = std::upper_bound(placed.begin(), placed.end(), at,
-                                       [](int64_t offset, const Life* other) { return offset < other->offset; });
-    placed.insert(next, &life);
-  }
-  return end;
-}
 
 int64_t aligned_bytes(const Type& t) {
   int64_t bytes = 0;
@@ -57,6 +24,33 @@ int64_t aligned_bytes(const Type& t) {
 }
 
 }  // namespace
+
+int64_t place_lives(std::vector<Life>& lives) {
+  std::vector<Life*> large_first;
+  for (Life& life : lives) large_first.push_back(&life);
+  std::stable_sort(large_first.begin(), large_first.end(),
+                   [](const Life* a, const Life* b) { return a->bytes > b->bytes; });
+  std::vector<const Life*> placed;  // by offset
+  int64_t end = 0;
+  for (Life* life : large_first) {
+    int64_t at = 0;
+    for (const Life* other : placed) {
+      if (other->last < life->first || life->last < other->first) continue;
+      if (other->offset - at >= life->bytes) break;
+      at = std::max(at, other->offset + other->bytes);
+    }
+    life->offset = at;
+    int64_t behind = 0;
+    if (__builtin_add_overflow(at, life->bytes, &behind))
+      throw Error(Exit::hardware, "the values of the graph need more memory than there are addresses",
+                  "choose a smaller batch or context");
+    end = std::max(end, behind);
+    const auto next = std::upper_bound(placed.begin(), placed.end(), at,
+                                       [](int64_t offset, const Life* other) { return offset < other->offset; });
+    placed.insert(next, life);
+  }
+  return end;
+}
 
 MemoryPlan plan_memory(const Plan& plan) {
   const Graph& g = plan.graph;
@@ -71,13 +65,15 @@ MemoryPlan plan_memory(const Plan& plan) {
   }
 
   std::vector<Life> lives;
+  std::vector<ValueId> values;  // that live them
   std::vector<int> life_of(g.nodes.size(), -1);
   for (int k = 0; k < std::ssize(plan.groups); ++k) {
     for (ValueId v : plan.groups[k].results) {
       if (memory.slots[v].where == Slot::Where::external) continue;
       LUMEN_CHECK(life_of[v] < 0, "%{} is written by two groups", v);
-      life_of[v] = lives.size();
-      lives.push_back({v, aligned_bytes(g[v].type), k, k});
+      life_of[v] = static_cast<int>(lives.size());
+      lives.push_back({aligned_bytes(g[v].type), k, k});
+      values.push_back(v);
     }
     for (ValueId v : plan.groups[k].inputs) {
       if (memory.slots[v].where == Slot::Where::external) continue;
@@ -88,9 +84,9 @@ MemoryPlan plan_memory(const Plan& plan) {
   for (ValueId r : g.results) {
     if (life_of[r] >= 0) lives[life_of[r]].last = plan.groups.size();
   }
-  memory.arena_bytes = place(lives);
-  for (const Life& life : lives)
-    memory.slots[life.value] = {Slot::Where::arena, life.offset, byte_size(g[life.value].type), -1};
+  memory.arena_bytes = place_lives(lives);
+  for (size_t i = 0; i < lives.size(); ++i)
+    memory.slots[values[i]] = {Slot::Where::arena, lives[i].offset, byte_size(g[values[i]].type), -1};
   return memory;
 }
 

@@ -1,0 +1,91 @@
+// order_groups: clusters become groups in an order that respects data and states, close to the graph's own; updates at
+// once, to free gradients. Proved by tests/graph/fuse_test.cpp.
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+#include "base/check.h"
+#include "graph/fuse/fuse.h"
+#include "graph/match/access.h"
+
+namespace lumen::graph {
+
+namespace {
+
+Group group_of(const Partition& p, const Cluster& c) {
+  const Graph& g = p.graph();
+  Group group;
+  group.shape = c.shape;
+  group.root = c.root;
+  std::set<ValueId> nodes(c.nodes.begin(), c.nodes.end());
+  const auto add_input = [&](ValueId v) {
+    if (std::find(group.inputs.begin(), group.inputs.end(), v) == group.inputs.end()) group.inputs.push_back(v);
+  };
+  for (ValueId v : c.nodes) {
+    for (ValueId o : g[v].operands) {
+      while (is_view(g[o].op) || is_unpack(g, o)) {
+        nodes.insert(o);
+        o = g[o].operands[0];
+      }
+      if (is_splat(g[o]) || g[o].op == Op::iota_) {
+        nodes.insert(o);
+      } else if (!nodes.contains(o)) {
+        add_input(o);
+      }
+    }
+    const bool is_load = c.shape == KernelShape::attend && g[v].op == Op::gather_;  // see with_gathers
+    const bool is_encoded = c.shape == KernelShape::move && g[v].op == Op::map_;    // see grow_codes
+    const bool escapes = !is_load && !is_encoded &&
+                         std::any_of(p.users()[v].begin(), p.users()[v].end(),
+                                     [&](ValueId u) { return u < 0 || p.cluster_of(u) != p.cluster_of(v); });
+    if (escapes || g[v].op == Op::update_) group.results.push_back(v);
+  }
+  group.nodes.assign(nodes.begin(), nodes.end());
+  return group;
+}
+
+}  // namespace
+
+std::vector<Group> order_groups(const Partition& p) {
+  const Graph& g = p.graph();
+  const auto size = static_cast<int>(p.clusters().size());
+  std::vector<Group> ordered;
+  std::vector<size_t> waiting(p.clusters().size());
+  using Entry =
+      std::pair<ValueId, int>;  // by the last node: close to the graph's own order; updates at once, to free gradients
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  const auto turn = [&](const Cluster& c) {
+    const bool writes_states = std::all_of(c.nodes.begin(), c.nodes.end(), [&](ValueId v) {
+      return g[v].op == Op::update_ || std::all_of(p.users()[v].begin(), p.users()[v].end(), [&](ValueId u) {
+               return u >= 0 && p.cluster_of(u) == p.cluster_of(v);
+             });
+    });
+    if (writes_states) return -1;
+    return c.shape == KernelShape::move ? c.root : c.nodes.back();  // transposed codes are often for much later
+  };
+  size_t total = 0;
+  for (int c = 0; c < size; ++c) {
+    if (p.clusters()[c].nodes.empty()) continue;
+    ++total;
+    waiting[c] = p.clusters()[c].previous.size();
+    if (waiting[c] == 0) ready.emplace(turn(p.clusters()[c]), c);
+  }
+  while (!ready.empty()) {
+    const int c = ready.top().second;
+    ready.pop();
+    ordered.push_back(group_of(p, p.clusters()[c]));
+    for (int n : p.clusters()[c].next) {
+      if (--waiting[n] == 0) ready.emplace(turn(p.clusters()[n]), n);
+    }
+  }
+  LUMEN_CHECK(ordered.size() == total, "groups wait for each other in a circle");
+  return ordered;
+}
+
+ValueId subject(const Graph& g, const Group& group) {
+  for (const ValueId v : group.nodes)
+    if (g[v].op == Op::gather_ || g[v].op == Op::scatter_add_ || g[v].op == Op::update_) return v;
+  return group.root >= 0 ? group.root : group.results.back();
+}
+
+}  // namespace lumen::graph

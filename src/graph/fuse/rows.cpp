@@ -1,0 +1,53 @@
+// group_reductions and group_rows: maps and reductions over the same rows become one group, as far as the contract of
+// row kernels goes (form.cpp). Proved by tests/graph/pass/group_rows.txt and tests/graph/fuse_test.cpp.
+#include "graph/fuse/fuse.h"
+
+namespace lumen::graph {
+
+namespace {
+
+// A map that a reduction alone reads joins it, before what it reads may take it along and write it.
+void grow_reduce(Partition& p, ValueId v) {
+  const Graph& g = p.graph();
+  const ValueId o = g[v].operands[0];
+  if (p.cluster_of(o) < 0 || g[o].op != Op::map_ || p.users()[o].size() != 1) return;
+  if (!p.is_alone(o) || !p.is_alone(v)) return;
+  if (const auto form = row_form(g, p.users(), {o, v})) p.attempt({o, v}, *form);
+}
+
+// One sweep over all uses of computed values; true when something merged.
+bool merge_rows(Partition& p) {
+  const Graph& g = p.graph();
+  bool changed = false;
+  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+    if (p.cluster_of(v) < 0) continue;
+    for (ValueId o : g[v].operands) {
+      const int a = p.cluster_of(o), b = p.cluster_of(v);  // loads have no cluster
+      if (a < 0 || a == b || !p.clusters()[a].is_row_like()) continue;
+      if (!p.clusters()[b].is_row_like() && g[v].op != Op::update_) continue;
+      // What is computed anew from a reduction of long ago stays where it is.
+      if (p.clusters()[a].shape == KernelShape::reduce &&
+          p.clusters()[b].nodes.front() - p.clusters()[a].nodes.back() > kFar)
+        continue;
+      std::vector<ValueId> nodes = p.clusters()[a].nodes;
+      nodes.insert(nodes.end(), p.clusters()[b].nodes.begin(), p.clusters()[b].nodes.end());
+      if (const auto form = row_form(g, p.users(), nodes)) changed = p.attempt(nodes, *form) || changed;
+    }
+  }
+  return changed;
+}
+
+}  // namespace
+
+void group_reductions(Partition& p) {
+  for (ValueId v = 0; v < static_cast<ValueId>(p.graph().nodes.size()); ++v) {
+    if (p.graph()[v].op == Op::reduce_) grow_reduce(p, v);
+  }
+}
+
+void group_rows(Partition& p) {
+  while (merge_rows(p)) {
+  }
+}
+
+}  // namespace lumen::graph

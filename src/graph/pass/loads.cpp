@@ -1,0 +1,110 @@
+// copy_loads: what no kernel can read where it lies is copied by a map whose formula returns its input: below a view
+// that strides cannot express, a state's old value that is read after its update, the value of an update that reads
+// what it writes, blocks that no straight code takes apart. So are results that would be loads. Proved by
+// tests/graph/pass/copy_loads.txt and tests/graph/fuse_test.cpp.
+#include "base/check.h"
+#include "graph/ir/rewrite.h"
+#include "graph/match/access.h"
+#include "graph/match/uses.h"
+#include "graph/pass/pass.h"
+#include "number/facts/limits.h"
+
+namespace lumen::graph {
+
+namespace {
+
+Formula identity(Scalar type) {
+  Formula f;
+  f.inputs = {type};
+  f.outputs = {f.input(0)};
+  return f;
+}
+
+class Copier {
+ public:
+  explicit Copier(const Graph& g)
+      : r_(g), updated_(updates_of(g)), last_use_(g.nodes.size(), -1), whole_(g.nodes.size(), false) {
+    for (const Node& node : g.nodes) {
+      LUMEN_CHECK(node.op != Op::call_ && node.op != Op::result_, "loads of a graph with calls");
+      for (size_t k = 0; k < node.operands.size(); ++k)
+        if (node.op != Op::gather_ || k != 0) whole_[node.operands[k]] = true;
+    }
+    for (const ValueId result : g.results) whole_[result] = true;
+    for (ValueId v = static_cast<ValueId>(g.nodes.size()) - 1; v >= 0; --v) {
+      // A load is read when its user runs, so uses of a view count as uses of what lies below.
+      const bool lazy = is_view(g[v].op) || is_unpack(g, v);
+      for (ValueId o : g[v].operands) last_use_[o] = std::max(last_use_[o], lazy ? last_use_[v] : v);
+    }
+    for (const ValueId result : g.results) last_use_[result] = static_cast<ValueId>(g.nodes.size());
+  }
+
+  Graph run() {
+    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) visit(v);
+    for (ValueId result : r_.from.results) {
+      const ValueId now = r_[result];
+      const Op op = r_.to[now].op;
+      if (is_view(op) || is_splat(r_.to[now]) || op == Op::iota_ || is_unpack(r_.to, now)) {
+        r_.replace(result, copy(now));
+      }
+    }
+    return r_.finish();
+  }
+
+ private:
+  ValueId copy(ValueId v) { return r_.build.map(identity(r_.build.type(v).element.scalar), {v}); }
+
+  void visit(ValueId v) {
+    if (is_view(r_.from[v].op) || is_unpack(r_.from, v))
+      load(v);
+    else if (r_.from[v].op == Op::update_)
+      update(v);
+    else
+      r_.keep(v);
+    r_.keep_label(v);
+  }
+
+  void load(ValueId v) {
+    ValueId kept = r_.keep(v);
+    if (!affine_access(r_.to, kept)) {
+      r_.to.nodes.pop_back();
+      const ValueId dense = copy(r_[r_.from[v].operands[0]]);
+      kept = r_.build.reshape(dense, r_.from[v].type.shape);
+      r_.replace(v, kept);
+    }
+    // A state's old value must be read before its update runs; a load would be read by its last user.
+    const ValueId state = read_below(r_.from, v);
+    const bool late = state >= 0 && updated_[state] >= 0 && last_use_[v] > updated_[state];
+    if ((late && read_below(r_.to, kept) == r_[state]) || is_laid_out(v)) r_.replace(v, copy(kept));
+  }
+
+  // Blocks that no kernel takes apart in straight code are decoded beforehand, but for rows that are picked.
+  bool is_laid_out(ValueId v) const {
+    if (!is_unpack(r_.from, v) || !whole_[v]) return false;
+    return !unrolls(*r_.from[r_.from[v].operands[0]].type.element.format);
+  }
+
+  void update(ValueId v) {
+    std::vector<ValueId> operands = r_.operands(v);
+    const auto storage = [&](ValueId s) {
+      while (s >= 0 && r_.to[s].op == Op::update_) s = r_.to[s].operands[0];
+      return s;
+    };
+    if (storage(read_below(r_.to, operands[1])) == storage(operands[0])) {  // reads what it writes
+      operands[1] = copy(operands[1]);
+    }
+    r_.replace(v, r_.build.update(operands[0], operands[1], {operands.begin() + 2, operands.end()}));
+  }
+
+  Rewriter r_;
+  std::vector<ValueId> updated_;
+  std::vector<ValueId> last_use_;  // through loads; ids of the old graph
+  std::vector<bool> whole_;        // used otherwise than by picking its rows
+};
+
+}  // namespace
+
+void copy_loads(Graph& g) {
+  g = Copier(g).run();
+}
+
+}  // namespace lumen::graph

@@ -1,0 +1,130 @@
+// What happens to a graph between its author and the kernels, in order, on one page: a training step goes through all
+// five functions, a function that is only run through the last two. Every pass is one file with one function, and the
+// verifier runs behind each. From run_pipeline on passes keep the meaning of the graph: eval before == eval after, bit
+// for bit (assign and round aside, whose purpose is to change numbers). Proved by tests/graph/pass_test.cpp on random
+// graphs, by tests/graph/pass_text_test.cpp, and by tests/graph/pipeline_test.cpp for training.
+#include "graph/pipeline/pipeline.h"
+
+#include <type_traits>
+
+#include "graph/grad/grad.h"
+#include "graph/ir/verify.h"
+
+namespace lumen::graph {
+
+namespace {
+
+// Passes are called through this, so that none goes unverified.
+class Way {
+ public:
+  explicit Way(Graph& g) : g_(g) { verify_or_die(g_, "building"); }
+  template <class Pass>  // changes the graph, or gives another
+  void operator()(const char* name, const Pass& pass) const {
+    if constexpr (std::is_void_v<std::invoke_result_t<Pass, Graph&>>)
+      pass(g_);
+    else
+      g_ = pass(std::move(g_));
+    verify_or_die(g_, name);
+  }
+
+ private:
+  Graph& g_;
+};
+
+// What changes left open is filled in when all that reads it is there.
+void complete_changes(const Way& pass, const Changes& c) {
+  if (!c.sums.empty()) pass("narrow_gradients", narrow_gradients);  // A and B: no gradient of a weight's size
+  pass("fill_norms", [&](Graph g) { return fill_norms(std::move(g), c.low_rank); });  // constants to the gradient
+}
+
+}  // namespace
+
+Graph changed(Graph g, const Changes& c) {
+  const Way pass(g);
+  const bool adapts = !c.low_rank.empty() || !c.sums.empty();
+  if (c.texts_apart || adapts) pass("inline_calls", inline_calls);  // transforms see no calls
+  if (c.texts_apart) pass("keep_texts_apart", [](Graph& h) { keep_texts_apart(h); });
+  if (adapts) pass("simplify", simplify);  // each use of a weight names it itself
+  pass("add_low_rank", [&](Graph h) { return add_low_rank(std::move(h), c.low_rank); });
+  pass("add_rounded_sums", [&](Graph h) { return add_rounded_sums(std::move(h), c.sums); });
+  pass("assign_formats", [&](Graph& h) { assign_formats(h, c.roundings); });  // roundings to be trained
+  pass("scale_fields", [&](Graph h) { return scale_fields(std::move(h), c.sums); });
+  return g;
+}
+
+Graph loss_graph(Graph g, const Changes& changes, const Bindings& symbols, const Stage& objective) {
+  g = changed(std::move(g), changes);
+  const Way pass(g);
+  pass("bind_symbols",
+       [&](const Graph& h) { return bind_symbols(h, symbols); });  // objectives take rows apart by numbers
+  if (objective) pass("objective", objective);
+  return g;
+}
+
+Graph training_graph(Graph g, const Changes& changes, const TrainingStep& step) {
+  g.name = step.name;
+  const Way pass(g);
+  pass("inline_calls", inline_calls);  // again: the objective's own, and all where nothing changed the function
+  if (step.trained.hold) pass("hold", step.trained.hold);
+  std::vector<ValueId> gradients;
+  pass("differentiate",
+       [&](Graph& h) { gradients = gradients_of_loss(h, step.parameters(h), step.trained.most_logits(h)); });
+  pass("update", [&](Graph& h) { step.update(h, gradients); });  // the optimizer's text, or sums of gradients
+  complete_changes(pass, changes);
+  return g;
+}
+
+Graph evaluation_graph(Graph g, const Changes& changes, const Trained& trained) {
+  const Way pass(g);
+  pass("inline_calls", inline_calls);  // again: as above
+  if (trained.hold) pass("hold", trained.hold);
+  pass("compute_by_rows", [&](Graph& h) { compute_by_rows(h, trained.most_logits(h)); });
+  complete_changes(pass, changes);
+  return g;
+}
+
+Pipeline run_pipeline(Graph g, const std::vector<FormatAssignment>& assignments, const Bindings& symbols,
+                      const ProductType& products, const Recompute& recompute) {
+  const Way pass(g);
+  pass("inline_calls", inline_calls);  // again after training, which has left none; elsewhere functions become bodies
+  pass("simplify", simplify);          // names that mean the same value become one: an assignment meets it once
+  pass("assign_formats", [&](Graph& h) { assign_formats(h, assignments); });  // again: what files hold
+  pass("round_products", [&](Graph& h) { round_products(h, products); });     // mixed precision
+  pass("bind_symbols",
+       [&](const Graph& h) { return bind_symbols(h, symbols); });  // again after training, which has bound all
+  pass("simplify", simplify);                // again: numbers enable more (axes of extent 1, constants of known size)
+  pass("split_contracts", split_contracts);  // products take the shape of what follows them
+  pass("simplify", simplify);                // again: the reshapes around products meet and go
+  return plan_recomputing(g, recompute, plan_graph);  // what is not kept; plans again where only plans say what fits
+}
+
+Pipeline plan_graph(const Graph& g) {
+  Pipeline done{fuse(g), {}};
+  done.memory = plan_memory(done.plan);  // values become bytes
+  return done;
+}
+
+Plan fuse(Graph g) {
+  const Way pass(g);
+  pass("separate_attention", separate_attention);  // later uses of scores get scores of their own
+  pass("repeat_casts", repeat_casts);              // parameters are rounded again for the backward pass
+  pass("narrow_iotas", narrow_iotas);              // positions vary along one axis
+  pass("clone_masks", clone_masks);                // what is cheaper computed than read joins its readers
+  pass("convert_casts", convert_casts);            // casts between scalars are maps
+  pass("copy_loads", copy_loads);                  // what kernels cannot read where it lies is copied
+  pass("order_operands", order_operands);          // weights are a product's second operand
+  Plan plan{std::move(g), {}};
+  Partition p(plan.graph);
+  const auto group = [&](const char* name, void (*merge)(Partition&)) { merge(p), p.verify_or_die(name); };
+  group("group_attention", group_attention);                      // first: what follows would take it apart
+  group("group_attention_gradients", group_attention_gradients);  // as well
+  group("group_epilogues", group_epilogues);                      // maps behind products, before rows take them
+  group("group_codes", group_codes);                              // maps below casts into bytes
+  group("group_reductions", group_reductions);                    // maps below reductions
+  group("group_rows", group_rows);                                // maps, reductions and updates over the same rows
+  group("group_siblings", group_siblings);                        // readers of the same tensor
+  plan.groups = order_groups(p);                                  // in the order they run
+  return plan;
+}
+
+}  // namespace lumen::graph

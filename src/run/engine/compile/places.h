@@ -1,0 +1,27 @@
+// Where the values of a plan are when it runs: every value becomes an input, a constant or bytes of the arena. Proved
+// by tests/run/engine/compile_test.cpp.
+#pragma once
+
+#include "graph/fuse/plan.h"
+#include "run/engine/program/execute.h"
+
+namespace lumen::run {
+
+// Inputs, constants and arena values of a plan by their ValueId.
+class Places {
+ public:
+  // Makes the constants on the device. The plan must outlive it.
+  Places(const graph::Pipeline& p, const std::shared_ptr<Device>& device);
+
+  Place of(graph::ValueId v) const;
+
+  std::vector<ProgramInput> inputs;
+  std::vector<DeviceTensorRef> constants;
+
+ private:
+  const graph::MemoryPlan& memory_;
+  std::vector<int64_t> numbers_;  // of inputs and of constants, by value
+  std::vector<bool> is_constant_;
+};
+
+}  // namespace lumen::run

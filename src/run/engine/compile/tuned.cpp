@@ -1,0 +1,97 @@
+#include "run/engine/compile/tuned.h"
+
+#include "base/hash.h"
+#include "kernel/loop/text.h"
+
+namespace lumen::run {
+
+using synth::Synthesis;
+
+namespace {
+
+// Two plans of a kernel can take each other's place in a launch list: only the last step differs.
+bool interchangeable(const Synthesis& a, const Synthesis& b) {
+  if (a.steps.size() != b.steps.size() || a.scratch != b.scratch) return false;
+  for (size_t i = 0; i < a.steps.size(); ++i) {
+    if (a.steps[i].arguments != b.steps[i].arguments) return false;
+    if (i + 1 < a.steps.size() && loop::print(a.steps[i].kernel) != loop::print(b.steps[i].kernel)) return false;
+  }
+  return true;
+}
+
+std::string plan_key(const CompileContext& shop, const DistinctKernels& kernels, size_t i, bool exact) {
+  return shop.tuner->key_of((exact ? "exact " : "") + kernels.forms[i].meaning);
+}
+
+}  // namespace
+
+std::string hash_of(const Synthesis& s) {
+  std::string text;
+  for (const synth::Step& step : s.steps) text += loop::print(step.kernel);
+  return hash_text(text).hex();
+}
+
+std::vector<bool> use_remembered_plans(const CompileContext& shop, const graph::Plan& plan,
+                                       const CompileOptions& options, DistinctKernels* kernels) {
+  std::vector<bool> settled(kernels->distinct.size(), true);
+  for (size_t i = 0; i < settled.size() && shop.tuner; ++i) {
+    Synthesis& s = kernels->distinct[i];
+    if (s.candidates < 2 || options.candidate != 0) continue;
+    const std::optional<ChosenPlan> chosen = shop.tuner->remembered(plan_key(shop, *kernels, i, options.exact));
+    settled[i] = chosen.has_value();
+    if (!chosen || chosen->number == 0) continue;
+    settled[i] = false;
+    if (chosen->number >= s.candidates) continue;
+    Synthesis tuned = synthesize_form(plan, plan.groups[kernels->first[i]], kernels->forms[i], shop.device->machine(),
+                                      {options.exact, chosen->number, options.products.scalar});
+    if (hash_of(tuned) != chosen->hash || !interchangeable(s, tuned)) continue;  // another version's
+    tuned.steps.back().plan += ", tuned";
+    s = std::move(tuned);
+    settled[i] = true;
+  }
+  return settled;
+}
+
+std::shared_ptr<Autotuner> make_trial(const CompileContext& shop,
+                                      const std::shared_ptr<const graph::Pipeline>& pipeline,
+                                      const DistinctKernels& kernels, size_t i, const std::vector<void*>& functions,
+                                      const CompileOptions& options) {
+  const Synthesis& s = kernels.distinct[i];
+  if (s.candidates < 2) return nullptr;
+  const std::string key = plan_key(shop, kernels, i, options.exact);
+  const synth::Step& last = s.steps.back();
+  const std::weak_ptr<Tuner> tuner = shop.tuner;
+  const auto place = std::make_shared<std::weak_ptr<Autotuner>>();
+  auto job = [place, pipeline, key, exact = options.exact, products = options.products.scalar, first = s,
+              cache = shop.cache, device = shop.device, number = kernels.first[i], form = kernels.forms[i]] {
+    const graph::Group& group = pipeline->plan.groups[number];
+    std::vector<Autotuner::Plan> others;
+    for (int candidate = 1; candidate < first.candidates; ++candidate) {
+      if (place->expired()) return;
+      const Synthesis other =
+          synthesize_form(pipeline->plan, group, form, device->machine(), {exact, candidate, products});
+      if (!interchangeable(first, other)) continue;
+      const loop::Kernel* kernel = &other.steps.back().kernel;
+      CompileReport report;
+      others.push_back({cache->get({&kernel, 1}, 1, &report)[0],
+                        launch_config_of(*kernel, device->machine(), false),
+                        other.steps.back().plan + ", tuned",
+                        {candidate, hash_of(other)}});
+    }
+    if (const auto autotuner = place->lock()) autotuner->offer(std::move(others));
+  };
+  auto autotuner = std::make_shared<Autotuner>(
+      Autotuner::Plan{
+          functions.back(), launch_config_of(last.kernel, shop.device->machine(), false), last.plan, {0, "model"}},
+      [tuner, job = std::move(job)] {
+        if (const auto t = tuner.lock()) t->later(job);
+      },
+      [tuner, key](const Autotuner::Plan& best) {
+        if (const auto t = tuner.lock())
+          t->later([raw = t.get(), key, chosen = best.chosen] { raw->remember(key, chosen); });
+      });
+  *place = autotuner;
+  return autotuner;
+}
+
+}  // namespace lumen::run
