@@ -264,6 +264,7 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
       list.launches.push_back(product_launch(kernels.distinct[which], products[which], value));
     } else {
       list_steps(shop, kernels.distinct[which], functions[which], value, scratch_at, &list.launches);
+      list.launches.back().bids = kernels.distinct[which].bids;
       list.launches.back().autotuner = list.launches.back().launch_config.small ? nullptr : trials[which];
     }
     for (size_t k = first; k < list.launches.size(); ++k) {
