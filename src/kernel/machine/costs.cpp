@@ -19,8 +19,8 @@ CostTable processor_costs() {
 CostTable gpu_costs(int multiprocessors) {
   CostTable t = processor_costs();
   t.hertz = 1.7e9;
-  // Lanes that have tasks of their own read lines of their own: of each, a sixteenth.
-  t.cores = multiprocessors * t.streams.lanes / 16;
+  // Lanes that have tasks of their own read lines of their own, of which they use a part, and wait for them.
+  t.cores = multiprocessors * t.streams.lanes / 64;
   t.task_bytes = 16.5;
   return t;
 }

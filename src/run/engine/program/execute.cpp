@@ -201,7 +201,7 @@ class CompiledProgram : public Program {
   // ---- Trials of asynchronous devices. A kernel's launches are timed in the first run, which is not recorded.
   // Replayed runs count as long, until other plans are asked for; while those are tried nothing is recorded, and each
   // run tries one plan of each kernel.
-  struct Trial {
+  struct TimedKernel {
     std::shared_ptr<Autotuner> autotuner;
     std::vector<size_t> marks;  // of its launches: pairs
     double seconds = 0;         // of a launch in the first run
@@ -214,7 +214,7 @@ class CompiledProgram : public Program {
       const std::shared_ptr<Autotuner>& autotuner = list_.launches[i].autotuner;
       if (!autotuner) continue;
       auto trial =
-          std::find_if(trials_.begin(), trials_.end(), [&](const Trial& t) { return t.autotuner == autotuner; });
+          std::find_if(trials_.begin(), trials_.end(), [&](const TimedKernel& t) { return t.autotuner == autotuner; });
       if (trial == trials_.end()) trial = trials_.insert(trials_.end(), {autotuner, {}, 0});
       trial->marks.push_back(count);
       trial_marks_of_[i] = count++;
@@ -228,7 +228,7 @@ class CompiledProgram : public Program {
 
   bool trials_to_time() {
     bool times = false;
-    for (const Trial& t : trials_) {
+    for (const TimedKernel& t : trials_) {
       t.autotuner->next();  // others may have come
       times = times || t.autotuner->tries() || (t.seconds == 0 && !t.autotuner->done());
     }
@@ -236,7 +236,7 @@ class CompiledProgram : public Program {
   }
 
   void record_trials() {
-    for (Trial& t : trials_) {
+    for (TimedKernel& t : trials_) {
       if (t.autotuner->done()) continue;
       if (timed_trials_) {
         double seconds = 0;
@@ -356,7 +356,7 @@ class CompiledProgram : public Program {
   std::shared_ptr<void> shared_statuses_;
   std::unique_ptr<Device::Marks> marks_;               // launches are timed
   bool pauses_marks_ = false;                          // .. but for now
-  std::vector<Trial> trials_;                          // by autotuner
+  std::vector<TimedKernel> trials_;                    // by autotuner
   std::vector<std::optional<size_t>> trial_marks_of_;  // by launch
   std::unique_ptr<Device::Marks> trial_marks_;
   bool timed_trials_ = false;  // in this run

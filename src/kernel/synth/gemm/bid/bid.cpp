@@ -28,7 +28,7 @@ double bytes_of(const DotLoad& l) {
   return l.kind == DotLoad::Kind::memory ? elements * static_cast<double>(scalar_bytes(l.scalar)) : 0;
 }
 
-// Of two things that go on at once the longer takes a little longer still where the shorter is nearly as long; as
+// The longer of two things that go on at once takes a little longer still where the shorter is nearly as long; as
 // measured.
 double overlapped(double x, double y) {
   return std::sqrt(std::sqrt(x * x * x * x + y * y * y * y));

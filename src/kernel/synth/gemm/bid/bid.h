@@ -1,6 +1,9 @@
 // How families of kernels compete for a contraction: each is asked for a bid, a plan with a predicted cost, and the
 // cheapest is written. A family is a file in this room and a line in families.def. All predict in the same unit,
 // cycles by the machine's table (kernel/machine/costs.h). Proved by tests/kernel/synth/gemm/bid_test.cpp.
+//
+// May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/gemm/cpu, kernel/synth/gemm/gpu,
+// kernel/synth/gemm/skinny, kernel/synth/step.
 #pragma once
 
 #include <functional>

@@ -17,7 +17,8 @@ double cycles_of_integers(const Contraction& c, const IntegerDot& d) {
   const machine::CodeCosts& codes = costs.codes;
   const DotProblem& p = c.problem;
   const auto rows = static_cast<double>(p.m.extent), k = static_cast<double>(p.k.extent);
-  const double dot = d.row.accumulates ? 1 : d.row.pairs.empty() ? costs.panels.widening : costs.panels.pairing;
+  // A product and an addition go to different units; pairs are one instruction more that waits for both.
+  const double dot = d.row.pairs.empty() ? 1 : costs.panels.pairing;
   const double vectors = k / static_cast<double>(d.step()), groups = k / static_cast<double>(d.fine);
   const double row =
       vectors * (codes.integer + rows * codes.product * dot) + groups * rows * codes.group / 8 + codes.row * rows;
