@@ -67,7 +67,8 @@ std::vector<Line> lines() {
     product("fp8_e4m3", Scalar::f32);
   }
   const auto rows = [&](const std::string& name, int64_t m, int64_t n, int64_t k, const std::string& format) {
-    out.push_back({fmt::format("{} m={}", name, m), {{m, k}, "mk"}, {{n, k}, "nk", Scalar::f32, format}, "mn"});
+    out.push_back(
+        {fmt::format("{} m={}", name, m), {{m, k}, "mk", Scalar::f32, {}}, {{n, k}, "nk", Scalar::f32, format}, "mn"});
   };
   for (const char* format : {"bf16", "f16", "q8_0", "q4_0", "q4_k", "q6_k", "nf4", "mxfp4", "fp8_e4m3", "int3_g128"})
     for (const int64_t m : {1, 2, 4, 8, 16, 32, 128, 512, 4096}) rows(format, m, 14336, 4096, format);
