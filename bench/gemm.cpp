@@ -1,6 +1,8 @@
 // GFLOP/s of dot kernels on one core beside the peak of their instruction measured in the same run.
 //   bench_gemm [MACHINE] [FILTER]      MACHINE defaults to native; FILTER picks lines by a part of their name
 //   bench_gemm --asm NAME [MACHINE]    the assembly of one line's kernels
+//   bench_gemm --bids [MACHINE] [FILTER] [--cost NAME=VALUE ..]    what every family of kernels bids beside the time it
+//     takes, for bench/fit_costs.py; --predict instead: without running; --cost: by another table of costs
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -179,46 +181,75 @@ graph::Plan plan_of(const Line& line, const FormatLibrary& formats) {
   return plan;
 }
 
-void run_line(const Line& line, const machine::Machine& m, const FormatLibrary& formats, const Peaks& peaks,
-              bool assembly) {
+// Kernels of a line, ready to run.
+class Runnable {
+ public:
+  Runnable(const graph::Plan& plan, const synth::Synthesis& s, const machine::Machine& m) {
+    for (const synth::Step& step : s.steps) kernels_.push_back(step.kernel);
+    for (const graph::Node& n : plan.graph.nodes) {
+      const int64_t bytes = graph::byte_size(n.type);
+      values_.push_back(std::make_unique<Aligned>(bytes));
+      if (n.type.element.format || n.type.element.scalar != Scalar::f32)
+        continue;  // zeros: timing does not depend on them
+      float* x = static_cast<float*>(values_.back()->data);
+      for (int64_t i = 0; i < bytes / 4; ++i) x[i] = static_cast<float>(i * 37 % 101) / 50.0F - 1;
+    }
+    for (int64_t bytes : s.scratch) scratch_.push_back(std::make_unique<Aligned>(bytes));
+    compiled_ = compile(kernels_, m);
+    for (const synth::Step& step : s.steps) {
+      buffers_.emplace_back();
+      for (const synth::Argument& a : step.arguments)
+        buffers_.back().push_back(
+            (a.from == synth::Argument::From::value ? values_ : scratch_)[static_cast<size_t>(a.index)]->data);
+    }
+  }
+  double time() {
+    return best_time([&] {
+      int64_t status[2];
+      for (size_t i = 0; i < kernels_.size(); ++i)
+        compiled_.kernels[i](buffers_[i].data(), 0, kernels_[i].tasks, status);
+    });
+  }
+  double compile_seconds() const { return compiled_.seconds; }
+
+ private:
+  std::vector<loop::Kernel> kernels_;
+  std::vector<std::unique_ptr<Aligned>> values_, scratch_;
+  Compiled compiled_;
+  std::vector<std::vector<void*>> buffers_;
+};
+
+void print_assembly(const Line& line, const machine::Machine& m, const FormatLibrary& formats) {
+  const graph::Plan plan = plan_of(line, formats);
+  std::vector<loop::Kernel> kernels;
+  for (const synth::Step& step : synth::synthesize_dot(plan, plan.groups[0], m, {.exact = line.exact}).steps)
+    kernels.push_back(step.kernel);
+  fmt::print("{}", emit::emit(kernels, m, emit::Output::assembly));
+}
+
+void run_line(const Line& line, const machine::Machine& m, const FormatLibrary& formats, const Peaks& peaks) {
   const graph::Plan plan = plan_of(line, formats);
   const synth::Synthesis s = synth::synthesize_dot(plan, plan.groups[0], m, {.exact = line.exact});
-  std::vector<loop::Kernel> kernels;
-  for (const synth::Step& step : s.steps) kernels.push_back(step.kernel);
-  if (assembly) {
-    fmt::print("{}", emit::emit(kernels, m, emit::Output::assembly));
-    return;
-  }
-  std::vector<std::unique_ptr<Aligned>> values, scratch;
-  for (const graph::Node& n : plan.graph.nodes) {
-    const int64_t bytes = graph::byte_size(n.type);
-    values.push_back(std::make_unique<Aligned>(bytes));
-    if (n.type.element.format || n.type.element.scalar != Scalar::f32)
-      continue;  // zeros: timing does not depend on them
-    float* x = static_cast<float*>(values.back()->data);
-    for (int64_t i = 0; i < bytes / 4; ++i) x[i] = static_cast<float>(i * 37 % 101) / 50.0F - 1;
-  }
-  for (int64_t bytes : s.scratch) scratch.push_back(std::make_unique<Aligned>(bytes));
-  const Compiled c = compile(kernels, m);
-  std::vector<std::vector<void*>> buffers;
-  for (const synth::Step& step : s.steps) {
-    buffers.emplace_back();
-    for (const synth::Argument& a : step.arguments)
-      buffers.back().push_back(
-          (a.from == synth::Argument::From::value ? values : scratch)[static_cast<size_t>(a.index)]->data);
-  }
-  const double time = best_time([&] {
-    int64_t status[2];
-    for (size_t i = 0; i < c.kernels.size(); ++i) c.kernels[i](buffers[i].data(), 0, kernels[i].tasks, status);
-  });
+  Runnable c(plan, s, m);
+  const double time = c.time();
   double flops = 0;
   for (const synth::Step& step : s.steps) flops += step.flops;
   const double gflops = flops / time / 1e9;
   const double weight = static_cast<double>(graph::byte_size(plan.graph[1].type)) / time / 1e9;
   fmt::print("{:<34} {:8.1f} us {:7.1f} GFLOP/s {:5.1f}% b {:6.1f} GB/s  {} tasks, compiled {:.0f} ms: {}\n", line.name,
              time * 1e6, gflops, 100 * gflops / peak_of(peaks, s.steps.back().plan), weight,
-             s.steps.back().kernel.tasks, c.seconds * 1e3, s.steps.back().plan);
+             s.steps.back().kernel.tasks, c.compile_seconds() * 1e3, s.steps.back().plan);
   std::fflush(stdout);
+}
+
+// "bid LINE | FAMILY | CYCLES | SECONDS | PLAN"; seconds are 0 where nothing runs.
+void print_bids(const Line& line, const machine::Machine& m, const FormatLibrary& formats, bool runs) {
+  const graph::Plan plan = plan_of(line, formats);
+  for (const auto& [bid, s] : synth::synthesize_bids(plan, plan.groups[0], m, {.exact = line.exact}, true)) {
+    const double time = runs ? Runnable(plan, s, m).time() : 0;
+    fmt::print("bid {} | {} | {:.8g} | {:.6g} | {}\n", line.name, bid.family, bid.cycles, time, bid.plan);
+    std::fflush(stdout);
+  }
 }
 
 constexpr const char* kFormats[] = {"q8_0", "q4_0",  "q4_k",  "q6_k",     "q3_k", "q5_k", "iq4_nl",
@@ -260,7 +291,7 @@ std::vector<Line> lines(const FormatLibrary& formats) {
   }
   for (const char* format : kFormats) {
     if (!formats.find(format)) continue;
-    for (int64_t m : {1, 4, 32, 512})
+    for (int64_t m : {1, 2, 4, 32, 512})
       for (bool exact : {true, false})
         out.push_back({fmt::format("{} {}x4096x4096{}", format, m, exact ? " exact" : ""),
                        {m, 4096},
@@ -279,25 +310,65 @@ std::vector<Line> lines(const FormatLibrary& formats) {
 }  // namespace
 }  // namespace lumen
 
+namespace lumen {
+namespace {
+
+int bench_gemm(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words;
+  std::vector<std::pair<std::string, double>> costs;
+  bool assembly = false, bids = false, predict = false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--asm")
+      assembly = true;
+    else if (word == "--bids")
+      bids = true;
+    else if (word == "--predict")
+      predict = true;
+    else if (word == "--cost" && i + 1 < arguments.size()) {
+      const std::string& cost = arguments[++i];
+      const size_t at = cost.find('=');
+      if (at == std::string::npos) throw usage_error("--cost takes NAME=VALUE, not '{}'", cost);
+      costs.emplace_back(cost.substr(0, at), std::strtod(cost.c_str() + at + 1, nullptr));
+    } else {
+      words.push_back(word);
+    }
+  }
+  const auto word = [&](size_t i) { return i < words.size() ? words[i] : std::string(); };
+  const std::string name = word(assembly ? 1 : 0), filter = word(assembly ? 0 : 1);
+  machine::Machine m = *machine::find_machine(name.empty() ? "native" : name);
+  for (const auto& [cost, value] : costs) {
+    double* place = m.costs.find(cost);
+    if (!place) throw usage_error("no cost is called '{}'", cost);
+    *place = value;
+  }
+  if (!assembly && !predict && !machine::runs_here(m))
+    throw user_error("this processor does not run code for {}", m.name);
+  const FormatLibrary formats = FormatLibrary::builtin();
+  const Peaks peaks = assembly || predict ? Peaks{} : measure_peaks(m);
+  for (const auto& [row, peak] : peaks)
+    fmt::print("{}: peak of {} {:.1f} GFLOP/s on one core\n", m.name, row.empty() ? "f32 fma" : row, peak);
+  if (bids) fmt::print("hertz {:.6g}\n", peaks.at("") * 1e9 / (2 * m.f32_lanes()) * m.fma_cycles);
+  for (const Line& line : lines(formats)) {
+    if (assembly ? line.name != filter : line.name.find(filter) == std::string::npos) continue;
+    if (assembly)
+      print_assembly(line, m, formats);
+    else if (bids || predict)
+      print_bids(line, m, formats, bids);
+    else
+      run_line(line, m, formats, peaks);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lumen
+
 int main(int argc, char** argv) {
-  using namespace lumen;
   try {
-    const std::vector<std::string> words(argv + 1, argv + argc);
-    const bool assembly = !words.empty() && words[0] == "--asm";
-    auto word = [&](size_t i) { return i < words.size() ? words[i] : std::string(); };
-    const std::string name = word(assembly ? 2 : 0), filter = word(1);
-    const auto m = machine::find_machine(name.empty() ? "native" : name);
-    if (!assembly && !machine::runs_here(*m)) throw user_error("this processor does not run code for {}", m->name);
-    const FormatLibrary formats = FormatLibrary::builtin();
-    const Peaks peaks = assembly ? Peaks{} : measure_peaks(*m);
-    for (const auto& [row, peak] : peaks)
-      fmt::print("{}: peak of {} {:.1f} GFLOP/s on one core\n", m->name, row.empty() ? "f32 fma" : row, peak);
-    for (const Line& line : lines(formats))
-      if (assembly ? line.name == filter : line.name.find(filter) != std::string::npos)
-        run_line(line, *m, formats, peaks, assembly);
-  } catch (const Error& e) {
+    return lumen::bench_gemm({argv + 1, argv + argc});
+  } catch (const lumen::Error& e) {
     fmt::print(stderr, "{}\n{}\n", e.what(), e.hint());
     return static_cast<int>(e.code());
   }
-  return 0;
 }

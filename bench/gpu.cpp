@@ -1,9 +1,11 @@
 // Dots on a GPU: time of every plan beside the memory it moves and the products it makes, some numbers of the result
 // checked against sums in double precision.
-//   bench_gpu [--device cuda] [--plans] [--libraries] [FILTER ..]    FILTERs pick lines by a part of their name;
-//   --plans: not only the best; --libraries: the one of the card's vendor, too bench_gpu --check TARGET [--plans]
-//   [FILTER ..]     what the kernels need on a target, without one bench_gpu --asm TARGET NAME [PLAN] the assembly of
-//   one line's kernels
+//   bench_gpu [--device cuda] [--bids | --plans] [--libraries] [FILTER ..]
+//     FILTERs pick lines by a part of their name; --bids: what every family of kernels bids, each beside what it
+//     predicted (bench/fit_costs.py reads it); --plans: their other plans, too; --libraries: the one of the card's
+//     vendor
+//   bench_gpu --check TARGET [--bids | --plans] [FILTER ..]    what the kernels need on a target, without one
+//   bench_gpu --asm TARGET NAME    the assembly of one line's kernels
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,9 +19,6 @@
 #include "graph/ir/build.h"
 #include "kernel/synth/dot.h"
 #include "kernel/synth/gemm/dense_product.h"
-#include "kernel/synth/gemm/gpu/dot_block.h"
-#include "kernel/synth/gemm/skinny/dot_stream.h"
-#include "kernel/synth/gemm/skinny/dot_stream_matrix.h"
 #include "number/codec/codec.h"
 #include "number/library/library.h"
 #include "run/device/choose/choose.h"
@@ -67,13 +66,18 @@ std::vector<Line> lines() {
     product({}, Scalar::bf16);
     product("fp8_e4m3", Scalar::f32);
   }
-  constexpr int64_t kN = 14336, kK = 4096;
+  const auto rows = [&](const std::string& name, int64_t m, int64_t n, int64_t k, const std::string& format) {
+    out.push_back(
+        {fmt::format("{} m={}", name, m), {{m, k}, "mk", Scalar::f32, {}}, {{n, k}, "nk", Scalar::f32, format}, "mn"});
+  };
   for (const char* format : {"bf16", "f16", "q8_0", "q4_0", "q4_k", "q6_k", "nf4", "mxfp4", "fp8_e4m3", "int3_g128"})
-    for (const int64_t m : {1, 2, 4, 8, 16, 32, 128, 512, 4096})
-      out.push_back({fmt::format("{} m={}", format, m),
-                     {{m, kK}, "mk", Scalar::f32, {}},
-                     {{kN, kK}, "nk", Scalar::f32, format},
-                     "mn"});
+    for (const int64_t m : {1, 2, 4, 8, 16, 32, 128, 512, 4096}) rows(format, m, 14336, 4096, format);
+  for (const char* format : {"f32", "bf16", "q4_0", "mxfp4", "fp8_e4m3"})
+    for (const int64_t m : {1, 2, 3, 4, 6, 8, 16}) {
+      const std::string held = format == std::string("f32") ? "" : format;
+      rows(fmt::format("small {}", format), m, 2048, 2048, held);
+      rows(fmt::format("middle {}", format), m, 4096, 4096, held);
+    }
   return out;
 }
 
@@ -111,23 +115,12 @@ graph::Plan plan_of(const graph::Graph& g) {
   return plan;
 }
 
-std::vector<synth::Synthesis> candidates(const graph::Plan& plan, const machine::Machine& m, bool all) {
-  std::vector<synth::Synthesis> out{synth::synthesize_dot(plan, plan.groups[0], m, {})};
-  const synth::DotProblem p = synth::normalise_dot(plan, plan.groups[0]);
-  if (!all) return out;
-  std::string why;
-  std::vector<synth::Synthesis> plans;
-  const synth::DotProblem plain = synth::with_plain_formats(p, m, true);
-  for (const synth::MatrixStreamPlan& t : synth::choose_matrix_streams(plain, m, false))
-    synth::write_matrix_stream_kernels(plan.graph, plain, t, m, plans.emplace_back());
-  for (const synth::StreamPlan& t : synth::choose_streams(p, m, false, &why))
-    plans.emplace_back().steps.push_back(synth::write_stream_kernel(plan.graph, p, t, m));
-  const size_t streams = plans.size();
-  for (const synth::BlockDot& d : synth::choose_block_dots(p, m, false, 0)) {
-    if (plans.size() == streams + (streams == 0 ? 8 : 1)) break;
-    synth::write_block_dot(plan.graph, d, m, plans.emplace_back());
-  }
-  return plans.empty() ? std::move(out) : std::move(plans);
+enum class Which { best, bids, plans };  // the best plan, that of every family, all of them
+
+std::vector<synth::WrittenBid> candidates(const graph::Plan& plan, const machine::Machine& m, Which which) {
+  auto all = synth::synthesize_bids(plan, plan.groups[0], m, {}, which == Which::plans);
+  if (which == Which::best) all.resize(1);
+  return all;
 }
 
 std::string text(const synth::Synthesis& s) {
@@ -199,10 +192,11 @@ class Bench {
       copies_ = *copies;
       fmt::print("copying within memory: {:.0f} GB/s\n", copies_ / 1e9);
     }
+    fmt::print("hertz {:.6g}\n", machine().costs.hertz);
   }
   const machine::Machine& machine() const { return device_->machine(); }
 
-  void measure(const Line& line, bool all) {
+  void measure(const Line& line, Which which) {
     const graph::Graph g = graph_of(line);
     const graph::Plan plan = plan_of(g);
     const graph::ValueId x = g.inputs().at(0), y = g.inputs().at(1), r = g.results[0];
@@ -214,11 +208,14 @@ class Bench {
     std::vector<void*> rights;
     for (size_t i = 0; i < copies; ++i) rights.push_back(memory(b.bytes));
     void* result = device_->allocate(graph::byte_size(g[r].type));
-    for (const synth::Synthesis& s : candidates(plan, machine(), all)) {
+    for (const auto& [bid, s] : candidates(plan, machine(), which)) {
       std::vector<void*> scratch;
       for (const int64_t bytes : s.scratch) scratch.push_back(device_->allocate(bytes));
       try {
-        time(line, g, s, left, rights, result, scratch, a, b);
+        const double seconds = time(line, g, s, left, rights, result, scratch, a, b);
+        if (which != Which::best)
+          fmt::print("bid {} | {} | {:.6g} | {:.6g} | {}\n", line.name, bid.family, bid.cycles / machine().costs.hertz,
+                     seconds, bid.plan);
       } catch (const Error& e) {
         fmt::print("{:16} {}: {}\n", line.name, s.steps[0].plan, e.what());
       }
@@ -256,9 +253,9 @@ class Bench {
          2.0 * static_cast<double>(d.m) * static_cast<double>(d.n) * static_cast<double>(d.k), library_);
   }
 
-  void time(const Line& line, const graph::Graph& g, const synth::Synthesis& s, void* left,
-            const std::vector<void*>& rights, void* result, const std::vector<void*>& scratch, const Values& a,
-            const Values& b) {
+  double time(const Line& line, const graph::Graph& g, const synth::Synthesis& s, void* left,
+              const std::vector<void*>& rights, void* result, const std::vector<void*>& scratch, const Values& a,
+              const Values& b) {
     struct Launch {
       std::unique_ptr<run::Module> module;
       void* function;
@@ -284,14 +281,15 @@ class Bench {
         device_->launch(launches[i].function, buffers, launches[i].launch_config, status);
       }
     };
-    time(line, g, once, result, a, b, flops(s), text(s));
+    const double seconds = time(line, g, once, result, a, b, flops(s), text(s));
     device_->release(status);
+    return seconds;
   }
 
   // What `once(copy of the second operand)` launches.
   template <typename Once>
-  void time(const Line& line, const graph::Graph& g, const Once& once, void* result, const Values& a, const Values& b,
-            double work, const std::string& what) {
+  double time(const Line& line, const graph::Graph& g, const Once& once, void* result, const Values& a, const Values& b,
+              double work, const std::string& what) {
     once(0);
     device_->synchronize();
     const auto marks = device_->make_marks(2);
@@ -314,6 +312,7 @@ class Bench {
                seconds * 1e6, work / seconds / 1e12, bytes / seconds / 1e9, copies_ > 0 ? bytes / seconds / copies_ : 0,
                error(line, g, result, a, b), what);
     std::fflush(stdout);
+    return seconds;
   }
 
   // Of some numbers of the result, relative to what their products weigh.
@@ -354,9 +353,9 @@ class Bench {
   std::string library_;  // its name; empty: it is not measured
 };
 
-void check(const Line& line, const machine::Machine& m, bool all) {
+void check(const Line& line, const machine::Machine& m, Which which) {
   const graph::Plan plan = plan_of(graph_of(line));
-  for (const synth::Synthesis& s : candidates(plan, m, all)) {
+  for (const auto& [bid, s] : candidates(plan, m, which)) {
     std::vector<loop::Kernel> kernels;
     for (const synth::Step& step : s.steps) kernels.push_back(step.kernel);
     for (const emit::KernelReport& r : emit::report(kernels, m))
@@ -369,12 +368,15 @@ void check(const Line& line, const machine::Machine& m, bool all) {
 
 int bench_gpu(const std::vector<std::string>& arguments) {
   std::string device = "cuda", target, assembly;
-  bool all = false, library = false;
+  Which which = Which::best;
+  bool library = false;
   std::vector<std::string> filters;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     if (word == "--plans")
-      all = true;
+      which = Which::plans;
+    else if (word == "--bids")
+      which = Which::bids;
     else if (word == "--libraries")
       library = true;
     else if (word == "--device" && i + 1 < arguments.size())
@@ -397,12 +399,12 @@ int bench_gpu(const std::vector<std::string>& arguments) {
   for (const Line& line : lines()) {
     if (!wanted(line)) continue;
     if (bench) {
-      bench->measure(line, all);
+      bench->measure(line, which);
     } else if (!target.empty()) {
-      check(line, *machine::find_machine(target), all);
+      check(line, *machine::find_machine(target), which);
     } else {
       const graph::Plan plan = plan_of(graph_of(line));
-      for (const synth::Synthesis& s : candidates(plan, *machine::find_machine(assembly), all))
+      for (const auto& [bid, s] : candidates(plan, *machine::find_machine(assembly), which))
         for (const synth::Step& step : s.steps)
           fmt::print("// {}\n{}\n", step.plan,
                      emit::emit({&step.kernel, 1}, *machine::find_machine(assembly), emit::Output::assembly));

@@ -76,8 +76,9 @@ TEST_F(Cli, FormatsAreListedAndShown) {
 TEST_F(Cli, CompileShowsEveryStage) {
   const std::vector<std::string> base = {"compile", "llama",    "--shape",   "tiny",  "--symbols",
                                          "B=1,T=4", "--target", "x86-64-v3", "--emit"};
-  const std::vector<std::pair<std::string, std::string>> stages = {
-      {"graph", "graph"}, {"loops", "kernel"}, {"llvm", "define"}, {"asm", ".text"}, {"obj", "ELF"}};
+  const std::vector<std::pair<std::string, std::string>> stages = {{"graph", "graph"}, {"loops", "kernel"},
+                                                                   {"llvm", "define"}, {"asm", ".text"},
+                                                                   {"obj", "ELF"},     {"bids", "refused"}};
   for (const auto& [stage, word] : stages) {
     std::vector<std::string> arguments = base;
     arguments.push_back(stage);
@@ -88,6 +89,7 @@ TEST_F(Cli, CompileShowsEveryStage) {
   const Outcome times = lumen({"compile", "llama", "--shape", "tiny", "--symbols", "B=1,T=8", "--explain"});
   EXPECT_EQ(times.code, 0);
   EXPECT_TRUE(contains(times.out, "of ceiling"));
+  EXPECT_TRUE(contains(times.out, "bids for products, predicted:"));
   EXPECT_TRUE(contains(times.out, "ms for a run in which no kernel is timed apart"));
   EXPECT_EQ(lumen({"compile", "llama", "--emit", "poetry"}).code, 2);
 }

@@ -195,7 +195,9 @@ void add_compile(CLI::App& app, Command& command) {
   sub->add_option("--target", flags->target, "Machine; see `lumen doctor`")
       ->capture_default_str()
       ->type_name("MACHINE");
-  auto* emit = sub->add_option("--emit", flags->emit, "graph, loops, llvm, asm or obj")->capture_default_str();
+  auto* emit = sub->add_option("--emit", flags->emit,
+                               "graph, loops, llvm, asm, obj, or bids: what families of kernels offered for products")
+                   ->capture_default_str();
   sub->add_option("-o,--out", flags->out, "File to write instead of printing")->type_name("OUT");
   auto* explain = sub->add_flag("--explain", flags->explain,
                                 "Run it here, on numbers drawn at random: each kernel's plan, predicted and measured "

@@ -18,6 +18,7 @@ Machine neon() {
   m.vector_bits = 128;
   m.vector_registers = 32;
   m.l2_bytes = 512 << 10;
+  m.costs.codes.product = 0.65;  // products of bytes widen in one instruction, and additions of pairs issue beside it
   m.tier = Tier::emulated;
   m.rows.push_back(
       {"lookup16.u8x16", lookup_meaning("lookup16.u8x16", 16, false), "llvm.aarch64.neon.tbl1.v16i8", "neon", 0.5});

@@ -15,6 +15,7 @@
 
 #include "kernel/loop/fragment.h"
 #include "kernel/loop/loop.h"
+#include "kernel/machine/costs.h"
 
 namespace lumen {
 struct Format;
@@ -133,6 +134,7 @@ struct Machine {
   bool async_copies = false;  // loop op `copy` is an instruction; else it is a load and a store
   int tile_registers = 8;
   double tile_cycles = 16;  // issue cost of one matrix row
+  CostTable costs = processor_costs();
 
   int f32_lanes() const { return vector_bits / 32; }
   int64_t grain(int64_t elements) const { return std::max<int64_t>(elements / task_divisor, 1); }  // of a task

@@ -13,6 +13,7 @@ void as_threads(Machine& m) {
   m.task_divisor = 1024;
   m.busy_tasks = 1 << 15;
   m.task_bytes = 4 << 10;
+  m.costs = gpu_costs(m.units);
 }
 
 }  // namespace lumen::machine

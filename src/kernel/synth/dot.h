@@ -1,4 +1,4 @@
-// The door to dots: chooses between tiles, rows and integers, and writes the steps.
+// The door to dots: families of kernels bid (gemm/bid/bid.h), and the steps of the cheapest are written.
 // Proved by tests/kernel/synth/gemm/dot_*_test.cpp.
 #pragma once
 
@@ -8,5 +8,13 @@ namespace lumen::synth {
 
 Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target,
                          const Options& options);
+
+// What every family would write, the cheapest first; `others`: its other plans, too. For measurements.
+struct WrittenBid {
+  BidNote bid;
+  Synthesis steps;
+};
+std::vector<WrittenBid> synthesize_bids(const graph::Plan& plan, const graph::Group& group,
+                                        const machine::Machine& target, const Options& options, bool others);
 
 }  // namespace lumen::synth

@@ -2,9 +2,8 @@
 // reduce, dot, attend, move); formats enter only through their layouts, routines and facts. What belongs to a format
 // alone is in convert.h.
 //
-// May include: base, kernel/synth/attention/gpu, kernel/synth/encode, kernel/synth/gemm, kernel/synth/gemm/cpu,
-// kernel/synth/gemm/gpu, kernel/synth/gemm/skinny, kernel/synth/map, kernel/synth/move, kernel/synth/reduce,
-// kernel/synth/step.
+// May include: base, kernel/synth/attention/gpu, kernel/synth/encode, kernel/synth/gemm, kernel/synth/gemm/bid,
+// kernel/synth/map, kernel/synth/move, kernel/synth/reduce, kernel/synth/step.
 #pragma once
 
 #include "kernel/synth/encode/convert.h"

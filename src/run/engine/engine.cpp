@@ -83,9 +83,7 @@ Engine::Engine(Options options) : state_(new State) {
     verbose(state_->shop.device->open_products());
     state_->shop.products = std::make_shared<Tuner>(state_->shop.cache, state_->shop.threads);
   }
-  // Trials are timed by the host's clock, launch by launch.
-  if (options.tune && !state_->shop.device->is_asynchronous())
-    state_->shop.tuner = std::make_shared<Tuner>(state_->shop.cache, state_->shop.threads);
+  if (options.tune) state_->shop.tuner = std::make_shared<Tuner>(state_->shop.cache, state_->shop.threads);
 }
 
 Engine::~Engine() = default;

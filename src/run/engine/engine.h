@@ -30,7 +30,7 @@ class Engine {
     bool timed = false;           // times of single kernels are wanted: on GPUs they cost, and nothing is recorded
     bool libraries = false;  // of a GPU's vendor may multiply matrices where they are measured to be faster; other bits
                              // (product_choice.h)
-    bool tune = false;       // kernels try other plans while programs run (tune.h), on processors; same bits
+    bool tune = false;       // kernels try other plans while programs run (tune.h); same bits
   };
   explicit Engine(Options options);
   ~Engine();

@@ -10,6 +10,7 @@
 #include "kernel/synth/synth.h"
 #include "run/device/choose/choose.h"
 #include "run/engine/compile/compile.h"
+#include "run/engine/program/explain.h"
 
 namespace lumen::run {
 namespace {
@@ -55,7 +56,8 @@ namespace {
 struct Written {
   std::vector<loop::Kernel> kernels;
   std::vector<std::string> plans;
-  std::string loops;  // as text
+  std::string loops;                 // as text
+  std::vector<OfferedPlans> offers;  // of products
 };
 
 // Every distinct kernel of a plan.
@@ -66,7 +68,9 @@ Written write_kernels(const graph::Pipeline& pipeline, const machine::Machine& t
   Written out;
   std::set<std::string> seen;
   for (const graph::Group& group : pipeline.plan.groups) {
-    for (synth::Step& step : synth::synthesize(pipeline.plan, group, target, options).steps) {
+    synth::Synthesis made = synth::synthesize(pipeline.plan, group, target, options);
+    if (!made.bids.empty()) out.offers.push_back({made.steps.back().plan, std::move(made.bids)});
+    for (synth::Step& step : made.steps) {
       std::string text = loop::print(step.kernel);
       if (!seen.insert(text).second) continue;
       out.loops += fmt::format("# {}\n{}\n", step.plan, text);
@@ -120,17 +124,20 @@ Stage stage_from_name(const std::string& name) {
   if (name == "llvm") return Stage::llvm;
   if (name == "asm" || name == "assembly") return Stage::assembly;
   if (name == "obj" || name == "object") return Stage::object;
-  throw Error(Exit::usage, fmt::format("unknown stage '{}'", name), "stages: graph, loops, llvm, asm, obj");
+  if (name == "bids") return Stage::bids;
+  throw Error(Exit::usage, fmt::format("unknown stage '{}'", name), "stages: graph, loops, llvm, asm, obj, bids");
 }
 
 std::string stage_text(const graph::Graph& g, const CompileOptions& options, const std::string& machine, Stage stage) {
   const machine::MachineRef target = machine::find_machine(machine);
   const graph::Pipeline pipeline = run_pipeline(g, options, *target);
   if (stage == Stage::graph) return plan_text(pipeline);
-  const auto [kernels, plans, loops] = write_kernels(pipeline, *target, options);
+  const auto [kernels, plans, loops, offers] = write_kernels(pipeline, *target, options);
   switch (stage) {
     case Stage::loops:
       return loops;
+    case Stage::bids:
+      return bids_table(offers, target->costs.hertz);
     case Stage::llvm:
       return emit::emit(kernels, *target, emit::Output::llvm);
     case Stage::assembly:

@@ -15,8 +15,9 @@ enum class Stage : uint8_t {
   llvm,   // LLVM IR
   assembly,
   object,  // bytes of a relocatable file
+  bids,    // what families of kernels offered for each product, with predicted costs
 };
-Stage stage_from_name(const std::string& name);  // graph, loops, llvm, asm, obj; Error (exit 2) otherwise
+Stage stage_from_name(const std::string& name);  // graph, loops, llvm, asm, obj, bids; Error (exit 2) otherwise
 
 // `machine` as users type it. Error names what a target lacks.
 std::string stage_text(const graph::Graph& g, const CompileOptions& options, const std::string& machine, Stage stage);

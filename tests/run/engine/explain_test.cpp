@@ -60,6 +60,18 @@ TEST(Explain, ParametersStandBesideThePlansOfTheirProducts) {
             "dot b\n");
 }
 
+TEST(Explain, LosersStandBeneathTheirPlanWithTheirCosts) {
+  EXPECT_EQ(bids_table({}, 1e9), "");
+  const OfferedPlans offer{
+      "dot 1x2x3 a", {{"a", "dot 1x2x3 a", 12300, {}}, {"b", "dot 1x2x3 b", 2e6, {}}, {"c", {}, 0, "too many rows"}}};
+  EXPECT_EQ(bids_table({offer, offer}, 1e9),
+            "bids for products, predicted:\n  dot 1x2x3 a\n"
+            "    a                   12.3 us  dot 1x2x3 a\n"
+            "    b                 2000.0 us  dot 1x2x3 b\n"
+            "    c                   refused  too many rows\n");
+  EXPECT_NE(bids_table({offer}, 0).find("1.23e+04 cycles"), std::string::npos);
+}
+
 TEST(Roofline, EveryMachineHasItsCeilings) {
   for (const machine::MachineRef& m : machine::all_machines()) {
     for (const CeilingKernel& k : m->kind == machine::Kind::gpu ? gpu_ceiling_kernels(*m) : ceiling_kernels(*m, 4)) {

@@ -1,11 +1,13 @@
 // Needs: cpu. The whole engine on a stand-in GPU that executes this processor's code: memory nobody here can read,
 // launches that are done later, recordings. Results equal the processor's bit for bit.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "number/codec/codec.h"
 #include "number/library/library.h"
 #include "run/engine/format_check.h"
+#include "run/engine/program/tune.h"
 #include "tests/run/graphs.h"
 #include "tests/run/stand_in.h"
 
@@ -183,6 +185,47 @@ TEST_P(GpuEngine, TimesAreTakenWhenAskedFor) {
     EXPECT_EQ(seconds > 0, ask);
     EXPECT_NE(program->explain().find("4 runs"), std::string::npos);
   }
+}
+
+// Launches are timed by the driver's events: the first ones, then those of other plans; between, and when all is
+// decided, steps are replayed. The next program begins with what was decided.
+TEST_P(GpuEngine, PlansAreTriedAndTheBestIsRemembered) {
+  const TemporaryFolder folder;
+  Engine::Options o = on_gpu(folder.path());
+  o.tune = true;
+  graph::Graph g;
+  graph::Builder b(g);
+  const auto x = b.input("x", Role::data, f32({64, 96})), w = b.input("w", Role::data, f32({128, 96}));
+  g.results = {b.contract(x, w, "mk", "nk", "mn")};
+  g.result_names = {"y"};
+  const auto inputs = random_inputs(g, 5);
+  const std::filesystem::path plans = folder.path() / ("user-" + std::to_string(::geteuid())) / "plans";
+  {
+    Engine engine(o);
+    const auto program = run_once(engine, g, inputs);
+    const auto expected = bytes_of(program->result("y"));
+    int runs = 0;
+    for (; runs < 3000 && !std::filesystem::exists(plans); ++runs) {
+      program->run();
+      ASSERT_EQ(bytes_of(program->result("y")), expected);
+      engine.finish_tuning();
+    }
+    ASSERT_TRUE(std::filesystem::exists(plans));
+    const int64_t replayed = calls("graph_launch"), launched = calls("launch");
+    EXPECT_GT(replayed, runs / 2);
+    EXPECT_GE(launched, 2 * Autotuner::kRounds);
+    for (int i = 0; i < 3; ++i) program->run();
+    EXPECT_EQ(calls("graph_launch"), replayed + 3);
+    EXPECT_EQ(bytes_of(program->result("y")), expected);
+  }
+  // Nothing is left to try: as many points in time as without a tuner, those of copies.
+  const auto events = [&](const Engine::Options& with) {
+    const int64_t before = calls("event_record");
+    Engine engine(with);
+    run_once(engine, g, inputs)->run();
+    return calls("event_record") - before;
+  };
+  EXPECT_EQ(events(o), events(on_gpu(folder.path())));
 }
 
 TEST_P(GpuEngine, WhatDoesNotFitIsRefused) {

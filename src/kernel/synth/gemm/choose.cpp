@@ -1,5 +1,5 @@
 // The cost model behind choose.h: cycles of tiles, of filling panels and of entering tasks, over all sensible cuts.
-// Constants were measured on one processor (bench/gemm.cpp); they decide about speed alone, never about results.
+// What work costs is in the machine's table (kernel/machine/costs.h).
 #include "kernel/synth/gemm/choose.h"
 
 #include <fmt/format.h>
@@ -19,11 +19,7 @@ namespace {
 constexpr int64_t kLaidBytes = 64 << 20;   // of an operand laid out in scratch
 constexpr int64_t kSumsBytes = 256 << 10;  // private sums when K has stages
 constexpr int64_t kLargestPanel = 8 << 20;
-constexpr int64_t kPackedRows = 16;      // along k, of a task that lays out
-constexpr double kLaunchCycles = 20000;  // one more step
-constexpr double kStreamBytes = 8;       // a cycle, of tiles read from beyond the second-level cache
-constexpr double kTaskCycles = 300;      // entering a task
-constexpr double kTileCycles = 12;       // entering a tile
+constexpr int64_t kPackedRows = 16;  // along k, of a task that lays out
 
 // Candidate counts for cutting n things: all small ones, then coarser.
 std::vector<int64_t> counts(int64_t n) {
@@ -39,14 +35,15 @@ bool is_memory_f32(const DotLoad& l) {
 
 class TileChooser {
  public:
-  TileChooser(const DotProblem& p, const machine::Machine& m) : p_(p), m_(m), lanes_(m.f32_lanes()) {}
+  TileChooser(const DotProblem& p, const machine::Machine& m)
+      : p_(p), m_(m), costs_(m.costs.tasks), lanes_(m.f32_lanes()) {}
 
   std::vector<TilePlan> choose() {
     vectors_all_ = ceil_div(p_.n.extent, lanes_);
     fetches();
     for (panel_limit_ = m_.l2_bytes / 4; plans_.empty() && panel_limit_ <= kLargestPanel; panel_limit_ *= 2) search();
     std::vector<TilePlan> chosen = shortlist(std::move(plans_));
-    LUMEN_CHECK(!chosen.empty(), "no tile fits {}", describe_shape(p_));
+    if (chosen.empty()) return {};
     std::erase_if(chosen, [best = chosen.front()](const TilePlan& t) {
       return (t.a == Fetch::tiles) != (best.a == Fetch::tiles) || (t.a == Fetch::tiles && t.height != best.height);
     });
@@ -71,6 +68,7 @@ class TileChooser {
 
   const DotProblem& p_;
   const machine::Machine& m_;
+  const machine::TaskCosts& costs_;
   int lanes_;
   int64_t vectors_all_ = 1;
   int64_t panel_limit_ = 0;  // bytes of one operand; panels live on the stack and in the second-level cache
@@ -105,9 +103,9 @@ void TileChooser::fetches() {
 }
 
 double TileChooser::tile_cycles(int height, int vectors) const {
-  const double latency = 4;  // of an fma: that many must be in flight
-  const double per_k = std::max({height * vectors * m_.fma_cycles, (height * 0.5 + vectors * m_.load_cycles), latency});
-  return per_k * p_.k_total() + kTileCycles + 2.0 * height * vectors;
+  const double per_k = std::max(
+      {height * vectors * m_.fma_cycles, height * costs_.broadcast + vectors * m_.load_cycles, costs_.latency});
+  return per_k * static_cast<double>(p_.k_total()) + costs_.tile + costs_.sum * height * vectors;
 }
 
 double TileChooser::cost(const TilePlan& t) const {
@@ -117,45 +115,51 @@ double TileChooser::cost(const TilePlan& t) const {
   };
   double cycles = (t.n_tiles - 1) * column(t.vectors) + column(t.last_vectors);
   // Panels are filled once per task.
-  const double b_vectors = k * (vectors_all_ * t.m_tasks);
-  const double unpack = 4;  // cycles per vector out of a format, about
+  const double b_vectors = k * static_cast<double>(vectors_all_ * t.m_tasks);
   const double transposed = t.lanes / 4.0;
   // Rows far apart: every one begins with lines nobody fetched ahead.
   auto copied = [&](size_t side, int64_t stride) {
     const int64_t bytes = p_.loads[side].elements * 4;
-    if (stride * 4 < 1024 || bytes <= m_.l2_bytes / 2) return 2.0;
-    return bytes > 8 * m_.l2_bytes ? 24.0 : 8.0;
+    if (stride * 4 < 1024 || bytes <= m_.l2_bytes / 2) return costs_.copy;
+    return bytes > 8 * m_.l2_bytes ? costs_.copy_farthest : costs_.copy_far;
   };
   double fill = t.b == Fetch::direct      ? 0
                 : t.b == Fetch::copy      ? copied(1, p_.k.strides[1])
                 : t.b == Fetch::transpose ? transposed
                                           : t.lanes;
-  if (p_.loads[1].kind == DotLoad::Kind::packed) fill += unpack;
+  if (p_.loads[1].kind == DotLoad::Kind::packed) fill += costs_.unpack;
   cycles += b_vectors * fill;
-  const double a_vectors = k * (ceil_div(p_.m.extent, lanes_) * t.n_tasks);
-  fill = t.a == Fetch::direct ? 0 : t.a == Fetch::copy ? (t.a_along_k ? 2 : 3 * copied(0, p_.k.strides[0])) : t.lanes;
-  if (p_.loads[0].kind == DotLoad::Kind::packed) fill += unpack;
+  const double a_vectors = k * static_cast<double>(ceil_div(p_.m.extent, lanes_) * t.n_tasks);
+  fill = t.a == Fetch::direct ? 0
+         : t.a == Fetch::copy ? (t.a_along_k ? costs_.copy : 3 * copied(0, p_.k.strides[0]))
+                              : t.lanes;
+  if (p_.loads[0].kind == DotLoad::Kind::packed) fill += costs_.unpack;
   if (t.a == Fetch::tiles) {  // once for all, and a launch
-    const double once = k * (t.m_tiles * ceil_div(t.height, t.lanes));
-    cycles += once * 1.5 * copied(0, p_.k.strides[0]) + kLaunchCycles / outer;
+    const double once = k * static_cast<double>(t.m_tiles * ceil_div(t.height, t.lanes));
+    cycles += once * costs_.laid * copied(0, p_.k.strides[0]) + costs_.launch / outer;
     // Tiles that no cache holds are read from memory once for every column of tasks.
-    const double bytes = k * (t.m_tiles * ceil_div(t.height, t.lanes) * t.lanes * 4);
-    if (bytes > m_.l2_bytes) cycles += bytes * t.n_tasks / kStreamBytes;
+    const double bytes = k * static_cast<double>(t.m_tiles * ceil_div(t.height, t.lanes) * t.lanes * 4);
+    if (bytes > static_cast<double>(m_.l2_bytes))
+      cycles += bytes * static_cast<double>(t.n_tasks) / costs_.stream_bytes;
     fill = 0;
   }
   cycles += a_vectors * fill;
   // Strided rows read in place: each row of a tile touches lines and pages of its own.
-  if (t.b == Fetch::direct && k * p_.k.strides[1] * 4 > 64 << 10)
-    cycles += k * (t.n_tiles * t.m_tiles) * (p_.k.strides[1] * 4 >= 2048 ? 4.0 : 1.0) * t.vectors / 2;
+  if (t.b == Fetch::direct && k * static_cast<double>(p_.k.strides[1]) * 4 > 64 << 10)
+    cycles += k * static_cast<double>(t.n_tiles * t.m_tiles) *
+              (p_.k.strides[1] * 4 >= 2048 ? costs_.page : costs_.line) * t.vectors / 2;
   if (t.a == Fetch::direct) {
     const int64_t stride = (p_.k.strides[0] == 1 ? p_.m.strides[0] : p_.k.strides[0]) * 4;
-    if (p_.k.strides[0] == 1 && stride % 4096 == 0 && t.height >= 8) cycles += k * (t.n_tiles * p_.m.extent) / 8;
-    if (p_.k.strides[0] != 1 && stride >= 2048) cycles += k * (t.n_tiles * t.m_tiles) * 3;
+    if (p_.k.strides[0] == 1 && stride % 4096 == 0 && t.height >= 8)
+      cycles += k * static_cast<double>(t.n_tiles * p_.m.extent) * costs_.same_set;
+    if (p_.k.strides[0] != 1 && stride >= 2048)
+      cycles += k * static_cast<double>(t.n_tiles * t.m_tiles) * costs_.strided;
   }
-  if (t.stages > 1) cycles += static_cast<double>(t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors) * 8;
+  if (t.stages > 1)
+    cycles += static_cast<double>(t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors) * costs_.stage_sum;
   const int64_t tasks = t.tasks(p_);
-  cycles = cycles * outer + kTaskCycles / m_.task_divisor * tasks;
-  return cycles * balance(m_, cycles, tasks);
+  cycles = cycles * outer + costs_.task / static_cast<double>(m_.task_divisor) * static_cast<double>(tasks);
+  return cycles * balance(m_, cycles, static_cast<double>(tasks));
 }
 
 // Decides about stages of K; false when panels do not fit.
@@ -237,7 +241,7 @@ void TileChooser::cut(int height, int vectors) {
 
 // A fixed number of threads, so that kernels do not depend on the machine they run on.
 double balance(const machine::Machine& m, double cycles, double tasks) {
-  const double few = cycles > 4e5 ? 8 : cycles > 4e4 ? 2 : 1;
+  const double few = cycles > m.costs.tasks.many ? 8 : cycles > m.costs.tasks.few ? 2 : 1;
   const double threads = std::max(few, static_cast<double>(m.busy_tasks));
   return std::ceil(tasks / threads) * threads / tasks;
 }
@@ -270,6 +274,7 @@ bool rows_possible(const DotProblem& p, int64_t most) {
 }
 
 RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
+  const machine::TaskCosts& costs = m.costs.tasks;
   RowsPlan t;
   t.lanes = m.f32_lanes();
   t.height = p.m.extent;
@@ -287,18 +292,21 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
   if (p.n.extent < t.width) t.width = p.n.extent;
   const int64_t groups = ceil_div(p.n.extent, t.width);
   const double per_k =
-      std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, 4.0 / t.chains}) / t.lanes;
-  const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? 4.0 * t.width / t.lanes : 0;
-  const double group = (per_k + unpack) * p.k.extent + 12.0 * t.height * t.width + kTileCycles;
-  const double cycles = group * (groups * p.outer_extent());
+      std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, costs.latency / t.chains}) /
+      t.lanes;
+  const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? costs.unpack * t.width / t.lanes : 0;
+  const double group =
+      (per_k + unpack) * static_cast<double>(p.k.extent) + costs.fold * t.height * t.width + costs.tile;
+  const double cycles = group * static_cast<double>(groups * p.outer_extent());
   // Tasks of at least some thousand cycles, at most 64 per outer index.
-  const double grain = 8000 / static_cast<double>(m.task_divisor);
-  t.n_tasks =
-      std::clamp<int64_t>(static_cast<int64_t>(group * groups / grain), 1, std::min<int64_t>(groups, m.enough(64)));
+  const double grain = costs.grain / static_cast<double>(m.task_divisor);
+  t.n_tasks = std::clamp<int64_t>(static_cast<int64_t>(group * static_cast<double>(groups) / grain), 1,
+                                  std::min<int64_t>(groups, m.enough(64)));
   t.n_task = ceil_div(groups, t.n_tasks);
   t.n_tasks = ceil_div(groups, t.n_task);
   const int64_t tasks = p.outer_extent() * t.n_tasks;
-  t.cycles = cycles * balance(m, cycles, tasks) + kTaskCycles / m.task_divisor * tasks;
+  t.cycles = cycles * balance(m, cycles, static_cast<double>(tasks)) +
+             costs.task / static_cast<double>(m.task_divisor) * static_cast<double>(tasks);
   return t;
 }
 

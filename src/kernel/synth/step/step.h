@@ -26,13 +26,22 @@ struct Step {
   std::vector<Argument> arguments;  // one per kernel param
   std::string plan;                 // for --explain: "dot 768x512x128 tile 6x32 f32 fma"
   double flops = 0, bytes = 0;      // useful work and unavoidable traffic, for rooflines
-  double cycles = 0;                // of one core, by the cost model that chose the plan; 0: it has none
+  double cycles = 0;  // by the cost model that chose the plan, of one core or of a whole GPU, of all steps
+                      // of the group; 0: it has none
+};
+
+// What a family of kernels offered for a group, for people to read.
+struct BidNote {
+  std::string family, plan;
+  double cycles = 0;
+  std::string refused;  // why it offered nothing
 };
 
 struct Synthesis {
   std::vector<Step> steps;       // run in order
   std::vector<int64_t> scratch;  // bytes of each scratch buffer
   int candidates = 1;            // plans worth a measurement, this one included; all give the same bits
+  std::vector<BidNote> bids;     // of products: the one that is written first, then the others, the cheapest first
 };
 
 struct Options {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -33,6 +34,7 @@ class CompiledProgram : public Program {
       statuses_.resize(std::max<size_t>(1, list_.launches.size()));
       shared_statuses_ = allocate_shared(device_, status_bytes());
       if (timed) marks_ = device_->make_marks(list_.launches.size() + 1);
+      find_trials();
     }
     for (const Launch& launch : list_.launches) {
       std::vector<void*>& buffers = buffers_.emplace_back();
@@ -99,7 +101,12 @@ class CompiledProgram : public Program {
   }
 
   std::string explain(const Ceilings* ceilings) const override {
+    const double cycles = ceilings && ceilings->cycles > 0 ? ceilings->cycles : device_->machine().costs.hertz;
+    std::vector<OfferedPlans> offers;
+    for (size_t i = 0; ceilings && i < list_.launches.size(); ++i)
+      if (!list_.launches[i].bids.empty()) offers.push_back({plan_of(list_.launches[i]), list_.launches[i].bids});
     return times_table(join_equal(times()), runs_, ceilings) + parameters_table(parameter_uses()) +
+           bids_table(offers, cycles) +
            fmt::format("{:.1f} MiB of memory for values\n", static_cast<double>(list_.arena_bytes) / (1 << 20));
   }
 
@@ -142,12 +149,8 @@ class CompiledProgram : public Program {
     Clock::time_point last = Clock::now();
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       const Launch& launch = list_.launches[i];
-      if (launch.autotuner) {
-        const Autotuner::Plan& plan = launch.autotuner->next();
-        device_->launch(plan.kernel, buffers_[i], plan.launch_config, &status);
-      } else {
-        start(i, &status);
-      }
+      if (launch.autotuner) launch.autotuner->next();
+      start(i, &status);
       const Clock::time_point now = Clock::now();
       const double seconds = std::chrono::duration<double>(now - last).count();
       if (launch.autotuner) launch.autotuner->record(seconds);
@@ -161,7 +164,9 @@ class CompiledProgram : public Program {
   // Everything is launched, then waited for. The first failure in the order of launches is the one to blame: what ran
   // behind it may have worked on its leavings.
   void run_ahead() {
-    if (!recording_ && may_record()) record();
+    timed_trials_ = trials_to_time();
+    if (timed_trials_) recording_ = nullptr;
+    if (!recording_ && !timed_trials_ && may_record()) record();
     if (recording_) {
       device_->replay(*recording_);
     } else {
@@ -171,6 +176,7 @@ class CompiledProgram : public Program {
     device_->copy_out(statuses_.data(), shared_statuses_.get(), status_bytes());
     if (times_kernels())
       for (size_t i = 0; i < times_.size(); ++i) times_[i] += marks_->seconds(i, i + 1);
+    record_trials();
     for (size_t i = 0; i < list_.launches.size(); ++i) {
       if (statuses_[i].code == 0) continue;
       const LaunchStatus failed = statuses_[i];
@@ -184,8 +190,65 @@ class CompiledProgram : public Program {
     auto* const statuses = static_cast<LaunchStatus*>(shared_statuses_.get());
     if (times_kernels()) marks_->set(0);
     for (size_t i = 0; i < list_.launches.size(); ++i) {
+      const std::optional<size_t> trial = timed_trials_ ? trial_marks_of_[i] : std::nullopt;
+      if (trial) trial_marks_->set(2 * *trial);
       start(i, statuses + i);
+      if (trial) trial_marks_->set(2 * *trial + 1);
       if (times_kernels()) marks_->set(i + 1);
+    }
+  }
+
+  // ---- Trials of asynchronous devices. A kernel's launches are timed in the first run, which is not recorded.
+  // Replayed runs count as long, until other plans are asked for; while those are tried nothing is recorded, and each
+  // run tries one plan of each kernel.
+  struct TimedKernel {
+    std::shared_ptr<Autotuner> autotuner;
+    std::vector<size_t> marks;  // of its launches: pairs
+    double seconds = 0;         // of a launch in the first run
+  };
+
+  void find_trials() {
+    trial_marks_of_.resize(list_.launches.size());
+    size_t count = 0;
+    for (size_t i = 0; i < list_.launches.size(); ++i) {
+      const std::shared_ptr<Autotuner>& autotuner = list_.launches[i].autotuner;
+      if (!autotuner) continue;
+      auto trial =
+          std::find_if(trials_.begin(), trials_.end(), [&](const TimedKernel& t) { return t.autotuner == autotuner; });
+      if (trial == trials_.end()) trial = trials_.insert(trials_.end(), {autotuner, {}, 0});
+      trial->marks.push_back(count);
+      trial_marks_of_[i] = count++;
+    }
+    if (count == 0) return;
+    trial_marks_ = device_->make_marks(2 * count);
+    if (trial_marks_) return;
+    for (Launch& launch : list_.launches) launch.autotuner = nullptr;  // a device without a clock
+    trials_.clear();
+  }
+
+  bool trials_to_time() {
+    bool times = false;
+    for (const TimedKernel& t : trials_) {
+      t.autotuner->next();  // others may have come
+      times = times || t.autotuner->tries() || (t.seconds == 0 && !t.autotuner->done());
+    }
+    return times;
+  }
+
+  void record_trials() {
+    for (TimedKernel& t : trials_) {
+      if (t.autotuner->done()) continue;
+      if (timed_trials_) {
+        double seconds = 0;
+        for (const size_t pair : t.marks) seconds += trial_marks_->seconds(2 * pair, 2 * pair + 1);
+        if (const double each = seconds / static_cast<double>(t.marks.size()); t.autotuner->tries()) {
+          t.autotuner->record(each);
+          continue;
+        } else {
+          t.seconds = each;
+        }
+      }
+      t.autotuner->record(t.seconds * static_cast<double>(t.marks.size()));
     }
   }
 
@@ -220,6 +283,9 @@ class CompiledProgram : public Program {
     const Launch& launch = list_.launches[i];
     if (launch.product) {
       launch.product->multiply(buffers_[i]);
+    } else if (launch.autotuner) {
+      const Autotuner::Plan& plan = launch.autotuner->current();
+      device_->launch(plan.kernel, buffers_[i], plan.launch_config, status);
     } else {
       device_->launch(launch.kernel, buffers_[i], launch.launch_config, status);
     }
@@ -288,8 +354,12 @@ class CompiledProgram : public Program {
   // Asynchronous devices: a status per launch, all zero between runs.
   std::vector<LaunchStatus> statuses_;
   std::shared_ptr<void> shared_statuses_;
-  std::unique_ptr<Device::Marks> marks_;  // launches are timed
-  bool pauses_marks_ = false;             // .. but for now
+  std::unique_ptr<Device::Marks> marks_;               // launches are timed
+  bool pauses_marks_ = false;                          // .. but for now
+  std::vector<TimedKernel> trials_;                    // by autotuner
+  std::vector<std::optional<size_t>> trial_marks_of_;  // by launch
+  std::unique_ptr<Device::Marks> trial_marks_;
+  bool timed_trials_ = false;  // in this run
   std::unique_ptr<Device::Recording> recording_;
   int64_t same_addresses_ = 0;  // runs since an address changed
   bool checked_ = false;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/synth/step/step.h"
 #include "run/engine/cache/cache.h"
 #include "run/engine/program/program.h"
 #include "run/engine/program/tune.h"
@@ -27,6 +28,7 @@ struct Launch {
   double flops = 0, bytes = 0, cycles = 0;  // cycles: estimate, of one core
   graph::ValueId blamed = -1;               // node whose guard this is
   std::shared_ptr<Autotuner> autotuner;     // other plans of this kernel; null: there are none, or none are tried
+  std::vector<synth::BidNote> bids;         // of a product's last kernel: what families of kernels offered
 };
 
 struct ProgramInput {

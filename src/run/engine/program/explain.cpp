@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
 namespace lumen::run {
@@ -88,6 +89,23 @@ std::string parameters_table(const std::vector<ParameterUse>& uses) {
     for (const auto& [name, count] : names.at(plan))
       list += fmt::format("{}{}{}", list.empty() ? "" : ", ", name, count > 1 ? fmt::format(" ({})", count) : "");
     out += fmt::format("  {}: {}\n", list, shortened(plan));
+  }
+  return out;
+}
+
+std::string bids_table(const std::vector<OfferedPlans>& offers, double cycles) {
+  std::string out;
+  std::set<std::string> seen;
+  for (const OfferedPlans& offer : offers) {
+    if (!seen.insert(offer.plan).second) continue;
+    if (out.empty()) out = "bids for products, predicted:\n";
+    out += fmt::format("  {}\n", shortened(offer.plan));
+    for (const synth::BidNote& bid : offer.bids) {
+      const std::string cost =
+          cycles > 0 ? fmt::format("{:.1f} us", bid.cycles / cycles * 1e6) : fmt::format("{:.3g} cycles", bid.cycles);
+      out += bid.refused.empty() ? fmt::format("    {:14} {:>12}  {}\n", bid.family, cost, shortened(bid.plan))
+                                 : fmt::format("    {:14} {:>12}  {}\n", bid.family, "refused", shortened(bid.refused));
+    }
   }
   return out;
 }

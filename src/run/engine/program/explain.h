@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernel/synth/step/step.h"
 #include "run/engine/program/program.h"
 
 namespace lumen::run {
@@ -26,6 +27,15 @@ struct ParameterUse {
 };
 // Which products parameters go through, plan by plan: names that differ in numbers alone are one, with their count.
 std::string parameters_table(const std::vector<ParameterUse>& uses);
+
+// A product's plan, and what families of kernels bid for it.
+struct OfferedPlans {
+  std::string plan;
+  std::vector<synth::BidNote> bids;
+};
+// Beneath each plan the bids with their predicted times, the cheapest first, and why others refused; equal plans are
+// listed once. `cycles`: of the machine in a second; 0: costs are cycles.
+std::string bids_table(const std::vector<OfferedPlans>& offers, double cycles);
 
 // The least time work of a kernel can take, and by which ceiling.
 struct Bound {

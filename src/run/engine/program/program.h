@@ -1,7 +1,7 @@
 // Compiled graphs as those who run them see them: what is asked for when a graph is compiled, the program, its tensors,
 // and what its kernels did.
 //
-// May include: base, graph/ir, graph/pass, run/device, run/engine/cache.
+// May include: base, graph/ir, graph/pass, kernel/synth/step, run/device, run/engine/cache.
 // Offers: execute.h, explain.h.
 #pragma once
 

@@ -1,6 +1,7 @@
 // The tuner: kernels with several plans try them during the first real launches, and the fastest is kept for the
 // machine. All plans of a kernel give the same bits (synth::Synthesis::candidates), so trying changes no result; other
 // plans are compiled by a thread of the lowest priority, and only for kernels that have already taken their time.
+// Launches of asynchronous devices are timed by marks between them, in runs that are not replayed (execute.cpp).
 // Proved by tests/run/engine/tune_test.cpp.
 #pragma once
 
@@ -42,8 +43,10 @@ class Autotuner {
   // `ask` is called once, when the kernel has taken long enough to be worth it; `decided` with the winner.
   Autotuner(Plan first, std::function<void()> ask, std::function<void(const Plan&)> decided);
 
-  const Plan& next();           // the plan of the coming launch
-  void record(double seconds);  // how long that launch took
+  const Plan& next();                                             // the plan of the coming launches, until record()
+  const Plan& current() const { return *plans_[current_].plan; }  // the same, where next() has been asked
+  void record(double seconds);                                    // how long that launch took
+  bool tries() const { return state_ == State::trying; }          // launches are to be timed
   bool done() const { return state_ == State::done; }
   const Plan& best() const { return *plans_[best_].plan; }
 

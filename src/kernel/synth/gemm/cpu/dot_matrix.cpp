@@ -380,7 +380,6 @@ void write_matrix_kernels(const graph::Graph& g, const DotProblem& p, const Matr
   const LeftScratch s = write_left_step(g, p, t, m, out);
   Step step = MatrixKernel(g, p, t, m, s).write(describe_shape(p) + " " + describe(t));
   step.flops = p.flops();
-  step.cycles = t.cycles;
   out.steps.push_back(std::move(step));
 }
 

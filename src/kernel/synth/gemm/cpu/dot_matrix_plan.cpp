@@ -1,5 +1,4 @@
-// Tiles, stages and tasks by estimated cycles. Constants were measured on one processor (bench/gemm.cpp); they decide
-// about speed alone.
+// Tiles, stages and tasks by estimated cycles; what work costs is in the machine's table (kernel/machine/costs.h).
 #include "kernel/synth/gemm/cpu/dot_matrix_plan.h"
 
 #include <fmt/format.h>
@@ -19,17 +18,12 @@ constexpr int64_t kFewestRows = 7;        // of a
 constexpr int64_t kScaleGroup = 64;       // elements that share an activation scale, where the weight's groups allow it
 constexpr int64_t kWideScaleGroup = 128;  // where the weight's groups are as wide
 constexpr int64_t kSumsBytes = 256 << 10;  // private sums of a task
-constexpr double kTaskCycles = 300;
-constexpr double kTileCycles = 20;       // entering a tile in a stage
-constexpr double kScalarCycles = 6;      // one scale or offset out of a format
-constexpr double kElementCycles = 0.35;  // one code out of a format, transposed into the panel
-constexpr double kFloatCycles = 0.7;     // one number out of a format, rounded and transposed
-constexpr double kCopyCycles = 0.15;     // one number from memory, transposed
-constexpr int64_t kTileGroup = 512;      // elements that share an activation scale on the matrix unit
+constexpr int64_t kTileGroup = 512;        // elements that share an activation scale on the matrix unit
 
 class MatrixChooser {
  public:
-  MatrixChooser(const DotProblem& p, const machine::Machine& m, MatrixPlan plan) : p_(p), m_(m), t_(std::move(plan)) {}
+  MatrixChooser(const DotProblem& p, const machine::Machine& m, MatrixPlan plan)
+      : p_(p), m_(m), costs_(m.costs.panels), t_(std::move(plan)) {}
 
   std::vector<MatrixPlan> choose() {
     const int64_t all = ceil_div(p_.n.extent, t_.lanes());
@@ -78,37 +72,42 @@ class MatrixChooser {
     const double sums = height * vectors;
     if (t_.tile) {
       const double tiles = height / t_.tile->rows;
-      const double step = std::max(tiles * vectors, (tiles + vectors) * 0.75) * m_.tile_cycles;  // products, loads
-      double cycles = step * (t_.padded_k / t_.tile->k) + t_.stages * tiles * vectors * 3 * m_.tile_cycles;
-      if (t_.integers) cycles += sums * 3 * (t_.padded_k / t_.scale_group);
+      const double step =
+          std::max(tiles * vectors, (tiles + vectors) * costs_.broadcast) * m_.tile_cycles;  // products, loads
+      double cycles = step * static_cast<double>(t_.padded_k / t_.tile->k) +
+                      static_cast<double>(t_.stages) * tiles * vectors * 3 * m_.tile_cycles;
+      if (t_.integers) cycles += sums * costs_.scaling * static_cast<double>(t_.padded_k / t_.scale_group);
       return cycles;
     }
-    const double chain = t_.row.accumulates ? 1 : t_.row.pairs.empty() ? 1.5 : 2.5;
-    const double quad = std::max({sums * chain * m_.fma_cycles, (height * 0.75 + vectors) * m_.load_cycles, 4.0});
-    double cycles = quad * (t_.padded_k / t_.row.k);
+    const double chain = t_.row.accumulates ? 1 : t_.row.pairs.empty() ? costs_.widening : costs_.pairing;
+    const double quad = std::max(
+        {sums * chain * m_.fma_cycles, (height * costs_.broadcast + vectors) * m_.load_cycles, m_.costs.tasks.latency});
+    double cycles = quad * static_cast<double>(t_.padded_k / t_.row.k);
     if (t_.integers) {
       const double per_group = sums * (t_.offsets ? 2.0 : 1.0) * m_.fma_cycles + 1.5;
       cycles += per_group * (t_.padded_k / t_.group);
       cycles += sums * m_.fma_cycles * (t_.padded_k / t_.scale_group);
     }
-    return cycles + t_.stages * (kTileCycles + 4 * sums);
+    return cycles + static_cast<double>(t_.stages) * (costs_.tile + costs_.sum * sums);
   }
 
   double cost() const {
     auto column = [&](int vectors) {
       return (t_.m_tiles - 1) * tile_cycles(t_.height, vectors) + tile_cycles(t_.last_height, vectors);
     };
-    double cycles = (t_.n_tiles - 1) * column(t_.vectors) + column(t_.last_vectors);
-    const double n = p_.n.extent, k = p_.k.extent;
-    double fill = k * (t_.integers                                 ? kElementCycles
-                       : p_.loads[1].kind == DotLoad::Kind::packed ? kFloatCycles
-                                                                   : kCopyCycles);
-    if (t_.integers) fill += k / t_.group * kScalarCycles * (t_.offsets ? 2 : 1);
-    cycles += fill * n * t_.m_tasks;
+    double cycles = static_cast<double>(t_.n_tiles - 1) * column(t_.vectors) + column(t_.last_vectors);
+    const double n = static_cast<double>(p_.n.extent), k = static_cast<double>(p_.k.extent);
+    double fill = k * (t_.integers                                 ? costs_.code
+                       : p_.loads[1].kind == DotLoad::Kind::packed ? costs_.number
+                                                                   : costs_.copy);
+    if (t_.integers) fill += k / static_cast<double>(t_.group) * costs_.scale * (t_.offsets ? 2 : 1);
+    cycles += fill * n * static_cast<double>(t_.m_tasks);
     // Rows of a come from beyond the second-level cache once for every column of tasks.
-    cycles += p_.m.extent * t_.n_tasks * k * t_.element_bytes() / 16;
-    const double tasks = t_.tasks(p_);
-    cycles = cycles * p_.outer_extent() + kTaskCycles / m_.task_divisor * tasks;
+    cycles +=
+        static_cast<double>(p_.m.extent * t_.n_tasks) * k * static_cast<double>(t_.element_bytes()) / costs_.bytes;
+    const auto tasks = static_cast<double>(t_.tasks(p_));
+    cycles = cycles * static_cast<double>(p_.outer_extent()) +
+             m_.costs.tasks.task / static_cast<double>(m_.task_divisor) * tasks;
     return cycles * balance(m_, cycles, tasks);
   }
 
@@ -133,6 +132,7 @@ class MatrixChooser {
 
   const DotProblem& p_;
   const machine::Machine& m_;
+  const machine::PanelCosts& costs_;
   MatrixPlan t_;
   std::vector<MatrixCut> cuts_;  // for every register tile and every number of them beside each other, the best
 };

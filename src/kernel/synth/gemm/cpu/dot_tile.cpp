@@ -480,7 +480,6 @@ void write_tile_kernels(const graph::Graph& g, const DotProblem& p, const TilePl
   }
   Step s = TileKernel(g, p, t, scratch).write(describe_shape(p) + " " + describe(t));
   s.flops = p.flops();
-  s.cycles = t.cycles;
   out.steps.push_back(std::move(s));
 }
 

@@ -21,8 +21,6 @@ using loop::Flow;
 using loop::LoopKind;
 using Side = BlockProduct::Side;
 
-constexpr int64_t kUnpackingLonger = 2;  // than moving as many bytes
-
 class BlockKernel {
  public:
   BlockKernel(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m, int scratch)
@@ -319,7 +317,8 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
   const auto add = [&](BlockDot d) {
     for (const auto& [load, made] : d.before) {
       const bool unpacks = p.loads[load].kind == DotLoad::Kind::packed;
-      d.cycles += cycles_of_moving(m, (made.bytes + made.read_bytes) * (unpacks ? kUnpackingLonger : 1));
+      d.cycles += cycles_of_moving(
+          m, static_cast<double>(made.bytes + made.read_bytes) * (unpacks ? m.costs.blocks.unpacking : 1));
     }
     const double before = d.cycles;
     for (const BlockPlan& t : choose_blocks(d.problem, m, factor)) {
@@ -360,7 +359,6 @@ void write_block_kernels(const graph::Graph& g, const DotProblem& p, const Block
   const int scratch = out.scratch.size();
   Step step = BlockKernel(g, p, t, m, scratch).write(fmt::format("{} {}", shape, describe(t, p)));
   step.flops = p.flops();
-  step.cycles = t.cycles;
   out.steps.push_back(std::move(step));
   if (partial_bytes(p, t) == 0) return;
   out.scratch.push_back(partial_bytes(p, t));

@@ -17,18 +17,12 @@ namespace {
 
 using Side = BlockProduct::Side;
 
-constexpr int64_t kLeastWork = 4096;   // multiplications of a block's worth
-constexpr int64_t kMostSums = 128;     // of a lane
-constexpr int64_t kMostHeld = 192;     // the same with those of panels, where the instruction reads the factors itself
-constexpr int kSchedulers = 4;         // of one
-constexpr double kPlainRate = 128;     // multiply-adds a cycle of one, without matrix instructions
-constexpr double kBytesPerCycle = 18;  // of memory, for one
-constexpr double kLaunch = 4000;       // cycles of one more step
-constexpr double kEnter = 2500;        // of a block: first panels, last sums
-constexpr double kLeave = 1500;        // of a tile that another one follows: last sums
-constexpr double kSegment = 2;         // of a tile: segments at one time read rows that no other reads
-constexpr int64_t kLeastPart = 4;      // stages
-constexpr int kMostPanels = 4;         // of an operand
+constexpr int64_t kLeastWork = 4096;  // multiplications of a block's worth
+constexpr int64_t kMostSums = 128;    // of a lane
+constexpr int64_t kMostHeld = 192;    // the same with those of panels, where the instruction reads the factors itself
+constexpr int kSchedulers = 4;        // of a multiprocessor
+constexpr int64_t kLeastPart = 4;     // stages
+constexpr int kMostPanels = 4;        // of an operand
 constexpr size_t kCandidates = 4;
 
 bool is_copied(Supply s) {
@@ -43,7 +37,7 @@ bool is_short(const DotLoad& l) {  // rounding to sixteen bits keeps what the op
 class BlockChooser {
  public:
   BlockChooser(const DotProblem& p, const machine::Machine& m, const machine::Factor& factor)
-      : p_(p), m_(m), multiplied_(factor), factor_(factor.scalar) {}
+      : p_(p), m_(m), costs_(m.costs.blocks), multiplied_(factor), factor_(factor.scalar) {}
 
   std::vector<BlockPlan> choose() {
     for (const machine::MatrixRow* row : rows()) {
@@ -180,26 +174,26 @@ class BlockChooser {
   }
 
   // Cycles a number of a panel costs a multiprocessor.
-  static double supply_cost(Supply s) {
+  double supply_cost(Supply s) const {
     switch (s) {
       case Supply::copies:
       case Supply::beside:
-        return 1.0 / 64;
+        return costs_.copied;
       case Supply::along_k:
-        return 0.08;
+        return costs_.along_k;
       case Supply::transposed:
-        return 0.17;
+        return costs_.transposed;
       case Supply::packed:
-        return 0.25;
+        return costs_.packed;
       case Supply::single:
-        return 0.3;
+        return costs_.single;
     }
     LUMEN_UNREACHABLE("supply {}", ordinal(s));
   }
 
   double cost(const BlockPlan& t) const {
     const machine::MatrixRow* row = t.tile.row;
-    double rate = kPlainRate;
+    double rate = costs_.rate;
     if (row) {
       const machine::Row* instruction = m_.find_row(row->row);
       rate = double(row->m) * row->n * row->k / instruction->cycles * (row->in_shared ? 1 : kSchedulers);
@@ -211,28 +205,29 @@ class BlockChooser {
     const double reads =
         row && row->in_shared
             ? 0
-            : m * n * scalar_bytes(factor_) / 128 *
+            : m * n * static_cast<double>(scalar_bytes(factor_)) / costs_.cached_bytes *
                   (1.0 / (t.tile.tiles_m * t.tile.step_m()) + 1.0 / (t.tile.tiles_n * t.tile.step_n()));
     const double per_k = hidden ? std::max(products, reads) + fetch + reads / 4 : std::max(products, reads) + fetch;
-    const double tile = per_k * (t.part * t.tile.stage_k), block = tile + kEnter;
+    const double tile = per_k * static_cast<double>(t.part * t.tile.stage_k), block = tile + costs_.enter;
     const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
     if (t.scheduler.persistent_blocks > 0) {
-      if (t.scheduler.tail() == 0) return kEnter + std::ceil(blocks / units) * (tile + kLeave);
-      const double partial = t.scheduler.segments() * m * n * 8, waves = t.scheduler.waves(),
-                   segments = blocks / units - waves;
-      return kEnter + (waves + kSegment * segments) * tile + (waves + 2) * kLeave + kLaunch +
-             partial / (units * kBytesPerCycle);
+      if (t.scheduler.tail() == 0) return costs_.enter + std::ceil(blocks / units) * (tile + costs_.leave);
+      const auto partial = static_cast<double>(t.scheduler.segments()) * m * n * 8,
+                 waves = static_cast<double>(t.scheduler.waves()), segments = blocks / units - waves;
+      return costs_.enter + (waves + costs_.segment * segments) * tile + (waves + 2) * costs_.leave + costs_.launch +
+             partial / (units * costs_.bytes);
     }
     // Blocks that share a multiprocessor hide each other's waiting.
-    double cycles = std::ceil(blocks / units) * block * (blocks < 1.5 * units && !hidden ? 1.3 : 1.0);
+    double cycles = std::ceil(blocks / units) * block * (blocks < 1.5 * units && !hidden ? costs_.alone : 1.0);
     if (t.parts > 1)
-      cycles += kLaunch + p_.outer_extent() * p_.m.extent * p_.n.extent * static_cast<double>(t.parts + 1) * 4 /
-                              (units * kBytesPerCycle);
+      cycles += costs_.launch + static_cast<double>(p_.outer_extent() * p_.m.extent * p_.n.extent) *
+                                    static_cast<double>(t.parts + 1) * 4 / (units * costs_.bytes);
     return cycles;
   }
 
   const DotProblem& p_;
   const machine::Machine& m_;
+  const machine::BlockCosts& costs_;
   machine::Factor multiplied_;
   Scalar factor_;
   std::vector<BlockPlan> plans_;
@@ -261,8 +256,8 @@ machine::Factor choose_factor(const DotProblem& p, const machine::Machine& m, bo
   return {Scalar::f32, {}};
 }
 
-double cycles_of_moving(const machine::Machine& m, int64_t bytes) {
-  return kLaunch + bytes / (m.units * kBytesPerCycle);
+double cycles_of_moving(const machine::Machine& m, double bytes) {
+  return m.costs.blocks.launch + bytes / (m.units * m.costs.blocks.bytes);
 }
 
 bool BlockPlan::rounds(const DotProblem& p) const {

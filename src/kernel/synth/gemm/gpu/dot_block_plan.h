@@ -52,7 +52,7 @@ std::vector<BlockPlan> choose_blocks(const DotProblem& p, const machine::Machine
 machine::Factor choose_factor(const DotProblem& p, const machine::Machine& m, bool exact);
 
 // Cycles of the whole machine that a step takes which does no more than read and write so many bytes.
-double cycles_of_moving(const machine::Machine& m, int64_t bytes);
+double cycles_of_moving(const machine::Machine& m, double bytes);
 
 std::string describe(const BlockPlan& t, const DotProblem& p);
 

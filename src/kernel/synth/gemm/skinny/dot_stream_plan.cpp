@@ -28,7 +28,6 @@ constexpr int64_t kMostSums = 8;         // of a lane
 constexpr double kLargestHalf = 65000;
 constexpr int kMostBuffers = 3, kMostBuffersOfSmall = 8;
 constexpr int64_t kReserved = 1 << 10;  // of a block's shared memory, by the driver
-constexpr double kWorkBeside = 2;       // instructions a byte
 constexpr int kSchedulers = 4;          // of a multiprocessor, each with waves of its own
 constexpr int64_t kLost = 2 << 10;      // bytes that small tables take, and what allocations lose between them
 constexpr int kCodes = 16;              // of a vector
@@ -111,9 +110,8 @@ class StreamChooser {
 
   // Where copies are loads and stores: waves hide each other's, if shared memory has room for as many.
   double cost_of_waiting(const StreamPlan& t) const {
-    constexpr double kEnoughWaves = 8;
-    const double waves = t.waves * blocks_beside(t);
-    return cost_of(t, {t.columns, t.width, t.waves, 0}) * std::max(1.0, kEnoughWaves / waves);
+    const auto waves = static_cast<double>(t.waves * blocks_beside(t));
+    return cost_of(t, {t.columns, t.width, t.waves, 0}) * std::max(1.0, m_.costs.streams.waves / waves);
   }
   int64_t blocks_beside(const StreamPlan& t) const {  // on a multiprocessor
     return m_.async_copies ? 1 : std::max<int64_t>(1, m_.shared_bytes / t.shared_bytes);
@@ -258,13 +256,13 @@ class StreamChooser {
     double cost = 0;
   };
   double cost_of(const StreamPlan& t, const Shape& s) const {
-    constexpr double kStageCost = 60, kTileCost = 30, kSumCost = 2, kElementCost = 1.3;
-    const double rows = p_.m.extent * s.width;
+    const machine::StreamCosts& costs = m_.costs.streams;
+    const auto rows = static_cast<double>(p_.m.extent * s.width);
     const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / s.columns * s.width);
-    const double units = ceil_div(t.units, s.columns);
-    const double tile = units * (kStageCost + t.unit * rows * kElementCost) + kTileCost +
-                        rows * kSumCost * std::countr_zero(static_cast<unsigned>(s.columns));
-    return (ceil_div(tiles, m_.units * s.waves) + 1) * s.waves * tile;
+    const auto units = static_cast<double>(ceil_div(t.units, s.columns));
+    const double tile = units * (costs.stage + static_cast<double>(t.unit) * rows * costs.element) + costs.tile +
+                        rows * costs.sum * std::countr_zero(static_cast<unsigned>(s.columns));
+    return static_cast<double>((ceil_div(tiles, m_.units * s.waves) + 1) * s.waves) * tile;
   }
   std::vector<Shape> shapes(const StreamPlan& t) const {
     std::vector<Shape> out;
@@ -290,13 +288,13 @@ class StreamChooser {
   }
 
   // What a byte of the weight costs, in instructions of a lane.
-  static double work(const StreamPlan& t) {
-    constexpr double kDigit = 4, kTable = 1.5;  // of a run
+  double work(const StreamPlan& t) const {
+    const machine::StreamCosts& costs = m_.costs.streams;
     if (!t.codes) return 0;
     double all = 0;
     std::set<int> exponents;
     for (const StreamCodes::Run& run : t.codes->runs) {
-      if (!t.codes->digits.empty()) all += kTable + kDigit * t.codes->digits.size();
+      if (!t.codes->digits.empty()) all += costs.table + costs.digit * static_cast<double>(t.codes->digits.size());
       for (const StreamCodes::Part& part : run.parts) {
         if (t.codes->digits.empty()) all += part.mask != 255 ? 2 : 1;
         exponents.insert(part.exponent);
@@ -311,7 +309,7 @@ class StreamChooser {
   // copies go on below them. A row for a lane, for registers are halved, too; the same number of waves for every
   // scheduler of a multiprocessor.
   bool lay_out_beside(StreamPlan& t) const {
-    if (!m_.follows || p_.pick || p_.m.extent > 1 || work(t) < kWorkBeside) return false;
+    if (!m_.follows || p_.pick || p_.m.extent > 1 || work(t) < m_.costs.streams.beside) return false;
     t.width = 1;
     t.columns = std::min<int64_t>(m_.wave, std::bit_floor(static_cast<uint64_t>(t.units)));
     t.rows = m_.wave / t.columns;

@@ -1,0 +1,109 @@
+// See bid.h.
+#include "kernel/synth/gemm/bid/bid.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "kernel/synth/gemm/choose.h"
+
+namespace lumen::synth {
+namespace {
+
+struct Family {
+  const char* name;
+  void (*bid)(const Contraction&, Bids&);
+};
+constexpr Family kFamilies[] = {
+#define LUMEN_FAMILY(name, text) {text, bid_##name},
+#include "kernel/synth/gemm/bid/families.def"
+#undef LUMEN_FAMILY
+};
+
+double bytes_of(const DotLoad& l) {
+  const auto elements = static_cast<double>(l.elements);
+  if (l.kind == DotLoad::Kind::packed)
+    return elements / static_cast<double>(l.format->block) * static_cast<double>(l.format->block_bytes);
+  return l.kind == DotLoad::Kind::memory ? elements * static_cast<double>(scalar_bytes(l.scalar)) : 0;
+}
+
+// The longer of two things that go on at once takes a little longer still where the shorter is nearly as long; as
+// measured.
+double overlapped(double x, double y) {
+  return std::sqrt(std::sqrt(x * x * x * x + y * y * y * y));
+}
+
+}  // namespace
+
+double Contraction::weight_bytes() const {
+  const double all = bytes_of(problem.loads[1]);
+  const std::optional<DotPick>& pick = problem.pick;
+  if (!pick || pick->scatters || pick->row_count() >= pick->count) return all;
+  return all * static_cast<double>(pick->row_count()) / static_cast<double>(pick->count);
+}
+
+double Contraction::bytes() const {
+  double all = weight_bytes() + static_cast<double>(problem.result_bytes);
+  for (size_t i = 0; i < problem.loads.size(); ++i)
+    if (i != 1) all += bytes_of(problem.loads[i]);
+  return all;
+}
+
+double Contraction::of_machine(double task_cycles) const {
+  const machine::CostTable& costs = machine.costs;
+  if (machine.kind == machine::Kind::cpu) return task_cycles;
+  return std::max(task_cycles / costs.cores, bytes() / (machine.units * costs.task_bytes));
+}
+
+double Contraction::streamed(double instructions, bool copied) const {
+  const double numbers = static_cast<double>(problem.outer_extent()) * static_cast<double>(problem.n.extent) *
+                         static_cast<double>(problem.k_total());
+  const machine::CostTable& costs = machine.costs;
+  const double memory = bytes() / (copied ? costs.blocks.bytes : costs.task_bytes);
+  return overlapped(numbers * instructions / costs.streams.lanes, memory) / machine.units;
+}
+
+void Bids::offer(std::string plan, double cycles, std::function<void(Synthesis&)> write, bool without_codes) {
+  Bid bid{family_, std::move(plan), cycles, std::move(write), without_codes, {}};
+  if (!bids_.empty() && bids_.back().family == family_) {
+    bids_.back().others.push_back(std::move(bid));
+  } else {
+    bids_.push_back(std::move(bid));
+  }
+}
+
+void Bids::refuse(std::string why) {
+  refused_.push_back({family_, {}, 0, std::move(why)});
+}
+
+void Bids::no_codes(const std::string& why) {
+  why_no_codes_ += ", no " + why;
+}
+
+double Bids::least() const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Bid& b : bids_) least = std::min(least, b.cycles);
+  return least;
+}
+
+std::vector<BidNote> Bids::notes() const {
+  std::vector<BidNote> out;
+  for (const Bid& b : bids_) out.push_back({b.family, b.plan, b.cycles, {}});
+  out.insert(out.end(), refused_.begin(), refused_.end());
+  return out;
+}
+
+Bids ask_families(const Contraction& c) {
+  Bids bids;
+  for (const Family& f : kFamilies) {
+    bids.family_ = f.name;
+    f.bid(c, bids);
+  }
+  LUMEN_CHECK(!bids.bids_.empty(), "nobody computes {}", describe_shape(c.problem));
+  std::stable_sort(bids.bids_.begin(), bids.bids_.end(),
+                   [](const Bid& x, const Bid& y) { return x.cycles < y.cycles; });
+  return bids;
+}
+
+}  // namespace lumen::synth

@@ -1,0 +1,44 @@
+// Thread blocks that multiply panels in shared memory: GEMM on GPUs.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernel/synth/gemm/bid/bid.h"
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/gpu/dot_block.h"
+#include "kernel/synth/step/shortlist.h"
+
+namespace lumen::synth {
+namespace {
+
+// The steps before are the same, and sums are added in the same order by the same instruction.
+bool same_bits(const BlockDot& x, const BlockDot& y) {
+  const auto whole = [](const BlockPlan& t) { return t.parts == 1 && !t.scheduler.streams; };
+  const auto loads = [](const BlockDot& d) {
+    std::vector<size_t> out;
+    for (const auto& [load, made] : d.before) out.push_back(load);
+    return out;
+  };
+  const BlockPlan &a = x.plan, &b = y.plan;
+  return whole(a) && whole(b) && loads(x) == loads(y) && a.tile.row == b.tile.row && a.tile.stage_k == b.tile.stage_k &&
+         !(a.tile.row && a.tile.row->short_sums);
+}
+
+}  // namespace
+
+void bid_blocks(const Contraction& c, Bids& bids) {
+  const std::vector<BlockDot> dots = choose_block_dots(c.problem, c.machine, c.exact, c.scratch);
+  if (dots.empty()) return bids.refuse("no blocks of lanes, or too little for one");
+  size_t offered = 0;
+  for (const BlockDot& d : dots) {
+    if (offered > 0 && (offered == kMostCandidates || !same_bits(dots.front(), d))) continue;
+    ++offered;
+    // Their first and last stages are all that waits beside them.
+    const machine::BlockCosts& costs = c.machine.costs.blocks;
+    const double memory = costs.alone * c.bytes() / (c.machine.units * costs.bytes);
+    bids.offer(fmt::format("{} {}", describe_shape(d.problem), describe(d.plan, d.problem)), std::max(d.cycles, memory),
+               [c, d](Synthesis& out) { write_block_dot(c.graph, d, c.machine, out); });
+  }
+}
+
+}  // namespace lumen::synth

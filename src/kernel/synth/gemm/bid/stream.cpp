@@ -1,0 +1,37 @@
+// A packed weight that streams through shared memory beside few rows of activations: GEMV on GPUs.
+#include <fmt/format.h>
+
+#include "kernel/synth/gemm/bid/bid.h"
+#include "kernel/synth/gemm/choose.h"
+#include "kernel/synth/gemm/skinny/dot_stream.h"
+
+namespace lumen::synth {
+namespace {
+
+double cycles_of_stream(const Contraction& c, const StreamPlan& t) {
+  const machine::StreamCosts& costs = c.machine.costs.streams;
+  const auto rows = static_cast<double>(c.problem.m.extent);
+  const double activations = rows * static_cast<double>(c.problem.k.extent) * costs.activation;
+  if (t.integers) return c.streamed(costs.code + rows * costs.code_row, true) + activations;
+  if (t.looks_up_pairs()) return c.streamed(costs.pair + rows * costs.pair_row, true) + activations;
+  return c.streamed(costs.number + rows * costs.number_row, true) + activations;
+}
+
+}  // namespace
+
+void bid_stream(const Contraction& c, Bids& bids) {
+  std::string why;
+  const std::vector<StreamPlan> plans = choose_streams(c.problem, c.machine, c.exact, &why);
+  if (plans.empty()) return bids.refuse("no packed weight of whole units beside few rows");
+  const std::string note = why.empty() ? "" : ", no integers: " + why;
+  for (const StreamPlan& t : plans) {
+    if (t.columns != plans.front().columns) continue;  // sums in another order
+    bids.offer(fmt::format("{} {}{}", describe_shape(c.problem), describe(t, c.problem), note), cycles_of_stream(c, t),
+               [c, t, note](Synthesis& out) {
+                 out.steps.push_back(write_stream_kernel(c.graph, c.problem, t, c.machine));
+                 out.steps.back().plan += note;
+               });
+  }
+}
+
+}  // namespace lumen::synth
