@@ -15,6 +15,8 @@
 #include "graph/grad/reverse.h"
 #include "graph/ir/build.h"
 #include "graph/match/access.h"
+#include "graph/pass/pass.h"
+#include "graph/pipeline/pipeline.h"
 #include "kernel/loop/build.h"
 #include "kernel/synth/step/draft.h"
 #include "kernel/synth/synth.h"

@@ -67,6 +67,7 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
         if (p >= 0) prepared[static_cast<size_t>(p)] = true;
       }
       list_steps(shop, own, made.functions[which], value, scratch, is_done, &list->launches);
+      list->launches.back().bids = made.kernels.distinct[which].bids;
       list->launches.back().autotuner = list->launches.back().launch_config.small ? nullptr : made.trials[which];
     }
     for (size_t k = first; k < list->launches.size(); ++k) {
@@ -115,37 +116,14 @@ LaunchList compile(const CompileContext& shop, const Graph& g, const CompileOpti
   // Code is made for what can run only.
   if (!options.lender || !options.lender->lend(list.arena_bytes))
     require_memory(*shop.device, fmt::format("'{}'", g.name), {{"values of its kernels", list.arena_bytes}});
-  const auto functions = find_functions(shop, kernels.distinct, &list.report);
-  std::vector<std::shared_ptr<Autotuner>> trials(kernels.distinct.size());
-  for (size_t i = 0; i < trials.size(); ++i)
-    if (!settled[i]) trials[i] = make_trial(shop, shared, kernels, i, functions[i], options);
-  const std::vector<ChosenProduct> products = choose_products(shop, plan, options, kernels);
-  Places places(pipeline, shop.device);
-  for (size_t i = 0; i < plan.groups.size(); ++i) {
-    const auto& [which, values] = kernels.groups[i];
-    const size_t first = list.launches.size();
-    const auto value = [&, &mine = values](int v) { return places.of(mine[static_cast<size_t>(v)]); };
-    if (products[which].product) {
-      list.launches.push_back(product_launch(kernels.distinct[which], products[which], value));
-    } else {
-      list_steps(shop, kernels.distinct[which], functions[which], value, scratch_at, &list.launches);
-      list.launches.back().bids = kernels.distinct[which].bids;
-      list.launches.back().autotuner = list.launches.back().launch_config.small ? nullptr : trials[which];
-    }
-    for (size_t k = first; k < list.launches.size(); ++k) {
-      list.launches[k].blamed = graph::subject(plan.graph, plan.groups[i]);
-      list.launches[k].label = plan.graph[list.launches[k].blamed].label;
-    }
-  }
-  for (size_t i = 0; i < plan.graph.results.size(); ++i) {
-    const ValueId v = plan.graph.results[i];
-    list.results.push_back({plan.graph.result_names[i], plan.graph[v].type, places.of(v)});
-  }
-  list.inputs = std::move(places.inputs);
-  for (const ValueId v : g.inputs())
-    if (plan.graph.find_input(g[v].attributes.name) < 0)
-      list.inputs.push_back({g[v].attributes.name, graph::bind(g[v].type, options.symbols), false, false});
-  list.constants = std::move(places.constants);
+  made.functions = find_functions(shop, made.kernels.distinct, &list.report);
+  made.trials.resize(settled.size());
+  for (size_t i = 0; i < settled.size(); ++i)
+    if (!settled[i]) made.trials[i] = make_trial(shop, shared, made.kernels, i, made.functions[i], options);
+  made.products = choose_products(shop, plan, options, made.kernels);
+  Places places(*shared, shop.device);
+  list_groups(shop, plan, made, places, scratch_at, &list);
+  list_ends(g, options, plan, std::move(places), &list);
   list.graph = plan.graph;
   list.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return list;
