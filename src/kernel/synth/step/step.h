@@ -2,7 +2,7 @@
 // synth.h dispatches to them.
 //
 // May include: base, graph/pass, kernel/loop, kernel/machine.
-// Offers: access.h, ceil_div.h, draft.h, shortlist.h.
+// Offers: access.h, ceil_div.h, draft.h, shortlist.h, software_pipeline.h.
 #pragma once
 
 #include <string>

@@ -14,6 +14,7 @@
 #include "kernel/synth/gemm/skinny/stream_activations.h"
 #include "kernel/synth/gemm/skinny/stream_copies.h"
 #include "kernel/synth/step/ceil_div.h"
+#include "kernel/synth/step/software_pipeline.h"
 #include "kernel/synth/unpack/bits_as.h"
 
 namespace lumen::synth {
@@ -21,7 +22,6 @@ namespace {
 
 using loop::BufferId;
 using loop::Expr;
-using loop::Flow;
 using loop::LoopKind;
 using loop::VType;
 
@@ -339,18 +339,16 @@ void StreamKernel::write_block(Expr block) {
   if (t_.codes) words_ = std::make_unique<StreamWords>(b_, m_, *t_.codes, t_.aligned());
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
   const BufferId slot = b_.alloc(8, 8);  // of the stage that is multiplied
-  const int64_t ahead = t_.buffers - 1, stages = t_.stages();
+  SoftwarePipeline pipeline(b_, {.buffers = t_.buffers, .by_wave = true});
+  const int64_t ahead = pipeline.ahead(), stages = t_.stages();
   const auto enter = [&](Expr lane, Expr tile) {
     n0_ = tile * t_.wave_rows();
     copies_->enter(n0_, lane / m_.wave * (t_.wave_rows() * t_.pitch));
   };
   // Stage `stage` of a tile, or of one behind it.
   const auto begin = [&](Expr lane, Expr tile, Expr stage, Expr number) {
-    Expr over, in;
-    if (stages == 1) {
-      over = stage;
-      in = w_.i64(0);
-    } else {
+    Expr over = stage, in = w_.i64(0);
+    if (stages > 1) {
       over = stage / stages;
       in = stage % stages;
     }
@@ -361,23 +359,21 @@ void StreamKernel::write_block(Expr block) {
     });
   };
   const auto first_tile = [&](Expr lane) { return block % blocks + lane / m_.wave * blocks; };
-  // Stages that are copied while kernels before still work; no more, for activations would wait for them where none do.
+  // Early no more than this, for activations would wait for copies where none wait for kernels.
   const int64_t early =
       m_.follows && w_.hold_constant(1) ? std::min(ahead, ceil_div(kEarlyBytes, t_.stage_bytes())) : 0;
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Expr lane) {
       b_.store(slot, w_.i64(0), w_.i64(0), 8);
-      const auto copies = [&](int64_t from, int64_t to) {
-        for (int64_t i = from; i < to; ++i) {
-          begin(lane, first_tile(lane), w_.i64(i), w_.i64(i));
-          b_.commit(Flow::copies);
-        }
-      };
-      copies(0, early);
+      const SoftwarePipeline::Prologue prologue{
+          .constant = [&](int64_t i) { begin(lane, first_tile(lane), w_.i64(i), w_.i64(i)); },
+          .early = early,
+          .waits = early > 0};
+      pipeline.begin_early(prologue);
       if (t_.looks_up_pairs()) pairs_->fill(lane, t_.lanes(m_.wave));
       if (t_.codes) words_->fill(lane);
-      if (early > 0) b_.wait(Flow::kernels, 0);
-      x_->fill(lane, [&] { copies(early, ahead); });
+      pipeline.wait_for_kernels(prologue);
+      x_->fill(lane, [&] { pipeline.begin_first(prologue); });
     });
     b_.barrier();
     lanes([&](Expr lane) {
@@ -388,13 +384,16 @@ void StreamKernel::write_block(Expr block) {
         b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Expr stage) {
           const Expr now = b_.load(slot, {Scalar::i64, 1}, w_.i64(0), 8);
           const auto is = [&](int64_t x) { return now == x; };
-          b_.wait(Flow::copies, static_cast<int>(ahead) - 1);
-          b_.meet();
-          const Expr last = select(is(0), w_.i64(ahead), now - 1);
-          begin(lane, tile, stage + ahead, last);
-          b_.commit(Flow::copies);
-          enter(lane, tile);
-          multiply(lane, stage, now);
+          pipeline.step({.begin =
+                             [&](Expr) {
+                               const Expr last = select(is(0), w_.i64(ahead), now - 1);
+                               begin(lane, tile, stage + ahead, last);
+                             },
+                         .use =
+                             [&](Expr) {
+                               enter(lane, tile);
+                               multiply(lane, stage, now);
+                             }});
           b_.store(slot, select(is(ahead), w_.i64(0), now + 1), w_.i64(0), 8);
         });
         enter(lane, tile);

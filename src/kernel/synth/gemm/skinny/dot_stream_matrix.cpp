@@ -14,13 +14,13 @@
 #include "kernel/synth/gemm/skinny/stream_panel.h"
 #include "kernel/synth/gemm/skinny/stream_round.h"
 #include "kernel/synth/mma/matrix_holding.h"
+#include "kernel/synth/step/software_pipeline.h"
 
 namespace lumen::synth {
 namespace {
 
 using loop::BufferId;
 using loop::Expr;
-using loop::Flow;
 using loop::LoopKind;
 using loop::VType;
 using Part = MatrixHolding::Part;
@@ -40,6 +40,7 @@ class MatrixStreamKernel {
         m_(m),
         w_(g, p_, "dot"),
         b_(w_.b),
+        pipeline_(b_, {.lanes = t.lanes(), .buffers = t.buffers}),
         n_tiles_(static_cast<int>(t.columns / t.row->n)) {
     if (rounded.sums >= 0) laid_sums_ = w_.scratch_param("sums", rounded.sums, t.sum_bytes(), false);
     if (rounded.scales >= 0) scales_ = w_.scratch_param("scales", rounded.scales, t.rows * 4, false);
@@ -86,7 +87,7 @@ class MatrixStreamKernel {
     for (DotIndex& i : p.outer) i.strides[0] = 0;
     return p;
   }
-  void lanes(const std::function<void(Expr)>& body) { b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.lanes()), 1, body); }
+  void lanes(const std::function<void(Expr)>& body) { pipeline_.lanes(body); }
 
   void write_block(Expr block);
   void multiply(Expr lane, Expr stage, Expr buffer);
@@ -128,6 +129,7 @@ class MatrixStreamKernel {
   const machine::Machine& m_;
   DotWriter w_;
   loop::Builder& b_;
+  SoftwarePipeline pipeline_;
   const int n_tiles_;
   MatrixHolding acc_, left_, right_;
   Parts acc_rows_, acc_columns_, left_rows_, right_rows_, left_share_, right_share_;
@@ -392,28 +394,30 @@ void MatrixStreamKernel::write_block(Expr block) {
   factor_ =
       std::make_unique<StreamFactor>(b_, m_, p_.loads[1].format.get(), t_.factor, table_.get(), aligned, t_.lanes());
   for (int i = 0; i < t_.tiles * n_tiles_; ++i) sums_.push_back(b_.alloc(int64_t{acc_type_.lanes} * 4, 16));
-  const int64_t ahead = t_.buffers - 1, stages = t_.stages();
+  const int64_t stages = t_.stages();
   const bool early = m_.follows && w_.hold_constant(1);
-  const int64_t first = early ? ahead : kFirst;
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Expr lane) {
       for (const BufferId s : sums_) b_.store(s, b_.real(0, acc_type_), w_.i64(0), 16);
+      const auto of_stage = [&](auto& from) {
+        return [&](int64_t i) {
+          if (i < stages) from.begin(lane, w_.i64(i), w_.i64(i));
+        };
+      };
       // Some of the weight first, for it depends on no step before: all while the step before works, where it may.
-      for (int64_t i = 0; i < std::min(first, stages); ++i) copies_->begin(lane, w_.i64(i), w_.i64(i));
-      if (early) b_.wait(Flow::kernels, 0);
-      for (int64_t i = 0; i < ahead; ++i) {
-        if (i >= first && i < stages) copies_->begin(lane, w_.i64(i), w_.i64(i));
-        if (i < stages) panel_->begin(lane, w_.i64(i), w_.i64(i));
-        b_.commit(Flow::copies);
-      }
+      const SoftwarePipeline::Prologue prologue{.constant = of_stage(*copies_),
+                                                .rest = of_stage(*panel_),
+                                                .early = early ? pipeline_.ahead() : kFirst,
+                                                .waits = early};
+      pipeline_.begin_early(prologue);
+      pipeline_.wait_for_kernels(prologue);
+      pipeline_.begin_first(prologue);
       if (table_) table_->fill(lane, t_.lanes());
       factor_->fill(lane);
     });
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Expr stage) {
-      lanes([&](Expr) { b_.wait(Flow::copies, static_cast<int>(ahead) - 1); });
-      b_.barrier();
-      lanes([&](Expr lane) {
-        const Expr next = stage + ahead, number = stage % t_.buffers;
+      const auto use = [&](Expr lane) {
+        const Expr next = stage + pipeline_.ahead(), number = stage % t_.buffers;
         const Expr exists = next < stages;
         const Expr half = w_.i64(t_.lanes() / 2);
         const auto copy = [&](Expr mine) {
@@ -425,12 +429,11 @@ void MatrixStreamKernel::write_block(Expr block) {
         // Copies take longer to begin than to say: half of the waves multiply meanwhile.
         copy(lane < half);
         multiply(lane, stage, number);
-        copy(half <= lane);
-        b_.commit(Flow::copies);
-      });
+        pipeline_.begin([&] { copy(half <= lane); });
+      };
+      pipeline_.step({.use = use});
     });
-    lanes([&](Expr) { b_.wait(Flow::copies, 0); });
-    b_.barrier();
+    pipeline_.meet(0);
     lanes([&](Expr lane) { keep_sums(lane); });
     b_.barrier();
     lanes([&](Expr lane) {
