@@ -49,7 +49,7 @@ void SoftwarePipeline::step(const Stage& s) {
     if (s.begin) begin([&] { s.begin(lane); });
   };
   if (shape_.buffers == 1) {
-    meet(0, s.begin ? begin_next : OfLane{});
+    if (s.begin) meet(0, begin_next);
     lanes(s.use);
     b_.barrier();
     return;

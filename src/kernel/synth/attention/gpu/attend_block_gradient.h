@@ -53,6 +53,7 @@ class GradientBlock : AttendBlock {
   BlockProduct* product_of(const Memory& m, int o, bool own) const;
   BlockProduct* result_of(const Memory& m, int o) const;
   void block(Expr tile);
+  void walk_filled(Memory& m);
   void step(Memory& m, Expr walked);
   void apply_maps(Memory& m, Expr lane, Expr walked);
 
@@ -62,7 +63,6 @@ class GradientBlock : AttendBlock {
   };
   bool reads(graph::ValueId v, graph::ValueId of, graph::ValueId except) const;
   bool find_order();
-  void stream(Expr tile);
   Expr place_of_row(const Access& a, Expr row);
   void copy_row_numbers(Expr lane, Expr line, Expr number);
   void set_row_numbers(Body& body, const Walked& w, Expr along, int lanes);
