@@ -48,7 +48,7 @@ class AttendBlock : protected AttendWriter {
   void for_blocks(const std::vector<Body*>& bodies, int64_t first, int64_t second,
                   const std::function<void(Expr head, Expr first, Expr second)>& block);
   int64_t panels() const { return tiles_.streams ? 2 : 1; }  // of each walked operand
-  // Of panels of walked lines: two, of which one is copied while the other is multiplied, or one that lanes fill.
+  // Walked lines come by panels: two, of which one is copied while the other is multiplied, or one that lanes fill.
   SoftwarePipeline pipeline() { return {b_, {.lanes = tiles_.lanes(), .buffers = panels(), .copies = tiles_.streams}}; }
   void lane_loop(const std::function<void(Expr lane)>& body) { pipeline().lanes(body); }
 

@@ -32,7 +32,13 @@ constexpr int kPartsOfSum = 8;             // dots that wait for each other
 class StreamKernel {
  public:
   StreamKernel(const graph::Graph& g, const DotProblem& p, const StreamPlan& t, const machine::Machine& m)
-      : p_(p), t_(t), m_(m), height_(static_cast<int>(p.m.extent)), w_(g, p, "dot"), b_(w_.b) {}
+      : p_(p),
+        t_(t),
+        m_(m),
+        height_(static_cast<int>(p.m.extent)),
+        w_(g, p, "dot"),
+        b_(w_.b),
+        pipeline_(b_, {.lanes = t.lanes(m.wave), .buffers = t.buffers, .by_wave = true}) {}
 
   Step write(std::string plan) {
     tiles_ = ceil_div(p_.n.extent, t_.wave_rows());
@@ -45,9 +51,7 @@ class StreamKernel {
   int64_t blocks_of_outer() const {
     return std::min(ceil_div(tiles_, t_.waves), std::max<int64_t>(1, t_.blocks / p_.outer_extent()));
   }
-  void lanes(const std::function<void(Expr)>& body) {
-    b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.lanes(m_.wave)), 1, body);
-  }
+  void lanes(const std::function<void(Expr)>& body) { pipeline_.lanes(body); }
   void multiply(Expr lane, Expr stage, Expr number);
   void sum_integers(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
   void sum_values(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
@@ -72,6 +76,7 @@ class StreamKernel {
   const int height_;
   DotWriter w_;
   loop::Builder& b_;
+  SoftwarePipeline pipeline_;
   int64_t tiles_ = 1;
   std::unique_ptr<StreamCopies> copies_;
   std::unique_ptr<PairTable> pairs_;
@@ -296,10 +301,7 @@ void StreamKernel::multiply(Expr lane, Expr stage, Expr number) {
           sum_values(cursor, at, j);
       }
     };
-    if (t_.units % t_.stage_units() == 0)
-      all();
-    else
-      b_.branch(group * t_.columns + column < t_.units, all);
+    w_.where(t_.units % t_.stage_units() == 0 ? Expr{} : group * t_.columns + column < t_.units, all);
   }
 }
 
@@ -339,8 +341,7 @@ void StreamKernel::write_block(Expr block) {
   if (t_.codes) words_ = std::make_unique<StreamWords>(b_, m_, *t_.codes, t_.aligned());
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
   const BufferId slot = b_.alloc(8, 8);  // of the stage that is multiplied
-  SoftwarePipeline pipeline(b_, {.buffers = t_.buffers, .by_wave = true});
-  const int64_t ahead = pipeline.ahead(), stages = t_.stages();
+  const int64_t ahead = pipeline_.ahead(), stages = t_.stages();
   const auto enter = [&](Expr lane, Expr tile) {
     n0_ = tile * t_.wave_rows();
     copies_->enter(n0_, lane / m_.wave * (t_.wave_rows() * t_.pitch));
@@ -369,11 +370,11 @@ void StreamKernel::write_block(Expr block) {
           .constant = [&](int64_t i) { begin(lane, first_tile(lane), w_.i64(i), w_.i64(i)); },
           .early = early,
           .waits = early > 0};
-      pipeline.begin_early(prologue);
+      pipeline_.begin_early(prologue);
       if (t_.looks_up_pairs()) pairs_->fill(lane, t_.lanes(m_.wave));
       if (t_.codes) words_->fill(lane);
-      pipeline.wait_for_kernels(prologue);
-      x_->fill(lane, [&] { pipeline.begin_first(prologue); });
+      pipeline_.wait_for_kernels(prologue);
+      x_->fill(lane, [&] { pipeline_.begin_first(prologue); });
     });
     b_.barrier();
     lanes([&](Expr lane) {
@@ -384,16 +385,15 @@ void StreamKernel::write_block(Expr block) {
         b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Expr stage) {
           const Expr now = b_.load(slot, {Scalar::i64, 1}, w_.i64(0), 8);
           const auto is = [&](int64_t x) { return now == x; };
-          pipeline.step({.begin =
-                             [&](Expr) {
-                               const Expr last = select(is(0), w_.i64(ahead), now - 1);
-                               begin(lane, tile, stage + ahead, last);
-                             },
-                         .use =
-                             [&](Expr) {
-                               enter(lane, tile);
-                               multiply(lane, stage, now);
-                             }});
+          const auto begin_next = [&](Expr) {
+            const Expr last = select(is(0), w_.i64(ahead), now - 1);
+            begin(lane, tile, stage + ahead, last);
+          };
+          const auto use = [&](Expr) {
+            enter(lane, tile);
+            multiply(lane, stage, now);
+          };
+          pipeline_.step({.begin = begin_next, .use = use});
           b_.store(slot, select(is(ahead), w_.i64(0), now + 1), w_.i64(0), 8);
         });
         enter(lane, tile);

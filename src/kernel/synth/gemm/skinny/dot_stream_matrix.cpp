@@ -318,10 +318,7 @@ void MatrixStreamKernel::multiply(Expr lane, Expr stage, Expr buffer) {
   const auto some = [&](Expr deep) {
     const Expr unit = deep * t_.waves_k + wave_k;
     const auto one = [&] { multiply_unit(lane, unit, buffer); };
-    if (t_.units % t_.stage_units() == 0)
-      one();
-    else
-      b_.branch(stage * t_.stage_units() + unit < t_.units, one);
+    w_.where(t_.units % t_.stage_units() == 0 ? Expr{} : stage * t_.stage_units() + unit < t_.units, one);
   };
   if (t_.deep * t_.order.unit > kUnrolled)
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.deep), 1, some);
@@ -374,10 +371,7 @@ void MatrixStreamKernel::write_sums(Expr lane) {
       const Expr inside = n < p_.n.extent;
       exists = !exists.exists() ? inside : exists & inside;
     }
-    if (!exists.exists())
-      write();
-    else
-      b_.branch(exists, write);
+    w_.where(exists, write);
   }
 }
 
