@@ -238,7 +238,7 @@ Expr BlockProduct::operand(const Factor& f, const std::vector<Expr>& runs, size_
   std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
   for (size_t r = 0; r < f.parts.size(); ++r)
     for (size_t s = 0; s < f.share.size(); ++s)
-      mask[static_cast<size_t>(f.parts[r].element + f.share[s].element)] =
+      mask[f.parts[r].element + f.share[s].element] =
           static_cast<int>(r) * length +
           static_cast<int>(step * static_cast<int64_t>(f.share.size()) + static_cast<int64_t>(s));
   return b_.shuffle(runs, mask);
@@ -257,8 +257,7 @@ void BlockProduct::multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_fr
     const std::vector<Expr> passing = holds_left ? right(p) : left(p);
     for (int64_t step = 0; step < together_; ++step)
       for (int h = 0; h < static_cast<int>(held.size()); ++h) {
-        const std::vector<Expr>&x = holds_left ? held[static_cast<size_t>(h)] : passing,
-              &y = holds_left ? passing : held[static_cast<size_t>(h)];
+        const std::vector<Expr>&x = holds_left ? held[h] : passing, &y = holds_left ? passing : held[h];
         const BufferId to = holds_left ? product(h, p) : product(p, h);
         const Expr before = b_.load(to, sums, b_.i64(0), 16);
         const Expr after =
@@ -312,7 +311,7 @@ void BlockProduct::begin(Expr lane, const Held* held, Panel a, Panel b, bool fre
     for (int j = 0; j < tile_.tiles_n; ++j) {
       std::vector<std::pair<Expr, Expr>> factors;  // before the products, which then follow each other
       for (int64_t step = 0; step < k / tile_.row->k; ++step)
-        factors.emplace_back(held ? (*held)[static_cast<size_t>(step)] : at(Side::a, a.from, down, i, step),
+        factors.emplace_back(held ? (*held)[step] : at(Side::a, a.from, down, i, step),
                              at(Side::b, b.from, across, j, step));
       Expr now = fresh ? b_.real(0, sums) : b_.load(product(i, j), sums, b_.i64(0), 16);
       for (const auto& [left, right] : factors)

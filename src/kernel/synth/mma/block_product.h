@@ -158,7 +158,7 @@ class BlockProduct {
   void multiply_chunk(loop::BufferId a, loop::Expr a_from, loop::BufferId b, loop::Expr b_from);
   std::vector<loop::Expr> fetch(const Factor& f, loop::BufferId buffer, loop::Expr from);
   loop::Expr operand(const Factor& f, const std::vector<loop::Expr>& runs, size_t index, int64_t step);
-  loop::BufferId sum(int i, int j) const { return sums_[static_cast<size_t>(i * tile_.tiles_n + j)]; }
+  loop::BufferId sum(int i, int j) const { return sums_[i * tile_.tiles_n + j]; }
 
   loop::Builder& b_;
   BlockTile tile_;
@@ -169,9 +169,7 @@ class BlockProduct {
   int64_t together_ = 1;  // instructions fed by one fetch
   int64_t chunk_k_ = 1;
   // Where instructions add to: the sums, or those of a panel (short_sums).
-  loop::BufferId product(int i, int j) const {
-    return partial_.empty() ? sum(i, j) : partial_[static_cast<size_t>(i * tile_.tiles_n + j)];
-  }
+  loop::BufferId product(int i, int j) const { return partial_.empty() ? sum(i, j) : partial_[i * tile_.tiles_n + j]; }
   void add_partial();
   int64_t step_apart(int runs) const;
   std::vector<loop::BufferId> sums_, partial_;

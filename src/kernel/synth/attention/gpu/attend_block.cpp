@@ -24,14 +24,14 @@ AttendBlock::AttendBlock(const graph::Plan& plan, const machine::Machine& target
       target_(target),
       extents_(std::move(extents)),
       row_axes_(std::move(row_axes)) {
-  std::erase_if(row_axes_, [&](int d) { return extents_[static_cast<size_t>(d)] == 1; });
-  for (const int d : row_axes_) row_extents_.push_back(extents_[static_cast<size_t>(d)]);
+  std::erase_if(row_axes_, [&](int d) { return extents_[d] == 1; });
+  for (const int d : row_axes_) row_extents_.push_back(extents_[d]);
   rows_ = product(row_extents_);
 }
 
 std::vector<int64_t> AttendBlock::head_extents() const {
   std::vector<int64_t> heads(extents_.begin(), extents_.end() - 1);
-  for (const int d : row_axes_) heads[static_cast<size_t>(d)] = 1;
+  for (const int d : row_axes_) heads[d] = 1;
   return heads;
 }
 
@@ -67,7 +67,7 @@ int AttendBlock::open_line(Body& body, bool by_key, Expr number) {
   if (by_key) return open_axis(body, extents_.size() - 1, least(number, b_.i64(keys() - 1)));
   const std::vector<Expr> at = digits(b_, least(number, b_.i64(rows_ - 1)), row_extents_);
   int opened = 0;
-  for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, static_cast<size_t>(row_axes_[k]), at[k]);
+  for (size_t k = 0; k < at.size(); ++k) opened += open_axis(body, row_axes_[k], at[k]);
   return opened;
 }
 
@@ -278,7 +278,7 @@ std::vector<loop::Expr> AttendBlock::at_walked(Body& map, bool walks_keys, Expr 
     if (!whole && rows_ % tiles_.walk != 0) first = least(first, b_.i64(rows_ - lanes));
     const std::vector<Expr> at = digits(b_, first, row_extents_);
     int opened = 0;
-    for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, static_cast<size_t>(row_axes_[k]), at[k]);
+    for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, row_axes_[k], at[k]);
     map.open_lanes(at.back(), lanes, {});
     std::vector<Expr> y = maps(map, x);
     map.close();
@@ -292,7 +292,7 @@ std::vector<loop::Expr> AttendBlock::at_walked(Body& map, bool walks_keys, Expr 
     const Expr row = number + l;
     const std::vector<Expr> at = digits(b_, least(row, b_.i64(rows_ - 1)), row_extents_);
     int opened = 0;
-    for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, static_cast<size_t>(row_axes_[k]), at[k]);
+    for (size_t k = 0; k + 1 < at.size(); ++k) opened += open_axis(map, row_axes_[k], at[k]);
     map.open_lanes(at.empty() ? b_.i64(0) : at.back(), 1, {});
     const std::vector<Expr> y = seen(maps(map, one), row);
     map.close();
@@ -363,13 +363,12 @@ void AttendBlock::copy_lines(Expr lane, const Laid& o, Expr first, BlockProduct&
     if (o.by_key) return times(line, strides[extents_.size() - 1]);
     bool dense = true;
     for (size_t k = 0; k + 1 < row_axes_.size(); ++k)
-      dense = dense && strides[static_cast<size_t>(row_axes_[k])] ==
-                           strides[static_cast<size_t>(row_axes_[k + 1])] * row_extents_[k + 1];
+      dense = dense && strides[row_axes_[k]] == strides[row_axes_[k + 1]] * row_extents_[k + 1];
     if (row_axes_.empty()) return b_.i64(0);
-    if (dense) return times(line, strides[static_cast<size_t>(row_axes_.back())]);
+    if (dense) return times(line, strides[row_axes_.back()]);
     const std::vector<Expr> at = digits(b_, line, row_extents_);
     Expr out = b_.i64(0);
-    for (size_t k = 0; k < at.size(); ++k) out = out + times(at[k], strides[static_cast<size_t>(row_axes_[k])]);
+    for (size_t k = 0; k < at.size(); ++k) out = out + times(at[k], strides[row_axes_[k]]);
     return out;
   };
   each(lane, lines, p.units(), 1, [&](Expr inside, Expr number) {

@@ -33,10 +33,9 @@ std::vector<int> tile_axes(const Attention& a) {
   std::vector<int> axes;
   int64_t rows = 1;
   for (int d = static_cast<int>(a.extents.size()) - 2; d >= 0 && rows < kTileRows; --d) {
-    const auto at = static_cast<size_t>(d);
-    if (a.extents[at] == 1 || !a.shares_keys(at)) continue;
+    if (a.extents[d] == 1 || !a.shares_keys(d)) continue;
     axes.insert(axes.begin(), d);
-    rows *= a.extents[at];
+    rows *= a.extents[d];
   }
   return axes;
 }
@@ -271,7 +270,7 @@ Expr ForwardBlock::add_up(BlockProduct& s, Expr lane, int r, Expr key, bool whol
     total = !total.exists() ? p : total + p;
     return kept;
   });
-  return fma(number(row_sum_[static_cast<size_t>(r)]), scale, b_.fold(ScalarOp::add_, total));
+  return fma(number(row_sum_[r]), scale, b_.fold(ScalarOp::add_, total));
 }
 
 // Where groups of lanes share rows: maxima for the others to see.
@@ -290,10 +289,9 @@ void ForwardBlock::soften(Tiles& t, Expr lane, Expr key) {
   std::vector<Expr> found;  // where rows are not shared
   for (int r = 0; r < t.s.lines(own) && tiles_.across == 1; ++r) found.push_back(score(t.s, lane, r, key, false, true));
   for (int r = 0; r < t.s.lines(own); ++r) {
-    const auto at = static_cast<size_t>(r);
-    const Expr line = t.s.line(own, lane, r), before = number(row_max_[at]);
+    const Expr line = t.s.line(own, lane, r), before = number(row_max_[r]);
     Expr top = before;
-    if (tiles_.across == 1) top = most(top, found[at]);
+    if (tiles_.across == 1) top = most(top, found[r]);
     for (int g = 0; g < tiles_.across && tiles_.across > 1; ++g)
       top = most(top, b_.load(statistics_, kOne, statistic(b_.i64(g), line), 4));
     const Expr scale = exp(before - top);
@@ -303,8 +301,8 @@ void ForwardBlock::soften(Tiles& t, Expr lane, Expr key) {
           put(t.o, line, along, p, t.probabilities);
           return Expr{};
         });
-    set(row_max_[at], top);
-    set(row_sum_[at], sum);
+    set(row_max_[r], top);
+    set(row_sum_[r], sum);
     t.o.change_line(own, lane, r, [&](Expr, Expr x) { return x * b_.splat(scale, b_.type(x).lanes); });
   }
 }
@@ -353,8 +351,7 @@ void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
     if (tiles_.streams)  // one division a row: the sums are of rounded factors
       for (Expr& total : row_sums) total = 1 / total;
     write(o, lane, *pick_, a_.written, false, first_, a_.width, [&](int r, Expr x) {
-      return b_.op(tiles_.streams ? ScalarOp::mul_ : ScalarOp::div_, x,
-                   b_.splat(row_sums[static_cast<size_t>(r)], b_.type(x).lanes));
+      return b_.op(tiles_.streams ? ScalarOp::mul_ : ScalarOp::div_, x, b_.splat(row_sums[r], b_.type(x).lanes));
     });
   });
 }
@@ -378,7 +375,7 @@ void ForwardBlock::keep(BlockProduct& o, Expr lane, Expr head, Expr part, const 
   const auto number_of = [&](Expr line) {
     Expr number = base;
     const std::vector<Expr> at = digits(b_, line, row_extents_);
-    for (size_t k = 0; k < at.size(); ++k) number = number + times(at[k], dense[static_cast<size_t>(row_axes_[k])]);
+    for (size_t k = 0; k < at.size(); ++k) number = number + times(at[k], dense[row_axes_[k]]);
     return number;
   };
   for (size_t r = 0; r < row_sums.size(); ++r) {

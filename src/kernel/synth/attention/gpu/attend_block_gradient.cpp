@@ -168,7 +168,7 @@ void GradientBlock::block(Expr tile) {
     for (size_t k = 0; k < owned_.size(); ++k) {
       const int o = owned_[k];
       if (tiles_.streams)
-        copy_lines(lane, laid_[static_cast<size_t>(o)], first_, *product_of(m, o, true), own, {m.owned[k], b_.i64(0)});
+        copy_lines(lane, laid_[o], first_, *product_of(m, o, true), own, {m.owned[k], b_.i64(0)});
       else
         fill(lane, lines_of(o), first_, *product_of(m, o, true), own, m.owned[k]);
     }
@@ -271,7 +271,7 @@ void GradientBlock::apply_maps(Memory& m, Expr lane, Expr walked) {
           at_walked(*map_, over_keys_, walked + along[v], sums[v], 0, [&](Body& map, const auto& of) {
             for (size_t k = 0; k < of.size(); ++k) map.set(a_.products[k].value, of[k]);
             std::vector<Expr> out;
-            for (const int s : sources_) out.push_back(map.value(a_.sources[static_cast<size_t>(s)]));
+            for (const int s : sources_) out.push_back(map.value(a_.sources[s]));
             return out;
           });
       for (size_t k = 0; k < x.size(); ++k) put(*m.results[0], line, along[v], x[k], m.sources[k]);

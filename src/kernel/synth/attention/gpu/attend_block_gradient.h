@@ -24,7 +24,7 @@ class GradientBlock : AttendBlock {
   Step run();
 
  private:
-  const AttentionGradient::Operand& operand(int o) const { return a_.operands[static_cast<size_t>(o)]; }
+  const AttentionGradient::Operand& operand(int o) const { return a_.operands[o]; }
   int own_of(const AttentionGradient::Product& p) const { return over_keys_ ? p.rows : p.keys; }
   int walked_of(const AttentionGradient::Product& p) const { return over_keys_ ? p.keys : p.rows; }
   static void note(std::vector<int>* list, int o) {
@@ -33,9 +33,7 @@ class GradientBlock : AttendBlock {
   static size_t place(const std::vector<int>& list, int o) {
     return static_cast<size_t>(std::find(list.begin(), list.end(), o) - list.begin());
   }
-  Operand lines_of(int o) {
-    return {operands_[static_cast<size_t>(o)].get(), operand(o).value, operand(o).by_key, operand(o).width};
-  }
+  Operand lines_of(int o) { return {operands_[o].get(), operand(o).value, operand(o).by_key, operand(o).width}; }
 
   // Whether one panel of a walked operand serves products and results: where the instruction reads it transposed.
   bool shares(int o) const {

@@ -34,7 +34,7 @@ bool GradientBlock::find_order() {
       for (const int o : sources_) {
         if (o == static_cast<int>(s)) continue;
         ++others;
-        apart = apart && !reads(a_.sources[static_cast<size_t>(o)], a_.products[first].value, early);
+        apart = apart && !reads(a_.sources[o], a_.products[first].value, early);
       }
       if (!apart || others > 1) continue;
       first_product_ = first;
@@ -49,7 +49,7 @@ Expr GradientBlock::place_of_row(const Access& a, Expr row) {
   Expr at = b_.i64(a.offset);
   for (size_t d = 0; d < head_.size(); ++d) at = at + times(head_[d], a.strides[d]);
   const std::vector<Expr> digit = digits(b_, least(row, b_.i64(rows_ - 1)), row_extents_);
-  for (size_t k = 0; k < digit.size(); ++k) at = at + times(digit[k], a.strides[static_cast<size_t>(row_axes_[k])]);
+  for (size_t k = 0; k < digit.size(); ++k) at = at + times(digit[k], a.strides[row_axes_[k]]);
   return at;
 }
 
@@ -80,8 +80,8 @@ void GradientBlock::copy_walked(const Memory& m, Expr lane, Expr line, Expr numb
   pipeline().begin([&] {
     copy_row_numbers(lane, line, number);
     for (size_t k = 0; k < walked_.size(); ++k)
-      copy_lines(lane, laid_[static_cast<size_t>(walked_[k])], line, *product_of(m, walked_[k], false),
-                 tiles_.walk_side(), walked_panel(m, k, number));
+      copy_lines(lane, laid_[walked_[k]], line, *product_of(m, walked_[k], false), tiles_.walk_side(),
+                 walked_panel(m, k, number));
   });
 }
 
@@ -151,8 +151,7 @@ void GradientBlock::walk_rows(Memory& m) {
 // behind the last that does, and the one behind the last that does not see all of them.
 std::array<Expr, 4> GradientBlock::rows_that_see(Expr lane, int64_t inner) {
   bool varies = false;
-  for (size_t k = 0; k + 1 < row_axes_.size(); ++k)
-    varies = varies || a_.range->varies(static_cast<size_t>(row_axes_[k]));
+  for (size_t k = 0; k + 1 < row_axes_.size(); ++k) varies = varies || a_.range->varies(row_axes_[k]);
   const VType i64{Scalar::i64, 1};
   const BufferId found = b_.alloc(24, 8);
   const auto at = [&](int which) { return b_.i64(which * 8); };
@@ -241,8 +240,8 @@ void GradientBlock::find_source(BlockProduct& of, BlockProduct* early, Body& map
       const auto become = [&](Body& body, const std::vector<Expr>& sums) {
         set_row_numbers(body, w, along, b_.type(sums[0]).lanes);
         body.set(a_.products[product].value, sums[0]);
-        if (early) body.set(a_.sources[static_cast<size_t>(early_)], sums[1]);
-        return std::vector<Expr>{as_f32(body.value(a_.sources[static_cast<size_t>(source)]))};
+        if (early) body.set(a_.sources[early_], sums[1]);
+        return std::vector<Expr>{as_f32(body.value(a_.sources[source]))};
       };
       return at_walked(map, over_keys_, w.line + along, given, 0, become, whole)[0];
     });

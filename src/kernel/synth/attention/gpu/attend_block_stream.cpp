@@ -192,11 +192,10 @@ void ForwardBlock::weigh(BlockProduct& s, Expr lane, Expr key, bool whole) {
   const Expr log2e = b_.real(std::numbers::log2e, kOne);
   begin_fast_math();
   for (int r = 0; r < s.lines(tiles_.own_side); ++r) {
-    const auto at = static_cast<size_t>(r);
     Expr top = score(s, lane, r, key, whole, !multiple);
     if (multiple) top = top * factor;
-    top = most(number(row_max_[at]), top);
-    const Expr before = number(bases_[at]);
+    top = most(number(row_max_[r]), top);
+    const Expr before = number(bases_[r]);
     const Expr grows = std::log(kMostProbability) < top - before;
     const Expr base = select(grows, top, before);
     const Expr scale = b_.power2((before - base) * log2e);
@@ -210,10 +209,10 @@ void ForwardBlock::weigh(BlockProduct& s, Expr lane, Expr key, bool whole) {
       return b_.power2(near ? fma(x, times, away) : (x - away) * times);
     };
     const Expr sum = add_up(s, lane, r, key, whole, scale, probability, [](Expr, Expr p) { return p; });
-    set(row_max_[at], top);
-    set(bases_[at], base);
-    set(row_sum_[at], sum);
-    set(scales_[at], scale);
+    set(row_max_[r], top);
+    set(bases_[r], base);
+    set(row_sum_[r], sum);
+    set(scales_[r], scale);
   }
   end_fast_math();
 }

@@ -59,13 +59,19 @@ class StreamKernel {
   using AddRun = std::function<void(std::vector<Expr>&, Expr, const std::vector<int64_t>&)>;
   std::vector<Expr> sum_codes(Unpack& cursor, int64_t group, const AddRun& add);
   std::vector<Expr> words_of(Unpack& cursor, const std::vector<int64_t>& vector);  // codes of four elements each
-  void finish_group(Unpack& cursor, int64_t first, const std::vector<Expr>& parts, const std::vector<Expr>& xs, int j);
+  // By row: products of values over a group, and activations, for its offset.
+  struct GroupSums {
+    std::vector<Expr> products, xs;
+  };
+  GroupSums begin_group(int j);
+  void add(GroupSums& sums, int i, Expr values, Expr x);
+  void finish_group(Unpack& cursor, int64_t first, const GroupSums& sums, int j);
   void write_block(Expr block);
   void write_sums();
   // Lanes of a sum: one of integers, two of pairs, else a quad.
   int wide() const { return t_.integers ? 1 : t_.looks_up_pairs() ? 2 : kQuad; }
   VType codes_of_word() const { return {t_.integers->row.a, kQuad}; }
-  BufferId sum_at(int i, int j) const { return sums_[static_cast<size_t>(i * t_.width + j)]; }
+  BufferId sum_at(int i, int j) const { return sums_[i * t_.width + j]; }
   Expr sum(int i, int j) { return b_.load(sum_at(i, j), {Scalar::f32, wide()}, w_.i64(0), 4); }
   void set_sum(int i, int j, Expr v) { b_.store(sum_at(i, j), v, w_.i64(0), 4); }
   Expr row_of() { return b_.lane_id() / t_.columns * t_.width; }  // of its wave, the first of a lane
@@ -97,8 +103,8 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
   const auto finish = [&](int64_t g, const std::vector<Expr>& products) {
     const auto lane_of = [&](Expr v) { return b_.type(v).lanes == 1 ? v : b_.extract(v, static_cast<int>(g)); };
     for (int i = 0; i < height_; ++i) {
-      const StreamActivations::Numbers x = x_->numbers(at[static_cast<size_t>(i)], g);
-      const Expr dots = cast(products[static_cast<size_t>(i)], Scalar::f32);
+      const StreamActivations::Numbers x = x_->numbers(at[i], g);
+      const Expr dots = cast(products[i], Scalar::f32);
       Expr term;
       if (t_.bias() == 0)
         term = dots * x.scale;
@@ -111,8 +117,8 @@ void StreamKernel::sum_integers(Unpack& cursor, const std::vector<StreamActivati
   };
   const auto add = [&](std::vector<Expr>& products, Expr q, const std::vector<int64_t>& run) {
     for (int i = 0; i < height_; ++i) {
-      Expr& product = products[static_cast<size_t>(i)];
-      product = b_.inst(dot, whole, {product, q, x_->word(at[static_cast<size_t>(i)], run)});
+      Expr& product = products[i];
+      product = b_.inst(dot, whole, {product, q, x_->word(at[i], run)});
     }
   };
   if (t_.codes) {
@@ -176,32 +182,38 @@ void StreamKernel::sum_values(Unpack& cursor, const std::vector<StreamActivation
   const int64_t run = std::gcd(form.group, t_.unit);
   for (int64_t first = 0; first < t_.unit; first += run) {
     const int step = static_cast<int>(std::gcd<int64_t>(run, 16));
-    std::vector<Expr> parts(static_cast<size_t>(height_), form.scale || form.offset ? w_.zero(kQuad) : Expr{});
-    for (int i = 0; i < height_ && !form.scale && !form.offset; ++i) parts[static_cast<size_t>(i)] = sum(i, j);
-    std::vector<Expr> xs(static_cast<size_t>(height_), w_.zero(kQuad));
+    GroupSums sums = begin_group(j);
     for (int64_t position = first; position < first + run; position += step) {
       const Expr values = cursor.expression(form.value, position, step, true);
       for (int quad = 0; quad < step / kQuad; ++quad) {
         const int lane = quad * kQuad;
         const Expr four = step == kQuad ? values : b_.shuffle({values}, {lane, lane + 1, lane + 2, lane + 3});
-        for (int i = 0; i < height_; ++i) {
-          const Expr x = x_->quad(at[static_cast<size_t>(i)], (position + lane) / kQuad);
-          Expr& part = parts[static_cast<size_t>(i)];
-          part = fma(four, x, part);
-          if (form.offset) xs[static_cast<size_t>(i)] = xs[static_cast<size_t>(i)] + x;
-        }
+        for (int i = 0; i < height_; ++i) add(sums, i, four, x_->quad(at[i], (position + lane) / kQuad));
       }
     }
-    finish_group(cursor, first, parts, xs, j);
+    finish_group(cursor, first, sums, j);
   }
 }
 
+StreamKernel::GroupSums StreamKernel::begin_group(int j) {
+  GroupSums out;
+  for (int i = 0; i < height_; ++i) {
+    out.products.push_back(t_.scaled->scale || t_.scaled->offset ? w_.zero(wide()) : sum(i, j));
+    out.xs.push_back(w_.zero(wide()));
+  }
+  return out;
+}
+
+void StreamKernel::add(GroupSums& sums, int i, Expr values, Expr x) {
+  sums.products[i] = fma(values, x, sums.products[i]);
+  if (t_.scaled->offset) sums.xs[i] = sums.xs[i] + x;
+}
+
 // Sums += scale * sums of products + offset * sums of activations.
-void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector<Expr>& parts,
-                                const std::vector<Expr>& xs, int j) {
+void StreamKernel::finish_group(Unpack& cursor, int64_t first, const GroupSums& sums, int j) {
   const ScaledForm& form = *t_.scaled;
   for (int i = 0; i < height_; ++i) {
-    Expr all = parts[static_cast<size_t>(i)];
+    Expr all = sums.products[i];
     const auto times = [&](const RoutineExpr& e, Expr x, Expr to) {
       return fma(b_.splat(cursor.expression(e, first, 1, false), wide()), x, to);
     };
@@ -209,7 +221,7 @@ void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector
       all = times(*form.scale, all, sum(i, j));
     else if (form.offset)
       all = all + sum(i, j);
-    if (form.offset) all = times(*form.offset, xs[static_cast<size_t>(i)], all);
+    if (form.offset) all = times(*form.offset, sums.xs[i], all);
     set_sum(i, j, all);
   }
 }
@@ -238,15 +250,12 @@ std::vector<Expr> StreamKernel::words_of(Unpack& cursor, const std::vector<int64
 }
 
 void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
-  const ScaledForm& form = *t_.scaled;
-  const int64_t group = std::gcd(form.group, t_.unit);
-  const bool scaled = form.scale || form.offset;
+  const int64_t group = std::gcd(t_.scaled->group, t_.unit);
   for (int64_t first = 0; first < t_.unit; first += group) {
     std::vector<StreamPlan::Pair> pairs;
     for (const StreamPlan::Pair& p : t_.pair_order)
       if (p.low / group == first / group) pairs.push_back(p);
-    std::vector<Expr> parts, xs(static_cast<size_t>(height_), w_.zero(2));
-    for (int i = 0; i < height_; ++i) parts.push_back(scaled ? w_.zero(2) : sum(i, j));
+    GroupSums sums = begin_group(j);
     const size_t step = pairs.size() % 16 == 0 ? 16 : pairs.size() % 8 == 0 ? 8 : 4;
     for (size_t from = 0; from < pairs.size(); from += step) {
       std::vector<int64_t> low, high;
@@ -259,19 +268,13 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
         const Expr values = cast(entries[k], Scalar::f32);
         for (int i = 0; i < height_; ++i) {
           const auto x_of = [&](int64_t e) {
-            return b_.extract(x_->quad(at[static_cast<size_t>(i)], e / kQuad), static_cast<int>(e % kQuad));
+            return b_.extract(x_->quad(at[i], e / kQuad), static_cast<int>(e % kQuad));
           };
-          const Expr x = b_.insert(b_.splat(x_of(low[k]), 2), x_of(high[k]), 1);
-          Expr& part = parts[static_cast<size_t>(i)];
-          part = fma(values, x, part);
-          if (form.offset) xs[static_cast<size_t>(i)] = xs[static_cast<size_t>(i)] + x;
+          add(sums, i, values, b_.insert(b_.splat(x_of(low[k]), 2), x_of(high[k]), 1));
         }
       }
     }
-    if (scaled)
-      finish_group(cursor, first, parts, xs, j);
-    else
-      for (int i = 0; i < height_; ++i) set_sum(i, j, parts[static_cast<size_t>(i)]);
+    finish_group(cursor, first, sums, j);
   }
 }
 
@@ -322,7 +325,7 @@ void StreamKernel::write_sums() {
   if (!whole) writes = writes & (n < p_.n.extent);
   const Expr count = whole || t_.width == 1 ? Expr{} : min(p_.n.extent - n, w_.i64(t_.width));
   b_.branch(writes, [&] {
-    for (int i = 0; i < height_; ++i) w_.finish_vector(results[static_cast<size_t>(i)], w_.i64(i), n, count);
+    for (int i = 0; i < height_; ++i) w_.finish_vector(results[i], w_.i64(i), n, count);
   });
 }
 

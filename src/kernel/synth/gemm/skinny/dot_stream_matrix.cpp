@@ -58,8 +58,7 @@ class MatrixStreamKernel {
     // Columns of sums lie beside each other, row by row.
     const auto columns = static_cast<int>(acc_columns_.size());
     for (int i = 0; columns > 1 && i < acc_type_.lanes; ++i) {
-      const Part &row = acc_rows_[static_cast<size_t>(i / columns)],
-                 &column = acc_columns_[static_cast<size_t>(i % columns)];
+      const Part &row = acc_rows_[i / columns], &column = acc_columns_[i % columns];
       LUMEN_CHECK(row.element + column.element == i && column.offset == i % columns);
     }
     // Both factors' lanes share K alike.
@@ -113,7 +112,7 @@ class MatrixStreamKernel {
   std::unique_ptr<Unpack> cursor(Expr row, Expr byte, int64_t blocks, int64_t hidden);
   Expr left_operand(const std::vector<Expr>& rows, int64_t step);
   Expr right_operand(const std::function<Expr(int64_t)>& piece, int64_t position);
-  BufferId sum(int tile, int n) const { return sums_[static_cast<size_t>(tile * n_tiles_ + n)]; }
+  BufferId sum(int tile, int n) const { return sums_[tile * n_tiles_ + n]; }
   Expr load_sum(int tile, int n) { return b_.load(sum(tile, n), acc_type_, w_.i64(0), 16); }
   bool scales_late() const {  // what is constant over rows
     const FactorForm& f = t_.factor;
@@ -180,7 +179,7 @@ Expr MatrixStreamKernel::left_operand(const std::vector<Expr>& rows, int64_t ste
   std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
   for (size_t r = 0; r < left_rows_.size(); ++r)
     for (size_t i = 0; i < left_share_.size(); ++i)
-      mask[static_cast<size_t>(left_rows_[r].element + left_share_[i].element)] =
+      mask[left_rows_[r].element + left_share_[i].element] =
           static_cast<int>(r) * length +
           static_cast<int>(step * static_cast<int64_t>(left_share_.size()) + static_cast<int64_t>(i));
   return b_.shuffle(rows, mask);
@@ -193,8 +192,7 @@ Expr MatrixStreamKernel::right_operand(const std::function<Expr(int64_t)>& piece
   if (share > MatrixStreamPlan::kPiece) from.push_back(piece(position / MatrixStreamPlan::kPiece + 1));
   std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
   for (int64_t i = 0; i < share; ++i)
-    mask[static_cast<size_t>(right_share_[static_cast<size_t>(i)].element)] =
-        static_cast<int>(position % MatrixStreamPlan::kPiece + i);
+    mask[right_share_[i].element] = static_cast<int>(position % MatrixStreamPlan::kPiece + i);
   return b_.shuffle(from, mask);
 }
 
@@ -233,7 +231,7 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
   const ScaledForm& form = t_.factor.scaled;
   std::vector<int64_t> starts;
   for (int64_t i = first; i < std::min(first + kScalesTogether, t_.groups()); ++i)
-    starts.push_back(t_.order.sequence[static_cast<size_t>(i)] * t_.order.group);
+    starts.push_back(t_.order.sequence[i] * t_.order.group);
   const auto fetch = [&](Tile& tile, const RoutineExpr& e) {
     std::vector<Expr> by_row, out;
     for (const auto& row : tile.scaling) by_row.push_back(row->expression(e, starts, true));
@@ -286,13 +284,12 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
       return found->second;
     };
     for (int t = 0; t < t_.tiles; ++t) {
-      const Tile& tile = unit.tiles[static_cast<size_t>(t)];
+      const Tile& tile = unit.tiles[t];
       const bool apart = scales_groups() || form.lacks() != 0;
       Expr products = form.lacks() != 0 ? lacking : apart ? b_.real(0, acc_type_) : load_sum(t, n);
       for (int64_t step = 0; step < own / share; ++step)
         products = b_.inst(t_.row->row, acc_type_,
-                           {products, left_operand(numbers[static_cast<size_t>(t)], step),
-                            right_operand(piece, first + step * share)});
+                           {products, left_operand(numbers[t], step), right_operand(piece, first + step * share)});
       if (apart) {
         const Expr before = load_sum(t, n);
         products = tile.scales.empty() ? products + before : fma(products, tile.scales[within], before);
@@ -307,7 +304,7 @@ void MatrixStreamKernel::multiply_unit(Expr lane, Expr number, Expr buffer) {
   Unit unit = enter_unit(lane, number, buffer);
   for (int64_t i = 0; i < t_.groups(); ++i) {
     if (scales_groups() && i % kScalesTogether == 0) load_scales(unit, i);
-    multiply_group(unit, t_.order.sequence[static_cast<size_t>(i)], static_cast<size_t>(i % kScalesTogether));
+    multiply_group(unit, t_.order.sequence[i], static_cast<size_t>(i % kScalesTogether));
   }
 }
 
