@@ -24,7 +24,6 @@ using loop::Expr;
 using loop::LoopKind;
 using loop::VType;
 using Part = MatrixHolding::Part;
-using Parts = std::vector<Part>;
 
 constexpr int64_t kUnrolled = 256;  // elements of K, of a wave's units in a stage
 constexpr int kQuad = 4;
@@ -48,22 +47,18 @@ class MatrixStreamKernel {
     acc_ = MatrixHolding::of(operands[0].fragment);
     left_ = MatrixHolding::of(operands[1].fragment);
     right_ = MatrixHolding::of(operands[2].fragment);
-    acc_rows_ = MatrixHolding::parts(acc_.rows);
-    acc_columns_ = MatrixHolding::parts(acc_.columns);
-    left_rows_ = MatrixHolding::parts(left_.rows);
-    right_rows_ = MatrixHolding::parts(right_.rows);
-    left_share_ = MatrixHolding::parts(left_.columns);
-    right_share_ = MatrixHolding::parts(right_.columns);
     acc_type_ = {Scalar::f32, operands[0].fragment.lane_bits / 32};
     // Columns of sums lie beside each other, row by row.
-    const auto columns = static_cast<int>(acc_columns_.size());
+    const auto columns = static_cast<int>(acc_.column_parts.size());
     for (int i = 0; columns > 1 && i < acc_type_.lanes; ++i) {
-      const Part &row = acc_rows_[i / columns], &column = acc_columns_[i % columns];
+      const Part &row = acc_.row_parts[i / columns], &column = acc_.column_parts[i % columns];
       LUMEN_CHECK(row.element + column.element == i && column.offset == i % columns);
     }
     // Both factors' lanes share K alike.
-    LUMEN_CHECK(left_share_.size() == right_share_.size() && left_rows_.size() <= 2 && right_rows_.size() == 1);
-    for (size_t i = 0; i < left_share_.size(); ++i) LUMEN_CHECK(left_share_[i].offset == right_share_[i].offset);
+    LUMEN_CHECK(left_.column_parts.size() == right_.column_parts.size() && left_.row_parts.size() <= 2 &&
+                right_.row_parts.size() == 1);
+    for (size_t i = 0; i < left_.column_parts.size(); ++i)
+      LUMEN_CHECK(left_.column_parts[i].offset == right_.column_parts[i].offset);
   }
 
   Step write(std::string plan) {
@@ -110,7 +105,6 @@ class MatrixStreamKernel {
   // Where what a row has of a unit begins; of a lane of those that share it.
   Expr unit_byte(Expr row, Expr unit, Expr buffer, Expr lane_k = {});
   std::unique_ptr<Unpack> cursor(Expr row, Expr byte, int64_t blocks, int64_t hidden);
-  Expr left_operand(const std::vector<Expr>& rows, int64_t step);
   Expr right_operand(const std::function<Expr(int64_t)>& piece, int64_t position);
   BufferId sum(int tile, int n) const { return sums_[tile * n_tiles_ + n]; }
   Expr load_sum(int tile, int n) { return b_.load(sum(tile, n), acc_type_, w_.i64(0), 16); }
@@ -131,7 +125,6 @@ class MatrixStreamKernel {
   SoftwarePipeline pipeline_;
   const int n_tiles_;
   MatrixHolding acc_, left_, right_;
-  Parts acc_rows_, acc_columns_, left_rows_, right_rows_, left_share_, right_share_;
   VType acc_type_;
   int64_t blocks_ = 1;
   std::unique_ptr<StreamCopies> copies_;
@@ -172,27 +165,14 @@ std::unique_ptr<Unpack> MatrixStreamKernel::cursor(Expr row, Expr byte, int64_t 
   return out;
 }
 
-// The left operand of the lane's rows of a tile, whose numbers of a group these are.
-Expr MatrixStreamKernel::left_operand(const std::vector<Expr>& rows, int64_t step) {
-  const VType type = machine::operand_type(*t_.row, 1);
-  const int length = b_.type(rows[0]).lanes;
-  std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
-  for (size_t r = 0; r < left_rows_.size(); ++r)
-    for (size_t i = 0; i < left_share_.size(); ++i)
-      mask[left_rows_[r].element + left_share_[i].element] =
-          static_cast<int>(r) * length +
-          static_cast<int>(step * static_cast<int64_t>(left_share_.size()) + static_cast<int64_t>(i));
-  return b_.shuffle(rows, mask);
-}
-
 Expr MatrixStreamKernel::right_operand(const std::function<Expr(int64_t)>& piece, int64_t position) {
   const VType type = machine::operand_type(*t_.row, 2);
-  const auto share = static_cast<int64_t>(right_share_.size());
+  const auto share = static_cast<int64_t>(right_.column_parts.size());
   std::vector<Expr> from{piece(position / MatrixStreamPlan::kPiece)};
   if (share > MatrixStreamPlan::kPiece) from.push_back(piece(position / MatrixStreamPlan::kPiece + 1));
   std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
   for (int64_t i = 0; i < share; ++i)
-    mask[right_share_[i].element] = static_cast<int>(position % MatrixStreamPlan::kPiece + i);
+    mask[right_.column_parts[i].element] = static_cast<int>(position % MatrixStreamPlan::kPiece + i);
   return b_.shuffle(from, mask);
 }
 
@@ -209,7 +189,7 @@ MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Expr lane, Expr number, 
   const Expr lane_k = MatrixHolding::group(b_, left_.columns, b_.lane_id());
   for (int t = 0; t < t_.tiles; ++t) {
     Tile& tile = out.tiles.emplace_back();
-    for (const Part& part : left_rows_) {
+    for (const Part& part : left_.row_parts) {
       const Expr row = row_of(lane, t, left_.rows, part), byte = unit_byte(row, number, buffer, lane_k);
       tile.bytes.push_back(byte);
       if (form.kind == FactorForm::Kind::plain) continue;
@@ -217,7 +197,7 @@ MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Expr lane, Expr number, 
       tile.cursors.push_back(form.kind == FactorForm::Kind::decoded ? cursor(row, byte, blocks / t_.lanes_k, 0)
                                                                     : cursor(row, byte, blocks, behind));
     }
-    for (const Part& part : acc_rows_) {
+    for (const Part& part : acc_.row_parts) {
       if (!scales_groups()) break;
       const Expr row = row_of(lane, t, acc_.rows, part);
       tile.scaling.push_back(cursor(row, unit_byte(row, number, buffer), order.unit / f->block, 0));
@@ -237,9 +217,9 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
     for (const auto& row : tile.scaling) by_row.push_back(row->expression(e, starts, true));
     for (size_t g = 0; g < starts.size(); ++g) {
       Expr all = b_.real(0, acc_type_);
-      for (size_t r = 0; r < acc_rows_.size(); ++r) {
+      for (size_t r = 0; r < acc_.row_parts.size(); ++r) {
         const Expr x = starts.size() == 1 ? by_row[r] : b_.extract(by_row[r], static_cast<int>(g));
-        for (const Part& c : acc_columns_) all = b_.insert(all, x, acc_rows_[r].element + c.element);
+        for (const Part& c : acc_.column_parts) all = b_.insert(all, x, acc_.row_parts[r].element + c.element);
       }
       out.push_back(all);
     }
@@ -254,13 +234,13 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
 void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within) {
   const FactorForm& form = t_.factor;
   const int64_t own = t_.order.of_group(), first = group * own;
-  const auto share = static_cast<int64_t>(left_share_.size());
+  const auto share = static_cast<int64_t>(left_.column_parts.size());
   const std::vector<int64_t> elements(t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first),
                                       t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first + own));
   std::vector<std::vector<Expr>> numbers;
   for (const Tile& tile : unit.tiles) {
     numbers.emplace_back();
-    for (size_t r = 0; r < left_rows_.size(); ++r)
+    for (size_t r = 0; r < left_.row_parts.size(); ++r)
       numbers.back().push_back(form.kind == FactorForm::Kind::plain
                                    ? factor_->numbers(copies_->buffer(), tile.bytes[r], static_cast<int>(own))
                                    : factor_->numbers(*tile.cursors[r], elements));
@@ -289,7 +269,8 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
       Expr products = form.lacks() != 0 ? lacking : apart ? b_.real(0, acc_type_) : load_sum(t, n);
       for (int64_t step = 0; step < own / share; ++step)
         products = b_.inst(t_.row->row, acc_type_,
-                           {products, left_operand(numbers[t], step), right_operand(piece, first + step * share)});
+                           {products, left_.operand(b_, machine::operand_type(*t_.row, 1), numbers[t], step),
+                            right_operand(piece, first + step * share)});
       if (apart) {
         const Expr before = load_sum(t, n);
         products = tile.scales.empty() ? products + before : fma(products, tile.scales[within], before);
@@ -329,12 +310,12 @@ void MatrixStreamKernel::keep_sums(Expr lane) {
   const Expr column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
   const Expr base = wave_k * t_.columns * t_.sums_pitch();
   for (int tile = 0; tile < t_.tiles; ++tile)
-    for (const Part& r : acc_rows_) {
+    for (const Part& r : acc_.row_parts) {
       const Expr row = row_of(lane, tile, acc_.rows, r);
       Expr scale;
       if (scales_late()) scale = cursor(row, w_.i64(0), 1, 0)->expression(*t_.factor.scaled.scale, 0, 1, false);
       for (int n = 0; n < n_tiles_; ++n)
-        for (const Part& c : acc_columns_) {
+        for (const Part& c : acc_.column_parts) {
           Expr x = b_.load(sum(tile, n), {Scalar::f32, 1}, w_.i64(int64_t{r.element + c.element} * 4), 4);
           if (scale.exists()) x = x * scale;
           const Expr m = column + (int64_t{n} * t_.row->n + c.offset);
