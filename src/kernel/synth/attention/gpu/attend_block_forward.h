@@ -48,8 +48,7 @@ class ForwardBlock : AttendBlock {
 
   // ---- streaming
   using Held = BlockProduct::Held;
-  BlockProduct::Panel keys_at(Tiles& t, Expr key);
-  BlockProduct::Panel values_at(Tiles& t, Expr key);
+  BlockProduct::Panel panel_at(const BlockProduct& p, loop::BufferId panels_of_lines, Expr key);
   void copy_tile(Tiles& t, Expr lane, Expr key);
   Held held();
   void hold(const Held& x);

@@ -22,23 +22,18 @@ namespace {
 constexpr double kMostProbability = 256;  // of a row whose maximum grew since its sums were last multiplied
 }  // namespace
 
-BlockProduct::Panel ForwardBlock::keys_at(Tiles& t, Expr key) {
+BlockProduct::Panel ForwardBlock::panel_at(const BlockProduct& p, BufferId panels_of_lines, Expr key) {
   const Expr number = key / tiles_.walk % panels();
-  return {t.keys, times(number, t.s.panel_bytes(tiles_.walk_side()))};
-}
-
-BlockProduct::Panel ForwardBlock::values_at(Tiles& t, Expr key) {
-  const Expr number = key / tiles_.walk % panels();
-  return {t.values, times(number, t.o.panel_bytes(tiles_.walk_side()))};
+  return {panels_of_lines, times(number, p.panel_bytes(tiles_.walk_side()))};
 }
 
 // Stage of the pipeline: copies of the keys of one tile, with the values of the one before.
 void ForwardBlock::copy_tile(Tiles& t, Expr lane, Expr key) {
   const Side walked = tiles_.walk_side();
   pipeline().begin([&] {
-    b_.branch(key < t.to, [&] { copy_lines(lane, laid_[1], key, t.s, walked, keys_at(t, key)); });
+    b_.branch(key < t.to, [&] { copy_lines(lane, laid_[1], key, t.s, walked, panel_at(t.s, t.keys, key)); });
     const Expr before = key - tiles_.walk;
-    const BlockProduct::Panel to = values_at(t, before);
+    const BlockProduct::Panel to = panel_at(t.o, t.values, before);
     const int64_t lines = t.v->tile().n(), bytes = t.o.panel_bytes(walked) * lines / tiles_.walk;
     for (int64_t at = 0; at < tiles_.walk; at += lines)
       copy_lines(lane, laid_[2], before + at, *t.v, walked, {to.buffer, to.from + at / lines * bytes});
@@ -69,12 +64,12 @@ void ForwardBlock::hold_until_here(const Held& before) {
 
 // These only read which group `lane` belongs to.
 void ForwardBlock::begin_scores(Tiles& t, Expr lane, Expr key) {
-  t.s.begin(lane, {t.queries, b_.i64(0)}, keys_at(t, key), true);
+  t.s.begin(lane, {t.queries, b_.i64(0)}, panel_at(t.s, t.keys, key), true);
   b_.commit(loop::Flow::products);
 }
 
 void ForwardBlock::begin_sums(Tiles& t, Expr lane, const Held& probabilities, Expr key) {
-  t.o.begin(lane, probabilities, values_at(t, key));
+  t.o.begin(lane, probabilities, panel_at(t.o, t.values, key));
   b_.commit(loop::Flow::products);
 }
 
@@ -132,7 +127,8 @@ void ForwardBlock::take_turn(Tiles& t, Expr lane, Expr key, Expr before, bool wh
 void ForwardBlock::walk_copied(Tiles& t) {
   const int64_t walk = tiles_.walk;
   lane_loop([&](Expr lane) {
-    pipeline().begin([&] { copy_lines(lane, laid_[1], t.from, t.s, tiles_.walk_side(), keys_at(t, t.from)); });
+    pipeline().begin(
+        [&] { copy_lines(lane, laid_[1], t.from, t.s, tiles_.walk_side(), panel_at(t.s, t.keys, t.from)); });
     copy_tile(t, lane, t.from + walk);
   });
   pipeline().meet(1);
