@@ -122,10 +122,7 @@ void DotWriter::enter_picked() {
 }
 
 void DotWriter::where_row(Expr m, const std::function<void()>& body) {
-  if (problem_.blocks)
-    b.branch(m < count_, body);
-  else
-    body();
+  where(problem_.blocks ? m < count_ : Expr{}, body);
 }
 
 Expr DotWriter::used_tiles(Expr tiles, int64_t height) {
@@ -227,11 +224,10 @@ void DotWriter::put(Expr out, Expr m, Expr n, Expr count, int align) {
     return;
   }
   for (int i = 0; i < lanes; ++i) {
-    auto put = [&] { b.store(result_, b.extract(out, i), (at + i64(i * problem_.n.result)) * bytes, bytes); };
-    if (count.exists())
-      b.branch(i64(i) < count, put);
-    else
-      put();
+    auto put = [&] {
+      b.store(result_, b.extract(out, i), (at + i64(i * problem_.n.result)) * bytes, static_cast<int>(bytes));
+    };
+    where(count.exists() ? i64(i) < count : Expr{}, put);
   }
 }
 

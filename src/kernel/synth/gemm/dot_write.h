@@ -31,6 +31,10 @@ class DotWriter {
   void check_pick();
   // Writes `body`; where rows come in blocks, only for a row m that exists.
   void where_row(loop::Expr m, const std::function<void()>& body);
+  // `body` where a condition holds; always, where there is none.
+  void where(loop::Expr condition, const std::function<void()>& body) {
+    condition.exists() ? b.branch(condition, body) : body();
+  }
   // Tiles of so many rows: the number given, or fewer where the block has fewer rows.
   loop::Expr used_tiles(loop::Expr tiles, int64_t height);
   // The first row of an outer index in what a step before made of a, which has `rows` for each.

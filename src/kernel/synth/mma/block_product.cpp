@@ -75,7 +75,7 @@ int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
   if (!tile.row) return unit;
   if (tile.row->in_shared) return kSwizzledRow / scalar_bytes(tile.factor);
   const Holding holding = MatrixHolding::of(tile.row->collective->operands[1].fragment);
-  const int64_t share = MatrixHolding::parts(holding.columns).size();
+  const int64_t share = static_cast<int64_t>(holding.column_parts.size());
   LUMEN_CHECK(m.wave > 1 && (share % unit == 0 || unit % share == 0), "a share of {} numbers", share);
   return tile.row->k * std::max<int64_t>(1, unit / share);
 }
@@ -83,8 +83,6 @@ int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
 void BlockProduct::prepare(Factor& f, const Fragment& fragment, int64_t rows) {
   f.holding = MatrixHolding::of(fragment);
   f.rows = rows;
-  f.parts = MatrixHolding::parts(f.holding.rows);
-  f.share = MatrixHolding::parts(f.holding.columns);
   const int64_t bytes = scalar_bytes(tile_.factor);
   f.row_bytes = chunk_k_ * bytes;
   f.chunk_bytes = bytes_of_chunk(rows, f.row_bytes);
@@ -113,12 +111,11 @@ BlockProduct::BlockProduct(loop::Builder& b, const machine::Machine& m, BlockTil
     } else {
       prepare(a_, operands[1].fragment, tile_.m());
       prepare(c_, operands[2].fragment, tile_.n());
-      LUMEN_CHECK(a_.share.size() == c_.share.size() && a_.holding.columns.size() == c_.holding.columns.size());
+      LUMEN_CHECK(a_.holding.column_parts.size() == c_.holding.column_parts.size() &&
+                  a_.holding.columns.size() == c_.holding.columns.size());
     }
   }
   acc_ = MatrixHolding::of(acc);
-  acc_rows_ = MatrixHolding::parts(acc_.rows);
-  acc_columns_ = MatrixHolding::parts(acc_.columns);
   acc_elements_ = acc.lane_bits / acc.bits;
   const auto run_of = [](const Digit& last) { return last.lanes == 0 && last.elements == 1 ? last.extent : 1; };
   run_ = run_of(acc_.columns.back());
@@ -193,7 +190,7 @@ Expr BlockProduct::lane_place(Side side, Expr lane) {
   const int64_t rows =
       side == Side::a ? int64_t{tile_.step_m()} * tile_.tiles_m : int64_t{tile_.step_n()} * tile_.tiles_n;
   const Expr row = mine * rows + number_of(f.holding.rows, in_wave);
-  const int64_t share = f.share.size() * together_ * scalar_bytes(tile_.factor);
+  const int64_t share = static_cast<int64_t>(f.holding.column_parts.size()) * together_ * scalar_bytes(tile_.factor);
   return row * f.row_bytes + group_of(f.holding.columns, in_wave) * share;
 }
 
@@ -210,7 +207,8 @@ void BlockProduct::multiply_rows(Expr, BufferId a, Expr a_from, BufferId b, Expr
   // What is unrolled may be fetched all at once.
   constexpr int64_t kMostUnrolled = 4, kMostFetched = 160;  // registers
   const auto fetched = [&](const Factor& f, int tiles) {
-    return static_cast<int64_t>(f.parts.size() * f.share.size()) * together_ * scalar_bytes(tile_.factor) / 4 * tiles;
+    return static_cast<int64_t>(f.holding.row_parts.size() * f.holding.column_parts.size()) * together_ *
+           scalar_bytes(tile_.factor) / 4 * tiles;
   };
   if (!tile_.row || chunks > kMostUnrolled ||
       chunks * (fetched(a_, tile_.tiles_m) + fetched(c_, tile_.tiles_n)) >= kMostFetched) {
@@ -223,22 +221,18 @@ void BlockProduct::multiply_rows(Expr, BufferId a, Expr a_from, BufferId b, Expr
 
 // A lane's numbers of the rows of one instruction, `together_` instructions behind each other.
 std::vector<Expr> BlockProduct::fetch(const Factor& f, BufferId buffer, Expr from) {
-  const VType type{tile_.factor, static_cast<int>(f.share.size() * together_)};
+  const VType type{tile_.factor, static_cast<int>(f.holding.column_parts.size() * static_cast<size_t>(together_))};
   std::vector<Expr> runs;
-  for (const Part& p : f.parts) runs.push_back(b_.load(buffer, type, from + p.offset * f.row_bytes, kUnit));
+  for (const Part& p : f.holding.row_parts)
+    runs.push_back(b_.load(buffer, type, from + p.offset * f.row_bytes, static_cast<int>(kUnit)));
   return runs;
 }
 
 // The operand of instruction `step` of a fetch.
 Expr BlockProduct::operand(const Factor& f, const std::vector<Expr>& runs, size_t index, int64_t step) {
   const VType type = machine::operand_type(*tile_.row, index);
-  const int length = b_.type(runs[0]).lanes;
-  if (runs.size() == 1 && length == type.lanes && together_ == 1) return runs[0];
-  std::vector<int> mask(type.lanes, -1);
-  for (size_t r = 0; r < f.parts.size(); ++r)
-    for (size_t s = 0; s < f.share.size(); ++s)
-      mask[f.parts[r].element + f.share[s].element] = r * length + (step * f.share.size() + s);
-  return b_.shuffle(runs, mask);
+  if (runs.size() == 1 && b_.type(runs[0]).lanes == type.lanes && together_ == 1) return runs[0];
+  return f.holding.operand(b_, type, runs, step);
 }
 
 // The side of fewer instructions is held in registers, the other one passes by.
@@ -253,7 +247,7 @@ void BlockProduct::multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_fr
   for (int p = 0; p < (holds_left ? tile_.tiles_n : tile_.tiles_m); ++p) {
     const std::vector<Expr> passing = holds_left ? right(p) : left(p);
     for (int64_t step = 0; step < together_; ++step)
-      for (int h = 0; h < std::ssize(held); ++h) {
+      for (int h = 0; h < static_cast<int>(held.size()); ++h) {
         const std::vector<Expr>&x = holds_left ? held[h] : passing, &y = holds_left ? passing : held[h];
         const BufferId to = holds_left ? product(h, p) : product(p, h);
         const Expr before = b_.load(to, sums, b_.i64(0), 16);
@@ -366,7 +360,8 @@ void BlockProduct::change_sums(Expr lane, const Change& change) {
 }
 
 int BlockProduct::lines(Side side) const {
-  return side == Side::a ? tile_.tiles_m * acc_rows_.size() : tile_.tiles_n * acc_columns_.size();
+  return static_cast<int>(side == Side::a ? tile_.tiles_m * acc_.row_parts.size()
+                                          : tile_.tiles_n * acc_.column_parts.size());
 }
 
 // The row (column) of the tile where a lane's first one lies.
@@ -380,7 +375,7 @@ Expr BlockProduct::first_line(Side side, Expr lane) {
 }
 
 Expr BlockProduct::line(Side side, Expr lane, int number) {
-  const std::vector<Part>& parts = side == Side::a ? acc_rows_ : acc_columns_;
+  const std::vector<Part>& parts = side == Side::a ? acc_.row_parts : acc_.column_parts;
   const auto tile = number / static_cast<int>(parts.size());
   const Part& p = parts[number % parts.size()];
   return first_line(side, lane) + (tile * (side == Side::a ? tile_.step_m() : tile_.step_n()) + p.offset);
@@ -388,7 +383,8 @@ Expr BlockProduct::line(Side side, Expr lane, int number) {
 
 void BlockProduct::change_line(Side side, Expr lane, int number, const ChangeLine& change) {
   const bool rows = side == Side::a;
-  const std::vector<Part>&own = rows ? acc_rows_ : acc_columns_, &others = rows ? acc_columns_ : acc_rows_;
+  const std::vector<Part>&own = rows ? acc_.row_parts : acc_.column_parts,
+        &others = rows ? acc_.column_parts : acc_.row_parts;
   const int tile = number / static_cast<int>(own.size());
   const Part& mine = own[number % own.size()];
   const Expr first = first_line(rows ? Side::b : Side::a, lane);
@@ -432,7 +428,7 @@ int BlockProduct::lanes_beside() const {
   const Digit& lanes = digits[digits.size() - 2];
   const bool others = std::any_of(digits.begin(), digits.end() - 2, [](const Digit& d) { return d.lanes > 0; });
   if (lanes.lanes == 0 || others || (lanes.extent & (lanes.extent - 1)) != 0) return 1;
-  const auto runs = static_cast<int>(acc_columns_.size()) / run_;
+  const auto runs = static_cast<int>(acc_.column_parts.size()) / run_;
   const bool even = step_apart(runs) == apart_beside();
   int count = lanes.extent;
   while (runs * tile_.tiles_n % count != 0) count /= 2;

@@ -142,10 +142,9 @@ class BlockProduct {
 
   struct Factor {
     Holding holding;
-    int64_t rows = 1;                // of the panel
-    std::vector<Part> parts, share;  // rows and k of a lane in one instruction
-    int64_t chunk_bytes = 0;         // from one chunk to the next
-    int64_t row_bytes = 0;           // of a chunk
+    int64_t rows = 1;         // of the panel
+    int64_t chunk_bytes = 0;  // from one chunk to the next
+    int64_t row_bytes = 0;    // of a chunk
   };
   void prepare(Factor& f, const loop::Fragment& fragment, int64_t rows);
   loop::Expr lane_place(Side side, loop::Expr lane);
@@ -164,7 +163,6 @@ class BlockProduct {
   BlockTile tile_;
   Factor a_, c_;
   Holding acc_;
-  std::vector<Part> acc_rows_, acc_columns_;
   int acc_elements_ = 1, run_ = 1, column_run_ = 1;
   int64_t together_ = 1;  // instructions fed by one fetch
   int64_t chunk_k_ = 1;

@@ -38,7 +38,18 @@ MatrixHolding MatrixHolding::of(const loop::Fragment& f) {
       weight *= (*digits)[i].extent;
     }
   }
+  out.row_parts = parts(out.rows);
+  out.column_parts = parts(out.columns);
   return out;
+}
+
+Expr MatrixHolding::operand(loop::Builder& b, loop::VType type, const std::vector<Expr>& runs, int64_t step) const {
+  const int length = b.type(runs[0]).lanes, share = static_cast<int>(column_parts.size());
+  std::vector<int> mask(type.lanes, -1);
+  for (int r = 0; r < static_cast<int>(row_parts.size()); ++r)
+    for (int i = 0; i < share; ++i)
+      mask[row_parts[r].element + column_parts[i].element] = r * length + static_cast<int>(step) * share + i;
+  return b.shuffle(runs, mask);
 }
 
 std::vector<MatrixHolding::Part> MatrixHolding::parts(const Digits& digits) {

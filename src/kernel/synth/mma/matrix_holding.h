@@ -22,9 +22,12 @@ struct MatrixHolding {
     int64_t offset = 0;
   };
   Digits rows, columns;
+  std::vector<Part> row_parts, column_parts;  // of a lane
 
   static MatrixHolding of(const loop::Fragment& f);
   static std::vector<Part> parts(const Digits& digits);
+  // The operand number `step` of those that a lane's runs of neighbouring columns feed, a run for each row part.
+  loop::Expr operand(loop::Builder& b, loop::VType type, const std::vector<loop::Expr>& runs, int64_t step) const;
   static int64_t lanes_extent(const Digits& digits);                                  // how many values lanes say
   static loop::Expr number(loop::Builder& b, const Digits& digits, loop::Expr lane);  // what lanes say of it
   static loop::Expr group(loop::Builder& b, const Digits& digits, loop::Expr lane);   // counts their values

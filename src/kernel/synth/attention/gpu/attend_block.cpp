@@ -63,10 +63,6 @@ void AttendBlock::for_blocks(const std::vector<Body*>& bodies, int64_t first, in
   });
 }
 
-void AttendBlock::lane_loop(const std::function<void(Expr)>& body) {
-  b_.loop(LoopKind::lane, b_.i64(0), b_.i64(tiles_.lanes()), 1, body);
-}
-
 int AttendBlock::open_line(Body& body, bool by_key, Expr number) {
   if (by_key) return open_axis(body, extents_.size() - 1, least(number, b_.i64(keys() - 1)));
   const std::vector<Expr> at = digits(b_, least(number, b_.i64(rows_ - 1)), row_extents_);

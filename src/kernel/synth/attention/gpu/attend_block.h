@@ -9,6 +9,7 @@
 #include "kernel/synth/attention/attend.h"
 #include "kernel/synth/attention/gpu/attend_block_plan.h"
 #include "kernel/synth/attention/gpu/attend_lay.h"
+#include "kernel/synth/step/software_pipeline.h"
 
 namespace lumen::synth {
 
@@ -46,7 +47,10 @@ class AttendBlock : protected AttendWriter {
   // The code of all blocks: head and two numbers below `first` and `second`; bodies stand at the head.
   void for_blocks(const std::vector<Body*>& bodies, int64_t first, int64_t second,
                   const std::function<void(Expr head, Expr first, Expr second)>& block);
-  void lane_loop(const std::function<void(Expr lane)>& body);
+  int64_t panels() const { return tiles_.streams ? 2 : 1; }  // of each walked operand
+  // Walked lines come by panels: two, of which one is copied while the other is multiplied, or one that lanes fill.
+  SoftwarePipeline pipeline() { return {b_, {.lanes = tiles_.lanes(), .buffers = panels(), .copies = tiles_.streams}}; }
+  void lane_loop(const std::function<void(Expr lane)>& body) { pipeline().lanes(body); }
 
   // In lane loops. Opens what a line's number says; close(body, ..) that many.
   int open_line(Body& body, bool by_key, Expr number);

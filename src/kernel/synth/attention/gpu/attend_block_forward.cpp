@@ -32,11 +32,10 @@ constexpr int64_t kMostParts = 64;
 std::vector<int> tile_axes(const Attention& a) {
   std::vector<int> axes;
   int64_t rows = 1;
-  for (int d = a.extents.size() - 2; d >= 0 && rows < kTileRows; --d) {
-    const size_t at = d;
-    if (a.extents[at] == 1 || !a.shares_keys(at)) continue;
+  for (int d = static_cast<int>(a.extents.size()) - 2; d >= 0 && rows < kTileRows; --d) {
+    if (a.extents[d] == 1 || !a.shares_keys(d)) continue;
     axes.insert(axes.begin(), d);
-    rows *= a.extents[at];
+    rows *= a.extents[d];
   }
   return axes;
 }
@@ -89,9 +88,7 @@ std::optional<Synthesis> ForwardBlock::run(Scalar products, const AttendEnough& 
   std::vector<Body*> bodies{dot_.get(), queries_.get(), map_.get(), pick_.get()};
   if (shown_) bodies.push_back(shown_.get());
   for_blocks(bodies, tiles, parts_, [&](Expr head, Expr tile, Expr part) {
-    // Later rows see more under most masks: their blocks begin first.
-    const Expr later = tiles - 1 - tile;
-    tiles_.streams ? stream(head, later, part) : block(head, later, part);
+    block(head, tiles - 1 - tile, part);  // later rows see more under most masks: their blocks begin first
   });
   double bytes = 0;
   for (const graph::ValueId v : {a_.q, a_.k, a_.v, a_.written}) bytes += graph::byte_size(g_[v].type);
@@ -142,127 +139,171 @@ void ForwardBlock::split_keys(int64_t blocks) {
 }
 
 void ForwardBlock::block(Expr head, Expr tile, Expr part) {
-  const Side own = tiles_.own_side, walked = tiles_.walk_side();
-  BlockProduct s(b_, target_, tiles_.product(a_.depth)), o(b_, target_, tiles_.result(a_.width));
-  const BufferId queries = panel(s, own), probabilities = panel(o, own);
-  BufferId keys_panel = -1, values = -1;
-  if (tiles_.one_by_one) {
-    keys_panel = values =
-        b_.alloc(std::max(s.panel_bytes(walked), o.panel_bytes(walked)), BlockProduct::kAlign, loop::Space::shared);
-  } else {
-    keys_panel = panel(s, walked);
-    values = panel(o, walked);
-  }
-  const size_t lines = s.lines(own);
-  row_max_.clear();
-  row_sum_.clear();
-  for (size_t r = 0; r < lines; ++r) {
-    row_max_.push_back(b_.alloc(4, 4));
-    row_sum_.push_back(b_.alloc(4, 4));
-  }
-  if (tiles_.across > 1) statistics_ = shared(tiles_.own * tiles_.across * 4);
+  Tiles t{{b_, target_, tiles_.product(a_.depth)}, {b_, target_, tiles_.result(a_.width)}};
+  if (tiles_.streams) t.v.emplace(b_, target_, tiles_.transposed(a_.width));
+  reserve(t);
   first_ = times(tile, tiles_.own);
+  begin_block(t, part);
+  if (tiles_.streams)
+    b_.branch(t.from < t.to, [&] { walk_copied(t); });
+  else
+    walk_filled(t);
+  finish(t.o, head, part);
+}
+
+void ForwardBlock::reserve(Tiles& t) {
+  const Side own = tiles_.own_side, walked = tiles_.walk_side();
+  const int64_t keys = t.s.panel_bytes(walked), values = t.o.panel_bytes(walked);
+  const auto of_lines = [&](int64_t bytes) {
+    return b_.alloc(panels() * bytes, BlockProduct::kAlign, loop::Space::shared);
+  };
+  const auto of_rows = [&](const std::vector<std::vector<BufferId>*>& lists) {
+    for (auto* list : lists) list->clear();
+    for (int r = 0; r < t.s.lines(own); ++r)
+      for (auto* list : lists) list->push_back(b_.alloc(4, 4));
+  };
+  t.queries = panel(t.s, own);
+  if (!tiles_.streams) t.probabilities = panel(t.o, own);
+  t.keys = of_lines(tiles_.one_by_one ? std::max(keys, values) : keys);
+  t.values = tiles_.one_by_one ? t.keys : of_lines(values);
+  if (!tiles_.streams) {
+    of_rows({&row_max_, &row_sum_});
+    if (tiles_.across > 1) statistics_ = shared(tiles_.own * tiles_.across * 4);
+    return;
+  }
+  for (auto* list : {&row_max_, &bases_, &row_sum_, &scales_}) of_rows({list});
+  probabilities_.clear();
+  for (int64_t k = 0; k < tiles_.walk; k += t.o.tile().row->k) probabilities_.push_back(b_.alloc(16, 16));
+}
+
+// Begins to bring queries, and finds the keys to walk.
+void ForwardBlock::begin_block(Tiles& t, Expr part) {
+  const auto keys_of_part = [&] {
+    t.from = times(part, part_);
+    t.to = t.all_to = b_.i64(keys());
+    t.all_from = b_.i64(0);
+    if (parts_ > 1) t.to = least(t.from + part_, t.to);
+  };
+  if (tiles_.streams) keys_of_part();
   lane_loop([&](Expr lane) {
-    fill(lane, {queries_.get(), a_.q, false, a_.depth}, first_, s, own, queries);
-    o.clear();
-    for (size_t r = 0; r < lines; ++r) {
-      b_.store(row_max_[r], b_.real(kLowest, kOne), b_.i64(0), 4);
-      b_.store(row_sum_[r], b_.real(0, kOne), b_.i64(0), 4);
+    if (tiles_.streams)
+      copy_lines(lane, laid_[0], first_, t.s, tiles_.own_side, {t.queries, b_.i64(0)});
+    else
+      fill(lane, {queries_.get(), a_.q, false, a_.depth}, first_, t.s, tiles_.own_side, t.queries);
+    t.o.clear();
+    for (size_t r = 0; r < row_max_.size(); ++r) {
+      set(row_max_[r], b_.real(kLowest, kOne));
+      if (tiles_.streams) set(bases_[r], b_.real(kLowest, kOne));
+      set(row_sum_[r], b_.real(0, kOne));
     }
   });
-  Expr from = times(part, part_), to = b_.i64(keys());
-  if (parts_ > 1) to = least(from + part_, to);
+  if (!tiles_.streams) keys_of_part();
   if (range_.is_bounded()) {
     const Seen seen = seen_keys(range_, *map_, first_, tiles_.own, shared(kBoundsBytes));
-    from = most(from, down(seen.first, tiles_.walk));
-    to = least(to, seen.end);
-  } else {
+    t.from = most(t.from, down(seen.first, tiles_.walk));
+    t.to = least(t.to, seen.end);
+    t.all_from = seen.all_first;
+    t.all_to = seen.all_end;
+  } else if (!tiles_.streams) {
     b_.barrier();
   }
+}
+
+void ForwardBlock::walk_filled(Tiles& t) {
   const auto found = [](const std::optional<Attention::Found>& f) { return f ? &*f : nullptr; };
   const Operand keys_of{dot_.get(), a_.k, true, a_.depth, found(a_.k_found)},
       values_of{pick_.get(), a_.v, true, a_.width, found(a_.v_found)};
-  serial(from, to, tiles_.walk, [&](Expr key) {
-    lane_loop([&](Expr lane) {
-      fill(lane, keys_of, key, s, walked, keys_panel);
-      if (!tiles_.one_by_one) fill_transposed(lane, values_of, key, o, values);
-    });
-    b_.barrier();
-    lane_loop([&](Expr lane) {
-      s.clear();
-      multiply(s, lane, queries, keys_panel);
-      score(s, lane, key);
-      if (tiles_.across == 1) soften(s, o, lane, key, probabilities);
-    });
-    b_.barrier();
-    if (tiles_.across > 1 || tiles_.one_by_one) {
-      lane_loop([&](Expr lane) {
-        if (tiles_.one_by_one) fill_transposed(lane, values_of, key, o, values);
-        if (tiles_.across > 1) soften(s, o, lane, key, probabilities);
-      });
-      b_.barrier();
-    }
-    lane_loop([&](Expr lane) { multiply(o, lane, probabilities, values); });
-    b_.barrier();
+  const bool apart = tiles_.one_by_one, shared = tiles_.across > 1;  // panels; rows, by groups of lanes
+  serial(t.from, t.to, tiles_.walk, [&](Expr key) {
+    const auto bring_keys = [&](Expr lane) {
+      fill(lane, keys_of, key, t.s, tiles_.walk_side(), t.keys);
+      if (!apart) fill_transposed(lane, values_of, key, t.o, t.values);
+    };
+    const auto find_scores = [&](Expr lane) {
+      t.s.clear();
+      multiply(t.s, lane, t.queries, t.keys);
+      if (shared)
+        share_maxima(t.s, lane, key);
+      else
+        soften(t, lane, key);
+    };
+    const auto bring_values = [&](Expr lane) {
+      if (apart) fill_transposed(lane, values_of, key, t.o, t.values);
+      if (shared) soften(t, lane, key);
+    };
+    pipeline().step({.begin = bring_keys, .use = find_scores});
+    pipeline().step({.begin = apart || shared ? SoftwarePipeline::OfLane(bring_values) : nullptr,
+                     .use = [&](Expr lane) { multiply(t.o, lane, t.probabilities, t.values); }});
   });
-  finish(o, head, part);
 }
 
-// Sums to scores, in place, and the rows' maxima: kept where a group has whole rows, else for the others to see.
-void ForwardBlock::score(BlockProduct& s, Expr lane, Expr key) {
+Expr ForwardBlock::score(BlockProduct& s, Expr lane, int r, Expr key, bool whole, bool in_place) {
+  Body& map = whole ? *shown_ : *map_;
+  const int opened = open_line(map, false, first_ + s.line(tiles_.own_side, lane, r));
+  Expr top;
+  s.change_line(tiles_.own_side, lane, r, [&](Expr along, Expr x) {
+    Expr y = x;
+    if (in_place)
+      y = at_walked(
+          map, true, key + along, {x}, kLowest,
+          [&](Body& scores, const auto& sums) {
+            scores.set(a_.scores, sums[0]);
+            return std::vector<Expr>{as_f32(scores.value(a_.score))};
+          },
+          whole)[0];
+    top = !top.exists() ? y : most(top, y);
+    return in_place ? y : Expr{};
+  });
+  close(map, opened);
+  return s.fold_line(tiles_.own_side, ScalarOp::max_, b_.fold(ScalarOp::max_, top));
+}
+
+Expr ForwardBlock::add_up(BlockProduct& s, Expr lane, int r, Expr key, bool whole, Expr scale,
+                          const std::function<Expr(Expr)>& weigh, const BlockProduct::ChangeLine& keep) {
+  Expr total;
+  s.change_line(tiles_.own_side, lane, r, [&](Expr along, Expr x) {
+    Expr p = weigh(x);
+    const Expr there = whole ? Expr{} : exists(true, key + along, b_.type(x).lanes);
+    if (there.exists()) p = select(there, p, b_.real(0, b_.type(p)));
+    const Expr kept = keep(along, p);
+    total = !total.exists() ? p : total + p;
+    return kept;
+  });
+  return fma(number(row_sum_[r]), scale, b_.fold(ScalarOp::add_, total));
+}
+
+// Where groups of lanes share rows: maxima for the others to see.
+void ForwardBlock::share_maxima(BlockProduct& s, Expr lane, Expr key) {
   const Side own = tiles_.own_side;
   for (int r = 0; r < s.lines(own); ++r) {
-    const Expr line = s.line(own, lane, r);
-    const int opened = open_line(*map_, false, first_ + line);
-    Expr top;
-    s.change_line(own, lane, r, [&](Expr along, Expr x) {
-      const Expr y = at_walked(*map_, true, key + along, {x}, kLowest, [&](Body& map, const auto& sums) {
-        map.set(a_.scores, sums[0]);
-        return std::vector<Expr>{as_f32(map.value(a_.score))};
-      })[0];
-      top = !top.exists() ? y : most(top, y);
-      return y;
-    });
-    close(*map_, opened);
-    top = s.fold_line(own, ScalarOp::max_, b_.fold(ScalarOp::max_, top));
-    if (tiles_.across == 1)
-      found_.push_back(top);
-    else
-      b_.branch(s.leads_line(own, lane),
-                [&] { b_.store(statistics_, top, statistic(s.group_across(own, lane), line), 4); });
+    const Expr line = s.line(own, lane, r), top = score(s, lane, r, key, false, true);
+    b_.branch(s.leads_line(own, lane),
+              [&] { b_.store(statistics_, top, statistic(s.group_across(own, lane), line), 4); });
   }
 }
 
 // Scores to probabilities, into their panel.
-void ForwardBlock::soften(BlockProduct& s, BlockProduct& o, Expr lane, Expr key, BufferId probabilities) {
+void ForwardBlock::soften(Tiles& t, Expr lane, Expr key) {
   const Side own = tiles_.own_side;
-  for (int r = 0; r < s.lines(own); ++r) {
-    const size_t at = r;
-    const Expr line = s.line(own, lane, r), before = b_.load(row_max_[at], kOne, b_.i64(0), 4);
+  std::vector<Expr> found;  // where rows are not shared
+  for (int r = 0; r < t.s.lines(own) && tiles_.across == 1; ++r) found.push_back(score(t.s, lane, r, key, false, true));
+  for (int r = 0; r < t.s.lines(own); ++r) {
+    const Expr line = t.s.line(own, lane, r), before = number(row_max_[r]);
     Expr top = before;
-    if (tiles_.across == 1) {
-      top = most(top, found_[at]);
-    } else {
-      for (int g = 0; g < tiles_.across; ++g)
-        top = most(top, b_.load(statistics_, kOne, statistic(b_.i64(g), line), 4));
-    }
+    if (tiles_.across == 1) top = most(top, found[r]);
+    for (int g = 0; g < tiles_.across && tiles_.across > 1; ++g)
+      top = most(top, b_.load(statistics_, kOne, statistic(b_.i64(g), line), 4));
     const Expr scale = exp(before - top);
-    Expr total;
-    s.change_line(own, lane, r, [&](Expr along, Expr x) {
-      const int lanes = b_.type(x).lanes;
-      Expr p = exp(x - b_.splat(top, lanes));
-      const Expr there = exists(true, key + along, lanes);
-      if (there.exists()) p = select(there, p, b_.real(0, b_.type(p)));
-      put(o, line, along, p, probabilities);
-      total = !total.exists() ? p : total + p;
-      return Expr{};
-    });
-    const Expr sum = fma(b_.load(row_sum_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
-    b_.store(row_max_[at], top, b_.i64(0), 4);
-    b_.store(row_sum_[at], sum, b_.i64(0), 4);
-    o.change_line(own, lane, r, [&](Expr, Expr x) { return x * b_.splat(scale, b_.type(x).lanes); });
+    const Expr sum = add_up(
+        t.s, lane, r, key, false, scale, [&](Expr x) { return exp(x - b_.splat(top, b_.type(x).lanes)); },
+        [&](Expr along, Expr p) {
+          put(t.o, line, along, p, t.probabilities);
+          return Expr{};
+        });
+    set(row_max_[r], top);
+    set(row_sum_[r], sum);
+    t.o.change_line(own, lane, r, [&](Expr, Expr x) { return x * b_.splat(scale, b_.type(x).lanes); });
   }
-  found_.clear();
 }
 
 // Sums of rows are joined, then written.
@@ -273,8 +314,8 @@ void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
   };
   const auto join = [&](Expr lane) {
     each_line([&](size_t r) {
-      const Expr total = o.fold_line(own, ScalarOp::add_, b_.load(row_sum_[r], kOne, b_.i64(0), 4));
-      b_.store(row_sum_[r], total, b_.i64(0), 4);
+      const Expr total = o.fold_line(own, ScalarOp::add_, number(row_sum_[r]));
+      set(row_sum_[r], total);
       if (tiles_.across == 1) return;
       const Expr line = o.line(own, lane, r);
       b_.branch(o.leads_line(own, lane),
@@ -286,7 +327,7 @@ void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
   lane_loop([&](Expr lane) {
     std::vector<Expr> row_sums;
     each_line([&](size_t r) {
-      row_sums.push_back(b_.load(row_sum_[r], kOne, b_.i64(0), 4));
+      row_sums.push_back(number(row_sum_[r]));
       if (tiles_.across == 1) return;
       const Expr line = o.line(own, lane, r);
       for (int g = 0; g < tiles_.across; ++g) {
@@ -301,7 +342,7 @@ void ForwardBlock::finish(BlockProduct& o, Expr head, Expr part) {
           once(o, lane, r, [&](Expr line) {
             const int opened = open_line(*map_, false, line);
             map_->open_scalar();
-            map_->store(result, result == a_.top ? b_.load(row_max_[r], kOne, b_.i64(0), 4) : row_sums[r]);
+            map_->store(result, result == a_.top ? number(row_max_[r]) : row_sums[r]);
             map_->close();
             close(*map_, opened);
           });
@@ -337,9 +378,8 @@ void ForwardBlock::keep(BlockProduct& o, Expr lane, Expr head, Expr part, const 
     return number;
   };
   for (size_t r = 0; r < row_sums.size(); ++r) {
-    once(o, lane, r,
-         [&](Expr line) { keep_extremes(number_of(line), b_.load(row_max_[r], kOne, b_.i64(0), 4), row_sums[r]); });
-    const Expr line = first_ + o.line(own, lane, r);
+    once(o, lane, r, [&](Expr line) { keep_extremes(number_of(line), number(row_max_[r]), row_sums[r]); });
+    const Expr line = first_ + o.line(own, lane, static_cast<int>(r));
     b_.branch(line < rows_, [&] {
       const Expr number = number_of(line);
       o.change_line(own, lane, r, [&](Expr along, Expr x) {

@@ -20,40 +20,48 @@ class ForwardBlock : AttendBlock {
   std::vector<LaidOperand> lay(Scalar products) const;
   void prepare(std::vector<LaidOperand> laid, Synthesis& out);
   void split_keys(int64_t blocks);
+  // A block's products and panels, and the keys it walks.
+  struct Tiles {
+    BlockProduct s, o;                   // scores; sums of values
+    std::optional<BlockProduct> v = {};  // of those that stream: lays panels of values
+    loop::BufferId queries = -1, keys = -1, values = -1, probabilities = -1;
+    Expr from = {}, to = {}, all_from = {}, all_to = {};  // keys that some row sees, and that all do
+  };
   void block(Expr head, Expr tile, Expr part);
+  void reserve(Tiles& t);
+  void begin_block(Tiles& t, Expr part);
+  void walk_filled(Tiles& t);
   Expr statistic(Expr across, Expr line) { return bytes(times(across, tiles_.own) + line, 1); }
-  void score(BlockProduct& s, Expr lane, Expr key);
-  void soften(BlockProduct& s, BlockProduct& o, Expr lane, Expr key, loop::BufferId probabilities);
+  Expr number(loop::BufferId of_row) { return b_.load(of_row, kOne, b_.i64(0), 4); }
+  void set(loop::BufferId of_row, Expr x) { b_.store(of_row, x, b_.i64(0), 4); }
+  // A row's scores, in place, unless they are the sums times a number; their maximum.
+  Expr score(BlockProduct& s, Expr lane, int r, Expr key, bool whole, bool in_place);
+  // A row's sum so far, times `scale`, and the probabilities that `weigh` finds of scores; `keep` says what becomes of
+  // them.
+  Expr add_up(BlockProduct& s, Expr lane, int r, Expr key, bool whole, Expr scale,
+              const std::function<Expr(Expr score)>& weigh, const BlockProduct::ChangeLine& keep);
+  void share_maxima(BlockProduct& s, Expr lane, Expr key);
+  void soften(Tiles& t, Expr lane, Expr key);
   void finish(BlockProduct& o, Expr head, Expr part);
   void once(BlockProduct& o, Expr lane, size_t r, const std::function<void(Expr line)>& body);
   void keep(BlockProduct& o, Expr lane, Expr head, Expr part, const std::vector<Expr>& row_sums);
 
-  // ---- streaming: a block's products and panels, of keys and values two each.
-  struct Stream {
-    BlockProduct s, o, v;  // scores; sums of values; v lays their panels
-    loop::BufferId queries = -1, keys = -1, values = -1;
-    Expr from = {}, to = {}, all_from = {}, all_to = {};  // keys that some row sees, and that all do
-  };
+  // ---- streaming
   using Held = BlockProduct::Held;
-  void stream(Expr head, Expr tile, Expr part);
-  void begin_block(Stream& t, Expr part);
-  BlockProduct::Panel keys_at(Stream& t, Expr key);
-  BlockProduct::Panel values_at(Stream& t, Expr key);
-  void copy_tile(Stream& t, Expr lane, Expr key);
-  void wait_for_copies(int groups);
+  BlockProduct::Panel panel_at(const BlockProduct& p, loop::BufferId panels_of_lines, Expr key);
+  void copy_tile(Tiles& t, Expr lane, Expr key);
   Held held();
   void hold(const Held& x);
   void hold_until_here(const Held& before);
-  void begin_scores(Stream& t, Expr lane, Expr key);
-  void begin_sums(Stream& t, Expr lane, const Held& probabilities, Expr key);
+  void begin_scores(Tiles& t, Expr lane, Expr key);
+  void begin_sums(Tiles& t, Expr lane, const Held& probabilities, Expr key);
   // Only the group of `any_lane` is read.
-  void multiply_and_find(Stream& t, Expr lane, Expr any_lane, Expr key, bool whole);
-  void step(Stream& t, Expr key, bool whole);
+  void multiply_and_find(Tiles& t, Expr lane, Expr any_lane, Expr key, bool whole);
   bool takes_turns() const { return tiles_.down > 1; }
   Expr is_first(Expr lane);
-  void turn(Stream& t, Expr key, bool whole);
-  void find_probabilities(Stream& t, Expr lane, Expr key, bool whole);
-  void walk(Stream& t);
+  void take_turn(Tiles& t, Expr lane, Expr key, Expr before, bool whole);
+  void find_probabilities(Tiles& t, Expr lane, Expr key, bool whole);
+  void walk_copied(Tiles& t);
   void weigh(BlockProduct& s, Expr lane, Expr key, bool whole);
   void rescale(BlockProduct& o, Expr lane);
   void return_to_row_max(BlockProduct& o, Expr lane);
@@ -71,7 +79,6 @@ class ForwardBlock : AttendBlock {
   std::vector<Laid> laid_;                                          // queries, keys, values
   std::optional<graph::Plan> shown_plan_;                           // without the mask
   std::unique_ptr<Body> shown_;                                     // map_ of that
-  std::vector<Expr> found_;                                         // maxima of the tile of keys at hand, by row
   Expr first_;
 };
 

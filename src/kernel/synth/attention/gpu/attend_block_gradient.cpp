@@ -106,8 +106,7 @@ Step GradientBlock::run() {
   const int64_t tiles = (count(!over_keys_) + tiles_.own - 1) / tiles_.own;
   for_blocks(bodies, tiles, 1, [&](Expr, Expr tile, Expr) {
     // Later rows see more under most masks, earlier keys are seen more: their blocks begin first.
-    const Expr number = over_keys_ ? tiles - 1 - tile : tile;
-    tiles_.streams ? stream(number) : block(number);
+    block(over_keys_ ? tiles - 1 - tile : tile);
   });
   double work = 0, bytes = 0;
   for (const AttentionGradient::Product& p : a_.products) work += operand(p.rows).width;
@@ -129,7 +128,7 @@ GradientBlock::Memory GradientBlock::memory() {
   for (const auto* r : results_)
     m.results.push_back(std::make_unique<BlockProduct>(b_, target_, tiles_.result(operand(r->operand).width)));
   for (const int o : owned_) m.owned.push_back(panel(*product_of(m, o, true), own));
-  for (size_t k = 0; k < sources_.size(); ++k) m.sources.push_back(panel(*m.results[0], own));
+  for (size_t k = 0; k < sources_.size() && !tiles_.streams; ++k) m.sources.push_back(panel(*m.results[0], own));
   for (const int o : walked_) sizes.push_back(product_of(m, o, false)->panel_bytes(walked));
   for (const int o : transposed_) sizes.push_back(result_of(m, o)->panel_bytes(walked));
   BufferId common = -1;
@@ -138,13 +137,15 @@ GradientBlock::Memory GradientBlock::memory() {
   for (size_t k = 0; k < walked_.size(); ++k)  // a panel that is read both ways has room for both
     if (shares(walked_[k])) sizes[k] = std::max(sizes[k], sizes[walked_.size() + place(transposed_, walked_[k])]);
   const auto next = [&](size_t k) {
-    return common >= 0 ? common : b_.alloc(sizes[k], BlockProduct::kAlign, loop::Space::shared);
+    return common >= 0 ? common : b_.alloc(panels() * sizes[k], BlockProduct::kAlign, loop::Space::shared);
   };
   for (size_t k = 0; k < walked_.size(); ++k) m.walked.push_back(next(k));
   for (size_t k = 0; k < transposed_.size(); ++k)
     m.transposed.push_back(shares(transposed_[k]) ? m.walked[place(walked_, transposed_[k])]
                                                   : next(walked_.size() + k));
-  if (a_.range) m.bounds = shared(kBoundsBytes);
+  walked_bytes_ = sizes;
+  if (a_.range || tiles_.streams) m.bounds = shared(kBoundsBytes);
+  for (RowNumber& n : row_numbers_) n.panel = shared(panels() * tiles_.walk * 4);
   return m;
 }
 BlockProduct* GradientBlock::product_of(const Memory& m, int o, bool own) const {
@@ -163,10 +164,27 @@ void GradientBlock::block(Expr tile) {
   Memory m = memory();
   first_ = times(tile, tiles_.own);
   lane_loop([&](Expr lane) {
-    for (size_t k = 0; k < owned_.size(); ++k)
-      fill(lane, lines_of(owned_[k]), first_, *product_of(m, owned_[k], true), own, m.owned[k]);
+    for (size_t k = 0; k < owned_.size(); ++k) {
+      const int o = owned_[k];
+      if (tiles_.streams)
+        copy_lines(lane, laid_[o], first_, *product_of(m, o, true), own, {m.owned[k], b_.i64(0)});
+      else
+        fill(lane, lines_of(o), first_, *product_of(m, o, true), own, m.owned[k]);
+    }
     for (const auto& r : m.results) r->clear();
   });
+  if (!tiles_.streams)
+    walk_filled(m);
+  else
+    over_keys_ ? walk_keys(m) : walk_rows(m);
+  lane_loop([&](Expr lane) {
+    for (size_t k = 0; k < results_.size(); ++k)
+      write(*m.results[k], lane, *written_[k], results_[k]->value, !over_keys_, first_,
+            operand(results_[k]->operand).width, [&](int, Expr x) { return x; });
+  });
+}
+
+void GradientBlock::walk_filled(Memory& m) {
   Expr from = b_.i64(0), to = b_.i64(count(over_keys_));
   if (a_.range && over_keys_) {
     const Seen seen = seen_keys(*a_.range, *ranges_, first_, tiles_.own, m.bounds);
@@ -182,15 +200,10 @@ void GradientBlock::block(Expr tile) {
     const Expr some = (seen.first < first_ + tiles_.own) & (first_ < seen.end);
     b_.branch(some, [&] { step(m, walked); });
   });
-  lane_loop([&](Expr lane) {
-    for (size_t k = 0; k < results_.size(); ++k)
-      write(*m.results[k], lane, *written_[k], results_[k]->value, !over_keys_, first_,
-            operand(results_[k]->operand).width, [&](int, Expr x) { return x; });
-  });
 }
 
+// Panels are filled all together, or one after the other.
 void GradientBlock::step(Memory& m, Expr walked) {
-  const bool together = !tiles_.one_by_one;
   const auto load = [&](Expr lane, size_t k) {
     fill(lane, lines_of(walked_[k]), walked, *product_of(m, walked_[k], false), tiles_.walk_side(), m.walked[k]);
   };
@@ -203,45 +216,35 @@ void GradientBlock::step(Memory& m, Expr walked) {
       m.products[k]->clear();
       multiply(*m.products[k], lane, m.owned[place(owned_, own_of(a_.products[k]))], m.walked[panel]);
     }
+    if (panel + 1 == walked_.size()) apply_maps(m, lane, walked);
   };
   const auto add_with = [&](Expr lane, size_t panel) {
     for (size_t k = 0; k < results_.size(); ++k)
       if (results_[k]->operand == transposed_[panel])
         multiply(*m.results[k], lane, m.sources[place(sources_, results_[k]->source)], m.transposed[panel]);
   };
-  if (together) {
-    lane_loop([&](Expr lane) {
-      for (size_t k = 0; k < walked_.size(); ++k) load(lane, k);
-      for (size_t k = 0; k < transposed_.size(); ++k)
-        if (!shares(transposed_[k])) load_transposed(lane, k);
-    });
-    b_.barrier();
-    lane_loop([&](Expr lane) {
-      for (size_t k = 0; k < walked_.size(); ++k) multiply_with(lane, k);
-      apply_maps(m, lane, walked);
-    });
-    b_.barrier();
-    lane_loop([&](Expr lane) {
-      for (size_t k = 0; k < transposed_.size(); ++k) add_with(lane, k);
-    });
-    b_.barrier();
+  const size_t products = walked_.size(), results = transposed_.size();
+  if (tiles_.one_by_one) {
+    for (size_t k = 0; k < products; ++k)
+      pipeline().step({.begin = [&](Expr lane) { load(lane, k); }, .use = [&](Expr lane) { multiply_with(lane, k); }});
+    for (size_t k = 0; k < results; ++k)
+      pipeline().step(
+          {.begin = [&](Expr lane) { load_transposed(lane, k); }, .use = [&](Expr lane) { add_with(lane, k); }});
     return;
   }
-  for (size_t k = 0; k < walked_.size(); ++k) {
-    lane_loop([&](Expr lane) { load(lane, k); });
-    b_.barrier();
-    lane_loop([&](Expr lane) {
-      multiply_with(lane, k);
-      if (k + 1 == walked_.size()) apply_maps(m, lane, walked);
-    });
-    b_.barrier();
-  }
-  for (size_t k = 0; k < transposed_.size(); ++k) {
-    lane_loop([&](Expr lane) { load_transposed(lane, k); });
-    b_.barrier();
-    lane_loop([&](Expr lane) { add_with(lane, k); });
-    b_.barrier();
-  }
+  const auto fill_all = [&](Expr lane) {
+    for (size_t k = 0; k < products; ++k) load(lane, k);
+    for (size_t k = 0; k < results; ++k)
+      if (!shares(transposed_[k])) load_transposed(lane, k);
+  };
+  const auto multiply_all = [&](Expr lane) {
+    for (size_t k = 0; k < products; ++k) multiply_with(lane, k);
+  };
+  const auto add_all = [&](Expr lane) {
+    for (size_t k = 0; k < results; ++k) add_with(lane, k);
+  };
+  pipeline().step({.begin = fill_all, .use = multiply_all});
+  pipeline().step({.use = add_all});
 }
 
 void GradientBlock::apply_maps(Memory& m, Expr lane, Expr walked) {

@@ -31,7 +31,7 @@ class GradientBlock : AttendBlock {
     if (std::find(list->begin(), list->end(), o) == list->end()) list->push_back(o);
   }
   static size_t place(const std::vector<int>& list, int o) {
-    return std::find(list.begin(), list.end(), o) - list.begin();
+    return static_cast<size_t>(std::find(list.begin(), list.end(), o) - list.begin());
   }
   Operand lines_of(int o) { return {operands_[o].get(), operand(o).value, operand(o).by_key, operand(o).width}; }
 
@@ -51,6 +51,7 @@ class GradientBlock : AttendBlock {
   BlockProduct* product_of(const Memory& m, int o, bool own) const;
   BlockProduct* result_of(const Memory& m, int o) const;
   void block(Expr tile);
+  void walk_filled(Memory& m);
   void step(Memory& m, Expr walked);
   void apply_maps(Memory& m, Expr lane, Expr walked);
 
@@ -60,7 +61,6 @@ class GradientBlock : AttendBlock {
   };
   bool reads(graph::ValueId v, graph::ValueId of, graph::ValueId except) const;
   bool find_order();
-  void stream(Expr tile);
   Expr place_of_row(const Access& a, Expr row);
   void copy_row_numbers(Expr lane, Expr line, Expr number);
   void set_row_numbers(Body& body, const Walked& w, Expr along, int lanes);

@@ -45,38 +45,6 @@ bool GradientBlock::find_order() {
   return false;
 }
 
-// Panels of the next tile are on their way while this one is multiplied.
-void GradientBlock::stream(Expr tile) {
-  const Side own = tiles_.own_side, walked = tiles_.walk_side();
-  Memory m;
-  for (const AttentionGradient::Product& p : a_.products)
-    m.products.push_back(std::make_unique<BlockProduct>(b_, target_, tiles_.product(operand(p.rows).width)));
-  for (const auto* r : results_)
-    m.results.push_back(std::make_unique<BlockProduct>(b_, target_, tiles_.result(operand(r->operand).width)));
-  for (const int o : owned_) m.owned.push_back(panel(*product_of(m, o, true), own));
-  walked_bytes_.clear();
-  for (const int o : walked_) {
-    const BlockProduct* result = result_of(m, o);
-    walked_bytes_.push_back(
-        std::max(product_of(m, o, false)->panel_bytes(walked), result ? result->panel_bytes(walked) : 0));
-    m.walked.push_back(b_.alloc(2 * walked_bytes_.back(), BlockProduct::kAlign, loop::Space::shared));
-  }
-  m.bounds = shared(kBoundsBytes);
-  for (RowNumber& n : row_numbers_) n.panel = shared(2 * tiles_.walk * 4);
-  first_ = times(tile, tiles_.own);
-  lane_loop([&](Expr lane) {
-    for (size_t k = 0; k < owned_.size(); ++k)
-      copy_lines(lane, laid_[owned_[k]], first_, *product_of(m, owned_[k], true), own, {m.owned[k], b_.i64(0)});
-    for (const auto& r : m.results) r->clear();
-  });
-  over_keys_ ? walk_keys(m) : walk_rows(m);
-  lane_loop([&](Expr lane) {
-    for (size_t k = 0; k < results_.size(); ++k)
-      write(*m.results[k], lane, *written_[k], results_[k]->value, !over_keys_, first_,
-            operand(results_[k]->operand).width, [&](int, Expr x) { return x; });
-  });
-}
-
 Expr GradientBlock::place_of_row(const Access& a, Expr row) {
   Expr at = b_.i64(a.offset);
   for (size_t d = 0; d < head_.size(); ++d) at = at + times(head_[d], a.strides[d]);
@@ -109,11 +77,12 @@ BlockProduct::Panel GradientBlock::walked_panel(const Memory& m, size_t k, Expr 
 }
 
 void GradientBlock::copy_walked(const Memory& m, Expr lane, Expr line, Expr number) {
-  copy_row_numbers(lane, line, number);
-  for (size_t k = 0; k < walked_.size(); ++k)
-    copy_lines(lane, laid_[walked_[k]], line, *product_of(m, walked_[k], false), tiles_.walk_side(),
-               walked_panel(m, k, number));
-  b_.commit(loop::Flow::copies);
+  pipeline().begin([&] {
+    copy_row_numbers(lane, line, number);
+    for (size_t k = 0; k < walked_.size(); ++k)
+      copy_lines(lane, laid_[walked_[k]], line, *product_of(m, walked_[k], false), tiles_.walk_side(),
+                 walked_panel(m, k, number));
+  });
 }
 
 void GradientBlock::walk_keys(Memory& m) {
@@ -182,8 +151,7 @@ void GradientBlock::walk_rows(Memory& m) {
 // behind the last that does, and the one behind the last that does not see all of them.
 std::array<Expr, 4> GradientBlock::rows_that_see(Expr lane, int64_t inner) {
   bool varies = false;
-  for (size_t k = 0; k + 1 < row_axes_.size(); ++k)
-    varies = varies || a_.range->varies(static_cast<size_t>(row_axes_[k]));
+  for (size_t k = 0; k + 1 < row_axes_.size(); ++k) varies = varies || a_.range->varies(row_axes_[k]);
   const VType i64{Scalar::i64, 1};
   const BufferId found = b_.alloc(24, 8);
   const auto at = [&](int which) { return b_.i64(which * 8); };
@@ -211,9 +179,7 @@ std::array<Expr, 4> GradientBlock::rows_that_see(Expr lane, int64_t inner) {
 
 // Results that read the early source are under way while the late one is found.
 void GradientBlock::stream_step(Memory& m, const Walked& w, bool whole) {
-  lane_loop([&](Expr) { b_.wait(loop::Flow::copies, 0); });
-  b_.barrier();
-  lane_loop([&](Expr lane) {
+  const auto use = [&](Expr lane) {
     b_.branch(w.has_next, [&] { copy_walked(m, lane, w.next, w.number + 1); });
     BlockProduct &first = *m.products[first_product_], &second = *m.products[1 - first_product_];
     for (const size_t k : {first_product_, 1 - first_product_}) {
@@ -250,7 +216,8 @@ void GradientBlock::stream_step(Memory& m, const Walked& w, bool whole) {
       result->ready();
       result->ready(x);
     }
-  });
+  };
+  pipeline().step({.use = use});
 }
 
 // The sums of `of` become a source; `early` holds the other one.

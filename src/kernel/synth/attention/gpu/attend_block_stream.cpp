@@ -9,7 +9,6 @@
 //
 // Proved by tests/kernel/synth/attention/synth_attend_stream_test.cpp.
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "kernel/synth/attention/gpu/attend_block_forward.h"
@@ -20,78 +19,25 @@ using loop::BufferId;
 using loop::Expr;
 
 namespace {
-constexpr double kLowest = std::numeric_limits<float>::lowest();
 constexpr double kMostProbability = 256;  // of a row whose maximum grew since its sums were last multiplied
-constexpr int64_t kPanels = 2;            // of keys, of values
 }  // namespace
 
-void ForwardBlock::stream(Expr head, Expr tile, Expr part) {
-  const Side own = tiles_.own_side, walked = tiles_.walk_side();
-  Stream t{{b_, target_, tiles_.product(a_.depth)},
-           {b_, target_, tiles_.result(a_.width)},
-           {b_, target_, tiles_.transposed(a_.width)}};
-  t.queries = panel(t.s, own);
-  t.keys = b_.alloc(kPanels * t.s.panel_bytes(walked), BlockProduct::kAlign, loop::Space::shared);
-  t.values = b_.alloc(kPanels * t.o.panel_bytes(walked), BlockProduct::kAlign, loop::Space::shared);
-  for (auto* of_rows : {&row_max_, &bases_, &row_sum_, &scales_}) {
-    of_rows->clear();
-    for (int r = 0; r < t.s.lines(own); ++r) of_rows->push_back(b_.alloc(4, 4));
-  }
-  probabilities_.clear();
-  for (int64_t k = 0; k < tiles_.walk; k += t.o.tile().row->k) probabilities_.push_back(b_.alloc(16, 16));
-  first_ = times(tile, tiles_.own);
-  begin_block(t, part);
-  b_.branch(t.from < t.to, [&] { walk(t); });
-  finish(t.o, head, part);
+BlockProduct::Panel ForwardBlock::panel_at(const BlockProduct& p, BufferId panels_of_lines, Expr key) {
+  const Expr number = key / tiles_.walk % panels();
+  return {panels_of_lines, times(number, p.panel_bytes(tiles_.walk_side()))};
 }
 
-// Begins to copy queries, and finds the keys to walk.
-void ForwardBlock::begin_block(Stream& t, Expr part) {
-  t.from = times(part, part_);
-  t.to = t.all_to = b_.i64(keys());
-  t.all_from = b_.i64(0);
-  if (parts_ > 1) t.to = least(t.from + part_, t.to);
-  lane_loop([&](Expr lane) {
-    copy_lines(lane, laid_[0], first_, t.s, tiles_.own_side, {t.queries, b_.i64(0)});
-    t.o.clear();
-    for (size_t r = 0; r < row_max_.size(); ++r) {
-      for (const auto* lowest : {&row_max_, &bases_}) b_.store((*lowest)[r], b_.real(kLowest, kOne), b_.i64(0), 4);
-      b_.store(row_sum_[r], b_.real(0, kOne), b_.i64(0), 4);
-    }
-  });
-  if (!range_.is_bounded()) return;
-  const Seen seen = seen_keys(range_, *map_, first_, tiles_.own, shared(kBoundsBytes));
-  t.from = most(t.from, down(seen.first, tiles_.walk));
-  t.to = least(t.to, seen.end);
-  t.all_from = seen.all_first;
-  t.all_to = seen.all_end;
-}
-
-BlockProduct::Panel ForwardBlock::keys_at(Stream& t, Expr key) {
-  const Expr number = key / tiles_.walk % kPanels;
-  return {t.keys, times(number, t.s.panel_bytes(tiles_.walk_side()))};
-}
-
-BlockProduct::Panel ForwardBlock::values_at(Stream& t, Expr key) {
-  const Expr number = key / tiles_.walk % kPanels;
-  return {t.values, times(number, t.o.panel_bytes(tiles_.walk_side()))};
-}
-
-// Begins copies of the keys of one tile, with the values of the one before.
-void ForwardBlock::copy_tile(Stream& t, Expr lane, Expr key) {
+// Stage of the pipeline: copies of the keys of one tile, with the values of the one before.
+void ForwardBlock::copy_tile(Tiles& t, Expr lane, Expr key) {
   const Side walked = tiles_.walk_side();
-  b_.branch(key < t.to, [&] { copy_lines(lane, laid_[1], key, t.s, walked, keys_at(t, key)); });
-  const Expr before = key - tiles_.walk;
-  const BlockProduct::Panel to = values_at(t, before);
-  const int64_t lines = t.v.tile().n(), bytes = t.o.panel_bytes(walked) * lines / tiles_.walk;
-  for (int64_t at = 0; at < tiles_.walk; at += lines)
-    copy_lines(lane, laid_[2], before + at, t.v, walked, {to.buffer, to.from + at / lines * bytes});
-  b_.commit(loop::Flow::copies);
-}
-
-void ForwardBlock::wait_for_copies(int groups) {
-  lane_loop([&](Expr) { b_.wait(loop::Flow::copies, groups); });
-  b_.barrier();
+  pipeline().begin([&] {
+    b_.branch(key < t.to, [&] { copy_lines(lane, laid_[1], key, t.s, walked, panel_at(t.s, t.keys, key)); });
+    const Expr before = key - tiles_.walk;
+    const BlockProduct::Panel to = panel_at(t.o, t.values, before);
+    const int64_t lines = t.v->tile().n(), bytes = t.o.panel_bytes(walked) * lines / tiles_.walk;
+    for (int64_t at = 0; at < tiles_.walk; at += lines)
+      copy_lines(lane, laid_[2], before + at, *t.v, walked, {to.buffer, to.from + at / lines * bytes});
+  });
 }
 
 ForwardBlock::Held ForwardBlock::held() {
@@ -108,8 +54,8 @@ void ForwardBlock::hold(const Held& x) {
 // wait up to where the next lines could begin, and take registers that nothing reads any more. Here is a reason for
 // both: row_sums, sums of probabilities, are never negative, or the factors before are reported.
 void ForwardBlock::hold_until_here(const Held& before) {
-  Expr total = b_.load(row_sum_[0], kOne, b_.i64(0), 4), detail = b_.i64(0);
-  for (size_t r = 1; r < row_sum_.size(); ++r) total = total + b_.load(row_sum_[r], kOne, b_.i64(0), 4);
+  Expr total = number(row_sum_[0]), detail = b_.i64(0);
+  for (size_t r = 1; r < row_sum_.size(); ++r) total = total + number(row_sum_[r]);
   for (const Expr x : before)
     for (int l = 0; l < b_.type(x).lanes; l += 2)
       detail = detail + cast(bitcast(b_.extract(x, l), Scalar::u16), Scalar::i64);
@@ -117,18 +63,18 @@ void ForwardBlock::hold_until_here(const Held& before) {
 }
 
 // These only read which group `lane` belongs to.
-void ForwardBlock::begin_scores(Stream& t, Expr lane, Expr key) {
-  t.s.begin(lane, {t.queries, b_.i64(0)}, keys_at(t, key), true);
+void ForwardBlock::begin_scores(Tiles& t, Expr lane, Expr key) {
+  t.s.begin(lane, {t.queries, b_.i64(0)}, panel_at(t.s, t.keys, key), true);
   b_.commit(loop::Flow::products);
 }
 
-void ForwardBlock::begin_sums(Stream& t, Expr lane, const Held& probabilities, Expr key) {
-  t.o.begin(lane, probabilities, values_at(t, key));
+void ForwardBlock::begin_sums(Tiles& t, Expr lane, const Held& probabilities, Expr key) {
+  t.o.begin(lane, probabilities, panel_at(t.o, t.values, key));
   b_.commit(loop::Flow::products);
 }
 
 // A tile behind the first one by one group: finds its probabilities while the sums of the tile before are under way.
-void ForwardBlock::multiply_and_find(Stream& t, Expr lane, Expr any_lane, Expr key, bool whole) {
+void ForwardBlock::multiply_and_find(Tiles& t, Expr lane, Expr any_lane, Expr key, bool whole) {
   const Held before = held();
   begin_scores(t, any_lane, key);
   begin_sums(t, any_lane, before, key - tiles_.walk);
@@ -144,14 +90,6 @@ void ForwardBlock::multiply_and_find(Stream& t, Expr lane, Expr any_lane, Expr k
   hold(t.o.hold(t.s));
 }
 
-void ForwardBlock::step(Stream& t, Expr key, bool whole) {
-  wait_for_copies(0);
-  lane_loop([&](Expr lane) {
-    copy_tile(t, lane, key + tiles_.walk);  // first: it takes longer than what is begun behind it
-    multiply_and_find(t, lane, lane, key, whole);
-  });
-}
-
 // Whether a lane belongs to the first group: the same for all lanes of a wave, which code generators see by the
 // exchange, so that they keep addresses of panels once for a wave.
 Expr ForwardBlock::is_first(Expr lane) {
@@ -160,7 +98,7 @@ Expr ForwardBlock::is_first(Expr lane) {
 }
 
 // Probabilities of a tile whose scores are ready, where nothing is under way.
-void ForwardBlock::find_probabilities(Stream& t, Expr lane, Expr key, bool whole) {
+void ForwardBlock::find_probabilities(Tiles& t, Expr lane, Expr key, bool whole) {
   weigh(t.s, lane, key, whole);
   rescale(t.o, lane);
   hold(t.o.hold(t.s));
@@ -168,35 +106,32 @@ void ForwardBlock::find_probabilities(Stream& t, Expr lane, Expr key, bool whole
 
 // The same by two groups; `whole`: this tile and the one before, whose probabilities the second group finds. It leaves
 // nothing under way: panels are copied to where the products before have read.
-void ForwardBlock::turn(Stream& t, Expr key, bool whole) {
-  const Expr before = key - tiles_.walk;
-  wait_for_copies(0);
-  lane_loop([&](Expr lane) {
-    b_.branch(
-        is_first(lane), [&] { multiply_and_find(t, lane, b_.i64(0), key, whole); },
-        [&] {
-          copy_tile(t, lane, key + tiles_.walk);
-          find_probabilities(t, lane, before, whole);
-          const Expr any_lane = b_.i64(tiles_.wave());
-          const Held probabilities = held();
-          begin_scores(t, any_lane, key);
-          begin_sums(t, any_lane, probabilities, before);
-          b_.wait(loop::Flow::products, 0);
-          t.s.ready();
-          t.o.ready();
-          t.o.ready(probabilities);
-        });
-  });
+void ForwardBlock::take_turn(Tiles& t, Expr lane, Expr key, Expr before, bool whole) {
+  b_.branch(
+      is_first(lane), [&] { multiply_and_find(t, lane, b_.i64(0), key, whole); },
+      [&] {
+        copy_tile(t, lane, key + tiles_.walk);
+        find_probabilities(t, lane, before, whole);
+        const Expr any_lane = b_.i64(tiles_.wave());
+        const Held probabilities = held();
+        begin_scores(t, any_lane, key);
+        begin_sums(t, any_lane, probabilities, before);
+        b_.wait(loop::Flow::products, 0);
+        t.s.ready();
+        t.o.ready();
+        t.o.ready(probabilities);
+      });
 }
 
-void ForwardBlock::walk(Stream& t) {
+// The first stage is keys alone, and two are under way before it is used; the last one's values are used at the end.
+void ForwardBlock::walk_copied(Tiles& t) {
   const int64_t walk = tiles_.walk;
   lane_loop([&](Expr lane) {
-    copy_lines(lane, laid_[1], t.from, t.s, tiles_.walk_side(), keys_at(t, t.from));
-    b_.commit(loop::Flow::copies);
+    pipeline().begin(
+        [&] { copy_lines(lane, laid_[1], t.from, t.s, tiles_.walk_side(), panel_at(t.s, t.keys, t.from)); });
     copy_tile(t, lane, t.from + walk);
   });
-  wait_for_copies(1);
+  pipeline().meet(1);
   lane_loop([&](Expr lane) {
     begin_scores(t, lane, t.from);
     b_.wait(loop::Flow::products, 0);
@@ -209,7 +144,15 @@ void ForwardBlock::walk(Stream& t) {
   });
   const Expr second = t.from + walk;
   const auto tiles = [&](Expr from, Expr to, bool whole) {
-    serial(from, to, walk, [&](Expr key) { takes_turns() ? turn(t, key, whole) : step(t, key, whole); });
+    serial(from, to, walk, [&](Expr key) {
+      const Expr before = takes_turns() ? key - walk : Expr{};
+      const auto use = [&](Expr lane) {
+        if (takes_turns()) return take_turn(t, lane, key, before, whole);
+        copy_tile(t, lane, key + walk);  // first: it takes longer than what is begun behind it
+        multiply_and_find(t, lane, lane, key, whole);
+      };
+      pipeline().step({.use = use});
+    });
   };
   if (shown_) {
     // Tiles of which every row sees every key; where groups take turns, the one behind is at the tile before.
@@ -222,7 +165,7 @@ void ForwardBlock::walk(Stream& t) {
   } else {
     tiles(second, t.to, false);
   }
-  wait_for_copies(0);
+  pipeline().meet(0);
   lane_loop([&](Expr lane) {
     const Expr last = down(t.to - 1, walk);
     if (takes_turns()) b_.branch(is_first(lane), [] {}, [&] { find_probabilities(t, lane, last, false); });
@@ -239,58 +182,33 @@ void ForwardBlock::walk(Stream& t) {
 // are those of the distance to the row's base: a maximum of some tiles, that later ones hardly exceed. So sums need not
 // be multiplied where a maximum grows a little, and no probability is greater than kMostProbability.
 void ForwardBlock::weigh(BlockProduct& s, Expr lane, Expr key, bool whole) {
-  const Side own = tiles_.own_side;
-  Body& map = whole ? *shown_ : *map_;
-  const std::optional<double> multiple =
-      whole ? range_.multiple_of(a_.scores) : std::nullopt;  // scores are the sums times that
+  // Scores may be the sums times that.
+  const std::optional<double> multiple = whole ? range_.multiple_of(a_.scores) : std::nullopt;
+  const double factor = multiple.value_or(1);
   const Expr log2e = b_.real(std::numbers::log2e, kOne);
   begin_fast_math();
-  for (int r = 0; r < s.lines(own); ++r) {
-    const size_t at = r;
-    const int opened = open_line(map, false, first_ + s.line(own, lane, r));
-    Expr top;
-    s.change_line(own, lane, r, [&](Expr along, Expr x) -> Expr {
-      if (multiple) {
-        top = !top.exists() ? x : most(top, x);
-        return {};
-      }
-      const Expr y = at_walked(
-          map, true, key + along, {x}, kLowest,
-          [&](Body& scores, const auto& sums) {
-            scores.set(a_.scores, sums[0]);
-            return std::vector<Expr>{as_f32(scores.value(a_.score))};
-          },
-          whole)[0];
-      top = !top.exists() ? y : most(top, y);
-      return y;
-    });
-    close(map, opened);
-    top = s.fold_line(own, ScalarOp::max_, b_.fold(ScalarOp::max_, top));
-    if (multiple) top = top * *multiple;
-    top = most(b_.load(row_max_[at], kOne, b_.i64(0), 4), top);
-    const Expr before = b_.load(bases_[at], kOne, b_.i64(0), 4);
+  for (int r = 0; r < s.lines(tiles_.own_side); ++r) {
+    Expr top = score(s, lane, r, key, whole, !multiple);
+    if (multiple) top = top * factor;
+    top = most(number(row_max_[r]), top);
+    const Expr before = number(bases_[r]);
     const Expr grows = std::log(kMostProbability) < top - before;
     const Expr base = select(grows, top, before);
     const Expr scale = b_.power2((before - base) * log2e);
     // Scores far from zero, which masks and biases make, must meet their maximum before they are scaled.
     const bool near = whole && range_.shows_only(a_.scores);
     const Expr low = near ? -(base * log2e) : base;
-    const Expr by = multiple ? b_.real(*multiple * std::numbers::log2e, kOne) : log2e;
-    Expr total;
-    s.change_line(own, lane, r, [&](Expr along, Expr x) {
+    const Expr by = b_.real(factor * std::numbers::log2e, kOne);
+    const auto probability = [&](Expr x) {
       const int lanes = b_.type(x).lanes;
-      const Expr factor = b_.splat(by, lanes), away = b_.splat(low, lanes);
-      Expr p = b_.power2(near ? fma(x, factor, away) : (x - away) * factor);
-      const Expr there = whole ? Expr{} : exists(true, key + along, lanes);
-      if (there.exists()) p = select(there, p, b_.real(0, b_.type(p)));
-      total = !total.exists() ? p : total + p;
-      return p;
-    });
-    const Expr sum = fma(b_.load(row_sum_[at], kOne, b_.i64(0), 4), scale, b_.fold(ScalarOp::add_, total));
-    b_.store(row_max_[at], top, b_.i64(0), 4);
-    b_.store(bases_[at], base, b_.i64(0), 4);
-    b_.store(row_sum_[at], sum, b_.i64(0), 4);
-    b_.store(scales_[at], scale, b_.i64(0), 4);
+      const Expr times = b_.splat(by, lanes), away = b_.splat(low, lanes);
+      return b_.power2(near ? fma(x, times, away) : (x - away) * times);
+    };
+    const Expr sum = add_up(s, lane, r, key, whole, scale, probability, [](Expr, Expr p) { return p; });
+    set(row_max_[r], top);
+    set(bases_[r], base);
+    set(row_sum_[r], sum);
+    set(scales_[r], scale);
   }
   end_fast_math();
 }
@@ -300,7 +218,7 @@ void ForwardBlock::rescale(BlockProduct& o, Expr lane) {
   std::vector<Expr> scales;
   Expr some;
   for (const BufferId s : scales_) {
-    scales.push_back(b_.load(s, kOne, b_.i64(0), 4));
+    scales.push_back(number(s));
     const Expr changed = scales.back() < 1;
     some = !some.exists() ? changed : some | changed;
   }
@@ -313,10 +231,9 @@ void ForwardBlock::rescale(BlockProduct& o, Expr lane) {
 // What is kept is said of the rows' maxima.
 void ForwardBlock::return_to_row_max(BlockProduct& o, Expr lane) {
   for (size_t r = 0; r < bases_.size(); ++r) {
-    const auto of = [&](BufferId x) { return b_.load(x, kOne, b_.i64(0), 4); };
-    const Expr scale = exp(of(bases_[r]) - of(row_max_[r]));
-    b_.store(scales_[r], scale, b_.i64(0), 4);
-    b_.store(row_sum_[r], of(row_sum_[r]) * scale, b_.i64(0), 4);
+    const Expr scale = exp(number(bases_[r]) - number(row_max_[r]));
+    set(scales_[r], scale);
+    set(row_sum_[r], number(row_sum_[r]) * scale);
   }
   rescale(o, lane);
 }

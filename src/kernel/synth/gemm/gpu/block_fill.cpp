@@ -38,10 +38,7 @@ BlockFill::Piece BlockFill::piece(Expr lane, int64_t round) {
 
 void BlockFill::where_piece(Expr lane, int64_t round, int64_t all, const std::function<void()>& body) {
   const int64_t left = all - round * product_.tile().lanes();
-  if (left >= product_.tile().lanes())
-    body();
-  else
-    b_.branch(lane < left, body);
+  w_.where(left >= product_.tile().lanes() ? Expr{} : lane < left, body);
 }
 
 Expr BlockFill::row_in_memory(Expr row) {
@@ -118,8 +115,7 @@ std::vector<Expr> BlockFill::fetch(Expr lane, const Place& at, BufferId panel, E
     if (supply_ == Supply::transposed) {
       fetch_transposed(piece, at, out);
     } else if (supply_ == Supply::packed) {
-      const auto all = [&] { unpack(piece, at, panel, to); };
-      where_piece(lane, round, pieces(), all);
+      where_piece(lane, round, pieces(), [&] { unpack(piece, at, panel, to); });
     } else {
       const Expr k = at.k + piece.unit * unit_;
       const bool masked = p_.k.strides[load()] == 1 && p_.loads[load()].kind == DotLoad::Kind::memory;

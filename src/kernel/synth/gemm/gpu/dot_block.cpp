@@ -3,6 +3,7 @@
 #include "kernel/synth/gemm/gpu/dot_block.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "base/check.h"
@@ -11,23 +12,27 @@
 #include "kernel/synth/gemm/gpu/block_fill.h"
 #include "kernel/synth/gemm/gpu/block_write.h"
 #include "kernel/synth/gemm/gpu/dot_block_merge.h"
+#include "kernel/synth/step/software_pipeline.h"
 
 namespace lumen::synth {
 namespace {
 
 using loop::BufferId;
 using loop::Expr;
-using loop::Flow;
 using loop::LoopKind;
 using Side = BlockProduct::Side;
 
 class BlockKernel {
  public:
   BlockKernel(const graph::Graph& g, const DotProblem& p, const BlockPlan& t, const machine::Machine& m, int scratch)
-      : p_(p), t_(t), m_(m), written_(t.parts > 1 ? without_result(p) : p), w_(g, written_, "dot"), b_(w_.b) {
+      : p_(p),
+        t_(t),
+        m_(m),
+        written_(t.parts > 1 ? without_result(p) : p),
+        w_(g, written_, "dot"),
+        b_(w_.b),
+        pipeline_(b_, {.lanes = t.tile.lanes(), .buffers = t.buffers, .overlaps = t.overlaps()}) {
     if (const int64_t bytes = partial_bytes(p, t)) partial_ = w_.scratch_param("partial", scratch, bytes, true);
-    overlaps_ = t.overlaps();
-    ahead_ = t.buffers - 1;
   }
 
   Step write(std::string plan) {
@@ -50,9 +55,7 @@ class BlockKernel {
     return p;
   }
 
-  void lanes(const std::function<void(Expr)>& body) {
-    b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.tile.lanes()), 1, body);
-  }
+  void lanes(const std::function<void(Expr)>& body) { pipeline_.lanes(body); }
   Expr select(Expr c, Expr x, Expr y) { return x.is(y) ? x : loop::select(c, x, y); }
 
   // Stages from .. to - 1 of a tile; `before` stages went through the panels before.
@@ -70,12 +73,11 @@ class BlockKernel {
   void enter(Work& work);
   void begin_work(const Work& work);
   void stream_copies(const Work& now, const Work* next);
-  void overlap(const Work& now, const Work* next, Expr stage, Expr number, int64_t in_run);
-  void wait_products(int groups) {
-    b_.wait(Flow::products, groups);
+  void wait_products() {
+    b_.wait(loop::Flow::products, 0);
     product_->ready();
   }
-  void copy_stage(Expr lane, const Work& now, const Work* next, Expr stage);
+  void copy_ahead(Expr lane, const Work& now, const Work* next, Expr stage);
   void stream_registers(Expr from, Expr to);
   BlockFill::Place place_of(size_t load, Expr stage, int64_t position);
   Expr panel(Side side, Expr number) { return number * product_->panel_bytes(side); }
@@ -94,8 +96,7 @@ class BlockKernel {
   DotProblem written_;  // what this step does of it
   DotWriter w_;
   loop::Builder& b_;
-  bool overlaps_ = false;
-  int64_t ahead_ = 1;  // stages whose copies are under way
+  SoftwarePipeline pipeline_;
   BufferId partial_ = -1, panel_a_ = -1, panel_b_ = -1;
   std::unique_ptr<BlockProduct> product_;
   std::unique_ptr<BlockFill> a_, c_;
@@ -193,22 +194,20 @@ BlockFill::Place BlockKernel::place_of(size_t load, Expr stage, int64_t position
 
 // Sums at zero, and the first copies under way.
 void BlockKernel::begin_work(const Work& work) {
-  lanes([&](Expr lane) {
+  const auto begin = [&](Expr lane) {
     product_->clear();
-    for (int64_t i = 0; i < ahead_; ++i) {
+    pipeline_.begin_first({.constant = [&](int64_t i) {
       const Expr stage = work.from + i;
       b_.branch(stage < work.to, [&] { begin_copies(lane, stage, w_.i64(i)); });
-      b_.commit(Flow::copies);
-    }
-    if (overlaps_) b_.wait(Flow::copies, ahead_ - 1);
-  });
-  if (overlaps_) b_.barrier();
+    }});
+  };
+  t_.overlaps() ? pipeline_.meet(pipeline_.ahead() - 1, begin) : lanes(begin);
 }
 
-// Begins what is multiplied `ahead_` stages behind `stage`: of this work, or else of the next.
-void BlockKernel::copy_stage(Expr lane, const Work& now, const Work* next, Expr stage) {
-  Expr ahead = stage + ahead_, to = now.to;
-  const Expr number = (now.before + (stage - now.from) + ahead_) % t_.buffers;
+// Begins what is multiplied ahead() stages behind `stage`: of this work, or else of the next.
+void BlockKernel::copy_ahead(Expr lane, const Work& now, const Work* next, Expr stage) {
+  Expr ahead = stage + pipeline_.ahead(), to = now.to;
+  const Expr number = (now.before + (stage - now.from) + pipeline_.ahead()) % t_.buffers;
   if (next) {
     const Expr inside = ahead < now.to;
     ahead = select(inside, ahead, next->from + (ahead - now.to));
@@ -217,86 +216,78 @@ void BlockKernel::copy_stage(Expr lane, const Work& now, const Work* next, Expr 
     c_->enter_tile(select(inside, now.place.n0, next->place.n0), select(inside, now.base_b, next->base_b));
   }
   b_.branch(ahead < to, [&] { begin_copies(lane, ahead, number); });
-  b_.commit(Flow::copies);
 }
 
+// Where instructions read panels by themselves, lanes meet where nobody waits: groups of them go on at their own pace,
+// and what one adds hides behind what another multiplies.
 void BlockKernel::stream_copies(const Work& now, const Work* next) {
   const int64_t run = t_.short_run();
+  const bool adds = t_.tile.row && t_.tile.row->short_sums;
   b_.loop(LoopKind::serial, now.from, now.to, run, [&](Expr first) {
     for (int64_t i = 0; i < run; ++i) {
       const Expr stage = first + i;
       const Expr number = (now.before + (stage - now.from)) % t_.buffers;
-      if (overlaps_) {
-        overlap(now, next, stage, number, i);
-        continue;
-      }
-      lanes([&](Expr) { b_.wait(Flow::copies, ahead_ - 1); });
-      b_.barrier();
-      lanes([&](Expr lane) {
-        copy_stage(lane, now, next, stage);
-        multiply(lane, number);
-      });
+      const auto use = [&](Expr lane) {
+        if (!t_.overlaps()) return multiply(lane, number);
+        product_->begin(lane, {panel_a_, panel(Side::a, number)}, {panel_b_, panel(Side::b, number)}, adds && i == 0);
+      };
+      const auto finish = [&](Expr) {
+        if (adds && i + 1 == run) wait_products();
+      };
+      pipeline_.step({.begin = [&](Expr lane) { copy_ahead(lane, now, next, stage); },
+                      .use = use,
+                      .finish = finish,
+                      .follows = !adds || i > 0});
     }
   });
-  if (overlaps_ && !t_.tile.row->short_sums) lanes([&](Expr) { wait_products(0); });
+  if (t_.overlaps() && !adds) lanes([&](Expr) { wait_products(); });
 }
 
-// Instructions read panels by themselves: products of this stage are under way while lanes see to the next ones. Lanes
-// meet in between, where nobody waits: groups of them go on at their own pace, and what one adds hides behind what
-// another multiplies. A panel is free when all have met behind the products that followed.
-void BlockKernel::overlap(const Work& now, const Work* next, Expr stage, Expr number, int64_t in_run) {
-  const bool adds = t_.tile.row->short_sums;
-  lanes([&](Expr lane) {
-    product_->begin(lane, BlockProduct::Panel{panel_a_, panel(Side::a, number)},
-                    BlockProduct::Panel{panel_b_, panel(Side::b, number)}, adds && in_run == 0);
-    b_.commit(Flow::products);
-    if (!adds || in_run > 0) b_.wait(Flow::products, 1);
-    b_.wait(Flow::copies, ahead_ - 2);
-  });
-  b_.barrier();
-  lanes([&](Expr lane) {
-    copy_stage(lane, now, next, stage);
-    if (adds && in_run + 1 == t_.short_run()) wait_products(0);
-  });
-}
-
+// Operands that lanes convert or unpack: the next stage is fetched to registers before this one is multiplied, and put
+// behind it.
 void BlockKernel::stream_registers(Expr from, Expr to) {
+  struct Way {
+    BlockFill& fill;
+    size_t load;
+    Side side;
+    BufferId panel;
+    std::vector<Expr> held = {};
+  };
+  using Ways = std::array<Way, 2>;
   const auto fetch = [&](Expr lane, Expr stage, int64_t position, Expr number) {
-    begin_copies(lane, stage, number);
-    std::pair<std::vector<Expr>, std::vector<Expr>> held;
-    // What is unpacked is not held, and needs registers while nothing is.
-    const auto fetch_side = [&](BlockFill& fill, size_t load, Side side, BufferId buffer,
-                                std::vector<Expr>& held_side) {
-      if (!fill.copies()) held_side = fill.fetch(lane, place_of(load, stage, position), buffer, panel(side, number));
+    Ways ways{Way{*a_, 0, Side::a, panel_a_}, Way{*c_, 1, Side::b, panel_b_}};
+    const auto hold = [&](Way& w) {
+      if (!w.fill.copies())
+        w.held = w.fill.fetch(lane, place_of(w.load, stage, position), w.panel, panel(w.side, number));
     };
-    if (t_.b == Supply::packed) fetch_side(*c_, 1, Side::b, panel_b_, held.second);
-    b_.commit(Flow::copies);
-    fetch_side(*a_, 0, Side::a, panel_a_, held.first);
-    if (t_.b != Supply::packed) fetch_side(*c_, 1, Side::b, panel_b_, held.second);
-    return held;
+    // What is unpacked is not held, and needs registers while nothing is.
+    const bool first = t_.b == Supply::packed;
+    pipeline_.begin([&] {
+      begin_copies(lane, stage, number);
+      if (first) hold(ways[1]);
+    });
+    hold(ways[0]);
+    if (!first) hold(ways[1]);
+    return ways;
   };
-  const auto put = [&](Expr lane, const std::pair<std::vector<Expr>, std::vector<Expr>>& held, Expr number) {
-    if (!a_->copies()) a_->put(lane, held.first, panel_a_, panel(Side::a, number));
-    if (!c_->copies()) c_->put(lane, held.second, panel_b_, panel(Side::b, number));
-    b_.wait(Flow::copies, 0);
+  const auto put = [&](Expr lane, const Ways& ways, Expr number) {
+    for (const Way& w : ways)
+      if (!w.fill.copies()) w.fill.put(lane, w.held, w.panel, panel(w.side, number));
   };
-  lanes([&](Expr lane) {
+  pipeline_.meet(0, [&](Expr lane) {
     product_->clear();
     put(lane, fetch(lane, from, 0, w_.i64(0)), w_.i64(0));
   });
-  b_.barrier();
   const Expr last = to - 1;
   b_.loop(LoopKind::serial, from, to, t_.unrolled, [&](Expr first) {
-    for (int64_t i = 0; i < t_.unrolled; ++i) {
-      lanes([&](Expr lane) {
+    for (int64_t i = 0; i < t_.unrolled; ++i)
+      pipeline_.meet(0, [&](Expr lane) {
         const Expr stage = first + i, next = min(stage + 1, last);
         const Expr here = (stage - from) % 2, there = 1 - here;
-        const auto held = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);
+        const Ways held = fetch(lane, next, (i + 1) % t_.unrolled * t_.tile.stage_k, there);
         multiply(lane, here);
         put(lane, held, there);
       });
-      b_.barrier();
-    }
   });
 }
 

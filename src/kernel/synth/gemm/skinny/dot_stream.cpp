@@ -14,6 +14,7 @@
 #include "kernel/synth/gemm/skinny/stream_activations.h"
 #include "kernel/synth/gemm/skinny/stream_copies.h"
 #include "kernel/synth/step/ceil_div.h"
+#include "kernel/synth/step/software_pipeline.h"
 #include "kernel/synth/unpack/bits_as.h"
 
 namespace lumen::synth {
@@ -21,7 +22,6 @@ namespace {
 
 using loop::BufferId;
 using loop::Expr;
-using loop::Flow;
 using loop::LoopKind;
 using loop::VType;
 
@@ -32,7 +32,13 @@ constexpr int kPartsOfSum = 8;             // dots that wait for each other
 class StreamKernel {
  public:
   StreamKernel(const graph::Graph& g, const DotProblem& p, const StreamPlan& t, const machine::Machine& m)
-      : p_(p), t_(t), m_(m), height_(static_cast<int>(p.m.extent)), w_(g, p, "dot"), b_(w_.b) {}
+      : p_(p),
+        t_(t),
+        m_(m),
+        height_(static_cast<int>(p.m.extent)),
+        w_(g, p, "dot"),
+        b_(w_.b),
+        pipeline_(b_, {.lanes = t.lanes(m.wave), .buffers = t.buffers, .by_wave = true}) {}
 
   Step write(std::string plan) {
     tiles_ = ceil_div(p_.n.extent, t_.wave_rows());
@@ -45,9 +51,7 @@ class StreamKernel {
   int64_t blocks_of_outer() const {
     return std::min(ceil_div(tiles_, t_.waves), std::max<int64_t>(1, t_.blocks / p_.outer_extent()));
   }
-  void lanes(const std::function<void(Expr)>& body) {
-    b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.lanes(m_.wave)), 1, body);
-  }
+  void lanes(const std::function<void(Expr)>& body) { pipeline_.lanes(body); }
   void multiply(Expr lane, Expr stage, Expr number);
   void sum_integers(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
   void sum_values(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j);
@@ -55,7 +59,13 @@ class StreamKernel {
   using AddRun = std::function<void(std::vector<Expr>&, Expr, const std::vector<int64_t>&)>;
   std::vector<Expr> sum_codes(Unpack& cursor, int64_t group, const AddRun& add);
   std::vector<Expr> words_of(Unpack& cursor, const std::vector<int64_t>& vector);  // codes of four elements each
-  void finish_group(Unpack& cursor, int64_t first, const std::vector<Expr>& parts, const std::vector<Expr>& xs, int j);
+  // By row: products of values over a group, and activations, for its offset.
+  struct GroupSums {
+    std::vector<Expr> products, xs;
+  };
+  GroupSums begin_group(int j);
+  void add(GroupSums& sums, int i, Expr values, Expr x);
+  void finish_group(Unpack& cursor, int64_t first, const GroupSums& sums, int j);
   void write_block(Expr block);
   void write_sums();
   // Lanes of a sum: one of integers, two of pairs, else a quad.
@@ -72,6 +82,7 @@ class StreamKernel {
   const int height_;
   DotWriter w_;
   loop::Builder& b_;
+  SoftwarePipeline pipeline_;
   int64_t tiles_ = 1;
   std::unique_ptr<StreamCopies> copies_;
   std::unique_ptr<PairTable> pairs_;
@@ -170,33 +181,39 @@ void StreamKernel::sum_values(Unpack& cursor, const std::vector<StreamActivation
   const ScaledForm& form = *t_.scaled;
   const int64_t run = std::gcd(form.group, t_.unit);
   for (int64_t first = 0; first < t_.unit; first += run) {
-    const int step = std::gcd<int64_t>(run, 16);
-    std::vector<Expr> parts(height_, form.scale || form.offset ? w_.zero(kQuad) : Expr{});
-    for (int i = 0; i < height_ && !form.scale && !form.offset; ++i) parts[i] = sum(i, j);
-    std::vector<Expr> xs(height_, w_.zero(kQuad));
+    const int step = static_cast<int>(std::gcd<int64_t>(run, 16));
+    GroupSums sums = begin_group(j);
     for (int64_t position = first; position < first + run; position += step) {
       const Expr values = cursor.expression(form.value, position, step, true);
       for (int quad = 0; quad < step / kQuad; ++quad) {
         const int lane = quad * kQuad;
         const Expr four = step == kQuad ? values : b_.shuffle({values}, {lane, lane + 1, lane + 2, lane + 3});
-        for (int i = 0; i < height_; ++i) {
-          const Expr x = x_->quad(at[i], (position + lane) / kQuad);
-          Expr& part = parts[i];
-          part = fma(four, x, part);
-          if (form.offset) xs[i] = xs[i] + x;
-        }
+        for (int i = 0; i < height_; ++i) add(sums, i, four, x_->quad(at[i], (position + lane) / kQuad));
       }
     }
-    finish_group(cursor, first, parts, xs, j);
+    finish_group(cursor, first, sums, j);
   }
 }
 
+StreamKernel::GroupSums StreamKernel::begin_group(int j) {
+  GroupSums out;
+  for (int i = 0; i < height_; ++i) {
+    out.products.push_back(t_.scaled->scale || t_.scaled->offset ? w_.zero(wide()) : sum(i, j));
+    out.xs.push_back(w_.zero(wide()));
+  }
+  return out;
+}
+
+void StreamKernel::add(GroupSums& sums, int i, Expr values, Expr x) {
+  sums.products[i] = fma(values, x, sums.products[i]);
+  if (t_.scaled->offset) sums.xs[i] = sums.xs[i] + x;
+}
+
 // Sums += scale * sums of products + offset * sums of activations.
-void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector<Expr>& parts,
-                                const std::vector<Expr>& xs, int j) {
+void StreamKernel::finish_group(Unpack& cursor, int64_t first, const GroupSums& sums, int j) {
   const ScaledForm& form = *t_.scaled;
   for (int i = 0; i < height_; ++i) {
-    Expr all = parts[i];
+    Expr all = sums.products[i];
     const auto times = [&](const RoutineExpr& e, Expr x, Expr to) {
       return fma(b_.splat(cursor.expression(e, first, 1, false), wide()), x, to);
     };
@@ -204,7 +221,7 @@ void StreamKernel::finish_group(Unpack& cursor, int64_t first, const std::vector
       all = times(*form.scale, all, sum(i, j));
     else if (form.offset)
       all = all + sum(i, j);
-    if (form.offset) all = times(*form.offset, xs[i], all);
+    if (form.offset) all = times(*form.offset, sums.xs[i], all);
     set_sum(i, j, all);
   }
 }
@@ -233,15 +250,12 @@ std::vector<Expr> StreamKernel::words_of(Unpack& cursor, const std::vector<int64
 }
 
 void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations::Place>& at, int j) {
-  const ScaledForm& form = *t_.scaled;
-  const int64_t group = std::gcd(form.group, t_.unit);
-  const bool scaled = form.scale || form.offset;
+  const int64_t group = std::gcd(t_.scaled->group, t_.unit);
   for (int64_t first = 0; first < t_.unit; first += group) {
     std::vector<StreamPlan::Pair> pairs;
     for (const StreamPlan::Pair& p : t_.pair_order)
       if (p.low / group == first / group) pairs.push_back(p);
-    std::vector<Expr> parts, xs(height_, w_.zero(2));
-    for (int i = 0; i < height_; ++i) parts.push_back(scaled ? w_.zero(2) : sum(i, j));
+    GroupSums sums = begin_group(j);
     const size_t step = pairs.size() % 16 == 0 ? 16 : pairs.size() % 8 == 0 ? 8 : 4;
     for (size_t from = 0; from < pairs.size(); from += step) {
       std::vector<int64_t> low, high;
@@ -253,18 +267,14 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
       for (size_t k = 0; k < step; ++k) {
         const Expr values = cast(entries[k], Scalar::f32);
         for (int i = 0; i < height_; ++i) {
-          const auto x_of = [&](int64_t e) { return b_.extract(x_->quad(at[i], e / kQuad), e % kQuad); };
-          const Expr x = b_.insert(b_.splat(x_of(low[k]), 2), x_of(high[k]), 1);
-          Expr& part = parts[i];
-          part = fma(values, x, part);
-          if (form.offset) xs[i] = xs[i] + x;
+          const auto x_of = [&](int64_t e) {
+            return b_.extract(x_->quad(at[i], e / kQuad), static_cast<int>(e % kQuad));
+          };
+          add(sums, i, values, b_.insert(b_.splat(x_of(low[k]), 2), x_of(high[k]), 1));
         }
       }
     }
-    if (scaled)
-      finish_group(cursor, first, parts, xs, j);
-    else
-      for (int i = 0; i < height_; ++i) set_sum(i, j, parts[i]);
+    finish_group(cursor, first, sums, j);
   }
 }
 
@@ -294,10 +304,7 @@ void StreamKernel::multiply(Expr lane, Expr stage, Expr number) {
           sum_values(cursor, at, j);
       }
     };
-    if (t_.units % t_.stage_units() == 0)
-      all();
-    else
-      b_.branch(group * t_.columns + column < t_.units, all);
+    w_.where(t_.units % t_.stage_units() == 0 ? Expr{} : group * t_.columns + column < t_.units, all);
   }
 }
 
@@ -337,18 +344,15 @@ void StreamKernel::write_block(Expr block) {
   if (t_.codes) words_ = std::make_unique<StreamWords>(b_, m_, *t_.codes, t_.aligned());
   for (int i = 0; i < height_ * t_.width; ++i) sums_.push_back(b_.alloc(wide() * 4, 16));
   const BufferId slot = b_.alloc(8, 8);  // of the stage that is multiplied
-  const int64_t ahead = t_.buffers - 1, stages = t_.stages();
+  const int64_t ahead = pipeline_.ahead(), stages = t_.stages();
   const auto enter = [&](Expr lane, Expr tile) {
     n0_ = tile * t_.wave_rows();
     copies_->enter(n0_, lane / m_.wave * (t_.wave_rows() * t_.pitch));
   };
   // Stage `stage` of a tile, or of one behind it.
   const auto begin = [&](Expr lane, Expr tile, Expr stage, Expr number) {
-    Expr over, in;
-    if (stages == 1) {
-      over = stage;
-      in = w_.i64(0);
-    } else {
+    Expr over = stage, in = w_.i64(0);
+    if (stages > 1) {
       over = stage / stages;
       in = stage % stages;
     }
@@ -359,23 +363,21 @@ void StreamKernel::write_block(Expr block) {
     });
   };
   const auto first_tile = [&](Expr lane) { return block % blocks + lane / m_.wave * blocks; };
-  // Stages that are copied while kernels before still work; no more, for activations would wait for them where none do.
+  // Early no more than this, for activations would wait for copies where none wait for kernels.
   const int64_t early =
       m_.follows && w_.hold_constant(1) ? std::min(ahead, ceil_div(kEarlyBytes, t_.stage_bytes())) : 0;
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Expr lane) {
       b_.store(slot, w_.i64(0), w_.i64(0), 8);
-      const auto copies = [&](int64_t from, int64_t to) {
-        for (int64_t i = from; i < to; ++i) {
-          begin(lane, first_tile(lane), w_.i64(i), w_.i64(i));
-          b_.commit(Flow::copies);
-        }
-      };
-      copies(0, early);
+      const SoftwarePipeline::Prologue prologue{
+          .constant = [&](int64_t i) { begin(lane, first_tile(lane), w_.i64(i), w_.i64(i)); },
+          .early = early,
+          .waits = early > 0};
+      pipeline_.begin_early(prologue);
       if (t_.looks_up_pairs()) pairs_->fill(lane, t_.lanes(m_.wave));
       if (t_.codes) words_->fill(lane);
-      if (early > 0) b_.wait(Flow::kernels, 0);
-      x_->fill(lane, [&] { copies(early, ahead); });
+      pipeline_.wait_for_kernels(prologue);
+      x_->fill(lane, [&] { pipeline_.begin_first(prologue); });
     });
     b_.barrier();
     lanes([&](Expr lane) {
@@ -386,13 +388,15 @@ void StreamKernel::write_block(Expr block) {
         b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Expr stage) {
           const Expr now = b_.load(slot, {Scalar::i64, 1}, w_.i64(0), 8);
           const auto is = [&](int64_t x) { return now == x; };
-          b_.wait(Flow::copies, ahead - 1);
-          b_.meet();
-          const Expr last = select(is(0), w_.i64(ahead), now - 1);
-          begin(lane, tile, stage + ahead, last);
-          b_.commit(Flow::copies);
-          enter(lane, tile);
-          multiply(lane, stage, now);
+          const auto begin_next = [&](Expr) {
+            const Expr last = select(is(0), w_.i64(ahead), now - 1);
+            begin(lane, tile, stage + ahead, last);
+          };
+          const auto use = [&](Expr) {
+            enter(lane, tile);
+            multiply(lane, stage, now);
+          };
+          pipeline_.step({.begin = begin_next, .use = use});
           b_.store(slot, select(is(ahead), w_.i64(0), now + 1), w_.i64(0), 8);
         });
         enter(lane, tile);

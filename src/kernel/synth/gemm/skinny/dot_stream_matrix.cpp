@@ -14,17 +14,16 @@
 #include "kernel/synth/gemm/skinny/stream_panel.h"
 #include "kernel/synth/gemm/skinny/stream_round.h"
 #include "kernel/synth/mma/matrix_holding.h"
+#include "kernel/synth/step/software_pipeline.h"
 
 namespace lumen::synth {
 namespace {
 
 using loop::BufferId;
 using loop::Expr;
-using loop::Flow;
 using loop::LoopKind;
 using loop::VType;
 using Part = MatrixHolding::Part;
-using Parts = std::vector<Part>;
 
 constexpr int64_t kUnrolled = 256;  // elements of K, of a wave's units in a stage
 constexpr int kQuad = 4;
@@ -40,6 +39,7 @@ class MatrixStreamKernel {
         m_(m),
         w_(g, p_, "dot"),
         b_(w_.b),
+        pipeline_(b_, {.lanes = t.lanes(), .buffers = t.buffers}),
         n_tiles_(static_cast<int>(t.columns / t.row->n)) {
     if (rounded.sums >= 0) laid_sums_ = w_.scratch_param("sums", rounded.sums, t.sum_bytes(), false);
     if (rounded.scales >= 0) scales_ = w_.scratch_param("scales", rounded.scales, t.rows * 4, false);
@@ -47,22 +47,18 @@ class MatrixStreamKernel {
     acc_ = MatrixHolding::of(operands[0].fragment);
     left_ = MatrixHolding::of(operands[1].fragment);
     right_ = MatrixHolding::of(operands[2].fragment);
-    acc_rows_ = MatrixHolding::parts(acc_.rows);
-    acc_columns_ = MatrixHolding::parts(acc_.columns);
-    left_rows_ = MatrixHolding::parts(left_.rows);
-    right_rows_ = MatrixHolding::parts(right_.rows);
-    left_share_ = MatrixHolding::parts(left_.columns);
-    right_share_ = MatrixHolding::parts(right_.columns);
     acc_type_ = {Scalar::f32, operands[0].fragment.lane_bits / 32};
     // Columns of sums lie beside each other, row by row.
-    const int columns = acc_columns_.size();
+    const auto columns = static_cast<int>(acc_.column_parts.size());
     for (int i = 0; columns > 1 && i < acc_type_.lanes; ++i) {
-      const Part &row = acc_rows_[i / columns], &column = acc_columns_[i % columns];
+      const Part &row = acc_.row_parts[i / columns], &column = acc_.column_parts[i % columns];
       LUMEN_CHECK(row.element + column.element == i && column.offset == i % columns);
     }
     // Both factors' lanes share K alike.
-    LUMEN_CHECK(left_share_.size() == right_share_.size() && left_rows_.size() <= 2 && right_rows_.size() == 1);
-    for (size_t i = 0; i < left_share_.size(); ++i) LUMEN_CHECK(left_share_[i].offset == right_share_[i].offset);
+    LUMEN_CHECK(left_.column_parts.size() == right_.column_parts.size() && left_.row_parts.size() <= 2 &&
+                right_.row_parts.size() == 1);
+    for (size_t i = 0; i < left_.column_parts.size(); ++i)
+      LUMEN_CHECK(left_.column_parts[i].offset == right_.column_parts[i].offset);
   }
 
   Step write(std::string plan) {
@@ -85,7 +81,7 @@ class MatrixStreamKernel {
     for (DotIndex& i : p.outer) i.strides[0] = 0;
     return p;
   }
-  void lanes(const std::function<void(Expr)>& body) { b_.loop(LoopKind::lane, w_.i64(0), w_.i64(t_.lanes()), 1, body); }
+  void lanes(const std::function<void(Expr)>& body) { pipeline_.lanes(body); }
 
   void write_block(Expr block);
   void multiply(Expr lane, Expr stage, Expr buffer);
@@ -109,7 +105,6 @@ class MatrixStreamKernel {
   // Where what a row has of a unit begins; of a lane of those that share it.
   Expr unit_byte(Expr row, Expr unit, Expr buffer, Expr lane_k = {});
   std::unique_ptr<Unpack> cursor(Expr row, Expr byte, int64_t blocks, int64_t hidden);
-  Expr left_operand(const std::vector<Expr>& rows, int64_t step);
   Expr right_operand(const std::function<Expr(int64_t)>& piece, int64_t position);
   BufferId sum(int tile, int n) const { return sums_[tile * n_tiles_ + n]; }
   Expr load_sum(int tile, int n) { return b_.load(sum(tile, n), acc_type_, w_.i64(0), 16); }
@@ -127,9 +122,9 @@ class MatrixStreamKernel {
   const machine::Machine& m_;
   DotWriter w_;
   loop::Builder& b_;
+  SoftwarePipeline pipeline_;
   const int n_tiles_;
   MatrixHolding acc_, left_, right_;
-  Parts acc_rows_, acc_columns_, left_rows_, right_rows_, left_share_, right_share_;
   VType acc_type_;
   int64_t blocks_ = 1;
   std::unique_ptr<StreamCopies> copies_;
@@ -170,24 +165,14 @@ std::unique_ptr<Unpack> MatrixStreamKernel::cursor(Expr row, Expr byte, int64_t 
   return out;
 }
 
-// The left operand of the lane's rows of a tile, whose numbers of a group these are.
-Expr MatrixStreamKernel::left_operand(const std::vector<Expr>& rows, int64_t step) {
-  const VType type = machine::operand_type(*t_.row, 1);
-  const int length = b_.type(rows[0]).lanes;
-  std::vector<int> mask(type.lanes, -1);
-  for (size_t r = 0; r < left_rows_.size(); ++r)
-    for (size_t i = 0; i < left_share_.size(); ++i)
-      mask[left_rows_[r].element + left_share_[i].element] = r * length + (step * left_share_.size() + i);
-  return b_.shuffle(rows, mask);
-}
-
 Expr MatrixStreamKernel::right_operand(const std::function<Expr(int64_t)>& piece, int64_t position) {
   const VType type = machine::operand_type(*t_.row, 2);
-  const auto share = std::ssize(right_share_);
+  const auto share = static_cast<int64_t>(right_.column_parts.size());
   std::vector<Expr> from{piece(position / MatrixStreamPlan::kPiece)};
   if (share > MatrixStreamPlan::kPiece) from.push_back(piece(position / MatrixStreamPlan::kPiece + 1));
-  std::vector<int> mask(type.lanes, -1);
-  for (int64_t i = 0; i < share; ++i) mask[right_share_[i].element] = position % MatrixStreamPlan::kPiece + i;
+  std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
+  for (int64_t i = 0; i < share; ++i)
+    mask[right_.column_parts[i].element] = static_cast<int>(position % MatrixStreamPlan::kPiece + i);
   return b_.shuffle(from, mask);
 }
 
@@ -204,7 +189,7 @@ MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Expr lane, Expr number, 
   const Expr lane_k = MatrixHolding::group(b_, left_.columns, b_.lane_id());
   for (int t = 0; t < t_.tiles; ++t) {
     Tile& tile = out.tiles.emplace_back();
-    for (const Part& part : left_rows_) {
+    for (const Part& part : left_.row_parts) {
       const Expr row = row_of(lane, t, left_.rows, part), byte = unit_byte(row, number, buffer, lane_k);
       tile.bytes.push_back(byte);
       if (form.kind == FactorForm::Kind::plain) continue;
@@ -212,7 +197,7 @@ MatrixStreamKernel::Unit MatrixStreamKernel::enter_unit(Expr lane, Expr number, 
       tile.cursors.push_back(form.kind == FactorForm::Kind::decoded ? cursor(row, byte, blocks / t_.lanes_k, 0)
                                                                     : cursor(row, byte, blocks, behind));
     }
-    for (const Part& part : acc_rows_) {
+    for (const Part& part : acc_.row_parts) {
       if (!scales_groups()) break;
       const Expr row = row_of(lane, t, acc_.rows, part);
       tile.scaling.push_back(cursor(row, unit_byte(row, number, buffer), order.unit / f->block, 0));
@@ -232,9 +217,9 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
     for (const auto& row : tile.scaling) by_row.push_back(row->expression(e, starts, true));
     for (size_t g = 0; g < starts.size(); ++g) {
       Expr all = b_.real(0, acc_type_);
-      for (size_t r = 0; r < acc_rows_.size(); ++r) {
-        const Expr x = starts.size() == 1 ? by_row[r] : b_.extract(by_row[r], g);
-        for (const Part& c : acc_columns_) all = b_.insert(all, x, acc_rows_[r].element + c.element);
+      for (size_t r = 0; r < acc_.row_parts.size(); ++r) {
+        const Expr x = starts.size() == 1 ? by_row[r] : b_.extract(by_row[r], static_cast<int>(g));
+        for (const Part& c : acc_.column_parts) all = b_.insert(all, x, acc_.row_parts[r].element + c.element);
       }
       out.push_back(all);
     }
@@ -249,12 +234,13 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
 void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within) {
   const FactorForm& form = t_.factor;
   const int64_t own = t_.order.of_group(), first = group * own;
-  const auto share = std::ssize(left_share_);
-  const std::vector<int64_t> elements(t_.order.elements.begin() + first, t_.order.elements.begin() + first + own);
+  const auto share = static_cast<int64_t>(left_.column_parts.size());
+  const std::vector<int64_t> elements(t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first),
+                                      t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first + own));
   std::vector<std::vector<Expr>> numbers;
   for (const Tile& tile : unit.tiles) {
     numbers.emplace_back();
-    for (size_t r = 0; r < left_rows_.size(); ++r)
+    for (size_t r = 0; r < left_.row_parts.size(); ++r)
       numbers.back().push_back(form.kind == FactorForm::Kind::plain
                                    ? factor_->numbers(copies_->buffer(), tile.bytes[r], own)
                                    : factor_->numbers(*tile.cursors[r], elements));
@@ -283,7 +269,8 @@ void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within
       Expr products = form.lacks() != 0 ? lacking : apart ? b_.real(0, acc_type_) : load_sum(t, n);
       for (int64_t step = 0; step < own / share; ++step)
         products = b_.inst(t_.row->row, acc_type_,
-                           {products, left_operand(numbers[t], step), right_operand(piece, first + step * share)});
+                           {products, left_.operand(b_, machine::operand_type(*t_.row, 1), numbers[t], step),
+                            right_operand(piece, first + step * share)});
       if (apart) {
         const Expr before = load_sum(t, n);
         products = tile.scales.empty() ? products + before : fma(products, tile.scales[within], before);
@@ -298,7 +285,7 @@ void MatrixStreamKernel::multiply_unit(Expr lane, Expr number, Expr buffer) {
   Unit unit = enter_unit(lane, number, buffer);
   for (int64_t i = 0; i < t_.groups(); ++i) {
     if (scales_groups() && i % kScalesTogether == 0) load_scales(unit, i);
-    multiply_group(unit, t_.order.sequence[i], i % kScalesTogether);
+    multiply_group(unit, t_.order.sequence[i], static_cast<size_t>(i % kScalesTogether));
   }
 }
 
@@ -309,10 +296,7 @@ void MatrixStreamKernel::multiply(Expr lane, Expr stage, Expr buffer) {
   const auto some = [&](Expr deep) {
     const Expr unit = deep * t_.waves_k + wave_k;
     const auto one = [&] { multiply_unit(lane, unit, buffer); };
-    if (t_.units % t_.stage_units() == 0)
-      one();
-    else
-      b_.branch(stage * t_.stage_units() + unit < t_.units, one);
+    w_.where(t_.units % t_.stage_units() == 0 ? Expr{} : stage * t_.stage_units() + unit < t_.units, one);
   };
   if (t_.deep * t_.order.unit > kUnrolled)
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(t_.deep), 1, some);
@@ -326,12 +310,12 @@ void MatrixStreamKernel::keep_sums(Expr lane) {
   const Expr column = MatrixHolding::number(b_, acc_.columns, b_.lane_id());
   const Expr base = wave_k * t_.columns * t_.sums_pitch();
   for (int tile = 0; tile < t_.tiles; ++tile)
-    for (const Part& r : acc_rows_) {
+    for (const Part& r : acc_.row_parts) {
       const Expr row = row_of(lane, tile, acc_.rows, r);
       Expr scale;
       if (scales_late()) scale = cursor(row, w_.i64(0), 1, 0)->expression(*t_.factor.scaled.scale, 0, 1, false);
       for (int n = 0; n < n_tiles_; ++n)
-        for (const Part& c : acc_columns_) {
+        for (const Part& c : acc_.column_parts) {
           Expr x = b_.load(sum(tile, n), {Scalar::f32, 1}, w_.i64(int64_t{r.element + c.element} * 4), 4);
           if (scale.exists()) x = x * scale;
           const Expr m = column + (int64_t{n} * t_.row->n + c.offset);
@@ -365,10 +349,7 @@ void MatrixStreamKernel::write_sums(Expr lane) {
       const Expr inside = n < p_.n.extent;
       exists = !exists.exists() ? inside : exists & inside;
     }
-    if (!exists.exists())
-      write();
-    else
-      b_.branch(exists, write);
+    w_.where(exists, write);
   }
 }
 
@@ -385,28 +366,30 @@ void MatrixStreamKernel::write_block(Expr block) {
   factor_ =
       std::make_unique<StreamFactor>(b_, m_, p_.loads[1].format.get(), t_.factor, table_.get(), aligned, t_.lanes());
   for (int i = 0; i < t_.tiles * n_tiles_; ++i) sums_.push_back(b_.alloc(int64_t{acc_type_.lanes} * 4, 16));
-  const int64_t ahead = t_.buffers - 1, stages = t_.stages();
+  const int64_t stages = t_.stages();
   const bool early = m_.follows && w_.hold_constant(1);
-  const int64_t first = early ? ahead : kFirst;
   w_.where_row(w_.i64(0), [&] {
     lanes([&](Expr lane) {
       for (const BufferId s : sums_) b_.store(s, b_.real(0, acc_type_), w_.i64(0), 16);
+      const auto of_stage = [&](auto& from) {
+        return [&](int64_t i) {
+          if (i < stages) from.begin(lane, w_.i64(i), w_.i64(i));
+        };
+      };
       // Some of the weight first, for it depends on no step before: all while the step before works, where it may.
-      for (int64_t i = 0; i < std::min(first, stages); ++i) copies_->begin(lane, w_.i64(i), w_.i64(i));
-      if (early) b_.wait(Flow::kernels, 0);
-      for (int64_t i = 0; i < ahead; ++i) {
-        if (i >= first && i < stages) copies_->begin(lane, w_.i64(i), w_.i64(i));
-        if (i < stages) panel_->begin(lane, w_.i64(i), w_.i64(i));
-        b_.commit(Flow::copies);
-      }
+      const SoftwarePipeline::Prologue prologue{.constant = of_stage(*copies_),
+                                                .rest = of_stage(*panel_),
+                                                .early = early ? pipeline_.ahead() : kFirst,
+                                                .waits = early};
+      pipeline_.begin_early(prologue);
+      pipeline_.wait_for_kernels(prologue);
+      pipeline_.begin_first(prologue);
       if (table_) table_->fill(lane, t_.lanes());
       factor_->fill(lane);
     });
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(stages), 1, [&](Expr stage) {
-      lanes([&](Expr) { b_.wait(Flow::copies, ahead - 1); });
-      b_.barrier();
-      lanes([&](Expr lane) {
-        const Expr next = stage + ahead, number = stage % t_.buffers;
+      const auto use = [&](Expr lane) {
+        const Expr next = stage + pipeline_.ahead(), number = stage % t_.buffers;
         const Expr exists = next < stages;
         const Expr half = w_.i64(t_.lanes() / 2);
         const auto copy = [&](Expr mine) {
@@ -418,12 +401,11 @@ void MatrixStreamKernel::write_block(Expr block) {
         // Copies take longer to begin than to say: half of the waves multiply meanwhile.
         copy(lane < half);
         multiply(lane, stage, number);
-        copy(half <= lane);
-        b_.commit(Flow::copies);
-      });
+        pipeline_.begin([&] { copy(half <= lane); });
+      };
+      pipeline_.step({.use = use});
     });
-    lanes([&](Expr) { b_.wait(Flow::copies, 0); });
-    b_.barrier();
+    pipeline_.meet(0);
     lanes([&](Expr lane) { keep_sums(lane); });
     b_.barrier();
     lanes([&](Expr lane) {

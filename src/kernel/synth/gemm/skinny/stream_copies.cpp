@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "base/check.h"
+
 namespace lumen::synth {
 
 using loop::Expr;
@@ -58,10 +60,8 @@ void StreamCopies::copy(Expr row, Expr byte, Expr stage, Expr number) {
     if (byte_.exists()) to = to + byte_;
     b_.copy(buffer_, to + (row * shape_.pitch + byte), w_.buffer(1), memory_byte(row) + in_row, shape_.piece);
   };
-  if (shape_.row_bytes % shape_.chunk != 0 || step < shape_.piece)
-    b_.branch(in_row < shape_.row_bytes, copy);
-  else
-    copy();
+  const bool whole = shape_.row_bytes % shape_.chunk == 0 && step == shape_.piece;
+  w_.where(whole ? Expr{} : in_row < shape_.row_bytes, copy);
 }
 
 Expr StreamCopies::shift(Expr stage) {
@@ -72,18 +72,12 @@ Expr StreamCopies::shift(Expr stage) {
 
 void StreamCopies::begin(Expr lane, Expr stage, Expr number) {
   if (shape_.by_rows) return begin_rows(lane, stage, number);
-  const int64_t across = shape_.chunk / shape_.piece, all = shape_.rows * across;
+  LUMEN_CHECK(shape_.rows == 1, "{} rows, piece by piece", shape_.rows);
+  const int64_t all = shape_.chunk / shape_.piece;
   for (int64_t first = 0; first < all; first += shape_.lanes) {
     const Expr piece = lane + first;
-    const auto begin = [&] {
-      const Expr row = shape_.rows == 1 ? w_.i64(0) : piece / across;
-      const Expr within = shape_.rows == 1 ? piece : piece % across;
-      copy(row, within * shape_.piece, stage, number);
-    };
-    if (first + shape_.lanes <= all)
-      begin();
-    else
-      b_.branch(piece < all, begin);
+    w_.where(first + shape_.lanes <= all ? Expr{} : piece < all,
+             [&] { copy(w_.i64(0), piece * shape_.piece, stage, number); });
   }
 }
 
@@ -94,26 +88,17 @@ void StreamCopies::begin_rows(Expr lane, Expr stage, Expr number) {
   const auto rows = [&](Expr piece) {
     for (int64_t row = 0; row < shape_.rows; row += together) {
       const Expr mine = first + row;
-      const auto one = [&] { copy(mine, piece * shape_.piece, stage, number); };
-      if (row + together <= shape_.rows)
-        one();
-      else
-        b_.branch(mine < shape_.rows, one);
+      w_.where(row + together <= shape_.rows ? Expr{} : mine < shape_.rows,
+               [&] { copy(mine, piece * shape_.piece, stage, number); });
     }
   };
   const auto all = [&] {
     for (int64_t step = 0; step < steps; ++step) {
       const Expr piece = column + step * beside;
-      if ((step + 1) * beside <= across)
-        rows(piece);
-      else
-        b_.branch(piece < across, [&] { rows(piece); });
+      w_.where((step + 1) * beside <= across ? Expr{} : piece < across, [&] { rows(piece); });
     }
   };
-  if (together * beside == shape_.lanes)
-    all();
-  else
-    b_.branch(lane < together * beside, all);
+  w_.where(together * beside == shape_.lanes ? Expr{} : lane < together * beside, all);
 }
 
 }  // namespace lumen::synth

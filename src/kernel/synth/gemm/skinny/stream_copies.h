@@ -16,7 +16,7 @@ class StreamCopies {
     int64_t row_bytes = 0, stage_bytes = 0;  // of a whole row; from stage to stage in shared memory
     int64_t lanes = 128;
     // Lanes beside each other take a row, the same places of the next rows follow: one address for all of a lane's
-    // pieces. Else pieces are dealt one by one.
+    // pieces. Else there is one row, whose pieces are dealt one by one.
     bool by_rows = false;
     // By rows, chunks need not be whole pieces: a stage lies as far behind its place as it does behind the piece it
     // begins in.

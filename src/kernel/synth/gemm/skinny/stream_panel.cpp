@@ -54,10 +54,7 @@ void StreamPanel::copy(const Lines& l, Expr lane, Expr stage, Expr number) {
       const Expr there = stage * all + line < l.all_runs * l.across;
       exists = !exists.exists() ? there : exists & there;
     }
-    if (!exists.exists())
-      one();
-    else
-      b_.branch(exists, one);
+    w_.where(exists, one);
   }
 }
 
