@@ -129,13 +129,13 @@ Expr Builder::integer(int64_t x, VType t) {
 
 Expr Builder::lanes_real(std::vector<double> x, Scalar s) {
   LUMEN_CHECK(is_float(s) && !x.empty(), "{} numbers of {}", x.size(), scalar_name(s));
-  const int lanes = static_cast<int>(x.size());
+  const int lanes = x.size();
   return constant({s, lanes}, std::move(x), {});
 }
 
 Expr Builder::lanes_integer(std::vector<int64_t> x, Scalar s) {
   LUMEN_CHECK(!is_float(s) && !x.empty(), "{} numbers of {}", x.size(), scalar_name(s));
-  const int lanes = static_cast<int>(x.size());
+  const int lanes = x.size();
   return constant({s, lanes}, {}, std::move(x));
 }
 

@@ -85,7 +85,7 @@ loop::Kernel product_kernel(const machine::Machine& m, const BlockTile& tile, co
       fill(bs, left, right);
     });
     b.barrier();
-    // Bytes of even number have no top bit (drawn_inputs.h), which compilers do not know: they would unroll for long.
+    // Bytes of even number have no top bit (random_inputs.h), which compilers do not know: they would unroll for long.
     const Expr top = b.load(in, {Scalar::u8, 1}, b.i64(0), 1) >> 7;
     const Expr end = rounds + cast(top, Scalar::i64);
     b.loop(LoopKind::serial, b.i64(0), end, 1, [&](Expr) {

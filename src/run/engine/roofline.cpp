@@ -14,9 +14,9 @@
 #include "number/codec/pattern.h"
 #include "run/engine/cache/kept_files.h"
 #include "run/engine/compile/small_numbers.h"
-#include "run/engine/drawn_inputs.h"
 #include "run/engine/gpu_ceilings.h"
 #include "run/engine/program/explain.h"
+#include "run/engine/random_inputs.h"
 
 namespace lumen::run {
 namespace {

@@ -79,7 +79,7 @@ class AttendKernel : AttendWriter {
                             std::max<int64_t>(tasks.rows, 1));
     for_tasks(
         b_, tasks, outer, 1, [&] { begin(); }, [&](const std::vector<Expr>& counters, Expr, Expr) { tile(counters); });
-    double bytes = static_cast<double>(graph::byte_size(g_[a_.written].type));
+    double bytes = graph::byte_size(g_[a_.written].type);
     for (const graph::ValueId input : group_.inputs) {
       int64_t whole = graph::byte_size(g_[input].type), viewed = 0;  // of a cache of many layers one is read
       for (const graph::ValueId load : {a_.q, a_.k, a_.v})

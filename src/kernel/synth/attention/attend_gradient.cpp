@@ -109,7 +109,7 @@ class GradientKernel : AttendWriter {
     out.steps.push_back(draft_.finish(
         fmt::format("attend gradient {} {} results {}{} tile {}x{} by {}x{}", shape_text(extents_), results_.size(),
                     map_->summary(), range_ ? " bounded" : "", tile_, block_, together_, vectors_ * lanes_),
-        2.0 * static_cast<double>(product(extents_)) * work, bytes));
+        2.0 * product(extents_) * work, bytes));
     return out;
   }
 

@@ -70,8 +70,7 @@ Step attend_merge(const graph::Plan& plan, const graph::Group& group, const Atte
         for (int d = 0; d < opened; ++d) body.close();
       });
   return draft.finish(fmt::format("attend merge {} parts {} width {} x{}", shape_text(rows), parts, width, lanes),
-                      static_cast<double>(2 * parts * all * width),
-                      4.0 * static_cast<double>((parts + 1) * all * width));
+                      static_cast<double>(2 * parts * all * width), 4.0 * ((parts + 1) * all * width));
 }
 
 }  // namespace lumen::synth

@@ -29,6 +29,21 @@ void copy_bytes(loop::Builder& b, BufferId source, Expr from, BufferId target, E
     b.loop(loop::LoopKind::serial, b.i64(whole), b.i64(count), 1,
            [&](Expr at) { b.store(target, b.load(source, {Scalar::u8, 1}, from + at, 1), to + at, 1); });
 }
+// A whole state, `part` bytes a task.
+void copy_whole(loop::Builder& b, BufferId source, BufferId target, int64_t bytes, int64_t part, int lanes) {
+  b.loop(loop::LoopKind::parallel, b.i64(0), b.i64((bytes + part - 1) / part), 1, [&](Expr task) {
+    const Expr from = task * part;
+    if (bytes % part == 0) {
+      copy_bytes(b, source, from, target, from, part, lanes);
+      return;
+    }
+    const Expr is_last = task == bytes / part;
+    b.branch(
+        is_last, [&] { copy_bytes(b, source, from, target, from, bytes % part, lanes); },
+        [&] { copy_bytes(b, source, from, target, from, part, lanes); });
+  });
+}
+
 }  // namespace
 
 Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::ValueId v, int scratch,
@@ -60,7 +75,7 @@ Step copy_to_scratch(const graph::Plan& plan, const graph::Group& group, graph::
         });
         for (size_t d = 0; d < counters.size(); ++d) body.close();
       });
-  return draft.finish(fmt::format("copy {}", shape_text(shape)), 0, 8.0 * static_cast<double>(product(shape)));
+  return draft.finish(fmt::format("copy {}", shape_text(shape)), 0, 8.0 * product(shape));
 }
 
 Synthesis update_records(const graph::Plan& plan, const graph::Group& group, const machine::Machine& machine) {
@@ -78,21 +93,10 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
     if (std::find(group.inputs.begin(), group.inputs.end(), follow(plan, group, s).source) != group.inputs.end())
       draft.value(follow(plan, group, s).source, false);
   const BufferId target = draft.value(group.root, true);
-  const int64_t bytes = graph::byte_size(root.type);
   if (starts.empty()) {
-    const int64_t part = 4 * machine.grain(kGrain);
-    b.loop(loop::LoopKind::parallel, b.i64(0), b.i64((bytes + part - 1) / part), 1, [&](Expr task) {
-      const Expr from = task * part;
-      if (bytes % part == 0) {
-        copy_bytes(b, source, from, target, from, part, lanes);
-        return;
-      }
-      const Expr is_last = task == bytes / part;
-      b.branch(
-          is_last, [&] { copy_bytes(b, source, from, target, from, bytes % part, lanes); },
-          [&] { copy_bytes(b, source, from, target, from, part, lanes); });
-    });
-    out.steps.push_back(draft.finish(fmt::format("update {} bytes", bytes), 0, 2.0 * static_cast<double>(bytes)));
+    const int64_t bytes = graph::byte_size(root.type);
+    copy_whole(b, source, target, bytes, 4 * machine.grain(kGrain), lanes);
+    out.steps.push_back(draft.finish(fmt::format("update {} bytes", bytes), 0, 2.0 * bytes));
     return out;
   }
   if (f.tile_bytes > 0 || f.tensor_bytes > 0)
@@ -140,10 +144,10 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(own_rows), 1, [&](Expr row) {
     const std::vector<Expr> digit = digits(b, row, outer);
     body.begin_task();
-    const int axes = static_cast<int>(body.extents().size());
-    for (int k = 0; k + 1 < axes; ++k) body.open(k, digit[static_cast<size_t>(body.first_axis(k))]);
+    const int axes = body.extents().size();
+    for (int k = 0; k + 1 < axes; ++k) body.open(k, digit[body.first_axis(k)]);
     const int last = body.first_axis(axes - 1);
-    body.open_lanes(last < 0 ? Expr{} : digit[static_cast<size_t>(last)], 1, {});
+    body.open_lanes(last < 0 ? Expr{} : digit[last], 1, {});
     std::vector<Expr> at;
     Expr wanted;
     for (const graph::ValueId s : starts) {
@@ -160,7 +164,7 @@ Synthesis update_records(const graph::Plan& plan, const graph::Group& group, con
     }
   });
   out.steps.push_back(draft.finish(fmt::format("update records {} into {}", shape_text(shape), shape_text(whole)), 0,
-                                   2.0 * static_cast<double>(own_rows * from.row_stride)));
+                                   2.0 * (own_rows * from.row_stride)));
   return out;
 }
 

@@ -174,7 +174,7 @@ class BlockEncoder {
 
   void clear_codes(const Field& f) {
     if (f.level != Level::block) return;
-    const int field = static_cast<int>(&f - format_.fields.data());
+    const int field = &f - format_.fields.data();
     if (field == format_.code_field) return;  // written whole
     const Scalar s = code_type(f);
     b_.loop(loop::LoopKind::serial, b_.i64(0), b_.i64(f.count), 1,
@@ -196,12 +196,12 @@ class BlockEncoder {
         const Expr one = read_field(b_, f, blob_, outer_record(f.level, row, l), b_.i64(0));
         all = l == 0 ? (lanes == 1 ? one : b_.splat(one, lanes)) : b_.insert(all, one, l);
       }
-      outer_[static_cast<int>(k)] = all;
+      outer_[k] = all;
     }
   }
 
   Expr outer_record(Level level, Expr row, int lane) {
-    Expr record = b_.i64(layout_.section[static_cast<int>(level)]);
+    Expr record = b_.i64(layout_.section[static_cast<size_t>(level)]);
     if (level == Level::row) record = record + row * format_.row_bytes;
     if (level == Level::tile) {
       const Expr block = first_ + lane - row * (columns_ / format_.block);
@@ -271,7 +271,7 @@ class BlockEncoder {
         for (int64_t e = piece.first; e < piece.first + piece.count; ++e) {
           const int64_t bit = piece.bit_of(e);
           for (int done = 0; done < piece.bits;) {
-            const int shift = static_cast<int>((bit + done) % 32);
+            const int shift = (bit + done) % 32;
             const int n = std::min(piece.bits - done, 32 - shift);
             words[(bit + done) / 32].push_back({static_cast<int>(k), e, piece.value_bit + done, n, shift});
             done += n;
@@ -321,7 +321,7 @@ class BlockEncoder {
     const int64_t record = format_.block_bytes;
     int64_t done = 0;
     while (done < bytes) {
-      const int64_t n = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes - done)));
+      const int64_t n = std::bit_floor(static_cast<uint64_t>(bytes - done));
       const Scalar s = n == 4 ? Scalar::u32 : n == 2 ? Scalar::u16 : Scalar::u8;
       Expr x = done == 0 ? word : word >> (8 * done);
       x = cast(x, s);

@@ -33,9 +33,9 @@ void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, 
   bool all_supplied = true;
   for (size_t k = 0; k < f.fields.size(); ++k)
     if (f.fields[k].level == level) all_supplied = all_supplied && is_supplied(static_cast<int>(k));
-  const auto& fit = f.fit[static_cast<int>(level)];
+  const auto& fit = f.fit[static_cast<size_t>(level)];
   b.loop(loop::LoopKind::parallel, b.i64(0), b.i64(records), 1, [&](Expr record) {
-    const Expr base = layout.section[static_cast<int>(level)] + record * bytes;
+    const Expr base = layout.section[static_cast<size_t>(level)] + record * bytes;
     b.loop(loop::LoopKind::serial, b.i64(0), b.i64(bytes), 1,
            [&](Expr at) { b.store(blob, b.integer(0, {Scalar::u8, 1}), base + at, 1); });
     for (const SuppliedValues& s : supplied) {
@@ -75,7 +75,7 @@ void encode_level(loop::Builder& b, const Format& f, Level level, int64_t rows, 
       Expr from = base;
       if (field.level != level) {
         LUMEN_CHECK(field.level == Level::tensor, "a fit reads a field of a level that is fitted later");
-        from = b.i64(layout.section[static_cast<int>(Level::tensor)]);
+        from = b.i64(layout.section[static_cast<size_t>(Level::tensor)]);
       }
       return read_field(b, field, blob, from, index);
     };
@@ -180,7 +180,7 @@ Synthesis synthesize_cast(const graph::Plan& plan, const graph::Group& group, co
     const bool whole = product(extents_of(g[a.source].type.shape)) == product(extents);
     if (is_input && whole && a.offset == 0 && a.strides == dense && g[v].type.element == graph::Element{})
       return {Argument::From::value, a.source};
-    const int number = static_cast<int>(out.scratch.size());
+    const int number = out.scratch.size();
     out.scratch.push_back(product(extents) * 4);
     out.steps.push_back(copy_to_scratch(plan, group, v, number, target));
     return {Argument::From::scratch, number};

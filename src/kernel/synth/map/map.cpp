@@ -118,7 +118,7 @@ Synthesis synthesize_map(const graph::Plan& plan, const graph::Group& group, con
       },
       beside);
   Synthesis out;
-  const double elements = static_cast<double>(product(shape));
+  const double elements = product(shape);
   out.steps.push_back(draft.finish(
       fmt::format("map {} {} x{}{}{}{}", shape_text(shape), body.summary(),
                   beside > 1 ? fmt::format("{}x", beside) : "", several > 1 ? fmt::format("{}x", several) : "", lanes,

@@ -80,8 +80,7 @@ std::optional<Synthesis> synthesize_transpose(const graph::Plan& plan, const gra
            [&](Expr i) { b.loop(loop::LoopKind::serial, b.i64(0), b.i64(far_extent), 1, [&](Expr j) { one(i, j); }); });
   });
   Synthesis made;
-  made.steps.push_back(
-      draft.finish(fmt::format("turn {} x{}", shape_text(shape), lanes), 0, 8.0 * static_cast<double>(product(shape))));
+  made.steps.push_back(draft.finish(fmt::format("turn {} x{}", shape_text(shape), lanes), 0, 8.0 * product(shape)));
   return made;
 }
 

@@ -189,8 +189,7 @@ class MoveKernel {
       }
       for (size_t d = 0; d < counters.size(); ++d) body.close();
     });
-    finish(draft, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(whole)),
-           8.0 * static_cast<double>(product(shape)));
+    finish(draft, fmt::format("{} {} into {}", what, shape_text(shape), shape_text(whole)), 8.0 * product(shape));
   }
 
   void declare_load(Draft& draft, graph::ValueId source) {
@@ -237,7 +236,7 @@ class MoveKernel {
     std::vector<int64_t> outer = body.extents();
     const int64_t inner = outer.back();
     outer.pop_back();
-    const int last = static_cast<int>(outer.size());
+    const int last = outer.size();
     const bool lanes_index =
         body.first_axis(last) >= 0 && body.first_axis(last) < static_cast<int>(lead);  // each lane another row
     const int64_t unit = lanes_index ? 1 : std::lcm<int64_t>(body.chunking(lanes_).chunk, int64_t{lanes_} * 4);
@@ -340,8 +339,7 @@ class MoveKernel {
             for (size_t k = 0; k < counters.size(); ++k) body.close();
           });
     }
-    finish(draft, fmt::format("scatter_add {} into {}", shape_text(shape), shape_text(whole)),
-           12.0 * static_cast<double>(product(shape)));
+    finish(draft, fmt::format("scatter_add {} into {}", shape_text(shape), shape_text(whole)), 12.0 * product(shape));
   }
 
   // Loops over the axes, all opened.

@@ -177,8 +177,7 @@ class Scatter {
         b.store(counts, all, bytes(b, block * lanes_ + lane), 4);
       });
     });
-    finish(d, fmt::format("scatter_add count {} by digit {} of {} bits", count_, pass, digit_),
-           4.0 * static_cast<double>(count_));
+    finish(d, fmt::format("scatter_add count {} by digit {} of {} bits", count_, pass, digit_), 4.0 * count_);
   }
 
   // Numbers and keys in the order of this digit, equal ones as they were.
@@ -239,8 +238,7 @@ class Scatter {
             });
           });
     });
-    finish(d, fmt::format("scatter_add sort {} by digit {} of {} bits", count_, pass, digit_),
-           16.0 * static_cast<double>(count_));
+    finish(d, fmt::format("scatter_add sort {} by digit {} of {} bits", count_, pass, digit_), 16.0 * count_);
   }
 
   // begins[row]: how many of the sorted keys are smaller, for every row and the one behind the last.
@@ -259,7 +257,7 @@ class Scatter {
       }
       b.store(begins, narrow(b, below), bytes(b, row), 4);
     });
-    finish(d, fmt::format("scatter_add begins of {} rows", rows_), 4.0 * static_cast<double>(rows_));
+    finish(d, fmt::format("scatter_add begins of {} rows", rows_), 4.0 * rows_);
   }
 
   // A task has `ways_` vectors of a row, such that neighbours read beside each other.
@@ -310,7 +308,7 @@ class Scatter {
         const Expr number = b.load(order, kI32, bytes(b, at + i), 4);
         lines.push_back(offset(b, wide(b, number), numbers_, from_.strides));
       }
-      const int align = static_cast<int>(vector_ * scalar_bytes(type_));
+      const int align = vector_ * scalar_bytes(type_);
       for (const Expr line : lines)
         for (const Expr from : spot.from)
           x.push_back(b.load(values, {type_, vector_}, (line + from) * scalar_bytes(type_), align));

@@ -23,7 +23,7 @@ Expr beside_each_other(Builder& b, const std::vector<Expr>& items) {
   const int64_t bytes = scalar_bytes(type.scalar) * type.lanes;
   const auto count = static_cast<int>(items.size());
   const BufferId memory = b.alloc(bytes * count, 16);
-  for (int i = 0; i < count; ++i) b.store(memory, items[static_cast<size_t>(i)], b.i64(i * bytes), 2);
+  for (int i = 0; i < count; ++i) b.store(memory, items[i], b.i64(i * bytes), 2);
   return b.load(memory, {type.scalar, type.lanes * count}, b.i64(0), 16);
 }
 
@@ -38,7 +38,7 @@ std::vector<Expr> pass_among_lanes(Builder& b, Expr number, int stride, std::vec
     const auto choose = [&](Expr x, Expr y) { return select(lanes > 1 ? b.splat(set, lanes) : set, x, y); };
     for (int i = 0; i < count; ++i) {
       if (i & bit) continue;
-      Expr &low = items[static_cast<size_t>(i)], &high = items[static_cast<size_t>(i + bit)];
+      Expr &low = items[i], &high = items[i + bit];
       const Expr got = b.exchange(choose(low, high), other);
       low = choose(got, low);
       high = choose(high, got);

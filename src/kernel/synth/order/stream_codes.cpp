@@ -56,9 +56,9 @@ std::vector<std::array<int, 3>> stance(const std::vector<Bits>& bits) {
 std::optional<std::vector<std::array<int64_t, 4>>> fours(const std::vector<std::vector<Bits>>& bits, int64_t share) {
   std::vector<std::array<int64_t, 4>> out;
   std::vector<std::array<int64_t, 4>> pattern;
-  for (int64_t base = 0; base < static_cast<int64_t>(bits.size()); base += share) {
+  for (int64_t base = 0; base < std::ssize(bits); base += share) {
     std::map<std::vector<std::array<int, 3>>, std::vector<int64_t>> alike;
-    for (int64_t e = base; e < base + share; ++e) alike[stance(bits[static_cast<size_t>(e)])].push_back(e);
+    for (int64_t e = base; e < base + share; ++e) alike[stance(bits[e])].push_back(e);
     std::vector<std::array<int64_t, 4>> here;
     for (const auto& [places, elements] : alike) {
       if (elements.size() % 4 != 0) return std::nullopt;
@@ -79,10 +79,10 @@ std::optional<std::vector<std::array<int64_t, 4>>> fours(const std::vector<std::
 // The parts of four elements whose bits stand alike.
 std::vector<StreamCodes::Part> parts_of(const std::vector<std::vector<Bits>>& bits, std::array<int64_t, 4> elements) {
   std::vector<StreamCodes::Part> out;
-  for (const Bits& b : bits[static_cast<size_t>(elements[0])])
+  for (const Bits& b : bits[elements[0]])
     out.push_back({{}, ((1 << b.count) - 1) << b.first, 0, b.value_bit - b.first});
   for (size_t i = 0; i < elements.size(); ++i)
-    for (size_t k = 0; k < out.size(); ++k) out[k].bytes[i] = bits[static_cast<size_t>(elements[i])][k].byte;
+    for (size_t k = 0; k < out.size(); ++k) out[k].bytes[i] = bits[elements[i]][k].byte;
   return out;
 }
 
@@ -107,7 +107,7 @@ bool find_digits(const std::vector<double>& values, bool exact, StreamCodes& out
       out.rounds = out.rounds || step * (number + out.bias) != values[code];
       auto left = static_cast<int64_t>(number);
       for (int digit = digits; digit-- > 0; left >>= kDigitBits)
-        out.digits[static_cast<size_t>(digit)][code] = static_cast<uint8_t>(left & ((1 << kDigitBits) - 1));
+        out.digits[digit][code] = static_cast<uint8_t>(left & ((1 << kDigitBits) - 1));
     }
     return true;
   };
@@ -131,7 +131,7 @@ std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, in
   const auto by_code = values_by_code(f, d.form.q);
   if (!by_code) return std::nullopt;
   const auto flipped = counting(by_code->values);
-  const Field& field = f.fields[static_cast<size_t>(by_code->field)];
+  const Field& field = f.fields[by_code->field];
   if (!flipped || field.type.bits >= kByte) return std::nullopt;
   std::vector<std::vector<Bits>> bits;
   for (int64_t e = 0; e < unit; ++e) bits.push_back(bits_of(f, field, e));
@@ -140,7 +140,7 @@ std::optional<StreamCodes> stream_codes(const Format& f, const IntegerDot& d, in
     if (d.fine % share == 0) found = fours(bits, share);
   if (!found) return std::nullopt;
   StreamCodes out;
-  out.bias = by_code->values[static_cast<size_t>(*flipped)];
+  out.bias = by_code->values[*flipped];
   for (const auto& four : *found) {
     StreamCodes::Run run{four, parts_of(bits, four)};
     for (StreamCodes::Part& part : run.parts) {
@@ -178,7 +178,7 @@ std::optional<TableCodes> stream_table(const Format& f, const machine::Machine& 
 bool find_table_runs(const Format& f, const IntegerDot& d, int64_t unit, int field, StreamCodes& codes) {
   std::map<int64_t, std::array<int64_t, 2>> bytes;  // low and high code
   for (int64_t e = 0; e < unit; ++e) {
-    const std::vector<Bits> bits = bits_of(f, f.fields[static_cast<size_t>(field)], e);
+    const std::vector<Bits> bits = bits_of(f, f.fields[field], e);
     if (bits.size() != 1 || bits[0].count != 4) return false;
     bytes.try_emplace(bits[0].byte, std::array<int64_t, 2>{-1, -1}).first->second[bits[0].first == 0 ? 0 : 1] = e;
   }
@@ -210,7 +210,7 @@ StreamWords::StreamWords(loop::Builder& b, const machine::Machine& m, const Stre
 }
 
 int64_t StreamWords::table_bytes(const StreamCodes& codes) {
-  return static_cast<int64_t>(codes.digits.size()) * kTableBytes;
+  return std::ssize(codes.digits) * kTableBytes;
 }
 
 void StreamWords::fill(Expr lane) {

@@ -37,7 +37,7 @@ uint16_t short_bits(Scalar s, double v) {
 
 // Codes of four bits, two to a byte.
 bool fills_bytes(const Format& f, int field) {
-  const Field& codes = f.fields[static_cast<size_t>(field)];
+  const Field& codes = f.fields[field];
   return std::all_of(codes.layout.pieces.begin(), codes.layout.pieces.end(), [&](const LayoutPiece& piece) {
     return piece.bits == 4 && piece.base % 4 == 0 &&
            std::all_of(piece.modes.begin(), piece.modes.end(), [](const LayoutMode& m) { return m.stride % 4 == 0; });
@@ -49,7 +49,7 @@ int64_t twice(int64_t x) {
 }
 
 bool runs_over_bytes(const Format& f, int field) {
-  const Field& codes = f.fields[static_cast<size_t>(field)];
+  const Field& codes = f.fields[field];
   return std::any_of(codes.layout.pieces.begin(), codes.layout.pieces.end(), [&](const LayoutPiece& piece) {
     for (int64_t e = piece.first; e < piece.first + piece.count; ++e)
       if (piece.bit_of(e) % 8 + piece.bits > 8) return true;
@@ -59,7 +59,7 @@ bool runs_over_bytes(const Format& f, int field) {
 
 // The first bits of codes that lie in one piece and come in pairs at the same places of bytes that are not neighbours.
 std::vector<int64_t> paired_bits(const Format& f, int field, const std::vector<int64_t>& elements) {
-  const Field& codes = f.fields[static_cast<size_t>(field)];
+  const Field& codes = f.fields[field];
   std::vector<int64_t> out;
   for (const int64_t e : elements) {
     const int64_t inside = e % f.block;
@@ -88,7 +88,7 @@ std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const 
   if (!form.in_pairs(f)) return out;
   const std::vector<int64_t> first_bits = paired_bits(f, form.field, elements);
   if (first_bits.empty()) return out;
-  const int bits = f.fields[static_cast<size_t>(form.field)].type.bits;
+  const int bits = f.fields[form.field].type.bits;
   const int64_t last = (*std::max_element(first_bits.begin(), first_bits.end()) + bits - 1) / 8;
   // With offsets, what activations sum to is wanted as it is.
   const int room = form.scaled.offset ? bits : kFraction;
@@ -102,7 +102,7 @@ std::vector<CodePair> code_pairs(const Format& f, const FactorForm& form, const 
       if (std::max(from, from + apart) + 1 > last) --from;  // it stays in its byte
     }
     p.bytes = {from, from + 1, from + apart, from + apart + 1};
-    const int at = static_cast<int>(first - 8 * from);
+    const int at = first - 8 * from;
     p.shift = p.fresh ? 0 : out.back().shift;
     if (at < p.shift || at - p.shift + bits > room || at - p.shift >= kMasks) p.shift = at;
     p.place = at - p.shift;
@@ -120,7 +120,7 @@ std::string_view FactorForm::name() const {
 
 bool FactorForm::in_pairs(const Format& f) const {
   if (kind != Kind::codes) return false;
-  return runs_over_bytes(f, field) || (f.fields[static_cast<size_t>(field)].type.bits <= kFewBits && !scaled.offset);
+  return runs_over_bytes(f, field) || (f.fields[field].type.bits <= kFewBits && !scaled.offset);
 }
 
 int64_t FactorForm::mask_bytes(const Format& f, int64_t lanes) const {
@@ -136,7 +136,7 @@ FactorForm factor_form(const Format& f, const machine::Machine& m, bool by_code)
   out.kind = Kind::values;
   const std::vector<double>& values = codes->values;
   const auto flipped = counting(values);
-  const double least = flipped ? values[static_cast<size_t>(*flipped)] : 1;
+  const double least = flipped ? values[*flipped] : 1;
   if (std::all_of(values.begin(), values.end(), fits_f16)) out.to = Scalar::f16;
   if (values.size() <= kMostCodes && least <= 0 && least >= -FactorForm::kFirst && std::floor(least) == least) {
     out.kind = Kind::codes;
@@ -158,7 +158,7 @@ StreamFactor::StreamFactor(loop::Builder& b, const machine::Machine& m, const Fo
     : b_(b), m_(m), form_(form), table_(table), aligned_(aligned) {
   if (!f || !form.in_pairs(*f)) return;
   mask_at_ = b_.alloc(form.mask_bytes(*f, lanes), 128, loop::Space::shared);
-  mask_bits_ = twice((int64_t{1} << f->fields[static_cast<size_t>(form.field)].type.bits) - 1);
+  mask_bits_ = twice((int64_t{1} << f->fields[form.field].type.bits) - 1);
 }
 
 void StreamFactor::fill(Expr lane) {
@@ -268,7 +268,7 @@ Expr StreamFactor::of_pairs_of_codes(Unpack& cursor, const std::vector<int64_t>&
     if (p.fresh) shifted = window = cursor.window().word(p.bytes, aligned_, m_);
     if (p.shift != (p.fresh ? 0 : shift)) shifted = window >> p.shift;
     shift = p.shift;
-    Expr x = shifted & masks_[static_cast<size_t>(p.place)];
+    Expr x = shifted & masks_[p.place];
     x = x ^ twice(kFirstBits << 8 | int64_t{form_.flipped} << p.place);
     b_.store(out, x, b_.i64(at), kWord);
     at += kWord;

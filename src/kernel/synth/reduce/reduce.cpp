@@ -249,7 +249,7 @@ Step reduce_parts(const graph::Plan& plan, const graph::Group& group, const Redu
   }
   return draft.finish(
       fmt::format("reduce parts {} of {} {} x{}", split.parts, shape_text(facts.kept), body.summary(), lanes),
-      static_cast<double>(split.parts * elements), 4.0 * static_cast<double>(split.parts * elements));
+      static_cast<double>(split.parts * elements), 4.0 * (split.parts * elements));
 }
 
 Synthesis synthesize_reduce(const graph::Plan& plan, const graph::Group& group, const machine::Machine& target) {

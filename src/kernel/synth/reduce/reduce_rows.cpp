@@ -62,7 +62,7 @@ class RowKernel {
       for_tasks(
           b_, tasks, outer, cut_extent, [&] { begin_task(); },
           [&](const std::vector<Expr>& counters, Expr from, Expr to) { row(counters, from, to); });
-    const double elements = static_cast<double>(product(facts_.full));
+    const double elements = product(facts_.full);
     return draft_.finish(
         fmt::format("reduce rows {} {} passes {} x{}x{}{}", shape_text(facts_.full), body_->summary(), passes_->count(),
                     lanes_, ways_,
@@ -120,8 +120,7 @@ class RowKernel {
   void write_shared(const std::vector<int64_t>& outer) {
     constexpr int64_t kSlot = 8;  // bytes
     b_.loop(loop::LoopKind::grid, b_.i64(0), b_.i64(product(outer)), 1, [&](Expr block) {
-      const loop::BufferId slots =
-          b_.alloc(static_cast<int64_t>(facts_.reduces.size()) * share_.waves * kSlot, 16, loop::Space::shared);
+      const loop::BufferId slots = b_.alloc(std::ssize(facts_.reduces) * share_.waves * kSlot, 16, loop::Space::shared);
       begin_held();
       const auto slot = [&](int k, Expr wave) { return (int64_t{k} * share_.waves + wave) * kSlot; };
       // In the row, whose reduces are known as far as `done` of them in a row.

@@ -119,7 +119,7 @@ Expr Window::load(VType type, int64_t byte) {
 }
 
 Expr Window::bytes(const std::vector<int64_t>& index) {
-  const int lanes = static_cast<int>(index.size());
+  const int lanes = index.size();
   const auto [low, high] = std::minmax_element(index.begin(), index.end());
   const int64_t count = *high - *low + 1;
   if (lanes == 1) return load({Scalar::u8, 1}, *low);
@@ -133,7 +133,7 @@ Expr Window::bytes(const std::vector<int64_t>& index) {
     if (index.size() % 2 != 0) {  // unequal halves meet lane by lane
       Expr all = builder_.integer(0, {Scalar::u8, lanes});
       for (int l = 0; l < lanes; ++l) {
-        const int h = static_cast<int>(half);
+        const int h = half;
         all = builder_.insert(all, l < h ? builder_.extract(a, l) : builder_.extract(c, l - h), l);
       }
       return all;
@@ -144,7 +144,7 @@ Expr Window::bytes(const std::vector<int64_t>& index) {
     return builder_.shuffle({a, c}, mask);
   }
   // A power of two of bytes: widened inside the window where that fits, else two overlapping loads.
-  int64_t wide = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+  int64_t wide = std::bit_ceil(static_cast<uint64_t>(count));
   std::vector<int> mask(index.size());
   if (wide <= size_) {
     const int64_t start = std::min(*low, size_ - wide);
@@ -213,7 +213,7 @@ Expr Window::bits(int64_t bit, int bits) {
   int64_t byte = bit / 8;
   int64_t count = (bit + bits + 7) / 8 - byte;
   Expr word;
-  int64_t wide = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count)));
+  int64_t wide = std::bit_ceil(static_cast<uint64_t>(count));
   if (wide <= 8 && wide <= size_) {
     byte = std::min(byte, size_ - wide);
     word = load({unsigned_of(static_cast<int>(wide) * 8), 1}, byte);
@@ -276,7 +276,7 @@ Expr masked_words(Window& window, const std::vector<Part>& part) {
   constexpr int kBytes = 4, kWord = 32;
   loop::Builder& b = window.builder();
   const VType u32{Scalar::u32, 1};
-  const loop::BufferId words = b.alloc(static_cast<int64_t>(part.size()), 16);  // read again as bytes
+  const loop::BufferId words = b.alloc(std::ssize(part), 16);  // read again as bytes
   for (size_t first = 0; first < part.size(); first += kBytes) {
     if (const Expr word = spread_word(window, &part[first]); word.exists()) {
       b.store(words, word, b.i64(static_cast<int64_t>(first)), 4);
@@ -307,7 +307,7 @@ Expr masked_words(Window& window, const std::vector<Part>& part) {
 // The bits of one part of every lane, in their places of a byte.
 Expr byte_parts(Window& window, const std::vector<Part>& part, const machine::Machine* m) {
   loop::Builder& b = window.builder();
-  const int lanes = static_cast<int>(part.size());
+  const int lanes = part.size();
   const VType bytes{Scalar::u8, lanes};
   std::vector<int64_t> index, net, keep, low_bit, put;
   bool one_bit = true, crosses = false;
@@ -342,11 +342,11 @@ Expr byte_parts(Window& window, const std::vector<Part>& part, const machine::Ma
     std::vector<int64_t> bytes_of, from;
     bool reaches = true;
     for (int l = 0; l < lanes; l += 8) {
-      int64_t first = part[static_cast<size_t>(l)].bit / 8;
-      for (int i = l; i < l + 8; ++i) first = std::min(first, part[static_cast<size_t>(i)].bit / 8);
+      int64_t first = part[l].bit / 8;
+      for (int i = l; i < l + 8; ++i) first = std::min(first, part[i].bit / 8);
       first = std::min(first, window.size() - 8);
       for (int i = l; i < l + 8; ++i) {
-        const Part& p = part[static_cast<size_t>(i)];
+        const Part& p = part[i];
         const int64_t bit = p.bit - 8 * first;
         reaches = reaches && bit + p.bits <= 64;
         bytes_of.push_back(first + i - l);
@@ -358,7 +358,7 @@ Expr byte_parts(Window& window, const std::vector<Part>& part, const machine::Ma
   const Scalar word = crosses ? Scalar::u16 : Scalar::u8;
   Expr x = cast(window.bytes(index), word);
   if (crosses) {
-    for (int l = 0; l < lanes; ++l) index[static_cast<size_t>(l)] = (part[l].bit + std::max(part[l].bits, 1) - 1) / 8;
+    for (int l = 0; l < lanes; ++l) index[l] = (part[l].bit + std::max(part[l].bits, 1) - 1) / 8;
     const Expr high = cast(window.bytes(index), word);
     x = x | (high << 8);
   }
@@ -384,7 +384,7 @@ Expr load_codes(Window& window, const Field& field, const std::vector<FieldPlace
   const bool equal = std::all_of(places.begin(), places.end(), [&](const FieldPlace& p) { return p == places[0]; });
   std::vector<std::vector<Part>> parts;
   for (size_t l = 0; l < (equal ? 1 : places.size()); ++l) parts.push_back(parts_of(field, places[l]));
-  const int lanes = static_cast<int>(parts.size());
+  const int lanes = parts.size();
 
   if (lanes == 1) {
     Expr code;
@@ -514,7 +514,7 @@ Expr decode_by_half(loop::Builder& b, const FieldType& t, Expr codes) {
   const int lanes = b.type(codes).lanes, size = t.exponent_bits + t.mantissa_bits;
   const VType u16{Scalar::u16, lanes};
   const auto u = [&](int64_t x) { return b.integer(x, u16); };
-  const int64_t top = static_cast<int64_t>(low_mask(size));
+  const int64_t top = low_mask(size);
   const Expr code = cast(codes, Scalar::u16);
   const Expr magnitude = code & u(top);
   const Expr sign = (code << u(15 - size)) & u(0x8000);
@@ -533,7 +533,7 @@ Expr decode_small_float(loop::Builder& b, const FieldType& t, Expr codes) {
   const auto as_float = [&](Expr x) { return bitcast(x, Scalar::f32); };
   const int e_bits = t.exponent_bits, m_bits = t.mantissa_bits;
   LUMEN_CHECK(e_bits <= 8 && m_bits <= 23 && m_bits + e_bits < 32, "a float of {} + {} bits", e_bits, m_bits);
-  const int64_t magnitude_mask = static_cast<int64_t>(low_mask(e_bits + m_bits));
+  const int64_t magnitude_mask = low_mask(e_bits + m_bits);
   const Expr magnitude = t.has_sign ? codes & u(magnitude_mask) : codes;
   const int64_t rebias = 127 - t.bias;
   // Fields whose exponents f32 cannot hold as they stand go through ldexp, which is exact or correctly rounded.

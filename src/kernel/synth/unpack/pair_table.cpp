@@ -68,7 +68,7 @@ std::vector<Expr> PairTable::look_up(Unpack& cursor, const std::vector<int64_t>&
   const int64_t place_bits = std::countr_zero(static_cast<uint64_t>(shape_.copies * kPairBytes));
   const Expr copy = cast(b_.lane_id() % shape_.copies * kPairBytes, Scalar::u32);
   const Expr both = cursor.codes(shape_.field, low, true, &m_) | (cursor.codes(shape_.field, high, true, &m_) << 4);
-  const BufferId again = b_.alloc(static_cast<int64_t>(low.size()), 16);  // as words, which addresses are made of
+  const BufferId again = b_.alloc(std::ssize(low), 16);  // as words, which addresses are made of
   b_.store(again, both, b_.i64(0), 4);
   std::vector<Expr> out;
   for (size_t k = 0; k < low.size(); ++k) {

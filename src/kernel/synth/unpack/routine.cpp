@@ -14,7 +14,7 @@ using loop::VType;
 BufferId lay_table(loop::Builder& b, const FormatTable& t) {
   const Scalar s = is_float(t.type) ? Scalar::f32 : t.type;
   const int size = scalar_bytes(s);
-  const auto count = static_cast<int64_t>(t.values.size());
+  const auto count = std::ssize(t.values);
   const BufferId buffer = b.alloc(std::max<int64_t>(count * size, 1), 64);
   const int64_t lanes = 64 / size;
   for (int64_t i = 0; i < count; i += lanes) {
@@ -58,8 +58,7 @@ RoutineRun::RoutineRun(loop::Builder& b, const Routine& r, RoutineHooks hooks, i
   std::vector<bool> counted(r.variables.size()), assigned(r.variables.size());
   mark_counters(r.body, &counted, &assigned);
   uniform_.resize(r.variables.size());
-  for (size_t k = static_cast<size_t>(r.parameters); k < r.variables.size(); ++k)
-    uniform_[k] = counted[k] && !assigned[k];
+  for (size_t k = r.parameters; k < r.variables.size(); ++k) uniform_[k] = counted[k] && !assigned[k];
   for (const int slot : uniform) uniform_[slot] = !assigned[slot];
   for (size_t k = 0; k < r.variables.size(); ++k) {
     const int64_t size = int64_t{scalar_bytes(r.variables[k].type)} * slot_lanes(static_cast<int>(k));
@@ -118,7 +117,7 @@ void RoutineRun::copy(int slot, const RoutineRun& from, int from_slot) {
 
 void RoutineRun::clear() {
   for (size_t k = 0; k < buffers_.size(); ++k) {
-    const int slot = static_cast<int>(k);
+    const int slot = k;
     const Scalar s = slot_type(slot);
     const VType type{s, slot_lanes(slot)};
     const Expr zero = is_float(s) ? b_.real(0, type) : b_.integer(0, type);

@@ -34,7 +34,7 @@ ScalarValue lane_of(const Lanes& x, size_t lane) {
 }
 
 std::vector<int64_t> run_of(int64_t first, int count) {
-  std::vector<int64_t> run(static_cast<size_t>(count));
+  std::vector<int64_t> run(count);
   std::iota(run.begin(), run.end(), first);
   return run;
 }
@@ -64,7 +64,7 @@ Window Unpack::record_window(Level level, Expr number) {
   const int64_t bytes = level == Level::row    ? format_.row_bytes
                         : level == Level::tile ? format_.tile_bytes
                                                : format_.tensor_bytes;
-  Expr base = at(layout_.section[static_cast<int>(level)]);
+  Expr base = at(layout_.section[static_cast<size_t>(level)]);
   if (level != Level::tensor) base = base + number * bytes;
   return Window(b_, buffer_, base, bytes);
 }
@@ -78,8 +78,7 @@ void Unpack::enter_tensor() {
         load_field(*tensor_window_, f, {{0, i}});
   }
   for (size_t t = 0; t < format_.tables.size(); ++t)
-    if (!straight_ || format_.tables[t].values.size() > kSelectTable)
-      tables_[static_cast<int>(t)] = lay_table(b_, format_.tables[t]);
+    if (!straight_ || format_.tables[t].values.size() > kSelectTable) tables_[t] = lay_table(b_, format_.tables[t]);
 }
 
 void Unpack::enter_row(Expr row) {
@@ -176,7 +175,7 @@ Lanes Unpack::apply(const RoutineExpr& e, const Frame& frame) {
 }
 
 Expr Unpack::outer_record(Level level, int64_t element) {
-  const Expr section = at(layout_.section[static_cast<int>(level)]);
+  const Expr section = at(layout_.section[static_cast<size_t>(level)]);
   if (level == Level::tensor) return section;
   const Expr row = row_of_block();
   if (level == Level::row) return section + row * format_.row_bytes;
@@ -265,13 +264,13 @@ Lanes Unpack::read_field_lanes(const RoutineExpr& e, const Frame& frame) {
 // Codes of a run of lanes out of a vector of bytes that is taken from memory at once; -1 where that is no gain.
 Expr Unpack::wide_codes(int slot, const Frame& frame) {
   constexpr int64_t kWide = 64;
-  const Field& field = format_.fields[static_cast<size_t>(slot)];
+  const Field& field = format_.fields[slot];
   const int64_t first = frame.elements[0], lanes = frame.lanes();
   if (!machine_ || !machine_->find_row(fmt::format("bits8.u8x{}", kWide)) || field.type.bits >= 8 || lanes < 2)
     return {};
   if (field.level != Level::block || kWide % lanes != 0 || first % lanes != 0) return {};
   for (int64_t l = 0; l < lanes; ++l)
-    if (frame.elements[static_cast<size_t>(l)] != first + l) return {};
+    if (frame.elements[l] != first + l) return {};
   const int64_t chunk = first / kWide * kWide;
   if (chunk + kWide > block_count_ * format_.block) return {};
   const auto [found, fresh] = wide_codes_.try_emplace({slot, chunk});
@@ -342,9 +341,8 @@ Lanes Unpack::read_table_lanes(const RoutineExpr& e, const Frame& frame) {
   if (!index.is_known()) return {e.type, cast(table_entry(t, e.slot, index.value), e.type), {}};
   Lanes out{e.type, {}, {}};
   for (const ScalarValue& i : index.known) {
-    LUMEN_CHECK(i.integer >= 0 && i.integer < static_cast<int64_t>(t.values.size()), "entry {} of table {}", i.integer,
-                t.name);
-    const double x = t.values[static_cast<size_t>(i.integer)];
+    LUMEN_CHECK(i.integer >= 0 && i.integer < std::ssize(t.values), "entry {} of table {}", i.integer, t.name);
+    const double x = t.values[i.integer];
     out.known.push_back(is_float(e.type) ? ScalarValue{x, 0} : ScalarValue{0, static_cast<int64_t>(x)});
   }
   return shrink(out);
@@ -419,7 +417,7 @@ Expr Unpack::value_at(Expr element) {
   RoutineHooks hooks;
   hooks.field = [&](int slot, Expr index) {
     const Field& field = format_.fields[slot];
-    Expr record = at(layout_.section[static_cast<int>(field.level)]);
+    Expr record = at(layout_.section[static_cast<size_t>(field.level)]);
     switch (field.level) {
       case Level::block:
         record = record + block * format_.block_bytes;

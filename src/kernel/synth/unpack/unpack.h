@@ -96,7 +96,7 @@ class Unpack {
   };
   Frame frame_at(std::vector<int64_t> elements) const;
   std::vector<FieldPlace> places_of(const Field& field, const Lanes& index, const Frame& frame) const;
-  Lanes narrow(const RoutineExpr& e, const Frame& frame, int bits, const machine::Machine& rows);
+  class Narrow;
   Lanes evaluate(const RoutineExpr& e, const Frame& frame);
   Lanes apply(const RoutineExpr& e, const Frame& frame);
   Lanes read_field_lanes(const RoutineExpr& e, const Frame& frame);
