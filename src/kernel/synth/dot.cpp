@@ -3,7 +3,7 @@
 
 #include "kernel/synth/gemm/bid/bid.h"
 #include "kernel/synth/gemm/dot_group.h"
-#include "kernel/synth/gemm/dot_prepare.h"
+#include "kernel/synth/gemm/operand/dot_prepare.h"
 
 namespace lumen::synth {
 namespace {

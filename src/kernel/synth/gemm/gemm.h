@@ -1,17 +1,13 @@
 // The contraction as a problem (batch, M, N, K and strides), its writer, and what all its kernels share: plans of the
-// cost model, quantization of activations, packing and laying out of operands, sorting of rows that pick their matrix
-// (grouped GEMM).
+// cost model, packing of panels, sorting of rows that pick their matrix (grouped GEMM).
 //
-// May include: base, graph/fuse, graph/match, kernel/loop, kernel/machine, kernel/synth/mma, kernel/synth/order,
-// kernel/synth/step, kernel/synth/unpack, number/facts.
+// May include: base, graph/match, graph/pass, kernel/loop, kernel/machine, kernel/synth/step, kernel/synth/unpack.
 #pragma once
 
 #include "kernel/synth/gemm/choose.h"
 #include "kernel/synth/gemm/dense_product.h"
 #include "kernel/synth/gemm/dot_group.h"
-#include "kernel/synth/gemm/dot_prepare.h"
 #include "kernel/synth/gemm/dot_problem.h"
 #include "kernel/synth/gemm/dot_write.h"
 #include "kernel/synth/gemm/pack.h"
-#include "kernel/synth/gemm/quantize.h"
 #include "kernel/synth/gemm/wave_groups.h"

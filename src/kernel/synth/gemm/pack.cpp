@@ -1,9 +1,8 @@
-// Copies and unpacks rows; the butterfly transpose.
+// Copies and unpacks rows.
 #include "kernel/synth/gemm/pack.h"
 
 #include <numeric>
 
-#include "base/check.h"
 #include "kernel/synth/unpack/unpack.h"
 
 namespace lumen::synth {
@@ -70,27 +69,6 @@ void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, Expr ro
       b.store(to.buffer, w.read_f32(from.load, in + whole, 1, lanes, count), out + whole * 4, 4, count);
     });
   });
-}
-
-// Butterflies: at distance d, lanes whose number has bit d change places with the row d further.
-std::vector<Expr> transposed(loop::Builder& b, std::vector<Expr> rows) {
-  const int n = rows.size();
-  LUMEN_CHECK(n > 0 && (n & (n - 1)) == 0 && b.type(rows[0]).lanes == n, "{} rows", n);
-  for (int d = n / 2; d >= 1; d /= 2) {
-    std::vector<Expr> next = rows;
-    for (int i = 0; i < n; ++i) {
-      if (i & d) continue;
-      std::vector<int> low, high;
-      for (int lane = 0; lane < n; ++lane) {
-        low.push_back(lane & d ? n + (lane ^ d) : lane);
-        high.push_back(lane & d ? n + lane : lane | d);
-      }
-      next[i] = b.shuffle({rows[i], rows[i + d]}, low);
-      next[i + d] = b.shuffle({rows[i], rows[i + d]}, high);
-    }
-    rows = std::move(next);
-  }
-  return rows;
 }
 
 }  // namespace lumen::synth

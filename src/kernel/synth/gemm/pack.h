@@ -26,7 +26,4 @@ void copy_rows(DotWriter& w, const DotProblem& p, const RowSource& from, loop::E
 // Elements unpacked together by straight code: whole blocks, and whole vectors where that stays short.
 int64_t unpack_unit(const Format& f, int lanes);
 
-// The transpose of lanes x lanes numbers held in vectors.
-std::vector<loop::Expr> transposed(loop::Builder& b, std::vector<loop::Expr> rows);
-
 }  // namespace lumen::synth

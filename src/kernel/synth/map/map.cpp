@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "kernel/synth/body/nest.h"
-#include "kernel/synth/gemm/dot_prepare.h"
+#include "kernel/synth/gemm/operand/dot_prepare.h"
 #include "kernel/synth/map/turn.h"
 
 namespace lumen::synth {

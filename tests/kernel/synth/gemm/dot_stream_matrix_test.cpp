@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "kernel/synth/dot.h"
-#include "kernel/synth/gemm/dot_prepare.h"
+#include "kernel/synth/gemm/operand/dot_prepare.h"
 #include "number/library/library.h"
 #include "tests/kernel/synth/gemm/dot_harness.h"
 

@@ -1,8 +1,8 @@
 // GEMM of tasks, as processors run it: register tiles of f32, integer and 16-bit dot products, matrix units. Few rows
 // along K also run so on GPUs.
 //
-// May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/order, kernel/synth/step, kernel/synth/unpack,
-// number/formula.
+// May include: base, kernel/machine, kernel/synth/gemm, kernel/synth/gemm/operand, kernel/synth/order,
+// kernel/synth/step, kernel/synth/unpack, number/formula.
 #pragma once
 
 #include "kernel/synth/gemm/cpu/dot_integer.h"

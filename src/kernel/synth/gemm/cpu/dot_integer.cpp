@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "kernel/synth/gemm/dot_write.h"
-#include "kernel/synth/gemm/quantize.h"
+#include "kernel/synth/gemm/operand/operand_step.h"
 #include "kernel/synth/gemm/wave_groups.h"
 #include "kernel/synth/unpack/unpack.h"
 
@@ -28,11 +28,15 @@ struct Chain {
 class IntegerKernel {
  public:
   IntegerKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const IntegerDot& d,
-                const machine::Machine& m, const ActivationLayout& layout, const ActivationScratch& s)
-      : p_(p), t_(t), d_(d), m_(m), layout_(layout), w_(g, p, "dot"), b_(w_.b) {
-    codes_ = w_.scratch_param("codes", s.codes, layout.rows * layout.codes(), false);
-    scales_ = w_.scratch_param("scales", s.scales, layout.rows * layout.groups() * 4, false);
-    totals_ = w_.scratch_param("sums", s.sums, layout.rows * layout.groups() * 4, false);
+                const machine::Machine& m, const OperandLayout& layout, const OperandScratch& s)
+      : p_(p),
+        t_(t),
+        d_(d),
+        m_(m),
+        layout_(layout),
+        w_(g, p, "dot"),
+        b_(w_.b),
+        x_(declare_params(w_, layout, s, false)) {
     corrects_ = d_.bias != 0 || d_.form.offset.has_value();
   }
 
@@ -72,10 +76,10 @@ class IntegerKernel {
   const RowsPlan& t_;
   const IntegerDot& d_;
   const machine::Machine& m_;
-  const ActivationLayout& layout_;
+  const OperandLayout& layout_;
   DotWriter w_;
   loop::Builder& b_;
-  loop::BufferId codes_, scales_, totals_;
+  const OperandParams x_;
   std::vector<loop::BufferId> sums_;
   bool corrects_ = false;
   Expr outer_;
@@ -89,8 +93,8 @@ std::vector<Chain> IntegerKernel::chains_of(const LaneOrder& order) const {
   for (size_t v = 0; v < order.vectors.size(); ++v) {
     std::vector<int> group;
     for (int lane = 0; lane < d_.row.lanes; ++lane) {
-      const int64_t element = order.vectors[v][lane * d_.row.k];
-      group.push_back(element < 0 ? 0 : static_cast<int>(element / layout_.fine));
+      const int64_t element = order.vectors[v][static_cast<size_t>(lane * d_.row.k)];
+      group.push_back(element < 0 ? 0 : static_cast<int>(element / layout_.sum_group));
     }
     if (chains.empty() || chains.back().group != group) chains.push_back({{}, group});
     chains.back().vectors.push_back(v);
@@ -148,16 +152,16 @@ void IntegerKernel::add_corrections(int i, int j, Expr c, Expr x) {
 
 void IntegerKernel::write_unit(const LaneOrder& order, Expr blocks, Expr code, Expr group) {
   const int64_t block = p_.loads[1].format->block;
-  const int groups = (order.elements + layout_.fine - 1) / layout_.fine;
+  const int groups = static_cast<int>((order.elements + layout_.sum_group - 1) / layout_.sum_group);
   const int width = t_.width;
   const VType numbers{Scalar::f32, groups};
   std::vector<Expr> scale, correction;
   for (int j = 0; j < width; ++j) {
-    Unpack& cursor = *cursors_[j];
-    cursor.enter_block(first_blocks_[j] + blocks, order.elements / block);
-    scale.push_back(lanes_by_group(b_, cursor, d_.form.scale, layout_.fine, order.elements));
+    Unpack& cursor = *cursors_[static_cast<size_t>(j)];
+    cursor.enter_block(first_blocks_[static_cast<size_t>(j)] + blocks, order.elements / block);
+    scale.push_back(lanes_by_group(b_, cursor, d_.form.scale, layout_.sum_group, order.elements));
     if (!corrects_) continue;
-    Expr c = d_.form.offset ? lanes_by_group(b_, cursor, *d_.form.offset, layout_.fine, order.elements) : Expr{};
+    Expr c = d_.form.offset ? lanes_by_group(b_, cursor, *d_.form.offset, layout_.sum_group, order.elements) : Expr{};
     if (d_.bias != 0) {
       const Expr bias = b_.real(d_.bias, numbers);
       c = !c.exists() ? scale.back() * bias : fma(scale.back(), bias, c);
@@ -168,8 +172,8 @@ void IntegerKernel::write_unit(const LaneOrder& order, Expr blocks, Expr code, E
   for (int i = 0; i < t_.height; ++i) {
     const Expr row = x_rows_[i];
     const Expr place = (row * layout_.groups() + group) * 4;
-    const Expr x_scale = b_.load(scales_, numbers, place, 4);
-    const Expr x_sum = corrects_ ? b_.load(totals_, numbers, place, 4) : Expr{};
+    const Expr x_scale = b_.load(x_.scales, numbers, place, 4);
+    const Expr x_sum = corrects_ ? b_.load(x_.sums, numbers, place, 4) : Expr{};
     for (int j = 0; j < width; ++j) {
       scales.push_back(scale[j] * x_scale);
       if (corrects_) add_corrections(i, j, correction[j], x_sum);
@@ -184,7 +188,7 @@ void IntegerKernel::write_unit(const LaneOrder& order, Expr blocks, Expr code, E
       for (const size_t v : chain.vectors) {
         const Expr row = x_rows_[i] * layout_.codes();
         const Expr from = row + code + static_cast<int64_t>(v) * lanes;
-        x[i].push_back(b_.load(codes_, {Scalar::i8, lanes}, from));
+        x[static_cast<size_t>(i)].push_back(b_.load(x_.codes, {Scalar::i8, lanes}, from));
       }
     for (int i = 0; i < t_.height; ++i)
       for (int j = 0; j < width; ++j) {
@@ -265,14 +269,15 @@ void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const Row
   // Codes of a are small: more rows of b would save a processor nothing. Lanes of a wave lie a unit apart, and use what
   // they read of a for several.
   const RowsPlan t = m.wave > 1 ? rows : rows.single();
-  ActivationLayout layout;
+  OperandLayout layout;
   layout.rows = p.rows_of_a();
   layout.columns = p.k.extent;
-  layout.fine = d.fine;
-  layout.lanes = d.step();
+  layout.scale_group = kActivationGroup;
+  layout.sum_group = d.fine;
+  layout.scales_by_sum = layout.sums = true;
+  layout.lanes = static_cast<int>(d.step());
   layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, d.row.k, d.fine, most_groups(p, d, m));
-  const ActivationScratch s = declare_activations(layout, out);
-  out.steps.push_back(write_quantize(g, p, layout, s, m));
+  const OperandScratch s = write_operand_step(g, p, layout, m, out);
   Step step = IntegerKernel(g, p, t, d, m, layout, s)
                   .write(fmt::format("{} rows {}x{} task {} {}", describe_shape(p), t.height, t.width,
                                      t.n_task * t.width, d.row.row));

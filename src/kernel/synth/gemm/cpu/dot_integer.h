@@ -1,5 +1,5 @@
-// Dots of a packed weight in integers: first the activations are quantized to i8 in groups (quantize.h), then rows of
-// the weight meet them in the machine's integer dots, corrected by scales and sums per group (factor.h). Proved by
+// Dots of a packed weight in integers: first the activations are quantized to i8 in groups (operand_step.h), then rows
+// of the weight meet them in the machine's integer dots, corrected by scales and sums per group (factor.h). Proved by
 // tests/kernel/synth/gemm/dot_integer_test.cpp.
 #pragma once
 

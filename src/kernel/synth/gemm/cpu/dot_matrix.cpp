@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "kernel/synth/gemm/choose.h"
-#include "kernel/synth/gemm/cpu/dot_matrix_left.h"
 #include "kernel/synth/gemm/cpu/dot_matrix_panel.h"
+#include "kernel/synth/gemm/operand/operand_step.h"
 
 namespace lumen::synth {
 namespace {
@@ -17,17 +17,13 @@ using loop::LoopKind;
 using loop::VType;
 
 constexpr int64_t kStraightQuads = 8;  // of a loop over a group, written out
+constexpr int64_t kCacheLine = 64;     // bytes
 
 class MatrixKernel {
  public:
   MatrixKernel(const graph::Graph& g, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m,
-               const LeftScratch& s)
-      : p_(p), t_(t), m_(m), left_(left_layout(p, t)), w_(g, p, "dot"), b_(w_.b) {
-    x_codes_ = w_.scratch_param("codes", s.codes, left_.code_bytes(), false);
-    if (s.scales >= 0) x_scales_ = w_.scratch_param("scales", s.scales, left_.rows * left_.scales * 4, false);
-    if (s.starts >= 0) x_starts_ = w_.scratch_param("starts", s.starts, left_.rows * left_.starts * 4, false);
-    if (s.sums >= 0) x_sums_ = w_.scratch_param("sums", s.sums, left_.rows * left_.sums * 4, false);
-  }
+               const OperandLayout& left, const OperandScratch& s)
+      : p_(p), t_(t), m_(m), left_(left), w_(g, p, "dot"), b_(w_.b), x_(declare_params(w_, left, s, false)) {}
 
   Step write(std::string plan) {
     b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(t_.tasks(p_)), 1, [&](Expr task) { write_task(task); });
@@ -70,11 +66,12 @@ class MatrixKernel {
   const DotProblem& p_;
   const MatrixPlan& t_;
   const machine::Machine& m_;
-  LeftLayout left_;
+  const OperandLayout& left_;
   DotWriter w_;
   loop::Builder& b_;
+  const OperandParams x_;
   std::unique_ptr<MatrixPanel> panel_;
-  loop::BufferId x_codes_ = -1, x_scales_ = -1, x_starts_ = -1, x_sums_ = -1, sums_ = -1, integer_units_ = -1;
+  loop::BufferId sums_ = -1, integer_units_ = -1;
   std::vector<loop::BufferId> accumulators_, parts_, integers_;
   Expr outer_, m_first_, m_last_, n_first_, n_last_;
 };
@@ -123,7 +120,7 @@ void MatrixKernel::write_tiles(Expr k0, Expr count) {
       b_.loop(LoopKind::serial, m_first_, m_last_, 1, [&](Expr m_tile) {
         Tile tile;
         tile.vectors = vectors;
-        tile.row = w_.laid_row(outer_, left_.padded_m) + m_tile * t_.height;
+        tile.row = w_.laid_row(outer_, left_.outer_rows) + m_tile * t_.height;
         tile.panel = n_inside * panel_->tile_bytes();
         tile.column = n_inside * (t_.tile_columns() * 4);
         const Expr m_inside = m_tile - m_first_;
@@ -185,9 +182,9 @@ Expr MatrixKernel::dot_accumulate(Expr weight, Expr x, Expr sum) {
 
 // The word of a's row i that meets quad `quad` behind element k of the stage, in every lane.
 Expr MatrixKernel::x_word(const Tile& tile, int i, Expr k, int64_t quad) {
-  const Expr at =
-      tile.row * left_.row_bytes + (tile.k0 + k) * t_.element_bytes() + (i * left_.row_bytes + quad * t_.word_bytes());
-  const Expr word = b_.load(x_codes_, {t_.row.b, t_.row.k}, at, t_.word_bytes());
+  const Expr at = tile.row * left_.row_bytes() + (tile.k0 + k) * t_.element_bytes() +
+                  (i * left_.row_bytes() + quad * t_.word_bytes());
+  const Expr word = b_.load(x_.codes, {t_.row.b, t_.row.k}, at, static_cast<int>(t_.word_bytes()));
   std::vector<int> mask;
   for (int64_t lane = 0; lane < t_.step(); ++lane) mask.push_back(lane % t_.row.k);
   return b_.shuffle({word}, mask);
@@ -231,8 +228,8 @@ void MatrixKernel::sum_groups(const Tile& tile, std::vector<loop::BufferId>& sum
       std::vector<Expr> totals;
       for (int i = 0; i < tile.height; ++i) {
         const Expr start = !t_.starts ? b_.integer(0, integers)
-                                      : x_number(x_starts_, tile, i, left_.starts, x_first + group, t_.row.acc);
-        totals.insert(totals.end(), tile.vectors, start);
+                                      : x_number(x_.starts, tile, i, left_.groups(), x_first + group, t_.row.acc);
+        totals.insert(totals.end(), static_cast<size_t>(tile.vectors), start);
       }
       const Expr at = k + group * t_.group;
       if (quads <= 2 * kStraightQuads) {
@@ -259,13 +256,13 @@ void MatrixKernel::sum_groups(const Tile& tile, std::vector<loop::BufferId>& sum
           const Expr total = cast(totals[s], Scalar::f32);
           parts[s] = !parts[s].exists() ? total * scale : fma(total, scale, parts[s]);
           if (t_.offsets)
-            parts[s] = fma(x_number(x_sums_, tile, i, left_.sums, x_first + group, Scalar::f32), offset, parts[s]);
+            parts[s] = fma(x_number(x_.sums, tile, i, left_.groups(), x_first + group, Scalar::f32), offset, parts[s]);
         }
       }
     }
     const Expr number = (tile.k0 + k) / t_.scale_group;
     for (int i = 0; i < tile.height; ++i) {
-      const Expr scale = x_number(x_scales_, tile, i, left_.scales, number, Scalar::f32);
+      const Expr scale = x_number(x_.scales, tile, i, left_.scales(), number, Scalar::f32);
       for (int j = 0; j < tile.vectors; ++j) {
         const size_t s = i * tile.vectors + j;
         const Expr sum = b_.load(sums[s], sum_type(), w_.i64(0), 4);
@@ -314,10 +311,10 @@ void MatrixKernel::multiply_units(const Tile& tile, Expr k, int units, const std
   const int64_t bytes = unit_bytes(), piece = row.k * t_.element_bytes();
   const VType sum{row.acc, static_cast<int>(bytes / 4)};
   const VType codes{row.a, static_cast<int>(bytes / t_.element_bytes())};
-  const Expr x = tile.row * left_.row_bytes + (tile.k0 + k) * t_.element_bytes() * row.rows;
+  const Expr x = tile.row * left_.row_bytes() + (tile.k0 + k) * t_.element_bytes() * row.rows;
   LUMEN_CHECK(row.rows * piece == bytes, "a tile of {} rows of {} bytes", row.rows, piece);
   std::vector<Expr> left;
-  for (int i = 0; i < units; ++i) left.push_back(b_.load(x_codes_, codes, x + i * row.rows * left_.row_bytes, 64));
+  for (int i = 0; i < units; ++i) left.push_back(b_.load(x_.codes, codes, x + i * row.rows * left_.row_bytes(), 64));
   const Expr panel = tile.panel + k / t_.row.k * panel_->quad_bytes();
   for (int j = 0; j < tile.vectors; ++j) {
     const Expr right = b_.load(panel_->codes(), codes, panel + j * panel_->vector_bytes(), 64);
@@ -342,7 +339,7 @@ void MatrixKernel::scale_units(const Tile& tile, Expr k, int units) {
     b_.loop(LoopKind::serial, w_.i64(0), w_.i64(rows), 1, [&](Expr i) {
       Tile row = tile;
       row.row = tile.row + u * rows + i;
-      const Expr scale = x_number(x_scales_, row, 0, left_.scales, number, Scalar::f32);
+      const Expr scale = x_number(x_.scales, row, 0, left_.scales(), number, Scalar::f32);
       for (int j = 0; j < tile.vectors; ++j) {
         const Expr inside = i * vector_bytes();
         const Expr from = inside + (u * tile.vectors + j) * unit_bytes();
@@ -373,12 +370,38 @@ void MatrixKernel::finish() {
   });
 }
 
+// Rows of a as the instruction takes them. For the matrix unit codes lie tile by tile: rows in blocks, within them
+// pieces of a tile's bytes along K, row after row.
+OperandLayout left_layout(const DotProblem& p, const MatrixPlan& t, const machine::Machine& m) {
+  OperandLayout l;
+  l.type = t.row.b;
+  l.columns = p.k.extent;
+  l.outer_rows = t.padded_m(p.blocks ? p.blocks->rows : p.m.extent);
+  l.rows = (p.blocks ? 1 : p.outer_extent()) * l.outer_rows;
+  l.order.unit.elements = t.integers ? t.scale_group : m.f32_lanes();
+  l.order.units = t.padded_k / l.order.unit.elements;
+  if (t.tile) {
+    l.tile_rows = t.tile->rows;
+    l.piece_bytes = t.tile->k * t.element_bytes();
+  } else {
+    l.gap_bytes = kCacheLine;
+  }
+  if (!t.integers) return l;
+  l.scale_group = t.scale_group;
+  l.sum_group = t.group;
+  l.starts = t.starts;
+  l.sums = t.offsets;
+  l.bias = t.integers->bias;
+  return l;
+}
+
 }  // namespace
 
 void write_matrix_kernels(const graph::Graph& g, const DotProblem& p, const MatrixPlan& t, const machine::Machine& m,
                           Synthesis& out) {
-  const LeftScratch s = write_left_step(g, p, t, m, out);
-  Step step = MatrixKernel(g, p, t, m, s).write(describe_shape(p) + " " + describe(t));
+  const OperandLayout left = left_layout(p, t, m);
+  const OperandScratch s = write_operand_step(g, p, left, m, out);
+  Step step = MatrixKernel(g, p, t, m, left, s).write(describe_shape(p) + " " + describe(t));
   step.flops = p.flops();
   out.steps.push_back(std::move(step));
 }

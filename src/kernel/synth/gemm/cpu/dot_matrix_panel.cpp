@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernel/synth/gemm/pack.h"
+#include "kernel/synth/order/transpose.h"
 
 namespace lumen::synth {
 
@@ -170,7 +171,7 @@ void MatrixPanel::transpose_rows(Expr to, Expr count) {
   b_.loop(LoopKind::serial, w_.i64(0), bytes, t_.lanes() * word, [&](Expr at) {
     std::vector<Expr> rows;
     for (int i = 0; i < t_.lanes(); ++i) rows.push_back(b_.load(rows_, words, at + i * row_bytes(t_), word));
-    rows = transposed(b_, std::move(rows));
+    transpose(b_, rows);
     const Expr out = to + at / word * quad_bytes();
     for (int i = 0; i < t_.lanes(); ++i) b_.store(codes_, rows[i], out + i * quad_bytes(), word);
   });

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernel/synth/gemm/dot_write.h"
+#include "kernel/synth/gemm/operand/operand_step.h"
 #include "kernel/synth/order/lane_order.h"
 #include "kernel/synth/unpack/unpack.h"
 #include "number/formula/scalar.h"
@@ -39,96 +39,39 @@ std::vector<size_t> odd_codes(const std::vector<uint16_t>& table) {
   return odd;
 }
 
-// How the elements of a row lie in scratch, and the groups they have scales for.
-struct ShortLayout {
-  RowOrder order;
-  int64_t rows = 1, fine = 0;  // elements over which the scale is constant; 0: the row
-  int lanes = 64;              // codes of a vector
-  bool whole_words = false;
-  int64_t stride() const { return order.units * unit_codes() + order.rest.vectors.size() * lanes; }
-  int64_t unit_codes() const { return order.unit.vectors.size() * lanes; }
-  std::vector<int> lanes_of_half(int half) const;
-};
-
-// Lanes of a vector of codes that the words of half 0 or 1 hold.
-std::vector<int> ShortLayout::lanes_of_half(int half) const {
+// Lanes of a vector of `lanes` codes that the words of half 0 or 1 hold.
+std::vector<int> lanes_of_half(const ShortDot& d, int lanes, int half) {
   std::vector<int> out;
-  for (int lane = half; whole_words && lane < lanes; lane += 2) out.push_back(lane);
-  for (int piece = 0; !whole_words && piece < lanes; piece += kPiece)
+  for (int lane = half; d.whole_words && lane < lanes; lane += 2) out.push_back(lane);
+  for (int piece = 0; !d.whole_words && piece < lanes; piece += kPiece)
     for (int i = 0; i < kPiece / 2; ++i) out.push_back(piece + half * kPiece / 2 + i);
   return out;
 }
 
-class RoundKernel {
- public:
-  RoundKernel(const graph::Graph& g, const DotProblem& only_a, const ShortLayout& layout, int scratch, Scalar to,
-              int lanes)
-      : p_(only_a), layout_(layout), to_(to), lanes_(lanes), w_(g, p_, "round"), b_(w_.b) {
-    out_ = w_.scratch_param("rounded", scratch, layout.rows * layout.stride() * scalar_bytes(to), true);
+// Vectors of codes as those of their words, one half behind the other.
+LaneOrder in_halves(LaneOrder order, const ShortDot& d, int lanes) {
+  for (std::vector<int64_t>& vector : order.vectors) {
+    std::vector<int64_t> words;
+    for (int half = 0; half < 2; ++half)
+      for (const int lane : lanes_of_half(d, lanes, half)) words.push_back(vector[static_cast<size_t>(lane)]);
+    vector = words;
   }
-
-  Step write() {
-    const RowOrder& order = layout_.order;
-    const int64_t parts = order.units + (order.rest.elements > 0 ? 1 : 0);
-    b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(layout_.rows * parts), 1, [&](Expr task) {
-      const Expr row = task / parts, part = task % parts;
-      w_.enter_outer(row / p_.m.extent);
-      const Expr x = w_.base(0) + row % p_.m.extent * p_.m.strides[0];
-      const Expr from = x + part * order.unit.elements;
-      const Expr to = row * layout_.stride() + part * layout_.unit_codes();
-      const auto unit = [&] { write_run(from, to, order.unit); };
-      const auto rest = [&] { write_run(from, to, order.rest); };
-      if (order.rest.elements == 0)
-        unit();
-      else if (order.units == 0)
-        rest();
-      else
-        b_.branch(part < order.units, unit, rest);
-    });
-    return w_.step(fmt::format("round {}x{} to {}", layout_.rows, p_.k.extent, scalar_name(to_)));
-  }
-
- private:
-  void write_run(Expr from, Expr to, const LaneOrder& order) {
-    int64_t written = 0;
-    for (const std::vector<int64_t>& vector : order.vectors)
-      for (int half = 0; half < 2; ++half) {
-        const std::vector<int> from_lanes = layout_.lanes_of_half(half);
-        for (size_t first = 0; first < from_lanes.size(); first += lanes_) {
-          std::vector<int64_t> places, exist;
-          for (size_t i = first; i < first + lanes_; ++i) {
-            const int64_t element = vector[from_lanes[i]];
-            places.push_back(std::max<int64_t>(element, 0) * 4);
-            exist.push_back(element >= 0 ? 1 : 0);
-          }
-          const Expr base = b_.splat(from * 4, lanes_);
-          Expr x = b_.gather(w_.buffer(0), Scalar::f32, base + b_.lanes_integer(places, Scalar::i64));
-          if (std::count(exist.begin(), exist.end(), 0) > 0) {
-            const Expr inside = b_.lanes_integer(exist, Scalar::i32) != 0;
-            x = select(inside, x, w_.zero(lanes_));
-          }
-          b_.store(out_, cast(x, to_), (to + written) * scalar_bytes(to_), scalar_bytes(to_));
-          written += lanes_;
-        }
-      }
-  }
-
-  const DotProblem& p_;
-  const ShortLayout& layout_;
-  const Scalar to_;
-  const int lanes_;
-  DotWriter w_;
-  loop::Builder& b_;
-  loop::BufferId out_;
-};
+  return order;
+}
 
 class ShortKernel {
  public:
   ShortKernel(const graph::Graph& g, const DotProblem& p, const RowsPlan& t, const ShortDot& d,
-              const machine::Machine& m, const ShortLayout& layout, int scratch)
-      : p_(p), t_(t), d_(d), m_(m), layout_(layout), w_(g, p, "dot"), b_(w_.b) {
-    x_ = w_.scratch_param("rounded", scratch, layout.rows * layout.stride() * scalar_bytes(d.row.b), false);
-  }
+              const machine::Machine& m, const RowOrder& order, const OperandLayout& layout, const OperandScratch& s)
+      : p_(p),
+        t_(t),
+        d_(d),
+        m_(m),
+        order_(order),
+        layout_(layout),
+        w_(g, p, "dot"),
+        b_(w_.b),
+        x_(declare_params(w_, layout, s, false).codes) {}
 
   Step write(std::string plan) {
     b_.loop(LoopKind::parallel, w_.i64(0), w_.i64(p_.outer_extent() * t_.n_tasks), 1, [&](Expr task) {
@@ -160,10 +103,12 @@ class ShortKernel {
   const RowsPlan& t_;
   const ShortDot& d_;
   const machine::Machine& m_;
-  const ShortLayout& layout_;
+  const RowOrder& order_;  // of codes
+  const OperandLayout& layout_;
   DotWriter w_;
   loop::Builder& b_;
-  loop::BufferId x_, words_ = -1;
+  const loop::BufferId x_;
+  loop::BufferId words_ = -1;
   std::vector<loop::BufferId> sums_;
   Expr outer_;
 };
@@ -187,7 +132,7 @@ Expr ShortKernel::bytes_of(const std::vector<uint16_t>& table, int shift, Expr c
 
 Expr ShortKernel::as_words(Expr low, Expr high, int half) {
   std::vector<int> mask;
-  for (const int lane : layout_.lanes_of_half(half)) {
+  for (const int lane : lanes_of_half(d_, layout_.lanes, half)) {
     mask.push_back(lane);
     mask.push_back(layout_.lanes + lane);
   }
@@ -205,7 +150,8 @@ Expr ShortKernel::words_of(const std::vector<uint16_t>& table, Expr codes, int h
   std::vector<int64_t> entries, mask;
   for (size_t i = 0; i < static_cast<size_t>(lanes); ++i) entries.push_back(table[i % table.size()]);
   Expr found = b_.inst(lookup_of_words(lanes), words, {b_.lanes_integer(entries, Scalar::u16), index});
-  for (const int lane : layout_.lanes_of_half(half)) mask.push_back(keep[lane] == 0 ? 0 : 0xffff);
+  for (const int lane : lanes_of_half(d_, layout_.lanes, half))
+    mask.push_back(keep[static_cast<size_t>(lane)] == 0 ? 0 : 0xffff);
   if (std::count(mask.begin(), mask.end(), 0) > 0) found = found & b_.lanes_integer(mask, Scalar::u16);
   return bitcast(found, d_.row.a);
 }
@@ -242,9 +188,10 @@ std::vector<Expr> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> elem
 // By lane of the sums.
 std::vector<int> ShortKernel::groups_of(const std::vector<int64_t>& vector, int half) const {
   std::vector<int> groups;
-  const std::vector<int> lanes = layout_.lanes_of_half(half);
-  for (size_t lane = 0; lane < lanes.size(); lane += d_.row.k)
-    groups.push_back(std::max<int64_t>(vector[lanes[lane]], 0) / layout_.fine);
+  const std::vector<int> lanes = lanes_of_half(d_, layout_.lanes, half);
+  for (size_t lane = 0; lane < lanes.size(); lane += static_cast<size_t>(d_.row.k))
+    groups.push_back(
+        static_cast<int>(std::max<int64_t>(vector[static_cast<size_t>(lanes[lane])], 0) / layout_.sum_group));
   return groups;
 }
 
@@ -252,11 +199,12 @@ void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Expr x) {
   const loop::VType sums{Scalar::f32, d_.row.lanes};
   const int64_t half_lanes = layout_.lanes / 2;
   const auto activations = [&](int i, size_t v, int half) {
-    const Expr at = x + (i * layout_.stride() + (static_cast<int64_t>(v) * 2 + half) * half_lanes);
-    return b_.load(x_, {d_.row.b, static_cast<int>(half_lanes)}, at * scalar_bytes(d_.row.b), scalar_bytes(d_.row.b));
+    const Expr at = x + (i * layout_.codes() + (static_cast<int64_t>(v) * 2 + half) * half_lanes);
+    return b_.load(x_, {d_.row.b, static_cast<int>(half_lanes)}, at * scalar_bytes(d_.row.b),
+                   static_cast<int>(scalar_bytes(d_.row.b)));
   };
   Expr scales;
-  if (!d_.whole_rows) scales = lanes_by_group(b_, cursor, *d_.form.scale, layout_.fine, order.elements);
+  if (!d_.whole_rows) scales = lanes_by_group(b_, cursor, *d_.form.scale, layout_.sum_group, order.elements);
   // Products of vectors whose lanes lie in the same groups meet before any scale.
   std::vector<Expr> open;
   std::vector<int> group;
@@ -300,8 +248,8 @@ void ShortKernel::write_row(Expr n) {
   cursor.enter_tensor();
   cursor.enter_row(element / load.columns);
   const Expr first = element / block;
-  const Expr x = w_.laid_row(outer_, p_.m.extent) * layout_.stride();
-  const RowOrder& order = layout_.order;
+  const Expr x = w_.laid_row(outer_, p_.m.extent) * layout_.codes();
+  const RowOrder& order = order_;
   b_.loop(LoopKind::serial, w_.i64(0), w_.i64(order.units), 1, [&](Expr unit) {
     cursor.enter_block(first + unit * (order.unit.elements / block), order.unit.elements / block);
     write_unit(cursor, order.unit, x + unit * layout_.unit_codes());
@@ -371,19 +319,18 @@ void write_short_kernels(const graph::Graph& g, const DotProblem& p, const RowsP
                          const machine::Machine& m, Synthesis& out) {
   RowsPlan t = rows.single();
   t.chains = d.whole_rows ? std::clamp(8 / t.height, 1, 4) : 1;  // sums of groups do not wait for each other
-  ShortLayout layout;
+  OperandLayout layout;
+  layout.type = d.row.b;
   layout.rows = p.rows_of_a();
+  layout.columns = p.k.extent;
   layout.lanes = 2 * d.row.lanes * d.row.k;
-  layout.whole_words = d.whole_words;
   const int run = d.whole_words ? 2 * d.row.k : d.row.k;
   const int64_t group = d.whole_rows ? layout.lanes : std::gcd<int64_t>(d.form.group, layout.lanes);
-  layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, run, group, kMostGroups);
-  if (!d.whole_rows) layout.fine = std::gcd(d.form.group, layout.order.unit.elements);
-  const int scratch = out.scratch.size();
-  out.scratch.push_back(layout.rows * layout.stride() * scalar_bytes(d.row.b));
-  const DotProblem only_a = p.only_a();
-  out.steps.push_back(RoundKernel(g, only_a, layout, scratch, d.row.b, m.f32_lanes()).write());
-  Step step = ShortKernel(g, p, t, d, m, layout, scratch)
+  const RowOrder order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, run, group, kMostGroups);
+  layout.order = {in_halves(order.unit, d, layout.lanes), in_halves(order.rest, d, layout.lanes), order.units};
+  if (!d.whole_rows) layout.sum_group = std::gcd(d.form.group, layout.order.unit.elements);
+  const OperandScratch s = write_operand_step(g, p, layout, m, out);
+  Step step = ShortKernel(g, p, t, d, m, order, layout, s)
                   .write(fmt::format("{} rows {}x1 task {} activations {} {}", describe_shape(p), t.height, t.n_task,
                                      scalar_name(d.row.b), d.row.row));
   step.flops = p.flops();

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "kernel/synth/gemm/cpu/pack_step.h"
 #include "kernel/synth/gemm/pack.h"
+#include "kernel/synth/order/transpose.h"
 
 namespace lumen::synth {
 namespace {
@@ -215,7 +216,7 @@ void TileKernel::transpose_rows(loop::BufferId buffer, const std::function<Expr(
   auto block = [&](Expr k, Expr k_count) {
     std::vector<Expr> rows;
     for (int i = 0; i < t_.lanes; ++i) rows.push_back(read(i, k, k_count));
-    rows = transposed(b_, std::move(rows));
+    transpose(b_, rows);
     for (int i = 0; i < t_.lanes; ++i)  // rows beyond the count fall into the panel's padding
       b_.store(buffer, rows[i], to + k * row + i * row, 4);
   };

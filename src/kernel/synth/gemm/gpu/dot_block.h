@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "kernel/synth/gemm/dot_prepare.h"
 #include "kernel/synth/gemm/gpu/dot_block_plan.h"
+#include "kernel/synth/gemm/operand/dot_prepare.h"
 #include "kernel/synth/step/step.h"
 
 namespace lumen::synth {

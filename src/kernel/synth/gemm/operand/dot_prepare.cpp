@@ -1,5 +1,5 @@
 // See dot_prepare.h.
-#include "kernel/synth/gemm/dot_prepare.h"
+#include "kernel/synth/gemm/operand/dot_prepare.h"
 
 #include <fmt/format.h>
 
