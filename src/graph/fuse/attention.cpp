@@ -23,9 +23,9 @@ ValueId only_rounding(const Partition& p, ValueId v) {
   if (u < 0 || g[u].op != Op::map_ || g[u].type.shape != g[v].type.shape) return -1;
   const Formula& f = g[u].attributes.formula;
   if (f.inputs.size() != 1 || f.outputs.size() != 1 || !p.is_alone(u) || p.feeds_update(u)) return -1;
-  const ScalarNode& end = f.nodes[static_cast<size_t>(f.outputs[0])];
+  const ScalarNode& end = f.nodes[f.outputs[0]];
   const bool casts = end.op == ScalarOp::cast_ && is_float(end.type) && scalar_bits(end.type) == 16 &&
-                     f.nodes[static_cast<size_t>(end.args[0])].op == ScalarOp::input;
+                     f.nodes[end.args[0]].op == ScalarOp::input;
   return casts ? u : -1;
 }
 

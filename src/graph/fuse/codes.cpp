@@ -59,7 +59,7 @@ void grow_codes(Partition& p, ValueId map) {
 }  // namespace
 
 void group_codes(Partition& p) {
-  for (ValueId v = 0; v < static_cast<ValueId>(p.graph().nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(p.graph().nodes); ++v) {
     if (p.graph()[v].op == Op::map_) grow_codes(p, v);
   }
 }

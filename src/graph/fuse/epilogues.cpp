@@ -50,7 +50,7 @@ void grow_epilogue(Partition& p, int c) {
 
 void group_epilogues(Partition& p) {
   // The last product of a map takes it: in a chain of sums each product then adds to what came before it.
-  for (int c = static_cast<int>(p.clusters().size()); c-- > 0;) {
+  for (int c = p.clusters().size(); c-- > 0;) {
     if (p.clusters()[c].shape == KernelShape::dot) grow_epilogue(p, c);
   }
 }

@@ -71,7 +71,7 @@ MemoryPlan plan_memory(const Plan& plan) {
     for (ValueId v : plan.groups[k].results) {
       if (memory.slots[v].where == Slot::Where::external) continue;
       LUMEN_CHECK(life_of[v] < 0, "%{} is written by two groups", v);
-      life_of[v] = static_cast<int>(lives.size());
+      life_of[v] = lives.size();
       lives.push_back({aligned_bytes(g[v].type), k, k});
       values.push_back(v);
     }

@@ -48,7 +48,7 @@ Group group_of(const Partition& p, const Cluster& c) {
 
 std::vector<Group> order_groups(const Partition& p) {
   const Graph& g = p.graph();
-  const auto size = static_cast<int>(p.clusters().size());
+  const int size = p.clusters().size();
   std::vector<Group> ordered;
   std::vector<size_t> waiting(p.clusters().size());
   using Entry =

@@ -7,7 +7,7 @@
 namespace lumen::graph {
 
 Partition::Partition(const Graph& g) : g_(g), users_(users_of(g)), cluster_(g.nodes.size(), -1) {
-  for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
     if (!is_compute(g_, v)) continue;
     Cluster c;
     c.nodes = {v};
@@ -25,7 +25,7 @@ Partition::Partition(const Graph& g) : g_(g), users_(users_of(g)), cluster_(g.no
   }
   // Edges: from what computes a value to what reads it, and from what reads a state's old value to its update.
   const std::vector<ValueId> updated = updates_of(g_);
-  for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) {
     if (cluster_[v] < 0) continue;
     for (ValueId o : g_[v].operands) {
       const ValueId below = read_below(g_, o);
@@ -143,7 +143,7 @@ void Partition::verify_or_die(std::string_view after) const {
                   "after {}: the cluster of %{} waits for that of %{}, and the other way round", after,
                   cluster.nodes[0], clusters_[n].nodes.empty() ? -1 : clusters_[n].nodes[0]);
   }
-  for (ValueId v = 0; v < static_cast<ValueId>(g_.nodes.size()); ++v) computed += is_compute(g_, v) ? 1 : 0;
+  for (ValueId v = 0; v < std::ssize(g_.nodes); ++v) computed += is_compute(g_, v) ? 1 : 0;
   LUMEN_CHECK(held == computed, "after {}: clusters hold {} of {} nodes", after, held, computed);
 }
 

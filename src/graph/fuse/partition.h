@@ -51,7 +51,7 @@ class Partition {
   void verify_or_die(std::string_view after) const;
 
  private:
-  int size() const { return static_cast<int>(clusters_.size()); }
+  int size() const { return clusters_.size(); }
   void edge(int from, int to);
   bool convex(const std::set<int>& members, int last, std::set<int>* after) const;
   void reorder(const std::set<int>& members, int target, int first, int last, const std::set<int>& after);

@@ -19,7 +19,7 @@ void grow_reduce(Partition& p, ValueId v) {
 bool merge_rows(Partition& p) {
   const Graph& g = p.graph();
   bool changed = false;
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     if (p.cluster_of(v) < 0) continue;
     for (ValueId o : g[v].operands) {
       const int a = p.cluster_of(o), b = p.cluster_of(v);  // loads have no cluster
@@ -40,7 +40,7 @@ bool merge_rows(Partition& p) {
 }  // namespace
 
 void group_reductions(Partition& p) {
-  for (ValueId v = 0; v < static_cast<ValueId>(p.graph().nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(p.graph().nodes); ++v) {
     if (p.graph()[v].op == Op::reduce_) grow_reduce(p, v);
   }
 }

@@ -18,7 +18,7 @@ bool is_repeated(const Graph& g, const Cluster& a, const Cluster& b) {
 
 void group_siblings(Partition& p) {
   const Graph& g = p.graph();
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     int first = -1;
     for (ValueId u : p.users()[v]) {
       if (u < 0 || p.cluster_of(u) < 0 || !p.around(u).is_row_like()) continue;

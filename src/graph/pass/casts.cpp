@@ -8,7 +8,7 @@ namespace lumen::graph {
 
 void convert_casts(Graph& g) {
   Rewriter r(g);
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     const Node& node = g[v];
     if (node.op != Op::cast_ || node.type.element.format || is_unpack(g, v)) {
       r.keep(v);

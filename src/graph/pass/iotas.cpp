@@ -7,7 +7,7 @@ namespace lumen::graph {
 
 void narrow_iotas(Graph& g) {
   Rewriter r(g);
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     const Node& node = g[v];
     if (node.op != Op::iota_) {
       r.keep(v);

@@ -30,16 +30,16 @@ class Copier {
         if (node.op != Op::gather_ || k != 0) whole_[node.operands[k]] = true;
     }
     for (const ValueId result : g.results) whole_[result] = true;
-    for (ValueId v = static_cast<ValueId>(g.nodes.size()) - 1; v >= 0; --v) {
+    for (ValueId v = g.nodes.size() - 1; v >= 0; --v) {
       // A load is read when its user runs, so uses of a view count as uses of what lies below.
       const bool lazy = is_view(g[v].op) || is_unpack(g, v);
       for (ValueId o : g[v].operands) last_use_[o] = std::max(last_use_[o], lazy ? last_use_[v] : v);
     }
-    for (const ValueId result : g.results) last_use_[result] = static_cast<ValueId>(g.nodes.size());
+    for (const ValueId result : g.results) last_use_[result] = g.nodes.size();
   }
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) visit(v);
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) visit(v);
     for (ValueId result : r_.from.results) {
       const ValueId now = r_[result];
       const Op op = r_.to[now].op;

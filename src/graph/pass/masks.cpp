@@ -16,7 +16,7 @@ class Cloner {
   explicit Cloner(const Graph& g) : r_(g), live_(live_values(g)), updated_(updates_of(g)), weight_(g.nodes.size(), 0) {}
 
   Graph run() {
-    for (ValueId v = 0; v < static_cast<ValueId>(r_.from.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(r_.from.nodes); ++v) {
       if (!live_[v]) continue;
       if (r_.from[v].op == Op::map_)
         map(v);
@@ -31,7 +31,7 @@ class Cloner {
   static Graph without_dead(const Graph& g) {
     Rewriter r(g);
     const std::vector<bool> live = live_values(g);
-    for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+    for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
       if (live[v]) r.keep(v);
     }
     return r.finish();

@@ -297,12 +297,10 @@ Pipeline plan_recomputing(const Graph& g, const Recompute& recompute,
   if (recompute.what == Recompute::What::maps) return plan(recompute_maps(g, loss));
   std::vector<Stretch> stretches = find_stretches(g, loss);
   if (recompute.what == Recompute::What::layers) return plan(recompute_stretches(g, loss, stretches));
-  std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {
-    return a.work * static_cast<double>(b.bytes) < b.work * static_cast<double>(a.bytes);
-  });
+  std::stable_sort(stretches.begin(), stretches.end(),
+                   [](const Stretch& a, const Stretch& b) { return a.work * b.bytes < b.work * a.bytes; });
   const auto with = [&](size_t count) {
-    return plan(
-        recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + static_cast<std::ptrdiff_t>(count)}));
+    return plan(recompute_stretches(g, loss, {stretches.begin(), stretches.begin() + count}));
   };
   // The fewest that are enough: more of them never need more memory, but for what alignment adds.
   size_t too_few = 0, enough = stretches.size();

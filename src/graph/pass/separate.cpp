@@ -19,7 +19,7 @@ void separate_attention(Graph& g) {
   }
   Rewriter r(g);
   std::set<const Attention*> copied;
-  for (ValueId v = 0; v < static_cast<ValueId>(g.nodes.size()); ++v) {
+  for (ValueId v = 0; v < std::ssize(g.nodes); ++v) {
     for (ValueId o : g[v].operands) {
       const Attention* a = inside[o];
       if (!a || v <= a->output || !copied.insert(a).second) continue;

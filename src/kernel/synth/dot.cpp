@@ -37,9 +37,9 @@ Synthesis synthesize_dot(const graph::Plan& plan, const graph::Group& group, con
                          const Options& options) {
   const Asked asked(plan, group, target, options);
   const Bid& best = asked.bids.all().front();
-  const int candidates = static_cast<int>(best.others.size()) + 1;
+  const int candidates = best.others.size() + 1;
   const bool other = options.candidate > 0 && options.candidate < candidates;
-  Synthesis out = asked.write(other ? best.others[static_cast<size_t>(options.candidate) - 1] : best);
+  Synthesis out = asked.write(other ? best.others[options.candidate - 1] : best);
   out.candidates = candidates;
   out.bids = asked.bids.notes();
   return out;

@@ -3,7 +3,7 @@
 // alone is in convert.h.
 //
 // May include: base, kernel/synth/attention/gpu, kernel/synth/encode, kernel/synth/gemm, kernel/synth/gemm/bid,
-// kernel/synth/map, kernel/synth/move, kernel/synth/reduce, kernel/synth/step.
+// kernel/synth/gemm/operand, kernel/synth/map, kernel/synth/move, kernel/synth/reduce, kernel/synth/step.
 #pragma once
 
 #include "kernel/synth/encode/convert.h"

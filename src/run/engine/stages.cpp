@@ -3,6 +3,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/ordinal.h"
 #include "emit/emit.h"
 #include "emit/report.h"
 #include "graph/ir/text.h"
@@ -151,8 +152,7 @@ std::vector<MachineLine> machine_lines() {
   std::vector<MachineLine> lines;
   for (const machine::MachineRef& m : machine::all_machines()) {
     const char* tiers[] = {"measured", "emulated", "compiled"};
-    lines.push_back(
-        {m->name, m->triple, m->features, tiers[static_cast<int>(m->tier)], machine::runs_here(*m), m->vector_bits});
+    lines.push_back({m->name, m->triple, m->features, tiers[ordinal(m->tier)], machine::runs_here(*m), m->vector_bits});
   }
   return lines;
 }

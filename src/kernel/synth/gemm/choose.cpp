@@ -105,7 +105,7 @@ void TileChooser::fetches() {
 double TileChooser::tile_cycles(int height, int vectors) const {
   const double per_k = std::max(
       {height * vectors * m_.fma_cycles, height * costs_.broadcast + vectors * m_.load_cycles, costs_.latency});
-  return per_k * static_cast<double>(p_.k_total()) + costs_.tile + costs_.sum * height * vectors;
+  return per_k * p_.k_total() + costs_.tile + costs_.sum * height * vectors;
 }
 
 double TileChooser::cost(const TilePlan& t) const {
@@ -115,7 +115,7 @@ double TileChooser::cost(const TilePlan& t) const {
   };
   double cycles = (t.n_tiles - 1) * column(t.vectors) + column(t.last_vectors);
   // Panels are filled once per task.
-  const double b_vectors = k * static_cast<double>(vectors_all_ * t.m_tasks);
+  const double b_vectors = k * (vectors_all_ * t.m_tasks);
   const double transposed = t.lanes / 4.0;
   // Rows far apart: every one begins with lines nobody fetched ahead.
   auto copied = [&](size_t side, int64_t stride) {
@@ -129,37 +129,33 @@ double TileChooser::cost(const TilePlan& t) const {
                                           : t.lanes;
   if (p_.loads[1].kind == DotLoad::Kind::packed) fill += costs_.unpack;
   cycles += b_vectors * fill;
-  const double a_vectors = k * static_cast<double>(ceil_div(p_.m.extent, lanes_) * t.n_tasks);
+  const double a_vectors = k * (ceil_div(p_.m.extent, lanes_) * t.n_tasks);
   fill = t.a == Fetch::direct ? 0
          : t.a == Fetch::copy ? (t.a_along_k ? costs_.copy : 3 * copied(0, p_.k.strides[0]))
                               : t.lanes;
   if (p_.loads[0].kind == DotLoad::Kind::packed) fill += costs_.unpack;
   if (t.a == Fetch::tiles) {  // once for all, and a launch
-    const double once = k * static_cast<double>(t.m_tiles * ceil_div(t.height, t.lanes));
+    const double once = k * (t.m_tiles * ceil_div(t.height, t.lanes));
     cycles += once * costs_.laid * copied(0, p_.k.strides[0]) + costs_.launch / outer;
     // Tiles that no cache holds are read from memory once for every column of tasks.
-    const double bytes = k * static_cast<double>(t.m_tiles * ceil_div(t.height, t.lanes) * t.lanes * 4);
-    if (bytes > static_cast<double>(m_.l2_bytes))
-      cycles += bytes * static_cast<double>(t.n_tasks) / costs_.stream_bytes;
+    const double bytes = k * (t.m_tiles * ceil_div(t.height, t.lanes) * t.lanes * 4);
+    if (bytes > m_.l2_bytes) cycles += bytes * t.n_tasks / costs_.stream_bytes;
     fill = 0;
   }
   cycles += a_vectors * fill;
   // Strided rows read in place: each row of a tile touches lines and pages of its own.
-  if (t.b == Fetch::direct && k * static_cast<double>(p_.k.strides[1]) * 4 > 64 << 10)
-    cycles += k * static_cast<double>(t.n_tiles * t.m_tiles) *
-              (p_.k.strides[1] * 4 >= 2048 ? costs_.page : costs_.line) * t.vectors / 2;
+  if (t.b == Fetch::direct && k * p_.k.strides[1] * 4 > 64 << 10)
+    cycles += k * (t.n_tiles * t.m_tiles) * (p_.k.strides[1] * 4 >= 2048 ? costs_.page : costs_.line) * t.vectors / 2;
   if (t.a == Fetch::direct) {
     const int64_t stride = (p_.k.strides[0] == 1 ? p_.m.strides[0] : p_.k.strides[0]) * 4;
     if (p_.k.strides[0] == 1 && stride % 4096 == 0 && t.height >= 8)
-      cycles += k * static_cast<double>(t.n_tiles * p_.m.extent) * costs_.same_set;
-    if (p_.k.strides[0] != 1 && stride >= 2048)
-      cycles += k * static_cast<double>(t.n_tiles * t.m_tiles) * costs_.strided;
+      cycles += k * (t.n_tiles * p_.m.extent) * costs_.same_set;
+    if (p_.k.strides[0] != 1 && stride >= 2048) cycles += k * (t.n_tiles * t.m_tiles) * costs_.strided;
   }
-  if (t.stages > 1)
-    cycles += static_cast<double>(t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors) * costs_.stage_sum;
+  if (t.stages > 1) cycles += t.stages * t.n_tiles * t.m_tiles * t.height * t.vectors * costs_.stage_sum;
   const int64_t tasks = t.tasks(p_);
-  cycles = cycles * outer + costs_.task / static_cast<double>(m_.task_divisor) * static_cast<double>(tasks);
-  return cycles * balance(m_, cycles, static_cast<double>(tasks));
+  cycles = cycles * outer + costs_.task / m_.task_divisor * tasks;
+  return cycles * balance(m_, cycles, tasks);
 }
 
 // Decides about stages of K; false when panels do not fit.
@@ -295,18 +291,16 @@ RowsPlan choose_rows(const DotProblem& p, const machine::Machine& m) {
       std::max({t.height * t.width * m.fma_cycles, (t.height + t.width) * m.load_cycles, costs.latency / t.chains}) /
       t.lanes;
   const double unpack = p.loads[1].kind == DotLoad::Kind::packed ? costs.unpack * t.width / t.lanes : 0;
-  const double group =
-      (per_k + unpack) * static_cast<double>(p.k.extent) + costs.fold * t.height * t.width + costs.tile;
-  const double cycles = group * static_cast<double>(groups * p.outer_extent());
+  const double group = (per_k + unpack) * p.k.extent + costs.fold * t.height * t.width + costs.tile;
+  const double cycles = group * (groups * p.outer_extent());
   // Tasks of at least some thousand cycles, at most 64 per outer index.
-  const double grain = costs.grain / static_cast<double>(m.task_divisor);
-  t.n_tasks = std::clamp<int64_t>(static_cast<int64_t>(group * static_cast<double>(groups) / grain), 1,
-                                  std::min<int64_t>(groups, m.enough(64)));
+  const double grain = costs.grain / m.task_divisor;
+  t.n_tasks =
+      std::clamp<int64_t>(static_cast<int64_t>(group * groups / grain), 1, std::min<int64_t>(groups, m.enough(64)));
   t.n_task = ceil_div(groups, t.n_tasks);
   t.n_tasks = ceil_div(groups, t.n_task);
   const int64_t tasks = p.outer_extent() * t.n_tasks;
-  t.cycles = cycles * balance(m, cycles, static_cast<double>(tasks)) +
-             costs.task / static_cast<double>(m.task_divisor) * static_cast<double>(tasks);
+  t.cycles = cycles * balance(m, cycles, tasks) + costs.task / m.task_divisor * tasks;
   return t;
 }
 

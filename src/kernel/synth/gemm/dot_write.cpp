@@ -224,9 +224,7 @@ void DotWriter::put(Expr out, Expr m, Expr n, Expr count, int align) {
     return;
   }
   for (int i = 0; i < lanes; ++i) {
-    auto put = [&] {
-      b.store(result_, b.extract(out, i), (at + i64(i * problem_.n.result)) * bytes, static_cast<int>(bytes));
-    };
+    auto put = [&] { b.store(result_, b.extract(out, i), (at + i64(i * problem_.n.result)) * bytes, bytes); };
     where(count.exists() ? i64(i) < count : Expr{}, put);
   }
 }

@@ -75,7 +75,7 @@ int64_t BlockProduct::step_k(const machine::Machine& m, const BlockTile& tile) {
   if (!tile.row) return unit;
   if (tile.row->in_shared) return kSwizzledRow / scalar_bytes(tile.factor);
   const Holding holding = MatrixHolding::of(tile.row->collective->operands[1].fragment);
-  const int64_t share = static_cast<int64_t>(holding.column_parts.size());
+  const int64_t share = holding.column_parts.size();
   LUMEN_CHECK(m.wave > 1 && (share % unit == 0 || unit % share == 0), "a share of {} numbers", share);
   return tile.row->k * std::max<int64_t>(1, unit / share);
 }
@@ -190,7 +190,7 @@ Expr BlockProduct::lane_place(Side side, Expr lane) {
   const int64_t rows =
       side == Side::a ? int64_t{tile_.step_m()} * tile_.tiles_m : int64_t{tile_.step_n()} * tile_.tiles_n;
   const Expr row = mine * rows + number_of(f.holding.rows, in_wave);
-  const int64_t share = static_cast<int64_t>(f.holding.column_parts.size()) * together_ * scalar_bytes(tile_.factor);
+  const int64_t share = f.holding.column_parts.size() * together_ * scalar_bytes(tile_.factor);
   return row * f.row_bytes + group_of(f.holding.columns, in_wave) * share;
 }
 
@@ -221,10 +221,9 @@ void BlockProduct::multiply_rows(Expr, BufferId a, Expr a_from, BufferId b, Expr
 
 // A lane's numbers of the rows of one instruction, `together_` instructions behind each other.
 std::vector<Expr> BlockProduct::fetch(const Factor& f, BufferId buffer, Expr from) {
-  const VType type{tile_.factor, static_cast<int>(f.holding.column_parts.size() * static_cast<size_t>(together_))};
+  const VType type{tile_.factor, static_cast<int>(f.holding.column_parts.size() * together_)};
   std::vector<Expr> runs;
-  for (const Part& p : f.holding.row_parts)
-    runs.push_back(b_.load(buffer, type, from + p.offset * f.row_bytes, static_cast<int>(kUnit)));
+  for (const Part& p : f.holding.row_parts) runs.push_back(b_.load(buffer, type, from + p.offset * f.row_bytes, kUnit));
   return runs;
 }
 
@@ -247,7 +246,7 @@ void BlockProduct::multiply_chunk(BufferId a, Expr a_from, BufferId b, Expr b_fr
   for (int p = 0; p < (holds_left ? tile_.tiles_n : tile_.tiles_m); ++p) {
     const std::vector<Expr> passing = holds_left ? right(p) : left(p);
     for (int64_t step = 0; step < together_; ++step)
-      for (int h = 0; h < static_cast<int>(held.size()); ++h) {
+      for (int h = 0; h < std::ssize(held); ++h) {
         const std::vector<Expr>&x = holds_left ? held[h] : passing, &y = holds_left ? passing : held[h];
         const BufferId to = holds_left ? product(h, p) : product(p, h);
         const Expr before = b_.load(to, sums, b_.i64(0), 16);
@@ -360,8 +359,7 @@ void BlockProduct::change_sums(Expr lane, const Change& change) {
 }
 
 int BlockProduct::lines(Side side) const {
-  return static_cast<int>(side == Side::a ? tile_.tiles_m * acc_.row_parts.size()
-                                          : tile_.tiles_n * acc_.column_parts.size());
+  return side == Side::a ? tile_.tiles_m * acc_.row_parts.size() : tile_.tiles_n * acc_.column_parts.size();
 }
 
 // The row (column) of the tile where a lane's first one lies.

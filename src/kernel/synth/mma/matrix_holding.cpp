@@ -44,11 +44,11 @@ MatrixHolding MatrixHolding::of(const loop::Fragment& f) {
 }
 
 Expr MatrixHolding::operand(loop::Builder& b, loop::VType type, const std::vector<Expr>& runs, int64_t step) const {
-  const int length = b.type(runs[0]).lanes, share = static_cast<int>(column_parts.size());
+  const int length = b.type(runs[0]).lanes, share = column_parts.size();
   std::vector<int> mask(type.lanes, -1);
-  for (int r = 0; r < static_cast<int>(row_parts.size()); ++r)
+  for (int r = 0; r < std::ssize(row_parts); ++r)
     for (int i = 0; i < share; ++i)
-      mask[row_parts[r].element + column_parts[i].element] = r * length + static_cast<int>(step) * share + i;
+      mask[row_parts[r].element + column_parts[i].element] = r * length + step * share + i;
   return b.shuffle(runs, mask);
 }
 

@@ -33,7 +33,7 @@ void SoftwarePipeline::begin_first(const Prologue& p) {
 void SoftwarePipeline::meet(int64_t later, const OfLane& before) {
   const auto wait = [&](Expr lane) {
     if (before) before(lane);
-    if (shape_.copies) b_.wait(Flow::copies, static_cast<int>(later));
+    if (shape_.copies) b_.wait(Flow::copies, later);
   };
   if (shape_.by_wave) {
     wait({});

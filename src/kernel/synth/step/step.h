@@ -1,7 +1,7 @@
 // What synthesis makes: steps, each a kernel in loop IR with the buffers it is given. Every synthesizer includes this;
 // synth.h dispatches to them.
 //
-// May include: base, graph/pass, kernel/loop, kernel/machine.
+// May include: base, graph/fuse, kernel/loop, kernel/machine.
 // Offers: access.h, ceil_div.h, draft.h, shortlist.h, software_pipeline.h.
 #pragma once
 

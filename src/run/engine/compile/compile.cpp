@@ -50,12 +50,12 @@ struct Kernels {
 
 void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kernels& made, const Places& places,
                  int64_t scratch_at, LaunchList* list) {
-  std::vector<bool> prepared(static_cast<size_t>(made.scratch.preparations));
+  std::vector<bool> prepared(made.scratch.preparations);
   for (size_t i = 0; i < plan.groups.size(); ++i) {
     const auto& [which, values] = made.kernels.groups[i];
     const synth::Synthesis& own = made.kernels.distinct[which];
     const size_t first = list->launches.size();
-    const auto value = [&, &mine = values](int v) { return places.of(mine[static_cast<size_t>(v)]); };
+    const auto value = [&, &mine = values](int v) { return places.of(mine[v]); };
     if (made.products[which].product) {
       list->launches.push_back(product_launch(own, made.products[which], value));
     } else {
@@ -63,8 +63,8 @@ void list_groups(const CompileContext& shop, const graph::Plan& plan, const Kern
       for (const int64_t at : made.scratch.groups[i].at) scratch.push_back({Place::In::arena, scratch_at + at});
       std::vector<bool> is_done;
       for (const int p : made.scratch.groups[i].preparation) {
-        is_done.push_back(p >= 0 && prepared[static_cast<size_t>(p)]);
-        if (p >= 0) prepared[static_cast<size_t>(p)] = true;
+        is_done.push_back(p >= 0 && prepared[p]);
+        if (p >= 0) prepared[p] = true;
       }
       list_steps(shop, own, made.functions[which], value, scratch, is_done, &list->launches);
       list->launches.back().bids = made.kernels.distinct[which].bids;

@@ -28,7 +28,7 @@ struct Preparation {
 std::vector<Preparation> preparations_of(const synth::Synthesis& s) {
   std::vector<int> writers(s.scratch.size());
   for (size_t b = 0; b < writers.size(); ++b)
-    for (const synth::Step& step : s.steps) writers[b] += writes(step, static_cast<int>(b)) ? 1 : 0;
+    for (const synth::Step& step : s.steps) writers[b] += writes(step, b) ? 1 : 0;
   std::vector<Preparation> out(s.steps.size());
   std::vector<const Preparation*> contents(s.scratch.size(), nullptr);
   for (size_t k = 0; k + 1 < s.steps.size(); ++k) {  // the last step writes the group's result
@@ -37,7 +37,7 @@ std::vector<Preparation> preparations_of(const synth::Synthesis& s) {
     bool prepares = !step.kernel.aliased;
     for (size_t i = 0; i < step.arguments.size() && prepares; ++i) {
       const synth::Argument& a = step.arguments[i];
-      const auto at = static_cast<size_t>(a.index);
+      const size_t at = a.index;
       if (a.from == From::value) {
         prepares = !step.kernel.params[i].written;
         made.text += "value;";
@@ -58,7 +58,7 @@ std::vector<Preparation> preparations_of(const synth::Synthesis& s) {
     made.text += loop::print(nameless);
     out[k] = std::move(made);
     for (size_t b = 0; b < contents.size(); ++b)
-      if (writes(step, static_cast<int>(b))) contents[b] = &out[k];
+      if (writes(step, b)) contents[b] = &out[k];
   }
   return out;
 }
@@ -94,18 +94,16 @@ class Finder {
       numbers.push_back(-1);
       if (text < 0) continue;
       std::vector<graph::ValueId> key = {text};
-      for (const int local : locals) key.push_back(values[static_cast<size_t>(local)]);
+      for (const int local : locals) key.push_back(values[local]);
       const auto [place, fresh] = latest_.try_emplace(std::move(key), static_cast<int>(all.size()));
       // Far apart, it is worth preparing twice rather than keeping.
-      if (!fresh &&
-          subject(group) - subject(static_cast<size_t>(all[static_cast<size_t>(place->second)].groups.back())) >
-              graph::kFar)
-        place->second = static_cast<int>(all.size());
-      if (place->second == static_cast<int>(all.size())) all.emplace_back();
-      std::vector<int>& groups = all[static_cast<size_t>(place->second)].groups;
+      if (!fresh && subject(group) - subject(all[place->second].groups.back()) > graph::kFar)
+        place->second = all.size();
+      if (place->second == std::ssize(all)) all.emplace_back();
+      std::vector<int>& groups = all[place->second].groups;
       if (!groups.empty() && groups.back() == static_cast<int>(group)) continue;  // twice in one group
       numbers.back() = place->second;
-      groups.push_back(static_cast<int>(group));
+      groups.push_back(group);
     }
   }
   graph::ValueId subject(size_t group) const { return graph::subject(plan_.graph, plan_.groups[group]); }
@@ -127,11 +125,11 @@ struct Lives {
     std::vector<bool> is_shared(s.scratch.size());
     for (size_t k = 0; k < s.steps.size(); ++k) {
       if (preparation[k] < 0) continue;
-      Shared& one = shared[static_cast<size_t>(preparation[k])];
+      Shared& one = shared[preparation[k]];
       size_t written = 0;
       for (size_t i = 0; i < s.steps[k].arguments.size(); ++i) {
         if (!s.steps[k].kernel.params[i].written) continue;
-        const auto buffer = static_cast<size_t>(s.steps[k].arguments[i].index);
+        const size_t buffer = s.steps[k].arguments[i].index;
         if (one.lives.size() == written) {
           one.lives.push_back(all.size());
           all.push_back({aligned(s.scratch[buffer]), one.groups.front(), one.groups.back()});
@@ -161,9 +159,9 @@ ScratchPlan plan_scratch(const graph::Plan& plan, const DistinctKernels& kernels
   Lives lives;
   for (size_t g = 0; g < plan.groups.size(); ++g) {
     std::vector<int> shared = found.by_step[g];
-    for (int& p : shared) p = p >= 0 && numbers[static_cast<size_t>(p)] >= 0 ? p : -1;
-    lives.add(static_cast<int>(g), kernels.distinct[kernels.groups[g].which], shared, found.all);
-    for (int& p : shared) p = p >= 0 ? numbers[static_cast<size_t>(p)] : -1;
+    for (int& p : shared) p = p >= 0 && numbers[p] >= 0 ? p : -1;
+    lives.add(g, kernels.distinct[kernels.groups[g].which], shared, found.all);
+    for (int& p : shared) p = p >= 0 ? numbers[p] : -1;
     out.groups.push_back({{}, std::move(shared)});
   }
   out.bytes = graph::place_lives(lives.all);

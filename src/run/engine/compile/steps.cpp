@@ -27,8 +27,8 @@ std::vector<std::vector<void*>> find_functions(const CompileContext& shop, std::
   std::vector<std::vector<void*>> functions;
   auto next = found.begin();
   for (const Synthesis& s : parts) {
-    functions.emplace_back(next, next + static_cast<std::ptrdiff_t>(s.steps.size()));
-    next += static_cast<std::ptrdiff_t>(s.steps.size());
+    functions.emplace_back(next, next + s.steps.size());
+    next += s.steps.size();
   }
   return functions;
 }
@@ -48,8 +48,7 @@ void list_steps(const CompileContext& shop, const Synthesis& s, const std::vecto
     launch.bytes = step.bytes;
     launch.cycles = small ? step.cycles * shop.threads : step.cycles;
     for (const synth::Argument& a : step.arguments)
-      launch.places.push_back(a.from == synth::Argument::From::value ? value(a.index)
-                                                                     : scratch.at(static_cast<size_t>(a.index)));
+      launch.places.push_back(a.from == synth::Argument::From::value ? value(a.index) : scratch.at(a.index));
   }
 }
 
@@ -63,8 +62,8 @@ std::vector<Launch> compile_steps(const CompileContext& shop, const Synthesis& s
   }
   const auto functions = find_functions(shop, {&steps, 1}, report);
   list_steps(
-      shop, steps, functions[0], [&](int v) { return values.at(static_cast<size_t>(v)); }, scratch,
-      std::vector<bool>(steps.steps.size()), &launches);
+      shop, steps, functions[0], [&](int v) { return values.at(v); }, scratch, std::vector<bool>(steps.steps.size()),
+      &launches);
   return launches;
 }
 

@@ -241,14 +241,14 @@ class CompiledProgram : public Program {
       if (timed_trials_) {
         double seconds = 0;
         for (const size_t pair : t.marks) seconds += trial_marks_->seconds(2 * pair, 2 * pair + 1);
-        if (const double each = seconds / static_cast<double>(t.marks.size()); t.autotuner->tries()) {
+        if (const double each = seconds / t.marks.size(); t.autotuner->tries()) {
           t.autotuner->record(each);
           continue;
         } else {
           t.seconds = each;
         }
       }
-      t.autotuner->record(t.seconds * static_cast<double>(t.marks.size()));
+      t.autotuner->record(t.seconds * t.marks.size());
     }
   }
 

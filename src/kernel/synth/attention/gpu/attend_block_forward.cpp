@@ -32,7 +32,7 @@ constexpr int64_t kMostParts = 64;
 std::vector<int> tile_axes(const Attention& a) {
   std::vector<int> axes;
   int64_t rows = 1;
-  for (int d = static_cast<int>(a.extents.size()) - 2; d >= 0 && rows < kTileRows; --d) {
+  for (int d = a.extents.size() - 2; d >= 0 && rows < kTileRows; --d) {
     if (a.extents[d] == 1 || !a.shares_keys(d)) continue;
     axes.insert(axes.begin(), d);
     rows *= a.extents[d];
@@ -379,7 +379,7 @@ void ForwardBlock::keep(BlockProduct& o, Expr lane, Expr head, Expr part, const 
   };
   for (size_t r = 0; r < row_sums.size(); ++r) {
     once(o, lane, r, [&](Expr line) { keep_extremes(number_of(line), number(row_max_[r]), row_sums[r]); });
-    const Expr line = first_ + o.line(own, lane, static_cast<int>(r));
+    const Expr line = first_ + o.line(own, lane, r);
     b_.branch(line < rows_, [&] {
       const Expr number = number_of(line);
       o.change_line(own, lane, r, [&](Expr along, Expr x) {

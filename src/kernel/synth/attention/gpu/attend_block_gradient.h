@@ -31,7 +31,7 @@ class GradientBlock : AttendBlock {
     if (std::find(list->begin(), list->end(), o) == list->end()) list->push_back(o);
   }
   static size_t place(const std::vector<int>& list, int o) {
-    return static_cast<size_t>(std::find(list.begin(), list.end(), o) - list.begin());
+    return std::find(list.begin(), list.end(), o) - list.begin();
   }
   Operand lines_of(int o) { return {operands_[o].get(), operand(o).value, operand(o).by_key, operand(o).width}; }
 

@@ -22,10 +22,9 @@ constexpr Family kFamilies[] = {
 };
 
 double bytes_of(const DotLoad& l) {
-  const auto elements = static_cast<double>(l.elements);
-  if (l.kind == DotLoad::Kind::packed)
-    return elements / static_cast<double>(l.format->block) * static_cast<double>(l.format->block_bytes);
-  return l.kind == DotLoad::Kind::memory ? elements * static_cast<double>(scalar_bytes(l.scalar)) : 0;
+  const double elements = l.elements;
+  if (l.kind == DotLoad::Kind::packed) return elements / l.format->block * l.format->block_bytes;
+  return l.kind == DotLoad::Kind::memory ? elements * scalar_bytes(l.scalar) : 0;
 }
 
 // The longer of two things that go on at once takes a little longer still where the shorter is nearly as long; as
@@ -40,11 +39,11 @@ double Contraction::weight_bytes() const {
   const double all = bytes_of(problem.loads[1]);
   const std::optional<DotPick>& pick = problem.pick;
   if (!pick || pick->scatters || pick->row_count() >= pick->count) return all;
-  return all * static_cast<double>(pick->row_count()) / static_cast<double>(pick->count);
+  return all * pick->row_count() / pick->count;
 }
 
 double Contraction::bytes() const {
-  double all = weight_bytes() + static_cast<double>(problem.result_bytes);
+  double all = weight_bytes() + problem.result_bytes;
   for (size_t i = 0; i < problem.loads.size(); ++i)
     if (i != 1) all += bytes_of(problem.loads[i]);
   return all;
@@ -57,8 +56,7 @@ double Contraction::of_machine(double task_cycles) const {
 }
 
 double Contraction::streamed(double instructions, bool copied) const {
-  const double numbers = static_cast<double>(problem.outer_extent()) * static_cast<double>(problem.n.extent) *
-                         static_cast<double>(problem.k_total());
+  const double numbers = problem.outer_extent() * static_cast<double>(problem.n.extent) * problem.k_total();
   const machine::CostTable& costs = machine.costs;
   const double memory = bytes() / (copied ? costs.blocks.bytes : costs.task_bytes);
   return overlapped(numbers * instructions / costs.streams.lanes, memory) / machine.units;

@@ -15,11 +15,10 @@ double cycles_of_halves(const Contraction& c, const ShortDot& d) {
   const DotProblem& p = c.problem;
   const auto rows = static_cast<double>(p.m.extent), k = static_cast<double>(p.k.extent);
   const double vectors = k / (d.row.lanes * d.row.k);
-  const double row = vectors * (codes.looked_up / 2 * static_cast<double>(d.parts.size()) + rows * codes.product) +
-                     (d.whole_rows ? 0 : k / static_cast<double>(d.form.group) * rows * codes.group / 8) +
-                     codes.row * rows;
-  return static_cast<double>(p.outer_extent()) * static_cast<double>(p.n.extent) * row +
-         static_cast<double>(p.rows_of_a()) * k * codes.quantize + c.machine.costs.tasks.small_launch;
+  const double row = vectors * (codes.looked_up / 2 * d.parts.size() + rows * codes.product) +
+                     (d.whole_rows ? 0 : k / d.form.group * rows * codes.group / 8) + codes.row * rows;
+  return p.outer_extent() * static_cast<double>(p.n.extent) * row + p.rows_of_a() * k * codes.quantize +
+         c.machine.costs.tasks.small_launch;
 }
 
 }  // namespace

@@ -12,19 +12,17 @@ namespace {
 double cycles_of_integers(const Contraction& c, const IntegerDot& d) {
   const machine::CostTable& costs = c.machine.costs;
   if (c.machine.kind == machine::Kind::gpu)
-    return c.streamed(costs.streams.code + static_cast<double>(c.problem.m.extent) * costs.streams.code_row, false) +
-           costs.blocks.launch;
+    return c.streamed(costs.streams.code + c.problem.m.extent * costs.streams.code_row, false) + costs.blocks.launch;
   const machine::CodeCosts& codes = costs.codes;
   const DotProblem& p = c.problem;
   const auto rows = static_cast<double>(p.m.extent), k = static_cast<double>(p.k.extent);
   // A product and an addition go to different units; pairs are one instruction more that waits for both.
   const double dot = d.row.pairs.empty() ? 1 : costs.panels.pairing;
-  const double vectors = k / static_cast<double>(d.step()), groups = k / static_cast<double>(d.fine);
+  const double vectors = k / d.step(), groups = k / d.fine;
   const double row =
       vectors * (codes.integer + rows * codes.product * dot) + groups * rows * codes.group / 8 + codes.row * rows;
-  const double outer = static_cast<double>(p.outer_extent());
-  return outer * static_cast<double>(p.n.extent) * row + static_cast<double>(p.rows_of_a()) * k * codes.quantize +
-         costs.tasks.small_launch;
+  const double outer = p.outer_extent();
+  return outer * p.n.extent * row + p.rows_of_a() * k * codes.quantize + costs.tasks.small_launch;
 }
 
 }  // namespace

@@ -15,10 +15,9 @@ void bid_matrix_stream(const Contraction& c, Bids& bids) {
     const MatrixStreamPlan& first = plans.front();
     if (t.waves_k != first.waves_k || t.row != first.row) continue;  // sums in another order
     const double unpacking = t.factor.kind == FactorForm::Kind::plain ? 0 : costs.streams.fragment;
-    bids.offer(
-        fmt::format("{} {}", describe_shape(c.plain), describe(t, c.plain)),
-        c.streamed(unpacking + static_cast<double>(t.columns) * costs.streams.fragment_row, true) + costs.streams.round,
-        [c, t](Synthesis& out) { write_matrix_stream_kernels(c.graph, c.plain, t, c.machine, out); });
+    bids.offer(fmt::format("{} {}", describe_shape(c.plain), describe(t, c.plain)),
+               c.streamed(unpacking + t.columns * costs.streams.fragment_row, true) + costs.streams.round,
+               [c, t](Synthesis& out) { write_matrix_stream_kernels(c.graph, c.plain, t, c.machine, out); });
   }
 }
 

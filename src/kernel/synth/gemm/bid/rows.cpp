@@ -17,7 +17,7 @@ double cycles_of_rows(const Contraction& c, const RowsPlan& t) {
   const bool packed =
       c.problem.loads[1].kind == DotLoad::Kind::packed && c.plain.loads[1].kind != DotLoad::Kind::memory;
   // Lanes wait for what they load, one run of vectors after the other.
-  const double waiting = costs.stage * static_cast<double>(c.problem.k.extent) / (t.lanes * kTogether);
+  const double waiting = costs.stage * c.problem.k.extent / (t.lanes * kTogether);
   return c.streamed((packed ? 3 * costs.number : 0) + t.height * costs.element, false) + waiting;
 }
 

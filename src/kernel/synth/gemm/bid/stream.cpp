@@ -10,8 +10,8 @@ namespace {
 
 double cycles_of_stream(const Contraction& c, const StreamPlan& t) {
   const machine::StreamCosts& costs = c.machine.costs.streams;
-  const auto rows = static_cast<double>(c.problem.m.extent);
-  const double activations = rows * static_cast<double>(c.problem.k.extent) * costs.activation;
+  const double rows = c.problem.m.extent;
+  const double activations = rows * c.problem.k.extent * costs.activation;
   if (t.integers) return c.streamed(costs.code + rows * costs.code_row, true) + activations;
   if (t.looks_up_pairs()) return c.streamed(costs.pair + rows * costs.pair_row, true) + activations;
   return c.streamed(costs.number + rows * costs.number_row, true) + activations;

@@ -93,7 +93,7 @@ std::vector<Chain> IntegerKernel::chains_of(const LaneOrder& order) const {
   for (size_t v = 0; v < order.vectors.size(); ++v) {
     std::vector<int> group;
     for (int lane = 0; lane < d_.row.lanes; ++lane) {
-      const int64_t element = order.vectors[v][static_cast<size_t>(lane * d_.row.k)];
+      const int64_t element = order.vectors[v][lane * d_.row.k];
       group.push_back(element < 0 ? 0 : static_cast<int>(element / layout_.sum_group));
     }
     if (chains.empty() || chains.back().group != group) chains.push_back({{}, group});
@@ -152,13 +152,13 @@ void IntegerKernel::add_corrections(int i, int j, Expr c, Expr x) {
 
 void IntegerKernel::write_unit(const LaneOrder& order, Expr blocks, Expr code, Expr group) {
   const int64_t block = p_.loads[1].format->block;
-  const int groups = static_cast<int>((order.elements + layout_.sum_group - 1) / layout_.sum_group);
+  const int groups = (order.elements + layout_.sum_group - 1) / layout_.sum_group;
   const int width = t_.width;
   const VType numbers{Scalar::f32, groups};
   std::vector<Expr> scale, correction;
   for (int j = 0; j < width; ++j) {
-    Unpack& cursor = *cursors_[static_cast<size_t>(j)];
-    cursor.enter_block(first_blocks_[static_cast<size_t>(j)] + blocks, order.elements / block);
+    Unpack& cursor = *cursors_[j];
+    cursor.enter_block(first_blocks_[j] + blocks, order.elements / block);
     scale.push_back(lanes_by_group(b_, cursor, d_.form.scale, layout_.sum_group, order.elements));
     if (!corrects_) continue;
     Expr c = d_.form.offset ? lanes_by_group(b_, cursor, *d_.form.offset, layout_.sum_group, order.elements) : Expr{};
@@ -188,7 +188,7 @@ void IntegerKernel::write_unit(const LaneOrder& order, Expr blocks, Expr code, E
       for (const size_t v : chain.vectors) {
         const Expr row = x_rows_[i] * layout_.codes();
         const Expr from = row + code + static_cast<int64_t>(v) * lanes;
-        x[static_cast<size_t>(i)].push_back(b_.load(x_.codes, {Scalar::i8, lanes}, from));
+        x[i].push_back(b_.load(x_.codes, {Scalar::i8, lanes}, from));
       }
     for (int i = 0; i < t_.height; ++i)
       for (int j = 0; j < width; ++j) {
@@ -275,7 +275,7 @@ void write_integer_kernels(const graph::Graph& g, const DotProblem& p, const Row
   layout.scale_group = kActivationGroup;
   layout.sum_group = d.fine;
   layout.scales_by_sum = layout.sums = true;
-  layout.lanes = static_cast<int>(d.step());
+  layout.lanes = d.step();
   layout.order = choose_order(*p.loads[1].format, p.k.extent, layout.lanes, d.row.k, d.fine, most_groups(p, d, m));
   const OperandScratch s = write_operand_step(g, p, layout, m, out);
   Step step = IntegerKernel(g, p, t, d, m, layout, s)

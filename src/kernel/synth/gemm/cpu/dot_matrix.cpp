@@ -184,7 +184,7 @@ Expr MatrixKernel::dot_accumulate(Expr weight, Expr x, Expr sum) {
 Expr MatrixKernel::x_word(const Tile& tile, int i, Expr k, int64_t quad) {
   const Expr at = tile.row * left_.row_bytes() + (tile.k0 + k) * t_.element_bytes() +
                   (i * left_.row_bytes() + quad * t_.word_bytes());
-  const Expr word = b_.load(x_.codes, {t_.row.b, t_.row.k}, at, static_cast<int>(t_.word_bytes()));
+  const Expr word = b_.load(x_.codes, {t_.row.b, t_.row.k}, at, t_.word_bytes());
   std::vector<int> mask;
   for (int64_t lane = 0; lane < t_.step(); ++lane) mask.push_back(lane % t_.row.k);
   return b_.shuffle({word}, mask);
@@ -229,7 +229,7 @@ void MatrixKernel::sum_groups(const Tile& tile, std::vector<loop::BufferId>& sum
       for (int i = 0; i < tile.height; ++i) {
         const Expr start = !t_.starts ? b_.integer(0, integers)
                                       : x_number(x_.starts, tile, i, left_.groups(), x_first + group, t_.row.acc);
-        totals.insert(totals.end(), static_cast<size_t>(tile.vectors), start);
+        totals.insert(totals.end(), tile.vectors, start);
       }
       const Expr at = k + group * t_.group;
       if (quads <= 2 * kStraightQuads) {

@@ -74,40 +74,37 @@ class MatrixChooser {
       const double tiles = height / t_.tile->rows;
       const double step =
           std::max(tiles * vectors, (tiles + vectors) * costs_.broadcast) * m_.tile_cycles;  // products, loads
-      double cycles = step * static_cast<double>(t_.padded_k / t_.tile->k) +
-                      static_cast<double>(t_.stages) * tiles * vectors * 3 * m_.tile_cycles;
-      if (t_.integers) cycles += sums * costs_.scaling * static_cast<double>(t_.padded_k / t_.scale_group);
+      double cycles = step * (t_.padded_k / t_.tile->k) + t_.stages * tiles * vectors * 3 * m_.tile_cycles;
+      if (t_.integers) cycles += sums * costs_.scaling * (t_.padded_k / t_.scale_group);
       return cycles;
     }
     const double chain = t_.row.accumulates ? 1 : t_.row.pairs.empty() ? costs_.widening : costs_.pairing;
     const double quad = std::max(
         {sums * chain * m_.fma_cycles, (height * costs_.broadcast + vectors) * m_.load_cycles, m_.costs.tasks.latency});
-    double cycles = quad * static_cast<double>(t_.padded_k / t_.row.k);
+    double cycles = quad * (t_.padded_k / t_.row.k);
     if (t_.integers) {
       const double per_group = sums * (t_.offsets ? 2.0 : 1.0) * m_.fma_cycles + 1.5;
       cycles += per_group * (t_.padded_k / t_.group);
       cycles += sums * m_.fma_cycles * (t_.padded_k / t_.scale_group);
     }
-    return cycles + static_cast<double>(t_.stages) * (costs_.tile + costs_.sum * sums);
+    return cycles + t_.stages * (costs_.tile + costs_.sum * sums);
   }
 
   double cost() const {
     auto column = [&](int vectors) {
       return (t_.m_tiles - 1) * tile_cycles(t_.height, vectors) + tile_cycles(t_.last_height, vectors);
     };
-    double cycles = static_cast<double>(t_.n_tiles - 1) * column(t_.vectors) + column(t_.last_vectors);
-    const double n = static_cast<double>(p_.n.extent), k = static_cast<double>(p_.k.extent);
+    double cycles = (t_.n_tiles - 1) * column(t_.vectors) + column(t_.last_vectors);
+    const double n = p_.n.extent, k = p_.k.extent;
     double fill = k * (t_.integers                                 ? costs_.code
                        : p_.loads[1].kind == DotLoad::Kind::packed ? costs_.number
                                                                    : costs_.copy);
-    if (t_.integers) fill += k / static_cast<double>(t_.group) * costs_.scale * (t_.offsets ? 2 : 1);
-    cycles += fill * n * static_cast<double>(t_.m_tasks);
+    if (t_.integers) fill += k / t_.group * costs_.scale * (t_.offsets ? 2 : 1);
+    cycles += fill * n * t_.m_tasks;
     // Rows of a come from beyond the second-level cache once for every column of tasks.
-    cycles +=
-        static_cast<double>(p_.m.extent * t_.n_tasks) * k * static_cast<double>(t_.element_bytes()) / costs_.bytes;
-    const auto tasks = static_cast<double>(t_.tasks(p_));
-    cycles = cycles * static_cast<double>(p_.outer_extent()) +
-             m_.costs.tasks.task / static_cast<double>(m_.task_divisor) * tasks;
+    cycles += p_.m.extent * t_.n_tasks * k * t_.element_bytes() / costs_.bytes;
+    const double tasks = t_.tasks(p_);
+    cycles = cycles * p_.outer_extent() + m_.costs.tasks.task / m_.task_divisor * tasks;
     return cycles * balance(m_, cycles, tasks);
   }
 

@@ -53,7 +53,7 @@ LaneOrder in_halves(LaneOrder order, const ShortDot& d, int lanes) {
   for (std::vector<int64_t>& vector : order.vectors) {
     std::vector<int64_t> words;
     for (int half = 0; half < 2; ++half)
-      for (const int lane : lanes_of_half(d, lanes, half)) words.push_back(vector[static_cast<size_t>(lane)]);
+      for (const int lane : lanes_of_half(d, lanes, half)) words.push_back(vector[lane]);
     vector = words;
   }
   return order;
@@ -150,8 +150,7 @@ Expr ShortKernel::words_of(const std::vector<uint16_t>& table, Expr codes, int h
   std::vector<int64_t> entries, mask;
   for (size_t i = 0; i < static_cast<size_t>(lanes); ++i) entries.push_back(table[i % table.size()]);
   Expr found = b_.inst(lookup_of_words(lanes), words, {b_.lanes_integer(entries, Scalar::u16), index});
-  for (const int lane : lanes_of_half(d_, layout_.lanes, half))
-    mask.push_back(keep[static_cast<size_t>(lane)] == 0 ? 0 : 0xffff);
+  for (const int lane : lanes_of_half(d_, layout_.lanes, half)) mask.push_back(keep[lane] == 0 ? 0 : 0xffff);
   if (std::count(mask.begin(), mask.end(), 0) > 0) found = found & b_.lanes_integer(mask, Scalar::u16);
   return bitcast(found, d_.row.a);
 }
@@ -189,9 +188,8 @@ std::vector<Expr> ShortKernel::weights(Unpack& cursor, std::vector<int64_t> elem
 std::vector<int> ShortKernel::groups_of(const std::vector<int64_t>& vector, int half) const {
   std::vector<int> groups;
   const std::vector<int> lanes = lanes_of_half(d_, layout_.lanes, half);
-  for (size_t lane = 0; lane < lanes.size(); lane += static_cast<size_t>(d_.row.k))
-    groups.push_back(
-        static_cast<int>(std::max<int64_t>(vector[static_cast<size_t>(lanes[lane])], 0) / layout_.sum_group));
+  for (size_t lane = 0; lane < lanes.size(); lane += d_.row.k)
+    groups.push_back(std::max<int64_t>(vector[lanes[lane]], 0) / layout_.sum_group);
   return groups;
 }
 
@@ -200,8 +198,7 @@ void ShortKernel::write_unit(Unpack& cursor, const LaneOrder& order, Expr x) {
   const int64_t half_lanes = layout_.lanes / 2;
   const auto activations = [&](int i, size_t v, int half) {
     const Expr at = x + (i * layout_.codes() + (static_cast<int64_t>(v) * 2 + half) * half_lanes);
-    return b_.load(x_, {d_.row.b, static_cast<int>(half_lanes)}, at * scalar_bytes(d_.row.b),
-                   static_cast<int>(scalar_bytes(d_.row.b)));
+    return b_.load(x_, {d_.row.b, static_cast<int>(half_lanes)}, at * scalar_bytes(d_.row.b), scalar_bytes(d_.row.b));
   };
   Expr scales;
   if (!d_.whole_rows) scales = lanes_by_group(b_, cursor, *d_.form.scale, layout_.sum_group, order.elements);

@@ -308,8 +308,7 @@ std::vector<BlockDot> choose_block_dots(const DotProblem& original, const machin
   const auto add = [&](BlockDot d) {
     for (const auto& [load, made] : d.before) {
       const bool unpacks = p.loads[load].kind == DotLoad::Kind::packed;
-      d.cycles += cycles_of_moving(
-          m, static_cast<double>(made.bytes + made.read_bytes) * (unpacks ? m.costs.blocks.unpacking : 1));
+      d.cycles += cycles_of_moving(m, (made.bytes + made.read_bytes) * (unpacks ? m.costs.blocks.unpacking : 1));
     }
     const double before = d.cycles;
     for (const BlockPlan& t : choose_blocks(d.problem, m, factor)) {

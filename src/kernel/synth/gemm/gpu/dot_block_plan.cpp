@@ -205,23 +205,23 @@ class BlockChooser {
     const double reads =
         row && row->in_shared
             ? 0
-            : m * n * static_cast<double>(scalar_bytes(factor_)) / costs_.cached_bytes *
+            : m * n * scalar_bytes(factor_) / costs_.cached_bytes *
                   (1.0 / (t.tile.tiles_m * t.tile.step_m()) + 1.0 / (t.tile.tiles_n * t.tile.step_n()));
     const double per_k = hidden ? std::max(products, reads) + fetch + reads / 4 : std::max(products, reads) + fetch;
-    const double tile = per_k * static_cast<double>(t.part * t.tile.stage_k), block = tile + costs_.enter;
+    const double tile = per_k * (t.part * t.tile.stage_k), block = tile + costs_.enter;
     const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
     if (t.scheduler.persistent_blocks > 0) {
       if (t.scheduler.tail() == 0) return costs_.enter + std::ceil(blocks / units) * (tile + costs_.leave);
-      const auto partial = static_cast<double>(t.scheduler.segments()) * m * n * 8,
-                 waves = static_cast<double>(t.scheduler.waves()), segments = blocks / units - waves;
+      const auto partial = t.scheduler.segments() * m * n * 8, waves = t.scheduler.waves(),
+                 segments = blocks / units - waves;
       return costs_.enter + (waves + costs_.segment * segments) * tile + (waves + 2) * costs_.leave + costs_.launch +
              partial / (units * costs_.bytes);
     }
     // Blocks that share a multiprocessor hide each other's waiting.
     double cycles = std::ceil(blocks / units) * block * (blocks < 1.5 * units && !hidden ? costs_.alone : 1.0);
     if (t.parts > 1)
-      cycles += costs_.launch + static_cast<double>(p_.outer_extent() * p_.m.extent * p_.n.extent) *
-                                    static_cast<double>(t.parts + 1) * 4 / (units * costs_.bytes);
+      cycles += costs_.launch + p_.outer_extent() * p_.m.extent * p_.n.extent * static_cast<double>(t.parts + 1) * 4 /
+                                    (units * costs_.bytes);
     return cycles;
   }
 

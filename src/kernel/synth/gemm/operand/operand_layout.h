@@ -34,10 +34,8 @@ struct OperandLayout {
 
   bool has_sums() const { return sums || starts; }
   bool is_natural() const { return order.unit.vectors.empty() && order.rest.elements == 0; }
-  int64_t unit_codes() const {
-    return is_natural() ? order.unit.elements : static_cast<int64_t>(order.unit.vectors.size()) * lanes;
-  }
-  int64_t codes() const { return order.units * unit_codes() + static_cast<int64_t>(order.rest.vectors.size()) * lanes; }
+  int64_t unit_codes() const { return is_natural() ? order.unit.elements : std::ssize(order.unit.vectors) * lanes; }
+  int64_t codes() const { return order.units * unit_codes() + order.rest.vectors.size() * lanes; }
   int64_t row_bytes() const { return codes() * scalar_bytes(type) + gap_bytes; }
   int64_t code_bytes() const { return rows * row_bytes(); }
   // Numbers of a row.

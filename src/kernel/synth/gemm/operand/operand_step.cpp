@@ -108,7 +108,7 @@ void OperandWriter::write_group(Expr first, int64_t count) {
   };
   for (const Expr part : parts) {
     const Expr rounded = rint(part * b_.splat(inverse, lanes_));
-    const auto at = static_cast<int64_t>(codes.size()) * lanes_;
+    const auto at = std::ssize(codes) * lanes_;
     codes.push_back(cast(rounded, Scalar::i32));
     if (natural_ >= 0)
       b_.store(natural_, cast(codes.back(), Scalar::i8), first + at);
@@ -123,10 +123,10 @@ void OperandWriter::write_group(Expr first, int64_t count) {
 void OperandWriter::write_sum(const std::vector<Expr>& codes, Expr first, int64_t at, Expr scale) {
   Expr total;
   for (int64_t i = at; i < at + l_.sum_group; i += lanes_) {
-    Expr part = codes[static_cast<size_t>(i / lanes_)];
+    Expr part = codes[i / lanes_];
     if (l_.sum_group < lanes_) {
       std::vector<int> mask;
-      for (int64_t lane = 0; lane < l_.sum_group; ++lane) mask.push_back(static_cast<int>(i % lanes_ + lane));
+      for (int64_t lane = 0; lane < l_.sum_group; ++lane) mask.push_back(i % lanes_ + lane);
       part = b_.shuffle({part}, mask);
     }
     total = !total.exists() ? part : total + part;
@@ -154,7 +154,7 @@ Expr OperandWriter::gather(const std::vector<int64_t>& elements) {
 
 // The codes of some elements out of private memory; -1 is zero.
 Expr OperandWriter::chunk(const std::vector<int64_t>& elements) {
-  const int lanes = static_cast<int>(elements.size());
+  const int lanes = elements.size();
   int64_t low = -1, high = -1;
   for (const int64_t e : elements)
     if (e >= 0) {
@@ -165,7 +165,7 @@ Expr OperandWriter::chunk(const std::vector<int64_t>& elements) {
   if (low < 0) return b_.integer(0, bytes);
   const int64_t span = high - low + 1;
   if (span > 64) {
-    const auto half = static_cast<std::ptrdiff_t>(elements.size() / 2);
+    const std::ptrdiff_t half = elements.size() / 2;
     const Expr a = chunk({elements.begin(), elements.begin() + half});
     const Expr c = chunk({elements.begin() + half, elements.end()});
     if (half == 1) return b_.insert(b_.splat(a, 2), c, 1);
@@ -200,7 +200,7 @@ void OperandWriter::write_unit(const LaneOrder& order, Expr unit) {
     store_natural(k_, read(k_, lanes_));
   }
   const int part = gathers() ? lanes_ : std::min(16, l_.lanes);
-  const auto bytes = static_cast<int>(scalar_bytes(l_.type));
+  const int bytes = scalar_bytes(l_.type);
   int64_t written = 0;
   for (const std::vector<int64_t>& vector : order.vectors)
     for (int lane = 0; lane < l_.lanes; lane += part, written += part) {
@@ -281,7 +281,7 @@ Step OperandWriter::write_squares() {
       for (int i = 0; i < lanes_; ++i) {
         const auto store = [&] {
           row_ = row + i;
-          store_natural(k0, rows[static_cast<size_t>(i)]);
+          store_natural(k0, rows[i]);
         };
         if (ragged)
           b_.branch(i < columns, store);

@@ -181,7 +181,7 @@ void StreamKernel::sum_values(Unpack& cursor, const std::vector<StreamActivation
   const ScaledForm& form = *t_.scaled;
   const int64_t run = std::gcd(form.group, t_.unit);
   for (int64_t first = 0; first < t_.unit; first += run) {
-    const int step = static_cast<int>(std::gcd<int64_t>(run, 16));
+    const int step = std::gcd<int64_t>(run, 16);
     GroupSums sums = begin_group(j);
     for (int64_t position = first; position < first + run; position += step) {
       const Expr values = cursor.expression(form.value, position, step, true);
@@ -267,9 +267,7 @@ void StreamKernel::sum_pairs(Unpack& cursor, const std::vector<StreamActivations
       for (size_t k = 0; k < step; ++k) {
         const Expr values = cast(entries[k], Scalar::f32);
         for (int i = 0; i < height_; ++i) {
-          const auto x_of = [&](int64_t e) {
-            return b_.extract(x_->quad(at[i], e / kQuad), static_cast<int>(e % kQuad));
-          };
+          const auto x_of = [&](int64_t e) { return b_.extract(x_->quad(at[i], e / kQuad), e % kQuad); };
           add(sums, i, values, b_.insert(b_.splat(x_of(low[k]), 2), x_of(high[k]), 1));
         }
       }

@@ -49,7 +49,7 @@ class MatrixStreamKernel {
     right_ = MatrixHolding::of(operands[2].fragment);
     acc_type_ = {Scalar::f32, operands[0].fragment.lane_bits / 32};
     // Columns of sums lie beside each other, row by row.
-    const auto columns = static_cast<int>(acc_.column_parts.size());
+    const int columns = acc_.column_parts.size();
     for (int i = 0; columns > 1 && i < acc_type_.lanes; ++i) {
       const Part &row = acc_.row_parts[i / columns], &column = acc_.column_parts[i % columns];
       LUMEN_CHECK(row.element + column.element == i && column.offset == i % columns);
@@ -167,12 +167,11 @@ std::unique_ptr<Unpack> MatrixStreamKernel::cursor(Expr row, Expr byte, int64_t 
 
 Expr MatrixStreamKernel::right_operand(const std::function<Expr(int64_t)>& piece, int64_t position) {
   const VType type = machine::operand_type(*t_.row, 2);
-  const auto share = static_cast<int64_t>(right_.column_parts.size());
+  const auto share = std::ssize(right_.column_parts);
   std::vector<Expr> from{piece(position / MatrixStreamPlan::kPiece)};
   if (share > MatrixStreamPlan::kPiece) from.push_back(piece(position / MatrixStreamPlan::kPiece + 1));
-  std::vector<int> mask(static_cast<size_t>(type.lanes), -1);
-  for (int64_t i = 0; i < share; ++i)
-    mask[right_.column_parts[i].element] = static_cast<int>(position % MatrixStreamPlan::kPiece + i);
+  std::vector<int> mask(type.lanes, -1);
+  for (int64_t i = 0; i < share; ++i) mask[right_.column_parts[i].element] = position % MatrixStreamPlan::kPiece + i;
   return b_.shuffle(from, mask);
 }
 
@@ -218,7 +217,7 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
     for (size_t g = 0; g < starts.size(); ++g) {
       Expr all = b_.real(0, acc_type_);
       for (size_t r = 0; r < acc_.row_parts.size(); ++r) {
-        const Expr x = starts.size() == 1 ? by_row[r] : b_.extract(by_row[r], static_cast<int>(g));
+        const Expr x = starts.size() == 1 ? by_row[r] : b_.extract(by_row[r], g);
         for (const Part& c : acc_.column_parts) all = b_.insert(all, x, acc_.row_parts[r].element + c.element);
       }
       out.push_back(all);
@@ -234,9 +233,8 @@ void MatrixStreamKernel::load_scales(Unit& unit, int64_t first) {
 void MatrixStreamKernel::multiply_group(Unit& unit, int64_t group, size_t within) {
   const FactorForm& form = t_.factor;
   const int64_t own = t_.order.of_group(), first = group * own;
-  const auto share = static_cast<int64_t>(left_.column_parts.size());
-  const std::vector<int64_t> elements(t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first),
-                                      t_.order.elements.begin() + static_cast<std::ptrdiff_t>(first + own));
+  const auto share = std::ssize(left_.column_parts);
+  const std::vector<int64_t> elements(t_.order.elements.begin() + first, t_.order.elements.begin() + first + own);
   std::vector<std::vector<Expr>> numbers;
   for (const Tile& tile : unit.tiles) {
     numbers.emplace_back();
@@ -285,7 +283,7 @@ void MatrixStreamKernel::multiply_unit(Expr lane, Expr number, Expr buffer) {
   Unit unit = enter_unit(lane, number, buffer);
   for (int64_t i = 0; i < t_.groups(); ++i) {
     if (scales_groups() && i % kScalesTogether == 0) load_scales(unit, i);
-    multiply_group(unit, t_.order.sequence[i], static_cast<size_t>(i % kScalesTogether));
+    multiply_group(unit, t_.order.sequence[i], i % kScalesTogether);
   }
 }
 

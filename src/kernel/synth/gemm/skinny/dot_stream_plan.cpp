@@ -110,7 +110,7 @@ class StreamChooser {
 
   // Where copies are loads and stores: waves hide each other's, if shared memory has room for as many.
   double cost_of_waiting(const StreamPlan& t) const {
-    const auto waves = static_cast<double>(t.waves * blocks_beside(t));
+    const double waves = t.waves * blocks_beside(t);
     return cost_of(t, {t.columns, t.width, t.waves, 0}) * std::max(1.0, m_.costs.streams.waves / waves);
   }
   int64_t blocks_beside(const StreamPlan& t) const {  // on a multiprocessor
@@ -257,12 +257,12 @@ class StreamChooser {
   };
   double cost_of(const StreamPlan& t, const Shape& s) const {
     const machine::StreamCosts& costs = m_.costs.streams;
-    const auto rows = static_cast<double>(p_.m.extent * s.width);
+    const double rows = p_.m.extent * s.width;
     const int64_t tiles = p_.outer_extent() * ceil_div(p_.n.extent, m_.wave / s.columns * s.width);
-    const auto units = static_cast<double>(ceil_div(t.units, s.columns));
-    const double tile = units * (costs.stage + static_cast<double>(t.unit) * rows * costs.element) + costs.tile +
+    const double units = ceil_div(t.units, s.columns);
+    const double tile = units * (costs.stage + t.unit * rows * costs.element) + costs.tile +
                         rows * costs.sum * std::countr_zero(static_cast<unsigned>(s.columns));
-    return static_cast<double>((ceil_div(tiles, m_.units * s.waves) + 1) * s.waves) * tile;
+    return (ceil_div(tiles, m_.units * s.waves) + 1) * s.waves * tile;
   }
   std::vector<Shape> shapes(const StreamPlan& t) const {
     std::vector<Shape> out;
@@ -294,7 +294,7 @@ class StreamChooser {
     double all = 0;
     std::set<int> exponents;
     for (const StreamCodes::Run& run : t.codes->runs) {
-      if (!t.codes->digits.empty()) all += costs.table + costs.digit * static_cast<double>(t.codes->digits.size());
+      if (!t.codes->digits.empty()) all += costs.table + costs.digit * t.codes->digits.size();
       for (const StreamCodes::Part& part : run.parts) {
         if (t.codes->digits.empty()) all += part.mask != 255 ? 2 : 1;
         exponents.insert(part.exponent);
