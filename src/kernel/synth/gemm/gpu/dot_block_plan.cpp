@@ -212,7 +212,7 @@ class BlockChooser {
     const auto blocks = static_cast<double>(t.blocks(p_)), units = static_cast<double>(m_.units);
     if (t.scheduler.persistent_blocks > 0) {
       if (t.scheduler.tail() == 0) return costs_.enter + std::ceil(blocks / units) * (tile + costs_.leave);
-      const auto partial = t.scheduler.segments() * m * n * 8, waves = t.scheduler.waves(),
+      const double partial = t.scheduler.segments() * m * n * 8, waves = t.scheduler.waves(),
                  segments = blocks / units - waves;
       return costs_.enter + (waves + costs_.segment * segments) * tile + (waves + 2) * costs_.leave + costs_.launch +
              partial / (units * costs_.bytes);
