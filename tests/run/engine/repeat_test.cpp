@@ -1,6 +1,5 @@
 // Needs: cpu. Equal groups are synthesized once; groups that differ in anything that matters are not taken for each
 // other.
-#include "graph/pipeline/pipeline.h"
 #include "run/engine/compile/repeat.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +7,7 @@
 #include <set>
 
 #include "graph/match/access.h"
+#include "graph/pipeline/pipeline.h"
 #include "tests/run/graphs.h"
 
 namespace lumen::run {

@@ -1,5 +1,4 @@
 // needs: cpu. Plans of one kernel give the same bits; programs try them while they run and remember the fastest.
-#include "graph/pipeline/pipeline.h"
 #include "run/engine/program/tune.h"
 
 #include <unistd.h>
@@ -7,6 +6,7 @@
 #include <fstream>
 
 #include "graph/match/access.h"
+#include "graph/pipeline/pipeline.h"
 #include "number/library/library.h"
 #include "run/engine/compile/repeat.h"
 #include "tests/run/graphs.h"
